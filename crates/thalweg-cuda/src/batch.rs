@@ -98,9 +98,21 @@ struct Made {
 
 /// From one event to another.
 #[derive(Debug)]
-struct Stretch {
+pub struct Stretch {
     begin: Box<dyn Event>,
     end: Box<dyn Event>,
+}
+
+impl Stretch {
+    /// What `run` puts in the queue.
+    ///
+    /// # Errors
+    /// What `run` gives, and when the device refuses.
+    pub fn of(driver: &dyn Driver, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Stretch, Error> {
+        let begin = driver.event()?;
+        run()?;
+        Ok(Stretch { begin, end: driver.event()? })
+    }
 }
 
 impl Timing for Stretch {

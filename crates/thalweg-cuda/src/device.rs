@@ -13,7 +13,9 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
-use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput, count};
+use thalweg_runtime::{
+    Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput, Timing, count,
+};
 
 /// A GPU.
 #[derive(Clone)]
@@ -294,6 +296,10 @@ impl Device for CudaDevice {
 
     fn batch(&self, key: Option<u64>, timed: bool, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Batch, Error> {
         self.0.queue.batch(key, timed, run)
+    }
+
+    fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Option<Arc<dyn Timing>>, Error> {
+        self.0.queue.clocked(run).map(Some)
     }
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {

@@ -7,13 +7,13 @@
 //! driver. What the batch has freed may be another thread's before the launches that use it are in the queue; whatever
 //! that thread does with it comes behind them.
 
-use crate::batch::{Collected, Patch, Run};
+use crate::batch::{Collected, Patch, Run, Stretch};
 use crate::driver::{Driver, Launch};
 use crate::faults::{Faulted, Faults};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thalweg_runtime::{Batch, Check, Error, environment};
+use thalweg_runtime::{Batch, Check, Error, Timing, environment};
 
 /// Counters that a launch may use: one for each group of blocks that ends in one of them finding itself the last.
 pub const COUNTERS: usize = 1 << 16;
@@ -182,6 +182,14 @@ impl Queue {
             Some(done) => done,
             None => self.gate().single.launch(&*self.driver, launch, patch),
         }
+    }
+
+    /// [`thalweg_runtime::Device::clocked`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Arc<dyn Timing>, Error> {
+        Ok(Arc::new(Stretch::of(&*self.driver, run)?))
     }
 
     /// [`thalweg_runtime::Device::batch`].

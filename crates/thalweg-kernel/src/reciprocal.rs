@@ -33,22 +33,25 @@ impl RowNodes {
     }
 }
 
-/// The body with divisions by values of the row replaced.
+/// The body with divisions by values of the row replaced, whether they are computed from folds or read from memory (a
+/// gradient divides by what the forward pass has folded). What is a number for all rows is left to the device.
 pub fn reciprocals(body: &Body) -> Body {
     if body.strict || body.folds.is_empty() {
         return body.clone();
     }
     let n = body.nodes.len();
     let RowNodes { once, folded } = RowNodes::of(body);
+    let mut read = vec![false; n];
     let mut b = BodyBuilder::like(body);
     let mut place: Vec<NodeId> = Vec::with_capacity(n);
     for i in 0..n {
         let id = NodeId(i as u32);
+        read[i] = matches!(body.nodes[i], Node::Load { .. }) || body.args(id).any(|a| read[a.index()]);
         let new = match body.nodes[i] {
             Node::Element { op: ElementOp::Div, dtype, args } if matches!(dtype, DType::F32 | DType::F64) => {
                 let [x, s, _] = args.map(NodeId::index);
                 let (p, q) = (place[x], place[s]);
-                if !once[x] && once[s] && folded[s] {
+                if !once[x] && once[s] && (folded[s] || read[s]) {
                     quotient(&mut b, dtype, p, q)
                 } else {
                     b.element(ElementOp::Div, &[p, q])

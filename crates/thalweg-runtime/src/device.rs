@@ -85,9 +85,9 @@ pub trait Check: Send + Sync + Debug {
     fn outcome(&self) -> Result<Option<usize>, Error>;
 }
 
-/// How long a batch took on the device.
+/// How long launches took on the device.
 pub trait Timing: Send + Sync + Debug {
-    /// Nanoseconds from before its first launch to its end; `None` while the device has not come to it.
+    /// Nanoseconds from before the first launch to the end of the last; `None` while the device has not come to it.
     ///
     /// # Errors
     /// When the device fails.
@@ -180,6 +180,16 @@ pub trait Device: Send + Sync + Debug {
     fn batch(&self, key: Option<u64>, timed: bool, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Batch, Error> {
         let _ = (key, timed);
         run().map(|()| Batch::default())
+    }
+
+    /// Calls `run`, which puts launches in the queue, and tells how long they take by the device's own clock, from what
+    /// was in the queue before to the last of them: at least as long as the host takes to put them there, where the
+    /// queue was empty. `None` where launches have ended when `run` returns, so that the host's clock says it.
+    ///
+    /// # Errors
+    /// What `run` gives, and when the device fails.
+    fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Option<Arc<dyn Timing>>, Error> {
+        run().map(|()| None)
     }
 
     /// Copies bytes from the host to the start of a buffer.

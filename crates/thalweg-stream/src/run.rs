@@ -24,7 +24,8 @@ pub(crate) struct Run {
     pub in_place: Vec<usize>,
     /// What each launch moved.
     pub moved: Vec<Moved>,
-    /// Nanoseconds of each launch, memory for its results included, where somebody asked.
+    /// Nanoseconds of each launch, where somebody asked: by the device's clock where launches run on their own, else by
+    /// the host's, memory for results included.
     pub ns: Vec<u64>,
     /// How long all of it takes, as the device will say, where somebody asked.
     pub timing: Option<Arc<dyn Timing>>,
@@ -35,7 +36,7 @@ pub(crate) struct Run {
 pub(crate) enum Timed {
     /// Nobody does.
     No,
-    /// That of each launch, by the host's clock.
+    /// That of each launch, for which the host waits.
     Launches,
     /// That of all, by the device's clock.
     Batch,
@@ -49,6 +50,8 @@ struct Running<'a> {
     arena: Option<Buffer>,
     /// Launches that have run.
     finished: usize,
+    /// Of launches whose time somebody asked for.
+    clocks: Vec<Option<Arc<dyn Timing>>>,
     done: Run,
 }
 
@@ -68,6 +71,7 @@ pub(crate) fn run(
         cells: vec![None; schedule.cells.len()],
         arena: None,
         finished: 0,
+        clocks: vec![],
         done: Run::default(),
     };
     let inherited = deferred_check::inherit(r.inputs.iter().flatten().filter_map(|v| v.checks()));
@@ -80,6 +84,7 @@ pub(crate) fn run(
             r.resolve_finished(instance, &schedule, values);
         }
     })?;
+    r.ask_clocks()?;
     let checks = deferred_check::about(instance, &schedule, batch.check, inherited);
     for (output, &slot) in instance.outputs.iter().zip(&schedule.outputs) {
         let buffer = match slot {
@@ -109,17 +114,35 @@ impl Running<'_> {
             let step = &ready.instance.steps[launch.step];
             bits.clear();
             bits.extend(step.scalars.iter().map(|s| s.bits(scalars)));
-            let begin = timed.then(Instant::now);
             if schedule.arena.bytes > 0 && at == schedule.arena.first {
                 self.arena = Some(self.device.allocate(schedule.arena.bytes)?);
             }
-            self.launch(schedule, launch, (step, ready), &bits)?;
+            if timed {
+                let (device, begin) = (self.device, Instant::now());
+                let clock = device.clocked(&mut || self.launch(schedule, launch, (step, ready), &bits))?;
+                self.done.ns.push(begin.elapsed().as_nanos() as u64);
+                self.clocks.push(clock);
+            } else {
+                self.launch(schedule, launch, (step, ready), &bits)?;
+            }
             self.finished += 1;
             if at == schedule.arena.last {
                 // What lies in it keeps it until it dies.
                 self.arena = None;
             }
-            self.done.ns.extend(begin.map(|b| b.elapsed().as_nanos() as u64));
+        }
+        Ok(())
+    }
+
+    /// Waits for the launches whose time the device tells.
+    fn ask_clocks(&mut self) -> Result<(), Error> {
+        if self.clocks.iter().any(Option::is_some) {
+            self.device.synchronize()?;
+        }
+        for (ns, clock) in self.done.ns.iter_mut().zip(&self.clocks) {
+            if let Some(clock) = clock {
+                *ns = clock.elapsed()?.expect("it has run");
+            }
         }
         Ok(())
     }

@@ -330,6 +330,18 @@ fn plans_take_turns_by_the_clock_of_the_device() {
 }
 
 #[test]
+fn the_device_tells_how_long_each_launch_takes() {
+    let x = tensor(&[0.5; 600]).reshape([20, 30]);
+    let run = || values(&(x.exp().sum(0).exp() + x.matmul(&x.t()).sum(1).sum(0)));
+    run();
+    let (_, why) = thalweg::explain(run);
+    let kernels: Vec<_> = why.segments.iter().flat_map(|s| &s.kernels).collect();
+    assert!(kernels.len() > 1 && kernels.iter().all(|k| k.launches == 1 && k.measured_ns > 0), "{why}");
+    let (_, times) = thalweg::launch_times(run);
+    assert!(times.len() == kernels.len() && times.iter().all(|&ns| ns > 0), "{times:?}");
+}
+
+#[test]
 fn transposed_operands_are_read_in_tiles() {
     let shapes: [&[usize]; 4] = [&[131, 257], &[129, 128], &[3, 40, 200], &[24, 8, 100]];
     for dims in shapes {

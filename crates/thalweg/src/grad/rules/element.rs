@@ -7,7 +7,7 @@
 use super::{Argument, Step, is_narrow};
 use crate::record::{binary, ternary, unary};
 use crate::tape::needs::{Partials, Term};
-use crate::{DType, Operand, Scalar, Tensor};
+use crate::{DType, Operand, Scalar, Shape, Tensor};
 use thalweg_ir::ElementOp;
 use thalweg_ir::element::Expr;
 
@@ -50,14 +50,14 @@ pub(super) fn rule(step: &Step<'_>, op: ElementOp, dy: &Tensor) -> Vec<Option<Te
                 known: vec![None; partials.terms.len()],
             };
             if !is_narrow(dy.dtype()) || terms.is_plain(by) {
-                return Some(terms.times(dy, by).sum_to(*shape));
+                return Some(terms.summed(dy, by, i, *shape));
             }
             // In f32, rounded once: bf16 and f16 would be rounded after each step.
             let args: Vec<Argument> = step.args.iter().map(|a| wide(a, dy.dtype())).collect();
             let result = step.result.as_ref().map(|y| y.cast(DType::F32));
             let mut terms = Terms { args: &args, result: result.as_ref(), dtype: DType::F32, ..terms };
-            let dx = terms.times(&dy.cast(DType::F32), by);
-            Some(dx.sum_to(*shape).cast(dy.dtype()))
+            let dx = terms.summed(&dy.cast(DType::F32), by, i, *shape);
+            Some(dx.cast(dy.dtype()))
         })
         .collect()
 }
@@ -84,6 +84,37 @@ impl Terms<'_> {
             Term::Constant(_) => true,
             Term::Op(ElementOp::Where, args) => self.is_plain(args[1]) && self.is_plain(args[2]),
             _ => false,
+        }
+    }
+
+    /// The gradient times a term, summed to the shape of argument `of`. Where that was broadcast, factors that depend on
+    /// it alone are the same for all that is summed, and follow the sum: what a row was divided by has the gradient
+    /// `-(dy · y).sum() / s`, without a quotient an element.
+    fn summed(&mut self, dy: &Tensor, e: Expr, of: usize, shape: Shape) -> Tensor {
+        if shape == *dy.shape() {
+            return self.times(dy, e);
+        }
+        match self.term(e).clone() {
+            Term::Constant(c) => scaled(&dy.sum_to(shape), c),
+            Term::Op(ElementOp::Neg, args) => -self.summed(dy, args[0], of, shape),
+            Term::Op(ElementOp::Div, args) if self.is_of(args[1], of) => {
+                let top = self.summed(dy, args[0], of, shape);
+                match self.value(args[1]) {
+                    Known::Number(v) => top / v,
+                    Known::Tensor(t) => top / t,
+                }
+            }
+            _ => self.times(dy, e).sum_to(shape),
+        }
+    }
+
+    /// Whether a term is that argument, or computed from it and numbers alone.
+    fn is_of(&self, e: Expr, argument: usize) -> bool {
+        match self.term(e) {
+            Term::Constant(_) => true,
+            Term::Result => false,
+            Term::Argument(i) => *i == argument,
+            Term::Op(_, args) => args.iter().all(|&a| self.is_of(a, argument)),
         }
     }
 
