@@ -1,6 +1,6 @@
 // options:
 
-// Rows side by side: 32 vectors of them a block, 8 threads for the points of each. Phase 0, several blocks a row.
+// Rows side by side: 8 vectors of them a block, 32 threads for the points of each. Phase 0, several blocks a row.
 struct sum_float { FN static float of(float x, float y) { return x + y; } };
 
 extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
@@ -10,18 +10,18 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
   const i32 rows = (i32)a.w[0], n = (i32)a.w[1];
   const u32 chunks = (u32)a.w[2], tile = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
   const i32 begin = (i32)(chunk * a.w[3]), stop = n - begin < (i32)a.w[3] ? n : begin + (i32)a.w[3];
-  const u32 tx = threadIdx.x % 32, t = threadIdx.x / 32;
-  i32 row = (i32)tile * 32 + tx;
+  const u32 tx = threadIdx.x % 8, t = threadIdx.x / 8;
+  i32 row = (i32)tile * 8 + tx;
   const bool live = row < rows;
   if (!live) row = rows - 1;
   const i32 i0 = row;
-  float value0[4];
+  __align__(16) float value0[4];
   {
     float f0[4];
     #pragma unroll
     for (int v = 0; v < 4; v++) f0[v] = 0.0f;
     #pragma unroll 4
-    for (i32 q = begin + t; q < stop; q += 8) {
+    for (i32 q = begin + t; q < stop; q += 32) {
       const i32 j1 = q;
       __align__(16) float r0[4];
       loadv(r0, p0 + (i0 * 4 + j1 * (i32)a.w[12]));
@@ -31,9 +31,10 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
         f0[v] = sum_float::of(f0[v], n0);
       }
     }
-    __shared__ float fparts0[8][4][32];
+    fold_points<sum_float, 8>(f0);
+    __shared__ float fparts0[8][4][8];
     #pragma unroll
-    for (int v = 0; v < 4; v++) fparts0[t][v][tx] = f0[v];
+    for (int v = 0; v < 4; v++) if (threadIdx.x % 32 < 8) fparts0[t / 4][v][tx] = f0[v];
     __syncthreads();
     #pragma unroll
     for (int v = 0; v < 4; v++) {
@@ -41,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
       for (int d = 1; d < 8; d++) value0[v] = sum_float::of(value0[v], fparts0[d][v][tx]);
     }
     if (t == 0 && live) {
-      for (int v = 0; v < 4; v++) store1((float *)a.w[18] + ((i64)chunk * rows + row) * 4 + v, value0[v]);
+      storev((float *)a.w[18] + ((i64)chunk * rows + row) * 4, value0);
       __threadfence();
     }
     __shared__ u32 last;
@@ -55,13 +56,19 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
     __syncthreads();
     if (!last) return;
     float g0[4];
-    for (int v = 0; v < 4; v++) {
-      g0[v] = 0.0f;
-      for (u32 c = t; c < chunks; c += 8) g0[v] = sum_float::of(g0[v], load_cold((float *)a.w[18] + ((i64)c * rows + row) * 4 + v));
-    }
-    __shared__ float gparts0[8][4][32];
     #pragma unroll
-    for (int v = 0; v < 4; v++) gparts0[t][v][tx] = g0[v];
+    for (int v = 0; v < 4; v++) g0[v] = 0.0f;
+    #pragma unroll 4
+    for (u32 c = t; c < chunks; c += 32) {
+      __align__(16) float x[4];
+      loadv_cold(x, (float *)a.w[18] + ((i64)c * rows + row) * 4);
+      #pragma unroll
+      for (int v = 0; v < 4; v++) g0[v] = sum_float::of(g0[v], x[v]);
+    }
+    fold_points<sum_float, 8>(g0);
+    __shared__ float gparts0[8][4][8];
+    #pragma unroll
+    for (int v = 0; v < 4; v++) if (threadIdx.x % 32 < 8) gparts0[t / 4][v][tx] = g0[v];
     __syncthreads();
     #pragma unroll
     for (int v = 0; v < 4; v++) {

@@ -51,9 +51,14 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(20)) {
     __syncthreads();
     if (!last) return;
     float g0[1];
-    for (int v = 0; v < 1; v++) {
-      g0[v] = 0.0f;
-      for (u32 c = t; c < chunks; c += 512) g0[v] = sum_float::of(g0[v], load_cold((float *)a.w[18] + (i64)row * chunks + c));
+    #pragma unroll
+    for (int v = 0; v < 1; v++) g0[v] = 0.0f;
+    #pragma unroll 4
+    for (u32 c = t; c < chunks; c += 512) {
+      __align__(16) float x[1];
+      loadv_cold(x, (float *)a.w[18] + (i64)row * chunks + c);
+      #pragma unroll
+      for (int v = 0; v < 1; v++) g0[v] = sum_float::of(g0[v], x[v]);
     }
     value0 = fold_warp<sum_float, 512>(fold_lanes<sum_float>(g0));
     __shared__ float gparts0[16];

@@ -20,7 +20,7 @@ use crate::render::combined::CombinedClass;
 use crate::render::elements::is_native;
 use crate::render::map::gathers;
 use crate::render::rows::{RowsClass, RowsSlots, Sharing, Stage, combined_values, runs_behind};
-use crate::space::Space;
+use crate::space::{Inner, Space, Way};
 use crate::traffic::{self, Domain};
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{
@@ -35,6 +35,10 @@ const HELD: usize = 64;
 const LONG: usize = 512;
 /// Groups of threads that share a row of any other length, and vectors of a thread: each pair is a source.
 const MASKED: [(usize, usize); 5] = [(4, 4), (32, 4), (128, 4), (512, 4), (1024, 4)];
+/// Vectors of rows across below which they are few.
+const FEW: usize = 512;
+/// Bytes of a line of memory.
+const LINE: usize = 128;
 /// Elements of a launch below which one block a row does, however few rows.
 const SMALL: usize = 1 << 15;
 
@@ -98,7 +102,10 @@ impl Spread<'_> {
             return Sharing::Ordered;
         }
         if self.space.class.across {
-            let wide = rows.next_power_of_two().clamp(1, 32);
+            // Few rows are cut into many blocks, of which the last has to put all the others' results together: narrow
+            // ones share that, and still read whole lines of memory.
+            let most = if rows < FEW { self.line() } else { 32 };
+            let wide = rows.next_power_of_two().clamp(1, most);
             // Powers of four: lengths that change compile less often.
             let deep = n.next_power_of_two();
             let deep = (deep << (deep.trailing_zeros() % 2)).clamp(1, 256 / wide);
@@ -106,6 +113,16 @@ impl Spread<'_> {
             return Sharing::Across { wide: wide as u16, deep: deep as u16 };
         }
         self.held(n).unwrap_or(Sharing::Again { group: 512 })
+    }
+
+    /// Vectors of rows that a line of memory has, of the narrowest that is read.
+    fn line(&self) -> usize {
+        let vectors = self.space.class.ways.iter().zip(&self.body.accesses).filter_map(|(way, access)| match way {
+            Way::Strided { inner: Inner::Unit, .. } if access.operand.is_some() => Some(access.dtype.size()),
+            _ => None,
+        });
+        let bytes = self.lanes() * vectors.min().unwrap_or(LINE);
+        (LINE / bytes).next_power_of_two().clamp(4, 32)
     }
 
     /// Rows of `n` vectors in registers, where they fit.

@@ -43,6 +43,7 @@ FN void st2(void *p, u16 q) { thalweg_runtime.stored += 2; *(u16 *)p = q; }
 FN void st1(void *p, u8 q) { thalweg_runtime.stored += 1; *(u8 *)p = q; }
 FN u32 cold4(const void *p) { thalweg_runtime.loaded += 4; return *(const volatile u32 *)p; }
 FN u64 cold8(const void *p) { thalweg_runtime.loaded += 8; return *(const volatile u64 *)p; }
+FN Quad cold16(const void *p) { thalweg_runtime.loaded += 16; return *(const Quad *)p; }
 #else
 FN Quad ld16(const void *p) { Quad q; asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w) : "l"(p)); return q; }
 FN Pair ld8(const void *p) { Pair q; asm volatile("ld.global.v2.u32 {%0,%1}, [%2];" : "=r"(q.x), "=r"(q.y) : "l"(p)); return q; }
@@ -57,6 +58,7 @@ FN void st1(void *p, u8 q) { asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"
 // Past the first-level cache: what other blocks of the launch have written.
 FN u32 cold4(const void *p) { u32 q; asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(q) : "l"(p) : "memory"); return q; }
 FN u64 cold8(const void *p) { u64 q; asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(q) : "l"(p) : "memory"); return q; }
+FN Quad cold16(const void *p) { Quad q; asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w) : "l"(p) : "memory"); return q; }
 #endif
 
 // Elements of scratch memory as the compiler likes to load and store them; the emulator counts them.
@@ -88,6 +90,13 @@ template <class S> FN void store1(S *p, S v) {
 template <class S> FN S load_cold(const S *p) {
   if constexpr (sizeof(S) == 4) { u32 q = cold4(p); return *(S *)&q; }
   else { u64 q = cold8(p); return *(S *)&q; }
+}
+template <class S, int V> FN void loadv_cold(S (&x)[V], const S *p) {
+#pragma unroll
+  for (int i = 0; i < V;) {
+    if constexpr (V * sizeof(S) % 16 == 0) { *(Quad *)(x + i) = cold16(p + i); i += 16 / sizeof(S); }
+    else { x[i] = load_cold(p + i); i++; }
+  }
 }
 template <class S, int V> FN void loadv(S (&x)[V], const S *p) {
   constexpr int B = V * sizeof(S);
@@ -400,6 +409,13 @@ template <class Op, int G, class T> FN T fold_warp(T x) {
 #pragma unroll
   for (int o = (G < 32 ? G : 32) / 2; o > 0; o /= 2) x = Op::of(x, __shfl_xor_sync(0xffffffffu, x, o));
   return x;
+}
+// Threads of a warp of which W have rows side by side, and the others their points: all get the result.
+template <class Op, int W, class T, int V> FN void fold_points(T (&x)[V]) {
+#pragma unroll
+  for (int o = W; o < 32; o *= 2)
+#pragma unroll
+    for (int v = 0; v < V; v++) x[v] = Op::of(x[v], __shfl_xor_sync(0xffffffffu, x[v], o));
 }
 // The warps of a block of G threads: each has left its own in `parts`, and there was a barrier.
 template <class Op, int G, class T> FN T fold_parts(const T *parts) {

@@ -259,7 +259,8 @@ impl Writer<'_> {
         }
         for (slot, &dtype) in self.phases.values.iter().enumerate() {
             let lanes = if self.across() { format!("[{v}]") } else { String::new() };
-            let _ = writeln!(out, "  {} value{slot}{lanes};", held(dtype));
+            let align = if self.across() { "__align__(16) " } else { "" };
+            let _ = writeln!(out, "  {align}{} value{slot}{lanes};", held(dtype));
         }
         out
     }

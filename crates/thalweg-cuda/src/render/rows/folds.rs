@@ -37,14 +37,25 @@ impl Writer<'_> {
         out
     }
 
-    /// Folds of a pass over the threads that share the points of a row: `value{slot}[v]` in all of them. More of them than
-    /// there is shared memory for take turns in it.
+    /// Folds of a pass over the threads that share the points of a row: `value{slot}[v]` in all of them. Those of a warp
+    /// by shuffles, then warps through shared memory; more folds than there is room for take turns in it.
     pub(super) fn fold_across(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> String {
         let v = self.v;
-        let bytes = |f: &Fold| self.fold_dtype(f.slot).size().max(4) * wide as usize * deep as usize * v;
+        // Threads of a warp with the same rows.
+        let near = if wide * deep < 32 { 1 } else { (32 / wide).max(1) };
+        let parts = deep / near;
+        let bytes = |f: &Fold| self.fold_dtype(f.slot).size().max(4) * wide as usize * parts as usize * v;
         let folds = &phase.body.folds;
         let all: usize = folds.iter().map(bytes).sum();
         let (mut out, first) = (String::new(), folds.first().map_or(0, |f| f.slot));
+        for f in folds.iter().filter(|_| near > 1) {
+            let _ = writeln!(out, "  fold_points<{}, {wide}>({from}{});", self.op_name(f), f.slot);
+        }
+        let (leads, part) = if near > 1 {
+            (format!("if (threadIdx.x % 32 < {wide}) "), format!("t / {near}"))
+        } else {
+            (String::new(), "t".into())
+        };
         if all > ROOM {
             let largest = folds.iter().map(bytes).max().unwrap_or(0).max(ROOM);
             let _ = writeln!(out, "  __shared__ __align__(16) unsigned char {from}room{first}[{largest}];");
@@ -63,14 +74,14 @@ impl Writer<'_> {
                 let _ = match all > ROOM {
                     true => writeln!(
                         out,
-                        "  auto &{from}parts{slot} = *({h} (*)[{deep}][{v}][{wide}])({from}room{first} + {at});"
+                        "  auto &{from}parts{slot} = *({h} (*)[{parts}][{v}][{wide}])({from}room{first} + {at});"
                     ),
-                    false => writeln!(out, "  __shared__ {h} {from}parts{slot}[{deep}][{v}][{wide}];"),
+                    false => writeln!(out, "  __shared__ {h} {from}parts{slot}[{parts}][{v}][{wide}];"),
                 };
                 at += bytes(f);
                 let _ = write!(
                     out,
-                    "#pragma unroll\n  for (int v = 0; v < {v}; v++) {from}parts{slot}[t][v][tx] = {from}{slot}[v];\n"
+                    "#pragma unroll\n  for (int v = 0; v < {v}; v++) {leads}{from}parts{slot}[{part}][v][tx] = {from}{slot}[v];\n"
                 );
             }
             out += "  __syncthreads();\n";
@@ -78,7 +89,7 @@ impl Writer<'_> {
                 let (slot, op) = (f.slot, self.op_name(f));
                 let _ = write!(
                     out,
-                    "#pragma unroll\n  for (int v = 0; v < {v}; v++) {{\n    value{slot}[v] = {from}parts{slot}[0][v][tx];\n    for (int d = 1; d < {deep}; d++) value{slot}[v] = {op}::of(value{slot}[v], {from}parts{slot}[d][v][tx]);\n  }}\n"
+                    "#pragma unroll\n  for (int v = 0; v < {v}; v++) {{\n    value{slot}[v] = {from}parts{slot}[0][v][tx];\n    for (int d = 1; d < {parts}; d++) value{slot}[v] = {op}::of(value{slot}[v], {from}parts{slot}[d][v][tx]);\n  }}\n"
                 );
             }
             if !rest.is_empty() {
@@ -132,12 +143,12 @@ impl Writer<'_> {
         out
     }
 
-    /// The place of a partial result, of chunk `chunk`.
+    /// The place of a partial result, of chunk `chunk`; across, of the first lane.
     fn partial(&self, slot: u16, chunk: &str) -> String {
         let h = held(self.fold_dtype(slot));
         let w = self.slots.partials + slot as usize;
         if self.across() {
-            format!("({h} *)a.w[{w}] + ((i64){chunk} * rows + row) * {} + v", self.v)
+            format!("({h} *)a.w[{w}] + ((i64){chunk} * rows + row) * {}", self.v)
         } else {
             format!("({h} *)a.w[{w}] + (i64)row * chunks + {chunk}")
         }
@@ -148,7 +159,7 @@ impl Writer<'_> {
         for f in &phase.body.folds {
             let (slot, place) = (f.slot, self.partial(f.slot, "chunk"));
             let _ = if self.across() {
-                writeln!(out, "    for (int v = 0; v < {}; v++) store1({place}, value{slot}[v]);", self.v)
+                writeln!(out, "    storev({place}, value{slot});")
             } else {
                 writeln!(out, "    store1({place}, value{slot});")
             };
@@ -172,11 +183,11 @@ impl Writer<'_> {
                 Sharing::Across { deep, .. } => deep as u32,
                 other => other.block() / other.rows(),
             };
+            let place = self.partial(slot, "c");
             let _ = write!(
                 out,
-                "  {h} g{slot}[{lanes}];\n  for (int v = 0; v < {lanes}; v++) {{\n    g{slot}[v] = {};\n    for (u32 c = t; c < chunks; c += {step}) g{slot}[v] = {op}::of(g{slot}[v], load_cold({}));\n  }}\n",
+                "  {h} g{slot}[{lanes}];\n#pragma unroll\n  for (int v = 0; v < {lanes}; v++) g{slot}[v] = {};\n#pragma unroll 4\n  for (u32 c = t; c < chunks; c += {step}) {{\n    __align__(16) {h} x[{lanes}];\n    loadv_cold(x, {place});\n#pragma unroll\n    for (int v = 0; v < {lanes}; v++) g{slot}[v] = {op}::of(g{slot}[v], x[v]);\n  }}\n",
                 constant(dtype, f.op.identity(dtype)),
-                self.partial(slot, "c")
             );
         }
         out + &match self.class.sharing {
