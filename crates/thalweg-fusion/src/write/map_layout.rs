@@ -1,5 +1,6 @@
 //! How a map body is laid out over its domain: dimensions merged, and the class of each access.
 
+use super::boxes::renumbered;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape, View};
@@ -34,11 +35,13 @@ pub(crate) fn strides_of(map: &IndexMap) -> Option<(isize, [isize; MAX_RANK])> {
     Some((view.offset, strides))
 }
 
-/// The body on one box of the domain.
+/// The body on one box of the domain. Its points are renumbered by themselves: what is joined may have been moved in
+/// ways of its own (heads beside each other, of three tensors one behind the other).
 pub(crate) fn lay_out_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, MapGeometry) {
     let (body, maps) = resolved(body, maps, part);
-    let shape: Vec<usize> = part.iter().map(|p| p.1).collect();
-    lay_out(body, Shape::new(&shape), &maps)
+    let extents: Vec<usize> = part.iter().map(|p| p.1).collect();
+    let (shape, maps) = renumbered(Shape::new(&extents), &maps);
+    lay_out(body, shape, &maps)
 }
 
 /// The body on one box of the domain, masks that its place decides taken out, with the accesses that are left.
