@@ -20,15 +20,8 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
     float f0[8];
     #pragma unroll
     for (int v = 0; v < 8; v++) f0[v] = 0.0f;
-    __align__(16) float r0[4][1];
-    #pragma unroll
-    for (int k = 0; k < 4; k++) {
-      const i32 q = k * 4 + t;
-      if (q < stop) {
-        const i32 j1 = q;
-        r0[k][0] = load1(p0 + (i0 * (i32)a.w[11]));
-      }
-    }
+    __align__(16) float r0[1];
+    r0[0] = load1(p0 + (i0 * (i32)a.w[11]));
     #pragma unroll
     for (int k = 0; k < 4; k++) {
       const i32 q = k * 4 + t;
@@ -36,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
         const i32 j1 = q;
         #pragma unroll
         for (int v = 0; v < 8; v++) {
-          const float n0 = r0[k][0];
+          const float n0 = r0[0];
           f0[v] = sum_float::of(f0[v], n0);
         }
       }
@@ -44,15 +37,8 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
     value0 = fold_warp<sum_float, 4>(fold_lanes<sum_float>(f0));
   }
   {
-    __align__(16) float r0[4][1];
-    #pragma unroll
-    for (int k = 0; k < 4; k++) {
-      const i32 q = k * 4 + t;
-      if (q < stop) {
-        const i32 j1 = q;
-        r0[k][0] = load1(p0 + (i0 * (i32)a.w[11]));
-      }
-    }
+    __align__(16) float r0[1];
+    r0[0] = load1(p0 + (i0 * (i32)a.w[11]));
     #pragma unroll
     for (int k = 0; k < 4; k++) {
       const i32 q = k * 4 + t;
@@ -62,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
         __align__(16) float y2[8];
         #pragma unroll
         for (int v = 0; v < 8; v++) {
-          const float n0 = r0[k][0];
+          const float n0 = r0[0];
           const bool n1 = fabsf(n0) == bits_f32(0x7f800000u);
           const float n2 = value0;
           y1[v] = (u8)(n1);

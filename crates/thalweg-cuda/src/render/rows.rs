@@ -23,7 +23,7 @@ use super::body::{Names, divisors, name, statements};
 use super::map::gathers;
 use super::monoid;
 use super::types::{constant, held, pack_rounded, stored};
-use crate::space::{decompose, index_type, offset};
+use crate::space::{Way, decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::order::BLOCK as ORDERED;
@@ -385,7 +385,8 @@ impl Writer<'_> {
                 ),
             };
         }
-        let (fetched, inner) = self.steps(phase, number);
+        let (first, fetched, inner) = self.steps(phase, number);
+        out += &first;
         let row_dims = self.kept()..self.class.space.rank();
         let decomposed = decompose(&self.class.space, &self.slots.space, row_dims, "q", "j");
         match self.class.sharing {
@@ -454,18 +455,27 @@ impl Writer<'_> {
     /// What a pass alone loads of a row that is held.
     fn row_arrays(&self, phase: &Phase, steps: u8) -> String {
         let wants = wanted(&phase.body);
-        let own = (0..self.first_buffer).filter(|&k| wants[k].load && !self.cached(k));
+        let own = (0..self.first_buffer).filter(|&k| wants[k].load && !self.cached(k) && !self.is_ahead(k));
         own.map(|k| format!("  {}\n", self.accesses.elements(k, self.v, &format!("[{steps}]")))).collect()
     }
 
-    /// What is loaded for a vector of points, and what is done with it: `q` is its number.
-    fn steps(&self, phase: &Phase, number: usize) -> (String, String) {
+    /// Whether what an access loads is loaded before the points of a pass: it is the same for all of them.
+    fn is_ahead(&self, k: usize) -> bool {
+        k < self.first_buffer
+            && self.body.accesses[k].per_row
+            && self.body.accesses[k].operand.is_some()
+            && matches!(self.class.space.ways[k], Way::Strided { .. })
+    }
+
+    /// What is loaded before the points of a pass, then for a vector of points, and what is done with it: `q` is its
+    /// number.
+    fn steps(&self, phase: &Phase, number: usize) -> (String, String, String) {
         let body = &phase.body;
         let position = |k: usize| self.position(k, true);
         let (point, step) = self.point();
         let stand = Stand { position: &position, point, step: step.into(), lanes: self.v };
         let held_row = self.held_row().is_some();
-        let (fetched, mut out) = self.fetches(body, number, &stand);
+        let (ahead, fetched, mut out) = self.fetches(body, number, &stand);
         let point_stores: Vec<_> = body.stores.iter().filter(|s| (s.access as usize) < self.first_buffer).collect();
         for s in &point_stores {
             let _ = writeln!(out, "      {}", self.accesses.result(s.access as usize, self.v));
@@ -477,7 +487,9 @@ impl Writer<'_> {
                 Some(b) => {
                     super::types::unpack(self.phases.buffers[b], &format!("element_at(b{b}, {})", self.buffer_place()))
                 }
-                None => self.accesses.element(k as usize, if held_row { "[k]" } else { "" }),
+                None => {
+                    self.accesses.element(k as usize, if held_row && !self.is_ahead(k as usize) { "[k]" } else { "" })
+                }
             },
             index: &|k, dtype| self.accesses.index(k as usize, dtype, ""),
             valid: &|k| self.accesses.valid(k as usize, ""),
@@ -508,17 +520,24 @@ impl Writer<'_> {
             }
             out += "      }\n";
         }
-        (fetched, out)
+        (ahead, fetched, out)
     }
 
-    /// What is loaded for a vector of points before anything is computed, and the positions that are found as it is.
-    fn fetches(&self, body: &Body, number: usize, stand: &Stand<'_>) -> (String, String) {
+    /// What is loaded before the points, what is loaded for a vector of points before anything is computed, and the
+    /// positions that are found as it is.
+    fn fetches(&self, body: &Body, number: usize, stand: &Stand<'_>) -> (String, String, String) {
         let wants = wanted(body);
         let held_row = self.held_row().is_some();
         let first_pass = |k: usize| self.loading(k).next() == Some(number);
-        let (mut fetched, mut out) = (String::new(), String::new());
+        let (mut ahead, mut fetched, mut out) = (String::new(), String::new(), String::new());
+        let of_row = |k: usize| self.position(k, false);
+        let (point, step) = (stand.point.clone(), stand.step.clone());
+        let row = Stand { position: &of_row, point, step, lanes: stand.lanes };
         for (k, &want) in wants.iter().enumerate().take(self.first_buffer).filter(|(_, w)| w.load || w.position) {
-            if held_row {
+            if self.is_ahead(k) {
+                let arrays = self.accesses.arrays(k, want, self.v, "");
+                let _ = writeln!(ahead, "  {arrays}{}", self.accesses.fetch(k, want, &row, ["", ""]));
+            } else if held_row {
                 // Loads first; positions are found again where they are used, which takes fewer registers than to hold
                 // them.
                 let (load, place) = (Wanted { position: false, ..want }, Wanted { load: false, ..want });
@@ -535,7 +554,7 @@ impl Writer<'_> {
                 let _ = writeln!(fetched, "      {arrays}{}", self.accesses.fetch(k, want, stand, ["", ""]));
             }
         }
-        (fetched, out)
+        (ahead, fetched, out)
     }
 
     /// Keeps what is stored of a point: in a buffer of the row, or for the store of its vector.
