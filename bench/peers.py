@@ -28,7 +28,7 @@ FOLDS = (
     "fold_scaled", "fold_scaled_channels", "fold_borderless", "fold_permuted", "fold_short", "fold_windows",
     "fold_long_windows", "fold_wide_windows", "fold_largest", "fold_spread",
 )  # fmt: skip
-BLOCKS = ("mlp_block", "llama_block", "llama_token", "resnet18")
+BLOCKS = ("mlp_block", "llama_block", "llama_token", "decode", "resnet18")
 TRANSFORMERS = ("attention_full", "attention_causal", "attention_long", "qkv", "gpt2", "train_gpt2")
 WORKLOADS = [
     *GELU, "hub", *ROWS, "matmul", "matmul_tf32", "matmul_bf16", "matmul_f64", "matmul_batched", "matvec",
@@ -399,6 +399,21 @@ def llama(p, x, cos, sin, norm, q, k, v, o, after, gate, up, down, *cache):
     return (y, keys, values) if cache else y
 
 
+def decode(p, cos, sin, words, *rest):
+    """What a decoder says, word by word, with caches that grow."""
+    import numpy as np
+
+    layers = [list(rest[i : i + 11]) for i in range(0, len(rest), 11)]
+    token, said = 0, []
+    for position in range(cos.shape[0]):
+        x = words[token : token + 1]
+        for layer in layers:
+            x, *layer[9:] = llama(p, x, cos[position : position + 1], sin[position : position + 1], *layer)
+        token = int((rms_norm(p, x, 1.0) @ words.T).argmax())
+        said.append(token)
+    return p.array(np.array(said, np.float32))
+
+
 RESNET = ((64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1))
 
 
@@ -430,6 +445,16 @@ def blocks(p, name, normal, large):
         for out, of, side in shapes:
             arguments += [weight(normal, out, of, side, side), normal(out, 1, 1) * 0.1 + 0.5, normal(out, 1, 1) * 0.1 + 0.5]
         return resnet18, [*arguments, weight(normal, 1000, 512), normal(1000)]
+    if name == "decode":
+        if p.name in ("jax", "torch.compile"):
+            raise NotImplementedError("a cache that grows is compiled for each length")
+        positions, d, groups, hidden = 512 if large else 128, 512, 2, 1408
+        arguments = [normal(positions, 64), normal(positions, 64), weight(normal, 1000, d)]
+        for _ in range(4):
+            arguments += [normal(d), weight(normal, d, d), weight(normal, groups * 64, d), weight(normal, groups * 64, d), weight(normal, d, d)]
+            arguments += [normal(d), weight(normal, hidden, d), weight(normal, hidden, d), weight(normal, d, hidden)]
+            arguments += [normal(groups, 1, 64), normal(groups, 1, 64)]
+        return decode, arguments
     token = name == "llama_token"
     positions, d = (1, 2048) if token else (2048, 2048) if large else (256, 512)
     heads, groups, hidden = d // 64, d // 256, d * 11 // 4

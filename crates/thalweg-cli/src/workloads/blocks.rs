@@ -9,6 +9,11 @@ pub const ALL: &[Entry] = &[
     Entry { name: "mlp_block", about: "linear, gelu, linear, residual, layernorm", make: mlp },
     Entry { name: "llama_block", about: "rmsnorm, rope, causal GQA, SwiGLU over a prompt", make: |s| llama(s, false) },
     Entry { name: "llama_token", about: "the same for one token and a cache of 511", make: |s| llama(s, true) },
+    Entry {
+        name: "decode",
+        about: "128 tokens (large: 512) by four such layers, each read before the next",
+        make: decode,
+    },
     Entry { name: "resnet18", about: "one image of 224×224 (large: 16), random weights", make: resnet18 },
 ];
 
@@ -70,6 +75,50 @@ fn rope(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Tensor {
     let half = x.size(-1) / 2;
     let turned = Tensor::cat(&[-x.narrow(-1, half, half), x.narrow(-1, 0, half)], -1);
     x * cos + turned * sin
+}
+
+/// Layers, width and words of the decoder.
+const LAYERS: usize = 4;
+const WIDTH: usize = 512;
+const WORDS: usize = 1000;
+/// Inputs of a layer: weights, then what its cache begins with.
+const OF_LAYER: usize = 11;
+
+/// Tables of rope for all positions, the embedding of words, and the inputs of each layer.
+fn decode(size: Size) -> (Vec<Tensor>, Call) {
+    let positions = if size == Size::Large { 512 } else { 128 };
+    let (groups, hidden) = (WIDTH / HEAD / 4, WIDTH * 11 / 4);
+    let angles = Tensor::randn([positions, HEAD / 2]);
+    let mut inputs = [angles.cos(), angles.sin()].map(|t| Tensor::cat(&[&t, &t], -1)).to_vec();
+    inputs.push(weight(&[WORDS, WIDTH]));
+    for _ in 0..LAYERS {
+        inputs.extend([Tensor::randn([WIDTH]), weight(&[WIDTH, WIDTH]), weight(&[groups * HEAD, WIDTH])]);
+        inputs.extend([weight(&[groups * HEAD, WIDTH]), weight(&[WIDTH, WIDTH]), Tensor::randn([WIDTH])]);
+        inputs.extend([weight(&[hidden, WIDTH]), weight(&[hidden, WIDTH]), weight(&[WIDTH, hidden])]);
+        inputs.extend([0; 2].map(|_| Tensor::randn([groups, 1, HEAD])));
+    }
+    (inputs, decoded)
+}
+
+/// What a decoder says, word by word, with caches that grow: the tokens as f32.
+fn decoded(inputs: &[Tensor]) -> Vec<Tensor> {
+    let [cos, sin, words, layers @ ..] = inputs else { unreachable!("three inputs before the layers") };
+    let mut layers: Vec<Vec<Tensor>> = layers.chunks_exact(OF_LAYER).map(<[Tensor]>::to_vec).collect();
+    let mut token = Tensor::zeros_with([1], thalweg::DType::I64);
+    let mut said = vec![];
+    for position in 0..cos.size(0) {
+        let mut x = words.embedding(&token);
+        let [cos, sin] = [cos, sin].map(|t| t.narrow(0, position, 1));
+        for layer in &mut layers {
+            let all = [&[x, cos.clone(), sin.clone()], &layer[..]].concat();
+            let [y, keys, values] = <[Tensor; 3]>::try_from(llama_block(&all)).expect("a result and a cache");
+            layer[OF_LAYER - 2..].clone_from_slice(&[keys, values]);
+            x = y;
+        }
+        token = x.rms_norm(-1, 1e-5).linear(words, None).argmax(-1);
+        said.push(token.item::<i64>().expect("no failure") as f32);
+    }
+    vec![Tensor::from_slice(&said, [said.len()])]
 }
 
 /// Channels and the stride of ResNet-18's eight blocks (He et al. 2015).
