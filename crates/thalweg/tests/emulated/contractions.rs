@@ -53,6 +53,24 @@ fn what_follows_a_product_is_in_its_kernel() {
 }
 
 #[test]
+fn products_of_few_rows_are_folds_with_what_follows() {
+    for kind in KINDS {
+        for few in [1, 2, 8] {
+            check("weights as they lie", &[&[few, 96], &[130, 96], &[130]], kind, 1, |x| {
+                (x[0].matmul(&x[1].t()) + &x[2]).silu()
+            });
+            check("weights across", &[&[few, 40], &[40, 96], &[few, 96]], kind, 1, |x| {
+                x[0].matmul(&x[1]) * 0.5 + &x[2]
+            });
+            check("few columns", &[&[70, 48], &[48, few], &[few]], kind, 1, |x| (x[0].matmul(&x[1]) + &x[2]).relu());
+            check("heads", &[&[3, few, 32], &[3, 64, 32], &[few, 64]], kind, 1, |x| {
+                x[0].matmul(&x[1].transpose(1, 2)) * 0.25 + &x[2]
+            });
+        }
+    }
+}
+
+#[test]
 fn what_factors_are_computed_from_is_in_it_too() {
     for kind in KINDS {
         check("squares", &[&[70, 48], &[136, 48], &[48]], kind, 1, |x| {

@@ -3,7 +3,8 @@
 //! In: a contraction with its geometry. Out: a [`Plan`] whose operands are the contraction's. The forms:
 //!
 //! * `open`: launches one after the other, which every contraction can be.
-//! * `bare`: a product alone: a library's, or folds where it has one row or one column.
+//! * `folded`: a product of few rows or columns, with what follows, as a kernel that folds along its terms.
+//! * `bare`: a product alone: a library's.
 //! * `tile`: one kernel with prologues and epilogue.
 //! * `fed`: such a kernel with a thread that has narrow factors copied by boxes.
 //! * `aside`: factors whose rows begin anywhere are copied first, for any of the others.
@@ -15,6 +16,7 @@ mod aside;
 mod bare;
 mod choice;
 mod fed;
+mod folded;
 mod open;
 mod streamed;
 #[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
@@ -41,6 +43,11 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, compiler: &Compiler) -> Re
 
 /// The same, of a contraction whose sums are written in that dtype where it has no epilogue.
 fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
+    if let Some(plan) =
+        folded::plan(c, g, written, compiler).filter(|_| !c.is_bare() || folded::is_worth_it(&g.product))
+    {
+        return plan;
+    }
     if let Some(plan) = aside::plan(c, g, written, compiler) {
         return plan;
     }
@@ -49,6 +56,9 @@ fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, compil
     }
     if let Some(plan) = streamed::plan(c, g, written, compiler) {
         return Ok(plan);
+    }
+    if folded::fits_behind_short(c, g) {
+        return open::plan(c, g, written, compiler);
     }
     if tile::fits(c, g) && choice::tiles(c, g, compiler) {
         return tiles(c, g, written, compiler);
