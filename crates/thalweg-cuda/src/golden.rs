@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Along, BodyBuilder, Contraction, ContractionGeometry, Epilogue, FactorOrder,
+    Access, AccessClass, AccessGeometry, Along, BodyBuilder, Computed, Contraction, ContractionGeometry, Epilogue, FactorOrder,
     Geometry, IndexMap, Inner, Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, Prologue,
     RowGeometry, ScatterGeometry, TileBox, TileGeometry, random::random_node,
 };
@@ -292,6 +292,29 @@ fn scattered(dtype: DType, columns: usize) -> (Kernel, Geometry) {
     (Kernel::Scatter { op: ScatterOp::Add, dtype, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
+/// How many of a vector's elements are between each two neighbouring whole numbers below 100.
+fn counted() -> (Kernel, Geometry) {
+    let n = 1 << 24;
+    let mut d = Draft::new(false, &[n], 0);
+    let x = d.load(DType::F32, &[1]);
+    let bin = d.one(ElementOp::Floor, x);
+    let bin = d.b.cast(bin, DType::I64);
+    d.store(bin, &[1]);
+    let (kernel, index) = d.map();
+    let geometry = ScatterGeometry {
+        axis: 0,
+        outer: vec![],
+        inner: vec![],
+        n,
+        size: 100,
+        steps: [1, 1, 0, 1],
+        base: [0; 4],
+        inputs: [Some(Box::new(index)), None],
+    };
+    let index = Some(Box::new(Computed { kernel, operands: 1, scalars: 0 }));
+    (Kernel::Scatter { op: ScatterOp::Add, dtype: DType::I64, inputs: [index, None] }, Geometry::Scatter(geometry))
+}
+
 /// Products of eight pairs of bf16 matrices, the second ones transposed.
 fn products() -> (Kernel, Geometry) {
     let (m, n, k) = (300, 200, 100);
@@ -489,6 +512,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("argsort_of_all", argsort_of_all()),
         ("scatter_add", scattered(DType::F32, 64)),
         ("scatter_add_i64", scattered(DType::I64, 64)),
+        ("scatter_add_in_few_places", counted()),
         ("scatter_add_of_many_lines", scattered(DType::F32, 1 << 17)),
         ("products_bf16", products()),
         ("product_gelu_bf16", product_with_gelu(4096)),

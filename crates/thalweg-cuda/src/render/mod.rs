@@ -37,6 +37,7 @@ use generic::Width;
 use map::MapClass;
 use rows::{RowsClass, SCANNED, Sharing};
 use scan::{ScanClass, Way};
+use scatter::counted::CountedClass;
 use scatter::{ScatterClass, SortClass, SortStep, Way as ScatterWay};
 use thalweg_kernel::{Along, Body};
 use tidy::tidy;
@@ -77,6 +78,8 @@ pub enum UnitKey {
     Streamed(Box<StreamedClass>),
     /// A scatter.
     Scatter(ScatterClass),
+    /// Sums of integers in few places, with what computes the index.
+    Counted(Body, CountedClass),
     /// A sort of the indices of one.
     ScatterSort(SortClass),
     /// An operation whose source is the user's.
@@ -120,6 +123,7 @@ impl UnitKey {
                 ("contraction", computed, streamed::source(class))
             }
             UnitKey::Scatter(class) => ("scatter", true, scatter::source(class)),
+            UnitKey::Counted(body, class) => ("scatter", same_bits(body), scatter::counted::source(body, class)),
             UnitKey::ScatterSort(class) => ("scatter", true, scatter::sort_source(class)),
             UnitKey::Foreign(class) => ("foreign", false, foreign::source(class)),
             UnitKey::Generic(width) => (GENERIC, true, generic::source(*width)),
@@ -238,8 +242,14 @@ impl UnitKey {
                 ScatterWay::Runs(op) => {
                     format!("Scatter: {op:?} of {}, a thread a run of sorted indices.", dtype.name())
                 }
+                ScatterWay::Clear => "Scatter: no index is known of any element.".into(),
+                ScatterWay::Latest => "Scatter: the last index of each element.".into(),
+                ScatterWay::Take => format!("Scatter: Set of {}, the value of the last index.", dtype.name()),
                 ScatterWay::AtOnce(op) => format!("Scatter: {op:?} of {}, all at once.", dtype.name()),
             },
+            UnitKey::Counted(_, CountedClass { dtype, .. }) => {
+                format!("Scatter: Add of {}, counted in tables of all places, several a block.", dtype.name())
+            }
             UnitKey::ScatterSort(class) => {
                 let of = if class.dims.is_some() { "indices" } else { "pairs of place and number" };
                 match class.step {
