@@ -11,6 +11,7 @@ use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
 use crate::lower::{self, plan};
 use crate::prelude::PRELUDE;
+use crate::render::ONLINE;
 use crate::render::contraction::{CONTRACTIONS, FED};
 use crate::render::generic::GENERIC;
 use crate::render::radix::RADIX;
@@ -492,6 +493,21 @@ fn normal() -> (Kernel, Geometry) {
     d.map()
 }
 
+/// Variances of long rows: two passes at once.
+fn variance() -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[4, 1 << 22], 1);
+    let x = d.load(DType::F32, &[1 << 22, 1]);
+    let n = d.b.scalar(0, DType::F32);
+    let sum = d.b.fold(Monoid::Sum, x);
+    let mean = d.two(ElementOp::Div, sum, n);
+    let away = d.two(ElementOp::Sub, x, mean);
+    let square = d.one(ElementOp::Square, away);
+    let squares = d.b.fold(Monoid::Sum, square);
+    let variance = d.two(ElementOp::Div, squares, n);
+    d.store(variance, &[1, 0]);
+    d.rows(Orientation::Along)
+}
+
 /// All of them, by the name of their file.
 fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
     vec![
@@ -504,6 +520,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("layernorm_bf16", layernorm()),
         ("same_along_rows", same_along_rows()),
         ("sum_of_long_rows", sum(false, [4, 1 << 22], false)),
+        ("variance_of_long_rows", variance()),
         ("sum_of_columns", sum(false, [512, 1 << 14], true)),
         ("sum_in_order", sum(true, [512, 3000], false)),
         ("cumsum", scanned(ScanOp::Sum)),
@@ -594,7 +611,7 @@ fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
 /// A source without what it shares with others.
 fn own(source: &str) -> String {
     // What contains another part comes first.
-    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOLD, RADIX, GENERIC];
+    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOLD, RADIX, GENERIC, ONLINE];
     shared.iter().fold(source.to_owned(), |own, part| own.replacen(part, "", 1))
 }
 

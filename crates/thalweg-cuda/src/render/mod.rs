@@ -88,6 +88,9 @@ pub enum UnitKey {
     Generic(Width),
 }
 
+/// What stands in front of row kernels with online passes.
+pub const ONLINE: &str = include_str!("online.cuh");
+
 /// What is compiled: options and the prelude, then what follows them here.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Source {
@@ -152,6 +155,7 @@ impl UnitKey {
             UnitKey::Streamed(class) if class.fed.is_some() => FED,
             UnitKey::Contraction(_) | UnitKey::Streamed(_) => CONTRACTIONS,
             UnitKey::Rows(body, class) if class.has_scans(body) => SCANNED,
+            UnitKey::Rows(_, class) if class.online.is_some() => ONLINE,
             _ => "",
         }
     }
@@ -179,6 +183,9 @@ impl UnitKey {
                 let how = match class.sharing {
                     Sharing::Held { group, steps, .. } => {
                         format!("Rows along: {group} threads each, {steps} vectors a thread held in registers.")
+                    }
+                    Sharing::Again { group } if class.online.is_some() => {
+                        format!("Rows along: {group} threads each, two passes at once.")
                     }
                     Sharing::Again { group } => format!("Rows along: {group} threads each, read in every pass."),
                     Sharing::Across { wide, deep } => {

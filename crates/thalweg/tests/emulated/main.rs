@@ -7,6 +7,7 @@ mod contractions;
 mod cuda_ops;
 mod first_sight;
 mod kernels;
+mod online;
 mod rows;
 mod scans;
 mod scatters;
