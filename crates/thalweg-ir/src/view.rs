@@ -61,6 +61,15 @@ impl View {
         self.offset + index.iter().zip(self.strides()).map(|(&i, &s)| i as isize * s).sum::<isize>()
     }
 
+    /// The lowest and the highest position of an element; `None` where there is none.
+    pub fn reach(&self) -> Option<(isize, isize)> {
+        if self.shape.numel() == 0 {
+            return None;
+        }
+        let spans = self.shape.iter().zip(self.strides()).map(|(&d, &s)| (d as isize - 1) * s);
+        Some(spans.fold((self.offset, self.offset), |(low, high), s| (low + s.min(0), high + s.max(0))))
+    }
+
     /// Number of distinct positions that the view reaches (an expanded dimension adds none).
     pub fn distinct(&self) -> usize {
         self.shape.iter().zip(self.strides()).map(|(&d, &s)| if s == 0 { d.min(1) } else { d }).product()

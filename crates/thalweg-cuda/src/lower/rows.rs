@@ -6,6 +6,7 @@
 //! folded by a kernel of its own.
 
 mod linked;
+mod tiles;
 
 use super::combined::RowCombined;
 use super::operands::{SCRATCH, add_reciprocals, addresses, needs};
@@ -35,6 +36,9 @@ const HELD: usize = 64;
 const LONG: usize = 512;
 /// Groups of threads that share a row of any other length, and vectors of a thread: each pair is a source.
 const MASKED: [(usize, usize); 5] = [(4, 4), (32, 4), (128, 4), (512, 4), (1024, 4)];
+/// Points of a row of several dimensions from which on a thread takes two side by side where it cannot take four: each is a
+/// source, and lengths change.
+const LARGE: usize = 1 << 20;
 /// Elements of a launch below which one block a row does, however few rows.
 const SMALL: usize = 1 << 15;
 
@@ -56,8 +60,17 @@ pub fn add(
     let strict = body.strict;
     let across = orientation == Orientation::Across && !strict;
     let lanes = if strict { 1 } else { 8 };
-    let accesses = (&body.accesses[..], &geometry.accesses[..]);
-    let space = Space::new(&geometry.extents, geometry.kept, across, accesses, lanes);
+    let tiled = if across { None } else { tiles::tiled(body, geometry) };
+    let order = tiled.as_ref().unwrap_or(geometry);
+    let laid_out = |lanes| {
+        let accesses = (&body.accesses[..], &order.accesses[..]);
+        Space::new(&order.extents, geometry.kept, across, accesses, lanes)
+    };
+    let mut space = laid_out(lanes);
+    // To find where a point of several dimensions is takes longer than to read it: once for two, where their number allows.
+    if lanes > 1 && !across && space.class.lanes == 1 && space.class.row > 1 && space.row() >= LARGE {
+        space = laid_out(2);
+    }
     needs(&mut plan.needs, body, &geometry.accesses);
     plan.checked |= gathers(body);
     let spread = Spread { body, geometry, space: &space, compiler, online: None };
