@@ -3,7 +3,7 @@
 // Rows along: 512 threads each, two passes at once. Phase 2, several blocks a row.
 struct sum_float { FN static float of(float x, float y) { return x + y; } };
 
-typedef Shifted<float, 2, false, MEAN> State0;
+typedef Shifted<float, 2, true> State0;
 
 extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(27)) {
   begin();
@@ -22,69 +22,110 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(27)) {
   float value2;
   float value3;
   {
-    float t0[1] = {0.0f};
-    State0 s0 = State0::none(0.0f);
-    for (i32 tile_of_row = begin; tile_of_row < stop; tile_of_row += 4096) {
-      const i32 end = stop - tile_of_row < 4096 ? stop : tile_of_row + 4096;
-      u32 many = 0;
-      float f0[4];
+    float f0[4];
+    #pragma unroll
+    for (int v = 0; v < 4; v++) f0[v] = 0.0f;
+    float f1[4];
+    float f2[4];
+    #pragma unroll
+    for (int v = 0; v < 4; v++) f1[v] = 0.0f;
+    #pragma unroll
+    for (int v = 0; v < 4; v++) f2[v] = 0.0f;
+    State0 s0 = State0::none();
+    u32 many = 0;
+    int turn = 0;
+    for (i32 tile_of_row = begin; tile_of_row + (i32)t < stop; tile_of_row += 2048, turn++) {
+      __align__(16) float r0[4][4];
       #pragma unroll
-      for (int v = 0; v < 4; v++) f0[v] = 0.0f;
-      #pragma unroll
-      for (i32 q = tile_of_row + t; q < end; q += 512) {
-        many += 4;
-        const i32 j1 = q;
-        __align__(16) float r0[4];
-        loadv(r0, p0 + (i0 * (i32)a.w[11] + j1 * 4));
-        #pragma unroll
-        for (int v = 0; v < 4; v++) {
-          const float n0 = r0[v];
-          f0[v] = sum_float::of(f0[v], n0);
+      for (int k = 0; k < 4; k++) {
+        const i32 q = tile_of_row + k * 512 + t;
+        if (q < stop) {
+          const i32 j1 = q;
+          loadv(r0[k], p0 + (i0 * (i32)a.w[11] + j1 * 4));
         }
       }
-      if (many == 0) break;
-      value0 = fold_lanes<sum_float>(f0);
-      t0[0] = sum_float::of(t0[0], value0);
-      value0 = own_mean<float>(value0, (float)many, (float)n * 4, 3.4028235e38f);
-      {
+      if (turn % 8 == 0) {
+        if (many > 0) {
+          value1 = fold_lanes<sum_float>(f1);
+          value2 = fold_lanes<sum_float>(f2);
+          s0 = State0::of(s0, State0{(float)many, value3, {(float)many, value2, value1}});
+        }
+        u32 few = 0;
+        float f0[4];
         #pragma unroll
-        for (int v = 0; v < 1; v++) {
-          const float n0 = bits_f32((u32)a.w[16]);
-          const float n1 = value0;
-          const float n2 = n1 * bits_f32((u32)a.w[17]);
-          value3 = n2;
+        for (int v = 0; v < 4; v++) f0[v] = 0.0f;
+        #pragma unroll
+        for (int k = 0; k < 4; k++) {
+          const i32 q = tile_of_row + k * 512 + t;
+          if (q < stop) {
+            few += 4;
+            const i32 j1 = q;
+            #pragma unroll
+            for (int v = 0; v < 4; v++) {
+              const float n0 = r0[k][v];
+              f0[v] = sum_float::of(f0[v], n0);
+            }
+          }
+        }
+        value0 = fold_lanes<sum_float>(f0);
+        value0 = own_mean<float>(value0, (float)few, (float)n * 4, 3.4028235e38f);
+        {
+          #pragma unroll
+          for (int v = 0; v < 1; v++) {
+            const float n0 = bits_f32((u32)a.w[16]);
+            const float n1 = value0;
+            const float n2 = n1 * bits_f32((u32)a.w[17]);
+            value3 = n2;
+          }
+        }
+        many = 0;
+      }
+      if (many == 0) {
+        #pragma unroll
+        for (int v = 0; v < 4; v++) f1[v] = 0.0f;
+        #pragma unroll
+        for (int v = 0; v < 4; v++) f2[v] = 0.0f;
+      }
+      #pragma unroll
+      for (int k = 0; k < 4; k++) {
+        const i32 q = tile_of_row + k * 512 + t;
+        if (q < stop) {
+          const i32 j1 = q;
+          #pragma unroll
+          for (int v = 0; v < 4; v++) {
+            const float n0 = r0[k][v];
+            f0[v] = sum_float::of(f0[v], n0);
+          }
         }
       }
-      float f1[4];
       #pragma unroll
-      for (int v = 0; v < 4; v++) f1[v] = 0.0f;
-      float f2[4];
-      #pragma unroll
-      for (int v = 0; v < 4; v++) f2[v] = 0.0f;
-      #pragma unroll
-      for (i32 q = tile_of_row + t; q < end; q += 512) {
-        const i32 j1 = q;
-        __align__(16) float r0[4];
-        loadv(r0, p0 + (i0 * (i32)a.w[11] + j1 * 4));
-        #pragma unroll
-        for (int v = 0; v < 4; v++) {
-          const float n0 = value3;
-          const float n1 = r0[v];
-          const float n2 = n1 - n0;
-          const float n3 = n2 * n2;
-          f1[v] = sum_float::of(f1[v], n3);
-          f2[v] = sum_float::of(f2[v], n2);
+      for (int k = 0; k < 4; k++) {
+        const i32 q = tile_of_row + k * 512 + t;
+        if (q < stop) {
+          many += 4;
+          const i32 j1 = q;
+          #pragma unroll
+          for (int v = 0; v < 4; v++) {
+            const float n0 = value3;
+            const float n1 = r0[k][v];
+            const float n2 = n1 - n0;
+            const float n3 = n2 * n2;
+            f1[v] = sum_float::of(f1[v], n3);
+            f2[v] = sum_float::of(f2[v], n2);
+          }
         }
       }
+    }
+    if (many > 0) {
       value1 = fold_lanes<sum_float>(f1);
       value2 = fold_lanes<sum_float>(f2);
-      { const State0 x = {(float)many, value3, 0.0f, {(float)many, value2, value1}}; s0 = State0::of(s0, x); }
+      s0 = State0::of(s0, State0{(float)many, value3, {(float)many, value2, value1}});
     }
-    value0 = fold_warp<sum_float, 512>(fold_lanes<sum_float>(t0));
-    __shared__ float tparts0[16];
-    if (threadIdx.x % 32 == 0) tparts0[threadIdx.x / 32] = value0;
+    value0 = fold_warp<sum_float, 512>(fold_lanes<sum_float>(f0));
+    __shared__ float fparts0[16];
+    if (threadIdx.x % 32 == 0) fparts0[threadIdx.x / 32] = value0;
     __syncthreads();
-    value0 = fold_parts<sum_float, 512>(tparts0);
+    value0 = fold_parts<sum_float, 512>(fparts0);
     s0 = states_of_warp<512>(s0);
     __shared__ State0 sstates0[16];
     if (threadIdx.x % 32 == 0) sstates0[threadIdx.x / 32] = s0;
@@ -115,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(27)) {
     if (threadIdx.x % 32 == 0) gparts0[threadIdx.x / 32] = value0;
     __syncthreads();
     value0 = fold_parts<sum_float, 512>(gparts0);
-    s0 = State0::none(0.0f);
+    s0 = State0::none();
     for (u32 c = t; c < chunks; c += 512) s0 = State0::of(s0, load_state((State0 *)a.w[26] + (i64)row * chunks + c));
     s0 = states_of_warp<512>(s0);
     __shared__ State0 gstates0[16];

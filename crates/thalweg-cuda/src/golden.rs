@@ -20,9 +20,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Along, BodyBuilder, Computed, Contraction, ContractionGeometry, Epilogue, FactorOrder,
-    Geometry, IndexMap, Inner, Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, Prologue,
-    RowGeometry, ScatterGeometry, TileBox, TileGeometry, random::random_node,
+    Access, AccessClass, AccessGeometry, Along, BodyBuilder, Computed, Contraction, ContractionGeometry, Epilogue,
+    FactorOrder, Geometry, IndexMap, Inner, Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision,
+    Prologue, RowGeometry, ScatterGeometry, TileBox, TileGeometry, random::random_node,
 };
 
 /// A body with the geometry of its accesses, as they are added.

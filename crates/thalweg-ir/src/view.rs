@@ -190,6 +190,22 @@ mod tests {
     }
 
     #[test]
+    fn reach_is_from_the_first_position_to_the_last() {
+        let whole = View::contiguous(Shape::new(&[4, 5]));
+        let views = [
+            whole,
+            whole.slice(&[(3, -2, 2), (1, 1, 3)]),
+            whole.permute(&[1, 0]),
+            whole.slice(&[(3, 1, 1), (4, 1, 1)]),
+        ];
+        for v in views {
+            let all = positions(&v);
+            assert_eq!(v.reach(), Some((*all.iter().min().unwrap(), *all.iter().max().unwrap())));
+        }
+        assert_eq!(whole.slice(&[(0, 1, 0), (0, 1, 5)]).reach(), None);
+    }
+
+    #[test]
     fn reshape_keeps_the_order_or_refuses() {
         let base = View::contiguous(Shape::new(&[4, 6]));
         for v in

@@ -115,7 +115,7 @@ fn add_scatter(
     targets[3] = Word::Operand(next, 0);
     if counted {
         scatter::copy(plan, op, dtype, geometry, targets, compiler);
-        let index = index.ok_or(targets[1]);
+        let index = index.unwrap_or(scatter_counted::Index::Lies(targets[1]));
         scatter_counted::add(plan, dtype, geometry, index, (&of_index, targets[2], targets[3]), compiler);
         return Ok(());
     }

@@ -76,7 +76,14 @@ pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, ta
 }
 
 /// Adds what brings the tensor to where the result is, and nothing else.
-pub fn copy(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, targets: [Word; 4], compiler: &Compiler) {
+pub fn copy(
+    plan: &mut Plan,
+    op: ScatterOp,
+    dtype: DType,
+    g: &ScatterGeometry,
+    targets: [Word; 4],
+    compiler: &Compiler,
+) {
     launches(plan, (op, dtype, false), g, targets, compiler);
 }
 

@@ -9,14 +9,14 @@ use crate::launch::Word;
 use crate::plan::{Draft, Plan};
 use crate::render::UnitKey;
 use crate::render::elements::is_native;
-use crate::render::map::{MapClass, MapSlots, gathers};
+use crate::render::map::{MapClass, MapSlots};
 use crate::render::scatter::counted::{Added, BLOCK, BLOCKS, CountedClass, CountedSlots, ROOM, TABLES};
 use crate::space::Space;
 use crate::traffic;
 use thalweg_ir::{DType, MAX_RANK, ScatterOp};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Computed, Geometry, Kernel, Moved, Node, ScatterGeometry,
-    Store, expand, widen,
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Computed, Geometry, Kernel, Moved, Node, NodeId,
+    ScatterGeometry, Store, expand, widen,
 };
 
 /// Values below which what is there already does: a block each for so few would add more than it counts.
@@ -35,11 +35,20 @@ pub fn fits(op: ScatterOp, dtype: DType, g: &ScatterGeometry) -> bool {
     op == ScatterOp::Add && whole && lines == 1 && g.size > 0 && g.size * size <= ROOM && many
 }
 
+/// Where the index comes from.
+#[derive(Clone, Copy)]
+pub enum Index<'a> {
+    /// A map over these extents, its operands numbered from 0 on, the last of them what it would be written to.
+    Map(&'a Body, &'a [usize], &'a [AccessGeometry]),
+    /// It lies there.
+    Lies(Word),
+}
+
 /// What computes the index, if it can do so in the same launch: a map of as many points in their order.
-pub fn fused<'a>(input: Option<&'a Computed>, g: &'a ScatterGeometry) -> Option<(&'a Body, &'a [usize], &'a [AccessGeometry])> {
+pub fn fused<'a>(input: Option<&'a Computed>, g: &'a ScatterGeometry) -> Option<Index<'a>> {
     let (Kernel::Map(body), Some(Geometry::Map(own))) = (&input?.kernel, g.inputs[0].as_deref()) else { return None };
     let as_it_lies = g.steps[1] == 1 && g.base[1] == 0 && own.points() == g.n;
-    (as_it_lies && body.stores.len() == 1).then_some((body, &own.extents, &own.accesses))
+    (as_it_lies && body.stores.len() == 1).then_some(Index::Map(body, &own.extents, &own.accesses))
 }
 
 /// An access of a vector's elements, so many apart.
@@ -53,21 +62,20 @@ fn along(extents: &[usize], [base, step]: [isize; 2]) -> AccessGeometry {
     AccessGeometry { base, strides, map: None, reach: None, distinct: extents.iter().product() }
 }
 
-/// Adds the launch. `index`: what computes it, its operands numbered from 0 on, or where it lies; `values` and `to` lie
-/// there. Operands of what computes it are `operands`.
+/// Adds the launch. `operands` are those of what computes the index; values and result lie at the other two words.
 pub fn add(
     plan: &mut Plan,
     dtype: DType,
     g: &ScatterGeometry,
-    index: Result<(&Body, &[usize], &[AccessGeometry]), Word>,
+    index: Index<'_>,
     (operands, values, to): (&[Word], Word, Word),
     compiler: &Compiler,
 ) {
     let mut all = operands.to_vec();
     let in_memory;
     let (body, extents, accesses) = match index {
-        Ok((body, extents, accesses)) => (body, extents, accesses),
-        Err(word) => {
+        Index::Map(body, extents, accesses) => (body, extents, accesses),
+        Index::Lies(word) => {
             let mut b = BodyBuilder::new(false);
             let access = |b: &mut BodyBuilder, operand| {
                 let class = if operand == 0 { AccessClass::of_step(g.steps[1]) } else { AccessClass::Contiguous };
@@ -98,7 +106,7 @@ pub fn add(
         body.accesses.push(Access { operand: Some(body.operands), dtype, class, per_row: false });
         accesses.push(along(extents, [g.base[2], g.steps[2]]));
         body.nodes.push(Node::Load { access: of_index as u16 });
-        Added::Element(thalweg_kernel::NodeId(body.nodes.len() as u32 - 1))
+        Added::Element(NodeId(body.nodes.len() as u32 - 1))
     };
     let most = if body.nodes.len() > 100 { 4 } else { 8 };
     let space = Space::new(extents, 0, false, (&body.accesses, &accesses), most);
@@ -121,7 +129,6 @@ pub fn add(
     addresses(&mut patches, &slots.space, &body, &space);
     patches.extend((0..body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
     add_reciprocals(&mut patches, slots.reciprocals, &body);
-    debug_assert!(!gathers(&body) || slots.fault > 0, "a gather tells where an index out of range is told");
     let size = dtype.size() as i64;
     let count = all.len() as u16;
     if added == Added::Same {

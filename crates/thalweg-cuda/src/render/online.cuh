@@ -44,9 +44,10 @@ template <class T, int P, bool Mean> struct Shifted {
   FN static T center(const Shifted &a, const Shifted &b) {
     // The mean of both, counted from the larger part's.
     if constexpr (Mean) {
-      const Shifted &near = a.n < b.n ? b : a, &far = a.n < b.n ? a : b;
-      const T left = near.s[1] + (far.s[1] + far.n * (far.m - near.m)), m = near.m + left / (a.n + b.n);
-      return is_number(m) ? m : near.m;
+      const bool second = a.n < b.n;
+      const T m = second ? b.m : a.m, far = second ? a.m : b.m, own = second ? b.s[1] : a.s[1], theirs = second ? a.s[1] : b.s[1];
+      const T mean = m + (own + (theirs + (second ? a.n : b.n) * (far - m))) / (a.n + b.n);
+      return is_number(mean) ? mean : m;
     }
     return a.n < b.n ? b.m : a.m;
   }

@@ -88,7 +88,8 @@ impl Writer<'_> {
         );
         self.tile.set(Some(TILE));
         out += &self.loads(&[first, second], group);
-        let _ = write!(out, "    if (turn % {TILES} == 0) {{\n      if (many > 0) {{\n{put}      }}\n      u32 few = 0;\n");
+        let _ =
+            write!(out, "    if (turn % {TILES} == 0) {{\n      if (many > 0) {{\n{put}      }}\n      u32 few = 0;\n");
         out += &self.no_folds(&one.body.folds);
         out += &self.over_tile(&format!("few += {v}; "), &self.steps(one, first).1, group);
         for f in &one.body.folds {
@@ -137,7 +138,8 @@ impl Writer<'_> {
         for f in folds {
             let dtype = self.fold_dtype(f.slot);
             let identity = constant(dtype, f.op.identity(dtype));
-            let _ = writeln!(out, "#pragma unroll\n  for (int v = 0; v < {}; v++) f{}[v] = {identity};", self.v, f.slot);
+            let _ =
+                writeln!(out, "#pragma unroll\n  for (int v = 0; v < {}; v++) f{}[v] = {identity};", self.v, f.slot);
         }
         out
     }
@@ -175,7 +177,8 @@ impl Writer<'_> {
         let mut out = String::new();
         for f in folds {
             let (slot, dtype) = (f.slot, self.fold_dtype(f.slot));
-            let is_mean = |l: &OnlineFold| matches!(l.how, Rescaling::Shifted { from: Shift::Mean(s), .. } if s == slot);
+            let is_mean =
+                |l: &OnlineFold| matches!(l.how, Rescaling::Shifted { from: Shift::Mean(s), .. } if s == slot);
             if online.list.iter().any(is_mean) {
                 let h = held(dtype);
                 let most = Scalar::Float(if dtype == DType::F64 { f64::MAX } else { f32::MAX as f64 });
