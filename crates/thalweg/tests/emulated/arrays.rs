@@ -1,5 +1,7 @@
 //! Array work: distinct elements, parts of results, folds of operands that lie in different directions.
 
+#![allow(clippy::reversed_empty_ranges, reason = "a negative end counts from the end")]
+
 use super::{counted, emulated};
 use thalweg::prelude::*;
 

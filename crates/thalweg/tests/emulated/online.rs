@@ -80,7 +80,8 @@ fn what_is_not_finite_gives_what_two_passes_give() {
 #[test]
 fn steps_and_slopes_lose_no_digits() {
     let n = 70_003;
-    let shapes: [(&str, fn(usize) -> f32); 3] = [
+    type Elements = fn(usize) -> f32;
+    let shapes: [(&str, Elements); 3] = [
         ("a step", |i| if i < 9000 { 0.0 } else { 1000.0 + (i % 7) as f32 }),
         ("a slope", |i| i as f32 * 0.25),
         ("one far away", |i| if i == 0 { 1e4 } else { (i % 11) as f32 }),
