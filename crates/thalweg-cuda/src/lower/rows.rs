@@ -269,7 +269,9 @@ impl Spread<'_> {
         let chunks = if split {
             let most = (COUNTERS / tiles).max(1);
             // As many blocks as run at once: one more would run alone at the end.
-            let busy = 6 * self.compiler.chip().multiprocessors as usize;
+            // (Those that hold tiles take twice the registers.)
+            let at_once = if online.is_some() { 2 } else { 6 };
+            let busy = at_once * self.compiler.chip().multiprocessors as usize;
             let least = match sharing {
                 Sharing::Across { deep, .. } => 4 * deep as usize,
                 _ => 512,
