@@ -1,8 +1,8 @@
 //! What decides the source of a row kernel beside its body, and where its words are.
 
-use super::{combined_values, divisors, online};
+use super::{combined_values, divisors};
 use crate::space::{Slots, SpaceClass};
-use thalweg_kernel::{Body, OnlinePasses, Phases, phases};
+use thalweg_kernel::{Body, OnlineFold, OnlinePasses, Phases, Rescaling, Shift, online_passes, phases};
 
 /// How rows are shared among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -115,9 +115,13 @@ impl RowsClass {
         phases(body, matches!(self.sharing, Sharing::Held { .. }) && self.stage.is_none())
     }
 
-    /// The passes of these phases that run together.
+    /// The passes of these phases that run together: all that the second one folds differs from means.
     pub fn passes(&self, body: &Body, phases: &Phases) -> Option<OnlinePasses> {
-        online::passes(body, phases, self.online)
+        let of_mean = |l: &OnlineFold| match &l.how {
+            Rescaling::Shifted { rate, from, .. } => rate.is_none() && matches!(from, Shift::Mean(_)),
+            Rescaling::Chosen { .. } => false,
+        };
+        online_passes(body, phases, self.online? as usize).filter(|o| o.list.iter().all(of_mean))
     }
 }
 

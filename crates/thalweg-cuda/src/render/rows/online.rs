@@ -14,22 +14,13 @@ use super::{Sharing, Writer, constant, held};
 use crate::render::access::{Wanted, wanted};
 use std::fmt::Write;
 use thalweg_ir::{DType, Scalar};
-use thalweg_kernel::{Body, Fold, OnlineFold, OnlinePasses, Phases, Rescaling, Shift, online_passes};
+use thalweg_kernel::{Fold, OnlineFold, OnlinePasses, Rescaling, Shift};
 
 /// Vectors of a thread in a tile.
 const TILE: u8 = 4;
 /// Tiles that are shifted by the mean of the first of them. To put a state together with another costs as much as some tens of
 /// elements; what cancels is at most as many times as large as what is left.
 const TILES: u32 = 8;
-
-/// The online passes of a class whose body's own folds are so many.
-pub(super) fn passes(body: &Body, phases: &Phases, own: Option<u16>) -> Option<OnlinePasses> {
-    let of_mean = |l: &OnlineFold| match &l.how {
-        Rescaling::Shifted { rate, from, .. } => rate.is_none() && matches!(from, Shift::Mean(_)),
-        Rescaling::Chosen { .. } => false,
-    };
-    online_passes(body, phases, own? as usize).filter(|o| o.list.iter().all(of_mean))
-}
 
 /// Bytes of the state of each online fold.
 pub fn state_bytes(online: &OnlinePasses) -> Vec<usize> {
