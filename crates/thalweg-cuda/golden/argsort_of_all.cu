@@ -134,6 +134,11 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(14)) {
   __shared__ u32 counts[PASSES][COPIES][DIGITS], sums[WARPS];
   for (u32 i = t; i < PASSES * COPIES * DIGITS; i += DIGITS) (&counts[0][0][0])[i] = 0;
   __syncthreads();
+  // Of eight passes most digits are often the same: a thread counts how often one comes again before it tells. With few there are more tables instead.
+  constexpr bool RUNS = PASSES == 8;
+  u32 latest[PASSES], again[PASSES];
+  #pragma unroll
+  for (u32 p = 0; p < PASSES; p++) latest[p] = again[p] = 0;
   for (u32 tile = share; tile < tiles; tile += shares) {
     S raw[EACH];
     #pragma unroll
@@ -143,9 +148,23 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(14)) {
       if (tile * TILE + k * DIGITS + t >= n) continue;
       const Key key = key_of(raw[k]);
       #pragma unroll
-      for (u32 p = 0; p < PASSES; p++) atomicAdd(&counts[p][t % COPIES][digit_of(key, p)], 1u);
+      for (u32 p = 0; p < PASSES; p++) {
+        const u32 digit = digit_of(key, p);
+        if (!RUNS) {
+          atomicAdd(&counts[p][t % COPIES][digit], 1u);
+        } else if (digit == latest[p]) {
+          again[p]++;
+        } else {
+          if (again[p]) atomicAdd(&counts[p][t % COPIES][latest[p]], again[p]);
+          latest[p] = digit;
+          again[p] = 1;
+        }
+      }
     }
   }
+  #pragma unroll
+  for (u32 p = 0; p < PASSES; p++)
+  if (RUNS && again[p]) atomicAdd(&counts[p][t % COPIES][latest[p]], again[p]);
   __syncthreads();
   u32 *const counters = (u32 *)a.w[13], *const own = counters + row * PASSES * DIGITS;
   #pragma unroll

@@ -11,6 +11,7 @@ use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
 use crate::lower::{self, plan};
 use crate::prelude::PRELUDE;
+use crate::render::ONLINE;
 use crate::render::contraction::{CONTRACTIONS, FED};
 use crate::render::generic::GENERIC;
 use crate::render::radix::RADIX;
@@ -19,9 +20,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Along, BodyBuilder, Contraction, ContractionGeometry, Epilogue, FactorOrder,
-    Geometry, IndexMap, Inner, Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, Prologue,
-    RowGeometry, ScatterGeometry, TileBox, TileGeometry, random::random_node,
+    Access, AccessClass, AccessGeometry, Along, BodyBuilder, Computed, Contraction, ContractionGeometry, Epilogue,
+    FactorOrder, Geometry, IndexMap, Inner, Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision,
+    Prologue, RowGeometry, ScatterGeometry, TileBox, TileGeometry, random::random_node,
 };
 
 /// A body with the geometry of its accesses, as they are added.
@@ -292,6 +293,29 @@ fn scattered(dtype: DType, columns: usize) -> (Kernel, Geometry) {
     (Kernel::Scatter { op: ScatterOp::Add, dtype, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
+/// How many of a vector's elements are between each two neighbouring whole numbers below 100.
+fn counted() -> (Kernel, Geometry) {
+    let n = 1 << 24;
+    let mut d = Draft::new(false, &[n], 0);
+    let x = d.load(DType::F32, &[1]);
+    let bin = d.one(ElementOp::Floor, x);
+    let bin = d.b.cast(bin, DType::I64);
+    d.store(bin, &[1]);
+    let (kernel, index) = d.map();
+    let geometry = ScatterGeometry {
+        axis: 0,
+        outer: vec![],
+        inner: vec![],
+        n,
+        size: 100,
+        steps: [1, 1, 0, 1],
+        base: [0; 4],
+        inputs: [Some(Box::new(index)), None],
+    };
+    let index = Some(Box::new(Computed { kernel, operands: 1, scalars: 0 }));
+    (Kernel::Scatter { op: ScatterOp::Add, dtype: DType::I64, inputs: [index, None] }, Geometry::Scatter(geometry))
+}
+
 /// Products of eight pairs of bf16 matrices, the second ones transposed.
 fn products() -> (Kernel, Geometry) {
     let (m, n, k) = (300, 200, 100);
@@ -469,6 +493,21 @@ fn normal() -> (Kernel, Geometry) {
     d.map()
 }
 
+/// Variances of long rows: two passes at once.
+fn variance() -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[4, 1 << 22], 1);
+    let x = d.load(DType::F32, &[1 << 22, 1]);
+    let n = d.b.scalar(0, DType::F32);
+    let sum = d.b.fold(Monoid::Sum, x);
+    let mean = d.two(ElementOp::Div, sum, n);
+    let away = d.two(ElementOp::Sub, x, mean);
+    let square = d.one(ElementOp::Square, away);
+    let squares = d.b.fold(Monoid::Sum, square);
+    let variance = d.two(ElementOp::Div, squares, n);
+    d.store(variance, &[1, 0]);
+    d.rows(Orientation::Along)
+}
+
 /// All of them, by the name of their file.
 fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
     vec![
@@ -481,6 +520,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("layernorm_bf16", layernorm()),
         ("same_along_rows", same_along_rows()),
         ("sum_of_long_rows", sum(false, [4, 1 << 22], false)),
+        ("variance_of_long_rows", variance()),
         ("sum_of_columns", sum(false, [512, 1 << 14], true)),
         ("sum_in_order", sum(true, [512, 3000], false)),
         ("cumsum", scanned(ScanOp::Sum)),
@@ -489,6 +529,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("argsort_of_all", argsort_of_all()),
         ("scatter_add", scattered(DType::F32, 64)),
         ("scatter_add_i64", scattered(DType::I64, 64)),
+        ("scatter_add_in_few_places", counted()),
         ("scatter_add_of_many_lines", scattered(DType::F32, 1 << 17)),
         ("products_bf16", products()),
         ("product_gelu_bf16", product_with_gelu(4096)),
@@ -570,7 +611,7 @@ fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
 /// A source without what it shares with others.
 fn own(source: &str) -> String {
     // What contains another part comes first.
-    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOLD, RADIX, GENERIC];
+    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOLD, RADIX, GENERIC, ONLINE];
     shared.iter().fold(source.to_owned(), |own, part| own.replacen(part, "", 1))
 }
 

@@ -5,6 +5,7 @@
 //! everything else is memory, the second-level cache included. So a row that is held in registers is read once, one
 //! that is passed over again is read again, and what kernels hand to each other goes through scratch, written and read.
 
+use std::ops::Range;
 use thalweg_kernel::{
     AccessGeometry, Body, MatmulGeometry, Moved, Nest, Node, Phase, RowGeometry, ScatterGeometry, Stream, Way,
 };
@@ -83,17 +84,29 @@ pub fn map(body: &Body, extents: &[usize], at: &[AccessGeometry]) -> Moved {
     Moved { read: read(&[body], domain), written: written(body, domain), ..Moved::default() }
 }
 
-/// A row kernel of one launch; `held`: a row stays in registers from its first pass to its last.
-pub fn whole(phases: &[Phase], domain: Domain<'_>, held: bool) -> Moved {
+/// A row kernel of one launch; `held`: a row stays in registers from its first pass to its last; `together` run on a
+/// tile of it while that is near.
+pub fn whole(phases: &[Phase], domain: Domain<'_>, held: bool, together: Option<Range<usize>>) -> Moved {
     let bodies: Vec<&Body> = phases.iter().map(|p| &p.body).collect();
-    let read = if held { read(&bodies, domain) } else { bodies.iter().map(|b| read(&[b], domain)).sum() };
+    let near = together.unwrap_or(0..0);
+    let (before, rest) = bodies.split_at(near.start);
+    let (tile, behind) = rest.split_at(near.len());
+    let each = |list: &[&Body]| list.iter().map(|b| read(&[b], domain)).sum::<u64>();
+    let read = if held { read(&bodies, domain) } else { each(before) + read(tile, domain) + each(behind) };
     Moved { read, written: bodies.iter().map(|b| written(b, domain)).sum(), ..Moved::default() }
 }
 
 /// A row kernel of a launch for each pass: buffers are memory, and so are the folds' results and the partial results of
-/// `chunks` of a row. `more`: other passes come behind.
-pub fn staged(phases: &[Phase], more: bool, domain: Domain<'_>, chunks: usize) -> Moved {
-    let mut moved = whole(phases, domain, false);
+/// `chunks` of a row. `more`: other passes come behind. `together` is one of the launches.
+pub fn staged(
+    phases: &[Phase],
+    more: bool,
+    domain: Domain<'_>,
+    chunks: usize,
+    together: Option<Range<usize>>,
+) -> Moved {
+    let near = together.clone().unwrap_or(0..0);
+    let mut moved = whole(phases, domain, false, together);
     let rows = domain.extents[..domain.kept].iter().product::<usize>() as u64;
     let points = domain.extents.iter().product::<usize>() as u64;
     let lines = domain.at.len();
@@ -102,7 +115,9 @@ pub fn staged(phases: &[Phase], more: bool, domain: Domain<'_>, chunks: usize) -
         moved.read += loads(body).iter().filter_map(|l| buffer(l.0)).sum::<u64>();
         moved.written += body.stores.iter().filter_map(|s| buffer(s.access as usize)).sum::<u64>();
         let results: u64 = body.folds.iter().map(|f| rows * body.dtype(f.node).size() as u64).sum();
-        let parts = if chunks > 1 { chunks as u64 } else { 0 };
+        // What the last of these folds, blocks leave as states.
+        let states = near.contains(&number) && number + 1 == near.end;
+        let parts = if chunks > 1 && !states { chunks as u64 } else { 0 };
         // Results are left where a later pass takes them.
         let taken = (more || phases[number + 1..].iter().any(|p| !p.once)) as u64;
         moved += scratch(results * (parts + taken));

@@ -4,13 +4,14 @@
 mod combined;
 mod idioms;
 mod products;
+mod scatters;
 mod siblings;
 mod windows;
 
 use crate::program::{Argument, Input, Program, Step, Tensor};
 use fastrand::Rng;
 use thalweg_ir::element::Output;
-use thalweg_ir::{DType, ElementOp, Op, REVERSE, RandomKind, ReduceOp, Scalar, ScanOp, ScatterOp, Shape, pack_order};
+use thalweg_ir::{DType, ElementOp, Op, REVERSE, RandomKind, ReduceOp, Scalar, ScanOp, Shape, pack_order};
 use thalweg_kernel::order::BLOCK;
 
 /// Elements that a tensor of a program may have; now and then a program is allowed many.
@@ -554,63 +555,6 @@ impl Generator {
         let dtype = if op == Argsort { DType::I64 } else { self.program.dtype(t) };
         let attr = self.rng.u32(..shape.rank() as u32) | if self.rng.bool() { REVERSE } else { 0 };
         Some(Step { op: Op::Scan(op), dtype, shape, attr, args: vec![Argument::Tensor(t)], ints: vec![], kept: false })
-    }
-
-    /// Indices in range: an input of the program, now and then as a row that is the same for all others, or as the
-    /// smaller of two, so that there is something to compute.
-    fn index(&mut self, shape: Shape, axis: usize, size: usize) -> Tensor {
-        let mut own = shape;
-        let broadcast = self.rng.u32(..3) == 0;
-        if broadcast {
-            (0..own.rank()).filter(|&i| i != axis).for_each(|i| own.dims_mut()[i] = 1);
-        }
-        let index = |g: &mut Generator| {
-            let bytes = (0..own.numel()).flat_map(|_| (g.rng.usize(..size) as i64).to_le_bytes()).collect();
-            g.program.inputs.push(Input { dtype: DType::I64, shape: own, bytes });
-            Tensor::Input(g.program.inputs.len() - 1)
-        };
-        let mut t = index(self);
-        let push = |g: &mut Generator, op, shape, attr, args, ints| {
-            g.program.steps.push(Step { op, dtype: DType::I64, shape, attr, args, ints, kept: false });
-            Tensor::Step(g.program.steps.len() - 1)
-        };
-        if self.rng.bool() {
-            let args = vec![Argument::Tensor(t), Argument::Tensor(index(self))];
-            t = push(self, Op::Element(ElementOp::Minimum), own, 0, args, vec![]);
-        }
-        if own != shape {
-            let ints = shape.iter().map(|&d| d as i64).collect();
-            let attr = own.broadcast_mask(&shape) as u32;
-            t = push(self, Op::Expand, shape, attr, vec![Argument::Tensor(t)], ints);
-        }
-        t
-    }
-
-    fn gather(&mut self) -> Option<Step> {
-        let t = self.tensor(|p, t| p.shape(t).rank() > 0 && p.shape(t).numel() > 0)?;
-        let (dtype, from) = (self.program.dtype(t), self.program.shape(t));
-        let axis = self.rng.usize(..from.rank());
-        let mut shape = from;
-        shape.dims_mut()[axis] = self.rng.usize(..=2 * from[axis]);
-        if shape.numel() > self.limit {
-            return None;
-        }
-        let index = self.index(shape, axis, from[axis]);
-        let args = vec![Argument::Tensor(t), Argument::Tensor(index)];
-        Some(Step { op: Op::Gather, dtype, shape, attr: axis as u32, args, ints: vec![], kept: false })
-    }
-
-    fn scatter(&mut self) -> Option<Step> {
-        use ScatterOp::*;
-        let t = self.tensor(|p, t| p.shape(t).rank() > 0 && p.shape(t).numel() > 0)?;
-        let (dtype, shape) = (self.program.dtype(t), self.program.shape(t));
-        let op = if dtype == DType::Bool { Set } else { self.pick(&[Set, Add, Add, Prod, Max, Min]) };
-        let axis = self.rng.usize(..shape.rank());
-        let fits = |s: Shape| s.rank() == shape.rank() && (0..s.rank()).all(|i| i == axis || s[i] == shape[i]);
-        let values = self.tensor(|p, v| p.dtype(v) == dtype && fits(p.shape(v)))?;
-        let index = self.index(self.program.shape(values), axis, shape[axis]);
-        let args = vec![Argument::Tensor(t), Argument::Tensor(index), Argument::Tensor(values)];
-        Some(Step { op: Op::Scatter(op), dtype, shape, attr: axis as u32, args, ints: vec![], kept: false })
     }
 
     fn matmul(&mut self) -> Option<Step> {

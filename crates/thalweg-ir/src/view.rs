@@ -61,6 +61,15 @@ impl View {
         self.offset + index.iter().zip(self.strides()).map(|(&i, &s)| i as isize * s).sum::<isize>()
     }
 
+    /// The lowest and the highest position of an element; `None` where there is none.
+    pub fn reach(&self) -> Option<(isize, isize)> {
+        if self.shape.numel() == 0 {
+            return None;
+        }
+        let spans = self.shape.iter().zip(self.strides()).map(|(&d, &s)| (d as isize - 1) * s);
+        Some(spans.fold((self.offset, self.offset), |(low, high), s| (low + s.min(0), high + s.max(0))))
+    }
+
     /// Number of distinct positions that the view reaches (an expanded dimension adds none).
     pub fn distinct(&self) -> usize {
         self.shape.iter().zip(self.strides()).map(|(&d, &s)| if s == 0 { d.min(1) } else { d }).product()
@@ -178,6 +187,22 @@ mod tests {
             out.push(v.position(&index));
         }
         out
+    }
+
+    #[test]
+    fn reach_is_from_the_first_position_to_the_last() {
+        let whole = View::contiguous(Shape::new(&[4, 5]));
+        let views = [
+            whole,
+            whole.slice(&[(3, -2, 2), (1, 1, 3)]),
+            whole.permute(&[1, 0]),
+            whole.slice(&[(3, 1, 1), (4, 1, 1)]),
+        ];
+        for v in views {
+            let all = positions(&v);
+            assert_eq!(v.reach(), Some((*all.iter().min().unwrap(), *all.iter().max().unwrap())));
+        }
+        assert_eq!(whole.slice(&[(0, 1, 0), (0, 1, 5)]).reach(), None);
     }
 
     #[test]

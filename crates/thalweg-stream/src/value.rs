@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use thalweg_fusion::Stretch;
 use thalweg_ir::{DType, Shape, View};
-use thalweg_runtime::{Buffer, Error};
+use thalweg_runtime::{Allocation, Buffer, Error};
 
 /// Where a computed value lies: a view of a buffer, which other values may share.
 #[derive(Clone, Debug)]
@@ -337,17 +337,23 @@ impl Value {
         if view.is_contiguous() {
             return device.read(&buffer, out);
         }
-        let copy;
-        let source = match device.host_bytes(&buffer) {
-            Some(bytes) => bytes,
-            None => {
-                let mut bytes = vec![0u8; buffer.bytes()];
-                device.read(&buffer, &mut bytes)?;
-                copy = bytes;
-                &copy
-            }
-        };
-        strided::copy(&view, source, self.dtype.size(), out);
+        let size = self.dtype.size();
+        if let Some(bytes) = device.host_bytes(&buffer) {
+            strided::copy(&view, bytes, size, out);
+            return Ok(());
+        }
+        // No more is brought from the device than lies between its first element and its last: of a large tensor somebody
+        // may want the last one.
+        let Some((low, high)) = view.reach() else { return Ok(()) };
+        let part = Allocation::part(&buffer, low as usize * size, (high - low + 1) as usize * size);
+        let mut view = view;
+        view.offset -= low;
+        if view.is_contiguous() {
+            return device.read(&part, out);
+        }
+        let mut bytes = vec![0u8; part.bytes()];
+        device.read(&part, &mut bytes)?;
+        strided::copy(&view, &bytes, size, out);
         Ok(())
     }
 }

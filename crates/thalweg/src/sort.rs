@@ -220,6 +220,11 @@ impl Tensor {
     }
 }
 
+/// Elements from which on it pays to look for the range of integers before they are sorted.
+const MANY: usize = 1 << 16;
+/// Numbers up to which elements are counted: tables of them fit the nearest memory of every device.
+const RANGE: i64 = 1 << 13;
+
 /// Distinct elements. Their number is read, so these run what was recorded.
 impl Tensor {
     /// Places in the flattened tensor in order, which of the sorted elements begin a run of equal ones, and where those
@@ -245,14 +250,36 @@ impl Tensor {
         differs.pad([(1, 0)], true)
     }
 
-    /// The distinct elements in order, as a vector; all NaN are one. Reads their number.
+    /// The distinct elements in order, as a vector; all NaN are one. Reads their number, and of many integers the smallest and
+    /// the largest first: where these are near each other, elements are counted and not sorted.
     ///
     /// # Errors
     /// When it cannot be computed.
     pub fn unique(&self) -> Result<Tensor, Error> {
+        if let Some(distinct) = self.unique_by_counting()? {
+            return Ok(distinct);
+        }
         // A sort without places is the faster one.
         let sorted = self.flatten().sort(0, false);
         sorted.compacted(&sorted.begins())
+    }
+
+    /// The distinct elements of many integers of a small range: those that a count of each number of the range finds.
+    fn unique_by_counting(&self) -> Result<Option<Tensor>, Error> {
+        // A number may be no i64.
+        if !self.dtype().is_int() || self.dtype() == DType::U64 || self.numel() < MANY {
+            return Ok(None);
+        }
+        let x = self.flatten().cast(DType::I64);
+        let ends = Tensor::stack(&[x.amin(0), x.amax(0)], 0).to_vec::<i64>()?;
+        let [low, high] = ends[..] else { unreachable!("two elements") };
+        let Some(range) = high.checked_sub(low).filter(|&r| r < RANGE) else { return Ok(None) };
+        let options = (DType::I64, self.device());
+        let none = Tensor::zeros_with([range as usize + 1], options);
+        let ones = crate::histogram::ones(x.numel(), self.device());
+        let found = none.scattered(ScatterOp::Add, 0, &(x - low), &ones).ne(0);
+        let numbers = Tensor::arange_with(range + 1, options) + low;
+        numbers.cast(self.dtype()).compacted(&found).map(Some)
     }
 
     /// The distinct elements in order, and for each element of this tensor which of them it is. Reads their number.

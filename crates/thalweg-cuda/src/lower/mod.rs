@@ -20,6 +20,7 @@ mod row_scan;
 mod rows;
 mod scan;
 mod scatter;
+mod scatter_counted;
 mod scatter_sort;
 mod sort;
 
@@ -86,7 +87,16 @@ fn add_scatter(
 ) -> Result<(), Error> {
     let (mut next, mut scalars) = (1, 0);
     let mut targets = [Word::Operand(0, 0); 4];
+    let counted = scatter_counted::fits(op, dtype, geometry);
+    let index = scatter_counted::fused(inputs[0].as_deref(), geometry).filter(|_| counted);
+    let mut of_index = vec![];
     for (n, input) in inputs.iter().enumerate() {
+        if let (0, Some(input), Some(_)) = (n, input, index) {
+            of_index.extend((0..input.operands as u16).map(|o| Word::Operand(next + o, 0)));
+            next += input.operands as u16;
+            scalars += input.scalars as u16;
+            continue;
+        }
         let Some(input) = input else {
             targets[1 + n] = Word::Operand(next, 0);
             next += 1;
@@ -103,6 +113,12 @@ fn add_scatter(
         scalars += input.scalars as u16;
     }
     targets[3] = Word::Operand(next, 0);
+    if counted {
+        scatter::copy(plan, op, dtype, geometry, targets, compiler);
+        let index = index.unwrap_or(scatter_counted::Index::Lies(targets[1]));
+        scatter_counted::add(plan, dtype, geometry, index, (&of_index, targets[2], targets[3]), compiler);
+        return Ok(());
+    }
     let before = plan.scratch.iter().sum::<usize>();
     scatter::add(plan, op, dtype, geometry, targets, compiler);
     let scratch = plan.scratch.iter().sum::<usize>() - before;

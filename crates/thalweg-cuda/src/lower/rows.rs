@@ -6,6 +6,7 @@
 //! folded by a kernel of its own.
 
 mod linked;
+mod tiles;
 
 use super::combined::RowCombined;
 use super::operands::{SCRATCH, add_reciprocals, addresses, needs};
@@ -19,13 +20,13 @@ use crate::render::access::wanted;
 use crate::render::combined::CombinedClass;
 use crate::render::elements::is_native;
 use crate::render::map::gathers;
-use crate::render::rows::{RowsClass, RowsSlots, Sharing, Stage, combined_values, runs_behind};
+use crate::render::rows::{RowsClass, RowsSlots, Sharing, Stage, combined_values, runs_behind, state_bytes};
 use crate::space::{Inner, Space, Way};
 use crate::traffic::{self, Domain};
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Along, Body, BodyBuilder, BufferCombined, Node, Orientation, Phases,
-    RowGeometry, expand, reciprocals, widen,
+    RowGeometry, expand, reciprocals, widen, with_lower_moments,
 };
 use thalweg_runtime::Error;
 
@@ -39,6 +40,9 @@ const MASKED: [(usize, usize); 5] = [(4, 4), (32, 4), (128, 4), (512, 4), (1024,
 const FEW: usize = 512;
 /// Bytes of a line of memory.
 const LINE: usize = 128;
+/// Points of a row of several dimensions from which on a thread takes two side by side where it cannot take four: each is a
+/// source, and lengths change.
+const LARGE: usize = 1 << 20;
 /// Elements of a launch below which one block a row does, however few rows.
 const SMALL: usize = 1 << 15;
 
@@ -60,21 +64,24 @@ pub fn add(
     let strict = body.strict;
     let across = orientation == Orientation::Across && !strict;
     let lanes = if strict { 1 } else { 8 };
-    let accesses = (&body.accesses[..], &geometry.accesses[..]);
-    let space = Space::new(&geometry.extents, geometry.kept, across, accesses, lanes);
-    let spread = Spread { body, geometry, space: &space, compiler };
-    let sharing = spread.sharing();
+    let tiled = if across { None } else { tiles::tiled(body, geometry) };
+    let order = tiled.as_ref().unwrap_or(geometry);
+    let laid_out = |lanes| {
+        let accesses = (&body.accesses[..], &order.accesses[..]);
+        Space::new(&order.extents, geometry.kept, across, accesses, lanes)
+    };
+    let mut space = laid_out(lanes);
+    // To find where a point of several dimensions is takes longer than to read it: once for two, where their number allows.
+    if lanes > 1 && !across && space.class.lanes == 1 && space.class.row > 1 && space.row() >= LARGE {
+        space = laid_out(2);
+    }
     needs(&mut plan.needs, body, &geometry.accesses);
     plan.checked |= gathers(body);
-    let one = if body.scans.is_empty() { !spread.is_split(sharing) } else { spread.scans_are_held(sharing) };
-    if one && body.combined.is_empty() {
-        let class = RowsClass { space: space.class.clone(), sharing, stage: None };
-        let held = matches!(sharing, Sharing::Held { .. });
-        plan.moved += traffic::whole(&class.phases(body).list, Domain::of(geometry), held);
-        spread.draft(plan, class, 1, &[], &[]);
-        return Ok(());
+    let spread = Spread { body, geometry, space: &space, compiler, online: None };
+    match spread.with_lower_moments() {
+        Some(more) => Spread { body: &more, online: Some(body.folds.len() as u16), ..spread }.launches(plan),
+        None => spread.launches(plan),
     }
-    spread.stages(plan, sharing);
     Ok(())
 }
 
@@ -83,9 +90,45 @@ struct Spread<'a> {
     geometry: &'a RowGeometry,
     space: &'a Space,
     compiler: &'a Compiler,
+    /// Folds that are the body's own, where two of its passes run as one.
+    online: Option<u16>,
 }
 
 impl Spread<'_> {
+    fn launches(&self, plan: &mut Plan) {
+        let sharing = self.sharing();
+        let body = self.body;
+        let one = if body.scans.is_empty() { !self.is_split(sharing) } else { self.scans_are_held(sharing) };
+        if !one || !body.combined.is_empty() {
+            return self.stages(plan, sharing);
+        }
+        let class = self.class(sharing, None);
+        let held = matches!(sharing, Sharing::Held { .. });
+        let phases = class.phases(self.body);
+        let together = class.passes(self.body, &phases).map(|o| o.phases);
+        plan.moved += traffic::whole(&phases.list, Domain::of(self.geometry), held, together);
+        self.draft(plan, class, 1, &[], (&[], &[]));
+    }
+
+    fn class(&self, sharing: Sharing, stage: Option<Stage>) -> RowsClass {
+        RowsClass { space: self.space.class.clone(), sharing, stage, online: self.online }
+    }
+
+    /// The body with what rescaling identities want, where its rows lie along and would be read in every pass, and two of
+    /// these can run as one.
+    fn with_lower_moments(&self) -> Option<Body> {
+        let sharing = self.sharing();
+        let along = matches!(sharing, Sharing::Held { .. } | Sharing::Again { .. });
+        let again = matches!(sharing, Sharing::Again { .. }) || along && self.is_split(sharing);
+        if !again || self.body.folds.len() < 2 || !self.body.scans.is_empty() || !self.body.combined.is_empty() {
+            return None;
+        }
+        let more = expand(&with_lower_moments(self.body), &is_native);
+        let class =
+            RowsClass { online: Some(self.body.folds.len() as u16), ..self.class(Sharing::Again { group: 512 }, None) };
+        class.passes(&more, &class.phases(&more)).is_some().then_some(more)
+    }
+
     fn lanes(&self) -> usize {
         self.space.class.lanes as usize
     }
@@ -152,6 +195,7 @@ impl Spread<'_> {
             space: self.space.class.clone(),
             sharing: Sharing::Held { group: 32, steps: 1, exact: false },
             stage: None,
+            online: None,
         };
         let phases = class.phases(self.body);
         let passes: Vec<_> = phases.list.iter().filter(|p| !p.once).map(|p| wanted(&p.body)).collect();
@@ -174,9 +218,16 @@ impl Spread<'_> {
         }
     }
 
-    /// A launch of a class; `scratch` are the regions of results and partial results of folds, `buffers` those of the
-    /// buffers.
-    fn draft(&self, plan: &mut Plan, class: RowsClass, chunks: usize, folds: &[u16], buffers: &[u16]) {
+    /// A launch of a class; `folds` are the regions of results and partial results of folds, `buffers` those of the
+    /// buffers, `states` those of the states of online folds.
+    fn draft(
+        &self,
+        plan: &mut Plan,
+        class: RowsClass,
+        chunks: usize,
+        folds: &[u16],
+        (buffers, states): (&[u16], &[u16]),
+    ) {
         let phases = class.phases(self.body);
         let slots = RowsSlots::new(&class, self.body, &phases);
         let (rows, n) = self.counts();
@@ -199,6 +250,7 @@ impl Spread<'_> {
         // Values first, then partials: `folds` has both.
         patches.extend(place(slots.values, folds));
         patches.extend(place(slots.buffers, buffers));
+        patches.extend(place(slots.states, states));
         let sharing = class.sharing;
         let tiles = rows.div_ceil(sharing.rows() as usize);
         if let Some(tile) = class.tile() {
@@ -223,15 +275,20 @@ impl Spread<'_> {
             Sharing::Held { .. } => Sharing::Again { group: 256 },
             other => other,
         };
-        let class = |stage: Option<Stage>| RowsClass { space: self.space.class.clone(), sharing, stage };
+        let class = |stage: Option<Stage>| self.class(sharing, stage);
         let stage = |phase: usize, split| Some(Stage { phase: phase as u8, split, linked: false });
-        let phases = class(stage(0, split)).phases(self.body);
+        let first = class(stage(0, split));
+        let phases = first.phases(self.body);
+        let online = first.passes(self.body, &phases);
+        let together = online.as_ref().map(|o| o.phases.clone());
         let (rows, n) = self.counts();
         let tiles = rows.div_ceil(sharing.rows() as usize);
         let chunks = if split {
             let most = (COUNTERS / tiles).max(1);
             // As many blocks as run at once: one more would run alone at the end.
-            let busy = 6 * self.compiler.chip().multiprocessors as usize;
+            // (Those that hold tiles take twice the registers.)
+            let at_once = if online.is_some() { 2 } else { 6 };
+            let busy = at_once * self.compiler.chip().multiprocessors as usize;
             let least = match sharing {
                 Sharing::Across { deep, .. } => 4 * deep as usize,
                 _ => 512,
@@ -242,8 +299,8 @@ impl Spread<'_> {
         };
         let (alone, tail) = phases.list.split_at(linked.map_or(phases.list.len(), |l| l.phase));
         let more = !tail.is_empty() || (0..phases.list.len()).any(|n| runs_behind(&phases, n));
-        plan.moved += traffic::staged(alone, more, Domain::of(self.geometry), chunks);
-        plan.moved += traffic::whole(tail, Domain::of(self.geometry), true);
+        plan.moved += traffic::staged(alone, more, Domain::of(self.geometry), chunks, together.clone());
+        plan.moved += traffic::whole(tail, Domain::of(self.geometry), true, None);
         let per_row = self.space.rows();
         let mut region = |bytes: usize| {
             plan.scratch.push(bytes.max(64));
@@ -258,8 +315,15 @@ impl Spread<'_> {
         let points = per_row * self.space.row();
         let in_memory = if linked.is_some() { &[] } else { &phases.buffers[..] };
         let buffers: Vec<u16> = in_memory.iter().map(|d| region(points * d.size())).collect();
-        for (number, phase) in alone.iter().enumerate().filter(|(_, p)| !p.once) {
-            self.draft(plan, class(stage(number, split)), chunks, &folds, &buffers);
+        let states: Vec<usize> = online.as_ref().map_or(vec![], state_bytes);
+        if split {
+            plan.moved += traffic::scratch((per_row * chunks * states.iter().sum::<usize>()) as u64);
+        }
+        let states: Vec<u16> = states.into_iter().map(|bytes| region(per_row * chunks * bytes)).collect();
+        // Passes that run together are the launch of the last of them.
+        let within = |number: usize| together.as_ref().is_some_and(|t| t.contains(&number) && number + 1 != t.end);
+        for (number, phase) in alone.iter().enumerate().filter(|(n, p)| !p.once && !within(*n)) {
+            self.draft(plan, class(stage(number, split)), chunks, &folds, (&buffers, &states));
             for scan in &phase.scans {
                 self.scan(plan, &phases, scan, &buffers);
             }
@@ -270,15 +334,15 @@ impl Spread<'_> {
         if let Some(linked) = linked {
             let class = self.linked_class(linked);
             let chunks = n.div_ceil(class.tile().expect("it has tiles"));
-            return self.draft(plan, class, chunks, &folds, &[]);
+            return self.draft(plan, class, chunks, &folds, (&[], &[]));
         }
         for (number, phase) in phases.list.iter().enumerate().filter(|(n, _)| runs_behind(&phases, *n)) {
             debug_assert!(phase.once, "what runs behind the last pass runs once a row");
-            self.draft(plan, class(stage(number, false)), 1, &folds, &buffers);
+            self.draft(plan, class(stage(number, false)), 1, &folds, (&buffers, &[]));
         }
         // What runs once a row and nothing passes: a row without points to store.
         if phases.list.iter().all(|p| p.once) {
-            self.draft(plan, RowsClass { stage: None, ..class(None) }, 1, &[], &[]);
+            self.draft(plan, class(None), 1, &[], (&[], &[]));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Scatters for the sizes at hand: one of three ways (`render/scatter`), by sizes and chip alone.
+//! Scatters for the sizes at hand: one of several ways (`render/scatter`), by sizes and chip alone.
 
 use super::scatter_sort;
 use crate::compiler::Compiler;
@@ -38,6 +38,9 @@ fn choose(op: ScatterOp, dtype: DType, g: &ScatterGeometry, [lines, rows]: [usiz
     if atomic && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
         return Way::AtOnce(op);
     }
+    if op == ScatterOp::Set && g.n < (1 << 31) && g.size < (1 << 31) {
+        return Way::Latest;
+    }
     // A pass of the sort takes a block some 16 times as long as a value takes a line, and a multiprocessor has several
     // blocks at once.
     let tiles = rows.saturating_mul(scatter_sort::tiles(g.n) * scatter_sort::passes(g.size));
@@ -69,6 +72,28 @@ fn lanes(g: &ScatterGeometry, dtype: DType, targets: &[(usize, Word)]) -> usize 
 
 /// Adds a scatter. `targets`: where tensor, index, values and result are.
 pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, targets: [Word; 4], compiler: &Compiler) {
+    launches(plan, (op, dtype, true), g, targets, compiler);
+}
+
+/// Adds what brings the tensor to where the result is, and nothing else.
+pub fn copy(
+    plan: &mut Plan,
+    op: ScatterOp,
+    dtype: DType,
+    g: &ScatterGeometry,
+    targets: [Word; 4],
+    compiler: &Compiler,
+) {
+    launches(plan, (op, dtype, false), g, targets, compiler);
+}
+
+fn launches(
+    plan: &mut Plan,
+    (op, dtype, put): (ScatterOp, DType, bool),
+    g: &ScatterGeometry,
+    targets: [Word; 4],
+    compiler: &Compiler,
+) {
     let (dims, rows) = dimensions(g);
     let lines: usize = dims.iter().map(|d| d.0).product();
     let mut words = vec![0u64; HEAD];
@@ -91,9 +116,14 @@ pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, ta
     let stage = |plan: &mut Plan, way: Way, (threads, across): (usize, bool), patches: Vec<(usize, Word)>| {
         // Where a thread has whole lines, it takes enough of them to keep the chip busy.
         let vectors = match way {
-            Way::AtOnce(_) => false,
+            Way::AtOnce(_) | Way::Clear | Way::Latest => false,
             Way::Lines(_) => lines / most >= 512 * compiler.chip().multiprocessors as usize,
-            Way::Copy | Way::Runs(_) => true,
+            Way::Copy | Way::Runs(_) | Way::Take => true,
+        };
+        // Indices are looked at once for all lines that have them in common.
+        let (lines, dims) = match way {
+            Way::Latest => (rows, dims.iter().filter(|d| d.2 != 0).cloned().collect()),
+            _ => (lines, dims.clone()),
         };
         let lanes = if across && vectors { most } else { 1 };
         let (lines, threads) = (lines / lanes, threads / lanes);
@@ -107,7 +137,9 @@ pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, ta
             let vector = if i + 1 == dims.len() { lanes } else { 1 };
             words.extend(by(d / vector));
             words.extend(strides.map(|s| (s * vector as isize) as u64));
-            words.push(*sorted as u64);
+            // Of the latest a row has as many as places.
+            let each = if matches!(way, Way::Latest | Way::Take) { *sorted / g.n * g.size } else { *sorted };
+            words.push((each * vector) as u64);
         }
         let unit = compiler.unit(UnitKey::Scatter(ScatterClass {
             way,
@@ -121,13 +153,26 @@ pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, ta
     };
     // Neighbours in memory are neighbouring threads: the result is contiguous.
     let across = !g.inner.is_empty();
+    let way = choose(op, dtype, g, [lines, rows], compiler.chip());
+    let putting = put && g.n > 0 && lines > 0;
+    if way == Way::Latest && putting {
+        plan.scratch.push((4 * rows * g.size).max(64));
+        patches.push((12, Word::Scratch(plan.scratch.len() as u16 - 1, 0)));
+        let of_rows = across && dims.last().is_some_and(|d| d.2 != 0);
+        if g.size == 0 {
+            return stage(plan, way, (rows * g.n, of_rows), patches);
+        }
+        stage(plan, Way::Clear, (rows * g.size, false), patches.clone());
+        stage(plan, way, (rows * g.n, of_rows), patches.clone());
+        return stage(plan, Way::Take, (lines * g.size, across), patches);
+    }
     if lines * g.size > 0 {
         stage(plan, Way::Copy, (lines * g.size, across), patches.clone());
     }
-    if g.n == 0 || lines == 0 {
+    if !putting {
         return;
     }
-    match choose(op, dtype, g, [lines, rows], compiler.chip()) {
+    match way {
         way @ Way::Runs(_) => {
             let index = patches.iter().find(|p| p.0 == 1).map_or(targets[1], |p| p.1);
             let of_rows: Vec<_> = dims.iter().filter(|d| d.2 != 0).map(|d| (d.0, d.1[1])).collect();

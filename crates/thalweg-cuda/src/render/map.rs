@@ -91,11 +91,8 @@ pub fn source(body: &Body, class: &MapClass) -> String {
 
 /// The statements of a kernel; `block` is the expression of the number of its block.
 pub fn function(body: &Body, class: &MapClass, slots: &MapSlots, block: &str) -> String {
-    let space = &class.space;
-    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
-    let (wants, t, u) = (wanted(body), index_type(space.wide), class.vectors as usize);
-    let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
-    let mut out = accesses.declare(&|k| stored(k) || wants[k] != Default::default());
+    let (t, u) = (index_type(class.space.wide), class.vectors as usize);
+    let mut out = declared(body, class, slots);
     if gathers(body) {
         let _ = writeln!(out, "  u32 *const fault = (u32 *)a.w[{}];", slots.fault);
     }
@@ -106,6 +103,24 @@ pub fn function(body: &Body, class: &MapClass, slots: &MapSlots, block: &str) ->
             format!("  const {t} n = ({t})a.w[0];\n  const {t} first = ({t}){block} * {each} + threadIdx.x;\n")
         }
     };
+    out + &vectors(body, class, slots, BLOCK, "")
+}
+
+/// The pointers of a kernel.
+pub fn declared(body: &Body, class: &MapClass, slots: &MapSlots) -> String {
+    let accesses = Accesses { list: &body.accesses, class: &class.space, slots: &slots.space, tag: "" };
+    let wants = wanted(body);
+    let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
+    accesses.declare(&|k| stored(k) || wants[k] != Default::default())
+}
+
+/// The vectors that a thread takes from the one of number `first` on, as many apart as a block has threads, up to `n`:
+/// loads, nodes, what `more` does with these for each lane, and stores.
+pub fn vectors(body: &Body, class: &MapClass, slots: &MapSlots, threads: u32, more: &str) -> String {
+    let space = &class.space;
+    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
+    let (wants, t, u) = (wanted(body), index_type(space.wide), class.vectors as usize);
+    let mut out = String::new();
     let position = |k: usize| {
         let all = offset(space, &slots.space, k, 0..space.rank(), "i");
         if all.is_empty() { "0".into() } else { all }
@@ -129,7 +144,7 @@ pub fn function(body: &Body, class: &MapClass, slots: &MapSlots, block: &str) ->
         ),
         None => {
             let decomposed = decompose(space, &slots.space, 0..space.rank(), "j", "i");
-            format!("    const {t} j = first + u * {BLOCK};\n    if (j < n) {{\n      {decomposed}")
+            format!("    const {t} j = first + u * {threads};\n    if (j < n) {{\n      {decomposed}")
         }
     };
     let step = |out: &mut String, inner: &str| {
@@ -160,6 +175,7 @@ pub fn function(body: &Body, class: &MapClass, slots: &MapSlots, block: &str) ->
     }
     let _ = write!(inner, "#pragma unroll\n      for (int v = 0; v < {}; v++) {{\n", stand.lanes);
     inner += &statements(body, &names, "        ");
+    inner += more;
     for s in &body.stores {
         let _ = writeln!(inner, "        {}", accesses.set(s.access as usize, &name(s.node)));
     }

@@ -37,6 +37,7 @@ use generic::Width;
 use map::MapClass;
 use rows::{RowsClass, SCANNED, Sharing};
 use scan::{ScanClass, Way};
+use scatter::counted::CountedClass;
 use scatter::{ScatterClass, SortClass, SortStep, Way as ScatterWay};
 use thalweg_kernel::{Along, Body};
 use tidy::tidy;
@@ -77,6 +78,8 @@ pub enum UnitKey {
     Streamed(Box<StreamedClass>),
     /// A scatter.
     Scatter(ScatterClass),
+    /// Sums of integers in few places, with what computes the index.
+    Counted(Body, CountedClass),
     /// A sort of the indices of one.
     ScatterSort(SortClass),
     /// An operation whose source is the user's.
@@ -84,6 +87,9 @@ pub enum UnitKey {
     /// An interpreter.
     Generic(Width),
 }
+
+/// What stands in front of row kernels with online passes.
+pub const ONLINE: &str = include_str!("online.cuh");
 
 /// What is compiled: options and the prelude, then what follows them here.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -120,6 +126,7 @@ impl UnitKey {
                 ("contraction", computed, streamed::source(class))
             }
             UnitKey::Scatter(class) => ("scatter", true, scatter::source(class)),
+            UnitKey::Counted(body, class) => ("scatter", same_bits(body), scatter::counted::source(body, class)),
             UnitKey::ScatterSort(class) => ("scatter", true, scatter::sort_source(class)),
             UnitKey::Foreign(class) => ("foreign", false, foreign::source(class)),
             UnitKey::Generic(width) => (GENERIC, true, generic::source(*width)),
@@ -148,6 +155,7 @@ impl UnitKey {
             UnitKey::Streamed(class) if class.fed.is_some() => FED,
             UnitKey::Contraction(_) | UnitKey::Streamed(_) => CONTRACTIONS,
             UnitKey::Rows(body, class) if class.has_scans(body) => SCANNED,
+            UnitKey::Rows(_, class) if class.online.is_some() => ONLINE,
             _ => "",
         }
     }
@@ -175,6 +183,9 @@ impl UnitKey {
                 let how = match class.sharing {
                     Sharing::Held { group, steps, .. } => {
                         format!("Rows along: {group} threads each, {steps} vectors a thread held in registers.")
+                    }
+                    Sharing::Again { group } if class.online.is_some() => {
+                        format!("Rows along: {group} threads each, two passes at once.")
                     }
                     Sharing::Again { group } => format!("Rows along: {group} threads each, read in every pass."),
                     Sharing::Across { wide, deep } => {
@@ -238,8 +249,14 @@ impl UnitKey {
                 ScatterWay::Runs(op) => {
                     format!("Scatter: {op:?} of {}, a thread a run of sorted indices.", dtype.name())
                 }
+                ScatterWay::Clear => "Scatter: no index is known of any element.".into(),
+                ScatterWay::Latest => "Scatter: the last index of each element.".into(),
+                ScatterWay::Take => format!("Scatter: Set of {}, the value of the last index.", dtype.name()),
                 ScatterWay::AtOnce(op) => format!("Scatter: {op:?} of {}, all at once.", dtype.name()),
             },
+            UnitKey::Counted(_, CountedClass { dtype, .. }) => {
+                format!("Scatter: Add of {}, counted in tables of all places, several a block.", dtype.name())
+            }
             UnitKey::ScatterSort(class) => {
                 let of = if class.dims.is_some() { "indices" } else { "pairs of place and number" };
                 match class.step {

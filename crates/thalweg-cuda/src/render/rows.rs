@@ -13,9 +13,11 @@
 
 mod class;
 mod folds;
+mod online;
 mod scans;
 
 pub use class::{RowsClass, RowsSlots, Sharing, Stage};
+pub use online::state_bytes;
 pub use scans::{SCANNED, TOLD, is_in_registers};
 
 use super::access::{Accesses, Stand, Wanted, wanted};
@@ -24,10 +26,11 @@ use super::map::gathers;
 use super::monoid;
 use super::types::{constant, held, pack_rounded, stored};
 use crate::space::{Way, decompose, index_type, offset};
+use std::cell::Cell;
 use std::fmt::Write;
 use thalweg_ir::DType;
 use thalweg_kernel::order::BLOCK as ORDERED;
-use thalweg_kernel::{Access, AccessClass, Along, Body, Fold, Phase, Phases, Store};
+use thalweg_kernel::{Access, AccessClass, Along, Body, Fold, OnlinePasses, Phase, Phases, Store};
 
 /// Values of a row that folds by combines of the user's own give; they follow those of the folds.
 pub fn combined_values(body: &Body) -> usize {
@@ -57,9 +60,15 @@ pub fn source(body: &Body, class: &RowsClass) -> String {
         out += &scans::definitions(&phases);
     }
     let list = all_accesses(body, &phases);
+    let online = class.passes(body, &phases);
+    if let Some(online) = &online {
+        out += &online::definitions(online);
+    }
     let w = Writer {
         body,
         class,
+        online,
+        tile: Cell::new(None),
         phases: &phases,
         slots: &slots,
         accesses: Accesses { list: &list, class: &class.space, slots: &slots.space, tag: "" },
@@ -87,6 +96,9 @@ fn all_accesses(body: &Body, phases: &Phases) -> Vec<Access> {
 struct Writer<'a> {
     body: &'a Body,
     class: &'a RowsClass,
+    online: Option<OnlinePasses>,
+    /// Whether what is written goes over a tile that is in registers: vectors of a thread.
+    tile: Cell<Option<u8>>,
     phases: &'a Phases,
     slots: &'a RowsSlots,
     accesses: Accesses<'a>,
@@ -126,6 +138,7 @@ impl Writer<'_> {
             Sharing::Held { group, steps, exact } if self.class.stage.is_none() || self.class.is_linked() => {
                 Some((group, steps, exact))
             }
+            Sharing::Again { group } => self.tile.get().map(|steps| (group, steps, false)),
             _ => None,
         }
     }
@@ -151,13 +164,22 @@ impl Writer<'_> {
         let stage = self.class.stage;
         let current = stage.map(|s| s.phase as usize);
         // Results of folds of earlier stages.
+        let together = self.online.as_ref().map(|o| o.phases.clone()).unwrap_or(0..0);
+        let inside = |number: usize| together.contains(&number) && current.is_none_or(|c| c + 1 == together.end);
         if let Some(current) = current {
-            for phase in &list[..current] {
-                let slots = phase.body.folds.iter().map(|f| f.slot).chain(left(phase));
-                slots.for_each(|slot| out += &self.read_value(slot));
+            let own = self.class.online.unwrap_or(u16::MAX);
+            for (_, phase) in list[..current].iter().enumerate().filter(|(number, _)| !inside(*number)) {
+                let folds = phase.body.folds.iter().map(|f| f.slot).filter(|&slot| slot < own);
+                folds.chain(left(phase)).for_each(|slot| out += &self.read_value(slot));
             }
         }
         for (number, phase) in list.iter().enumerate() {
+            if inside(number) {
+                if number == together.start {
+                    out += &self.online_pass(self.online.as_ref().expect("passes that run together"));
+                }
+                continue;
+            }
             match current {
                 // What runs once is computed again by every stage behind it, and stored by the first.
                 Some(c) if phase.once && number <= c => {
@@ -387,8 +409,7 @@ impl Writer<'_> {
         }
         let (first, fetched, inner) = self.steps(phase, number);
         out += &first;
-        let row_dims = self.kept()..self.class.space.rank();
-        let decomposed = decompose(&self.class.space, &self.slots.space, row_dims, "q", "j");
+        let decomposed = self.row_point();
         match self.class.sharing {
             Sharing::Held { group, steps, exact } if self.held_row().is_some() => {
                 // All of the row is on its way before the first of it is used.
@@ -422,6 +443,12 @@ impl Writer<'_> {
             Sharing::Held { group, .. } | Sharing::Again { group } => out += &self.fold_along(phase, group, "f"),
         }
         out + &self.finish(phase, number) + &self.scans(phase) + "  }\n"
+    }
+
+    /// The places along the row's dimensions of point `q`.
+    fn row_point(&self) -> String {
+        let row_dims = self.kept()..self.class.space.rank();
+        decompose(&self.class.space, &self.slots.space, row_dims, "q", "j")
     }
 
     /// A strict pass: block by block of each run, lane by lane.
@@ -459,9 +486,11 @@ impl Writer<'_> {
         own.map(|k| format!("  {}\n", self.accesses.elements(k, self.v, &format!("[{steps}]")))).collect()
     }
 
-    /// Whether what an access loads is loaded before the points of a pass: it is the same for all of them.
+    /// Whether what an access loads is loaded before the points of a pass, which are not cut into tiles: it is the same for all
+    /// of them.
     fn is_ahead(&self, k: usize) -> bool {
-        k < self.first_buffer
+        self.tile.get().is_none()
+            && k < self.first_buffer
             && self.body.accesses[k].per_row
             && self.body.accesses[k].operand.is_some()
             && matches!(self.class.space.ways[k], Way::Strided { .. })

@@ -3,10 +3,12 @@
 
 #![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 
+mod arrays;
 mod contractions;
 mod cuda_ops;
 mod first_sight;
 mod kernels;
+mod online;
 mod rows;
 mod scans;
 mod scatters;

@@ -155,7 +155,7 @@ fn rows(
     let own = widths(list).iter().find_map(with)?;
     let same: Vec<Word> = (0..body.operands).map(|o| Word::Operand(o, 0)).collect();
     plan.absorb(own, &same, 0);
-    plan.moved += traffic::whole(list, domain, false);
+    plan.moved += traffic::whole(list, domain, false, None);
     needs(&mut plan.needs, body, &geometry.accesses);
     Some(())
 }

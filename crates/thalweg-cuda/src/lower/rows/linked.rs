@@ -67,6 +67,7 @@ impl Spread<'_> {
             space: self.space.class.clone(),
             sharing: Sharing::Held { group: THREADS, steps, exact: false },
             stage: Some(Stage { phase: phase as u8, split: false, linked: true }),
+            online: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{combined_values, divisors};
 use crate::space::{Slots, SpaceClass};
-use thalweg_kernel::{Body, Phases, phases};
+use thalweg_kernel::{Body, OnlineFold, OnlinePasses, Phases, Rescaling, Shift, online_passes, phases};
 
 /// How rows are shared among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -80,6 +80,9 @@ pub struct RowsClass {
     pub sharing: Sharing,
     /// Which part of it runs; all where there is none.
     pub stage: Option<Stage>,
+    /// Where two passes run as one, by rescaling identities: how many of the body's folds are its own. The others are
+    /// the lower moments that these want.
+    pub online: Option<u16>,
 }
 
 impl RowsClass {
@@ -111,6 +114,15 @@ impl RowsClass {
     pub fn phases(&self, body: &Body) -> Phases {
         phases(body, matches!(self.sharing, Sharing::Held { .. }) && self.stage.is_none())
     }
+
+    /// The passes of these phases that run together: all that the second one folds differs from means.
+    pub fn passes(&self, body: &Body, phases: &Phases) -> Option<OnlinePasses> {
+        let of_mean = |l: &OnlineFold| match &l.how {
+            Rescaling::Shifted { rate, from, .. } => rate.is_none() && matches!(from, Shift::Mean(_)),
+            Rescaling::Chosen { .. } => false,
+        };
+        online_passes(body, phases, self.online? as usize).filter(|o| o.list.iter().all(of_mean))
+    }
 }
 
 /// Where the words of a row kernel are.
@@ -133,6 +145,8 @@ pub struct RowsSlots {
     pub buffers: usize,
     /// Address of the counters, or of what blocks tell each other.
     pub counters: usize,
+    /// Addresses of the states of online folds.
+    pub states: usize,
     /// Words in all.
     pub end: usize,
 }
@@ -152,6 +166,9 @@ impl RowsSlots {
         let partials = values + staged * (body.folds.len() + combined_values(body));
         let buffers = partials + staged * body.folds.len();
         let counters = buffers + staged * phases.buffers.len();
-        RowsSlots { space, scalars, reciprocals, fault, values, partials, buffers, counters, end: counters + 1 }
+        let states = counters + 1;
+        let online = class.passes(body, phases).filter(|_| staged == 1);
+        let end = states + online.map_or(0, |o| o.list.len());
+        RowsSlots { space, scalars, reciprocals, fault, values, partials, buffers, counters, states, end }
     }
 }

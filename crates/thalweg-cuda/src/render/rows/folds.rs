@@ -116,31 +116,36 @@ impl Writer<'_> {
     /// What the results of a stage's folds are for: partial results of a split row are put together by its last block,
     /// and later stages find them in memory.
     pub(super) fn finish(&self, phase: &Phase, number: usize) -> String {
-        let Some(stage) = self.class.stage.filter(|_| !phase.body.folds.is_empty()) else { return String::new() };
         let mut out = String::new();
-        if stage.split {
-            out += &self.leave_partials(phase);
+        if self.class.stage.is_some_and(|s| s.split) && !phase.body.folds.is_empty() {
+            out += &self.leave_partials(&phase.body.folds, "");
             out += &self.gather_partials(phase);
         }
+        out + &self.leave_values(&phase.body.folds, number)
+    }
+
+    /// Results of folds left for the stages behind phase `number`, if there are.
+    pub(super) fn leave_values(&self, folds: &[Fold], number: usize) -> String {
         let list = &self.phases.list;
-        if (number + 1..list.len()).any(|n| !list[n].once || runs_behind(self.phases, n)) {
-            out += "  if (t == 0 && live) {\n";
-            for f in &phase.body.folds {
-                let (slot, h) = (f.slot, held(self.fold_dtype(f.slot)));
-                let w = self.slots.values + slot as usize;
-                let _ = if self.across() {
-                    writeln!(
-                        out,
-                        "    for (int v = 0; v < {0}; v++) store1(({h} *)a.w[{w}] + (i64)row * {0} + v, value{slot}[v]);",
-                        self.v
-                    )
-                } else {
-                    writeln!(out, "    store1(({h} *)a.w[{w}] + row, value{slot});")
-                };
-            }
-            out += "  }\n";
+        let more = (number + 1..list.len()).any(|n| !list[n].once || runs_behind(self.phases, n));
+        if self.class.stage.is_none() || folds.is_empty() || !more {
+            return String::new();
         }
-        out
+        let mut out = String::from("  if (t == 0 && live) {\n");
+        for f in folds {
+            let (slot, h) = (f.slot, held(self.fold_dtype(f.slot)));
+            let w = self.slots.values + slot as usize;
+            let _ = if self.across() {
+                writeln!(
+                    out,
+                    "    for (int v = 0; v < {0}; v++) store1(({h} *)a.w[{w}] + (i64)row * {0} + v, value{slot}[v]);",
+                    self.v
+                )
+            } else {
+                writeln!(out, "    store1(({h} *)a.w[{w}] + row, value{slot});")
+            };
+        }
+        out + "  }\n"
     }
 
     /// The place of a partial result, of chunk `chunk`; across, of the first lane.
@@ -154,9 +159,10 @@ impl Writer<'_> {
         }
     }
 
-    fn leave_partials(&self, phase: &Phase) -> String {
+    /// Leaves partial results of folds, and what else there is to leave; all blocks but the last of a row end here.
+    pub(super) fn leave_partials(&self, folds: &[Fold], more: &str) -> String {
         let mut out = String::from("  if (t == 0 && live) {\n");
-        for f in &phase.body.folds {
+        for f in folds {
             let (slot, place) = (f.slot, self.partial(f.slot, "chunk"));
             let _ = if self.across() {
                 writeln!(out, "    storev({place}, value{slot});")
@@ -164,6 +170,7 @@ impl Writer<'_> {
                 writeln!(out, "    store1({place}, value{slot});")
             };
         }
+        out += more;
         out += "    __threadfence();\n  }\n  __shared__ u32 last;\n  __syncthreads();\n  if (threadIdx.x == 0) {\n";
         let _ = writeln!(
             out,
@@ -173,7 +180,7 @@ impl Writer<'_> {
         out
     }
 
-    fn gather_partials(&self, phase: &Phase) -> String {
+    pub(super) fn gather_partials(&self, phase: &Phase) -> String {
         let (mut out, v) = (String::new(), self.v);
         let lanes = if self.across() { v } else { 1 };
         for f in &phase.body.folds {

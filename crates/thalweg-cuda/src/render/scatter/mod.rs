@@ -1,18 +1,21 @@
 //! Scatters: values put in at given places along an axis.
 //!
 //! In: an operation and the geometry of a scatter. Out: launches, and their sources. First the tensor is copied to
-//! where the result is, unless it lies there. Then values are put in, one of three ways, by sizes and chip alone:
+//! where the result is, unless it lies there. Then values are put in, one of these ways, by sizes and chip alone:
 //!
 //! * *in lines*: each thread takes one line along the axis, and puts its values in one after the other.
 //! * *in runs* (`sorted`), where lines are too few to keep the chip busy: indices are sorted by place, and each thread
 //!   takes the values that meet one element.
 //!   Where lines that lie side by side have their indices in common, a thread of these takes a vector of lines.
+//! * *the latest*, there too, where values replace each other: a thread for each index finds by an atomic maximum which
+//!   is the last one that names an element, and a thread for each element takes that one's value. (The copy is left out.)
 //! * *at once*, there too, where the order cannot be seen (sums and extremes of integers): a thread for each value, and
-//!   atomic operations.
+//!   atomic operations. Sums in few places are counted in shared memory (`counted`).
 //!
 //! Always true: values that meet one element do so in the order of the index, and each result is rounded where it lies.
 //! So all ways give the same bits.
 
+pub mod counted;
 pub mod sorted;
 
 use super::monoid::combined;
@@ -22,7 +25,7 @@ use std::fmt::Write;
 use thalweg_ir::{DType, Monoid, ScatterOp};
 
 /// Words before those of the dimensions: addresses of tensor, index, values, result; lines; indices of a line; elements
-/// of a line; strides along the axis of the four; the fault; sorted indices; what a thread's number is divided by (two
+/// of a line; strides along the axis of the four; the fault; sorted indices, or the latest ones; what a thread's number is divided by (two
 /// words); threads; whether threads side by side have lines side by side.
 pub const HEAD: usize = 17;
 /// Words of a dimension: what it is divided by (two words), its strides in tensor, index, values, result and sorted
@@ -42,6 +45,12 @@ pub enum Way {
     Runs(ScatterOp),
     /// Puts each value in by an atomic operation.
     AtOnce(ScatterOp),
+    /// Sets what is known of the latest indices to 0.
+    Clear,
+    /// Finds the number of the last index that names an element, plus one.
+    Latest,
+    /// Puts the value of that one in, or copies the element where there is none.
+    Take,
 }
 
 /// What decides the source.
@@ -116,6 +125,25 @@ pub fn source(class: &ScatterClass) -> String {
             at_once(op, class.dtype)
         ),
         Way::Runs(op) => sorted::runs(op, class.dtype, lanes),
+        Way::Clear => "  store1((u32 *)a.w[12] + g, 0u);\n".into(),
+        // From the last index on, so that most find a later one there; what the first-level cache has may be old, and says less then.
+        Way::Latest => r#"  const i64 *const own = index + at1 + (i64)along * (i64)a.w[8];
+  const i64 place = load1(own);
+  if (place < 0 || place >= (i64)a.w[6]) { *(u32 *)a.w[11] = 1; return; }
+  if (along + 1 < (number)a.w[5] && load1(own + (i64)a.w[8]) == place) return;
+  u32 *const latest = (u32 *)a.w[12] + at4 + place;
+  if (load1(latest) < (u32)along + 1) atomicMax(latest, (u32)along + 1);
+"#
+        .into(),
+        Way::Take => format!(
+            r#"  const u32 latest = load1((u32 *)a.w[12] + at4 + (i64)along);
+  if (latest == 0 && tensor == to) return;
+  __align__(16) {s} raw[{lanes}];
+  if (latest) loadv(raw, values + at2 + (i64)(latest - 1) * (i64)a.w[9]);
+  else loadv(raw, tensor + at0 + (i64)along * (i64)a.w[7]);
+  storev(to + at3 + (i64)along * (i64)a.w[10], raw);
+"#
+        ),
     };
     let own = if class.way == Way::Copy { "  if (a.w[0] == a.w[3]) return;\n" } else { "" };
     format!(
@@ -126,13 +154,18 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) scatter(THALWEG_PARAMETER(
 {own}  const {s} *const tensor = (const {s} *)a.w[0], *const values = (const {s} *)a.w[2];
   const i64 *const index = (const i64 *)a.w[1];
   {s} *const to = ({s} *)a.w[3];
-  const number g = (number)blockIdx.x * {BLOCK} + threadIdx.x;
-  if (g >= (number)a.w[15]) return;
+  {numbered}
+  if (g {beyond}) return;
   i64 at0 = 0, at1 = 0, at2 = 0, at3 = 0, at4 = 0;
   number rest, along;
   {cut}{turn}{lines}{body}}}
 "#,
         number = if wide { "i64" } else { "u32" },
+        numbered = match class.way {
+            Way::Latest => format!("const i64 g = (i64)a.w[15] - 1 - (i64)blockIdx.x * {BLOCK} - threadIdx.x;"),
+            _ => format!("const number g = (number)blockIdx.x * {BLOCK} + threadIdx.x;"),
+        },
+        beyond = if class.way == Way::Latest { "< 0" } else { ">= (number)a.w[15]" },
         words = HEAD + EACH * dims,
     )
 }

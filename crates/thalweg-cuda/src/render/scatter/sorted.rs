@@ -208,8 +208,7 @@ FN u32 sum_to(u32 x, u32 lane) {
 }
 "#;
 
-/// What a thread does that has index number `along` of the sorted ones: nothing, but where a run begins (of values that
-/// replace each other: where it ends).
+/// What a thread does that has index number `along` of the sorted ones: nothing, but where a run begins.
 pub fn runs(op: ScatterOp, dtype: DType, lanes: u8) -> String {
     let s = stored(dtype);
     let head = r#"  const u64 *const sorted = (const u64 *)a.w[12] + at4;
@@ -218,15 +217,6 @@ pub fn runs(op: ScatterOp, dtype: DType, lanes: u8) -> String {
   const u32 place = (u32)(own >> 32);
   if (place == (u32)a.w[6]) return;
 "#;
-    if op == ScatterOp::Set {
-        return format!(
-            r#"{head}  if (along + 1 < n && (u32)(load1(sorted + along + 1) >> 32) == place) return;
-  __align__(16) {s} raws[{lanes}];
-  loadv(raws, values + at2 + (i64)(u32)own * (i64)a.w[9]);
-  storev(to + at3 + (i64)place * (i64)a.w[10], raws);
-"#
-        );
-    }
     format!(
         r#"{head}  if (along > 0 && (u32)(load1(sorted + along - 1) >> 32) == place) return;
   __align__(16) {s} elements[{lanes}];

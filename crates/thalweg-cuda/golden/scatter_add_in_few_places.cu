@@ -1,0 +1,71 @@
+// options: -fmad=false
+
+// Scatter: the copy of the tensor.
+typedef u32 number;
+extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(17)) {
+  begin();
+  if (a.w[0] == a.w[3]) return;
+  const i64 *const tensor = (const i64 *)a.w[0], *const values = (const i64 *)a.w[2];
+  const i64 *const index = (const i64 *)a.w[1];
+  i64 *const to = (i64 *)a.w[3];
+  const number g = (number)blockIdx.x * 128 + threadIdx.x;
+  if (g >= (number)a.w[15]) return;
+  i64 at0 = 0, at1 = 0, at2 = 0, at3 = 0, at4 = 0;
+  number rest, along;
+  const Split cut = split(g, a.w[13], a.w[14]);
+  along = cut.q;
+  rest = cut.r;
+  if (!a.w[16]) { const number swapped = along; along = rest; rest = swapped; }
+  __align__(16) i64 raw[1];
+  loadv(raw, tensor + at0 + (i64)along * (i64)a.w[7]);
+  storev(to + at3 + (i64)along * (i64)a.w[10], raw);
+}
+
+// options:
+
+// Scatter: Add of i64, counted in tables of all places, several a block.
+typedef u64 Sum;
+extern "C" __global__ void __launch_bounds__(512) scatter(THALWEG_PARAMETER(11)) {
+  begin();
+  THALWEG_SHARED(room);
+  u32 *const table = (u32 *)room;
+  const u32 places = (u32)a.w[6], tables = (u32)a.w[7];
+  for (u32 i = threadIdx.x; i < places * tables; i += 512) table[i] = 0;
+  __syncthreads();
+  u32 *const own = table + (threadIdx.x & tables - 1);
+  u32 *const fault = (u32 *)a.w[5];
+  float *const p0 = (float *)a.w[3];
+  const i32 n = (i32)a.w[0];
+  for (i32 first = (i32)blockIdx.x * 2048 + threadIdx.x; first < n; first += (i32)gridDim.x * 2048) {
+    __align__(16) float r0[4][4];
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+      const i32 j = first + u * 512;
+      if (j < n) {
+        const i32 i0 = j;
+        loadv(r0[u], p0 + (i0 * 4));
+      }
+    }
+    #pragma unroll
+    for (int u = 0; u < 4; u++) {
+      const i32 j = first + u * 512;
+      if (j < n) {
+        const i32 i0 = j;
+        #pragma unroll
+        for (int v = 0; v < 4; v++) {
+          const float n0 = r0[u][v];
+          const float n1 = floorf(n0);
+          const i64 n2 = to_int<i64>(n1);
+          const i64 place = n2;
+          if ((u64)place < places) { atomicAdd(own + (u32)place * tables, 1u); } else *fault = 1;
+        }
+      }
+    }
+  }
+  __syncthreads();
+  for (u32 i = threadIdx.x; i < places; i += 512) {
+    u32 sum = 0;
+    for (u32 k = 0; k < tables; k++) sum += table[i * tables + k];
+    if (sum) atomicAdd((Sum *)a.w[8] + (i64)i * (i64)a.w[9], (Sum)sum * (Sum)load1((const i64 *)a.w[10]));
+  }
+}

@@ -1,0 +1,80 @@
+//! Array work: distinct elements, parts of results, folds of operands that lie in different directions.
+
+#![allow(clippy::reversed_empty_ranges, reason = "a negative end counts from the end")]
+
+use super::{counted, emulated};
+use thalweg::prelude::*;
+
+fn on(x: &Tensor) -> Tensor {
+    x.to_device(emulated()).unwrap()
+}
+
+#[test]
+fn distinct_integers_are_counted_where_their_range_is_small() {
+    // Counted; a range that is too large; one that no i64 holds; too few elements.
+    for (n, numbers, range) in [(1 << 16, 300, 1), (1 << 16, 300, 10_000), (1 << 16, 3, i64::MAX), (1000i64, 50, 1i64)]
+    {
+        let all: Vec<i64> = (0..n).map(|i: i64| (i * 7919 % numbers - numbers / 2).saturating_mul(range)).collect();
+        let mut want = all.clone();
+        want.sort_unstable();
+        want.dedup();
+        let x = Tensor::new(&all[..]);
+        for x in [x.clone(), on(&x)] {
+            assert_eq!(x.unique().unwrap().to_vec::<i64>().unwrap(), want, "{n} {numbers} {range}");
+        }
+        if range < 100 {
+            for dtype in [DType::I16, DType::I32] {
+                let own = on(&x.cast(dtype)).unique().unwrap();
+                assert_eq!((own.dtype(), own.cast(DType::I64).to_vec::<i64>().unwrap()), (dtype, want.clone()));
+            }
+        }
+    }
+    let words = Tensor::new(&[u64::MAX, 3, u64::MAX][..]).broadcast_to([1 << 15, 3]);
+    assert_eq!(on(&words).unique().unwrap().to_vec::<u64>().unwrap(), [3, u64::MAX]);
+}
+
+#[test]
+fn parts_of_a_buffer_are_read_by_themselves() {
+    let x = Tensor::new(&(0..5000i64).collect::<Vec<_>>()[..]).reshape([50, 100]);
+    let there = on(&x);
+    let parts: [fn(&Tensor) -> Tensor; 6] = [
+        |x| x.slice((-1, -1)),
+        |x| x.slice((3, 10..20)),
+        |x| x.slice((3..40, 7)),
+        |x| x.flip(0).flip(1),
+        |x| x.slice((3..5, 10..20)).t(),
+        |x| x.slice((3..5, 10..11)).broadcast_to([2, 4]),
+    ];
+    for part in parts {
+        assert_eq!(part(&there).to_vec::<i64>().unwrap(), part(&x).to_vec::<i64>().unwrap());
+    }
+}
+
+#[test]
+fn folds_over_operands_that_lie_both_ways_go_by_tiles() {
+    for (n, dtype) in [(128, DType::F32), (192, DType::BF16), (100, DType::F32), (96, DType::F64)] {
+        let whole: Vec<f32> = (0..n * n).map(|i| ((i * 31 % 17) as f32 - 8.0) * 0.25).collect();
+        let x = Tensor::from_slice(&whole, [n, n]).cast(dtype);
+        let there = on(&x);
+        let formulas: [fn(&Tensor) -> Tensor; 3] = [
+            |x| (x * x.t()).cast(DType::F64).sum(..),
+            |x| (x * x.t()).cast(DType::F64).var(..),
+            |x| (x - x.t() * 2.0).cast(DType::F64).argmax(..).cast(DType::F64),
+        ];
+        for (k, f) in formulas.into_iter().enumerate() {
+            let (got, c) = counted(|| f(&there));
+            assert_eq!(c.kernels, 1, "{k}");
+            let (got, want) = (got.item::<f64>().unwrap(), f(&x).item::<f64>().unwrap());
+            assert!((got - want).abs() <= 1e-9 * want.abs().max(1.0), "{k} of {dtype}: {got}, not {want}");
+        }
+    }
+}
+
+#[test]
+fn folds_without_borders_take_two_points_at_a_time() {
+    let x = Tensor::new(&(0..1 << 20).map(|i| (i % 23) as f32).collect::<Vec<_>>()[..]).reshape([16, 256, 256]);
+    let want: f32 = x.slice((.., 1..-1, 1..-1)).sum(..).item().unwrap();
+    let padded = x.pad([(0, 4), (0, 0), (0, 0)], 0.0);
+    let got: f32 = on(&padded).slice((.., 1..-1, 1..-1)).sum(..).item().unwrap();
+    assert!((got - want).abs() <= 1e-6 * want, "{got}, not {want}");
+}
