@@ -2,6 +2,7 @@
 //! [`idioms`] of several steps among them; now and then rows longer than a block of a fold.
 
 mod combined;
+mod complex;
 mod idioms;
 mod products;
 mod siblings;

@@ -2,7 +2,7 @@
 
 use super::{Complex, common_shape};
 use crate::record::{check_alike, check_float};
-use crate::{DType, Element, Options, Shape, Tensor};
+use crate::{Element, Options, Shape, Tensor};
 
 /// From data.
 impl Complex {

@@ -25,10 +25,7 @@ impl Complex {
         let im = asinh(left.re * right.im - left.im * right.re);
         let re = z.beside_nan().where_(&z.re, re);
         let at = z.detach();
-        let end = Complex {
-            re: at.re.abs().atan2(at.im.abs()) * sign_of(&at.re),
-            im: sign_of(&at.im) * f64::INFINITY,
-        };
+        let end = Complex { re: at.re.abs().atan2(at.im.abs()) * sign_of(&at.re), im: sign_of(&at.im) * f64::INFINITY };
         z.with_ends(end, Complex { re, im }).cast(self.dtype())
     }
 

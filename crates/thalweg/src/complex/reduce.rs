@@ -188,10 +188,7 @@ impl Complex {
         while step < n {
             let later = z.narrow(axis, step, n - step) * z.narrow(axis, 0, n - step);
             let first = z.narrow(axis, 0, step);
-            z = Complex {
-                re: Tensor::cat(&[first.re, later.re], axis),
-                im: Tensor::cat(&[first.im, later.im], axis),
-            };
+            z = Complex { re: Tensor::cat(&[first.re, later.re], axis), im: Tensor::cat(&[first.im, later.im], axis) };
             step *= 2;
         }
         z

@@ -111,7 +111,7 @@ fn eig_gradient(w: &Complex, v: &Complex, gw: &Complex, gv: Option<&Complex>) ->
         // 1 on the diagonal, where the other part of the difference is 0.
         let e = w.map(|w| w.unsqueeze(-2) - w.unsqueeze(-1));
         let e = Complex { re: e.re + &unit, im: -e.im };
-        middle = middle + off / e * (1.0 - &unit);
+        middle += off / e * (1.0 - &unit);
     }
     vh.solve(&middle.matmul(&vh)).re
 }

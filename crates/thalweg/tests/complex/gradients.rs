@@ -18,7 +18,11 @@ fn check(what: &str, values: [Vec<f64>; 2], f: &dyn Fn(&Complex) -> Tensor) {
             };
             let want = (at(1e-6) - at(-1e-6)) / 2e-6;
             let n = (values[0][i], values[1][i]);
-            assert!((got[i] - want).abs() <= 2e-6 * want.abs().max(1.0), "{what}{n:?}, part {p}: {} and not {want}", got[i]);
+            assert!(
+                (got[i] - want).abs() <= 2e-6 * want.abs().max(1.0),
+                "{what}{n:?}, part {p}: {} and not {want}",
+                got[i]
+            );
         }
     }
 }
@@ -41,12 +45,16 @@ fn of_functions() {
     }
     // On the axes, where another formula or a sign is picked, but not on a cut.
     let axes = [vec![0.5, 0.0, 0.0, -0.5, 0.25], vec![0.0, 0.5, -0.5, 0.0, 0.0]];
-    for (name, f) in FUNCTIONS.into_iter().filter(|(name, _)| !matches!(*name, "log" | "log2" | "log10" | "sqrt" | "acosh")) {
+    for (name, f) in
+        FUNCTIONS.into_iter().filter(|(name, _)| !matches!(*name, "log" | "log2" | "log10" | "sqrt" | "acosh"))
+    {
         check(name, axes.clone(), &|z| weighted(&f(z)));
     }
     // Large ones, where the formula is the other one.
     let large = [vec![30.0, 1e3, -20.0], vec![2.0, 1e3, -25.0]];
-    for (name, f) in FUNCTIONS.into_iter().filter(|(name, _)| matches!(*name, "log" | "tanh" | "tan" | "sqrt" | "asinh" | "atanh")) {
+    for (name, f) in
+        FUNCTIONS.into_iter().filter(|(name, _)| matches!(*name, "log" | "tanh" | "tan" | "sqrt" | "asinh" | "atanh"))
+    {
         check(name, large.clone(), &|z| weighted(&f(z)));
     }
 }

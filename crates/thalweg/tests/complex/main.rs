@@ -13,11 +13,11 @@ use golden::Golden;
 use thalweg::Complex;
 use thalweg::prelude::*;
 
-pub fn load() -> Golden {
+fn load() -> Golden {
     Golden::load(include_str!("golden.txt"))
 }
 
-pub fn pair(g: &mut Golden, name: &str) -> Complex {
+fn pair(g: &mut Golden, name: &str) -> Complex {
     Complex::new(g.take(&format!("{name}_re")), g.take(&format!("{name}_im")))
 }
 
@@ -26,8 +26,11 @@ fn check(g: &mut Golden, name: &str, z: &Complex) {
     g.check(&format!("{name}_im"), &z.im);
 }
 
-/// Every function of one number.
-pub const FUNCTIONS: [(&str, fn(&Complex) -> Complex); 22] = [
+/// A function of one number.
+type Function = fn(&Complex) -> Complex;
+
+/// All of them, by the names of the golden cases.
+const FUNCTIONS: [(&str, Function); 22] = [
     ("exp", Complex::exp),
     ("expm1", Complex::expm1),
     ("log", Complex::log),
@@ -172,7 +175,10 @@ fn in_narrow_dtypes_they_are_what_they_are_in_f64() {
             let got = f(&narrow);
             assert_eq!(got.dtype(), dtype, "{name}");
             let want = f(&narrow.cast(DType::F64));
-            assert!(got.cast(DType::F64).allclose(&want, eps, eps).unwrap(), "{name} of {dtype}: {got:?} and not {want:?}");
+            assert!(
+                got.cast(DType::F64).allclose(&want, eps, eps).unwrap(),
+                "{name} of {dtype}: {got:?} and not {want:?}"
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What moves numbers, makes them, or refuses to.
 
 use crate::mistake::assert_mistake_at;
-use thalweg::prelude::*;
 use thalweg::Complex;
+use thalweg::prelude::*;
 
 fn some() -> Complex {
     Complex::from_pairs(&[(1.0f32, 2.0), (-3.5, -40.0), (0.0, 1.0), (0.5, -0.25), (7.0, 0.0), (2.0, 3.0)], [2, 3])
@@ -82,7 +82,10 @@ fn made_from_a_rule() {
     let u = Complex::rand([40_000]).mean(..).item::<f32>().unwrap();
     assert!((u.0 - 0.5).abs() < 0.01 && (u.1 - 0.5).abs() < 0.01, "{u:?}");
     manual_seed(7);
-    assert_eq!(Complex::randn_with([40_000], DType::F64).slice(5).to_vec::<f64>().unwrap(), z.slice(5).to_vec().unwrap());
+    assert_eq!(
+        Complex::randn_with([40_000], DType::F64).slice(5).to_vec::<f64>().unwrap(),
+        z.slice(5).to_vec().unwrap()
+    );
 }
 
 /// A function of complex numbers is one kernel, which reads its argument once.

@@ -10,6 +10,7 @@ mod kernels;
 mod rows;
 mod scans;
 mod scatters;
+mod transforms;
 #[path = "../unsigned/cases.rs"]
 mod unsigned;
 
