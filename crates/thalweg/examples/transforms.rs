@@ -95,10 +95,13 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
+/// A transform of numbers of that shape.
+type Timed = (&'static str, &'static [usize], fn(&Complex) -> Complex);
+
 /// Least of 10 times in ms, with the copy of one number to the host in each.
 fn times(gpu: Device) -> Result<(), Error> {
     println!("\n| transform | {} | CPU |\n|---|---|---|", gpu.name());
-    let cases: [(&str, &[usize], fn(&Complex) -> Complex); 5] = [
+    let cases: [Timed; 5] = [
         ("fft f32 2^22", &[1 << 22], |z| z.fft(0)),
         ("fft f32 4096 × 1024", &[4096, 1024], |z| z.fft(1)),
         ("fft f32 1024 × 4096, axis 0", &[1024, 4096], |z| z.fft(0)),
