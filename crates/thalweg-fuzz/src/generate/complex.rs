@@ -10,7 +10,7 @@ use ElementOp::{Abs, Add, Atan2, Cos, Div, Gt, Hypot, Mul, Sin, Sub};
 impl Generator {
     /// A product or quotient of numbers on a circle with others, then now and then its magnitude, its angle, or sums of
     /// its parts.
-    pub(super) fn complex(&mut self, x: Tensor) -> Option<Tensor> {
+    pub(super) fn complex_arithmetic(&mut self, x: Tensor) -> Option<Tensor> {
         let (a, b) = (self.unary(Cos, x)?, self.unary(Sin, x)?);
         let (c, d) = (self.with_number(Mul, x, 0.5)?, self.with_number(Add, a, 2.5)?);
         let (mut re, mut im) = if self.later.bool() {
