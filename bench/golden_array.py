@@ -1,4 +1,4 @@
-"""Writes crates/thalweg/tests/{array,linalg,fourier,unsigned}/golden.txt: what NumPy, SciPy, PyTorch and mpmath make of the cases that
+"""Writes crates/thalweg/tests/{array,linalg,fourier,unsigned,complex}/golden.txt: what NumPy, SciPy, PyTorch and mpmath make of the cases that
 the tests there recompute.
 
     python3 bench/golden_array.py        (needs numpy, scipy, torch, mpmath)
@@ -364,3 +364,76 @@ for kind, ends in {
     for of in (np.int8, np.int16, np.int32, np.int64):
         halves(f"{name}_of_{of.__name__}", np.array([-1, -100, 0, 1, np.iinfo(of).min, np.iinfo(of).max], dtype=of).astype(kind))
 write("unsigned")
+
+# Complex numbers as two tensors
+z = rng.normal(size=(4, 5)) + 1j * rng.normal(size=(4, 5))
+w = rng.normal(size=(4, 5)) + 1j * rng.normal(size=(4, 5))
+r = rng.normal(size=5)
+complex_case("z", z)
+complex_case("w", w)
+case("r", r)
+for name, value in {
+    "add": z + w, "sub": z - w, "mul": z * w, "div": z / w, "plus_real": z + r, "minus_real": z - r, "times_real": z * r,
+    "over_real": z / r, "real_minus": r - z, "real_over": r / z, "number_minus": 2.5 - z, "number_over": 3 / z,
+    "plus_pair": z + (1 - 2j), "pair_minus": (1 - 2j) - z, "times_pair": z * (1 - 2j), "over_pair": z / (1 - 2j),
+    "pair_over": (1 - 2j) / z, "assigned": (z + w) * 2 - 1, "conj": np.conj(z), "pow": z**w, "powi": z**-3, "powf": z**1.7,
+    "sum": z.sum(1), "mean": z.mean(), "prod": z.prod(0), "prod_odd": z.prod(1), "cumsum": z.cumsum(0), "cumprod": z.cumprod(1),
+    "matmul": z @ w.T, "dot": np.dot(z[0], w[0]), "vdot": np.vdot(z, w), "vecdot": np.vecdot(z, w), "outer": np.outer(z[0], w[:, 0]),
+    "kron": np.kron(z[:2], w[0]), "tensordot": np.tensordot(z, w, ((0,), (0,))), "einsum": np.einsum("ij,kj->ik", z, w),
+    "trace": np.trace(z), "matrix_power": np.linalg.matrix_power(z[:, :4], 5), "cross": np.linalg.cross(z[:, :3], w[:, 2:]),
+    "adjoint": z.conj().T, "diff": np.diff(z, 2, 1), "diag": np.diag(z, 1), "pad": np.pad(z, ((1, 0), (0, 2)), constant_values=3),
+    "solve": np.linalg.solve(z[:, :4], w), "inv": np.linalg.inv(z[:, :4]),
+}.items():
+    complex_case(name, np.asarray(value))
+case("abs", np.abs(z))
+case("angle", np.angle(z))
+case("var", z.var(1))
+case("var_with", z.var(0, ddof=1))
+case("std", z.std())
+case("norm", np.linalg.norm(z, axis=1))
+case("svdvals", np.linalg.svdvals(z))
+case("eigvalsh", np.linalg.eigvalsh(z[:, :4]))
+functions = {
+    "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10, "sqrt": np.sqrt,
+    "square": np.square, "recip": lambda z: 1 / z, "sign": np.sign, "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh,
+    "cosh": np.cosh, "tanh": np.tanh, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh,
+    "acosh": np.arccosh, "atanh": np.arctanh,
+}
+# Both signs of zero, cuts and poles, what is infinite, NaN; then what is large and small, beside 1 and beside the cuts.
+line = (-inf, -2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 3.0, inf, nan)
+at = np.array([complex(a, b) for a in line for b in line])
+far = np.array([complex(a, b) for a in (-1e300, -1e-300, 1e-20, 1 + 1e-9, 1e300) for b in (-1e300, 1e-300, 1e-9, 1.0, 300.0)]
+               + [710 + 1j, -712 + 3j, 1 + 711j, 2 - 712j, 30 + 1j, -400 + 2j])
+complex_case("edges", at)
+complex_case("far", far)
+mpmath.mp.dps = 700
+with np.errstate(all="ignore"):
+    for name, of in functions.items():
+        complex_case(name, of(z))
+        complex_case(f"edges_{name}", of(at))
+        # NumPy's log1p has no digits of small real parts.
+        exact = [complex(mpmath.log(1 + mpmath.mpc(v))) for v in far]
+        complex_case(f"far_{name}", np.array(exact) if name == "log1p" else of(far))
+    case("edges_abs", np.abs(at))
+    case("edges_angle", np.angle(at))
+    complex_case("edges_pow", at[:, None] ** np.array([0, 1, 2.5, -1, 1j, 1 - 1j]))
+case("eq", at == at[::-1])
+case("ne", at != at[::-1])
+case("isnan", np.isnan(at))
+case("isinf", np.isinf(at))
+case("isfinite", np.isfinite(at))
+write("complex")
+
+# How they are printed.
+texts = {
+    "whole": np.array([1 + 2j, -3.5 - 40j]), "zeros": np.array([1j, complex(-0.0, -0.0)]),
+    "specials": np.array([complex(nan, 1), complex(inf, -inf), 1 + 2j]),
+    "scientific": np.array([[1.25, 1e-3 - 2j], [3 - 1j, 1j]]), "both_scientific": np.array([1e-5 + 1e5j, 2 + 3e-7j]),
+    "thirds": (np.arange(6) + 1j * np.arange(6)[::-1]).reshape(2, 3) / 3, "single": np.array([0.1 + 0.2j, -1], dtype=np.complex64),
+    "wrapped": np.arange(14) * (1.5 - 1j), "abridged": np.arange(1001) * (1 - 2j), "one": np.array([[1 - 2.25j]]),
+    "nan_only": np.array([complex(nan, nan)]), "negative_nan": np.array([complex(nan, -inf), complex(1, nan)]),
+}
+np.set_printoptions(precision=4)
+with open(os.path.join(tests, "complex", "display.txt"), "w") as out:
+    for name, value in texts.items():
+        out.write(f"--- {name}\n{value}\n")

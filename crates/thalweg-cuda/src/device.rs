@@ -3,6 +3,7 @@
 use crate::compiler::{Compiler, PRODUCT, Unit};
 use crate::driver::{Absent, Cuda, Driver, Launch, nvrtc};
 use crate::find::{Sought, find};
+use crate::fourier::Fouriers;
 use crate::launch::Bound;
 use crate::lower::{generic, plan};
 use crate::memory::DeviceMemory;
@@ -11,10 +12,11 @@ use crate::queue::Queue;
 use crate::render::GENERIC;
 use std::fmt;
 use std::sync::Arc;
+use thalweg_ir::View;
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
 use thalweg_runtime::{
-    Batch, Buffer, Device, Error, MemoryStats, Pool, Program, ProgramInfo, Throughput, Timing, count,
+    Batch, Buffer, Device, Error, Fourier, MemoryStats, Pool, Program, ProgramInfo, Throughput, Timing, count,
 };
 
 /// A GPU.
@@ -27,6 +29,7 @@ struct Parts {
     pool: Arc<Pool>,
     queue: Arc<Queue>,
     compiler: Compiler,
+    fouriers: Fouriers,
     /// Whether generic kernels come before compiled ones where either would do.
     generic: bool,
 }
@@ -105,7 +108,15 @@ impl CudaDevice {
         let pool = DeviceMemory::pool(queue.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
         let compiler = Compiler::new(driver.clone(), name.into());
-        Ok(Arc::new(CudaDevice(Arc::new(Parts { name: name.into(), driver, pool, queue, compiler, generic }))))
+        Ok(Arc::new(CudaDevice(Arc::new(Parts {
+            name: name.into(),
+            driver,
+            pool,
+            queue,
+            compiler,
+            fouriers: Fouriers::default(),
+            generic,
+        }))))
     }
 
     /// The driver.
@@ -300,6 +311,10 @@ impl Device for CudaDevice {
 
     fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Option<Arc<dyn Timing>>, Error> {
         self.0.queue.clocked(run).map(Some)
+    }
+
+    fn fourier(&self, of: &Fourier, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<Result<(), Error>> {
+        self.0.fouriers.run((&self.0.queue, &self.0.pool), of, x, y)
     }
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {

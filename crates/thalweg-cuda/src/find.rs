@@ -20,6 +20,8 @@ pub enum Sought {
     Nvrtc,
     /// cuBLASLt, for matrix products.
     CublasLt,
+    /// cuFFT, for Fourier transforms.
+    Cufft,
 }
 
 /// What looking for a library came to.
@@ -47,7 +49,7 @@ const MAJORS: [u32; 2] = [13, 12];
 
 impl Sought {
     /// All of them.
-    pub const ALL: [Sought; 3] = [Sought::Driver, Sought::Nvrtc, Sought::CublasLt];
+    pub const ALL: [Sought; 4] = [Sought::Driver, Sought::Nvrtc, Sought::CublasLt, Sought::Cufft];
 
     /// Its name, for people.
     pub fn name(self) -> &'static str {
@@ -55,6 +57,7 @@ impl Sought {
             Sought::Driver => "NVIDIA driver",
             Sought::Nvrtc => "NVRTC",
             Sought::CublasLt => "cuBLASLt",
+            Sought::Cufft => "cuFFT",
         }
     }
 
@@ -64,6 +67,7 @@ impl Sought {
             Sought::Driver => &environment::CUDA_DRIVER,
             Sought::Nvrtc => &environment::NVRTC,
             Sought::CublasLt => &environment::CUBLASLT,
+            Sought::Cufft => &environment::CUFFT,
         }
     }
 
@@ -73,7 +77,13 @@ impl Sought {
             Sought::Driver => vec!["libcuda.so.1".into()],
             Sought::Nvrtc => MAJORS.map(|m| format!("libnvrtc.so.{m}")).into(),
             Sought::CublasLt => MAJORS.map(|m| format!("libcublasLt.so.{m}")).into(),
+            Sought::Cufft => MAJORS.map(|m| format!("libcufft.so.{}", m - self.behind())).into(),
         }
+    }
+
+    /// By how much its major is behind that of CUDA.
+    fn behind(self) -> u32 {
+        if self == Sought::Cufft { 1 } else { 0 }
     }
 
     /// What to install.
@@ -90,6 +100,10 @@ impl Sought {
             Sought::CublasLt => format!(
                 "there is no libcublasLt.so.{newest}: `pip install nvidia-cublas`, or install the CUDA toolkit, or name the file in {variable}"
             ),
+            Sought::Cufft => format!(
+                "there is no libcufft.so.{}: `pip install nvidia-cufft`, or install the CUDA toolkit, or name the file in {variable}",
+                newest - self.behind()
+            ),
         }
     }
 
@@ -99,6 +113,7 @@ impl Sought {
             Sought::Driver => &[],
             Sought::Nvrtc => &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"],
             Sought::CublasLt => &["nvidia/cu13/lib", "nvidia/cublas/lib"],
+            Sought::Cufft => &["nvidia/cu13/lib", "nvidia/cufft/lib"],
         }
     }
 }
@@ -192,7 +207,7 @@ fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
     let major = |file: &str| file.rsplit('.').next().and_then(|m| m.parse::<u32>().ok());
     let mut files = sought.files();
     if sought != Sought::Driver {
-        files.retain(|f| at_most.is_none_or(|most| major(f).is_some_and(|m| m <= most)));
+        files.retain(|f| at_most.is_none_or(|most| major(f).is_some_and(|m| m + sought.behind() <= most)));
     }
     let (pointed, known) = folders(sought);
     let mut refused = None;
@@ -220,7 +235,7 @@ fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
 
 /// The library, opened now or before; what to do when there is none. `at_most` matters only when it is opened now.
 pub(crate) fn open(sought: Sought, at_most: Option<u32>) -> Result<&'static Opened, &'static str> {
-    static OPENED: [OnceLock<Result<Opened, String>>; 3] = [const { OnceLock::new() }; 3];
+    static OPENED: [OnceLock<Result<Opened, String>>; 4] = [const { OnceLock::new() }; 4];
     let search = || {
         search(sought, at_most)
             .inspect(|o| tracing::debug!(library = sought.name(), path = %o.path.display(), "opened"))
@@ -267,6 +282,14 @@ fn version(sought: Sought, library: &Library) -> Option<String> {
             // 130400 since 12; 11 counted in hundreds.
             Some(format!("{}.{}.{}", number / 10000, number / 100 % 100, number % 100))
         }
+        Sought::Cufft => {
+            type Ask = unsafe extern "C" fn(i32, *mut i32) -> i32;
+            // SAFETY: the type that cufft.h gives it: 0 asks for the major, 1 for the minor.
+            let ask = unsafe { library.get::<Ask>(b"cufftGetProperty\0").ok()? };
+            // SAFETY: as above.
+            let failed = unsafe { ask(0, &mut major) | ask(1, &mut minor) };
+            (failed == 0).then(|| format!("{major}.{minor}"))
+        }
     }
 }
 
@@ -282,8 +305,14 @@ mod tests {
     }
 
     #[test]
+    fn transforms_count_their_own_majors() {
+        assert_eq!(Sought::Cufft.files(), ["libcufft.so.12", "libcufft.so.11"]);
+        assert!(Sought::Cufft.advice().contains("libcufft.so.12"));
+    }
+
+    #[test]
     fn what_is_missing_comes_with_advice() {
-        for sought in [Sought::Driver, Sought::Nvrtc] {
+        for sought in [Sought::Driver, Sought::Nvrtc, Sought::Cufft] {
             let found = find(sought);
             assert_eq!(found.library.is_some(), found.advice.is_none(), "{found:?}");
             assert_eq!(found.library.is_some(), found.version.is_some(), "{found:?}");

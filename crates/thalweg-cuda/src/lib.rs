@@ -6,6 +6,7 @@
 //! * `product`: matrix products as cuBLASLt takes them.
 //! * `space`, `lower`: kernels bound to sizes. `plan`: the launches that this gives.
 //! * `compiler`, `launch`: functions, and their launches. `ending`: a process that ends while a compiler works.
+//! * `fourier`: Fourier transforms by cuFFT.
 //! * `queue`, `batch`, `faults`: launches in order, those of a run as one, and what they leave to be asked.
 
 mod batch;
@@ -15,6 +16,7 @@ pub mod driver;
 mod ending;
 mod faults;
 pub mod find;
+mod fourier;
 #[cfg(test)]
 mod golden;
 mod launch;

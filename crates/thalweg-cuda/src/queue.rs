@@ -226,7 +226,7 @@ impl Queue {
 
     /// Puts in the queue what was kept back, since something else is to come behind it; then calls `f`, when it is the
     /// thread's turn.
-    fn behind<R>(&self, f: impl FnOnce() -> R) -> R {
+    pub fn behind<R>(&self, f: impl FnOnce() -> R) -> R {
         match self.open(|open| open.run.flush(&*self.driver)) {
             Some(flushed) => {
                 if let Err(error) = flushed {

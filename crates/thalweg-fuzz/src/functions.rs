@@ -204,6 +204,11 @@ const FUNCTIONS: &[Function] = &[
         let w = &z * z.conj() + z.times_i();
         vec![w.re, w.im, z.abs(), z.angle(), z.exp().im, z.map(|t| t.sum(0)).abs_square()]
     }),
+    ("complex functions", Floats, |c| {
+        let z = Complex::new(c.x.sin() * 2.0, c.y.cos() * 2.0);
+        let [root, log, tan] = [z.sqrt(), z.log(), z.tanh()];
+        vec![root.re, root.im, log.re, tan.im, (2.0 / (&z + (0.0, 3.0))).re, z.prod(0).im, z.cumprod(0).re, z.asin().im]
+    }),
     ("bitcast", Numbers, |c| {
         // No NaN, whose bits are not said, and one zero.
         let (zero, one) = (c.x.zeros_like(), c.x.ones_like());

@@ -2,6 +2,7 @@
 //! [`idioms`] of several steps among them; now and then rows longer than a block of a fold.
 
 mod combined;
+mod complex;
 mod idioms;
 mod products;
 mod scatters;
@@ -21,6 +22,8 @@ const LARGE: usize = 200_000;
 const LATER: u64 = 0x6d6f_6e6f_6964;
 /// Of the source for folds and scans by combines.
 const COMBINES: u64 = 0x636f_6d62_696e;
+/// Of the source that says which programs have complex arithmetic.
+const COMPLEX: u64 = 0x636f_6d70_6c65;
 /// With rows longer than a block.
 const LONG: usize = 8 * BLOCK;
 
@@ -32,6 +35,8 @@ struct Generator {
     limit: usize,
     /// Values of the program near which floats stay: no infinities, no NaN.
     tame: bool,
+    /// Whether there is complex arithmetic among the idioms.
+    complex: bool,
 }
 
 /// A program from a seed.
@@ -48,7 +53,8 @@ pub fn program(seed: u64) -> Program {
     let mut later = Rng::with_seed(seed ^ LATER);
     let vast = later.u32(..250) == 0;
     let limit = if vast { LARGE } else { limit };
-    let mut g = Generator { limit, rng, later, program: Program::default(), tame };
+    let complex = Rng::with_seed(seed ^ COMPLEX).u32(..10) == 0;
+    let mut g = Generator { limit, rng, later, program: Program::default(), tame, complex };
     let inputs = g.rng.usize(1..4);
     // One float dtype runs through a program more often than many mixed ones, or hardly any two values would go
     // together.
@@ -106,7 +112,8 @@ pub fn program(seed: u64) -> Program {
 
 /// A program of nothing but inputs of these dtypes and shapes.
 pub fn inputs(rng: Rng, of: &[(DType, Shape)]) -> Program {
-    let mut g = Generator { limit: SMALL, later: rng.clone(), rng, program: Program::default(), tame: false };
+    let mut g =
+        Generator { limit: SMALL, later: rng.clone(), rng, program: Program::default(), tame: false, complex: false };
     g.tame = g.rng.bool();
     for &(dtype, shape) in of {
         g.input(dtype, shape);

@@ -75,6 +75,8 @@ counters! {
     operations_again,
     /// Functions on the host that ran in the midst of a program (`HostOp`).
     host_calls,
+    /// Functions of a device's own libraries that ran in the place of such (Fourier transforms by cuFFT).
+    library_calls,
     /// Kernels compiled.
     programs_compiled,
     /// Kernels whose machine code was found in the disk cache.

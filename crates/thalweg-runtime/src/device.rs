@@ -1,8 +1,9 @@
 //! The trait that a device crate implements.
 
-use crate::{Buffer, Error, MemoryStats};
+use crate::{Buffer, Error, Fourier, MemoryStats};
 use std::fmt::Debug;
 use std::sync::Arc;
+use thalweg_ir::View;
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 
 /// A kernel compiled for one device, ready to launch with any sizes of its class.
@@ -190,6 +191,14 @@ pub trait Device: Send + Sync + Debug {
     /// What `run` gives, and when the device fails.
     fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Option<Arc<dyn Timing>>, Error> {
         run().map(|()| None)
+    }
+
+    /// Puts a Fourier transform in the queue, by a library of the device: of the parts in `x`, which lie as their views
+    /// say, into the beginnings of `y`, row-major. A real side has one part. `None` where there is no such library, it does
+    /// not compute this transform, or there is no memory for what it needs besides: then nothing was done.
+    fn fourier(&self, of: &Fourier, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<Result<(), Error>> {
+        let _ = (of, x, y);
+        None
     }
 
     /// Copies bytes from the host to the start of a buffer.

@@ -165,6 +165,8 @@ pub static CUBLASLT_FROM: Variable = inner(
     Allowed::Number(&[], 0, u64::MAX, "multiplications"),
     "least multiplications for cuBLASLt",
 );
+/// NVIDIA's Fourier transforms.
+pub static CUFFT: Variable = variable("THALWEG_CUFFT", Allowed::There { off: true }, "cuFFT's library");
 /// Chips that the emulated GPU has NVRTC compile every source for.
 pub static EMULATE_NVRTC: Variable =
     inner("THALWEG_EMULATE_NVRTC", Allowed::Chips, "chips that emulated sources are compiled for, too");
@@ -183,7 +185,7 @@ pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
 /// All variables, as `thalweg doctor` shows them.
-pub static ALL: [&Variable; 28] = [
+pub static ALL: [&Variable; 29] = [
     &DEVICE,
     &THREADS,
     &MEMORY_LIMIT,
@@ -206,6 +208,7 @@ pub static ALL: [&Variable; 28] = [
     &NVRTC,
     &CUBLASLT,
     &CUBLASLT_FROM,
+    &CUFFT,
     &EMULATE_NVRTC,
     &EMULATE_CACHE,
     &EMULATE_SANITIZE,

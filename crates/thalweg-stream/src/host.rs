@@ -12,11 +12,15 @@ use crate::value::{NO_STREAM, Recompute, Storage, Value};
 use std::panic::Location;
 use std::sync::{Arc, Mutex, OnceLock};
 use thalweg_ir::{DType, Shape, View};
-use thalweg_runtime::{Error, count};
+use thalweg_runtime::{Buffer, Error, count};
 
 /// A function that writes the elements of each result, row-major, as bytes of its dtype. It gets the memory of each where
 /// the host sees that, all zero; of the others it gives the bytes, in order.
 type Function = Box<dyn FnOnce(Vec<Option<&mut [u8]>>) -> Result<Vec<Vec<u8>>, Error> + Send>;
+
+/// A function of the device's own that puts the results into these buffers, in the order of its queue; `None` where the
+/// device has none, and nothing was done.
+pub type OnDevice = Box<dyn FnOnce(&[Buffer]) -> Option<Result<(), Error>> + Send>;
 
 /// An operation by its name and the place of the call, for errors.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +37,7 @@ struct Call {
     device: DeviceRef,
     outputs: Vec<(Shape, DType)>,
     /// Until it runs; what it holds is let go then.
-    function: Mutex<Option<Function>>,
+    function: Mutex<Option<(Option<OnDevice>, Function)>>,
     made: OnceLock<Result<Vec<Storage>, Error>>,
 }
 
@@ -45,11 +49,16 @@ impl std::fmt::Debug for Call {
 
 impl Call {
     fn run(&self) -> Result<Vec<Storage>, Error> {
-        let function = self.function.lock().unwrap_or_else(|e| e.into_inner()).take().expect("it runs once");
-        count(|c| c.host_calls += 1);
+        let (on_device, function) =
+            self.function.lock().unwrap_or_else(|e| e.into_inner()).take().expect("it runs once");
         let device = self.device.device();
         let size = |(shape, dtype): &(Shape, DType)| shape.numel() * dtype.size();
         let mut buffers = self.outputs.iter().map(|o| device.allocate(size(o))).collect::<Result<Vec<_>, _>>()?;
+        if let Some(done) = on_device.and_then(|f| f(&buffers)) {
+            done?;
+            return Ok(self.stored(buffers));
+        }
+        count(|c| c.host_calls += 1);
         let places: Vec<_> = buffers
             .iter_mut()
             .zip(&self.outputs)
@@ -66,8 +75,12 @@ impl Call {
         for ((buffer, _), bytes) in there.zip(bytes) {
             device.write(buffer, &bytes)?;
         }
+        Ok(self.stored(buffers))
+    }
+
+    fn stored(&self, buffers: Vec<Buffer>) -> Vec<Storage> {
         let all = buffers.into_iter().zip(&self.outputs);
-        Ok(all.map(|(buffer, &(shape, _))| Storage { buffer, view: View::contiguous(shape) }).collect())
+        all.map(|(buffer, &(shape, _))| Storage { buffer, view: View::contiguous(shape) }).collect()
     }
 }
 
@@ -79,14 +92,16 @@ impl Recompute for Call {
 }
 
 /// The results of a function on the host, which runs when one of them is asked for, if ever. It writes as many results as
-/// there are `outputs`, each as many bytes as shape and dtype ask for.
+/// there are `outputs`, each as many bytes as shape and dtype ask for. Where the device has a function of its own for it,
+/// that runs, and the other one does not.
 pub fn host_call(
     caller: Caller,
     device: DeviceRef,
     outputs: &[(Shape, DType)],
+    on_device: Option<OnDevice>,
     function: impl FnOnce(Vec<Option<&mut [u8]>>) -> Result<Vec<Vec<u8>>, Error> + Send + 'static,
 ) -> Vec<Arc<Value>> {
-    let function = Mutex::new(Some(Box::new(function) as Function));
+    let function = Mutex::new(Some((on_device, Box::new(function) as Function)));
     let call = Arc::new(Call { caller, device, outputs: outputs.to_vec(), function, made: OnceLock::new() });
     let value = |(i, &(shape, dtype)): (usize, &(Shape, DType))| {
         let value = Value::pending(shape, dtype, device, NO_STREAM, 0, i as u32);

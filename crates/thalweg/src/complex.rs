@@ -3,25 +3,50 @@
 //! In: a real and an imaginary part of one shape, dtype and device. Out: the same. Always true: everything here is
 //! recorded operations on the parts, so it fuses, has gradients of every order, and runs on every device; there is no
 //! complex dtype. Gradients are those of the real and of the imaginary part as two real variables.
+//!
+//! Making them is in `create`, operators in `arithmetic`, functions of one number in `exponential`, `hyperbolic` and
+//! `inverse`, sums in `reduce`, products of vectors and matrices in `products`, what moves elements in `moves`, text in
+//! `text`, and with the feature `linalg` systems of equations in `solve`. `.npy` files of `complex64` and `complex128` are
+//! read and written with the others (`io/npy_complex.rs`).
 
-use crate::record::{check_alike, check_float, shapes_differ};
-use crate::{Axes, DType, Device, Element, Error, Shape, Sizes, SliceArgs, Tensor};
-use std::borrow::Borrow;
-use std::ops;
+mod arithmetic;
+mod create;
+mod exponential;
+mod hyperbolic;
+mod inverse;
+mod moves;
+mod products;
+mod reduce;
+#[cfg(feature = "linalg")]
+mod solve;
+mod text;
 
-/// Complex numbers: a tensor of real and one of imaginary parts, which have one shape, one float dtype, one device. What
-/// Fourier transforms and `eig` give, and `torch.complex(re, im)`.
+use crate::record::{check_alike, check_float, shapes_differ, widened};
+use crate::{DType, Device, Element, Error, Shape, Tensor};
+
+/// Complex numbers: a tensor of real and one of imaginary parts, which have one shape, one float dtype, one device. With
+/// parts of f32 they are NumPy's `complex64`, of f64 `complex128`.
 ///
-/// Its arithmetic is recorded operations on the parts, which fuse. What moves elements, or works on real and imaginary
-/// part alike, is done by [`map`](Complex::map): `z.map(|part| part.roll(1, 0))`.
+/// Everything is recorded operations on the parts, which fuse: `z.exp().abs()` is one kernel. What works on real and
+/// imaginary part alike and is not here as a method is done by [`map`](Complex::map): `z.map(|part| part.cumsum(0))`.
+///
+/// * On either side of an operator stand complex numbers, a real tensor, or a number; a pair `(re, im)` of f64 is one
+///   complex number: `z * (0.0, 1.0)`.
+/// * Functions have the branch cuts and special values of C99's Annex G, as NumPy's have. Products and quotients are
+///   NumPy's: a product that is infinite by one part may be NaN in the other.
+/// * A real operand has no imaginary part, as in C, rather than one of +0: `z + 1.0` keeps a -0 there, and so the side of
+///   a branch cut.
+/// * Parts of bf16 and f16 are allowed. Functions compute them in f32 and round once.
+/// * Gradients are those of the real and of the imaginary part as two real variables, as PyTorch's (`re + i·im` of the
+///   gradients is its gradient).
 ///
 /// ```
 /// # use thalweg::{Complex, Tensor};
 /// let z = Complex::new(Tensor::new([3.0f32, 0.0]), Tensor::new([4.0f32, -2.0]));
+/// assert_eq!(z.to_string(), "[3.+4.j 0.-2.j]");
 /// assert_eq!(z.abs().to_vec::<f32>()?, [5.0, 2.0]);
-/// let square = &z * &z;
-/// assert_eq!(square.re.to_vec::<f32>()?, [-7.0, -4.0]);
-/// assert_eq!((&z * z.conj()).im.to_vec::<f32>()?, [0.0, 0.0]);
+/// assert_eq!((&z * &z).to_string(), "[-7.+24.j -4. -0.j]");
+/// assert_eq!((1.0 + &z * (0.0, 1.0)).to_string(), "[-3.+3.j  3.+0.j]");
 /// # Ok::<(), thalweg::Error>(())
 /// ```
 #[derive(Clone)]
@@ -34,45 +59,6 @@ pub struct Complex {
 }
 
 impl Complex {
-    /// Numbers of these parts, which broadcast, as `torch.complex`.
-    ///
-    /// # Panics
-    /// When they are not floats, dtypes or devices differ, or shapes do not broadcast.
-    #[track_caller]
-    pub fn new(re: Tensor, im: Tensor) -> Complex {
-        check_float("Complex::new", &re);
-        check_alike("Complex::new", &re, &im);
-        let Some(shape) = re.shape().broadcast(im.shape()) else {
-            shapes_differ("Complex::new", re.shape(), im.shape())
-        };
-        Complex { re: re.broadcast_to(shape), im: im.broadcast_to(shape) }
-    }
-
-    /// Real numbers as complex ones.
-    ///
-    /// # Panics
-    /// When they are not floats.
-    #[track_caller]
-    pub fn real(re: &Tensor) -> Complex {
-        check_float("Complex::real", re);
-        let zero = Tensor::zeros_with((), (re.dtype(), re.device()));
-        Complex { re: re.clone(), im: zero.broadcast_to(*re.shape()) }
-    }
-
-    /// Numbers of these magnitudes and angles, as `torch.polar`.
-    ///
-    /// # Panics
-    /// As [`new`](Complex::new).
-    #[track_caller]
-    pub fn from_polar(abs: &Tensor, angle: &Tensor) -> Complex {
-        check_float("Complex::from_polar", abs);
-        check_alike("Complex::from_polar", abs, angle);
-        if abs.shape().broadcast(angle.shape()).is_none() {
-            shapes_differ("Complex::from_polar", abs.shape(), angle.shape());
-        }
-        Complex { re: abs * angle.cos(), im: abs * angle.sin() }
-    }
-
     /// The shape of each part.
     pub fn shape(&self) -> &Shape {
         self.re.shape()
@@ -83,7 +69,17 @@ impl Complex {
         self.re.dims()
     }
 
-    /// The dtype of each part: half of `complex64` is f32.
+    /// The number of its dimensions, as `z.ndim`.
+    pub fn rank(&self) -> usize {
+        self.re.rank()
+    }
+
+    /// How many numbers it has, as `z.size` in NumPy and `z.numel()` in PyTorch.
+    pub fn numel(&self) -> usize {
+        self.re.numel()
+    }
+
+    /// The dtype of each part: f32 for `complex64`, f64 for `complex128`.
     pub fn dtype(&self) -> DType {
         self.re.dtype()
     }
@@ -95,208 +91,155 @@ impl Complex {
 
     /// Does the same with both parts: what moves elements, or is linear with real coefficients.
     ///
+    /// ```
+    /// # use thalweg::Complex;
+    /// let z = Complex::from_pairs(&[(1.0, 2.0), (3.0, 4.0)], [2]);
+    /// assert_eq!(z.map(|part| part.diff(1, 0)).to_string(), "[2.+2.j]");
+    /// ```
+    ///
     /// # Panics
     /// When the results differ in shape or dtype, or are no floats.
     #[track_caller]
     pub fn map(&self, f: impl Fn(&Tensor) -> Tensor) -> Complex {
-        Complex::new(f(&self.re), f(&self.im))
-    }
-
-    /// As [`Tensor::reshape`].
-    ///
-    /// # Panics
-    /// As there.
-    #[track_caller]
-    pub fn reshape(&self, sizes: impl Into<Sizes>) -> Complex {
-        let sizes = sizes.into();
-        Complex { re: self.re.reshape(sizes), im: self.im.reshape(sizes) }
-    }
-
-    /// As [`Tensor::slice`].
-    ///
-    /// # Panics
-    /// As there.
-    #[track_caller]
-    pub fn slice(&self, args: impl SliceArgs + Copy) -> Complex {
-        Complex { re: self.re.slice(args), im: self.im.slice(args) }
-    }
-
-    /// The sums over axes, as [`Tensor::sum`].
-    ///
-    /// # Panics
-    /// As there.
-    #[track_caller]
-    pub fn sum(&self, axes: impl Into<Axes>) -> Complex {
-        let axes = axes.into();
-        Complex { re: self.re.sum(axes), im: self.im.sum(axes) }
-    }
-
-    /// The complex conjugates, as `numpy.conj`.
-    pub fn conj(&self) -> Complex {
-        Complex { re: self.re.clone(), im: -&self.im }
-    }
-
-    /// The conjugated transpose of the last two dimensions, as `torch.adjoint`.
-    ///
-    /// # Panics
-    /// When the rank is below 2.
-    #[track_caller]
-    pub fn adjoint(&self) -> Complex {
-        Complex { re: self.re.t(), im: -self.im.t() }
-    }
-
-    /// The magnitudes, as `numpy.abs`, without overflow on the way. The gradient at 0 is 0, as PyTorch's.
-    pub fn abs(&self) -> Tensor {
-        if !self.re.is_tracked() && !self.im.is_tracked() {
-            return self.re.hypot(&self.im);
+        let (re, im) = (f(&self.re), f(&self.im));
+        check_float("Complex::map", &re);
+        check_alike("Complex::map", &re, &im);
+        if re.shape() != im.shape() {
+            panic!("Complex::map: the parts have shapes {} and {}", re.shape(), im.shape());
         }
-        let zero = self.re.eq(0) & self.im.eq(0);
-        zero.where_(0, zero.where_(1, &self.re).hypot(&self.im))
+        Complex { re, im }
     }
 
-    /// The squares of the magnitudes: a power spectrum.
-    pub fn abs_square(&self) -> Tensor {
-        self.re.square() + self.im.square()
-    }
-
-    /// The angles in `-π..=π`, as `numpy.angle`; of 0 that is 0.
-    pub fn angle(&self) -> Tensor {
-        self.im.atan2(&self.re)
-    }
-
-    /// `eᶻ`, as `numpy.exp`.
-    pub fn exp(&self) -> Complex {
-        Complex::from_polar(&self.re.exp(), &self.im)
-    }
-
-    /// The principal logarithm, as `numpy.log`.
-    pub fn log(&self) -> Complex {
-        Complex { re: self.abs().log(), im: self.angle() }
-    }
-
-    /// `1/z`, without overflow on the way; of 0 it is NaN.
-    pub fn recip(&self) -> Complex {
-        // What it is scaled by makes no difference to the result, and so none to gradients.
-        let scale = self.re.detach().abs().maximum(self.im.detach().abs()).recip();
-        let z = self * &scale;
-        let square = z.abs_square();
-        z.conj() * (scale / square)
-    }
-
-    /// The numbers times `i`.
-    pub fn times_i(&self) -> Complex {
-        Complex { re: -&self.im, im: self.re.clone() }
-    }
-
-    /// The matrix product, as [`Tensor::matmul`]: four real ones.
+    /// With parts of another float dtype, as `z.astype(numpy.complex128)`; see [`Tensor::cast`].
+    ///
+    /// ```
+    /// # use thalweg::{Complex, DType};
+    /// let z = Complex::from_pairs(&[(1.0f64, 2.0)], [1]);      // complex128
+    /// assert_eq!(z.cast(DType::F32).dtype(), DType::F32);      // complex64
+    /// ```
     ///
     /// # Panics
-    /// As there.
+    /// When that is not a float.
     #[track_caller]
-    pub fn matmul(&self, other: &Complex) -> Complex {
-        Complex {
-            re: self.re.matmul(&other.re) - self.im.matmul(&other.im),
-            im: self.re.matmul(&other.im) + self.im.matmul(&other.re),
+    pub fn cast(&self, dtype: DType) -> Complex {
+        if !dtype.is_float() {
+            crate::record::wrong_dtype("Complex::cast", "a float dtype", dtype);
         }
+        Complex { re: self.re.cast(dtype), im: self.im.cast(dtype) }
+    }
+
+    /// On another device; see [`Tensor::to_device`].
+    ///
+    /// ```
+    /// # use thalweg::{Complex, Device};
+    /// let z = Complex::from_pairs(&[(1.0, 2.0)], [1]).to_device(Device::cpu())?;
+    /// assert_eq!(z.device(), Device::cpu());
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn to_device(&self, device: Device) -> Result<Complex, Error> {
+        Ok(Complex { re: self.re.to_device(device)?, im: self.im.to_device(device)? })
+    }
+
+    /// The same numbers without a gradient, as `z.detach()` in PyTorch.
+    ///
+    /// ```
+    /// # use thalweg::Complex;
+    /// let z = Complex::from_pairs(&[(1.0, 2.0)], [1]);
+    /// assert!(!z.detach().re.is_tracked());
+    /// ```
+    pub fn detach(&self) -> Complex {
+        Complex { re: self.re.detach(), im: self.im.detach() }
     }
 
     /// The parts of each number, in row-major order.
+    ///
+    /// ```
+    /// # use thalweg::Complex;
+    /// let z = Complex::from_pairs(&[(1.0, 2.0), (3.0, 4.0)], [2]);
+    /// assert_eq!(z.conj().to_vec::<f64>()?, [(1.0, -2.0), (3.0, -4.0)]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Tensor::to_vec`].
     pub fn to_vec<T: Element>(&self) -> Result<Vec<(T, T)>, Error> {
         Ok(self.re.to_vec::<T>()?.into_iter().zip(self.im.to_vec::<T>()?).collect())
     }
-}
 
-#[track_caller]
-fn add(a: &Complex, b: &Complex) -> Complex {
-    Complex { re: &a.re + &b.re, im: &a.im + &b.im }
-}
+    /// The parts of the one number that it is, as `z.item()`.
+    ///
+    /// ```
+    /// # use thalweg::Complex;
+    /// let z = Complex::from_pairs(&[(1.0, 2.0), (3.0, 4.0)], [2]);
+    /// assert_eq!(z.sum(..).item::<f64>()?, (4.0, 6.0));
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Tensor::item`].
+    ///
+    /// # Panics
+    /// As there.
+    #[track_caller]
+    pub fn item<T: Element>(&self) -> Result<(T, T), Error> {
+        Ok((self.re.item::<T>()?, self.im.item::<T>()?))
+    }
 
-#[track_caller]
-fn sub(a: &Complex, b: &Complex) -> Complex {
-    Complex { re: &a.re - &b.re, im: &a.im - &b.im }
-}
+    /// What a function of several steps computes with: parts of bf16 and f16 as f32. It casts its result back.
+    #[track_caller]
+    fn wide(&self) -> Complex {
+        Complex { re: widened(&self.re), im: widened(&self.im) }
+    }
 
-#[track_caller]
-fn mul(a: &Complex, b: &Complex) -> Complex {
-    Complex { re: &a.re * &b.re - &a.im * &b.im, im: &a.re * &b.im + &a.im * &b.re }
-}
-
-#[track_caller]
-fn div(a: &Complex, b: &Complex) -> Complex {
-    mul(a, &b.recip())
-}
-
-macro_rules! operators {
-    ($($trait:ident $method:ident $f:ident;)*) => {$(
-        operators!(each $trait $method $f: &Complex, &Complex);
-        operators!(each $trait $method $f: Complex, &Complex);
-        operators!(each $trait $method $f: &Complex, Complex);
-        operators!(each $trait $method $f: Complex, Complex);
-    )*};
-    (each $trait:ident $method:ident $f:ident: $a:ty, $b:ty) => {
-        impl ops::$trait<$b> for $a {
-            type Output = Complex;
-            #[track_caller]
-            fn $method(self, other: $b) -> Complex {
-                $f(self.borrow(), other.borrow())
-            }
-        }
-    };
-}
-
-operators! {
-    Add add add;
-    Sub sub sub;
-    Mul mul mul;
-    Div div div;
-}
-
-/// Each part times a real tensor or number.
-macro_rules! real {
-    ($($trait:ident $method:ident;)*) => {$(
-        real!(each $trait $method: &Complex, &Tensor);
-        real!(each $trait $method: Complex, &Tensor);
-        real!(each $trait $method: &Complex, Tensor);
-        real!(each $trait $method: Complex, Tensor);
-        real!(each $trait $method: &Complex, f64);
-        real!(each $trait $method: Complex, f64);
-    )*};
-    (each $trait:ident $method:ident: $a:ty, $b:ty) => {
-        impl ops::$trait<$b> for $a {
-            type Output = Complex;
-            #[track_caller]
-            fn $method(self, other: $b) -> Complex {
-                Complex { re: (&self.re).$method(&other), im: (&self.im).$method(&other) }
-            }
-        }
-    };
-}
-
-real! {
-    Mul mul;
-    Div div;
-}
-
-impl ops::Neg for &Complex {
-    type Output = Complex;
-    fn neg(self) -> Complex {
-        Complex { re: -&self.re, im: -&self.im }
+    /// The parts swapped: `i·conj(z)`. By it the trigonometric functions follow from the hyperbolic ones, signs of zeros
+    /// included.
+    fn swapped(&self) -> Complex {
+        Complex { re: self.im.clone(), im: self.re.clone() }
     }
 }
 
-impl ops::Neg for Complex {
-    type Output = Complex;
-    fn neg(self) -> Complex {
-        -&self
-    }
+/// Checks that two can be operands of one operation, and gives the shape that they broadcast to.
+#[track_caller]
+fn common_shape(name: &str, a: &Tensor, b: &Tensor) -> Shape {
+    check_alike(name, a, b);
+    let Some(shape) = a.shape().broadcast(b.shape()) else { shapes_differ(name, a.shape(), b.shape()) };
+    shape
 }
 
-/// As `re + im·i`, element by element, where the values can be computed.
-impl std::fmt::Debug for Complex {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Complex").field("re", &self.re).field("im", &self.im).finish()
+/// Whether the sign is a minus, that of -0 too. No gradient goes through it.
+#[track_caller]
+fn negative(x: &Tensor) -> Tensor {
+    x.lt(0.0) | (x.eq(0.0) & x.detach().recip().lt(0.0))
+}
+
+/// 1 or -1 by the sign, also of zeros: a constant for gradients.
+#[track_caller]
+fn sign_of(x: &Tensor) -> Tensor {
+    negative(x).where_(x.full_like(-1), 1.0)
+}
+
+/// An odd function's value that keeps the sign of a zero. Its derivative at 0 has to be 1.
+#[track_caller]
+fn odd(x: &Tensor, y: Tensor) -> Tensor {
+    x.eq(0).where_(x, y)
+}
+
+/// Where the functions pass to another formula, by the dtype that they compute in.
+struct Limits {
+    /// `eˣ` does not overflow below it, and `e⁻ˣ` does not underflow.
+    exponent: f64,
+    /// Squares of magnitudes up to it do not overflow.
+    large: f64,
+    /// Squares of magnitudes down to it are normal numbers.
+    small: f64,
+}
+
+fn limits(dtype: DType) -> Limits {
+    match dtype {
+        DType::F64 => Limits { exponent: 700.0, large: 1e150, small: 1e-145 },
+        _ => Limits { exponent: 80.0, large: 1e18, small: 1e-15 },
     }
 }

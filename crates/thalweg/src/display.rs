@@ -52,6 +52,38 @@ fn layout(x: &Tensor, precision: Option<usize>) -> Result<String, Error> {
     Ok(page.part(0, 0, " ", WIDTH))
 }
 
+/// Complex numbers as text: each part in a column layout of its own, the imaginary one with its sign and a `j`.
+pub(crate) fn complex(re: &Tensor, im: &Tensor, precision: Option<usize>) -> Result<String, Error> {
+    if re.numel() == 0 {
+        return Ok("[]".to_string());
+    }
+    let abridged = re.numel() > THRESHOLD;
+    let [real, imaginary] = [re, im].map(|x| if abridged { edges(x) } else { x.clone() });
+    let precision = precision.unwrap_or(PRECISION);
+    let left = floats(&real.to_f64_vec()?, re.dtype(), precision);
+    let values = imaginary.to_f64_vec()?;
+    let sizes: Vec<f64> = values.iter().map(|v| v.abs()).collect();
+    let right = floats(&sizes, re.dtype(), precision);
+    // The sign stands before the first digit; what fills up a fraction comes behind the j.
+    let signed = right.iter().zip(&values).map(|(text, v)| {
+        let (sign, digits) = (if v.is_sign_negative() && !v.is_nan() { '-' } else { '+' }, text.trim_start());
+        let kept = digits.trim_end();
+        format!("{sign}{kept}j{}", " ".repeat(digits.len() - kept.len()))
+    });
+    let signed: Vec<String> = signed.collect();
+    let (wide, width) = (widest(&left), widest(&signed));
+    let words: Vec<String> = left.iter().zip(&signed).map(|(l, r)| format!("{l:>wide$}{r:>width$}")).collect();
+    if re.rank() == 0 {
+        return Ok(words[0].split_whitespace().collect());
+    }
+    let page = Page { dims: re.dims(), shown: real.dims(), words: &words, abridged };
+    Ok(page.part(0, 0, " ", WIDTH))
+}
+
+fn widest(words: &[String]) -> usize {
+    words.iter().map(String::len).max().unwrap_or(0)
+}
+
 /// The first and last elements of each long dimension.
 fn edges(x: &Tensor) -> Tensor {
     let mut x = x.clone();
@@ -79,7 +111,7 @@ fn words(x: &Tensor, precision: usize) -> Result<Vec<String>, Error> {
         DType::U64 => texts::<u64>(x)?,
         _ => texts::<u32>(x)?,
     };
-    let width = words.iter().map(String::len).max().unwrap_or(0);
+    let width = widest(&words);
     Ok(words.into_iter().map(|w| format!("{w:>width$}")).collect())
 }
 

@@ -11,8 +11,11 @@ use half::{bf16, f16};
 use std::any::Any;
 use std::panic::Location;
 use std::sync::Arc;
-use thalweg_stream::{Caller, DeviceRef, Storage};
+use thalweg_runtime::{Buffer, Fourier};
+use thalweg_stream::{Caller, DeviceRef, OnDevice, Storage};
 
+/// The transform that an operation is, which a device may have a library for.
+type Library = dyn Fn(&[Tensor]) -> Fourier + Send + Sync;
 type Run = dyn Fn(&[HostInput<'_>], &mut [HostOutput<'_>]) -> Result<(), Failure> + Send + Sync;
 /// Memory of each result, where the host sees that.
 type Places<'a> = Vec<Option<&'a mut [u8]>>;
@@ -49,6 +52,7 @@ pub struct HostOp {
     outputs: Arc<Outputs>,
     run: Arc<Run>,
     backward: Option<Arc<Back>>,
+    library: Option<Arc<Library>>,
 }
 
 /// An operand of a [`HostOp`]: its elements, row-major.
@@ -227,7 +231,7 @@ impl HostOp {
         O: IntoIterator<Item = (S, DType)>,
         S: Into<Shape>,
     {
-        HostOp { name, outputs: opaque::outputs(outputs), run: Arc::new(run), backward: None }
+        HostOp { name, outputs: opaque::outputs(outputs), run: Arc::new(run), backward: None, library: None }
     }
 
     /// The same operation with a backward pass, as that of [`custom_grad`](crate::custom_grad()). Without one it panics
@@ -237,6 +241,13 @@ impl HostOp {
         f: impl Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> G + Send + Sync + 'static,
     ) -> HostOp {
         HostOp { backward: Some(Arc::new(move |b| f(b).list())), ..self }
+    }
+
+    /// The same operation, which is that transform of its operands: a device that has a library for it computes it, and no
+    /// operand is copied to the host.
+    #[cfg(feature = "fft")]
+    pub(crate) fn fourier(self, of: impl Fn(&[Tensor]) -> Fourier + Send + Sync + 'static) -> HostOp {
+        HostOp { library: Some(Arc::new(of)), ..self }
     }
 
     /// Its result on these operands.
@@ -261,10 +272,22 @@ impl HostOp {
         let device = from.first().map_or_else(Device::default, Tensor::device);
         let caller = Caller { name, at: Location::caller() };
         let (run, of) = (self.run.clone(), outputs.clone());
+        let on_device = self.library.clone().map(|library| {
+            let x = plain.clone();
+            Box::new(move |y: &[Buffer]| on_device(device, &*library, &x, y)) as OnDevice
+        });
         let call = move |places: Places<'_>| call(caller, &*run, &plain, &of, places);
-        let values = thalweg_stream::host_call(caller, device.0, &outputs, call);
+        let values = thalweg_stream::host_call(caller, device.0, &outputs, on_device, call);
         opaque::results(name, values, &from, &self.backward)
     }
+}
+
+/// By the device's own library, where it has one.
+fn on_device(device: Device, library: &Library, x: &[Tensor], y: &[Buffer]) -> Option<Result<(), Error>> {
+    // An operand that cannot be computed is found out, and said, by the function on the host.
+    let held = x.iter().map(|x| x.value.storage()).collect::<Result<Vec<Storage>, Error>>().ok()?;
+    let x_parts: Vec<_> = held.iter().map(|s| (&s.buffer, &s.view)).collect();
+    device.0.device().fourier(&library(x), &x_parts, &y.iter().collect::<Vec<_>>())
 }
 
 /// Runs the function. Gives the bytes of those results that have no place.

@@ -22,7 +22,8 @@ mod staging;
 
 use crate::product::Product;
 
-use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, MAP_WORDS, Module, TensorMap, nvrtc};
+use super::cufft::Plans;
+use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Module, TensorMap, nvrtc};
 use api::{Api, SUCCESS};
 use cudarc::driver::sys::{
     CUdevice, CUdevice_attribute_enum as Attribute, CUevent, CUfunction,
@@ -36,8 +37,8 @@ use staging::Staging;
 use std::ffi::{CStr, CString, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{from_ref, null_mut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_runtime::{Error, environment};
 
 /// Dynamic shared memory that a block may have without being allowed more.
@@ -66,6 +67,8 @@ pub struct Cuda {
     /// The major of the driver's version of CUDA: newer libraries do not work with it.
     major: u32,
     products: Products,
+    /// Of cuFFT.
+    transforms: Mutex<Plans>,
 }
 
 // SAFETY: the driver's handles may be used on any thread, several at once.
@@ -146,6 +149,7 @@ impl Cuda {
             staging,
             major: version.max(0) as u32 / 1000,
             products: Products::default(),
+            transforms: Mutex::default(),
         }))
     }
 
@@ -530,6 +534,23 @@ impl Driver for Cuda {
 
     fn product(&self, product: &Product) -> Option<Function> {
         self.chosen(product)
+    }
+
+    fn transform(&self, lines: &Lines) -> Option<usize> {
+        self.gpu.enter().ok()?;
+        let mut plans = self.transforms.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = plans.workspace(lines, self.major);
+        made.inspect_err(|why| tracing::debug!(why, ?lines, "transformed on the host")).ok()
+    }
+
+    fn run_transform(&self, lines: &Lines, places: [u64; 3]) -> Result<(), Error> {
+        self.gpu.enter()?;
+        // As for products.
+        self.gpu.after_launch.store(false, Relaxed);
+        let mut plans = self.transforms.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: whoever calls has memory of the device at these places, and the stream is this context's.
+        let put = unsafe { plans.run(lines, places, self.gpu.stream as usize, self.major) };
+        put.map_err(|message| Error::Device { device: self.gpu.name.clone(), message })
     }
 
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {

@@ -9,16 +9,20 @@
 //! * `compile`: sources to shared objects.
 //! * `faults`: what a thread does that ends a process, as an error.
 //! * `fibers`: the threads of a block.
+//! * `fourier`: transforms in the place of cuFFT's.
 //! * `memory`: memory that finds out who does not stay in it.
 
 mod compile;
 mod faults;
 mod fibers;
+mod fourier;
 mod memory;
 #[cfg(test)]
 mod tests;
 
-use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, MAP_RANK, MAP_WORDS, Module, TensorMap};
+use super::{
+    Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_RANK, MAP_WORDS, Module, TensorMap,
+};
 use fibers::{Kernel, MEET, Runtime, SCHEDULER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
@@ -209,6 +213,22 @@ impl Driver for Emulated {
     fn launch(&self, launch: &Launch) -> Result<(), Error> {
         self.healthy()?;
         run(launch)
+    }
+
+    fn transform(&self, lines: &Lines) -> Option<usize> {
+        // As the library, which wants some.
+        (!environment::CUFFT.is("off")).then_some(16 * lines.n)
+    }
+
+    fn run_transform(&self, lines: &Lines, [from, to, work]: [u64; 3]) -> Result<(), Error> {
+        self.healthy()?;
+        let [taken, given] = fourier::bytes(lines);
+        self.check(from, taken)?;
+        self.check(to, given)?;
+        self.check(work, 16 * lines.n)?;
+        // SAFETY: both lie within blocks, of which the caller says that nobody else uses them now.
+        unsafe { fourier::run(lines, from, to) };
+        Ok(())
     }
 
     /// As `map_copy` in mapped.cuh reads it: address, rank, extents, strides, elements of a box.

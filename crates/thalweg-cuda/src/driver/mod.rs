@@ -7,6 +7,7 @@
 //! * `absent`: no GPU, and what one would have compiled.
 //! * `cublaslt`: NVIDIA's library of matrix products.
 //! * `cuda`: NVIDIA's driver.
+//! * `cufft`: NVIDIA's library of Fourier transforms.
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
 //! * `maps`: tensors as the chip's copies of boxes see them.
 //! * `nvrtc`: sources to machine code, for a GPU that need not be there.
@@ -17,6 +18,7 @@
 mod absent;
 mod cublaslt;
 mod cuda;
+mod cufft;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod emulated;
 mod maps;
@@ -32,7 +34,7 @@ pub use maps::{MAP_RANK, MAP_WORDS, TensorMap};
 use crate::product::Product;
 use std::fmt::Debug;
 use std::sync::Arc;
-use thalweg_runtime::Error;
+use thalweg_runtime::{Error, FourierKind};
 
 /// What a chip is like.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +103,19 @@ pub struct Launch {
     /// Whether its blocks may come to the chip while the launch before it ends, since the function waits by itself
     /// (`begin` in the prelude).
     pub early: bool,
+}
+
+/// Fourier transforms of lines that lie one behind the other, the parts of complex numbers beside each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Lines {
+    /// What is transformed into what.
+    pub kind: FourierKind,
+    /// Whether in f64, and not in f32.
+    pub double: bool,
+    /// Samples of a transform.
+    pub n: usize,
+    /// Lines.
+    pub count: usize,
 }
 
 /// Several launches that the device knows as one.
@@ -174,6 +189,21 @@ pub trait Driver: Send + Sync + Debug {
     /// `None` where there is no such library, or it does not compute this product, or computes it wrongly.
     fn product(&self, _product: &Product) -> Option<Function> {
         None
+    }
+
+    /// Bytes of workspace that a library needs for these transforms. `None` where there is no such library, or it does not
+    /// compute them.
+    fn transform(&self, _lines: &Lines) -> Option<usize> {
+        None
+    }
+
+    /// Puts transforms that [`Driver::transform`] knows in the queue: addresses of the lines, of the results (the same where
+    /// both are complex), and of the workspace. Without a factor. What goes in may be written over.
+    ///
+    /// # Errors
+    /// When the device or the library refuses.
+    fn run_transform(&self, lines: &Lines, _places: [u64; 3]) -> Result<(), Error> {
+        Err(Error::Device { device: self.chip().name.clone(), message: format!("there is no library for {lines:?}") })
     }
 
     /// A map of a tensor that begins at no address yet. `None` where the chip has no copies of boxes, or cannot make this

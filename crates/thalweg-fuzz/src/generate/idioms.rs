@@ -25,6 +25,9 @@ impl Generator {
         if self.later.u32(..8) == 0 {
             return self.moment(x).map(|_| ());
         }
+        if self.complex && self.later.u32(..2) == 0 {
+            return self.complex_arithmetic(x).map(|_| ());
+        }
         match self.rng.u32(..16) {
             0 | 1 => self.softmax(x),
             2 | 3 => self.normalise(x),

@@ -1,7 +1,7 @@
 //! Fourier transforms. Behind the feature `fft`.
 //!
 //! In: tensors, or complex numbers as two ([`Complex`]), f32 or f64. Out: the same. Always true: a transform is a function
-//! on the host ([`HostOp`](crate::HostOp)) along one axis, on several threads; what is cut, padded and multiplied around
+//! on the host ([`HostOp`](crate::HostOp)) along one axis, on several threads, or of a GPU's library; what is cut, padded and multiplied around
 //! it is recorded operations, and so are gradients, which are transforms again. docs/fourier.md has the choices.
 
 mod lines;

@@ -6,6 +6,7 @@
 
 use super::lines::{Kind, Pass, Real, transform};
 use crate::{Backward, Complex, DType, HostInput, HostOp, HostOutput, Options, Shape, Tensor};
+use thalweg_runtime::{Fourier, FourierKind};
 
 /// How many lines there are before and behind an axis.
 fn around(shape: &Shape, axis: usize) -> (usize, usize) {
@@ -25,6 +26,16 @@ fn host_op(name: &'static str, axis: usize, pass: Pass) -> HostOp {
             _ => run::<f64>(axis, pass, x, y),
         }
         Ok(())
+    })
+    .fourier(move |x| {
+        let (outer, inner) = around(x[0].shape(), axis);
+        let kind = match pass.kind {
+            Kind::Forward => FourierKind::Forward,
+            Kind::Inverse => FourierKind::Inverse,
+            Kind::Half => FourierKind::Half,
+            Kind::Real => FourierKind::Real,
+        };
+        Fourier { kind, double: x[0].dtype() == DType::F64, outer, n: pass.n, inner, scale: pass.scale }
     })
 }
 

@@ -5,6 +5,7 @@ mod atomic;
 #[cfg(feature = "csv")]
 pub(crate) mod csv;
 mod npy;
+mod npy_complex;
 #[cfg(feature = "npz")]
 pub(crate) mod npz;
 #[cfg(feature = "safetensors")]

@@ -7,6 +7,8 @@
 //!
 //! NumPy has no bf16. It is written as `<V2` (two bytes without meaning, as ml_dtypes writes it) and read back from
 //! that; in Python, `array.view(ml_dtypes.bfloat16)` makes numbers of it.
+//!
+//! Complex numbers (`<c8`, `<c16`) are read and written in `npy_complex`.
 
 use super::{little_endian, refused};
 use crate::{DType, Device, Error, MAX_RANK, Shape, Tensor};
@@ -26,13 +28,7 @@ impl Tensor {
     /// another error when the device has no memory for it.
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor, Error> {
         let path = path.as_ref();
-        let read = || {
-            let mut bytes = Vec::new();
-            File::open(path)?.read_to_end(&mut bytes)?;
-            std::io::Result::Ok(bytes)
-        };
-        let bytes = read().map_err(|e| refused(&path.display().to_string(), e.to_string()))?;
-        parse(&bytes, &path.display().to_string())
+        parse(&content(path)?, &path.display().to_string())
     }
 
     /// Reads the content of a `.npy` file; see [`read_npy`](Tensor::read_npy).
@@ -50,14 +46,7 @@ impl Tensor {
     /// [`Error::File`] when the file cannot be written, another error when the value cannot be computed.
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
-        let write = |bytes: &[u8]| {
-            let mut file = File::create(path)?;
-            file.write_all(&header(self))?;
-            file.write_all(&little_endian(bytes, self.dtype()))?;
-            file.flush()
-        };
-        let written: std::io::Result<()> = self.with_bytes(write)?;
-        written.map_err(|e| refused(&path.display().to_string(), e.to_string()))
+        write(path, &header(code(self.dtype()), self.dtype().size(), self.dims()), self)
     }
 
     /// The content of a `.npy` file of this tensor; see [`write_npy`](Tensor::write_npy).
@@ -65,10 +54,32 @@ impl Tensor {
     /// # Errors
     /// When the value cannot be computed.
     pub fn to_npy_bytes(&self) -> Result<Vec<u8>, Error> {
-        let mut out = header(self);
+        let mut out = header(code(self.dtype()), self.dtype().size(), self.dims());
         self.with_bytes(|bytes| out.extend_from_slice(&little_endian(bytes, self.dtype())))?;
         Ok(out)
     }
+}
+
+/// The bytes of a file.
+pub(super) fn content(path: &Path) -> Result<Vec<u8>, Error> {
+    let read = || {
+        let mut bytes = Vec::new();
+        File::open(path)?.read_to_end(&mut bytes)?;
+        std::io::Result::Ok(bytes)
+    };
+    read().map_err(|e| refused(&path.display().to_string(), e.to_string()))
+}
+
+/// A file of a header and the elements of a tensor.
+pub(super) fn write(path: &Path, header: &[u8], x: &Tensor) -> Result<(), Error> {
+    let write = |bytes: &[u8]| {
+        let mut file = File::create(path)?;
+        file.write_all(header)?;
+        file.write_all(&little_endian(bytes, x.dtype()))?;
+        file.flush()
+    };
+    let written: std::io::Result<()> = x.with_bytes(write)?;
+    written.map_err(|e| refused(&path.display().to_string(), e.to_string()))
 }
 
 /// NumPy's type code, without the byte order.
@@ -90,13 +101,14 @@ fn code(dtype: DType) -> &'static str {
     }
 }
 
-fn header(x: &Tensor) -> Vec<u8> {
-    let order = if x.dtype().size() == 1 { '|' } else { '<' };
-    let mut shape = x.dims().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-    if x.rank() == 1 {
+/// The head of a file of elements of that type code and size.
+pub(super) fn header(code: &str, size: usize, dims: &[usize]) -> Vec<u8> {
+    let order = if size == 1 { '|' } else { '<' };
+    let mut shape = dims.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    if dims.len() == 1 {
         shape.push(',');
     }
-    let mut text = format!("{{'descr': '{order}{}', 'fortran_order': False, 'shape': ({shape}), }}", code(x.dtype()));
+    let mut text = format!("{{'descr': '{order}{code}', 'fortran_order': False, 'shape': ({shape}), }}");
     // The elements start at a multiple of 64; the header ends in a newline.
     let unpadded = MAGIC.len() + 4 + text.len() + 1;
     text.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
@@ -110,16 +122,26 @@ fn header(x: &Tensor) -> Vec<u8> {
 
 /// What a header says.
 #[derive(Debug, PartialEq)]
-struct Header {
-    dtype: DType,
-    big_endian: bool,
-    fortran: bool,
-    shape: Shape,
+pub(super) struct Header {
+    pub dtype: DType,
+    pub big_endian: bool,
+    pub fortran: bool,
+    pub shape: Shape,
+    /// Whether the elements are complex numbers, whose parts have the dtype.
+    pub complex: bool,
 }
 
 pub(super) fn parse(bytes: &[u8], path: &str) -> Result<Tensor, Error> {
     let (header, data) = split(bytes).map_err(|message| refused(path, message))?;
-    let Header { dtype, big_endian, fortran, shape } = header;
+    if header.complex {
+        return Err(refused(path, "complex numbers, which are read as `Complex`".to_string()));
+    }
+    elements(header, data, path)
+}
+
+/// The elements behind a header, held against it.
+pub(super) fn elements(header: Header, data: &[u8], path: &str) -> Result<Tensor, Error> {
+    let Header { dtype, big_endian, fortran, shape, .. } = header;
     let wanted = shape.checked_bytes(dtype.size());
     if wanted != Some(data.len()) {
         let message = format!(
@@ -147,7 +169,7 @@ pub(super) fn parse(bytes: &[u8], path: &str) -> Result<Tensor, Error> {
 }
 
 /// The header, and the elements behind it.
-fn split(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
+pub(super) fn split(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
     let rest = bytes.strip_prefix(MAGIC).ok_or("not a .npy file: it does not start with \\x93NUMPY")?;
     let cut = "truncated in the header";
     let (version, rest) = rest.split_at_checked(2).ok_or(cut)?;
@@ -191,7 +213,9 @@ impl<'a> Literal<'a> {
             return Err(self.unexpected("its end"));
         }
         match (descr, fortran, shape) {
-            (Some((dtype, big_endian)), Some(fortran), Some(shape)) => Ok(Header { dtype, big_endian, fortran, shape }),
+            (Some((dtype, complex, big_endian)), Some(fortran), Some(shape)) => {
+                Ok(Header { dtype, big_endian, fortran, shape, complex })
+            }
             _ => Err("the header lacks one of descr, fortran_order, shape".to_string()),
         }
     }
@@ -240,8 +264,8 @@ impl<'a> Literal<'a> {
         Err(self.unexpected("True or False"))
     }
 
-    /// The dtype, and whether the bytes are big-endian.
-    fn descr(&mut self) -> Result<(DType, bool), String> {
+    /// The dtype, whether it is that of the parts of complex numbers, and whether the bytes are big-endian.
+    fn descr(&mut self) -> Result<(DType, bool, bool), String> {
         self.skip();
         if self.rest.starts_with('[') {
             return Err("records (structured dtypes) are not supported".to_string());
@@ -252,12 +276,13 @@ impl<'a> Literal<'a> {
             _ => ('=', text),
         };
         let kind = if kind == "?" { "b1" } else { kind };
-        let found = DType::ALL.into_iter().find(|&d| code(d) == kind);
+        let parts = super::npy_complex::parts(kind);
+        let found = parts.or_else(|| DType::ALL.into_iter().find(|&d| code(d) == kind));
         let dtype = found.ok_or_else(|| {
             let known = DType::ALL.map(|d| format!("{} ({d})", code(d))).join(", ");
-            format!("elements of type {text:?} are not supported; supported are {known}")
+            format!("elements of type {text:?} are not supported; supported are {known}, c8 and c16")
         })?;
-        Ok((dtype, if order == '=' { cfg!(target_endian = "big") } else { order == '>' }))
+        Ok((dtype, parts.is_some(), if order == '=' { cfg!(target_endian = "big") } else { order == '>' }))
     }
 
     fn shape(&mut self) -> Result<Shape, String> {
@@ -300,7 +325,7 @@ mod tests {
         let bytes = file("{'descr': '>i4', 'fortran_order': True, 'shape': (3L, 2), }   \n", b"data");
         let (header, data) = split(&bytes).unwrap();
         let shape = Shape::new(&[3, 2]);
-        assert_eq!(header, Header { dtype: DType::I32, big_endian: true, fortran: true, shape });
+        assert_eq!(header, Header { dtype: DType::I32, big_endian: true, fortran: true, shape, complex: false });
         assert_eq!(data, b"data");
         let bytes = file("{\"shape\":(),\"descr\":\"?\",\"fortran_order\":False}", b"");
         assert_eq!(split(&bytes).unwrap().0.shape, Shape::SCALAR);
@@ -310,7 +335,7 @@ mod tests {
     fn damaged_headers_say_what_is_wrong() {
         for (header, says) in [
             ("{'descr': '<f4', 'fortran_order': False}", "lacks one of"),
-            ("{'descr': '<c8', 'fortran_order': False, 'shape': ()}", "type \"<c8\" are not supported"),
+            ("{'descr': '<c32', 'fortran_order': False, 'shape': ()}", "type \"<c32\" are not supported"),
             ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}", "records"),
             ("{'descr': '<f4', 'fortran_order': 0, 'shape': ()}", "True or False expected"),
             ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "a size expected"),

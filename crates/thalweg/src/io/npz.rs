@@ -4,8 +4,8 @@
 //! fields of zip64 where there are. Sizes and checksums are held against what is there; a member that says it is larger
 //! than it is, or inflates to more than it says, is an error before its size is allocated.
 
-use super::{atomic, npy, refused};
-use crate::{Error, Tensor};
+use super::{atomic, npy, npy_complex, refused};
+use crate::{Complex, Error, Tensor};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -82,12 +82,27 @@ impl Npz {
     /// [`Error::File`] when there is none of that name, it is damaged, or its elements are of another kind; another
     /// error when the device has no memory for it.
     pub fn get(&self, name: &str) -> Result<Tensor, Error> {
+        let (shown, bytes) = self.member(name)?;
+        npy::parse(&bytes, &shown)
+    }
+
+    /// Reads an array of `complex64` or `complex128` onto the default device.
+    ///
+    /// # Errors
+    /// As [`get`](Npz::get), and when the array is of real numbers.
+    pub fn get_complex(&self, name: &str) -> Result<Complex, Error> {
+        let (shown, bytes) = self.member(name)?;
+        npy_complex::parse(&bytes, &shown)
+    }
+
+    /// What an array is called in errors, and its bytes.
+    fn member(&self, name: &str) -> Result<(String, Cow<'_, [u8]>), Error> {
         let Some(&at) = self.places.get(name) else {
             return Err(refused(&self.path, format!("holds no array {name:?}")));
         };
         let shown = format!("{}: {name}.npy", self.path);
         let bytes = self.members[at].unpacked(&self.bytes).map_err(|message| refused(&shown, message))?;
-        npy::parse(&bytes, &shown)
+        Ok((shown, bytes))
     }
 }
 

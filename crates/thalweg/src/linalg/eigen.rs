@@ -111,16 +111,7 @@ fn eig_gradient(w: &Complex, v: &Complex, gw: &Complex, gv: Option<&Complex>) ->
         // 1 on the diagonal, where the other part of the difference is 0.
         let e = w.map(|w| w.unsqueeze(-2) - w.unsqueeze(-1));
         let e = Complex { re: e.re + &unit, im: -e.im };
-        middle = middle + off / e * (1.0 - &unit);
+        middle += off / e * (1.0 - &unit);
     }
-    solve_complex(&vh, &middle.matmul(&vh)).re
-}
-
-/// X of `A X = B`, complex, as a real system of twice the size.
-fn solve_complex(a: &Complex, b: &Complex) -> Complex {
-    let top = Tensor::cat(&[a.re.clone(), -&a.im], -1);
-    let bottom = Tensor::cat(&[&a.im, &a.re], -1);
-    let n = a.dims()[a.dims().len() - 1];
-    let x = Tensor::cat(&[top, bottom], -2).solve(&Tensor::cat(&[&b.re, &b.im], -2));
-    Complex { re: x.narrow(-2, 0, n), im: x.narrow(-2, n, n) }
+    vh.solve(&middle.matmul(&vh)).re
 }

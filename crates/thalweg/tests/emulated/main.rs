@@ -12,6 +12,7 @@ mod online;
 mod rows;
 mod scans;
 mod scatters;
+mod transforms;
 #[path = "../unsigned/cases.rs"]
 mod unsigned;
 

@@ -64,9 +64,9 @@ fn damage_is_an_error_that_says_what() {
     let huge = file("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999, 99999999999)}", &[0; 4]);
     assert_eq!(says(&huge), "shape [99999999999, 99999999999] of f32 takes too many bytes of data, but there are 4");
     let complex = file("{'descr': '<c16', 'fortran_order': False, 'shape': ()}", &[0; 16]);
-    assert!(
-        says(&complex).starts_with("elements of type \"<c16\" are not supported; supported are f4 (f32), f8 (f64)")
-    );
+    assert_eq!(says(&complex), "complex numbers, which are read as `Complex`");
+    let text = file("{'descr': '<U4', 'fortran_order': False, 'shape': ()}", &[0; 16]);
+    assert!(says(&text).starts_with("elements of type \"<U4\" are not supported; supported are f4 (f32), f8 (f64)"));
     let e = Tensor::read_npy("/nowhere/x.npy").unwrap_err().to_string();
     assert!(e.starts_with("/nowhere/x.npy: "), "{e}");
     let e = Tensor::zeros([1]).write_npy("/nowhere/x.npy").unwrap_err().to_string();

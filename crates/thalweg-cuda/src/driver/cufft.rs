@@ -1,0 +1,205 @@
+//! cuFFT, NVIDIA's library of Fourier transforms.
+//!
+//! In: [`Lines`]. Out: plans for them, and their runs on a stream. Types and constants are those of cufft.h.
+//!
+//! Always true: a plan has no memory of its own but what it was told of: it is given its workspace for each run.
+
+use super::Lines;
+use crate::find::{self, Sought};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use thalweg_runtime::FourierKind;
+
+type Status = i32;
+const SUCCESS: Status = 0;
+type Handle = i32;
+type Place = *mut c_void;
+
+/// Plans that are kept.
+const MOST: usize = 128;
+
+macro_rules! functions {
+    ($($name:ident: $symbol:literal ($($type:ty),*);)*) => {
+        /// The table. All functions give [`SUCCESS`] or another status.
+        struct Api {
+            $($name: unsafe extern "C" fn($($type),*) -> Status,)*
+        }
+
+        impl Api {
+            fn new(library: &libloading::Library) -> Result<Api, String> {
+                $(
+                    // SAFETY: the types are those of cufft.h, and the library is never closed.
+                    let $name = unsafe { library.get::<unsafe extern "C" fn($($type),*) -> Status>($symbol.as_bytes()) };
+                    let $name = *$name.map_err(|_| format!("it has no {}", $symbol))?;
+                )*
+                Ok(Api { $($name,)* })
+            }
+        }
+    };
+}
+
+functions! {
+    create: "cufftCreate" (*mut Handle);
+    destroy: "cufftDestroy" (Handle);
+    own_memory: "cufftSetAutoAllocation" (Handle, i32);
+    make: "cufftMakePlanMany64" (
+        Handle, i32, *mut i64, *mut i64, i64, i64, *mut i64, i64, i64, i32, i64, *mut usize
+    );
+    stream: "cufftSetStream" (Handle, *mut c_void);
+    workspace: "cufftSetWorkArea" (Handle, Place);
+    complex: "cufftExecC2C" (Handle, Place, Place, i32);
+    complex_double: "cufftExecZ2Z" (Handle, Place, Place, i32);
+    half: "cufftExecR2C" (Handle, Place, Place);
+    half_double: "cufftExecD2Z" (Handle, Place, Place);
+    real: "cufftExecC2R" (Handle, Place, Place);
+    real_double: "cufftExecZ2D" (Handle, Place, Place);
+}
+
+/// What the library means by a status.
+fn said(call: &str, status: Status) -> String {
+    let text = match status {
+        1 => "invalid plan",
+        2 => "no memory",
+        3 => "invalid type",
+        4 => "invalid value",
+        5 => "internal error",
+        6 => "execution failed",
+        7 => "setup failed",
+        8 => "invalid size",
+        _ => "failed",
+    };
+    format!("{call}: {text} (status {status})")
+}
+
+fn check(call: &str, status: Status) -> Result<(), String> {
+    if status == SUCCESS { Ok(()) } else { Err(said(call, status)) }
+}
+
+impl Api {
+    /// The library's functions; opened at the first call, of a major of CUDA up to that. What to install when there is none.
+    fn get(at_most: u32) -> Result<&'static Api, &'static str> {
+        static API: OnceLock<Result<Api, String>> = OnceLock::new();
+        let open = || {
+            let opened = find::open(Sought::Cufft, Some(at_most))?;
+            Api::new(&opened.library).map_err(|why| format!("{}: {why}", opened.path.display()))
+        };
+        API.get_or_init(open).as_ref().map_err(|why| why.as_str())
+    }
+}
+
+/// A plan; destroyed when dropped.
+struct Plan {
+    api: &'static Api,
+    handle: Handle,
+    /// Bytes.
+    workspace: usize,
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        // SAFETY: made by `cufftCreate`, and nobody has it any more. What it put in a stream does not need it.
+        unsafe { (self.api.destroy)(self.handle) };
+    }
+}
+
+/// The plans of a device, the last used one last.
+#[derive(Default)]
+pub(super) struct Plans {
+    known: Vec<(Lines, Plan)>,
+}
+
+impl std::fmt::Debug for Plans {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.known.iter().map(|k| k.0)).finish()
+    }
+}
+
+impl Plans {
+    /// The workspace of a plan for these lines, which is made if need be; the device's context is current.
+    ///
+    /// # Errors
+    /// What to install when there is no library of a major of CUDA up to that, or what it says.
+    pub fn workspace(&mut self, lines: &Lines, at_most: u32) -> Result<usize, String> {
+        self.plan(lines, at_most).map(|plan| plan.workspace)
+    }
+
+    fn plan(&mut self, lines: &Lines, at_most: u32) -> Result<&Plan, String> {
+        match self.known.iter().position(|k| k.0 == *lines) {
+            Some(at) => self.known[at..].rotate_left(1),
+            None => {
+                let plan = plan(Api::get(at_most)?, lines)?;
+                if self.known.len() >= MOST {
+                    self.known.remove(0);
+                }
+                self.known.push((*lines, plan));
+            }
+        }
+        Ok(&self.known.last().expect("just put there").1)
+    }
+
+    /// Puts the transforms in a stream of the current context.
+    ///
+    /// # Errors
+    /// What the library says.
+    ///
+    /// # Safety
+    /// The addresses are those of memory of the device: of the lines, of as many results (the same, where both are complex),
+    /// and of a workspace as large as [`Plans::workspace`] says; the stream is one of the current context.
+    pub unsafe fn run(
+        &mut self,
+        lines: &Lines,
+        [from, to, work]: [u64; 3],
+        stream: usize,
+        at_most: u32,
+    ) -> Result<(), String> {
+        let plan = self.plan(lines, at_most)?;
+        let (api, handle) = (plan.api, plan.handle);
+        let [from, to, work] = [from, to, work].map(|address| address as usize as Place);
+        let direction = if lines.kind == FourierKind::Inverse { 1 } else { -1 };
+        // SAFETY: the caller's promise; the plan is of this library.
+        unsafe {
+            check("cufftSetStream", (api.stream)(handle, stream as *mut c_void))?;
+            check("cufftSetWorkArea", (api.workspace)(handle, work))?;
+            match (lines.kind, lines.double) {
+                (FourierKind::Half, false) => check("cufftExecR2C", (api.half)(handle, from, to)),
+                (FourierKind::Half, true) => check("cufftExecD2Z", (api.half_double)(handle, from, to)),
+                (FourierKind::Real, false) => check("cufftExecC2R", (api.real)(handle, from, to)),
+                (FourierKind::Real, true) => check("cufftExecZ2D", (api.real_double)(handle, from, to)),
+                (_, false) => check("cufftExecC2C", (api.complex)(handle, from, to, direction)),
+                (_, true) => check("cufftExecZ2Z", (api.complex_double)(handle, from, to, direction)),
+            }
+        }
+    }
+}
+
+/// `cufftType` of the lines.
+fn kind(lines: &Lines) -> i32 {
+    match (lines.kind, lines.double) {
+        (FourierKind::Half, false) => 0x2a,
+        (FourierKind::Real, false) => 0x2c,
+        (_, false) => 0x29,
+        (FourierKind::Half, true) => 0x6a,
+        (FourierKind::Real, true) => 0x6c,
+        (_, true) => 0x69,
+    }
+}
+
+fn plan(api: &'static Api, lines: &Lines) -> Result<Plan, String> {
+    let mut handle = 0;
+    // SAFETY: a place for a handle.
+    check("cufftCreate", unsafe { (api.create)(&mut handle) })?;
+    let mut plan = Plan { api, handle, workspace: 0 };
+    // SAFETY: the plan just made.
+    check("cufftSetAutoAllocation", unsafe { (api.own_memory)(handle, 0) })?;
+    let mut n = lines.n as i64;
+    // Without embedding the lines lie one behind the other.
+    // SAFETY: the plan just made, a size, and a place for a number.
+    let made = unsafe {
+        let count = lines.count as i64;
+        let (none, size) = (null_mut(), &mut plan.workspace);
+        (api.make)(handle, 1, &mut n, none, 1, 0, none, 1, 0, kind(lines), count, size)
+    };
+    check("cufftMakePlanMany64", made)?;
+    Ok(plan)
+}

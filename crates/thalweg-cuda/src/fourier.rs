@@ -1,0 +1,176 @@
+//! Fourier transforms by the driver's library.
+//!
+//! In: real and imaginary parts in any layout, of `[outer, n, inner]`. Out: the same of the transforms, row-major. The
+//! library wants the numbers of a line side by side, real and imaginary part beside each other: one kernel puts them so
+//! (`pack`), the library transforms all lines, another kernel takes them apart and multiplies (`unpack`).
+//!
+//! Always true: everything is put in the queue in one turn, and what it needs of memory besides is given back behind it.
+
+use crate::driver::{Driver, Function, Launch, Lines};
+use crate::prelude::PRELUDE;
+use crate::queue::Queue;
+use std::sync::{Arc, Mutex, PoisonError};
+use thalweg_ir::View;
+use thalweg_runtime::{Buffer, Error, Fourier, FourierKind, Pool, count};
+
+/// Threads of a block of both kernels.
+const BLOCK: u32 = 256;
+/// Dimensions that `pack` takes apart.
+const RANK: usize = 8;
+const PACK_WORDS: usize = 8 + 3 * RANK;
+const UNPACK_WORDS: usize = 7;
+
+/// Both kernels, for f32 and f64. Words of `pack`: real and imaginary part (0 where the numbers are real), where to, how
+/// many, elements of a line, lines behind the axis, whether the imaginary parts at the ends of a line are 0 (1: of the first,
+/// 2: of the last, too), the rank (0 where both parts lie row-major), sizes, steps of both parts. Of `unpack`: where from,
+/// real and imaginary part, how many, elements of a line, lines behind the axis, the factor.
+const SOURCE: &str = r#"
+#define PACK(NAME, T) \
+extern "C" __global__ void __launch_bounds__(256) NAME(THALWEG_PARAMETER(32)) { \
+    u64 i = blockIdx.x * 256ull + threadIdx.x; \
+    if (i >= a.w[3]) return; \
+    u64 n = a.w[4], inner = a.w[5]; \
+    u64 r = i % inner, row = i / inner, k = row % n, at = ((row / n) * inner + r) * n + k; \
+    i64 from_re = (i64)i, from_im = (i64)i; \
+    if (a.w[7] != 0) { \
+        u64 rest = i; \
+        from_re = 0; \
+        from_im = 0; \
+        for (int d = (int)a.w[7] - 1; d >= 0; d--) { \
+            i64 p = (i64)(rest % a.w[8 + d]); \
+            rest /= a.w[8 + d]; \
+            from_re += p * (i64)a.w[16 + d]; \
+            from_im += p * (i64)a.w[24 + d]; \
+        } \
+    } \
+    T re = ((const T*)a.w[0])[from_re]; \
+    if (a.w[1] == 0) { \
+        ((T*)a.w[2])[at] = re; \
+        return; \
+    } \
+    bool real = (a.w[6] >= 1 && k == 0) || (a.w[6] == 2 && k == n - 1); \
+    T im = real ? (T)0 : ((const T*)a.w[1])[from_im]; \
+    ((T*)a.w[2])[2 * at] = re; \
+    ((T*)a.w[2])[2 * at + 1] = im; \
+}
+#define UNPACK(NAME, T) \
+extern "C" __global__ void __launch_bounds__(256) NAME(THALWEG_PARAMETER(7)) { \
+    u64 i = blockIdx.x * 256ull + threadIdx.x; \
+    if (i >= a.w[3]) return; \
+    u64 n = a.w[4], inner = a.w[5]; \
+    u64 r = i % inner, row = i / inner, k = row % n, at = ((row / n) * inner + r) * n + k; \
+    T scale = (T)__longlong_as_double((i64)a.w[6]); \
+    if (a.w[2] == 0) { \
+        ((T*)a.w[1])[i] = ((const T*)a.w[0])[at] * scale; \
+        return; \
+    } \
+    ((T*)a.w[1])[i] = ((const T*)a.w[0])[2 * at] * scale; \
+    ((T*)a.w[2])[i] = ((const T*)a.w[0])[2 * at + 1] * scale; \
+}
+PACK(pack_f32, float)
+UNPACK(unpack_f32, float)
+PACK(pack_f64, double)
+UNPACK(unpack_f64, double)
+"#;
+
+/// The kernels of a device, compiled when the first transform is.
+#[derive(Debug, Default)]
+pub(crate) struct Fouriers(Mutex<Option<[Function; 4]>>);
+
+impl Fouriers {
+    fn kernels(&self, driver: &dyn Driver) -> Result<[Function; 4], Error> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*known {
+            return Ok(known.clone());
+        }
+        let image = driver.compile(&(PRELUDE.to_string() + SOURCE))?;
+        let all = driver.load(&image, &["pack_f32", "unpack_f32", "pack_f64", "unpack_f64"])?;
+        let all = <[Function; 4]>::try_from(all).expect("as many as were asked for");
+        Ok(known.insert(all).clone())
+    }
+
+    /// Puts a transform in the queue: [`thalweg_runtime::Device::fourier`].
+    pub fn run(
+        &self,
+        (queue, pool): (&Queue, &Arc<Pool>),
+        of: &Fourier,
+        x: &[(&Buffer, &View)],
+        y: &[&Buffer],
+    ) -> Option<Result<(), Error>> {
+        let driver = queue.driver();
+        let lines = Lines { kind: of.kind, double: of.double, n: of.n, count: of.outer.checked_mul(of.inner)? };
+        if lines.count == 0 {
+            return None;
+        }
+        let workspace = driver.transform(&lines)?;
+        let kernels =
+            self.kernels(driver).inspect_err(|error| tracing::debug!(%error, "no kernels of transforms")).ok()?;
+        // What finds no memory here may find it on the host.
+        let size = if of.double { 8 } else { 4 };
+        let (taken, given) = (of.kind.taken(of.n), of.kind.given(of.n));
+        let [real_in, real_out] = [of.kind == FourierKind::Half, of.kind == FourierKind::Real];
+        let bytes =
+            |line: usize, real: bool| lines.count.checked_mul(line)?.checked_mul(if real { size } else { 2 * size });
+        let from = pool.allocate(bytes(taken, real_in)?).ok()?;
+        // Complex lines are transformed where they are.
+        let to = if real_in || real_out { Some(pool.allocate(bytes(given, real_out)?).ok()?) } else { None };
+        let work = pool.allocate(workspace.max(1)).ok()?;
+        let address = |b: &Buffer| b.address() as u64;
+        let (from_at, work_at) = (address(&from), address(&work));
+        let to_at = to.as_ref().map_or(from_at, address);
+        let [pack, unpack] = if of.double { [2, 3] } else { [0, 1] }.map(|i: usize| &kernels[i]);
+        let packed = launch(pack, pack_words(of, size, x, from_at), lines.count * taken);
+        let second = y.get(1).map_or(0, |b| address(b));
+        let words = [
+            to_at,
+            address(y[0]),
+            second,
+            (lines.count * given) as u64,
+            given as u64,
+            of.inner as u64,
+            of.scale.to_bits(),
+        ];
+        let unpacked = launch(unpack, words.to_vec(), lines.count * given);
+        debug_assert_eq!(unpacked.arguments.len(), UNPACK_WORDS);
+        count(|c| c.library_calls += 1);
+        Some(queue.behind(|| {
+            driver.launch(&packed)?;
+            driver.run_transform(&lines, [from_at, to_at, work_at])?;
+            driver.launch(&unpacked)
+        }))
+    }
+}
+
+fn launch(function: &Function, arguments: Vec<u64>, elements: usize) -> Launch {
+    let grid = [elements.div_ceil(BLOCK as usize) as u32, 1, 1];
+    Launch { function: function.clone(), grid, block: BLOCK, shared: 0, arguments, early: false }
+}
+
+fn pack_words(of: &Fourier, size: usize, x: &[(&Buffer, &View)], to: u64) -> Vec<u64> {
+    let taken = of.kind.taken(of.n);
+    let at = |(buffer, view): &(&Buffer, &View)| {
+        (buffer.address() as u64).wrapping_add_signed(view.offset as i64 * size as i64)
+    };
+    let ends = match of.kind {
+        FourierKind::Real => 1 + u64::from(of.n.is_multiple_of(2)),
+        _ => 0,
+    };
+    let mut words = vec![0; PACK_WORDS];
+    words[0] = at(&x[0]);
+    words[1] = x.get(1).map_or(0, at);
+    words[2] = to;
+    words[3] = (of.outer * of.inner * taken) as u64;
+    words[4] = taken as u64;
+    words[5] = of.inner as u64;
+    words[6] = ends;
+    if x.iter().any(|(_, view)| !view.is_contiguous()) {
+        let rank = x[0].1.shape.rank();
+        words[7] = rank as u64;
+        for d in 0..rank {
+            words[8 + d] = x[0].1.shape[d] as u64;
+            words[8 + RANK + d] = x[0].1.strides()[d] as i64 as u64;
+            words[8 + 2 * RANK + d] = x.get(1).map_or(0, |x| x.1.strides()[d] as i64 as u64);
+        }
+    }
+    words
+}
