@@ -203,7 +203,8 @@ mod tests {
         let before = set_default_device(Some(own));
         let (measuring, deferring) = (thalweg::set_measuring(None), thalweg::set_deferring(true));
         let mut text = String::new();
-        for entry in ALL {
+        // A decoder is a stretch a word; a word of it is `llama_token`.
+        for entry in ALL.iter().filter(|e| e.name != "decode") {
             thalweg::manual_seed(1);
             let (inputs, call) = (entry.make)(Size::Small);
             thalweg::synchronize().unwrap();
