@@ -85,3 +85,40 @@ fn quotient(b: &mut BodyBuilder, dtype: DType, x: NodeId, s: NodeId) -> NodeId {
     let x = b.element(Mul, &[x, p]);
     b.element(Mul, &[x, inverse])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, AccessClass};
+    use thalweg_ir::Monoid;
+
+    /// The sum of `x / s` over each row, where `s` is read once a row or at each point.
+    fn quotients(per_row: bool, strict: bool) -> Body {
+        let mut b = BodyBuilder::new(strict);
+        let mut access = |operand, per_row| {
+            let class = if per_row { AccessClass::Uniform } else { AccessClass::Contiguous };
+            b.access(Access { operand: Some(operand), dtype: DType::F32, class, per_row })
+        };
+        let (x, s, to) = (access(0, false), access(1, per_row), access(2, true));
+        let [x, s] = [x, s].map(|access| b.node(Node::Load { access }));
+        let q = b.element(ElementOp::Div, &[x, s]);
+        let sum = b.fold(Monoid::Sum, q);
+        b.store(sum, to);
+        b.finish()
+    }
+
+    /// Divisions at each point, and once a row.
+    fn divisions(body: &Body) -> [usize; 2] {
+        let RowNodes { once, .. } = RowNodes::of(body);
+        let divides = |n: &usize| matches!(body.nodes[*n], Node::Element { op: ElementOp::Div, .. });
+        let (rows, points): (Vec<usize>, Vec<usize>) = (0..body.nodes.len()).filter(divides).partition(|n| once[*n]);
+        [points.len(), rows.len()]
+    }
+
+    #[test]
+    fn what_a_row_reads_once_is_divided_by_once() {
+        assert_eq!(divisions(&reciprocals(&quotients(true, false))), [0, 1]);
+        assert_eq!(divisions(&reciprocals(&quotients(false, false))), [1, 0], "another divisor at each point");
+        assert_eq!(divisions(&reciprocals(&quotients(true, true))), [1, 0], "strict bodies divide");
+    }
+}
