@@ -216,7 +216,12 @@ impl Writer {
         let body = widen_sums(body, Some(e.sums));
         let at = &tiles.boxes[0].geometry.accesses;
         let is_sums = |a: &Access| a.operand == Some(e.sums);
-        if body.accesses.iter().zip(at).any(|(a, at)| at.map.is_some() && !is_sums(a)) {
+        // The sums are a value: they have no place, and nothing masks them out.
+        let is_placed = |node: &Node| match *node {
+            Node::Index { access, .. } | Node::Valid { access } => is_sums(&body.accesses[access as usize]),
+            _ => false,
+        };
+        if at.iter().any(|at| at.map.is_some()) || body.nodes.iter().any(is_placed) {
             return None;
         }
         let (lines, few) = if self.domain.columns {
