@@ -7,11 +7,11 @@
 //! Always true: an algorithm that comes from here adds each sum up as a whole (reduction scheme NONE), so its bits
 //! depend on nothing but the algorithm.
 
-use crate::find::{self, Sought};
+use super::functions::functions;
+use crate::find::Sought;
 use crate::product::{Product, Side};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{from_ref, null_mut};
-use std::sync::OnceLock;
 use thalweg_ir::DType;
 
 /// Bytes of workspace that an algorithm may have: what PyTorch gives it on Hopper.
@@ -52,35 +52,6 @@ mod attribute {
     pub const ALGORITHM_REDUCTION: u32 = 3;
 }
 
-macro_rules! functions {
-    ($($name:ident: $symbol:literal ($($type:ty),*);)*) => {
-        /// The table. All functions give [`SUCCESS`] or another status.
-        struct Api {
-            $($name: unsafe extern "C" fn($($type),*) -> Status,)*
-            /// What the library says of a status.
-            text: unsafe extern "C" fn(Status) -> *const c_char,
-            version: usize,
-        }
-
-        impl Api {
-            fn new(library: &libloading::Library) -> Result<Api, String> {
-                $(
-                    // SAFETY: the types are those of cublasLt.h, and the library is never closed.
-                    let $name = unsafe { library.get::<unsafe extern "C" fn($($type),*) -> Status>($symbol.as_bytes()) };
-                    let $name = *$name.map_err(|_| format!("it has no {}", $symbol))?;
-                )*
-                // SAFETY: as above.
-                let text = unsafe { library.get::<unsafe extern "C" fn(Status) -> *const c_char>(b"cublasLtGetStatusString") };
-                let text = *text.map_err(|_| "it has no cublasLtGetStatusString")?;
-                // SAFETY: as above; it may be called at any time.
-                let version = unsafe { library.get::<unsafe extern "C" fn() -> usize>(b"cublasLtGetVersion").map(|f| f()) };
-                let version = version.map_err(|_| "it has no cublasLtGetVersion")?;
-                Ok(Api { $($name,)* text, version })
-            }
-        }
-    };
-}
-
 functions! {
     create: "cublasLtCreate" (*mut Opaque);
     destroy: "cublasLtDestroy" (Opaque);
@@ -104,19 +75,11 @@ functions! {
         Opaque, Opaque, *const c_void, *const c_void, Opaque, *const c_void, Opaque, *const c_void, *const c_void, Opaque,
         *mut c_void, Opaque, *const Algorithm, *mut c_void, usize, Opaque
     );
+    text: "cublasLtGetStatusString" (Status) -> *const c_char;
+    version: "cublasLtGetVersion" () -> usize;
 }
 
 impl Api {
-    /// The library's functions; opened at the first call, of a major up to that. What to install when there is none.
-    fn get(at_most: u32) -> Result<&'static Api, &'static str> {
-        static API: OnceLock<Result<Api, String>> = OnceLock::new();
-        let open = || {
-            let opened = find::open(Sought::CublasLt, Some(at_most))?;
-            Api::new(&opened.library).map_err(|why| format!("{}: {why}", opened.path.display()))
-        };
-        API.get_or_init(open).as_ref().map_err(|why| why.as_str())
-    }
-
     fn check(&self, call: &str, status: Status) -> Result<(), String> {
         if status == SUCCESS { Ok(()) } else { Err(self.failure(call, status)) }
     }
@@ -146,7 +109,7 @@ unsafe impl Sync for CublasLt {}
 
 impl std::fmt::Debug for CublasLt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "CublasLt({})", self.api.version)
+        write!(f, "CublasLt({})", self.version())
     }
 }
 
@@ -156,7 +119,7 @@ impl CublasLt {
     /// # Errors
     /// What to install when there is none, or what it says.
     pub fn new(at_most: u32) -> Result<CublasLt, String> {
-        let api = Api::get(at_most)?;
+        let api = Api::get(Sought::CublasLt, at_most)?;
         let mut handle = null_mut();
         // SAFETY: a place for a handle; a context is current.
         api.check("cublasLtCreate", unsafe { (api.create)(&mut handle) })?;
@@ -165,7 +128,8 @@ impl CublasLt {
 
     /// The library's version, as it counts: algorithms mean nothing to another one.
     pub fn version(&self) -> usize {
-        self.api.version
+        // SAFETY: it may be called at any time.
+        unsafe { (self.api.version)() }
     }
 }
 

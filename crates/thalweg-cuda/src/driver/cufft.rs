@@ -5,10 +5,10 @@
 //! Always true: a plan has no memory of its own but what it was told of: it is given its workspace for each run.
 
 use super::Lines;
-use crate::find::{self, Sought};
+use super::functions::functions;
+use crate::find::Sought;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::OnceLock;
 use thalweg_runtime::FourierKind;
 
 type Status = i32;
@@ -18,26 +18,6 @@ type Place = *mut c_void;
 
 /// Plans that are kept.
 const MOST: usize = 128;
-
-macro_rules! functions {
-    ($($name:ident: $symbol:literal ($($type:ty),*);)*) => {
-        /// The table. All functions give [`SUCCESS`] or another status.
-        struct Api {
-            $($name: unsafe extern "C" fn($($type),*) -> Status,)*
-        }
-
-        impl Api {
-            fn new(library: &libloading::Library) -> Result<Api, String> {
-                $(
-                    // SAFETY: the types are those of cufft.h, and the library is never closed.
-                    let $name = unsafe { library.get::<unsafe extern "C" fn($($type),*) -> Status>($symbol.as_bytes()) };
-                    let $name = *$name.map_err(|_| format!("it has no {}", $symbol))?;
-                )*
-                Ok(Api { $($name,)* })
-            }
-        }
-    };
-}
 
 functions! {
     create: "cufftCreate" (*mut Handle);
@@ -74,18 +54,6 @@ fn said(call: &str, status: Status) -> String {
 
 fn check(call: &str, status: Status) -> Result<(), String> {
     if status == SUCCESS { Ok(()) } else { Err(said(call, status)) }
-}
-
-impl Api {
-    /// The library's functions; opened at the first call, of a major of CUDA up to that. What to install when there is none.
-    fn get(at_most: u32) -> Result<&'static Api, &'static str> {
-        static API: OnceLock<Result<Api, String>> = OnceLock::new();
-        let open = || {
-            let opened = find::open(Sought::Cufft, Some(at_most))?;
-            Api::new(&opened.library).map_err(|why| format!("{}: {why}", opened.path.display()))
-        };
-        API.get_or_init(open).as_ref().map_err(|why| why.as_str())
-    }
 }
 
 /// A plan; destroyed when dropped.
@@ -128,7 +96,7 @@ impl Plans {
         match self.known.iter().position(|k| k.0 == *lines) {
             Some(at) => self.known[at..].rotate_left(1),
             None => {
-                let plan = plan(Api::get(at_most)?, lines)?;
+                let plan = plan(Api::get(Sought::Cufft, at_most)?, lines)?;
                 if self.known.len() >= MOST {
                     self.known.remove(0);
                 }

@@ -9,6 +9,7 @@
 //! * `cuda`: NVIDIA's driver.
 //! * `cufft`: NVIDIA's library of Fourier transforms.
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
+//! * `functions`: libraries that are found at run time, as tables of functions.
 //! * `maps`: tensors as the chip's copies of boxes see them.
 //! * `nvrtc`: sources to machine code, for a GPU that need not be there.
 //!
@@ -21,6 +22,7 @@ mod cuda;
 mod cufft;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod emulated;
+mod functions;
 mod maps;
 pub mod nvrtc;
 
