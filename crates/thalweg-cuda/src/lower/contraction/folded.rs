@@ -26,7 +26,7 @@ const FEW: usize = 8;
 const LONG: usize = 1 << 16;
 
 /// Whether the product is one of few rows or columns, in any order of terms.
-pub fn is_few(c: &Contraction, p: &MatmulGeometry) -> bool {
+fn is_few(c: &Contraction, p: &MatmulGeometry) -> bool {
     let foldable = matches!(c.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16 | DType::I32 | DType::I64);
     let some = p.k > 0 && p.m * p.n > 0 && p.batch.iter().all(|d| d.0 > 0);
     foldable && some && p.m.min(p.n) <= FEW && c.precision != Precision::Ordered

@@ -43,8 +43,8 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, compiler: &Compiler) -> Re
 
 /// The same, of a contraction whose sums are written in that dtype where it has no epilogue.
 fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: &Compiler) -> Result<Plan, Error> {
-    if let Some(plan) =
-        folded::plan(c, g, written, compiler).filter(|_| !c.is_bare() || folded::is_worth_it(&g.product))
+    if (!c.is_bare() || folded::is_worth_it(&g.product))
+        && let Some(plan) = folded::plan(c, g, written, compiler)
     {
         return plan;
     }
