@@ -5,7 +5,11 @@
 //! writes them anew. What is the same in all, the prelude, is left out. Where there is an NVRTC, each is compiled for
 //! the chips that matter.
 
+mod contractions;
 mod foreign;
+
+pub(crate) use contractions::{Masked, attention};
+use contractions::{convolution, product_of, product_of_one_row, product_with_gelu, products};
 
 use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
@@ -20,9 +24,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Along, BodyBuilder, Computed, Contraction, ContractionGeometry, Epilogue,
-    FactorOrder, Geometry, IndexMap, Inner, Kernel, MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision,
-    Prologue, RowGeometry, ScatterGeometry, TileBox, TileGeometry, random::random_node,
+    Access, AccessClass, AccessGeometry, Along, BodyBuilder, Computed, Contraction, ContractionGeometry, Geometry,
+    IndexMap, Kernel, MapGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
+    random::random_node,
 };
 
 /// A body with the geometry of its accesses, as they are added.
@@ -316,172 +320,6 @@ fn counted() -> (Kernel, Geometry) {
     (Kernel::Scatter { op: ScatterOp::Add, dtype: DType::I64, inputs: [index, None] }, Geometry::Scatter(geometry))
 }
 
-/// Products of eight pairs of bf16 matrices, the second ones transposed.
-fn products() -> (Kernel, Geometry) {
-    let (m, n, k) = (300, 200, 100);
-    let geometry = MatmulGeometry {
-        batch: vec![(8, (m * k) as isize, (k * n) as isize)],
-        m,
-        n,
-        k,
-        a: (0, k as isize, 1),
-        b: (0, 1, k as isize),
-        reach: [Some((0, 8 * m * k - 1)), Some((0, 8 * k * n - 1))],
-    };
-    (
-        Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Ordered)),
-        Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))),
-    )
-}
-
-/// The tiles of a map or row kernel over `[batch…, rows, columns]`.
-pub(crate) fn tiles(geometry: Geometry) -> TileGeometry {
-    let geometry = match geometry {
-        Geometry::Map(g) => g,
-        Geometry::Rows(g) => MapGeometry { extents: g.extents, accesses: g.accesses },
-        other => unreachable!("no part of a contraction: {other:?}"),
-    };
-    let extents = geometry.extents.clone();
-    let columns = extents.len() - 1;
-    let boxes = vec![TileBox { origin: vec![0; extents.len()], geometry }];
-    TileGeometry { rows: columns - 1, columns, boxes, extents }
-}
-
-/// Products of so many pairs of plain matrices, or of plain ones and transposed ones.
-pub(crate) fn product_of(count: usize, [m, n, k]: [usize; 3], transposed: bool) -> MatmulGeometry {
-    MatmulGeometry {
-        batch: vec![(count, (m * k) as isize, (k * n) as isize)],
-        m,
-        n,
-        k,
-        a: (0, k as isize, 1),
-        b: if transposed { (0, 1, k as isize) } else { (0, n as isize, 1) },
-        reach: [Some((0, count * m * k - 1)), Some((0, count * k * n - 1))],
-    }
-}
-
-/// `gelu(a·b + bias)` of bf16.
-fn product_with_gelu(n: usize) -> (Kernel, Geometry) {
-    let mut d = Draft::new(false, &[1, n, n], 0);
-    let sums = d.load(DType::F32, &[0, n as isize, 1]);
-    let bias = d.load(DType::BF16, &[0, 0, 1]);
-    let bias = d.b.cast(bias, DType::F32);
-    let x = d.two(ElementOp::Add, sums, bias);
-    let (root, one, half) = (d.number(std::f64::consts::FRAC_1_SQRT_2), d.number(1.0), d.number(0.5));
-    let z = d.two(ElementOp::Mul, x, root);
-    let erf = d.one(ElementOp::Erf, z);
-    let sum = d.two(ElementOp::Add, erf, one);
-    let y = d.two(ElementOp::Mul, x, sum);
-    let y = d.two(ElementOp::Mul, y, half);
-    let y = d.b.cast(y, DType::BF16);
-    d.store(y, &[0, n as isize, 1]);
-    let (kernel, geometry) = d.map();
-    let epilogue = Epilogue { kernel, sums: 0, reads: 2, writes: 1, scalars: 0 };
-    let bare = Contraction::bare(DType::BF16, Precision::Full);
-    let mut sizes = ContractionGeometry::bare(product_of(1, [n, n, n], false));
-    sizes.epilogue = Some(Box::new(tiles(geometry)));
-    let contraction = Contraction { epilogue: Some(Box::new(epilogue)), ..bare };
-    (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
-}
-
-/// Which scores count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Masked {
-    /// All of them.
-    None,
-    /// What an operand adds to them says it.
-    Added,
-    /// Each row sees the keys up to its own number.
-    Causal,
-}
-
-/// `softmax(q·kᵀ/8, masked)·v`, as the planner has it.
-pub(crate) fn attention(heads: usize, [m, n, d]: [usize; 3], dtype: DType, masked: Masked) -> (Kernel, Geometry) {
-    let added = |of: &mut Draft, scaled: NodeId| {
-        let mask = of.load(dtype, &[0, n as isize, 1]);
-        let mask = of.b.cast(mask, DType::F32);
-        of.two(ElementOp::Add, scaled, mask)
-    };
-    let seen = |of: &mut Draft, scaled: NodeId| {
-        let [row, key] = [[0, 1, 0], [0, 0, 1]].map(|steps| {
-            let access = of.access(DType::F32, &steps, false);
-            let index = of.b.node(Node::Index { access, dtype: DType::U32 });
-            of.b.cast(index, DType::F32)
-        });
-        let seen = of.two(ElementOp::Le, key, row);
-        let hidden = of.number(f64::NEG_INFINITY);
-        of.b.element(ElementOp::Where, &[seen, scaled, hidden])
-    };
-    match masked {
-        Masked::None => masked_attention(heads, [m, n, d], dtype, (1, &|_, scaled| scaled)),
-        Masked::Added => masked_attention(heads, [m, n, d], dtype, (2, &added)),
-        Masked::Causal => masked_attention(heads, [m, n, d], dtype, (1, &seen)),
-    }
-}
-
-/// What a mask makes of scores.
-type Mask<'a> = &'a dyn Fn(&mut Draft, NodeId) -> NodeId;
-
-/// The same with what a mask, which reads so many operands with the scores, makes of scores.
-fn masked_attention(
-    heads: usize,
-    [m, n, d]: [usize; 3],
-    dtype: DType,
-    (reads, mask): (u16, Mask),
-) -> (Kernel, Geometry) {
-    let lines = [(m * n) as isize, n as isize, 1];
-    let mut of = Draft::new(false, &[heads, m, n], 0);
-    let sums = of.load(DType::F32, &lines);
-    let eighth = of.number(0.125);
-    let scaled = of.two(ElementOp::Mul, sums, eighth);
-    let score = mask(&mut of, scaled);
-    of.store(score, &lines);
-    let (kernel, scored) = of.map();
-    let scores = Epilogue { kernel, sums: 0, reads, writes: 1, scalars: 0 };
-    let precision = if dtype == DType::F32 { Precision::Tf32 } else { Precision::Full };
-    let bare = || Contraction::bare(dtype, precision);
-    let inner =
-        Inner { product: Contraction { epilogue: Some(Box::new(scores)), ..bare() }, sums: 0, dtype: DType::F32 };
-    let mut of = Draft::new(false, &[heads, m, n], 2);
-    let x = of.load(DType::F32, &lines);
-    let max = of.b.fold(Monoid::Max, x);
-    let difference = of.two(ElementOp::Sub, x, max);
-    let e = of.one(ElementOp::Exp, difference);
-    let sum = of.b.fold(Monoid::Sum, e);
-    let weight = of.two(ElementOp::Div, e, sum);
-    let weight = of.b.cast(weight, dtype);
-    of.store(weight, &lines);
-    let (kernel, weights) = of.rows(Orientation::Along);
-    let prologue = Prologue { kernel, order: FactorOrder::Own, operands: 0, scalars: 0, inner: Some(Box::new(inner)) };
-    let mut of_inner = ContractionGeometry::bare(product_of(heads, [m, n, d], true));
-    of_inner.epilogue = Some(Box::new(tiles(scored)));
-    let mut sizes = ContractionGeometry::bare(product_of(heads, [m, d, n], false));
-    sizes.product.batch[0].1 = (m * n) as isize;
-    sizes.product.reach[0] = None;
-    (sizes.factors[0], sizes.inner) = (Some(Box::new(tiles(weights))), Some(Box::new(of_inner)));
-    let contraction = Contraction { factors: [Some(Box::new(prologue)), None], ..bare() };
-    (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
-}
-
-/// 3 × 3 windows of 16 images of 8 channels, by 64 filters.
-fn convolution(dtype: DType, precision: Precision) -> (Kernel, Geometry) {
-    let (images, channels, side, out) = (16, 8, 16, 14);
-    let (m, n, k) = (64, out * out, 9 * channels);
-    let mut of = Draft::new(false, &[images, channels, 3, 3, out, out], 0);
-    let (row, plane) = (side as isize, (side * side) as isize);
-    let x = of.load(dtype, &[channels as isize * plane, plane, row, 1, row, 1]);
-    let own = [k * n, 9 * n, 3 * n, n, out, 1].map(|s| s as isize);
-    of.store(x, &own);
-    let (kernel, geometry) = of.map();
-    let windows = Prologue { kernel, order: FactorOrder::Own, operands: 1, scalars: 0, inner: None };
-    let mut sizes = ContractionGeometry::bare(product_of(images, [m, n, k], false));
-    sizes.product.batch[0].1 = 0;
-    sizes.product.reach = [Some((0, m * k - 1)), None];
-    sizes.factors[1] = Some(Box::new(TileGeometry { rows: 1, columns: 4, ..tiles(geometry) }));
-    let contraction = Contraction { factors: [None, Some(Box::new(windows))], ..Contraction::bare(dtype, precision) };
-    (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
-}
-
 fn normal() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[1 << 16], 0);
     let at = d.access(DType::U32, &[1], false);
@@ -533,6 +371,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("scatter_add_of_many_lines", scattered(DType::F32, 1 << 17)),
         ("products_bf16", products()),
         ("product_gelu_bf16", product_with_gelu(4096)),
+        ("product_of_one_row_bf16", product_of_one_row()),
         ("product_of_odd_width_bf16", {
             let sizes = ContractionGeometry::bare(product_of(1, [8192, 50257, 768], true));
             let kernel = Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Full));
@@ -659,35 +498,6 @@ fn golden_sources_are_readable() {
             }
         }
     }
-}
-
-/// A product of so many rows, columns and terms of bf16, terms lying together on the left and columns on the right.
-fn bare(m: usize, n: usize, k: usize) -> (Kernel, Geometry) {
-    let product = MatmulGeometry {
-        batch: vec![],
-        m,
-        n,
-        k,
-        a: (0, k as isize, 1),
-        b: (0, n as isize, 1),
-        reach: [Some((0, m * k - 1)), Some((0, k * n - 1))],
-    };
-    let kernel = Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Full));
-    (kernel, Geometry::Contraction(Box::new(ContractionGeometry::bare(product))))
-}
-
-#[test]
-fn factors_whose_rows_begin_anywhere_are_copied_before_they_are_fed() {
-    let fed = |s: &String| s.contains("barrier_expect(full");
-    let copies = |product: &(Kernel, Geometry)| {
-        let all = sources(product);
-        assert!(all.last().is_some_and(fed), "the product is fed");
-        all.len() - 1
-    };
-    assert_eq!(copies(&bare(8192, 768, 50257)), 1, "terms that are neighbours, in odd numbers");
-    assert_eq!(copies(&bare(768, 50257, 8192)), 1, "columns in odd numbers");
-    assert_eq!(copies(&bare(8192, 50257, 768)), 1, "the same, of few terms");
-    assert_eq!(sources(&bare(8, 50257, 768)).iter().filter(|s| fed(s)).count(), 0, "few rows read them once");
 }
 
 #[test]
