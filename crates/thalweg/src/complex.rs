@@ -209,16 +209,10 @@ fn common_shape(name: &str, a: &Tensor, b: &Tensor) -> Shape {
     shape
 }
 
-/// Whether the sign is a minus, that of -0 too. No gradient goes through it.
-#[track_caller]
-fn negative(x: &Tensor) -> Tensor {
-    x.lt(0.0) | (x.eq(0.0) & x.detach().recip().lt(0.0))
-}
-
 /// 1 or -1 by the sign, also of zeros: a constant for gradients.
 #[track_caller]
 fn sign_of(x: &Tensor) -> Tensor {
-    negative(x).where_(x.full_like(-1), 1.0)
+    x.signbit().where_(x.full_like(-1), 1.0)
 }
 
 /// An odd function's value that keeps the sign of a zero. Its derivative at 0 has to be 1.

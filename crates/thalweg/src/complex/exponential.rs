@@ -4,7 +4,7 @@
 //! is picked by comparisons of the argument, and the formula that is not picked is given an argument that it is finite at,
 //! so that gradients never meet `0·∞`. Special values are put in last.
 
-use super::{Complex, common_shape, limits, negative, sign_of};
+use super::{Complex, common_shape, limits, sign_of};
 use crate::Tensor;
 
 /// Magnitudes and angles.
@@ -337,5 +337,5 @@ impl Complex {
 /// A part that is `first` where `x` is negative, by its sign bit, and `second` else.
 #[track_caller]
 pub(super) fn by_sign(x: &Tensor, first: &Tensor, second: &Tensor) -> Tensor {
-    negative(x).where_(first, second)
+    x.signbit().where_(first, second)
 }

@@ -22,9 +22,9 @@ fn tensor(name: &str, like: &Tensor, other: Operand<'_>) -> Tensor {
     }
 }
 
-/// Whether the sign is a minus, that of -0 too.
+/// Whether the sign is a minus, that of -0 too. No gradient goes through it.
 fn negative(x: &Tensor) -> Tensor {
-    x.lt(0.0) | (x.eq(0.0) & x.recip().lt(0.0))
+    x.lt(0.0) | (x.eq(0.0) & x.detach().recip().lt(0.0))
 }
 
 impl Tensor {

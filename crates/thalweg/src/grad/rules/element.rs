@@ -27,6 +27,17 @@ impl Known {
     }
 }
 
+impl std::ops::Div<Known> for Tensor {
+    type Output = Tensor;
+
+    fn div(self, by: Known) -> Tensor {
+        match by {
+            Known::Number(v) => self / v,
+            Known::Tensor(t) => self / t,
+        }
+    }
+}
+
 /// Evaluates the terms of an operation's derivatives, each at most once.
 struct Terms<'a> {
     partials: &'a Partials,
@@ -98,11 +109,7 @@ impl Terms<'_> {
             Term::Constant(c) => scaled(&dy.sum_to(shape), c),
             Term::Op(ElementOp::Neg, args) => -self.summed(dy, args[0], of, shape),
             Term::Op(ElementOp::Div, args) if self.is_of(args[1], of) => {
-                let top = self.summed(dy, args[0], of, shape);
-                match self.value(args[1]) {
-                    Known::Number(v) => top / v,
-                    Known::Tensor(t) => top / t,
-                }
+                self.summed(dy, args[0], of, shape) / self.value(args[1])
             }
             _ => self.times(dy, e).sum_to(shape),
         }
@@ -124,11 +131,7 @@ impl Terms<'_> {
             Term::Constant(c) => scaled(dy, c),
             Term::Op(ElementOp::Neg, args) => -self.times(dy, args[0]),
             Term::Op(ElementOp::Div, args) if matches!(self.term(args[0]), Term::Constant(_)) => {
-                let top = self.times(dy, args[0]);
-                match self.value(args[1]) {
-                    Known::Number(v) => top / v,
-                    Known::Tensor(t) => top / t,
-                }
+                self.times(dy, args[0]) / self.value(args[1])
             }
             Term::Op(ElementOp::Where, args) => match self.value(args[0]) {
                 Known::Number(c) => self.times(dy, if c != 0.0 { args[1] } else { args[2] }),
