@@ -8,6 +8,7 @@
 //! There are few: sizes that are near each other share one, and so do all strides of a kind.
 
 use crate::cost::footprint;
+use crate::rewrite::Rewrite;
 use crate::segment::{Indexed, Segment, ValueId};
 use crate::write::movement::{layout, strided, view_base};
 use thalweg_ir::{Op, View};
@@ -45,6 +46,8 @@ pub struct SegmentClass {
     unrolled: Box<[u32]>,
     /// The number of [`SIZES`] that the footprint reaches.
     size: u8,
+    /// What is changed before anything is planned, which sizes decide.
+    rewrite: Rewrite,
 }
 
 /// Footprints in bytes at which a size class ends: a factor of eight each, so that each level of caches of usual
@@ -71,7 +74,8 @@ impl SegmentClass {
             }
         };
         let bytes = footprint(segment);
-        SegmentClass { layouts, unrolled, size: SIZES.iter().filter(|&&end| bytes >= end).count() as u8 }
+        let size = SIZES.iter().filter(|&&end| bytes >= end).count() as u8;
+        SegmentClass { layouts, unrolled, size, rewrite: Rewrite::of(segment) }
     }
 }
 

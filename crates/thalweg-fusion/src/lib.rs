@@ -17,6 +17,7 @@ mod memory;
 mod partition;
 mod period;
 mod plan;
+mod rewrite;
 mod scalars;
 mod segment;
 pub mod text;
@@ -26,8 +27,8 @@ mod write;
 pub use class::SegmentClass;
 pub use cost::{CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Way, Work, footprint};
 pub use explanation::{
-    Candidate, EdgeReport, Explanation, KeptReport, KernelReport, OperationReport, Runner, SegmentReport, Totals,
-    bytes, time,
+    Candidate, EdgeReport, Explanation, KeptReport, KernelReport, OperationReport, RewriteReport, Runner,
+    SegmentReport, Totals, bytes, time,
 };
 pub use instance::{Instance, Output, instantiate, instantiate_like};
 pub use keep::{Keep, MOST_AGAIN, Question, Stretch, Why, keep};

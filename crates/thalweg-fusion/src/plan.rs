@@ -2,6 +2,7 @@
 //!
 //! A plan names operations by number and nothing by size; [`crate::Instance`] works it out for concrete sizes.
 
+use crate::rewrite::Rewrite;
 use crate::segment::ValueId;
 use std::fmt;
 
@@ -12,6 +13,8 @@ pub struct Plan {
     pub kernels: Vec<KernelPlan>,
     /// How each live-out is had, in order of the operations.
     pub outputs: Vec<(usize, OutputPlan)>,
+    /// What is changed of a segment first: operations are numbered as they are then.
+    pub(crate) rewrite: Rewrite,
 }
 
 /// One kernel of a plan.
@@ -58,7 +61,8 @@ pub enum KernelPlan {
     },
     /// Kernels that need nothing of each other, in one launch.
     Group {
-        /// [`KernelPlan::Map`]s, at least two, over any domains.
+        /// [`KernelPlan::Map`]s, at least two, over any domains; or [`KernelPlan::Contraction`]s of one left factor and one
+        /// shape.
         parts: Vec<KernelPlan>,
     },
 }

@@ -10,6 +10,7 @@
 
 use crate::instance::{Instance, Output, instantiate};
 use crate::plan::{KernelPlan, OutputPlan, Plan, Products};
+use crate::rewrite::Rewrite;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, Indexed, Mode, Segment, ValueId};
 use crate::write::movement::apply_op;
@@ -107,7 +108,7 @@ pub fn unfused<P, E>(
     let ix = Indexed::new(segment);
     let n = segment.ops.len();
     let needed = needed(&ix);
-    let mut plan = Plan { kernels: Vec::with_capacity(n), outputs: vec![] };
+    let mut plan = Plan { kernels: Vec::with_capacity(n), outputs: vec![], rewrite: Rewrite::default() };
     let mut instance = Instance { steps: Vec::with_capacity(n), outputs: vec![], buffers: vec![], fused: false };
     let mut beside = Vec::with_capacity(n);
     let mut lies = Lies { at: vec![None; n], buffer_of: vec![0; n] };

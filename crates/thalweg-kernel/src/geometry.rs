@@ -186,7 +186,8 @@ pub enum Kernel {
     /// What a part writes is no other part's operand, whether read or written, so the parts may run in any order and at
     /// the same time.
     Group {
-        /// The kernels, each different: [`Kernel::Map`], [`Kernel::Boxes`] or [`Kernel::Rows`].
+        /// The kernels, each different: [`Kernel::Map`], [`Kernel::Boxes`] or [`Kernel::Rows`]; or all
+        /// [`Kernel::Contraction`], of one shape.
         kernels: Vec<Kernel>,
         /// The parts, at least one.
         parts: Vec<GroupPart>,

@@ -94,8 +94,9 @@ pub(crate) fn report(
     if let Some(keep) = keep {
         report.keeps(keep);
     }
-    report.again = again.iter().map(|&i| i as usize).collect();
-    SegmentReport { autotuning: own.autotuning.candidates(own, facts), deferred: deferred.iter().collect(), ..report }
+    report.leaves(deferred, again);
+    report.autotuning = own.autotuning.candidates(own, facts);
+    report
 }
 
 /// Puts the report away with what the run did.

@@ -66,8 +66,8 @@ impl Tensor {
     /// # Panics
     /// When a rank is 0, the inner sizes differ, leading dimensions do not broadcast, dtypes differ or are bool.
     ///
-    /// A chain of matrices is multiplied in the order in which it is written; [`einsum`](Tensor::einsum) of several takes
-    /// the order of the fewest multiplications.
+    /// A chain `a.matmul(&b).matmul(&c)` whose inner result nobody holds is multiplied in the order of the fewest
+    /// multiplications, as [`einsum`](Tensor::einsum) does, when that is clearly cheaper; in strict mode as it is written.
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Tensor {
         check_alike("matmul", self, other);

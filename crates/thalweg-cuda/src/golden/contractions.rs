@@ -3,8 +3,8 @@
 use super::{Draft, sources};
 use thalweg_ir::{DType, ElementOp, Monoid};
 use thalweg_kernel::{
-    Contraction, ContractionGeometry, Epilogue, FactorOrder, Geometry, Inner, Kernel, MapGeometry, MatmulGeometry,
-    Node, NodeId, Orientation, Precision, Prologue, TileBox, TileGeometry,
+    Contraction, ContractionGeometry, Epilogue, FactorOrder, Geometry, GroupPart, Inner, Kernel, MapGeometry,
+    MatmulGeometry, Node, NodeId, Orientation, Precision, Prologue, TileBox, TileGeometry,
 };
 
 /// Products of eight pairs of bf16 matrices, the second ones transposed.
@@ -94,6 +94,14 @@ pub(super) fn product_of_one_row() -> (Kernel, Geometry) {
     let bare = Contraction::bare(DType::BF16, Precision::Full);
     let contraction = Contraction { epilogue: Some(Box::new(epilogue)), ..bare };
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
+}
+
+/// Queries, keys and values of 4,096 rows.
+pub(super) fn three_products() -> (Kernel, Geometry) {
+    let sizes = || Geometry::Contraction(Box::new(ContractionGeometry::bare(product_of(1, [4096, 1024, 1024], true))));
+    let kernel = Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Full));
+    let part = GroupPart { kernel: 0, reads: 2, writes: 1, scalars: 0 };
+    (Kernel::Group { kernels: vec![kernel], parts: vec![part; 3] }, Geometry::Group((0..3).map(|_| sizes()).collect()))
 }
 
 /// Which scores count.

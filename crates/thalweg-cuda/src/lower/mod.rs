@@ -136,26 +136,43 @@ fn add_group(
 ) -> Result<(), Error> {
     let (mut reads, mut scalars) = (0, 0);
     let mut writes: u16 = parts.iter().map(|p| p.reads as u16).sum();
-    let mut apart = vec![];
+    let mut all = vec![];
     for (part, geometry) in parts.iter().zip(geometries) {
         let operands = |first: u16, n: u32| (first..first + n as u16).map(|o| Word::Operand(o, 0));
-        let all: Vec<Word> = operands(reads, part.reads).chain(operands(writes, part.writes)).collect();
+        let own: Vec<Word> = operands(reads, part.reads).chain(operands(writes, part.writes)).collect();
+        all.push((&kernels[part.kernel as usize], geometry, own, scalars));
+        reads += part.reads as u16;
+        writes += part.writes as u16;
+        scalars += part.scalars as u16;
+    }
+    if let Some(products) = all.iter().map(as_product).collect::<Option<Vec<_>>>()
+        && contraction::add_together(plan, &products, compiler)
+    {
+        return Ok(());
+    }
+    let mut apart = vec![];
+    for (kernel, geometry, operands, scalars) in all {
         let mut own = Plan::default();
-        match (&kernels[part.kernel as usize], geometry) {
+        match (kernel, geometry) {
             // Its boxes are parts like others.
             (Kernel::Boxes(bodies), Geometry::Boxes(g)) => add_boxes(&mut own, bodies, g, compiler),
             (kernel, geometry) => own = self::plan(kernel, geometry, compiler)?,
         }
         let from = plan.stages.len();
         let independent = own.stages.len() == 1 || matches!(geometry, Geometry::Boxes(_));
-        plan.absorb(own, &all, scalars);
+        plan.absorb(own, &operands, scalars);
         apart.extend((from..plan.stages.len()).filter(|_| independent));
-        reads += part.reads as u16;
-        writes += part.writes as u16;
-        scalars += part.scalars as u16;
     }
     group::join(plan, &apart, compiler);
     Ok(())
+}
+
+/// A part of a group that is a product: kernel and geometry, operands, and its first scalar.
+fn as_product<'a>(
+    (kernel, geometry, operands, scalars): &(&'a Kernel, &'a Geometry, Vec<Word>, u16),
+) -> Option<contraction::Part<'a>> {
+    let (Kernel::Contraction(contraction), Geometry::Contraction(geometry)) = (kernel, geometry) else { return None };
+    Some(contraction::Part { contraction, geometry, operands: operands.clone(), scalars: *scalars })
 }
 
 /// Bytes that an input of a scatter takes where it is computed, row-major.

@@ -58,8 +58,13 @@ pub struct Totals {
 /// What was done with one segment.
 #[derive(Clone, Debug, Serialize)]
 pub struct SegmentReport {
-    /// The operations in the order of recording.
+    /// The operations in the order of recording, after the rewrites.
     pub operations: Vec<OperationReport>,
+    /// What is computed in another way than it was recorded in.
+    pub rewrites: Vec<RewriteReport>,
+    /// The place of each recorded operation among the operations, where that is another one.
+    #[serde(skip)]
+    places: Option<Vec<usize>>,
     /// Shapes and dtypes of the inputs.
     pub inputs: Vec<String>,
     /// The kernels in the order of running.
@@ -84,6 +89,15 @@ pub struct SegmentReport {
     pub again: Vec<usize>,
     /// Why the segment failed, if it did.
     pub error: Option<String>,
+}
+
+/// A rewrite.
+#[derive(Clone, Debug, Serialize)]
+pub struct RewriteReport {
+    /// In words.
+    pub what: String,
+    /// The operations that it was made at.
+    pub operations: Vec<usize>,
 }
 
 /// A result that a tape alone holds, or that such results are to be computed from again.
@@ -227,6 +241,9 @@ impl SegmentReport {
         instance: &Instance,
         runners: Vec<Runner>,
     ) -> Self {
+        let original = segment;
+        let rewritten = plan.rewrite.apply(original);
+        let segment = &rewritten.as_ref().map_or(*original, |r| r.segment(original));
         let ix = Indexed::new(*segment);
         let mut aliases = BitSet::new(segment.ops.len());
         plan.outputs.iter().filter(|o| o.1 == OutputPlan::Alias).for_each(|o| aliases.insert(o.0));
@@ -252,8 +269,13 @@ impl SegmentReport {
             bytes_written: instance.bytes_written(),
             ..Totals::default()
         };
-        let unfused = unfused_totals(segment);
+        let unfused = unfused_totals(original);
+        let place = |i: usize| rewritten.as_ref().map_or(i, |r| r.place(i));
+        let said = plan.rewrite.described(original.ops.len()).into_iter();
+        let rewrites = said.map(|(what, at)| RewriteReport { what, operations: at.into_iter().map(place).collect() });
         SegmentReport {
+            rewrites: rewrites.collect(),
+            places: rewritten.as_ref().map(|r| (0..original.ops.len()).map(|i| r.place(i)).collect()),
             operations,
             inputs,
             kernels,
@@ -270,10 +292,21 @@ impl SegmentReport {
         }
     }
 
+    /// Where a recorded operation stands among the operations.
+    fn place(&self, recorded: usize) -> usize {
+        self.places.as_ref().map_or(recorded, |places| places[recorded])
+    }
+
+    /// Adds the results that were not written, and the operations that were recorded again.
+    pub fn leaves(&mut self, deferred: &BitSet, again: &[u32]) {
+        self.deferred = deferred.iter().map(|i| self.place(i)).collect();
+        self.again = again.iter().map(|&i| self.place(i as usize)).collect();
+    }
+
     /// Adds what was decided about results that a tape alone holds.
     pub fn keeps(&mut self, keep: &Keep) {
         let report = |w: &Why| KeptReport {
-            operation: w.operation,
+            operation: self.place(w.operation),
             bytes: w.bytes,
             written: keep.written.has(w.operation),
             keeping_ns: w.keeping / 1000,

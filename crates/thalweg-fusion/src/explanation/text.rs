@@ -86,6 +86,11 @@ impl SegmentReport {
         for (k, kernel) in self.kernels.iter().enumerate() {
             self.write_kernel(f, k, kernel)?;
         }
+        for r in &self.rewrites {
+            write!(f, "{}:", r.what)?;
+            r.operations.iter().take(SHOWN).try_for_each(|i| write!(f, " %{i}"))?;
+            f.write_char('\n')?;
+        }
         let aliases: Vec<usize> = (0..self.operations.len()).filter(|&i| self.operations[i].alias).collect();
         if !aliases.is_empty() {
             f.write_str("views of memory that is there anyway:")?;

@@ -68,6 +68,24 @@ fn instantiate_from(
     classes: &ScalarClasses,
     before: Option<&Instance>,
 ) -> Option<Instance> {
+    if plan.rewrite.is_empty() {
+        return instantiate_as_written(plan, segment, classes, before);
+    }
+    let rewritten = plan.rewrite.apply(&segment)?;
+    let mut instance = instantiate_as_written(plan, rewritten.segment(&segment), classes, before)?;
+    for output in &mut instance.outputs {
+        output.op = rewritten.original(output.op)?;
+    }
+    Some(instance)
+}
+
+/// [`instantiate_from`] with the operations as they are.
+fn instantiate_as_written(
+    plan: &Plan,
+    segment: Segment<'_>,
+    classes: &ScalarClasses,
+    before: Option<&Instance>,
+) -> Option<Instance> {
     let ix = Indexed::new(segment);
     let mut buffers = Vec::new();
     let mut buffer_of = vec![None; segment.ops.len()];

@@ -9,7 +9,7 @@ use super::facts::Facts;
 use super::horizontal;
 use super::kernels::Kernels;
 use super::search::{Effort, State, greedy, stores_of};
-use super::{Planned, components, finish};
+use super::{Planned, components, finish, plan_as_written, plan_rewritten};
 use crate::cost::Costs;
 use crate::plan::Plan;
 use crate::segment::Segment;
@@ -26,6 +26,21 @@ pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usiz
     if !segment.mode.fused {
         return vec![];
     }
+    // Of what is rewritten and what is written, the one that this plan is not of is the first.
+    let rewritten = plan.rewrite.apply(&segment);
+    let of = rewritten.as_ref().map_or(segment, |r| r.segment(&segment));
+    let other = match rewritten {
+        Some(_) => plan_as_written(segment, costs, Effort::default()).ok(),
+        None => plan_rewritten(segment, costs, Effort::default()),
+    };
+    let room = most.saturating_sub(other.iter().len());
+    let of_same = of_written(of, costs, plan, room).into_iter();
+    let of_same = of_same.map(|o| Planned { plan: Plan { rewrite: plan.rewrite.clone(), ..o.plan }, ..o });
+    other.into_iter().chain(of_same).collect()
+}
+
+/// Other plans of a segment's operations as they are.
+fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Planned> {
     let facts = Facts::new(segment);
     let mut kernels = Kernels::new(&facts, costs);
     let (stores, stored) = stores_of(plan, segment.ops.len());

@@ -88,7 +88,7 @@ pub(super) fn group(
 pub(super) fn apart(plan: &Plan) -> Option<Plan> {
     let grouped = plan.kernels.iter().any(|k| matches!(k, KernelPlan::Group { .. }));
     let kernels = || plan.kernels.iter().flat_map(|k| k.parts().iter().cloned()).collect();
-    grouped.then(|| Plan { kernels: kernels(), outputs: plan.outputs.clone() })
+    grouped.then(|| Plan { kernels: kernels(), ..plan.clone() })
 }
 
 fn sizes(ix: &Indexed<'_>, kernels: &[KernelPlan], times: &[u64]) -> Vec<Size> {
@@ -221,7 +221,7 @@ impl Group {
 
 /// The groups in an order in which each runs after those it reads from; of those that could run, the one whose first
 /// kernel comes first.
-fn order(groups: &[Vec<usize>], readers: &[Vec<usize>]) -> Vec<usize> {
+pub(super) fn order(groups: &[Vec<usize>], readers: &[Vec<usize>]) -> Vec<usize> {
     let mut group = vec![0; readers.len()];
     for (g, all) in groups.iter().enumerate() {
         all.iter().for_each(|&k| group[k] = g);

@@ -9,6 +9,7 @@
 //! * `canonical`: an order of the operations that breaks all ties.
 //! * `components`: the parts of a segment that are planned by themselves; `search`: the best plan of each.
 //! * `periodic`: the plan of a loop's turn, repeated; `turns`: the same at once, turn by turn.
+//! * `siblings`: products of one input in one launch.
 //! * `horizontal`: short kernels of a finished plan in one launch.
 //! * `log`: what the search decides, as events.
 //! * `stored`: plans as bytes, and back, whatever the bytes are.
@@ -31,20 +32,22 @@ mod periodic;
 mod reach;
 mod run_order;
 mod search;
+mod siblings;
 mod stored;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod turns;
 mod why;
 
 use crate::cost::Costs;
 use crate::plan::Plan;
+use crate::rewrite::Rewrite;
 use crate::segment::Segment;
-use facts::Facts;
 use kernels::Kernels;
 use search::State;
 
 pub use alternatives::alternatives;
+pub(crate) use facts::Facts;
 pub use search::{Effort, NoPlan};
 pub use stored::{PLANNER, class_question, question};
 pub(crate) use why::why;
@@ -67,6 +70,31 @@ pub struct Planned {
 /// # Errors
 /// Where there is no legal plan: see [`NoPlan`].
 pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Result<Planned, NoPlan> {
+    let as_written = || plan_as_written(segment, costs, effort);
+    let Some(rewritten) = plan_rewritten(segment, costs, effort) else { return as_written() };
+    if segment.ops.len() > BOTH || effort == Effort::Quick {
+        return Ok(rewritten);
+    }
+    let Ok(written) = as_written() else { return Ok(rewritten) };
+    let visits = rewritten.visits + written.visits;
+    let better = if written.time < rewritten.time { written } else { rewritten };
+    Ok(Planned { visits, ..better })
+}
+
+/// Plans a segment with the moves that pay; `None` where there are none, or no plan.
+fn plan_rewritten(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Option<Planned> {
+    let rewrite = Rewrite::of(&segment);
+    let rewritten = rewrite.apply(&segment)?;
+    let planned = plan_as_written(rewritten.segment(&segment), costs, effort).ok()?;
+    Some(Planned { plan: Plan { rewrite, ..planned.plan }, ..planned })
+}
+
+/// Operations of a segment up to which it is planned as it is written, too, where it is rewritten: moves pay by rules of
+/// thumb, and the model knows better.
+const BOTH: usize = 128;
+
+/// Plans a segment's operations as they are.
+fn plan_as_written(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Result<Planned, NoPlan> {
     if effort == Effort::Quick
         && let Some((facts, state, visits)) = turns::plan(segment, costs)
     {
@@ -98,9 +126,10 @@ fn finish(facts: &Facts<'_>, state: &State) -> Plan {
     }
     let (kernels, times) =
         order.iter().map(|&k| (state.kernels[k].candidate.plan.clone(), state.kernels[k].time)).unzip();
-    let mut plan = Plan { kernels, outputs: facts.outputs.clone() };
+    let mut plan = Plan { kernels, outputs: facts.outputs.clone(), rewrite: Rewrite::default() };
     if facts.ix.seg.mode.fused {
-        plan.kernels = horizontal::group(&facts.ix, plan.kernels, &readers, times);
+        let (kernels, readers, times) = siblings::together(&facts.ix, (plan.kernels, readers, times));
+        plan.kernels = horizontal::group(&facts.ix, kernels, &readers, times);
     }
     plan
 }

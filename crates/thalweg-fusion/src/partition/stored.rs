@@ -1,7 +1,7 @@
 //! Plans as bytes: what was found once need not be searched for again.
 //!
-//! In: a plan, and later its bytes with the segment. Out: the plan again. What is written are the stores of each kernel
-//! and nothing else, as JSON. All the rest follows, and is derived by the planner itself: kernels, their order, groups,
+//! In: a plan, and later its bytes with the segment. Out: the plan again. What is written are the moves of a rewrite and the
+//! stores of each kernel and nothing else, as JSON. All the rest follows, and is derived by the planner itself: kernels, their order, groups,
 //! outputs.
 //!
 //! Always true: whatever the bytes are, what comes out is a legal plan of the segment or none. They name operations
@@ -14,6 +14,8 @@ use super::search::{Effort, State};
 use super::{Planned, finish};
 use crate::class::SegmentClass;
 use crate::cost::Costs;
+use crate::plan::Plan;
+use crate::rewrite::Rewrite;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, Segment};
 use crate::write::rules::is_constant;
@@ -28,6 +30,9 @@ pub const PLANNER: &str = env!("THALWEG_PLANNER");
 struct Stored {
     /// Whether the search came to its end.
     complete: bool,
+    /// What is changed of the segment first; absent where nothing is.
+    #[serde(default, skip_serializing_if = "Rewrite::is_empty")]
+    rewrite: Rewrite,
     /// The operations that each kernel stores, ascending.
     kernels: Vec<Vec<u32>>,
 }
@@ -41,19 +46,25 @@ impl Planned {
             stores
         };
         let kernels = parts.map(|part| stores(part.writes().map(|s| s as u32).collect())).collect();
-        serde_json::to_vec(&Stored { complete: self.complete, kernels }).expect("plain numbers become JSON")
+        let (complete, rewrite) = (self.complete, self.plan.rewrite.clone());
+        serde_json::to_vec(&Stored { complete, rewrite, kernels }).expect("plain numbers become JSON")
     }
 
     /// The plan that [`Planned::to_bytes`] wrote for this segment; `None` where the bytes are no legal plan of it.
     pub fn from_bytes(bytes: &[u8], segment: Segment<'_>, costs: &Costs) -> Option<Planned> {
         let stored: Stored = serde_json::from_slice(bytes).ok()?;
-        let facts = Facts::new(segment);
+        let rewritten = match stored.rewrite.is_empty() {
+            true => None,
+            false => Some(stored.rewrite.apply(&segment)?),
+        };
+        let facts = Facts::new(rewritten.as_ref().map_or(segment, |r| r.segment(&segment)));
         let kernels: Vec<Vec<usize>> = stored.kernels.iter().map(|k| k.iter().map(|&s| s as usize).collect()).collect();
         let all = stores(&facts, &kernels)?;
         let mut made = Kernels::new(&facts, costs);
         let nothing = State { stored: all.clone(), kernels: vec![], time: 0 };
         let state = nothing.with(&mut made, (all, &[]), &[], &kernels).ok()?;
-        Some(Planned { plan: finish(&facts, &state), time: state.time, complete: stored.complete, visits: made.visits })
+        let plan = Plan { rewrite: stored.rewrite, ..finish(&facts, &state) };
+        Some(Planned { plan, time: state.time, complete: stored.complete, visits: made.visits })
     }
 }
 

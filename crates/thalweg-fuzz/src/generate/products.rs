@@ -22,8 +22,15 @@ impl Generator {
         let left = self.prologue(left)?;
         let shared: &[usize] = if self.rng.bool() { &[] } else { batch };
         let right = self.matrix(dtype, shared, [k, n])?;
-        let right = if self.rng.u32(..3) == 0 { self.pointwise(right)? } else { right };
+        let right = match self.rng.u32(..6) {
+            0 | 1 => self.pointwise(right)?,
+            2 => self.scaled(right, [1, n])?,
+            _ => right,
+        };
         let mut sums = self.product(left, right)?;
+        if self.rng.u32(..6) == 0 {
+            sums = self.turned(sums)?;
+        }
         for _ in 0..self.rng.u32(..4) {
             sums = self.after(sums)?;
         }
@@ -33,8 +40,10 @@ impl Generator {
                 if self.rng.bool() {
                     sums = self.along_the_rows(sums)?;
                 }
+                // A chain, where nothing stands between; it is not multiplied as it is written if that takes more.
                 let width = self.edge();
-                let values = self.matrix(dtype, shared, [n, width])?;
+                let terms = *self.program.shape(sums).last()?;
+                let values = self.matrix(dtype, shared, [terms, width])?;
                 let out = self.product(sums, values)?;
                 if self.rng.bool() { self.after(out) } else { Some(out) }
             }
@@ -72,11 +81,34 @@ impl Generator {
 
     /// What is computed from a left factor before it is multiplied.
     fn prologue(&mut self, x: Tensor) -> Option<Tensor> {
-        match self.rng.u32(..6) {
+        let rows = self.program.shape(x).iter().rev().nth(1).copied()?;
+        match self.rng.u32(..7) {
             0 | 1 => self.pointwise(x),
             2 => self.along_the_rows(x),
+            3 => self.scaled(x, [rows, 1]),
             _ => Some(x),
         }
+    }
+
+    /// A matrix with a factor for each row or column, or divided by one.
+    fn scaled(&mut self, x: Tensor, factors: [usize; 2]) -> Option<Tensor> {
+        let by = self.input(self.program.dtype(x), Shape::new(&factors));
+        if self.rng.bool() {
+            return if self.rng.bool() { self.binary(Mul, x, by) } else { self.binary(Mul, by, x) };
+        }
+        let squares = self.unary(Square, by)?;
+        let above = self.with_number(Add, squares, 1.0)?;
+        self.binary(Div, x, above)
+    }
+
+    /// The last two dimensions swapped.
+    fn turned(&mut self, x: Tensor) -> Option<Tensor> {
+        let (mut shape, rank) = (self.program.shape(x), self.program.shape(x).rank());
+        let mut order: Vec<usize> = (0..rank).collect();
+        order.swap(rank - 2, rank - 1);
+        shape.dims_mut().swap(rank - 2, rank - 1);
+        let dtype = self.program.dtype(x);
+        self.push(Op::Permute, dtype, shape, pack_order(&order), vec![Argument::Tensor(x)], vec![])
     }
 
     fn pointwise(&mut self, x: Tensor) -> Option<Tensor> {

@@ -81,6 +81,43 @@ fn what_factors_are_computed_from_is_in_it_too() {
     }
 }
 
+/// Queries, keys and values; a gate and what it lets through; two of one shape and one of another.
+#[test]
+fn products_of_one_left_factor_and_one_shape_are_one_launch() {
+    type Of = fn(&[Tensor]) -> Vec<Tensor>;
+    let three: Of = |x| (1..4).map(|i| x[0].matmul(&x[i])).collect();
+    let biased: Of = |x| (1..4).map(|i| (x[0].matmul(&x[i]) + &x[i].slice(0)).gelu()).collect();
+    let scaled: Of = |x| vec![x[0].matmul(&x[1]) * 0.5, x[0].matmul(&x[2]) * 2.0];
+    let transposed: Of = |x| vec![x[0].matmul(&x[1].t()) + 1.0, x[0].matmul(&x[2].t()) + 1.0];
+    let unlike: Of = |x| vec![x[0].matmul(&x[1]) + 1.0, x[0].matmul(&x[2]).relu(), x[0].matmul(&x[3]) + 1.0];
+    let square: &[&[usize]] = &[&[200, 96], &[96, 136], &[96, 136], &[96, 136]];
+    let cases: [(&str, Of, &[&[usize]], u64, u64); 5] = [
+        ("three", three, square, 1, 1),
+        ("biased", biased, square, 1, 1),
+        ("scaled", scaled, square, 1, 1),
+        ("transposed", transposed, &[&[2, 70, 64], &[72, 64], &[72, 64]], 1, 1),
+        ("unlike", unlike, &[&[200, 96], &[96, 136], &[96, 136], &[96, 64]], 2, 3),
+    ];
+    for &(dtype, tolerance) in &KINDS[1..] {
+        for (what, f, shapes, kernels, launches) in cases {
+            let [cpu, gpu] = inputs(shapes, dtype);
+            thalweg::synchronize().unwrap();
+            let (got, c) = counted(|| {
+                let all = f(&gpu);
+                thalweg::synchronize().unwrap();
+                all
+            });
+            assert_eq!((c.kernels, c.device_launches), (kernels, launches), "{what} of {dtype}");
+            for (n, (got, want)) in got.into_iter().zip(f(&cpu)).enumerate() {
+                let [got, want] = [got, want].map(|x| x.cast(DType::F32).to_vec::<f32>().unwrap());
+                let most = want.iter().fold(0f32, |m, v| m.max(v.abs()));
+                let differs = got.iter().zip(&want).position(|(g, w)| (g - w).abs() > tolerance * most);
+                assert_eq!(differs.map(|at| (at, got[at], want[at])), None, "{what} of {dtype}, result {n}");
+            }
+        }
+    }
+}
+
 #[test]
 fn factors_that_lie_in_heads_are_copied_by_boxes() {
     let kinds = &KINDS[1..];

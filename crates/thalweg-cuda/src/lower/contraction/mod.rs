@@ -66,6 +66,8 @@ fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, compil
     open::plan(c, g, written, compiler)
 }
 
+pub use fed::{Part, add_together};
+
 /// What is left of a contraction when its factors are computed.
 fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, ContractionGeometry) {
     let bare = ContractionGeometry::bare(g.product.clone());

@@ -2,6 +2,9 @@
 //! multiplies while the other makes something of its sums. Blocks stay until all tiles are done.
 //!
 //! In: a [`FedClass`]. Out: a source with one function, `contraction`. docs/gpu-contractions.md has the idea.
+//!
+//! A launch may have several products of one left factor and one shape: each has the words of a launch of its own, one
+//! behind the other, and tiles are numbered through all of them.
 
 use super::result::{self, By, Handed};
 use super::warpgroup::{self, EIGHT, LINE, LINE_ELEMENTS, Left};
@@ -57,6 +60,8 @@ pub struct FedClass {
     pub factors: [FedFactor; 2],
     /// What is made of the sums, which are this operand of it.
     pub result: (PartClass, u16),
+    /// Products in one launch.
+    pub products: u32,
 }
 
 /// Where the words are.
@@ -288,6 +293,18 @@ pub fn source(class: &FedClass) -> String {
     let FedTile { team, m, n, stages } = class.tile;
     let left = Left::Shared { across: !class.factors[0].along };
     let which = which_tile("at", [m, n]);
+    let several = class.products > 1;
+    let ahead: String = (0..class.products as usize)
+        .flat_map(|p| slots.maps.map(|map| format!("    map_ahead(&a.w[{}]);\n", p * slots.end + map)))
+        .collect();
+    // Of several, what a tile is made of stands among the words of its product.
+    let (mut find, mut end) = (String::new(), "tiles".to_string());
+    if several {
+        end = format!("tiles * {}", class.products);
+        find = format!("    const u32 own_words = all / tiles * {}, at = all % tiles;\n", slots.end);
+    }
+    let within = |text: String| if several { text.replace("a.w[", "a.w[own_words + ") } else { text };
+    let number = if several { "all" } else { "at" };
     format!(
         r#"
 {function}extern "C" __global__ void __launch_bounds__({threads}, 1) contraction(THALWEG_PARAMETER_LINES({words})) {{
@@ -311,10 +328,8 @@ pub fn source(class: &FedClass) -> String {
   if (team == 2) {{
     registers_less<{LESS}>();
     if (t % 128) return;
-    map_ahead(&a.w[{map0}]);
-    map_ahead(&a.w[{map1}]);
-    for (u32 at = blockIdx.x; at < tiles; at += gridDim.x) {{
-{which}{batches}      for (i32 i = 0; i < steps; i++) {{
+{ahead}    for (u32 {number} = blockIdx.x; {number} < {end}; {number} += gridDim.x) {{
+{find}{which}{batches}      for (i32 i = 0; i < steps; i++) {{
         barrier_wait(empty + slot, phase ^ 1);
         barrier_expect(full + slot, {bytes});
 {copies0}{copies1}        if (++slot == {stages}) {{ slot = 0; phase ^= 1; }}
@@ -323,7 +338,7 @@ pub fn source(class: &FedClass) -> String {
     return;
   }}
   registers_more<{more}>();
-  for (u32 at = blockIdx.x, own = 0; at < tiles; at += gridDim.x, own++) {{
+  for (u32 {number} = blockIdx.x, own = 0; {number} < {end}; {number} += gridDim.x, own++) {{
     // Tiles go to the two teams in turns.
     if (own % 2 != team) {{
       const u32 behind = slot + (u32)steps;
@@ -331,7 +346,7 @@ pub fn source(class: &FedClass) -> String {
       slot = behind % {stages};
       continue;
     }}
-{which}    const i64 warp_row = row0 + {own_rows}t / 32 % 4 * 16;
+{find}{which}    const i64 warp_row = row0 + {own_rows}t / 32 % 4 * 16;
     float sum[{parts}][{eights}][4];
     Barrier *before = empty;
     // A barrier tells a phase from the next, not from the one behind that: a team looks at no step before all warps of the
@@ -359,17 +374,15 @@ pub fn source(class: &FedClass) -> String {
 }}
 "#,
         function = warpgroup::function(class.dtype == DType::F16, left, !class.factors[1].along, n),
-        words = slots.end,
+        words = slots.end * class.products as usize,
         last = TERMS - 1,
         element = stored(class.dtype),
         all0 = stages * class.all(0),
         barriers = class.barriers_at(),
-        map0 = slots.maps[0],
-        map1 = slots.maps[1],
         batches = batches(class),
         bytes = (class.all(0) + class.all(1)) * 2,
-        copies0 = copies(class, &slots, 0),
-        copies1 = copies(class, &slots, 1),
+        copies0 = within(copies(class, &slots, 0)),
+        copies1 = within(copies(class, &slots, 1)),
         parts = class.rows() / 64,
         threads = class.threads(),
         warps = 4 * team,
@@ -377,6 +390,6 @@ pub fn source(class: &FedClass) -> String {
         own_rows = if team == 1 { String::new() } else { format!("group % 2 * {} + ", class.rows()) },
         eights = n / 8,
         multiply = multiply(class),
-        result = result::text(&class.handed(), &slots.result, &hand_on(class)),
+        result = within(result::text(&class.handed(), &slots.result, &hand_on(class))),
     )
 }

@@ -1,5 +1,5 @@
 mod factors;
-mod graphs;
+pub(crate) mod graphs;
 mod invariance;
 mod legality;
 mod limits;

@@ -5,7 +5,7 @@ use crate::cost::Costs;
 use crate::partition::facts::Facts;
 use crate::partition::kernels::Kernels;
 use crate::partition::search::State;
-use crate::partition::{Effort, plan};
+use crate::partition::{Effort, plan_as_written};
 use crate::segment::BitSet;
 use proptest::prelude::*;
 use std::rc::Rc;
@@ -61,7 +61,7 @@ proptest! {
         let g = random(&c);
         let segment = g.0.as_segment();
         let costs = Costs::typical();
-        let found = plan(segment, &costs, Effort::Full).unwrap();
+        let found = plan_as_written(segment, &costs, Effort::Full).unwrap();
         prop_assert!(found.complete);
         let facts = Facts::new(segment);
         let best = brute_force(&mut Kernels::new(&facts, &costs));

@@ -1,0 +1,148 @@
+// options: --gpu-architecture=sm_90a
+
+// Contraction of bf16 by two pairs of warpgroups in turns, fed: tiles of 128 times 128, 4 steps ahead.
+#ifndef THALWEG_EMULATED
+template <bool F16, bool TA, bool TB, int N> FN void warpgroup_multiply(float (&d)[16][4], Matrix a, Matrix b, u32 keep) {
+  asm volatile("{.reg .pred p;\n.reg .b64 x, y;\nmov.b64 x, {%64, %65};\nmov.b64 y, {%66, %67};\nsetp.ne.b32 p, %68, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, x, y, p, 1, 1, 0, 0;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]), "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]), "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3]), "+f"(d[10][0]), "+f"(d[10][1]), "+f"(d[10][2]), "+f"(d[10][3]), "+f"(d[11][0]), "+f"(d[11][1]), "+f"(d[11][2]), "+f"(d[11][3]), "+f"(d[12][0]), "+f"(d[12][1]), "+f"(d[12][2]), "+f"(d[12][3]), "+f"(d[13][0]), "+f"(d[13][1]), "+f"(d[13][2]), "+f"(d[13][3]), "+f"(d[14][0]), "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]), "+f"(d[15][0]), "+f"(d[15][1]), "+f"(d[15][2]), "+f"(d[15][3]) : "r"(a.place), "r"(a.form), "r"(b.place), "r"(b.form), "r"(keep) : "memory");
+}
+#endif
+extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMETER_LINES(192)) {
+  begin();
+  THALWEG_SHARED_LINES(shared);
+  const i64 m = (i64)a.w[0], n = (i64)a.w[1];
+  const u32 t = threadIdx.x, group = same_in_warp(t / 128), team = group / 2, tiles = (u32)a.w[6];
+  const i32 steps = (i32)(((i64)a.w[2] + 63) / 64);
+  u32 *const fault = (u32 *)a.w[5];
+  u16 *const s0 = (u16 *)shared, *const s1 = s0 + 32768;
+  Barrier *const full = (Barrier *)(shared + 204800), *const empty = full + 4, *const turns = empty + 4;
+  if (t == 0) {
+    for (int s = 0; s < 4; s++) barrier_start(full + s, 1);
+    // Each warp says for itself what it has seen and is done with.
+    for (int s = 0; s < 4 + 2; s++) barrier_start(empty + s, 8);
+    barriers_started();
+  }
+  __syncthreads();
+  // Steps of all tiles of the block go round the places in shared memory.
+  u32 slot = 0, phase = 0;
+  if (team == 2) {
+    registers_less<24>();
+    if (t % 128) return;
+    map_ahead(&a.w[16]);
+    map_ahead(&a.w[32]);
+    map_ahead(&a.w[80]);
+    map_ahead(&a.w[96]);
+    map_ahead(&a.w[144]);
+    map_ahead(&a.w[160]);
+    for (u32 all = blockIdx.x; all < tiles * 3; all += gridDim.x) {
+      const u32 own_words = all / tiles * 64, at = all % tiles;
+      // Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
+      const u32 high = (u32)a.w[3], wide = (u32)a.w[4], product = at / (high * wide), tile = at % (high * wide);
+      const u32 first = tile / (8 * wide) * 8, rows = high - first < 8 ? high - first : 8, within = tile - first * wide;
+      const i64 row0 = (i64)(first + within % rows) * 128, column0 = (i64)(within / rows) * 128;
+      u32 rest = product, batch0 = 0, batch1 = 0;
+      { const Split s = split(rest, a.w[7], a.w[8]); rest = s.q; batch0 += (u32)s.r * (u32)a.w[9]; batch1 += (u32)s.r * (u32)a.w[10]; }
+      for (i32 i = 0; i < steps; i++) {
+        barrier_wait(empty + slot, phase ^ 1);
+        barrier_expect(full + slot, 32768);
+        {
+          const i32 at0[3] = {(i32)(i * 64 + 0), (i32)(row0 + 0), (i32)(batch0)};
+          map_copy(s0 + slot * 8192 + 0, &a.w[own_words + 16], full + slot, at0);
+        }
+        {
+          const i32 at0[3] = {(i32)(i * 64 + 0), (i32)(column0 + 0), (i32)(batch1)};
+          map_copy(s1 + slot * 8192 + 0, &a.w[own_words + 32], full + slot, at0);
+        }
+        if (++slot == 4) { slot = 0; phase ^= 1; }
+      }
+    }
+    return;
+  }
+  registers_more<112>();
+  for (u32 all = blockIdx.x, own = 0; all < tiles * 3; all += gridDim.x, own++) {
+    // Tiles go to the two teams in turns.
+    if (own % 2 != team) {
+      const u32 behind = slot + (u32)steps;
+      phase ^= behind / 4 & 1;
+      slot = behind % 4;
+      continue;
+    }
+    const u32 own_words = all / tiles * 64, at = all % tiles;
+    // Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
+    const u32 high = (u32)a.w[3], wide = (u32)a.w[4], product = at / (high * wide), tile = at % (high * wide);
+    const u32 first = tile / (8 * wide) * 8, rows = high - first < 8 ? high - first : 8, within = tile - first * wide;
+    const i64 row0 = (i64)(first + within % rows) * 128, column0 = (i64)(within / rows) * 128;
+    const i64 warp_row = row0 + group % 2 * 64 + t / 32 % 4 * 16;
+    float sum[1][16][4];
+    Barrier *before = empty;
+    // A barrier tells a phase from the next, not from the one behind that: a team looks at no step before all warps of the
+    // other have seen all of its own.
+    barrier_wait(turns + team, (own / 2 & 1) ^ (team == 0));
+    for (i32 i = 0; i < steps; i++) {
+      barrier_wait(full + slot, phase);
+      if (i + 1 == steps) {
+        __syncwarp();
+        if (t % 32 == 0) barrier_arrive(turns + (team ^ 1));
+      }
+      {
+        const Matrix x = matrix(s0 + slot * 8192, 8192, 1024), y = matrix(s1 + slot * 8192, 8192, 1024);
+        warpgroup_fence();
+        #pragma unroll
+        for (int p = 0; p < 4; p++) {
+          warpgroup_multiply<false, false, false, 128>(sum[0], further(x, group % 2 * 8192 + 0 + p * 32), further(y, p * 32), i > 0 || p > 0);
+        }
+        warpgroup_commit();
+      }
+      // What the step before has read may be written over.
+      if (i > 0) {
+        warpgroup_wait<1>();
+        if (t % 32 == 0) barrier_arrive(before);
+      }
+      before = empty + slot;
+      if (++slot == 4) { slot = 0; phase ^= 1; }
+    }
+    warpgroup_wait<0>();
+    if (t % 32 == 0) barrier_arrive(before);
+    u16 *const p1 = (u16 *)a.w[own_words + 55];
+    float *const sums = (float *)(shared + 131072 + t / 32 * 4608);
+    #pragma unroll 1
+    for (int pass = 0; pass < 2; pass++) {
+      __syncwarp();
+      switch (pass) {
+        case 0: hand_on<72, 8>(sums, sum[0], 0);
+        break;
+        case 1: hand_on<72, 8>(sums, sum[0], 8);
+        break;
+      }
+      __syncwarp();
+      #pragma unroll
+      for (u32 first_u = 0; first_u < 4; first_u += 2) {
+        float taken[2][8];
+        #pragma unroll
+        for (u32 o = 0; o < 2; o++) {
+          const u32 c = t % 32 + (first_u + o) * 32;
+          take(taken[o], sums + c / 8 * 72 + c % 8 * 8);
+        }
+        #pragma unroll
+        for (u32 o = 0; o < 2; o++) {
+          const u32 u = first_u + o;
+          const u32 c = t % 32 + u * 32, line = c / 8, first_lane = c % 8 * 8;
+          const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line, y = (i32)((column0 + pass % 2 * 64)) + (i32)first_lane;
+          const bool inside = x < (i32)m && y < (i32)n;
+          const i32 row = x, column = y / 8;
+          const i32 i0 = row;
+          const i32 i1 = column;
+          __align__(16) u16 y1[8];
+          #pragma unroll
+          for (int v = 0; v < 8; v++) {
+            const float n0 = taken[o][v];
+            const float n1 = round_bf16((float)n0);
+            y1[v] = bits_bf16(n1);
+          }
+          if (inside) {
+            storev(p1 + (i0 * (i32)a.w[own_words + 56] + i1 * 8), y1);
+          }
+        }
+      }
+    }
+  }
+}

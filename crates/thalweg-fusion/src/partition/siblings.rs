@@ -1,0 +1,87 @@
+//! Products of one input side by side: queries, keys and values; a gate and what it lets through.
+//!
+//! In: the kernels of a finished plan in the order in which they run. Out: the same, where products of one left factor
+//! and of one shape are a [`KernelPlan::Group`]: one launch, whose last round of tiles is one instead of several. Only
+//! devices that contract tiles, and narrow floats, whose tiles a block goes through one after the other.
+//!
+//! Always true: kernels of a group are as deep in the plan, so that none waits for another, and what comes out is in the
+//! order of running.
+
+use super::horizontal::order;
+use crate::plan::{KernelPlan, Products};
+use crate::segment::{Indexed, ValueId};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use thalweg_ir::{DType, Shape};
+use thalweg_kernel::Contracts;
+
+/// The longest product that is a part, in picoseconds of the cost model: a longer one has rounds enough.
+const LONGEST_PS: u64 = 200_000_000;
+/// Parts of a group.
+const MOST: usize = 4;
+
+/// Kernels in the order of running, those that read from each, and what each takes.
+pub(super) type Run = (Vec<KernelPlan>, Vec<Vec<usize>>, Vec<u64>);
+
+/// Puts products together; see the module.
+pub(super) fn together(ix: &Indexed<'_>, (kernels, readers, times): Run) -> Run {
+    if ix.seg.mode.contracts != Contracts::Tiles || ix.seg.mode.strict {
+        return (kernels, readers, times);
+    }
+    let mut depth = vec![0usize; kernels.len()];
+    for (k, after) in readers.iter().enumerate() {
+        after.iter().for_each(|&r| depth[r] = depth[r].max(depth[k] + 1));
+    }
+    // The kernels of each launch, the newest launch of each key, and the launch of each kernel.
+    let mut launches: Vec<Vec<usize>> = vec![];
+    let mut open: FxHashMap<Key, usize> = FxHashMap::default();
+    let mut launch_of = vec![0; kernels.len()];
+    for (k, kernel) in kernels.iter().enumerate() {
+        let key = Key::of(ix, kernel, depth[k]).filter(|_| times[k] <= LONGEST_PS);
+        let room = key.and_then(|key| open.get(&key).copied()).filter(|&l| launches[l].len() < MOST);
+        let launch = room.unwrap_or_else(|| {
+            launches.push(vec![]);
+            launches.len() - 1
+        });
+        key.map(|key| open.insert(key, launch));
+        launches[launch].push(k);
+        launch_of[k] = launch;
+    }
+    if launches.len() == kernels.len() {
+        return (kernels, readers, times);
+    }
+    let order = order(&launches, &readers);
+    let mut place = vec![0; launches.len()];
+    order.iter().enumerate().for_each(|(at, &l)| place[l] = at);
+    let mut kernels: Vec<Option<KernelPlan>> = kernels.into_iter().map(Some).collect();
+    let mut made: Run = (vec![], vec![], vec![]);
+    for &l in &order {
+        let own = &launches[l];
+        let mut parts: Vec<KernelPlan> = own.iter().map(|&k| kernels[k].take().expect("it is in one launch")).collect();
+        made.0.push(if parts.len() == 1 { parts.remove(0) } else { KernelPlan::Group { parts } });
+        let after: BTreeSet<usize> = own.iter().flat_map(|&k| &readers[k]).map(|&r| place[launch_of[r]]).collect();
+        made.1.push(after.into_iter().collect());
+        made.2.push(own.iter().map(|&k| times[k]).sum());
+    }
+    made
+}
+
+/// What kernels of a group share.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    left: ValueId,
+    shapes: [Shape; 2],
+    dtype: DType,
+    depth: usize,
+}
+
+impl Key {
+    fn of(ix: &Indexed<'_>, kernel: &KernelPlan, depth: usize) -> Option<Key> {
+        let KernelPlan::Contraction { products, .. } = kernel else { return None };
+        let Products { product, inner: None, left_rows: None, rows: None } = *products else { return None };
+        let dtype = ix.seg.ops[product].dtype;
+        let left = ix.tensors(product).next()?.1;
+        let narrow = matches!(dtype, DType::BF16 | DType::F16);
+        narrow.then(|| Key { left, shapes: [ix.shape(left), ix.seg.shapes[product]], dtype, depth })
+    }
+}

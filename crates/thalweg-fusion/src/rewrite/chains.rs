@@ -1,0 +1,171 @@
+//! The order of a chain of products. `((a·b)·c)·d` may be taken in five ways, whose numbers of multiplications can be far
+//! apart: of `a·b·v` with a vector one way multiplies matrices and the other does not.
+//!
+//! In: products each of which is nothing but the factor of the next. Out: moves, where another order takes clearly less. The
+//! cheapest order is found over all intervals (matrix chain ordering; Cormen et al., Introduction to Algorithms, 15.2),
+//! and rotations of the tree lead there.
+
+use super::Move;
+use super::graph::{Graph, batch, last_two};
+use thalweg_ir::{RelArg, Shape};
+
+/// Factors of a chain that is looked at: of longer ones all orders take too long to try.
+const LONGEST: usize = 24;
+/// What an element of an intermediate result costs, in multiplications: it is written and read.
+const ELEMENT: f64 = 16.0;
+/// Another order is taken where it costs less than this part of the one that is written.
+const WORTH: f64 = 0.8;
+
+/// Makes the moves that pay.
+pub(super) fn find(graph: &mut Graph<'_>) {
+    let mut inner = vec![];
+    let products: Vec<usize> = graph.needed().into_iter().filter(|&i| graph.factors(i).is_some()).collect();
+    for &i in &products {
+        inner.extend(graph.factors(i).into_iter().flatten().filter_map(|f| chained(graph, i, f)));
+    }
+    for root in products.into_iter().filter(|i| !inner.contains(i)) {
+        reorder(graph, root);
+    }
+}
+
+/// The product that a factor of a product is, where the two are links of a chain.
+fn chained(graph: &Graph<'_>, product: usize, factor: RelArg) -> Option<usize> {
+    graph.inner_product(factor).filter(|&i| graph.ops[i].dtype == graph.ops[product].dtype)
+}
+
+fn reorder(graph: &mut Graph<'_>, root: usize) -> Option<()> {
+    let mut factors = vec![];
+    let written = flatten(graph, root, &mut factors)?;
+    if !(3..=LONGEST).contains(&factors.len()) {
+        return None;
+    }
+    let splits = Splits::of(&factors)?;
+    if splits.cost(0, factors.len() - 1) >= WORTH * written {
+        return None;
+    }
+    splits.regroup(graph, root, 0, factors.len() - 1)
+}
+
+/// Collects the shapes of a chain's factors, and tells what the chain costs as it is written.
+fn flatten(graph: &Graph<'_>, product: usize, factors: &mut Vec<Shape>) -> Option<f64> {
+    let [a, b] = graph.factors(product)?;
+    let own = cost(graph.shape(a)?, graph.shape(b)?)?.0;
+    let mut below = 0.0;
+    for factor in [a, b] {
+        match chained(graph, product, factor) {
+            Some(link) => below += flatten(graph, link, factors)?,
+            None => factors.push(graph.shape(factor)?),
+        }
+    }
+    Some(own + below)
+}
+
+/// What a product costs, and its shape.
+fn cost(a: Shape, b: Shape) -> Option<(f64, Shape)> {
+    let ([m, k], [inner, n]) = (last_two(a)?, last_two(b)?);
+    let leading = batch(a).broadcast(&batch(b)).filter(|_| k == inner)?;
+    let elements = leading.numel() as f64 * m as f64 * n as f64;
+    let shape = leading.insert(leading.rank(), m);
+    Some((elements * (k as f64 + ELEMENT), shape.insert(shape.rank(), n)))
+}
+
+/// The best place to split each interval of a chain.
+struct Splits {
+    n: usize,
+    /// For the factors `lo..=hi`, at `lo * n + hi`: what their product costs, the last factor of its left part, its shape.
+    best: Vec<(f64, usize, Shape)>,
+}
+
+impl Splits {
+    fn of(factors: &[Shape]) -> Option<Splits> {
+        let n = factors.len();
+        let mut splits = Splits { n, best: vec![(0.0, 0, Shape::new(&[])); n * n] };
+        (0..n).for_each(|i| splits.best[i * n + i].2 = factors[i]);
+        for length in 1..n {
+            for lo in 0..n - length {
+                let hi = lo + length;
+                let mut best: Option<(f64, usize, Shape)> = None;
+                for at in lo..hi {
+                    let (left, right) = (splits.best[lo * n + at], splits.best[(at + 1) * n + hi]);
+                    let (own, shape) = cost(left.2, right.2)?;
+                    let all = left.0 + right.0 + own;
+                    if best.is_none_or(|b| all < b.0) {
+                        best = Some((all, at, shape));
+                    }
+                }
+                splits.best[lo * n + hi] = best?;
+            }
+        }
+        Some(splits)
+    }
+
+    fn cost(&self, lo: usize, hi: usize) -> f64 {
+        self.best[lo * self.n + hi].0
+    }
+
+    /// Brings the product of the factors `lo..=hi` into the best order.
+    fn regroup(&self, graph: &mut Graph<'_>, product: usize, lo: usize, hi: usize) -> Option<()> {
+        let at = self.best[lo * self.n + hi].1;
+        split(graph, product, (lo, hi), at)?;
+        let [a, b] = graph.factors(product)?;
+        if at > lo {
+            self.regroup(graph, chained(graph, product, a)?, lo, at)?;
+        }
+        if at + 1 < hi {
+            self.regroup(graph, chained(graph, product, b)?, at + 1, hi)?;
+        }
+        Some(())
+    }
+}
+
+/// Rotates the tree of a product of the factors `lo..=hi` until the left part ends with factor `at`.
+fn split(graph: &mut Graph<'_>, product: usize, (lo, hi): (usize, usize), at: usize) -> Option<()> {
+    let [a, b] = graph.factors(product)?;
+    let now = lo + leaves(graph, product, a)? - 1;
+    if now > at {
+        split(graph, chained(graph, product, a)?, (lo, now), at)?;
+        graph.make(Move::Right(product as u32))
+    } else if now < at {
+        split(graph, chained(graph, product, b)?, (now + 1, hi), at)?;
+        graph.make(Move::Left(product as u32))
+    } else {
+        Some(())
+    }
+}
+
+/// How many factors of the chain a factor of a product is made of.
+fn leaves(graph: &Graph<'_>, product: usize, factor: RelArg) -> Option<usize> {
+    let Some(link) = chained(graph, product, factor) else { return Some(1) };
+    let [a, b] = graph.factors(link)?;
+    Some(leaves(graph, link, a)? + leaves(graph, link, b)?)
+}
+
+impl Graph<'_> {
+    /// `(a·b)·c` as `a·(b·c)`.
+    pub fn regroup_right(&mut self, product: usize) -> Option<()> {
+        let [left, c] = self.factors(product)?;
+        let [a, b] = self.factors(chained(self, product, left)?)?;
+        let shape = self.shapes[product];
+        let inner = self.product_shape(b, c)?;
+        if cost(self.shape(a)?, inner)?.1 != shape {
+            return None;
+        }
+        let right = self.add_product(product, b, c)?;
+        self.ops[product].args[..2].copy_from_slice(&[a, right]);
+        Some(())
+    }
+
+    /// `a·(b·c)` as `(a·b)·c`.
+    pub fn regroup_left(&mut self, product: usize) -> Option<()> {
+        let [a, right] = self.factors(product)?;
+        let [b, c] = self.factors(chained(self, product, right)?)?;
+        let shape = self.shapes[product];
+        let inner = self.product_shape(a, b)?;
+        if cost(inner, self.shape(c)?)?.1 != shape {
+            return None;
+        }
+        let left = self.add_product(product, a, b)?;
+        self.ops[product].args[..2].copy_from_slice(&[left, c]);
+        Some(())
+    }
+}

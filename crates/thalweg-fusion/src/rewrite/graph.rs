@@ -1,0 +1,199 @@
+//! A segment that moves change: operations with numbers that stay, in an order that grows.
+
+use super::{Move, Rewritten};
+use crate::segment::{BitSet, Segment};
+use thalweg_ir::{Arg, DType, MAX_RANK, Op, RelArg, RelOp, Shape, pack_order};
+
+/// See the module.
+pub(super) struct Graph<'a> {
+    pub seg: Segment<'a>,
+    /// The segment's operations, some of them changed, then added ones. Arguments name operations by these numbers.
+    pub ops: Vec<RelOp>,
+    pub shapes: Vec<Shape>,
+    /// How often each is an argument of what is needed.
+    pub users: Vec<u32>,
+    /// What was done so far.
+    pub moves: Vec<Move>,
+    /// The numbers in the order in which they stand.
+    order: Vec<usize>,
+}
+
+impl<'a> Graph<'a> {
+    pub fn new(seg: Segment<'a>) -> Graph<'a> {
+        let (ops, shapes) = (seg.ops.to_vec(), seg.shapes.to_vec());
+        let order = (0..ops.len()).collect();
+        let mut graph = Graph { seg, ops, shapes, users: vec![], moves: vec![], order };
+        graph.count_users();
+        graph
+    }
+
+    fn count_users(&mut self) {
+        self.users.clear();
+        self.users.resize(self.ops.len(), 0);
+        for &i in self.order.iter().rev() {
+            if self.users[i] == 0 && !self.is_live(i) {
+                continue;
+            }
+            for arg in self.ops[i].args() {
+                if let Arg::Op(a) = arg {
+                    self.users[a] += 1;
+                }
+            }
+        }
+    }
+
+    /// Makes a move; `None`, and nothing is changed, where it is not legal.
+    pub fn make(&mut self, m: Move) -> Option<()> {
+        let at = m.at();
+        if at >= self.ops.len() || !self.is_needed(at) {
+            return None;
+        }
+        match m {
+            Move::Right(_) => self.regroup_right(at)?,
+            Move::Left(_) => self.regroup_left(at)?,
+            Move::Transpose(_) => self.transpose_product(at)?,
+            Move::Rows(_) => self.row_factors_out(at)?,
+            Move::Columns(_) => self.column_factors_out(at)?,
+        }
+        self.moves.push(m);
+        self.count_users();
+        Some(())
+    }
+
+    /// The segment as it is now.
+    pub fn finish(self) -> Rewritten {
+        let mut place = vec![0; self.ops.len()];
+        self.order.iter().enumerate().for_each(|(at, &i)| place[i] = at);
+        let moved = |a: &RelArg| match a.decode() {
+            Arg::Op(i) => RelArg::op(place[i]),
+            _ => *a,
+        };
+        let placed = |&i: &usize| RelOp { args: self.ops[i].args.each_ref().map(moved), ..self.ops[i] };
+        let mut live = BitSet::new(self.ops.len());
+        self.seg.live.iter().for_each(|i| live.insert(place[i]));
+        let ops = self.order.iter().map(placed).collect();
+        let shapes = self.order.iter().map(|&i| self.shapes[i]).collect();
+        place.truncate(self.seg.ops.len());
+        Rewritten { ops, shapes, live, places: place }
+    }
+
+    /// Adds an operation without sizes or scalars before `before`.
+    pub fn add(&mut self, before: usize, op: RelOp, shape: Shape) -> RelArg {
+        debug_assert!(op.int_count() == 0 && op.args().all(|a| a != Arg::Scalar));
+        let at = self.order.iter().position(|&i| i == before).expect("it stands somewhere");
+        self.order.insert(at, self.ops.len());
+        self.ops.push(op);
+        self.shapes.push(shape);
+        self.users.push(1);
+        RelArg::op(self.ops.len() - 1)
+    }
+
+    /// The numbers of what is needed, in order.
+    pub fn needed(&self) -> Vec<usize> {
+        self.order.iter().copied().filter(|&i| self.is_needed(i)).collect()
+    }
+
+    /// Whether somebody can ask for the result of an operation.
+    pub fn is_live(&self, i: usize) -> bool {
+        i < self.seg.ops.len() && self.seg.live.has(i)
+    }
+
+    pub fn is_needed(&self, i: usize) -> bool {
+        self.users[i] > 0 || self.is_live(i)
+    }
+
+    /// Whether an operation is an argument of one other and of nothing else, and nobody can ask for its result.
+    pub fn is_inner(&self, i: usize) -> bool {
+        self.users[i] == 1 && !self.is_live(i)
+    }
+
+    pub fn shape(&self, arg: RelArg) -> Option<Shape> {
+        match arg.decode() {
+            Arg::Op(i) => Some(self.shapes[i]),
+            Arg::Input(n) => Some(self.seg.inputs[n].1.shape),
+            Arg::Scalar | Arg::None => None,
+        }
+    }
+
+    pub fn dtype(&self, arg: RelArg) -> Option<DType> {
+        match arg.decode() {
+            Arg::Op(i) => Some(self.ops[i].dtype),
+            Arg::Input(n) => Some(self.seg.inputs[n].0),
+            Arg::Scalar | Arg::None => None,
+        }
+    }
+
+    /// The factors of a product.
+    pub fn factors(&self, i: usize) -> Option<[RelArg; 2]> {
+        (self.ops[i].op == Op::Matmul).then(|| [self.ops[i].args[0], self.ops[i].args[1]])
+    }
+
+    /// The product that an argument is, where it is nothing else's: itself, or reshaped and back.
+    pub fn inner_product(&self, arg: RelArg) -> Option<usize> {
+        let wanted = self.shape(arg)?;
+        let mut at = arg;
+        loop {
+            let Arg::Op(i) = at.decode() else { return None };
+            match self.ops[i].op {
+                _ if !self.is_inner(i) => return None,
+                Op::Matmul => return (self.shapes[i] == wanted).then_some(i),
+                Op::Reshape => at = self.ops[i].args[0],
+                _ => return None,
+            }
+        }
+    }
+
+    /// The shape of a product of two.
+    pub fn product_shape(&self, a: RelArg, b: RelArg) -> Option<Shape> {
+        let (x, y) = (self.shape(a)?, self.shape(b)?);
+        let ([m, k], [inner, n]) = (last_two(x)?, last_two(y)?);
+        let batch = batch(x).broadcast(&batch(y))?;
+        (k == inner && batch.rank() + 2 <= MAX_RANK).then(|| {
+            let shape = batch.insert(batch.rank(), m);
+            shape.insert(shape.rank(), n)
+        })
+    }
+
+    /// Adds the product of two, in the dtype and before the place of `like`.
+    pub fn add_product(&mut self, like: usize, a: RelArg, b: RelArg) -> Option<RelArg> {
+        let shape = self.product_shape(a, b)?;
+        let dtype = self.ops[like].dtype;
+        let args = RelOp::pack(&[a, b]);
+        Some(self.add(like, RelOp { op: Op::Matmul, dtype, rank: shape.rank() as u8, attr: 0, args }, shape))
+    }
+
+    /// Adds a matrix transposed, before `before`.
+    pub fn add_transposed(&mut self, before: usize, of: RelArg) -> Option<RelArg> {
+        let (shape, dtype) = (self.shape(of)?, self.dtype(of)?);
+        let rank = shape.rank();
+        let attr = transposing(rank)?;
+        let mut turned = shape;
+        turned.dims_mut().swap(rank - 1, rank - 2);
+        let op = RelOp { op: Op::Permute, dtype, rank: rank as u8, attr, args: RelOp::pack(&[of]) };
+        Some(self.add(before, op, turned))
+    }
+
+    /// What an argument is the transpose of, where it is a permutation that swaps the last two dimensions.
+    pub fn transposed(&self, arg: RelArg) -> Option<(usize, RelArg)> {
+        let Arg::Op(i) = arg.decode() else { return None };
+        let turns = self.ops[i].op == Op::Permute && Some(self.ops[i].attr) == transposing(self.shapes[i].rank());
+        turns.then(|| (i, self.ops[i].args[0]))
+    }
+}
+
+/// [`RelOp::attr`] of the permutation that swaps the last two of so many dimensions.
+fn transposing(rank: usize) -> Option<u32> {
+    let mut order: Vec<usize> = (0..rank).collect();
+    order.swap(rank.checked_sub(2)?, rank - 1);
+    Some(pack_order(&order))
+}
+
+/// The last two dimensions.
+pub(super) fn last_two(shape: Shape) -> Option<[usize; 2]> {
+    shape.last_chunk().copied()
+}
+
+/// All but the last two dimensions.
+pub(super) fn batch(shape: Shape) -> Shape {
+    Shape::new(&shape[..shape.rank().saturating_sub(2)])
+}

@@ -1,0 +1,155 @@
+//! Factors of rows and columns that leave a sum of products: `Σ_k (x[i, k]·r[i])·w[k, j] = r[i]·Σ_k x[i, k]·w[k, j]`, and
+//! the same for columns of `w`. What is multiplied is then what lies in memory, and the factor is one multiplication an element
+//! of the result, in the epilogue: norms without a gain before a linear layer, and weights in another dtype with a scale for each
+//! output.
+//!
+//! Only what is read from memory is left: where `x` is computed in the product's kernel itself (the weights of a
+//! softmax), folds of the same rows give `r`, and a sum behind the product does not have these.
+
+use super::Move;
+use super::graph::Graph;
+use thalweg_ir::{Arg, DType, ElementOp, Op, RelArg, RelOp, Shape};
+
+/// Operations behind a factor that are looked at.
+const NEAR: usize = 64;
+
+/// What a factor of a product is: another tensor times, or divided by, one number for each row or column.
+struct Scaled {
+    op: ElementOp,
+    of: RelArg,
+    by: RelArg,
+}
+
+/// Makes the moves that pay.
+pub(super) fn find(graph: &mut Graph<'_>) {
+    for mut i in graph.needed() {
+        if graph.factors(i).is_none() {
+            continue;
+        }
+        // A move that is not legal changes nothing. Behind one that is the product is what was added last.
+        if graph.make(Move::Rows(i as u32)).is_some() {
+            i = graph.ops.len() - 1;
+        }
+        let _ = graph.make(Move::Columns(i as u32));
+    }
+}
+
+impl Graph<'_> {
+    /// `(x∘r)·w` as `(x·w)∘r`.
+    pub fn row_factors_out(&mut self, product: usize) -> Option<()> {
+        let [left, w] = self.factors(product)?;
+        let Arg::Op(m) = left.decode() else { return None };
+        let scaled = self.scaled(m, 0)?;
+        let inside = self.users_are(m, |args| args[0] == left && args[1] != left);
+        let read = self.lies_in_memory(scaled.of) || self.is_read_beside(scaled.of, m, scaled.by);
+        if !inside || !read {
+            return None;
+        }
+        let sums = self.add_product(product, scaled.of, w)?;
+        self.scale(product, sums, &scaled, scaled.by)
+    }
+
+    /// `x·(w∘s)` as `(x·w)∘s`; also where the right factor is the transpose of a matrix with a factor for each row.
+    pub fn column_factors_out(&mut self, product: usize) -> Option<()> {
+        let [x, right] = self.factors(product)?;
+        let turned = self.transposed(right);
+        let Arg::Op(m) = turned.map_or(right, |(_, of)| of).decode() else { return None };
+        let scaled = self.scaled(m, if turned.is_some() { 0 } else { 1 })?;
+        let inside = match turned {
+            Some((turn, _)) => {
+                self.users[m] == 1 && !self.is_live(turn) && self.users_are(turn, |a| a[1] == right && a[0] != right)
+            }
+            None => self.users_are(m, |args| args[1] == right && args[0] != right),
+        };
+        if self.is_live(m) || !inside || !self.is_plain(scaled.of) {
+            return None;
+        }
+        let (w, by) = match turned {
+            // A factor of lower rank would be one for each column.
+            Some(_) if self.shape(scaled.by)?.rank() != self.shapes[m].rank() => return None,
+            Some(_) => (self.add_transposed(product, scaled.of)?, self.add_transposed(product, scaled.by)?),
+            None => (scaled.of, scaled.by),
+        };
+        let sums = self.add_product(product, x, w)?;
+        self.scale(product, sums, &scaled, by)
+    }
+
+    /// Makes a product the elementwise operation of sums with factors.
+    fn scale(&mut self, product: usize, sums: RelArg, scaled: &Scaled, by: RelArg) -> Option<()> {
+        let shape = self.shapes[product];
+        debug_assert_eq!(self.shape(sums), Some(shape), "a factor changes no shape");
+        let attr = (self.shape(by)?.broadcast_mask(&shape) as u32) << 8;
+        let rel = &mut self.ops[product];
+        *rel = RelOp { op: Op::Element(scaled.op), attr, args: RelOp::pack(&[sums, by]), ..*rel };
+        Some(())
+    }
+
+    /// What an operation multiplies by a tensor of one element along a dimension, counted from the last one.
+    fn scaled(&self, m: usize, dim: u32) -> Option<Scaled> {
+        let rel = &self.ops[m];
+        let Op::Element(op @ (ElementOp::Mul | ElementOp::Div)) = rel.op else { return None };
+        // Sums of f16 that are scaled later could overflow before; integers do not divide out.
+        if self.is_live(m) || !matches!(rel.dtype, DType::F32 | DType::F64 | DType::BF16) {
+            return None;
+        }
+        let [a, b] = [rel.args[0], rel.args[1]];
+        let own = self.shapes[m];
+        let fits = |of: RelArg, by: RelArg| {
+            let stretched = |s: Shape| s.broadcast_mask(&own) >> dim & 1 == 1;
+            self.shape(of) == Some(own)
+                && self.shape(by).is_some_and(stretched)
+                && [of, by].iter().all(|&t| self.dtype(t) == Some(rel.dtype))
+        };
+        match () {
+            () if fits(a, b) => Some(Scaled { op, of: a, by: b }),
+            () if op == ElementOp::Mul && fits(b, a) => Some(Scaled { op, of: b, by: a }),
+            () => None,
+        }
+    }
+
+    /// Whether all that needs an operation are products with such factors.
+    fn users_are(&self, i: usize, fits: impl Fn([RelArg; 2]) -> bool) -> bool {
+        let users = (0..self.ops.len()).filter(|&u| self.is_needed(u) && self.ops[u].args().any(|a| a == Arg::Op(i)));
+        let mut all = users.map(|u| self.factors(u).is_some_and(&fits));
+        all.all(|fits| fits)
+    }
+
+    /// Whether an argument is an input or a view of one.
+    fn lies_in_memory(&self, arg: RelArg) -> bool {
+        match arg.decode() {
+            Arg::Input(_) => true,
+            Arg::Op(i) => self.is_live(i) || self.ops[i].op.is_view() && self.lies_in_memory(self.ops[i].args[0]),
+            Arg::Scalar | Arg::None => false,
+        }
+    }
+
+    /// Whether something reads a value that is neither `m` nor what `by` follows from: then it will be in memory.
+    fn is_read_beside(&self, arg: RelArg, m: usize, by: RelArg) -> bool {
+        let Arg::Op(value) = arg.decode() else { return false };
+        let Some(behind) = self.behind(by, |_| true) else { return false };
+        let reads = |u: &usize| self.is_needed(*u) && self.ops[*u].args().any(|a| a == Arg::Op(value));
+        (0..self.ops.len()).filter(reads).any(|u| u != m && !behind.contains(&u))
+    }
+
+    /// Whether an argument is computed from inputs element by element.
+    pub fn is_plain(&self, arg: RelArg) -> bool {
+        self.behind(arg, |op| op.by_element() || op.is_view()).is_some()
+    }
+
+    /// The operations that an argument is computed from, if there are few and all are such.
+    fn behind(&self, arg: RelArg, fits: impl Fn(Op) -> bool) -> Option<Vec<usize>> {
+        let (mut seen, mut left) = (vec![], vec![arg.decode()]);
+        while let Some(at) = left.pop() {
+            let Arg::Op(i) = at else { continue };
+            if seen.contains(&i) {
+                continue;
+            }
+            if seen.len() == NEAR || !fits(self.ops[i].op) {
+                return None;
+            }
+            seen.push(i);
+            left.extend(self.ops[i].args());
+        }
+        Some(seen)
+    }
+}

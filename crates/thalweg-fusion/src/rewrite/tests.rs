@@ -1,0 +1,262 @@
+//! Rewrites keep values: random products of small whole numbers, which every order gives exactly, by the reference
+//! interpreter before and after.
+
+use super::{Move, Rewrite};
+use crate::partition::Facts;
+use crate::partition::tests::graphs::{Graph, T};
+use crate::segment::OwnedSegment;
+use crate::{Costs, Effort, Planned, ScalarClasses, instantiate, plan};
+use proptest::prelude::*;
+use thalweg_ir::{ElementOp, Op, ReduceOp};
+use thalweg_kernel::reference::{self, Array};
+
+/// The moves for a segment.
+fn moves(g: &Graph) -> Vec<Move> {
+    Rewrite::of(&g.0.as_segment()).0.to_vec()
+}
+
+/// Small whole numbers for each input.
+fn inputs(segment: &OwnedSegment) -> Vec<Array> {
+    let of = |(n, (dtype, view)): (usize, &(thalweg_ir::DType, thalweg_ir::View))| {
+        let values = (0..view.shape.numel()).map(|i| ((i * 7 + n * 3) % 5) as f32 - 2.0);
+        let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+        Array::from_bytes(view.shape, *dtype, &bytes)
+    };
+    segment.inputs.iter().enumerate().map(of).collect()
+}
+
+/// The first place where two arrays of whole numbers differ; a zero has no sign.
+fn differing(a: &Array, b: &Array) -> Option<(usize, f32, f32)> {
+    let values = |x: &Array| -> Vec<f32> {
+        x.to_bytes().chunks_exact(4).map(|c| f32::from_le_bytes(c.try_into().expect("four bytes"))).collect()
+    };
+    let (a, b) = (values(a), values(b));
+    let at = a.iter().zip(&b).position(|(x, y)| x != y).or((a.len() != b.len()).then_some(a.len().min(b.len())))?;
+    Some((at, a.get(at).copied().unwrap_or(f32::NAN), b.get(at).copied().unwrap_or(f32::NAN)))
+}
+
+/// What the live results of a segment are, as written and after its rewrite; and the multiplications of its products.
+#[track_caller]
+fn same_values(segment: &OwnedSegment) -> [usize; 2] {
+    let own = segment.as_segment();
+    let arrays = inputs(segment);
+    let run = |s: &crate::Segment<'_>| reference::run(s.ops, s.shapes, s.ints, s.scalars, &arrays).expect("no index");
+    let work = |s: &crate::Segment<'_>| {
+        let facts = Facts::new(*s);
+        let products = facts.needed.iter().filter(|&i| s.ops[i].op == Op::Matmul);
+        let terms = |i: usize| facts.ix.tensors(i).next().map_or(0, |(_, v)| facts.ix.shape(v)[1]);
+        products.map(|i| s.shapes[i].numel() * terms(i)).sum()
+    };
+    let before = run(&own);
+    let Some(rewritten) = Rewrite::of(&own).apply(&own) else { return [work(&own); 2] };
+    let new = rewritten.segment(&own);
+    assert_eq!(new.ops.len(), new.shapes.len());
+    let after = run(&new);
+    for i in own.live.iter() {
+        let place = rewritten.place(i);
+        assert_eq!(rewritten.original(place), Some(i));
+        assert!(new.live.has(place));
+        assert_eq!(differing(&before[i], &after[place]), None, "%{i}");
+    }
+    assert_eq!(new.live.count(), own.live.count());
+    [work(&own), work(&new)]
+}
+
+#[test]
+fn a_chain_is_multiplied_from_its_narrow_end() {
+    let mut g = Graph::new();
+    let (a, b, v) = (g.input(&[30, 30]), g.input(&[30, 30]), g.input(&[30, 1]));
+    let ab = g.matmul(a, b);
+    let abv = g.matmul(ab, v);
+    g.live(abv);
+    assert_eq!(moves(&g), [Move::Right(1)]);
+    assert_eq!(same_values(&g.0), [30 * 30 * 31, 2 * 30 * 30]);
+    // Somebody holds the product of matrices: it is there.
+    g.live(ab);
+    assert_eq!(moves(&g), []);
+}
+
+#[test]
+fn a_long_chain_takes_the_order_of_fewest_multiplications() {
+    // The example of Cormen et al.: 15,125 multiplications; from the left on there are 40,500.
+    let dims = [30, 35, 15, 5, 10, 20, 25];
+    let mut g = Graph::new();
+    let factors: Vec<T> = dims.windows(2).map(|d| g.input(&[d[0], d[1]])).collect();
+    let product = factors[1..].iter().fold(factors[0], |a, &b| g.matmul(a, b));
+    g.live(product);
+    let [before, after] = same_values(&g.0);
+    assert_eq!((before, after), (40_500, 15_125));
+}
+
+#[test]
+fn what_is_used_twice_or_costs_as_much_stays() {
+    let mut g = Graph::new();
+    let (a, b, c) = (g.input(&[16, 16]), g.input(&[16, 16]), g.input(&[16, 16]));
+    let ab = g.matmul(a, b);
+    let abc = g.matmul(ab, c);
+    g.live(abc);
+    assert_eq!(moves(&g), [], "squares in any order");
+    let v = g.input(&[16, 1]);
+    let abv = g.matmul(ab, v);
+    g.live(abv);
+    assert_eq!(moves(&g), [], "two need the product");
+}
+
+#[test]
+fn strictly_nothing_is_rewritten() {
+    let mut g = Graph::new();
+    let (a, b, v) = (g.input(&[30, 30]), g.input(&[30, 30]), g.input(&[30, 1]));
+    let ab = g.matmul(a, b);
+    let abv = g.matmul(ab, v);
+    g.live(abv);
+    let found = Rewrite::of(&g.0.as_segment());
+    g.0.mode.strict = true;
+    assert_eq!(moves(&g), []);
+    assert!(found.apply(&g.0.as_segment()).is_none());
+}
+
+#[test]
+fn factors_of_rows_and_columns_leave_the_sum() {
+    let mut g = Graph::new();
+    let (x, w, s) = (g.input(&[8, 6]), g.input(&[6, 10]), g.input(&[1, 10]));
+    let r = g.reduce(ReduceOp::Max, x, 1);
+    let normed = g.binary(ElementOp::Mul, x, r);
+    let weights = g.binary(ElementOp::Mul, w, s);
+    let y = g.matmul(normed, weights);
+    g.live(y);
+    assert_eq!(moves(&g), [Move::Rows(3), Move::Columns(4)]);
+    same_values(&g.0);
+    // What somebody holds is there anyway.
+    g.live(normed);
+    assert_eq!(moves(&g), [Move::Columns(3)]);
+}
+
+#[test]
+fn factors_of_the_rows_of_a_transposed_matrix_are_its_columns() {
+    let mut g = Graph::new();
+    let (x, w, s) = (g.input(&[8, 6]), g.input(&[10, 6]), g.input(&[10, 1]));
+    let weights = g.binary(ElementOp::Mul, s, w);
+    let turned = g.transposed(weights);
+    let y = g.matmul(x, turned);
+    g.live(y);
+    assert_eq!(moves(&g), [Move::Columns(2)]);
+    same_values(&g.0);
+}
+
+#[test]
+fn weights_of_a_softmax_keep_their_sums() {
+    let mut g = Graph::new();
+    let (scores, v) = (g.input(&[8, 8]), g.input(&[8, 4]));
+    let e = g.unary(ElementOp::Exp, scores);
+    let sum = g.reduce(ReduceOp::Sum, e, 1);
+    let weights = g.binary(ElementOp::Div, e, sum);
+    let y = g.matmul(weights, v);
+    g.live(y);
+    assert_eq!(moves(&g), []);
+}
+
+#[test]
+fn a_product_whose_transpose_is_computed_with_is_computed_transposed() {
+    let mut g = Graph::new();
+    let (a, b, c) = (g.input(&[6, 4]), g.input(&[4, 9]), g.input(&[9, 6]));
+    let ab = g.matmul(a, b);
+    let turned = g.transposed(ab);
+    let sum = g.binary(ElementOp::Add, turned, c);
+    g.live(sum);
+    assert_eq!(moves(&g), [Move::Transpose(1)]);
+    same_values(&g.0);
+    let kernels = |g: &Graph| plan(g.0.as_segment(), &Costs::typical(), Effort::default()).unwrap().plan.kernel_count();
+    assert_eq!(kernels(&g), 1);
+    // Looked through alone it is a view of the product.
+    let mut g = Graph::new();
+    let (a, b) = (g.input(&[6, 4]), g.input(&[4, 9]));
+    let ab = g.matmul(a, b);
+    let turned = g.transposed(ab);
+    g.live(turned);
+    assert_eq!(moves(&g), []);
+}
+
+/// What to add to a random graph of products: a kind, and arguments counted back from the last tensor.
+fn choices() -> impl Strategy<Value = Vec<(u8, usize, usize, bool)>> {
+    prop::collection::vec((0..9u8, 0..8usize, 0..8usize, prop::bool::weighted(0.1)), 1..9)
+}
+
+fn random(choices: &[(u8, usize, usize, bool)]) -> Graph {
+    let mut g = Graph::new();
+    let mut all: Vec<T> =
+        [[4, 4], [4, 1], [1, 4], [4, 2], [2, 4], [4, 4]].iter().map(|s: &[usize; 2]| g.input(s)).collect();
+    for &(kind, a, b, live) in choices {
+        let back = |k: usize| all[all.len() - 1 - k % all.len()];
+        let (a, b) = (back(a), back(b));
+        let (x, y) = (g.shape(a), g.shape(b));
+        let new = match kind {
+            0..=4 if x[1] == y[0] => g.matmul(a, b),
+            5 if x.broadcast(&y).is_some() => g.binary(ElementOp::Mul, a, b),
+            6 => g.transposed(a),
+            7 if x.broadcast(&y).is_some() => g.binary(ElementOp::Add, a, b),
+            8 => {
+                let flat = g.reshaped(a, &[x[0] * x[1], 1]);
+                g.reshaped(flat, &[x[0], x[1]])
+            }
+            _ => continue,
+        };
+        if live {
+            g.live(new);
+        }
+        all.push(new);
+    }
+    let last = *all.last().expect("there are inputs");
+    g.live(last);
+    g
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn random_products_keep_their_values(choices in choices()) {
+        let g = random(&choices);
+        if g.0.ops.is_empty() {
+            return Ok(());
+        }
+        same_values(&g.0);
+    }
+
+    /// A plan says how its segment is rewritten; so do its bytes.
+    #[test]
+    fn plans_of_rewritten_segments_are_kept(choices in choices()) {
+        let g = random(&choices);
+        if g.0.ops.is_empty() {
+            return Ok(());
+        }
+        let (segment, costs) = (g.0.as_segment(), Costs::typical());
+        let planned = plan(segment, &costs, Effort::default()).unwrap();
+        let instance = instantiate(&planned.plan, segment, &ScalarClasses::new(segment.scalars)).expect("it fits");
+        let live: Vec<usize> = segment.live.iter().collect();
+        prop_assert_eq!(instance.outputs.iter().map(|o| o.op).collect::<Vec<_>>(), live);
+        let again = Planned::from_bytes(&planned.to_bytes(), segment, &costs).expect("its own bytes");
+        prop_assert_eq!(again.plan, planned.plan);
+    }
+
+    /// Moves from anywhere make a segment with the same values, or none.
+    #[test]
+    fn moves_from_anywhere_are_legal_or_refused(choices in choices(), wild in prop::collection::vec((0..5u8, 0..14u32), 1..6)) {
+        let g = random(&choices);
+        let segment = g.0.as_segment();
+        let moves: Vec<Move> = wild.iter().map(|&(kind, i)| match kind {
+            0 => Move::Right(i),
+            1 => Move::Left(i),
+            2 => Move::Transpose(i),
+            3 => Move::Rows(i),
+            _ => Move::Columns(i),
+        }).collect();
+        if let Some(rewritten) = Rewrite(moves.into()).apply(&segment) {
+            let arrays = inputs(&g.0);
+            let new = rewritten.segment(&segment);
+            let before = reference::run(segment.ops, segment.shapes, segment.ints, segment.scalars, &arrays).unwrap();
+            let after = reference::run(new.ops, new.shapes, new.ints, new.scalars, &arrays).unwrap();
+            for i in segment.live.iter() {
+                prop_assert_eq!(differing(&before[i], &after[rewritten.place(i)]), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Products that are computed in another way than they are written in: their values, kernels and bytes, and what
+//! explanations say.
+
+mod counting;
+
+use counting::{counted, pinned, randn};
+use thalweg::prelude::*;
+use thalweg::{Counters, DType};
+use thalweg_stream::{Mode, mode, set_mode};
+
+const F32: u64 = 4;
+
+/// Runs `f` as it is written, strictly, and rewritten; the two are nearly equal. Gives what the rewritten run counted, and
+/// what the explanation of one says.
+#[track_caller]
+fn rewritten(f: &dyn Fn() -> Tensor) -> (Counters, Vec<String>) {
+    let before = mode();
+    set_mode(Mode { strict: true, ..before });
+    let written = f().to_vec::<f32>().unwrap();
+    set_mode(before);
+    let (out, counts) = counted(f);
+    let fast = out.to_vec::<f32>().unwrap();
+    let largest = written.iter().fold(0f32, |m, v| m.max(v.abs()));
+    for (a, b) in fast.iter().zip(&written) {
+        assert!((a - b).abs() <= 1e-5 * largest, "{a} is not {b}");
+    }
+    let (_, explained) = thalweg::explain(|| f().to_vec::<f32>().unwrap());
+    let said = explained.segments.iter().flat_map(|s| &s.rewrites).map(|r| r.what.clone()).collect();
+    (counts, said)
+}
+
+#[test]
+fn a_chain_with_a_vector_multiplies_no_matrices() {
+    let _pinned = pinned();
+    let (a, b, v) = (randn([300, 200]), randn([200, 400]), randn([400]));
+    let (c, said) = rewritten(&|| a.matmul(&b).matmul(&v));
+    assert_eq!(said, ["(a·b)·c is computed as a·(b·c)"]);
+    assert_eq!((c.kernels, c.bytes_written), (2, (200 + 300) * F32));
+    assert_eq!(c.bytes_read, (200 * 400 + 400 + 300 * 200 + 200) * F32);
+    // Somebody holds the product of the matrices.
+    let (held, said) = rewritten(&|| {
+        let ab = a.matmul(&b);
+        let out = ab.matmul(&v);
+        ab.to_vec::<f32>().unwrap();
+        out
+    });
+    assert_eq!(said, [""; 0]);
+    assert_eq!(held.bytes_written, (300 * 400 + 300) * F32);
+}
+
+#[test]
+fn layers_without_an_activation_between_them_are_a_chain() {
+    let _pinned = pinned();
+    let (x, down, up) = (randn([8, 50, 96]), randn([4, 96]), randn([512, 4]));
+    // As a user writes a layer of low rank: from its narrow end it is cheap.
+    let (_, said) = rewritten(&|| x.linear(&down, None).linear(&up, None));
+    assert_eq!(said, [""; 0]);
+    // The other way round the product of the weights is as large as a weight.
+    let (up, down) = (up.t(), down.t());
+    let (c, said) = rewritten(&|| x.matmul(&down.matmul(&up)));
+    assert_eq!(said, ["a·(b·c) is computed as (a·b)·c"]);
+    assert!(c.bytes_written <= (400 * 4 + 400 * 512) * F32, "no product of the weights: {}", c.bytes_written);
+}
+
+#[test]
+fn a_norm_before_a_product_is_a_factor_behind_it() {
+    let _pinned = pinned();
+    let (x, w, bias) = (randn([300, 256]), randn([256, 512]), randn([512]));
+    let (c, said) = rewritten(&|| {
+        let norm = (x.square().mean_keepdim(-1) + 1e-5).rsqrt();
+        ((&x * norm).matmul(&w) + &bias).relu()
+    });
+    assert_eq!(said, ["factors of rows are applied behind the sum"]);
+    assert_eq!((c.kernels, c.bytes_written), (2, (300 + 300 * 512) * F32), "the normed rows are nowhere");
+}
+
+#[test]
+fn scales_of_weights_are_factors_behind_the_product() {
+    let _pinned = pinned();
+    let (x, scales) = (randn([64, 256]), randn([512, 1]));
+    let w = (randn([512, 256]) * 20.0).cast(DType::I8);
+    w.to_vec::<i8>().unwrap();
+    let (c, said) = rewritten(&|| x.matmul(&(w.cast(DType::F32) * &scales).t()));
+    assert_eq!(said, ["factors of columns are applied behind the sum"]);
+    assert_eq!((c.kernels, c.bytes_written), (1, 64 * 512 * F32));
+    assert_eq!(c.bytes_read, 64 * 256 * F32 + 512 * 256 + 512 * F32);
+}
+
+#[test]
+fn what_follows_a_transposed_product_is_in_its_kernel() {
+    let _pinned = pinned();
+    let (x, w, bias) = (randn([70, 300]), randn([300, 200]), randn([200, 70]));
+    let (c, said) = rewritten(&|| (x.matmul(&w).t() + &bias).gelu());
+    assert_eq!(said, ["a product whose transpose is used is computed transposed"]);
+    assert_eq!((c.kernels, c.bytes_written), (1, 200 * 70 * F32));
+}
+
+#[test]
+fn sizes_of_a_pattern_are_multiplied_in_an_order_of_their_own() {
+    let _pinned = pinned();
+    // One pattern: which way is better follows from its sizes.
+    for (m, k, n, p) in [(64, 64, 64, 1), (1, 64, 64, 64), (64, 1, 64, 64), (64, 64, 1, 64)] {
+        let (a, b, c) = (randn([m, k]), randn([k, n]), randn([n, p]));
+        let (counts, said) = rewritten(&|| a.matmul(&b).matmul(&c));
+        let right = k * n * p + m * k * p < m * k * n + m * n * p;
+        assert_eq!(said.len(), right as usize, "{m} {k} {n} {p}");
+        let inner = if right { k * p } else { m * n };
+        assert!(counts.bytes_written <= (inner + m * p) as u64 * F32, "{m} {k} {n} {p}");
+    }
+}
