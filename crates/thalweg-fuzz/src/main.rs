@@ -68,6 +68,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
     // What is about plans is about those that are searched for; `tiers` is about the others.
     thalweg_stream::set_tiers_of_new_threads(false);
+    // Nor what other programs left in the user's cache: plans that one device finds there and the other does not.
+    thalweg_runtime::disk::set(None);
     let checker = checker(arguments)?;
     // Failures are reported as such; a panic's own message would only repeat them.
     std::panic::set_hook(Box::new(move |info| {

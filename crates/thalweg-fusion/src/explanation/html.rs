@@ -89,6 +89,10 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
     if let Some(error) = &s.error {
         let _ = write!(out, "<p>It failed: {}</p>", escape(error));
     }
+    for r in &s.rewrites {
+        let at: String = r.operations.iter().map(|i| format!(" <code>%{i}</code>")).collect();
+        let _ = write!(out, "<p>Rewritten: {}:{at}.</p>", escape(&r.what));
+    }
     out.push_str("<section><div class=graph>");
     graph(out, s);
     out.push_str("</div>");
