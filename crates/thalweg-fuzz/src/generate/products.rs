@@ -21,6 +21,9 @@ impl Generator {
         let left = self.matrix(dtype, batch, [m, k])?;
         let left = self.prologue(left)?;
         let shared: &[usize] = if self.rng.bool() { &[] } else { batch };
+        if self.rng.u32(..8) == 0 {
+            return self.beside(left, shared, [k, n]);
+        }
         let right = self.matrix(dtype, shared, [k, n])?;
         let right = match self.rng.u32(..6) {
             0 | 1 => self.pointwise(right)?,
@@ -49,6 +52,25 @@ impl Generator {
             }
             _ => Some(sums),
         }
+    }
+
+    /// Several products of one left factor, all asked for: queries, keys and values. What follows each is mostly the same.
+    fn beside(&mut self, left: Tensor, batch: &[usize], sizes: [usize; 2]) -> Option<Tensor> {
+        let dtype = self.program.dtype(left);
+        let op = self.pick(&[None, None, Some(Tanh), Some(Relu)]);
+        let mut last = left;
+        for _ in 0..self.rng.usize(2..5) {
+            let right = self.matrix(dtype, batch, sizes)?;
+            let sums = self.product(left, right)?;
+            last = match op {
+                Some(op) if self.rng.u32(..4) > 0 => self.unary(op, sums)?,
+                _ => sums,
+            };
+            if let Tensor::Step(made) = last {
+                self.program.steps[made].kept = true;
+            }
+        }
+        Some(last)
     }
 
     fn edge(&mut self) -> usize {
