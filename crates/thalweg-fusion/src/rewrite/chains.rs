@@ -7,7 +7,7 @@
 
 use super::Move;
 use super::graph::{Graph, batch, last_two};
-use thalweg_ir::{RelArg, Shape};
+use thalweg_ir::{DType, RelArg, Shape};
 
 /// Factors of a chain that is looked at: of longer ones all orders take too long to try.
 const LONGEST: usize = 24;
@@ -28,9 +28,11 @@ pub(super) fn find(graph: &mut Graph<'_>) {
     }
 }
 
-/// The product that a factor of a product is, where the two are links of a chain.
+/// The product that a factor of a product is, where the two are links of a chain. Of f16 there are none: what is between could
+/// overflow in another order.
 fn chained(graph: &Graph<'_>, product: usize, factor: RelArg) -> Option<usize> {
-    graph.inner_product(factor).filter(|&i| graph.ops[i].dtype == graph.ops[product].dtype)
+    let dtype = graph.ops[product].dtype;
+    graph.inner_product(factor).filter(|&i| graph.ops[i].dtype == dtype && dtype != DType::F16)
 }
 
 fn reorder(graph: &mut Graph<'_>, root: usize) -> Option<()> {

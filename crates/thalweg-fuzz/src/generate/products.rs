@@ -112,9 +112,17 @@ impl Generator {
         }
     }
 
-    /// A matrix with a factor for each row or column, or divided by one.
+    /// A matrix with a factor for each row or column, or divided by one; or bytes in its place.
     fn scaled(&mut self, x: Tensor, factors: [usize; 2]) -> Option<Tensor> {
-        let by = self.input(self.program.dtype(x), Shape::new(&factors));
+        let (dtype, shape) = (self.program.dtype(x), self.program.shape(x));
+        let x = match self.rng.bool() {
+            true => {
+                let bytes = self.input(DType::I8, shape);
+                self.push(Op::Cast, dtype, shape, 0, vec![Argument::Tensor(bytes)], vec![])?
+            }
+            false => x,
+        };
+        let by = self.input(dtype, Shape::new(&factors));
         if self.rng.bool() {
             return if self.rng.bool() { self.binary(Mul, x, by) } else { self.binary(Mul, by, x) };
         }

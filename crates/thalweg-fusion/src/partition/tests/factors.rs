@@ -27,7 +27,7 @@ fn what_a_product_takes_is_written_by_the_kernel_that_folds_its_rows() {
     for _ in 0..8 {
         let most = g.reduce(ReduceOp::Max, x, 1);
         let most = g.reshaped(most, &[4096, 1]);
-        let norm = g.binary(ElementOp::Sub, x, most);
+        let norm = g.binary(ElementOp::Div, x, most);
         let T::Op(number) = norm else { panic!("it is computed") };
         norms.push(vec![number]);
         let w = g.input(&[1024, 1024]);

@@ -81,6 +81,12 @@ impl Graph {
         self.op(Op::Element(e), 0, &[a, b], shape)
     }
 
+    /// As f32.
+    pub fn cast(&mut self, a: T) -> T {
+        let shape = self.shape(a);
+        self.op(Op::Cast, 0, &[a], shape)
+    }
+
     /// Times a scalar.
     pub fn scaled(&mut self, a: T, by: f64) -> T {
         let shape = self.shape(a);
