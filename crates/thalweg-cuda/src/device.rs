@@ -1,4 +1,4 @@
-//! The device: memory from a pool, kernels bound to sizes, launches in one queue.
+//! The device: memory from a pool, kernels bound to sizes, launches in the calling thread's queue.
 
 use crate::compiler::{Compiler, PRODUCT, Unit};
 use crate::driver::{Absent, Cuda, Driver, Launch, nvrtc};
@@ -8,7 +8,8 @@ use crate::launch::Bound;
 use crate::lower::{generic, plan};
 use crate::memory::DeviceMemory;
 use crate::plan::Plan;
-use crate::queue::Queue;
+use crate::order::MEMORY;
+use crate::queues::Queues;
 use crate::render::GENERIC;
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ struct Parts {
     name: String,
     driver: Arc<dyn Driver>,
     pool: Arc<Pool>,
-    queue: Arc<Queue>,
+    queues: Arc<Queues>,
     compiler: Compiler,
     fouriers: Fouriers,
     /// Whether generic kernels come before compiled ones where either would do.
@@ -104,15 +105,16 @@ impl CudaDevice {
     }
 
     fn of(driver: Arc<dyn Driver>, name: &str, generic: bool) -> Result<Arc<CudaDevice>, Error> {
-        let queue = Arc::new(Queue::new(driver.clone(), name)?);
-        let pool = DeviceMemory::pool(queue.clone(), name.into());
+        let queues = Queues::new(&driver, name)?;
+        let pool = DeviceMemory::pool(queues.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
-        let compiler = Compiler::new(driver.clone(), name.into());
+        // Products are checked in a queue where no kernels of the program are.
+        let compiler = Compiler::new(queues.order().driver(MEMORY).clone(), name.into());
         Ok(Arc::new(CudaDevice(Arc::new(Parts {
             name: name.into(),
             driver,
             pool,
-            queue,
+            queues,
             compiler,
             fouriers: Fouriers::default(),
             generic,
@@ -175,9 +177,10 @@ pub(crate) struct BoundProgram {
 impl Program for BoundProgram {
     fn launch(&self, _: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         count(|c| c.generic_kernels += u64::from(self.generic));
-        let Parts { queue, pool, .. } = &*self.device.0;
-        let mut run = || self.bound.run(queue, pool, operands, scalars);
-        if !self.bound.checked || queue.is_open() {
+        let Parts { queues, pool, .. } = &*self.device.0;
+        let queue = queues.mine()?;
+        let mut run = || self.bound.run(queues, pool, operands, scalars);
+        if queue.is_open() {
             return run();
         }
         match queue.batch(None, false, &mut run)?.check.map(|check| check.outcome()).transpose()?.flatten() {
@@ -306,26 +309,25 @@ impl Device for CudaDevice {
     }
 
     fn batch(&self, key: Option<u64>, timed: bool, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Batch, Error> {
-        self.0.queue.batch(key, timed, run)
+        self.0.queues.mine()?.batch(key, timed, run)
     }
 
     fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Option<Arc<dyn Timing>>, Error> {
-        self.0.queue.clocked(run).map(Some)
+        self.0.queues.mine()?.clocked(run).map(Some)
     }
 
     fn fourier(&self, of: &Fourier, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<Result<(), Error>> {
-        self.0.fouriers.run((&self.0.queue, &self.0.pool), of, x, y)
+        self.0.fouriers.run((&self.0.queues, &self.0.pool), of, x, y)
     }
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {
         assert!(bytes.len() <= buffer.bytes(), "{} bytes written to a buffer of {}", bytes.len(), buffer.bytes());
-        self.0.queue.write(buffer.address() as u64, bytes)
+        self.0.queues.write(buffer, bytes)
     }
 
     fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), Error> {
         assert!(bytes.len() <= buffer.bytes(), "{} bytes read from a buffer of {}", bytes.len(), buffer.bytes());
-        // What can be read was computed by a batch that has ended; nobody waits for the turn of others here.
-        self.0.driver.read(buffer.address() as u64, bytes)
+        self.0.queues.read(buffer, bytes)
     }
 
     fn synchronize(&self) -> Result<(), Error> {

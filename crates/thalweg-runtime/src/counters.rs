@@ -106,6 +106,12 @@ counters! {
     arena_bytes,
     /// Bytes of scratch memory that launches on a GPU were given beside their operands, a library's workspace included.
     scratch_bytes,
+    /// Bytes that were copied from the host to a GPU.
+    bytes_to_device,
+    /// Bytes that were copied from a GPU to the host.
+    bytes_to_host,
+    /// Times that a queue of a GPU was made to wait for another one of its queues.
+    queue_waits,
     /// Outputs that took the place of a dying input.
     reused_in_place,
     /// Launches that computed again what was not held, to stay below a memory limit. They count as kernels, too.

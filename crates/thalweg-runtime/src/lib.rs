@@ -15,6 +15,7 @@ mod fourier;
 mod mapped;
 mod pool;
 pub mod trace;
+mod uses;
 
 pub use counters::{Counters, count, counters};
 pub use device::{Batch, Check, Device, Program, ProgramInfo, Throughput, Timing};
@@ -22,4 +23,5 @@ pub use dump::dump;
 pub use error::Error;
 pub use fourier::{Fourier, FourierKind};
 pub use mapped::FileBytes;
-pub use pool::{Allocation, Buffer, Memory, MemoryStats, Pool, granted, limit_from_environment};
+pub use pool::{Allocation, Block, Buffer, Memory, MemoryStats, Pool, When, granted, limit_from_environment};
+pub use uses::{Points, QUEUES, Uses};

@@ -72,6 +72,7 @@ functions! {
     fill_rows_32: "cuMemsetD2D32Async" (CUdeviceptr, usize, c_uint, usize, usize, CUstream);
     event: "cuEventCreate" (*mut CUevent, c_uint);
     event_record: "cuEventRecord" (CUevent, CUstream);
+    stream_wait: "cuStreamWaitEvent" (CUstream, CUevent, c_uint);
     event_query: "cuEventQuery" (CUevent);
     event_wait: "cuEventSynchronize" (CUevent);
     event_elapsed: "cuEventElapsedTime" (*mut f32, CUevent, CUevent);
