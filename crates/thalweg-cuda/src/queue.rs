@@ -59,7 +59,8 @@ struct Gate {
 struct Open {
     queue: usize,
     run: Run,
-    /// Of what it puts in the queue.
+    /// Of what it puts in the queue: the first, and the one that holds now.
+    first: u64,
     ticket: u64,
     /// Where somebody asks how long the next launches take: the event before the first of them, once that is there.
     clock: Option<Option<Box<dyn Event>>>,
@@ -194,8 +195,11 @@ impl Queue {
     /// # Panics
     /// When the calling thread has no batch open here.
     pub fn uses(&self, buffer: &Buffer, missing: &dyn Fn(usize)) -> Result<(), Error> {
-        let (uses, ticket) = (buffer.uses(), self.ticket());
+        let (first, ticket) = self.tickets();
+        let uses = buffer.uses();
         match uses.written() {
+            // What this batch has written it may write more of.
+            Some((queue, written)) if queue == self.number && written >= first => uses.write(self.number, ticket),
             Some((queue, _)) if queue == self.number => uses.used(self.number, ticket),
             Some((queue, written)) => {
                 self.order.behind(self.number, queue, written, missing)?;
@@ -216,12 +220,13 @@ impl Queue {
     pub fn writes(&self, buffer: &Buffer, missing: &dyn Fn(usize)) -> Result<(), Error> {
         self.order.behind_all(self.number, &buffer.uses().points(), missing)?;
         // Asked for again: where something was missing, the batch goes on with a later one.
-        buffer.uses().write(self.number, self.ticket());
+        buffer.uses().write(self.number, self.tickets().1);
         Ok(())
     }
 
-    fn ticket(&self) -> u64 {
-        self.open(|open| open.ticket).expect("memory is used in a batch")
+    /// The open batch's first ticket, and the one that holds now.
+    fn tickets(&self) -> (u64, u64) {
+        self.open(|open| (open.first, open.ticket)).expect("memory is used in a batch")
     }
 
     /// Puts a launch in the open batch: `patch` sets the words that change, and gives a hash of those that are addresses.
@@ -277,7 +282,7 @@ impl Queue {
         };
         known.begin(key.is_some(), timed);
         let ticket = self.order.begin(self.number);
-        OPEN.set(Some(Open { queue: self.id(), run: known, ticket, clock: None, programs: 0, words: vec![] }));
+        OPEN.set(Some(Open { queue: self.id(), run: known, first: ticket, ticket, clock: None, programs: 0, words: vec![] }));
         let close = Close(self);
         let done = run();
         let Open { run: mut known, words, .. } = Close::take().expect("it is open until here");

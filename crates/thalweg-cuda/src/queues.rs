@@ -6,6 +6,9 @@
 //!
 //! Always true: a copy to the device is behind all that uses the memory, and one from it behind what wrote it.
 
+#[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
+mod tests;
+
 use crate::driver::Driver;
 use crate::order::{COMPUTE, Order, TO_DEVICE, TO_HOST};
 use crate::queue::Queue;
