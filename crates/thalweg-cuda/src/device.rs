@@ -8,9 +8,10 @@ use crate::launch::Bound;
 use crate::lower::{generic, plan};
 use crate::memory::DeviceMemory;
 use crate::plan::Plan;
-use crate::order::MEMORY;
+use crate::order::{MEMORY, TO_DEVICE};
 use crate::queues::Queues;
 use crate::render::GENERIC;
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_ir::View;
@@ -37,7 +38,7 @@ struct Parts {
 
 impl CudaDevice {
     /// The device of that name: `cuda` or `cuda:0` for the first GPU, `cuda:1` for the second; `cuda:emulated` for the
-    /// host in the place of one, where that was built in (feature `emulate`); `cuda:absent` for one of an H100's sizes
+    /// host in the place of one and `cuda:emulated:1` for a second, where that was built in (feature `emulate`); `cuda:absent` for one of an H100's sizes
     /// that plans and writes its kernels and computes nothing, so that `explain` can be asked without a GPU.
     ///
     /// # Errors
@@ -47,7 +48,7 @@ impl CudaDevice {
         let none = |message: String| Error::Device { device: name.into(), message };
         let number = name.strip_prefix("cuda").ok_or_else(|| none("no such device".into()))?;
         #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
-        if number == ":emulated" {
+        if matches!(number, ":emulated" | ":emulated:1") {
             return CudaDevice::with(Arc::new(crate::driver::Emulated::new()?), name);
         }
         if number == ":absent" {
@@ -268,6 +269,24 @@ impl Device for CudaDevice {
         self.0.pool.allocate(bytes)
     }
 
+    fn allocate_with(&self, stretches: &[&[u8]]) -> Result<Buffer, Error> {
+        let bytes = stretches.iter().map(|s| s.len()).sum();
+        let buffer = self.0.pool.allocate_for(bytes, self.0.queues.to_device(bytes))?;
+        self.0.queues.write(&buffer, stretches)?;
+        Ok(buffer)
+    }
+
+    fn allocate_from(&self, other: &dyn Device, buffer: &Buffer, bytes: usize) -> Option<Result<Buffer, Error>> {
+        let other = (other as &dyn Any).downcast_ref::<CudaDevice>()?;
+        let queues = &self.0.queues;
+        let to = match self.0.pool.allocate_for(bytes, Some(queues.order().queue(TO_DEVICE))) {
+            Ok(to) => to,
+            Err(error) => return Some(Err(error)),
+        };
+        let copied = queues.copy_from(&to, &other.0.queues, buffer, bytes)?;
+        Some(copied.map(|()| to))
+    }
+
     fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
         Ok(Arc::new(AnyProgram { kernel: kernel.clone(), device: self.clone() }))
     }
@@ -322,7 +341,7 @@ impl Device for CudaDevice {
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {
         assert!(bytes.len() <= buffer.bytes(), "{} bytes written to a buffer of {}", bytes.len(), buffer.bytes());
-        self.0.queues.write(buffer, bytes)
+        self.0.queues.write(buffer, &[bytes])
     }
 
     fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), Error> {

@@ -17,10 +17,12 @@ use thalweg_runtime::{Error, Points, QUEUES, Uses, When, count, environment};
 pub const COMPUTE: usize = 4;
 /// The queue of large copies to the device.
 pub const TO_DEVICE: usize = 4;
-/// That of large copies to the host, and of what other GPUs copy from here.
+/// That of large copies to the host.
 pub const TO_HOST: usize = 5;
 /// Where memory is taken from the driver and given back, and where a library's products are checked.
 pub const MEMORY: usize = 6;
+/// Copies to other GPUs, as far as memory here is concerned: it waits for their ends.
+pub const PEERS: usize = 7;
 
 /// Events of a queue that are remembered. Who asks for an older point gets a later event.
 const MOST: usize = 64;
@@ -167,10 +169,44 @@ impl Order {
                 missing(other);
                 continue;
             };
-            self.drivers[queue].after(&*event)?;
-            count(|c| c.queue_waits += 1);
+            self.after(queue, &*event)?;
             self.known[queue].behind[other].fetch_max(stands_for, Relaxed);
         }
+        Ok(())
+    }
+
+    /// Has what is put in a queue here run behind what wrote a buffer of another GPU.
+    ///
+    /// # Errors
+    /// When a device fails.
+    pub fn behind_other(&self, queue: usize, other: &Order, uses: &Uses, missing: &dyn Fn(usize)) -> Result<(), Error> {
+        let Some((writer, ticket)) = uses.written() else { return Ok(()) };
+        loop {
+            if ticket <= other.known[writer].done.load(Relaxed) {
+                return Ok(());
+            }
+            match other.event(writer, ticket)? {
+                Some((_, event)) => return self.after(queue, &*event),
+                None => missing(writer),
+            }
+        }
+    }
+
+    /// The event of a ticket that [`Order::stamp`] gave, or of a later one.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn stamped(&self, queue: usize, ticket: u64) -> Result<Arc<dyn Event>, Error> {
+        Ok(self.event(queue, ticket)?.expect("a stamp is made when everything is in the queue").1)
+    }
+
+    /// Has what is put in a queue from now on run behind an event.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn after(&self, queue: usize, event: &dyn Event) -> Result<(), Error> {
+        self.drivers[queue].after(event)?;
+        count(|c| c.queue_waits += 1);
         Ok(())
     }
 

@@ -383,7 +383,7 @@ mod tests {
 
         fn buffer(&self) -> Buffer {
             let buffer = self.pool.allocate(64).unwrap();
-            self.queues.write(&buffer, &[0; 64]).unwrap();
+            self.queues.write(&buffer, &[&[0; 64]]).unwrap();
             buffer
         }
 
@@ -413,7 +413,7 @@ mod tests {
                 b.add(&x, n)?;
                 b.add(&y, 2 * n)?;
                 if write {
-                    b.queues.write(&x, &[0; 8])?;
+                    b.queues.write(&x, &[&[0; 8]])?;
                 }
                 if stop {
                     return Err(Error::Value("no more".into()));

@@ -10,7 +10,7 @@
 mod tests;
 
 use crate::driver::Driver;
-use crate::order::{COMPUTE, Order, TO_DEVICE, TO_HOST};
+use crate::order::{COMPUTE, Order, PEERS, TO_DEVICE, TO_HOST};
 use crate::queue::Queue;
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -112,26 +112,54 @@ impl Queues {
         (bytes >= LARGE && !self.order.is_one()).then_some(TO_DEVICE)
     }
 
-    /// Copies to the start of a buffer.
+    /// Copies to the start of a buffer: stretches, one behind the other.
     ///
     /// # Errors
     /// When the device fails.
-    pub fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {
-        count(|c| c.bytes_to_device += bytes.len() as u64);
+    pub fn write(&self, buffer: &Buffer, stretches: &[&[u8]]) -> Result<(), Error> {
+        let bytes = stretches.iter().map(|s| s.len()).sum();
+        count(|c| c.bytes_to_device += bytes as u64);
         let (missing, address) = (&|other| self.make_whole(other), buffer.address() as u64);
-        let Some(queue) = self.to_device(bytes.len()) else {
+        let Some(queue) = self.to_device(bytes) else {
             let own = self.mine()?;
             return own.behind(&mut || {
                 own.writes(buffer, missing)?;
-                own.driver().write(address, bytes)
+                own.driver().write_all(address, stretches)
             });
         };
         self.order.behind_uses(queue, buffer.uses(), true, missing)?;
-        let done = self.order.driver(queue).write(address, bytes);
+        let done = self.order.driver(queue).write_all(address, stretches);
         // A failed one may have copied some.
         let (ticket, stamped) = self.order.stamp(queue);
         buffer.uses().write(queue, ticket);
         done.and(stamped)
+    }
+
+    /// Copies the first bytes of a buffer of another GPU to the start of one here. `None` where the drivers cannot.
+    pub fn copy_from(&self, to: &Buffer, other: &Queues, from: &Buffer, bytes: usize) -> Option<Result<(), Error>> {
+        if self.order.is_one() || other.order.is_one() {
+            return None;
+        }
+        let here = || -> Result<Option<()>, Error> {
+            let queue = self.order.queue(TO_DEVICE);
+            self.order.behind_uses(queue, to.uses(), true, &|q| self.make_whole(q))?;
+            self.order.behind_other(queue, &other.order, from.uses(), &|q| other.make_whole(q))?;
+            let (driver, source) = (self.order.driver(queue), other.order.driver(other.order.queue(PEERS)));
+            let [from_at, to_at] = [from, to].map(|b| b.address() as u64);
+            let Some(copied) = driver.copy_from(&**source, from_at, to_at, bytes) else { return Ok(None) };
+            let (ticket, stamped) = self.order.stamp(queue);
+            to.uses().write(queue, ticket);
+            copied.and(stamped)?;
+            // Whoever gets the memory there waits for this.
+            let there = other.order.queue(PEERS);
+            other.order.after(there, &*self.order.stamped(queue, ticket)?)?;
+            let (ticket, stamped) = other.order.stamp(there);
+            from.uses().used(there, ticket);
+            stamped?;
+            count(|c| c.bytes_between_devices += bytes as u64);
+            Ok(Some(()))
+        };
+        here().transpose()
     }
 
     /// Copies from the start of a buffer, which is alive meanwhile, and waits for that.

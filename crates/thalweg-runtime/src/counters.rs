@@ -110,6 +110,8 @@ counters! {
     bytes_to_device,
     /// Bytes that were copied from a GPU to the host.
     bytes_to_host,
+    /// Bytes that were copied from one GPU to another without the program's memory in between.
+    bytes_between_devices,
     /// Times that a queue of a GPU was made to wait for another one of its queues.
     queue_waits,
     /// Outputs that took the place of a dying input.

@@ -11,12 +11,14 @@
 //! * `staging`: copies between host and device.
 //! * `graph`: launches that the device knows as one.
 //! * `map`: tensors as the chip's copies of boxes see them.
+//! * `peer`: copies from one GPU to another.
 //! * `products`: matrix products through cuBLASLt.
 
 mod api;
 mod gpu;
 mod graph;
 mod map;
+mod peer;
 mod products;
 mod staging;
 
@@ -34,6 +36,7 @@ use cudarc::driver::sys::{
 use gpu::{Gpu, Turn};
 use products::{Chosen, Products};
 use staging::Staging;
+use std::any::Any;
 use std::ffi::{CStr, CString, c_void};
 use std::mem::MaybeUninit;
 use std::ops::Deref;
@@ -77,6 +80,8 @@ pub struct Parts {
     products: Products,
     /// Of cuFFT.
     transforms: Mutex<Plans>,
+    /// The GPUs whose copies may read what this one's pool hands out.
+    open_to: Mutex<Vec<CUdevice>>,
 }
 
 // SAFETY: the driver's handles may be used on any thread, several at once.
@@ -166,6 +171,7 @@ impl Cuda {
             major: version.max(0) as u32 / 1000,
             products: Products::default(),
             transforms: Mutex::default(),
+            open_to: Mutex::default(),
         };
         Ok(Arc::new(Cuda { parts: Arc::new(parts), queue: 0 }))
     }
@@ -570,7 +576,11 @@ impl Driver for Cuda {
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        self.staging.write(self.queue, address, bytes)
+        self.staging.write(self.queue, address, &[bytes])
+    }
+
+    fn write_all(&self, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
+        self.staging.write(self.queue, address, stretches)
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
@@ -584,6 +594,11 @@ impl Driver for Cuda {
         }
         // SAFETY: both ranges are the caller's.
         self.gpu.check("cuMemcpyDtoDAsync", unsafe { (self.gpu.api.within)(to, from, bytes, turn.handle) })
+    }
+
+    fn copy_from(&self, other: &dyn Driver, from: u64, to: u64, bytes: usize) -> Option<Result<(), Error>> {
+        let other = (other as &dyn Any).downcast_ref::<Cuda>()?;
+        Some(self.copy_from_peer(other, (from, to), bytes))
     }
 
     fn event(&self) -> Result<Box<dyn Event>, Error> {

@@ -31,6 +31,7 @@ use fibers::{Kernel, MEET, Runtime, SCHEDULER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
 use queues::{Item, Work};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -326,6 +327,17 @@ impl Driver for Emulated {
             unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, bytes) };
             Ok(())
         })
+    }
+
+    fn copy_from(&self, other: &dyn Driver, from: u64, to: u64, bytes: usize) -> Option<Result<(), Error>> {
+        let other = (other as &dyn Any).downcast_ref::<Emulated>()?.parts.clone();
+        Some(self.put(move |parts| {
+            other.check(from, bytes)?;
+            parts.check(to, bytes)?;
+            // SAFETY: as in `fill`; memory of two GPUs does not overlap.
+            unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, bytes) };
+            Ok(())
+        }))
     }
 
     fn event(&self) -> Result<Box<dyn Event>, Error> {

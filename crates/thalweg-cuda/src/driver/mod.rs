@@ -35,6 +35,7 @@ pub use cuda::Cuda;
 pub use maps::{MAP_RANK, MAP_WORDS, TensorMap};
 
 use crate::product::Product;
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 use thalweg_runtime::{Error, FourierKind};
@@ -156,7 +157,7 @@ pub trait Event: Send + Sync + Debug {
 }
 
 /// A GPU and one of its queues. Methods may be called on any thread, several at once.
-pub trait Driver: Send + Sync + Debug {
+pub trait Driver: Any + Send + Sync + Debug {
     /// The same GPU with the queue of that number.
     ///
     /// # Panics
@@ -242,6 +243,19 @@ pub trait Driver: Send + Sync + Debug {
     /// When the device fails.
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error>;
 
+    /// [`Driver::write`] of several stretches, one behind the other.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn write_all(&self, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
+        let mut at = address;
+        stretches.iter().try_for_each(|bytes| {
+            self.write(at, bytes)?;
+            at += bytes.len() as u64;
+            Ok(())
+        })
+    }
+
     /// Copies from the device after everything in the queue, and waits for it (and for nothing put in the queue later).
     ///
     /// # Errors
@@ -253,6 +267,13 @@ pub trait Driver: Send + Sync + Debug {
     /// # Errors
     /// When the device refuses.
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), Error>;
+
+    /// Copies from another GPU to this one, in the order of this queue and not of the other's; the host has no part in it
+    /// where the chips can. `None` where they are of different kinds, and nothing was done.
+    fn copy_from(&self, other: &dyn Driver, from: u64, to: u64, bytes: usize) -> Option<Result<(), Error>> {
+        let _ = (other, from, to, bytes);
+        None
+    }
 
     /// A point in the queue: here.
     ///

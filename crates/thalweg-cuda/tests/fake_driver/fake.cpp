@@ -112,6 +112,10 @@ CALL cuMemFreeHost(void* p) { return free(p), 0; }
 CALL cuMemcpyHtoDAsync_v2(u64 to, const void* from, size_t n, void* s) { ENTER enqueue(s, [=] { memcpy((void*)to, from, n); }); return 0; }
 CALL cuMemcpyDtoHAsync_v2(void* to, u64 from, size_t n, void* s) { ENTER enqueue(s, [=] { memcpy(to, (void*)from, n); }); return 0; }
 CALL cuMemcpyDtoDAsync_v2(u64 to, u64 from, size_t n, void* s) { ENTER enqueue(s, [=] { memcpy((void*)to, (void*)from, n); }); return 0; }
+CALL cuMemcpyPeerAsync(u64 to, void* a, u64 from, void* b, size_t n, void* s) { ENTER if (a == b || current != a) return 1; enqueue(s, [=] { memcpy((void*)to, (void*)from, n); }); return 0; }
+CALL cuDeviceCanAccessPeer(int* can, int a, int b) { return *can = a != b, 0; }
+CALL cuCtxGetDevice(int* d) { return *d = int((intptr_t)current) - 1, 0; }
+CALL cuMemPoolSetAccess(void*, const int* access, size_t n) { return n == 1 && access[0] == 1 && access[2] == 3 ? 0 : 1; }
 CALL cuMemsetD8Async(u64 to, unsigned char x, size_t n, void* s) { ENTER enqueue(s, [=] { memset((void*)to, x, n); }); return 0; }
 template <class T> static int fill_rows(u64 to, size_t pitch, T x, size_t width, size_t height, void* s) {
     ENTER

@@ -165,18 +165,20 @@ impl Staging {
         self.given_back.notify_one();
     }
 
-    /// Copies to the device, in the queue's order.
-    pub(super) fn write(&self, queue: usize, address: u64, bytes: &[u8]) -> Result<(), Error> {
+    /// Copies stretches to the device, one behind the other, in the queue's order.
+    pub(super) fn write(&self, queue: usize, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
         self.gpu.enter()?;
-        if bytes.len() <= SMALL {
-            return if bytes.is_empty() { Ok(()) } else { self.write_small(queue, address, bytes) };
+        let all = Stretches::new(stretches);
+        if all.bytes <= SMALL {
+            return if all.bytes == 0 { Ok(()) } else { self.write_small(queue, address, &all) };
         }
-        let parts: Vec<(u64, &[u8])> =
-            bytes.chunks(CHUNK).enumerate().map(|(i, part)| (address + (i * CHUNK) as u64, part)).collect();
-        let threads = threads(bytes.len());
+        let (threads, parts) = (threads(all.bytes), all.bytes.div_ceil(CHUNK));
         // Each has every so-manieth part, so that the device gets them about in order.
         let share = |first: usize| {
-            parts.iter().skip(first).step_by(threads).try_for_each(|&(to, part)| self.put(queue, to, part))
+            (first..parts).step_by(threads).try_for_each(|i| {
+                let (at, bytes) = (i * CHUNK, (all.bytes - i * CHUNK).min(CHUNK));
+                self.put(queue, address + at as u64, &all, (at, bytes))
+            })
         };
         std::thread::scope(|scope| {
             let share = &share;
@@ -186,17 +188,17 @@ impl Staging {
         })
     }
 
-    /// Copies what fits a chunk.
-    fn put(&self, queue: usize, address: u64, bytes: &[u8]) -> Result<(), Error> {
+    /// Copies a part that fits a chunk: where it begins in the stretches, and its bytes.
+    fn put(&self, queue: usize, address: u64, all: &Stretches<'_>, (at, bytes): (usize, usize)) -> Result<(), Error> {
         let gpu = &*self.gpu;
         let mut chunk = self.chunk(true)?.expect("it was waited for");
         // SAFETY: the chunk is ours and has room, and the device has copied what was there before.
-        unsafe { chunk.base.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        unsafe { all.copy(at, bytes, chunk.base) };
         let done = gpu.turn(queue).and_then(|turn| {
             let from = chunk.base.cast::<c_void>();
             // SAFETY: pinned memory that stays as it is until the event behind it has happened; the address is the
             // caller's.
-            let put = unsafe { (gpu.api.to_device)(address, from, bytes.len(), turn.handle) };
+            let put = unsafe { (gpu.api.to_device)(address, from, bytes, turn.handle) };
             gpu.check("cuMemcpyHtoDAsync", put)?;
             chunk.recorded = true;
             turn.record(gpu, chunk.event)
@@ -205,14 +207,15 @@ impl Staging {
         done
     }
 
-    fn write_small(&self, queue: usize, address: u64, bytes: &[u8]) -> Result<(), Error> {
+    fn write_small(&self, queue: usize, address: u64, all: &Stretches<'_>) -> Result<(), Error> {
         let gpu = &*self.gpu;
         let mut ring = self.rings[queue].lock().unwrap_or_else(PoisonError::into_inner);
         if ring.is_none() {
             *ring = Some(Ring::new(gpu)?);
         }
         let ring = ring.as_mut().expect("just made");
-        if ring.stretches[ring.now].used + bytes.len() > STRETCH {
+        let bytes = all.bytes;
+        if ring.stretches[ring.now].used + bytes > STRETCH {
             self.next_stretch(queue, ring)?;
         }
         let stretch = &mut ring.stretches[ring.now];
@@ -220,14 +223,14 @@ impl Staging {
         // before.
         let from = unsafe {
             let from = ring.base.add(ring.now * STRETCH + stretch.used);
-            from.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            all.copy(0, bytes, from);
             from
         };
         // Copies of the next write begin at a line of their own.
-        stretch.used += bytes.len().next_multiple_of(64);
+        stretch.used += bytes.next_multiple_of(64);
         let turn = gpu.turn(queue)?;
         // SAFETY: as in `put`, the event being put there when the stretch is full.
-        let put = unsafe { (gpu.api.to_device)(address, from.cast::<c_void>(), bytes.len(), turn.handle) };
+        let put = unsafe { (gpu.api.to_device)(address, from.cast::<c_void>(), bytes, turn.handle) };
         gpu.check("cuMemcpyHtoDAsync", put)
     }
 
@@ -319,6 +322,49 @@ impl Staging {
             result = landed;
         }
         result
+    }
+}
+
+/// Bytes of the host in several places.
+struct Stretches<'a> {
+    all: &'a [&'a [u8]],
+    /// Where each begins, one behind the other.
+    starts: Vec<usize>,
+    bytes: usize,
+}
+
+impl<'a> Stretches<'a> {
+    fn new(all: &'a [&'a [u8]]) -> Stretches<'a> {
+        let mut bytes = 0;
+        let mut start = |stretch: &&[u8]| {
+            let start = bytes;
+            bytes += stretch.len();
+            start
+        };
+        let starts = all.iter().map(&mut start).collect();
+        Stretches { all, starts, bytes }
+    }
+
+    /// Copies so many from a place on.
+    ///
+    /// # Safety
+    /// There is room for them.
+    unsafe fn copy(&self, at: usize, bytes: usize, to: *mut u8) {
+        let (mut at, mut left, mut to) = (at, bytes, to);
+        let first = self.starts.partition_point(|&s| s <= at).saturating_sub(1);
+        for (stretch, start) in self.all.iter().zip(&self.starts).skip(first) {
+            let rest = &stretch[(at - start).min(stretch.len())..];
+            let n = rest.len().min(left);
+            // SAFETY: the caller's promise; no more than `bytes` are copied in all.
+            unsafe {
+                to.copy_from_nonoverlapping(rest.as_ptr(), n);
+                to = to.add(n);
+            }
+            (at, left) = (at + n, left - n);
+            if left == 0 {
+                return;
+            }
+        }
     }
 }
 
