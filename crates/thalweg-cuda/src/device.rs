@@ -7,8 +7,8 @@ use crate::fourier::Fouriers;
 use crate::launch::Bound;
 use crate::lower::{generic, plan};
 use crate::memory::DeviceMemory;
-use crate::plan::Plan;
 use crate::order::{MEMORY, TO_DEVICE};
+use crate::plan::Plan;
 use crate::queues::Queues;
 use crate::render::GENERIC;
 use std::any::Any;
@@ -342,6 +342,10 @@ impl Device for CudaDevice {
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {
         assert!(bytes.len() <= buffer.bytes(), "{} bytes written to a buffer of {}", bytes.len(), buffer.bytes());
         self.0.queues.write(buffer, &[bytes])
+    }
+
+    fn will_read(&self, buffer: &Buffer) {
+        self.0.queues.order().mark(buffer.uses());
     }
 
     fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), Error> {

@@ -192,6 +192,16 @@ impl Order {
         }
     }
 
+    /// Makes the event that who reads a buffer later comes behind, at the end of the queue as it is now.
+    pub fn mark(&self, uses: &Uses) {
+        if let Some((queue, ticket)) = uses.written()
+            && ticket > self.known[queue].done.load(Relaxed)
+            && let Err(error) = self.event(queue, ticket)
+        {
+            tracing::debug!(%error, "a device that has failed tells whoever reads");
+        }
+    }
+
     /// The event of a ticket that [`Order::stamp`] gave, or of a later one.
     ///
     /// # Errors

@@ -282,7 +282,15 @@ impl Queue {
         };
         known.begin(key.is_some(), timed);
         let ticket = self.order.begin(self.number);
-        OPEN.set(Some(Open { queue: self.id(), run: known, first: ticket, ticket, clock: None, programs: 0, words: vec![] }));
+        OPEN.set(Some(Open {
+            queue: self.id(),
+            run: known,
+            first: ticket,
+            ticket,
+            clock: None,
+            programs: 0,
+            words: vec![],
+        }));
         let close = Close(self);
         let done = run();
         let Open { run: mut known, words, .. } = Close::take().expect("it is open until here");

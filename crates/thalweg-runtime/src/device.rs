@@ -231,6 +231,12 @@ pub trait Device: Any + Send + Sync + Debug {
     /// When the device fails.
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error>;
 
+    /// Says that a buffer, in which everything that writes it is in the device's queue, is about to be read: a read that comes
+    /// later need not wait for what is put in the queue meanwhile.
+    fn will_read(&self, buffer: &Buffer) {
+        let _ = buffer;
+    }
+
     /// Copies a buffer's first bytes to the host, after everything queued before.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ mod dump;
 pub mod environment;
 mod error;
 mod fourier;
+mod huge;
 mod mapped;
 mod pool;
 pub mod trace;
@@ -22,6 +23,7 @@ pub use device::{Batch, Check, Device, Program, ProgramInfo, Throughput, Timing}
 pub use dump::dump;
 pub use error::Error;
 pub use fourier::{Fourier, FourierKind};
+pub use huge::expect_to_fill;
 pub use mapped::FileBytes;
 pub use pool::{Allocation, Block, Buffer, Memory, MemoryStats, Pool, When, granted, limit_from_environment};
 pub use uses::{Points, QUEUES, Uses};

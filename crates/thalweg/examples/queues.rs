@@ -96,7 +96,10 @@ fn beside() {
         let _later = compute(&x, 8);
         drop(put(&input).to_vec::<f32>());
     });
-    println!("what is not computed is read beside what is: {read:.2} ms (8 products take {:.2})", kernels / steps as f64 * 4.0);
+    println!(
+        "what is not computed is read beside what is: {read:.2} ms (8 products take {:.2})",
+        kernels / steps as f64 * 4.0
+    );
     drop(y);
     wait();
 }
@@ -113,9 +116,9 @@ fn threads() {
     let after = middle(7, || inputs.iter().for_each(|x| drop(small(x))));
     let one = middle(7, || drop(small(&inputs[0])));
     let (mut sums, want) = ([0.0; 2], inputs.each_ref().map(small));
-    let mut times = vec![];
+    let (mut times, barrier) = (vec![], std::sync::Barrier::new(2));
     std::thread::scope(|scope| {
-        let barrier = &std::sync::Barrier::new(2);
+        let barrier = &barrier;
         let work = |x: Tensor| {
             move || {
                 let mut times = vec![];

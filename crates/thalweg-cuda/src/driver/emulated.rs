@@ -35,8 +35,8 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
-use thalweg_runtime::{Error, QUEUES};
 use thalweg_runtime::environment::{self, Value};
+use thalweg_runtime::{Error, QUEUES};
 
 /// The device's name in errors.
 const NAME: &str = "cuda:emulated";

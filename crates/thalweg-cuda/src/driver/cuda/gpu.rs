@@ -43,6 +43,9 @@ struct Stream {
     handle: CUstream,
     /// Whether what was put there last is a launch: a copy before a launch that comes early may be overtaken.
     after_launch: bool,
+    /// Turns that threads had, and the last one up to which the stream is known to be empty.
+    turns: u64,
+    drained: u64,
 }
 
 // SAFETY: a stream may be used on any thread.
@@ -113,7 +116,9 @@ impl Gpu {
             api,
             name,
             context,
-            streams: std::array::from_fn(|_| Mutex::new(Stream { handle: null_mut(), after_launch: false })),
+            streams: std::array::from_fn(|_| {
+                Mutex::new(Stream { handle: null_mut(), after_launch: false, turns: 0, drained: 0 })
+            }),
             overlaps: AtomicBool::new(false),
             failed: OnceLock::new(),
             events: std::array::from_fn(|_| Mutex::default()),
@@ -133,6 +138,7 @@ impl Gpu {
         if stream.handle.is_null() {
             stream.handle = self.new_stream()?;
         }
+        stream.turns += 1;
         let after_launch = std::mem::take(&mut stream.after_launch);
         Ok(Turn { handle: stream.handle, after_launch, stream })
     }
@@ -271,15 +277,20 @@ impl Gpu {
         }
     }
 
-    /// Returns when a queue is empty.
+    /// Returns when a queue is empty: at once where nobody has put anything there since that was so.
     pub(super) fn drain(&self, queue: usize) -> Result<(), Error> {
-        if self.stream(queue).handle.is_null() {
+        let stream = self.stream(queue);
+        if stream.turns == stream.drained {
             return self.enter();
         }
+        drop(stream);
         let event = self.obtain_event(false)?;
-        let waited = self.turn(queue).and_then(|turn| turn.record(self, event)).and_then(|()| self.wait(event));
+        let put = self.turn(queue).and_then(|turn| turn.record(self, event).map(|()| turn.stream.turns));
+        let waited = put.and_then(|turns| self.wait(event).map(|()| turns));
         self.release_event(event, false);
-        waited
+        let mut stream = self.stream(queue);
+        stream.drained = stream.drained.max(waited?);
+        Ok(())
     }
 
     /// Returns when all queues are empty.

@@ -59,9 +59,8 @@ impl Cuda {
             return Ok(());
         }
         // SAFETY: both ranges are the caller's, each on the GPU of its context.
-        let put = unsafe {
-            (self.gpu.api.from_peer)(to, self.gpu.context, from, other.gpu.context, bytes, turn.handle)
-        };
+        let put =
+            unsafe { (self.gpu.api.from_peer)(to, self.gpu.context, from, other.gpu.context, bytes, turn.handle) };
         self.gpu.check("cuMemcpyPeerAsync", put)
     }
 }

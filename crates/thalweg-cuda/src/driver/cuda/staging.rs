@@ -24,10 +24,13 @@ const STRETCH: usize = 256 << 10;
 
 /// Bytes of a chunk: long enough for the device to copy at full speed. And chunks of a device at most.
 const CHUNK: usize = 4 << 20;
-const CHUNKS: usize = 24;
+const CHUNKS: usize = 32;
+/// A copy has a few parts, of so many bytes at least: the host copies one while the device copies another.
+const PARTS: usize = 4;
+const LEAST: usize = 256 << 10;
 /// Threads that copy for one call, and the bytes from which on they do.
-const THREADS: usize = 4;
-const LARGE: usize = 16 << 20;
+const THREADS: usize = 8;
+const LARGE: usize = 8 << 20;
 /// Chunks of a thread that reads.
 const FLYING: usize = 2;
 
@@ -172,11 +175,12 @@ impl Staging {
         if all.bytes <= SMALL {
             return if all.bytes == 0 { Ok(()) } else { self.write_small(queue, address, &all) };
         }
-        let (threads, parts) = (threads(all.bytes), all.bytes.div_ceil(CHUNK));
+        let (threads, size) = (threads(all.bytes), part(all.bytes));
+        let parts = all.bytes.div_ceil(size);
         // Each has every so-manieth part, so that the device gets them about in order.
         let share = |first: usize| {
             (first..parts).step_by(threads).try_for_each(|i| {
-                let (at, bytes) = (i * CHUNK, (all.bytes - i * CHUNK).min(CHUNK));
+                let (at, bytes) = (i * size, (all.bytes - i * size).min(size));
                 self.put(queue, address + at as u64, &all, (at, bytes))
             })
         };
@@ -253,8 +257,8 @@ impl Staging {
     /// the queue meanwhile may come between.
     pub(super) fn read(&self, queue: usize, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
         self.gpu.enter()?;
-        let threads = threads(bytes.len());
-        let parts = bytes.chunks_mut(CHUNK).enumerate().map(|(i, part)| (address + (i * CHUNK) as u64, part));
+        let (threads, size) = (threads(bytes.len()), part(bytes.len()));
+        let parts = bytes.chunks_mut(size).enumerate().map(|(i, part)| (address + (i * size) as u64, part));
         if threads == 1 {
             return self.read_parts(queue, &mut { parts });
         }
@@ -274,8 +278,9 @@ impl Staging {
     fn read_parts(&self, queue: usize, parts: &mut dyn Iterator<Item = (u64, &mut [u8])>) -> Result<(), Error> {
         let gpu = &*self.gpu;
         let mut flying: VecDeque<(Chunk, &mut [u8])> = VecDeque::with_capacity(FLYING);
-        let land = |(chunk, part): (Chunk, &mut [u8])| {
+        let land = |(mut chunk, part): (Chunk, &mut [u8])| {
             let landed = gpu.wait(chunk.event).map(|()| {
+                chunk.recorded = false;
                 // SAFETY: the device has written the chunk, which is ours.
                 unsafe { part.as_mut_ptr().copy_from_nonoverlapping(chunk.base, part.len()) };
             });
@@ -368,9 +373,14 @@ impl<'a> Stretches<'a> {
     }
 }
 
-/// How many threads copy so many bytes.
+/// How many threads copy so many bytes: no more than half of the cores, which others need, too.
 fn threads(bytes: usize) -> usize {
-    if bytes < LARGE { 1 } else { std::thread::available_parallelism().map_or(1, |n| n.get().min(THREADS)) }
+    if bytes < LARGE { 1 } else { std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).clamp(1, THREADS)) }
+}
+
+/// Bytes of a part of a copy of so many.
+fn part(bytes: usize) -> usize {
+    (bytes / PARTS).next_multiple_of(4096).clamp(LEAST, CHUNK)
 }
 
 impl Drop for Staging {
