@@ -46,14 +46,17 @@ struct Known {
     behind: [AtomicU64; QUEUES],
 }
 
+/// An event, and the ticket that it stands for.
+type Marked = (u64, Arc<dyn Event>);
+
 #[derive(Debug, Default)]
 struct Put {
     /// The last ticket.
     now: u64,
     /// Whether a thread is still putting work of that ticket in the queue.
     open: bool,
-    /// Events, and the tickets that they stand for.
-    events: VecDeque<(u64, Arc<dyn Event>)>,
+    /// In order.
+    events: VecDeque<Marked>,
 }
 
 impl Put {
@@ -116,7 +119,7 @@ impl Order {
     }
 
     /// Makes an event for everything that is in a queue.
-    fn record(&self, queue: usize, put: &mut Put) -> Result<(u64, Arc<dyn Event>), Error> {
+    fn record(&self, queue: usize, put: &mut Put) -> Result<Marked, Error> {
         let (whole, event) = (put.whole(), Arc::<dyn Event>::from(self.drivers[queue].point()?));
         if put.events.len() >= MOST {
             put.events.pop_front();
@@ -132,7 +135,7 @@ impl Order {
     }
 
     /// An event for a ticket, and the ticket that it stands for; `None` while not everything of it is in the queue.
-    fn event(&self, queue: usize, ticket: u64) -> Result<Option<(u64, Arc<dyn Event>)>, Error> {
+    fn event(&self, queue: usize, ticket: u64) -> Result<Option<Marked>, Error> {
         let mut put = self.put(queue);
         if let Some(found) = put.events.iter().find(|e| e.0 >= ticket) {
             return Ok(Some(found.clone()));

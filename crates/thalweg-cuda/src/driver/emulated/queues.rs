@@ -131,9 +131,13 @@ impl Work {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
+        self.put_quietly(queue, item);
+        Ok(())
+    }
+
+    fn put_quietly(&mut self, queue: usize, item: Item) {
         self.queues[queue].push_back(item);
         self.put[queue] += 1;
-        Ok(())
     }
 }
 
@@ -169,6 +173,11 @@ impl Parts {
             self.run_to(queue, to);
         }
         Ok(())
+    }
+
+    /// Puts something in a queue, and leaves it to the next call to say what went wrong before.
+    pub(super) fn put_quietly(&self, queue: usize, item: Item) {
+        self.work().put_quietly(queue, item);
     }
 
     /// Runs everything that is in a queue.
