@@ -15,7 +15,7 @@ fn middle(runs: usize, mut f: impl FnMut()) -> f64 {
         f();
         start.elapsed().as_secs_f64() * 1e3
     };
-    (0..2).for_each(|_| drop(one()));
+    (0..2).for_each(|_| _ = one());
     let mut times: Vec<f64> = (0..runs).map(|_| one()).collect();
     times.sort_by(f64::total_cmp);
     times[runs / 2]
