@@ -219,6 +219,7 @@ fn a_misspelt_variable_is_an_error_that_lists_what_is_allowed() {
         ("THALWEG_CACHE", "of", "off, or a folder (a new one has a slash in it)"),
         ("THALWEG_CUDA_GRAPHS", "0", "on or off"),
         ("THALWEG_CUDA_OVERLAP", "0", "on or off"),
+        ("THALWEG_CUDA_QUEUES", "0", "on or off"),
     ] {
         for command in [&["bench", "small_chain"][..], &["cache", "info"]] {
             let output = with_variable(name, value, command);

@@ -7,7 +7,7 @@
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use thalweg_runtime::Memory;
+use thalweg_runtime::{Block, Memory};
 
 /// What one huge page of x86-64 and (with 4 KiB pages) aarch64 holds; from here on blocks are aligned to it.
 const HUGE_PAGE: usize = 2 << 20;
@@ -25,7 +25,7 @@ fn layout(bytes: usize) -> Option<Layout> {
 }
 
 impl Memory for HostMemory {
-    fn obtain(&self, bytes: usize) -> Option<NonNull<u8>> {
+    fn obtain(&self, bytes: usize) -> Option<Block> {
         let layout = layout(bytes)?;
         if bytes >= LOOK_FIRST && available().is_some_and(|free| bytes > free) {
             return None;
@@ -38,13 +38,13 @@ impl Memory for HostMemory {
             // backed. Where it is refused (huge pages off) small pages serve.
             let _ = unsafe { rustix::mm::madvise(block.as_ptr().cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
         }
-        Some(block)
+        Some(Block::unused(block))
     }
 
-    unsafe fn release(&self, block: NonNull<u8>, bytes: usize) {
+    unsafe fn release(&self, block: Block, bytes: usize) {
         let layout = layout(bytes).expect("the block was obtained with this size");
         // SAFETY: the caller gives back what `obtain` made with this layout.
-        unsafe { std::alloc::dealloc(block.as_ptr(), layout) }
+        unsafe { std::alloc::dealloc(block.start.as_ptr(), layout) }
     }
 
     fn total(&self) -> Option<usize> {
@@ -94,10 +94,10 @@ mod tests {
         let memory = HostMemory::default();
         for bytes in [1, 64, 4096, HUGE_PAGE - 64, HUGE_PAGE, 9 << 18, 5 << 21] {
             let block = memory.obtain(bytes).unwrap();
-            assert_eq!(block.as_ptr() as usize % if bytes >= HUGE_PAGE { HUGE_PAGE } else { 64 }, 0);
+            assert_eq!(block.start.as_ptr() as usize % if bytes >= HUGE_PAGE { HUGE_PAGE } else { 64 }, 0);
             // SAFETY: the block has that many bytes and is ours; it is given back once.
             unsafe {
-                block.as_ptr().write_bytes(7, bytes);
+                block.start.as_ptr().write_bytes(7, bytes);
                 memory.release(block, bytes);
             }
         }

@@ -111,6 +111,14 @@ impl Stretch {
     pub fn of(driver: &dyn Driver, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Stretch, Error> {
         let begin = driver.event()?;
         run()?;
+        Stretch::from(begin, driver)
+    }
+
+    /// From an event to the end of the queue as it is now.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    pub fn from(begin: Box<dyn Event>, driver: &dyn Driver) -> Result<Stretch, Error> {
         Ok(Stretch { begin, end: driver.event()? })
     }
 }

@@ -1,4 +1,4 @@
-//! The device: memory from a pool, kernels bound to sizes, launches in one queue.
+//! The device: memory from a pool, kernels bound to sizes, launches in the calling thread's queue.
 
 use crate::compiler::{Compiler, PRODUCT, Unit};
 use crate::driver::{Absent, Cuda, Driver, Launch, nvrtc};
@@ -7,9 +7,11 @@ use crate::fourier::Fouriers;
 use crate::launch::Bound;
 use crate::lower::{generic, plan};
 use crate::memory::DeviceMemory;
+use crate::order::{MEMORY, TO_DEVICE};
 use crate::plan::Plan;
-use crate::queue::Queue;
+use crate::queues::Queues;
 use crate::render::GENERIC;
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_ir::View;
@@ -27,7 +29,7 @@ struct Parts {
     name: String,
     driver: Arc<dyn Driver>,
     pool: Arc<Pool>,
-    queue: Arc<Queue>,
+    queues: Arc<Queues>,
     compiler: Compiler,
     fouriers: Fouriers,
     /// Whether generic kernels come before compiled ones where either would do.
@@ -36,7 +38,7 @@ struct Parts {
 
 impl CudaDevice {
     /// The device of that name: `cuda` or `cuda:0` for the first GPU, `cuda:1` for the second; `cuda:emulated` for the
-    /// host in the place of one, where that was built in (feature `emulate`); `cuda:absent` for one of an H100's sizes
+    /// host in the place of one and `cuda:emulated:1` for a second, where that was built in (feature `emulate`); `cuda:absent` for one of an H100's sizes
     /// that plans and writes its kernels and computes nothing, so that `explain` can be asked without a GPU.
     ///
     /// # Errors
@@ -46,7 +48,7 @@ impl CudaDevice {
         let none = |message: String| Error::Device { device: name.into(), message };
         let number = name.strip_prefix("cuda").ok_or_else(|| none("no such device".into()))?;
         #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
-        if number == ":emulated" {
+        if matches!(number, ":emulated" | ":emulated:1") {
             return CudaDevice::with(Arc::new(crate::driver::Emulated::new()?), name);
         }
         if number == ":absent" {
@@ -104,15 +106,16 @@ impl CudaDevice {
     }
 
     fn of(driver: Arc<dyn Driver>, name: &str, generic: bool) -> Result<Arc<CudaDevice>, Error> {
-        let queue = Arc::new(Queue::new(driver.clone(), name)?);
-        let pool = DeviceMemory::pool(queue.clone(), name.into());
+        let queues = Queues::new(&driver, name)?;
+        let pool = DeviceMemory::pool(queues.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
-        let compiler = Compiler::new(driver.clone(), name.into());
+        // Products are checked in a queue where no kernels of the program are.
+        let compiler = Compiler::new(queues.order().driver(MEMORY).clone(), name.into());
         Ok(Arc::new(CudaDevice(Arc::new(Parts {
             name: name.into(),
             driver,
             pool,
-            queue,
+            queues,
             compiler,
             fouriers: Fouriers::default(),
             generic,
@@ -175,9 +178,10 @@ pub(crate) struct BoundProgram {
 impl Program for BoundProgram {
     fn launch(&self, _: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         count(|c| c.generic_kernels += u64::from(self.generic));
-        let Parts { queue, pool, .. } = &*self.device.0;
-        let mut run = || self.bound.run(queue, pool, operands, scalars);
-        if !self.bound.checked || queue.is_open() {
+        let Parts { queues, pool, .. } = &*self.device.0;
+        let queue = queues.mine()?;
+        let mut run = || self.bound.run(queues, pool, operands, scalars);
+        if queue.is_open() {
             return run();
         }
         match queue.batch(None, false, &mut run)?.check.map(|check| check.outcome()).transpose()?.flatten() {
@@ -265,6 +269,24 @@ impl Device for CudaDevice {
         self.0.pool.allocate(bytes)
     }
 
+    fn allocate_with(&self, stretches: &[&[u8]]) -> Result<Buffer, Error> {
+        let bytes = stretches.iter().map(|s| s.len()).sum();
+        let buffer = self.0.pool.allocate_for(bytes, self.0.queues.to_device(bytes))?;
+        self.0.queues.write(&buffer, stretches)?;
+        Ok(buffer)
+    }
+
+    fn allocate_from(&self, other: &dyn Device, buffer: &Buffer, bytes: usize) -> Option<Result<Buffer, Error>> {
+        let other = (other as &dyn Any).downcast_ref::<CudaDevice>()?;
+        let queues = &self.0.queues;
+        let to = match self.0.pool.allocate_for(bytes, Some(queues.order().queue(TO_DEVICE))) {
+            Ok(to) => to,
+            Err(error) => return Some(Err(error)),
+        };
+        let copied = queues.copy_from(&to, &other.0.queues, buffer, bytes)?;
+        Some(copied.map(|()| to))
+    }
+
     fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
         Ok(Arc::new(AnyProgram { kernel: kernel.clone(), device: self.clone() }))
     }
@@ -306,26 +328,29 @@ impl Device for CudaDevice {
     }
 
     fn batch(&self, key: Option<u64>, timed: bool, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Batch, Error> {
-        self.0.queue.batch(key, timed, run)
+        self.0.queues.mine()?.batch(key, timed, run)
     }
 
     fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Option<Arc<dyn Timing>>, Error> {
-        self.0.queue.clocked(run).map(Some)
+        self.0.queues.mine()?.clocked(run).map(Some)
     }
 
     fn fourier(&self, of: &Fourier, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<Result<(), Error>> {
-        self.0.fouriers.run((&self.0.queue, &self.0.pool), of, x, y)
+        self.0.fouriers.run((&self.0.queues, &self.0.pool), of, x, y)
     }
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {
         assert!(bytes.len() <= buffer.bytes(), "{} bytes written to a buffer of {}", bytes.len(), buffer.bytes());
-        self.0.queue.write(buffer.address() as u64, bytes)
+        self.0.queues.write(buffer, &[bytes])
+    }
+
+    fn will_read(&self, buffer: &Buffer) {
+        self.0.queues.order().mark(buffer.uses());
     }
 
     fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), Error> {
         assert!(bytes.len() <= buffer.bytes(), "{} bytes read from a buffer of {}", bytes.len(), buffer.bytes());
-        // What can be read was computed by a batch that has ended; nobody waits for the turn of others here.
-        self.0.driver.read(buffer.address() as u64, bytes)
+        self.0.queues.read(buffer, bytes)
     }
 
     fn synchronize(&self) -> Result<(), Error> {

@@ -8,7 +8,7 @@
 
 use crate::driver::{Driver, Function, Launch, Lines};
 use crate::prelude::PRELUDE;
-use crate::queue::Queue;
+use crate::queues::Queues;
 use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_ir::View;
 use thalweg_runtime::{Buffer, Error, Fourier, FourierKind, Pool, count};
@@ -92,11 +92,15 @@ impl Fouriers {
     /// Puts a transform in the queue: [`thalweg_runtime::Device::fourier`].
     pub fn run(
         &self,
-        (queue, pool): (&Queue, &Arc<Pool>),
+        (queues, pool): (&Queues, &Arc<Pool>),
         of: &Fourier,
         x: &[(&Buffer, &View)],
         y: &[&Buffer],
     ) -> Option<Result<(), Error>> {
+        let queue = match queues.mine() {
+            Ok(queue) => queue,
+            Err(error) => return Some(Err(error)),
+        };
         let driver = queue.driver();
         let lines = Lines { kind: of.kind, double: of.double, n: of.n, count: of.outer.checked_mul(of.inner)? };
         if lines.count == 0 {
@@ -133,7 +137,11 @@ impl Fouriers {
         let unpacked = launch(unpack, words.to_vec(), lines.count * given);
         debug_assert_eq!(unpacked.arguments.len(), UNPACK_WORDS);
         count(|c| c.library_calls += 1);
-        Some(queue.behind(|| {
+        let missing = &|other| queues.make_whole(other);
+        let used = x.iter().map(|x| x.0).chain(y.iter().copied()).chain([&from, &work]).chain(&to);
+        let used: Vec<&Buffer> = used.collect();
+        Some(queue.behind(&mut || {
+            used.iter().try_for_each(|buffer| queue.uses(buffer, missing))?;
             driver.launch(&packed)?;
             driver.run_transform(&lines, [from_at, to_at, work_at])?;
             driver.launch(&unpacked)

@@ -2,11 +2,11 @@
 //!
 //! In: functions with the words of their arguments, and which of these words change from run to run. Out: launches,
 //! their words patched in place. Nothing is allocated on the way but scratch memory from the pool, which is free for
-//! the next user as soon as the launches are queued.
+//! the queue's next user as soon as the launches are queued.
 
 use crate::batch::mix;
 use crate::driver::{Function, Launch, MAP_WORDS};
-use crate::queue::Queue;
+use crate::queues::Queues;
 use std::sync::Arc;
 use thalweg_runtime::{Buffer, Error, Pool, count};
 
@@ -93,23 +93,26 @@ impl Bound {
         self.launches.iter().map(|l| &l.function)
     }
 
-    /// Puts the launches in the queue, or in the thread's batch.
+    /// Puts the launches in the thread's batch, which is open.
     ///
     /// # Errors
     /// When there is no scratch memory, or the device refuses.
     ///
     /// # Panics
-    /// When an operand is too small.
-    pub fn run(&self, queue: &Queue, pool: &Arc<Pool>, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
+    /// When an operand is too small, or no batch is open.
+    pub fn run(&self, queues: &Queues, pool: &Arc<Pool>, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         for &(operand, bytes) in &self.needs {
             let has = operands[operand as usize].bytes();
             assert!(has >= bytes, "operand {operand} is reached up to byte {bytes}, and has {has}");
         }
+        let (queue, missing) = (queues.mine()?, &|other| queues.make_whole(other));
         let scratch: Result<Vec<Buffer>, Error> = self.scratch.iter().map(|&bytes| pool.allocate(bytes)).collect();
         let (scratch, fault) = (scratch?, queue.begin(self.checked)?);
         if !scratch.is_empty() {
             count(|c| c.scratch_bytes += self.scratch.iter().sum::<usize>() as u64);
         }
+        let all = operands.iter().copied().chain(&scratch);
+        all.into_iter().try_for_each(|buffer| queue.uses(buffer, missing))?;
         let told = if self.told == 0 { 0 } else { queue.told(self.told)? };
         let address = |b: &Buffer, offset| (b.address() as u64).wrapping_add_signed(offset);
         for (launch, patches) in self.launches.iter().zip(&self.patches) {

@@ -8,6 +8,7 @@
 //! * `compiler`, `launch`: functions, and their launches. `ending`: a process that ends while a compiler works.
 //! * `fourier`: Fourier transforms by cuFFT.
 //! * `queue`, `batch`, `faults`: launches in order, those of a run as one, and what they leave to be asked.
+//! * `queues`, `order`: which queue work goes into, and which waits for which.
 
 mod batch;
 mod compiler;
@@ -24,10 +25,12 @@ mod launch;
 mod lengths;
 mod lower;
 mod memory;
+mod order;
 mod plan;
 mod prelude;
 pub mod product;
 mod queue;
+mod queues;
 mod render;
 mod space;
 mod traffic;

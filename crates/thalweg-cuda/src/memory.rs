@@ -2,40 +2,66 @@
 //!
 //! In: sizes. Out: addresses on the device, in the form of pointers that the host must not follow.
 //!
-//! Always true: memory is given back in the order of the device's queue, behind what a batch keeps back, so a buffer
-//! may go while what uses it has not run yet.
+//! Always true: memory is taken and given back in a queue of its own: behind what uses it, and before what will. So a
+//! buffer may go while what uses it has not run yet, and nobody waits on the host.
 
 use crate::driver::Driver;
-use crate::queue::Queue;
+use crate::order::MEMORY;
+use crate::queues::Queues;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use thalweg_runtime::{Memory, Pool};
+use thalweg_runtime::{Block, Memory, Points, Pool, When};
 
 /// Memory of a device behind [`Memory`].
 #[derive(Debug)]
 pub struct DeviceMemory {
-    queue: Arc<Queue>,
+    queues: Arc<Queues>,
 }
 
 impl DeviceMemory {
-    /// A pool of buffers in the memory of the device that has this queue; errors call it by that name.
-    pub fn pool(queue: Arc<Queue>, name: String) -> Arc<Pool> {
-        Pool::new(name, Box::new(DeviceMemory { queue }))
+    /// A pool of buffers in the memory of the device that has these queues; errors call it by that name.
+    pub fn pool(queues: Arc<Queues>, name: String) -> Arc<Pool> {
+        Pool::new(name, Box::new(DeviceMemory { queues }))
     }
 
     fn driver(&self) -> &dyn Driver {
-        self.queue.driver()
+        &**self.queues.order().driver(MEMORY)
     }
 }
 
 impl Memory for DeviceMemory {
-    fn obtain(&self, bytes: usize) -> Option<NonNull<u8>> {
+    fn obtain(&self, bytes: usize) -> Option<Block> {
         let address = self.driver().obtain(bytes)?;
-        NonNull::new(std::ptr::without_provenance_mut(usize::try_from(address).ok()?))
+        let start = NonNull::new(std::ptr::without_provenance_mut(usize::try_from(address).ok()?))?;
+        let mut block = Block::unused(start);
+        let queue = self.queues.order().queue(MEMORY);
+        block.last[queue] = self.queues.order().stamp(queue).0;
+        Some(block)
     }
 
-    unsafe fn release(&self, block: NonNull<u8>, _bytes: usize) {
-        self.queue.release(block.as_ptr() as u64);
+    unsafe fn release(&self, block: Block, _bytes: usize) {
+        let (order, address) = (self.queues.order(), block.start.as_ptr() as u64);
+        if let (true, Ok(own)) = (order.is_one(), self.queues.mine()) {
+            let given_back = own.behind(&mut || {
+                self.driver().release(address);
+                Ok(())
+            });
+            if let Err(error) = given_back {
+                tracing::debug!(%error, "memory is given back in a queue that fails");
+            }
+            return;
+        }
+        let behind = order.behind_all(order.queue(MEMORY), &block.last, &|other| self.queues.make_whole(other));
+        if let Err(error) = behind {
+            // Of a device that has failed.
+            tracing::debug!(%error, "memory is not given back");
+            return;
+        }
+        self.driver().release(address);
+    }
+
+    fn when(&self, points: &Points, queue: Option<usize>) -> When {
+        self.queues.order().when(queue.unwrap_or_else(|| self.queues.number()), points)
     }
 
     fn total(&self) -> Option<usize> {
@@ -51,8 +77,8 @@ mod tests {
     #[test]
     fn blocks_are_recycled_and_given_back_when_memory_runs_out() {
         let driver = Arc::new(Emulated::new().unwrap());
-        let queue = Arc::new(Queue::new(driver.clone(), "cuda:emulated").unwrap());
-        let pool = DeviceMemory::pool(queue, "cuda:emulated".into());
+        let queues = Queues::new(&(driver.clone() as Arc<dyn Driver>), "cuda:emulated").unwrap();
+        let pool = DeviceMemory::pool(queues, "cuda:emulated".into());
         let a = pool.allocate(1000).unwrap();
         let address = a.address() as u64;
         driver.write(address, &[7; 1000]).unwrap();

@@ -1,19 +1,20 @@
-//! The device's one queue, with what all launches share, and the turns that threads take at it.
+//! A queue for kernels, with what its launches share, and the turns that threads take at it.
 //!
-//! In: launches, one by one or in a batch: the launches of a run. Out: the same in the device's queue, in order; a
-//! batch that comes again and again is kept back until it is whole, and becomes a graph ([`crate::batch`]).
+//! In: launches, in a batch: the launches of a run. Out: the same in the queue, in order; a batch that comes again and
+//! again is kept back until it is whole, and becomes a graph ([`crate::batch`]).
 //!
-//! Always true: while a thread's batch is open, nobody else puts anything in the queue, and no memory goes back to the
-//! driver. What the batch has freed may be another thread's before the launches that use it are in the queue; whatever
-//! that thread does with it comes behind them.
+//! Always true: while a thread's batch is open, nobody else puts launches in the queue. Everything that a batch puts there
+//! has one ticket ([`crate::order`]), which the memory that it uses is marked with; so nobody else gets that memory before
+//! the launches that use it are in the queue.
 
-use crate::batch::{Collected, Patch, Run, Stretch};
-use crate::driver::{Driver, Launch};
+use crate::batch::{Patch, Run, Stretch};
+use crate::driver::{Driver, Event, Launch};
 use crate::faults::{Faulted, Faults};
+use crate::order::Order;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thalweg_runtime::{Batch, Check, Error, Timing, environment};
+use thalweg_runtime::{Batch, Buffer, Check, Error, Timing, environment};
 
 /// Counters that a launch may use: one for each group of blocks that ends in one of them finding itself the last.
 pub const COUNTERS: usize = 1 << 16;
@@ -24,11 +25,15 @@ const TOLD: usize = 1 << 20;
 /// Schedules remembered; beyond, those that did not come for long are forgotten.
 const MOST_RUNS: usize = 512;
 
-/// The queue of a device.
+/// A queue of a device.
 #[derive(Debug)]
 pub struct Queue {
+    order: Arc<Order>,
+    /// Its number.
+    number: usize,
+    /// The driver with this queue.
     driver: Arc<dyn Driver>,
-    /// Its name.
+    /// The device's name.
     device: String,
     /// Device memory: the counters.
     counters: u64,
@@ -45,8 +50,8 @@ pub struct Queue {
 struct Gate {
     /// By key.
     runs: FxHashMap<u64, Run>,
-    /// For launches by themselves.
-    single: Collected,
+    /// For launches that are no run which comes again.
+    single: Run,
     batches: u64,
 }
 
@@ -54,6 +59,11 @@ struct Gate {
 struct Open {
     queue: usize,
     run: Run,
+    /// Of what it puts in the queue: the first, and the one that holds now.
+    first: u64,
+    ticket: u64,
+    /// Where somebody asks how long the next launches take: the event before the first of them, once that is there.
+    clock: Option<Option<Box<dyn Event>>>,
     /// Programs launched so far.
     programs: u32,
     /// Words in which indices out of range are told, with the program that does.
@@ -65,26 +75,28 @@ thread_local! {
 }
 
 /// Closes the thread's batch, whatever happens.
-struct Close;
+struct Close<'a>(&'a Queue);
 
-impl Close {
+impl Close<'_> {
     fn take() -> Option<Open> {
         OPEN.with_borrow_mut(Option::take)
     }
 }
 
-impl Drop for Close {
+impl Drop for Close<'_> {
     fn drop(&mut self) {
         Close::take();
+        self.0.order.end(self.0.number);
     }
 }
 
 impl Queue {
-    /// The queue of that driver.
+    /// The queue of that number.
     ///
     /// # Errors
     /// When there is no memory for what launches share.
-    pub fn new(driver: Arc<dyn Driver>, device: &str) -> Result<Queue, Error> {
+    pub fn new(order: Arc<Order>, number: usize, device: &str) -> Result<Queue, Error> {
+        let driver = order.driver(number).clone();
         let bytes = 4 * COUNTERS;
         let none = || Error::OutOfMemory { requested: bytes, in_use: 0, limit: None, device: device.into() };
         let counters = driver.obtain(bytes).ok_or_else(none)?;
@@ -92,6 +104,8 @@ impl Queue {
         let faults = Faults::new(driver.clone()).ok_or_else(none)?;
         let graphs = !environment::CUDA_GRAPHS.is("off");
         Ok(Queue {
+            order,
+            number,
             driver,
             device: device.into(),
             counters,
@@ -102,7 +116,7 @@ impl Queue {
         })
     }
 
-    /// The driver, for what needs no turn.
+    /// The driver with this queue, for what needs no turn.
     pub fn driver(&self) -> &dyn Driver {
         &*self.driver
     }
@@ -172,24 +186,79 @@ impl Queue {
         begun.unwrap_or(Ok(0))
     }
 
-    /// Puts a launch in the queue, or in the open batch: `patch` sets the words that change, and gives a hash of those
-    /// that are addresses.
+    /// Notes that the open batch uses a buffer: reads it, or writes it where nobody has since it was handed out. What comes
+    /// next is put in the queue behind what other queues do with it. `missing` is as for [`Order::behind`].
+    ///
+    /// # Errors
+    /// When the device fails.
+    ///
+    /// # Panics
+    /// When the calling thread has no batch open here.
+    pub fn uses(&self, buffer: &Buffer, missing: &dyn Fn(usize)) -> Result<(), Error> {
+        let (first, ticket) = self.tickets();
+        let uses = buffer.uses();
+        match uses.written() {
+            // What this batch has written it may write more of.
+            Some((queue, written)) if queue == self.number && written >= first => uses.write(self.number, ticket),
+            Some((queue, _)) if queue == self.number => uses.used(self.number, ticket),
+            Some((queue, written)) => {
+                self.order.behind(self.number, queue, written, missing)?;
+                uses.used(self.number, ticket);
+            }
+            None => self.writes(buffer, missing)?,
+        }
+        Ok(())
+    }
+
+    /// Notes that the open batch writes a buffer, whatever others did with it before.
+    ///
+    /// # Errors
+    /// When the device fails.
+    ///
+    /// # Panics
+    /// As [`Queue::uses`].
+    pub fn writes(&self, buffer: &Buffer, missing: &dyn Fn(usize)) -> Result<(), Error> {
+        self.order.behind_all(self.number, &buffer.uses().points(), missing)?;
+        // Asked for again: where something was missing, the batch goes on with a later one.
+        buffer.uses().write(self.number, self.tickets().1);
+        Ok(())
+    }
+
+    /// The open batch's first ticket, and the one that holds now.
+    fn tickets(&self) -> (u64, u64) {
+        self.open(|open| (open.first, open.ticket)).expect("memory is used in a batch")
+    }
+
+    /// Puts a launch in the open batch: `patch` sets the words that change, and gives a hash of those that are addresses.
     ///
     /// # Errors
     /// When the device refuses.
+    ///
+    /// # Panics
+    /// When the calling thread has no batch open here.
     pub fn launch(&self, launch: &Launch, patch: Patch<'_>) -> Result<(), Error> {
-        match self.open(|open| open.run.launch(&*self.driver, launch, &mut *patch)) {
-            Some(done) => done,
-            None => self.gate().single.launch(&*self.driver, launch, patch),
-        }
+        let put = self.open(|open| {
+            if let Some(begin @ None) = &mut open.clock {
+                *begin = Some(self.driver.event()?);
+            }
+            open.run.launch(&*self.driver, launch, &mut *patch)
+        });
+        put.expect("launches are put in a batch")
     }
 
-    /// [`thalweg_runtime::Device::clocked`].
+    /// [`thalweg_runtime::Device::clocked`]. What the first launch has to wait for in other queues is not in it.
     ///
     /// # Errors
     /// As there.
     pub fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Arc<dyn Timing>, Error> {
-        Ok(Arc::new(Stretch::of(&*self.driver, run)?))
+        if self.open(|open| open.clock = Some(None)).is_none() {
+            return Ok(Arc::new(Stretch::of(&*self.driver, run)?));
+        }
+        let done = run();
+        let begun = self.open(|open| open.clock.take().flatten()).flatten();
+        done?;
+        let begin = begun.map_or_else(|| self.driver.event(), Ok)?;
+        Ok(Arc::new(Stretch::from(begin, &*self.driver)?))
     }
 
     /// [`thalweg_runtime::Device::batch`].
@@ -207,26 +276,42 @@ impl Queue {
         }
         let mut gate = self.gate();
         let key = key.filter(|_| self.graphs);
-        let mut known = key.and_then(|k| gate.runs.remove(&k)).unwrap_or_default();
+        let mut known = match key {
+            Some(key) => gate.runs.remove(&key).unwrap_or_default(),
+            None => std::mem::take(&mut gate.single),
+        };
         known.begin(key.is_some(), timed);
-        OPEN.set(Some(Open { queue: self.id(), run: known, programs: 0, words: vec![] }));
-        let close = Close;
+        let ticket = self.order.begin(self.number);
+        OPEN.set(Some(Open {
+            queue: self.id(),
+            run: known,
+            first: ticket,
+            ticket,
+            clock: None,
+            programs: 0,
+            words: vec![],
+        }));
+        let close = Close(self);
         let done = run();
         let Open { run: mut known, words, .. } = Close::take().expect("it is open until here");
-        drop(close);
         // What of a failed run was kept back nobody will ask for.
         let done = done.and_then(|()| known.submit(&*self.driver)).and_then(|()| known.timing(&*self.driver));
-        if let Some(key) = key {
-            gate.remember(key, known);
+        drop(close);
+        match key {
+            Some(key) => gate.remember(key, known),
+            None => gate.single = known,
         }
         drop(gate);
         let check = (!words.is_empty()).then(|| Faulted::new(&self.faults, words));
         done.map(|timing| Batch { check: check.map(|c| c as Arc<dyn Check>), timing })
     }
 
-    /// Puts in the queue what was kept back, since something else is to come behind it; then calls `f`, when it is the
-    /// thread's turn.
-    pub fn behind<R>(&self, f: impl FnOnce() -> R) -> R {
+    /// Puts in the queue what was kept back, since something else is to come behind it; then calls `f`, in the thread's
+    /// batch: one of its own where none is open.
+    ///
+    /// # Errors
+    /// What `f` gives.
+    pub fn behind(&self, f: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
         match self.open(|open| open.run.flush(&*self.driver)) {
             Some(flushed) => {
                 if let Err(error) = flushed {
@@ -234,24 +319,22 @@ impl Queue {
                 }
                 f()
             }
-            None => {
-                let _turn = self.gate();
-                f()
-            }
+            None => self.batch(None, false, f).map(|_| ()),
         }
     }
 
-    /// Copies to the device.
-    ///
-    /// # Errors
-    /// When the device fails.
-    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        self.behind(|| self.driver.write(address, bytes))
-    }
-
-    /// Gives memory back to the driver.
-    pub fn release(&self, address: u64) {
-        self.behind(|| self.driver.release(address));
+    /// Sees to it that what has a ticket by now is in the queue: what the thread's batch has kept back, or by waiting for
+    /// another thread's batch to end.
+    pub fn make_whole(&self) {
+        let own = self.open(|open| {
+            if let Err(error) = open.run.flush(&*self.driver) {
+                tracing::debug!(%error, "a batch could not be put in the queue");
+            }
+            open.ticket = self.order.begin(self.number);
+        });
+        if own.is_none() {
+            drop(self.gate());
+        }
     }
 }
 
@@ -280,10 +363,11 @@ mod tests {
     use super::*;
     use crate::driver::Emulated;
     use crate::memory::DeviceMemory;
+    use crate::queues::Queues;
     use thalweg_runtime::{Buffer, Pool, counters};
 
     struct Bench {
-        queue: Arc<Queue>,
+        queues: Arc<Queues>,
         pool: Arc<Pool>,
         add: Launch,
     }
@@ -291,25 +375,30 @@ mod tests {
     /// A queue, and a launch that adds its second word to the number at its first.
     fn bench() -> Bench {
         let driver: Arc<dyn Driver> = Arc::new(Emulated::new().unwrap());
-        let queue = Arc::new(Queue::new(driver.clone(), "cuda:emulated").unwrap());
-        let pool = DeviceMemory::pool(queue.clone(), "cuda:emulated".into());
+        let queues = Queues::new(&driver, "cuda:emulated").unwrap();
+        let pool = DeviceMemory::pool(queues.clone(), "cuda:emulated".into());
         let source = crate::prelude::PRELUDE.to_string()
             + "extern \"C\" __global__ void add(THALWEG_PARAMETER(2)) { *(u64 *)a.w[0] += a.w[1]; }";
         let function = driver.load(&driver.compile(&source).unwrap(), &["add"]).unwrap().remove(0);
         let add = Launch { function, grid: [1; 3], block: 1, shared: 0, arguments: vec![0; 2], early: false };
-        Bench { queue, pool, add }
+        Bench { queues, pool, add }
     }
 
     impl Bench {
+        fn queue(&self) -> &Queue {
+            self.queues.mine().unwrap()
+        }
+
         fn buffer(&self) -> Buffer {
             let buffer = self.pool.allocate(64).unwrap();
-            self.queue.write(buffer.address() as u64, &[0; 64]).unwrap();
+            self.queues.write(&buffer, &[&[0; 64]]).unwrap();
             buffer
         }
 
         fn add(&self, to: &Buffer, n: u64) -> Result<(), Error> {
             let address = to.address() as u64;
-            self.queue.launch(&self.add, &mut |words| {
+            self.queue().uses(to, &|other| self.queues.make_whole(other))?;
+            self.queue().launch(&self.add, &mut |words| {
                 (words[0], words[1]) = (address, n);
                 address
             })
@@ -317,7 +406,7 @@ mod tests {
 
         fn value(&self, of: &Buffer) -> u64 {
             let mut bytes = [0; 8];
-            self.queue.driver().read(of.address() as u64, &mut bytes).unwrap();
+            self.queues.read(of, &mut bytes).unwrap();
             u64::from_le_bytes(bytes)
         }
     }
@@ -328,11 +417,11 @@ mod tests {
         let (x, y) = (b.buffer(), b.buffer());
         let run = |n: u64, stop: bool, write: bool| {
             let before = counters();
-            let done = b.queue.batch(Some(1), false, &mut || {
+            let done = b.queue().batch(Some(1), false, &mut || {
                 b.add(&x, n)?;
                 b.add(&y, 2 * n)?;
                 if write {
-                    b.queue.write(x.address() as u64, &[0; 8])?;
+                    b.queues.write(&x, &[&[0; 8]])?;
                 }
                 if stop {
                     return Err(Error::Value("no more".into()));
@@ -362,7 +451,7 @@ mod tests {
         let b = bench();
         let keep = b.buffer();
         for turn in 0..8 {
-            let done = b.queue.batch(Some(2), false, &mut || {
+            let done = b.queue().batch(Some(2), false, &mut || {
                 let own = b.pool.allocate(1 << 16)?;
                 for _ in 0..4 {
                     b.add(&own, 1)?;
@@ -381,9 +470,9 @@ mod tests {
     fn a_panic_closes_the_batch() {
         let b = bench();
         let x = b.buffer();
-        let panics = || b.queue.batch(Some(3), false, &mut || panic!("on purpose"));
+        let panics = || b.queue().batch(Some(3), false, &mut || panic!("on purpose"));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
-        b.add(&x, 3).unwrap();
+        b.queue().batch(None, false, &mut || b.add(&x, 3)).unwrap();
         assert_eq!(b.value(&x), 3);
     }
 }

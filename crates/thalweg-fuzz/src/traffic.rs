@@ -166,6 +166,10 @@ impl Device for Compared {
         self.device.allocate(bytes)
     }
 
+    fn allocate_with(&self, stretches: &[&[u8]]) -> Result<Buffer, Error> {
+        self.device.allocate_with(stretches)
+    }
+
     fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
         self.device.program(kernel).map(|p| self.wrap(kernel, p))
     }

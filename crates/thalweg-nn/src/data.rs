@@ -65,9 +65,10 @@ pub trait Collate: Send + Sized + 'static {
     fn collate(samples: Vec<Self>) -> Result<Self::Batch, (usize, Box<dyn StdError + Send + Sync>)>;
 }
 
-fn tensor<T: Element>(data: &[T], sizes: &[usize]) -> Result<Tensor, (usize, Box<dyn StdError + Send + Sync>)> {
+/// Rows of numbers as one tensor: copied once on the host, on a GPU to where the chip fetches them by itself.
+fn tensor<T: Element>(rows: &[&[T]], sizes: &[usize]) -> Result<Tensor, (usize, Box<dyn StdError + Send + Sync>)> {
     let device = Device::try_default().map_err(|e| (0, e.into()))?;
-    Tensor::try_from_slice(data, sizes.to_vec(), device).map_err(|e| (0, e.into()))
+    Tensor::try_from_slices(rows, sizes.to_vec(), device).map_err(|e| (0, e.into()))
 }
 
 macro_rules! numbers {
@@ -75,7 +76,7 @@ macro_rules! numbers {
         impl Collate for $t {
             type Batch = Tensor;
             fn collate(samples: Vec<$t>) -> Result<Tensor, (usize, Box<dyn StdError + Send + Sync>)> {
-                tensor(&samples, &[samples.len()])
+                tensor(&[&samples], &[samples.len()])
             }
         }
         impl Collate for Vec<$t> {
@@ -86,7 +87,8 @@ macro_rules! numbers {
                     let message = format!("has {} numbers, the first of its batch {length}", samples[at].len());
                     return Err((at, message.into()));
                 }
-                tensor(&samples.concat(), &[samples.len(), length])
+                let rows: Vec<&[$t]> = samples.iter().map(Vec::as_slice).collect();
+                tensor(&rows, &[samples.len(), length])
             }
         }
     )*};
@@ -239,7 +241,7 @@ impl<D: Dataset> DataLoader<D> {
     }
 
     /// Made by so many threads, ahead of who asks: two batches a thread unless [`ahead`](DataLoader::ahead) says
-    /// otherwise. They come in the same order.
+    /// otherwise. They come in the same order. On a GPU they are copied from page-locked memory while it computes.
     #[must_use]
     pub fn threads(self, threads: usize) -> DataLoader<D> {
         DataLoader { threads, ahead: 2 * threads.max(1), ..self }
@@ -384,8 +386,9 @@ impl<D: Dataset> Crew<D> {
                 while let Some(number) = claim(&desk, work.batches) {
                     let made = std::panic::catch_unwind(AssertUnwindSafe(|| {
                         let batch = work.batch(number);
-                        // What it recorded runs here, not where the batch is used. What fails is told there.
-                        let _ = thalweg::synchronize();
+                        // What it recorded runs here, not where the batch is used, and on a GPU beside what runs there:
+                        // nobody waits for that. What fails is told where it is read.
+                        thalweg::flush();
                         batch
                     }));
                     locked(&desk.0).made.insert(number, made);

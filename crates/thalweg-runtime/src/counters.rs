@@ -106,6 +106,14 @@ counters! {
     arena_bytes,
     /// Bytes of scratch memory that launches on a GPU were given beside their operands, a library's workspace included.
     scratch_bytes,
+    /// Bytes that were copied from the host to a GPU.
+    bytes_to_device,
+    /// Bytes that were copied from a GPU to the host.
+    bytes_to_host,
+    /// Bytes that were copied from one GPU to another without the program's memory in between.
+    bytes_between_devices,
+    /// Times that a queue of a GPU was made to wait for another one of its queues.
+    queue_waits,
     /// Outputs that took the place of a dying input.
     reused_in_place,
     /// Launches that computed again what was not held, to stay below a memory limit. They count as kernels, too.

@@ -1,6 +1,7 @@
 //! The trait that a device crate implements.
 
-use crate::{Buffer, Error, Fourier, MemoryStats};
+use crate::{Allocation, Buffer, Error, Fourier, MemoryStats};
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 use thalweg_ir::View;
@@ -105,7 +106,7 @@ pub struct Batch {
 }
 
 /// A device: memory, and programs that run on it.
-pub trait Device: Send + Sync + Debug {
+pub trait Device: Any + Send + Sync + Debug {
     /// Its name as `THALWEG_DEVICE` takes it: "cpu", "cuda:0".
     fn name(&self) -> &str;
 
@@ -133,6 +134,29 @@ pub trait Device: Send + Sync + Debug {
     /// # Errors
     /// [`Error::OutOfMemory`].
     fn allocate(&self, bytes: usize) -> Result<Buffer, Error>;
+
+    /// Memory with these bytes of the host, one stretch behind the other: [`Device::allocate`] and [`Device::write`]. A
+    /// device that copies while it computes takes memory that the copy need not wait for. The bytes may change when this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], and when the device fails.
+    fn allocate_with(&self, stretches: &[&[u8]]) -> Result<Buffer, Error> {
+        let buffer = self.allocate(stretches.iter().map(|s| s.len()).sum())?;
+        let mut at = 0;
+        for bytes in stretches {
+            self.write(&Allocation::part(&buffer, at, bytes.len()), bytes)?;
+            at += bytes.len();
+        }
+        Ok(buffer)
+    }
+
+    /// Memory with what the first bytes of a buffer on another device hold: without the host in between where the devices
+    /// can, else `None`, and nothing was done.
+    fn allocate_from(&self, other: &dyn Device, buffer: &Buffer, bytes: usize) -> Option<Result<Buffer, Error>> {
+        let _ = (other, buffer, bytes);
+        None
+    }
 
     /// The program of a kernel: from the device's program cache, or compiled now.
     ///
@@ -206,6 +230,12 @@ pub trait Device: Send + Sync + Debug {
     /// # Errors
     /// When the device fails.
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Says that a buffer, in which everything that writes it is in the device's queue, is about to be read: a read that comes
+    /// later need not wait for what is put in the queue meanwhile.
+    fn will_read(&self, buffer: &Buffer) {
+        let _ = buffer;
+    }
 
     /// Copies a buffer's first bytes to the host, after everything queued before.
     ///

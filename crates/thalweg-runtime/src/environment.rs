@@ -150,6 +150,9 @@ pub static CALIBRATE: Variable = variable(
 pub static CUDA_GRAPHS: Variable = variable("THALWEG_CUDA_GRAPHS", ON_OFF, "whether launches become CUDA graphs");
 /// Whether launches on a GPU overlap.
 pub static CUDA_OVERLAP: Variable = variable("THALWEG_CUDA_OVERLAP", ON_OFF, "whether launches overlap");
+/// Whether a GPU has several queues.
+pub static CUDA_QUEUES: Variable =
+    variable("THALWEG_CUDA_QUEUES", ON_OFF, "whether threads and copies have queues of their own");
 /// Where what devices compile is written to.
 pub static DUMP: Variable = variable("THALWEG_DUMP", Allowed::Folder { off: false }, "where compiled code is shown");
 /// NVIDIA's driver.
@@ -185,7 +188,7 @@ pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
 /// All variables, as `thalweg doctor` shows them.
-pub static ALL: [&Variable; 29] = [
+pub static ALL: [&Variable; 30] = [
     &DEVICE,
     &THREADS,
     &MEMORY_LIMIT,
@@ -203,6 +206,7 @@ pub static ALL: [&Variable; 29] = [
     &CALIBRATE,
     &CUDA_GRAPHS,
     &CUDA_OVERLAP,
+    &CUDA_QUEUES,
     &DUMP,
     &CUDA_DRIVER,
     &NVRTC,

@@ -4,7 +4,12 @@
 //! are recycled by size class: powers of two up to 1 MiB (at most half wasted), eighths of a power of two above
 //! (at most an eighth wasted). A block goes back to the class it came from; nothing is split or merged, so allocating
 //! and freeing cost a lock and a push whatever the number of live blocks.
+//!
+//! On a device with several queues a block keeps the points at which it was used last ([`Uses`]). Whoever gets it puts
+//! nothing in a queue before that queue waits for these points, so a block may go round before the device is done with
+//! it; one that nobody has to wait for comes first.
 
+use crate::uses::{Points, QUEUES, Uses};
 use crate::{Error, environment};
 use std::fmt;
 use std::ptr::NonNull;
@@ -14,13 +19,20 @@ use std::sync::{Arc, Mutex};
 /// Where a pool gets its blocks: the device's own allocator.
 pub trait Memory: Send + Sync {
     /// A block of that many bytes, aligned to 64; `None` when there is none.
-    fn obtain(&self, bytes: usize) -> Option<NonNull<u8>>;
+    fn obtain(&self, bytes: usize) -> Option<Block>;
 
     /// Gives back a block of [`Memory::obtain`] with the same size.
     ///
     /// # Safety
-    /// The block came from `obtain(bytes)` of this memory, is given back once, and nobody uses it any more.
-    unsafe fn release(&self, block: NonNull<u8>, bytes: usize);
+    /// The block came from `obtain(bytes)` of this memory, is given back once, and nobody uses it any more, but for what
+    /// is in the device's queues up to its points.
+    unsafe fn release(&self, block: Block, bytes: usize);
+
+    /// Who would have to wait if the queue of that number, or that of the calling thread, used a block of these points.
+    fn when(&self, points: &Points, queue: Option<usize>) -> When {
+        let _ = (points, queue);
+        When::Now
+    }
 
     /// Bytes that this memory could hold in all, if known.
     fn total(&self) -> Option<usize>;
@@ -45,6 +57,13 @@ pub struct MemoryStats {
 
 const CLASSES: usize = 512;
 
+/// Kept blocks that are looked at for one that nobody has to wait for.
+const LOOKED_AT: usize = 16;
+/// Kept blocks of a class that all have to be waited for, and their bytes, up to which a new one is obtained instead: a
+/// copy of the next input goes on beside what uses the last ones, and a host that runs ahead takes no more for it.
+const FEW: usize = 3;
+const FEW_BYTES: usize = 1 << 30;
+
 /// Blocks of one device, recycled.
 pub struct Pool {
     device: String,
@@ -59,9 +78,35 @@ pub struct Pool {
     limit: AtomicUsize,
 }
 
-struct Block(NonNull<u8>);
-// SAFETY: a block in the free list is owned by the list alone; the pointer is only handed on.
+/// A block of a device's memory that nobody has.
+#[derive(Debug)]
+pub struct Block {
+    /// Where it begins.
+    pub start: NonNull<u8>,
+    /// When it was used last.
+    pub last: Points,
+}
+
+// SAFETY: a block is owned by who has it alone; the pointer is only handed on.
 unsafe impl Send for Block {}
+
+impl Block {
+    /// One that nobody has used in any queue.
+    pub fn unused(start: NonNull<u8>) -> Block {
+        Block { start, last: [0; QUEUES] }
+    }
+}
+
+/// Who waits for memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// Nobody.
+    Now,
+    /// The queue that uses it, on the device.
+    Behind,
+    /// The host: what uses it is not in its queue yet.
+    NotYet,
+}
 
 /// A block of device memory; freed to its pool when the last clone of the `Arc` goes.
 pub type Buffer = Arc<Allocation>;
@@ -70,6 +115,7 @@ pub type Buffer = Arc<Allocation>;
 pub struct Allocation {
     start: NonNull<u8>,
     bytes: usize,
+    uses: Uses,
     owner: Owner,
 }
 
@@ -77,8 +123,8 @@ pub struct Allocation {
 enum Owner {
     /// The pool, as a block of that class.
     Pool(Arc<Pool>, usize),
-    /// The allocation that it is a part of. Held to keep it alive.
-    Whole(#[expect(dead_code)] Buffer),
+    /// The allocation that it is a part of.
+    Whole(Buffer),
     /// Somebody else.
     Foreign,
 }
@@ -104,7 +150,7 @@ impl Allocation {
         assert!(inside, "{bytes} bytes from {offset} on are no part of {}", whole.bytes);
         // SAFETY: the offset is within the block, so the address is, or one past its end.
         let start = unsafe { whole.start.add(offset) };
-        Arc::new(Allocation { start, bytes, owner: Owner::Whole(whole.clone()) })
+        Arc::new(Allocation { start, bytes, uses: Uses::default(), owner: Owner::Whole(whole.clone()) })
     }
 
     /// Memory that somebody else keeps, as a buffer: scratch of a thread, for the time of a launch.
@@ -112,19 +158,28 @@ impl Allocation {
     /// # Safety
     /// There are as many bytes, and they outlive the buffer.
     pub unsafe fn foreign(start: NonNull<u8>, bytes: usize) -> Buffer {
-        Arc::new(Allocation { start, bytes, owner: Owner::Foreign })
+        Arc::new(Allocation { start, bytes, uses: Uses::default(), owner: Owner::Foreign })
     }
 
     /// Bytes asked for; the block may be larger.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// When it was used last in the queues of its device; of a part, when the whole was.
+    pub fn uses(&self) -> &Uses {
+        match &self.owner {
+            Owner::Whole(whole) => whole.uses(),
+            _ => &self.uses,
+        }
+    }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Owner::Pool(pool, class) = &self.owner {
-            pool.put_back(Block(self.start), *class, granted(self.bytes));
+            let block = Block { start: self.start, last: self.uses.points() };
+            pool.put_back(block, *class, granted(self.bytes));
         }
     }
 }
@@ -192,6 +247,14 @@ impl Pool {
     /// [`Error::OutOfMemory`] when the device has none left, kept blocks of other sizes given back first, or when more
     /// would be in use than the limit says.
     pub fn allocate(self: &Arc<Pool>, bytes: usize) -> Result<Buffer, Error> {
+        self.allocate_for(bytes, None)
+    }
+
+    /// The same for the queue of that number, which will use it first.
+    ///
+    /// # Errors
+    /// As [`Pool::allocate`].
+    pub fn allocate_for(self: &Arc<Pool>, bytes: usize, queue: Option<usize>) -> Result<Buffer, Error> {
         let refused = || self.out_of_memory(bytes);
         let (class, size) = class_of(bytes).ok_or_else(refused)?;
         let limit = self.limit.load(Relaxed);
@@ -199,33 +262,53 @@ impl Pool {
         // Counted first, so that two threads do not both take the last of it.
         let more = |used: usize| used.checked_add(counted).filter(|&now| now <= limit || counted == 0);
         let before = self.in_use.fetch_update(Relaxed, Relaxed, more).map_err(|_| refused())?;
-        let Some(start) = self.block(class, size, limit) else {
+        let Some(block) = self.block((class, size), limit, queue) else {
             self.in_use.fetch_sub(counted, Relaxed);
             return Err(refused());
         };
         self.allocations.fetch_add(1, Relaxed);
         self.peak.fetch_max(before + counted, Relaxed);
-        Ok(Arc::new(Allocation { start, bytes, owner: Owner::Pool(self.clone(), class) }))
+        let (start, uses) = (block.start, Uses::before(block.last));
+        Ok(Arc::new(Allocation { start, bytes, uses, owner: Owner::Pool(self.clone(), class) }))
     }
 
     /// A block of a class: one that was kept, or one from the device.
-    fn block(&self, class: usize, size: usize, limit: usize) -> Option<NonNull<u8>> {
-        if let Some(block) = self.lock(class).pop() {
-            self.recycled.fetch_add(1, Relaxed);
-            return Some(block.0);
+    fn block(&self, (class, size): (usize, usize), limit: usize, queue: Option<usize>) -> Option<Block> {
+        let is_full = || self.reserved.load(Relaxed).saturating_add(size) > limit;
+        if let Some(block) = self.kept((class, size), is_full(), queue) {
+            return Some(block);
         }
         if self.memory.total().is_some_and(|t| size > t) {
             return None;
         }
-        if self.reserved.load(Relaxed).saturating_add(size) > limit {
+        if is_full() {
             self.trim();
         }
-        let block = self.memory.obtain(size).or_else(|| {
-            self.trim();
-            self.memory.obtain(size)
-        })?;
+        if let Some(block) = self.memory.obtain(size) {
+            self.reserved.fetch_add(size, Relaxed);
+            return Some(block);
+        }
+        if let Some(block) = self.kept((class, size), true, queue) {
+            return Some(block);
+        }
+        self.trim();
+        let block = self.memory.obtain(size)?;
         self.reserved.fetch_add(size, Relaxed);
         Some(block)
+    }
+
+    /// A block of a class that was kept: the newest that nobody has to wait for, else the oldest, where there are a few or
+    /// there is no room for one more.
+    fn kept(&self, (class, size): (usize, usize), no_room: bool, queue: Option<usize>) -> Option<Block> {
+        let mut list = self.lock(class);
+        let count = list.len();
+        let is = |when: When| move |list: &[Block], i: usize| self.memory.when(&list[i].last, queue) == when;
+        let now = (0..count).rev().take(LOOKED_AT).find(|&i| is(When::Now)(&list, i));
+        let enough = no_room || count >= FEW || size.saturating_mul(count) > FEW_BYTES;
+        let behind = || enough.then(|| (0..count).find(|&i| is(When::Behind)(&list, i))).flatten();
+        let found = now.or_else(behind)?;
+        self.recycled.fetch_add(1, Relaxed);
+        Some(list.remove(found))
     }
 
     /// The error of an allocation, or of several together, that there is no room for.
@@ -247,15 +330,19 @@ impl Pool {
         self.peak.store(self.in_use.load(Relaxed), Relaxed);
     }
 
-    /// Gives every kept block back to the device.
+    /// Gives every kept block back to the device, but for those whose last use is not in its queue yet.
     pub fn trim(&self) {
         for class in 0..CLASSES {
             let blocks = std::mem::take(&mut *self.lock(class));
             for block in blocks {
                 let size = size_of_class(class);
+                if self.memory.when(&block.last, None) == When::NotYet {
+                    self.lock(class).push(block);
+                    continue;
+                }
                 self.reserved.fetch_sub(size, Relaxed);
                 // SAFETY: the block was obtained with its class's size and its only owner was the free list.
-                unsafe { self.memory.release(block.0, size) };
+                unsafe { self.memory.release(block, size) };
             }
         }
     }
@@ -313,13 +400,13 @@ mod tests {
 
     struct Host(usize);
     impl Memory for Host {
-        fn obtain(&self, bytes: usize) -> Option<NonNull<u8>> {
+        fn obtain(&self, bytes: usize) -> Option<Block> {
             // SAFETY: the size is not zero.
-            NonNull::new(unsafe { std::alloc::alloc(Layout::from_size_align(bytes, 64).ok()?) })
+            NonNull::new(unsafe { std::alloc::alloc(Layout::from_size_align(bytes, 64).ok()?) }).map(Block::unused)
         }
-        unsafe fn release(&self, block: NonNull<u8>, bytes: usize) {
+        unsafe fn release(&self, block: Block, bytes: usize) {
             // SAFETY: allocated above with the same layout.
-            unsafe { std::alloc::dealloc(block.as_ptr(), Layout::from_size_align(bytes, 64).unwrap()) }
+            unsafe { std::alloc::dealloc(block.start.as_ptr(), Layout::from_size_align(bytes, 64).unwrap()) }
         }
         fn total(&self) -> Option<usize> {
             Some(self.0)

@@ -243,7 +243,9 @@ impl Running<'_> {
                 value.and_then(Value::take_storage).map(|s| s.buffer)
             }
         };
-        buffer.expect("what is written over is there")
+        let buffer = buffer.expect("what is written over is there");
+        buffer.uses().renew();
+        buffer
     }
 
     fn buffer(&self, slot: Slot) -> &Buffer {

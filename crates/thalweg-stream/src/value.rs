@@ -334,6 +334,9 @@ impl Value {
         if out.is_empty() {
             return Ok(());
         }
+        if device.host_bytes(&buffer).is_none() {
+            thalweg_runtime::expect_to_fill(out);
+        }
         if view.is_contiguous() {
             return device.read(&buffer, out);
         }

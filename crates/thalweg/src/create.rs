@@ -8,7 +8,7 @@ use crate::record::{record0, scalar_bits};
 use crate::tape::{self, Rule};
 use crate::{Axis, DType, Data, Device, Element, Error, MAX_RANK, Scalar, Shape, Tensor};
 use thalweg_ir::Op;
-use thalweg_stream::Value;
+use thalweg_stream::{Storage, Value};
 
 /// Dtype and device of a tensor to be made: f32 on the default device unless said otherwise.
 ///
@@ -106,17 +106,44 @@ impl Tensor {
         Tensor::from_bytes(T::as_bytes(data), shape, T::DTYPE, device)
     }
 
+    /// A tensor of the elements of several slices, one behind the other, on a device: what `concat` and
+    /// [`Tensor::try_from_slice`] give, without a copy of everything in between.
+    ///
+    /// ```
+    /// # use thalweg::{Device, Tensor};
+    /// let rows = [vec![1.0f32, 2.0], vec![3.0, 4.0]];
+    /// let x = Tensor::try_from_slices(&[&rows[0], &rows[1]], [2, 2], Device::default())?;
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the device has no memory for them or fails.
+    ///
+    /// # Panics
+    /// When the shape does not hold that many elements.
+    #[track_caller]
+    pub fn try_from_slices<T: Element>(slices: &[&[T]], shape: impl Into<Shape>, on: Device) -> Result<Tensor, Error> {
+        let shape = shape.into();
+        let count: usize = slices.iter().map(|s| s.len()).sum();
+        if shape.numel() != count {
+            panic!("from_slices: shape {shape} holds {} elements, not the {count} given", shape.numel());
+        }
+        let stretches: Vec<&[u8]> = slices.iter().map(|s| T::as_bytes(s)).collect();
+        let buffer = on.0.device().allocate_with(&stretches)?;
+        Ok(Tensor::of(Value::ready(on.0, buffer, shape, T::DTYPE)))
+    }
+
     /// Elements as host bytes; `bytes` has the length that shape and dtype ask for.
     pub(crate) fn from_bytes(bytes: &[u8], shape: Shape, dtype: DType, device: Device) -> Result<Tensor, Error> {
         debug_assert_eq!(Some(bytes.len()), shape.checked_bytes(dtype.size()));
-        let on = device.0.device();
-        let buffer = on.allocate(bytes.len())?;
-        on.write(&buffer, bytes)?;
+        let buffer = device.0.device().allocate_with(&[bytes])?;
         Ok(Tensor::of(Value::ready(device.0, buffer, shape, dtype)))
     }
 
     /// The same elements on another device; a clone of the handle where it lives there already. Computes the value
-    /// first.
+    /// first. Between two GPUs nothing is waited for, and the host has no part in it where the driver lets them reach each
+    /// other's memory.
     ///
     /// # Errors
     /// When the value cannot be computed, or the device has no memory for it.
@@ -124,7 +151,10 @@ impl Tensor {
         if device == self.device() {
             return Ok(self.clone());
         }
-        let there = self.with_bytes(|bytes| Tensor::from_bytes(bytes, *self.shape(), self.dtype(), device))??;
+        let there = match self.beside_the_host(device)? {
+            Some(there) => there,
+            None => self.with_bytes(|bytes| Tensor::from_bytes(bytes, *self.shape(), self.dtype(), device))??,
+        };
         let home = self.device();
         let rule: Box<Rule> = Box::new(move |_, _, dy| {
             // What keeps the gradient from coming back is an error where it is read.
@@ -132,6 +162,18 @@ impl Tensor {
             vec![Some(dy.to_device(home).unwrap_or_else(failed))]
         });
         Ok(tape::own(&there.value, "to_device", (std::slice::from_ref(self), false), vec![], rule))
+    }
+
+    /// [`Tensor::to_device`] where the devices can do it between them.
+    fn beside_the_host(&self, device: Device) -> Result<Option<Tensor>, Error> {
+        let Storage { buffer, view } = self.value.storage()?;
+        if !view.is_contiguous() {
+            return Ok(None);
+        }
+        let bytes = view.shape.numel() * self.dtype().size();
+        let (home, there) = (self.device().0.device(), device.0.device());
+        let copied = there.allocate_from(&**home, &buffer, bytes).transpose()?;
+        Ok(copied.map(|buffer| Tensor::of(Value::ready(device.0, buffer, *self.shape(), self.dtype()))))
     }
 }
 

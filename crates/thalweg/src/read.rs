@@ -12,7 +12,8 @@ impl Tensor {
     /// When `T` is not the tensor's dtype, or the value cannot be computed (no memory, a failed device).
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, Error> {
         self.check_element::<T>("to_vec")?;
-        if self.value.storage()?.view.is_contiguous() {
+        let Storage { buffer, view } = self.value.storage()?;
+        if view.is_contiguous() && self.value.device().device().host_bytes(&buffer).is_some() {
             return self.with_bytes(T::from_bytes);
         }
         T::filled(self.numel(), |bytes| self.value.read_to(bytes))

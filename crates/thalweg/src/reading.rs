@@ -69,7 +69,11 @@ impl Tensor {
     /// The reading's, those of [`to_vec`](Tensor::to_vec): `T` is not the tensor's dtype, or the value cannot be computed.
     pub fn to_vec_async<T: Element + Send + 'static>(&self) -> Reading<T> {
         // Cut and started by this thread: what it records next is not part of it.
-        let seen = self.value.storage().map(|s| self.value.device().device().host_bytes(&s.buffer).is_some());
+        let device = self.value.device().device();
+        let seen = self.value.storage().map(|s| {
+            device.will_read(&s.buffer);
+            device.host_bytes(&s.buffer).is_some()
+        });
         let shared = Arc::new(Shared { state: Mutex::new(State::Coming(None)), arrived: Condvar::new() });
         match seen {
             Ok(false) => {

@@ -26,7 +26,8 @@ impl Block {
             let bytes = bytes.next_multiple_of(64 << 10);
             // As a `Vec` would, since nobody could go on without it.
             let start = HostMemory::default().obtain(bytes);
-            *self = Block { start: Some(start.expect("memory for the panels of a contraction")), bytes };
+            let start = start.expect("memory for the panels of a contraction").start;
+            *self = Block { start: Some(start), bytes };
         }
         self.start.map_or(NonNull::<u64>::dangling().as_ptr().cast(), NonNull::as_ptr)
     }
@@ -36,7 +37,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         if let Some(start) = self.start {
             // SAFETY: `hold` obtained the block with this size, and it is given back once.
-            unsafe { HostMemory::default().release(start, self.bytes) };
+            unsafe { HostMemory::default().release(thalweg_runtime::Block::unused(start), self.bytes) };
         }
     }
 }

@@ -14,8 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_runtime::Error;
 
 /// The GPU that is not there: an H100 as far as the planner and the renderer can tell.
+#[derive(Clone, Debug)]
+pub struct Absent(Arc<Parts>);
+
 #[derive(Debug)]
-pub struct Absent {
+struct Parts {
     chip: Chip,
     /// The next address to hand out; none is handed out twice.
     next: AtomicU64,
@@ -43,12 +46,12 @@ impl Absent {
             memory: 80 << 30,
             compiler: "none".into(),
         };
-        Absent { chip, next: AtomicU64::new(1 << 32), sources: Mutex::default() }
+        Absent(Arc::new(Parts { chip, next: AtomicU64::new(1 << 32), sources: Mutex::default() }))
     }
 
     /// The sources that it was first asked to compile since the last call.
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.sources.lock().unwrap_or_else(PoisonError::into_inner).new)
+        std::mem::take(&mut self.0.sources.lock().unwrap_or_else(PoisonError::into_inner).new)
     }
 }
 
@@ -118,18 +121,26 @@ impl Event for Nothing {
 }
 
 impl Driver for Absent {
+    fn on(&self, _: usize) -> Arc<dyn Driver> {
+        Arc::new(self.clone())
+    }
+
+    fn after(&self, _: &dyn Event) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn chip(&self) -> &Chip {
-        &self.chip
+        &self.0.chip
     }
 
     fn obtain(&self, bytes: usize) -> Option<u64> {
-        Some(self.next.fetch_add(bytes.max(1).next_multiple_of(256) as u64, Relaxed))
+        Some(self.0.next.fetch_add(bytes.max(1).next_multiple_of(256) as u64, Relaxed))
     }
 
     fn release(&self, _: u64) {}
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, Error> {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.0.sources.lock().unwrap_or_else(PoisonError::into_inner);
         if sources.seen.insert(source.to_owned()) {
             sources.new.push(source.to_owned());
         }
@@ -137,7 +148,7 @@ impl Driver for Absent {
     }
 
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
-        (self.chip.sm >= 90 && map.is_possible()).then_some([0; MAP_WORDS])
+        (self.0.chip.sm >= 90 && map.is_possible()).then_some([0; MAP_WORDS])
     }
 
     fn load(&self, _: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
@@ -147,7 +158,7 @@ impl Driver for Absent {
     }
 
     fn occupancy(&self, _: &Function, block: u32, _: u32) -> u32 {
-        self.chip.threads / block.max(1)
+        self.0.chip.threads / block.max(1)
     }
 
     fn launch(&self, _: &Launch) -> Result<(), Error> {

@@ -1,22 +1,24 @@
 //! A GPU through NVIDIA's driver.
 //!
-//! In: what [`Driver`] takes. Out: work on one stream of the device's primary context, which other libraries in the
-//! process share.
+//! In: what [`Driver`] takes. Out: work on streams of the device's primary context, which other libraries in the process
+//! share; a stream for each queue.
 //!
-//! Always true: whatever is done, is done in the stream's order: memory is taken and given back in it too, so neither
-//! waits for the device.
+//! Always true: whatever is done, is done in the order of the queue that the driver is of: memory is taken and given back
+//! in it too, so neither waits for the device.
 //!
 //! * `api`: the driver's functions.
-//! * `gpu`: context, stream, errors, waiting.
+//! * `gpu`: context, streams, errors, waiting.
 //! * `staging`: copies between host and device.
 //! * `graph`: launches that the device knows as one.
 //! * `map`: tensors as the chip's copies of boxes see them.
+//! * `peer`: copies from one GPU to another.
 //! * `products`: matrix products through cuBLASLt.
 
 mod api;
 mod gpu;
 mod graph;
 mod map;
+mod peer;
 mod products;
 mod staging;
 
@@ -31,15 +33,17 @@ use cudarc::driver::sys::{
     CUlaunchConfig, CUmemAllocationType_enum, CUmemLocationType_enum, CUmemPool_attribute_enum, CUmemPoolProps,
     CUmemoryPool, CUmodule,
 };
-use gpu::Gpu;
+use gpu::{Gpu, Turn};
 use products::{Chosen, Products};
 use staging::Staging;
+use std::any::Any;
 use std::ffi::{CStr, CString, c_void};
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use thalweg_runtime::{Error, environment};
+use thalweg_runtime::{Error, QUEUES, environment};
 
 /// Dynamic shared memory that a block may have without being allowed more.
 const SHARED_BY_DEFAULT: u32 = 48 << 10;
@@ -48,9 +52,16 @@ const SHARED_BY_DEFAULT: u32 = 48 << 10;
 const LEAST_AHEAD: usize = 32 << 20;
 const MOST_AHEAD: usize = 512 << 20;
 
-/// A GPU.
+/// A GPU, and one of its queues.
 #[derive(Debug)]
 pub struct Cuda {
+    parts: Arc<Parts>,
+    queue: usize,
+}
+
+/// What all queues of a GPU share.
+#[derive(Debug)]
+pub struct Parts {
     gpu: Arc<Gpu>,
     chip: Chip,
     /// Null where the device has none: then every block is the driver's own, which waits for the device.
@@ -69,12 +80,22 @@ pub struct Cuda {
     products: Products,
     /// Of cuFFT.
     transforms: Mutex<Plans>,
+    /// The GPUs whose copies may read what this one's pool hands out.
+    open_to: Mutex<Vec<CUdevice>>,
 }
 
 // SAFETY: the driver's handles may be used on any thread, several at once.
-unsafe impl Send for Cuda {}
+unsafe impl Send for Parts {}
 // SAFETY: as above.
-unsafe impl Sync for Cuda {}
+unsafe impl Sync for Parts {}
+
+impl Deref for Cuda {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
 
 impl Cuda {
     /// How many GPUs there are.
@@ -140,7 +161,7 @@ impl Cuda {
         let (staging, mut version) = (Staging::new(gpu.clone()), 0);
         // SAFETY: a place for a number.
         check("cuDriverGetVersion", unsafe { (api.version)(&mut version) })?;
-        Ok(Arc::new(Cuda {
+        let parts = Parts {
             gpu,
             chip,
             pool,
@@ -150,25 +171,9 @@ impl Cuda {
             major: version.max(0) as u32 / 1000,
             products: Products::default(),
             transforms: Mutex::default(),
-        }))
-    }
-
-    /// The context's handle, for libraries that are given one; it stays valid as long as the process lives.
-    pub fn context(&self) -> usize {
-        self.gpu.context as usize
-    }
-
-    /// The stream's handle, for libraries that put work in the queue. Calls [`Cuda::enter`] first on each thread.
-    pub fn stream(&self) -> usize {
-        self.gpu.stream as usize
-    }
-
-    /// Makes the context current on this thread, for libraries that want it so.
-    ///
-    /// # Errors
-    /// When the device has failed.
-    pub fn enter(&self) -> Result<(), Error> {
-        self.gpu.enter()
+            open_to: Mutex::default(),
+        };
+        Ok(Arc::new(Cuda { parts: Arc::new(parts), queue: 0 }))
     }
 
     /// Has the pool hold more than is asked for, by half of what it has: to map memory takes the driver some hundred
@@ -202,12 +207,13 @@ impl Cuda {
 
     fn try_obtain(&self, bytes: usize) -> Option<u64> {
         let (api, mut address) = (self.gpu.api, 0);
+        let turn = self.gpu.turn(self.queue).ok()?;
         // SAFETY: a place for an address; the pool is ours.
         let result = unsafe {
             if self.pool.is_null() {
                 (api.allocate)(&mut address, bytes)
             } else {
-                (api.pool_allocate)(&mut address, bytes, self.pool, self.gpu.stream)
+                (api.pool_allocate)(&mut address, bytes, self.pool, turn.handle)
             }
         };
         let obtained = self.gpu.check("cuMemAllocAsync", result);
@@ -284,10 +290,10 @@ fn pool(gpu: &Gpu, device: CUdevice) -> Result<CUmemoryPool, Error> {
     Ok(pool)
 }
 
-impl Drop for Cuda {
+impl Drop for Parts {
     fn drop(&mut self) {
-        if !self.pool.is_null() && self.gpu.drain().is_ok() {
-            // SAFETY: ours, and the queue is empty. Blocks that are still out keep their memory until they are given
+        if !self.pool.is_null() && self.gpu.drain_all().is_ok() {
+            // SAFETY: ours, and the queues are empty. Blocks that are still out keep their memory until they are given
             // back, which nobody can any more.
             unsafe { (self.gpu.api.pool_destroy)(self.pool) };
         }
@@ -337,8 +343,8 @@ impl std::fmt::Debug for Code {
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // A launch of it may still be in the queue.
-        if !self.module.is_null() && self.gpu.drain().is_ok() {
+        // A launch of it may still be in a queue.
+        if !self.module.is_null() && self.gpu.drain_all().is_ok() {
             // SAFETY: loaded in `load`; nobody has a function of it any more.
             unsafe { (self.gpu.api.module_unload)(self.module) };
         }
@@ -385,19 +391,20 @@ impl Entry {
     }
 }
 
-/// Puts a launch in the queue, where the last thing is a launch or not; the context is current.
-fn launch(gpu: &Gpu, launch: &Launch, after_launch: bool) -> Result<(), Error> {
+/// Puts a launch in a queue.
+fn launch(gpu: &Gpu, turn: &mut Turn<'_>, launch: &Launch) -> Result<(), Error> {
     let entry = entry(&launch.function);
     if let What::Product(chosen) = &entry.what {
         // Nothing comes early behind it: whether the library's kernels wait for those before them to end, it does not
         // say.
-        gpu.after_launch.store(false, Relaxed);
         let failed = |message| Error::Device { device: gpu.name.clone(), message };
-        return chosen.launch(&launch.arguments, gpu.stream as usize).map_err(failed);
+        return chosen.launch(&launch.arguments, turn.handle as usize).map_err(failed);
     }
     let function = entry.allow(gpu, launch.shared)?;
     let ([x, y, z], mut words) = (launch.grid, [launch.arguments.as_ptr().cast_mut().cast::<c_void>()]);
-    gpu.after_launch.store(true, Relaxed);
+    let after_launch = turn.after_launch;
+    turn.launched();
+    turn.after_launch = true;
     if launch.early && after_launch && gpu.overlaps.load(Relaxed) {
         let mut value = CUlaunchAttributeValue { pad: [0; 64] };
         value.programmaticStreamSerializationAllowed = 1;
@@ -411,7 +418,7 @@ fn launch(gpu: &Gpu, launch: &Launch, after_launch: bool) -> Result<(), Error> {
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: launch.shared,
-            hStream: gpu.stream,
+            hStream: turn.handle,
             attrs: &raw mut attribute,
             numAttrs: 1,
         };
@@ -433,7 +440,7 @@ fn launch(gpu: &Gpu, launch: &Launch, after_launch: bool) -> Result<(), Error> {
             1,
             1,
             launch.shared,
-            gpu.stream,
+            turn.handle,
             words.as_mut_ptr(),
             null_mut(),
         )
@@ -455,23 +462,21 @@ impl Driver for Cuda {
         self.grow(bytes);
         self.try_obtain(bytes.max(1)).or_else(|| {
             // What was given back and is still in use by launches before it, and what is in blocks too small.
-            self.gpu.drain().ok()?;
+            self.gpu.drain(self.queue).ok()?;
             self.trim();
             self.try_obtain(bytes.max(1))
         })
     }
 
     fn release(&self, address: u64) {
-        if self.gpu.enter().is_err() {
-            return;
-        }
+        let Ok(turn) = self.gpu.turn(self.queue) else { return };
         // SAFETY: it came from `obtain`, and whoever had it uses it in nothing that is put in the queue later.
         let result = unsafe {
             if self.pool.is_null() {
                 (self.gpu.api.free)(address)
             } else {
                 self.kept.store(true, Relaxed);
-                (self.gpu.api.pool_free)(address, self.gpu.stream)
+                (self.gpu.api.pool_free)(address, turn.handle)
             }
         };
         if let Err(error) = self.gpu.check("cuMemFreeAsync", result) {
@@ -527,9 +532,7 @@ impl Driver for Cuda {
     }
 
     fn launch(&self, launch: &Launch) -> Result<(), Error> {
-        let after_launch = self.gpu.after_launch.load(Relaxed);
-        self.gpu.enter()?;
-        self::launch(&self.gpu, launch, after_launch)
+        self::launch(&self.gpu, &mut self.gpu.turn(self.queue)?, launch)
     }
 
     fn product(&self, product: &Product) -> Option<Function> {
@@ -537,19 +540,17 @@ impl Driver for Cuda {
     }
 
     fn transform(&self, lines: &Lines) -> Option<usize> {
-        self.gpu.enter().ok()?;
+        let stream = self.gpu.turn(self.queue).ok()?.handle as usize;
         let mut plans = self.transforms.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = plans.workspace(lines, self.major);
+        let made = plans.workspace(lines, stream, self.major);
         made.inspect_err(|why| tracing::debug!(why, ?lines, "transformed on the host")).ok()
     }
 
     fn run_transform(&self, lines: &Lines, places: [u64; 3]) -> Result<(), Error> {
-        self.gpu.enter()?;
-        // As for products.
-        self.gpu.after_launch.store(false, Relaxed);
+        let turn = self.gpu.turn(self.queue)?;
         let mut plans = self.transforms.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: whoever calls has memory of the device at these places, and the stream is this context's.
-        let put = unsafe { plans.run(lines, places, self.gpu.stream as usize, self.major) };
+        let put = unsafe { plans.run(lines, places, turn.handle as usize, self.major) };
         put.map_err(|message| Error::Device { device: self.gpu.name.clone(), message })
     }
 
@@ -562,46 +563,66 @@ impl Driver for Cuda {
     }
 
     fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error> {
-        Ok(Box::new(graph::Chain::new(self.gpu.clone(), launches)?))
+        Ok(Box::new(graph::Chain::new(self.gpu.clone(), self.queue, launches)?))
     }
 
     fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<(), Error> {
-        self.gpu.enter()?;
+        let turn = self.gpu.turn(self.queue)?;
         if bytes == 0 {
             return Ok(());
         }
         // SAFETY: the range is the caller's.
-        self.gpu.check("cuMemsetD8Async", unsafe { (self.gpu.api.fill)(address, value, bytes, self.gpu.stream) })
+        self.gpu.check("cuMemsetD8Async", unsafe { (self.gpu.api.fill)(address, value, bytes, turn.handle) })
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        self.gpu.enter()?;
-        self.staging.write(address, bytes)
+        self.staging.write(self.queue, address, &[bytes])
+    }
+
+    fn write_all(&self, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
+        self.staging.write(self.queue, address, stretches)
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        self.gpu.enter()?;
-        self.staging.read(address, bytes)
+        self.staging.read(self.queue, address, bytes)
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), Error> {
-        self.gpu.enter()?;
+        let turn = self.gpu.turn(self.queue)?;
         if bytes == 0 {
             return Ok(());
         }
         // SAFETY: both ranges are the caller's.
-        self.gpu.check("cuMemcpyDtoDAsync", unsafe { (self.gpu.api.within)(to, from, bytes, self.gpu.stream) })
+        self.gpu.check("cuMemcpyDtoDAsync", unsafe { (self.gpu.api.within)(to, from, bytes, turn.handle) })
+    }
+
+    fn copy_from(&self, other: &dyn Driver, from: u64, to: u64, bytes: usize) -> Option<Result<(), Error>> {
+        let other = (other as &dyn Any).downcast_ref::<Cuda>()?;
+        Some(self.copy_from_peer(other, (from, to), bytes))
     }
 
     fn event(&self) -> Result<Box<dyn Event>, Error> {
-        self.gpu.enter()?;
-        let moment = Moment { gpu: self.gpu.clone(), event: self.gpu.obtain_event()? };
-        self.gpu.record(moment.event)?;
-        Ok(Box::new(moment))
+        self.mark(true)
+    }
+
+    fn point(&self) -> Result<Box<dyn Event>, Error> {
+        self.mark(false)
+    }
+
+    fn after(&self, event: &dyn Event) -> Result<(), Error> {
+        let turn = self.gpu.turn(self.queue)?;
+        // SAFETY: an event of a context of this process, and a stream of this one.
+        let put = unsafe { (self.gpu.api.stream_wait)(turn.handle, event.handle() as CUevent, 0) };
+        self.gpu.check("cuStreamWaitEvent", put)
+    }
+
+    fn on(&self, queue: usize) -> Arc<dyn Driver> {
+        assert!(queue < QUEUES, "queue {queue} of {QUEUES}");
+        Arc::new(Cuda { parts: self.parts.clone(), queue })
     }
 
     fn synchronize(&self) -> Result<(), Error> {
-        self.gpu.drain()?;
+        self.gpu.drain_all()?;
         if self.kept.load(Relaxed) {
             self.trim();
         }
@@ -609,11 +630,22 @@ impl Driver for Cuda {
     }
 }
 
-/// A point in the queue.
+impl Cuda {
+    fn mark(&self, timed: bool) -> Result<Box<dyn Event>, Error> {
+        let turn = self.gpu.turn(self.queue)?;
+        let moment = Moment { gpu: self.gpu.clone(), event: self.gpu.obtain_event(timed)?, timed };
+        turn.record(&self.gpu, moment.event)?;
+        Ok(Box::new(moment))
+    }
+}
+
+/// A point in a queue.
 #[derive(Debug)]
 struct Moment {
     gpu: Arc<Gpu>,
     event: CUevent,
+    /// Whether it tells the time.
+    timed: bool,
 }
 
 // SAFETY: an event may be used on any thread, several at once.
@@ -628,7 +660,7 @@ impl Event for Moment {
     }
 
     fn has_happened(&self) -> Result<bool, Error> {
-        self.gpu.attach()?;
+        self.gpu.enter()?;
         self.gpu.has_happened(self.event)
     }
 
@@ -648,6 +680,6 @@ impl Event for Moment {
 
 impl Drop for Moment {
     fn drop(&mut self) {
-        self.gpu.release_event(self.event);
+        self.gpu.release_event(self.event, self.timed);
     }
 }

@@ -74,33 +74,34 @@ impl Drop for Plan {
 /// The plans of a device, the last used one last.
 #[derive(Default)]
 pub(super) struct Plans {
-    known: Vec<(Lines, Plan)>,
+    /// By the stream too: one plan does not run twice at once.
+    known: Vec<((Lines, usize), Plan)>,
 }
 
 impl std::fmt::Debug for Plans {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.known.iter().map(|k| k.0)).finish()
+        f.debug_list().entries(self.known.iter().map(|k| k.0.0)).finish()
     }
 }
 
 impl Plans {
-    /// The workspace of a plan for these lines, which is made if need be; the device's context is current.
+    /// The workspace of a plan for these lines in that stream, which is made if need be; the device's context is current.
     ///
     /// # Errors
     /// What to install when there is no library of a major of CUDA up to that, or what it says.
-    pub fn workspace(&mut self, lines: &Lines, at_most: u32) -> Result<usize, String> {
-        self.plan(lines, at_most).map(|plan| plan.workspace)
+    pub fn workspace(&mut self, lines: &Lines, stream: usize, at_most: u32) -> Result<usize, String> {
+        self.plan(lines, stream, at_most).map(|plan| plan.workspace)
     }
 
-    fn plan(&mut self, lines: &Lines, at_most: u32) -> Result<&Plan, String> {
-        match self.known.iter().position(|k| k.0 == *lines) {
+    fn plan(&mut self, lines: &Lines, stream: usize, at_most: u32) -> Result<&Plan, String> {
+        match self.known.iter().position(|k| k.0 == (*lines, stream)) {
             Some(at) => self.known[at..].rotate_left(1),
             None => {
                 let plan = plan(Api::get(Sought::Cufft, at_most)?, lines)?;
                 if self.known.len() >= MOST {
                     self.known.remove(0);
                 }
-                self.known.push((*lines, plan));
+                self.known.push(((*lines, stream), plan));
             }
         }
         Ok(&self.known.last().expect("just put there").1)
@@ -121,7 +122,7 @@ impl Plans {
         stream: usize,
         at_most: u32,
     ) -> Result<(), String> {
-        let plan = self.plan(lines, at_most)?;
+        let plan = self.plan(lines, stream, at_most)?;
         let (api, handle) = (plan.api, plan.handle);
         let [from, to, work] = [from, to, work].map(|address| address as usize as Place);
         let direction = if lines.kind == FourierKind::Inverse { 1 } else { -1 };

@@ -4,19 +4,23 @@
 //! library functions. For tests: it is as strict as it can be made cheaply (memory begins as rubbish and ends at
 //! forbidden pages, waiting for who does not come is an error), and about as fast as a slow interpreter.
 //!
-//! Always true: a launch has run when `launch` returns, and one runs at a time in the process.
+//! Always true: what is in a queue runs when somebody waits for it, and no sooner; of other queues only what has to run
+//! before, and what is drawn. So who does not wait for another queue finds what was there before. One launch runs at a time
+//! in the process.
 //!
 //! * `compile`: sources to shared objects.
 //! * `faults`: what a thread does that ends a process, as an error.
 //! * `fibers`: the threads of a block.
 //! * `fourier`: transforms in the place of cuFFT's.
 //! * `memory`: memory that finds out who does not stay in it.
+//! * `queues`: what waits to be run.
 
 mod compile;
 mod faults;
 mod fibers;
 mod fourier;
 mod memory;
+mod queues;
 #[cfg(test)]
 mod tests;
 
@@ -26,12 +30,13 @@ use super::{
 use fibers::{Kernel, MEET, Runtime, SCHEDULER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
-use std::cell::Cell;
+use queues::{Item, Work};
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
-use std::time::Instant;
-use thalweg_runtime::Error;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_runtime::environment::{self, Value};
+use thalweg_runtime::{Error, QUEUES};
 
 /// The device's name in errors.
 const NAME: &str = "cuda:emulated";
@@ -40,19 +45,25 @@ const SHARED: usize = 227 << 10;
 /// Bytes of arguments that a launch may have.
 const ARGUMENTS: usize = 32_760;
 
-/// The emulated GPU: an H100 with less memory.
+/// The emulated GPU, an H100 with less memory, and one of its queues.
 #[derive(Debug)]
 pub struct Emulated {
+    parts: Arc<Parts>,
+    queue: usize,
+}
+
+/// What all queues share.
+#[derive(Debug)]
+struct Parts {
     chip: Chip,
     memory: Mutex<Memory>,
+    work: Mutex<Work>,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
     blocks: BTreeMap<u64, Allocation>,
     bytes: usize,
-    /// What was found out when a block was given back: said at the next call.
-    fault: Option<String>,
 }
 
 fn failed(message: impl Into<String>) -> Error {
@@ -85,22 +96,28 @@ impl Emulated {
             arguments: ARGUMENTS,
             compiler: compile::compiler()?.into(),
         };
-        Ok(Emulated { chip, memory: Mutex::default() })
+        let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
+        queues::register(&parts);
+        Ok(Emulated { parts, queue: 0 })
     }
 
     /// The same with so many multiprocessors.
-    pub fn with_multiprocessors(mut self, count: u32) -> Emulated {
-        self.chip.multiprocessors = count;
-        self
+    pub fn with_multiprocessors(self, count: u32) -> Emulated {
+        let chip = Chip { multiprocessors: count, ..self.parts.chip.clone() };
+        let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
+        queues::register(&parts);
+        Emulated { parts, queue: 0 }
     }
 
+    /// Puts work in the queue.
+    fn put(&self, work: impl FnOnce(&Parts) -> Result<(), Error> + Send + 'static) -> Result<(), Error> {
+        self.parts.put(self.queue, Item::Do(Box::new(work)))
+    }
+}
+
+impl Parts {
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// What went wrong before, said once; a GPU would go on saying it.
-    fn healthy(&self) -> Result<(), Error> {
-        self.memory().fault.take().map_or(Ok(()), |fault| Err(failed(fault)))
     }
 
     /// Whether a range lies within one block.
@@ -146,30 +163,45 @@ fn entry(function: &Function) -> &Entry {
 }
 
 impl Driver for Emulated {
+    fn on(&self, queue: usize) -> Arc<dyn Driver> {
+        assert!(queue < QUEUES, "queue {queue} of {QUEUES}");
+        Arc::new(Emulated { parts: self.parts.clone(), queue })
+    }
+
     fn chip(&self) -> &Chip {
-        &self.chip
+        &self.parts.chip
     }
 
     fn obtain(&self, bytes: usize) -> Option<u64> {
-        let mut memory = self.memory();
-        let now = memory.bytes.checked_add(bytes).filter(|&b| b <= self.chip.memory)?;
-        let block = Allocation::new(bytes)?;
-        let address = block.address();
-        memory.blocks.insert(address, block);
-        memory.bytes = now;
-        Some(address)
+        let try_obtain = || {
+            let mut memory = self.parts.memory();
+            let now = memory.bytes.checked_add(bytes).filter(|&b| b <= self.parts.chip.memory)?;
+            let block = Allocation::new(bytes)?;
+            let address = block.address();
+            memory.blocks.insert(address, block);
+            memory.bytes = now;
+            Some(address)
+        };
+        try_obtain().or_else(|| {
+            // What is on its way back.
+            self.parts.run_all();
+            try_obtain()
+        })
     }
 
     fn release(&self, address: u64) {
-        let mut memory = self.memory();
-        let Some(block) = memory.blocks.remove(&address) else {
-            memory.fault = Some(format!("{address:#x} is given back and was not handed out"));
-            return;
+        let give_back = move |parts: &Parts| {
+            let mut memory = parts.memory();
+            let Some(block) = memory.blocks.remove(&address) else {
+                return Err(failed(format!("{address:#x} is given back and was not handed out")));
+            };
+            memory.bytes -= block.bytes();
+            match block.is_overrun() {
+                true => Err(failed(format!("something was written beside an allocation of {} bytes", block.bytes()))),
+                false => Ok(()),
+            }
         };
-        memory.bytes -= block.bytes();
-        if block.is_overrun() {
-            memory.fault = Some(format!("something was written beside an allocation of {} bytes", block.bytes()));
-        }
+        self.parts.put_quietly(self.queue, Item::Do(Box::new(give_back)));
     }
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, Error> {
@@ -207,12 +239,12 @@ impl Driver for Emulated {
 
     fn occupancy(&self, _function: &Function, block: u32, shared: u32) -> u32 {
         let memory = shared + 1024;
-        (self.chip.threads / block.next_multiple_of(32).max(32)).min((SHARED as u32 + 1024) / memory).min(32)
+        (self.parts.chip.threads / block.next_multiple_of(32).max(32)).min((SHARED as u32 + 1024) / memory).min(32)
     }
 
     fn launch(&self, launch: &Launch) -> Result<(), Error> {
-        self.healthy()?;
-        run(launch)
+        check(launch)?;
+        self.put(running(launch.clone()))
     }
 
     fn transform(&self, lines: &Lines) -> Option<usize> {
@@ -221,19 +253,20 @@ impl Driver for Emulated {
     }
 
     fn run_transform(&self, lines: &Lines, [from, to, work]: [u64; 3]) -> Result<(), Error> {
-        self.healthy()?;
-        let [taken, given] = fourier::bytes(lines);
-        self.check(from, taken)?;
-        self.check(to, given)?;
-        self.check(work, 16 * lines.n)?;
-        // SAFETY: both lie within blocks, of which the caller says that nobody else uses them now.
-        unsafe { fourier::run(lines, from, to) };
-        Ok(())
+        let (lines, [taken, given]) = (*lines, fourier::bytes(lines));
+        self.put(move |parts| {
+            parts.check(from, taken)?;
+            parts.check(to, given)?;
+            parts.check(work, 16 * lines.n)?;
+            // SAFETY: both lie within blocks, of which who put it there says that nobody else uses them now.
+            unsafe { fourier::run(&lines, from, to) };
+            Ok(())
+        })
     }
 
     /// As `map_copy` in mapped.cuh reads it: address, rank, extents, strides, elements of a box.
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
-        if self.chip.sm < 90 || !map.is_possible() {
+        if self.parts.chip.sm < 90 || !map.is_possible() {
             return None;
         }
         let mut words = [0; MAP_WORDS];
@@ -250,57 +283,83 @@ impl Driver for Emulated {
     }
 
     fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error> {
-        Ok(Box::new(Chain(launches.iter().map(shape).collect())))
+        let shapes = launches.iter().map(shape).collect();
+        Ok(Box::new(Chain { gpu: Emulated { parts: self.parts.clone(), queue: self.queue }, shapes }))
     }
 
     fn fill(&self, address: u64, value: u8, bytes: usize) -> Result<(), Error> {
-        self.healthy()?;
-        self.check(address, bytes)?;
-        // SAFETY: it lies within a block, of which the caller says that nobody else uses it now.
-        unsafe { (address as *mut u8).write_bytes(value, bytes) };
-        Ok(())
+        self.parts.check(address, bytes)?;
+        self.put(move |parts| {
+            parts.check(address, bytes)?;
+            // SAFETY: it lies within a block, of which who put it there says that nobody else uses it now.
+            unsafe { (address as *mut u8).write_bytes(value, bytes) };
+            Ok(())
+        })
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        self.healthy()?;
-        self.check(address, bytes.len())?;
-        // SAFETY: as in `fill`.
-        unsafe { (address as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        Ok(())
+        self.parts.check(address, bytes.len())?;
+        let bytes: Box<[u8]> = bytes.into();
+        self.put(move |parts| {
+            parts.check(address, bytes.len())?;
+            // SAFETY: as in `fill`.
+            unsafe { (address as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            Ok(())
+        })
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        self.healthy()?;
-        self.check(address, bytes.len())?;
+        self.parts.finish(self.queue)?;
+        self.parts.check(address, bytes.len())?;
         // SAFETY: as in `fill`; every byte of a block has a value.
         unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(address as *const u8, bytes.len()) };
         Ok(())
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), Error> {
-        self.healthy()?;
-        self.check(from, bytes)?;
-        self.check(to, bytes)?;
         if from.abs_diff(to) < bytes as u64 {
             return Err(failed(format!("copying {bytes} bytes from {from:#x} to {to:#x}: they overlap")));
         }
-        // SAFETY: as in `fill`, and they do not overlap.
-        unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, bytes) };
-        Ok(())
+        self.put(move |parts| {
+            parts.check(from, bytes)?;
+            parts.check(to, bytes)?;
+            // SAFETY: as in `fill`, and they do not overlap.
+            unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, bytes) };
+            Ok(())
+        })
+    }
+
+    fn copy_from(&self, other: &dyn Driver, from: u64, to: u64, bytes: usize) -> Option<Result<(), Error>> {
+        let other = (other as &dyn Any).downcast_ref::<Emulated>()?.parts.clone();
+        Some(self.put(move |parts| {
+            other.check(from, bytes)?;
+            parts.check(to, bytes)?;
+            // SAFETY: as in `fill`; memory of two GPUs does not overlap.
+            unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, bytes) };
+            Ok(())
+        }))
     }
 
     fn event(&self) -> Result<Box<dyn Event>, Error> {
-        Ok(Box::new(Moment(nanoseconds())))
+        Ok(Box::new(self.parts.moment(self.queue)?))
+    }
+
+    fn after(&self, event: &dyn Event) -> Result<(), Error> {
+        self.parts.put(self.queue, Item::After(queues::Moment::of(event)))
     }
 
     fn synchronize(&self) -> Result<(), Error> {
-        self.healthy()
+        self.parts.run_all();
+        self.parts.healthy()
     }
 }
 
 /// The launches that a graph was made with: what does not change of them.
 #[derive(Debug)]
-struct Chain(Vec<(usize, u32)>);
+struct Chain {
+    gpu: Emulated,
+    shapes: Vec<(usize, u32)>,
+}
 
 fn shape(launch: &Launch) -> (usize, u32) {
     (launch.function.handle, launch.block)
@@ -308,56 +367,31 @@ fn shape(launch: &Launch) -> (usize, u32) {
 
 impl Graph for Chain {
     fn run(&mut self, launches: &[Launch]) -> Result<(), Error> {
-        if !launches.iter().map(shape).eq(self.0.iter().copied()) {
+        if !launches.iter().map(shape).eq(self.shapes.iter().copied()) {
             return Err(failed("a graph is run with other functions or blocks than it was made with"));
         }
-        launches.iter().try_for_each(run)
-    }
-}
-
-/// Nanoseconds since the first one was asked for.
-#[derive(Debug)]
-struct Moment(usize);
-
-fn nanoseconds() -> usize {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    START.elapsed().as_nanos() as usize
-}
-
-impl Event for Moment {
-    fn wait(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn has_happened(&self) -> Result<bool, Error> {
-        Ok(true)
-    }
-
-    fn since(&self, earlier: &dyn Event) -> Result<f64, Error> {
-        Ok(self.0 as f64 - earlier.handle() as f64)
-    }
-
-    fn handle(&self) -> usize {
-        self.0
+        launches.iter().try_for_each(|launch| self.gpu.launch(launch))
     }
 }
 
 /// What a real driver would refuse.
-fn check(launch: &Launch) -> Result<(), String> {
+fn check(launch: &Launch) -> Result<(), Error> {
+    let name = &entry(&launch.function).name;
+    refused(launch).map_or(Ok(()), |what| Err(failed(format!("launch of {name}: {what}"))))
+}
+
+fn refused(launch: &Launch) -> Option<String> {
     let Launch { grid: [x, y, z], block, shared, arguments, .. } = launch;
     if !(1..=1024).contains(block) {
-        return Err(format!("{block} threads in a block"));
+        return Some(format!("{block} threads in a block"));
     }
     if [x, y, z].contains(&&0) || *x > i32::MAX as u32 || *y > 65535 || *z > 65535 {
-        return Err(format!("a grid of {x}×{y}×{z} blocks"));
+        return Some(format!("a grid of {x}×{y}×{z} blocks"));
     }
     if *shared as usize > SHARED {
-        return Err(format!("{shared} bytes of dynamic shared memory"));
+        return Some(format!("{shared} bytes of dynamic shared memory"));
     }
-    if arguments.len() * 8 > ARGUMENTS {
-        return Err(format!("{} words of arguments", arguments.len()));
-    }
-    Ok(())
+    (arguments.len() * 8 > ARGUMENTS).then(|| format!("{} words of arguments", arguments.len()))
 }
 
 /// Memory of the launch that runs: each ends at a forbidden page.
@@ -368,11 +402,16 @@ struct Around {
 
 static AROUND: Mutex<Option<Around>> = Mutex::new(None);
 
+/// A launch as work; what it moves is the calling thread's.
+fn running(launch: Launch) -> impl FnOnce(&Parts) -> Result<(), Error> + Send + 'static {
+    let moved = MOVED.with(Arc::clone);
+    move |_| run(&launch, &moved)
+}
+
 /// Runs all blocks of a launch.
-fn run(launch: &Launch) -> Result<(), Error> {
+fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
     faults::catch();
     let entry = entry(&launch.function);
-    check(launch).map_err(|what| failed(format!("launch of {}: {what}", entry.name)))?;
     // Also what keeps launches apart that write the same runtime, and the same shared memory.
     let mut scheduler = SCHEDULER.lock().unwrap_or_else(|e| e.into_inner());
     let mut around = AROUND.lock().unwrap_or_else(|e| e.into_inner());
@@ -416,18 +455,20 @@ fn run(launch: &Launch) -> Result<(), Error> {
     }
     // SAFETY: as above, and no block runs any more.
     let moved = unsafe { (*runtime).moved };
-    let before = MOVED.get();
-    MOVED.set([0, 1].map(|i| before[i] + moved[i]));
+    moved_before.iter().zip(moved).for_each(|(all, more)| {
+        all.fetch_add(more, Relaxed);
+    });
     Ok(())
 }
 
 thread_local! {
-    static MOVED: Cell<[u64; 2]> = const { Cell::new([0; 2]) };
+    static MOVED: Arc<[AtomicU64; 2]> = Arc::default();
 }
 
-/// Bytes of global memory that the kernels which the calling thread launched have loaded and stored so far, as they really did it: scratch,
+/// Bytes of global memory that the kernels which the calling thread launched load and store, as they really do it: scratch,
 /// second passes and what several threads load of one place included. Atomic operations, sorts and scatters are not, or
-/// not in full.
+/// not in full. What is still in a queue of an emulated GPU runs now.
 pub fn moved() -> [u64; 2] {
-    MOVED.get()
+    queues::run_everything();
+    MOVED.with(|moved| moved.each_ref().map(|m| m.load(Relaxed)))
 }

@@ -1,8 +1,9 @@
 //! What the rest of the crate needs of a GPU: memory, compiled sources, launches in order.
 //!
-//! In: CUDA C++ and words of arguments. Out: work on the device's one queue. Two implementations: the driver of a real
-//! GPU ([`Cuda`]), and one that runs the same sources on the host, thread by thread, so that everything above can be
-//! tested where there is no GPU (`Emulated`). A third only collects sources ([`Absent`]).
+//! In: CUDA C++ and words of arguments. Out: work in the device's queues. A [`Driver`] is a device together with one of
+//! its queues; [`Driver::on`] gives the same device with another. Two implementations: the driver of a real GPU
+//! ([`Cuda`]), and one that runs the same sources on the host, thread by thread, so that everything above can be tested
+//! where there is no GPU (`Emulated`). A third only collects sources ([`Absent`]).
 //!
 //! * `absent`: no GPU, and what one would have compiled.
 //! * `cublaslt`: NVIDIA's library of matrix products.
@@ -13,8 +14,8 @@
 //! * `maps`: tensors as the chip's copies of boxes see them.
 //! * `nvrtc`: sources to machine code, for a GPU that need not be there.
 //!
-//! Always true: what is put in the queue runs in order, so memory that nobody will use in later calls may be given to
-//! the next user at once.
+//! Always true: what is put in one queue runs in order, so memory that only this queue uses may be given to its next user
+//! at once. What is in different queues runs in any order, but for what [`Driver::after`] says.
 
 mod absent;
 mod cublaslt;
@@ -34,6 +35,7 @@ pub use cuda::Cuda;
 pub use maps::{MAP_RANK, MAP_WORDS, TensorMap};
 
 use crate::product::Product;
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 use thalweg_runtime::{Error, FourierKind};
@@ -130,7 +132,7 @@ pub trait Graph: Send + Sync + Debug {
     fn run(&mut self, launches: &[Launch]) -> Result<(), Error>;
 }
 
-/// A point in the queue.
+/// A point in a queue.
 pub trait Event: Send + Sync + Debug {
     /// Returns when the device has come to it.
     ///
@@ -144,7 +146,7 @@ pub trait Event: Send + Sync + Debug {
     /// When the device fails.
     fn has_happened(&self) -> Result<bool, Error>;
 
-    /// Nanoseconds on the device from an earlier event to this one; waits for this one.
+    /// Nanoseconds on the device from an earlier event to this one; waits for this one. Both are [`Driver::event`]s.
     ///
     /// # Errors
     /// When the device fails.
@@ -154,12 +156,18 @@ pub trait Event: Send + Sync + Debug {
     fn handle(&self) -> usize;
 }
 
-/// A GPU and its one queue.
-pub trait Driver: Send + Sync + Debug {
+/// A GPU and one of its queues. Methods may be called on any thread, several at once.
+pub trait Driver: Any + Send + Sync + Debug {
+    /// The same GPU with the queue of that number.
+    ///
+    /// # Panics
+    /// When there is none: from [`thalweg_runtime::QUEUES`] on.
+    fn on(&self, queue: usize) -> Arc<dyn Driver>;
+
     /// What the chip is like.
     fn chip(&self) -> &Chip;
 
-    /// Memory of that many bytes, aligned to 256; `None` when there is none.
+    /// Memory of that many bytes, aligned to 256, for what is put in the queue from now on; `None` when there is none.
     fn obtain(&self, bytes: usize) -> Option<u64>;
 
     /// Gives memory back, when everything in the queue has run.
@@ -235,6 +243,19 @@ pub trait Driver: Send + Sync + Debug {
     /// When the device fails.
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error>;
 
+    /// [`Driver::write`] of several stretches, one behind the other.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn write_all(&self, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
+        let mut at = address;
+        stretches.iter().try_for_each(|bytes| {
+            self.write(at, bytes)?;
+            at += bytes.len() as u64;
+            Ok(())
+        })
+    }
+
     /// Copies from the device after everything in the queue, and waits for it (and for nothing put in the queue later).
     ///
     /// # Errors
@@ -247,13 +268,35 @@ pub trait Driver: Send + Sync + Debug {
     /// When the device refuses.
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), Error>;
 
+    /// Copies from another GPU to this one, in the order of this queue and not of the other's; the host has no part in it
+    /// where the chips can. `None` where they are of different kinds, and nothing was done.
+    fn copy_from(&self, other: &dyn Driver, from: u64, to: u64, bytes: usize) -> Option<Result<(), Error>> {
+        let _ = (other, from, to, bytes);
+        None
+    }
+
     /// A point in the queue: here.
     ///
     /// # Errors
     /// When the device refuses.
     fn event(&self) -> Result<Box<dyn Event>, Error>;
 
-    /// Waits for everything in the queue.
+    /// A point in the queue that does not tell the time, and is cheaper to wait for.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    fn point(&self) -> Result<Box<dyn Event>, Error> {
+        self.event()
+    }
+
+    /// Has what is put in the queue from now on run after an event, which may be of another queue. The host does not
+    /// wait, and the event may be dropped then.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    fn after(&self, event: &dyn Event) -> Result<(), Error>;
+
+    /// Waits for everything in all queues.
     ///
     /// # Errors
     /// When the device failed.

@@ -1,5 +1,5 @@
-// A libcuda.so.1 that has no GPU: it keeps what is put in its queue and does it as late as it may, a step at each question whether an event has happened, so that memory
-// that is used again too early shows. Kernels are known by name. 64 MiB of memory, 2 devices. And a libcublasLt.so.13 that computes on the host, by algorithms some of which are wrong.
+// A libcuda.so.1 that has no GPU: it keeps what is put in its streams and does it as late as it may, a step at each question whether an event has happened, of the stream of that
+// event or of one that this waits for; so memory that is used again too early shows, and so does a stream that does not wait for another one. Kernels are known by name. 64 MiB of memory, 2 devices. And a libcublasLt.so.13 that computes on the host, by algorithms some of which are wrong.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -13,7 +13,11 @@
 
 typedef uint64_t u64;
 typedef std::function<void()> Work;
-struct Event { u64 at = 0; bool recorded = false; };
+struct Stream;
+struct Event { Stream* stream = nullptr; u64 at = 0, put = 0; bool recorded = false; };
+// Work, or a point that what follows comes behind.
+struct Item { Work work; Stream* other = nullptr; u64 at = 0; };
+struct Stream { std::deque<Item> queue; u64 put = 0, done = 0; };
 struct Kernel { std::string name; int allowed = 48 << 10; };
 struct Module { std::vector<Kernel*> kernels; };
 struct Parameters {
@@ -26,11 +30,10 @@ struct Node { Kernel* kernel; u64 words[2]; unsigned grid; std::vector<Work> chi
 struct Graph { std::deque<Node> nodes; std::vector<Work> captured; };
 
 static std::recursive_mutex lock;
-static std::deque<Work> queue;
-static u64 put = 0, done = 0;
+static u64 put = 0;
+static std::vector<Stream*> all;
 static std::map<u64, size_t> blocks;
 static size_t in_use = 0, high = 0;
-static intptr_t streams = 6;
 static void* capturing = nullptr;
 static std::vector<Work> captured;
 static int child_updates = 0;
@@ -44,18 +47,20 @@ static const size_t MEMORY = 64 << 20;
     if (!current) return 201; \
     if (failed) return failed;
 
-static void enqueue(Work work) { queue.push_back(work); put++; }
+static void enqueue(void* stream, Work work) { ((Stream*)stream)->queue.push_back({work}); ((Stream*)stream)->put++; put++; }
 // For the library: work in a stream, which may be captured.
 static void enqueue_in(void* stream, Work work) {
-    if (stream == capturing) captured.push_back(work); else enqueue(work);
+    if (stream == capturing) captured.push_back(work); else enqueue(stream, work);
 }
-static void step() {
-    if (queue.empty()) return;
-    Work work = queue.front();
-    queue.pop_front();
-    work();
-    done++;
+static void step(Stream* stream) {
+    if (stream->queue.empty()) return;
+    Item item = stream->queue.front();
+    if (item.other && item.other->done < item.at) return step(item.other);
+    stream->queue.pop_front();
+    if (item.work) item.work();
+    stream->done++;
 }
+static bool happened(Event* e) { return !e->stream || e->stream->done >= e->at; }
 static void run(Kernel* kernel, u64 x, u64 y, unsigned grid) {
     if (kernel->name == "add") *(u64*)x += y * grid;
     if (kernel->name == "crash") failed = 700;
@@ -79,10 +84,10 @@ CALL cuDeviceGetAttribute(int* v, unsigned a, int) { return *v = a == 75 ? 9 : a
 CALL cuDeviceTotalMem_v2(size_t* n, int) { return *n = MEMORY, 0; }
 CALL cuDevicePrimaryCtxRetain(void** c, int d) { return *c = (void*)(intptr_t)(d + 1), 0; }
 CALL cuCtxSetCurrent(void* c) { return current = c, 0; }
-CALL cuStreamCreate(void** s, unsigned) { ENTER return *s = (void*)++streams, 0; }
+CALL cuStreamCreate(void** s, unsigned) { ENTER Stream* made = new Stream; all.push_back(made); return *s = made, 0; }
 CALL cuStreamBeginCapture_v2(void* s, unsigned) { ENTER if (capturing) return 1; capturing = s; captured.clear(); return 0; }
 CALL cuStreamEndCapture(void* s, Graph** g) { ENTER if (capturing != s) return 1; capturing = nullptr; *g = new Graph; (*g)->captured = captured; return 0; }
-CALL cuStreamSynchronize(void*) { ENTER while (!queue.empty()) step(); return failed; }
+CALL cuStreamWaitEvent(Stream* s, Event* e, unsigned) { ENTER if (e->stream) { s->queue.push_back({nullptr, e->stream, e->at}); s->put++; } return 0; }
 CALL cuStreamDestroy_v2(void*) { return 0; }
 CALL cuMemPoolCreate(void** p, const void* props) { ENTER return *p = (void*)9, ((const int*)props)[0] == 1 && ((const int*)props)[2] == 1 ? 0 : 1; }
 CALL cuMemPoolSetAttribute(void*, unsigned, void* v) { return *(u64*)v == ~0ull ? 0 : 1; }
@@ -101,26 +106,30 @@ CALL cuMemAlloc_v2(u64* a, size_t n) {
 }
 CALL cuMemAllocFromPoolAsync(u64* a, size_t n, void*, void*) { return cuMemAlloc_v2(a, n); }
 CALL cuMemFree_v2(u64 a) { ENTER in_use -= blocks[a]; blocks.erase(a); free((void*)a); return 0; }
-CALL cuMemFreeAsync(u64 a, void*) { ENTER enqueue([a] { in_use -= blocks[a]; blocks.erase(a); free((void*)a); }); return 0; }
+CALL cuMemFreeAsync(u64 a, void* s) { ENTER enqueue(s, [a] { in_use -= blocks[a]; blocks.erase(a); free((void*)a); }); return 0; }
 CALL cuMemHostAlloc(void** p, size_t n, unsigned) { ENTER return *p = malloc(n), 0; }
 CALL cuMemFreeHost(void* p) { return free(p), 0; }
-CALL cuMemcpyHtoDAsync_v2(u64 to, const void* from, size_t n, void*) { ENTER enqueue([=] { memcpy((void*)to, from, n); }); return 0; }
-CALL cuMemcpyDtoHAsync_v2(void* to, u64 from, size_t n, void*) { ENTER enqueue([=] { memcpy(to, (void*)from, n); }); return 0; }
-CALL cuMemcpyDtoDAsync_v2(u64 to, u64 from, size_t n, void*) { ENTER enqueue([=] { memcpy((void*)to, (void*)from, n); }); return 0; }
-CALL cuMemsetD8Async(u64 to, unsigned char x, size_t n, void*) { ENTER enqueue([=] { memset((void*)to, x, n); }); return 0; }
-template <class T> static int fill_rows(u64 to, size_t pitch, T x, size_t width, size_t height) {
+CALL cuMemcpyHtoDAsync_v2(u64 to, const void* from, size_t n, void* s) { ENTER enqueue(s, [=] { memcpy((void*)to, from, n); }); return 0; }
+CALL cuMemcpyDtoHAsync_v2(void* to, u64 from, size_t n, void* s) { ENTER enqueue(s, [=] { memcpy(to, (void*)from, n); }); return 0; }
+CALL cuMemcpyDtoDAsync_v2(u64 to, u64 from, size_t n, void* s) { ENTER enqueue(s, [=] { memcpy((void*)to, (void*)from, n); }); return 0; }
+CALL cuMemcpyPeerAsync(u64 to, void* a, u64 from, void* b, size_t n, void* s) { ENTER if (a == b || current != a) return 1; enqueue(s, [=] { memcpy((void*)to, (void*)from, n); }); return 0; }
+CALL cuDeviceCanAccessPeer(int* can, int a, int b) { return *can = a != b, 0; }
+CALL cuCtxGetDevice(int* d) { return *d = int((intptr_t)current) - 1, 0; }
+CALL cuMemPoolSetAccess(void*, const int* access, size_t n) { return n == 1 && access[0] == 1 && access[2] == 3 ? 0 : 1; }
+CALL cuMemsetD8Async(u64 to, unsigned char x, size_t n, void* s) { ENTER enqueue(s, [=] { memset((void*)to, x, n); }); return 0; }
+template <class T> static int fill_rows(u64 to, size_t pitch, T x, size_t width, size_t height, void* s) {
     ENTER
     if (pitch < width * sizeof(T) && height > 1) return 1;
-    enqueue([=] { for (size_t j = 0; j < height; j++) for (size_t i = 0; i < width; i++) ((T*)(to + j * pitch))[i] = x; });
+    enqueue(s, [=] { for (size_t j = 0; j < height; j++) for (size_t i = 0; i < width; i++) ((T*)(to + j * pitch))[i] = x; });
     return 0;
 }
-CALL cuMemsetD2D16Async(u64 to, size_t pitch, unsigned short x, size_t w, size_t h, void*) { return fill_rows(to, pitch, x, w, h); }
-CALL cuMemsetD2D32Async(u64 to, size_t pitch, unsigned x, size_t w, size_t h, void*) { return fill_rows(to, pitch, x, w, h); }
+CALL cuMemsetD2D16Async(u64 to, size_t pitch, unsigned short x, size_t w, size_t h, void* s) { return fill_rows(to, pitch, x, w, h, s); }
+CALL cuMemsetD2D32Async(u64 to, size_t pitch, unsigned x, size_t w, size_t h, void* s) { return fill_rows(to, pitch, x, w, h, s); }
 CALL cuEventCreate(void** e, unsigned) { ENTER return *e = new Event, 0; }
-CALL cuEventRecord(Event* e, void*) { ENTER e->at = put; e->recorded = true; return 0; }
-CALL cuEventQuery(Event* e) { ENTER if (done >= e->at) return 0; step(); return failed ? failed : 600; }
-CALL cuEventSynchronize(Event* e) { ENTER while (done < e->at) step(); return failed; }
-CALL cuEventElapsedTime(float* t, Event* a, Event* b) { ENTER return *t = float(b->at - a->at), done >= b->at && a->recorded ? 0 : 600; }
+CALL cuEventRecord(Event* e, Stream* s) { ENTER e->stream = s; e->at = s->put; e->put = put; e->recorded = true; return 0; }
+CALL cuEventQuery(Event* e) { ENTER if (happened(e)) return 0; step(e->stream); return failed ? failed : 600; }
+CALL cuEventSynchronize(Event* e) { ENTER while (!happened(e)) step(e->stream); return failed; }
+CALL cuEventElapsedTime(float* t, Event* a, Event* b) { ENTER return *t = float(b->put - a->put), happened(b) && a->recorded ? 0 : 600; }
 CALL cuEventDestroy_v2(Event* e) { return delete e, 0; }
 CALL cuModuleLoadData(Module** m, const char* image) { ENTER if (strcmp(image, "fake")) return 200; return *m = new Module, 0; }
 CALL cuModuleUnload(Module* m) { return delete m, 0; }
@@ -133,11 +142,11 @@ CALL cuModuleGetFunction(Kernel** f, Module* m, const char* name) {
 CALL cuFuncGetAttribute(int* v, unsigned a, Kernel*) { return *v = a == 4 ? 24 : a == 1 ? 128 : 0, 0; }
 CALL cuFuncSetAttribute(Kernel* f, unsigned a, int v) { return a == 8 && v <= 227 << 10 ? f->allowed = v, 0 : 1; }
 CALL cuOccupancyMaxActiveBlocksPerMultiprocessor(int* n, Kernel*, int block, size_t) { return *n = 2048 / block, 0; }
-CALL cuLaunchKernel(Kernel* f, unsigned x, unsigned, unsigned, unsigned block, unsigned, unsigned, unsigned shared, void*, u64** p, void*) {
+CALL cuLaunchKernel(Kernel* f, unsigned x, unsigned, unsigned, unsigned block, unsigned, unsigned, unsigned shared, void* s, u64** p, void*) {
     ENTER
     if (block > 1024 || int(shared) > f->allowed) return 1;
     u64 a = p[0][0], b = p[0][1];
-    enqueue([=] { run(f, a, b, x); });
+    enqueue(s, [=] { run(f, a, b, x); });
     return 0;
 }
 struct Config { unsigned grid[3], block[3], shared; void* stream; void* attributes; unsigned many; };
@@ -174,7 +183,7 @@ CALL cuGraphAddChildGraphNode(Node** n, Graph* g, Node* const* before, size_t ma
 CALL cuGraphExecChildGraphNodeSetParams(Graph*, Node* n, Graph* child) { ENTER if (refuse || n->kernel) return 910; child_updates++; n->child = child->captured; return 0; }
 CALL cuGraphInstantiateWithFlags(Graph** e, Graph* g, u64) { ENTER return *e = g, 0; }
 CALL cuGraphExecKernelNodeSetParams_v2(Graph*, Node* n, const Parameters* p) { ENTER if (refuse) return 910; updates++; *n = node(p); return 0; }
-CALL cuGraphLaunch(Graph* g, void*) { ENTER for (Node& n : g->nodes) { Node c = n; enqueue([=] { for (const Work& w : c.child) w(); if (c.kernel) run(c.kernel, c.words[0], c.words[1], c.grid); }); } return 0; }
+CALL cuGraphLaunch(Graph* g, void* s) { ENTER for (Node& n : g->nodes) { Node c = n; enqueue(s, [=] { for (const Work& w : c.child) w(); if (c.kernel) run(c.kernel, c.words[0], c.words[1], c.grid); }); } return 0; }
 CALL cuGraphDestroy(Graph* g) { return delete g, 0; }
 CALL cuGraphExecDestroy(Graph*) { return 0; }
 

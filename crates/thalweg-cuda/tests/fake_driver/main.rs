@@ -113,6 +113,53 @@ fn copies_of_all_sizes_arrive() {
 }
 
 #[test]
+fn stretches_lie_one_behind_the_other() {
+    let b = bench();
+    for sizes in [&[0usize, 3, 0, 5][..], &[70_000, 0, 1, 4 << 20, (4 << 20) - 1, 2], &[6 << 20, 7 << 20, 5 << 20, 9]] {
+        let all: Vec<Vec<u8>> =
+            sizes.iter().enumerate().map(|(n, &size)| (0..size).map(|i| (i * 31 / 8 + n) as u8).collect()).collect();
+        let (stretches, whole): (Vec<&[u8]>, Vec<u8>) = (all.iter().map(Vec::as_slice).collect(), all.concat());
+        let address = b.gpu.obtain(whole.len()).unwrap();
+        b.gpu.write_all(address, &stretches).unwrap();
+        let mut back = vec![0; whole.len()];
+        b.gpu.read(address, &mut back).unwrap();
+        assert!(back == whole, "{sizes:?}");
+        b.gpu.release(address);
+    }
+}
+
+#[test]
+fn queues_wait_for_each_other_where_that_is_said() {
+    let b = bench();
+    let (add, x, other) = (b.function("add"), b.gpu.obtain(8).unwrap(), b.gpu.on(3));
+    b.gpu.fill(x, 0, 8).unwrap();
+    other.after(&*b.gpu.point().unwrap()).unwrap();
+    other.launch(&launch(&add, [x, 5], 1)).unwrap();
+    let there = other.event().unwrap();
+    assert_eq!(b.get(x), 0, "nobody has waited for the other queue");
+    b.gpu.after(&*there).unwrap();
+    drop(there);
+    assert_eq!(b.get(x), 5);
+    other.launch(&launch(&add, [x, 1], 1)).unwrap();
+    b.gpu.synchronize().unwrap();
+    assert_eq!(b.get(x), 6, "all queues are waited for");
+}
+
+#[test]
+fn a_gpu_copies_from_another_one() {
+    let b = bench();
+    let other = Cuda::open(1).unwrap();
+    let (from, to) = (other.obtain(1000).unwrap(), b.gpu.obtain(1000).unwrap());
+    let data: Vec<u8> = (0..1000).map(|i| (i * 7) as u8).collect();
+    other.write(from, &data).unwrap();
+    b.gpu.after(&*other.point().unwrap()).unwrap();
+    b.gpu.copy_from(&*other, from, to, 1000).unwrap().unwrap();
+    let mut back = vec![0; 1000];
+    b.gpu.read(to, &mut back).unwrap();
+    assert!(back == data);
+}
+
+#[test]
 fn small_writes_do_not_overtake_each_other() {
     let b = bench();
     let all: Vec<u64> = (0..3000).map(|_| b.gpu.obtain(4000).unwrap()).collect();

@@ -13,7 +13,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, Op, Shape};
 use thalweg_kernel::{Geometry, Kernel, Moved, Node};
-use thalweg_runtime::{Buffer, Counters, Device, Error, Memory, MemoryStats, Pool, Program, ProgramInfo, counters};
+use thalweg_runtime::{
+    Block, Buffer, Counters, Device, Error, Memory, MemoryStats, Pool, Program, ProgramInfo, counters,
+};
 
 /// A device whose launches do nothing: values are what memory held before.
 #[derive(Debug)]
@@ -24,14 +26,14 @@ struct Idle {
 struct Host;
 
 impl Memory for Host {
-    fn obtain(&self, bytes: usize) -> Option<NonNull<u8>> {
+    fn obtain(&self, bytes: usize) -> Option<Block> {
         // SAFETY: a layout of at least one byte.
-        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(bytes)) })
+        NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(bytes)) }).map(Block::unused)
     }
 
-    unsafe fn release(&self, block: NonNull<u8>, bytes: usize) {
+    unsafe fn release(&self, block: Block, bytes: usize) {
         // SAFETY: the caller's promise.
-        unsafe { std::alloc::dealloc(block.as_ptr(), layout(bytes)) }
+        unsafe { std::alloc::dealloc(block.start.as_ptr(), layout(bytes)) }
     }
 
     fn total(&self) -> Option<usize> {

@@ -9,6 +9,7 @@ mod cuda_ops;
 mod first_sight;
 mod kernels;
 mod online;
+mod queues;
 mod rows;
 mod scans;
 mod scatters;

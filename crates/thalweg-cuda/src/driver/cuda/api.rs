@@ -9,7 +9,7 @@
 use crate::find::{self, Opened, Sought};
 use cudarc::driver::sys::{
     CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
-    CUlaunchConfig, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream, CUtensorMap,
+    CUlaunchConfig, CUmemAccessDesc, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream, CUtensorMap,
 };
 use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::sync::OnceLock;
@@ -67,11 +67,16 @@ functions! {
     to_device: "cuMemcpyHtoDAsync_v2" (CUdeviceptr, *const c_void, usize, CUstream);
     to_host: "cuMemcpyDtoHAsync_v2" (*mut c_void, CUdeviceptr, usize, CUstream);
     within: "cuMemcpyDtoDAsync_v2" (CUdeviceptr, CUdeviceptr, usize, CUstream);
+    from_peer: "cuMemcpyPeerAsync" (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, usize, CUstream);
+    can_access: "cuDeviceCanAccessPeer" (*mut i32, CUdevice, CUdevice);
+    current_device: "cuCtxGetDevice" (*mut CUdevice);
+    pool_access: "cuMemPoolSetAccess" (CUmemoryPool, *const CUmemAccessDesc, usize);
     fill: "cuMemsetD8Async" (CUdeviceptr, u8, usize, CUstream);
     fill_rows_16: "cuMemsetD2D16Async" (CUdeviceptr, usize, u16, usize, usize, CUstream);
     fill_rows_32: "cuMemsetD2D32Async" (CUdeviceptr, usize, c_uint, usize, usize, CUstream);
     event: "cuEventCreate" (*mut CUevent, c_uint);
     event_record: "cuEventRecord" (CUevent, CUstream);
+    stream_wait: "cuStreamWaitEvent" (CUstream, CUevent, c_uint);
     event_query: "cuEventQuery" (CUevent);
     event_wait: "cuEventSynchronize" (CUevent);
     event_elapsed: "cuEventElapsedTime" (*mut f32, CUevent, CUevent);

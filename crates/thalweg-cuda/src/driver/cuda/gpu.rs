@@ -1,39 +1,75 @@
-//! A GPU's context and stream, and what every call of the driver goes through.
+//! A GPU's context and streams, and what every call of the driver goes through.
 //!
-//! In: calls. Out: their results as [`Error`]s. Always true: the context is current on the thread that calls, and after
-//! an error that ends a context (an illegal address, say) every call says so.
+//! In: calls. Out: their results as [`Error`]s. A queue is a stream, made when something is first put there. Always true:
+//! the context is current on the thread that calls, after an error that ends a context (an illegal address, say) every
+//! call says so, and one thread at a time puts something in a queue.
 
 use super::api::{Api, NOT_READY, SUCCESS};
 use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags_enum, CUstream};
 use std::cell::Cell;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use thalweg_runtime::Error;
+use thalweg_runtime::{Error, QUEUES};
 
 /// How long a wait asks again and again: a read of what a small kernel computes ends within.
 const SPIN: Duration = Duration::from_micros(50);
 /// How long it then asks between letting others run. Being woken takes longer than this costs.
 const YIELD: Duration = Duration::from_millis(2);
 
-/// Context and stream of a GPU.
+/// Context and streams of a GPU.
 pub(super) struct Gpu {
     pub(super) api: &'static Api,
     /// As in `THALWEG_DEVICE`: "cuda:0".
     pub(super) name: String,
     pub(super) context: CUcontext,
-    pub(super) stream: CUstream,
+    /// By number of the queue.
+    streams: [Mutex<Stream>; QUEUES],
     /// Whether launches may come to the chip while the one before ends.
     pub(super) overlaps: AtomicBool,
-    /// Whether what was put in the queue last is a launch: a copy before a launch that comes early may be overtaken.
-    pub(super) after_launch: AtomicBool,
     /// The error that ended the context.
     failed: OnceLock<Error>,
-    /// Events that nobody has.
-    events: Mutex<Vec<Handle>>,
+    /// Events that nobody has: those that tell the time, and those that do not and are cheaper to wait for.
+    events: [Mutex<Vec<Handle>>; 2],
     /// A stream in which nothing runs: what is put there is captured.
     capturing: Mutex<Option<Capturing>>,
+}
+
+/// A queue.
+#[derive(Debug)]
+struct Stream {
+    /// Null until something is put there.
+    handle: CUstream,
+    /// Whether what was put there last is a launch: a copy before a launch that comes early may be overtaken.
+    after_launch: bool,
+    /// Turns that threads had, and the last one up to which the stream is known to be empty.
+    turns: u64,
+    drained: u64,
+}
+
+// SAFETY: a stream may be used on any thread.
+unsafe impl Send for Stream {}
+
+/// A thread's turn at a queue: what it puts there stays together.
+pub(super) struct Turn<'a> {
+    pub(super) handle: CUstream,
+    /// Whether a launch is what is there last.
+    pub(super) after_launch: bool,
+    stream: MutexGuard<'a, Stream>,
+}
+
+impl Turn<'_> {
+    /// Says that a launch is what was put there last.
+    pub(super) fn launched(&mut self) {
+        self.stream.after_launch = true;
+    }
+
+    /// Puts an event there.
+    pub(super) fn record(&self, gpu: &Gpu, event: CUevent) -> Result<(), Error> {
+        // SAFETY: an event and a stream of this context.
+        gpu.check("cuEventRecord", unsafe { (gpu.api.event_record)(event, self.handle) })
+    }
 }
 
 /// A stream for [`Gpu::capturing`].
@@ -74,41 +110,48 @@ fn ends_context(error: i32) -> bool {
 }
 
 impl Gpu {
-    /// The primary context of a device, which must be current, and a new stream.
+    /// The primary context of a device.
     pub(super) fn new(api: &'static Api, name: String, context: CUcontext) -> Result<Gpu, Error> {
-        let (failed, events) = (OnceLock::new(), Mutex::default());
-        let mut gpu = Gpu {
+        let gpu = Gpu {
             api,
             name,
             context,
-            stream: null_mut(),
+            streams: std::array::from_fn(|_| {
+                Mutex::new(Stream { handle: null_mut(), after_launch: false, turns: 0, drained: 0 })
+            }),
             overlaps: AtomicBool::new(false),
-            after_launch: AtomicBool::new(false),
-            failed,
-            events,
+            failed: OnceLock::new(),
+            events: std::array::from_fn(|_| Mutex::default()),
             capturing: Mutex::default(),
         };
         gpu.enter()?;
-        gpu.stream = gpu.new_stream()?;
         Ok(gpu)
     }
 
-    /// Makes the context current on this thread. To be called before anything else is that may put something in the
-    /// queue.
+    /// The calling thread's turn at a queue.
+    ///
+    /// # Errors
+    /// The error that ended the context, if one did; when the driver has no stream more.
+    pub(super) fn turn(&self, queue: usize) -> Result<Turn<'_>, Error> {
+        self.enter()?;
+        let mut stream = self.stream(queue);
+        if stream.handle.is_null() {
+            stream.handle = self.new_stream()?;
+        }
+        stream.turns += 1;
+        let after_launch = std::mem::take(&mut stream.after_launch);
+        Ok(Turn { handle: stream.handle, after_launch, stream })
+    }
+
+    fn stream(&self, queue: usize) -> MutexGuard<'_, Stream> {
+        self.streams[queue].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the context current on this thread.
     ///
     /// # Errors
     /// The error that ended the context, if one did.
     pub(super) fn enter(&self) -> Result<(), Error> {
-        // Every call but a launch, which sets it again.
-        self.after_launch.store(false, Relaxed);
-        self.attach()
-    }
-
-    /// [`Gpu::enter`] for what only asks.
-    ///
-    /// # Errors
-    /// As there.
-    pub(super) fn attach(&self) -> Result<(), Error> {
         thread_local! {
             /// The context that was made current here last. Others who change it set it back, as whoever shares a
             /// primary context has to.
@@ -152,21 +195,22 @@ impl Gpu {
         self.failed.get().is_some()
     }
 
-    /// An event, new or used before.
-    pub(super) fn obtain_event(&self) -> Result<CUevent, Error> {
-        if let Some(event) = self.events.lock().unwrap_or_else(|e| e.into_inner()).pop() {
+    /// An event, new or used before; whether it is to tell the time.
+    pub(super) fn obtain_event(&self, timed: bool) -> Result<CUevent, Error> {
+        if let Some(event) = self.events[usize::from(timed)].lock().unwrap_or_else(|e| e.into_inner()).pop() {
             return Ok(event.0);
         }
         let mut event = null_mut();
-        let flags = CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
+        let untimed = if timed { 0 } else { CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32 };
+        let flags = CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32 | untimed;
         // SAFETY: a place for a handle.
         self.check("cuEventCreate", unsafe { (self.api.event)(&mut event, flags) })?;
         Ok(event)
     }
 
     /// Gives an event back; the driver minds neither that it has not happened yet, nor that it is recorded again.
-    pub(super) fn release_event(&self, event: CUevent) {
-        self.events.lock().unwrap_or_else(|e| e.into_inner()).push(Handle(event));
+    pub(super) fn release_event(&self, event: CUevent, timed: bool) {
+        self.events[usize::from(timed)].lock().unwrap_or_else(|e| e.into_inner()).push(Handle(event));
     }
 
     /// The stream in which launches are captured, made at the first call; nobody else has it meanwhile.
@@ -186,31 +230,24 @@ impl Gpu {
         Ok(stream)
     }
 
-    /// Puts a fill in the queue: so many elements of 2 or 4 bytes in each of so many rows, whose beginnings are `pitch`
+    /// Puts a fill in a queue: so many elements of 2 or 4 bytes in each of so many rows, whose beginnings are `pitch`
     /// bytes apart.
     pub(super) fn fill_rows(
         &self,
-        address: u64,
-        pitch: usize,
-        size: usize,
-        bits: u32,
+        queue: usize,
+        (address, pitch): (u64, usize),
+        (size, bits): (usize, u32),
         [width, height]: [usize; 2],
     ) -> Result<(), Error> {
-        self.enter()?;
+        let turn = self.turn(queue)?;
         // SAFETY: the range is the caller's.
         let filled = unsafe {
             match size {
-                2 => (self.api.fill_rows_16)(address, pitch, bits as u16, width, height, self.stream),
-                _ => (self.api.fill_rows_32)(address, pitch, bits, width, height, self.stream),
+                2 => (self.api.fill_rows_16)(address, pitch, bits as u16, width, height, turn.handle),
+                _ => (self.api.fill_rows_32)(address, pitch, bits, width, height, turn.handle),
             }
         };
         self.check("cuMemsetD2DAsync", filled)
-    }
-
-    /// Puts an event at the queue's end.
-    pub(super) fn record(&self, event: CUevent) -> Result<(), Error> {
-        // SAFETY: an event of this context.
-        self.check("cuEventRecord", unsafe { (self.api.event_record)(event, self.stream) })
     }
 
     /// Whether the device has come to an event.
@@ -240,31 +277,45 @@ impl Gpu {
         }
     }
 
-    /// Returns when the queue is empty.
-    pub(super) fn drain(&self) -> Result<(), Error> {
-        self.enter()?;
-        let event = self.obtain_event()?;
-        let waited = self.record(event).and_then(|()| self.wait(event));
-        self.release_event(event);
-        waited
+    /// Returns when a queue is empty: at once where nobody has put anything there since that was so.
+    pub(super) fn drain(&self, queue: usize) -> Result<(), Error> {
+        let stream = self.stream(queue);
+        if stream.turns == stream.drained {
+            return self.enter();
+        }
+        drop(stream);
+        let event = self.obtain_event(false)?;
+        let put = self.turn(queue).and_then(|turn| turn.record(self, event).map(|()| turn.stream.turns));
+        let waited = put.and_then(|turns| self.wait(event).map(|()| turns));
+        self.release_event(event, false);
+        let mut stream = self.stream(queue);
+        stream.drained = stream.drained.max(waited?);
+        Ok(())
+    }
+
+    /// Returns when all queues are empty.
+    pub(super) fn drain_all(&self) -> Result<(), Error> {
+        (0..QUEUES).try_for_each(|queue| self.drain(queue))
     }
 }
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        if self.stream.is_null() || self.drain().is_err() {
+        if self.drain_all().is_err() {
             // Of a context that has ended, nothing can be destroyed.
             return;
         }
-        for event in self.events.get_mut().unwrap_or_else(|e| e.into_inner()).drain(..) {
-            // SAFETY: nobody has it, and the queue is empty.
-            unsafe { (self.api.event_destroy)(event.0) };
+        for events in &mut self.events {
+            for event in events.get_mut().unwrap_or_else(|e| e.into_inner()).drain(..) {
+                // SAFETY: nobody has it, and the queues are empty.
+                unsafe { (self.api.event_destroy)(event.0) };
+            }
         }
-        if let Some(Capturing(stream)) = self.capturing.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            // SAFETY: nobody captures any more.
+        let capturing = self.capturing.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let streams = self.streams.iter_mut().map(|s| s.get_mut().unwrap_or_else(PoisonError::into_inner).handle);
+        for stream in streams.filter(|s| !s.is_null()).chain(capturing.map(|c| c.0)) {
+            // SAFETY: whoever used the stream held this.
             unsafe { (self.api.stream_destroy)(stream) };
         }
-        // SAFETY: whoever used the stream held this.
-        unsafe { (self.api.stream_destroy)(self.stream) };
     }
 }

@@ -18,6 +18,8 @@ use thalweg_runtime::Error;
 #[derive(Debug)]
 pub(super) struct Chain {
     gpu: Arc<Gpu>,
+    /// The queue that it runs in.
+    queue: usize,
     graph: CUgraph,
     exec: CUgraphExec,
     nodes: Vec<CUgraphNode>,
@@ -90,10 +92,11 @@ fn parameters(
 
 impl Chain {
     /// Makes it; does not run it.
-    pub(super) fn new(gpu: Arc<Gpu>, launches: &[Launch]) -> Result<Chain, Error> {
+    pub(super) fn new(gpu: Arc<Gpu>, queue: usize, launches: &[Launch]) -> Result<Chain, Error> {
         gpu.enter()?;
         let (graph, exec, nodes) = (null_mut(), null_mut(), vec![]);
-        let mut chain = Chain { gpu: gpu.clone(), graph, exec, nodes, launches: launches.to_vec(), refused: false };
+        let launches_now = launches.to_vec();
+        let mut chain = Chain { gpu: gpu.clone(), queue, graph, exec, nodes, launches: launches_now, refused: false };
         // SAFETY: a place for a handle.
         gpu.check("cuGraphCreate", unsafe { (gpu.api.graph)(&mut chain.graph, 0) })?;
         for launch in launches {
@@ -180,10 +183,12 @@ impl Graph for Chain {
             self.refused = !self.update(launches)?;
         }
         if self.refused {
-            return launches.iter().try_for_each(|launch| super::launch(&self.gpu, launch, false));
+            let one = |launch| super::launch(&self.gpu, &mut self.gpu.turn(self.queue)?, launch);
+            return launches.iter().try_for_each(one);
         }
+        let turn = self.gpu.turn(self.queue)?;
         // SAFETY: the graph was made for this context, and its functions are held by `launches`.
-        let put = unsafe { (self.gpu.api.graph_launch)(self.exec, self.gpu.stream) };
+        let put = unsafe { (self.gpu.api.graph_launch)(self.exec, turn.handle) };
         self.gpu.check("cuGraphLaunch", put)
     }
 }

@@ -92,14 +92,14 @@ impl Cuda {
     }
 
     fn open_library(&self) -> Option<Arc<CublasLt>> {
-        let made = self.enter().map_err(|e| e.to_string()).and_then(|()| CublasLt::new(self.major));
+        let made = self.gpu.enter().map_err(|e| e.to_string()).and_then(|()| CublasLt::new(self.major));
         made.map(Arc::new).inspect_err(|why| tracing::debug!(why, "products run on plain cores")).ok()
     }
 
     /// The function of a product that was not asked for before. What fails for want of memory may not fail later, and
     /// is no answer.
     fn choose(&self, library: &Arc<CublasLt>, product: &Product) -> Result<Option<Function>, Error> {
-        self.enter()?;
+        self.gpu.enter()?;
         let problem = match library.problem(product) {
             Ok(problem) => problem,
             Err(why) => {
@@ -244,7 +244,7 @@ impl<'a> Check<'a> {
             let address = address + (product * side.stride * size) as u64;
             let (pitch, sizes) = (side.leading * size, [rows, columns]);
             if self.product.dtype != DType::F64 {
-                self.cuda.gpu.fill_rows(address, pitch, size, bits as u32, sizes)?;
+                self.cuda.gpu.fill_rows(self.cuda.queue, (address, pitch), (size, bits as u32), sizes)?;
                 continue;
             }
             // Words of 64 bits are pairs of halves, each filled as a column: of all, of each column, or of each row,
@@ -256,8 +256,9 @@ impl<'a> Check<'a> {
             };
             for line in 0..lines {
                 let address = address + (line * apart) as u64;
-                self.cuda.gpu.fill_rows(address, step, 4, bits as u32, [1, many])?;
-                self.cuda.gpu.fill_rows(address + 4, step, 4, (bits >> 32) as u32, [1, many])?;
+                let queue = self.cuda.queue;
+                self.cuda.gpu.fill_rows(queue, (address, step), (4, bits as u32), [1, many])?;
+                self.cuda.gpu.fill_rows(queue, (address + 4, step), (4, (bits >> 32) as u32), [1, many])?;
             }
         }
         Ok(())
@@ -272,12 +273,13 @@ impl<'a> Check<'a> {
             let from_there = self.addresses[0] + (to_there * dtype.size()) as u64;
             self.rest(from_there, &left, [rows, depth - ones])?;
         }
-        self.cuda.gpu.enter()?;
+        let turn = self.cuda.gpu.turn(self.cuda.queue)?;
         let super::What::Product(chosen) = &super::entry(function).what else { unreachable!("it is a product") };
-        if let Err(why) = chosen.launch(&self.addresses, self.cuda.gpu.stream as usize) {
+        if let Err(why) = chosen.launch(&self.addresses, turn.handle as usize) {
             tracing::debug!(why, "an algorithm does not run");
             return Ok(false);
         }
+        drop(turn);
         let want = bits_of(expected, dtype).to_le_bytes();
         let want = &want[..dtype.size()];
         let (each, stride) = (rows * columns, result.stride.max(1));
@@ -306,7 +308,8 @@ impl<'a> Check<'a> {
         let count = if left.stride == 0 { 1 } else { self.product.count };
         for product in 0..count {
             let address = address + (product * left.stride * size) as u64;
-            self.cuda.gpu.fill_rows(address, left.leading * size, size, bits, [neighbours, others])?;
+            let place = (address, left.leading * size);
+            self.cuda.gpu.fill_rows(self.cuda.queue, place, (size, bits), [neighbours, others])?;
         }
         Ok(())
     }

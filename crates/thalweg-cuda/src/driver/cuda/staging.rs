@@ -2,40 +2,59 @@
 //!
 //! In: bytes of anybody's memory. Out: the same on the other side. Pinned memory is what the device copies from and to
 //! by itself, while the host does something else: a small write costs a copy on the host and a word in the queue, and
-//! of a large one the host copies one chunk while the device copies another.
+//! of a large one the host copies one chunk while the device copies another. Several threads do that for one large copy,
+//! since one does not copy as fast as the bus.
 //!
-//! Always true: a chunk of pinned memory is not written while the device may still read it, or the other way round.
+//! Always true: a chunk of pinned memory is not written while the device may still read it, or the other way round, and
+//! nobody waits for a chunk who has one.
 
 use super::gpu::Gpu;
 use cudarc::driver::sys::CUevent;
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, MutexGuard};
-use thalweg_runtime::Error;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use thalweg_runtime::{Error, QUEUES};
 
-/// Chunks of a direction, and their bytes: long enough for the device to copy at full speed, and several, so that
-/// neither side waits long.
-const CHUNKS: usize = 4;
-const CHUNK: usize = 2 << 20;
+/// Bytes up to which a write goes through the ring of its queue.
+const SMALL: usize = 64 << 10;
+/// Stretches of a ring, and their bytes.
+const STRETCHES: usize = 4;
+const STRETCH: usize = 256 << 10;
 
-/// Pinned memory of both directions, each made when it is first used.
+/// Bytes of a chunk: long enough for the device to copy at full speed. And chunks of a device at most.
+const CHUNK: usize = 4 << 20;
+const CHUNKS: usize = 32;
+/// A copy has a few parts, of so many bytes at least: the host copies one while the device copies another.
+const PARTS: usize = 4;
+const LEAST: usize = 256 << 10;
+/// Threads that copy for one call, and the bytes from which on they do.
+const THREADS: usize = 8;
+const LARGE: usize = 8 << 20;
+/// Chunks of a thread that reads.
+const FLYING: usize = 2;
+
+/// Pinned memory, each part made when it is first used.
 #[derive(Debug)]
 pub(super) struct Staging {
     gpu: Arc<Gpu>,
-    to_device: Mutex<Option<Ring>>,
-    to_host: Mutex<Option<Ring>>,
+    /// For small writes, by queue.
+    rings: [Mutex<Option<Ring>>; QUEUES],
+    /// For everything else.
+    chunks: Mutex<Chunks>,
+    given_back: Condvar,
 }
 
 #[derive(Debug)]
 struct Ring {
     base: *mut u8,
-    chunks: [Chunk; CHUNKS],
-    /// The chunk that is being filled.
+    stretches: [Stretch; STRETCHES],
+    /// The one that is being filled.
     now: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Chunk {
+struct Stretch {
     event: CUevent,
     /// Whether the event is in the queue, or has been.
     recorded: bool,
@@ -43,132 +62,344 @@ struct Chunk {
     used: usize,
 }
 
+/// Chunks that nobody has; the one that was given back first is the first.
+#[derive(Debug, Default)]
+struct Chunks {
+    free: VecDeque<Chunk>,
+    made: usize,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    base: *mut u8,
+    /// Behind the last copy from or to it.
+    event: CUevent,
+    recorded: bool,
+}
+
 // SAFETY: pinned memory and events may be used on any thread.
 unsafe impl Send for Ring {}
+// SAFETY: as above.
+unsafe impl Send for Chunk {}
+
+fn pinned(gpu: &Gpu, bytes: usize) -> Result<*mut u8, Error> {
+    let mut base = null_mut();
+    gpu.enter()?;
+    // SAFETY: a place for an address.
+    let made = unsafe { (gpu.api.host_allocate)(&mut base, bytes, 0) };
+    gpu.check("cuMemHostAlloc", made)?;
+    Ok(base.cast())
+}
 
 impl Ring {
     fn new(gpu: &Gpu) -> Result<Ring, Error> {
-        let mut base = null_mut();
-        // SAFETY: a place for an address.
-        let made = unsafe { (gpu.api.host_allocate)(&mut base, CHUNKS * CHUNK, 0) };
-        gpu.check("cuMemHostAlloc", made)?;
+        let base = pinned(gpu, STRETCHES * STRETCH)?;
         let mut ring =
-            Ring { base: base.cast(), chunks: [Chunk { event: null_mut(), recorded: false, used: 0 }; CHUNKS], now: 0 };
-        for chunk in &mut ring.chunks {
-            chunk.event = gpu.obtain_event()?;
+            Ring { base, stretches: [Stretch { event: null_mut(), recorded: false, used: 0 }; STRETCHES], now: 0 };
+        for stretch in &mut ring.stretches {
+            stretch.event = gpu.obtain_event(false)?;
         }
         Ok(ring)
     }
-
-    fn at(&self, chunk: usize) -> *mut u8 {
-        // SAFETY: callers name one of the chunks.
-        unsafe { self.base.add(chunk * CHUNK) }
-    }
-}
-
-/// The ring of a direction, made if there is none.
-fn ring<'a>(gpu: &Gpu, place: &'a Mutex<Option<Ring>>) -> Result<MutexGuard<'a, Option<Ring>>, Error> {
-    let mut ring = place.lock().unwrap_or_else(|e| e.into_inner());
-    if ring.is_none() {
-        *ring = Some(Ring::new(gpu)?);
-    }
-    Ok(ring)
 }
 
 impl Staging {
     pub(super) fn new(gpu: Arc<Gpu>) -> Staging {
-        Staging { gpu, to_device: Mutex::default(), to_host: Mutex::default() }
+        Staging {
+            gpu,
+            rings: std::array::from_fn(|_| Mutex::default()),
+            chunks: Mutex::default(),
+            given_back: Condvar::new(),
+        }
     }
 
-    /// Copies to the device, in the queue's order.
-    pub(super) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        let gpu = &*self.gpu;
-        let mut guard = ring(gpu, &self.to_device)?;
-        let ring = guard.as_mut().expect("just made");
-        for (i, part) in bytes.chunks(CHUNK).enumerate() {
-            if ring.chunks[ring.now].used + part.len() > CHUNK {
-                self.turn(ring)?;
-            }
-            let chunk = &mut ring.chunks[ring.now];
-            // SAFETY: the chunk is this ring's, which is locked, and has room; the device has copied what was there
-            // before.
-            let from = unsafe {
-                let from = ring.base.add(ring.now * CHUNK + chunk.used);
-                from.copy_from_nonoverlapping(part.as_ptr(), part.len());
-                from
+    fn chunks(&self) -> MutexGuard<'_, Chunks> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A chunk that the device has done with, or that is new; `None` where there is none and nobody is to wait.
+    fn chunk(&self, wait: bool) -> Result<Option<Chunk>, Error> {
+        let mut chunks = self.chunks();
+        loop {
+            let idle = match chunks.free.front() {
+                Some(chunk) => !chunk.recorded || self.gpu.has_happened(chunk.event)?,
+                None => false,
             };
-            // Copies of the next write begin at a line of their own.
-            chunk.used += part.len().next_multiple_of(64);
-            let to = address + (i * CHUNK) as u64;
+            if idle {
+                return Ok(chunks.free.pop_front());
+            }
+            if chunks.made < CHUNKS {
+                chunks.made += 1;
+                drop(chunks);
+                let made = pinned(&self.gpu, CHUNK).and_then(|base| {
+                    let event = self.gpu.obtain_event(false)?;
+                    Ok(Chunk { base, event, recorded: false })
+                });
+                return match made {
+                    Ok(chunk) => Ok(Some(chunk)),
+                    Err(error) => {
+                        self.chunks().made -= 1;
+                        Err(error)
+                    }
+                };
+            }
+            if !wait {
+                return Ok(None);
+            }
+            match chunks.free.pop_front() {
+                Some(chunk) => {
+                    drop(chunks);
+                    let waited = self.gpu.wait(chunk.event);
+                    return match waited {
+                        Ok(()) => Ok(Some(chunk)),
+                        Err(error) => {
+                            self.give_back(chunk);
+                            Err(error)
+                        }
+                    };
+                }
+                None => chunks = self.given_back.wait(chunks).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn give_back(&self, chunk: Chunk) {
+        self.chunks().free.push_back(chunk);
+        self.given_back.notify_one();
+    }
+
+    /// Copies stretches to the device, one behind the other, in the queue's order.
+    pub(super) fn write(&self, queue: usize, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
+        self.gpu.enter()?;
+        let all = Stretches::new(stretches);
+        if all.bytes <= SMALL {
+            return if all.bytes == 0 { Ok(()) } else { self.write_small(queue, address, &all) };
+        }
+        let (threads, size) = (threads(all.bytes), part(all.bytes));
+        let parts = all.bytes.div_ceil(size);
+        // Each has every so-manieth part, so that the device gets them about in order.
+        let share = |first: usize| {
+            (first..parts).step_by(threads).try_for_each(|i| {
+                let (at, bytes) = (i * size, (all.bytes - i * size).min(size));
+                self.put(queue, address + at as u64, &all, (at, bytes))
+            })
+        };
+        std::thread::scope(|scope| {
+            let share = &share;
+            let others: Vec<_> = (1..threads).map(|t| scope.spawn(move || share(t))).collect();
+            let own = share(0);
+            others.into_iter().map(|t| t.join().expect("copying does not panic")).fold(own, Result::and)
+        })
+    }
+
+    /// Copies a part that fits a chunk: where it begins in the stretches, and its bytes.
+    fn put(&self, queue: usize, address: u64, all: &Stretches<'_>, (at, bytes): (usize, usize)) -> Result<(), Error> {
+        let gpu = &*self.gpu;
+        let mut chunk = self.chunk(true)?.expect("it was waited for");
+        // SAFETY: the chunk is ours and has room, and the device has copied what was there before.
+        unsafe { all.copy(at, bytes, chunk.base) };
+        let done = gpu.turn(queue).and_then(|turn| {
+            let from = chunk.base.cast::<c_void>();
             // SAFETY: pinned memory that stays as it is until the event behind it has happened; the address is the
             // caller's.
-            let put = unsafe { (gpu.api.to_device)(to, from.cast::<c_void>(), part.len(), gpu.stream) };
+            let put = unsafe { (gpu.api.to_device)(address, from, bytes, turn.handle) };
             gpu.check("cuMemcpyHtoDAsync", put)?;
-        }
-        Ok(())
+            chunk.recorded = true;
+            turn.record(gpu, chunk.event)
+        });
+        self.give_back(chunk);
+        done
     }
 
-    /// Goes on to the next chunk, when the device has done with it.
-    fn turn(&self, ring: &mut Ring) -> Result<(), Error> {
-        let full = &mut ring.chunks[ring.now];
-        self.gpu.record(full.event)?;
-        full.recorded = true;
-        let next = (ring.now + 1) % CHUNKS;
-        let chunk = &mut ring.chunks[next];
-        if chunk.recorded {
-            self.gpu.wait(chunk.event)?;
+    fn write_small(&self, queue: usize, address: u64, all: &Stretches<'_>) -> Result<(), Error> {
+        let gpu = &*self.gpu;
+        let mut ring = self.rings[queue].lock().unwrap_or_else(PoisonError::into_inner);
+        if ring.is_none() {
+            *ring = Some(Ring::new(gpu)?);
         }
-        (chunk.recorded, chunk.used) = (false, 0);
+        let ring = ring.as_mut().expect("just made");
+        let bytes = all.bytes;
+        if ring.stretches[ring.now].used + bytes > STRETCH {
+            self.next_stretch(queue, ring)?;
+        }
+        let stretch = &mut ring.stretches[ring.now];
+        // SAFETY: the stretch is this ring's, which is locked, and has room; the device has copied what was there
+        // before.
+        let from = unsafe {
+            let from = ring.base.add(ring.now * STRETCH + stretch.used);
+            all.copy(0, bytes, from);
+            from
+        };
+        // Copies of the next write begin at a line of their own.
+        stretch.used += bytes.next_multiple_of(64);
+        let turn = gpu.turn(queue)?;
+        // SAFETY: as in `put`, the event being put there when the stretch is full.
+        let put = unsafe { (gpu.api.to_device)(address, from.cast::<c_void>(), bytes, turn.handle) };
+        gpu.check("cuMemcpyHtoDAsync", put)
+    }
+
+    /// Goes on to the next stretch, when the device has done with it.
+    fn next_stretch(&self, queue: usize, ring: &mut Ring) -> Result<(), Error> {
+        let full = &mut ring.stretches[ring.now];
+        self.gpu.turn(queue)?.record(&self.gpu, full.event)?;
+        full.recorded = true;
+        let next = (ring.now + 1) % STRETCHES;
+        let stretch = &mut ring.stretches[next];
+        if stretch.recorded {
+            self.gpu.wait(stretch.event)?;
+        }
+        (stretch.recorded, stretch.used) = (false, 0);
         ring.now = next;
         Ok(())
     }
 
-    /// Copies from the device, after everything in the queue. Of more bytes than the chunks have together, what others
-    /// put in the queue meanwhile may come between.
-    pub(super) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        let gpu = &*self.gpu;
-        let guard = ring(gpu, &self.to_host)?;
-        let ring = guard.as_ref().expect("just made");
-        let total = bytes.len();
-        let put = |i: usize| -> Result<(), Error> {
-            let (at, n) = (i * CHUNK, (total - i * CHUNK).min(CHUNK));
-            // SAFETY: a chunk that the host has copied from, of this ring, which is locked; the address is the
-            // caller's.
-            let put =
-                unsafe { (gpu.api.to_host)(ring.at(i % CHUNKS).cast::<c_void>(), address + at as u64, n, gpu.stream) };
-            gpu.check("cuMemcpyDtoHAsync", put)?;
-            gpu.record(ring.chunks[i % CHUNKS].event)
-        };
-        let parts = total.div_ceil(CHUNK);
-        let mut result = (0..parts.min(CHUNKS)).try_for_each(put);
-        for (i, part) in bytes.chunks_mut(CHUNK).enumerate() {
-            if result.is_err() {
-                break;
-            }
-            result = gpu.wait(ring.chunks[i % CHUNKS].event).and_then(|()| {
-                // SAFETY: the device has written the chunk, and writes it again only when told below.
-                unsafe { part.as_mut_ptr().copy_from_nonoverlapping(ring.at(i % CHUNKS), part.len()) };
-                if i + CHUNKS < parts { put(i + CHUNKS) } else { Ok(()) }
-            });
+    /// Copies from the device, after everything in the queue. Of more bytes than a few chunks have, what others put in
+    /// the queue meanwhile may come between.
+    pub(super) fn read(&self, queue: usize, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        self.gpu.enter()?;
+        let (threads, size) = (threads(bytes.len()), part(bytes.len()));
+        let parts = bytes.chunks_mut(size).enumerate().map(|(i, part)| (address + (i * size) as u64, part));
+        if threads == 1 {
+            return self.read_parts(queue, &mut { parts });
         }
-        if result.is_err() {
-            // What is still in the queue writes chunks that the next read would take for its own.
-            let _ = gpu.drain();
+        let mut shares: Vec<Vec<(u64, &mut [u8])>> = (0..threads).map(|_| vec![]).collect();
+        parts.enumerate().for_each(|(i, part)| shares[i % threads].push(part));
+        let own = shares.pop().expect("there are several");
+        std::thread::scope(|scope| {
+            let mut others = vec![];
+            for share in shares {
+                others.push(scope.spawn(move || self.read_parts(queue, &mut share.into_iter())));
+            }
+            let own = self.read_parts(queue, &mut own.into_iter());
+            others.into_iter().map(|t| t.join().expect("copying does not panic")).fold(own, Result::and)
+        })
+    }
+
+    fn read_parts(&self, queue: usize, parts: &mut dyn Iterator<Item = (u64, &mut [u8])>) -> Result<(), Error> {
+        let gpu = &*self.gpu;
+        let mut flying: VecDeque<(Chunk, &mut [u8])> = VecDeque::with_capacity(FLYING);
+        let land = |(mut chunk, part): (Chunk, &mut [u8])| {
+            let landed = gpu.wait(chunk.event).map(|()| {
+                chunk.recorded = false;
+                // SAFETY: the device has written the chunk, which is ours.
+                unsafe { part.as_mut_ptr().copy_from_nonoverlapping(chunk.base, part.len()) };
+            });
+            (landed, chunk)
+        };
+        let mut put = || -> Result<(), Error> {
+            for (address, part) in &mut *parts {
+                let none = flying.len() >= FLYING;
+                let chunk = if none { None } else { self.chunk(flying.is_empty())? };
+                let mut chunk = match chunk {
+                    Some(chunk) => chunk,
+                    None => {
+                        let (landed, chunk) = land(flying.pop_front().expect("there is one where none was had"));
+                        if let Err(error) = landed {
+                            self.give_back(chunk);
+                            return Err(error);
+                        }
+                        chunk
+                    }
+                };
+                let done = gpu.turn(queue).and_then(|turn| {
+                    let to = chunk.base.cast::<c_void>();
+                    // SAFETY: the chunk is ours until the event has happened; the address is the caller's.
+                    let put = unsafe { (gpu.api.to_host)(to, address, part.len(), turn.handle) };
+                    gpu.check("cuMemcpyDtoHAsync", put)?;
+                    chunk.recorded = true;
+                    turn.record(gpu, chunk.event)
+                });
+                flying.push_back((chunk, part));
+                done?;
+            }
+            Ok(())
+        };
+        let mut result = put();
+        for one in flying {
+            if result.is_err() {
+                // What is still in the queue writes the chunk, which its event may not tell of.
+                let _ = gpu.drain(queue);
+                self.give_back(one.0);
+                continue;
+            }
+            let (landed, chunk) = land(one);
+            self.give_back(chunk);
+            result = landed;
         }
         result
     }
 }
 
+/// Bytes of the host in several places.
+struct Stretches<'a> {
+    all: &'a [&'a [u8]],
+    /// Where each begins, one behind the other.
+    starts: Vec<usize>,
+    bytes: usize,
+}
+
+impl<'a> Stretches<'a> {
+    fn new(all: &'a [&'a [u8]]) -> Stretches<'a> {
+        let mut bytes = 0;
+        let mut start = |stretch: &&[u8]| {
+            let start = bytes;
+            bytes += stretch.len();
+            start
+        };
+        let starts = all.iter().map(&mut start).collect();
+        Stretches { all, starts, bytes }
+    }
+
+    /// Copies so many from a place on.
+    ///
+    /// # Safety
+    /// There is room for them.
+    unsafe fn copy(&self, at: usize, bytes: usize, to: *mut u8) {
+        let (mut at, mut left, mut to) = (at, bytes, to);
+        let first = self.starts.partition_point(|&s| s <= at).saturating_sub(1);
+        for (stretch, start) in self.all.iter().zip(&self.starts).skip(first) {
+            let rest = &stretch[(at - start).min(stretch.len())..];
+            let n = rest.len().min(left);
+            // SAFETY: the caller's promise; no more than `bytes` are copied in all.
+            unsafe {
+                to.copy_from_nonoverlapping(rest.as_ptr(), n);
+                to = to.add(n);
+            }
+            (at, left) = (at + n, left - n);
+            if left == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// How many threads copy so many bytes: no more than half of the cores, which others need, too.
+fn threads(bytes: usize) -> usize {
+    if bytes < LARGE { 1 } else { std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).clamp(1, THREADS)) }
+}
+
+/// Bytes of a part of a copy of so many.
+fn part(bytes: usize) -> usize {
+    (bytes / PARTS).next_multiple_of(4096).clamp(LEAST, CHUNK)
+}
+
 impl Drop for Staging {
     fn drop(&mut self) {
-        if self.gpu.drain().is_err() {
+        if self.gpu.drain_all().is_err() {
             return;
         }
-        for place in [&mut self.to_device, &mut self.to_host] {
-            let Some(ring) = place.get_mut().unwrap_or_else(|e| e.into_inner()).take() else { continue };
-            ring.chunks.iter().for_each(|p| self.gpu.release_event(p.event));
-            // SAFETY: the queue is empty, so the device has done with it.
-            unsafe { (self.gpu.api.host_free)(ring.base.cast()) };
+        let free = |base: *mut u8| {
+            // SAFETY: the queues are empty, so the device has done with it.
+            unsafe { (self.gpu.api.host_free)(base.cast()) };
+        };
+        for ring in &mut self.rings {
+            let Some(ring) = ring.get_mut().unwrap_or_else(PoisonError::into_inner).take() else { continue };
+            ring.stretches.iter().for_each(|s| self.gpu.release_event(s.event, false));
+            free(ring.base);
+        }
+        for chunk in self.chunks.get_mut().unwrap_or_else(PoisonError::into_inner).free.drain(..) {
+            self.gpu.release_event(chunk.event, false);
+            free(chunk.base);
         }
     }
 }

@@ -39,7 +39,8 @@ impl Bench {
 
     fn launch(&self, grid: [u32; 3], block: u32, shared: u32, arguments: &[u64]) -> Result<(), Error> {
         let (function, arguments) = (self.function.clone(), arguments.to_vec());
-        self.gpu.launch(&Launch { function, grid, block, shared, arguments, early: false })
+        self.gpu.launch(&Launch { function, grid, block, shared, arguments, early: false })?;
+        self.gpu.synchronize()
     }
 }
 

@@ -1,0 +1,265 @@
+//! The queues of the emulated GPU: what waits to be run, and in which order it is.
+//!
+//! In: work, and points of other queues that what follows has to come behind. Out: the same, run on the thread that waits
+//! for it, as late as may be: a queue runs up to the point that somebody waits for, and another one as far as that needs.
+//! Now and then a queue that nobody asked for goes on, too, as it is drawn. So work that should be behind other work, and
+//! does not say so, mostly runs before it.
+//!
+//! Always true: the work of a queue runs in order, and none before the points that it is behind.
+
+use super::{Parts, failed};
+use crate::driver::Event;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+use thalweg_runtime::{Error, QUEUES};
+
+/// What may wait in all queues: beyond, a queue runs. A GPU holds no more either.
+const MOST: usize = 1024;
+/// Items that run each time somebody asks whether an event has happened.
+const STEPS: u64 = 2;
+
+/// A point in a queue.
+#[derive(Clone, Debug)]
+pub(super) struct Moment {
+    parts: Weak<Parts>,
+    queue: usize,
+    /// Items of the queue before it, from the beginning on.
+    position: u64,
+    /// When it happened: nanoseconds, 0 before.
+    at: Arc<AtomicUsize>,
+}
+
+type Do = Box<dyn FnOnce(&Parts) -> Result<(), Error> + Send>;
+
+/// What stands in a queue.
+pub(super) enum Item {
+    /// Work.
+    Do(Do),
+    /// What follows comes behind that.
+    After(Moment),
+    /// Here is an event.
+    Here(Arc<AtomicUsize>),
+}
+
+impl fmt::Debug for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Item::Do(_) => write!(f, "work"),
+            Item::After(moment) => write!(f, "after {} of queue {}", moment.position, moment.queue),
+            Item::Here(_) => write!(f, "an event"),
+        }
+    }
+}
+
+/// What waits in all queues.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    queues: [VecDeque<Item>; QUEUES],
+    /// Items that were put there, and that have run.
+    put: [u64; QUEUES],
+    run: [u64; QUEUES],
+    /// What went wrong, said at the next call.
+    failed: Option<Error>,
+    /// What is drawn next follows from this.
+    drawn: u64,
+}
+
+impl Work {
+    fn draw(&mut self, below: u64) -> u64 {
+        self.drawn = self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.drawn >> 33) % below
+    }
+
+    /// Runs the next item of a queue, if it may run.
+    fn step(&mut self, parts: &Parts, queue: usize) -> bool {
+        match self.queues[queue].pop_front() {
+            None => return false,
+            Some(Item::After(moment)) if !self.is_past(parts, &moment) => {
+                self.queues[queue].push_front(Item::After(moment));
+                return false;
+            }
+            Some(Item::After(_)) => {}
+            Some(Item::Here(at)) => at.store(nanoseconds(), Relaxed),
+            Some(Item::Do(work)) => {
+                // A real GPU runs nothing after a failure; here everything that does not fail does, so that one test's
+                // failure is no other's.
+                if let Err(error) = work(parts) {
+                    self.failed.get_or_insert(error);
+                }
+            }
+        }
+        self.run[queue] += 1;
+        true
+    }
+
+    fn is_past(&self, parts: &Parts, moment: &Moment) -> bool {
+        match moment.parts.upgrade() {
+            // Another GPU's, whose queues are not locked now.
+            Some(other) if !std::ptr::eq(&*other, parts) => moment.at.load(Relaxed) != 0,
+            Some(_) => self.run[moment.queue] > moment.position,
+            None => true,
+        }
+    }
+
+    /// Runs a queue up to so many items, and others as far as that needs. Gives what has to happen on another GPU first.
+    fn run_to(&mut self, parts: &Parts, queue: usize, items: u64) -> Option<Moment> {
+        while self.run[queue] < items {
+            if self.draw(4) == 0 {
+                let other = self.draw(QUEUES as u64) as usize;
+                self.step(parts, other);
+            }
+            if self.run[queue] >= items || self.step(parts, queue) {
+                continue;
+            }
+            let Some(Item::After(moment)) = self.queues[queue].front() else { return None };
+            let moment = moment.clone();
+            if moment.parts.upgrade().is_some_and(|other| !std::ptr::eq(&*other, parts)) {
+                return Some(moment);
+            }
+            let needed = self.run_to(parts, moment.queue, moment.position + 1);
+            if needed.is_some() {
+                return needed;
+            }
+        }
+        None
+    }
+
+    fn put(&mut self, queue: usize, item: Item) -> Result<(), Error> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        self.put_quietly(queue, item);
+        Ok(())
+    }
+
+    fn put_quietly(&mut self, queue: usize, item: Item) {
+        self.queues[queue].push_back(item);
+        self.put[queue] += 1;
+    }
+}
+
+impl Parts {
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What went wrong before, said once; a GPU would go on saying it.
+    pub(super) fn healthy(&self) -> Result<(), Error> {
+        self.work().failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Runs a queue up to so many items, and what that needs of this GPU and of others.
+    fn run_to(&self, queue: usize, items: u64) {
+        loop {
+            let needed = self.work().run_to(self, queue, items);
+            let Some(needed) = needed else { return };
+            if let Some(other) = needed.parts.upgrade() {
+                other.run_to(needed.queue, needed.position + 1);
+            }
+        }
+    }
+
+    /// Puts something in a queue.
+    pub(super) fn put(&self, queue: usize, item: Item) -> Result<(), Error> {
+        let mut work = self.work();
+        work.put(queue, item)?;
+        let many = work.queues.iter().map(VecDeque::len).sum::<usize>() > MOST;
+        let to = work.put[queue];
+        drop(work);
+        if many {
+            self.run_to(queue, to);
+        }
+        Ok(())
+    }
+
+    /// Puts something in a queue, and leaves it to the next call to say what went wrong before.
+    pub(super) fn put_quietly(&self, queue: usize, item: Item) {
+        self.work().put_quietly(queue, item);
+    }
+
+    /// Runs everything that is in a queue.
+    pub(super) fn finish(&self, queue: usize) -> Result<(), Error> {
+        let to = self.work().put[queue];
+        self.run_to(queue, to);
+        self.healthy()
+    }
+
+    /// Runs everything that is in any queue.
+    pub(super) fn run_all(&self) {
+        let first = self.work().draw(QUEUES as u64) as usize;
+        for n in 0..QUEUES {
+            let queue = (first + n) % QUEUES;
+            let to = self.work().put[queue];
+            self.run_to(queue, to);
+        }
+    }
+
+    /// An event at the end of a queue.
+    pub(super) fn moment(self: &Arc<Parts>, queue: usize) -> Result<Moment, Error> {
+        let (at, mut work) = (Arc::new(AtomicUsize::new(0)), self.work());
+        work.put(queue, Item::Here(at.clone()))?;
+        Ok(Moment { parts: Arc::downgrade(self), queue, position: work.put[queue] - 1, at })
+    }
+}
+
+/// Nanoseconds since the first ones were asked for, from 1 on.
+fn nanoseconds() -> usize {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_nanos() as usize + 1
+}
+
+impl Moment {
+    /// An event of an emulated GPU.
+    pub(super) fn of(event: &dyn Event) -> Moment {
+        // SAFETY: events of an emulated GPU have the address of their moment as handle, and the caller holds it.
+        unsafe { (*(event.handle() as *const Moment)).clone() }
+    }
+
+    fn parts(&self) -> Result<Arc<Parts>, Error> {
+        self.parts.upgrade().ok_or_else(|| failed("the device of an event is gone"))
+    }
+}
+
+impl Event for Moment {
+    fn wait(&self) -> Result<(), Error> {
+        let parts = self.parts()?;
+        parts.run_to(self.queue, self.position + 1);
+        parts.healthy()
+    }
+
+    fn has_happened(&self) -> Result<bool, Error> {
+        let parts = self.parts()?;
+        let to = (parts.work().run[self.queue] + STEPS).min(self.position + 1);
+        parts.run_to(self.queue, to);
+        Ok(self.at.load(Relaxed) != 0)
+    }
+
+    fn since(&self, earlier: &dyn Event) -> Result<f64, Error> {
+        self.wait()?;
+        let earlier = Moment::of(earlier);
+        earlier.wait()?;
+        Ok(self.at.load(Relaxed) as f64 - earlier.at.load(Relaxed) as f64)
+    }
+
+    fn handle(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+}
+
+static ALL: Mutex<Vec<Weak<Parts>>> = Mutex::new(vec![]);
+
+/// Notes an emulated GPU for [`run_everything`].
+pub(super) fn register(parts: &Arc<Parts>) {
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|p| p.strong_count() > 0);
+    all.push(Arc::downgrade(parts));
+}
+
+/// Runs everything that is in a queue of any emulated GPU.
+pub(super) fn run_everything() {
+    let all = ALL.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    all.iter().filter_map(Weak::upgrade).for_each(|parts| parts.run_all());
+}

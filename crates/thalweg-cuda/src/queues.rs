@@ -1,0 +1,177 @@
+//! The queues of a device: which one a thread's kernels go into, and which copies take one of their own.
+//!
+//! In: buffers, and bytes for them or from them. Out: copies in a queue, behind what they need. A thread has a queue for its
+//! kernels; with up to [`COMPUTE`] threads nobody shares one. Large copies go through a queue for each direction, so that
+//! they run beside kernels; small ones are not worth an event, and go into the thread's own.
+//!
+//! Always true: a copy to the device is behind all that uses the memory, and one from it behind what wrote it.
+
+#[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
+mod tests;
+
+use crate::driver::Driver;
+use crate::order::{COMPUTE, Order, PEERS, TO_DEVICE, TO_HOST};
+use crate::queue::Queue;
+use std::cell::OnceCell;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use thalweg_runtime::{Buffer, Error, count};
+
+/// Bytes from which on a copy has a queue of its own.
+pub const LARGE: usize = 64 << 10;
+
+/// The queues of a device.
+#[derive(Debug)]
+pub struct Queues {
+    order: Arc<Order>,
+    device: String,
+    /// Made when a thread first needs them.
+    compute: [OnceLock<Queue>; COMPUTE],
+    making: Mutex<()>,
+}
+
+/// Numbers that threads have; a thread that ends leaves its own to the next one.
+static TAKEN: Mutex<Vec<bool>> = Mutex::new(vec![]);
+
+struct Number(usize);
+
+impl Number {
+    fn take() -> Number {
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = taken.iter().position(|t| !t).unwrap_or(taken.len());
+        if free == taken.len() {
+            taken.push(true);
+        }
+        taken[free] = true;
+        Number(free)
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner)[self.0] = false;
+    }
+}
+
+/// The calling thread's number.
+fn number() -> usize {
+    thread_local! {
+        static NUMBER: OnceCell<Number> = const { OnceCell::new() };
+    }
+    // A thread that ends has none any more: what it still does goes where others' work does.
+    NUMBER.try_with(|n| n.get_or_init(Number::take).0).unwrap_or(0)
+}
+
+impl Queues {
+    /// The queues of that driver's GPU, one of which is made.
+    ///
+    /// # Errors
+    /// When there is no memory for what launches share.
+    pub fn new(driver: &Arc<dyn Driver>, device: &str) -> Result<Arc<Queues>, Error> {
+        let order = Arc::new(Order::new(driver));
+        let queues = Queues { order, device: device.into(), compute: Default::default(), making: Mutex::default() };
+        queues.mine()?;
+        Ok(Arc::new(queues))
+    }
+
+    /// The order between them.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// The number of the calling thread's queue.
+    pub fn number(&self) -> usize {
+        self.order.queue(number() % COMPUTE)
+    }
+
+    /// The calling thread's queue.
+    ///
+    /// # Errors
+    /// When it is made now, and there is no memory for what launches share.
+    pub fn mine(&self) -> Result<&Queue, Error> {
+        let number = self.number();
+        if let Some(queue) = self.compute[number].get() {
+            return Ok(queue);
+        }
+        let _one = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.compute[number].get().is_none() {
+            let made = Queue::new(self.order.clone(), number, &self.device)?;
+            let _ = self.compute[number].set(made);
+        }
+        Ok(self.compute[number].get().expect("just made"))
+    }
+
+    /// [`Queue::make_whole`] of a queue by number. Of those that are not for kernels, everything that has a ticket is there.
+    pub fn make_whole(&self, queue: usize) {
+        if let Some(queue) = self.compute.get(queue).and_then(|q| q.get()) {
+            queue.make_whole();
+        }
+    }
+
+    /// The queue that bytes for the device go through, if it is not the calling thread's.
+    pub fn to_device(&self, bytes: usize) -> Option<usize> {
+        (bytes >= LARGE && !self.order.is_one()).then_some(TO_DEVICE)
+    }
+
+    /// Copies to the start of a buffer: stretches, one behind the other.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn write(&self, buffer: &Buffer, stretches: &[&[u8]]) -> Result<(), Error> {
+        let bytes = stretches.iter().map(|s| s.len()).sum();
+        count(|c| c.bytes_to_device += bytes as u64);
+        let (missing, address) = (&|other| self.make_whole(other), buffer.address() as u64);
+        let Some(queue) = self.to_device(bytes) else {
+            let own = self.mine()?;
+            return own.behind(&mut || {
+                own.writes(buffer, missing)?;
+                own.driver().write_all(address, stretches)
+            });
+        };
+        self.order.behind_uses(queue, buffer.uses(), true, missing)?;
+        let done = self.order.driver(queue).write_all(address, stretches);
+        // A failed one may have copied some.
+        let (ticket, stamped) = self.order.stamp(queue);
+        buffer.uses().write(queue, ticket);
+        done.and(stamped)
+    }
+
+    /// Copies the first bytes of a buffer of another GPU to the start of one here. `None` where the drivers cannot.
+    pub fn copy_from(&self, to: &Buffer, other: &Queues, from: &Buffer, bytes: usize) -> Option<Result<(), Error>> {
+        if self.order.is_one() || other.order.is_one() {
+            return None;
+        }
+        let here = || -> Result<Option<()>, Error> {
+            let queue = self.order.queue(TO_DEVICE);
+            self.order.behind_uses(queue, to.uses(), true, &|q| self.make_whole(q))?;
+            self.order.behind_other(queue, &other.order, from.uses(), &|q| other.make_whole(q))?;
+            let (driver, source) = (self.order.driver(queue), other.order.driver(other.order.queue(PEERS)));
+            let [from_at, to_at] = [from, to].map(|b| b.address() as u64);
+            let Some(copied) = driver.copy_from(&**source, from_at, to_at, bytes) else { return Ok(None) };
+            let (ticket, stamped) = self.order.stamp(queue);
+            to.uses().write(queue, ticket);
+            copied.and(stamped)?;
+            // Whoever gets the memory there waits for this.
+            let there = other.order.queue(PEERS);
+            other.order.after(there, &*self.order.stamped(queue, ticket)?)?;
+            let (ticket, stamped) = other.order.stamp(there);
+            from.uses().used(there, ticket);
+            stamped?;
+            count(|c| c.bytes_between_devices += bytes as u64);
+            Ok(Some(()))
+        };
+        here().transpose()
+    }
+
+    /// Copies from the start of a buffer, which is alive meanwhile, and waits for that.
+    ///
+    /// # Errors
+    /// When the device fails, now or in an earlier launch.
+    pub fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), Error> {
+        count(|c| c.bytes_to_host += bytes.len() as u64);
+        let large = bytes.len() >= LARGE && !self.order.is_one();
+        let queue = if large { TO_HOST } else { self.number() };
+        self.order.behind_uses(queue, buffer.uses(), false, &|other| self.make_whole(other))?;
+        // What can be read was computed by a batch that has ended; nobody waits for the turn of others here.
+        self.order.driver(queue).read(buffer.address() as u64, bytes)
+    }
+}
