@@ -15,7 +15,7 @@ mod tests;
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
-use signature::{Form, Kind, Parameter, Signature};
+use signature::{Elements, Form, Kind, Parameter, Signature};
 use syn::{Error, Expr, ItemFn};
 
 /// The errors of one kernel, each at its token.
@@ -47,7 +47,7 @@ pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream
     };
     let signature = signature::read(&function, form, &mut errors);
     let Some(signature) = signature else { return told(errors) };
-    rewrite::function(&mut function, &signature.number, most, &mut errors);
+    rewrite::function(&mut function, &signature.number, (form, most), &mut errors);
     match errors.0 {
         Some(_) => told(errors),
         None => write(&function, &signature),
@@ -66,6 +66,10 @@ fn read_options(options: TokenStream, errors: &mut Errors) -> (Form, Option<u32>
             form = Form::Row;
             Ok(())
         }
+        _ if option.path.is_ident("tile") => {
+            form = Form::Tile;
+            Ok(())
+        }
         _ if option.path.is_ident("max_turns") => {
             let value: syn::LitInt = option.value()?.parse()?;
             let turns = value.base10_parse::<u32>()?;
@@ -75,9 +79,9 @@ fn read_options(options: TokenStream, errors: &mut Errors) -> (Form, Option<u32>
             most = Some(turns);
             Ok(())
         }
-        _ => {
-            Err(option.error("a kernel is #[kernel], #[kernel(index)], #[kernel(row)] or #[kernel(max_turns = 1000)]"))
-        }
+        _ => Err(option.error(
+            "a kernel is #[kernel], #[kernel(index)], #[kernel(row)], #[kernel(tile)] or #[kernel(max_turns = 1000)]",
+        )),
     });
     if let Err(error) = syn::parse::Parser::parse2(read, options) {
         errors.add(error);
@@ -111,7 +115,7 @@ fn write(function: &ItemFn, signature: &Signature) -> TokenStream {
     let (mut inputs, mut converted) = (vec![], vec![]);
     for Parameter { name, mutable, kind, ty, rank } in parameters {
         let own = match kind {
-            Kind::Number | Kind::Plain | Kind::Field(_) | Kind::Row(_) => {
+            Kind::Number | Kind::Plain | Kind::Field(_) | Kind::Row(_) | Kind::Tile(..) => {
                 inputs.push(quote!(#mutable #name: #ty));
                 continue;
             }
@@ -166,6 +170,14 @@ impl Arguments {
             Kind::Field(true) => (quote!(Field(#rank)), quote!(&call.field(#number))),
             Kind::Row(false) => (quote!(Row), quote!(call.row(#number))),
             Kind::Row(true) => (quote!(Row), quote!(&call.row(#number))),
+            Kind::Tile(elements, by_reference) => {
+                let (take, read) = match elements {
+                    Elements::Numbers => (quote!(Tile), quote!(call.tile(#number))),
+                    Elements::Ints => (quote!(IntTile), quote!(call.int_tile(#number))),
+                    Elements::Masks => (quote!(MaskTile), quote!(call.mask_tile(#number))),
+                };
+                (take, if *by_reference { quote!(&#read) } else { read })
+            }
             Kind::Place => return self.arguments.push(quote!(call.place::<{ #rank }>())),
             Kind::Plain => {
                 self.inputs.push(quote!(#given: #ty));
@@ -189,6 +201,7 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     let ItemFn { attrs, vis, sig, .. } = function;
     let name = &sig.ident;
     let by_place = parameters.first().is_some_and(|p| p.kind == Kind::Place);
+    let by_tile = parameters.iter().any(|p| matches!(p.kind, Kind::Tile(..)));
     let by_row = parameters.iter().any(|p| matches!(p.kind, Kind::Row(_)));
     let mut all = Arguments::default();
     parameters.iter().enumerate().for_each(|(at, parameter)| all.push(at, parameter));
@@ -196,8 +209,12 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     let (output, text) = (result.on_tensors(), name.to_string());
     let conditions: Vec<_> = attrs.iter().filter(|a| a.path().is_ident("cfg")).collect();
     let about = format!("The kernel `{text}` as an operation on tensors.");
+    let of_tiles = match by_tile {
+        true => " Tiles are the last two dimensions of a tensor; those before are batches, which broadcast.",
+        false => "",
+    };
     let on = format!(
-        "Records the kernel on tensors and numbers, at least one of them a tensor, which broadcast: in order `{}`.\n\n\
+        "Records the kernel on tensors and numbers, at least one of them a tensor, which broadcast: in order `{}`.{of_tiles}\n\n\
          # Panics\nWhen dtypes are not what the kernel takes, or shapes do not broadcast.",
         parameters
             .iter()
@@ -264,6 +281,11 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
             ::thalweg::kernel::Call::again(&KNOWN, #text, &[#(#operands),*], |call| {
                 #name::<::thalweg::kernel::Traced>(#(#arguments),*)
             })
+        },
+        false if by_tile => quote! {
+            let call = ::thalweg::kernel::Call::tiles(#text, &[#(#operands),*]);
+            let results = #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*);
+            call.record(results)
         },
         false => quote! {
             let call = ::thalweg::kernel::Call::new(#text, #shape, &[#(#operands),*]);

@@ -15,6 +15,7 @@
 //! What leaves the function early, or has no meaning over all elements at once, is an error at its token.
 
 use super::assigned::assigned;
+use super::signature::Form;
 use super::{Errors, loops, matches, verbatim};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -33,14 +34,20 @@ const MOST_ASSIGNED: usize = 11;
 const MACROS: [&str; 5] = ["assert", "debug_assert", "panic", "unreachable", "todo"];
 
 /// Rewrites the body of a function whose numbers are of this type.
-pub(super) fn function(function: &mut ItemFn, number: &Ident, most: Option<u32>, errors: &mut Errors) {
+pub(super) fn function(
+    function: &mut ItemFn,
+    number: &Ident,
+    (form, most): (Form, Option<u32>),
+    errors: &mut Errors,
+) {
     let name = function.sig.ident.clone();
     // Parameters of these types are the kernel's from the start.
     let most = match most {
         Some(most) => quote!(::core::option::Option::Some(#most)),
         None => quote!(::core::option::Option::None),
     };
-    let mut rewrite = Rewrite { name, number, own: HashSet::new(), most, errors };
+    let whole_tiles = form == Form::Tile;
+    let mut rewrite = Rewrite { name, number, own: HashSet::new(), most, of_tiles: whole_tiles, whole_tiles, errors };
     for input in &function.sig.inputs {
         if let FnArg::Typed(typed) = input
             && let Pat::Ident(name) = &*typed.pat
@@ -61,6 +68,10 @@ struct Rewrite<'a> {
     own: HashSet<Ident>,
     /// Turns after which its loops end: an `Option`.
     most: TokenStream,
+    /// Whether it is a tile kernel.
+    of_tiles: bool,
+    /// Whether this is of whole tiles: in a tile kernel what no closure does.
+    whole_tiles: bool,
     errors: &'a mut Errors,
 }
 
@@ -73,6 +84,18 @@ impl Rewrite<'_> {
             ident if ident == "i32" => Some(parse_quote!(::thalweg::kernel::Int<#number>)),
             ident if ident == "bool" => Some(parse_quote!(::thalweg::kernel::Mask<#number>)),
             _ => None,
+        }
+    }
+
+    /// `Tile<F, i32>` is one of the kernel's integers.
+    fn elements_of_tile(&self, ty: &mut Type) {
+        let Type::Path(path) = ty else { return };
+        let Some(last) = path.path.segments.last_mut().filter(|s| self.of_tiles && s.ident == "Tile") else { return };
+        let syn::PathArguments::AngleBracketed(given) = &mut last.arguments else { return };
+        if let Some(syn::GenericArgument::Type(elements)) = given.args.iter_mut().nth(1)
+            && let Some(own) = self.own_type(elements)
+        {
+            *elements = own;
         }
     }
 
@@ -190,6 +213,10 @@ impl Rewrite<'_> {
 
     /// A loop.
     fn repeated(&mut self, expr: &mut Expr) {
+        if let Some(token) = self.around_tiles(expr) {
+            self.errors.at(token, NO_LOOPS_OF_TILES);
+            return;
+        }
         match expr {
             Expr::While(e) => match loops::plain_while(e, self.errors) {
                 Some(plain) => self.instead(expr, plain),
@@ -211,6 +238,19 @@ impl Rewrite<'_> {
                 }
             },
             _ => {}
+        }
+    }
+
+    /// The token of a loop around whole tiles whose end depends on data.
+    fn around_tiles(&self, expr: &Expr) -> Option<TokenStream> {
+        if !self.whole_tiles {
+            return None;
+        }
+        match expr {
+            Expr::While(e) => Some(e.while_token.to_token_stream()),
+            Expr::Loop(e) => Some(e.loop_token.to_token_stream()),
+            Expr::ForLoop(e) => loops::ends_by_data(e, &self.own).then(|| e.for_token.to_token_stream()),
+            _ => None,
         }
     }
 
@@ -305,7 +345,30 @@ impl Rewrite<'_> {
     }
 }
 
+/// What block kernels do with methods that a tile has not, and why.
+const NO_METHODS_OF_TILES: [(&str, &str); 8] = [
+    ("blocks", NO_BLOCKS),
+    ("chunks", NO_BLOCKS),
+    ("load", "a tile is there as it is: a tile kernel takes whole matrices, and the planner takes blocks of them to the chip"),
+    ("store", "a tile kernel writes nothing; it gives its results at its end"),
+    ("matmul", "the product of two tiles is `x.dot(&y)`"),
+    ("transpose", "a transposed tile is `x.t()`"),
+    ("softmax", "say it of tiles: `let e = (&x - x.max(1)).map(|x| x.exp()); &e / e.sum(1)`"),
+    ("mean", "say it of tiles: `x.sum(1) / F::lit(x.sizes()[1] as f64)`"),
+];
+
+const NO_BLOCKS: &str = "a tile is whole, and the planner takes blocks of it for the chip at hand; write the product or reduction \
+                         over the whole axis: `q.dot(&k.t())`, `s.max(1)`, or a `fold`";
+
+const NO_LOOPS_OF_TILES: &str = "tiles go through no loop whose end depends on data: they are whole, and have no ends of their \
+                                 own; loop over elements, in `x.map(|x| ..)`, or over constants: `for k in 0..4`";
+
 const NO_MACROS: &str = "what stands in a macro cannot be read here; write the expression itself, or a function";
+
+/// Why a tile has no method of this name.
+fn no_method(name: &Ident) -> Option<&'static str> {
+    NO_METHODS_OF_TILES.iter().find(|(method, _)| name == method).map(|(_, why)| *why)
+}
 
 fn may_be_called(path: &syn::Path) -> bool {
     path.segments.last().is_some_and(|s| MACROS.iter().any(|m| s.ident == m))
@@ -355,6 +418,10 @@ impl VisitMut for Rewrite<'_> {
                     }
                     _ => {}
                 }
+            }
+            Expr::MethodCall(e) if self.of_tiles && no_method(&e.method).is_some() => {
+                let why = no_method(&e.method).expect("it is one");
+                self.errors.at(&e.method, why);
             }
             Expr::MethodCall(e) if e.method == "get" => {
                 if let Some(Expr::Array(place)) = e.args.first_mut() {
@@ -408,7 +475,10 @@ impl VisitMut for Rewrite<'_> {
     fn visit_type_mut(&mut self, ty: &mut Type) {
         match self.own_type(ty) {
             Some(own) => *ty = own,
-            None => visit_mut::visit_type_mut(self, ty),
+            None => {
+                self.elements_of_tile(ty);
+                visit_mut::visit_type_mut(self, ty);
+            }
         }
     }
 
@@ -421,7 +491,9 @@ impl VisitMut for Rewrite<'_> {
 
     // What a closure takes is what it says: plain numbers, or what it is called with.
     fn visit_expr_closure_mut(&mut self, e: &mut syn::ExprClosure) {
+        let outside = std::mem::replace(&mut self.whole_tiles, false);
         self.visit_expr_mut(&mut e.body);
+        self.whole_tiles = outside;
     }
 
     // Items in a kernel are no part of it.

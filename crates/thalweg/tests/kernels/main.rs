@@ -15,6 +15,7 @@ mod loops;
 mod map;
 mod orders;
 mod rows;
+mod tile;
 mod tiles;
 
 /// Asserts that a mistake is told at the line of the test, and says all of these.
