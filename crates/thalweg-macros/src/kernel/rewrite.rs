@@ -10,6 +10,7 @@
 //! | `while c { .. }` | `looped(.., \|..\| c, \|..\| { .. })`, likewise; `loops.rs` makes one of other loops |
 //! | `let mut i = 0` | `let mut i = Int::from(0)` |
 //! | `i as F`, `x as i32` | `to_real(i)`, `to_int(x)` |
+//! | `1.0 - x` in a tile kernel | `Left(F::lit(1.0)) - x`, where `x` may be a tile |
 //! | `x.get([i, 0], ..)` | `x.get([coordinate(i), coordinate(0)], ..)` |
 //!
 //! What leaves the function early, or has no meaning over all elements at once, is an error at its token.
@@ -24,7 +25,7 @@ use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
     BinOp, Block, Expr, ExprForLoop, ExprIf, ExprLoop, ExprWhile, FnArg, Item, ItemFn, Lit, Local, Pat, StmtMacro,
-    Type, parse_quote,
+    Type, parse_quote, parse_quote_spanned,
 };
 
 /// Variables that the branches of one `if` may assign: as many as a tuple may have parts.
@@ -47,13 +48,19 @@ pub(super) fn function(
         None => quote!(::core::option::Option::None),
     };
     let whole_tiles = form == Form::Tile;
-    let mut rewrite = Rewrite { name, number, own: HashSet::new(), most, of_tiles: whole_tiles, whole_tiles, errors };
+    let mut rewrite = Rewrite { name, number, own: HashSet::new(), most, of_tiles: whole_tiles, numbers: HashSet::new(), whole_tiles, errors };
     for input in &function.sig.inputs {
         if let FnArg::Typed(typed) = input
             && let Pat::Ident(name) = &*typed.pat
             && rewrite.own_type(&typed.ty).is_some()
         {
             rewrite.own.insert(name.ident.clone());
+        }
+        if let FnArg::Typed(typed) = input
+            && let Pat::Ident(name) = &*typed.pat
+            && matches!(&*typed.ty, Type::Path(ty) if ty.path.is_ident(number))
+        {
+            rewrite.numbers.insert(name.ident.clone());
         }
     }
     rewrite.visit_block_mut(&mut function.block);
@@ -70,6 +77,8 @@ struct Rewrite<'a> {
     most: TokenStream,
     /// Whether it is a tile kernel.
     of_tiles: bool,
+    /// Its operands that are numbers.
+    numbers: HashSet<Ident>,
     /// Whether this is of whole tiles: in a tile kernel what no closure does.
     whole_tiles: bool,
     errors: &'a mut Errors,
@@ -84,6 +93,25 @@ impl Rewrite<'_> {
             ident if ident == "i32" => Some(parse_quote!(::thalweg::kernel::Int<#number>)),
             ident if ident == "bool" => Some(parse_quote!(::thalweg::kernel::Mask<#number>)),
             _ => None,
+        }
+    }
+
+    /// Whether an expression is a number of the kernel for sure: literals, operands, and what is computed of such.
+    fn is_number(&self, e: &Expr) -> bool {
+        match e {
+            Expr::Lit(lit) => matches!(&lit.lit, Lit::Float(value) if value.suffix().is_empty()),
+            Expr::Path(path) => path.path.get_ident().is_some_and(|name| self.numbers.contains(name)),
+            Expr::Paren(inner) => self.is_number(&inner.expr),
+            Expr::Unary(inner) => matches!(inner.op, syn::UnOp::Neg(_)) && self.is_number(&inner.expr),
+            Expr::Binary(e) => is_arithmetic(&e.op) && self.is_number(&e.left) && self.is_number(&e.right),
+            Expr::Cast(e) => matches!(&*e.ty, Type::Path(ty) if ty.path.is_ident(self.number)),
+            Expr::Call(e) => {
+                let Expr::Path(path) = &*e.func else { return false };
+                let mut segments = path.path.segments.iter();
+                let of = segments.next().is_some_and(|s| s.ident == *self.number);
+                of && segments.next().is_some_and(|s| s.ident == "lit")
+            }
+            _ => false,
         }
     }
 
@@ -365,6 +393,11 @@ const NO_LOOPS_OF_TILES: &str = "tiles go through no loop whose end depends on d
 
 const NO_MACROS: &str = "what stands in a macro cannot be read here; write the expression itself, or a function";
 
+/// `+`, `-`, `*`, `/`.
+fn is_arithmetic(op: &BinOp) -> bool {
+    matches!(op, BinOp::Add(_) | BinOp::Sub(_) | BinOp::Mul(_) | BinOp::Div(_))
+}
+
 /// Why a tile has no method of this name.
 fn no_method(name: &Ident) -> Option<&'static str> {
     NO_METHODS_OF_TILES.iter().find(|(method, _)| name == method).map(|(_, why)| *why)
@@ -398,7 +431,13 @@ impl VisitMut for Rewrite<'_> {
             Expr::While(_) | Expr::Loop(_) | Expr::ForLoop(_) => self.repeated(expr),
             Expr::Binary(e) => match self.operator(e) {
                 Some(tokens) => *expr = verbatim(tokens),
-                None => visit_mut::visit_expr_mut(self, expr),
+                None => {
+                    if self.whole_tiles && is_arithmetic(&e.op) && self.is_number(&e.left) {
+                        let (left, span) = (&e.left, e.left.span());
+                        *e.left = parse_quote_spanned!(span=> ::thalweg::kernel::Left(#left));
+                    }
+                    visit_mut::visit_expr_mut(self, expr);
+                }
             },
             Expr::Match(e) if matches::is_on_numbers(e) => {
                 if let Some(mut chain) = matches::chain(e, self.errors) {
@@ -422,6 +461,7 @@ impl VisitMut for Rewrite<'_> {
             Expr::MethodCall(e) if self.of_tiles && no_method(&e.method).is_some() => {
                 let why = no_method(&e.method).expect("it is one");
                 self.errors.at(&e.method, why);
+                visit_mut::visit_expr_method_call_mut(self, e);
             }
             Expr::MethodCall(e) if e.method == "get" => {
                 if let Some(Expr::Array(place)) = e.args.first_mut() {

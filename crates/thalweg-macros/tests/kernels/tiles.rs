@@ -1,4 +1,3 @@
-use thalweg::kernel::{Real, Tile};
 use thalweg_macros::kernel;
 
 #[kernel(tile)]

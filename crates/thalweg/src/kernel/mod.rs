@@ -65,6 +65,8 @@ pub use repr::Edge;
 pub use repr::{Repr, TileOp, Turns};
 pub use row::Row;
 pub use thalweg_ir::ElementOp;
+#[doc(hidden)]
+pub use tile::Left;
 pub use tile::Tile;
 pub use trace::{Take, Traced};
 #[doc(hidden)]

@@ -311,6 +311,41 @@ operators! {
     Div div "/", DivAssign div_assign;
 }
 
+/// A number on the left of an operator, on whose right a tile may stand: what the macro makes of it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Left<F>(pub F);
+
+macro_rules! from_the_left {
+    ($($trait:ident $f:ident;)*) => {$(
+        impl<F: Real> $trait<F> for Left<F> {
+            type Output = F;
+            fn $f(self, other: F) -> F {
+                self.0.$f(other)
+            }
+        }
+        impl<F: Real> $trait<&Tile<F>> for Left<F> {
+            type Output = Tile<F>;
+            fn $f(self, other: &Tile<F>) -> Tile<F> {
+                other.map(|x| self.0.$f(x))
+            }
+        }
+        impl<F: Real> $trait<Tile<F>> for Left<F> {
+            type Output = Tile<F>;
+            fn $f(self, other: Tile<F>) -> Tile<F> {
+                self.$f(&other)
+            }
+        }
+    )*};
+}
+
+from_the_left! {
+    Add add;
+    Sub sub;
+    Mul mul;
+    Div div;
+}
+
 impl<F: Real> Neg for &Tile<F> {
     type Output = Tile<F>;
     fn neg(self) -> Tile<F> {

@@ -68,7 +68,7 @@ fn attention_on_numbers_is_attention_on_tensors() {
 /// The same kernels and bytes as methods, alone and with batches, a slope for each of which is an operand.
 #[test]
 fn attention_costs_what_methods_cost() {
-    for (heads, kernels) in [(None, 1), (Some(4usize), 2)] {
+    for heads in [None, Some(4usize)] {
         let _pinned = pinned();
         let (n, d) = (128usize, 32usize);
         let of = |sizes: &[usize]| Shape::new(&heads.iter().chain(sizes).copied().collect::<Vec<_>>());
@@ -79,7 +79,7 @@ fn attention_costs_what_methods_cost() {
         let (want, m) = counted(|| attention_by_methods(&(&q * 2.0), &k, &v, 0.125, &slopes).tanh());
         let (got, c) = counted(|| attention::on(&q * 2.0, &k, &v, 0.125, &slope).tanh());
         assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (m.kernels, m.bytes_read, m.bytes_written), "{c:?}\n{m:?}");
-        assert_eq!(c.kernels, kernels, "what heads share may be stored");
+        assert_eq!(c.kernels, 1);
         assert!(got.allclose(&want, 1e-5, 1e-5).unwrap());
         let (_, c) = counted(|| attention::on(&q * 2.0, &k, &v, 0.25, &slope).tanh());
         assert_eq!(c.plans_made, 0, "another number is no other plan");
@@ -175,7 +175,7 @@ fn everything<F: Real, const POWER: usize>(
     y *= F::lit(weights[0]);
     y += &y.t() * F::lit(weights[1]);
     y -= 1.0;
-    let y = if twice { &y + &y } else { -&y };
+    let y = if twice { F::lit(0.5) + &y / 0.5 } else { 2.0 * 0.5 - &y };
     let kept = y.zip(mask).map(|(y, on)| if on { y } else { 0.0 });
     let moved = kept.zip(&shift).map(|(y, n)| (y as i32 + n, y > 0.0));
     let places: Tile<F, i32> = moved.map(|(n, _)| n);
