@@ -34,6 +34,7 @@ mod stream;
 mod strided;
 #[cfg(test)]
 mod tests;
+mod template;
 mod tier;
 mod value;
 
@@ -51,6 +52,7 @@ pub use mode::{
 };
 pub use recorder::{Made, MadeFrom};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
-pub use stream::{flush, is_among_windows, made, record, synchronize};
+pub use stream::{flush, is_among_windows, made, mark, record, record_together, synchronize, template};
+pub use template::{Mark, Template};
 pub use tier::{Tier, TierRun};
 pub use value::{Kept, Operand, Storage, Value};

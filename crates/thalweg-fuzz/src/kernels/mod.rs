@@ -7,6 +7,7 @@
 
 mod code;
 mod rows;
+mod tiles;
 
 use crate::check::{Checker, Ways};
 use crate::program::{Input, Program};
@@ -16,8 +17,8 @@ use thalweg::kernel::{Call, Field, Int, Mask, Real, Take, Traced};
 use thalweg::{Element, Operand, Scalar, Tensor};
 use thalweg_ir::{DType, Op, Shape};
 
-/// Every so many kernels have rows.
-const ROWS: u64 = 4;
+/// Of so many kernels the first has rows, and the third is of tiles.
+const SHAPES: u64 = 4;
 
 /// A kernel, and what it is called with.
 struct Case {
@@ -153,14 +154,19 @@ fn inputs(checker: &Checker, case: &Case) -> Result<Vec<Tensor>, String> {
 /// What a call of the kernel of a seed between other operations records, to be differentiated: it has no loops whose ends
 /// depend on data.
 pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
+    if seed % SHAPES == 2 {
+        return tiles::program(checker, seed);
+    }
     let case = Case::new(seed, false);
     recorded(&case, &inputs(checker, &case)?)
 }
 
 /// What is wrong with the kernel of a seed, if anything.
 pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
-    if seed.is_multiple_of(ROWS) {
-        return rows::check(checker, seed, ways);
+    match seed % SHAPES {
+        0 => return rows::check(checker, seed, ways),
+        2 => return tiles::check(checker, seed, ways),
+        _ => {}
     }
     let case = Case::new(seed, true);
     let told = |why: String| format!("{why}\n{:?} over {:?}\n{:#?}", case.dtype, case.over, case.code);

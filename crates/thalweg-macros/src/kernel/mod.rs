@@ -13,10 +13,10 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 use signature::{Elements, Form, Kind, Parameter, Signature};
-use syn::{Error, Expr, ItemFn};
+use syn::{ConstParam, Error, Expr, ItemFn, Type};
 
 /// The errors of one kernel, each at its token.
 #[derive(Default)]
@@ -155,6 +155,8 @@ struct Arguments {
     inputs: Vec<TokenStream>,
     operands: Vec<TokenStream>,
     arguments: Vec<TokenStream>,
+    /// Plain data, with its names in `on`.
+    plain: Vec<(Ident, Type)>,
 }
 
 impl Arguments {
@@ -181,6 +183,7 @@ impl Arguments {
             Kind::Place => return self.arguments.push(quote!(call.place::<{ #rank }>())),
             Kind::Plain => {
                 self.inputs.push(quote!(#given: #ty));
+                self.plain.push((given.clone(), ty.clone()));
                 return self.arguments.push(quote!(#given));
             }
         };
@@ -205,7 +208,7 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     let by_row = parameters.iter().any(|p| matches!(p.kind, Kind::Row(_)));
     let mut all = Arguments::default();
     parameters.iter().enumerate().for_each(|(at, parameter)| all.push(at, parameter));
-    let Arguments { inputs, operands, arguments } = all;
+    let Arguments { inputs, operands, arguments, plain: given_plain } = all;
     let (output, text) = (result.on_tensors(), name.to_string());
     let conditions: Vec<_> = attrs.iter().filter(|a| a.path().is_ident("cfg")).collect();
     let about = format!("The kernel `{text}` as an operation on tensors.");
@@ -223,10 +226,11 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
             .collect::<Vec<_>>()
             .join("`, `")
     );
+    let plain = plain_data(&given_plain, constants);
     let (declared, used): (Vec<_>, Vec<_>) = constants.iter().map(|c| (quote!(#c), c.ident.clone())).unzip();
     // The shape of the result of an index kernel is held by what `over` gives.
-    let (fields, over, receiver, shape) = match by_place {
-        false => (quote!(), quote!(), quote!(), quote!(::core::option::Option::None)),
+    let (fields, make_over, receiver) = match by_place {
+        false => (quote!(), quote!(), quote!()),
         true => (
             quote!(over: ::thalweg::Shape),
             quote! {
@@ -237,7 +241,6 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
                 }
             },
             quote!(&self,),
-            quote!(::core::option::Option::Some(self.over)),
         ),
     };
     if by_row {
@@ -265,33 +268,25 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
                     axis: impl ::core::convert::Into<::thalweg::Axis>
                     #(, #inputs)*
                 ) -> #output {
-                    let axis = ::core::convert::Into::into(axis);
-                    let call = ::thalweg::kernel::Call::along(#text, axis, &[#(#operands),*]);
-                    let results = #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*);
-                    call.record(results)
+                    static KNOWN: ::thalweg::kernel::Prepared = ::thalweg::kernel::Prepared::new();
+                    let over = ::thalweg::kernel::Over::Rows(::core::convert::Into::into(axis));
+                    ::thalweg::kernel::Call::again(&KNOWN, over, #plain, #text, &[#(#operands),*], |call| {
+                        #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*)
+                    })
                 }
             }
         };
     }
-    // What has no other data is traced once for each signature.
-    let plain = |p: &Parameter| matches!(p.kind, Kind::Number | Kind::Int | Kind::Mask);
-    let body = match constants.is_empty() && parameters.iter().all(plain) {
-        true => quote! {
-            static KNOWN: ::thalweg::kernel::Prepared = ::thalweg::kernel::Prepared::new();
-            ::thalweg::kernel::Call::again(&KNOWN, #text, &[#(#operands),*], |call| {
-                #name::<::thalweg::kernel::Traced>(#(#arguments),*)
-            })
-        },
-        false if by_tile => quote! {
-            let call = ::thalweg::kernel::Call::tiles(#text, &[#(#operands),*]);
-            let results = #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*);
-            call.record(results)
-        },
-        false => quote! {
-            let call = ::thalweg::kernel::Call::new(#text, #shape, &[#(#operands),*]);
-            let results = #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*);
-            call.record(results)
-        },
+    let over = match (by_place, by_tile) {
+        (true, _) => quote!(::thalweg::kernel::Over::Places(self.over)),
+        (_, true) => quote!(::thalweg::kernel::Over::Tiles),
+        _ => quote!(::thalweg::kernel::Over::Elements),
+    };
+    let body = quote! {
+        static KNOWN: ::thalweg::kernel::Prepared = ::thalweg::kernel::Prepared::new();
+        ::thalweg::kernel::Call::again(&KNOWN, #over, #plain, #text, &[#(#operands),*], |call| {
+            #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*)
+        })
     };
     quote! {
         #(#conditions)*
@@ -301,7 +296,7 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
         #vis struct #name { #fields }
         #(#conditions)*
         impl #name {
-            #over
+            #make_over
             #[doc = #on]
             #[track_caller]
             #[allow(dead_code, clippy::too_many_arguments, reason = "written by #[kernel]")]
@@ -309,6 +304,29 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
                 #body
             }
         }
+    }
+}
+
+/// What a call has besides operands, where all of it can be compared: an `Option`.
+fn plain_data(plain: &[(Ident, Type)], constants: &[ConstParam]) -> TokenStream {
+    if !plain.iter().all(|(_, ty)| is_compared(ty)) {
+        return quote!(::core::option::Option::None);
+    }
+    let names = plain.iter().map(|(name, _)| name).chain(constants.iter().map(|c| &c.ident));
+    quote!(::core::option::Option::Some(&::thalweg::kernel::Plain::new()#(.with(&#names))*))
+}
+
+/// Whether it is a type of plain data that is known here: numbers, and arrays of them.
+fn is_compared(ty: &Type) -> bool {
+    const NUMBERS: [&str; 14] = [
+        "i8", "i16", "i32", "i64", "isize", "u8", "u16", "u32", "u64", "usize", "bool", "char", "f32", "f64",
+    ];
+    match ty {
+        Type::Path(path) => path.path.get_ident().is_some_and(|name| NUMBERS.iter().any(|n| name == n)),
+        Type::Array(array) => is_compared(&array.elem),
+        Type::Paren(inner) => is_compared(&inner.elem),
+        Type::Group(inner) => is_compared(&inner.elem),
+        _ => false,
     }
 }
 

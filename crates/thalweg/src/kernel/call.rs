@@ -5,12 +5,14 @@
 
 use super::field::Field;
 use super::integer::{Int, Mask};
+use super::known::{Over, Plain, Question};
 use super::prepared::{Prepared, Program, Signature};
 use super::replay::{Extent, Recording};
 use super::row::Row;
 use super::tile::Tile;
 use super::trace::{Kind, Open, Take, Traced, TracedField};
 use crate::{Axis, DType, Device, Operand, Shape, Tensor};
+use std::sync::Arc;
 
 /// A call of a kernel on tensors, in the making; what `#[kernel]` writes.
 pub struct Call<'a> {
@@ -86,32 +88,62 @@ impl<'a> Call<'a> {
         Call { name, operands: operands.to_vec(), shape, float, device, open }
     }
 
-    /// The results of a map on these operands, which has no other data: what an earlier call of the same signature has
-    /// recorded, without a trace.
+    /// The results of a kernel on these operands with this plain data (none where it cannot be compared): what an earlier call
+    /// of the same has recorded, in one go; of a map on operands of other sizes what its trace came to.
     ///
     /// # Panics
-    /// As [`Call::new`].
+    /// As [`Call::new`], [`Call::along`], [`Call::tiles`].
     #[track_caller]
     pub fn again<O: Outputs>(
         known: &Prepared,
+        over: Over,
+        plain: Option<&Plain>,
         name: &'static str,
         operands: &[(&'static str, Take, Operand<'a>)],
         kernel: impl FnOnce(&Call<'a>) -> O,
     ) -> O::Tensors {
+        let question = plain.map(|plain| Question { over: &over, operands, plain });
+        if let Some(results) = question.as_ref().and_then(|q| known.calls.record(q, |each| O::tensors(each))) {
+            return results;
+        }
+        let mark = question.as_ref().and_then(|q| known.calls.mark(q));
+        let (float, results, program) = match plain.is_some_and(|p| p.is_none()) && over == Over::Elements {
+            true => Call::prepared(known, name, operands, kernel),
+            false => {
+                let call = Call::with(name, over, operands);
+                let results = kernel(&call);
+                (call.float, call.recorded(results, false).0, None)
+            }
+        };
+        if let (Some(mark), Some(question)) = (mark, &question) {
+            known.calls.keep(mark, question, float, &results, program.as_deref());
+        }
+        O::tensors(&mut results.into_iter())
+    }
+
+    /// The results of a map that has no other data, with its float dtype, and what its trace came to.
+    #[track_caller]
+    fn prepared<O: Outputs>(
+        known: &Prepared,
+        name: &'static str,
+        operands: &[(&'static str, Take, Operand<'a>)],
+        kernel: impl FnOnce(&Call<'a>) -> O,
+    ) -> (DType, Vec<Tensor>, Option<Arc<Program>>) {
         let (shape, float, device) = check(name, Over::Elements, operands);
         let signature = Signature::of(float, operands.iter().map(|o| o.2));
         let found = signature.and_then(|signature| known.find(signature));
-        if let Some(Some(program)) = &found {
-            return O::tensors(&mut program.record(|i| operands[i].2, shape, device).into_iter());
+        if let Some(Some(program)) = found {
+            return (float, program.record(|i| operands[i].2, shape, device), Some(program));
         }
         let call = Call { name, operands: operands.to_vec(), shape, float, device, open: Open::new(name) };
         let results = kernel(&call);
         let new = signature.filter(|_| found.is_none());
         let (tensors, program) = call.recorded(results, new.is_some());
+        let program = program.map(Arc::new);
         if let Some(signature) = new {
-            known.keep(signature, program);
+            known.keep(signature, program.clone());
         }
-        O::tensors(&mut tensors.into_iter())
+        (float, tensors, program)
     }
 
     /// Operand `i`, an `F`.
@@ -206,19 +238,6 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What a kernel is called over.
-#[derive(Clone, Copy, Debug)]
-enum Over {
-    /// The elements of what the operands broadcast to.
-    Elements,
-    /// The places of this shape.
-    Places(Shape),
-    /// The rows along an axis of what its rows broadcast to.
-    Rows(Axis),
-    /// The tiles of each batch.
-    Tiles,
-}
-
 /// What the operands broadcast to (of an index kernel what it is called over, of a tile kernel the batches), the kernel's
 /// float dtype, and their device.
 #[track_caller]
@@ -232,11 +251,7 @@ fn check(
     let mut shape = places.unwrap_or(Shape::SCALAR);
     let mut first: Option<&Tensor> = None;
     for &(operand, take, given) in operands {
-        let dtype = match take {
-            Take::Number | Take::Field(_) | Take::Row | Take::Tile => float,
-            Take::Int | Take::IntTile => DType::I32,
-            Take::Mask | Take::MaskTile => DType::Bool,
-        };
+        let dtype = take.dtype(float);
         let t = match given {
             Operand::Scalar(_) if take.is_tile() => no_tile(name, operand, "a number"),
             Operand::Scalar(value) if !value.fits(dtype) => {

@@ -36,6 +36,7 @@ mod combining;
 mod compare;
 mod field;
 mod integer;
+mod known;
 mod looped;
 mod number;
 mod place;
@@ -56,6 +57,8 @@ pub use compare::{Compare, compare};
 pub use field::Field;
 pub use integer::{Int, Mask};
 pub use looped::{Loop, MOST_TURNS, bound, looped};
+#[doc(hidden)]
+pub use known::{Over, Plain, Word};
 #[doc(hidden)]
 pub use number::Elements;
 pub use prepared::Prepared;

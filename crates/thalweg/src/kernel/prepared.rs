@@ -4,6 +4,7 @@
 //! a later call with operands of the same dtypes, numbers in the same places, records at the price of methods. Always true:
 //! it records what the trace would; where that depends on more (places, rows, loops, a branch by a number) there is none.
 
+use super::known::Known;
 use super::replay::{Given, Recording, broadcast, spread, taken};
 use super::trace::{Node, Trace};
 use crate::operand::Arg;
@@ -11,11 +12,21 @@ use crate::record::push;
 use crate::{DType, Device, Operand, Scalar, Shape, Tensor};
 use std::sync::{Arc, PoisonError, RwLock};
 use thalweg_ir::{ElementOp, Op};
+use thalweg_stream::Template;
 
 /// What is known of a kernel whose trace follows from its operands' dtypes, and from which of them are numbers: what
 /// `#[kernel]` keeps for each.
-#[derive(Default, Debug)]
-pub struct Prepared(RwLock<Vec<(Signature, Option<Arc<Program>>)>>);
+#[derive(Debug)]
+pub struct Prepared {
+    programs: RwLock<Vec<(Signature, Option<Arc<Program>>)>>,
+    pub(super) calls: Known,
+}
+
+impl Default for Prepared {
+    fn default() -> Prepared {
+        Prepared::new()
+    }
+}
 
 /// The float dtype of a call, and which operands are numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,20 +72,20 @@ enum Step {
 impl Prepared {
     /// Nothing is known.
     pub const fn new() -> Prepared {
-        Prepared(RwLock::new(Vec::new()))
+        Prepared { programs: RwLock::new(Vec::new()), calls: Known::new() }
     }
 
     /// What was found for a signature: a program, or that there is none.
     pub(super) fn find(&self, signature: Signature) -> Option<Option<Arc<Program>>> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.programs.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|k| k.0 == signature).map(|k| k.1.clone())
     }
 
     /// Keeps what was found.
-    pub(super) fn keep(&self, signature: Signature, program: Option<Program>) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn keep(&self, signature: Signature, program: Option<Arc<Program>>) {
+        let mut known = self.programs.write().unwrap_or_else(PoisonError::into_inner);
         if known.iter().all(|k| k.0 != signature) {
-            known.push((signature, program.map(Arc::new)));
+            known.push((signature, program));
         }
     }
 }
@@ -89,6 +100,31 @@ impl Signature {
 }
 
 impl Program {
+    /// Which scalars of a template of its call are operands, with the dtypes that they take there; none where the template has
+    /// others than its steps.
+    pub(super) fn numbers<'a>(
+        &self,
+        template: &Template,
+        operand: impl Fn(usize) -> Operand<'a>,
+    ) -> Option<Vec<(u32, u32, DType)>> {
+        let (mut scalars, mut numbers) = (template.scalars().iter().enumerate(), vec![]);
+        for step in &self.steps {
+            let Step::Element { op, of, args, .. } = *step else { continue };
+            for (n, arg) in args[..op.row().arity].iter().enumerate() {
+                match *arg {
+                    Slot::Number(_, bits) => {
+                        scalars.next().filter(|s| *s.1 == bits)?;
+                    }
+                    Slot::Given(o) if matches!(operand(o as usize), Operand::Scalar(_)) => {
+                        numbers.push((scalars.next()?.0 as u32, o, taken(op, of, n)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        scalars.next().is_none().then_some(numbers)
+    }
+
     /// Records it. The shape is that of the results.
     #[track_caller]
     pub fn record<'a>(&self, operand: impl Fn(usize) -> Operand<'a>, over: Shape, device: Device) -> Vec<Tensor> {

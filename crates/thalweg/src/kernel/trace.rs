@@ -5,7 +5,7 @@
 
 use super::repr::{Edge, Repr, TileOp, Turns};
 use std::cell::RefCell;
-use thalweg_ir::{ElementOp, Monoid, Scalar};
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::Along;
 
 /// Operations that one call may note down: beyond, a loop has been unrolled that should not be.
@@ -55,6 +55,15 @@ impl Take {
     /// Whether it is a tile.
     pub fn is_tile(self) -> bool {
         matches!(self, Take::Tile | Take::IntTile | Take::MaskTile)
+    }
+
+    /// The dtype of what it takes, in a call of that float dtype.
+    pub(super) fn dtype(self, float: DType) -> DType {
+        match self {
+            Take::Number | Take::Field(_) | Take::Row | Take::Tile => float,
+            Take::Int | Take::IntTile => DType::I32,
+            Take::Mask | Take::MaskTile => DType::Bool,
+        }
     }
 
     /// Whether it is of the kernel's floats.
