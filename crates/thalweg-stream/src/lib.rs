@@ -53,6 +53,6 @@ pub use mode::{
 pub use recorder::{Made, MadeFrom};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{flush, is_among_windows, made, mark, record, record_together, synchronize, template};
-pub use template::{Mark, Template};
+pub use template::{MOST_OPERANDS, Mark, Template};
 pub use tier::{Tier, TierRun};
 pub use value::{Kept, Operand, Storage, Value};

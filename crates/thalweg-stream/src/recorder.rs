@@ -213,7 +213,7 @@ impl Recorder {
         }
         debug_assert_eq!(rel.int_count(), ints.len(), "{}", op.name());
         self.ints.extend_from_slice(ints);
-        let value = self.next_value(shape, dtype);
+        let value = self.next_value(self.ops.len(), shape, dtype);
         if matches!(op, Op::Gather | Op::Scatter(_) | Op::Foreign(_))
             && let Some(site) = take_site()
         {
@@ -229,10 +229,10 @@ impl Recorder {
         value
     }
 
-    /// The value of the next operation.
+    /// The value of the operation at a place.
     #[inline]
-    fn next_value(&mut self, shape: Shape, dtype: DType) -> Arc<Value> {
-        let index = self.ops.len() as u32;
+    fn next_value(&mut self, at: usize, shape: Shape, dtype: DType) -> Arc<Value> {
+        let index = at as u32;
         match self.spare.pop() {
             Some(mut spare) => {
                 let value = Arc::get_mut(&mut spare).expect("nobody else has it");

@@ -8,39 +8,41 @@
 use crate::DeviceRef;
 use crate::value::Value;
 use std::sync::Arc;
-use thalweg_ir::{Arg, MAX_ARGS, Op, RelArg, RelOp, Shape};
+use thalweg_ir::{Arg, Op, RelOp, Shape};
+
+/// Tensors that the operations of a template may be recorded on.
+pub const MOST_OPERANDS: usize = 8;
 
 /// Operations that are recorded together.
 #[derive(Debug)]
 pub struct Template {
-    /// The operations; arguments that are operations are numbered from the first.
-    pub(crate) steps: Vec<Step>,
-    /// The arguments of all steps.
-    pub(crate) args: Vec<From>,
+    /// The operations; of their arguments those are right that are scalars or none.
+    pub(crate) ops: Vec<RelOp>,
+    /// The shapes of their results.
+    pub(crate) shapes: Vec<Shape>,
+    /// Their other arguments, in order.
+    pub(crate) links: Vec<Link>,
     pub(crate) ints: Vec<i64>,
     pub(crate) scalars: Vec<u64>,
-    /// The results: of steps, or operands themselves.
     pub(crate) results: Vec<From>,
 }
 
-/// An operation of a template.
-#[derive(Debug)]
-pub(crate) struct Step {
-    /// The operation; of its arguments those are right that are scalars or none.
-    pub rel: RelOp,
-    pub shape: Shape,
-    /// How many arguments it has.
-    pub count: u32,
+/// An argument that is a tensor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    /// Of which operation, and which of its arguments.
+    pub step: u32,
+    pub slot: u32,
+    pub from: From,
 }
 
-/// An argument of a step, or a result.
+/// Where a tensor comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum From {
-    /// The result of a step.
+    /// The operation of that number, counted from the first.
     Step(u32),
+    /// The operand of that number.
     Operand(u32),
-    /// The next scalar.
-    Scalar,
 }
 
 /// A place in what the calling thread records on a device: what is recorded behind it may become a template.
@@ -61,7 +63,7 @@ impl Template {
 
     /// How many operations it records.
     pub fn operations(&self) -> usize {
-        self.steps.len()
+        self.ops.len()
     }
 
     /// Of what was recorded behind a mark: operations with their shapes, whose arguments are among themselves, `inputs` by
@@ -83,32 +85,28 @@ impl Template {
             let found = operands.iter().position(|o| Arc::ptr_eq(o, v))?;
             Some(From::Operand(found as u32))
         };
-        let (mut steps, mut args) = (Vec::with_capacity(recorded.len()), vec![]);
-        for (rel, made) in recorded {
+        let (mut ops, mut shapes, mut links) = (Vec::with_capacity(recorded.len()), vec![], vec![]);
+        for (step, (rel, made)) in recorded.iter().enumerate() {
             // What they record has a place of its own in errors, or is drawn anew.
             if matches!(rel.op, Op::Gather | Op::Scatter(_) | Op::Foreign(_) | Op::Random(_) | Op::Window) {
                 return None;
             }
-            let (mut own, mut count) = (*rel, 0);
-            for (slot, arg) in own.args.iter_mut().zip(rel.args()) {
-                count += 1;
-                args.push(match arg {
+            for (slot, arg) in rel.args().enumerate() {
+                let from = match arg {
+                    Arg::Scalar => continue,
                     Arg::Op(n) if n >= first => From::Step((n - first) as u32),
-                    Arg::Scalar => From::Scalar,
                     other => operand(&value(other)?)?,
-                });
-                if arg != Arg::Scalar {
-                    *slot = RelArg::NONE;
-                }
+                };
+                links.push(Link { step: step as u32, slot: slot as u32, from });
             }
-            steps.push(Step { rel: own, shape: *made.shape(), count });
+            ops.push(*rel);
+            shapes.push(*made.shape());
         }
         let result = |r: &&Arc<Value>| {
             let step = recorded.iter().position(|(_, made)| Arc::ptr_eq(made, r));
             step.map(|i| From::Step(i as u32)).or_else(|| operand(r))
         };
         let results = results.iter().map(result).collect::<Option<Vec<_>>>()?;
-        debug_assert!(steps.iter().all(|s| s.count as usize <= MAX_ARGS));
-        Some(Template { steps, args, ints: ints.to_vec(), scalars: scalars.to_vec(), results })
+        Some(Template { ops, shapes, links, ints: ints.to_vec(), scalars: scalars.to_vec(), results })
     }
 }

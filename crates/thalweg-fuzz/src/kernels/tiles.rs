@@ -8,7 +8,7 @@ use super::{after, before, input, record_program};
 use crate::check::{Checker, Ways};
 use crate::program::{Input, Program};
 use fastrand::Rng;
-use thalweg::kernel::{Call, Mask, Real, Take, Tile, compare, select, to_real};
+use thalweg::kernel::{Call, Mask, Over, Plain, Prepared, Real, Take, Tile, compare, select, to_real};
 use thalweg::{Element, Operand, Scalar, Tensor};
 use thalweg_ir::{DType, ElementOp, Shape};
 
@@ -44,6 +44,8 @@ struct Case {
     batches: Vec<usize>,
     scalar: f64,
     around: [usize; 2],
+    /// Its calls: all but the first are recorded in one go.
+    known: Prepared,
 }
 
 fn broadcast(a: [usize; 2], b: [usize; 2]) -> Option<[usize; 2]> {
@@ -90,7 +92,7 @@ impl Case {
             sizes.push(made);
         }
         let around = [rng.usize(..4), rng.usize(..4)];
-        Case { dtype, code, sizes: tiles, inputs, batches, scalar: rng.f64() * 4.0 - 2.0, around }
+        Case { dtype, code, sizes: tiles, inputs, batches, scalar: rng.f64() * 4.0 - 2.0, around, known: Prepared::new() }
     }
 
     /// The kernel: its last tiles.
@@ -160,10 +162,10 @@ impl Case {
             ("once", Take::Number, Operand::Tensor(&x[4])),
             ("s", Take::Number, Operand::Scalar(Scalar::Float(self.scalar))),
         ];
-        let call = Call::tiles("random", &operands);
-        let tiles = [0, 1, 2].map(|i| call.tile(i));
-        let results = self.run(tiles, &call.mask_tile(3), call.number(4), call.number(5));
-        call.record(results)
+        Call::again(&self.known, Over::Tiles, Some(&Plain::new()), "random", &operands, |call| {
+            let tiles = [0, 1, 2].map(|i| call.tile(i));
+            self.run(tiles, &call.mask_tile(3), call.number(4), call.number(5))
+        })
     }
 
     /// The kernel on numbers: of each batch the elements of its results.
@@ -254,7 +256,9 @@ pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{:?}", (case.dtype, &case.batches, &case.sizes, &case.code));
     let x = tensors(checker, &case)?;
+    // Traced, and then as it is known.
     by_numbers(&case, &x).map_err(told)?;
+    by_numbers(&case, &x).map_err(|why| told(format!("called again: {why}")))?;
     let recorded = recorded(&case, &x).map_err(told)?;
     let ways = Ways { plans: ways.plans && recorded.steps.len() < 60, ..ways };
     checker.check(&recorded, ways).map_err(|why| told(format!("{why}\nas recorded:\n{}", recorded.listing())))

@@ -3,9 +3,8 @@
 use super::{Recorder, Wanted};
 use crate::DeviceRef;
 use crate::mode::Mode;
-use crate::template::{From, Mark, Template};
+use crate::template::{From, Link, MOST_OPERANDS, Mark, Template};
 use crate::value::Value;
-use smallvec::SmallVec;
 use std::sync::Arc;
 use thalweg_ir::{Arg, RelArg, RelOp};
 
@@ -52,49 +51,41 @@ impl Recorder {
             self.cut(Wanted::Nothing);
         }
         let ready = |v: &Value| v.epoch == self.epoch || matches!(v.state(), Some(Ok(_)));
-        if self.has_windows || !operands.iter().all(|v| ready(v)) {
+        if self.has_windows || operands.len() > MOST_OPERANDS || !operands.iter().all(|v| ready(v)) {
             return None;
         }
         let first = self.ops.len();
-        let Template { steps, args, ints, results, .. } = template;
-        self.ops.reserve(steps.len());
-        self.values.reserve(steps.len());
+        let Template { ops, shapes, links, ints, results, .. } = template;
         self.ints.extend_from_slice(ints);
         let own = self.scalars.len();
         self.scalars.extend_from_slice(&template.scalars);
         scalars.for_each(|(i, bits)| self.scalars[own + i] = bits);
+        self.ops.extend_from_slice(ops);
         // Inputs are numbered in the order in which they are first read.
-        let mut given: SmallVec<[RelArg; 8]> = SmallVec::from_elem(RelArg::NONE, operands.len());
-        let (mut args, mut cut) = (args.iter(), false);
-        for step in steps {
-            let value = self.next_value(step.shape, step.rel.dtype);
-            self.values.push(value);
-            // Where it stays: what was just written is not copied.
-            let at = self.ops.len();
-            self.ops.push(step.rel);
-            for (to, from) in args.by_ref().take(step.count as usize).enumerate() {
-                self.ops[at].args[to] = match *from {
-                    From::Scalar => continue,
-                    From::Step(n) => RelArg::op(first + n as usize),
-                    From::Operand(n) => {
-                        let (n, v) = (n as usize, operands[n as usize]);
-                        if given[n] == RelArg::NONE {
-                            given[n] = match v.epoch == self.epoch {
-                                true => RelArg::op(v.index as usize),
-                                false => self.input(v),
-                            };
-                        }
-                        given[n]
-                    }
-                };
-            }
-            // A loop that comes round in the midst of a template is cut behind it.
-            cut |= self.recognizer.step(&self.ops[at]);
+        let mut given = [RelArg::NONE; MOST_OPERANDS];
+        for &Link { step, slot, from } in links {
+            let arg = match from {
+                From::Step(n) => RelArg::op(first + n as usize),
+                From::Operand(n) if given[n as usize] != RelArg::NONE => given[n as usize],
+                From::Operand(n) => {
+                    let v = operands[n as usize];
+                    given[n as usize] =
+                        if v.epoch == self.epoch { RelArg::op(v.index as usize) } else { self.input(v) };
+                    given[n as usize]
+                }
+            };
+            self.ops[first + step as usize].args[slot as usize] = arg;
         }
+        self.values.reserve(ops.len());
+        for (i, (op, &shape)) in ops.iter().zip(shapes).enumerate() {
+            let value = self.next_value(first + i, shape, op.dtype);
+            self.values.push(value);
+        }
+        // A loop that comes round in the midst of a template is cut behind it.
+        let cut = self.ops[first..].iter().fold(false, |cut, op| self.recognizer.step(op) | cut);
         let result = |from: &From| match *from {
             From::Step(n) => self.values[first + n as usize].clone(),
             From::Operand(n) => operands[n as usize].clone(),
-            From::Scalar => unreachable!("a result is a tensor"),
         };
         let results = then(&mut results.iter().map(result));
         if cut || self.ops.len() >= self.check_at || self.input_bytes > self.input_limit {
