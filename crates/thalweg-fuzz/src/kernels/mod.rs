@@ -7,6 +7,7 @@
 
 mod code;
 mod rows;
+mod sources;
 mod tiles;
 
 use crate::check::{Checker, Ways};
@@ -19,6 +20,9 @@ use thalweg_ir::{DType, Op, Shape};
 
 /// Of so many kernels the first has rows, and the third is of tiles.
 const SHAPES: u64 = 4;
+
+/// On GPUs of so many the second is a source in CUDA C++.
+const SOURCES: u64 = 8;
 
 /// A kernel, and what it is called with.
 struct Case {
@@ -170,6 +174,9 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
 
 /// What is wrong with the kernel of a seed, if anything.
 pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
+    if seed % SOURCES == 1 && checker.runs_cuda() {
+        return sources::check(checker, seed);
+    }
     match seed % SHAPES {
         0 => return rows::check(checker, seed, ways),
         2 => return tiles::check(checker, seed, ways),
