@@ -7,6 +7,7 @@ mod differences;
 #[path = "../mistake/mod.rs"]
 mod mistake;
 
+mod again;
 mod backward;
 mod chapter;
 mod host;
