@@ -32,9 +32,9 @@ mod setting;
 mod store;
 mod stream;
 mod strided;
+mod template;
 #[cfg(test)]
 mod tests;
-mod template;
 mod tier;
 mod value;
 

@@ -6,8 +6,8 @@
 
 use crate::DeviceRef;
 use crate::mode::mode;
-use crate::template::{Mark, Template};
 use crate::recorder::{Made, Recorder, Wanted};
+use crate::template::{Mark, Template};
 use crate::value::{NO_STREAM, Operand, Storage, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -185,9 +185,8 @@ pub fn record_together<R>(
     scalars: impl Iterator<Item = (usize, u64)>,
     then: impl FnOnce(&mut dyn Iterator<Item = Arc<Value>>) -> R,
 ) -> Option<R> {
-    LOCAL.with_borrow_mut(|local| {
-        local.stream(device).lock().record_together(mode(), template, operands, scalars, then)
-    })
+    LOCAL
+        .with_borrow_mut(|local| local.stream(device).lock().record_together(mode(), template, operands, scalars, then))
 }
 
 /// Whether an argument has to be computed, and not by the stream of that number.

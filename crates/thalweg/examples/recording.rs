@@ -7,9 +7,11 @@
 //! valgrind --tool=callgrind --toggle-collect='recording::turn' target/release/examples/recording 200
 //! ```
 //! A word behind the number says what is recorded: `methods`, calls of a `kernel` (three operations each), of one whose `numbers`
-//! change, of a `row` kernel, one of `places`, one with a `loop` or with `plain` data, one of a `tile`. The program prints how many
+//! change, of a `row` kernel, one of `places`, the same with a number that is new each time, so that it is
+//! `traced`, one with a `loop` or with `plain` data, one of a `tile`. The program prints how many
 //! operations that were, and how long recording one took at least.
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 use thalweg::kernel::{Edge, Field, Real, Row, Tile};
 use thalweg::{Shape, Tensor, kernel};
@@ -65,6 +67,9 @@ fn layer<F: Real>(x: &Tile<F>, w: &Tile<F>, b: &Tile<F>) -> Tile<F> {
 /// Calls of a turn: fewer operations than a stream looks for a loop at.
 const CALLS: usize = 25;
 
+/// Calls of the kernel whose number is new each time.
+static CALLED: AtomicU32 = AtomicU32::new(0);
+
 /// So many calls, or three methods each; the handles of all but the last are dropped on the way.
 #[inline(never)]
 fn turn(x: &Tensor, [w, b]: [&Tensor; 2], what: &str) -> Tensor {
@@ -75,6 +80,7 @@ fn turn(x: &Tensor, [w, b]: [&Tensor; 2], what: &str) -> Tensor {
             "numbers" => scaled::on(&y, 1.0 + i as f32 * 1e-4),
             "row" => normalized::on(&y),
             "places" => heat::over(Shape::new(&[4, 4])).on(&y, 0.1),
+            "traced" => heat::over(Shape::new(&[4, 4])).on(&y, 0.1 + 1e-9 * CALLED.fetch_add(1, Relaxed) as f64),
             "loop" => root::on(&y),
             "plain" => polynomial::on(&y, [0.1, 0.5, 0.25]),
             "tile" => layer::on(&y, w, b),

@@ -52,7 +52,16 @@ impl Case {
         let inputs = shapes.iter().map(|dims| input(&mut rng, dtype, Shape::new(dims))).collect();
         let what = std::array::from_fn(|_| rng.usize(..6));
         let around = [rng.usize(..4), rng.usize(..4)];
-        Case { dtype, axis, inputs, scalar: rng.f64() * 4.0 - 2.0, what, reverse: rng.bool(), around, known: Prepared::new() }
+        Case {
+            dtype,
+            axis,
+            inputs,
+            scalar: rng.f64() * 4.0 - 2.0,
+            what,
+            reverse: rng.bool(),
+            around,
+            known: Prepared::new(),
+        }
     }
 
     /// The kernel.

@@ -79,7 +79,8 @@ impl Source {
             Source::Blend(factors, threads) => {
                 let (count, threads) = (factors.len(), *threads);
                 let x = &x[..count];
-                let list = |f: &dyn Fn(usize) -> String, between: &str| (0..count).map(f).collect::<Vec<_>>().join(between);
+                let list =
+                    |f: &dyn Fn(usize) -> String, between: &str| (0..count).map(f).collect::<Vec<_>>().join(between);
                 let text = format!(
                     "__global__ void __launch_bounds__(128) blend({}, float *sum, float *most, int n, {}) {{\n\
                      for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {{\n\

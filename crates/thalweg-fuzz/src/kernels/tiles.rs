@@ -61,7 +61,8 @@ impl Case {
         let (a, b) = (rng.usize(1..most), rng.usize(1..most));
         // Sizes meet again, so that there are products.
         let size = |rng: &mut Rng| [a, b, b, 1][rng.usize(..4)];
-        let mut tiles = [[a, b], [b, size(&mut rng)], [size(&mut rng), size(&mut rng)], [size(&mut rng), size(&mut rng)]];
+        let mut tiles =
+            [[a, b], [b, size(&mut rng)], [size(&mut rng), size(&mut rng)], [size(&mut rng), size(&mut rng)]];
         if rng.usize(..60) == 0 {
             tiles[0][1] = 0;
             tiles[1][0] = 0;
@@ -72,17 +73,21 @@ impl Case {
             let from = if rng.usize(..3) == 0 { rng.usize(..=own.len()) } else { 0 };
             Shape::new(&own[from..].iter().chain(sizes).copied().collect::<Vec<_>>())
         };
-        let mut inputs: Vec<Input> = tiles.iter().enumerate().map(|(i, sizes)| {
-            let dtype = if i == 3 { DType::Bool } else { dtype };
-            // The first has all batches.
-            let shape = match i {
-                0 => Shape::new(&batches.iter().chain(sizes).copied().collect::<Vec<_>>()),
-                // What has one row may have one dimension.
-                2 if sizes[0] == 1 && rng.bool() => Shape::new(&sizes[1..]),
-                _ => of(&mut rng, sizes),
-            };
-            input(&mut rng, dtype, shape)
-        }).collect();
+        let mut inputs: Vec<Input> = tiles
+            .iter()
+            .enumerate()
+            .map(|(i, sizes)| {
+                let dtype = if i == 3 { DType::Bool } else { dtype };
+                // The first has all batches.
+                let shape = match i {
+                    0 => Shape::new(&batches.iter().chain(sizes).copied().collect::<Vec<_>>()),
+                    // What has one row may have one dimension.
+                    2 if sizes[0] == 1 && rng.bool() => Shape::new(&sizes[1..]),
+                    _ => of(&mut rng, sizes),
+                };
+                input(&mut rng, dtype, shape)
+            })
+            .collect();
         let once = of(&mut rng, &[]);
         inputs.push(input(&mut rng, dtype, once));
         let (mut sizes, mut code) = (tiles[..3].to_vec(), vec![]);
@@ -92,7 +97,16 @@ impl Case {
             sizes.push(made);
         }
         let around = [rng.usize(..4), rng.usize(..4)];
-        Case { dtype, code, sizes: tiles, inputs, batches, scalar: rng.f64() * 4.0 - 2.0, around, known: Prepared::new() }
+        Case {
+            dtype,
+            code,
+            sizes: tiles,
+            inputs,
+            batches,
+            scalar: rng.f64() * 4.0 - 2.0,
+            around,
+            known: Prepared::new(),
+        }
     }
 
     /// The kernel: its last tiles.
@@ -119,9 +133,7 @@ impl Case {
                 Instruction::Map(which, x) => match which {
                     0 => all[x].map(|x| x.tanh()),
                     1 => all[x].map(|x| (-x * x).exp()),
-                    2 => all[x].map(|x| {
-                        select::<F, _, _, _>(compare(ElementOp::Gt, x, once), || x * s, || once)
-                    }),
+                    2 => all[x].map(|x| select::<F, _, _, _>(compare(ElementOp::Gt, x, once), || x * s, || once)),
                     _ => -&all[x],
                 },
                 Instruction::Placed(x) => all[x].zip(&all[x].places()).map(|(x, (i, j))| {

@@ -318,9 +318,8 @@ fn plain_data(plain: &[(Ident, Type)], constants: &[ConstParam]) -> TokenStream 
 
 /// Whether it is a type of plain data that is known here: numbers, and arrays of them.
 fn is_compared(ty: &Type) -> bool {
-    const NUMBERS: [&str; 14] = [
-        "i8", "i16", "i32", "i64", "isize", "u8", "u16", "u32", "u64", "usize", "bool", "char", "f32", "f64",
-    ];
+    const NUMBERS: [&str; 14] =
+        ["i8", "i16", "i32", "i64", "isize", "u8", "u16", "u32", "u64", "usize", "bool", "char", "f32", "f64"];
     match ty {
         Type::Path(path) => path.path.get_ident().is_some_and(|name| NUMBERS.iter().any(|n| name == n)),
         Type::Array(array) => is_compared(&array.elem),

@@ -35,12 +35,7 @@ const MOST_ASSIGNED: usize = 11;
 const MACROS: [&str; 5] = ["assert", "debug_assert", "panic", "unreachable", "todo"];
 
 /// Rewrites the body of a function whose numbers are of this type.
-pub(super) fn function(
-    function: &mut ItemFn,
-    number: &Ident,
-    (form, most): (Form, Option<u32>),
-    errors: &mut Errors,
-) {
+pub(super) fn function(function: &mut ItemFn, number: &Ident, (form, most): (Form, Option<u32>), errors: &mut Errors) {
     let name = function.sig.ident.clone();
     // Parameters of these types are the kernel's from the start.
     let most = match most {
@@ -48,7 +43,16 @@ pub(super) fn function(
         None => quote!(::core::option::Option::None),
     };
     let whole_tiles = form == Form::Tile;
-    let mut rewrite = Rewrite { name, number, own: HashSet::new(), most, of_tiles: whole_tiles, numbers: HashSet::new(), whole_tiles, errors };
+    let mut rewrite = Rewrite {
+        name,
+        number,
+        own: HashSet::new(),
+        most,
+        of_tiles: whole_tiles,
+        numbers: HashSet::new(),
+        whole_tiles,
+        errors,
+    };
     for input in &function.sig.inputs {
         if let FnArg::Typed(typed) = input
             && let Pat::Ident(name) = &*typed.pat
@@ -377,7 +381,10 @@ impl Rewrite<'_> {
 const NO_METHODS_OF_TILES: [(&str, &str); 8] = [
     ("blocks", NO_BLOCKS),
     ("chunks", NO_BLOCKS),
-    ("load", "a tile is there as it is: a tile kernel takes whole matrices, and the planner takes blocks of them to the chip"),
+    (
+        "load",
+        "a tile is there as it is: a tile kernel takes whole matrices, and the planner takes blocks of them to the chip",
+    ),
     ("store", "a tile kernel writes nothing; it gives its results at its end"),
     ("matmul", "the product of two tiles is `x.dot(&y)`"),
     ("transpose", "a transposed tile is `x.t()`"),

@@ -96,9 +96,7 @@ impl Given {
     fn of(ty: &Type, number: &Ident, form: Form, errors: &mut Errors) -> Given {
         match ty {
             _ if form == Form::Row && is_row(ty) => Given::Row,
-            _ if form == Form::Tile && tile(ty, number).is_some() => {
-                Given::Tile(tile(ty, number).expect("it is one"))
-            }
+            _ if form == Form::Tile && tile(ty, number).is_some() => Given::Tile(tile(ty, number).expect("it is one")),
             Type::Paren(inner) => Given::of(&inner.elem, number, form, errors),
             Type::Group(inner) => Given::of(&inner.elem, number, form, errors),
             Type::Tuple(all) if !all.elems.is_empty() => {

@@ -6,7 +6,8 @@
 use super::field::Field;
 use super::integer::{Int, Mask};
 use super::known::{Over, Plain, Question};
-use super::prepared::{Prepared, Program, Signature};
+use super::prepared::Prepared;
+use super::program::{Program, Signature};
 use super::replay::{Extent, Recording};
 use super::row::Row;
 use super::tile::Tile;
@@ -75,11 +76,7 @@ impl<'a> Call<'a> {
     }
 
     #[track_caller]
-    fn with(
-        name: &'static str,
-        over: Over,
-        operands: &[(&'static str, Take, Operand<'a>)],
-    ) -> Call<'a> {
+    fn with(name: &'static str, over: Over, operands: &[(&'static str, Take, Operand<'a>)]) -> Call<'a> {
         let (shape, float, device) = check(name, over, operands);
         let open = Open::new(name);
         if let Over::Rows(axis) = over {
@@ -241,11 +238,7 @@ impl<'a> Call<'a> {
 /// What the operands broadcast to (of an index kernel what it is called over, of a tile kernel the batches), the kernel's
 /// float dtype, and their device.
 #[track_caller]
-fn check(
-    name: &str,
-    over: Over,
-    operands: &[(&'static str, Take, Operand<'_>)],
-) -> (Shape, DType, Device) {
+fn check(name: &str, over: Over, operands: &[(&'static str, Take, Operand<'_>)]) -> (Shape, DType, Device) {
     let float = float_dtype(name, operands);
     let places = if let Over::Places(shape) = over { Some(shape) } else { None };
     let mut shape = places.unwrap_or(Shape::SCALAR);

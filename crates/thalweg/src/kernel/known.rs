@@ -5,7 +5,7 @@
 //! same plain data, and, but for maps, whose traces say what becomes of them, the same numbers. Always true: what is tracked
 //! takes the other way, since a tape notes each operation down.
 
-use super::prepared::Program;
+use super::program::Program;
 use crate::{Axis, DType, Device, Operand, Scalar, Shape, Tensor};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -41,6 +41,7 @@ mod looped;
 mod number;
 mod place;
 mod prepared;
+mod program;
 mod real;
 mod regions;
 mod replay;
@@ -56,9 +57,9 @@ pub use call::{Call, Output, Outputs};
 pub use compare::{Compare, compare};
 pub use field::Field;
 pub use integer::{Int, Mask};
-pub use looped::{Loop, MOST_TURNS, bound, looped};
 #[doc(hidden)]
 pub use known::{Over, Plain, Word};
+pub use looped::{Loop, MOST_TURNS, bound, looped};
 #[doc(hidden)]
 pub use number::Elements;
 pub use prepared::Prepared;
@@ -71,9 +72,9 @@ pub use thalweg_ir::ElementOp;
 #[doc(hidden)]
 pub use tile::Left;
 pub use tile::Tile;
-pub use trace::{Take, Traced};
 #[doc(hidden)]
 pub use trace::TracedField;
+pub use trace::{Take, Traced};
 
 /// What a coordinate of a read in a kernel becomes.
 pub fn coordinate<F: Real>(i: impl Into<Int<F>>) -> Int<F> {

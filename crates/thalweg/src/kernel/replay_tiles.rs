@@ -5,8 +5,8 @@
 //! matter.
 
 use super::combining::combine;
-use super::repr::TileOp;
 use super::replay::{Recording, Value, spread};
+use super::repr::TileOp;
 use super::trace::Kind;
 use crate::combine::Combined;
 use crate::{DType, Shape, Tensor};

@@ -124,7 +124,12 @@ impl<F: Real> Tile<F> {
     #[track_caller]
     pub fn dot(&self, other: &Tile<F>) -> Tile<F> {
         let ([n, k], [rows, m]) = (self.sizes, other.sizes);
-        assert!(k == rows, "dot: tiles of sizes {:?} and {:?}: {k} columns against {rows} rows", self.sizes, other.sizes);
+        assert!(
+            k == rows,
+            "dot: tiles of sizes {:?} and {:?}: {k} columns against {rows} rows",
+            self.sizes,
+            other.sizes
+        );
         let sizes = [n, m];
         match F::tile(TileOp::Dot { x: self.one(), y: other.one(), sizes: [n, k, m] }) {
             Some(product) => Tile::traced(product, sizes),
@@ -208,9 +213,8 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Tile<F, T> {
     {
         let (sizes, identity) = (without("fold", self.sizes, axis), identity.lift());
         let Some(mut trace) = F::combining(Along::Fold, Some((axis, self.sizes))) else {
-            let one = |i: usize, j: usize| {
-                order::fold_by(self.line(axis, i + j), identity, |&a, &b| combine(a, b).lift())
-            };
+            let one =
+                |i: usize, j: usize| order::fold_by(self.line(axis, i + j), identity, |&a, &b| combine(a, b).lift());
             return Tile::from_fn(sizes, one);
         };
         let element = self.elements[0];

@@ -86,7 +86,8 @@ fn numbers_plain_data_and_constants_are_told_apart() {
         }
         for shift in [0.0, 1.0] {
             for down in [false, true] {
-                let of = |f: fn(f32, [f64; 2], bool) -> f32| [0.5, -1.0, 2.0].map(|x| f(x, [shift, 2.0], down)).to_vec();
+                let of =
+                    |f: fn(f32, [f64; 2], bool) -> f32| [0.5, -1.0, 2.0].map(|x| f(x, [shift, 2.0], down)).to_vec();
                 assert_eq!(list(&power::on::<2>(&x, [shift, 2.0], down)), of(power::<f32, 2>));
                 assert_eq!(list(&power::on::<3>(&x, [shift, 2.0], down)), of(power::<f32, 3>));
             }

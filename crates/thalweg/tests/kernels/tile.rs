@@ -78,7 +78,11 @@ fn attention_costs_what_methods_cost() {
         let slopes = slope.reshape(of(&[1, 1]));
         let (want, m) = counted(|| attention_by_methods(&(&q * 2.0), &k, &v, 0.125, &slopes).tanh());
         let (got, c) = counted(|| attention::on(&q * 2.0, &k, &v, 0.125, &slope).tanh());
-        assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (m.kernels, m.bytes_read, m.bytes_written), "{c:?}\n{m:?}");
+        assert_eq!(
+            (c.kernels, c.bytes_read, c.bytes_written),
+            (m.kernels, m.bytes_read, m.bytes_written),
+            "{c:?}\n{m:?}"
+        );
         assert_eq!(c.kernels, 1);
         assert!(got.allclose(&want, 1e-5, 1e-5).unwrap());
         let (_, c) = counted(|| attention::on(&q * 2.0, &k, &v, 0.25, &slope).tanh());
@@ -204,18 +208,21 @@ fn integers_truth_values_and_plain_data() {
 fn mistakes_are_told_at_the_call() {
     let (x, w) = (randn([3, 5]), randn([4, 6]));
     let b = randn([6]);
-    assert_mistake(|| drop(linear::on(&x, &w, &b)), &["dot: tiles of sizes [3, 5] and [4, 6]: 5 columns against 4 rows"]);
+    assert_mistake(
+        || drop(linear::on(&x, &w, &b)),
+        &["dot: tiles of sizes [3, 5] and [4, 6]: 5 columns against 4 rows"],
+    );
     let w = randn([5, 4]);
     assert_mistake(|| drop(linear::on(&x, &w, &b)), &["+: tiles of sizes [3, 4] and [1, 6] do not broadcast"]);
-    assert_mistake(|| drop(linear::on(&x, &w, 1.0)), &["linear: operand `b` is a number, and a tile has two dimensions"]);
+    assert_mistake(
+        || drop(linear::on(&x, &w, 1.0)),
+        &["linear: operand `b` is a number, and a tile has two dimensions"],
+    );
     assert_mistake(
         || drop(linear::on(&randn([2, 3, 5]), &randn([3, 5, 4]), &randn([4]))),
         &["linear: operand `w` of shape [3, 5, 4] does not broadcast with batches of [2]"],
     );
-    assert_mistake(
-        || drop(linear::on(&x, &w.cast(DType::F64), &b)),
-        &["linear: operands `x` and `w` are f32 and f64"],
-    );
+    assert_mistake(|| drop(linear::on(&x, &w.cast(DType::F64), &b)), &["linear: operands `x` and `w` are f32 and f64"]);
     assert_mistake(|| drop(online::on(&randn([0, 3]))), &["min: nothing along axis 0 of a tile of sizes [0, 3]"]);
     assert_mistake(
         || drop(attention::on(&randn([3, 4, 4]), &x, &x, 1.0, &randn([2]))),
