@@ -179,7 +179,7 @@ impl Question<'_, '_> {
     }
 
     /// The tensors' values; none where there are too many, or one is tracked.
-    fn values<'c>(&'c self) -> Option<([&'c std::sync::Arc<Value>; stream::MOST_OPERANDS], usize)> {
+    fn values(&self) -> Option<([&std::sync::Arc<Value>; stream::MOST_OPERANDS], usize)> {
         let mut tensors = self.operands.iter().filter_map(|o| match &o.2 {
             Operand::Tensor(t) => Some(*t),
             Operand::Scalar(_) => None,
