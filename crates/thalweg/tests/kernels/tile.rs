@@ -219,13 +219,13 @@ fn mistakes_are_told_at_the_call() {
         &["linear: operand `b` is a number, and a tile has two dimensions"],
     );
     assert_mistake(
-        || drop(linear::on(&randn([2, 3, 5]), &randn([3, 5, 4]), &randn([4]))),
+        || drop(linear::on(randn([2, 3, 5]), randn([3, 5, 4]), randn([4]))),
         &["linear: operand `w` of shape [3, 5, 4] does not broadcast with batches of [2]"],
     );
-    assert_mistake(|| drop(linear::on(&x, &w.cast(DType::F64), &b)), &["linear: operands `x` and `w` are f32 and f64"]);
-    assert_mistake(|| drop(online::on(&randn([0, 3]))), &["min: nothing along axis 0 of a tile of sizes [0, 3]"]);
+    assert_mistake(|| drop(linear::on(&x, w.cast(DType::F64), &b)), &["linear: operands `x` and `w` are f32 and f64"]);
+    assert_mistake(|| drop(online::on(randn([0, 3]))), &["min: nothing along axis 0 of a tile of sizes [0, 3]"]);
     assert_mistake(
-        || drop(attention::on(&randn([3, 4, 4]), &x, &x, 1.0, &randn([2]))),
+        || drop(attention::on(randn([3, 4, 4]), &x, &x, 1.0, randn([2]))),
         &["attention: operand `slope` of shape [2] does not broadcast with batches of [3]"],
     );
     // A number of which there are several is one of each batch.
