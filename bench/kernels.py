@@ -16,8 +16,8 @@ import numpy as np
 from numba import njit, prange
 
 N = int(sys.argv[2]) if len(sys.argv) > 2 else 4096
-# Shorter ones are called more often.
-CALLS = 15 * max(1, 4096 // N)
+# Calls of each in a round, and seconds that they take at least, as in the example.
+CALLS, SECONDS = 10, 0.4
 F = np.float32
 HOW = dict(parallel=True, fastmath=True, error_model="numpy")
 
@@ -208,7 +208,7 @@ def jax_recurrence(a, b):
     return lambda: run(a, b).block_until_ready()
 
 
-def numba_times(rounds):
+def numba_times():
     rng = np.random.default_rng(1)
     x, dy, dx = (rng.standard_normal((N, N)).astype(F) for _ in range(3))
     p, out = (np.abs(x) + F(0.5)).astype(F), np.empty((N, N), F)
@@ -235,7 +235,9 @@ def numba_times(rounds):
         if call is None:
             continue
         call()
-        for _ in range(rounds):
+        calls, begun = 0, time.perf_counter()
+        while calls < CALLS or time.perf_counter() - begun < SECONDS:
+            calls += 1
             begin = time.perf_counter()
             call()
             best[name] = min(best.get(name, 1e9), (time.perf_counter() - begin) * 1e3)
@@ -257,7 +259,7 @@ def main():
     build()
     own, peer = {}, {}
     for _ in range(turns):
-        for best, times in ((own, own_times()), (peer, numba_times(CALLS))):
+        for best, times in ((own, own_times()), (peer, numba_times())):
             for name, ms in times.items():
                 best[name] = min(best.get(name, 1e9), ms)
     for name, ms in own.items():

@@ -31,7 +31,9 @@ pub fn each_point(access: &Access) -> bool {
 pub fn varying(body: &Body) -> Vec<bool> {
     let mut varies: Vec<bool> = Vec::with_capacity(body.nodes.len());
     for (i, node) in body.nodes.iter().enumerate() {
-        let own = node.access().is_some_and(|a| each_point(&body.accesses[a as usize]));
+        // The turns of a loop are those of a tile, also where all its points have the same.
+        let looped = matches!(node, Node::Loop { .. });
+        let own = looped || node.access().is_some_and(|a| each_point(&body.accesses[a as usize]));
         let of_args = body.args(NodeId(i as u32)).any(|a| varies[a.index()]);
         varies.push(own || of_args);
     }

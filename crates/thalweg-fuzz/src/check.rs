@@ -130,6 +130,11 @@ impl Checker {
         Checker { gpu: true, ..Checker::new(device, device) }
     }
 
+    /// Whether it is one for a GPU.
+    pub fn runs_cuda(&self) -> bool {
+        self.gpu
+    }
+
     /// The same, which runs programs at first sight on that device.
     #[cfg(feature = "cuda")]
     pub fn with_new_code_on(self, device: DeviceRef) -> Checker {

@@ -32,6 +32,7 @@ mod setting;
 mod store;
 mod stream;
 mod strided;
+mod template;
 #[cfg(test)]
 mod tests;
 mod tier;
@@ -51,6 +52,7 @@ pub use mode::{
 };
 pub use recorder::{Made, MadeFrom};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
-pub use stream::{flush, is_among_windows, made, record, synchronize};
+pub use stream::{flush, is_among_windows, made, mark, record, record_together, synchronize, template};
+pub use template::{MOST_OPERANDS, Mark, Template};
 pub use tier::{Tier, TierRun};
 pub use value::{Kept, Operand, Storage, Value};

@@ -4,6 +4,7 @@ mod deferral;
 mod dense;
 mod kept;
 mod running;
+mod together;
 
 use crate::DeviceRef;
 use crate::defect;
@@ -212,14 +213,7 @@ impl Recorder {
         }
         debug_assert_eq!(rel.int_count(), ints.len(), "{}", op.name());
         self.ints.extend_from_slice(ints);
-        let value = Value::pending(shape, dtype, self.device, self.stream, self.epoch, self.ops.len() as u32);
-        let value = match self.spare.pop() {
-            Some(mut spare) => {
-                *Arc::get_mut(&mut spare).expect("nobody else has it") = value;
-                spare
-            }
-            None => Arc::new(value),
-        };
+        let value = self.next_value(self.ops.len(), shape, dtype);
         if matches!(op, Op::Gather | Op::Scatter(_) | Op::Foreign(_))
             && let Some(site) = take_site()
         {
@@ -233,6 +227,20 @@ impl Recorder {
             self.maybe_cut(cut);
         }
         value
+    }
+
+    /// The value of the operation at a place.
+    #[inline]
+    fn next_value(&mut self, at: usize, shape: Shape, dtype: DType) -> Arc<Value> {
+        let index = at as u32;
+        match self.spare.pop() {
+            Some(mut spare) => {
+                let value = Arc::get_mut(&mut spare).expect("nobody else has it");
+                value.begin_again(shape, dtype, self.device, (self.stream, self.epoch, index));
+                spare
+            }
+            None => Arc::new(Value::pending(shape, dtype, self.device, self.stream, self.epoch, index)),
+        }
     }
 
     /// The operation that made a value which is pending here.
@@ -333,7 +341,7 @@ impl Recorder {
             self.cut_next = true;
             return;
         }
-        if n == self.check_at && self.cut_at == usize::MAX {
+        if n >= self.check_at && self.cut_at == usize::MAX {
             let Some(p) = period(&self.ops) else {
                 self.check_at = (2 * self.check_at).min(MAX_OPS);
                 return;

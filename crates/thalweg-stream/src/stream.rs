@@ -7,6 +7,7 @@
 use crate::DeviceRef;
 use crate::mode::mode;
 use crate::recorder::{Made, Recorder, Wanted};
+use crate::template::{Mark, Template};
 use crate::value::{NO_STREAM, Operand, Storage, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -160,6 +161,32 @@ fn compute_elsewhere(args: &[Operand<'_>], own: u32) {
         let Operand::Value(v) = arg else { continue };
         v.compute();
     }
+}
+
+/// Where the next operation of the calling thread on a device is recorded.
+pub fn mark(device: DeviceRef) -> Mark {
+    LOCAL.with_borrow_mut(|local| local.stream(device).lock().mark(device))
+}
+
+/// What the calling thread recorded behind a mark on its device, to be recorded again on other operands in one go. The caller says
+/// what it was computed of and what came of it, and answers for it that nothing else decided what was recorded. None
+/// where a template cannot say it: an operation depends on more than its arguments, or the stream was cut.
+pub fn template(mark: Mark, operands: &[&Arc<Value>], results: &[&Arc<Value>]) -> Option<Template> {
+    LOCAL.with_borrow_mut(|local| local.stream(mark.device).lock().template(mark, operands, results))
+}
+
+/// Records the operations of a template on operands of the shapes and dtypes of those that it was made with, in their
+/// order, with other `scalars` in the place of those of these numbers, and gives what `then` makes of the results. None where an operand has no value yet that this stream knows:
+/// then nothing is recorded.
+pub fn record_together<R>(
+    device: DeviceRef,
+    template: &Template,
+    operands: &[&Arc<Value>],
+    scalars: impl Iterator<Item = (usize, u64)>,
+    then: impl FnOnce(&mut dyn Iterator<Item = Arc<Value>>) -> R,
+) -> Option<R> {
+    LOCAL
+        .with_borrow_mut(|local| local.stream(device).lock().record_together(mode(), template, operands, scalars, then))
 }
 
 /// Whether an argument has to be computed, and not by the stream of that number.

@@ -149,6 +149,16 @@ impl Value {
         }
     }
 
+    /// One that [`empty`](Value::empty) was called of, as [`Value::pending`]: field by field, where it lies.
+    #[inline]
+    pub(crate) fn begin_again(&mut self, shape: Shape, dtype: DType, device: DeviceRef, at: (u32, u64, u32)) {
+        debug_assert!(self.state.get().is_none());
+        (self.shape, self.dtype, self.device) = (shape, dtype, device);
+        (self.stream, self.epoch, self.index) = at;
+        *self.input_hint.get_mut() = 0;
+        *self.kept.get_mut() = 0;
+    }
+
     fn resolved(shape: Shape, dtype: DType, device: DeviceRef, state: Result<Storage, Error>) -> Arc<Value> {
         let value = Value::pending(shape, dtype, device, NO_STREAM, 0, 0);
         value.resolve(state);

@@ -1,5 +1,5 @@
 //! Kernels from one line to forty: docs/custom-kernels.md goes through them. Each is checked against itself on
-//! numbers; `--time` also times them on large tensors (`--time 1024` on smaller ones), beside `bench/kernels.py`.
+//! numbers; `--time` also times them on large tensors (`--time 1024` on smaller ones, `--time 1024 heat` one of them), beside `bench/kernels.py`.
 //!
 //! ```sh
 //! cargo run --release --example kernels -- --time
@@ -213,9 +213,12 @@ fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip_while(|a| a != "--time");
     if arguments.next().is_some() {
         let size = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(4096);
-        for (name, kernel) in all(size) {
+        let only = arguments.next();
+        for (name, kernel) in all(size).into_iter().filter(|k| only.as_deref().is_none_or(|only| only == k.0)) {
             let mut best = f64::INFINITY;
-            for _ in 0..15 * (4096 / size).max(1) {
+            let (mut calls, begun) = (0, Instant::now());
+            while calls < 10 || begun.elapsed().as_secs_f64() < 0.4 {
+                calls += 1;
                 let begin = Instant::now();
                 let y = kernel();
                 thalweg::synchronize()?;

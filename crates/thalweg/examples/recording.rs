@@ -1,4 +1,4 @@
-//! Records a stretch of 300 operations that was seen before, so many times, and waits for none of it but the last: what
+//! Records a stretch of some operations that was seen before, so many times, and waits for none of it but the last: what
 //! `callgrind` counts of it, divided by the operations, is what recording one costs.
 //!
 //! ```sh
@@ -6,39 +6,106 @@
 //! export THALWEG_ISA=avx2 THALWEG_THREADS=1 THALWEG_CACHE=off
 //! valgrind --tool=callgrind --toggle-collect='recording::turn' target/release/examples/recording 200
 //! ```
-//! With the word `kernel` behind the number the operations are three of a `#[kernel]` at a time.
+//! A word behind the number says what is recorded: `methods`, calls of a `kernel` (three operations each), of one whose `numbers`
+//! change, of a `row` kernel, one of `places`, the same with a number that is new each time, so that it is
+//! `traced`, one with a `loop` or with `plain` data, one of a `tile`. The program prints how many
+//! operations that were, and how long recording one took at least.
 
-use thalweg::{Tensor, kernel};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Instant;
+use thalweg::kernel::{Edge, Field, Real, Row, Tile};
+use thalweg::{Shape, Tensor, kernel};
 
 /// Three operations.
 #[kernel]
-fn step<F: thalweg::kernel::Real>(y: F) -> F {
+fn step<F: Real>(y: F) -> F {
     (y * 1.0001 + 0.0001).tanh()
 }
 
-/// 300 operations; the handles of all but the last are dropped on the way.
+#[kernel]
+fn scaled<F: Real>(y: F, scale: F) -> F {
+    (y * scale + 0.0001).tanh()
+}
+
+#[kernel(row)]
+fn normalized<F: Real>(x: &Row<F>) -> Row<F> {
+    let most = x.fold(F::lit(f64::NEG_INFINITY), |a, b| a.max(b));
+    let sum = x.map(|x| (x - most).exp()).fold(0.0, |a, b| a + b);
+    x.map(|x| (x - most).exp() / sum)
+}
+
+#[kernel(index)]
+fn heat<F: Real>(at: [i32; 2], u: &Field<F, 2>, k: F) -> F {
+    let [i, j] = at;
+    let u = |di: i32, dj: i32| u.get([i + di, j + dj], Edge::Clamp);
+    u(0, 0) + k * (u(-1, 0) + u(1, 0) + u(0, -1) + u(0, 1) - 4.0 * u(0, 0))
+}
+
+#[kernel(max_turns = 8)]
+fn root<F: Real>(a: F) -> F {
+    let mut x = a;
+    while (x * x - a).abs() > 1e-6 {
+        x = 0.5 * (x + a / x);
+    }
+    x
+}
+
+#[kernel]
+fn polynomial<F: Real>(x: F, coefficients: [f64; 3]) -> F {
+    let mut y = F::lit(0.0);
+    for c in coefficients {
+        y = y * x + F::lit(c);
+    }
+    y
+}
+
+#[kernel(tile)]
+fn layer<F: Real>(x: &Tile<F>, w: &Tile<F>, b: &Tile<F>) -> Tile<F> {
+    (x.dot(w) + b).map(|y| y.tanh())
+}
+
+/// Calls of a turn: fewer operations than a stream looks for a loop at.
+const CALLS: usize = 25;
+
+/// Calls of the kernel whose number is new each time.
+static CALLED: AtomicU32 = AtomicU32::new(0);
+
+/// So many calls, or three methods each; the handles of all but the last are dropped on the way.
 #[inline(never)]
-fn turn(x: &Tensor, kernel: bool) -> Tensor {
+fn turn(x: &Tensor, [w, b]: [&Tensor; 2], what: &str) -> Tensor {
     let mut y = x.clone();
-    for _ in 0..100 {
-        if kernel {
-            y = step::on(&y);
-            continue;
-        }
-        y = &y * 1.0001 + 0.0001;
-        y = y.tanh();
+    for i in 0..CALLS {
+        y = match what {
+            "kernel" => step::on(&y),
+            "numbers" => scaled::on(&y, 1.0 + i as f32 * 1e-4),
+            "row" => normalized::on(&y),
+            "places" => heat::over(Shape::new(&[4, 4])).on(&y, 0.1),
+            "traced" => heat::over(Shape::new(&[4, 4])).on(&y, 0.1 + 1e-9 * CALLED.fetch_add(1, Relaxed) as f64),
+            "loop" => root::on(&y),
+            "plain" => polynomial::on(&y, [0.1, 0.5, 0.25]),
+            "tile" => layer::on(&y, w, b),
+            _ => (&y * 1.0001 + 0.0001).tanh(),
+        };
     }
     y
 }
 
 fn main() -> Result<(), thalweg::Error> {
     let turns: usize = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(200);
-    let kernel = std::env::args().nth(2).is_some_and(|a| a == "kernel");
-    let x = Tensor::new([0.1f32, 0.2, 0.3, 0.4]);
+    let what = std::env::args().nth(2).unwrap_or_else(|| "methods".into());
+    let x = Tensor::from_slice(&[0.25f32; 16], [4, 4]);
+    let (w, b) = (&x * 0.5, Tensor::from_slice(&[0.1f32; 4], [4]));
+    thalweg::synchronize()?;
+    let before = thalweg::counters().operations;
+    let mut least = f64::INFINITY;
     for _ in 0..turns {
-        let y = turn(&x, kernel);
+        let begun = Instant::now();
+        let y = turn(&x, [&w, &b], &what);
+        least = least.min(begun.elapsed().as_nanos() as f64);
         y.to_vec::<f32>()?;
     }
-    println!("{} operations", turns * 300);
+    let operations = thalweg::counters().operations - before;
+    let each = operations as f64 / turns as f64;
+    println!("{what}: {operations} operations, {:.1} ns each, {:.0} ns a call", least / each, least / CALLS as f64);
     Ok(())
 }

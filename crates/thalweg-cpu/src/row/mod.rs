@@ -164,7 +164,8 @@ impl RowsProgram {
     pub fn estimate_ns(&self, geometry: &RowGeometry) -> f64 {
         let points = geometry.rows() * geometry.row().max(1);
         let scans: f64 = self.body.scans.iter().map(|s| scan::ns_per_element(s.op)).sum();
-        estimate_ns(&self.body, &geometry.accesses, points, self.cost) + scans * points as f64
+        let combined: f64 = self.body.combined.iter().map(combined::ns_per_element).sum();
+        estimate_ns(&self.body, &geometry.accesses, points, self.cost) + (scans + combined) * points as f64
     }
 
     /// What a launch moves.

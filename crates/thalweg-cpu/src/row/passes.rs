@@ -167,6 +167,9 @@ pub trait Kernel: Sync {
     unsafe fn set(&self, slot: u16, chunk: Chunk, from: *const u8);
 }
 
+/// What a thread takes at a time: as [`CHUNK`] points of light work.
+const GRAIN_NS: f64 = 10_000.0;
+
 /// Whether so many threads take blocks of a chunk rather than chunks.
 pub fn splits(chunks: usize, blocks: usize, helpers: usize) -> bool {
     let few = chunks < helpers || chunks < 4 * helpers && blocks >= 8 * helpers;
@@ -184,8 +187,10 @@ pub unsafe fn run(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> 
         return unsafe { split(kernel, threads, estimate_ns) };
     }
     let points = kernel.layout().row.max(1) * kernel.widest();
+    // As many at a time as take some time: of what is slow a point fewer of them.
+    let slow = (GRAIN_NS / (estimate_ns / chunks.max(1) as f64)) as usize;
     let failure = Failure::default();
-    threads.run(chunks, (CHUNK / points).max(1), estimate_ns, |range| {
+    threads.run(chunks, (CHUNK / points).min(slow).max(1), estimate_ns, |range| {
         if failure.any() {
             return;
         }

@@ -7,17 +7,22 @@
 
 mod code;
 mod rows;
+mod sources;
+mod tiles;
 
 use crate::check::{Checker, Ways};
 use crate::program::{Input, Program};
 use code::{Code, Fields, Registers};
 use fastrand::Rng;
-use thalweg::kernel::{Call, Field, Int, Mask, Real, Take, Traced};
+use thalweg::kernel::{Call, Field, Int, Mask, Over, Plain, Prepared, Real, Take, Traced};
 use thalweg::{Element, Operand, Scalar, Tensor};
 use thalweg_ir::{DType, Op, Shape};
 
-/// Every so many kernels have rows.
-const ROWS: u64 = 4;
+/// Of so many kernels the first has rows, and the third is of tiles.
+const SHAPES: u64 = 4;
+
+/// On GPUs of so many the second is a source in CUDA C++.
+const SOURCES: u64 = 8;
 
 /// A kernel, and what it is called with.
 struct Case {
@@ -32,6 +37,8 @@ struct Case {
     scalar: f64,
     /// What is done around the kernel.
     around: [usize; 3],
+    /// Its calls: all but the first are recorded in one go, where that can be.
+    known: Prepared,
 }
 
 impl Case {
@@ -60,7 +67,8 @@ impl Case {
             inputs.push(input(&mut rng, dtype, Shape::new(&own)));
         }
         let around = [rng.usize(..4), rng.usize(..4), rng.usize(..4)];
-        Case { over: code.index.map(|_| whole), code, dtype, inputs, scalar: rng.f64() * 4.0 - 2.0, around }
+        let (over, scalar) = (code.index.map(|_| whole), rng.f64() * 4.0 - 2.0);
+        Case { over, code, dtype, inputs, scalar, around, known: Prepared::new() }
     }
 
     /// The kernel on tensors.
@@ -75,7 +83,12 @@ impl Case {
         if let Some(field) = x.get(4) {
             operands.push(("field", Take::Field(field.rank()), Operand::Tensor(field)));
         }
-        let call = Call::new("random", self.over, &operands);
+        let over = self.over.map_or(Over::Elements, Over::Places);
+        Call::again(&self.known, over, Some(&Plain::new()), "random", &operands, |call| self.called(call))
+    }
+
+    /// What a call of it gives.
+    fn called(&self, call: &Call<'_>) -> (Traced, Int<Traced>, Mask<Traced>) {
         let at: Vec<Int<Traced>> = match self.over.map(|o| o.rank()) {
             None => vec![],
             Some(1) => call.place::<1>().to_vec(),
@@ -91,8 +104,7 @@ impl Case {
         ints.extend(&at);
         let registers =
             Registers { floats: vec![call.number(0), call.number(1), call.number(4)], ints, masks: vec![call.mask(3)] };
-        let results = self.code.run(registers, &at, &fields);
-        call.record(results)
+        self.code.run(registers, &at, &fields)
     }
 
     /// The kernel on numbers, at every place of the results' shape.
@@ -153,14 +165,22 @@ fn inputs(checker: &Checker, case: &Case) -> Result<Vec<Tensor>, String> {
 /// What a call of the kernel of a seed between other operations records, to be differentiated: it has no loops whose ends
 /// depend on data.
 pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
+    if seed % SHAPES == 2 {
+        return tiles::program(checker, seed);
+    }
     let case = Case::new(seed, false);
     recorded(&case, &inputs(checker, &case)?)
 }
 
 /// What is wrong with the kernel of a seed, if anything.
 pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
-    if seed.is_multiple_of(ROWS) {
-        return rows::check(checker, seed, ways);
+    if seed % SOURCES == 1 && checker.runs_cuda() {
+        return sources::check(checker, seed);
+    }
+    match seed % SHAPES {
+        0 => return rows::check(checker, seed, ways),
+        2 => return tiles::check(checker, seed, ways),
+        _ => {}
     }
     let case = Case::new(seed, true);
     let told = |why: String| format!("{why}\n{:?} over {:?}\n{:#?}", case.dtype, case.over, case.code);
@@ -168,7 +188,9 @@ pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     if is_refused(&case, &tensors) {
         return Ok(());
     }
+    // Traced, and then as it is known.
     by_numbers(&case, &tensors).map_err(told)?;
+    by_numbers(&case, &tensors).map_err(|why| told(format!("called again: {why}")))?;
     let recorded = recorded(&case, &tensors).map_err(told)?;
     let indexed = recorded.steps.iter().any(|s| matches!(s.op, Op::Gather));
     let ways = Ways { scalars: ways.scalars && !indexed, plans: ways.plans && recorded.steps.len() < 60, ..ways };

@@ -8,7 +8,7 @@ use super::{after, before, input, record_program};
 use crate::check::{Checker, Ways};
 use crate::program::{Input, Program};
 use fastrand::Rng;
-use thalweg::kernel::{Call, Int, Real, Row, Take, and, compare, or, select, to_real};
+use thalweg::kernel::{Call, Int, Over, Plain, Prepared, Real, Row, Take, and, compare, or, select, to_real};
 use thalweg::{Element, Operand, Scalar, Tensor};
 use thalweg_ir::{DType, ElementOp, Shape};
 
@@ -24,6 +24,8 @@ struct Case {
     what: [usize; 4],
     reverse: bool,
     around: [usize; 2],
+    /// Its calls: all but the first are recorded in one go.
+    known: Prepared,
 }
 
 impl Case {
@@ -50,7 +52,16 @@ impl Case {
         let inputs = shapes.iter().map(|dims| input(&mut rng, dtype, Shape::new(dims))).collect();
         let what = std::array::from_fn(|_| rng.usize(..6));
         let around = [rng.usize(..4), rng.usize(..4)];
-        Case { dtype, axis, inputs, scalar: rng.f64() * 4.0 - 2.0, what, reverse: rng.bool(), around }
+        Case {
+            dtype,
+            axis,
+            inputs,
+            scalar: rng.f64() * 4.0 - 2.0,
+            what,
+            reverse: rng.bool(),
+            around,
+            known: Prepared::new(),
+        }
     }
 
     /// The kernel.
@@ -134,9 +145,9 @@ impl Case {
             ("once", Take::Number, Operand::Tensor(&x[2])),
             ("s", Take::Number, Operand::Scalar(Scalar::Float(self.scalar))),
         ];
-        let call = Call::along("random", self.axis.into(), &operands);
-        let results = self.run(&call.row(0), &call.row(1), call.number(2), call.number(3));
-        call.record(results)
+        Call::again(&self.known, Over::Rows(self.axis.into()), Some(&Plain::new()), "random", &operands, |call| {
+            self.run(&call.row(0), &call.row(1), call.number(2), call.number(3))
+        })
     }
 
     /// The kernel on numbers: of each row its elements and what it has once.
@@ -168,7 +179,9 @@ pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     let values = checker.inputs(&program).map_err(|e| e.to_string())?;
     let x: Vec<Tensor> = values.into_iter().map(thalweg::raw::tensor).collect();
     thalweg::set_default_device(x.first().map(Tensor::device));
+    // Traced, and then as it is known.
     by_numbers(&case, &x).map_err(told)?;
+    by_numbers(&case, &x).map_err(|why| told(format!("called again: {why}")))?;
     let made = |x: &[Tensor]| {
         let (y, v, i) = case.on(x);
         (after(&y, case.around[1]), vec![v, i])

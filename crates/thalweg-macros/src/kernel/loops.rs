@@ -216,6 +216,12 @@ pub(super) fn plain_for(e: &ExprForLoop, own: &HashSet<Ident>, errors: &mut Erro
     }))
 }
 
+/// Whether an end of a `for` is an integer of the kernel.
+pub(super) fn ends_by_data(e: &ExprForLoop, own: &HashSet<Ident>) -> bool {
+    let Expr::Range(range) = &*e.expr else { return false };
+    [&range.start, &range.end].into_iter().flatten().any(|end| is_data(end, own))
+}
+
 /// The ends of a range of which one is an integer of the kernel.
 fn data_ends<'a>(e: &'a ExprForLoop, own: &HashSet<Ident>, errors: &mut Errors) -> Option<(&'a Expr, &'a Expr)> {
     let Expr::Range(range) = &*e.expr else { return None };

@@ -13,10 +13,10 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
-use signature::{Form, Kind, Parameter, Signature};
-use syn::{Error, Expr, ItemFn};
+use signature::{Elements, Form, Kind, Parameter, Signature};
+use syn::{ConstParam, Error, Expr, ItemFn, Type};
 
 /// The errors of one kernel, each at its token.
 #[derive(Default)]
@@ -47,7 +47,7 @@ pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream
     };
     let signature = signature::read(&function, form, &mut errors);
     let Some(signature) = signature else { return told(errors) };
-    rewrite::function(&mut function, &signature.number, most, &mut errors);
+    rewrite::function(&mut function, &signature.number, (form, most), &mut errors);
     match errors.0 {
         Some(_) => told(errors),
         None => write(&function, &signature),
@@ -66,6 +66,10 @@ fn read_options(options: TokenStream, errors: &mut Errors) -> (Form, Option<u32>
             form = Form::Row;
             Ok(())
         }
+        _ if option.path.is_ident("tile") => {
+            form = Form::Tile;
+            Ok(())
+        }
         _ if option.path.is_ident("max_turns") => {
             let value: syn::LitInt = option.value()?.parse()?;
             let turns = value.base10_parse::<u32>()?;
@@ -75,9 +79,9 @@ fn read_options(options: TokenStream, errors: &mut Errors) -> (Form, Option<u32>
             most = Some(turns);
             Ok(())
         }
-        _ => {
-            Err(option.error("a kernel is #[kernel], #[kernel(index)], #[kernel(row)] or #[kernel(max_turns = 1000)]"))
-        }
+        _ => Err(option.error(
+            "a kernel is #[kernel], #[kernel(index)], #[kernel(row)], #[kernel(tile)] or #[kernel(max_turns = 1000)]",
+        )),
     });
     if let Err(error) = syn::parse::Parser::parse2(read, options) {
         errors.add(error);
@@ -111,7 +115,7 @@ fn write(function: &ItemFn, signature: &Signature) -> TokenStream {
     let (mut inputs, mut converted) = (vec![], vec![]);
     for Parameter { name, mutable, kind, ty, rank } in parameters {
         let own = match kind {
-            Kind::Number | Kind::Plain | Kind::Field(_) | Kind::Row(_) => {
+            Kind::Number | Kind::Plain | Kind::Field(_) | Kind::Row(_) | Kind::Tile(..) => {
                 inputs.push(quote!(#mutable #name: #ty));
                 continue;
             }
@@ -151,6 +155,8 @@ struct Arguments {
     inputs: Vec<TokenStream>,
     operands: Vec<TokenStream>,
     arguments: Vec<TokenStream>,
+    /// Plain data, with its names in `on`.
+    plain: Vec<(Ident, Type)>,
 }
 
 impl Arguments {
@@ -166,9 +172,18 @@ impl Arguments {
             Kind::Field(true) => (quote!(Field(#rank)), quote!(&call.field(#number))),
             Kind::Row(false) => (quote!(Row), quote!(call.row(#number))),
             Kind::Row(true) => (quote!(Row), quote!(&call.row(#number))),
+            Kind::Tile(elements, by_reference) => {
+                let (take, read) = match elements {
+                    Elements::Numbers => (quote!(Tile), quote!(call.tile(#number))),
+                    Elements::Ints => (quote!(IntTile), quote!(call.int_tile(#number))),
+                    Elements::Masks => (quote!(MaskTile), quote!(call.mask_tile(#number))),
+                };
+                (take, if *by_reference { quote!(&#read) } else { read })
+            }
             Kind::Place => return self.arguments.push(quote!(call.place::<{ #rank }>())),
             Kind::Plain => {
                 self.inputs.push(quote!(#given: #ty));
+                self.plain.push((given.clone(), ty.clone()));
                 return self.arguments.push(quote!(#given));
             }
         };
@@ -189,15 +204,20 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     let ItemFn { attrs, vis, sig, .. } = function;
     let name = &sig.ident;
     let by_place = parameters.first().is_some_and(|p| p.kind == Kind::Place);
+    let by_tile = parameters.iter().any(|p| matches!(p.kind, Kind::Tile(..)));
     let by_row = parameters.iter().any(|p| matches!(p.kind, Kind::Row(_)));
     let mut all = Arguments::default();
     parameters.iter().enumerate().for_each(|(at, parameter)| all.push(at, parameter));
-    let Arguments { inputs, operands, arguments } = all;
+    let Arguments { inputs, operands, arguments, plain: given_plain } = all;
     let (output, text) = (result.on_tensors(), name.to_string());
     let conditions: Vec<_> = attrs.iter().filter(|a| a.path().is_ident("cfg")).collect();
     let about = format!("The kernel `{text}` as an operation on tensors.");
+    let of_tiles = match by_tile {
+        true => " Tiles are the last two dimensions of a tensor; those before are batches, which broadcast.",
+        false => "",
+    };
     let on = format!(
-        "Records the kernel on tensors and numbers, at least one of them a tensor, which broadcast: in order `{}`.\n\n\
+        "Records the kernel on tensors and numbers, at least one of them a tensor, which broadcast: in order `{}`.{of_tiles}\n\n\
          # Panics\nWhen dtypes are not what the kernel takes, or shapes do not broadcast.",
         parameters
             .iter()
@@ -206,10 +226,11 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
             .collect::<Vec<_>>()
             .join("`, `")
     );
+    let plain = plain_data(&given_plain, constants);
     let (declared, used): (Vec<_>, Vec<_>) = constants.iter().map(|c| (quote!(#c), c.ident.clone())).unzip();
     // The shape of the result of an index kernel is held by what `over` gives.
-    let (fields, over, receiver, shape) = match by_place {
-        false => (quote!(), quote!(), quote!(), quote!(::core::option::Option::None)),
+    let (fields, make_over, receiver) = match by_place {
+        false => (quote!(), quote!(), quote!()),
         true => (
             quote!(over: ::thalweg::Shape),
             quote! {
@@ -220,7 +241,6 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
                 }
             },
             quote!(&self,),
-            quote!(::core::option::Option::Some(self.over)),
         ),
     };
     if by_row {
@@ -248,28 +268,25 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
                     axis: impl ::core::convert::Into<::thalweg::Axis>
                     #(, #inputs)*
                 ) -> #output {
-                    let axis = ::core::convert::Into::into(axis);
-                    let call = ::thalweg::kernel::Call::along(#text, axis, &[#(#operands),*]);
-                    let results = #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*);
-                    call.record(results)
+                    static KNOWN: ::thalweg::kernel::Prepared = ::thalweg::kernel::Prepared::new();
+                    let over = ::thalweg::kernel::Over::Rows(::core::convert::Into::into(axis));
+                    ::thalweg::kernel::Call::again(&KNOWN, over, #plain, #text, &[#(#operands),*], |call| {
+                        #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*)
+                    })
                 }
             }
         };
     }
-    // What has no other data is traced once for each signature.
-    let plain = |p: &Parameter| matches!(p.kind, Kind::Number | Kind::Int | Kind::Mask);
-    let body = match constants.is_empty() && parameters.iter().all(plain) {
-        true => quote! {
-            static KNOWN: ::thalweg::kernel::Prepared = ::thalweg::kernel::Prepared::new();
-            ::thalweg::kernel::Call::again(&KNOWN, #text, &[#(#operands),*], |call| {
-                #name::<::thalweg::kernel::Traced>(#(#arguments),*)
-            })
-        },
-        false => quote! {
-            let call = ::thalweg::kernel::Call::new(#text, #shape, &[#(#operands),*]);
-            let results = #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*);
-            call.record(results)
-        },
+    let over = match (by_place, by_tile) {
+        (true, _) => quote!(::thalweg::kernel::Over::Places(self.over)),
+        (_, true) => quote!(::thalweg::kernel::Over::Tiles),
+        _ => quote!(::thalweg::kernel::Over::Elements),
+    };
+    let body = quote! {
+        static KNOWN: ::thalweg::kernel::Prepared = ::thalweg::kernel::Prepared::new();
+        ::thalweg::kernel::Call::again(&KNOWN, #over, #plain, #text, &[#(#operands),*], |call| {
+            #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*)
+        })
     };
     quote! {
         #(#conditions)*
@@ -279,7 +296,7 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
         #vis struct #name { #fields }
         #(#conditions)*
         impl #name {
-            #over
+            #make_over
             #[doc = #on]
             #[track_caller]
             #[allow(dead_code, clippy::too_many_arguments, reason = "written by #[kernel]")]
@@ -287,6 +304,28 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
                 #body
             }
         }
+    }
+}
+
+/// What a call has besides operands, where all of it can be compared: an `Option`.
+fn plain_data(plain: &[(Ident, Type)], constants: &[ConstParam]) -> TokenStream {
+    if !plain.iter().all(|(_, ty)| is_compared(ty)) {
+        return quote!(::core::option::Option::None);
+    }
+    let names = plain.iter().map(|(name, _)| name).chain(constants.iter().map(|c| &c.ident));
+    quote!(::core::option::Option::Some(&::thalweg::kernel::Plain::new()#(.with(&#names))*))
+}
+
+/// Whether it is a type of plain data that is known here: numbers, and arrays of them.
+fn is_compared(ty: &Type) -> bool {
+    const NUMBERS: [&str; 14] =
+        ["i8", "i16", "i32", "i64", "isize", "u8", "u16", "u32", "u64", "usize", "bool", "char", "f32", "f64"];
+    match ty {
+        Type::Path(path) => path.path.get_ident().is_some_and(|name| NUMBERS.iter().any(|n| name == n)),
+        Type::Array(array) => is_compared(&array.elem),
+        Type::Paren(inner) => is_compared(&inner.elem),
+        Type::Group(inner) => is_compared(&inner.elem),
+        _ => false,
     }
 }
 

@@ -10,11 +10,13 @@
 //! | `while c { .. }` | `looped(.., \|..\| c, \|..\| { .. })`, likewise; `loops.rs` makes one of other loops |
 //! | `let mut i = 0` | `let mut i = Int::from(0)` |
 //! | `i as F`, `x as i32` | `to_real(i)`, `to_int(x)` |
+//! | `1.0 - x` in a tile kernel | `Left(F::lit(1.0)) - x`, where `x` may be a tile |
 //! | `x.get([i, 0], ..)` | `x.get([coordinate(i), coordinate(0)], ..)` |
 //!
 //! What leaves the function early, or has no meaning over all elements at once, is an error at its token.
 
 use super::assigned::assigned;
+use super::signature::Form;
 use super::{Errors, loops, matches, verbatim};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -23,7 +25,7 @@ use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
     BinOp, Block, Expr, ExprForLoop, ExprIf, ExprLoop, ExprWhile, FnArg, Item, ItemFn, Lit, Local, Pat, StmtMacro,
-    Type, parse_quote,
+    Type, parse_quote, parse_quote_spanned,
 };
 
 /// Variables that the branches of one `if` may assign: as many as a tuple may have parts.
@@ -33,20 +35,36 @@ const MOST_ASSIGNED: usize = 11;
 const MACROS: [&str; 5] = ["assert", "debug_assert", "panic", "unreachable", "todo"];
 
 /// Rewrites the body of a function whose numbers are of this type.
-pub(super) fn function(function: &mut ItemFn, number: &Ident, most: Option<u32>, errors: &mut Errors) {
+pub(super) fn function(function: &mut ItemFn, number: &Ident, (form, most): (Form, Option<u32>), errors: &mut Errors) {
     let name = function.sig.ident.clone();
     // Parameters of these types are the kernel's from the start.
     let most = match most {
         Some(most) => quote!(::core::option::Option::Some(#most)),
         None => quote!(::core::option::Option::None),
     };
-    let mut rewrite = Rewrite { name, number, own: HashSet::new(), most, errors };
+    let whole_tiles = form == Form::Tile;
+    let mut rewrite = Rewrite {
+        name,
+        number,
+        own: HashSet::new(),
+        most,
+        of_tiles: whole_tiles,
+        numbers: HashSet::new(),
+        whole_tiles,
+        errors,
+    };
     for input in &function.sig.inputs {
         if let FnArg::Typed(typed) = input
             && let Pat::Ident(name) = &*typed.pat
             && rewrite.own_type(&typed.ty).is_some()
         {
             rewrite.own.insert(name.ident.clone());
+        }
+        if let FnArg::Typed(typed) = input
+            && let Pat::Ident(name) = &*typed.pat
+            && matches!(&*typed.ty, Type::Path(ty) if ty.path.is_ident(number))
+        {
+            rewrite.numbers.insert(name.ident.clone());
         }
     }
     rewrite.visit_block_mut(&mut function.block);
@@ -61,6 +79,12 @@ struct Rewrite<'a> {
     own: HashSet<Ident>,
     /// Turns after which its loops end: an `Option`.
     most: TokenStream,
+    /// Whether it is a tile kernel.
+    of_tiles: bool,
+    /// Its operands that are numbers.
+    numbers: HashSet<Ident>,
+    /// Whether this is of whole tiles: in a tile kernel what no closure does.
+    whole_tiles: bool,
     errors: &'a mut Errors,
 }
 
@@ -73,6 +97,37 @@ impl Rewrite<'_> {
             ident if ident == "i32" => Some(parse_quote!(::thalweg::kernel::Int<#number>)),
             ident if ident == "bool" => Some(parse_quote!(::thalweg::kernel::Mask<#number>)),
             _ => None,
+        }
+    }
+
+    /// Whether an expression is a number of the kernel for sure: literals, operands, and what is computed of such.
+    fn is_number(&self, e: &Expr) -> bool {
+        match e {
+            Expr::Lit(lit) => matches!(&lit.lit, Lit::Float(value) if value.suffix().is_empty()),
+            Expr::Path(path) => path.path.get_ident().is_some_and(|name| self.numbers.contains(name)),
+            Expr::Paren(inner) => self.is_number(&inner.expr),
+            Expr::Unary(inner) => matches!(inner.op, syn::UnOp::Neg(_)) && self.is_number(&inner.expr),
+            Expr::Binary(e) => is_arithmetic(&e.op) && self.is_number(&e.left) && self.is_number(&e.right),
+            Expr::Cast(e) => matches!(&*e.ty, Type::Path(ty) if ty.path.is_ident(self.number)),
+            Expr::Call(e) => {
+                let Expr::Path(path) = &*e.func else { return false };
+                let mut segments = path.path.segments.iter();
+                let of = segments.next().is_some_and(|s| s.ident == *self.number);
+                of && segments.next().is_some_and(|s| s.ident == "lit")
+            }
+            _ => false,
+        }
+    }
+
+    /// `Tile<F, i32>` is one of the kernel's integers.
+    fn elements_of_tile(&self, ty: &mut Type) {
+        let Type::Path(path) = ty else { return };
+        let Some(last) = path.path.segments.last_mut().filter(|s| self.of_tiles && s.ident == "Tile") else { return };
+        let syn::PathArguments::AngleBracketed(given) = &mut last.arguments else { return };
+        if let Some(syn::GenericArgument::Type(elements)) = given.args.iter_mut().nth(1)
+            && let Some(own) = self.own_type(elements)
+        {
+            *elements = own;
         }
     }
 
@@ -190,6 +245,10 @@ impl Rewrite<'_> {
 
     /// A loop.
     fn repeated(&mut self, expr: &mut Expr) {
+        if let Some(token) = self.around_tiles(expr) {
+            self.errors.at(token, NO_LOOPS_OF_TILES);
+            return;
+        }
         match expr {
             Expr::While(e) => match loops::plain_while(e, self.errors) {
                 Some(plain) => self.instead(expr, plain),
@@ -211,6 +270,19 @@ impl Rewrite<'_> {
                 }
             },
             _ => {}
+        }
+    }
+
+    /// The token of a loop around whole tiles whose end depends on data.
+    fn around_tiles(&self, expr: &Expr) -> Option<TokenStream> {
+        if !self.whole_tiles {
+            return None;
+        }
+        match expr {
+            Expr::While(e) => Some(e.while_token.to_token_stream()),
+            Expr::Loop(e) => Some(e.loop_token.to_token_stream()),
+            Expr::ForLoop(e) => loops::ends_by_data(e, &self.own).then(|| e.for_token.to_token_stream()),
+            _ => None,
         }
     }
 
@@ -305,7 +377,38 @@ impl Rewrite<'_> {
     }
 }
 
+/// What block kernels do with methods that a tile has not, and why.
+const NO_METHODS_OF_TILES: [(&str, &str); 8] = [
+    ("blocks", NO_BLOCKS),
+    ("chunks", NO_BLOCKS),
+    (
+        "load",
+        "a tile is there as it is: a tile kernel takes whole matrices, and the planner takes blocks of them to the chip",
+    ),
+    ("store", "a tile kernel writes nothing; it gives its results at its end"),
+    ("matmul", "the product of two tiles is `x.dot(&y)`"),
+    ("transpose", "a transposed tile is `x.t()`"),
+    ("softmax", "say it of tiles: `let e = (&x - x.max(1)).map(|x| x.exp()); &e / e.sum(1)`"),
+    ("mean", "say it of tiles: `x.sum(1) / F::lit(x.sizes()[1] as f64)`"),
+];
+
+const NO_BLOCKS: &str = "a tile is whole, and the planner takes blocks of it for the chip at hand; write the product or reduction \
+                         over the whole axis: `q.dot(&k.t())`, `s.max(1)`, or a `fold`";
+
+const NO_LOOPS_OF_TILES: &str = "tiles go through no loop whose end depends on data: they are whole, and have no ends of their \
+                                 own; loop over elements, in `x.map(|x| ..)`, or over constants: `for k in 0..4`";
+
 const NO_MACROS: &str = "what stands in a macro cannot be read here; write the expression itself, or a function";
+
+/// `+`, `-`, `*`, `/`.
+fn is_arithmetic(op: &BinOp) -> bool {
+    matches!(op, BinOp::Add(_) | BinOp::Sub(_) | BinOp::Mul(_) | BinOp::Div(_))
+}
+
+/// Why a tile has no method of this name.
+fn no_method(name: &Ident) -> Option<&'static str> {
+    NO_METHODS_OF_TILES.iter().find(|(method, _)| name == method).map(|(_, why)| *why)
+}
 
 fn may_be_called(path: &syn::Path) -> bool {
     path.segments.last().is_some_and(|s| MACROS.iter().any(|m| s.ident == m))
@@ -335,7 +438,13 @@ impl VisitMut for Rewrite<'_> {
             Expr::While(_) | Expr::Loop(_) | Expr::ForLoop(_) => self.repeated(expr),
             Expr::Binary(e) => match self.operator(e) {
                 Some(tokens) => *expr = verbatim(tokens),
-                None => visit_mut::visit_expr_mut(self, expr),
+                None => {
+                    if self.whole_tiles && is_arithmetic(&e.op) && self.is_number(&e.left) {
+                        let (left, span) = (&e.left, e.left.span());
+                        *e.left = parse_quote_spanned!(span=> ::thalweg::kernel::Left(#left));
+                    }
+                    visit_mut::visit_expr_mut(self, expr);
+                }
             },
             Expr::Match(e) if matches::is_on_numbers(e) => {
                 if let Some(mut chain) = matches::chain(e, self.errors) {
@@ -355,6 +464,11 @@ impl VisitMut for Rewrite<'_> {
                     }
                     _ => {}
                 }
+            }
+            Expr::MethodCall(e) if self.of_tiles && no_method(&e.method).is_some() => {
+                let why = no_method(&e.method).expect("it is one");
+                self.errors.at(&e.method, why);
+                visit_mut::visit_expr_method_call_mut(self, e);
             }
             Expr::MethodCall(e) if e.method == "get" => {
                 if let Some(Expr::Array(place)) = e.args.first_mut() {
@@ -408,7 +522,10 @@ impl VisitMut for Rewrite<'_> {
     fn visit_type_mut(&mut self, ty: &mut Type) {
         match self.own_type(ty) {
             Some(own) => *ty = own,
-            None => visit_mut::visit_type_mut(self, ty),
+            None => {
+                self.elements_of_tile(ty);
+                visit_mut::visit_type_mut(self, ty);
+            }
         }
     }
 
@@ -421,7 +538,9 @@ impl VisitMut for Rewrite<'_> {
 
     // What a closure takes is what it says: plain numbers, or what it is called with.
     fn visit_expr_closure_mut(&mut self, e: &mut syn::ExprClosure) {
+        let outside = std::mem::replace(&mut self.whole_tiles, false);
         self.visit_expr_mut(&mut e.body);
+        self.whole_tiles = outside;
     }
 
     // Items in a kernel are no part of it.

@@ -42,8 +42,29 @@ pub(super) enum Kind {
     Field(bool),
     /// A row of a row kernel; whether by reference.
     Row(bool),
+    /// A tile of a tile kernel, of these elements; whether by reference.
+    Tile(Elements, bool),
     /// Plain data, known when the kernel is called on tensors.
     Plain,
+}
+
+/// The elements of a tile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Elements {
+    Numbers,
+    Ints,
+    Masks,
+}
+
+impl Elements {
+    /// Their type in the function.
+    pub fn on_numbers(self, number: &Ident) -> TokenStream {
+        match self {
+            Elements::Numbers => quote!(#number),
+            Elements::Ints => quote!(::thalweg::kernel::Int<#number>),
+            Elements::Masks => quote!(::thalweg::kernel::Mask<#number>),
+        }
+    }
 }
 
 /// What a kernel is written over.
@@ -56,6 +77,8 @@ pub(super) enum Form {
     Index,
     /// Rows.
     Row,
+    /// Tiles.
+    Tile,
 }
 
 /// What a kernel gives.
@@ -63,6 +86,8 @@ pub(super) enum Given {
     One(Kind),
     /// A row.
     Row,
+    /// A tile.
+    Tile(Elements),
     Tuple(Vec<Given>),
     Array(Box<Given>, syn::Expr),
 }
@@ -71,6 +96,7 @@ impl Given {
     fn of(ty: &Type, number: &Ident, form: Form, errors: &mut Errors) -> Given {
         match ty {
             _ if form == Form::Row && is_row(ty) => Given::Row,
+            _ if form == Form::Tile && tile(ty, number).is_some() => Given::Tile(tile(ty, number).expect("it is one")),
             Type::Paren(inner) => Given::of(&inner.elem, number, form, errors),
             Type::Group(inner) => Given::of(&inner.elem, number, form, errors),
             Type::Tuple(all) if !all.elems.is_empty() => {
@@ -78,6 +104,14 @@ impl Given {
             }
             Type::Array(array) => {
                 Given::Array(Box::new(Given::of(&array.elem, number, form, errors)), array.len.clone())
+            }
+            _ if form == Form::Tile => {
+                let takes = format!(
+                    "a tile kernel gives `Tile<{number}>`, `Tile<{number}, i32>`, `Tile<{number}, bool>`, tuples or arrays \
+                     of them; a number of a tile is a tile of one element: `x.sum(0).sum(1)`"
+                );
+                errors.at(ty, takes);
+                Given::One(Kind::Number)
             }
             _ => match kind(ty, number) {
                 Some(kind) => Given::One(kind),
@@ -98,6 +132,10 @@ impl Given {
             Given::One(Kind::Mask) => quote!(::thalweg::kernel::Mask<#number>),
             Given::One(_) => quote!(#number),
             Given::Row => quote!(::thalweg::kernel::Row<#number>),
+            Given::Tile(elements) => {
+                let elements = elements.on_numbers(number);
+                quote!(::thalweg::kernel::Tile<#number, #elements>)
+            }
             Given::Tuple(all) => {
                 let all = all.iter().map(|g| g.on_numbers(number));
                 quote!((#(#all,)*))
@@ -112,7 +150,7 @@ impl Given {
     /// The type of a call on tensors.
     pub fn on_tensors(&self) -> TokenStream {
         match self {
-            Given::One(_) | Given::Row => quote!(::thalweg::Tensor),
+            Given::One(_) | Given::Row | Given::Tile(_) => quote!(::thalweg::Tensor),
             Given::Tuple(all) => {
                 let all = all.iter().map(Given::on_tensors);
                 quote!((#(#all,)*))
@@ -128,7 +166,7 @@ impl Given {
     pub fn has_plain(&self) -> bool {
         match self {
             Given::One(kind) => matches!(kind, Kind::Int | Kind::Mask),
-            Given::Row => false,
+            Given::Row | Given::Tile(_) => false,
             Given::Tuple(all) => all.iter().any(Given::has_plain),
             Given::Array(one, _) => one.has_plain(),
         }
@@ -219,6 +257,10 @@ pub(super) fn read(function: &ItemFn, form: Form, errors: &mut Errors) -> Option
     if errors.0.is_none() && form == Form::Row && !rows {
         errors.at(&sig.ident, format!("a row kernel takes a row: a parameter of type `Row<{number}>`"));
     }
+    let tiles = parameters.iter().any(|p| matches!(p.kind, Kind::Tile(..)));
+    if errors.0.is_none() && form == Form::Tile && !tiles {
+        errors.at(&sig.ident, format!("a tile kernel takes a tile: a parameter of type `Tile<{number}>`"));
+    }
     if errors.0.is_none() && parameters.iter().all(|p| matches!(p.kind, Kind::Plain | Kind::Place)) {
         errors.at(&sig.ident, format!("a kernel takes an operand: a parameter of type `{number}`, `i32` or `bool`"));
     }
@@ -262,8 +304,31 @@ fn by_place(ty: &Type, of: &Of<'_>) -> Option<(Kind, TokenStream)> {
 
 /// Whether a type is `Row<..>`.
 fn is_row(ty: &Type) -> bool {
+    is_named(ty, "Row")
+}
+
+/// Whether a type has this name, as `Row<..>` and `Tile<..>`.
+fn is_named(ty: &Type, name: &str) -> bool {
     let Type::Path(path) = ty else { return false };
-    path.path.segments.last().is_some_and(|s| s.ident == "Row" && !s.arguments.is_empty())
+    path.path.segments.last().is_some_and(|s| s.ident == name && !s.arguments.is_empty())
+}
+
+/// The elements of `Tile<F>`, `Tile<F, i32>`, `Tile<F, bool>`.
+fn tile(ty: &Type, number: &Ident) -> Option<Elements> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|s| s.ident == "Tile")?;
+    let syn::PathArguments::AngleBracketed(given) = &last.arguments else { return None };
+    let mut given = given.args.iter().map(|g| match g {
+        syn::GenericArgument::Type(ty) => kind(ty, number),
+        _ => None,
+    });
+    let (of, elements, more) = (given.next()?, given.next(), given.next());
+    match (of, elements, more) {
+        (Some(Kind::Number), None | Some(Some(Kind::Number)), None) => Some(Elements::Numbers),
+        (Some(Kind::Number), Some(Some(Kind::Int)), None) => Some(Elements::Ints),
+        (Some(Kind::Number), Some(Some(Kind::Mask)), None) => Some(Elements::Masks),
+        _ => None,
+    }
 }
 
 fn parameter(typed: &syn::PatType, of: &Of<'_>, errors: &mut Errors) -> Option<Parameter> {
@@ -284,21 +349,44 @@ fn parameter(typed: &syn::PatType, of: &Of<'_>, errors: &mut Errors) -> Option<P
         ty => is_row(ty).then_some(Kind::Row(false)),
     };
     let row = row(&typed.ty).filter(|_| of.form == Form::Row);
+    let tiles = match &*typed.ty {
+        Type::Reference(r) if r.mutability.is_none() => tile(&r.elem, number).map(|e| (e, true)),
+        ty => tile(ty, number).map(|e| (e, false)),
+    };
+    if let (Form::Tile, Some((elements, by_reference))) = (of.form, tiles) {
+        let own = elements.on_numbers(number);
+        let own: Type = syn::parse_quote!(::thalweg::kernel::Tile<#number, #own>);
+        // The tokens of the user's stay where they say the same.
+        let ty = match (elements, by_reference) {
+            (Elements::Numbers, _) => (*typed.ty).clone(),
+            (_, true) => syn::parse_quote!(&#own),
+            (_, false) => own,
+        };
+        let kind = Kind::Tile(elements, by_reference);
+        return Some(Parameter { name: name.ident.clone(), mutable: name.mutability, kind, ty, rank: None });
+    }
     let kind = row.or_else(|| kind(&typed.ty, number)).unwrap_or(Kind::Plain);
     if kind == Kind::Plain {
         let ty = &typed.ty;
         if mentions(quote!(#ty), number) {
             let field = format_ident!("Field");
             let takes = match of.form {
-                Form::Map | Form::Row if mentions(quote!(#ty), &field) => {
+                Form::Map | Form::Row | Form::Tile if mentions(quote!(#ty), &field) => {
                     "a field is read by a kernel that is #[kernel(index)]".into()
                 }
-                Form::Map | Form::Index if mentions(quote!(#ty), &format_ident!("Row")) => {
+                Form::Map | Form::Row | Form::Index if mentions(quote!(#ty), &format_ident!("Tile")) => {
+                    "a tile is taken by a kernel that is #[kernel(tile)]".into()
+                }
+                Form::Map | Form::Index | Form::Tile if mentions(quote!(#ty), &format_ident!("Row")) => {
                     "a row is taken by a kernel that is #[kernel(row)]".into()
                 }
                 Form::Row => {
                     format!("a parameter of a row kernel is `Row<{number}>`, `{number}`, `i32`, `bool`, or plain data")
                 }
+                Form::Tile => format!(
+                    "a parameter of a tile kernel is `&Tile<{number}>`, `&Tile<{number}, i32>`, `&Tile<{number}, bool>`, \
+                     `{number}`, `i32`, `bool`, or plain data"
+                ),
                 Form::Index => format!(
                     "a parameter of an index kernel is `&Field<{number}, 2>`, `{number}`, `i32`, `bool`, or plain data"
                 ),

@@ -9,7 +9,8 @@ const WORDS: &[&str] = &[
     "fn", "f", "x", "y", "F", "Real", "i32", "bool", "usize", "let", "mut", "if", "else", "for", "in", "while", "loop",
     "match", "return", "break", "continue", "unsafe", "async", "await", "const", "as", "move", "self", "&", "&&", "|",
     "||", "+", "-", "*", "/", "%", "=", "==", "+=", "<", ">", "<=", "..", "..=", "?", "!", ",", ";", ":", "::", "->",
-    "=>", "_", "@", "#", "'a", "0", "1", "2u8", "0.5", "1e3", "1.0f32", "true", "\"s\"", "'c'", "b\"b\"",
+    "Tile", "tile", "dot", ".", "=>", "_", "@", "#", "'a", "0", "1", "2u8", "0.5", "1e3", "1.0f32", "true", "\"s\"",
+    "'c'", "b\"b\"",
 ];
 
 fn random(rng: &mut fastrand::Rng, depth: usize) -> String {

@@ -33,7 +33,7 @@ async unsafe fn other<'a, F: Real, T: Clone>(x: F) -> F {
     x
 }
 
-#[kernel(tile)]
+#[kernel(block)]
 fn shape<F: Real>(x: F) -> F {
     x
 }

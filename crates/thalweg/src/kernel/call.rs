@@ -5,12 +5,15 @@
 
 use super::field::Field;
 use super::integer::{Int, Mask};
-use super::prepared::{Prepared, Program, Signature};
-use super::replay::Recording;
+use super::known::{Over, Plain, Question};
+use super::prepared::Prepared;
+use super::program::{Program, Signature};
+use super::replay::{Extent, Recording};
 use super::row::Row;
-use super::trace::Traced;
-use super::trace::{Kind, Open, TracedField};
+use super::tile::Tile;
+use super::trace::{Kind, Open, Take, Traced, TracedField};
 use crate::{Axis, DType, Device, Operand, Shape, Tensor};
+use std::sync::Arc;
 
 /// A call of a kernel on tensors, in the making; what `#[kernel]` writes.
 pub struct Call<'a> {
@@ -24,27 +27,12 @@ pub struct Call<'a> {
     open: Open,
 }
 
-/// What a kernel takes in a place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Take {
-    /// An `F`.
-    Number,
-    /// An `i32`.
-    Int,
-    /// A `bool`.
-    Mask,
-    /// A `Field` of so many dimensions.
-    Field(usize),
-    /// A `Row`.
-    Row,
-}
-
 /// A number that a kernel gives.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
     number: Traced,
-    /// Whether it stands for a row.
-    row: bool,
+    /// What it stands for.
+    extent: Extent,
 }
 
 /// What a kernel can give: numbers, integers, truth values, tuples and arrays of them.
@@ -66,7 +54,7 @@ impl<'a> Call<'a> {
     /// When none is a tensor (of an index kernel there may be none), dtypes or ranks are not what the signature says, or shapes do not broadcast.
     #[track_caller]
     pub fn new(name: &'static str, over: Option<Shape>, operands: &[(&'static str, Take, Operand<'a>)]) -> Call<'a> {
-        Call::with(name, (over, None), operands)
+        Call::with(name, over.map_or(Over::Elements, Over::Places), operands)
     }
 
     /// A call of a row kernel along an axis of what its rows broadcast to.
@@ -75,49 +63,84 @@ impl<'a> Call<'a> {
     /// As [`Call::new`]; when no row is a tensor, or there is no such axis.
     #[track_caller]
     pub fn along(name: &'static str, axis: Axis, operands: &[(&'static str, Take, Operand<'a>)]) -> Call<'a> {
-        Call::with(name, (None, Some(axis)), operands)
+        Call::with(name, Over::Rows(axis), operands)
+    }
+
+    /// A call of a tile kernel on the last two dimensions of its tiles, for each batch of those before.
+    ///
+    /// # Panics
+    /// As [`Call::new`]; when a tile is a number, or batches do not broadcast.
+    #[track_caller]
+    pub fn tiles(name: &'static str, operands: &[(&'static str, Take, Operand<'a>)]) -> Call<'a> {
+        Call::with(name, Over::Tiles, operands)
     }
 
     #[track_caller]
-    fn with(
-        name: &'static str,
-        (over, rows): (Option<Shape>, Option<Axis>),
-        operands: &[(&'static str, Take, Operand<'a>)],
-    ) -> Call<'a> {
-        let (shape, float, device) = check(name, (over, rows.is_some()), operands);
+    fn with(name: &'static str, over: Over, operands: &[(&'static str, Take, Operand<'a>)]) -> Call<'a> {
+        let (shape, float, device) = check(name, over, operands);
         let open = Open::new(name);
-        if let Some(axis) = rows {
+        if let Over::Rows(axis) = over {
             open.along(check_rows(name, shape, axis, operands));
         }
         Call { name, operands: operands.to_vec(), shape, float, device, open }
     }
 
-    /// The results of a map on these operands, which has no other data: what an earlier call of the same signature has
-    /// recorded, without a trace.
+    /// The results of a kernel on these operands with this plain data (none where it cannot be compared): what an earlier call
+    /// of the same has recorded, in one go; of a map on operands of other sizes what its trace came to.
     ///
     /// # Panics
-    /// As [`Call::new`].
+    /// As [`Call::new`], [`Call::along`], [`Call::tiles`].
     #[track_caller]
     pub fn again<O: Outputs>(
         known: &Prepared,
+        over: Over,
+        plain: Option<&Plain>,
         name: &'static str,
         operands: &[(&'static str, Take, Operand<'a>)],
         kernel: impl FnOnce(&Call<'a>) -> O,
     ) -> O::Tensors {
-        let (shape, float, device) = check(name, (None, false), operands);
+        let question = plain.map(|plain| Question { over: &over, operands, plain });
+        if let Some(results) = question.as_ref().and_then(|q| known.calls.record(q, |each| O::tensors(each))) {
+            return results;
+        }
+        let mark = question.as_ref().and_then(|q| known.calls.mark(q));
+        let (float, results, program) = match plain.is_some_and(|p| p.is_none()) && over == Over::Elements {
+            true => Call::prepared(known, name, operands, kernel),
+            false => {
+                let call = Call::with(name, over, operands);
+                let results = kernel(&call);
+                (call.float, call.recorded(results, false).0, None)
+            }
+        };
+        if let (Some(mark), Some(question)) = (mark, &question) {
+            known.calls.keep(mark, question, float, &results, program.as_deref());
+        }
+        O::tensors(&mut results.into_iter())
+    }
+
+    /// The results of a map that has no other data, with its float dtype, and what its trace came to.
+    #[track_caller]
+    fn prepared<O: Outputs>(
+        known: &Prepared,
+        name: &'static str,
+        operands: &[(&'static str, Take, Operand<'a>)],
+        kernel: impl FnOnce(&Call<'a>) -> O,
+    ) -> (DType, Vec<Tensor>, Option<Arc<Program>>) {
+        let (shape, float, device) = check(name, Over::Elements, operands);
         let signature = Signature::of(float, operands.iter().map(|o| o.2));
         let found = signature.and_then(|signature| known.find(signature));
-        if let Some(Some(program)) = &found {
-            return O::tensors(&mut program.record(|i| operands[i].2, shape, device).into_iter());
+        if let Some(Some(program)) = found {
+            return (float, program.record(|i| operands[i].2, shape, device), Some(program));
         }
         let call = Call { name, operands: operands.to_vec(), shape, float, device, open: Open::new(name) };
         let results = kernel(&call);
         let new = signature.filter(|_| found.is_none());
         let (tensors, program) = call.recorded(results, new.is_some());
+        let program = program.map(Arc::new);
         if let Some(signature) = new {
-            known.keep(signature, program);
+            known.keep(signature, program.clone());
         }
-        O::tensors(&mut tensors.into_iter())
+        (float, tensors, program)
     }
 
     /// Operand `i`, an `F`.
@@ -128,6 +151,33 @@ impl<'a> Call<'a> {
     /// Operand `i`, a row.
     pub fn row(&self, i: usize) -> Row<Traced> {
         Row::new([self.number(i)])
+    }
+
+    /// Operand `i`, a tile of floats.
+    pub fn tile(&self, i: usize) -> Tile<Traced> {
+        Tile::traced(self.number(i), self.sizes(i))
+    }
+
+    /// Operand `i`, a tile of `i32`.
+    pub fn int_tile(&self, i: usize) -> Tile<Traced, Int<Traced>> {
+        Tile::traced(self.int(i), self.sizes(i))
+    }
+
+    /// Operand `i`, a tile of `bool`.
+    pub fn mask_tile(&self, i: usize) -> Tile<Traced, Mask<Traced>> {
+        Tile::traced(self.mask(i), self.sizes(i))
+    }
+
+    /// The rows and columns of operand `i`, a tile; what has one dimension is a row.
+    fn sizes(&self, i: usize) -> [usize; 2] {
+        match self.operands[i].2 {
+            Operand::Tensor(t) => match *t.dims() {
+                [.., n, m] => [n, m],
+                [m] => [1, m],
+                [] => unreachable!("a tile has a dimension"),
+            },
+            Operand::Scalar(_) => unreachable!("a tile is a tensor"),
+        }
     }
 
     /// Operand `i`, an `i32`.
@@ -176,33 +226,27 @@ impl<'a> Call<'a> {
         trace.check();
         let mut numbers = vec![];
         results.numbers(&mut numbers);
-        let rows: Vec<bool> = numbers.iter().map(|o| o.row).collect();
+        let extents: Vec<Extent> = numbers.iter().map(|o| o.extent).collect();
         let results: Vec<usize> = numbers.into_iter().map(|o| trace.place(o.number)).collect();
-        let operands = operands.into_iter().map(|(name, take, given)| (name, take == Take::Row, given)).collect();
         let mut recording = Recording::new(name, operands, (float, device), shape, trace);
         recording.run(&results);
         let program = if keep { recording.program(&results) } else { None };
-        (results.into_iter().zip(rows).map(|(i, row)| recording.result(i, row)).collect(), program)
+        (results.into_iter().zip(extents).map(|(i, extent)| recording.result(i, extent)).collect(), program)
     }
 }
 
-/// What the operands broadcast to (of an index kernel `over`), the kernel's float dtype, and their device.
+/// What the operands broadcast to (of an index kernel what it is called over, of a tile kernel the batches), the kernel's
+/// float dtype, and their device.
 #[track_caller]
-fn check(
-    name: &str,
-    (over, rows): (Option<Shape>, bool),
-    operands: &[(&'static str, Take, Operand<'_>)],
-) -> (Shape, DType, Device) {
+fn check(name: &str, over: Over, operands: &[(&'static str, Take, Operand<'_>)]) -> (Shape, DType, Device) {
     let float = float_dtype(name, operands);
-    let mut shape = over.unwrap_or(Shape::SCALAR);
+    let places = if let Over::Places(shape) = over { Some(shape) } else { None };
+    let mut shape = places.unwrap_or(Shape::SCALAR);
     let mut first: Option<&Tensor> = None;
     for &(operand, take, given) in operands {
-        let dtype = match take {
-            Take::Number | Take::Field(_) | Take::Row => float,
-            Take::Int => DType::I32,
-            Take::Mask => DType::Bool,
-        };
+        let dtype = take.dtype(float);
         let t = match given {
+            Operand::Scalar(_) if take.is_tile() => no_tile(name, operand, "a number"),
             Operand::Scalar(value) if !value.fits(dtype) => {
                 panic!("{name}: operand `{operand}` is {value:?}, which does not fit {dtype}")
             }
@@ -226,22 +270,34 @@ fn check(
             continue;
         }
         // What has one element a row is looked at when it is known which rows there are.
-        if rows && take != Take::Row {
+        if matches!(over, Over::Rows(_)) && take != Take::Row {
             continue;
         }
-        let both = shape.broadcast(t.shape()).filter(|both| over.is_none_or(|over| *both == over));
+        let own = match take.is_tile() {
+            true if t.rank() == 0 => no_tile(name, operand, "of no dimensions"),
+            true => Shape::new(&t.dims()[..t.rank().saturating_sub(2)]),
+            false => *t.shape(),
+        };
+        let both = shape.broadcast(&own).filter(|both| places.is_none_or(|places| *both == places));
         let Some(both) = both else {
-            panic!("{name}: operand `{operand}` of shape {} does not broadcast with {shape}", t.shape())
+            let batches = if matches!(over, Over::Tiles) { " batches of" } else { "" };
+            panic!("{name}: operand `{operand}` of shape {} does not broadcast with{batches} {shape}", t.shape())
         };
         shape = both;
     }
     let device = match first {
         Some(first) => first.device(),
         // The place alone says what there is.
-        None if over.is_some() => Device::default(),
+        None if places.is_some() => Device::default(),
         None => panic!("{name}: no operand is a tensor; on numbers, call {name}(..) itself"),
     };
     (shape, float, device)
+}
+
+/// Refuses what is no tile.
+#[track_caller]
+fn no_tile(name: &str, operand: &str, is: &str) -> ! {
+    panic!("{name}: operand `{operand}` is {is}, and a tile has two dimensions; a number is an `F` of the kernel")
 }
 
 /// The axis of a row kernel whose rows broadcast to a shape, where its operands fit that.
@@ -269,7 +325,7 @@ fn check_rows(name: &str, shape: Shape, axis: Axis, operands: &[(&str, Take, Ope
 fn float_dtype(name: &str, operands: &[(&str, Take, Operand<'_>)]) -> DType {
     let mut found: Option<(&str, DType)> = None;
     for &(operand, take, given) in operands {
-        let (Operand::Tensor(t), Take::Number | Take::Field(_) | Take::Row) = (given, take) else { continue };
+        let (Operand::Tensor(t), true) = (given, take.is_float()) else { continue };
         if !t.dtype().is_float() {
             panic!("{name}: operand `{operand}` takes a float dtype, not {}; .cast(DType::F32) first", t.dtype());
         }
@@ -290,7 +346,7 @@ macro_rules! numbers {
             type Tensors = Tensor;
             fn numbers(&self, list: &mut Vec<Output>) {
                 let $x = self;
-                list.push(Output { number: $number, row: false });
+                list.push(Output { number: $number, extent: Extent::Once });
             }
             fn tensors(each: &mut dyn Iterator<Item = Tensor>) -> Tensor {
                 each.next().expect("there is one for each")
@@ -310,7 +366,20 @@ impl<T: Outputs<Tensors = Tensor> + Copy> Outputs for Row<Traced, T> {
     fn numbers(&self, list: &mut Vec<Output>) {
         let first = list.len();
         self.elements()[0].numbers(list);
-        list[first..].iter_mut().for_each(|o| o.row = true);
+        list[first..].iter_mut().for_each(|o| o.extent = Extent::Row);
+    }
+    fn tensors(each: &mut dyn Iterator<Item = Tensor>) -> Tensor {
+        T::tensors(each)
+    }
+}
+
+/// A tile of numbers.
+impl<T: Outputs<Tensors = Tensor> + Copy> Outputs for Tile<Traced, T> {
+    type Tensors = Tensor;
+    fn numbers(&self, list: &mut Vec<Output>) {
+        let first = list.len();
+        self.elements()[0].numbers(list);
+        list[first..].iter_mut().for_each(|o| o.extent = Extent::Tile(self.sizes()));
     }
     fn tensors(each: &mut dyn Iterator<Item = Tensor>) -> Tensor {
         T::tensors(each)

@@ -8,7 +8,8 @@ use thalweg_ir::ElementOp;
 /// the variable of a `for` is one.
 #[diagnostic::on_unimplemented(
     message = "in a kernel, `{Self}` cannot be compared with `{Rhs}`",
-    note = "numbers of the kernel's type are written with a point: `x < 0.0`"
+    note = "numbers of the kernel's type are written with a point: `x < 0.0`",
+    note = "tiles and rows are compared element by element: `x.map(|x| x < 0.0)`, `x.zip(&y).map(|(x, y)| x < y)`"
 )]
 pub trait Compare<Rhs> {
     /// A truth value of the kernel, or a plain one.

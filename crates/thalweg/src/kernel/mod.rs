@@ -25,8 +25,8 @@
 //! fuses with what stands around it, has derivatives of every order, and runs on every device. Operands are tensors and
 //! numbers that broadcast; numbers are arguments, no part of the plan.
 //!
-//! Three shapes: an element from elements (`#[kernel]`), an element from its place and fields (`#[kernel(index)]`), and rows with
-//! folds and scans (`#[kernel(row)]`, [`Row`]).
+//! Four shapes: an element from elements (`#[kernel]`), an element from its place and fields (`#[kernel(index)]`), rows with
+//! folds and scans (`#[kernel(row)]`, [`Row`]), and tiles, with products of them and reductions (`#[kernel(tile)]`, [`Tile`]).
 //!
 //! docs/custom-kernels.md tells what can stand in a kernel, and what it gains over methods of tensors.
 
@@ -36,23 +36,29 @@ mod combining;
 mod compare;
 mod field;
 mod integer;
+mod known;
 mod looped;
 mod number;
 mod place;
 mod prepared;
+mod program;
 mod real;
 mod regions;
 mod replay;
 mod replay_rows;
+mod replay_tiles;
 mod repr;
 mod row;
+mod tile;
 mod trace;
 
 pub use branch::{Branch, Condition, Logic, and, lift, or, select};
-pub use call::{Call, Output, Outputs, Take};
+pub use call::{Call, Output, Outputs};
 pub use compare::{Compare, compare};
 pub use field::Field;
 pub use integer::{Int, Mask};
+#[doc(hidden)]
+pub use known::{Over, Plain, Word};
 pub use looped::{Loop, MOST_TURNS, bound, looped};
 #[doc(hidden)]
 pub use number::Elements;
@@ -60,12 +66,15 @@ pub use prepared::Prepared;
 pub use real::Real;
 pub use repr::Edge;
 #[doc(hidden)]
-pub use repr::{Repr, Turns};
+pub use repr::{Repr, TileOp, Turns};
 pub use row::Row;
 pub use thalweg_ir::ElementOp;
-pub use trace::Traced;
+#[doc(hidden)]
+pub use tile::Left;
+pub use tile::Tile;
 #[doc(hidden)]
 pub use trace::TracedField;
+pub use trace::{Take, Traced};
 
 /// What a coordinate of a read in a kernel becomes.
 pub fn coordinate<F: Real>(i: impl Into<Int<F>>) -> Int<F> {

@@ -1,8 +1,9 @@
 //! Kernels on numbers: what an operation means by its row of the table, rounded to the type.
 
-use super::repr::{Edge, Repr, Turns};
+use super::repr::{Edge, Repr, TileOp, Turns};
 use std::sync::Arc;
-use thalweg_ir::{DType, ElementOp};
+use thalweg_ir::monoid::Partial;
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::Along;
 
 /// The result of an operation on integers or truth values of a dtype.
@@ -61,6 +62,7 @@ macro_rules! numbers {
             type RawInt = i32;
             type RawMask = bool;
             type RawField = Elements<$t>;
+            const TRACED: bool = false;
 
             fn constant(value: f64) -> $t {
                 value as $t
@@ -115,11 +117,28 @@ macro_rules! numbers {
             fn turns(_: u32) -> Option<Box<dyn Turns<$t>>> {
                 None
             }
-            fn combining(_: Along) -> Option<Box<dyn Turns<$t>>> {
+            fn combining(_: Along, _: Option<(usize, [usize; 2])>) -> Option<Box<dyn Turns<$t>>> {
                 None
             }
             fn place(i: i32) -> i32 {
                 i
+            }
+            fn tile_place(_: usize, _: [usize; 2], i: i32) -> i32 {
+                i
+            }
+            fn tile(_: TileOp<$t>) -> Option<$t> {
+                None
+            }
+            fn folded(monoid: Monoid, elements: &[$t]) -> $t {
+                let mut all = Partial::neutral(monoid, DType::F64);
+                elements.iter().for_each(|&x| all.push(Scalar::Float(x.into())));
+                match elements.is_empty() {
+                    true => Partial::none(monoid, DType::$dtype).result().to_f64() as $t,
+                    false => all.result().to_f64() as $t,
+                }
+            }
+            fn dotted(pairs: &mut dyn Iterator<Item = ($t, $t)>) -> $t {
+                pairs.map(|(x, y)| f64::from(x) * f64::from(y)).sum::<f64>() as $t
             }
             fn under(_: bool, _: bool) {}
             fn done() {}

@@ -1,195 +1,40 @@
-//! Calls of kernels that were traced before.
-//!
-//! In: what a first call's trace came to. Out: a [`Program`], the operations that the results need with literals computed, which
-//! a later call with operands of the same dtypes, numbers in the same places, records at the price of methods. Always true:
-//! it records what the trace would; where that depends on more (places, rows, loops, a branch by a number) there is none.
+//! What is kept of a kernel from call to call: the programs of a map by its signatures, and the calls that are recorded in one go.
 
-use super::replay::{Given, Recording, broadcast, spread, taken};
-use super::trace::{Node, Trace};
-use crate::operand::Arg;
-use crate::record::push;
-use crate::{DType, Device, Operand, Scalar, Shape, Tensor};
+use super::known::Known;
+use super::program::{Program, Signature};
 use std::sync::{Arc, PoisonError, RwLock};
-use thalweg_ir::{ElementOp, Op};
 
 /// What is known of a kernel whose trace follows from its operands' dtypes, and from which of them are numbers: what
 /// `#[kernel]` keeps for each.
-#[derive(Default, Debug)]
-pub struct Prepared(RwLock<Vec<(Signature, Option<Arc<Program>>)>>);
-
-/// The float dtype of a call, and which operands are numbers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Signature {
-    float: DType,
-    numbers: u64,
-}
-
-/// What a call records.
 #[derive(Debug)]
-pub(super) struct Program {
-    steps: Vec<Step>,
-    /// The results with their dtypes.
-    results: Vec<(Slot, DType)>,
+pub struct Prepared {
+    programs: RwLock<Vec<(Signature, Option<Arc<Program>>)>>,
+    pub(super) calls: Known,
 }
 
-/// A value of a program.
-#[derive(Clone, Copy, Debug)]
-enum Slot {
-    /// An operand.
-    Given(u32),
-    /// What a step gives.
-    Made(u32),
-    /// A number, and its bits in the dtype that the step takes there.
-    Number(Scalar, u64),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    /// On arguments of a dtype.
-    Element {
-        op: ElementOp,
-        of: DType,
-        out: DType,
-        args: [Slot; 3],
-    },
-    Cast {
-        to: DType,
-        arg: Slot,
-    },
+impl Default for Prepared {
+    fn default() -> Prepared {
+        Prepared::new()
+    }
 }
 
 impl Prepared {
     /// Nothing is known.
     pub const fn new() -> Prepared {
-        Prepared(RwLock::new(Vec::new()))
+        Prepared { programs: RwLock::new(Vec::new()), calls: Known::new() }
     }
 
     /// What was found for a signature: a program, or that there is none.
     pub(super) fn find(&self, signature: Signature) -> Option<Option<Arc<Program>>> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.programs.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|k| k.0 == signature).map(|k| k.1.clone())
     }
 
     /// Keeps what was found.
-    pub(super) fn keep(&self, signature: Signature, program: Option<Program>) {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn keep(&self, signature: Signature, program: Option<Arc<Program>>) {
+        let mut known = self.programs.write().unwrap_or_else(PoisonError::into_inner);
         if known.iter().all(|k| k.0 != signature) {
-            known.push((signature, program.map(Arc::new)));
+            known.push((signature, program));
         }
-    }
-}
-
-impl Signature {
-    /// Of operands; `None` where there are more than it tells apart.
-    pub fn of<'a>(float: DType, operands: impl ExactSizeIterator<Item = Operand<'a>>) -> Option<Signature> {
-        let count = operands.len();
-        let number = |(i, o): (usize, Operand<'_>)| u64::from(matches!(o, Operand::Scalar(_))) << (i % 64);
-        (count <= 64).then(|| Signature { float, numbers: operands.enumerate().map(number).sum() })
-    }
-}
-
-impl Program {
-    /// Records it. The shape is that of the results.
-    #[track_caller]
-    pub fn record<'a>(&self, operand: impl Fn(usize) -> Operand<'a>, over: Shape, device: Device) -> Vec<Tensor> {
-        let mut made: Vec<Tensor> = Vec::with_capacity(self.steps.len());
-        for step in &self.steps {
-            let next = match *step {
-                Step::Element { op, of, out, args } => {
-                    let arg = |n: usize| match args[n] {
-                        Slot::Made(m) => Arg::Tensor(&made[m as usize]),
-                        Slot::Number(_, bits) => Arg::Scalar(bits),
-                        Slot::Given(o) => match operand(o as usize) {
-                            Operand::Tensor(t) => Arg::Tensor(t),
-                            Operand::Scalar(s) => Arg::Scalar(s.to_bits(taken(op, of, n))),
-                        },
-                    };
-                    match op.row().arity {
-                        1 => alike(op, out, [arg(0)]),
-                        2 => alike(op, out, [arg(0), arg(1)]),
-                        _ => alike(op, out, [arg(0), arg(1), arg(2)]),
-                    }
-                }
-                Step::Cast { to, arg } => match given(arg, &operand, &made) {
-                    Given::Tensor(t) => t.cast(to),
-                    Given::Scalar(_) => unreachable!("a number is known"),
-                },
-            };
-            made.push(next);
-        }
-        self.results.iter().map(|&(slot, dtype)| spread(given(slot, &operand, &made), dtype, over, device)).collect()
-    }
-}
-
-/// Records an elementwise operation, whose tensors mostly have one shape.
-#[inline]
-#[track_caller]
-fn alike<const N: usize>(op: ElementOp, out: DType, args: [Arg<'_>; N]) -> Tensor {
-    let mut shapes = args.iter().filter_map(|arg| match arg {
-        Arg::Tensor(t) => Some(t.shape()),
-        Arg::Scalar(_) => None,
-    });
-    let first = shapes.next().expect("what follows from numbers alone is known");
-    match shapes.all(|shape| shape == first) {
-        true => push(Op::Element(op), out, *first, 0, args, &[]),
-        false => broadcast(op, out, args),
-    }
-}
-
-/// What a slot stands for.
-fn given<'b, 'a: 'b>(slot: Slot, operand: &impl Fn(usize) -> Operand<'a>, made: &'b [Tensor]) -> Given<'b> {
-    match slot {
-        Slot::Made(n) => Given::Tensor(&made[n as usize]),
-        Slot::Number(s, _) => Given::Scalar(s),
-        Slot::Given(n) => match operand(n as usize) {
-            Operand::Tensor(t) => Given::Tensor(t),
-            Operand::Scalar(s) => Given::Scalar(s),
-        },
-    }
-}
-
-impl Recording<'_> {
-    /// What these results, which were recorded, take on other operands of the same signature.
-    pub(super) fn program(&self, results: &[usize]) -> Option<Program> {
-        let Trace { nodes, reads, loops, combined, axis, .. } = &self.trace;
-        let more = !reads.is_empty() || !loops.is_empty() || !combined.is_empty() || axis.is_some();
-        if more || nodes.iter().any(|n| matches!(n.0, Node::Place(_))) {
-            return None;
-        }
-        let (mut steps, mut slots, mut by_operands) = (vec![], Vec::with_capacity(nodes.len()), vec![]);
-        for (i, &(node, kind)) in nodes.iter().enumerate() {
-            // Numbers that follow from operands that are numbers.
-            let follows = self.known[i].is_some()
-                && (matches!(node, Node::Operand(_)) || self.trace.args(i).any(|a| by_operands[a]));
-            by_operands.push(follows);
-            let slot = match (node, self.known[i]) {
-                _ if !self.is_recorded(i) => None,
-                (Node::Operand(o), _) => Some(Slot::Given(o as u32)),
-                (_, Some(_)) if follows => return None,
-                (_, Some(s)) => Some(Slot::Number(s, 0)),
-                (Node::Op { op, of, args }, None) => match self.chosen(i) {
-                    Some(_) if by_operands[args[0] as usize] => return None,
-                    Some(chosen) => slots[chosen],
-                    None => {
-                        let of = self.dtype(of);
-                        let arg = |k: usize| match slots[args[if k < op.row().arity { k } else { 0 }] as usize] {
-                            Some(Slot::Number(s, _)) => Some(Slot::Number(s, s.to_bits(taken(op, of, k)))),
-                            other => other,
-                        };
-                        let args = [arg(0)?, arg(1)?, arg(2)?];
-                        steps.push(Step::Element { op, of, out: op.output(of), args });
-                        Some(Slot::Made(steps.len() as u32 - 1))
-                    }
-                },
-                (Node::Cast(x), None) => {
-                    steps.push(Step::Cast { to: self.dtype(kind), arg: slots[x as usize]? });
-                    Some(Slot::Made(steps.len() as u32 - 1))
-                }
-                _ => return None,
-            };
-            slots.push(slot);
-        }
-        let result = |&i: &usize| slots[i].map(|slot| (slot, self.dtype(nodes[i].1)));
-        Some(Program { steps, results: results.iter().map(result).collect::<Option<_>>()? })
     }
 }

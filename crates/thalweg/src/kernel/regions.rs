@@ -24,7 +24,7 @@ pub(super) struct Regions {
 pub(super) enum Refused {
     /// A read at a place that a loop changes: of the read of that number.
     Read(u32),
-    /// A fold or scan of a row that a loop changes.
+    /// A fold or scan of a row, or an operation on a tile, that a loop changes.
     Combined,
 }
 
@@ -54,7 +54,7 @@ impl Regions {
         };
         match (node, inside) {
             (Node::Read(read), Some(_)) => return Err(Refused::Read(read)),
-            (Node::Combined { .. }, Some(_)) => return Err(Refused::Combined),
+            (Node::Combined { .. } | Node::Tile(_), Some(_)) => return Err(Refused::Combined),
             _ => {}
         }
         self.inside.push(inside);

@@ -8,8 +8,8 @@
 use super::number::{on_floats, on_ints};
 use super::place::{self, Affine, affine_places};
 use super::regions::{Refused, Regions};
-use super::repr::Edge;
-use super::trace::{Kind, Node, Trace};
+use super::repr::{Edge, TileOp};
+use super::trace::{Kind, Node, Take, Trace};
 use crate::operand::Arg;
 use crate::record::{push, push_all};
 use crate::tape::is_tracking;
@@ -23,6 +23,17 @@ use thalweg_ir::{ElementOp, MAX_ARGS, Op};
 pub(super) enum Value {
     Tensor(Tensor),
     Scalar(Scalar),
+}
+
+/// What a result stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Extent {
+    /// An element: of the shape of the results, or of each row.
+    Once,
+    /// A row.
+    Row,
+    /// A tile of these sizes.
+    Tile([usize; 2]),
 }
 
 /// The replay of a trace on operands.
@@ -44,25 +55,28 @@ pub(super) struct Recording<'a> {
     pub(super) wanted: Vec<Vec<bool>>,
     /// What they have given.
     pub(super) combined: RefCell<HashMap<u32, Vec<Option<Tensor>>>>,
-    /// Of each operand whether it has rows, of a row kernel.
-    pub(super) rows: Vec<bool>,
+    /// What the kernel takes of each operand.
+    pub(super) takes: Vec<Take>,
     /// Of each node what it is by the result's place.
     affine: Vec<Option<Affine>>,
+    /// Whether it is a tile kernel.
+    pub(super) of_tiles: bool,
     values: Vec<Option<Value>>,
 }
 
 impl<'a> Recording<'a> {
-    /// Of operands with their names, and whether they have rows.
+    /// Of operands with their names, and what the kernel takes there.
     #[track_caller]
     pub fn new(
         name: &'static str,
-        operands: Vec<(&'static str, bool, Operand<'a>)>,
+        operands: Vec<(&'static str, Take, Operand<'a>)>,
         (float, device): (DType, Device),
         over: Shape,
         trace: Trace,
     ) -> Recording<'a> {
+        let of_tiles = operands.iter().any(|o| o.1.is_tile());
         let names = operands.iter().map(|o| o.0).collect();
-        let rows = operands.iter().map(|o| o.1).collect();
+        let takes = operands.iter().map(|o| o.1).collect();
         let operands: Vec<_> = operands.into_iter().map(|o| o.2).collect();
         let (known, affine) = (Vec::with_capacity(trace.nodes.len()), vec![]);
         let values = Vec::with_capacity(trace.nodes.len());
@@ -71,7 +85,7 @@ impl<'a> Recording<'a> {
         let combined = RefCell::default();
         #[rustfmt::skip]
         let mut own = Recording {
-            name, names, operands, rows, float, device, over, trace, known, regions, wanted, combined, affine, values,
+            name, names, operands, takes, float, device, over, trace, known, regions, wanted, combined, affine, of_tiles, values,
         };
         let loops = !own.trace.loops.is_empty();
         for i in 0..own.trace.nodes.len() {
@@ -99,7 +113,10 @@ impl<'a> Recording<'a> {
                 self.names[self.trace.reads[read as usize].operand]
             ),
             Refused::Combined => {
-                panic!("{name}: a fold or scan in a loop, of a row that the loop changes; use a `for` over constants")
+                panic!(
+                    "{name}: a fold, scan or product in a loop, of a row or tile that the loop changes; use a `for` over \
+                     constants"
+                )
             }
         }
     }
@@ -119,6 +136,11 @@ impl<'a> Recording<'a> {
                 Kind::Int => Scalar::Int(s.to_f64() as i32 as i64),
                 _ => rounded(s),
             }),
+            // A number is its transpose.
+            Node::Tile(of) => match self.trace.tiles[of as usize] {
+                TileOp::Transposed { x } => self.known[x as usize],
+                _ => None,
+            },
             Node::Place(_) | Node::Read(_) | Node::Carried { .. } | Node::Side { .. } | Node::Combined { .. } => None,
             Node::Looped { of, number } => {
                 let args: Option<Vec<Scalar>> = self.regions.of(of).1.iter().map(|&a| self.known[a]).collect();
@@ -161,9 +183,10 @@ impl<'a> Recording<'a> {
 
     /// A result: of a row kernel a row each, or one element for each row.
     #[track_caller]
-    pub fn result(&self, i: usize, row: bool) -> Tensor {
-        match self.trace.axis {
-            Some(axis) if !row => self.once_a_row(i, axis),
+    pub fn result(&self, i: usize, extent: Extent) -> Tensor {
+        match (extent, self.trace.axis) {
+            (Extent::Tile(sizes), _) => self.tile_result(i, sizes),
+            (Extent::Once, Some(axis)) => self.once_a_row(i, axis),
             _ => self.all(i),
         }
     }
@@ -235,6 +258,7 @@ impl<'a> Recording<'a> {
             (Node::Carried { .. }, _) => unreachable!("a carried value is in a turn"),
             (Node::Combined { of, number }, _) => self.combined(of, number, kind),
             (Node::Side { .. }, _) => unreachable!("a combine is recorded as one"),
+            (Node::Tile(of), _) => Value::Tensor(self.tiles(of)),
             (Node::Place(axis), _) => Value::Tensor(self.places(axis)),
             (Node::Read(read), _) => Value::Tensor(self.read(i, read as usize)),
             (Node::Op { op, of, args: from }, _) => match self.chosen(i) {
@@ -393,7 +417,7 @@ pub(super) enum Given<'a> {
 }
 
 impl Value {
-    fn given(&self) -> Given<'_> {
+    pub(super) fn given(&self) -> Given<'_> {
         match self {
             Value::Tensor(t) => Given::Tensor(t),
             Value::Scalar(s) => Given::Scalar(*s),

@@ -2,14 +2,17 @@
 
 use super::combining::combine;
 use super::replay::{Recording, Value};
-use super::trace::Kind;
+use super::trace::{Kind, Take};
 use crate::combine::Combined;
 use crate::{DType, Tensor};
 
 impl Recording<'_> {
     /// An operand as the kernel has it: of a row kernel what has one element a row, beside rows.
     pub(super) fn operand(&self, number: usize, t: &Tensor) -> Tensor {
-        let Some(axis) = self.trace.axis.filter(|_| !self.rows[number]) else { return t.clone() };
+        if self.of_tiles {
+            return self.tile_operand(number, t);
+        }
+        let Some(axis) = self.trace.axis.filter(|_| self.takes[number] != Take::Row) else { return t.clone() };
         // Dimensions behind the axis stand behind it here, too.
         let behind = self.over.rank() - 1 - axis;
         if t.rank() <= behind { t.clone() } else { t.unsqueeze(t.rank() - behind) }
@@ -48,8 +51,11 @@ impl Recording<'_> {
 
     #[track_caller]
     fn combine(&self, of: usize) -> Vec<Option<Tensor>> {
-        let name = self.name;
         let c = &self.trace.combined[of];
+        if let Some(tile) = c.tile {
+            return self.fold_tile(of, tile);
+        }
+        let name = self.name;
         let l = match combine(&self.trace, &self.known, self.regions.dtype(Kind::Float), of) {
             Ok(l) => l,
             Err(wrong) => panic!("{name}: {wrong}"),

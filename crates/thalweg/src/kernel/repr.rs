@@ -1,7 +1,7 @@
 //! What kernels need of a number: how operations of the table are applied to it, and how elements are read.
 
 use std::fmt::Debug;
-use thalweg_ir::ElementOp;
+use thalweg_ir::{ElementOp, Monoid};
 use thalweg_kernel::Along;
 
 /// What a read outside of a [`Field`](super::Field) gives.
@@ -18,12 +18,28 @@ pub enum Edge {
     Checked,
 }
 
+/// An operation on whole tiles.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum TileOp<X> {
+    /// A matrix product, `[n, k]` by `[k, m]`.
+    Dot { x: X, y: X, sizes: [usize; 3] },
+    /// A transposed tile.
+    Transposed { x: X },
+    /// A sum, the largest or the smallest along an axis of a tile of these sizes.
+    Reduced { monoid: Monoid, x: X, axis: usize, sizes: [usize; 2] },
+    /// The places along an axis of a tile of these sizes.
+    Place { axis: usize, sizes: [usize; 2] },
+}
+
 /// What stands behind a number: how operations of the table are applied to it. Not for users.
 #[doc(hidden)]
 pub trait Repr: Copy + Debug + 'static {
     type RawInt: Copy + Debug + 'static;
     type RawMask: Copy + Debug + 'static;
     type RawField: Clone + Debug + 'static;
+    /// Whether it stands for elements of tensors.
+    const TRACED: bool;
 
     fn constant(value: f64) -> Self;
     fn int(value: i32) -> Self::RawInt;
@@ -50,9 +66,19 @@ pub trait Repr: Copy + Debug + 'static {
     /// Begins a fold or scan of a row; none on numbers. Components go through it five times, each stage ended by
     /// [`Turns::end`]: an element to become what comes before, an element to become what comes after, the identity (of a
     /// fold), what both are put together, and an element to become the result.
-    fn combining(along: Along) -> Option<Box<dyn Turns<Self>>>;
+    ///
+    /// Of a tile the axis along which it is, and the tile's sizes.
+    fn combining(along: Along, tile: Option<(usize, [usize; 2])>) -> Option<Box<dyn Turns<Self>>>;
     /// The place of element `i` of a row.
     fn place(i: i32) -> Self::RawInt;
+    /// The place `i` along an axis of a tile of these sizes.
+    fn tile_place(axis: usize, sizes: [usize; 2], i: i32) -> Self::RawInt;
+    /// What stands for the result of an operation on whole tiles; none on numbers, where it is computed from the elements.
+    fn tile(op: TileOp<Self>) -> Option<Self>;
+    /// Elements put together as the monoid's row of the table says, on numbers.
+    fn folded(monoid: Monoid, elements: &[Self]) -> Self;
+    /// The sum of the products of some pairs, on numbers.
+    fn dotted(pairs: &mut dyn Iterator<Item = (Self, Self)>) -> Self;
     /// What comes next, until [`Repr::done`], is for the elements where this is that.
     fn under(mask: Self::RawMask, is: bool);
     /// See [`Repr::under`].

@@ -64,7 +64,7 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Row<F, T> {
         I: Branch<F, Out = T>,
         R: Branch<F, Out = T>,
     {
-        match F::combining(Along::Fold) {
+        match F::combining(Along::Fold, None) {
             Some(trace) => self.combined(trace, Some(identity.lift()), combine),
             None => order::fold_by(self.elements.clone(), identity.lift(), |&a, &b| combine(a, b).lift()),
         }
@@ -83,7 +83,7 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Row<F, T> {
     }
 
     fn scanned<R: Branch<F, Out = T>>(&self, along: Along, combine: impl Fn(T, T) -> R) -> Row<F, T> {
-        if let Some(trace) = F::combining(along) {
+        if let Some(trace) = F::combining(along, None) {
             return Row { elements: vec![self.combined(trace, None, combine)], of: PhantomData };
         }
         let mut elements = self.elements.clone();

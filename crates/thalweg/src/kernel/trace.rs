@@ -3,9 +3,9 @@
 //! A call on tensors opens a trace on its thread, calls the kernel once on [`Traced`] numbers, which push what is done
 //! with them, and closes it. Always true: a number is only used in the trace that it was made in.
 
-use super::repr::{Edge, Repr, Turns};
+use super::repr::{Edge, Repr, TileOp, Turns};
 use std::cell::RefCell;
-use thalweg_ir::{ElementOp, Scalar};
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::Along;
 
 /// Operations that one call may note down: beyond, a loop has been unrolled that should not be.
@@ -30,6 +30,48 @@ pub(super) enum Kind {
     Mask,
 }
 
+/// What a kernel takes in a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Take {
+    /// An `F`.
+    Number,
+    /// An `i32`.
+    Int,
+    /// A `bool`.
+    Mask,
+    /// A `Field` of so many dimensions.
+    Field(usize),
+    /// A `Row`.
+    Row,
+    /// A `Tile` of floats.
+    Tile,
+    /// A `Tile` of `i32`.
+    IntTile,
+    /// A `Tile` of `bool`.
+    MaskTile,
+}
+
+impl Take {
+    /// Whether it is a tile.
+    pub fn is_tile(self) -> bool {
+        matches!(self, Take::Tile | Take::IntTile | Take::MaskTile)
+    }
+
+    /// The dtype of what it takes, in a call of that float dtype.
+    pub(super) fn dtype(self, float: DType) -> DType {
+        match self {
+            Take::Number | Take::Field(_) | Take::Row | Take::Tile => float,
+            Take::Int | Take::IntTile => DType::I32,
+            Take::Mask | Take::MaskTile => DType::Bool,
+        }
+    }
+
+    /// Whether it is of the kernel's floats.
+    pub(super) fn is_float(self) -> bool {
+        matches!(self, Take::Number | Take::Field(_) | Take::Row | Take::Tile)
+    }
+}
+
 /// Something that a kernel does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node {
@@ -51,6 +93,8 @@ pub(super) enum Node {
     Side { of: u32, number: u32, after: bool },
     /// A component of what the fold or scan of that number gives.
     Combined { of: u32, number: u32 },
+    /// The result of the operation on whole tiles of that number.
+    Tile(u32),
     /// The carried value of that number, of the loop of that number, after its last turn.
     Looped { of: u32, number: u32 },
 }
@@ -76,6 +120,8 @@ pub(super) struct TracedLoop {
 /// A fold or scan of rows.
 pub(super) struct TracedCombined {
     pub along: Along,
+    /// Of a tile the axis, and the tile's sizes.
+    pub tile: Option<(usize, [usize; 2])>,
     /// The components of an element.
     pub elements: Vec<u32>,
     /// Those of the identity, of a fold.
@@ -110,6 +156,8 @@ pub(super) struct Trace {
     pub loops: Vec<TracedLoop>,
     /// Folds and scans of rows.
     pub combined: Vec<TracedCombined>,
+    /// Operations on whole tiles.
+    pub tiles: Vec<TileOp<u32>>,
     /// The axis along which rows are, of a row kernel.
     pub axis: Option<usize>,
     /// Loops that are being traced.
@@ -134,10 +182,10 @@ impl Open {
         OPEN.with_borrow_mut(|(next, open)| {
             *next = next.wrapping_add(1);
             let nodes = Vec::with_capacity(64);
-            let (reads, loops, combined, under) = (vec![], vec![], vec![], vec![]);
+            let (reads, loops, combined, tiles, under) = (vec![], vec![], vec![], vec![], vec![]);
             let number = *next;
             let (axis, inside, full) = (None, 0, false);
-            open.push(Trace { name, number, nodes, reads, loops, combined, axis, inside, under, full });
+            open.push(Trace { name, number, nodes, reads, loops, combined, tiles, axis, inside, under, full });
             Open(*next)
         })
     }
@@ -207,6 +255,11 @@ impl Trace {
                 ([0; 3], 0)
             }
             Node::Op { op, args, .. } => (args, op.row().arity),
+            Node::Tile(of) => match self.tiles[of as usize] {
+                TileOp::Dot { x, y, .. } => ([x, y, 0], 2),
+                TileOp::Transposed { x } | TileOp::Reduced { x, .. } => ([x, 0, 0], 1),
+                TileOp::Place { .. } => ([0; 3], 0),
+            },
             Node::Cast(x) => ([x, 0, 0], 1),
             Node::Read(r) => {
                 at = &self.reads[r as usize].at;
@@ -249,6 +302,7 @@ impl Repr for Traced {
     type RawInt = Traced;
     type RawMask = Traced;
     type RawField = TracedField;
+    const TRACED: bool = true;
 
     fn constant(value: f64) -> Traced {
         push(Node::Constant(Scalar::Float(value)), Kind::Float)
@@ -304,12 +358,31 @@ impl Repr for Traced {
     fn turns(most: u32) -> Option<Box<dyn Turns<Traced>>> {
         Some(Box::new(Tracing::new(most)))
     }
-    fn combining(along: Along) -> Option<Box<dyn Turns<Traced>>> {
-        Some(Box::new(Combining::new(along)))
+    fn combining(along: Along, tile: Option<(usize, [usize; 2])>) -> Option<Box<dyn Turns<Traced>>> {
+        Some(Box::new(Combining::new(along, tile)))
     }
     fn place(_: i32) -> Traced {
         let axis = with_last(|t| t.axis).expect("a row is one of a row kernel's");
         push(Node::Place(axis), Kind::Int)
+    }
+    fn tile_place(axis: usize, sizes: [usize; 2], _: i32) -> Traced {
+        push_tile(TileOp::Place { axis, sizes }, Kind::Int)
+    }
+    fn tile(op: TileOp<Traced>) -> Option<Traced> {
+        let node = |x: Traced| with_last(|t| t.place(x) as u32);
+        let op = match op {
+            TileOp::Dot { x, y, sizes } => TileOp::Dot { x: node(x), y: node(y), sizes },
+            TileOp::Transposed { x } => TileOp::Transposed { x: node(x) },
+            TileOp::Reduced { monoid, x, axis, sizes } => TileOp::Reduced { monoid, x: node(x), axis, sizes },
+            TileOp::Place { axis, sizes } => TileOp::Place { axis, sizes },
+        };
+        Some(push_tile(op, Kind::Float))
+    }
+    fn folded(_: Monoid, _: &[Traced]) -> Traced {
+        unreachable!("a trace notes down what is done with tiles")
+    }
+    fn dotted(_: &mut dyn Iterator<Item = (Traced, Traced)>) -> Traced {
+        unreachable!("a trace notes down what is done with tiles")
     }
     fn under(mask: Traced, is: bool) {
         with_last(|t| t.under.push((mask, is)));
@@ -317,6 +390,15 @@ impl Repr for Traced {
     fn done() {
         with_last(|t| t.under.pop());
     }
+}
+
+/// Notes down an operation on whole tiles.
+fn push_tile(op: TileOp<u32>, kind: Kind) -> Traced {
+    let number = with_last(|t| {
+        t.tiles.push(op);
+        t.tiles.len() as u32 - 1
+    });
+    push(Node::Tile(number), kind)
 }
 
 /// Calls `f` with the trace that is open.
@@ -426,10 +508,10 @@ enum Part {
 }
 
 impl Combining {
-    fn new(along: Along) -> Combining {
+    fn new(along: Along, tile: Option<(usize, [usize; 2])>) -> Combining {
         let of = with_last(|t| {
             let (elements, identity, next) = (vec![], vec![], vec![]);
-            t.combined.push(TracedCombined { along, elements, identity, next });
+            t.combined.push(TracedCombined { along, tile, elements, identity, next });
             t.combined.len() as u32 - 1
         });
         Combining { of, stage: Part::Before, done: 0 }

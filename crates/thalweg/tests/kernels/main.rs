@@ -7,6 +7,7 @@ mod differences;
 #[path = "../mistake/mod.rs"]
 mod mistake;
 
+mod again;
 mod backward;
 mod chapter;
 mod host;
@@ -15,6 +16,7 @@ mod loops;
 mod map;
 mod orders;
 mod rows;
+mod tile;
 mod tiles;
 
 /// Asserts that a mistake is told at the line of the test, and says all of these.

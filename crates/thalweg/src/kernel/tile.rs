@@ -1,0 +1,365 @@
+//! What a tile kernel is written over: matrices as values.
+
+use super::branch::Branch;
+use super::integer::{Int, Mask};
+use super::real::Real;
+use super::repr::{Repr, TileOp, Turns};
+use std::marker::PhantomData;
+use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
+use thalweg_ir::Monoid;
+use thalweg_kernel::{Along, order};
+
+/// A matrix of an operand, or what a tile kernel has made of some.
+///
+/// On tensors it stands for the last two dimensions of an operand, whole, for every matrix of those before; on numbers it
+/// holds the elements ([`Tile::new`]). A column (`[n, 1]`), a row (`[1, m]`) and a single element (`[1, 1]`) are tiles, too, and
+/// broadcast with others.
+#[derive(Clone, Debug)]
+pub struct Tile<F: Real, T = F> {
+    /// Row-major; of a trace one, which stands for all.
+    elements: Vec<T>,
+    sizes: [usize; 2],
+    of: PhantomData<F>,
+}
+
+/// On numbers.
+impl<F: Real + Repr<RawMask = bool>, T> Tile<F, T> {
+    /// These elements, row-major, for a call on numbers.
+    ///
+    /// # Panics
+    /// When there are not as many as the sizes say.
+    #[track_caller]
+    pub fn new<E: Branch<F, Out = T>>(elements: impl IntoIterator<Item = E>, sizes: [usize; 2]) -> Tile<F, T> {
+        let elements: Vec<T> = elements.into_iter().map(E::lift).collect();
+        let (own, count) = (elements.len(), sizes[0] * sizes[1]);
+        assert!(own == count, "a tile of sizes {sizes:?} has {count} elements, not {own}");
+        Tile { elements, sizes, of: PhantomData }
+    }
+}
+
+impl<F: Real, T: Copy> Tile<F, T> {
+    /// One that stands for all elements of a tensor's last two dimensions.
+    pub(super) fn traced(element: T, sizes: [usize; 2]) -> Tile<F, T> {
+        Tile { elements: vec![element], sizes, of: PhantomData }
+    }
+
+    /// The elements, row-major, on numbers; of a call on tensors one that stands for all.
+    pub fn elements(&self) -> &[T] {
+        &self.elements
+    }
+
+    /// How many rows and columns there are, plain numbers.
+    pub fn sizes(&self) -> [usize; 2] {
+        self.sizes
+    }
+
+    /// Of elements that a function of their places gives; of a trace of the one that stands for all.
+    fn from_fn(sizes: [usize; 2], mut f: impl FnMut(usize, usize) -> T) -> Tile<F, T> {
+        if F::TRACED {
+            return Tile::traced(f(0, 0), sizes);
+        }
+        let [n, m] = sizes;
+        let elements = (0..n * m).map(|p| f(p / m, p % m)).collect();
+        Tile { elements, sizes, of: PhantomData }
+    }
+
+    /// The element at a place of what the tile broadcasts to.
+    fn at(&self, i: usize, j: usize) -> T {
+        let [n, m] = self.sizes;
+        let (i, j) = (if n == 1 { 0 } else { i }, if m == 1 { 0 } else { j });
+        self.elements[i * m + j]
+    }
+
+    /// Each element as a function says: numbers, `i32`, `bool`, or tuples and arrays of them. A `#[kernel]` of one number may
+    /// be the function.
+    pub fn map<U: Branch<F, Out: Copy>>(&self, f: impl Fn(T) -> U) -> Tile<F, U::Out> {
+        let elements = self.elements.iter().map(|&x| f(x).lift()).collect();
+        Tile { elements, sizes: self.sizes, of: PhantomData }
+    }
+
+    /// Pairs of the elements of two tiles, which broadcast.
+    ///
+    /// # Panics
+    /// Where the tiles do not broadcast.
+    #[track_caller]
+    pub fn zip<U: Copy>(&self, other: &Tile<F, U>) -> Tile<F, (T, U)> {
+        let sizes = both("zip", self.sizes, other.sizes);
+        Tile::from_fn(sizes, |i, j| (self.at(i, j), other.at(i, j)))
+    }
+
+    /// The place of each element: its row and its column, from 0.
+    pub fn places(&self) -> Tile<F, (Int<F>, Int<F>)> {
+        let sizes = self.sizes;
+        let place = |axis, i: usize| Int(F::tile_place(axis, sizes, i as i32));
+        Tile::from_fn(sizes, |i, j| (place(0, i), place(1, j)))
+    }
+}
+
+/// What two tiles broadcast to.
+#[track_caller]
+fn both(name: &str, a: [usize; 2], b: [usize; 2]) -> [usize; 2] {
+    let one = |a: usize, b: usize| (a == b || b == 1).then_some(a).or((a == 1).then_some(b));
+    match [one(a[0], b[0]), one(a[1], b[1])] {
+        [Some(n), Some(m)] => [n, m],
+        _ => panic!("{name}: tiles of sizes {a:?} and {b:?} do not broadcast"),
+    }
+}
+
+/// The sizes of what is left when the elements along an axis become one.
+#[track_caller]
+fn without(name: &str, mut sizes: [usize; 2], axis: usize) -> [usize; 2] {
+    assert!(axis < 2, "{name}: a tile has axes 0 and 1, not {axis}");
+    sizes[axis] = 1;
+    sizes
+}
+
+impl<F: Real> Tile<F> {
+    /// The product of matrices: `[n, k]` by `[k, m]` is `[n, m]`. What is computed of its factors before, and of it
+    /// afterwards, is computed in the product.
+    ///
+    /// On numbers products are summed in f64, from the first to the last, and rounded once.
+    ///
+    /// # Panics
+    /// Where the columns of the one are not as many as the rows of the other.
+    #[track_caller]
+    pub fn dot(&self, other: &Tile<F>) -> Tile<F> {
+        let ([n, k], [rows, m]) = (self.sizes, other.sizes);
+        assert!(
+            k == rows,
+            "dot: tiles of sizes {:?} and {:?}: {k} columns against {rows} rows",
+            self.sizes,
+            other.sizes
+        );
+        let sizes = [n, m];
+        match F::tile(TileOp::Dot { x: self.one(), y: other.one(), sizes: [n, k, m] }) {
+            Some(product) => Tile::traced(product, sizes),
+            None => Tile::from_fn(sizes, |i, j| F::dotted(&mut (0..k).map(|q| (self.at(i, q), other.at(q, j))))),
+        }
+    }
+
+    /// Transposed. A product takes a transposed factor as it lies in memory.
+    pub fn t(&self) -> Tile<F> {
+        let [n, m] = self.sizes;
+        match F::tile(TileOp::Transposed { x: self.one() }) {
+            Some(x) => Tile::traced(x, [m, n]),
+            None => Tile::from_fn([m, n], |i, j| self.at(j, i)),
+        }
+    }
+
+    /// The sum along axis 0 (a row: one element a column) or 1 (a column: one a row).
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn sum(&self, axis: usize) -> Tile<F> {
+        self.reduced("sum", Monoid::Sum, axis)
+    }
+
+    /// The largest along an axis; NaN if any is NaN.
+    ///
+    /// # Panics
+    /// When there is no such axis, or nothing along it.
+    #[track_caller]
+    pub fn max(&self, axis: usize) -> Tile<F> {
+        self.reduced("max", Monoid::Max, axis)
+    }
+
+    /// The smallest along an axis; NaN if any is NaN.
+    ///
+    /// # Panics
+    /// When there is no such axis, or nothing along it.
+    #[track_caller]
+    pub fn min(&self, axis: usize) -> Tile<F> {
+        self.reduced("min", Monoid::Min, axis)
+    }
+
+    #[track_caller]
+    fn reduced(&self, name: &str, monoid: Monoid, axis: usize) -> Tile<F> {
+        let sizes = without(name, self.sizes, axis);
+        let empty = self.sizes[axis] == 0 && monoid != Monoid::Sum;
+        assert!(!empty, "{name}: nothing along axis {axis} of a tile of sizes {:?}", self.sizes);
+        match F::tile(TileOp::Reduced { monoid, x: self.one(), axis, sizes: self.sizes }) {
+            Some(x) => Tile::traced(x, sizes),
+            None => Tile::from_fn(sizes, |i, j| F::folded(monoid, &self.line(axis, i + j))),
+        }
+    }
+
+    /// What stands for all elements of a trace. (On numbers nothing that is asked for; a tile may have none there.)
+    fn one(&self) -> F {
+        self.elements.first().copied().unwrap_or(F::lit(0.0))
+    }
+}
+
+impl<F: Real, T: Copy> Tile<F, T> {
+    /// The elements along an axis that has this place along the other.
+    fn line(&self, axis: usize, place: usize) -> Vec<T> {
+        let [i, j] = if axis == 0 { [1, 0] } else { [0, 1] };
+        let at = if axis == 0 { [0, place] } else { [place, 0] };
+        (0..self.sizes[axis]).map(|q| self.at(at[0] + q * i, at[1] + q * j)).collect()
+    }
+}
+
+impl<F: Real, T: Branch<F, Out = T> + Copy> Tile<F, T> {
+    /// The elements along an axis put together to one by `combine`, which takes two partial results and gives one; `identity` is
+    /// that of no elements. As of [`Row::fold`](super::Row::fold).
+    ///
+    /// # Panics
+    /// When there is no such axis.
+    #[track_caller]
+    pub fn fold<I, R>(&self, axis: usize, identity: I, combine: impl Fn(T, T) -> R) -> Tile<F, T>
+    where
+        I: Branch<F, Out = T>,
+        R: Branch<F, Out = T>,
+    {
+        let (sizes, identity) = (without("fold", self.sizes, axis), identity.lift());
+        let Some(mut trace) = F::combining(Along::Fold, Some((axis, self.sizes))) else {
+            let one =
+                |i: usize, j: usize| order::fold_by(self.line(axis, i + j), identity, |&a, &b| combine(a, b).lift());
+            return Tile::from_fn(sizes, one);
+        };
+        let element = self.elements[0];
+        let before = element.each(&mut *trace);
+        trace.end();
+        let after = element.each(&mut *trace);
+        trace.end();
+        identity.each(&mut *trace);
+        trace.end();
+        combine(before, after).lift().each(&mut *trace);
+        trace.end();
+        Tile::traced(element.each(&mut *trace), sizes)
+    }
+}
+
+/// Tiles whose elements are chosen by one condition.
+impl<F: Real, T: Branch<F, Out = T> + Copy> Branch<F> for Tile<F, T> {
+    type Out = Tile<F, T>;
+    fn lift(self) -> Tile<F, T> {
+        self
+    }
+    fn pick(c: Mask<F>, a: Tile<F, T>, b: Tile<F, T>) -> Tile<F, T> {
+        a.zip(&b).map(|(a, b)| T::pick(c, a, b))
+    }
+    // The macro takes no loop whose end depends on data around tiles.
+    fn each(self, _: &mut dyn Turns<F>) -> Tile<F, T> {
+        panic!("a tile goes through no loop whose end depends on data; loop over its elements, in `map`");
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $f:ident $name:literal, $assign:ident $g:ident;)*) => {$(
+        impl<F: Real> $trait<&Tile<F>> for &Tile<F> {
+            type Output = Tile<F>;
+            #[track_caller]
+            fn $f(self, other: &Tile<F>) -> Tile<F> {
+                let sizes = both($name, self.sizes, other.sizes);
+                Tile::from_fn(sizes, |i, j| self.at(i, j).$f(other.at(i, j)))
+            }
+        }
+        impl<F: Real> $trait<F> for &Tile<F> {
+            type Output = Tile<F>;
+            fn $f(self, other: F) -> Tile<F> {
+                self.map(|x| x.$f(other))
+            }
+        }
+        impl<F: Real> $trait<Tile<F>> for &Tile<F> {
+            type Output = Tile<F>;
+            #[track_caller]
+            fn $f(self, other: Tile<F>) -> Tile<F> {
+                self.$f(&other)
+            }
+        }
+        impl<F: Real> $trait<&Tile<F>> for Tile<F> {
+            type Output = Tile<F>;
+            #[track_caller]
+            fn $f(self, other: &Tile<F>) -> Tile<F> {
+                (&self).$f(other)
+            }
+        }
+        impl<F: Real> $trait<Tile<F>> for Tile<F> {
+            type Output = Tile<F>;
+            #[track_caller]
+            fn $f(self, other: Tile<F>) -> Tile<F> {
+                (&self).$f(&other)
+            }
+        }
+        impl<F: Real> $trait<F> for Tile<F> {
+            type Output = Tile<F>;
+            fn $f(self, other: F) -> Tile<F> {
+                (&self).$f(other)
+            }
+        }
+        impl<F: Real> $assign<&Tile<F>> for Tile<F> {
+            #[track_caller]
+            fn $g(&mut self, other: &Tile<F>) {
+                *self = (&*self).$f(other);
+            }
+        }
+        impl<F: Real> $assign<Tile<F>> for Tile<F> {
+            #[track_caller]
+            fn $g(&mut self, other: Tile<F>) {
+                *self = (&*self).$f(&other);
+            }
+        }
+        impl<F: Real> $assign<F> for Tile<F> {
+            fn $g(&mut self, other: F) {
+                *self = (&*self).$f(other);
+            }
+        }
+    )*};
+}
+
+operators! {
+    Add add "+", AddAssign add_assign;
+    Sub sub "-", SubAssign sub_assign;
+    Mul mul "*", MulAssign mul_assign;
+    Div div "/", DivAssign div_assign;
+}
+
+/// A number on the left of an operator, on whose right a tile may stand: what the macro makes of it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Left<F>(pub F);
+
+macro_rules! from_the_left {
+    ($($trait:ident $f:ident;)*) => {$(
+        impl<F: Real> $trait<F> for Left<F> {
+            type Output = F;
+            fn $f(self, other: F) -> F {
+                self.0.$f(other)
+            }
+        }
+        impl<F: Real> $trait<&Tile<F>> for Left<F> {
+            type Output = Tile<F>;
+            fn $f(self, other: &Tile<F>) -> Tile<F> {
+                other.map(|x| self.0.$f(x))
+            }
+        }
+        impl<F: Real> $trait<Tile<F>> for Left<F> {
+            type Output = Tile<F>;
+            fn $f(self, other: Tile<F>) -> Tile<F> {
+                self.$f(&other)
+            }
+        }
+    )*};
+}
+
+from_the_left! {
+    Add add;
+    Sub sub;
+    Mul mul;
+    Div div;
+}
+
+impl<F: Real> Neg for &Tile<F> {
+    type Output = Tile<F>;
+    fn neg(self) -> Tile<F> {
+        self.map(|x: F| -x)
+    }
+}
+
+impl<F: Real> Neg for Tile<F> {
+    type Output = Tile<F>;
+    fn neg(self) -> Tile<F> {
+        -&self
+    }
+}
