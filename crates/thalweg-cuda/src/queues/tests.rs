@@ -1,5 +1,5 @@
 //! What has to wait waits, and what has not does not. The emulated GPU runs a queue when somebody waits for it: a wait that is
-//! missing gives what was there before. (With `Driver::after` left out of `Order::behind`, all tests but the last two fail.)
+//! missing gives what was there before. (With `Driver::after` left out of `Order::behind`, the first five fail.)
 
 use super::*;
 use crate::driver::{Emulated, Function, Launch};
