@@ -3,8 +3,10 @@
 
 FN double from_bits(u64 bits, double) { return __longlong_as_double((i64)bits); }
 FN i64 from_bits(u64 bits, i64) { return (i64)bits; }
+FN u64 from_bits(u64 bits, u64) { return bits; }
 FN u64 to_bits(double x) { return (u64)__double_as_longlong(x); }
 FN u64 to_bits(i64 x) { return (u64)x; }
+FN u64 to_bits(u64 x) { return x; }
 
 // Where tiles of a row stand: those of a row are numbered in the order of the scan, and 32 of them are a group.
 struct Links {

@@ -118,7 +118,7 @@ impl Factor {
     pub fn map(&self, dtype: DType, [lines, terms]: [u32; 2]) -> Option<TensorMap> {
         let size = dtype.size();
         let whole =
-            |dims: &[(usize, isize)], n: u32| dims.len() == 1 || dims[dims.len() - 1].0.is_multiple_of(n as usize);
+            |dims: &[(usize, isize)], n: u32| dims.len() < 2 || dims[dims.len() - 1].0.is_multiple_of(n as usize);
         let [of_terms, of_lines] = if self.along { [TERMS, lines] } else { [terms, TERMS] };
         if !whole(&self.terms, of_terms) || !whole(&self.lines, of_lines) || self.first < 0 {
             return None;
