@@ -133,6 +133,17 @@ fn aligned(batches: &[(usize, [isize; 2])], extents: &[usize]) -> Option<Vec<(us
     own.filter(|_| left.next().is_none())
 }
 
+/// Whether all that an epilogue stores follows from the sums. What does not would be stored before they are known, and a
+/// result may lie over an operand that is read for what does.
+fn follows(body: &Body, sums: u16) -> bool {
+    let mut from_sums = vec![false; body.nodes.len()];
+    for (i, node) in body.nodes.iter().enumerate() {
+        let own = matches!(*node, Node::Load { access } if body.accesses[access as usize].operand == Some(sums));
+        from_sums[i] = own || body.args(NodeId(i as u32)).any(|a| from_sums[a.index()]);
+    }
+    body.stores.iter().all(|s| from_sums[s.node.index()])
+}
+
 struct Writer {
     domain: Domain,
     builder: BodyBuilder,
@@ -221,7 +232,7 @@ impl Writer {
             Node::Index { access, .. } | Node::Valid { access } => is_sums(&body.accesses[access as usize]),
             _ => false,
         };
-        if at.iter().any(|at| at.map.is_some()) || body.nodes.iter().any(is_placed) {
+        if at.iter().any(|at| at.map.is_some()) || body.nodes.iter().any(is_placed) || !follows(&body, e.sums) {
             return None;
         }
         let (lines, few) = if self.domain.columns {
