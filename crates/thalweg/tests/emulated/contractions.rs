@@ -89,7 +89,7 @@ fn what_is_stored_beside_a_product_of_few_columns_writes_over_nothing_that_is_re
         let tensor = |n: usize, shape: &[usize], seed: i64| {
             let values: Vec<i64> = (0..n as i64).map(|i| (i * 7 + seed * 5) % 11 - 3).collect();
             let x = Tensor::from_slice(&values, shape);
-            device.map_or(x.clone(), |d| x.to_device(d.clone()).unwrap())
+            device.map_or(x.clone(), |d| x.to_device(*d).unwrap())
         };
         let (a, b) = (tensor(130 * 24, &[130, 24], 1), tensor(24, &[24, 1], 2));
         let (x, y) = (tensor(130, &[130, 1], 3), tensor(130, &[130, 1], 4));
