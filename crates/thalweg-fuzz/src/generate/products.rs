@@ -112,23 +112,23 @@ impl Generator {
         }
     }
 
-    /// A matrix with a factor for each row or column, or divided by one; or bytes in its place.
+    /// A matrix with a factor for each row or column, or divided by one; or bytes in its place. Factors of bytes, which may leave
+    /// the sum, are 1 or more: where sums of bytes overflow, those that are written do so, too.
     fn scaled(&mut self, x: Tensor, factors: [usize; 2]) -> Option<Tensor> {
         let (dtype, shape) = (self.program.dtype(x), self.program.shape(x));
-        let x = match self.rng.bool() {
-            true => {
-                let bytes = self.input(DType::I8, shape);
-                self.push(Op::Cast, dtype, shape, 0, vec![Argument::Tensor(bytes)], vec![])?
-            }
-            false => x,
-        };
         let by = self.input(dtype, Shape::new(&factors));
-        if self.rng.bool() {
-            return if self.rng.bool() { self.binary(Mul, x, by) } else { self.binary(Mul, by, x) };
-        }
         let squares = self.unary(Square, by)?;
         let above = self.with_number(Add, squares, 1.0)?;
-        self.binary(Div, x, above)
+        if self.rng.bool() {
+            let bytes = self.input(DType::I8, shape);
+            let x = self.push(Op::Cast, dtype, shape, 0, vec![Argument::Tensor(bytes)], vec![])?;
+            return self.binary(Mul, above, x);
+        }
+        match self.rng.u32(..3) {
+            0 => self.binary(Mul, x, by),
+            1 => self.binary(Mul, by, x),
+            _ => self.binary(Div, x, above),
+        }
     }
 
     /// The last two dimensions swapped.
