@@ -170,9 +170,9 @@ fn add_group(
 /// A part of a group that is a product: kernel and geometry, operands, and its first scalar.
 fn as_product<'a>(
     (kernel, geometry, operands, scalars): &(&'a Kernel, &'a Geometry, Vec<Word>, u16),
-) -> Option<contraction::Part<'a>> {
+) -> Option<contraction::Sibling<'a>> {
     let (Kernel::Contraction(contraction), Geometry::Contraction(geometry)) = (kernel, geometry) else { return None };
-    Some(contraction::Part { contraction, geometry, operands: operands.clone(), scalars: *scalars })
+    Some(contraction::Sibling { contraction, geometry, operands: operands.clone(), scalars: *scalars })
 }
 
 /// Bytes that an input of a scatter takes where it is computed, row-major.

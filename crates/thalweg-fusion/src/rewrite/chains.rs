@@ -37,7 +37,7 @@ fn chained(graph: &Graph<'_>, product: usize, factor: RelArg) -> Option<usize> {
 
 fn reorder(graph: &mut Graph<'_>, root: usize) -> Option<()> {
     let mut factors = vec![];
-    let written = flatten(graph, root, &mut factors)?;
+    let written = flatten(graph, root, &mut factors, LONGEST)?;
     if !(3..=LONGEST).contains(&factors.len()) {
         return None;
     }
@@ -48,14 +48,16 @@ fn reorder(graph: &mut Graph<'_>, root: usize) -> Option<()> {
     splits.regroup(graph, root, 0, factors.len() - 1)
 }
 
-/// Collects the shapes of a chain's factors, and tells what the chain costs as it is written.
-fn flatten(graph: &Graph<'_>, product: usize, factors: &mut Vec<Shape>) -> Option<f64> {
+/// Collects the shapes of a chain's factors, and tells what the chain costs as it is written; `None` where products lie deeper in
+/// each other than that. (A segment may have thousands.)
+fn flatten(graph: &Graph<'_>, product: usize, factors: &mut Vec<Shape>, deepest: usize) -> Option<f64> {
+    let deeper = deepest.checked_sub(1)?;
     let [a, b] = graph.factors(product)?;
     let own = cost(graph.shape(a)?, graph.shape(b)?)?.0;
     let mut below = 0.0;
     for factor in [a, b] {
         match chained(graph, product, factor) {
-            Some(link) => below += flatten(graph, link, factors)?,
+            Some(link) => below += flatten(graph, link, factors, deeper)?,
             None => factors.push(graph.shape(factor)?),
         }
     }

@@ -4,7 +4,7 @@
 use super::{Move, Rewrite};
 use crate::partition::Facts;
 use crate::partition::tests::graphs::{Graph, T};
-use crate::segment::OwnedSegment;
+use crate::segment::{BitSet, OwnedSegment};
 use crate::{Costs, Effort, Planned, ScalarClasses, instantiate, plan};
 use proptest::prelude::*;
 use thalweg_ir::{DType, ElementOp, Op, ReduceOp, View};
@@ -89,6 +89,20 @@ fn a_long_chain_takes_the_order_of_fewest_multiplications() {
     g.live(product);
     let [before, after] = same_values(&g.0);
     assert_eq!((before, after), (40_500, 15_125));
+}
+
+/// A chain of thousands stays as it is, and is no deep recursion either.
+#[test]
+fn chains_of_any_length_are_looked_at() {
+    for length in [23, 24, 8000] {
+        let mut g = Graph::new();
+        let (a, v) = (g.input(&[30, 30]), g.input(&[30, 1]));
+        let power = (1..length - 1).fold(a, |x, _| g.matmul(x, a));
+        let product = g.matmul(power, v);
+        g.0.live = BitSet::new(length);
+        g.live(product);
+        assert_eq!(moves(&g).is_empty(), length > 24, "{length} factors");
+    }
 }
 
 #[test]

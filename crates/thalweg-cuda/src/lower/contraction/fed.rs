@@ -7,7 +7,7 @@
 //!
 //! Always true: which tile is taken depends on sizes, layouts and chip alone.
 
-use super::tile::{self, is_strided, lies_at, math, result, sums_operand};
+use super::tile::{Part, is_strided, lies_at, math, result, sums_operand};
 use crate::compiler::Compiler;
 use crate::driver::{Chip, MAP_RANK, MAP_WORDS, TensorMap};
 use crate::launch::Word;
@@ -64,7 +64,7 @@ impl Factor {
             if f.inner.is_some() || tiles.boxes.len() != 1 || !is_strided(c.dtype, Math::Warpgroup, body, tiles) {
                 return None;
             }
-            let part = tile::Part::new(body, tiles, 1, vec![], 0);
+            let part = Part::new(body, tiles, 1, vec![], 0);
             let read = part.body.accesses.iter().position(|a| a.operand == Some(0))?;
             let (first, steps) = &part.space.steps[read];
             let dims: Vec<_> = part.space.extents.iter().copied().zip(steps.iter().copied()).collect();
@@ -185,23 +185,23 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, compiler: 
 
 /// Adds one launch for several contractions of one class and size, whose operands are those. `false`, and nothing is added,
 /// where there is none.
-pub fn add_together(plan: &mut Plan, parts: &[Part<'_>], compiler: &Compiler) -> bool {
-    let own = |p: &Part<'_>| planned(p.contraction, p.geometry, p.contraction.dtype, compiler);
-    let Some(all) = parts.iter().map(own).collect::<Option<Vec<_>>>() else { return false };
+pub fn add_together(plan: &mut Plan, siblings: &[Sibling<'_>], compiler: &Compiler) -> bool {
+    let own = |p: &Sibling<'_>| planned(p.contraction, p.geometry, p.contraction.dtype, compiler);
+    let Some(all) = siblings.iter().map(own).collect::<Option<Vec<_>>>() else { return false };
     let Some((first, class)) = all.first() else { return false };
     let draft = &first.stages[0];
     let sizes = |d: &Draft| (d.words[..5].to_vec(), d.words[TILES], d.words.len());
     let alike =
         all.iter().all(|(p, c)| c == class && sizes(&p.stages[0]) == sizes(draft) && p.checked == first.checked);
-    let class = FedClass { products: parts.len() as u32, ..class.clone() };
-    let tiles = draft.words[TILES] * parts.len() as u64;
-    let fits = 8 * draft.words.len() * parts.len() <= compiler.chip().arguments && tiles <= i32::MAX as u64;
+    let class = FedClass { products: siblings.len() as u32, ..class.clone() };
+    let tiles = draft.words[TILES] * siblings.len() as u64;
+    let fits = 8 * draft.words.len() * siblings.len() <= compiler.chip().arguments && tiles <= i32::MAX as u64;
     if !alike || !fits {
         return false;
     }
     let from = plan.stages.len();
-    for ((own, _), part) in all.into_iter().zip(parts) {
-        plan.absorb(own, &part.operands, part.scalars);
+    for ((own, _), sibling) in all.into_iter().zip(siblings) {
+        plan.absorb(own, &sibling.operands, sibling.scalars);
     }
     let (mut words, mut patches) = (vec![], vec![]);
     let (mut block, mut shared) = (0, 0);
@@ -217,7 +217,7 @@ pub fn add_together(plan: &mut Plan, parts: &[Part<'_>], compiler: &Compiler) ->
 }
 
 /// A contraction among several, with what its operands and its first scalar are.
-pub struct Part<'a> {
+pub struct Sibling<'a> {
     pub contraction: &'a Contraction,
     pub geometry: &'a ContractionGeometry,
     pub operands: Vec<Word>,
@@ -289,7 +289,7 @@ fn reach(c: &Contraction, g: &ContractionGeometry, n: usize) -> Option<usize> {
 }
 
 /// What it moves: rows and columns of the factors for each tile, and everything else once.
-fn moved(c: &Contraction, g: &ContractionGeometry, result: &tile::Part, tile: FedTile) -> Moved {
+fn moved(c: &Contraction, g: &ContractionGeometry, result: &Part, tile: FedTile) -> Moved {
     let p = &g.product;
     let again = [p.n.div_ceil(tile.n as usize), p.m.div_ceil(tile.m as usize)];
     let factors: usize = [p.m, p.n].iter().zip(again).map(|(lines, again)| g.batches() * lines * p.k * again).sum();

@@ -29,6 +29,8 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry};
 use thalweg_runtime::Error;
 
+pub use fed::{Sibling, add_together};
+
 /// What it takes to launch a contraction.
 ///
 /// # Errors
@@ -65,8 +67,6 @@ fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, compil
     }
     open::plan(c, g, written, compiler)
 }
-
-pub use fed::{Part, add_together};
 
 /// What is left of a contraction when its factors are computed.
 fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, ContractionGeometry) {
