@@ -6,7 +6,7 @@
 
 use super::{after, before, input, record_program};
 use crate::check::{Checker, Ways};
-use crate::program::{Input, Program};
+use crate::program::Input;
 use fastrand::Rng;
 use thalweg::kernel::{Call, Int, Over, Plain, Prepared, Real, Row, Take, and, compare, or, select, to_real};
 use thalweg::{Element, Operand, Scalar, Tensor};
@@ -175,10 +175,7 @@ impl Case {
 pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{case:?}");
-    let program = Program { inputs: case.inputs.clone(), steps: vec![] };
-    let values = checker.inputs(&program).map_err(|e| e.to_string())?;
-    let x: Vec<Tensor> = values.into_iter().map(thalweg::raw::tensor).collect();
-    thalweg::set_default_device(x.first().map(Tensor::device));
+    let x = super::tensors(checker, &case.inputs)?;
     // Traced, and then as it is known.
     by_numbers(&case, &x).map_err(told)?;
     by_numbers(&case, &x).map_err(|why| told(format!("called again: {why}")))?;

@@ -5,7 +5,7 @@
 //! and where results are dropped.
 
 use super::Checker;
-use crate::program::{Input, Program};
+use crate::program::Input;
 use fastrand::Rng;
 use thalweg::{CudaLaunch, CudaOp, DType, Tensor};
 use thalweg_ir::Shape;
@@ -157,10 +157,7 @@ fn view(x: &Tensor, how: usize) -> Tensor {
 pub fn check(checker: &Checker, seed: u64) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{case:?}");
-    let program = Program { inputs: case.inputs.clone(), steps: vec![] };
-    let values = checker.inputs(&program).map_err(|e| e.to_string())?;
-    let x: Vec<Tensor> = values.into_iter().map(thalweg::raw::tensor).collect();
-    thalweg::set_default_device(x.first().map(Tensor::device));
+    let x = super::tensors(checker, &case.inputs)?;
     let bits = |results: Vec<Tensor>| -> Result<Vec<Vec<u32>>, String> {
         let one = |t: Tensor| Ok(t.to_vec::<f32>()?.into_iter().map(f32::to_bits).collect());
         results.into_iter().map(one).collect::<Result<_, thalweg::Error>>().map_err(|e| e.to_string())

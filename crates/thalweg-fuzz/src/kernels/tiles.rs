@@ -240,15 +240,6 @@ fn instruction(rng: &mut Rng, sizes: &[[usize; 2]], mask: [usize; 2]) -> Option<
     })
 }
 
-/// The tensors of a case, on the checker's device.
-fn tensors(checker: &Checker, case: &Case) -> Result<Vec<Tensor>, String> {
-    let program = Program { inputs: case.inputs.clone(), steps: vec![] };
-    let values = checker.inputs(&program).map_err(|e| e.to_string())?;
-    let x: Vec<Tensor> = values.into_iter().map(thalweg::raw::tensor).collect();
-    thalweg::set_default_device(x.first().map(Tensor::device));
-    Ok(x)
-}
-
 fn recorded(case: &Case, x: &[Tensor]) -> Result<Program, String> {
     let made = |x: &[Tensor]| {
         let [y, z, first] = case.on(x);
@@ -260,14 +251,14 @@ fn recorded(case: &Case, x: &[Tensor]) -> Result<Program, String> {
 /// What a call of the tile kernel of a seed between other operations records, to be differentiated.
 pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
     let case = Case::new(seed);
-    recorded(&case, &tensors(checker, &case)?)
+    recorded(&case, &super::tensors(checker, &case.inputs)?)
 }
 
 /// What is wrong with the tile kernel of a seed, if anything.
 pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{:?}", (case.dtype, &case.batches, &case.sizes, &case.code));
-    let x = tensors(checker, &case)?;
+    let x = super::tensors(checker, &case.inputs)?;
     // Traced, and then as it is known.
     by_numbers(&case, &x).map_err(told)?;
     by_numbers(&case, &x).map_err(|why| told(format!("called again: {why}")))?;
