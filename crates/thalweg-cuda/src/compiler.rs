@@ -1,23 +1,24 @@
 //! Sources, compiled once: in this process, and on disk for the next.
 //!
-//! In: what decides a source ([`UnitKey`]; text is only written for what is new). Out: functions. Machine code is kept
+//! In: what decides a source ([`Skeleton`]; text is only written for what is new). Out: functions. Machine code is kept
 //! on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is
 //! no code for the chip.
 
-use crate::driver::{Chip, Driver, Function, MAP_WORDS, TensorMap};
+use crate::driver::{Driver, Function};
 use crate::ending;
 use crate::prelude::PRELUDE;
-use crate::product::Product;
-use crate::render::{Source, UnitKey};
+use crate::render::elements::is_native;
+use crate::render::{self, Source};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
+use thalweg_gpu::maps::{MAP_WORDS, TensorMap};
+use thalweg_gpu::product::Product;
+use thalweg_gpu::{Chip, Skeleton, Target};
+use thalweg_ir::{DType, ElementOp};
 use thalweg_runtime::disk::{self, Key, Kind};
 use thalweg_runtime::{Counters, Error, count, counters};
-
-/// The name of units that are a library's product: they have no source.
-pub const PRODUCT: &str = "product";
 
 /// A source with one function.
 #[derive(Debug)]
@@ -34,43 +35,16 @@ pub struct Unit {
 
 impl Unit {
     /// The source.
+    #[cfg(test)]
     pub fn source(&self) -> &Source {
         &self.source
-    }
-
-    /// The function's name.
-    pub fn name(&self) -> &'static str {
-        self.name
     }
 
     /// Nanoseconds that compiling it took; 0 where nobody has had to.
     pub fn compile_ns(&self) -> u64 {
         self.compile_ns.load(Relaxed)
     }
-
-    /// Whether it is a map or a row kernel: they ask for nothing but words and the number of their block.
-    pub fn is_simple(&self) -> bool {
-        matches!(self.name, "map" | "rows")
-    }
-
-    /// What stands in front of the function for its folds, a line each.
-    pub fn definitions(&self) -> impl Iterator<Item = &str> {
-        let function = self.source.own.rfind(FUNCTION).unwrap_or(0);
-        self.source.own[..function].lines().filter(|line| line.starts_with("struct "))
-    }
-
-    /// What stands between the braces of the function, which is the last thing in the source.
-    pub fn statements(&self) -> &str {
-        let own = &self.source.own;
-        let function = own.rfind(FUNCTION).unwrap_or(0);
-        let begin = own[function..].find("begin();\n").map_or(0, |at| function + at + 9);
-        let end = own.rfind('}').unwrap_or(begin);
-        &own[begin..end]
-    }
 }
-
-/// What the function begins with.
-const FUNCTION: &str = "extern \"C\" __global__";
 
 /// Units kept; beyond, the memory of them starts over. Bound kernels hold those that they run.
 const MOST: usize = 1 << 14;
@@ -84,7 +58,7 @@ pub struct Compiler {
     driver: Arc<dyn Driver>,
     device: String,
     /// By what decides the source.
-    units: RwLock<FxHashMap<UnitKey, Arc<Unit>>>,
+    units: RwLock<FxHashMap<Arc<Skeleton>, Arc<Unit>>>,
     /// By source.
     sources: Mutex<FxHashMap<Source, Arc<Unit>>>,
 }
@@ -95,32 +69,24 @@ impl Compiler {
         Compiler { driver, device, units: RwLock::default(), sources: Mutex::default() }
     }
 
-    /// The device's name.
-    pub fn device(&self) -> &str {
-        &self.device
-    }
-
-    /// What the chip is like.
-    pub fn chip(&self) -> &Chip {
-        self.driver.chip()
-    }
-
-    /// The unit of a key, its source written where it is new.
-    pub fn unit(&self, key: UnitKey) -> Arc<Unit> {
-        if let Some(unit) = self.units.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+    /// The unit of a kernel, its source written where it is new.
+    pub fn unit(&self, of: &Arc<Skeleton>) -> Arc<Unit> {
+        if let Some(unit) = self.units.read().unwrap_or_else(PoisonError::into_inner).get(of) {
             return unit.clone();
         }
-        let (name, source) = key.source();
-        let unit = self.written(name, source);
+        let unit = match &**of {
+            Skeleton::Product(product) => self.library(product),
+            other => self.written(other.name(), render::source(other)),
+        };
         let mut units = self.units.write().unwrap_or_else(PoisonError::into_inner);
         if units.len() >= MOST {
             units.clear();
         }
-        units.entry(key).or_insert(unit).clone()
+        units.entry(of.clone()).or_insert(unit).clone()
     }
 
     /// The unit of a source with that function.
-    pub fn written(&self, name: &'static str, source: Source) -> Arc<Unit> {
+    fn written(&self, name: &'static str, source: Source) -> Arc<Unit> {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         if sources.len() >= MOST {
             sources.clear();
@@ -132,20 +98,12 @@ impl Compiler {
         sources.entry(source).or_insert_with_key(new).clone()
     }
 
-    /// A map of a tensor: see [`Driver::map`].
-    pub fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
-        let _working = ending::work(&self.device).ok()?;
-        self.driver.map(map)
-    }
-
-    /// The unit of a matrix product that a library computes, with its workspace in bytes; `None` where none does.
-    pub fn product(&self, product: &Product) -> Option<(Arc<Unit>, usize)> {
-        let _working = ending::work(&self.device).ok()?;
-        let function = self.driver.product(product)?;
-        let workspace = function.info.workspace.unwrap_or(0);
+    /// The unit of a product that a library computes.
+    fn library(&self, product: &Product) -> Arc<Unit> {
+        let function = self.driver.product(product).map_or_else(OnceLock::new, OnceLock::from);
         let source = Source { options: "", own: String::new() };
-        let (function, compile_ns, work) = (OnceLock::from(function), AtomicU64::new(0), Mutex::new(()));
-        Some((Arc::new(Unit { name: PRODUCT, source, function, compile_ns, work }), workspace))
+        let (compile_ns, work) = (AtomicU64::new(0), Mutex::new(()));
+        Arc::new(Unit { name: "product", source, function, compile_ns, work })
     }
 
     /// The function of a unit: there already, from disk, or compiled now.
@@ -277,6 +235,30 @@ impl Compiler {
             cache.put(Kind::Code, &key, &image);
         }
         Ok(function)
+    }
+}
+
+impl Target for Compiler {
+    fn device(&self) -> &str {
+        &self.device
+    }
+
+    fn chip(&self) -> &Chip {
+        self.driver.chip()
+    }
+
+    fn is_native(&self, op: ElementOp, dtype: DType) -> bool {
+        is_native(op, dtype)
+    }
+
+    fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
+        let _working = ending::work(&self.device).ok()?;
+        self.driver.map(map)
+    }
+
+    fn product(&self, product: &Product) -> Option<usize> {
+        let _working = ending::work(&self.device).ok()?;
+        self.driver.product(product).map(|function| function.info.workspace.unwrap_or(0))
     }
 }
 

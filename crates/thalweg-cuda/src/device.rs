@@ -1,19 +1,18 @@
 //! The device: memory from a pool, kernels bound to sizes, launches in the calling thread's queue.
 
-use crate::compiler::{Compiler, PRODUCT, Unit};
+use crate::compiler::Compiler;
 use crate::driver::{Absent, Cuda, Driver, Launch, nvrtc};
 use crate::find::{Sought, find};
 use crate::fourier::Fouriers;
-use crate::launch::Bound;
-use crate::lower::{generic, plan};
+use crate::generic;
+use crate::launch::{Bound, Written};
 use crate::memory::DeviceMemory;
 use crate::order::{MEMORY, TO_DEVICE};
-use crate::plan::Plan;
 use crate::queues::Queues;
-use crate::render::GENERIC;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use thalweg_gpu::{Plan, Skeleton, plan};
 use thalweg_ir::View;
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
@@ -131,12 +130,14 @@ impl CudaDevice {
         format!("cuda sm_{}", self.0.driver.chip().sm)
     }
 
-    fn bind(&self, plan: Plan) -> Result<BoundProgram, Error> {
-        let moved = plan.moved;
-        let generic = plan.stages.iter().any(|s| s.unit.name() == GENERIC);
-        let units: Vec<Arc<Unit>> = plan.stages.iter().map(|s| s.unit.clone()).collect();
-        let bound = plan.bind(&self.0.compiler)?;
-        let engine = match units.iter().any(|u| u.name() == PRODUCT) {
+    fn bind(&self, written: Written) -> Result<BoundProgram, Error> {
+        let moved = written.plan.moved;
+        let any = |is: fn(&Skeleton) -> bool| written.plan.stages.iter().any(|s| is(&s.kernel));
+        let generic = any(|kernel| matches!(kernel, Skeleton::Generic(_)));
+        let product = any(|kernel| matches!(kernel, Skeleton::Product(_)));
+        let units = written.units.clone();
+        let bound = written.bind(&self.0.compiler)?;
+        let engine = match product {
             true => format!("{}, cuBLASLt", self.engine()),
             false if generic => format!("{}, generic", self.engine()),
             false => self.engine(),
@@ -150,11 +151,16 @@ impl CudaDevice {
         Ok(BoundProgram { bound, info, moved, generic, device: self.clone() })
     }
 
+    fn written(&self, plan: Plan) -> Written {
+        Written::new(plan, &self.0.compiler)
+    }
+
     /// The program of a launch by the generic kernels, where they cover it.
     pub(crate) fn generic(&self, kernel: &Kernel, geometry: &Geometry) -> Option<Result<BoundProgram, Error>> {
         let plan = generic::plan(kernel, geometry, &self.0.compiler)?;
-        generic::compile(&plan, &self.0.compiler);
-        Some(self.bind(plan))
+        let written = self.written(plan);
+        generic::compile(&written.units, &self.0.compiler);
+        Some(self.bind(written))
     }
 }
 
@@ -228,7 +234,7 @@ struct AnyProgram {
 impl Program for AnyProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let plan = plan(&self.kernel, geometry, &self.device.0.compiler)?;
-        self.device.bind(plan)?.launch(geometry, operands, scalars)
+        self.device.bind(self.device.written(plan))?.launch(geometry, operands, scalars)
     }
 
     fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
@@ -293,9 +299,10 @@ impl Device for CudaDevice {
 
     fn prepare(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Arc<dyn Program>>, Error> {
         let compiler = &self.0.compiler;
-        let plans: Result<Vec<Plan>, Error> = launches.iter().map(|(k, g)| plan(k, g, compiler)).collect();
+        let one = |(k, g): &(&Kernel, &Geometry)| plan(k, g, compiler).map(|plan| self.written(plan));
+        let plans: Result<Vec<Written>, Error> = launches.iter().map(one).collect();
         let plans = plans?;
-        compiler.compile(plans.iter().flat_map(|p| &p.stages).map(|s| &s.unit));
+        compiler.compile(plans.iter().flat_map(|p| &p.units));
         plans.into_iter().map(|p| -> Result<Arc<dyn Program>, Error> { Ok(Arc::new(self.bind(p)?)) }).collect()
     }
 
@@ -304,8 +311,8 @@ impl Device for CudaDevice {
         let one = |(kernel, geometry): &(&Kernel, &Geometry)| -> Result<Option<Arc<dyn Program>>, Error> {
             let first = if self.0.generic { self.generic(kernel, geometry) } else { None };
             let own = || -> Result<Option<BoundProgram>, Error> {
-                let own = plan(kernel, geometry, compiler)?;
-                match compiler.missing(own.stages.iter().map(|s| &s.unit)) {
+                let own = self.written(plan(kernel, geometry, compiler)?);
+                match compiler.missing(own.units.iter()) {
                     0 => self.bind(own).map(Some),
                     _ => self.generic(kernel, geometry).transpose(),
                 }
@@ -323,8 +330,9 @@ impl Device for CudaDevice {
     fn uncompiled(&self, launches: &[(&Kernel, &Geometry)]) -> usize {
         let compiler = &self.0.compiler;
         // What cannot be planned fails where it is prepared.
-        let plans: Vec<Plan> = launches.iter().filter_map(|(k, g)| plan(k, g, compiler).ok()).collect();
-        compiler.missing(plans.iter().flat_map(|p| &p.stages).map(|s| &s.unit))
+        let plans = launches.iter().filter_map(|(k, g)| plan(k, g, compiler).ok());
+        let written: Vec<Written> = plans.map(|plan| self.written(plan)).collect();
+        compiler.missing(written.iter().flat_map(|w| &w.units))
     }
 
     fn batch(&self, key: Option<u64>, timed: bool, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Batch, Error> {

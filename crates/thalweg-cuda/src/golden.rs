@@ -13,7 +13,7 @@ use contractions::{convolution, product_of, product_of_one_row, product_with_gel
 
 use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
-use crate::lower::{self, plan};
+use crate::generic;
 use crate::prelude::PRELUDE;
 use crate::render::ONLINE;
 use crate::render::contraction::{CONTRACTIONS, FED};
@@ -22,6 +22,7 @@ use crate::render::radix::RADIX;
 use crate::render::rows::{SCANNED, TOLD};
 use std::path::PathBuf;
 use std::sync::Arc;
+use thalweg_gpu::plan;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Along, BodyBuilder, Computed, Contraction, ContractionGeometry, Geometry,
@@ -425,7 +426,7 @@ fn combined(along: Along) -> (Kernel, Geometry) {
 /// The generic kernels, which are of no kernel in particular.
 fn generic() -> Vec<(&'static str, String)> {
     let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
-    let texts = lower::generic::units(&compiler).map(|u| u.source().text());
+    let texts = generic::units(&compiler).map(|u| u.source().text());
     ["generic_narrow", "generic_functions", "generic_wide", "generic_double"].into_iter().zip(texts).collect()
 }
 
@@ -440,7 +441,7 @@ fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
     let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
     let mut all: Vec<String> = vec![];
     for draft in plan(kernel, geometry, &compiler).unwrap().stages {
-        let text = draft.unit.source().text();
+        let text = compiler.unit(&draft.kernel).source().text();
         if !all.contains(&text) {
             all.push(text);
         }

@@ -5,34 +5,13 @@
 //! the queue's next user as soon as the launches are queued.
 
 use crate::batch::mix;
-use crate::driver::{Function, Launch, MAP_WORDS};
+use crate::compiler::{Compiler, Unit};
+use crate::driver::{Function, Launch};
 use crate::queues::Queues;
 use std::sync::Arc;
+use thalweg_gpu::maps::MAP_WORDS;
+use thalweg_gpu::{Draft, Plan, Word};
 use thalweg_runtime::{Buffer, Error, Pool, count};
-
-/// A word that changes from run to run.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Word {
-    /// The address of an operand, plus so many bytes.
-    Operand(u16, i64),
-    /// A scalar.
-    Scalar(u16),
-    /// The reciprocal of one, as f64 or as f32.
-    Reciprocal(u16, bool),
-    /// The address of a region of scratch memory, plus so many bytes.
-    Scratch(u16, i64),
-    /// The map of an operand, [`MAP_WORDS`] words, whose first element is so many bytes behind its address.
-    Map(u16, i64),
-    /// The same of a region of scratch memory.
-    ScratchMap(u16, i64),
-    /// Where an index out of range is told.
-    Fault,
-    /// Counters that are 0 between launches.
-    Counters,
-    /// Memory of so many bytes in which blocks of a launch tell each other something, in words that also say which
-    /// launch wrote them.
-    Told(usize),
-}
 
 /// One launch of a bound kernel.
 #[derive(Clone, Debug)]
@@ -49,6 +28,38 @@ pub struct Stage {
     pub words: Vec<u64>,
     /// Words that change.
     pub patches: Vec<(usize, Word)>,
+}
+
+/// A plan, and the unit of each of its launches.
+#[derive(Debug)]
+pub struct Written {
+    /// What is launched.
+    pub plan: Plan,
+    /// One a launch.
+    pub units: Vec<Arc<Unit>>,
+}
+
+impl Written {
+    /// Of a plan: sources are written where they are new, and not compiled.
+    pub fn new(plan: Plan, compiler: &Compiler) -> Written {
+        let units = plan.stages.iter().map(|stage| compiler.unit(&stage.kernel)).collect();
+        Written { plan, units }
+    }
+
+    /// The launches with functions.
+    ///
+    /// # Errors
+    /// [`Error::Compile`].
+    pub fn bind(self, compiler: &Compiler) -> Result<Bound, Error> {
+        let mut stages = Vec::with_capacity(self.units.len());
+        let Plan { stages: drafts, scratch, needs, checked, .. } = self.plan;
+        for (draft, unit) in drafts.into_iter().zip(&self.units) {
+            let function = compiler.function(unit)?;
+            let Draft { grid, block, shared, words, patches, .. } = draft;
+            stages.push(Stage { function, grid, block, shared, words, patches });
+        }
+        Ok(Bound::new(stages, scratch, needs, checked))
+    }
 }
 
 /// A kernel with its sizes.

@@ -3,9 +3,9 @@
 use crate::compiler::Compiler;
 use crate::driver::Absent;
 use crate::golden::Draft;
-use crate::lower::plan;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use thalweg_gpu::plan;
 use thalweg_ir::{DType, ElementOp, Monoid};
 use thalweg_kernel::{Geometry, Kernel, Orientation};
 
@@ -16,7 +16,7 @@ fn sources(lengths: impl Iterator<Item = usize>, kernel: impl Fn(usize) -> (Kern
     for n in lengths {
         let (kernel, geometry) = kernel(n);
         let stages = plan(&kernel, &geometry, &compiler).unwrap().stages;
-        all.extend(stages.iter().map(|s| s.unit.source().text()));
+        all.extend(stages.iter().map(|s| compiler.unit(&s.kernel).source().text()));
     }
     all.len()
 }

@@ -3,8 +3,7 @@
 //!
 //! * [`driver`]: what is needed of a GPU, and two that give it: a real one, and the host.
 //! * `render`: kernels as source text.
-//! * `product`: matrix products as cuBLASLt takes them.
-//! * `space`, `lower`: kernels bound to sizes. `plan`: the launches that this gives.
+//! * `generic`: launches of the generic kernels, which nobody has to compile.
 //! * `compiler`, `launch`: functions, and their launches. `ending`: a process that ends while a compiler works.
 //! * `fourier`: Fourier transforms by cuFFT.
 //! * `queue`, `batch`, `faults`: launches in order, those of a run as one, and what they leave to be asked.
@@ -12,27 +11,25 @@
 
 mod batch;
 mod compiler;
+#[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
+mod contraction_tests;
 mod device;
 pub mod driver;
 mod ending;
 mod faults;
 pub mod find;
 mod fourier;
+mod generic;
 #[cfg(test)]
 mod golden;
 mod launch;
 #[cfg(test)]
 mod lengths;
-mod lower;
 mod memory;
 mod order;
-mod plan;
 mod prelude;
-pub mod product;
 mod queue;
 mod queues;
 mod render;
-mod space;
-mod traffic;
 
 pub use device::CudaDevice;

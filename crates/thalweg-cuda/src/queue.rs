@@ -14,10 +14,8 @@ use crate::order::Order;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thalweg_gpu::target::COUNTERS;
 use thalweg_runtime::{Batch, Buffer, Check, Error, Timing, environment};
-
-/// Counters that a launch may use: one for each group of blocks that ends in one of them finding itself the last.
-pub const COUNTERS: usize = 1 << 16;
 
 /// The least memory in which blocks tell each other something.
 const TOLD: usize = 1 << 20;

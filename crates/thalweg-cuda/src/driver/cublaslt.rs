@@ -9,9 +9,9 @@
 
 use super::functions::functions;
 use crate::find::Sought;
-use crate::product::{Product, Side};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{from_ref, null_mut};
+use thalweg_gpu::product::{Product, Side};
 use thalweg_ir::DType;
 
 /// Bytes of workspace that an algorithm may have: what PyTorch gives it on Hopper.

@@ -22,7 +22,7 @@ mod peer;
 mod products;
 mod staging;
 
-use crate::product::Product;
+use thalweg_gpu::product::Product;
 
 use super::cufft::Plans;
 use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Module, TensorMap, nvrtc};

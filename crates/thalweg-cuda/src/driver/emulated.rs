@@ -24,9 +24,7 @@ mod queues;
 #[cfg(test)]
 mod tests;
 
-use super::{
-    Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_RANK, MAP_WORDS, Module, TensorMap,
-};
+use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Module, TensorMap};
 use fibers::{Kernel, MEET, Runtime, SCHEDULER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
@@ -35,6 +33,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
+use thalweg_gpu::maps::MAP_RANK;
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Error, QUEUES};
 

@@ -11,7 +11,6 @@
 //! * `cufft`: NVIDIA's library of Fourier transforms.
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
 //! * `functions`: libraries that are found at run time, as tables of functions.
-//! * `maps`: tensors as the chip's copies of boxes see them.
 //! * `nvrtc`: sources to machine code, for a GPU that need not be there.
 //!
 //! Always true: what is put in one queue runs in order, so memory that only this queue uses may be given to its next user
@@ -24,46 +23,22 @@ mod cufft;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod emulated;
 mod functions;
-mod maps;
 pub mod nvrtc;
 
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 pub use emulated::{Emulated, moved};
 
+pub use thalweg_gpu::Chip;
+
 pub use absent::{Absent, joined, readable};
 pub use cuda::Cuda;
-pub use maps::{MAP_RANK, MAP_WORDS, TensorMap};
 
-use crate::product::Product;
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
+use thalweg_gpu::maps::{MAP_WORDS, TensorMap};
+use thalweg_gpu::product::Product;
 use thalweg_runtime::{Error, FourierKind};
-
-/// What a chip is like.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Chip {
-    /// Its name, for people.
-    pub name: String,
-    /// Compute capability: 90 for 9.0.
-    pub sm: u32,
-    /// Multiprocessors.
-    pub multiprocessors: u32,
-    /// Threads that a multiprocessor holds.
-    pub threads: u32,
-    /// Registers of a multiprocessor.
-    pub registers: u32,
-    /// Bytes of shared memory that a block may ask for.
-    pub shared: u32,
-    /// Bytes of the second-level cache.
-    pub l2: usize,
-    /// Bytes of memory.
-    pub memory: usize,
-    /// Bytes that the argument of a launch may have.
-    pub arguments: usize,
-    /// Who compiles, with version: part of the key under which machine code is kept.
-    pub compiler: String,
-}
 
 /// What the driver says of a compiled function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

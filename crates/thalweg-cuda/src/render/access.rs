@@ -4,10 +4,12 @@
 //! `r{k}[v]`, lane by lane as it is in memory; the position that a map gives is in `m{k}[v]`; what is to be stored
 //! through it in `y{k}[v]`.
 
+use super::place::{index_type, map_function};
 use super::types::{held, pack_rounded, stored, unpack};
-use crate::space::{Inner, Slots, SpaceClass, Way, index_type, map_function};
+use thalweg_gpu::class::body::Wanted;
+use thalweg_gpu::space::{Inner, Slots, SpaceClass, Way};
 use thalweg_ir::DType;
-use thalweg_kernel::{Access, Body, Node};
+use thalweg_kernel::Access;
 
 /// The accesses of a kernel.
 #[derive(Clone, Copy)]
@@ -32,31 +34,6 @@ pub struct Stand<'a> {
     pub step: String,
     /// Lanes.
     pub lanes: usize,
-}
-
-/// What of an access a body wants.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Wanted {
-    /// The element.
-    pub load: bool,
-    /// The position, or whether it is inside.
-    pub position: bool,
-    /// Something is gathered through it.
-    pub gather: bool,
-}
-
-/// What a body wants of its accesses.
-pub fn wanted(body: &Body) -> Vec<Wanted> {
-    let mut all = vec![Wanted::default(); body.accesses.len()];
-    for node in &body.nodes {
-        match *node {
-            Node::Load { access } => all[access as usize].load = true,
-            Node::Index { access, .. } | Node::Valid { access } => all[access as usize].position = true,
-            Node::Gather { access, .. } => all[access as usize].gather = true,
-            _ => {}
-        }
-    }
-    all
 }
 
 impl Accesses<'_> {

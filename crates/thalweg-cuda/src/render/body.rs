@@ -3,6 +3,7 @@
 use super::elements::expression;
 use super::looped;
 use super::types::{bitcast, cast, constant, held, scalar};
+use thalweg_gpu::class::body::{as_scalar, divisor};
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
@@ -22,40 +23,6 @@ pub struct Names<'a> {
     pub scalar: &'a dyn Fn(u16) -> String,
     /// The word of its reciprocal, if it is one of [`divisors`].
     pub reciprocal: &'a dyn Fn(u16) -> Option<String>,
-}
-
-/// The scalar that a node is, in which dtype it is computed with.
-fn as_scalar(body: &Body, id: NodeId) -> Option<(u16, DType)> {
-    match body.nodes[id.index()] {
-        Node::Scalar { slot, dtype } if dtype.is_float() => Some((slot, dtype)),
-        // Narrow floats come as the bits of an f32.
-        Node::Cast { dtype: DType::F32, arg } if matches!(body.dtype(arg), DType::BF16 | DType::F16) => {
-            as_scalar(body, arg).map(|s| (s.0, DType::F32))
-        }
-        _ => None,
-    }
-}
-
-/// The scalar that a node divides by.
-fn divisor(body: &Body, node: &Node) -> Option<(u16, DType)> {
-    match *node {
-        Node::Element { op: ElementOp::Div, args, dtype: DType::F32 | DType::F64 } if !body.strict => {
-            as_scalar(body, args[1])
-        }
-        _ => None,
-    }
-}
-
-/// Scalars that a body divides by, with their dtype: the host has their reciprocals, and a product takes a tenth of a
-/// quotient. It is one ulp off at most, as in PyTorch and XLA. Strict bodies divide.
-pub fn divisors(body: &Body) -> Vec<(u16, DType)> {
-    let mut all: Vec<(u16, DType)> = vec![];
-    for found in body.nodes.iter().filter_map(|n| divisor(body, n)) {
-        if !all.contains(&found) {
-            all.push(found);
-        }
-    }
-    all
 }
 
 /// The variable of a node.

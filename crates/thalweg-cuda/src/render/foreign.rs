@@ -9,24 +9,8 @@
 //! called, not launched. A block of several dimensions is one of a single dimension, whose threads have the same order.
 
 use std::fmt::Write;
-use thalweg_ir::{DType, Foreign};
-
-/// What decides the source.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ForeignClass {
-    /// The operation.
-    pub of: Foreign,
-    /// Threads of a block.
-    pub block: [u32; 3],
-}
-
-impl ForeignClass {
-    /// Words: the addresses of operands and results, the sizes, the numbers.
-    pub fn words(&self) -> usize {
-        let s = self.of.source();
-        s.operands.len() + s.results.len() + s.sizes + s.numbers.len()
-    }
-}
+use thalweg_gpu::class::foreign::ForeignClass;
+use thalweg_ir::DType;
 
 /// How arguments become what the entry's parameters are.
 const ARGUMENTS: &str = r#"template <class T> struct ThalwegType { enum { kind = 0, pointer = 0 }; };

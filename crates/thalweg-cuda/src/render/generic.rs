@@ -1,6 +1,6 @@
 //! The generic kernels: an interpreter on the GPU, as source.
 //!
-//! In: nothing but the width of a slot's word. Out: a kernel that runs the instructions which `lower/generic` makes of a
+//! In: nothing but the width of a slot's word. Out: a kernel that runs the instructions which `generic` makes of a
 //! body. What an instruction computes is the expression that a compiled kernel has for it (`elements`, `types`), so
 //! that results are the same. `generic.cuh` is the loop around them.
 //!
@@ -12,6 +12,7 @@ use super::elements::{expression, is_native};
 use super::types::cast;
 use std::fmt::Write;
 use std::sync::LazyLock;
+use thalweg_gpu::class::generic::Width;
 use thalweg_ir::{DType, ElementOp};
 
 /// Threads of a block.
@@ -21,51 +22,23 @@ pub const WORDS: usize = 500;
 /// Bytes of a slot of a block.
 pub const SLOT: usize = THREADS as usize * 16;
 
-/// What decides the source of a generic kernel: which values it has, and which instructions.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Width {
-    /// Words of 32 bits: for bodies without f64 and i64. Without the functions of f32.
-    Narrow,
-    /// The same with the functions of f32, and without most of what integers have.
-    Functions,
-    /// Words of 64 bits, for i64; without f64 and the functions of f32.
-    Wide,
-    /// The same with f64 and its functions.
-    Double,
-}
-
-impl Width {
-    /// Every one.
-    pub const ALL: [Width; 4] = [Width::Narrow, Width::Functions, Width::Wide, Width::Double];
-
-    /// Points that a thread takes side by side.
-    pub fn lanes(self) -> usize {
-        if self.is_wide() { 2 } else { 4 }
-    }
-
-    /// Whether words have 64 bits.
-    fn is_wide(self) -> bool {
-        self >= Width::Wide
-    }
-
-    /// Whether it has an instruction.
-    pub fn has(self, of: Computes) -> bool {
-        let dtypes = match of {
-            Computes::Element(_, dtype) => [dtype; 2],
-            Computes::Cast(from, to) => [from, to],
-        };
-        let any = |wanted: DType| dtypes.contains(&wanted);
-        match self {
-            Width::Narrow => !any(DType::F64) && !any(DType::I64) && !is_function(of),
-            Width::Functions => match of {
-                Computes::Element(_, dtype) => {
-                    matches!(dtype, DType::F32 | DType::Bool) || is_light(of) && dtype == DType::U32
-                }
-                Computes::Cast(..) => dtypes.iter().all(|d| d.is_float() && *d != DType::F64 || *d == DType::U32),
-            },
-            Width::Wide => !any(DType::F64) && !is_function(of),
-            Width::Double => any(DType::F64) || !is_function(of),
-        }
+/// Whether the kernel of that width has an instruction.
+pub fn has_instruction(width: Width, of: Computes) -> bool {
+    let dtypes = match of {
+        Computes::Element(_, dtype) => [dtype; 2],
+        Computes::Cast(from, to) => [from, to],
+    };
+    let any = |wanted: DType| dtypes.contains(&wanted);
+    match width {
+        Width::Narrow => !any(DType::F64) && !any(DType::I64) && !is_function(of),
+        Width::Functions => match of {
+            Computes::Element(_, dtype) => {
+                matches!(dtype, DType::F32 | DType::Bool) || is_light(of) && dtype == DType::U32
+            }
+            Computes::Cast(..) => dtypes.iter().all(|d| d.is_float() && *d != DType::F64 || *d == DType::U32),
+        },
+        Width::Wide => !any(DType::F64) && !is_function(of),
+        Width::Double => any(DType::F64) || !is_function(of),
     }
 }
 
@@ -214,7 +187,7 @@ pub fn source(width: Width) -> String {
     }
     let (mut light, mut heavy) = (String::new(), String::new());
     for (at, &of) in OPERATIONS.iter().enumerate() {
-        if !width.has(of) {
+        if !has_instruction(width, of) {
             continue;
         }
         let number = CODES.len() + at;

@@ -10,29 +10,15 @@
 //! Always true: a pass in which all keys of a row agree moves nothing.
 
 use super::rows::TOLD;
-use super::scan::{ScanClass, Way};
-use super::sort::{is_wide, key};
+use super::sort::key;
 use super::types::stored;
-use thalweg_ir::{DType, ScanOp};
+use thalweg_gpu::class::radix::{DIGITS, WORDS};
+use thalweg_gpu::class::scan::{ScanClass, Way};
+use thalweg_gpu::class::sort::is_wide;
+use thalweg_ir::ScanOp;
 
-/// Values of a digit, and threads of a block.
-pub const DIGITS: usize = 256;
-/// Words of a launch: from, to, rows, points, step from row to row, from point to point; tiles of a row; the number of
-/// the pass, or blocks of a row that count; where digits begin; elements and places of two buffers; what blocks tell
-/// each other, or counters.
-pub const WORDS: usize = 14;
 /// What stands behind the prelude.
 pub const RADIX: &str = include_str!("radix.cuh");
-
-/// Passes of a sort of such elements.
-pub fn passes(dtype: DType) -> usize {
-    dtype.size().max(2)
-}
-
-/// Elements of a tile.
-pub fn tile(dtype: DType) -> usize {
-    DIGITS * if dtype.size() == 8 { 8 } else { 16 }
-}
 
 /// The source of a launch, with one function, `scan`.
 pub fn source(class: &ScanClass) -> String {

@@ -11,45 +11,25 @@
 //! them to finish puts these together, in a fixed order. Later stages read the results of folds from scratch memory,
 //! and compute what follows from them again.
 
-mod class;
 mod folds;
 mod online;
 mod scans;
 
-pub use class::{RowsClass, RowsSlots, Sharing, Stage};
-pub use online::state_bytes;
-pub use scans::{SCANNED, TOLD, is_in_registers};
+pub use scans::{SCANNED, TOLD};
 
-use super::access::{Accesses, Stand, Wanted, wanted};
-use super::body::{Names, divisors, name, statements};
-use super::map::gathers;
+use super::access::{Accesses, Stand};
+use super::body::{Names, name, statements};
 use super::monoid;
+use super::place::{decompose, index_type, offset};
 use super::types::{constant, held, pack_rounded, stored};
-use crate::space::{Way, decompose, index_type, offset};
 use std::cell::Cell;
 use std::fmt::Write;
+use thalweg_gpu::class::body::{Wanted, divisors, gathers, wanted};
+use thalweg_gpu::class::rows::{RowsClass, RowsSlots, Sharing, left, runs_behind};
+use thalweg_gpu::space::Way;
 use thalweg_ir::DType;
 use thalweg_kernel::order::BLOCK as ORDERED;
-use thalweg_kernel::{Access, AccessClass, Along, Body, Fold, OnlinePasses, Phase, Phases, Store};
-
-/// Values of a row that folds by combines of the user's own give; they follow those of the folds.
-pub fn combined_values(body: &Body) -> usize {
-    let folds = body.combined.iter().filter(|c| c.along == Along::Fold);
-    folds.map(|c| c.elements().len()).sum()
-}
-
-/// The values of a row that a phase leaves to folds by combines of the user's own.
-fn left(phase: &Phase) -> impl Iterator<Item = u16> + '_ {
-    let folds = phase.combined.iter().filter(|c| c.along == Along::Fold);
-    folds.flat_map(|c| (c.slot..).take(c.of.region().args.len()))
-}
-
-/// Whether a phase runs once a row behind the last pass, and takes what a fold by a combine of the user's own makes of it: a
-/// launch of its own.
-pub fn runs_behind(phases: &Phases, number: usize) -> bool {
-    let last = phases.list.iter().rposition(|p| !p.once);
-    last.is_some_and(|last| last < number && left(&phases.list[last]).next().is_some())
-}
+use thalweg_kernel::{Access, AccessClass, Body, Fold, OnlinePasses, Phase, Phases, Store};
 
 /// The source of a kernel with one function, `rows`.
 pub fn source(body: &Body, class: &RowsClass) -> String {

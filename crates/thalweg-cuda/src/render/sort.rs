@@ -8,23 +8,10 @@
 //! stretch of what comes out a block. A merge finds what each block, and then each thread, begins with by a binary
 //! search for how many elements the left run gives (Green, McColl and Bader 2012).
 
-use super::scan::{ScanClass, Way};
 use super::types::{stored, unpack};
+use thalweg_gpu::class::scan::{ScanClass, Way};
+use thalweg_gpu::class::sort::{BLOCK, STRETCH, WORDS, is_wide};
 use thalweg_ir::{DType, ScanOp};
-
-/// Elements of a block.
-pub const STRETCH: usize = 2048;
-/// Threads of a block: eight elements each.
-pub const BLOCK: u32 = (STRETCH / 8) as u32;
-/// Words of a launch: from, to, rows, points, step from row to row, from point to point, the logarithm of what a row
-/// has of a stretch, stretches of a row, the length of runs, whether the result is given out, keys, places, next keys,
-/// next places, and the elements to give out with their steps.
-pub const WORDS: usize = 17;
-
-/// Whether keys take 64 bits.
-pub fn is_wide(dtype: DType) -> bool {
-    dtype.size() == 8
-}
 
 /// A statement that makes an element's key of `raw`, in the lowest bytes, as many as the element has: NaN the largest,
 /// zeros equal.

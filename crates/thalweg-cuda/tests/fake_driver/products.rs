@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use thalweg_cuda::CudaDevice;
 use thalweg_cuda::driver::{Cuda, Driver};
-use thalweg_cuda::product::{Launches, Product, launches};
+use thalweg_gpu::product::{Launches, Product, launches};
 use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, MatmulGeometry, Precision};
 use thalweg_runtime::{Buffer, Device, Error, Program, counters};

@@ -15,11 +15,11 @@
 use super::{Cuda, Entry, What};
 use crate::driver::cublaslt::{Algorithm, CublasLt, Problem};
 use crate::driver::{Driver, Function, FunctionInfo, Module};
-use crate::product::{Product, Side};
 use half::{bf16, f16};
 use rustc_hash::FxHashMap;
 use std::ptr::from_ref;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use thalweg_gpu::product::{Product, Side};
 use thalweg_ir::DType;
 use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Key, Kind};

@@ -4,12 +4,14 @@
 //! steps are under way at a time. One that lies there by strides of more dimensions is copied element by element. Any
 //! other is loaded before the arithmetic of a step and computed behind it.
 
-use super::{Layout, Math, PartClass, PartSlots, TileClass, names, warpgroup};
-use crate::render::access::{Accesses, Stand, wanted};
+use super::{element_of, names, warpgroup};
+use crate::render::access::{Accesses, Stand};
 use crate::render::body::{Names, name, statements};
+use crate::render::place::{decompose, index_type, offset};
 use crate::render::types::{held, pack_rounded};
-use crate::space::{decompose, offset};
 use std::fmt::Write;
+use thalweg_gpu::class::body::wanted;
+use thalweg_gpu::class::contraction::{Layout, Math, PartClass, PartSlots, TileClass};
 use thalweg_ir::DType;
 
 /// The text of a factor.
@@ -175,7 +177,7 @@ pub(super) fn copied(class: &TileClass, number: usize, along: bool, at: usize) -
     let Layout { along: kept, pitch, all } = class.layout(number);
     let copy = Copy {
         number,
-        element: class.element(),
+        element: element_of(class),
         size: class.dtype.size() as u32,
         lines: Side { count: tall, first, step: 0, most },
         terms: Side { count: class.tile.k, first: "0", step: class.tile.k, most: "k" },
@@ -220,7 +222,7 @@ pub(super) fn computed(class: &TileClass, number: usize, part: &PartClass, slots
     };
     let (batch, rows) = (part.groups[0] as usize, part.groups[1] as usize);
     let rank = space.rank();
-    let it = crate::space::index_type(space.wide);
+    let it = index_type(space.wide);
     let mut stand_at = String::new();
     let _ = writeln!(stand_at, "      const {it} row = ({it}){}, column = ({it})({} / {v});", domain.0, domain.1);
     stand_at += &decompose(space, &slots.space, 0..batch, &format!("batch{number}"), "i");
@@ -249,7 +251,7 @@ pub(super) fn computed(class: &TileClass, number: usize, part: &PartClass, slots
     }
     out += "      }\n    }\n  };\n";
     out += &begin("put", "slot", &format!("fetched{number}"));
-    let element = class.element();
+    let element = element_of(class);
     let _ = write!(
         out,
         "      {element} y[{v}] = {{}};\n      if (x < {most} && p < k) {{\n{stand_at}#pragma unroll\n      for (int v = 0; v < {v}; v++) {{\n"

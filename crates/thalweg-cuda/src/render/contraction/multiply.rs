@@ -1,9 +1,10 @@
 //! The arithmetic of one step on what is in shared memory: by tensor cores, or by plain ones in order.
 
-use super::warpgroup::{self, EIGHT, LINE, LINE_ELEMENTS, Left};
-use super::{Math, Tile, TileClass};
+use super::element_of;
+use super::warpgroup::{self, EIGHT, Left};
 use crate::render::types::held;
 use std::fmt::Write;
+use thalweg_gpu::class::contraction::{LINE, LINE_ELEMENTS, Math, Tile, TileClass};
 use thalweg_ir::DType;
 
 /// Threads of a block on plain cores along columns.
@@ -22,7 +23,7 @@ pub(super) fn sums(class: &TileClass) -> [String; 2] {
 /// The statements of a step.
 pub(super) fn step(class: &TileClass) -> String {
     let Tile { m, n, k, warps, .. } = class.tile;
-    let element = class.element();
+    let element = element_of(class);
     let (left, right) = (class.layout(0), class.layout(1));
     let (pa, pb) = (left.pitch, right.pitch);
     let mut out =

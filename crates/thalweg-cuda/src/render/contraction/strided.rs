@@ -6,10 +6,12 @@
 //! the first threads fill one round of steps ahead; so nothing is divided for an element.
 
 use super::factor::{Factor, TAGS, lines};
-use super::{Layout, Math, PartClass, PartSlots, TileClass, warpgroup};
-use crate::render::access::{Accesses, wanted};
-use crate::space::{decompose, index_type, offset};
+use super::warpgroup;
+use crate::render::access::Accesses;
+use crate::render::place::{decompose, index_type, offset};
 use std::fmt::Write;
+use thalweg_gpu::class::body::wanted;
+use thalweg_gpu::class::contraction::{Layout, Math, PartClass, PartSlots, TileClass};
 
 /// How the elements of a step are shared among threads.
 struct Shares {

@@ -4,11 +4,8 @@
 //! emulator has templates of the same names.
 
 use std::fmt::Write;
+use thalweg_gpu::class::contraction::LINE_ELEMENTS;
 
-/// Bytes of a line of a matrix in shared memory.
-pub(super) const LINE: u32 = 128;
-/// Elements of it.
-pub(super) const LINE_ELEMENTS: u32 = 64;
 /// Registers of a multiprocessor, and most of a thread that computes.
 const REGISTERS: u32 = 65536;
 const MOST_REGISTERS: u32 = 240;

@@ -11,8 +11,9 @@
 //! to be passed again when a larger one comes, which took twice as long as two passes; it takes two passes.
 
 use super::{Sharing, Writer, constant, held};
-use crate::render::access::{Wanted, wanted};
 use std::fmt::Write;
+use thalweg_gpu::class::body::{Wanted, wanted};
+use thalweg_gpu::class::rows::power;
 use thalweg_ir::{DType, Scalar};
 use thalweg_kernel::{Fold, OnlineFold, OnlinePasses, Rescaling, Shift};
 
@@ -21,18 +22,6 @@ const TILE: u8 = 4;
 /// Tiles that are shifted by the mean of the first of them. To put a state together with another costs as much as some tens of
 /// elements; what cancels is at most as many times as large as what is left.
 const TILES: u32 = 8;
-
-/// Bytes of the state of each online fold.
-pub fn state_bytes(online: &OnlinePasses) -> Vec<usize> {
-    online.list.iter().map(|l| (power(l) as usize + 3) * l.dtype.size()).collect()
-}
-
-fn power(fold: &OnlineFold) -> u8 {
-    match fold.how {
-        Rescaling::Shifted { power, .. } => power,
-        Rescaling::Chosen { .. } => unreachable!("what is chosen takes two passes"),
-    }
-}
 
 fn name(l: usize) -> String {
     format!("State{l}")

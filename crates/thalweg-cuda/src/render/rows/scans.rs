@@ -7,19 +7,13 @@
 use super::{Phases, Writer, held};
 use crate::render::scan::Running;
 use std::fmt::Write;
-use thalweg_ir::{DType, ScanOp};
-use thalweg_kernel::{Phase, Scan};
+use thalweg_ir::DType;
+use thalweg_kernel::Phase;
 
 /// What stands behind the prelude.
 pub const SCANNED: &str = concat!(include_str!("../told.cuh"), include_str!("../scanned.cuh"));
 /// What blocks of a launch tell each other.
 pub const TOLD: &str = include_str!("../told.cuh");
-
-/// Whether a scan of such elements can run in registers: not what is sorted; and of products of floats in another order
-/// one may overflow where the other vanishes.
-pub fn is_in_registers(scan: &Scan, dtype: DType) -> bool {
-    !matches!(scan.op, ScanOp::Sort | ScanOp::Argsort) && (scan.op != ScanOp::Prod || !dtype.is_float())
-}
 
 /// What is accumulated by the scans of a kernel that holds its rows, as structs in front of it.
 pub(super) fn definitions(phases: &Phases) -> String {

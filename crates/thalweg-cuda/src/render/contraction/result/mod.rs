@@ -7,67 +7,32 @@
 mod shifted;
 mod warp;
 
-use super::{PartClass, PartSlots, names};
-use crate::render::access::{Accesses, Stand, wanted};
+use super::names;
+use crate::render::access::{Accesses, Stand};
 use crate::render::body::{Names, name, statements};
+use crate::render::place::{decompose, index_type, offset};
 use crate::render::types::held;
-use crate::space::{decompose, index_type, offset};
 use std::fmt::Write;
-use thalweg_ir::DType;
+use thalweg_gpu::class::body::wanted;
+use thalweg_gpu::class::contraction::{By, Handed, PartClass, PartSlots};
 
 /// Vectors that a thread of a warp has under way at a time.
 const MOST_AHEAD: u32 = 8;
 
-/// Sums on their way through shared memory.
-pub(super) struct Handed<'a> {
-    /// What is made of them, and which of its operands they are.
-    pub(super) result: &'a (PartClass, u16),
-    /// Their dtype.
-    pub(super) sums: DType,
-    /// Rows and columns that are there at a time, and how many times.
-    pub(super) rows: u32,
-    pub(super) columns: u32,
-    pub(super) passes: u32,
-    /// Who does it.
-    pub(super) by: By,
+/// Who is alone with these sums: a thread's number among them, and how many they are.
+fn threads(handed: &Handed<'_>) -> (&'static str, u32) {
+    match handed.by {
+        By::Block(threads) => ("t", threads),
+        By::Warp { .. } => ("t % 32", 32),
+    }
 }
 
-/// Who makes something of the sums together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum By {
-    /// All threads of a block, of so many.
-    Block(u32),
-    /// A warp: where its own sums are in shared memory, in bytes from the beginning, and how many passes are beside each
-    /// other. The kernel says where its first row is (`warp_row`).
-    Warp { at: u32, across: u32 },
-}
-
-impl Handed<'_> {
-    /// Elements from row to row.
-    pub(super) fn pitch(&self) -> u32 {
-        self.columns + 8
-    }
-
-    /// Bytes of shared memory, of all threads of a block or of a warp.
-    pub(super) fn bytes(&self) -> u32 {
-        self.rows * self.pitch() * self.sums.size() as u32
-    }
-
-    /// Who is alone with these sums: a thread's number among them, and how many they are.
-    fn threads(&self) -> (&'static str, u32) {
-        match self.by {
-            By::Block(threads) => ("t", threads),
-            By::Warp { .. } => ("t % 32", 32),
-        }
-    }
-
-    /// The first row and the first column of a pass.
-    fn origin(&self) -> [String; 2] {
-        match self.by {
-            By::Block(_) => [format!("row0 + pass * {}", self.rows), "column0".into()],
-            By::Warp { across, .. } => {
-                [format!("warp_row + pass / {across} * 64"), format!("(column0 + pass % {across} * {})", self.columns)]
-            }
+/// The first row and the first column of a pass.
+fn origin(handed: &Handed<'_>) -> [String; 2] {
+    match handed.by {
+        By::Block(_) => [format!("row0 + pass * {}", handed.rows), "column0".into()],
+        By::Warp { across, .. } => {
+            [format!("warp_row + pass / {across} * 64"), format!("(column0 + pass % {across} * {})", handed.columns)]
         }
     }
 }
@@ -86,7 +51,7 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Str
     let mut out = accesses.declare(&|k| !is_sums(k) && (stored(k) || wants[k] != Default::default()));
     let v = space.lanes as u32;
     let wide = columns / v;
-    let ([_, column0], it) = (handed.origin(), index_type(space.wide));
+    let ([_, column0], it) = (origin(handed), index_type(space.wide));
     let at = format!(
         "      const u32 first_lane = c % {wide} * {v};\n      const {it} y = ({it})({column0}) + ({it})first_lane;\n      if (y >= ({it})n) continue;\n"
     );
@@ -183,7 +148,7 @@ fn points(handed: &Handed<'_>, slots: &PartSlots, rows: u32, wide: u32, (at, col
     let part = &handed.result.0;
     let space = &part.space;
     let it = index_type(space.wide);
-    let ((lane, threads), [row0, _]) = (handed.threads(), handed.origin());
+    let ((lane, threads), [row0, _]) = (threads(handed), origin(handed));
     let all = rows * wide;
     let each = match handed.by {
         By::Block(_) => format!("    for (u32 c = {lane}; c < {all}; c += {threads}) {{\n"),

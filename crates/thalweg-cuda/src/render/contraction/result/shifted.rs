@@ -4,12 +4,13 @@
 //! neighbours that lie in memory as pairs do. A row that begins or ends between two pairs has an element that is alone
 //! there; those of all rows of a warp are written together behind them, so that the loop over rows has no branches.
 
-use super::{By, Handed, changing_places, decomposed, passes};
+use super::{By, Handed, changing_places, decomposed, origin, passes};
 use crate::render::access::Accesses;
 use crate::render::body::{Names, name, statements};
 use crate::render::contraction::{PartSlots, names};
+use crate::render::place::{index_type, offset};
 use crate::render::types::{held, pack_rounded, stored};
-use crate::space::{Inner, Way, index_type, offset};
+use thalweg_gpu::space::{Inner, Way};
 use thalweg_kernel::Node;
 
 /// Rows that a warp has under way at a time.
@@ -39,7 +40,7 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Opt
         return None;
     }
     let (h, t, pitch, it) = (held(handed.sums), stored(access.dtype), handed.pitch(), index_type(space.wide));
-    let [row0, column0] = handed.origin();
+    let [row0, column0] = origin(handed);
     let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
     let load = |_: u16| "own".to_string();
     let gather = |_: u16, _: &str, _: &str| unreachable!("nothing is gathered");

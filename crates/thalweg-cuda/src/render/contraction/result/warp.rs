@@ -4,10 +4,10 @@
 //! is guarded, nothing else. So the compiler has the elements of two vectors under way together, and what the next pass
 //! reads comes while this one computes: a warp is alone with its scheduler there, and waits for whatever it asks late.
 
-use super::{Compute, Handed, MOST_AHEAD, changing_places, decomposed, passes};
-use crate::render::access::Wanted;
+use super::{Compute, Handed, MOST_AHEAD, changing_places, decomposed, origin, passes};
+use crate::render::place::index_type;
 use crate::render::types::held;
-use crate::space::index_type;
+use thalweg_gpu::class::body::Wanted;
 use thalweg_kernel::{Body, Node};
 
 /// Vectors that a thread computes side by side.
@@ -38,7 +38,7 @@ pub(super) fn text(
         (0..wants.len()).filter(|&k| !(compute.is_sums)(k) && (wants[k].load || wants[k].position)).collect();
     let number = if fetched.is_empty() { "" } else { "[u]" };
     // Where a thread stands in a pass.
-    let [row0, _] = handed.origin();
+    let [row0, _] = origin(handed);
     let place = format!(
         r#"      const u32 c = t % 32 + u * 32, line = c / {wide}, first_lane = c % {wide} * {v};
       const {it} x = ({it})({row0}) + ({it})line, y = ({it})({column0}) + ({it})first_lane;

@@ -2,7 +2,8 @@
 
 use super::multiply::{begin_scores, begin_sums, pack};
 use super::{StreamedClass, StreamedSlots};
-use crate::render::contraction::fed::{Boxes, FedFactor};
+use crate::render::contraction::fed::Boxes;
+use thalweg_gpu::class::fed::FedFactor;
 
 /// As `copies` beside this: barriers, and what the copying warp does.
 pub(super) fn text(class: &StreamedClass, slots: &StreamedSlots, factors: &[FedFactor; 3]) -> [String; 3] {

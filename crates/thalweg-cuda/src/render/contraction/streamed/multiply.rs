@@ -2,9 +2,10 @@
 
 use super::StreamedClass;
 use crate::render::contraction::Math;
-use crate::render::contraction::warpgroup::{self, EIGHT, LINE, LINE_ELEMENTS, Left};
+use crate::render::contraction::warpgroup::{self, EIGHT, Left};
 use crate::render::types::stored;
 use std::fmt::Write;
+use thalweg_gpu::class::contraction::{LINE, LINE_ELEMENTS};
 use thalweg_ir::DType;
 
 /// What stands in front of the kernel.

@@ -2,11 +2,13 @@
 
 use super::scaled::{Scaled, late};
 use super::{StreamedClass, StreamedSlots};
-use crate::render::access::{Accesses, Stand, Wanted, wanted};
+use crate::render::access::{Accesses, Stand};
 use crate::render::body::{Names, name, statements};
 use crate::render::contraction::names;
-use crate::space::{Way, decompose, index_type, offset};
+use crate::render::place::{decompose, index_type, offset};
 use std::fmt::Write;
+use thalweg_gpu::class::body::{Wanted, wanted};
+use thalweg_gpu::space::Way;
 use thalweg_kernel::Body;
 
 /// What is made of a score by one body.

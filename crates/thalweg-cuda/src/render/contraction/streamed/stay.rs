@@ -8,14 +8,11 @@
 use super::multiply::{begin_scores, begin_sums, functions, pack};
 use super::weigh::begin;
 use super::{StreamedClass, StreamedSlots, Texts};
-use crate::render::contraction::fed::{Boxes, FedFactor};
+use crate::render::contraction::fed::Boxes;
 use crate::render::contraction::warpgroup;
 use crate::render::types::stored;
-
-/// Warpgroups that compute.
-fn groups(class: &StreamedClass) -> u32 {
-    class.block.warps / 4
-}
+use thalweg_gpu::class::fed::FedFactor;
+use thalweg_gpu::class::streamed::groups;
 
 /// Registers of the thread that has everything copied: what three warpgroups leave, or what it needs.
 fn less(groups: u32) -> u32 {
@@ -41,11 +38,6 @@ fn turns(class: &StreamedClass) -> Turns {
         (_, None) => Turns::Met,
         (_, Some(_)) => Turns::Told,
     }
-}
-
-/// Barriers of a block: rows copied, rows done with; the same of each place for keys and for values; turns.
-pub(super) fn barriers(class: &StreamedClass) -> u32 {
-    2 + 4 * class.stages() + groups(class)
 }
 
 /// The loop over a block's tiles, and which tile it has. All blocks go forward and back, so that where tiles see fewer

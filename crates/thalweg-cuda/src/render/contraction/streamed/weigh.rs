@@ -1,8 +1,9 @@
 //! From scores to weights: the maximum and the sum of each row so far, and what they change of the sums.
 
 use super::{StreamedClass, StreamedSlots};
-use crate::render::body::{Names, divisors, name, statements};
+use crate::render::body::{Names, name, statements};
 use std::fmt::Write;
+use thalweg_gpu::class::body::divisors;
 
 /// What a row knows of its scores so far: a thread has a part of two rows, eight apart.
 pub(super) fn begin(class: &StreamedClass) -> String {

@@ -1,0 +1,342 @@
+//! Launches of the generic kernels: what runs a single operation before anybody has compiled it.
+//!
+//! In: a kernel and a geometry. Out: a [`Plan`] whose only sources are the generic ones, and which has the same results;
+//! `None` for what they do not cover. Covered are maps, kernels in boxes, and rows that fold; not covered are scans,
+//! loops whose end depends on data, products, scatters, sources of the user's own, u16, u64 and bits as another dtype. In strict mode sums and products
+//! of floats are not covered either, since the order of elements is another one here: so bits do not depend on the
+//! tier.
+//!
+//! * `code`: bodies as instructions.
+//! * `accesses`: where these read and write.
+
+mod accesses;
+mod code;
+#[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
+mod tests;
+
+use crate::compiler::{Compiler, Unit};
+use crate::render::elements::is_native;
+use crate::render::generic::{SLOT, THREADS, WORDS, has};
+use accesses::Described;
+use code::Assembler;
+use std::sync::Arc;
+use thalweg_gpu::class::generic::Width;
+use thalweg_gpu::operands::{SCRATCH, addresses, needs};
+use thalweg_gpu::plan::MOST_BLOCKS;
+use thalweg_gpu::space::{Slots, Space};
+use thalweg_gpu::traffic::{self, Domain};
+use thalweg_gpu::{Chip, Draft, Plan, Skeleton, Target, Word};
+use thalweg_ir::{DType, MAX_RANK};
+use thalweg_kernel::{
+    Access, AccessClass, AccessGeometry, Body, Fold, Geometry, Kernel, MapGeometry, Node, NodeId, Orientation, Phase,
+    RowGeometry, expand, phases, reciprocals, widen,
+};
+
+/// Words in front of those of the accesses.
+const HEAD: usize = 8;
+
+/// Points of a row beyond which a block does not have it alone.
+const LONGEST: usize = 1 << 21;
+
+/// What it takes to launch a kernel by the generic ones; `None` where they do not cover it.
+pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Option<Plan> {
+    let covered = match kernel {
+        Kernel::Map(body) | Kernel::Rows { body, .. } => is_covered(body),
+        Kernel::Boxes(bodies) => bodies.iter().all(is_covered),
+        _ => false,
+    };
+    if !covered {
+        return None;
+    }
+    let mut plan = Plan::default();
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(geometry)) => map(&mut plan, body, geometry, compiler)?,
+        (Kernel::Boxes(bodies), Geometry::Boxes(boxes)) => {
+            bodies.iter().zip(boxes).try_for_each(|(b, g)| map(&mut plan, b, g, compiler))?;
+        }
+        (Kernel::Rows { body, orientation }, Geometry::Rows(geometry)) => {
+            rows(&mut plan, body, *orientation, geometry, compiler)?;
+        }
+        _ => return None,
+    }
+    plan.stages.iter().all(|s| s.grid[0] <= MOST_BLOCKS).then_some(plan)
+}
+
+/// Whether the generic kernels have all dtypes of a body.
+fn is_covered(body: &Body) -> bool {
+    let nodes = (0..body.nodes.len()).map(|i| body.dtype(NodeId(i as u32)));
+    nodes.chain(body.accesses.iter().map(|a| a.dtype)).all(has)
+}
+
+/// The sources that all of this needs.
+pub fn units(compiler: &Compiler) -> [Arc<Unit>; 4] {
+    Width::ALL.map(|width| compiler.unit(&Arc::new(Skeleton::Generic(width))))
+}
+
+/// The first of the generic kernels, which are compiled together; those of f64 are for who asks for them.
+const COMMON: usize = 3;
+
+/// Has those that a plan needs ready. What is not on disk either is compiled now, and the others with it, at once: that
+/// is what a first run waits for, and each of them is asked for soon.
+pub fn compile(needed: &[Arc<Unit>], compiler: &Compiler) {
+    if compiler.missing(needed.iter()) > 0 {
+        let all = units(compiler);
+        compiler.compile(needed.iter().chain(&all[..COMMON]));
+    }
+}
+
+fn map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler) -> Option<()> {
+    let body = &expand(&widen(body), &is_native);
+    plan.moved += traffic::map(body, &geometry.extents, &geometry.accesses);
+    let phase = &[Phase { body: body.clone(), once: false, scans: vec![], combined: vec![] }];
+    let domain = Domain { extents: &geometry.extents, kept: 0, at: &geometry.accesses };
+    let n: usize = geometry.extents.iter().product();
+    let with = |&width: &Width| {
+        let length = stretch(n, width, compiler.chip());
+        let shape = Shape { deep: THREADS, across: false, chunks: n.div_ceil(length), length };
+        Launch { body, phases: phase, domain, width, shape, partials: &[], compiler }.draft()
+    };
+    push(plan, widths(phase).iter().find_map(with)?);
+    needs(&mut plan.needs, body, &geometry.accesses);
+    Some(())
+}
+
+/// Points of a map that a block takes: a point a thread where there are few, else several times its lanes, so that what
+/// a block begins with is little beside it.
+fn stretch(n: usize, width: Width, chip: &Chip) -> usize {
+    let (threads, lanes) = (THREADS as usize, width.lanes());
+    let busy = chip.multiprocessors as usize * 16;
+    if n <= threads * busy { threads } else { threads * lanes * (n / (threads * lanes * busy * 4)).clamp(1, 8) }
+}
+
+fn rows(
+    plan: &mut Plan,
+    body: &Body,
+    orientation: Orientation,
+    geometry: &RowGeometry,
+    compiler: &Compiler,
+) -> Option<()> {
+    let ordered = |f: &Fold| f.op.row().ordered && body.dtype(f.node).is_float();
+    let other = !body.scans.is_empty() || !body.combined.is_empty() || body.stores.iter().any(|s| s.combine.is_some());
+    if other || body.strict && body.folds.iter().any(ordered) {
+        return None;
+    }
+    let body = &expand(&reciprocals(&widen(body)), &is_native);
+    let phases = phases(body, false);
+    if !phases.buffers.is_empty() {
+        return None;
+    }
+    let list = &phases.list;
+    let domain = Domain::of(geometry);
+    let chips = compiler.chip().multiprocessors as usize;
+    let launch = |phases, width, shape| Launch { body, phases, domain, width, shape, partials: &[], compiler };
+    let with = |&width: &Width| {
+        let mut own = Plan::default();
+        let mut shape = Shape::new(geometry.rows(), geometry.row(), orientation == Orientation::Across, width);
+        let blocks = geometry.rows().div_ceil((THREADS / shape.deep) as usize);
+        let least = shape.deep as usize * width.lanes() * 2;
+        let chunks = (chips * 4).div_ceil(blocks).min(geometry.row() / least).min(1024);
+        if chunks > 1 && can_split(list, geometry) {
+            shape.length = geometry.row().div_ceil(chunks);
+            shape.chunks = geometry.row().div_ceil(shape.length);
+            let split = Split { body, list, geometry, chunks: shape.chunks, width, compiler };
+            let regions = split.regions(&mut own);
+            push(&mut own, Launch { partials: &regions, ..launch(&list[..1], width, shape) }.draft()?);
+            push(&mut own, split.rest(&regions)?);
+        } else if list.len() > 1 && geometry.row() > LONGEST && blocks < chips {
+            return None;
+        } else {
+            push(&mut own, launch(list, width, shape).draft()?);
+        }
+        Some(own)
+    };
+    let own = widths(list).iter().find_map(with)?;
+    let same: Vec<Word> = (0..body.operands).map(|o| Word::Operand(o, 0)).collect();
+    plan.absorb(own, &same, 0);
+    plan.moved += traffic::whole(list, domain, false, None);
+    needs(&mut plan.needs, body, &geometry.accesses);
+    Some(())
+}
+
+/// Adds a launch, which may meet an index out of range or not.
+fn push(plan: &mut Plan, (draft, checked): (Draft, bool)) {
+    plan.stages.push(draft);
+    plan.checked |= checked;
+}
+
+/// The kernels whose words all values fit, the narrowest first: one of them may have all instructions.
+fn widths(phases: &[Phase]) -> &'static [Width] {
+    let mut dtypes = phases.iter().flat_map(|p| {
+        let nodes = (0..p.body.nodes.len() as u32).map(|i| p.body.dtype(NodeId(i)));
+        nodes.chain(p.body.stores.iter().map(|s| p.body.accesses[s.access as usize].dtype))
+    });
+    let long = dtypes.any(|d| matches!(d, DType::F64 | DType::I64));
+    if long { &[Width::Wide, Width::Double] } else { &[Width::Narrow, Width::Functions] }
+}
+
+/// How rows are shared among blocks and threads.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Threads of a row.
+    deep: u32,
+    /// Whether neighbours have neighbouring rows, and not neighbouring points.
+    across: bool,
+    /// Blocks that share a row, and the points of each.
+    chunks: usize,
+    length: usize,
+}
+
+impl Shape {
+    fn new(rows: usize, n: usize, across: bool, width: Width) -> Shape {
+        let needed = n.div_ceil(width.lanes()).next_power_of_two().clamp(1, THREADS as usize) as u32;
+        let side = (rows.next_power_of_two() as u32).clamp(1, 32);
+        let deep = if across { needed.min(THREADS / side) } else { needed };
+        Shape { deep, across, chunks: 1, length: n.max(1) }
+    }
+}
+
+/// A launch in the making.
+struct Launch<'a> {
+    body: &'a Body,
+    phases: &'a [Phase],
+    domain: Domain<'a>,
+    width: Width,
+    shape: Shape,
+    /// Regions for partial results of chunks, one a fold: what the launch leaves.
+    partials: &'a [u16],
+    compiler: &'a Compiler,
+}
+
+impl Launch<'_> {
+    /// The launch, and whether it may meet an index out of range.
+    fn draft(self) -> Option<(Draft, bool)> {
+        let Launch { body, domain, shape, .. } = self;
+        let Domain { extents, kept, at } = domain;
+        let space = Space::new(extents, kept, false, (&body.accesses, at), 1);
+        let described = Described::new(HEAD, body.accesses.len());
+        let slots = Slots::new(&space.class, described.end());
+        let (partials_at, scalars) = (slots.end, slots.end + self.partials.len());
+        if scalars + body.scalars as usize > WORDS {
+            return None;
+        }
+        let mut words = vec![0; WORDS];
+        space.fill(&slots, &mut words);
+        described.fill(&body.accesses, &space.class, &slots, &mut words)?;
+        let mut assembler = Assembler::new(self.width, &described, scalars, body.scalars as usize);
+        for phase in self.phases {
+            assembler.phase(&phase.body, phase.once, shape.deep)?;
+        }
+        for (f, _) in self.partials.iter().enumerate() {
+            let fold = &self.phases[0].body.folds[f];
+            assembler.partial(fold.slot, self.phases[0].body.dtype(fold.node), partials_at + f)?;
+        }
+        let gathers = assembler.gathers;
+        let (code, begin, held) = assembler.finish()?;
+        words[scalars + body.scalars as usize..][..code.len()].copy_from_slice(&code);
+        let log = shape.deep.trailing_zeros() as u64;
+        let class = &space.class;
+        let kind = log
+            | u64::from(shape.across) << 4
+            | u64::from(class.wide) << 5
+            | u64::from(class.kept) << 8
+            | (class.rank() as u64) << 12;
+        let counts = [space.rows(), space.row(), shape.chunks, shape.length].map(|n| n as u64);
+        words[..HEAD].copy_from_slice(&[
+            counts[0],
+            counts[1],
+            counts[2],
+            counts[3],
+            kind,
+            begin as u64,
+            0,
+            slots.dims as u64,
+        ]);
+        let mut patches = vec![];
+        addresses(&mut patches, &slots, body, &space);
+        patches.extend((0..body.scalars).map(|s| (scalars + s as usize, Word::Scalar(s))));
+        patches.extend(self.partials.iter().enumerate().map(|(f, &p)| (partials_at + f, Word::Scratch(p, 0))));
+        patches.extend(gathers.then_some((6, Word::Fault)));
+        let blocks = space.rows().div_ceil((THREADS / shape.deep) as usize).checked_mul(shape.chunks)?;
+        let grid = [u32::try_from(blocks).ok()?, 1, 1];
+        let kernel = Arc::new(Skeleton::Generic(self.width));
+        let shared = (held * SLOT) as u32;
+        if shared > self.compiler.chip().shared {
+            return None;
+        }
+        Some((Draft { kernel, grid, block: THREADS, shared, words, patches }, gathers))
+    }
+}
+
+/// Whether blocks may share rows: all folds are in one pass, behind which everything is once a row.
+fn can_split(list: &[Phase], geometry: &RowGeometry) -> bool {
+    let Some((first, rest)) = list.split_first() else { return false };
+    let mapped = |p: &Phase| {
+        let loads = p.body.nodes.iter().filter_map(Node::access).chain(p.body.stores.iter().map(|s| s.access));
+        loads.into_iter().any(|a| geometry.accesses[a as usize].map.is_some())
+    };
+    let alone = !first.once && first.body.stores.is_empty() && !first.body.folds.is_empty();
+    alone && geometry.extents.len() < MAX_RANK && rest.iter().all(|p| p.once && !mapped(p))
+}
+
+/// Rows that several blocks share: they leave partial results, which a second launch folds.
+struct Split<'a> {
+    body: &'a Body,
+    list: &'a [Phase],
+    geometry: &'a RowGeometry,
+    chunks: usize,
+    width: Width,
+    compiler: &'a Compiler,
+}
+
+impl Split<'_> {
+    fn folds(&self) -> &[Fold] {
+        &self.list[0].body.folds
+    }
+
+    fn dtype(&self, fold: &Fold) -> DType {
+        self.list[0].body.dtype(fold.node)
+    }
+
+    /// Memory for the partial results of each fold.
+    fn regions(&self, plan: &mut Plan) -> Vec<u16> {
+        let mut region = |fold: &Fold| {
+            let bytes = self.geometry.rows() * self.chunks * self.dtype(fold).size();
+            plan.scratch.push(bytes.max(64));
+            plan.moved += traffic::scratch(bytes as u64);
+            plan.scratch.len() as u16 - 1
+        };
+        self.folds().iter().map(&mut region).collect()
+    }
+
+    /// The launch that folds the partial results, and does the rest.
+    fn rest(&self, regions: &[u16]) -> Option<(Draft, bool)> {
+        let kept = self.geometry.kept;
+        let mut extents = self.geometry.extents[..kept].to_vec();
+        extents.push(self.chunks);
+        let mut body = Body { nodes: vec![], stores: vec![], folds: vec![], ..self.list[0].body.clone() };
+        let mut at: Vec<AccessGeometry> = self.geometry.accesses.clone();
+        for own in &mut at {
+            own.strides[kept..].fill(0);
+        }
+        let mut strides = [0isize; MAX_RANK];
+        let mut step = 1;
+        for d in (0..extents.len()).rev() {
+            strides[d] = step;
+            step *= extents[d] as isize;
+        }
+        for (fold, &region) in self.folds().iter().zip(regions) {
+            let (operand, dtype) = (Some(SCRATCH + region), self.dtype(fold));
+            body.accesses.push(Access { operand, dtype, class: AccessClass::Contiguous, per_row: false });
+            at.push(AccessGeometry { base: 0, strides, map: None, reach: None, distinct: step as usize });
+            body.nodes.push(Node::Load { access: body.accesses.len() as u16 - 1 });
+            body.folds.push(Fold { node: NodeId(body.nodes.len() as u32 - 1), ..*fold });
+        }
+        let mut list = vec![Phase { body, once: false, scans: vec![], combined: vec![] }];
+        list.extend(self.list[1..].iter().cloned());
+        let body = Body { scalars: self.body.scalars, ..list[0].body.clone() };
+        let shape = Shape::new(self.geometry.rows(), self.chunks, false, self.width);
+        let domain = Domain { extents: &extents, kept, at: &at };
+        let (phases, width, compiler) = (&list[..], self.width, self.compiler);
+        Launch { body: &body, phases, domain, width, shape, partials: &[], compiler }.draft()
+    }
+}

@@ -1,0 +1,63 @@
+//! Parts that need nothing of each other, in one launch.
+//!
+//! In: the classes of parts. Out: a source with one function, `group`. The argument is a table (of each part its first
+//! block, its class, and where its words are) with the words of all parts behind; a block looks its part up, and does
+//! what a block of that part alone would do. The source has each class once, whatever the number of parts and sizes.
+
+use super::Source;
+use std::fmt::Write;
+use thalweg_gpu::skeleton::JoinedClass;
+
+/// What a function begins with.
+const FUNCTION: &str = "extern \"C\" __global__";
+
+/// What stands in front of a part's function for its folds, a line each.
+fn definitions(part: &Source) -> impl Iterator<Item = &str> {
+    let function = part.own.rfind(FUNCTION).unwrap_or(0);
+    part.own[..function].lines().filter(|line| line.starts_with("struct "))
+}
+
+/// What stands between the braces of a part's function, which is the last thing in its source.
+fn statements(part: &Source) -> &str {
+    let own = &part.own;
+    let function = own.rfind(FUNCTION).unwrap_or(0);
+    let begin = own[function..].find("begin();\n").map_or(0, |at| function + at + 9);
+    let end = own.rfind('}').unwrap_or(begin);
+    &own[begin..end]
+}
+
+/// The source, behind the prelude.
+pub fn source(class: &JoinedClass) -> String {
+    let (block, words) = (class.block, class.words);
+    let parts: Vec<Source> = class.parts.iter().map(|part| super::source(part)).collect();
+    let mut definitions: Vec<&str> = parts.iter().flat_map(definitions).collect();
+    definitions.sort_unstable();
+    definitions.dedup();
+    let mut out: String = definitions.iter().map(|line| format!("\n{line}")).collect();
+    let _ = write!(
+        out,
+        r#"
+extern "C" __global__ void __launch_bounds__({block}) group(THALWEG_PARAMETER({words})) {{
+  begin();
+  u32 part = 0;
+  for (u32 end = (u32)a.w[0]; end - part > 1;) {{
+    const u32 middle = (part + end) / 2;
+    if ((u32)a.w[1 + middle] <= blockIdx.x) part = middle; else end = middle;
+  }}
+  const u64 part_head = a.w[1 + part];
+  const u32 part_block = blockIdx.x - (u32)part_head, part_words = (u32)(part_head >> 32) & 0xfffff;
+  switch ((u32)(part_head >> 52)) {{
+"#
+    );
+    // Classes that differ in what no statement says are one.
+    for (number, part) in parts.iter().enumerate() {
+        if parts[..number].iter().any(|other| other.own == part.own) {
+            continue;
+        }
+        let cases = (number..parts.len()).filter(|&n| parts[n].own == part.own);
+        let cases: String = cases.map(|n| format!("case {n}: ")).collect();
+        let statements = statements(part).replace("a.w[", "a.w[part_words + ").replace("blockIdx.x", "part_block");
+        let _ = write!(out, "  {cases}{{\n{statements}  break; }}\n");
+    }
+    out + "  }\n}\n"
+}

@@ -1,0 +1,68 @@
+//! What bodies ask of the kernel around them.
+
+use thalweg_ir::{DType, ElementOp};
+use thalweg_kernel::{Body, Node, NodeId};
+
+/// The scalar that a node is, in which dtype it is computed with.
+pub fn as_scalar(body: &Body, id: NodeId) -> Option<(u16, DType)> {
+    match body.nodes[id.index()] {
+        Node::Scalar { slot, dtype } if dtype.is_float() => Some((slot, dtype)),
+        // Narrow floats come as the bits of an f32.
+        Node::Cast { dtype: DType::F32, arg } if matches!(body.dtype(arg), DType::BF16 | DType::F16) => {
+            as_scalar(body, arg).map(|s| (s.0, DType::F32))
+        }
+        _ => None,
+    }
+}
+
+/// The scalar that a node divides by.
+pub fn divisor(body: &Body, node: &Node) -> Option<(u16, DType)> {
+    match *node {
+        Node::Element { op: ElementOp::Div, args, dtype: DType::F32 | DType::F64 } if !body.strict => {
+            as_scalar(body, args[1])
+        }
+        _ => None,
+    }
+}
+
+/// Scalars that a body divides by, with their dtype: the host has their reciprocals, and a product takes a tenth of a
+/// quotient. It is one ulp off at most, as in PyTorch and XLA. Strict bodies divide.
+pub fn divisors(body: &Body) -> Vec<(u16, DType)> {
+    let mut all: Vec<(u16, DType)> = vec![];
+    for found in body.nodes.iter().filter_map(|n| divisor(body, n)) {
+        if !all.contains(&found) {
+            all.push(found);
+        }
+    }
+    all
+}
+
+/// What of an access a body wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// The element.
+    pub load: bool,
+    /// The position, or whether it is inside.
+    pub position: bool,
+    /// Something is gathered through it.
+    pub gather: bool,
+}
+
+/// What a body wants of its accesses.
+pub fn wanted(body: &Body) -> Vec<Wanted> {
+    let mut all = vec![Wanted::default(); body.accesses.len()];
+    for node in &body.nodes {
+        match *node {
+            Node::Load { access } => all[access as usize].load = true,
+            Node::Index { access, .. } | Node::Valid { access } => all[access as usize].position = true,
+            Node::Gather { access, .. } => all[access as usize].gather = true,
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Whether a body gathers, and so may meet an index out of range.
+pub fn gathers(body: &Body) -> bool {
+    body.nodes.iter().any(|n| matches!(n, Node::Gather { .. }))
+}

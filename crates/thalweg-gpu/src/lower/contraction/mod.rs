@@ -1,0 +1,86 @@
+//! Contractions for the sizes at hand: which of their forms, and its launches.
+//!
+//! In: a contraction with its geometry. Out: a [`Plan`] whose operands are the contraction's. The forms:
+//!
+//! * `open`: launches one after the other, which every contraction can be.
+//! * `folded`: a product of few rows or columns, with what follows, as a kernel that folds along its terms.
+//! * `bare`: a product alone: a library's.
+//! * `tile`: one kernel with prologues and epilogue.
+//! * `fed`: such a kernel with a thread that has narrow factors copied by boxes.
+//! * `aside`: factors whose rows begin anywhere are copied first, for any of the others.
+//! * `streamed`: two products with weights between them, as one kernel.
+//!
+//! `choice` says which, by what each is expected to take.
+
+mod aside;
+mod bare;
+mod choice;
+mod fed;
+mod folded;
+mod open;
+mod streamed;
+mod tile;
+
+use crate::plan::Plan;
+use crate::target::Target;
+use thalweg_ir::DType;
+use thalweg_kernel::{Contraction, ContractionGeometry};
+use thalweg_runtime::Error;
+
+pub use fed::{Sibling, add_together};
+
+/// What it takes to launch a contraction.
+///
+/// # Errors
+/// [`Error::Compile`] where there is no source for it.
+pub fn plan(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> Result<Plan, Error> {
+    if c.dtype == DType::Bool {
+        let message = "bool has no matrix product".into();
+        return Err(Error::Compile { device: target.device().into(), message });
+    }
+    plan_writing(c, g, c.dtype, target)
+}
+
+/// The same, of a contraction whose sums are written in that dtype where it has no epilogue.
+fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
+    if (!c.is_bare() || folded::is_worth_it(&g.product))
+        && let Some(plan) = folded::plan(c, g, written, target)
+    {
+        return plan;
+    }
+    if let Some(plan) = aside::plan(c, g, written, target) {
+        return plan;
+    }
+    if c.is_bare() && !(choice::is_own(c, g, target.chip()) && choice::tiles(c, g, target)) {
+        return bare::plan(c, &g.product, written, target);
+    }
+    if let Some(plan) = streamed::plan(c, g, written, target) {
+        return Ok(plan);
+    }
+    if folded::fits_behind_short(c, g) {
+        return open::plan(c, g, written, target);
+    }
+    if tile::fits(c, g) && choice::tiles(c, g, target) {
+        return tiles(c, g, written, target);
+    }
+    open::plan(c, g, written, target)
+}
+
+/// What is left of a contraction when its factors are computed.
+fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, ContractionGeometry) {
+    let bare = ContractionGeometry::bare(g.product.clone());
+    (
+        Contraction { epilogue: c.epilogue.clone(), ..Contraction::bare(c.dtype, c.precision) },
+        ContractionGeometry { epilogue: g.epilogue.clone(), ..bare },
+    )
+}
+
+/// One kernel of tiles, which are fed where they can be.
+fn tiles(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
+    fed::plan(c, g, written, target).map_or_else(|| tile::plan(c, g, written, target), Ok)
+}
+
+/// Elements of the product's result.
+fn points(g: &ContractionGeometry) -> usize {
+    g.batches() * g.product.m * g.product.n
+}

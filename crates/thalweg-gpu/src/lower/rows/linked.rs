@@ -1,0 +1,73 @@
+//! Which scans of a row kernel run in registers, and how.
+//!
+//! In: a kernel with its sharing. Out: whether whole rows are held, scans included; where they are too long for that,
+//! the phase from which on blocks have a tile of a row each, and tell each other what comes before.
+//!
+//! Always true: which way a scan goes does not depend on how many rows there are, so each row has the same bits
+//! whatever else there is.
+
+use super::{HELD, Sharing, Spread, Stage};
+use crate::class::rows::{RowsClass, is_in_registers};
+use thalweg_ir::DType;
+use thalweg_kernel::{Phases, Scan};
+
+/// Threads of a block with a tile.
+const THREADS: u16 = 256;
+/// Tiles that tell a number of their own together.
+const GROUP: usize = 32;
+
+/// How a row that is too long for a block is scanned.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Linked {
+    /// The phase whose scan it is; the pass behind that is the last one.
+    pub(super) phase: usize,
+    /// Vectors of a thread in a tile.
+    steps: u8,
+}
+
+/// Bytes in which blocks of so many rows of so many tiles tell each other what comes before (`scanned.cuh`).
+pub(super) fn told(rows: usize, tiles: usize) -> usize {
+    64 + rows * (16 * tiles + 32 * tiles.div_ceil(GROUP))
+}
+
+impl Spread<'_> {
+    fn scan_dtype(&self, scan: &Scan) -> DType {
+        self.body.dtype(scan.node)
+    }
+
+    /// Whether all scans run where the row is held.
+    pub(super) fn scans_are_held(&self, sharing: Sharing) -> bool {
+        let held = matches!(sharing, Sharing::Held { .. });
+        held && self.body.scans.iter().all(|s| is_in_registers(s, self.scan_dtype(s)))
+    }
+
+    /// How the scan of a longer row runs; `None` where its elements go through memory.
+    pub(super) fn linked(&self, sharing: Sharing) -> Option<Linked> {
+        let [scan] = self.body.scans[..] else { return None };
+        let along = matches!(sharing, Sharing::Held { .. } | Sharing::Again { .. });
+        if !along || !self.body.combined.is_empty() || !is_in_registers(&scan, self.scan_dtype(&scan)) {
+            return None;
+        }
+        let class = |steps| self.linked_class(Linked { phase: 0, steps });
+        let Phases { list, .. } = class(1).phases(self.body);
+        let phase = list.iter().position(|p| !p.scans.is_empty())?;
+        // A fold of what the pass or the one behind it goes over is known too late.
+        let [here, behind] = &list[phase..] else { return None };
+        if behind.once || !here.body.folds.is_empty() || !behind.body.folds.is_empty() {
+            return None;
+        }
+        let fits = |steps: &u8| *steps as usize * self.weight() * self.lanes() <= HELD;
+        let steps = [4, 2].into_iter().find(fits).unwrap_or(1);
+        Some(Linked { phase, steps })
+    }
+
+    /// The class of its source.
+    pub(super) fn linked_class(&self, Linked { phase, steps }: Linked) -> RowsClass {
+        RowsClass {
+            space: self.space.class.clone(),
+            sharing: Sharing::Held { group: THREADS, steps, exact: false },
+            stage: Some(Stage { phase: phase as u8, split: false, linked: true }),
+            online: None,
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The domain of a launch, as source text and as words of its argument.
+//!
+//! In: extents and accesses of a geometry. Out: a [`SpaceClass`], which decides the source, and the sizes, which become
+//! words. Dimensions that all accesses run on through are merged; what is left is counted in 32 bits where every
+//! position fits, else in 64.
+//!
+//! Always true: source and words agree on where a word is, since both ask [`Slots`], which knows the class alone.
+
+use thalweg_kernel::{Access, AccessGeometry, IndexMap, dims};
+
+/// How an access moves along the dimension whose points a thread takes several of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Inner {
+    /// From element to element.
+    Unit,
+    /// Not.
+    Zero,
+    /// By a number of elements.
+    Any,
+}
+
+/// How an access finds its elements.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Way {
+    /// By strides.
+    Strided {
+        /// Along the dimension of lanes.
+        inner: Inner,
+        /// Whether the lanes of a thread lie in one aligned vector.
+        vector: bool,
+    },
+    /// By an index map: the rank of each view, the domain's first, and whether it masks.
+    Mapped(Vec<(u8, bool)>),
+}
+
+/// What decides the source of a kernel over a domain.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SpaceClass {
+    /// Whether positions take 64 bits.
+    pub wide: bool,
+    /// How many dimensions number rows.
+    pub kept: u8,
+    /// How many are in a row.
+    pub row: u8,
+    /// Points that a thread takes side by side.
+    pub lanes: u8,
+    /// Whether lanes lie side by side in the last kept dimension rather than in the last one of the row.
+    pub across: bool,
+    /// One an access.
+    pub ways: Vec<Way>,
+}
+
+/// The sizes of a launch.
+#[derive(Clone, Debug)]
+pub struct Space {
+    /// What decides the source.
+    pub class: SpaceClass,
+    /// Sizes: the kept ones, then those of the row.
+    pub extents: Vec<usize>,
+    /// Of each access: the first position, and elements between neighbours in each dimension.
+    pub steps: Vec<(isize, Vec<isize>)>,
+    maps: Vec<Option<std::sync::Arc<IndexMap>>>,
+}
+
+impl Space {
+    /// The domain with `kept` dimensions of rows (none for a map), accesses as the body has them. `lanes`: the most
+    /// that a thread may take side by side.
+    pub fn new(
+        extents: &[usize],
+        kept: usize,
+        across: bool,
+        accesses: (&[Access], &[AccessGeometry]),
+        lanes: usize,
+    ) -> Space {
+        let at = accesses.1;
+        let runs_on =
+            |o: usize, i: usize, n: usize| at.iter().all(|a| a.map.is_some() || dims::runs_on(&a.strides, o, i, n));
+        let mut dims = dims::merge(extents, 0..kept, false, runs_on);
+        // A row of one point is a row: its length is no class.
+        let of_rows = dims::merge(extents, kept..extents.len(), kept > 0, runs_on);
+        let kept = dims.len();
+        dims.extend(of_rows);
+        Space::of(&dims, kept, across, accesses, lanes)
+    }
+
+    /// The domain `[batch…, rows…, columns…]` of a part of a contraction: dimensions are merged within these three
+    /// groups only, the second of which begins at `rows` and the third at `columns`. Also how many dimensions the batch
+    /// and the rows have then.
+    pub fn grouped(
+        extents: &[usize],
+        [rows, columns]: [usize; 2],
+        accesses: (&[Access], &[AccessGeometry]),
+        lanes: usize,
+    ) -> (Space, [usize; 2]) {
+        let at = accesses.1;
+        let runs_on =
+            |o: usize, i: usize, n: usize| at.iter().all(|a| a.map.is_some() || dims::runs_on(&a.strides, o, i, n));
+        let mut dims = dims::merge(extents, 0..rows, false, runs_on);
+        let batch = dims.len();
+        dims.extend(dims::merge(extents, rows..columns, true, runs_on));
+        let kept = dims.len();
+        dims.extend(dims::merge(extents, columns..extents.len(), true, runs_on));
+        (Space::of(&dims, kept, false, accesses, lanes), [batch, kept - batch])
+    }
+
+    /// Of these dimensions, `kept` of which number rows.
+    fn of(
+        dims: &[dims::Merged],
+        kept: usize,
+        across: bool,
+        (own, at): (&[Access], &[AccessGeometry]),
+        lanes: usize,
+    ) -> Space {
+        let extents: Vec<usize> = dims.iter().map(|d| d.extent).collect();
+        let steps: Vec<(isize, Vec<isize>)> =
+            at.iter().map(|a| (a.base, dims.iter().map(|d| a.strides[d.inner]).collect())).collect();
+        let lane = if across { kept.checked_sub(1) } else { (extents.len() > kept).then(|| extents.len() - 1) };
+        let lanes = lane.map_or(1, |l| widest(extents[l], lanes, own, at, &steps, l));
+        let ways = (0..own.len()).map(|i| way(&own[i], &at[i], &steps[i], lane, lanes)).collect();
+        let points: usize = extents.iter().product();
+        let wide = points >= 1 << 31 || at.iter().zip(&steps).any(|(a, s)| spans(a, s, &extents) >= 1 << 31);
+        let row = (extents.len() - kept) as u8;
+        let class = SpaceClass { wide, kept: kept as u8, row, lanes: lanes as u8, across, ways };
+        let maps = at.iter().map(|a| a.map.clone()).collect();
+        Space { class, extents, steps, maps }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.extents[..self.class.kept as usize].iter().product()
+    }
+
+    /// Points of a row.
+    pub fn row(&self) -> usize {
+        self.extents[self.class.kept as usize..].iter().product()
+    }
+
+    /// The position of an access's first point; 0 where a map says it.
+    pub fn base(&self, access: usize) -> isize {
+        if self.maps[access].is_some() { 0 } else { self.steps[access].0 }
+    }
+
+    /// The dimension of lanes.
+    fn lane(&self) -> Option<usize> {
+        self.class.lane()
+    }
+
+    /// Writes the words that say how large: see [`Slots`]. Addresses are left for [`crate::launch::Word`].
+    pub fn fill(&self, slots: &Slots, words: &mut [u64]) {
+        let lanes = self.class.lanes as usize;
+        for (d, &extent) in self.extents.iter().enumerate() {
+            let n = if Some(d) == self.lane() { extent / lanes } else { extent };
+            words[slots.dims + 2 * d..][..2].copy_from_slice(&self.class.divisor(n));
+        }
+        for (i, (base, strides)) in self.steps.iter().enumerate() {
+            let at = slots.accesses[i];
+            match &self.maps[i] {
+                None => {
+                    words[at] = *base as u64;
+                    for (w, s) in words[at + 1..].iter_mut().zip(strides) {
+                        *w = *s as u64;
+                    }
+                }
+                Some(map) => self.class.fill_map(map, &mut words[at + 1..]),
+            }
+        }
+    }
+}
+
+impl SpaceClass {
+    /// The dimension of lanes.
+    pub fn lane(&self) -> Option<usize> {
+        if self.across { (self.kept as usize).checked_sub(1) } else { (self.row > 0).then(|| self.rank() - 1) }
+    }
+
+    /// Dimensions in all.
+    pub fn rank(&self) -> usize {
+        (self.kept + self.row) as usize
+    }
+
+    /// The words of a size that positions are taken apart by: where these take 64 bits, kernels divide by the size
+    /// itself.
+    fn divisor(&self, size: usize) -> [u64; 2] {
+        let size = size.max(1);
+        if self.wide { [size as u64, 0] } else { divisor(size) }
+    }
+
+    fn fill_map(&self, map: &IndexMap, words: &mut [u64]) {
+        let mut at = 0;
+        for (view, mask) in map.levels() {
+            words[at] = view.offset as u64;
+            at += 1;
+            for d in 0..view.shape.rank() {
+                let [w, s] = self.divisor(view.shape[d]);
+                words[at..at + 3].copy_from_slice(&[w, s, view.strides()[d] as u64]);
+                at += 3;
+                if let Some(mask) = mask {
+                    words[at..at + 2].copy_from_slice(&[mask[d].0 as u64, mask[d].1 as u64]);
+                    at += 2;
+                }
+            }
+        }
+    }
+}
+
+/// The most points side by side that divide the dimension and fill vectors of 16 bytes of the narrowest dtype.
+fn widest(
+    extent: usize,
+    most: usize,
+    accesses: &[Access],
+    at: &[AccessGeometry],
+    steps: &[(isize, Vec<isize>)],
+    lane: usize,
+) -> usize {
+    let runs = |i: &usize| accesses[*i].operand.is_some() && at[*i].map.is_none() && steps[*i].1[lane] == 1;
+    let sizes: Vec<usize> = (0..accesses.len()).filter(runs).map(|i| accesses[i].dtype.size()).collect();
+    let (Some(small), Some(large)) = (sizes.iter().min(), sizes.iter().max()) else { return 1 };
+    let wanted = (16 / small).min(32 / large).clamp(1, most.max(1));
+    // Nothing between four and one: each is a source, and lengths change.
+    [wanted, 4].into_iter().find(|&v| v <= wanted && extent.is_multiple_of(v)).unwrap_or(1)
+}
+
+fn way(access: &Access, at: &AccessGeometry, steps: &(isize, Vec<isize>), lane: Option<usize>, lanes: usize) -> Way {
+    if let Some(map) = &at.map {
+        return Way::Mapped(map.levels().map(|(v, m)| (v.shape.rank() as u8, m.is_some())).collect());
+    }
+    let step = lane.map_or(0, |l| steps.1[l]);
+    let inner = match step {
+        1 => Inner::Unit,
+        0 => Inner::Zero,
+        _ => Inner::Any,
+    };
+    let bytes = lanes * access.dtype.size();
+    // What a vector has to be aligned to, in elements.
+    let unit = (bytes.min(16) / access.dtype.size()).max(1) as isize;
+    let others = steps.1.iter().enumerate().filter(|(d, _)| Some(*d) != lane).all(|(_, s)| s % unit == 0);
+    let vector = inner == Inner::Unit && lanes > 1 && steps.0 % unit == 0 && others && access.operand.is_some();
+    Way::Strided { inner, vector }
+}
+
+fn spans(at: &AccessGeometry, steps: &(isize, Vec<isize>), extents: &[usize]) -> u64 {
+    if let Some(map) = &at.map {
+        let shape = map.shape().numel() as u64;
+        let levels = map.levels().flat_map(|(v, _)| {
+            let span = v.shape.iter().zip(v.strides()).map(|(d, s)| *d as u64 * s.unsigned_abs() as u64).sum::<u64>();
+            [v.offset.unsigned_abs() as u64 + span, v.shape.numel() as u64]
+        });
+        return levels.fold(shape, u64::max);
+    }
+    let moved = extents.iter().zip(&steps.1).map(|(e, s)| (*e as u64 - (*e > 0) as u64) * s.unsigned_abs() as u64);
+    steps.0.unsigned_abs() as u64 + moved.sum::<u64>()
+}
+
+/// Two words by which `split` in the prelude divides by `d` (Granlund and Montgomery 1994, with a multiplier of 33
+/// bits).
+pub fn divisor(d: usize) -> [u64; 2] {
+    if d >= 1 << 31 {
+        return [d as u64, 0];
+    }
+    let shift = (d as u64).next_power_of_two().trailing_zeros() as u64;
+    let multiplier = ((1u64 << 32) * ((1u64 << shift) - d as u64)) / d as u64 + 1;
+    // A divisor of 1 needs no multiplier; the quotient is the number.
+    [d as u64 | (multiplier & 0xFFFF_FFFF) << 32, shift]
+}
+
+/// Words of one dimension of a view in a map: divisor, its shift, stride; with a mask its bounds.
+fn map_words(levels: &[(u8, bool)]) -> usize {
+    levels.iter().map(|&(rank, masked)| 1 + rank as usize * if masked { 5 } else { 3 }).sum()
+}
+
+/// Where the words of a space are among those of the argument.
+#[derive(Clone, Debug)]
+pub struct Slots {
+    /// Two words a dimension: see [`divisor`]; the dimension of lanes is counted in vectors.
+    pub dims: usize,
+    /// Of each access the first word: its address (position, where it has no operand), then its strides, or its map.
+    pub accesses: Vec<usize>,
+    /// The first word behind.
+    pub end: usize,
+}
+
+impl Slots {
+    /// From word `first` on.
+    pub fn new(class: &SpaceClass, first: usize) -> Slots {
+        let mut end = first + 2 * class.rank();
+        let place = |way: &Way| {
+            let at = end;
+            end += 1 + match way {
+                Way::Strided { .. } => class.rank(),
+                Way::Mapped(levels) => map_words(levels),
+            };
+            at
+        };
+        let accesses = class.ways.iter().map(place).collect();
+        Slots { dims: first, accesses, end }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use thalweg_ir::{DType, MAX_RANK, Shape, View};
+    use thalweg_kernel::AccessClass;
+
+    /// A source of so many elements, every third column of which is read, through strides or through a map.
+    fn space(columns: usize, mapped: bool) -> Space {
+        let shape = Shape::new(&[5, 3]);
+        let map =
+            IndexMap::new(View::contiguous(Shape::new(&[5, columns]))).slice(&[(0, 1, 5), (0, columns as i64 / 3, 3)]);
+        let mut strides = [0; MAX_RANK];
+        strides[..2].copy_from_slice(&[columns as isize, columns as isize / 3]);
+        let (class, map) =
+            if mapped { (AccessClass::Mapped, Some(Arc::new(map))) } else { (AccessClass::Strided, None) };
+        let at = AccessGeometry { base: 0, strides, map, reach: None, distinct: 15 };
+        let own = Access { operand: Some(0), dtype: DType::U8, class, per_row: false };
+        Space::new(shape.dims(), 0, false, (&[own], &[at]), 1)
+    }
+
+    /// Kernels with positions of 64 bits divide by the size itself (`decompose`, `map_function`), others by its
+    /// multiplier.
+    #[test]
+    fn sizes_of_wide_domains_stand_as_they_are() {
+        for mapped in [false, true] {
+            for (columns, wide) in [(30, false), (3 << 30, true)] {
+                let space = space(columns, mapped);
+                assert_eq!(space.class.wide, wide);
+                let slots = Slots::new(&space.class, 0);
+                let mut words = vec![0; slots.end];
+                space.fill(&slots, &mut words);
+                let first = space.extents.iter().enumerate().map(|(d, &e)| (words[slots.dims + 2 * d], e));
+                let of_map = [(2, 5), (5, 3)].into_iter().filter(|_| mapped);
+                let of_map = of_map.map(|(at, size)| (words[slots.accesses[0] + at], size));
+                for (word, size) in first.chain(of_map) {
+                    let want = if wide { size as u64 } else { divisor(size)[0] };
+                    assert_eq!(word, want, "{mapped} {columns}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn multipliers_divide() {
+        let split = |n: u32, [d, s]: [u64; 2]| (((n as u64 * (d >> 32)) >> 32) + n as u64) as u32 >> s;
+        for d in (1..2000).chain([4095, 65_537, (1 << 20) + 1, (1 << 30) - 1, (1 << 31) - 1]) {
+            for n in [0, 1, d - 1, d, d + 1, 7 * (d % 1000), (1 << 31) - 1] {
+                let n = (n as u32).min((1 << 31) - 1);
+                assert_eq!(split(n, divisor(d)), n / d as u32, "{n} by {d}");
+            }
+        }
+    }
+}
