@@ -20,6 +20,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(16)) {
       const i32 j0 = q;
       __align__(16) float r0[4];
       loadv(r0, p0 + (j0 * 4));
+
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = r0[v];
@@ -374,13 +375,16 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(16)) {
     for (i32 q = begin + t; q < stop; q += 512) {
       const i32 j0 = q;
       __align__(16) i64 y1[4];
+
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const i64 n0 = element_at(b1, ((i64)row * n + q) * 4 + v);
         y1[v] = n0;
+
       }
       if (live) {
         storev(p1 + (j0 * 4), y1);
+
       }
     }
   }

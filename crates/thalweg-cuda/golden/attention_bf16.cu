@@ -91,6 +91,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
   u32 turn = 0;
   u16 *const pa1 = (u16 *)a.w[22];
   __align__(16) u16 ra1[32][2];
+
   for (u32 round = 0, first = 0; first < tiles; round++, first += gridDim.x) {
     const u32 at = first + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
     if (at >= tiles) continue;
@@ -109,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
           i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8;
           x = x < (i32)m ? x : (i32)m - 1;
           const i32 row = x, column = step * 64 + (i32)(lane % 4) * 1;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           { const u16 *const first = pa1 + (i0 * (i32)a.w[23] + i1 * (i32)a.w[24] + i2 * 2);
@@ -126,10 +127,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
           x = x < (i32)m ? x : (i32)m - 1;
           y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
           const i32 row = x, column = y;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           loadv(ra1[u], pa1 + (i0 * (i32)a.w[23] + i1 * (i32)a.w[24] + i2 * 2));
+
         }
       }
     };
@@ -164,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
           x = x < (i32)m ? x : (i32)m - 1;
           y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
           const i32 row = x, column = y;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           #pragma unroll
@@ -185,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
           x = x < (i32)m ? x : (i32)m - 1;
           y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
           const i32 row = x, column = y;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           #pragma unroll
@@ -282,7 +284,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
           x = x < (i32)m ? x : (i32)m - 1;
           y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
           const i32 row = x, column = y;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           #pragma unroll
@@ -303,7 +305,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
           x = x < (i32)m ? x : (i32)m - 1;
           y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
           const i32 row = x, column = y;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           #pragma unroll
@@ -430,18 +432,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
           const i32 x = (i32)(warp_row + pass / 1 * 64) + (i32)line, y = (i32)((column0 + pass % 1 * 64)) + (i32)first_lane;
           const bool inside = x < (i32)m && y < (i32)n;
           const i32 row = x, column = y / 8;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           __align__(16) u16 y1[8];
+
           #pragma unroll
           for (int v = 0; v < 8; v++) {
             const float n0 = taken[o][v];
             const float n1 = round_bf16((float)n0);
             y1[v] = bits_bf16(n1);
+
           }
           if (inside) {
             storev(p1 + (i0 * (i32)a.w[55] + i1 * (i32)a.w[56] + i2 * 8), y1);
+
           }
         }
       }

@@ -136,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           x = x < (i32)m ? x : (i32)m - 1;
           y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
           const i32 row = x, column = y;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           #pragma unroll
@@ -160,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           x = x < (i32)m ? x : (i32)m - 1;
           y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
           const i32 row = x, column = y;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           #pragma unroll
@@ -258,7 +258,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           x = x < (i32)m ? x : (i32)m - 1;
           y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
           const i32 row = x, column = y;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           #pragma unroll
@@ -282,7 +282,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           x = x < (i32)m ? x : (i32)m - 1;
           y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
           const i32 row = x, column = y;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           #pragma unroll
@@ -408,18 +408,21 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
           const i32 x = (i32)(warp_row + pass / 1 * 64) + (i32)line, y = (i32)((column0 + pass % 1 * 64)) + (i32)first_lane;
           const bool inside = x < (i32)m && y < (i32)n;
           const i32 row = x, column = y / 8;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           __align__(16) u16 y1[8];
+
           #pragma unroll
           for (int v = 0; v < 8; v++) {
             const float n0 = taken[o][v];
             const float n1 = round_bf16((float)n0);
             y1[v] = bits_bf16(n1);
+
           }
           if (inside) {
             storev(p1 + (i0 * (i32)a.w[51] + i1 * (i32)a.w[52] + i2 * 8), y1);
+
           }
         }
       }

@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             x = x < (i32)m ? x : (i32)m - 1;
             y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
             const i64 row = x, column = y;
-            const i64 i0 = (i64)product;
+            const i64 i0 = ((i64)product);
             const i64 i1 = row;
             const i64 i2 = column;
             #pragma unroll
@@ -167,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             x = x < (i32)m ? x : (i32)m - 1;
             y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
             const i64 row = x, column = y;
-            const i64 i0 = (i64)product;
+            const i64 i0 = ((i64)product);
             const i64 i1 = row;
             const i64 i2 = column;
             #pragma unroll
@@ -196,13 +196,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             x = x < (i32)m ? x : (i32)m - 1;
             y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
             const i64 row = x, column = y;
-            const i64 i0 = (i64)product;
+            const i64 i0 = ((i64)product);
             const i64 i1 = row;
             const i64 i2 = column;
             i64 ma1[32][1];
-            for (int v = 0; v < 1; v++) ma1[u][v] = (i64)a.w[22] + (i0 * (i64)a.w[23] + i1 * (i64)a.w[24]) + v * (i64)0;
+
+            for (i32 v = 0; v < 1; v++) {
+              ma1[u][v] = (i64)a.w[22] + (i0 * (i64)a.w[23] + i1 * (i64)a.w[24]) + (i64)v * 0;
+            }
+
             i64 ma2[32][2];
-            for (int v = 0; v < 2; v++) ma2[u][v] = (i64)a.w[26] + (i0 * (i64)a.w[27] + i1 * (i64)a.w[28] + i2 * 2) + v * (i64)1;
+
+            for (i32 v = 0; v < 2; v++) {
+              ma2[u][v] = (i64)a.w[26] + (i0 * (i64)a.w[27] + i1 * (i64)a.w[28] + i2 * 2) + (i64)v * 1;
+            }
+
             #pragma unroll
             for (int v = 0; v < 2; v++) {
               const float n0 = s[j][2 * h + u % 1 * 2 + v];
@@ -225,7 +233,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             x = x < (i32)m ? x : (i32)m - 1;
             y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
             const i64 row = x, column = y;
-            const i64 i0 = (i64)product;
+            const i64 i0 = ((i64)product);
             const i64 i1 = row;
             const i64 i2 = column;
             #pragma unroll
@@ -323,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             x = x < (i32)m ? x : (i32)m - 1;
             y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
             const i64 row = x, column = y;
-            const i64 i0 = (i64)product;
+            const i64 i0 = ((i64)product);
             const i64 i1 = row;
             const i64 i2 = column;
             #pragma unroll
@@ -347,7 +355,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             x = x < (i32)m ? x : (i32)m - 1;
             y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
             const i64 row = x, column = y;
-            const i64 i0 = (i64)product;
+            const i64 i0 = ((i64)product);
             const i64 i1 = row;
             const i64 i2 = column;
             #pragma unroll
@@ -376,13 +384,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             x = x < (i32)m ? x : (i32)m - 1;
             y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
             const i64 row = x, column = y;
-            const i64 i0 = (i64)product;
+            const i64 i0 = ((i64)product);
             const i64 i1 = row;
             const i64 i2 = column;
             i64 ma1[32][1];
-            for (int v = 0; v < 1; v++) ma1[u][v] = (i64)a.w[22] + (i0 * (i64)a.w[23] + i1 * (i64)a.w[24]) + v * (i64)0;
+
+            for (i32 v = 0; v < 1; v++) {
+              ma1[u][v] = (i64)a.w[22] + (i0 * (i64)a.w[23] + i1 * (i64)a.w[24]) + (i64)v * 0;
+            }
+
             i64 ma2[32][2];
-            for (int v = 0; v < 2; v++) ma2[u][v] = (i64)a.w[26] + (i0 * (i64)a.w[27] + i1 * (i64)a.w[28] + i2 * 2) + v * (i64)1;
+
+            for (i32 v = 0; v < 2; v++) {
+              ma2[u][v] = (i64)a.w[26] + (i0 * (i64)a.w[27] + i1 * (i64)a.w[28] + i2 * 2) + (i64)v * 1;
+            }
+
             #pragma unroll
             for (int v = 0; v < 2; v++) {
               const float n0 = s[j][2 * h + u % 1 * 2 + v];
@@ -405,7 +421,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             x = x < (i32)m ? x : (i32)m - 1;
             y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
             const i64 row = x, column = y;
-            const i64 i0 = (i64)product;
+            const i64 i0 = ((i64)product);
             const i64 i1 = row;
             const i64 i2 = column;
             #pragma unroll
@@ -546,18 +562,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
           const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line, y = (i32)((column0 + pass % 2 * 64)) + (i32)first_lane;
           const bool inside = x < (i32)m && y < (i32)n;
           const i32 row = x, column = y / 8;
-          const i32 i0 = (i32)product;
+          const i32 i0 = ((i32)product);
           const i32 i1 = row;
           const i32 i2 = column;
           __align__(16) u16 y1[8];
+
           #pragma unroll
           for (int v = 0; v < 8; v++) {
             const float n0 = taken[o][v];
             const float n1 = round_bf16((float)n0);
             y1[v] = bits_bf16(n1);
+
           }
           if (inside) {
             storev(p1 + (i0 * (i32)a.w[60] + i1 * (i32)a.w[61] + i2 * 8), y1);
+
           }
         }
       }

@@ -75,6 +75,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
   };
   float *const pa1 = (float *)a.w[28];
   __align__(16) float ra1[16][2];
+
   const i64 seen = keys;
   const i32 steps = (i32)((seen + 63) / 64);
   copy0(0, 0);
@@ -90,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
         i32 x = (i32)row0 + (i32)(warp * 16 + lane / 4) + h * 8;
         x = x < (i32)m ? x : (i32)m - 1;
         const i32 row = x, column = step * 32 + (i32)(lane % 4) * 1;
-        const i32 i0 = (i32)product;
+        const i32 i0 = ((i32)product);
         const i32 i1 = row;
         const i32 i2 = column;
         { const float *const first = pa1 + (i0 * (i32)a.w[29] + i1 * (i32)a.w[30] + i2 * 2);
@@ -107,10 +108,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
         x = x < (i32)m ? x : (i32)m - 1;
         y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
         const i32 row = x, column = y;
-        const i32 i0 = (i32)product;
+        const i32 i0 = ((i32)product);
         const i32 i1 = row;
         const i32 i2 = column;
         loadv(ra1[u], pa1 + (i0 * (i32)a.w[29] + i1 * (i32)a.w[30] + i2 * 2));
+
       }
     }
   };
@@ -143,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       x = x < (i32)m ? x : (i32)m - 1;
       y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
       const i32 row = x, column = y;
-      const i32 i0 = (i32)product;
+      const i32 i0 = ((i32)product);
       const i32 i1 = row;
       const i32 i2 = column;
       #pragma unroll
@@ -163,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       x = x < (i32)m ? x : (i32)m - 1;
       y = y * 2 < (i32)keys ? y : ((i32)keys - 2) / 2;
       const i32 row = x, column = y;
-      const i32 i0 = (i32)product;
+      const i32 i0 = ((i32)product);
       const i32 i1 = row;
       const i32 i2 = column;
       #pragma unroll
@@ -254,18 +256,21 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       const i32 y = (i32)(column0) + (i32)first_lane;
       if (y >= (i32)n) continue;
       const i32 row = x, column = y / 4;
-      const i32 i0 = (i32)product;
+      const i32 i0 = ((i32)product);
       const i32 i1 = row;
       const i32 i2 = column;
       float own[4];
       take(own, sums + line * 72 + first_lane);
       __align__(16) float y1[4];
+
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = own[v];
         y1[v] = n0;
+
       }
       storev(p1 + (i0 * (i32)a.w[61] + i1 * (i32)a.w[62] + i2 * 4), y1);
+
     }
   }
 }

@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
   u16 *const pb0 = (u16 *)a.w[24];
   i32 place1 = 0, lines1[2];
   {
-    const i32 i0 = (i32)batch1;
+    const i32 i0 = ((i32)batch1);
 
     place1 = i0 * (i32)a.w[25];
   }
@@ -51,8 +51,9 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
   for (u32 u = 0; u < 2; u++) {
     i64 x = (i32)column0 + (i32)(t % 32 * 2 + u);
     x = x < n ? x : n - 1;
-    const Split is5 = split((u32)(i32)x, a.w[22], a.w[23]);
-    const i32 i5 = is5.r, iq5 = is5.q;
+    const Split is5 = split((u32)((i32)x), a.w[22], a.w[23]);
+    const i32 i5 = (i32)is5.r;
+    const i32 iq5 = (i32)is5.q;
     const i32 i4 = iq5;
 
     lines1[u] = place1 + i4 * (i32)a.w[29] + i5 * 1;
@@ -63,10 +64,12 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
       const i64 p = (i64)step * 64 + t;
       i32 place = NOWHERE<i32>;
       if (p < k) {
-        const Split is3 = split((u32)(i32)p, a.w[18], a.w[19]);
-        const i32 i3 = is3.r, iq3 = is3.q;
+        const Split is3 = split((u32)((i32)p), a.w[18], a.w[19]);
+        const i32 i3 = (i32)is3.r;
+        const i32 iq3 = (i32)is3.q;
         const Split is2 = split((u32)iq3, a.w[16], a.w[17]);
-        const i32 i2 = is2.r, iq2 = is2.q;
+        const i32 i2 = (i32)is2.r;
+        const i32 iq2 = (i32)is2.q;
         const i32 i1 = iq2;
 
         place = i1 * (i32)a.w[26] + i2 * (i32)a.w[27] + i3 * (i32)a.w[28];
@@ -147,19 +150,22 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
       const i32 y = (i32)(column0) + (i32)first_lane;
       if (y >= (i32)n) continue;
       const i32 row = x, column = y / 4;
-      const i32 i0 = (i32)product;
+      const i32 i0 = ((i32)product);
       const i32 i1 = row;
       const i32 i2 = column;
       float own[4];
       take(own, sums + line * 72 + first_lane);
       __align__(16) u16 y1[4];
+
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = own[v];
         const float n1 = round_bf16((float)n0);
         y1[v] = bits_bf16(n1);
+
       }
       storev(p1 + (i0 * (i32)a.w[49] + i1 * (i32)a.w[50] + i2 * 4), y1);
+
     }
   }
 }

@@ -22,12 +22,14 @@ extern "C" __global__ void __launch_bounds__(1024) scanned(THALWEG_PARAMETER(18)
   float b0[4][4];
   {
     __align__(16) float r0[4][4];
+
     #pragma unroll
     for (int k = 0; k < 4; k++) {
       const i32 q = k * 1024 + t;
       if (q < stop) {
         const i32 j1 = q;
         loadv(r0[k], p0 + (i0 * (i32)a.w[11] + j1 * 4));
+
       }
     }
     #pragma unroll
@@ -52,13 +54,16 @@ extern "C" __global__ void __launch_bounds__(1024) scanned(THALWEG_PARAMETER(18)
       if (q < stop) {
         const i32 j1 = q;
         __align__(16) float y1[4];
+
         #pragma unroll
         for (int v = 0; v < 4; v++) {
           const float n0 = b0[k][v];
           y1[v] = n0;
+
         }
         if (live) {
           storev(p1 + (i0 * (i32)a.w[14] + j1 * 4), y1);
+
         }
       }
     }

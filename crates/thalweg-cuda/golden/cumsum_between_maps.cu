@@ -25,12 +25,14 @@ extern "C" __global__ void __launch_bounds__(256) scanned(THALWEG_PARAMETER(15))
   float b0[4][4];
   {
     __align__(16) float r0[4][4];
+
     #pragma unroll
     for (int k = 0; k < 4; k++) {
       const i32 q = begin + k * 256 + t;
       if (q < stop) {
         const i32 j0 = q;
         loadv(r0[k], p0 + (j0 * 4));
+
       }
     }
     #pragma unroll
@@ -56,6 +58,7 @@ extern "C" __global__ void __launch_bounds__(256) scanned(THALWEG_PARAMETER(15))
       if (q < stop) {
         const i32 j0 = q;
         __align__(16) float y1[4];
+
         #pragma unroll
         for (int v = 0; v < 4; v++) {
           const float n0 = b0[k][v];
@@ -63,9 +66,11 @@ extern "C" __global__ void __launch_bounds__(256) scanned(THALWEG_PARAMETER(15))
           const float n2 = n0 + n1;
           const float n3 = 1.0f / n2;
           y1[v] = n3;
+
         }
         if (live) {
           storev(p1 + (j0 * 4), y1);
+
         }
       }
     }

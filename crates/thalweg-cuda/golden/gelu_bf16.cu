@@ -6,24 +6,24 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(8)) {
   u16 *const p0 = (u16 *)a.w[3];
   u16 *const p1 = (u16 *)a.w[5];
   const i32 n = (i32)a.w[0];
-  const i32 first = (i32)blockIdx.x * 256 + threadIdx.x;
+  const i32 first = (i32)blockIdx.x * 256 + (i32)threadIdx.x;
   __align__(16) u16 r0[1][8];
   #pragma unroll
-  for (int u = 0; u < 1; u++) {
+  for (i32 u = 0; u < 1; u++) {
     const i32 j = first + u * 256;
     if (j < n) {
       const i32 i0 = j;
-      loadv(r0[u], p0 + (i0 * 8));
+      loadv(r0[u], p0 + i0 * 8);
     }
   }
   #pragma unroll
-  for (int u = 0; u < 1; u++) {
+  for (i32 u = 0; u < 1; u++) {
     const i32 j = first + u * 256;
     if (j < n) {
       const i32 i0 = j;
       __align__(16) u16 y1[8];
       #pragma unroll
-      for (int v = 0; v < 8; v++) {
+      for (i32 v = 0; v < 8; v++) {
         const float n0 = bf16_of_pair(r0[u], v);
         const float n1 = n0;
         const float n2 = 0.70710677f;
@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(8)) {
         const float n10 = round_bf16((float)n9);
         y1[v] = bits_bf16(n10);
       }
-      storev(p1 + (i0 * 8), y1);
+      storev(p1 + i0 * 8, y1);
     }
   }
 }

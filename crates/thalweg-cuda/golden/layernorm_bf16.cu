@@ -17,6 +17,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
   if (!live) row = rows - 1;
   const i32 i0 = row;
   __align__(16) u16 r0[3][8];
+
   float value0;
   float value1;
   float value2;
@@ -31,6 +32,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
       {
         const i32 j1 = q;
         loadv(r0[k], p0 + (i0 * (i32)a.w[11] + j1 * 8));
+
       }
     }
     #pragma unroll
@@ -93,14 +95,18 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
   }
   {
     __align__(16) u16 r1[3][8];
+
     __align__(16) u16 r2[3][8];
+
     #pragma unroll
     for (int k = 0; k < 3; k++) {
       const i32 q = k * 32 + t;
       {
         const i32 j1 = q;
         loadv(r1[k], p1 + (i0 * (i32)a.w[14] + j1 * 8));
+
         loadv(r2[k], p2 + (i0 * (i32)a.w[17] + j1 * 8));
+
       }
     }
     #pragma unroll
@@ -109,6 +115,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
       {
         const i32 j1 = q;
         __align__(16) u16 y3[8];
+
         #pragma unroll
         for (int v = 0; v < 8; v++) {
           const float n0 = value3;
@@ -125,9 +132,11 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(24)) {
           const float n11 = n10 + n8;
           const float n12 = round_bf16((float)n11);
           y3[v] = bits_bf16(n12);
+
         }
         if (live) {
           storev(p3 + (i0 * (i32)a.w[20] + j1 * 8), y3);
+
         }
       }
     }

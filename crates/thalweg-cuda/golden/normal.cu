@@ -5,24 +5,26 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(10)) {
   begin();
   float *const p1 = (float *)a.w[5];
   const i32 n = (i32)a.w[0];
-  const i32 first = (i32)blockIdx.x * 256 + threadIdx.x;
+  const i32 first = (i32)blockIdx.x * 256 + (i32)threadIdx.x;
   i64 m0[1][1];
   #pragma unroll
-  for (int u = 0; u < 1; u++) {
+  for (i32 u = 0; u < 1; u++) {
     const i32 j = first + u * 256;
     if (j < n) {
       const i32 i0 = j;
-      for (int v = 0; v < 1; v++) m0[u][v] = (i64)a.w[3] + (i0 * 1) + v * (i64)1;
+      for (i32 v = 0; v < 1; v++) {
+        m0[u][v] = (i64)a.w[3] + (i64)(i0 * 1) + (i64)v * 1;
+      }
     }
   }
   #pragma unroll
-  for (int u = 0; u < 1; u++) {
+  for (i32 u = 0; u < 1; u++) {
     const i32 j = first + u * 256;
     if (j < n) {
       const i32 i0 = j;
       __align__(16) float y1[1];
       #pragma unroll
-      for (int v = 0; v < 1; v++) {
+      for (i32 v = 0; v < 1; v++) {
         const u32 n0 = (u32)m0[u][v];
         const u32 n1 = 0u;
         const u32 n2 = (u32)a.w[7];
@@ -181,7 +183,7 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(10)) {
         const float n155 = n152 * n154;
         y1[v] = n155;
       }
-      store1(p1 + (i0 * 1), y1[0]);
+      store1(p1 + i0 * 1, y1[0]);
     }
   }
 }

@@ -101,6 +101,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
     u16 *const p1 = (u16 *)a.w[55];
     u16 *const p2 = (u16 *)a.w[58];
     __align__(16) u16 r1[2][8];
+
     auto fetch = [&](int pass, u32 u) {
       const u32 c = t % 32 + u * 32, line = c / 4, first_lane = c % 4 * 8;
       const i32 x = (i32)(warp_row + pass / 4 * 64) + (i32)line, y = (i32)((column0 + pass % 4 * 32)) + (i32)first_lane;
@@ -108,7 +109,8 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
       const i32 row = x, column = y / 8;
       const i32 i0 = row;
       const i32 i1 = column;
-      if (inside) { loadv(r1[u], p1 + (i0 * (i32)a.w[56] + i1 * 8));  }
+      if (inside) { loadv(r1[u], p1 + (i0 * (i32)a.w[56] + i1 * 8));
+      }
     };
     #pragma unroll
     for (u32 u = 0; u < 2; u++) fetch(0, u);
@@ -145,6 +147,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
           const i32 i0 = row;
           const i32 i1 = column;
           __align__(16) u16 y2[8];
+
           #pragma unroll
           for (int v = 0; v < 8; v++) {
             const float n0 = taken[o][v];
@@ -161,9 +164,11 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
             const float n11 = n6 * n10;
             const float n12 = round_bf16((float)n11);
             y2[v] = bits_bf16(n12);
+
           }
           if (inside) {
             storev(p2 + (i0 * (i32)a.w[59] + i1 * 8), y2);
+
           }
           if (pass + 1 < 4) fetch(pass + 1, u);
         }

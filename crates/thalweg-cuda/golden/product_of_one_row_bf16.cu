@@ -22,14 +22,18 @@ extern "C" __global__ void __launch_bounds__(64) rows(THALWEG_PARAMETER(24)) {
     #pragma unroll
     for (int v = 0; v < 8; v++) f0[v] = 0.0f;
     __align__(16) u16 r0[4][8];
+
     __align__(16) u16 r1[4][8];
+
     #pragma unroll
     for (int k = 0; k < 4; k++) {
       const i32 q = k * 64 + t;
       {
         const i32 j1 = q;
         loadv(r0[k], p0 + (i0 * (i32)a.w[11] + j1 * 8));
+
         loadv(r1[k], p1 + (i0 * (i32)a.w[14] + j1 * 8));
+
       }
     }
     #pragma unroll
@@ -57,7 +61,9 @@ extern "C" __global__ void __launch_bounds__(64) rows(THALWEG_PARAMETER(24)) {
   {
     __align__(16) u16 r2[1];
     r2[0] = load1(p2 + (i0 * (i32)a.w[17]));
+
     __align__(16) u16 y3[1];
+
     #pragma unroll
     for (int v = 0; v < 1; v++) {
       const float n0 = from_bf16(r2[0]);
@@ -68,9 +74,11 @@ extern "C" __global__ void __launch_bounds__(64) rows(THALWEG_PARAMETER(24)) {
       const float n5 = n3 * n4;
       const float n6 = round_bf16((float)n5);
       y3[v] = bits_bf16(n6);
+
     }
     if (t == 0 && live) {
       store1(p3 + (i0 * (i32)a.w[20]), y3[0]);
+
     }
   }
 }

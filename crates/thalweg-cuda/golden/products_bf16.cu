@@ -17,6 +17,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) contraction(THALWEG_PARAMET
   float *const s0 = (float *)shared, *const s1 = s0 + 3264;
   u16 *const pa0 = (u16 *)a.w[16];
   __align__(16) u16 ra0[1][4];
+
   i32 fetched0 = 0;
   auto fetch0 = [&](i32 step) {
     #pragma unroll
@@ -31,6 +32,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) contraction(THALWEG_PARAMET
         const i32 i2 = column;
 
         loadv(ra0[u], pa0 + (i0 * (i32)a.w[17] + i1 * (i32)a.w[18] + i2 * 4));
+
       }
     }
   };
@@ -57,6 +59,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) contraction(THALWEG_PARAMET
   };
   u16 *const pb0 = (u16 *)a.w[30];
   __align__(16) u16 rb0[1][4];
+
   i32 fetched1 = 0;
   auto fetch1 = [&](i32 step) {
     #pragma unroll
@@ -70,7 +73,13 @@ extern "C" __global__ void __launch_bounds__(256, 2) contraction(THALWEG_PARAMET
         const i32 i1 = row;
         const i32 i2 = column;
 
-        { const i64 at = i0 * (i32)a.w[31] + i1 * (i32)a.w[32] + i2 * 4 * (i32)a.w[33]; for (int v = 0; v < 4; v++) rb0[u][v] = load1(pb0 + at + v * (i64)(i32)a.w[33]); }
+        {
+          const i64 at = (i64)(i0 * (i32)a.w[31] + i1 * (i32)a.w[32] + i2 * 4 * (i32)a.w[33]);
+          for (i32 v = 0; v < 4; v++) {
+            rb0[u][v] = load1(pb0 + (at + (i64)v * (i64)(i32)a.w[33]));
+          }
+        }
+
       }
     }
   };
@@ -156,19 +165,22 @@ extern "C" __global__ void __launch_bounds__(256, 2) contraction(THALWEG_PARAMET
       const i32 y = (i32)(column0) + (i32)first_lane;
       if (y >= (i32)n) continue;
       const i32 row = x, column = y / 8;
-      const i32 i0 = (i32)product;
+      const i32 i0 = ((i32)product);
       const i32 i1 = row;
       const i32 i2 = column;
       float own[8];
       take(own, sums + line * 72 + first_lane);
       __align__(16) u16 y1[8];
+
       #pragma unroll
       for (int v = 0; v < 8; v++) {
         const float n0 = own[v];
         const float n1 = round_bf16((float)n0);
         y1[v] = bits_bf16(n1);
+
       }
       storev(p1 + (i0 * (i32)a.w[49] + i1 * (i32)a.w[50] + i2 * 8), y1);
+
     }
   }
 }

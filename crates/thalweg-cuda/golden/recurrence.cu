@@ -21,8 +21,10 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(23)) {
       const i32 j1 = q;
       __align__(16) float r0[4];
       loadv(r0, p0 + (i0 * (i32)a.w[11] + j1 * 4));
+
       __align__(16) float r1[4];
       loadv(r1, p1 + (i0 * (i32)a.w[14] + j1 * 4));
+
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = r0[v];
@@ -122,16 +124,20 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(23)) {
       const i32 j1 = q;
       __align__(16) float r1[4];
       loadv(r1, p1 + (i0 * (i32)a.w[14] + j1 * 4));
+
       __align__(16) float y2[4];
+
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = element_at(b1, ((i64)row * n + q) * 4 + v);
         const float n1 = r1[v];
         const float n2 = n1 * n0;
         y2[v] = n2;
+
       }
       if (live) {
         storev(p2 + (i0 * (i32)a.w[17] + j1 * 4), y2);
+
       }
     }
   }

@@ -22,6 +22,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
     for (int v = 0; v < 8; v++) f0[v] = 0.0f;
     __align__(16) float r0[1];
     r0[0] = load1(p0 + (i0 * (i32)a.w[11]));
+
     #pragma unroll
     for (int k = 0; k < 4; k++) {
       const i32 q = k * 4 + t;
@@ -39,24 +40,31 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(21)) {
   {
     __align__(16) float r0[1];
     r0[0] = load1(p0 + (i0 * (i32)a.w[11]));
+
     #pragma unroll
     for (int k = 0; k < 4; k++) {
       const i32 q = k * 4 + t;
       if (q < stop) {
         const i32 j1 = q;
         __align__(16) u8 y1[8];
+
         __align__(16) float y2[8];
+
         #pragma unroll
         for (int v = 0; v < 8; v++) {
           const float n0 = r0[0];
           const bool n1 = fabsf(n0) == bits_f32(0x7f800000u);
           const float n2 = value0;
           y1[v] = (u8)(n1);
+
           y2[v] = n2;
+
         }
         if (live) {
           storev(p1 + (i0 * (i32)a.w[14] + j1 * 8), y1);
+
           storev(p2 + (i0 * (i32)a.w[17] + j1 * 8), y2);
+
         }
       }
     }

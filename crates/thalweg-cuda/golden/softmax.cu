@@ -16,6 +16,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
   if (!live) row = rows - 1;
   const i32 i0 = row;
   __align__(16) float r0[4][4];
+
   float b0[4][4];
   float value0;
   float value1;
@@ -31,6 +32,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
       {
         const i32 j1 = q;
         loadv(r0[k], p0 + (i0 * (i32)a.w[11] + j1 * 4));
+
       }
     }
     #pragma unroll
@@ -104,6 +106,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
       {
         const i32 j1 = q;
         __align__(16) float y1[4];
+
         #pragma unroll
         for (int v = 0; v < 4; v++) {
           const float n0 = value2;
@@ -112,9 +115,11 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
           const float n3 = value3;
           const float n4 = n3 * n2;
           y1[v] = n4;
+
         }
         if (live) {
           storev(p1 + (i0 * (i32)a.w[14] + j1 * 4), y1);
+
         }
       }
     }

@@ -20,6 +20,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
       const i32 j1 = q;
       __align__(16) float r0[4];
       loadv(r0, p0 + (i0 * (i32)a.w[11] + j1 * 4));
+
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = r0[v];
@@ -295,13 +296,16 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
     for (i32 q = begin + t; q < stop; q += 512) {
       const i32 j1 = q;
       __align__(16) float y1[4];
+
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = element_at(b0, ((i64)row * n + q) * 4 + v);
         y1[v] = n0;
+
       }
       if (live) {
         storev(p1 + (i0 * (i32)a.w[14] + j1 * 4), y1);
+
       }
     }
   }

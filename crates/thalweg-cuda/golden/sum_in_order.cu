@@ -26,6 +26,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
         const i32 j1 = q;
         __align__(16) float r0[1];
         r0[0] = load1(p0 + (i0 * (i32)a.w[11] + j1 * 1));
+
         #pragma unroll
         for (int v = 0; v < 1; v++) {
           const float n0 = r0[v];
@@ -38,13 +39,16 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
   }
   {
     __align__(16) float y1[1];
+
     #pragma unroll
     for (int v = 0; v < 1; v++) {
       const float n0 = value0;
       y1[v] = n0;
+
     }
     if (t == 0 && live) {
       store1(p1 + (i0 * (i32)a.w[14]), y1[0]);
+
     }
   }
 }

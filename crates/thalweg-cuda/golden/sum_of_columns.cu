@@ -25,6 +25,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
       const i32 j1 = q;
       __align__(16) float r0[4];
       loadv(r0, p0 + (i0 * 4 + j1 * (i32)a.w[12]));
+
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = r0[v];
@@ -78,13 +79,16 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
   }
   {
     __align__(16) float y1[4];
+
     #pragma unroll
     for (int v = 0; v < 4; v++) {
       const float n0 = value0[v];
       y1[v] = n0;
+
     }
     if (t == 0 && live) {
       storev(p1 + (i0 * 4), y1);
+
     }
   }
 }

@@ -25,6 +25,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(20)) {
       const i32 j1 = q;
       __align__(16) float r0[4];
       loadv(r0, p0 + (i0 * (i32)a.w[11] + j1 * 4));
+
       #pragma unroll
       for (int v = 0; v < 4; v++) {
         const float n0 = r0[v];
@@ -68,13 +69,16 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(20)) {
   }
   {
     __align__(16) float y1[1];
+
     #pragma unroll
     for (int v = 0; v < 1; v++) {
       const float n0 = value0;
       y1[v] = n0;
+
     }
     if (t == 0 && live) {
       store1(p1 + (i0 * (i32)a.w[14]), y1[0]);
+
     }
   }
 }

@@ -132,14 +132,17 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
           const i32 i0 = row;
           const i32 i1 = column;
           __align__(16) u16 y1[8];
+
           #pragma unroll
           for (int v = 0; v < 8; v++) {
             const float n0 = taken[o][v];
             const float n1 = round_bf16((float)n0);
             y1[v] = bits_bf16(n1);
+
           }
           if (inside) {
             storev(p1 + (i0 * (i32)a.w[own_words + 56] + i1 * 8), y1);
+
           }
         }
       }

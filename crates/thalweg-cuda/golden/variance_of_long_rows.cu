@@ -36,12 +36,14 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(27)) {
     int turn = 0;
     for (i32 tile_of_row = begin; tile_of_row + (i32)t < stop; tile_of_row += 2048, turn++) {
       __align__(16) float r0[4][4];
+
       #pragma unroll
       for (int k = 0; k < 4; k++) {
         const i32 q = tile_of_row + k * 512 + t;
         if (q < stop) {
           const i32 j1 = q;
           loadv(r0[k], p0 + (i0 * (i32)a.w[11] + j1 * 4));
+
         }
       }
       if (turn % 8 == 0) {
@@ -181,15 +183,18 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(27)) {
   }
   {
     __align__(16) float y1[1];
+
     #pragma unroll
     for (int v = 0; v < 1; v++) {
       const float n0 = bits_f32((u32)a.w[16]);
       const float n1 = value1;
       const float n2 = n1 * bits_f32((u32)a.w[17]);
       y1[v] = n2;
+
     }
     if (t == 0 && live) {
       store1(p1 + (i0 * (i32)a.w[14]), y1[0]);
+
     }
   }
 }

@@ -26,6 +26,8 @@ pub struct Unit {
     /// The function.
     name: &'static str,
     source: Source,
+    /// A kernel that has this source.
+    kernel: Arc<Skeleton>,
     function: OnceLock<Function>,
     /// Nanoseconds that compiling took; 0 where it came from disk.
     compile_ns: AtomicU64,
@@ -75,8 +77,8 @@ impl Compiler {
             return unit.clone();
         }
         let unit = match &**of {
-            Skeleton::Product(product) => self.library(product),
-            other => self.written(other.name(), render::source(other)),
+            Skeleton::Product(product) => self.library(of, product),
+            _ => self.written(of),
         };
         let mut units = self.units.write().unwrap_or_else(PoisonError::into_inner);
         if units.len() >= MOST {
@@ -85,25 +87,26 @@ impl Compiler {
         units.entry(of.clone()).or_insert(unit).clone()
     }
 
-    /// The unit of a source with that function.
-    fn written(&self, name: &'static str, source: Source) -> Arc<Unit> {
+    /// The unit of a kernel that has a source.
+    fn written(&self, of: &Arc<Skeleton>) -> Arc<Unit> {
+        let source = render::source(of);
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         if sources.len() >= MOST {
             sources.clear();
         }
         let new = |source: &Source| {
             let (function, compile_ns, work) = (OnceLock::new(), AtomicU64::new(0), Mutex::new(()));
-            Arc::new(Unit { name, source: source.clone(), function, compile_ns, work })
+            Arc::new(Unit { name: of.name(), source: source.clone(), kernel: of.clone(), function, compile_ns, work })
         };
         sources.entry(source).or_insert_with_key(new).clone()
     }
 
     /// The unit of a product that a library computes.
-    fn library(&self, product: &Product) -> Arc<Unit> {
+    fn library(&self, of: &Arc<Skeleton>, product: &Product) -> Arc<Unit> {
         let function = self.driver.product(product).map_or_else(OnceLock::new, OnceLock::from);
         let source = Source { options: "", own: String::new() };
         let (compile_ns, work) = (AtomicU64::new(0), Mutex::new(()));
-        Arc::new(Unit { name: "product", source, function, compile_ns, work })
+        Arc::new(Unit { name: of.name(), source, kernel: of.clone(), function, compile_ns, work })
     }
 
     /// The function of a unit: there already, from disk, or compiled now.
@@ -262,7 +265,12 @@ impl Target for Compiler {
     }
 }
 
-/// Writes a source to the folder for dumps: to be read, or compiled by hand.
+/// Writes a source to the folder for dumps, to be read or compiled by hand, and beside it the program that it is a
+/// printing of.
 fn dump(unit: &Unit) {
-    thalweg_runtime::dump(unit.name, || [("cu", unit.source.text().into_bytes())]);
+    let source = || ("cu", unit.source.text().into_bytes());
+    match render::program(&unit.kernel) {
+        Some(kernel) => thalweg_runtime::dump(unit.name, || [source(), ("ir", kernel.to_string().into_bytes())]),
+        None => thalweg_runtime::dump(unit.name, || [source()]),
+    }
 }

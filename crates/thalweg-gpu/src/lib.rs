@@ -11,6 +11,7 @@
 //! * `plan`: launches. `lower`: plans from kernels. `traffic`: what launches move.
 
 pub mod class;
+pub mod ir;
 mod lower;
 pub mod maps;
 pub mod plan;
@@ -19,6 +20,7 @@ pub mod skeleton;
 pub mod space;
 pub mod target;
 pub mod traffic;
+pub mod write;
 
 pub use lower::{operands, plan};
 pub use plan::{Draft, Plan, Word};

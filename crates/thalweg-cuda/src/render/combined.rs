@@ -5,10 +5,12 @@
 //! results have the bits that every other device gives, where the combine is made of what is rounded correctly.
 
 use super::elements::is_native;
-use super::looped::{inner, result, statement};
+use super::print;
 use super::types::{constant, held};
 use std::fmt::Write;
 use thalweg_gpu::class::combined::{BLOCK, CombinedClass, LEVELS};
+use thalweg_gpu::ir::{Expr, Type};
+use thalweg_gpu::write::looped::{inner, result, statement};
 use thalweg_ir::Loop;
 use thalweg_kernel::order::SEGMENT;
 use thalweg_kernel::{Along, NodeId, expand, turn};
@@ -63,10 +65,12 @@ fn definitions(of: Loop) -> String {
     for (i, &d) in region.args.iter().enumerate() {
         let _ = writeln!(out, "  const {} {} = x.c{i};", held(d), result("before", i as u16));
     }
-    let after: Vec<String> = (0..k).map(|i| format!("y.c{i}")).collect();
+    let after: Vec<Expr> =
+        region.args.iter().enumerate().map(|(i, &d)| Expr::name(format!("y.c{i}"), Type::Held(d))).collect();
+    let carried = |i: usize| Expr::name(result("before", i as u16), Type::Held(region.args[i]));
     let body = expand(&turn(of), &is_native);
     for i in 0..body.nodes.len() as u32 {
-        out += &statement(&body, NodeId(i), ("before", &after, k), "  ");
+        out += &print::statements(&statement(&body, NodeId(i), ("before", &after), &carried, k, &is_native));
     }
     out += "  State z;\n";
     for (i, s) in body.sets[1..].iter().enumerate() {

@@ -5,8 +5,8 @@
 //!
 //! * `types`, `elements`: dtypes and elementwise operations.
 //! * `place`: positions. `access`: reading and writing through index maps.
-//! * `body`: nodes as statements.
-//! * `map`, `rows`, `scan`, `sort`, `contraction`, …: kernels. `generic`: an interpreter of bodies.
+//! * `body`: nodes as statements. `print`: programs of `thalweg-gpu`, maps among them.
+//! * `rows`, `scan`, `sort`, `contraction`, …: kernels. `generic`: an interpreter of bodies.
 //! * `joined`: parts that need nothing of each other.
 //! * `tidy`: how they are laid out.
 
@@ -18,10 +18,9 @@ pub mod elements;
 pub mod foreign;
 pub mod generic;
 pub mod joined;
-mod looped;
-pub mod map;
 mod monoid;
 pub mod place;
+pub mod print;
 pub mod radix;
 pub mod rows;
 pub mod scan;
@@ -32,9 +31,11 @@ pub mod types;
 
 use crate::prelude::PRELUDE;
 use contraction::{CONTRACTIONS, FED, fed, streamed};
+use elements::is_native;
 use rows::SCANNED;
-use thalweg_gpu::Skeleton;
 use thalweg_gpu::class::scan::{ScanClass, Way};
+use thalweg_gpu::ir::{Kernel, verify};
+use thalweg_gpu::{Skeleton, write};
 use tidy::tidy;
 
 /// The first line of a source: what the compiler is asked for. Exact kernels are compiled without contraction.
@@ -71,8 +72,40 @@ impl Source {
 /// # Panics
 /// Of a library's product, which has none.
 pub fn source(of: &Skeleton) -> Source {
-    let own = match of {
-        Skeleton::Map(body, class) => map::source(body, class),
+    let own = match program(of) {
+        Some(kernel) => print::kernel(&kernel),
+        None => text(of),
+    };
+    if let Skeleton::Joined(_) = of {
+        return Source { options: options(of), own };
+    }
+    // The user's own lines stay as they are, and so does what was written by hand.
+    let as_is = matches!(of, Skeleton::Foreign(_) | Skeleton::Generic(_));
+    let own = if as_is { own } else { tidy(own.trim_start()) };
+    Source { options: options(of), own: format!("{}\n// {}\n{own}", before(of), of.about()) }
+}
+
+/// The program of a kernel that is not written as text. It is checked wherever programs are tested.
+///
+/// # Panics
+/// When it is wrong.
+pub fn program(of: &Skeleton) -> Option<Kernel> {
+    let kernel = match of {
+        Skeleton::Map(body, class) => write::map::kernel(body, class, &is_native),
+        Skeleton::Counted(body, class) => write::counted::kernel(body, class, &is_native),
+        _ => return None,
+    };
+    if cfg!(any(debug_assertions, feature = "emulate"))
+        && let Err(what) = verify(&kernel)
+    {
+        panic!("{what}\n{kernel}");
+    }
+    Some(kernel)
+}
+
+/// The text of all others.
+fn text(of: &Skeleton) -> String {
+    match of {
         Skeleton::Rows(body, class) => rows::source(body, class),
         Skeleton::Scan(class) => scan_source(class),
         Skeleton::Combined(class) => combined::source(class),
@@ -80,17 +113,13 @@ pub fn source(of: &Skeleton) -> Source {
         Skeleton::Fed(class) => fed::source(class),
         Skeleton::Streamed(class) => streamed::source(class),
         Skeleton::Scatter(class) => scatter::source(class),
-        Skeleton::Counted(body, class) => scatter::counted::source(body, class),
+        Skeleton::Map(..) | Skeleton::Counted(..) => unreachable!("it has a program"),
         Skeleton::ScatterSort(class) => scatter::sort_source(class),
         Skeleton::Foreign(class) => foreign::source(class),
         Skeleton::Generic(width) => generic::source(*width),
-        Skeleton::Joined(class) => return Source { options: options(of), own: joined::source(class) },
+        Skeleton::Joined(class) => joined::source(class),
         Skeleton::Product(_) => unreachable!("a library's product has no source"),
-    };
-    // The user's own lines stay as they are, and so does what was written by hand.
-    let as_is = matches!(of, Skeleton::Foreign(_) | Skeleton::Generic(_));
-    let own = if as_is { own } else { tidy(own.trim_start()) };
-    Source { options: options(of), own: format!("{}\n// {}\n{own}", before(of), of.about()) }
+    }
 }
 
 /// What stands behind the prelude.

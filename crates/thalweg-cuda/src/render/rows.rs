@@ -338,7 +338,7 @@ impl Writer<'_> {
             scalar: &|s| self.scalar(s),
             reciprocal: &|s| self.reciprocal(s),
         };
-        out += &statements(body, &names, "      ");
+        out += &statements(body, &names);
         for set in &body.sets {
             let _ = writeln!(out, "      {} = {};", self.value(set.slot), name(set.node));
         }
@@ -359,13 +359,13 @@ impl Writer<'_> {
         out + "  }\n"
     }
 
-    fn scalar(&self, slot: u16) -> String {
-        format!("a.w[{}]", self.slots.scalars + slot as usize)
+    fn scalar(&self, slot: u16) -> usize {
+        self.slots.scalars + slot as usize
     }
 
-    fn reciprocal(&self, slot: u16) -> Option<String> {
+    fn reciprocal(&self, slot: u16) -> Option<usize> {
         let at = divisors(self.body).iter().position(|d| d.0 == slot)?;
-        Some(format!("a.w[{}]", self.slots.reciprocals + at))
+        Some(self.slots.reciprocals + at)
     }
 
     /// A pass over the points of the row, and what its folds give.
@@ -507,7 +507,7 @@ impl Writer<'_> {
             scalar: &|s| self.scalar(s),
             reciprocal: &|s| self.reciprocal(s),
         };
-        out += &statements(body, &names, "        ");
+        out += &statements(body, &names);
         for f in &body.folds {
             let lane = if matches!(self.class.sharing, Sharing::Ordered) { "0" } else { "v" };
             let _ = writeln!(

@@ -258,7 +258,7 @@ pub(super) fn computed(class: &TileClass, number: usize, part: &PartClass, slots
     );
     let load = |k: u16| accesses.element(k as usize, "[u]");
     let gather = |k: u16, offset: &str, inside: &str| accesses.gathered(k as usize, &stand, offset, inside);
-    let mut write = |n: &Names<'_>| out += &statements(body, n, "        ");
+    let mut write = |n: &Names<'_>| out += &statements(body, n);
     names(&accesses, (part, slots), &load, &gather, &mut write, "[u]");
     let value = name(store.node);
     let value = if class.math.is_narrow() { pack_rounded(class.dtype, &value) } else { as_held(class.dtype, &value) };

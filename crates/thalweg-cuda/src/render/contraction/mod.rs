@@ -50,10 +50,10 @@ fn names<'a>(
         valid: &|k| accesses.valid(k as usize, at),
         gather,
         value: &|_| unreachable!("a map has no values of rows"),
-        scalar: &|s| format!("a.w[{}]", slots.scalars + s as usize),
+        scalar: &|s| slots.scalars + s as usize,
         reciprocal: &|s| {
             let at = divisors(&part.body).iter().position(|d| d.0 == s)?;
-            Some(format!("a.w[{}]", slots.reciprocals + at))
+            Some(slots.reciprocals + at)
         },
     };
     use_names(&names);

@@ -10,12 +10,11 @@
 //! * *the latest*, there too, where values replace each other: a thread for each index finds by an atomic maximum which
 //!   is the last one that names an element, and a thread for each element takes that one's value. (The copy is left out.)
 //! * *at once*, there too, where the order cannot be seen (sums and extremes of integers): a thread for each value, and
-//!   atomic operations. Sums in few places are counted in shared memory (`counted`).
+//!   atomic operations. Sums in few places are counted in shared memory ([`thalweg_gpu::write::counted`]).
 //!
 //! Always true: values that meet one element do so in the order of the index, and each result is rounded where it lies.
 //! So all ways give the same bits.
 
-pub mod counted;
 pub mod sorted;
 
 use super::monoid::combined;

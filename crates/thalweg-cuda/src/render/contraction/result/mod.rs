@@ -109,7 +109,7 @@ impl Compute<'_> {
         let _ = write!(out, "#pragma unroll\n      for (int v = 0; v < {v}; v++) {{\n");
         let load = |k: u16| if is_sums(k as usize) { own.into() } else { accesses.element(k as usize, number) };
         let gather = |k: u16, offset: &str, inside: &str| accesses.gathered(k as usize, stand, offset, inside);
-        let mut write = |n: &Names<'_>| out += &statements(body, n, "        ");
+        let mut write = |n: &Names<'_>| out += &statements(body, n);
         names(accesses, (part, slots), &load, &gather, &mut write, number);
         for s in &body.stores {
             let _ = writeln!(out, "        {}", accesses.set(s.access as usize, &name(s.node)));

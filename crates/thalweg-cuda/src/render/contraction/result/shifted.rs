@@ -45,7 +45,7 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Opt
     let load = |_: u16| "own".to_string();
     let gather = |_: u16, _: &str, _: &str| unreachable!("nothing is gathered");
     let mut value = String::new();
-    let mut write = |n: &Names<'_>| value += &statements(body, n, "          ");
+    let mut write = |n: &Names<'_>| value += &statements(body, n);
     names(&accesses, (part, slots), &load, &gather, &mut write, "");
     let packed = pack_rounded(access.dtype, &name(store.node));
     let own_warp = if warps == 1 { "0" } else { "t / 32" };

@@ -119,7 +119,7 @@ pub(super) fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize,
         let _ = write!(out, "#pragma unroll\n      for (int v = 0; v < {v}; v++) {{\n");
         let load = |k: u16| if is_sums(k as usize) { own.clone() } else { accesses.element(k as usize, "[u]") };
         let gather = |k: u16, offset: &str, inside: &str| accesses.gathered(k as usize, &stand, offset, inside);
-        let mut write = |n: &Names<'_>| out += &statements(body, n, "        ");
+        let mut write = |n: &Names<'_>| out += &statements(body, n);
         names(&accesses, (part, slots), &load, &gather, &mut write, "[u]");
         let _ = write!(out, "        {own} = {};\n      }}\n    }}\n", name(body.stores[0].node));
         out

@@ -130,10 +130,10 @@ pub(super) fn end(class: &StreamedClass, slots: &StreamedSlots, scaled: bool) ->
         valid: &|_| unreachable!("a row has no place of its own"),
         gather: &|_, _, _| unreachable!("nothing is gathered once a row"),
         value: &value,
-        scalar: &|s| format!("a.w[{}]", slots.once[0] + s as usize),
+        scalar: &|s| slots.once[0] + s as usize,
         reciprocal: &|s| {
             let at = divisors(body).iter().position(|d| d.0 == s)?;
-            Some(format!("a.w[{}]", slots.once[1] + at))
+            Some(slots.once[1] + at)
         },
     };
     format!(
@@ -146,7 +146,7 @@ pub(super) fn end(class: &StreamedClass, slots: &StreamedSlots, scaled: bool) ->
     for (int j = 0; j < {}; j++) {{ sum[j][2 * h] *= {factor}; sum[j][2 * h + 1] *= {factor}; }}
   }}
 "#,
-        statements(body, &names, "    "),
+        statements(body, &names),
         class.sizes[1] / 8,
         factor = name(body.stores[0].node),
     )

@@ -1,0 +1,237 @@
+//! Kernels of a GPU as programs: statements over typed values, of which a device's own language is a printing.
+//!
+//! In: what `write` makes of a skeleton. Out: a [`Kernel`], which `verify` checks and `dump` shows. It names operands by
+//! the word with their address and a position behind it, never by an address that it works out.
+//!
+//! Always true: an expression knows its type by itself ([`Expr::ty`]).
+
+mod dump;
+mod expr;
+mod verify;
+
+pub use expr::{Binary, Expr};
+pub use verify::verify;
+
+use thalweg_ir::DType;
+
+/// The name of a variable, an array, an operand or a function of a kernel.
+pub type Name = String;
+
+/// The type of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Type {
+    /// A value in a register: narrow floats are the f32 that they stand for.
+    Held(DType),
+    /// An element as it is in memory.
+    Stored(DType),
+}
+
+impl Type {
+    /// Conditions.
+    pub const BOOL: Type = Type::Held(DType::Bool);
+    /// Numbers of threads, blocks and lanes.
+    pub const U32: Type = Type::Held(DType::U32);
+    /// Positions, where all of a launch fit.
+    pub const I32: Type = Type::Held(DType::I32);
+    /// Positions.
+    pub const I64: Type = Type::Held(DType::I64);
+    /// Words.
+    pub const U64: Type = Type::Held(DType::U64);
+
+    /// The type of positions, of 64 bits or of 32.
+    pub fn index(wide: bool) -> Type {
+        if wide { Type::I64 } else { Type::I32 }
+    }
+
+    /// Whether it is an integer that positions are computed in.
+    pub fn is_index(self) -> bool {
+        matches!(self, Type::I32 | Type::U32 | Type::I64 | Type::U64)
+    }
+}
+
+/// Whether a loop is written out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unroll {
+    /// All of its turns.
+    All,
+    /// Not: nothing is known of how many there are.
+    Never,
+    /// As the compiler likes.
+    Free,
+}
+
+/// A counting loop.
+#[derive(Clone, PartialEq, Debug)]
+pub struct For {
+    /// The variable that counts.
+    pub name: Name,
+    /// Its type.
+    pub ty: Type,
+    /// Where it begins.
+    pub from: Expr,
+    /// What it stays below.
+    pub below: Expr,
+    /// How far it goes each turn.
+    pub step: Expr,
+    /// Whether it is written out.
+    pub unroll: Unroll,
+    /// A turn.
+    pub body: Vec<Statement>,
+}
+
+/// What is done with an element of memory that others may do something with at the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Atomic {
+    /// The sum.
+    Add,
+    /// The larger one.
+    Max,
+    /// The smaller one.
+    Min,
+}
+
+/// A statement.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Statement {
+    /// A variable that stays as it is.
+    Let(Name, Expr),
+    /// A variable that changes, with its first value.
+    Variable(Name, Expr),
+    /// Elements in the registers of a thread, over some dimensions, the last of which is one of lanes: a vector.
+    Registers {
+        /// Their name.
+        name: Name,
+        /// The type of one.
+        ty: Type,
+        /// Sizes.
+        shape: Vec<u32>,
+    },
+    /// Elements that the threads of a block share: so many, or as many as the launch asks for.
+    Shared {
+        /// Their name.
+        name: Name,
+        /// The type of one.
+        ty: Type,
+        /// How many.
+        count: Option<u32>,
+    },
+    /// An operand: elements from the address that is in a word.
+    Operand {
+        /// Its name.
+        name: Name,
+        /// Of its elements.
+        dtype: DType,
+        /// The word.
+        word: usize,
+    },
+    /// A function of a position, which may use the words.
+    Function {
+        /// Its name.
+        name: Name,
+        /// Its argument, an i64.
+        argument: Name,
+        /// What it does.
+        body: Vec<Statement>,
+        /// What it gives, an i64.
+        value: Expr,
+    },
+    /// A number taken apart by the divisor that stands in a word and the next one ([`crate::space::divisor`]).
+    Split {
+        /// What quotient and remainder are asked of.
+        name: Name,
+        /// The number, a u32.
+        of: Expr,
+        /// The first word.
+        word: usize,
+    },
+    /// A variable, or an element of registers or of shared memory, set to something.
+    Set(Expr, Expr),
+    /// A vector of registers filled from memory, which is aligned for it.
+    LoadVector {
+        /// The registers, and indices of all dimensions but the last.
+        to: (Name, Vec<Expr>),
+        /// The operand.
+        operand: Name,
+        /// The position of the first element.
+        at: Expr,
+    },
+    /// The same to memory.
+    StoreVector {
+        /// The operand.
+        operand: Name,
+        /// The position of the first element.
+        at: Expr,
+        /// The registers, and indices of all dimensions but the last.
+        from: (Name, Vec<Expr>),
+    },
+    /// An element to memory.
+    Store {
+        /// The operand.
+        operand: Name,
+        /// Its position.
+        at: Expr,
+        /// The element, as it is in memory.
+        value: Expr,
+    },
+    /// An element of memory, or of shared memory, changed though others may change it at the same time.
+    Atomic {
+        /// How.
+        op: Atomic,
+        /// The operand or the shared elements.
+        name: Name,
+        /// Its position.
+        at: Expr,
+        /// What with.
+        value: Expr,
+        /// The variable that is what was there before.
+        before: Option<Name>,
+    },
+    /// An index out of range is told where this address says.
+    Fault(Expr),
+    /// A loop.
+    For(For),
+    /// What is done where a condition holds, and where not.
+    If(Expr, Vec<Statement>, Vec<Statement>),
+    /// Statements with names of their own.
+    Scope(Vec<Statement>),
+    /// The end of the loop around it.
+    Break,
+    /// The end of a thread.
+    Return,
+    /// All threads of the block come here before one goes on.
+    Barrier,
+    /// A line for people.
+    Comment(String),
+}
+
+impl Statement {
+    /// What is done where a condition holds.
+    pub fn when(condition: Expr, then: Vec<Statement>) -> Statement {
+        Statement::If(condition, then, vec![])
+    }
+
+    /// A loop over the lanes of a vector, `v`.
+    pub fn lanes(lanes: usize, unroll: Unroll, body: Vec<Statement>) -> Statement {
+        Statement::count("v", lanes, unroll, body)
+    }
+
+    /// A loop of so many turns.
+    pub fn count(name: &str, turns: usize, unroll: Unroll, body: Vec<Statement>) -> Statement {
+        let number = |n: usize| Expr::Number(n as i64, Type::I32);
+        let (from, below, step) = (number(0), number(turns), number(1));
+        Statement::For(For { name: name.into(), ty: Type::I32, from, below, step, unroll, body })
+    }
+}
+
+/// A kernel: what each thread does. Its argument is an array of words of 64 bits.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kernel {
+    /// Its name.
+    pub name: &'static str,
+    /// Threads of a block, along one dimension.
+    pub block: u32,
+    /// Words of the argument.
+    pub words: usize,
+    /// What a thread does.
+    pub body: Vec<Statement>,
+}

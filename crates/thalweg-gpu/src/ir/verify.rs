@@ -1,0 +1,346 @@
+//! What is always true of a kernel, checked.
+//!
+//! * Every name is declared before its use, once in a scope, and used as what it is: with its type, with an index for
+//!   each dimension, a constant index within it. What is declared by `Let` stays as it is.
+//! * Operands of an operation have one type, conditions are bool, positions integers; nothing becomes another type but by
+//!   an expression that says so.
+//! * Words are those of the argument.
+//! * All threads of a block come to a barrier: conditions and loops around it, and returns before it, depend on words,
+//!   constants and the block's number alone.
+
+use super::{Binary, Expr, For, Kernel, Name, Statement, Type};
+use rustc_hash::FxHashMap;
+use thalweg_ir::{DType, ElementOp};
+
+/// Checks a kernel.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn verify(kernel: &Kernel) -> Result<(), String> {
+    let mut checker = Checker { words: kernel.words, scopes: vec![], same: true, loops: 0 };
+    checker.block(&kernel.body).map_err(|what| format!("{}: {what}", kernel.name))
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+enum Known {
+    /// A variable: whether it changes, and whether all threads of a block have the same value.
+    Value {
+        ty: Type,
+        changes: bool,
+        same: bool,
+    },
+    /// Registers or shared elements, with their sizes; of shared elements that the launch counts none.
+    Elements {
+        ty: Type,
+        shape: Option<Vec<u32>>,
+    },
+    Operand(DType),
+    Function,
+    /// A number taken apart, the same in all threads or not.
+    Split {
+        same: bool,
+    },
+}
+
+struct Checker {
+    words: usize,
+    scopes: Vec<FxHashMap<Name, Known>>,
+    /// Whether all threads of the block are here.
+    same: bool,
+    /// Loops around.
+    loops: usize,
+}
+
+type Checked = Result<(), String>;
+
+fn want(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+impl Checker {
+    fn known(&self, name: &str) -> Result<&Known, String> {
+        let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
+        found.ok_or_else(|| format!("`{name}` is not declared"))
+    }
+
+    fn declare(&mut self, name: &str, known: Known) -> Checked {
+        let scope = self.scopes.last_mut().expect("statements are in a scope");
+        want(scope.insert(name.into(), known).is_none(), || format!("`{name}` is declared twice"))
+    }
+
+    fn block(&mut self, body: &[Statement]) -> Checked {
+        self.scopes.push(FxHashMap::default());
+        body.iter().try_for_each(|s| self.statement(s))?;
+        self.scopes.pop();
+        Ok(())
+    }
+
+    /// Statements that threads of a block run together, or not.
+    fn under(&mut self, same: bool, body: &[Statement]) -> Checked {
+        let (before, returned) = (self.same, self.same && !same);
+        self.same &= same;
+        self.block(body)?;
+        // Where some threads have left for good, those that are left are not all.
+        self.same = before && !(returned && leaves(body));
+        Ok(())
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Checked {
+        match statement {
+            Statement::Let(name, value) | Statement::Variable(name, value) => {
+                self.check(value)?;
+                let changes = matches!(statement, Statement::Variable(..));
+                // What changes may do so in some threads alone.
+                let same = !changes && self.is_same(value);
+                self.declare(name, Known::Value { ty: value.ty(), changes, same })
+            }
+            Statement::Registers { name, ty, shape } => {
+                want(shape.iter().all(|&n| n > 0), || format!("`{name}` has no elements"))?;
+                self.declare(name, Known::Elements { ty: *ty, shape: Some(shape.clone()) })
+            }
+            Statement::Shared { name, ty, count } => {
+                want(self.same, || format!("`{name}` is shared by some threads of a block"))?;
+                self.declare(name, Known::Elements { ty: *ty, shape: count.map(|n| vec![n]) })
+            }
+            Statement::Operand { name, dtype, word } => {
+                self.word(*word)?;
+                self.declare(name, Known::Operand(*dtype))
+            }
+            Statement::Function { name, argument, body, value } => {
+                self.scopes.push(FxHashMap::default());
+                self.declare(argument, Known::Value { ty: Type::I64, changes: false, same: false })?;
+                body.iter().try_for_each(|s| self.statement(s))?;
+                self.typed(value, Type::I64)?;
+                self.scopes.pop();
+                self.declare(name, Known::Function)
+            }
+            Statement::Split { name, of, word } => {
+                self.typed(of, Type::U32)?;
+                self.word(word + 1)?;
+                let same = self.is_same(of);
+                self.declare(name, Known::Split { same })
+            }
+            Statement::Set(place, value) => {
+                self.check(place)?;
+                self.typed(value, place.ty())?;
+                match place {
+                    Expr::Element { .. } => Ok(()),
+                    Expr::Name(name, _) => match self.known(name)? {
+                        Known::Value { changes: true, .. } => Ok(()),
+                        _ => Err(format!("`{name}` does not change")),
+                    },
+                    other => Err(format!("{other} is no place")),
+                }
+            }
+            Statement::LoadVector { to, operand, at } => self.vector(to, operand, at),
+            Statement::StoreVector { operand, at, from } => self.vector(from, operand, at),
+            Statement::Store { operand, at, value } => {
+                let dtype = self.operand(operand)?;
+                self.position(at)?;
+                self.typed(value, Type::Stored(dtype))
+            }
+            Statement::Atomic { name, at, value, before, .. } => {
+                let of = match self.known(name)? {
+                    Known::Operand(dtype) => Type::Stored(*dtype),
+                    Known::Elements { ty, .. } => *ty,
+                    _ => return Err(format!("`{name}` has no elements")),
+                };
+                self.position(at)?;
+                self.check(value)?;
+                let (Type::Held(has) | Type::Stored(has), Type::Held(is) | Type::Stored(is)) = (of, value.ty());
+                want(has.size() == is.size(), || format!("{value} is {is} where elements are {has}"))?;
+                match before {
+                    Some(name) => self.declare(name, Known::Value { ty: value.ty(), changes: false, same: false }),
+                    None => Ok(()),
+                }
+            }
+            Statement::Fault(at) => self.typed(at, Type::U64),
+            Statement::For(turns) => self.turns(turns),
+            Statement::If(condition, then, otherwise) => {
+                self.typed(condition, Type::BOOL)?;
+                let same = self.is_same(condition);
+                self.under(same, then)?;
+                self.under(same, otherwise)
+            }
+            Statement::Scope(body) => self.block(body),
+            Statement::Break => want(self.loops > 0, || "a break is in no loop".into()),
+            Statement::Return | Statement::Comment(_) => Ok(()),
+            Statement::Barrier => want(self.same, || "some threads of a block do not come to a barrier".into()),
+        }
+    }
+
+    fn turns(&mut self, turns: &For) -> Checked {
+        let For { name, ty, from, below, step, body, .. } = turns;
+        want(ty.is_index(), || format!("`{name}` counts in {ty}"))?;
+        [from, below, step].into_iter().try_for_each(|x| self.typed(x, *ty))?;
+        let same = [from, below, step].into_iter().all(|x| self.is_same(x)) && !breaks(body);
+        self.scopes.push(FxHashMap::default());
+        self.declare(name, Known::Value { ty: *ty, changes: false, same })?;
+        self.loops += 1;
+        self.under(same, body)?;
+        self.loops -= 1;
+        self.scopes.pop();
+        Ok(())
+    }
+
+    fn word(&self, number: usize) -> Checked {
+        want(number < self.words, || format!("word {number} of {}", self.words))
+    }
+
+    fn operand(&self, name: &str) -> Result<DType, String> {
+        match self.known(name)? {
+            Known::Operand(dtype) => Ok(*dtype),
+            _ => Err(format!("`{name}` is no operand")),
+        }
+    }
+
+    fn vector(&self, (name, before): &(Name, Vec<Expr>), operand: &str, at: &Expr) -> Checked {
+        let dtype = self.operand(operand)?;
+        self.position(at)?;
+        let Known::Elements { ty, shape: Some(shape) } = self.known(name)? else {
+            return Err(format!("`{name}` are no registers"));
+        };
+        want(*ty == Type::Stored(dtype), || format!("`{name}` are {ty}, and `{operand}` is {dtype}"))?;
+        want(shape.len() == before.len() + 1, || format!("a vector of `{name}` has {} indices", before.len()))?;
+        before.iter().try_for_each(|i| self.position(i))
+    }
+
+    fn typed(&self, of: &Expr, ty: Type) -> Checked {
+        self.check(of)?;
+        want(of.ty() == ty, || format!("{of} is {} where {ty} is wanted", of.ty()))
+    }
+
+    fn position(&self, of: &Expr) -> Checked {
+        self.check(of)?;
+        want(of.ty().is_index(), || format!("{of} is {}, no position", of.ty()))
+    }
+
+    fn check(&self, of: &Expr) -> Checked {
+        match of {
+            Expr::Name(name, ty) => match self.known(name)? {
+                Known::Value { ty: is, .. } => want(is == ty, || format!("`{name}` is {is}, not {ty}")),
+                _ => Err(format!("`{name}` is no value")),
+            },
+            Expr::Element { of: name, at, ty } => self.element(name, at, *ty, 0),
+            Expr::OfPair { of: name, at, lane, dtype } => {
+                self.position(lane)?;
+                self.element(name, at, Type::Stored(*dtype), 1)
+            }
+            Expr::Word(number) | Expr::Scalar(_, number) => self.word(*number),
+            Expr::Number(_, ty) => want(ty.is_index(), || format!("a number that counts is {ty}")),
+            Expr::Constant(..) | Expr::Thread | Expr::Block | Expr::Blocks => Ok(()),
+            Expr::Quotient(name) | Expr::Remainder(name) => match self.known(name)? {
+                Known::Split { .. } => Ok(()),
+                _ => Err(format!("`{name}` is not taken apart")),
+            },
+            Expr::Binary(op, two) => self.binary(*op, &two[0], &two[1]),
+            Expr::Select(three) => {
+                self.typed(&three[0], Type::BOOL)?;
+                self.check(&three[1])?;
+                self.typed(&three[2], three[1].ty())
+            }
+            Expr::Convert(_, x) => {
+                self.check(x)?;
+                let whole = |d: DType| d.is_int() || d == DType::Bool;
+                want(matches!(x.ty(), Type::Held(d) if whole(d)), || format!("{x} is {}, no integer", x.ty()))
+            }
+            Expr::Operation(op, dtype, args) => {
+                want(args.len() == op.row().arity, || format!("{} takes {} arguments", op.name(), op.row().arity))?;
+                let of = |i: usize| if *op == ElementOp::Where && i == 0 { DType::Bool } else { *dtype };
+                args.iter().enumerate().try_for_each(|(i, arg)| self.typed(arg, Type::Held(of(i))))
+            }
+            Expr::Inverse(x) => self.typed(x, Type::Held(DType::F32)),
+            Expr::Hidden(x) => {
+                self.check(x)?;
+                want(matches!(x.ty(), Type::Held(d) if d.is_float()), || format!("{x} is no float"))
+            }
+            Expr::Cast(from, _, x) | Expr::Bitcast(from, _, x) => self.typed(x, Type::Held(*from)),
+            Expr::Unpack(dtype, x) => self.typed(x, Type::Stored(*dtype)),
+            Expr::Pack(dtype, x) => self.typed(x, Type::Held(*dtype)),
+            Expr::Load(dtype, name, at) => {
+                let is = self.operand(name)?;
+                want(is == *dtype, || format!("`{name}` is {is}, not {dtype}"))?;
+                self.position(at)
+            }
+            Expr::Gather { dtype, operand, place } => {
+                let is = self.operand(operand)?;
+                want(is == *dtype, || format!("`{operand}` is {is}, not {dtype}"))?;
+                self.typed(&place[0], Type::I64)?;
+                self.typed(&place[1], Type::BOOL)?;
+                self.typed(&place[2], Type::U64)
+            }
+            Expr::Call(name, x) => {
+                want(matches!(self.known(name)?, Known::Function), || format!("`{name}` is no function"))?;
+                self.typed(x, Type::I64)
+            }
+        }
+    }
+
+    fn binary(&self, op: Binary, left: &Expr, right: &Expr) -> Checked {
+        self.check(left)?;
+        self.typed(right, left.ty())?;
+        let of = match op {
+            Binary::And | Binary::Or => left.ty() == Type::BOOL,
+            // Products by reciprocals are of floats.
+            Binary::Mul => matches!(left.ty(), Type::Held(d) if d.is_float()) || left.ty().is_index(),
+            _ => left.ty().is_index(),
+        };
+        want(of, || format!("{left} is {}, which has no {op:?}", left.ty()))
+    }
+
+    /// An element of something, all of whose dimensions but the last so many have an index.
+    fn element(&self, name: &str, at: &[Expr], ty: Type, open: usize) -> Checked {
+        let Known::Elements { ty: is, shape } = self.known(name)? else {
+            return Err(format!("`{name}` has no elements"));
+        };
+        want(*is == ty, || format!("elements of `{name}` are {is}, not {ty}"))?;
+        let dims = shape.as_ref().map_or(1, Vec::len);
+        want(at.len() + open == dims, || format!("`{name}` has {dims} dimensions, and {} indices", at.len()))?;
+        for (d, index) in at.iter().enumerate() {
+            self.position(index)?;
+            if let (Expr::Number(n, _), Some(size)) = (index, shape.as_ref().map(|s| s[d])) {
+                want((0..i64::from(size)).contains(n), || format!("index {n} of `{name}`, which has {size}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all threads of a block have the same value.
+    fn is_same(&self, of: &Expr) -> bool {
+        let own = match of {
+            Expr::Name(name, _) => matches!(self.known(name), Ok(Known::Value { same: true, .. })),
+            Expr::Quotient(name) | Expr::Remainder(name) => matches!(self.known(name), Ok(Known::Split { same: true })),
+            Expr::Thread | Expr::Element { .. } | Expr::OfPair { .. } => false,
+            // Other threads may have written what is read.
+            Expr::Load(..) | Expr::Gather { .. } => false,
+            _ => true,
+        };
+        own && of.parts().iter().all(|x| self.is_same(x))
+    }
+}
+
+/// Whether a thread may come to its end in these statements.
+fn leaves(body: &[Statement]) -> bool {
+    body.iter().any(|s| match s {
+        Statement::Return => true,
+        Statement::If(_, then, otherwise) => leaves(then) || leaves(otherwise),
+        Statement::For(turns) => leaves(&turns.body),
+        Statement::Scope(body) => leaves(body),
+        _ => false,
+    })
+}
+
+/// Whether the loop around these statements may end in them.
+fn breaks(body: &[Statement]) -> bool {
+    body.iter().any(|s| match s {
+        Statement::Break => true,
+        Statement::If(_, then, otherwise) => breaks(then) || breaks(otherwise),
+        Statement::Scope(body) => breaks(body),
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+#[path = "verify_tests.rs"]
+mod tests;

@@ -1,0 +1,105 @@
+//! Kernels that are wrong in one way each, and what is said of them.
+
+use super::*;
+use crate::ir::{Atomic, Unroll};
+
+fn check(words: usize, body: Vec<Statement>) -> Result<(), String> {
+    verify(&Kernel { name: "k", block: 64, words, body })
+}
+
+fn number(n: i64) -> Expr {
+    Expr::Number(n, Type::I32)
+}
+
+fn loops(below: Expr, body: Vec<Statement>) -> Statement {
+    let (from, step) = (Expr::Number(0, below.ty()), Expr::Number(1, below.ty()));
+    Statement::For(For { name: "i".into(), ty: below.ty(), from, below, step, unroll: Unroll::Free, body })
+}
+
+fn operand() -> Statement {
+    Statement::Operand { name: "p0".into(), dtype: DType::F32, word: 0 }
+}
+
+fn registers() -> Statement {
+    Statement::Registers { name: "r".into(), ty: Type::Stored(DType::F32), shape: vec![2, 4] }
+}
+
+fn element(first: Expr, second: Expr) -> Expr {
+    Expr::Element { of: "r".into(), at: vec![first, second], ty: Type::Stored(DType::F32) }
+}
+
+#[test]
+fn what_is_right_passes() {
+    let load = Expr::Load(DType::F32, "p0".into(), Box::new(number(3)));
+    let value = Expr::Unpack(DType::F32, Box::new(element(number(1), number(3))));
+    let body = vec![
+        operand(),
+        registers(),
+        loops(number(2), vec![Statement::Set(element(Expr::name("i", Type::I32), number(0)), load)]),
+        Statement::LoadVector { to: ("r".into(), vec![number(1)]), operand: "p0".into(), at: number(0) },
+        Statement::Let("x".into(), value),
+        Statement::Barrier,
+        loops(Expr::Word(1).to(Type::U32), vec![Statement::Barrier]),
+    ];
+    assert_eq!(check(2, body), Ok(()));
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let x = || Expr::name("x", Type::I32);
+    let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
+    let float = || Expr::Constant(DType::F32, 0);
+    let cases: Vec<(Vec<Statement>, &str)> = vec![
+        (vec![Statement::Let("y".into(), x())], "k: `x` is not declared"),
+        (
+            vec![Statement::Let("x".into(), number(0)), Statement::Let("x".into(), number(1))],
+            "k: `x` is declared twice",
+        ),
+        (vec![Statement::Let("x".into(), number(0)), Statement::Set(x(), number(1))], "k: `x` does not change"),
+        (vec![Statement::Let("x".into(), Expr::Thread), Statement::Let("y".into(), x())], "k: `x` is u32, not i32"),
+        (vec![Statement::Let("y".into(), number(0) + Expr::Thread)], "k: thread is u32 where i32 is wanted"),
+        (vec![Statement::Let("y".into(), float() + float())], "k: f32 0x0 is f32, which has no Add"),
+        (vec![Statement::Let("y".into(), Expr::Word(2))], "k: word 2 of 2"),
+        (vec![Statement::Split { name: "s".into(), of: Expr::Block, word: 1 }], "k: word 2 of 2"),
+        (
+            vec![registers(), Statement::Let("y".into(), element(number(2), number(0)))],
+            "k: index 2 of `r`, which has 2",
+        ),
+        (
+            vec![operand(), Statement::Store { operand: "p0".into(), at: number(0), value: float() }],
+            "k: f32 0x0 is f32 where stored f32 is wanted",
+        ),
+        (vec![Statement::Break], "k: a break is in no loop"),
+        (
+            vec![Statement::Let("y".into(), Expr::Operation(ElementOp::Add, DType::F32, vec![float()]))],
+            "k: add takes 2 arguments",
+        ),
+        (
+            vec![
+                operand(),
+                Statement::Atomic {
+                    op: Atomic::Add,
+                    name: "p0".into(),
+                    at: number(0),
+                    value: Expr::Number(1, Type::U64),
+                    before: None,
+                },
+            ],
+            "k: 1 is u64 where elements are f32",
+        ),
+    ];
+    for (body, what) in cases {
+        assert_eq!(check(2, body), Err(what.to_string()));
+    }
+    let late = "k: some threads of a block do not come to a barrier";
+    let barriers = [
+        vec![Statement::when(mine(), vec![Statement::Barrier])],
+        vec![Statement::when(mine(), vec![Statement::Return]), Statement::Barrier],
+        vec![loops(Expr::Thread, vec![Statement::Barrier])],
+        vec![Statement::Variable("x".into(), number(0)), Statement::when(x().lt(number(1)), vec![Statement::Barrier])],
+        vec![loops(number(9), vec![Statement::when(mine(), vec![Statement::Break]), Statement::Barrier])],
+    ];
+    for body in barriers {
+        assert_eq!(check(2, body), Err(late.to_string()));
+    }
+}

@@ -1,0 +1,244 @@
+//! How a kernel reads and writes through the accesses of a body.
+//!
+//! In: where a thread stands (a position for each access). Out: statements. What is loaded for access `k` is in
+//! `r{k}[v]`, lane by lane as it is in memory; the position that a map gives is in `m{k}[v]`; what is to be stored
+//! through it in `y{k}[v]`.
+
+use super::place::map_function;
+use crate::class::body::Wanted;
+use crate::ir::{Expr, Name, Statement, Type, Unroll};
+use crate::space::{Inner, Slots, SpaceClass, Way};
+use thalweg_ir::DType;
+use thalweg_kernel::Access;
+
+/// The accesses of a kernel.
+#[derive(Clone, Copy)]
+pub struct Accesses<'a> {
+    /// Those of the body, with buffers behind where there are some.
+    pub list: &'a [Access],
+    /// How they move.
+    pub class: &'a SpaceClass,
+    /// Where their words are.
+    pub slots: &'a Slots,
+    /// What stands in its names before the number, where a kernel has several bodies.
+    pub tag: &'static str,
+}
+
+/// Where a thread stands: its first lane.
+pub struct Stand<'a> {
+    /// The position of an access that is strided.
+    pub position: &'a dyn Fn(usize) -> Expr,
+    /// The row-major point of the whole domain, an i64.
+    pub point: Expr,
+    /// From lane to lane, an i64.
+    pub step: Expr,
+    /// Lanes.
+    pub lanes: usize,
+}
+
+/// The variable of a lane.
+pub fn lane_number() -> Expr {
+    Expr::name("v", Type::I32)
+}
+
+impl Accesses<'_> {
+    fn named(&self, letter: &str, k: usize) -> Name {
+        format!("{letter}{}{k}", self.tag)
+    }
+
+    fn index(&self) -> Type {
+        Type::index(self.class.wide)
+    }
+
+    fn stored(&self, k: usize) -> Type {
+        Type::Stored(self.list[k].dtype)
+    }
+
+    /// The operands, and the maps as functions.
+    pub fn declare(&self, used: &dyn Fn(usize) -> bool) -> Vec<Statement> {
+        let mut out = vec![];
+        for (k, access) in self.list.iter().enumerate().filter(|(k, _)| used(*k)) {
+            if access.operand.is_some() {
+                let word = self.slots.accesses[k];
+                out.push(Statement::Operand { name: self.named("p", k), dtype: access.dtype, word });
+            }
+            if let Way::Mapped(_) = self.class.ways[k] {
+                out.push(map_function(self.class, self.slots, k, self.named("map", k)));
+            }
+        }
+        out
+    }
+
+    /// The step from lane to lane of a strided access.
+    pub fn lane_step(&self, k: usize) -> Expr {
+        match (&self.class.ways[k], self.class.lane()) {
+            (Way::Strided { inner: Inner::Unit, .. }, _) => Expr::Number(1, Type::I64),
+            (Way::Strided { inner: Inner::Any, .. }, Some(l)) => {
+                Expr::Word(self.slots.accesses[k] + 1 + l).to(self.index()).to(Type::I64)
+            }
+            _ => Expr::Number(0, Type::I64),
+        }
+    }
+
+    /// Whether all lanes have the same element.
+    pub fn single(&self, k: usize) -> bool {
+        matches!(self.class.ways[k], Way::Strided { inner: Inner::Zero, .. })
+    }
+
+    fn is_vector(&self, k: usize, lanes: usize) -> bool {
+        matches!(self.class.ways[k], Way::Strided { vector: true, .. }) && lanes > 1
+    }
+
+    /// Declares the elements of an access, with the sizes `before` in front of the lanes: 4 for several vectors.
+    pub fn elements(&self, k: usize, lanes: usize, before: &[u32]) -> Statement {
+        let n = if self.single(k) { 1 } else { lanes };
+        let shape = before.iter().copied().chain([n as u32]).collect();
+        Statement::Registers { name: self.named("r", k), ty: self.stored(k), shape }
+    }
+
+    /// Declares what [`Accesses::fetch`] fills.
+    pub fn arrays(&self, k: usize, wanted: Wanted, lanes: usize, before: &[u32]) -> Vec<Statement> {
+        let n = if self.single(k) { 1 } else { lanes };
+        let mut out: Vec<Statement> = wanted.load.then(|| self.elements(k, lanes, before)).into_iter().collect();
+        if wanted.position || matches!(self.class.ways[k], Way::Mapped(_)) {
+            let shape = before.iter().copied().chain([n as u32]).collect();
+            out.push(Statement::Registers { name: self.named("m", k), ty: Type::I64, shape });
+        }
+        out
+    }
+
+    fn loaded(&self, k: usize, at: &[Expr], lane: Expr) -> Expr {
+        let at = at.iter().cloned().chain([lane]).collect();
+        Expr::Element { of: self.named("r", k), at, ty: self.stored(k) }
+    }
+
+    fn found(&self, k: usize, at: &[Expr], lane: Expr) -> Expr {
+        let at = at.iter().cloned().chain([lane]).collect();
+        Expr::Element { of: self.named("m", k), at, ty: Type::I64 }
+    }
+
+    fn load(&self, k: usize, at: Expr) -> Expr {
+        Expr::Load(self.list[k].dtype, self.named("p", k), Box::new(at))
+    }
+
+    /// Fills the arrays of an access; `at` and `place` are the indices before the lanes, of elements and of positions.
+    pub fn fetch(&self, k: usize, wanted: Wanted, stand: &Stand, [at, place]: [&[Expr]; 2]) -> Vec<Statement> {
+        let (v, mut out) = (stand.lanes, vec![]);
+        if wanted == Wanted::default() {
+            return out;
+        }
+        let each = |n: usize, body: Vec<Statement>| Statement::lanes(n, Unroll::Free, body);
+        let lane = lane_number;
+        let (zero, first) = (Expr::Number(0, Type::I64), Expr::Number(0, Type::I32));
+        if let Way::Mapped(_) = self.class.ways[k] {
+            let point = stand.point.clone() + lane().to(Type::I64) * stand.step.clone();
+            let found = Expr::Call(self.named("map", k), Box::new(point));
+            out.push(each(v, vec![Statement::Set(self.found(k, place, lane()), found)]));
+            if wanted.load {
+                let found = self.found(k, place, lane());
+                let none = Expr::Pack(self.list[k].dtype, Box::new(Expr::Constant(self.list[k].dtype, 0)));
+                let element = found.clone().lt(zero).select(none, self.load(k, found));
+                out.push(each(v, vec![Statement::Set(self.loaded(k, at, lane()), element)]));
+            }
+            return out;
+        }
+        let position = (stand.position)(k);
+        let step = self.lane_step(k);
+        if wanted.load {
+            out.push(if self.is_vector(k, v) {
+                let to = (self.named("r", k), at.to_vec());
+                Statement::LoadVector { to, operand: self.named("p", k), at: position.clone() }
+            } else if self.single(k) || v == 1 {
+                Statement::Set(self.loaded(k, at, first), self.load(k, position.clone()))
+            } else {
+                let from = Expr::name("at", Type::I64) + lane().to(Type::I64) * step.clone();
+                Statement::Scope(vec![
+                    Statement::Let("at".into(), position.clone().to(Type::I64)),
+                    each(v, vec![Statement::Set(self.loaded(k, at, lane()), self.load(k, from))]),
+                ])
+            });
+        }
+        if wanted.position {
+            // The word holds an address where there is an operand: positions are asked of accesses without one.
+            let base = Expr::Word(self.slots.accesses[k]).to(Type::I64);
+            let n = if self.single(k) { 1 } else { v };
+            let found = base + position.to(Type::I64) + lane().to(Type::I64) * step;
+            out.push(each(n, vec![Statement::Set(self.found(k, place, lane()), found)]));
+        }
+        out
+    }
+
+    fn lane(&self, k: usize) -> Expr {
+        if self.single(k) { Expr::Number(0, Type::I32) } else { lane_number() }
+    }
+
+    /// The element of lane `v`.
+    pub fn element(&self, k: usize, at: &[Expr]) -> Expr {
+        let dtype = self.list[k].dtype;
+        let vector = matches!(self.class.ways[k], Way::Strided { vector: true, .. });
+        if vector && dtype == DType::BF16 {
+            return Expr::OfPair { of: self.named("r", k), at: at.to_vec(), lane: Box::new(lane_number()), dtype };
+        }
+        Expr::Unpack(dtype, Box::new(self.loaded(k, at, self.lane(k))))
+    }
+
+    /// The position of lane `v` as a value.
+    pub fn position(&self, k: usize, dtype: DType, at: &[Expr]) -> Expr {
+        Expr::Convert(Type::Held(dtype), Box::new(self.found(k, at, self.lane(k))))
+    }
+
+    /// Whether lane `v` is inside.
+    pub fn valid(&self, k: usize, at: &[Expr]) -> Expr {
+        match self.class.ways[k] {
+            Way::Mapped(_) => self.found(k, at, lane_number()).ge(Expr::Number(0, Type::I64)),
+            Way::Strided { .. } => Expr::Constant(DType::Bool, 1),
+        }
+    }
+
+    /// The element `offset` elements from where lane `v` is.
+    /// An index out of range is told where `fault` says.
+    pub fn gathered(&self, k: usize, stand: &Stand, [offset, inside, fault]: [Expr; 3]) -> Expr {
+        let dtype = self.list[k].dtype;
+        let position = (stand.position)(k).to(Type::I64) + lane_number().to(Type::I64) * self.lane_step(k);
+        let place = Box::new([position + offset.to(Type::I64), inside, fault]);
+        let raw = Expr::Gather { dtype, operand: self.named("p", k), place };
+        Expr::Unpack(dtype, Box::new(raw))
+    }
+
+    /// Declares what is to be stored through an access.
+    pub fn result(&self, k: usize, lanes: usize) -> Statement {
+        Statement::Registers { name: self.named("y", k), ty: self.stored(k), shape: vec![lanes as u32] }
+    }
+
+    fn computed(&self, k: usize, lane: Expr) -> Expr {
+        Expr::Element { of: self.named("y", k), at: vec![lane], ty: self.stored(k) }
+    }
+
+    /// Sets lane `v` of it.
+    pub fn set(&self, k: usize, value: Expr) -> Statement {
+        Statement::Set(self.computed(k, lane_number()), Expr::Pack(self.list[k].dtype, Box::new(value)))
+    }
+
+    /// Stores it.
+    pub fn store(&self, k: usize, stand: &Stand) -> Statement {
+        let (v, position, step) = (stand.lanes, (stand.position)(k), self.lane_step(k));
+        let operand = self.named("p", k);
+        match &self.class.ways[k] {
+            Way::Strided { .. } if self.is_vector(k, v) => {
+                Statement::StoreVector { operand, at: position, from: (self.named("y", k), vec![]) }
+            }
+            Way::Strided { .. } if v == 1 => {
+                Statement::Store { operand, at: position, value: self.computed(k, Expr::Number(0, Type::I32)) }
+            }
+            Way::Strided { .. } => {
+                let at = Expr::name("at", Type::I64) + lane_number().to(Type::I64) * step;
+                let store = Statement::Store { operand, at, value: self.computed(k, lane_number()) };
+                Statement::Scope(vec![
+                    Statement::Let("at".into(), position.to(Type::I64)),
+                    Statement::lanes(v, Unroll::Free, vec![store]),
+                ])
+            }
+            Way::Mapped(_) => unreachable!("nothing is stored through a map"),
+        }
+    }
+}

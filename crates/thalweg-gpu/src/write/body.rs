@@ -1,0 +1,80 @@
+//! The nodes of a body as statements for one lane.
+
+use super::looped::{self, Native, arguments};
+use crate::class::body::{as_scalar, divisor};
+use crate::ir::{Expr, Name, Statement, Type};
+use thalweg_ir::{DType, ElementOp};
+use thalweg_kernel::{Body, Node, NodeId};
+
+/// What a body cannot say by itself.
+pub struct Names<'a> {
+    /// The element of an access.
+    pub load: &'a dyn Fn(u16) -> Expr,
+    /// Its position.
+    pub index: &'a dyn Fn(u16, DType) -> Expr,
+    /// Whether it is inside.
+    pub valid: &'a dyn Fn(u16) -> Expr,
+    /// A gathered element: access, offset, inside.
+    pub gather: &'a dyn Fn(u16, Expr, Expr) -> Expr,
+    /// A value of the row.
+    pub value: &'a dyn Fn(u16, DType) -> Expr,
+    /// The word of a scalar.
+    pub scalar: &'a dyn Fn(u16) -> usize,
+    /// The word of its reciprocal, if it is one of [`crate::class::body::divisors`].
+    pub reciprocal: &'a dyn Fn(u16) -> Option<usize>,
+    /// What the device has.
+    pub native: Native<'a>,
+}
+
+/// The variable of a node.
+pub fn name(id: NodeId) -> Name {
+    format!("n{}", id.0)
+}
+
+/// A node as a value.
+pub fn value(body: &Body, id: NodeId) -> Expr {
+    Expr::name(name(id), Type::Held(body.dtype(id)))
+}
+
+/// Statements that compute every node of the body, each in a variable of its [`name`].
+pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
+    let own = |id: NodeId| value(body, id);
+    let mut out = vec![];
+    for (i, node) in body.nodes.iter().enumerate() {
+        let id = NodeId(i as u32);
+        let value = match *node {
+            Node::Load { access } => (names.load)(access),
+            Node::Index { access, dtype } => (names.index)(access, dtype),
+            Node::Valid { access } => (names.valid)(access),
+            Node::Scalar { slot, dtype } => Expr::Scalar(dtype, (names.scalar)(slot)),
+            Node::Const { bits, dtype } => Expr::Constant(dtype, bits),
+            Node::Element { op, args, dtype } => match (op, reciprocal(body, node, names)) {
+                (_, Some(of)) => own(args[0]) * of,
+                // As PyTorch divides a scalar by a tensor.
+                (ElementOp::Div, _) if dtype == DType::F32 && !body.strict && as_scalar(body, args[0]).is_some() => {
+                    own(args[0]) * Expr::Inverse(Box::new(own(args[1])))
+                }
+                _ => Expr::Operation(op, body.operand_dtype(id), arguments(body, id, own)),
+            },
+            Node::Cast { dtype, arg } => Expr::Cast(body.dtype(arg), dtype, Box::new(own(arg))),
+            Node::Bitcast { dtype, arg } => Expr::Bitcast(body.dtype(arg), dtype, Box::new(own(arg))),
+            Node::Value { slot, dtype } => (names.value)(slot, dtype),
+            Node::Loop { of, .. } => {
+                let args: Vec<Expr> = body.args(id).map(own).collect();
+                out.extend(looped::statements(of, &name(id), &args, names.native));
+                continue;
+            }
+            Node::Looped { of, number, dtype } => Expr::name(looped::result(&name(of), number), Type::Held(dtype)),
+            Node::Scanned { .. } | Node::Combined { .. } => unreachable!("what is scanned is loaded from a buffer"),
+            Node::Gather { access, offset, inside, .. } => (names.gather)(access, own(offset), own(inside)),
+        };
+        out.push(Statement::Let(name(id), value));
+    }
+    out
+}
+
+/// The reciprocal of the scalar that a node divides by.
+fn reciprocal(body: &Body, node: &Node, names: &Names) -> Option<Expr> {
+    let (slot, dtype) = divisor(body, node)?;
+    Some(Expr::Scalar(dtype, (names.reciprocal)(slot)?))
+}
