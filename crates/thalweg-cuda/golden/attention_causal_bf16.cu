@@ -195,13 +195,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
             const i32 i0 = ((i32)product);
             const i32 i1 = row;
             const i32 i2 = column;
-            i64 ma1[32][1];
+            __align__(16) i64 ma1[32][1];
 
             for (i32 v = 0; v < 1; v++) {
               ma1[u][v] = (i64)a.w[22] + (i64)(i0 * (i32)a.w[23] + i1 * (i32)a.w[24]) + (i64)v * 0;
             }
 
-            i64 ma2[32][2];
+            __align__(16) i64 ma2[32][2];
 
             for (i32 v = 0; v < 2; v++) {
               ma2[u][v] = (i64)a.w[26] + (i64)(i0 * (i32)a.w[27] + i1 * (i32)a.w[28] + i2 * 2) + (i64)v * 1;
@@ -385,13 +385,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
             const i32 i0 = ((i32)product);
             const i32 i1 = row;
             const i32 i2 = column;
-            i64 ma1[32][1];
+            __align__(16) i64 ma1[32][1];
 
             for (i32 v = 0; v < 1; v++) {
               ma1[u][v] = (i64)a.w[22] + (i64)(i0 * (i32)a.w[23] + i1 * (i32)a.w[24]) + (i64)v * 0;
             }
 
-            i64 ma2[32][2];
+            __align__(16) i64 ma2[32][2];
 
             for (i32 v = 0; v < 2; v++) {
               ma2[u][v] = (i64)a.w[26] + (i64)(i0 * (i32)a.w[27] + i1 * (i32)a.w[28] + i2 * 2) + (i64)v * 1;

@@ -199,13 +199,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             const i64 i0 = ((i64)product);
             const i64 i1 = row;
             const i64 i2 = column;
-            i64 ma1[32][1];
+            __align__(16) i64 ma1[32][1];
 
             for (i32 v = 0; v < 1; v++) {
               ma1[u][v] = (i64)a.w[22] + (i0 * (i64)a.w[23] + i1 * (i64)a.w[24]) + (i64)v * 0;
             }
 
-            i64 ma2[32][2];
+            __align__(16) i64 ma2[32][2];
 
             for (i32 v = 0; v < 2; v++) {
               ma2[u][v] = (i64)a.w[26] + (i0 * (i64)a.w[27] + i1 * (i64)a.w[28] + i2 * 2) + (i64)v * 1;
@@ -387,13 +387,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) contraction(THALWEG_PARAMET
             const i64 i0 = ((i64)product);
             const i64 i1 = row;
             const i64 i2 = column;
-            i64 ma1[32][1];
+            __align__(16) i64 ma1[32][1];
 
             for (i32 v = 0; v < 1; v++) {
               ma1[u][v] = (i64)a.w[22] + (i0 * (i64)a.w[23] + i1 * (i64)a.w[24]) + (i64)v * 0;
             }
 
-            i64 ma2[32][2];
+            __align__(16) i64 ma2[32][2];
 
             for (i32 v = 0; v < 2; v++) {
               ma2[u][v] = (i64)a.w[26] + (i0 * (i64)a.w[27] + i1 * (i64)a.w[28] + i2 * 2) + (i64)v * 1;

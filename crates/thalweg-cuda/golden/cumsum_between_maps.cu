@@ -12,36 +12,38 @@ extern "C" __global__ void __launch_bounds__(256) scanned(THALWEG_PARAMETER(15))
   begin();
   float *const p0 = (float *)a.w[8];
   float *const p1 = (float *)a.w[10];
-  const i32 rows = (i32)a.w[0], n = (i32)a.w[1];
-  u64 *const words = (u64 *)a.w[14];
-  __shared__ u64 drawn;
-  const Ticket own = ticket(words, &drawn);
-  const u32 chunks = (u32)a.w[2], tile = own.number / chunks, chunk = own.number % chunks;
-  const i32 begin = (i32)((chunks - 1 - chunk) * a.w[3]), stop = n - begin < (i32)a.w[3] ? n : begin + (i32)a.w[3];
-  const u32 t = threadIdx.x % 256;
-  i32 row = (i32)tile * 1 + threadIdx.x / 256;
-  const bool live = row < rows;
-  if (!live) row = rows - 1;
-  float b0[4][4];
+  const i32 rows = (i32)a.w[0];
+  const i32 n = (i32)a.w[1];
+  u64 *const own_words = (u64 *)a.w[14];
+  __shared__ u64 own_drawn;
+  const Ticket own = ticket(own_words, &own_drawn);
+  const u32 chunks = (u32)a.w[2];
+  const u32 tile = own.number / chunks;
+  const u32 chunk = own.number % chunks;
+  const i32 begin = (i32)((u64)(chunks - 1u - chunk) * a.w[3]);
+  const i32 stop = n - begin < (i32)a.w[3] ? n : begin + (i32)a.w[3];
+  const u32 t = threadIdx.x % 256u;
+  const i32 own_row = (i32)tile * 1 + (i32)(threadIdx.x / 256u);
+  const bool live = own_row < rows;
+  const i32 row = live ? own_row : rows - 1;
+  __align__(16) float b0[4][4];
   {
     __align__(16) float r0[4][4];
-
     #pragma unroll
-    for (int k = 0; k < 4; k++) {
-      const i32 q = begin + k * 256 + t;
+    for (i32 k = 0; k < 4; k++) {
+      const i32 q = begin + (k * 256 + (i32)t);
       if (q < stop) {
         const i32 j0 = q;
-        loadv(r0[k], p0 + (j0 * 4));
-
+        loadv(r0[k], p0 + j0 * 4);
       }
     }
     #pragma unroll
-    for (int k = 0; k < 4; k++) {
-      const i32 q = begin + k * 256 + t;
+    for (i32 k = 0; k < 4; k++) {
+      const i32 q = begin + (k * 256 + (i32)t);
       if (q < stop) {
         const i32 j0 = q;
         #pragma unroll
-        for (int v = 0; v < 4; v++) {
+        for (i32 v = 0; v < 4; v++) {
           const float n0 = r0[k][v];
           const float n1 = expf(n0);
           b0[k][v] = n1;
@@ -49,28 +51,25 @@ extern "C" __global__ void __launch_bounds__(256) scanned(THALWEG_PARAMETER(15))
       }
     }
     __shared__ Scan0::Wide parts0[32];
-    scan_row<Scan0, 256, true>(b0, t, (u32)(stop - begin), parts0, links(words, own, (u32)row, chunk, chunks));
+    scan_row<Scan0, 256, true>(b0, t, (u32)(stop - begin), parts0, links(own_words, own, (u32)row, chunk, chunks));
   }
   {
     #pragma unroll
-    for (int k = 0; k < 4; k++) {
-      const i32 q = begin + k * 256 + t;
+    for (i32 k = 0; k < 4; k++) {
+      const i32 q = begin + (k * 256 + (i32)t);
       if (q < stop) {
         const i32 j0 = q;
         __align__(16) float y1[4];
-
         #pragma unroll
-        for (int v = 0; v < 4; v++) {
+        for (i32 v = 0; v < 4; v++) {
           const float n0 = b0[k][v];
           const float n1 = 1.0f;
           const float n2 = n0 + n1;
           const float n3 = 1.0f / n2;
           y1[v] = n3;
-
         }
         if (live) {
-          storev(p1 + (j0 * 4), y1);
-
+          storev(p1 + j0 * 4, y1);
         }
       }
     }

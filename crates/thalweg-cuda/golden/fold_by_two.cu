@@ -6,12 +6,14 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(25)) {
   float *const p0 = (float *)a.w[10];
   float *const p1 = (float *)a.w[13];
   float *const p2 = (float *)a.w[16];
-  const i32 rows = (i32)a.w[0], n = (i32)a.w[1];
-  const i32 begin = 0, stop = n;
-  const u32 t = threadIdx.x % 256;
-  i32 row = (i32)blockIdx.x * 1 + threadIdx.x / 256;
-  const bool live = row < rows;
-  if (!live) row = rows - 1;
+  const i32 rows = (i32)a.w[0];
+  const i32 n = (i32)a.w[1];
+  const i32 begin = 0;
+  const i32 stop = n;
+  const u32 t = threadIdx.x % 256u;
+  const i32 own_row = (i32)blockIdx.x * 1 + (i32)(threadIdx.x / 256u);
+  const bool live = own_row < rows;
+  const i32 row = live ? own_row : rows - 1;
   const i32 i0 = row;
   float *const b0 = (float *)a.w[22];
   float *const b1 = (float *)a.w[23];
@@ -19,21 +21,23 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(25)) {
   float value1;
   {
     #pragma unroll 4
-    for (i32 q = begin + t; q < stop; q += 256) {
+    for (i32 q = begin + (i32)t; q < stop; q += 256) {
       const i32 j1 = q;
       __align__(16) float r0[4];
       loadv(r0, p0 + (i0 * (i32)a.w[11] + j1 * 4));
-
       __align__(16) float r1[4];
       loadv(r1, p1 + (i0 * (i32)a.w[14] + j1 * 4));
-
       #pragma unroll
-      for (int v = 0; v < 4; v++) {
+      for (i32 v = 0; v < 4; v++) {
         const float n0 = r0[v];
         const float n1 = sigmoid(n0);
         const float n2 = r1[v];
-        if (live) set_at(b0, ((i64)row * n + q) * 4 + v, (float)n1);
-        if (live) set_at(b1, ((i64)row * n + q) * 4 + v, (float)n2);
+        if (live) {
+          set_at(b0, ((i64)row * (i64)n + (i64)q) * 4 + (i64)v, (float)n1);
+        }
+        if (live) {
+          set_at(b1, ((i64)row * (i64)n + (i64)q) * 4 + (i64)v, (float)n2);
+        }
       }
     }
   }
@@ -89,39 +93,43 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(25)) {
   float *const p0 = (float *)a.w[10];
   float *const p1 = (float *)a.w[13];
   float *const p2 = (float *)a.w[16];
-  const i32 rows = (i32)a.w[0], n = (i32)a.w[1];
-  const i32 begin = 0, stop = n;
-  const u32 t = threadIdx.x % 256;
-  i32 row = (i32)blockIdx.x * 1 + threadIdx.x / 256;
-  const bool live = row < rows;
-  if (!live) row = rows - 1;
+  const i32 rows = (i32)a.w[0];
+  const i32 n = (i32)a.w[1];
+  const i32 begin = 0;
+  const i32 stop = n;
+  const u32 t = threadIdx.x % 256u;
+  const i32 own_row = (i32)blockIdx.x * 1 + (i32)(threadIdx.x / 256u);
+  const bool live = own_row < rows;
+  const i32 row = live ? own_row : rows - 1;
   const i32 i0 = row;
   float *const b0 = (float *)a.w[22];
   float *const b1 = (float *)a.w[23];
   float value0;
   float value1;
-  value0 = load1((float *)a.w[20] + row);
-  value1 = load1((float *)a.w[21] + row);
+  {
+    float *const left0 = (float *)a.w[20];
+    value0 = load1(left0 + (i64)row);
+  }
+  {
+    float *const left1 = (float *)a.w[21];
+    value1 = load1(left1 + (i64)row);
+  }
   {
     #pragma unroll 4
-    for (i32 q = begin + t; q < stop; q += 256) {
+    for (i32 q = begin + (i32)t; q < stop; q += 256) {
       const i32 j1 = q;
       __align__(16) float r1[4];
       loadv(r1, p1 + (i0 * (i32)a.w[14] + j1 * 4));
-
       __align__(16) float y2[4];
-
       #pragma unroll
-      for (int v = 0; v < 4; v++) {
+      for (i32 v = 0; v < 4; v++) {
         const float n0 = value1;
         const float n1 = r1[v];
         const float n2 = n1 * n0;
         y2[v] = n2;
-
       }
       if (live) {
         storev(p2 + (i0 * (i32)a.w[17] + j1 * 4), y2);
-
       }
     }
   }

@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(256) map(THALWEG_PARAMETER(19)) {
   const i32 n = (i32)a.w[0];
   const i32 first = (i32)blockIdx.x * 256 + (i32)threadIdx.x;
   __align__(16) float r0[1][1];
-  i64 m0[1][1];
+  __align__(16) i64 m0[1][1];
   #pragma unroll
   for (i32 u = 0; u < 1; u++) {
     const i32 j = first + u * 256;

@@ -5,26 +5,31 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
   begin();
   float *const p0 = (float *)a.w[10];
   float *const p1 = (float *)a.w[13];
-  const i32 rows = (i32)a.w[0], n = (i32)a.w[1];
-  const u32 chunks = (u32)a.w[2], tile = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
-  const i32 begin = (i32)(chunk * a.w[3]), stop = n - begin < (i32)a.w[3] ? n : begin + (i32)a.w[3];
-  const u32 t = threadIdx.x % 512;
-  i32 row = (i32)tile * 1 + threadIdx.x / 512;
-  const bool live = row < rows;
-  if (!live) row = rows - 1;
+  const i32 rows = (i32)a.w[0];
+  const i32 n = (i32)a.w[1];
+  const u32 chunks = (u32)a.w[2];
+  const u32 tile = blockIdx.x / chunks;
+  const u32 chunk = blockIdx.x % chunks;
+  const i32 begin = (i32)((u64)chunk * a.w[3]);
+  const i32 stop = n - begin < (i32)a.w[3] ? n : begin + (i32)a.w[3];
+  const u32 t = threadIdx.x % 512u;
+  const i32 own_row = (i32)tile * 1 + (i32)(threadIdx.x / 512u);
+  const bool live = own_row < rows;
+  const i32 row = live ? own_row : rows - 1;
   const i32 i0 = row;
   float *const b0 = (float *)a.w[17];
   {
     #pragma unroll 4
-    for (i32 q = begin + t; q < stop; q += 512) {
+    for (i32 q = begin + (i32)t; q < stop; q += 512) {
       const i32 j1 = q;
       __align__(16) float r0[4];
       loadv(r0, p0 + (i0 * (i32)a.w[11] + j1 * 4));
-
       #pragma unroll
-      for (int v = 0; v < 4; v++) {
+      for (i32 v = 0; v < 4; v++) {
         const float n0 = r0[v];
-        if (live) set_at(b0, ((i64)row * n + q) * 4 + v, (float)n0);
+        if (live) {
+          set_at(b0, ((i64)row * (i64)n + (i64)q) * 4 + (i64)v, (float)n0);
+        }
       }
     }
   }
@@ -282,30 +287,31 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
   begin();
   float *const p0 = (float *)a.w[10];
   float *const p1 = (float *)a.w[13];
-  const i32 rows = (i32)a.w[0], n = (i32)a.w[1];
-  const u32 chunks = (u32)a.w[2], tile = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
-  const i32 begin = (i32)(chunk * a.w[3]), stop = n - begin < (i32)a.w[3] ? n : begin + (i32)a.w[3];
-  const u32 t = threadIdx.x % 512;
-  i32 row = (i32)tile * 1 + threadIdx.x / 512;
-  const bool live = row < rows;
-  if (!live) row = rows - 1;
+  const i32 rows = (i32)a.w[0];
+  const i32 n = (i32)a.w[1];
+  const u32 chunks = (u32)a.w[2];
+  const u32 tile = blockIdx.x / chunks;
+  const u32 chunk = blockIdx.x % chunks;
+  const i32 begin = (i32)((u64)chunk * a.w[3]);
+  const i32 stop = n - begin < (i32)a.w[3] ? n : begin + (i32)a.w[3];
+  const u32 t = threadIdx.x % 512u;
+  const i32 own_row = (i32)tile * 1 + (i32)(threadIdx.x / 512u);
+  const bool live = own_row < rows;
+  const i32 row = live ? own_row : rows - 1;
   const i32 i0 = row;
   float *const b0 = (float *)a.w[17];
   {
     #pragma unroll 4
-    for (i32 q = begin + t; q < stop; q += 512) {
+    for (i32 q = begin + (i32)t; q < stop; q += 512) {
       const i32 j1 = q;
       __align__(16) float y1[4];
-
       #pragma unroll
-      for (int v = 0; v < 4; v++) {
-        const float n0 = element_at(b0, ((i64)row * n + q) * 4 + v);
+      for (i32 v = 0; v < 4; v++) {
+        const float n0 = element_at(b0, ((i64)row * (i64)n + (i64)q) * 4 + (i64)v);
         y1[v] = n0;
-
       }
       if (live) {
         storev(p1 + (i0 * (i32)a.w[14] + j1 * 4), y1);
-
       }
     }
   }

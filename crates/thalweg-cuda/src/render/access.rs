@@ -75,11 +75,6 @@ impl<'a> Accesses<'a> {
         self.own().single(k)
     }
 
-    /// Declares the elements of an access, with `before` in front of the lanes: `[4]` for several vectors.
-    pub fn elements(&self, k: usize, lanes: usize, before: &str) -> String {
-        print::statements(&[self.own().elements(k, lanes, &sizes(before))])
-    }
-
     /// Declares what [`Accesses::fetch`] fills.
     pub fn arrays(&self, k: usize, wanted: Wanted, lanes: usize, before: &str) -> String {
         print::statements(&self.own().arrays(k, wanted, lanes, &sizes(before)))

@@ -22,7 +22,6 @@ mod monoid;
 pub mod place;
 pub mod print;
 pub mod radix;
-pub mod rows;
 pub mod scan;
 pub mod scatter;
 pub mod sort;
@@ -32,7 +31,6 @@ pub mod types;
 use crate::prelude::PRELUDE;
 use contraction::{CONTRACTIONS, FED, fed, streamed};
 use elements::is_native;
-use rows::SCANNED;
 use thalweg_gpu::class::scan::{ScanClass, Way};
 use thalweg_gpu::ir::{Kernel, verify};
 use thalweg_gpu::{Skeleton, write};
@@ -48,6 +46,10 @@ fn options(of: &Skeleton) -> &'static str {
     }
 }
 
+/// What stands in front of row kernels whose scans run in registers.
+pub const SCANNED: &str = concat!(include_str!("told.cuh"), include_str!("scanned.cuh"));
+/// What blocks of a launch tell each other.
+pub const TOLD: &str = include_str!("told.cuh");
 /// What stands in front of row kernels with online passes.
 pub const ONLINE: &str = include_str!("online.cuh");
 
@@ -92,6 +94,7 @@ pub fn source(of: &Skeleton) -> Source {
 pub fn program(of: &Skeleton) -> Option<Kernel> {
     let kernel = match of {
         Skeleton::Map(body, class) => write::map::kernel(body, class, &is_native),
+        Skeleton::Rows(body, class) => write::rows::kernel(body, class, &is_native),
         Skeleton::Counted(body, class) => write::counted::kernel(body, class, &is_native),
         _ => return None,
     };
@@ -106,14 +109,13 @@ pub fn program(of: &Skeleton) -> Option<Kernel> {
 /// The text of all others.
 fn text(of: &Skeleton) -> String {
     match of {
-        Skeleton::Rows(body, class) => rows::source(body, class),
         Skeleton::Scan(class) => scan_source(class),
         Skeleton::Combined(class) => combined::source(class),
         Skeleton::Contraction(class) => contraction::source(class),
         Skeleton::Fed(class) => fed::source(class),
         Skeleton::Streamed(class) => streamed::source(class),
         Skeleton::Scatter(class) => scatter::source(class),
-        Skeleton::Map(..) | Skeleton::Counted(..) => unreachable!("it has a program"),
+        Skeleton::Map(..) | Skeleton::Rows(..) | Skeleton::Counted(..) => unreachable!("it has a program"),
         Skeleton::ScatterSort(class) => scatter::sort_source(class),
         Skeleton::Foreign(class) => foreign::source(class),
         Skeleton::Generic(width) => generic::source(*width),

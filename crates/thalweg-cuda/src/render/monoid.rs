@@ -34,21 +34,8 @@ pub fn name(op: Monoid, dtype: DType) -> String {
     format!("{}_{}", op.row().name, held(dtype))
 }
 
-/// The structs of these folds, each once.
-pub fn definitions(folds: impl Iterator<Item = (Monoid, DType)>) -> String {
-    let mut known = vec![];
-    let mut out = String::new();
-    for fold in folds {
-        if known.contains(&fold) {
-            continue;
-        }
-        known.push(fold);
-        let (op, dtype) = fold;
-        let (name, h, of) = (name(op, dtype), held(dtype), combined(op, dtype, "x", "y"));
-        out += &format!("\nstruct {name} {{ FN static {h} of({h} x, {h} y) {{ return {of}; }} }};");
-    }
-    if !out.is_empty() {
-        out.push('\n');
-    }
-    out
+/// The struct of a fold.
+pub fn definition(op: Monoid, dtype: DType) -> String {
+    let (name, h, of) = (name(op, dtype), held(dtype), combined(op, dtype, "x", "y"));
+    format!("struct {name} {{ FN static {h} of({h} x, {h} y) {{ return {of}; }} }};\n")
 }

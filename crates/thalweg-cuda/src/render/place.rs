@@ -1,14 +1,16 @@
 //! Where a point of a domain is, and an access of it, as text ([`thalweg_gpu::write::place`] has the statements).
 
-use super::print::{self, expr, type_name};
+use super::print::{self, expr};
+use super::types::held;
 use std::ops::Range;
 use thalweg_gpu::ir::{Expr, Type};
 use thalweg_gpu::space::{Slots, SpaceClass};
 use thalweg_gpu::write::place;
+use thalweg_ir::DType;
 
 /// The type of a position.
 pub fn index_type(wide: bool) -> &'static str {
-    type_name(Type::index(wide))
+    held(if wide { DType::I64 } else { DType::I32 })
 }
 
 /// Text as an expression that holds together.

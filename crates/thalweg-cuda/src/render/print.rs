@@ -4,9 +4,12 @@
 //! which stand in order and are volatile, quotients by words, gathers.
 
 use super::elements::expression;
+use super::monoid;
+use super::scan::Running;
 use super::types::{bitcast, cast, constant, held, pack_rounded, scalar, stored, unpack};
+use std::borrow::Cow;
 use std::fmt::Write;
-use thalweg_gpu::ir::{Atomic, Binary, Expr, For, Kernel, Statement, Type, Unroll};
+use thalweg_gpu::ir::{Action, Atomic, Binary, Definition, Expr, For, Kernel, Routine, Statement, Type, Unroll};
 use thalweg_ir::DType;
 
 /// How tightly an expression holds together, as in C.
@@ -26,8 +29,9 @@ mod tight {
 
 /// The source of a kernel, behind the prelude.
 pub fn kernel(k: &Kernel) -> String {
+    let definitions: String = k.definitions.iter().map(definition).collect();
     format!(
-        "extern \"C\" __global__ void __launch_bounds__({}) {}(THALWEG_PARAMETER({})) {{\n  begin();\n{}}}\n",
+        "{definitions}extern \"C\" __global__ void __launch_bounds__({}) {}(THALWEG_PARAMETER({})) {{\n  begin();\n{}}}\n",
         k.block,
         k.name,
         k.words,
@@ -36,10 +40,41 @@ pub fn kernel(k: &Kernel) -> String {
 }
 
 /// The name of a type.
-pub fn type_name(ty: Type) -> &'static str {
+pub fn type_name(ty: Type) -> Cow<'static, str> {
     match ty {
-        Type::Held(dtype) => held(dtype),
-        Type::Stored(dtype) => stored(dtype),
+        Type::Held(dtype) => held(dtype).into(),
+        Type::Stored(dtype) => stored(dtype).into(),
+        Type::State(l) => format!("State{l}").into(),
+        Type::Wide(scan) => format!("Scan{scan}::Wide").into(),
+    }
+}
+
+/// What a routine is made of, a line each.
+fn definition(of: &Definition) -> String {
+    match *of {
+        Definition::Monoid(op, dtype) => monoid::definition(op, dtype),
+        Definition::Scan { number, op, dtype } => {
+            let Running { wide, identity, combined, functions } = Running::new(op, dtype);
+            let (element, narrowed) = (held(dtype), narrowed(dtype));
+            format!(
+                "{functions}\nstruct Scan{number} {{\n  typedef {wide} Wide;\n  FN static Wide identity() {{ return {identity}; }}\n  FN static Wide of(Wide x, Wide y) {{ return {combined}; }}\n  FN static Wide wide({element} x) {{ return (Wide)x; }}\n  FN static {element} narrow(Wide y) {{ return {narrowed}; }}\n}};\n"
+            )
+        }
+        Definition::State { number, dtype, power, mean } => {
+            format!("typedef Shifted<{}, {power}, {mean}> State{number};\n", held(dtype))
+        }
+    }
+}
+
+/// An accumulated value, `y`, as one in a register.
+fn narrowed(dtype: DType) -> String {
+    match dtype {
+        DType::F64 => "y".into(),
+        DType::BF16 => "bf16_of(y)".into(),
+        DType::F16 => "f16_of(y)".into(),
+        // Sums modulo 2.
+        DType::Bool => "(y & 1) != 0".into(),
+        other => format!("({})y", held(other)),
     }
 }
 
@@ -54,20 +89,37 @@ fn write(out: &mut String, statement: &Statement) {
     let _ = match statement {
         Statement::Let(name, value) => writeln!(out, "const {} {name} = {};", type_name(value.ty()), expr(value)),
         Statement::Variable(name, value) => writeln!(out, "{} {name} = {};", type_name(value.ty()), expr(value)),
+        Statement::Later(name, ty) => writeln!(out, "{} {name};", type_name(*ty)),
         Statement::Registers { name, ty, shape } => {
-            let aligned = if matches!(ty, Type::Stored(_)) { "__align__(16) " } else { "" };
-            let shape: String = shape.iter().map(|n| format!("[{n}]")).collect();
-            writeln!(out, "{aligned}{} {name}{shape};", type_name(*ty))
+            writeln!(out, "__align__(16) {} {name}{};", type_name(*ty), sizes(shape))
         }
-        Statement::Shared { name, ty, count: Some(n) } => writeln!(out, "__shared__ {} {name}[{n}];", type_name(*ty)),
-        Statement::Shared { name, ty, count: None } => {
+        Statement::Shared { name, ty, shape } if shape.is_empty() => {
             let ty = type_name(*ty);
             writeln!(out, "THALWEG_SHARED(room);\n{ty} *const {name} = ({ty} *)room;")
         }
-        Statement::Operand { name, dtype, word } => {
-            let ty = stored(*dtype);
+        Statement::Shared { name, ty, shape } => {
+            // Others are laid out in bytes.
+            let aligned = if *ty == Type::Stored(DType::U8) { "__align__(16) " } else { "" };
+            writeln!(out, "__shared__ {aligned}{} {name}{};", type_name(*ty), sizes(shape))
+        }
+        Statement::SharedPart { name, ty, shape, of, at } => {
+            writeln!(out, "auto &{name} = *({} (*){})({of} + {at});", type_name(*ty), sizes(shape))
+        }
+        Statement::Tree { name, monoid, dtype } => {
+            writeln!(out, "Tree<{}, {}> {name};\n{name}.count = 0;", monoid::name(*monoid, *dtype), held(*dtype))
+        }
+        Statement::Ticket { name, word } => writeln!(
+            out,
+            "u64 *const {name}_words = (u64 *)a.w[{word}];\n__shared__ u64 {name}_drawn;\nconst Ticket {name} = ticket({name}_words, &{name}_drawn);"
+        ),
+        Statement::Operand { name, ty, word } => {
+            let ty = type_name(*ty);
             writeln!(out, "{ty} *const {name} = ({ty} *)a.w[{word}];")
         }
+        Statement::SetScratch { name, at, value } => {
+            writeln!(out, "set_at({name}, {}, ({}){});", expr(at), type_name(value.ty()), at_least(value, tight::UNARY))
+        }
+        Statement::Do(action) => return act(out, action),
         Statement::Function { name, argument, body, value } => {
             let (body, value) = (statements(body), expr(value));
             writeln!(out, "auto {name} = [&](i64 {argument}) -> i64 {{\n{body}return {value};\n}};")
@@ -76,7 +128,10 @@ fn write(out: &mut String, statement: &Statement) {
             writeln!(out, "const Split {name} = split({}, a.w[{word}], a.w[{}]);", expr(of), word + 1)
         }
         Statement::Set(place, value) => writeln!(out, "{} = {};", expr(place), expr(value)),
-        Statement::LoadVector { to, operand, at } => writeln!(out, "loadv({}, {});", vector(to), place(operand, at)),
+        Statement::LoadVector { to, operand, at, fresh } => {
+            let cold = if *fresh { "_cold" } else { "" };
+            writeln!(out, "loadv{cold}({}, {});", vector(to), place(operand, at))
+        }
         Statement::StoreVector { operand, at, from } => {
             writeln!(out, "storev({}, {});", place(operand, at), vector(from))
         }
@@ -91,7 +146,7 @@ fn write(out: &mut String, statement: &Statement) {
             };
             // There are no sums of signed numbers of 64 bits: they wrap, so those without a sign do.
             let wraps = op == "Add" && matches!(value.ty(), Type::Held(DType::I64) | Type::Stored(DType::I64));
-            let ty = if wraps { "u64" } else { type_name(value.ty()) };
+            let ty = if wraps { "u64".into() } else { type_name(value.ty()) };
             let before = before.as_ref().map(|b| format!("const {ty} {b} = ")).unwrap_or_default();
             writeln!(out, "{before}atomic{op}(({ty} *)({}), ({ty}){});", place(name, at), at_least(value, tight::UNARY))
         }
@@ -114,10 +169,11 @@ fn write(out: &mut String, statement: &Statement) {
 
 fn looped(out: &mut String, turns: &For) {
     let For { name, ty, from, below, step, unroll, body } = turns;
-    out.push_str(match unroll {
-        Unroll::All => "#pragma unroll\n",
-        Unroll::Never => "#pragma unroll 1\n",
-        Unroll::Free => "",
+    out.push_str(&match unroll {
+        Unroll::All => "#pragma unroll\n".into(),
+        Unroll::Never => "#pragma unroll 1\n".into(),
+        Unroll::Times(n) => format!("#pragma unroll {n}\n"),
+        Unroll::Free => String::new(),
     });
     let on = match step {
         Expr::Number(1, _) => format!("{name}++"),
@@ -125,6 +181,64 @@ fn looped(out: &mut String, turns: &For) {
     };
     let (ty, from, below) = (type_name(*ty), expr(from), at_least(below, tight::SHIFTED));
     let _ = writeln!(out, "for ({ty} {name} = {from}; {name} < {below}; {on}) {{\n{}}}", statements(body));
+}
+
+/// A routine that gives no value.
+fn act(out: &mut String, action: &Action) {
+    let _ = match action {
+        Action::FoldPoints { monoid, dtype, wide, registers } => {
+            writeln!(out, "fold_points<{}, {wide}>({registers});", monoid::name(*monoid, *dtype))
+        }
+        Action::Push { tree, value } => writeln!(out, "{tree}.push({});", expr(value)),
+        Action::Fence => writeln!(out, "__threadfence();"),
+        Action::StoreState { operand, at, value } => {
+            writeln!(out, "store_state({}, {});", place(operand, at), expr(value))
+        }
+        Action::Scan { number, group, back, buffer, thread, count, parts, links } => {
+            let at = match links {
+                None => "Alone()".into(),
+                Some((ticket, places)) => {
+                    let places: Vec<String> = places.iter().map(expr).collect();
+                    format!("links({ticket}_words, {ticket}, {})", places.join(", "))
+                }
+            };
+            let [thread, count] = [thread, count].map(expr);
+            writeln!(out, "scan_row<Scan{number}, {group}, {back}>({buffer}, {thread}, {count}, {parts}, {at});")
+        }
+    };
+}
+
+/// A routine of these arguments.
+fn routine(of: Routine, args: &[Expr]) -> String {
+    let all = || args.iter().map(expr).collect::<Vec<_>>().join(", ");
+    match of {
+        Routine::Together(op, dtype) => format!("{}::of({})", monoid::name(op, dtype), all()),
+        Routine::FoldLanes(op, dtype) => format!("fold_lanes<{}>({})", monoid::name(op, dtype), all()),
+        Routine::FoldThreads(op, dtype, group) => {
+            format!("fold_warp<{}, {group}>({})", monoid::name(op, dtype), all())
+        }
+        Routine::FoldWarps(op, dtype, group) => format!("fold_parts<{}, {group}>({})", monoid::name(op, dtype), all()),
+        Routine::FirstLane(_) => format!("__shfl_sync(0xffffffffu, {}, 0)", all()),
+        Routine::OwnMean(dtype) => format!("own_mean<{}>({})", held(dtype), all()),
+        Routine::NoState(l) => format!("State{l}::none()"),
+        Routine::State(l) => {
+            let [many, shift] = [&args[0], &args[1]].map(expr);
+            let sums: Vec<String> = args[2..].iter().map(expr).collect();
+            format!("State{l}{{{many}, {shift}, {{{}}}}}", sums.join(", "))
+        }
+        Routine::StatesTogether(l) => format!("State{l}::of({})", all()),
+        Routine::StatesOfWarp(_, group) => format!("states_of_warp<{group}>({})", all()),
+        Routine::StatesOfBlock(_, group) => format!("states_of_block<{group}>({})", all()),
+        Routine::About(_) => format!("{}.result({})", expr(&args[0]), expr(&args[1])),
+        Routine::AboutMean(_) => {
+            let rest: Vec<String> = args[1..].iter().map(expr).collect();
+            format!("{}.result_about_mean({})", expr(&args[0]), rest.join(", "))
+        }
+    }
+}
+
+fn sizes(shape: &[u32]) -> String {
+    shape.iter().map(|n| format!("[{n}]")).collect()
 }
 
 fn vector((name, at): &(String, Vec<Expr>)) -> String {
@@ -190,6 +304,12 @@ fn written(of: &Expr) -> (String, u8) {
             (format!("{condition} ? {yes} : {no}"), SELECT)
         }
         Expr::Load(_, operand, at) => (format!("load1({})", place(operand, at)), ATOM),
+        Expr::Scratch(_, name, at) => (format!("element_at({name}, {})", expr(at)), ATOM),
+        Expr::LoadState(_, name, at) => (format!("load_state({})", place(name, at)), ATOM),
+        Expr::Whole(name, _) => (name.clone(), ATOM),
+        Expr::Taken { tree, identity } => (format!("{tree}.take({})", expr(identity)), ATOM),
+        Expr::Drawn(name) => (format!("{name}.number"), ATOM),
+        Expr::Routine(of, args) => (routine(*of, args), ATOM),
         Expr::Gather { operand, place, .. } => {
             let [position, inside, fault] = place.each_ref();
             (format!("gather({operand}, {}, {}, (u32 *){})", expr(position), expr(inside), atom(fault)), ATOM)

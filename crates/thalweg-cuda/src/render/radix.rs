@@ -9,7 +9,7 @@
 //!
 //! Always true: a pass in which all keys of a row agree moves nothing.
 
-use super::rows::TOLD;
+use super::TOLD;
 use super::sort::key;
 use super::types::stored;
 use thalweg_gpu::class::radix::{DIGITS, WORDS};

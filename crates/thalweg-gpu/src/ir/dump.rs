@@ -1,6 +1,6 @@
 //! Programs as people read them: what `THALWEG_DUMP` writes, and what errors of `verify` quote.
 
-use super::{Atomic, Binary, Expr, For, Kernel, Statement, Type, Unroll};
+use super::{Action, Atomic, Binary, Definition, Expr, For, Kernel, Statement, Type, Unroll};
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Type {
@@ -8,6 +8,8 @@ impl Display for Type {
         match self {
             Type::Held(dtype) => write!(f, "{dtype}"),
             Type::Stored(dtype) => write!(f, "stored {dtype}"),
+            Type::State(l) => write!(f, "state {l}"),
+            Type::Wide(scan) => write!(f, "sum {scan}"),
         }
     }
 }
@@ -58,13 +60,11 @@ impl Display for Expr {
             Expr::Convert(ty, x) => write!(f, "{ty}({x})"),
             Expr::Quotient(name) => write!(f, "{name}.quotient"),
             Expr::Remainder(name) => write!(f, "{name}.remainder"),
-            Expr::Operation(op, _, args) => {
-                write!(f, "{}(", op.name())?;
-                for (i, arg) in args.iter().enumerate() {
-                    write!(f, "{}{arg}", if i == 0 { "" } else { ", " })?;
-                }
-                f.write_str(")")
-            }
+            Expr::Operation(op, _, args) => write!(f, "{}({})", op.name(), List(args)),
+            Expr::Routine(routine, args) => write!(f, "{routine:?}({})", List(args)),
+            Expr::Whole(name, _) => write!(f, "all of {name}"),
+            Expr::Taken { tree, identity } => write!(f, "{tree} or {identity}"),
+            Expr::Drawn(name) => write!(f, "number of {name}"),
             Expr::Inverse(x) => write!(f, "inverse({x})"),
             Expr::Hidden(x) => write!(f, "hidden({x})"),
             Expr::Cast(_, to, x) => write!(f, "{to}({x})"),
@@ -73,8 +73,50 @@ impl Display for Expr {
             Expr::Pack(dtype, x) => write!(f, "pack {dtype}({x})"),
             Expr::Select(three) => write!(f, "({} if {} else {})", three[1], three[0], three[2]),
             Expr::Load(_, operand, at) => write!(f, "load {operand}[{at}]"),
+            Expr::Scratch(_, name, at) => write!(f, "scratch {name}[{at}]"),
+            Expr::LoadState(_, name, at) => write!(f, "state {name}[{at}]"),
             Expr::Gather { operand, place, .. } => write!(f, "gather {operand}[{}] if {}", place[0], place[1]),
             Expr::Call(name, x) => write!(f, "{name}({x})"),
+        }
+    }
+}
+
+/// Arguments, with commas.
+struct List<'a>(&'a [Expr]);
+
+impl Display for List<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.iter().enumerate().try_for_each(|(i, x)| write!(f, "{}{x}", if i == 0 { "" } else { ", " }))
+    }
+}
+
+impl Display for Action {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::FoldPoints { monoid, wide, registers, .. } => {
+                write!(f, "fold {registers} by {} over threads, {wide} rows side by side", monoid.row().name)
+            }
+            Action::Push { tree, value } => write!(f, "{tree} takes {value}"),
+            Action::Fence => f.write_str("fence"),
+            Action::StoreState { operand, at, value } => write!(f, "{operand}[{at}] = {value}"),
+            Action::Scan { number, buffer, count, back, links, .. } => {
+                let from = if *back { "end" } else { "start" };
+                let told = if links.is_some() { ", tiles tell each other" } else { "" };
+                write!(f, "scan {number} of {count} vectors of {buffer} from the {from}{told}")
+            }
+        }
+    }
+}
+
+impl Display for Definition {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Definition::Monoid(monoid, dtype) => write!(f, "{} of {dtype}", monoid.row().name),
+            Definition::Scan { number, op, dtype } => write!(f, "sum {number}: {op:?} of {dtype}"),
+            Definition::State { number, dtype, power, mean } => {
+                let about = if *mean { ", about a mean" } else { "" };
+                write!(f, "state {number}: {power} powers of {dtype}{about}")
+            }
         }
     }
 }
@@ -98,17 +140,29 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
     match statement {
         Statement::Let(name, value) => writeln!(f, "{name}: {} = {value}", value.ty()),
         Statement::Variable(name, value) => writeln!(f, "variable {name}: {} = {value}", value.ty()),
+        Statement::Later(name, ty) => writeln!(f, "variable {name}: {ty}"),
+        Statement::SharedPart { name, ty, shape, of, at } => {
+            writeln!(f, "shared {name}: {ty} {shape:?}, byte {at} of {of}")
+        }
+        Statement::Tree { name, monoid, dtype } => writeln!(f, "tree {name}: {} of {dtype}", monoid.row().name),
+        Statement::Ticket { name, word } => writeln!(f, "ticket {name} from word {word}"),
+        Statement::SetScratch { name, at, value } => writeln!(f, "scratch {name}[{at}] = {value}"),
+        Statement::Do(action) => writeln!(f, "{action}"),
         Statement::Registers { name, ty, shape } => writeln!(f, "registers {name}: {ty} {shape:?}"),
-        Statement::Shared { name, ty, count: Some(n) } => writeln!(f, "shared {name}: {ty} [{n}]"),
-        Statement::Shared { name, ty, count: None } => writeln!(f, "shared {name}: {ty}, as many as the launch says"),
-        Statement::Operand { name, dtype, word } => writeln!(f, "operand {name}: {dtype} at word {word}"),
+        Statement::Shared { name, ty, shape } if shape.is_empty() => {
+            writeln!(f, "shared {name}: {ty}, as many as the launch says")
+        }
+        Statement::Shared { name, ty, shape } => writeln!(f, "shared {name}: {ty} {shape:?}"),
+        Statement::Operand { name, ty, word } => writeln!(f, "operand {name}: {ty} at word {word}"),
         Statement::Function { name, argument, body, value } => {
             write!(f, "function {name}({argument}):\n{}", Block(body, inside))?;
             writeln!(f, "{:1$}gives {value}", "", 2 * inside)
         }
         Statement::Split { name, of, word } => writeln!(f, "{name} = {of} by word {word}"),
         Statement::Set(place, value) => writeln!(f, "{place} = {value}"),
-        Statement::LoadVector { to, operand, at } => writeln!(f, "{}{} = vector {operand}[{at}]", to.0, At(&to.1)),
+        Statement::LoadVector { to, operand, at, .. } => {
+            writeln!(f, "{}{} = vector {operand}[{at}]", to.0, At(&to.1))
+        }
         Statement::StoreVector { operand, at, from } => {
             writeln!(f, "vector {operand}[{at}] = {}{}", from.0, At(&from.1))
         }
@@ -127,7 +181,7 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
             let unroll = match unroll {
                 Unroll::All => " written out",
                 Unroll::Never => " as a loop",
-                Unroll::Free => "",
+                Unroll::Times(_) | Unroll::Free => "",
             };
             write!(f, "for {name} from {from} below {below} by {step}{unroll}:\n{}", Block(body, inside))
         }
@@ -148,7 +202,8 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
 
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Kernel { name, block, words, body } = self;
+        let Kernel { name, block, words, definitions, body } = self;
+        definitions.iter().try_for_each(|d| writeln!(f, "define {d}"))?;
         write!(f, "kernel {name}, blocks of {block} threads, {words} words:\n{}", Block(body, 1))
     }
 }

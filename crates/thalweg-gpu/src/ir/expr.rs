@@ -1,6 +1,6 @@
 //! Expressions.
 
-use super::{Name, Type};
+use super::{Name, Routine, Type};
 use std::ops;
 use thalweg_ir::{DType, ElementOp};
 
@@ -107,7 +107,24 @@ pub enum Expr {
     /// The second where the first holds, else the third.
     Select(Box<[Expr; 3]>),
     /// An element of memory: the operand, and its position.
-    Load(DType, Name, Box<Expr>),
+    Load(Type, Name, Box<Expr>),
+    /// The same of scratch memory, which lies over nothing else.
+    Scratch(Type, Name, Box<Expr>),
+    /// A state from memory, which other blocks have written.
+    LoadState(u16, Name, Box<Expr>),
+    /// All of registers, or of shared elements.
+    Whole(Name, Type),
+    /// The result of a tree, or the identity where nothing was pushed.
+    Taken {
+        /// The tree.
+        tree: Name,
+        /// The identity.
+        identity: Box<Expr>,
+    },
+    /// The number of a ticket, a u32.
+    Drawn(Name),
+    /// A routine of these.
+    Routine(Routine, Vec<Expr>),
     /// An element of memory that data say the place of. Where that is not inside, the element is 0, and the fault is told.
     Gather {
         /// Of the element.
@@ -130,18 +147,29 @@ impl Expr {
     /// Its type.
     pub fn ty(&self) -> Type {
         match self {
-            Expr::Name(_, ty) | Expr::Element { ty, .. } | Expr::Number(_, ty) | Expr::Convert(ty, _) => *ty,
+            Expr::Name(_, ty)
+            | Expr::Element { ty, .. }
+            | Expr::Number(_, ty)
+            | Expr::Convert(ty, _)
+            | Expr::Load(ty, ..)
+            | Expr::Scratch(ty, ..)
+            | Expr::Whole(_, ty) => *ty,
+            Expr::LoadState(l, ..) => Type::State(*l),
+            Expr::Taken { identity, .. } => identity.ty(),
+            Expr::Routine(routine, _) => routine.ty(),
             Expr::OfPair { dtype, .. } => Type::Held(*dtype),
             Expr::Word(_) => Type::U64,
             Expr::Scalar(dtype, _) | Expr::Constant(dtype, _) => Type::Held(*dtype),
-            Expr::Thread | Expr::Block | Expr::Blocks | Expr::Quotient(_) | Expr::Remainder(_) => Type::U32,
+            Expr::Thread | Expr::Block | Expr::Blocks | Expr::Quotient(_) | Expr::Remainder(_) | Expr::Drawn(_) => {
+                Type::U32
+            }
             Expr::Binary(op, _) if op.is_condition() => Type::BOOL,
             Expr::Binary(_, two) => two[0].ty(),
             Expr::Operation(op, dtype, _) => Type::Held(op.output(*dtype)),
             Expr::Inverse(_) => Type::Held(DType::F32),
             Expr::Hidden(x) => x.ty(),
             Expr::Cast(_, to, _) | Expr::Bitcast(_, to, _) | Expr::Unpack(to, _) => Type::Held(*to),
-            Expr::Pack(dtype, _) | Expr::Load(dtype, ..) | Expr::Gather { dtype, .. } => Type::Stored(*dtype),
+            Expr::Pack(dtype, _) | Expr::Gather { dtype, .. } => Type::Stored(*dtype),
             Expr::Select(three) => three[1].ty(),
             Expr::Call(..) => Type::I64,
         }
@@ -207,7 +235,7 @@ impl Expr {
             Expr::Element { at, .. } => at,
             Expr::Binary(_, two) => &two[..],
             Expr::Select(three) | Expr::Gather { place: three, .. } => &three[..],
-            Expr::Operation(_, _, args) => args,
+            Expr::Operation(_, _, args) | Expr::Routine(_, args) => args,
             Expr::Convert(_, x)
             | Expr::Inverse(x)
             | Expr::Hidden(x)
@@ -216,6 +244,9 @@ impl Expr {
             | Expr::Unpack(_, x)
             | Expr::Pack(_, x)
             | Expr::Load(_, _, x)
+            | Expr::Scratch(_, _, x)
+            | Expr::LoadState(_, _, x)
+            | Expr::Taken { identity: x, .. }
             | Expr::Call(_, x) => from_ref(x),
             _ => &[],
         }

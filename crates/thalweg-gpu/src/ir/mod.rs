@@ -7,12 +7,14 @@
 
 mod dump;
 mod expr;
+mod routine;
 mod verify;
 
 pub use expr::{Binary, Expr};
+pub use routine::{Action, Definition, Routine};
 pub use verify::verify;
 
-use thalweg_ir::DType;
+use thalweg_ir::{DType, Monoid};
 
 /// The name of a variable, an array, an operand or a function of a kernel.
 pub type Name = String;
@@ -24,6 +26,10 @@ pub enum Type {
     Held(DType),
     /// An element as it is in memory.
     Stored(DType),
+    /// The state of an online fold ([`Definition::State`]).
+    State(u16),
+    /// What a scan accumulates ([`Definition::Scan`]).
+    Wide(u16),
 }
 
 impl Type {
@@ -56,6 +62,8 @@ pub enum Unroll {
     All,
     /// Not: nothing is known of how many there are.
     Never,
+    /// So many of its turns at a time.
+    Times(u32),
     /// As the compiler likes.
     Free,
 }
@@ -97,6 +105,8 @@ pub enum Statement {
     Let(Name, Expr),
     /// A variable that changes, with its first value.
     Variable(Name, Expr),
+    /// A variable that changes, and has no value yet.
+    Later(Name, Type),
     /// Elements in the registers of a thread, over some dimensions, the last of which is one of lanes: a vector.
     Registers {
         /// Their name.
@@ -106,21 +116,50 @@ pub enum Statement {
         /// Sizes.
         shape: Vec<u32>,
     },
-    /// Elements that the threads of a block share: so many, or as many as the launch asks for.
+    /// Elements that the threads of a block share, over some dimensions; without any as many as the launch asks for.
     Shared {
         /// Their name.
         name: Name,
         /// The type of one.
         ty: Type,
-        /// How many.
-        count: Option<u32>,
+        /// Sizes.
+        shape: Vec<u32>,
+    },
+    /// Others in a part of those, which are bytes.
+    SharedPart {
+        /// Their name.
+        name: Name,
+        /// The type of one.
+        ty: Type,
+        /// Sizes.
+        shape: Vec<u32>,
+        /// Whose part.
+        of: Name,
+        /// Bytes before it.
+        at: u32,
+    },
+    /// Results of blocks of a row, put together pairwise as they come: the order that strict kernels keep to.
+    Tree {
+        /// Its name.
+        name: Name,
+        /// How.
+        monoid: Monoid,
+        /// Of the results.
+        dtype: DType,
+    },
+    /// A block's number in the order in which blocks begin, so that those before it have begun, too ([`Expr::Drawn`]).
+    Ticket {
+        /// Its name.
+        name: Name,
+        /// The word with the address where blocks tell each other.
+        word: usize,
     },
     /// An operand: elements from the address that is in a word.
     Operand {
         /// Its name.
         name: Name,
-        /// Of its elements.
-        dtype: DType,
+        /// The type of one.
+        ty: Type,
         /// The word.
         word: usize,
     },
@@ -154,6 +193,8 @@ pub enum Statement {
         operand: Name,
         /// The position of the first element.
         at: Expr,
+        /// Whether other blocks of the launch have written it: what a first-level cache has may be old.
+        fresh: bool,
     },
     /// The same to memory.
     StoreVector {
@@ -170,9 +211,20 @@ pub enum Statement {
         operand: Name,
         /// Its position.
         at: Expr,
-        /// The element, as it is in memory.
+        /// The element.
         value: Expr,
     },
+    /// An element to scratch memory, which lies over nothing else: in any order with other memory's loads and stores.
+    SetScratch {
+        /// The operand.
+        name: Name,
+        /// Its position.
+        at: Expr,
+        /// The element.
+        value: Expr,
+    },
+    /// A routine.
+    Do(Action),
     /// An element of memory, or of shared memory, changed though others may change it at the same time.
     Atomic {
         /// How.
@@ -232,6 +284,8 @@ pub struct Kernel {
     pub block: u32,
     /// Words of the argument.
     pub words: usize,
+    /// What its routines are made of.
+    pub definitions: Vec<Definition>,
     /// What a thread does.
     pub body: Vec<Statement>,
 }

@@ -8,7 +8,7 @@
 //! * All threads of a block come to a barrier: conditions and loops around it, and returns before it, depend on words,
 //!   constants and the block's number alone.
 
-use super::{Binary, Expr, For, Kernel, Name, Statement, Type};
+use super::{Action, Binary, Definition, Expr, For, Kernel, Name, Routine, Statement, Type};
 use rustc_hash::FxHashMap;
 use thalweg_ir::{DType, ElementOp};
 
@@ -17,7 +17,8 @@ use thalweg_ir::{DType, ElementOp};
 /// # Errors
 /// What is wrong, in words.
 pub fn verify(kernel: &Kernel) -> Result<(), String> {
-    let mut checker = Checker { words: kernel.words, scopes: vec![], same: true, loops: 0 };
+    let (words, definitions) = (kernel.words, &kernel.definitions);
+    let mut checker = Checker { words, definitions, scopes: vec![], same: true, loops: 0 };
     checker.block(&kernel.body).map_err(|what| format!("{}: {what}", kernel.name))
 }
 
@@ -34,17 +35,21 @@ enum Known {
     Elements {
         ty: Type,
         shape: Option<Vec<u32>>,
+        shared: bool,
     },
-    Operand(DType),
+    Operand(Type),
     Function,
+    Tree(DType),
+    Ticket,
     /// A number taken apart, the same in all threads or not.
     Split {
         same: bool,
     },
 }
 
-struct Checker {
+struct Checker<'a> {
     words: usize,
+    definitions: &'a [Definition],
     scopes: Vec<FxHashMap<Name, Known>>,
     /// Whether all threads of the block are here.
     same: bool,
@@ -58,7 +63,7 @@ fn want(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
 
-impl Checker {
+impl Checker<'_> {
     fn known(&self, name: &str) -> Result<&Known, String> {
         let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
         found.ok_or_else(|| format!("`{name}` is not declared"))
@@ -95,18 +100,44 @@ impl Checker {
                 let same = !changes && self.is_same(value);
                 self.declare(name, Known::Value { ty: value.ty(), changes, same })
             }
+            Statement::Later(name, ty) => self.declare(name, Known::Value { ty: *ty, changes: true, same: false }),
             Statement::Registers { name, ty, shape } => {
-                want(shape.iter().all(|&n| n > 0), || format!("`{name}` has no elements"))?;
-                self.declare(name, Known::Elements { ty: *ty, shape: Some(shape.clone()) })
+                want(!shape.is_empty() && shape.iter().all(|&n| n > 0), || format!("`{name}` has no elements"))?;
+                self.declare(name, Known::Elements { ty: *ty, shape: Some(shape.clone()), shared: false })
             }
-            Statement::Shared { name, ty, count } => {
+            Statement::Shared { name, ty, shape } => {
                 want(self.same, || format!("`{name}` is shared by some threads of a block"))?;
-                self.declare(name, Known::Elements { ty: *ty, shape: count.map(|n| vec![n]) })
+                let shape = (!shape.is_empty()).then(|| shape.clone());
+                self.declare(name, Known::Elements { ty: *ty, shape, shared: true })
             }
-            Statement::Operand { name, dtype, word } => {
+            Statement::SharedPart { name, ty, shape, of, at } => {
+                let Known::Elements { ty: Type::Stored(DType::U8), shape: Some(room), shared: true } =
+                    self.known(of)?
+                else {
+                    return Err(format!("`{of}` are no shared bytes"));
+                };
+                let size = match ty {
+                    Type::Held(dtype) | Type::Stored(dtype) => dtype.size() as u32,
+                    other => return Err(format!("elements of `{name}` are {other}")),
+                };
+                let end = at + size * shape.iter().product::<u32>();
+                want(end <= room.iter().product(), || format!("`{name}` ends {end} bytes behind the begin of `{of}`"))?;
+                self.declare(name, Known::Elements { ty: *ty, shape: Some(shape.clone()), shared: true })
+            }
+            Statement::Tree { name, monoid, dtype } => {
+                self.defined(Definition::Monoid(*monoid, *dtype))?;
+                self.declare(name, Known::Tree(*dtype))
+            }
+            Statement::Ticket { name, word } => {
                 self.word(*word)?;
-                self.declare(name, Known::Operand(*dtype))
+                want(self.same, || format!("`{name}` is drawn by some threads of a block"))?;
+                self.declare(name, Known::Ticket)
             }
+            Statement::Operand { name, ty, word } => {
+                self.word(*word)?;
+                self.declare(name, Known::Operand(*ty))
+            }
+            Statement::Do(action) => self.action(action),
             Statement::Function { name, argument, body, value } => {
                 self.scopes.push(FxHashMap::default());
                 self.declare(argument, Known::Value { ty: Type::I64, changes: false, same: false })?;
@@ -133,22 +164,24 @@ impl Checker {
                     other => Err(format!("{other} is no place")),
                 }
             }
-            Statement::LoadVector { to, operand, at } => self.vector(to, operand, at),
+            Statement::LoadVector { to, operand, at, .. } => self.vector(to, operand, at),
             Statement::StoreVector { operand, at, from } => self.vector(from, operand, at),
-            Statement::Store { operand, at, value } => {
-                let dtype = self.operand(operand)?;
+            Statement::Store { operand, at, value } | Statement::SetScratch { name: operand, at, value } => {
+                let ty = self.operand(operand)?;
                 self.position(at)?;
-                self.typed(value, Type::Stored(dtype))
+                self.typed(value, ty)
             }
             Statement::Atomic { name, at, value, before, .. } => {
                 let of = match self.known(name)? {
-                    Known::Operand(dtype) => Type::Stored(*dtype),
+                    Known::Operand(ty) => *ty,
                     Known::Elements { ty, .. } => *ty,
                     _ => return Err(format!("`{name}` has no elements")),
                 };
                 self.position(at)?;
                 self.check(value)?;
-                let (Type::Held(has) | Type::Stored(has), Type::Held(is) | Type::Stored(is)) = (of, value.ty());
+                let (Type::Held(has) | Type::Stored(has), Type::Held(is) | Type::Stored(is)) = (of, value.ty()) else {
+                    return Err(format!("{value} is {}, and elements are {of}", value.ty()));
+                };
                 want(has.size() == is.size(), || format!("{value} is {is} where elements are {has}"))?;
                 match before {
                     Some(name) => self.declare(name, Known::Value { ty: value.ty(), changes: false, same: false }),
@@ -184,24 +217,111 @@ impl Checker {
         Ok(())
     }
 
+    fn defined(&self, of: Definition) -> Checked {
+        want(self.definitions.contains(&of), || format!("{of} is not defined"))
+    }
+
+    fn state(&self, l: u16) -> Checked {
+        let is = |d: &Definition| matches!(d, Definition::State { number, .. } if *number == l);
+        want(self.definitions.iter().any(is), || format!("state {l} is not defined"))
+    }
+
+    /// A routine: what it is made of is defined, and its arguments are of its kind.
+    fn routine(&self, routine: Routine, args: &[Expr]) -> Checked {
+        args.iter().try_for_each(|arg| self.check(arg))?;
+        let each = |ty: Type| args.iter().try_for_each(|arg| self.typed(arg, ty));
+        let count = match routine {
+            Routine::NoState(_) => 0,
+            Routine::Together(..) | Routine::StatesTogether(_) | Routine::About(_) => 2,
+            Routine::OwnMean(_) | Routine::AboutMean(_) => 4,
+            Routine::State(_) => args.len(),
+            _ => 1,
+        };
+        want(args.len() == count, || format!("{routine:?} takes {count} arguments"))?;
+        let whole = |arg: &Expr| want(matches!(arg, Expr::Whole(..)), || format!("{arg} are no elements"));
+        match routine {
+            Routine::Together(monoid, dtype) | Routine::FoldThreads(monoid, dtype, _) => {
+                self.defined(Definition::Monoid(monoid, dtype))?;
+                each(Type::Held(dtype))
+            }
+            Routine::FoldLanes(monoid, dtype) | Routine::FoldWarps(monoid, dtype, _) => {
+                self.defined(Definition::Monoid(monoid, dtype))?;
+                whole(&args[0])?;
+                each(Type::Held(dtype))
+            }
+            Routine::FirstLane(dtype) | Routine::OwnMean(dtype) => each(Type::Held(dtype)),
+            Routine::NoState(l) => self.state(l),
+            Routine::State(l) => {
+                self.state(l)?;
+                let of = |d: &Definition| match *d {
+                    Definition::State { number, dtype, .. } if number == l => Some(Type::Held(dtype)),
+                    _ => None,
+                };
+                self.definitions.iter().find_map(of).map_or(Ok(()), each)
+            }
+            Routine::StatesTogether(l) | Routine::StatesOfWarp(l, _) => each(Type::State(l)),
+            Routine::StatesOfBlock(l, _) => {
+                whole(&args[0])?;
+                each(Type::State(l))
+            }
+            Routine::About(dtype) | Routine::AboutMean(dtype) => {
+                let state = matches!(args[0].ty(), Type::State(_));
+                want(state, || format!("{} is no state", args[0]))?;
+                args[1..].iter().try_for_each(|arg| self.typed(arg, Type::Held(dtype)))
+            }
+        }
+    }
+
+    fn action(&self, action: &Action) -> Checked {
+        want(self.same || !action.is_met(), || format!("some threads of a block do not come to: {action}"))?;
+        match action {
+            Action::FoldPoints { monoid, dtype, registers, .. } => {
+                self.defined(Definition::Monoid(*monoid, *dtype))?;
+                self.check(&Expr::Whole(registers.clone(), Type::Held(*dtype)))
+            }
+            Action::Push { tree, value } => match *self.known(tree)? {
+                Known::Tree(dtype) => self.typed(value, Type::Held(dtype)),
+                _ => Err(format!("`{tree}` is no tree")),
+            },
+            Action::Fence => Ok(()),
+            Action::StoreState { operand, at, value } => {
+                let ty = self.operand(operand)?;
+                self.position(at)?;
+                self.typed(value, ty)
+            }
+            Action::Scan { number, buffer, thread, count, parts, links, .. } => {
+                let of = |d: &Definition| match *d {
+                    Definition::Scan { number: n, dtype, .. } if n == *number => Some(dtype),
+                    _ => None,
+                };
+                let dtype = self.definitions.iter().find_map(of).ok_or_else(|| format!("{action} is not defined"))?;
+                self.check(&Expr::Whole(buffer.clone(), Type::Held(dtype)))?;
+                self.check(&Expr::Whole(parts.clone(), Type::Wide(*number)))?;
+                let (ticket, places) = links.as_ref().map_or((None, &[][..]), |(name, all)| (Some(name), &all[..]));
+                ticket.map_or(Ok(()), |name| self.check(&Expr::Drawn(name.clone())))?;
+                [thread, count].into_iter().chain(places).try_for_each(|x| self.typed(x, Type::U32))
+            }
+        }
+    }
+
     fn word(&self, number: usize) -> Checked {
         want(number < self.words, || format!("word {number} of {}", self.words))
     }
 
-    fn operand(&self, name: &str) -> Result<DType, String> {
+    fn operand(&self, name: &str) -> Result<Type, String> {
         match self.known(name)? {
-            Known::Operand(dtype) => Ok(*dtype),
+            Known::Operand(ty) => Ok(*ty),
             _ => Err(format!("`{name}` is no operand")),
         }
     }
 
     fn vector(&self, (name, before): &(Name, Vec<Expr>), operand: &str, at: &Expr) -> Checked {
-        let dtype = self.operand(operand)?;
+        let of = self.operand(operand)?;
         self.position(at)?;
-        let Known::Elements { ty, shape: Some(shape) } = self.known(name)? else {
+        let Known::Elements { ty, shape: Some(shape), shared: false } = self.known(name)? else {
             return Err(format!("`{name}` are no registers"));
         };
-        want(*ty == Type::Stored(dtype), || format!("`{name}` are {ty}, and `{operand}` is {dtype}"))?;
+        want(*ty == of, || format!("`{name}` are {ty}, and `{operand}` is {of}"))?;
         want(shape.len() == before.len() + 1, || format!("a vector of `{name}` has {} indices", before.len()))?;
         before.iter().try_for_each(|i| self.position(i))
     }
@@ -258,14 +378,32 @@ impl Checker {
             Expr::Cast(from, _, x) | Expr::Bitcast(from, _, x) => self.typed(x, Type::Held(*from)),
             Expr::Unpack(dtype, x) => self.typed(x, Type::Stored(*dtype)),
             Expr::Pack(dtype, x) => self.typed(x, Type::Held(*dtype)),
-            Expr::Load(dtype, name, at) => {
+            Expr::Load(ty, name, at) | Expr::Scratch(ty, name, at) => {
                 let is = self.operand(name)?;
-                want(is == *dtype, || format!("`{name}` is {is}, not {dtype}"))?;
+                want(is == *ty, || format!("`{name}` is {is}, not {ty}"))?;
                 self.position(at)
             }
+            Expr::LoadState(l, name, at) => {
+                let is = self.operand(name)?;
+                want(is == Type::State(*l), || format!("`{name}` is {is}, not state {l}"))?;
+                self.position(at)
+            }
+            Expr::Whole(name, ty) => match self.known(name)? {
+                Known::Elements { ty: is, .. } => want(is == ty, || format!("`{name}` are {is}, not {ty}")),
+                _ => Err(format!("`{name}` has no elements")),
+            },
+            Expr::Taken { tree, identity } => match *self.known(tree)? {
+                Known::Tree(dtype) => self.typed(identity, Type::Held(dtype)),
+                _ => Err(format!("`{tree}` is no tree")),
+            },
+            Expr::Drawn(name) => match self.known(name)? {
+                Known::Ticket => Ok(()),
+                _ => Err(format!("`{name}` is no ticket")),
+            },
+            Expr::Routine(routine, args) => self.routine(*routine, args),
             Expr::Gather { dtype, operand, place } => {
                 let is = self.operand(operand)?;
-                want(is == *dtype, || format!("`{operand}` is {is}, not {dtype}"))?;
+                want(is == Type::Stored(*dtype), || format!("`{operand}` is {is}, not {dtype}"))?;
                 self.typed(&place[0], Type::I64)?;
                 self.typed(&place[1], Type::BOOL)?;
                 self.typed(&place[2], Type::U64)
@@ -291,7 +429,7 @@ impl Checker {
 
     /// An element of something, all of whose dimensions but the last so many have an index.
     fn element(&self, name: &str, at: &[Expr], ty: Type, open: usize) -> Checked {
-        let Known::Elements { ty: is, shape } = self.known(name)? else {
+        let Known::Elements { ty: is, shape, .. } = self.known(name)? else {
             return Err(format!("`{name}` has no elements"));
         };
         want(*is == ty, || format!("elements of `{name}` are {is}, not {ty}"))?;
@@ -311,9 +449,12 @@ impl Checker {
         let own = match of {
             Expr::Name(name, _) => matches!(self.known(name), Ok(Known::Value { same: true, .. })),
             Expr::Quotient(name) | Expr::Remainder(name) => matches!(self.known(name), Ok(Known::Split { same: true })),
-            Expr::Thread | Expr::Element { .. } | Expr::OfPair { .. } => false,
+            // What all threads read of one place that they share.
+            Expr::Element { of, .. } => matches!(self.known(of), Ok(Known::Elements { shared: true, .. })),
+            Expr::Drawn(_) => true,
+            Expr::Thread | Expr::OfPair { .. } | Expr::Whole(..) | Expr::Routine(..) | Expr::Taken { .. } => false,
             // Other threads may have written what is read.
-            Expr::Load(..) | Expr::Gather { .. } => false,
+            Expr::Load(..) | Expr::Scratch(..) | Expr::LoadState(..) | Expr::Gather { .. } => false,
             _ => true,
         };
         own && of.parts().iter().all(|x| self.is_same(x))

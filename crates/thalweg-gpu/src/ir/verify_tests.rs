@@ -4,7 +4,7 @@ use super::*;
 use crate::ir::{Atomic, Unroll};
 
 fn check(words: usize, body: Vec<Statement>) -> Result<(), String> {
-    verify(&Kernel { name: "k", block: 64, words, body })
+    verify(&Kernel { name: "k", block: 64, words, definitions: vec![], body })
 }
 
 fn number(n: i64) -> Expr {
@@ -17,7 +17,7 @@ fn loops(below: Expr, body: Vec<Statement>) -> Statement {
 }
 
 fn operand() -> Statement {
-    Statement::Operand { name: "p0".into(), dtype: DType::F32, word: 0 }
+    Statement::Operand { name: "p0".into(), ty: Type::Stored(DType::F32), word: 0 }
 }
 
 fn registers() -> Statement {
@@ -30,13 +30,13 @@ fn element(first: Expr, second: Expr) -> Expr {
 
 #[test]
 fn what_is_right_passes() {
-    let load = Expr::Load(DType::F32, "p0".into(), Box::new(number(3)));
+    let load = Expr::Load(Type::Stored(DType::F32), "p0".into(), Box::new(number(3)));
     let value = Expr::Unpack(DType::F32, Box::new(element(number(1), number(3))));
     let body = vec![
         operand(),
         registers(),
         loops(number(2), vec![Statement::Set(element(Expr::name("i", Type::I32), number(0)), load)]),
-        Statement::LoadVector { to: ("r".into(), vec![number(1)]), operand: "p0".into(), at: number(0) },
+        Statement::LoadVector { to: ("r".into(), vec![number(1)]), operand: "p0".into(), at: number(0), fresh: false },
         Statement::Let("x".into(), value),
         Statement::Barrier,
         loops(Expr::Word(1).to(Type::U32), vec![Statement::Barrier]),

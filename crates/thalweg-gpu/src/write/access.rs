@@ -60,7 +60,7 @@ impl Accesses<'_> {
         for (k, access) in self.list.iter().enumerate().filter(|(k, _)| used(*k)) {
             if access.operand.is_some() {
                 let word = self.slots.accesses[k];
-                out.push(Statement::Operand { name: self.named("p", k), dtype: access.dtype, word });
+                out.push(Statement::Operand { name: self.named("p", k), ty: self.stored(k), word });
             }
             if let Way::Mapped(_) = self.class.ways[k] {
                 out.push(map_function(self.class, self.slots, k, self.named("map", k)));
@@ -118,7 +118,7 @@ impl Accesses<'_> {
     }
 
     fn load(&self, k: usize, at: Expr) -> Expr {
-        Expr::Load(self.list[k].dtype, self.named("p", k), Box::new(at))
+        Expr::Load(self.stored(k), self.named("p", k), Box::new(at))
     }
 
     /// Fills the arrays of an access; `at` and `place` are the indices before the lanes, of elements and of positions.
@@ -147,7 +147,7 @@ impl Accesses<'_> {
         if wanted.load {
             out.push(if self.is_vector(k, v) {
                 let to = (self.named("r", k), at.to_vec());
-                Statement::LoadVector { to, operand: self.named("p", k), at: position.clone() }
+                Statement::LoadVector { to, operand: self.named("p", k), at: position.clone(), fresh: false }
             } else if self.single(k) || v == 1 {
                 Statement::Set(self.loaded(k, at, first), self.load(k, position.clone()))
             } else {

@@ -43,7 +43,7 @@ pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
         Statement::For(For { name, ty, from, below, step, unroll: Unroll::Free, body })
     };
     let mut out = vec![
-        Statement::Shared { name: "table".into(), ty: Type::U32, count: None },
+        Statement::Shared { name: "table".into(), ty: Type::U32, shape: vec![] },
         Statement::Let("places".into(), Expr::Word(own.places).to(Type::U32)),
         Statement::Let("tables".into(), Expr::Word(own.tables).to(Type::U32)),
         each("i", words * u32("tables"), vec![Statement::Set(element(u32("i")), number(0))]),
@@ -64,16 +64,16 @@ pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
         body: map::vectors(body, &class.map, &slots, BLOCK, native, lane),
     }));
     out.push(Statement::Barrier);
-    out.push(Statement::Operand { name: "to".into(), dtype: class.dtype, word: own.to });
+    out.push(Statement::Operand { name: "to".into(), ty: Type::Stored(class.dtype), word: own.to });
     let sum = if class.dtype.size() == 8 { Type::U64 } else { Type::U32 };
     let mut factor = None;
     if class.added == Added::Same {
-        out.push(Statement::Operand { name: "value".into(), dtype: class.dtype, word: own.value });
-        let load = Expr::Load(class.dtype, "value".into(), Box::new(Expr::Number(0, Type::I64)));
+        out.push(Statement::Operand { name: "value".into(), ty: Type::Stored(class.dtype), word: own.value });
+        let load = Expr::Load(Type::Stored(class.dtype), "value".into(), Box::new(Expr::Number(0, Type::I64)));
         factor = Some(Expr::Unpack(class.dtype, Box::new(load)).to(sum));
     }
     out.push(each("i", u32("places"), give_out(wide, sum, factor, own.step)));
-    Kernel { name: "scatter", block: BLOCK, words: own.end, body: out }
+    Kernel { name: "scatter", block: BLOCK, words: own.end, definitions: vec![], body: out }
 }
 
 /// What is done with the index of a lane.

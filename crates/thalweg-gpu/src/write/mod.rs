@@ -2,7 +2,7 @@
 //!
 //! * `place`: where a point of a domain is, and an access of it. `access`: reading and writing through index maps.
 //! * `body`, `looped`: nodes as statements.
-//! * `map`, `counted`: kernels.
+//! * `map`, `rows`, `counted`: kernels.
 
 pub mod access;
 pub mod body;
@@ -10,3 +10,4 @@ pub mod counted;
 pub mod looped;
 pub mod map;
 pub mod place;
+pub mod rows;

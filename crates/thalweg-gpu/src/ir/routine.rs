@@ -1,0 +1,150 @@
+//! Routines: what every device has code of its own for, around the arithmetic of folds and scans.
+
+use super::{Expr, Name, Type};
+use thalweg_ir::{DType, Monoid, ScanOp};
+
+/// What stands in front of a kernel for its routines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Definition {
+    /// How two partial results of a fold are put together.
+    Monoid(Monoid, DType),
+    /// What a scan of a buffer's elements accumulates.
+    Scan {
+        /// Number of the buffer.
+        number: u16,
+        /// The scan.
+        op: ScanOp,
+        /// Of the elements.
+        dtype: DType,
+    },
+    /// What is known of elements that were shifted: how many, by what, and sums of powers up to that one; whether what is
+    /// wanted is about their mean.
+    State {
+        /// Number of the online fold.
+        number: u16,
+        /// Of the sums.
+        dtype: DType,
+        /// The highest power.
+        power: u8,
+        /// Whether it is about the mean.
+        mean: bool,
+    },
+}
+
+/// A routine that gives a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Routine {
+    /// Two partial results put together.
+    Together(Monoid, DType),
+    /// The lanes of registers folded, which are used up.
+    FoldLanes(Monoid, DType),
+    /// What threads have, folded over groups of so many, or over warps where that is fewer: all get the result.
+    FoldThreads(Monoid, DType, u16),
+    /// What warps of a block of so many threads have left in shared memory, folded: all threads get the result.
+    FoldWarps(Monoid, DType, u16),
+    /// What the first thread of a warp has.
+    FirstLane(DType),
+    /// The mean of a thread's own elements: of their sum, their number, the row's points and the largest number.
+    OwnMean(DType),
+    /// The state of nothing.
+    NoState(u16),
+    /// Of so many elements, their shift, and sums of powers from the first on.
+    State(u16),
+    /// Two states put together.
+    StatesTogether(u16),
+    /// The states of a warp's threads, put together, in groups of so many threads.
+    StatesOfWarp(u16, u16),
+    /// Those that a block's warps have left in shared memory.
+    StatesOfBlock(u16, u16),
+    /// What a state says of elements that differ from a number.
+    About(DType),
+    /// The same where that is their mean but for rounding: of state, number, mean and the relative error of a number.
+    AboutMean(DType),
+}
+
+impl Routine {
+    /// On these arguments.
+    pub fn of(self, args: impl IntoIterator<Item = Expr>) -> Expr {
+        Expr::Routine(self, args.into_iter().collect())
+    }
+
+    /// The type of what it gives.
+    pub fn ty(self) -> Type {
+        match self {
+            Routine::Together(_, dtype)
+            | Routine::FoldLanes(_, dtype)
+            | Routine::FoldThreads(_, dtype, _)
+            | Routine::FoldWarps(_, dtype, _)
+            | Routine::FirstLane(dtype)
+            | Routine::OwnMean(dtype)
+            | Routine::About(dtype)
+            | Routine::AboutMean(dtype) => Type::Held(dtype),
+            Routine::NoState(l)
+            | Routine::State(l)
+            | Routine::StatesTogether(l)
+            | Routine::StatesOfWarp(l, _)
+            | Routine::StatesOfBlock(l, _) => Type::State(l),
+        }
+    }
+}
+
+/// A routine that gives no value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Action {
+    /// Registers folded over threads of a warp of which so many have rows side by side, and the others their points.
+    FoldPoints {
+        /// How.
+        monoid: Monoid,
+        /// Of the registers.
+        dtype: DType,
+        /// Threads whose rows are side by side.
+        wide: u16,
+        /// The registers.
+        registers: Name,
+    },
+    /// One more result for a tree of them ([`super::Statement::Tree`]).
+    Push {
+        /// The tree.
+        tree: Name,
+        /// The result.
+        value: Expr,
+    },
+    /// What a thread has written is there for the threads of other blocks that come to know of it from here on.
+    Fence,
+    /// A state to memory.
+    StoreState {
+        /// The operand.
+        operand: Name,
+        /// Its position.
+        at: Expr,
+        /// The state.
+        value: Expr,
+    },
+    /// A scan of a row's vectors, or of a tile's, of which threads have every so manieth in registers. All threads of a
+    /// block come here.
+    Scan {
+        /// Number of its buffer.
+        number: u16,
+        /// Threads of a row.
+        group: u16,
+        /// Whether from the end.
+        back: bool,
+        /// The registers.
+        buffer: Name,
+        /// The thread's number.
+        thread: Expr,
+        /// How many vectors there are.
+        count: Expr,
+        /// Shared memory for a result of each warp and vector.
+        parts: Name,
+        /// Where tiles tell each other: the ticket, and the numbers of row, tile, and tiles of a row.
+        links: Option<(Name, Vec<Expr>)>,
+    },
+}
+
+impl Action {
+    /// Whether all threads of a block have to come to it.
+    pub fn is_met(&self) -> bool {
+        matches!(self, Action::Scan { .. })
+    }
+}

@@ -1,0 +1,316 @@
+//! Row kernels: bodies that fold over the rows of their domain.
+//!
+//! Three ways to run one, each with all of its phases in one kernel or a kernel for each pass (a *stage*):
+//!
+//! * along: a group of threads a row, lanes along the row. The row is *held* in registers from its first pass on where
+//!   it fits, else it is read *again*;
+//! * across: lanes are neighbouring rows (columns of memory), threads of a block share the points of a row;
+//! * in order: a warp a row, in the order that [`thalweg_kernel::order`] says, for strict kernels.
+//!
+//! A stage may be *split*: several blocks share a row, leave partial results in scratch memory, and the last one of
+//! them to finish puts these together, in a fixed order. Later stages read the results of folds from scratch memory,
+//! and compute what follows from them again.
+//!
+//! * `begin`: where threads stand. `once`, `pass`: phases. `folds`: from what threads have folded to values of rows.
+//!   `online`: two passes at once. `scans`: running results between two passes.
+
+mod begin;
+mod folds;
+mod once;
+mod online;
+mod pass;
+mod scans;
+
+use super::access::Accesses;
+use super::looped::Native;
+use super::place::{decompose, offset};
+use crate::class::body::{divisors, wanted};
+use crate::class::rows::{RowsClass, RowsSlots, Sharing, left, power, runs_behind};
+use crate::ir::{Definition, Expr, Kernel, Name, Statement, Type, Unroll};
+use std::cell::Cell;
+use thalweg_ir::DType;
+use thalweg_kernel::{Access, AccessClass, Body, Fold, OnlinePasses, Phase, Phases, Rescaling};
+
+/// The kernel.
+pub fn kernel(body: &Body, class: &RowsClass, native: Native) -> Kernel {
+    let phases = class.phases(body);
+    let slots = RowsSlots::new(class, body, &phases);
+    let list = all_accesses(body, &phases);
+    let rows = Rows {
+        body,
+        class,
+        online: class.passes(body, &phases),
+        tile: Cell::new(None),
+        phases: &phases,
+        slots: &slots,
+        accesses: Accesses { list: &list, class: &class.space, slots: &slots.space, tag: "" },
+        t: Type::index(class.space.wide),
+        v: class.space.lanes as usize,
+        first_buffer: body.accesses.len(),
+        native,
+    };
+    let (name, block) = (class.name(body), class.sharing.block());
+    Kernel { name, block, words: slots.end, definitions: rows.definitions(), body: rows.function() }
+}
+
+/// The accesses of a body with those of its buffers behind.
+fn all_accesses(body: &Body, phases: &Phases) -> Vec<Access> {
+    let buffer = |&dtype: &DType| Access { operand: None, dtype, class: AccessClass::Contiguous, per_row: false };
+    body.accesses.iter().copied().chain(phases.buffers.iter().map(buffer)).collect()
+}
+
+struct Rows<'a> {
+    body: &'a Body,
+    class: &'a RowsClass,
+    online: Option<OnlinePasses>,
+    /// Whether what is written goes over a tile that is in registers: vectors of a thread.
+    tile: Cell<Option<u8>>,
+    phases: &'a Phases,
+    slots: &'a RowsSlots,
+    accesses: Accesses<'a>,
+    /// The type of a position.
+    t: Type,
+    /// Lanes.
+    v: usize,
+    /// Accesses from here on are buffers.
+    first_buffer: usize,
+    native: Native<'a>,
+}
+
+/// A number that counts, of that type.
+fn number(n: usize, ty: Type) -> Expr {
+    Expr::Number(n as i64, ty)
+}
+
+/// The lane.
+fn lane() -> Expr {
+    Expr::name("v", Type::I32)
+}
+
+/// The number of a row's thread.
+fn thread() -> Expr {
+    Expr::name("t", Type::U32)
+}
+
+/// Whether a thread's row is one of the launch's.
+fn live() -> Expr {
+    Expr::name("live", Type::BOOL)
+}
+
+/// A loop over so many lanes, written out.
+fn lanes(n: usize, body: Vec<Statement>) -> Statement {
+    Statement::lanes(n, Unroll::All, body)
+}
+
+/// The variable of a value of the row.
+fn value_name(slot: u16) -> Name {
+    format!("value{slot}")
+}
+
+impl Rows<'_> {
+    fn across(&self) -> bool {
+        self.class.space.across
+    }
+
+    fn kept(&self) -> usize {
+        self.class.space.kept as usize
+    }
+
+    /// A variable that is a position.
+    fn place(&self, name: &str) -> Expr {
+        Expr::name(name, self.t)
+    }
+
+    fn fold_dtype(&self, slot: u16) -> DType {
+        self.body.dtype(self.body.folds[slot as usize].node)
+    }
+
+    fn identity(&self, f: &Fold) -> Expr {
+        let dtype = self.fold_dtype(f.slot);
+        Expr::Constant(dtype, f.op.identity(dtype))
+    }
+
+    /// The value of a row in a pass or in what runs once, at lane `v`.
+    fn value(&self, slot: u16) -> Expr {
+        self.value_at(slot, lane())
+    }
+
+    fn value_at(&self, slot: u16, lane: Expr) -> Expr {
+        let ty = Type::Held(self.phases.values[slot as usize]);
+        let of = value_name(slot);
+        if self.across() { Expr::Element { of, at: vec![lane], ty } } else { Expr::Name(of, ty) }
+    }
+
+    fn held_row(&self) -> Option<(u16, u8, bool)> {
+        match self.class.sharing {
+            Sharing::Held { group, steps, exact } if self.class.stage.is_none() || self.class.is_linked() => {
+                Some((group, steps, exact))
+            }
+            Sharing::Again { group } => self.tile.get().map(|steps| (group, steps, false)),
+            _ => None,
+        }
+    }
+
+    /// Whether an access is loaded once and kept in registers.
+    fn cached(&self, k: usize) -> bool {
+        self.held_row().is_some()
+            && k < self.first_buffer
+            && !self.body.accesses[k].per_row
+            && self.loading(k).nth(1).is_some()
+    }
+
+    /// The passes of this kernel that load through an access, by number.
+    fn loading(&self, k: usize) -> impl Iterator<Item = usize> + '_ {
+        let first = self.class.stage.map_or(0, |s| s.phase as usize);
+        let own = self.phases.list.iter().enumerate().skip(first);
+        own.filter(move |(_, p)| !p.once && wanted(&p.body)[k].load).map(|(number, _)| number)
+    }
+
+    /// What its folds, scans and states are made of.
+    fn definitions(&self) -> Vec<Definition> {
+        let mut out: Vec<Definition> = vec![];
+        for f in &self.body.folds {
+            let of = Definition::Monoid(f.op, self.fold_dtype(f.slot));
+            if !out.contains(&of) {
+                out.push(of);
+            }
+        }
+        if self.class.has_scans(self.body) {
+            let scans = self.phases.list.iter().flat_map(|p| &p.scans);
+            out.extend(scans.map(|s| {
+                let dtype = self.phases.buffers[s.from as usize];
+                Definition::Scan { number: s.from, op: s.scan.op, dtype }
+            }));
+        }
+        let states = self.online.iter().flat_map(|o| &o.list).enumerate();
+        out.extend(states.map(|(number, fold)| {
+            let mean = matches!(fold.how, Rescaling::Shifted { weighted: false, power: 2.., .. });
+            Definition::State { number: number as u16, dtype: fold.dtype, power: power(fold), mean }
+        }));
+        out
+    }
+
+    fn function(&self) -> Vec<Statement> {
+        let mut out = self.begin();
+        let list = &self.phases.list;
+        let stage = self.class.stage;
+        let current = stage.map(|s| s.phase as usize);
+        // Results of folds of earlier stages.
+        let together = self.online.as_ref().map(|o| o.phases.clone()).unwrap_or(0..0);
+        let inside = |number: usize| together.contains(&number) && current.is_none_or(|c| c + 1 == together.end);
+        if let Some(current) = current {
+            let own = self.class.online.unwrap_or(u16::MAX);
+            for (_, phase) in list[..current].iter().enumerate().filter(|(number, _)| !inside(*number)) {
+                let folds = phase.body.folds.iter().map(|f| f.slot).filter(|&slot| slot < own);
+                folds.chain(left(phase)).for_each(|slot| out.push(self.read_value(slot)));
+            }
+        }
+        for (number, phase) in list.iter().enumerate() {
+            if inside(number) {
+                if number == together.start {
+                    out.push(self.online_pass(self.online.as_ref().expect("passes that run together")));
+                }
+                continue;
+            }
+            match current {
+                // What runs once is computed again by every stage behind it, and stored by the first.
+                Some(c) if phase.once && number <= c => {
+                    let stores = !list[number..c].iter().any(|p| !p.once);
+                    out.extend(self.once(phase, stores.then(|| self.is_first_chunk())));
+                }
+                Some(c) if number == c => out.push(self.pass(phase, number)),
+                Some(c) if self.class.is_linked() && number > c => {
+                    match phase.once {
+                        true => out.extend(self.once(phase, Some(self.is_first_chunk()))),
+                        false => out.push(self.pass(phase, number)),
+                    };
+                }
+                // Behind the last pass, its last block does the rest.
+                Some(_) if runs_behind(self.phases, number) => {}
+                Some(c) if phase.once && !list[c + 1..].iter().any(|p| !p.once) => {
+                    out.extend(self.once(phase, Some(None)));
+                }
+                Some(_) => {}
+                None if phase.once => out.extend(self.once(phase, Some(None))),
+                None => out.push(self.pass(phase, number)),
+            }
+        }
+        out
+    }
+
+    /// Of blocks that share a row, whether it is the first.
+    fn is_first_chunk(&self) -> Option<Expr> {
+        let shared = self.class.stage.is_some_and(|s| s.split || s.linked);
+        shared.then(|| Expr::name("chunk", Type::U32).same(number(0, Type::U32)))
+    }
+
+    /// The position of an access for the row alone, or for a point of it.
+    fn position(&self, k: usize, point: bool) -> Expr {
+        let space = &self.class.space;
+        let row = offset(space, &self.slots.space, k, 0..self.kept(), "i");
+        let own = point.then(|| offset(space, &self.slots.space, k, self.kept()..space.rank(), "j")).flatten();
+        Expr::sum(row.into_iter().chain(own), self.t)
+    }
+
+    /// The row-major point of the domain, and the step from lane to lane.
+    fn point(&self) -> [Expr; 2] {
+        let wide = |name: &str| self.place(name).to(Type::I64);
+        let v = number(self.v, Type::I64);
+        match self.across() {
+            true => [wide("row") * v * wide("n") + wide("q"), wide("n")],
+            false => [(wide("row") * wide("n") + wide("q")) * v, number(1, Type::I64)],
+        }
+    }
+
+    /// The place in a buffer in memory.
+    fn buffer_place(&self) -> Expr {
+        let wide = |name: &str| self.place(name).to(Type::I64);
+        let vector = match self.across() {
+            true => wide("q") * wide("rows") + wide("row"),
+            false => wide("row") * wide("n") + wide("q"),
+        };
+        vector * number(self.v, Type::I64) + lane().to(Type::I64)
+    }
+
+    /// The places along the row's dimensions of point `q`.
+    fn row_point(&self) -> Vec<Statement> {
+        let row_dims = self.kept()..self.class.space.rank();
+        decompose(&self.class.space, &self.slots.space, row_dims, self.place("q"), "j")
+    }
+
+    fn scalar(&self, slot: u16) -> usize {
+        self.slots.scalars + slot as usize
+    }
+
+    fn reciprocal(&self, slot: u16) -> Option<usize> {
+        let at = divisors(self.body).iter().position(|d| d.0 == slot)?;
+        Some(self.slots.reciprocals + at)
+    }
+
+    /// Where an index out of range is told: by threads whose row is one of the launch's.
+    fn fault(&self) -> Expr {
+        Expr::name("fault", Type::U64)
+    }
+
+    /// Folds of a phase, with their lanes.
+    fn fold_registers<'b>(&'b self, phase: &'b Phase) -> impl Iterator<Item = Statement> + 'b {
+        phase.body.folds.iter().map(|f| self.registers("f", f, self.v))
+    }
+
+    /// Registers of partial results of a fold.
+    fn registers(&self, from: &str, f: &Fold, n: usize) -> Statement {
+        let ty = Type::Held(self.fold_dtype(f.slot));
+        Statement::Registers { name: format!("{from}{}", f.slot), ty, shape: vec![n as u32] }
+    }
+
+    /// One of them.
+    fn partial_result(&self, from: &str, f: &Fold, lane: Expr) -> Expr {
+        let ty = Type::Held(self.fold_dtype(f.slot));
+        Expr::Element { of: format!("{from}{}", f.slot), at: vec![lane], ty }
+    }
+
+    /// None of a fold in all of so many.
+    fn cleared(&self, from: &str, f: &Fold, n: usize) -> Statement {
+        lanes(n, vec![Statement::Set(self.partial_result(from, f, lane()), self.identity(f))])
+    }
+}
