@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(20)) {
       const u32 came = atomicAdd((u32 *)(counters + tile), (u32)1u);
       last[0] = came == chunks - 1u ? 1u : 0u;
       if (came == chunks - 1u) {
-        set_at(counters, tile, (u32)0u);
+        counters[tile] = 0;
       }
       __threadfence();
     }

@@ -128,6 +128,31 @@ fn products_on_plain_cores_are_exact_for_small_integers() {
 }
 
 #[test]
+fn terms_of_few_tiles_are_shared() {
+    let kinds = [
+        (DType::BF16, Precision::Full),
+        (DType::F16, Precision::Full),
+        (DType::F32, Precision::Full),
+        (DType::F32, Precision::Tf32),
+        (DType::F64, Precision::Full),
+        (DType::I32, Precision::Full),
+    ];
+    // Shares of one length and a shorter last one, tiles that reach beyond the result, batches.
+    check_all(&kinds, &[[1, 64, 64, 512], [2, 65, 130, 700], [1, 5, 9, 1000]], true);
+    // Each block leaves its sums: one launch, and its scratch memory.
+    let device = CudaDevice::with(Arc::new(Emulated::of(80).unwrap()), "cuda:emulated").unwrap();
+    let scratch = |k: usize, precision| {
+        let before = thalweg_runtime::counters();
+        check(&device, (DType::F32, precision), [1, 64, 128, k], ways(true)[0]);
+        thalweg_runtime::counters().scratch_bytes - before.scratch_bytes
+    };
+    // Two tiles, of each 8 shares of 128 terms; of few terms, and in order, one.
+    let bytes = (2 * 64 * 64 * 4) as u64;
+    assert_eq!([1024, 200].map(|k| scratch(k, Precision::Full)), [8 * bytes, 0]);
+    assert_eq!(scratch(1024, Precision::Ordered), 0);
+}
+
+#[test]
 fn edges_of_tiles_of_every_size() {
     let kinds = [(DType::BF16, Precision::Full), (DType::F32, Precision::Full), (DType::F32, Precision::Tf32)];
     // Few terms and many; large tiles where there are many of them.

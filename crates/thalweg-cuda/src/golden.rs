@@ -9,7 +9,9 @@ mod contractions;
 mod foreign;
 
 pub(crate) use contractions::{Masked, attention};
-use contractions::{convolution, product_of, product_of_one_row, product_with_gelu, products, three_products};
+use contractions::{
+    convolution, product_of, product_of_few_tiles, product_of_one_row, product_with_gelu, products, three_products,
+};
 
 use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
@@ -372,6 +374,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("products_bf16", products()),
         ("product_gelu_bf16", product_with_gelu(4096)),
         ("product_of_one_row_bf16", product_of_one_row()),
+        ("product_of_few_tiles", product_of_few_tiles()),
         ("three_products_bf16", three_products()),
         ("product_of_odd_width_bf16", {
             let sizes = ContractionGeometry::bare(product_of(1, [8192, 50257, 768], true));

@@ -230,3 +230,21 @@ fn factors_whose_rows_begin_anywhere_are_copied_before_they_are_fed() {
     assert_eq!(copies(&bare(8192, 50257, 768)), 1, "the same, of few terms");
     assert_eq!(sources(&bare(8, 50257, 768)).iter().filter(|s| fed(s)).count(), 0, "few rows read them once");
 }
+
+/// `relu(a·b + bias)` of f32: 16 tiles of 64 times 64, whose terms eight blocks share.
+pub(super) fn product_of_few_tiles() -> (Kernel, Geometry) {
+    let (m, n, k) = (128, 512, 1024);
+    let mut d = Draft::new(false, &[1, m, n], 0);
+    let sums = d.load(DType::F32, &[0, n as isize, 1]);
+    let bias = d.load(DType::F32, &[0, 0, 1]);
+    let x = d.two(ElementOp::Add, sums, bias);
+    let y = d.one(ElementOp::Relu, x);
+    d.store(y, &[0, n as isize, 1]);
+    let (kernel, geometry) = d.map();
+    let epilogue = Epilogue { kernel, reads: 2, writes: 1, sums: 0, scalars: 0 };
+    let product = product_of(1, [m, n, k], true);
+    let sizes = ContractionGeometry { epilogue: Some(Box::new(tiles(geometry))), ..ContractionGeometry::bare(product) };
+    let bare = Contraction::bare(DType::F32, Precision::Full);
+    let contraction = Contraction { epilogue: Some(Box::new(epilogue)), ..bare };
+    (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
+}

@@ -191,6 +191,7 @@ fn act(out: &mut String, action: &Action) {
         }
         Action::Push { tree, value } => writeln!(out, "{tree}.push({});", expr(value)),
         Action::Fence => writeln!(out, "__threadfence();"),
+        Action::Reset { counters, at } => writeln!(out, "{counters}[{}] = 0;", expr(at)),
         Action::StoreState { operand, at, value } => {
             writeln!(out, "store_state({}, {});", place(operand, at), expr(value))
         }

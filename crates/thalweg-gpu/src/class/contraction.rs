@@ -101,6 +101,8 @@ pub struct TileClass {
     pub factors: [FactorClass; 2],
     /// What is made of the sums, which are this operand of it.
     pub result: (PartClass, u16),
+    /// Whether several blocks share the terms of a tile: each leaves its sums, and the last one makes something of all.
+    pub split: bool,
 }
 
 impl Math {
@@ -156,7 +158,14 @@ pub struct TileSlots {
     pub factors: [FactorSlots; 2],
     /// Of the result.
     pub result: PartSlots,
+    /// Where terms are shared: the steps of a share, how many shares there are, the addresses of their sums and of counters.
+    pub split: usize,
+    /// Words in all.
+    pub end: usize,
 }
+
+/// Words of a tile whose terms are shared.
+const SPLIT_WORDS: usize = 4;
 
 impl TileSlots {
     /// Those of a class. Each batch dimension has four words: two to divide by its size, then how far it goes in the
@@ -175,7 +184,9 @@ impl TileSlots {
             }
         };
         let factors = [factor(&class.factors[0]), factor(&class.factors[1])];
-        TileSlots { factors, result: PartSlots::new(&class.result.0, end) }
+        let result = PartSlots::new(&class.result.0, end);
+        let split = result.end;
+        TileSlots { factors, result, split, end: split + if class.split { SPLIT_WORDS } else { 0 } }
     }
 }
 
@@ -191,6 +202,11 @@ pub struct Layout {
 }
 
 impl TileClass {
+    /// Sums of a thread.
+    pub fn sums_of_thread(&self) -> u32 {
+        self.tile.m * self.tile.n / self.tile.threads()
+    }
+
     /// Its bodies.
     pub fn bodies(&self) -> impl Iterator<Item = &Body> {
         let factors = self.factors.iter().filter_map(|f| match f {

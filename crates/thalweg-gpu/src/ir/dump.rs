@@ -98,6 +98,7 @@ impl Display for Action {
             }
             Action::Push { tree, value } => write!(f, "{tree} takes {value}"),
             Action::Fence => f.write_str("fence"),
+            Action::Reset { counters, at } => write!(f, "reset {counters}[{at}]"),
             Action::StoreState { operand, at, value } => write!(f, "{operand}[{at}] = {value}"),
             Action::Scan { number, buffer, count, back, links, .. } => {
                 let from = if *back { "end" } else { "start" };

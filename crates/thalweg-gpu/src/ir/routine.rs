@@ -111,6 +111,13 @@ pub enum Action {
     },
     /// What a thread has written is there for the threads of other blocks that come to know of it from here on.
     Fence,
+    /// A counter of the queue's is 0 again, as the next launch finds it.
+    Reset {
+        /// The counters.
+        counters: Name,
+        /// Its position.
+        at: Expr,
+    },
     /// A state to memory.
     StoreState {
         /// The operand.

@@ -284,6 +284,11 @@ impl Checker<'_> {
                 _ => Err(format!("`{tree}` is no tree")),
             },
             Action::Fence => Ok(()),
+            Action::Reset { counters, at } => {
+                let ty = self.operand(counters)?;
+                want(ty == Type::U32, || format!("`{counters}` are {ty}, no counters"))?;
+                self.position(at)
+            }
             Action::StoreState { operand, at, value } => {
                 let ty = self.operand(operand)?;
                 self.position(at)?;

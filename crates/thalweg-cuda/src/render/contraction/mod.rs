@@ -82,6 +82,50 @@ fn which_tile(number: &str, [m, n]: [u32; 2]) -> String {
     )
 }
 
+/// Which terms of which tile a block has, where several share them.
+fn share(slots: &TileSlots) -> String {
+    let w = slots.split;
+    format!(
+        "  const u32 shares = (u32)a.w[{}], share = blockIdx.x % shares, own_tile = blockIdx.x / shares;\n  const i32 first_step = (i32)(share * (u32)a.w[{w}]);\n",
+        w + 1
+    )
+}
+
+/// The sums of all shares of a tile: every block leaves its own, as its threads have them, and the last one to come puts
+/// them together in order. The others end here.
+fn together(class: &TileClass, slots: &TileSlots) -> String {
+    let (h, each, threads, w) = (held(class.sums), class.sums_of_thread(), class.tile.threads(), slots.split);
+    format!(
+        r#"  {h} *const own = ({h} *)sum, *const left = ({h} *)a.w[{partials}] + (i64)own_tile * shares * {all} + t;
+#pragma unroll
+  for (u32 u = 0; u < {each}; u++) set_at(left, (i64)share * {all} + u * {threads}, own[u]);
+  __threadfence();
+  __shared__ u32 last_share;
+  __syncthreads();
+  if (t == 0) {{
+    u32 *const counter = (u32 *)a.w[{counters}] + own_tile;
+    last_share = atomicAdd(counter, 1u) == shares - 1;
+    if (last_share) *counter = 0;
+    __threadfence();
+  }}
+  __syncthreads();
+  if (!last_share) return;
+#pragma unroll
+  for (u32 u = 0; u < {each}; u++) own[u] = 0;
+  for (u32 s = 0; s < shares; s++) {{
+    {h} other[{each}];
+#pragma unroll
+    for (u32 u = 0; u < {each}; u++) other[u] = load_cold(left + ((i64)s * {all} + u * {threads}));
+#pragma unroll
+    for (u32 u = 0; u < {each}; u++) own[u] += other[u];
+  }}
+"#,
+        partials = w + 2,
+        counters = w + 3,
+        all = each * threads,
+    )
+}
+
 /// The source of a contraction with one function, `contraction`.
 pub fn source(class: &TileClass) -> String {
     let slots = TileSlots::new(class);
@@ -100,8 +144,9 @@ pub fn source(class: &TileClass) -> String {
     }
     let factors = [0, 1].map(|f| factor_text(class, &slots, f));
     let [functions, behind] = multiply::around(class);
+    let first = if class.split { "(first_step + s)" } else { "s" };
     let [ahead, loop_ahead, loop_behind, prepare] = [
-        factors.each_ref().map(|f| format!("{}{}", f.early("s", "s"), f.late("s"))).concat(),
+        factors.each_ref().map(|f| format!("{}{}", f.early(first, "s"), f.late("s"))).concat(),
         factors.each_ref().map(|f| f.early("next", "to")).concat(),
         factors.each_ref().map(|f| f.late("to")).concat(),
         factors.each_ref().map(|f| f.prepare(&format!("i + {stages}"), "from")).concat(),
@@ -114,17 +159,16 @@ pub fn source(class: &TileClass) -> String {
   const i64 m = (i64)a.w[0], n = (i64)a.w[1], k = (i64)a.w[2];
   const u32 t = threadIdx.x;
   u32 *const fault = (u32 *)a.w[5];
-{which}{batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0};
+{share}{which}{batches}  {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0};
 {declared0}{declared1}  {sums} sum[{micro_m}][{micro_n}] = {{}};
-  const i32 steps = (i32)((k + {last}) / {k});
-#pragma unroll
+{steps}#pragma unroll
   for (i32 s = 0; s < {before}; s++) {{
-    if (s < steps) {{
+    if ({first} < steps) {{
 {ahead}    }}
     copies_commit();
   }}
   i32 from = 0, to = {before};
-  for (i32 i = 0; i < steps; i++) {{
+  for (i32 i = {begin}; i < steps; i++) {{
     copies_wait<{waits}>();
 {arrived}    __syncthreads();
     const i32 next = i + {before};
@@ -137,17 +181,27 @@ pub fn source(class: &TileClass) -> String {
     to = to + 1 == {stages} ? 0 : to + 1;
   }}
   copies_wait<0>();
-{result}}}
+{together}{result}}}
 "#,
-        which = which_tile("blockIdx.x", [m, n]),
+        share = if class.split { share(&slots) } else { String::new() },
+        which = which_tile(if class.split { "own_tile" } else { "blockIdx.x" }, [m, n]),
+        begin = if class.split { "first_step" } else { "0" },
+        steps = match class.split {
+            true => format!(
+                "  const i32 all_steps = (i32)((k + {}) / {k}), end_step = first_step + (i32)a.w[{}];\n  const i32 steps = end_step < all_steps ? end_step : all_steps;\n",
+                k - 1,
+                slots.split
+            ),
+            false => format!("  const i32 steps = (i32)((k + {}) / {k});\n", k - 1),
+        },
+        together = if class.split { together(class, &slots) } else { String::new() },
         threads = class.tile.threads(),
-        words = slots.result.end,
+        words = slots.end,
         all0 = stages * class.layout(0).all,
         declared0 = factors[0].declared,
         declared1 = factors[1].declared,
         micro_m = multiply::sums(class)[0],
         micro_n = multiply::sums(class)[1],
-        last = k - 1,
         before = stages - 1,
         waits = stages - 2,
         arrived = if class.math == Math::Warpgroup { "    async_fence();\n" } else { "" },

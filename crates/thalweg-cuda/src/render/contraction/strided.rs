@@ -104,12 +104,13 @@ fn places(
       table{number}[slot * {terms} + t] = place;
     }}
   }};
-  for (i32 s = 0; s < {stages}; s++) terms{number}(s, s);
+  for (i32 s = 0; s < {stages}; s++) terms{number}({first_terms}, s);
   __syncthreads();
 "#,
         table = class.table_at(number),
         terms = class.tile.k,
         stages = class.tile.stages,
+        first_terms = if class.split { "first_step + s" } else { "s" },
     );
     out
 }

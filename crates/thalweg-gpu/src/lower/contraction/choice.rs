@@ -112,14 +112,27 @@ pub fn tiles(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> b
     own_time(c, g, chip) < opened_time(c, g, chip)
 }
 
-/// Nanoseconds that one kernel of tiles is expected to take.
+/// Nanoseconds that one kernel of tiles is expected to take: fed ones where they can be, unless fewer terms a block are
+/// worth more.
 fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
+    let fed = fed::choose(c, g, chip).map(|fed| fed.work / FED);
+    fed.map_or_else(|| tile_time(c, g, chip), |fed| if is_shared(c, g, chip) { tile_time(c, g, chip) } else { fed })
+}
+
+/// Whether a contraction is better off with tiles whose terms several blocks share than with fed ones.
+pub fn is_shared(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
+    let fed = fed::choose(c, g, chip).map(|fed| fed.work / FED);
+    tile::shares(c, g, chip) > 1 && fed.is_none_or(|fed| tile_time(c, g, chip) < fed)
+}
+
+/// Nanoseconds that it takes to leave sums in memory, to hear that all have come, and to read them.
+const TOGETHER: f64 = 2_500.0;
+
+/// The same of tiles that are not fed.
+fn tile_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let [mut own, _] = rates(c, chip);
     if (0..2).any(|n| tile::is_windowed(c, g, n, chip)) {
         own = windowed(own, c);
-    }
-    if let Some(fed) = fed::choose(c, g, chip) {
-        return fed.work / FED;
     }
     let p = &g.product;
     let tile = tile::shape(c, g, chip);
@@ -129,7 +142,9 @@ fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let blocks = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
     // The last round of blocks takes as long as the others.
     let rounds = blocks.div_ceil(chip.multiprocessors as usize) as f64;
-    rounds * f64::from(tile.m * tile.n) * p.k as f64 / own + computed_time(c, g, tile, chip)
+    let (shares, computed) = (tile::shares(c, g, chip), computed_time(c, g, tile, chip));
+    let together = if shares > 1 { TOGETHER } else { 0.0 };
+    rounds * f64::from(tile.m * tile.n) * p.k as f64 / own / shares as f64 + together + computed
 }
 
 /// Elements a nanosecond that a multiprocessor computes of a factor by a body of few operations, as it goes into tiles

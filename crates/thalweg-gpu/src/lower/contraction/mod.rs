@@ -77,7 +77,8 @@ fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, Co
 
 /// One kernel of tiles, which are fed where they can be.
 fn tiles(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
-    fed::plan(c, g, written, target).map_or_else(|| tile::plan(c, g, written, target), Ok)
+    let fed = if choice::is_shared(c, g, target.chip()) { None } else { fed::plan(c, g, written, target) };
+    fed.map_or_else(|| tile::plan(c, g, written, target), Ok)
 }
 
 /// Elements of the product's result.

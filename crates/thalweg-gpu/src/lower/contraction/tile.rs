@@ -72,6 +72,27 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     }
 }
 
+/// Terms that a block has at least of a tile that it shares with others.
+const SHARE: usize = 128;
+/// Shares of a tile at most: the last block reads the sums of all.
+const MOST_SHARES: usize = 16;
+
+/// How many blocks share the terms of a tile: several where tiles are too few for the chip, and terms many. It follows from
+/// sizes and chip alone, and shares are put together in order, so results are the same each time.
+pub fn shares(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
+    let p = &g.product;
+    let tile = shape(c, g, chip);
+    let tiles = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
+    let (steps, least) = (p.k.div_ceil(tile.k as usize), (SHARE / tile.k as usize).max(2));
+    if c.precision == Precision::Ordered || tiles == 0 || !matches!(c.accumulator().size(), 4 | 8) {
+        return 1;
+    }
+    let free = chip.multiprocessors as usize / tiles;
+    let most = free.min(steps / least).clamp(1, MOST_SHARES);
+    // No share is empty.
+    steps.div_ceil(steps.div_ceil(most).max(1)).max(1)
+}
+
 /// The sums: what is in shared memory or in registers, of what a body reads.
 fn sums(operands: &[u16]) -> Option<u16> {
     operands.iter().position(|&o| o == NO_OPERAND).map(|o| o as u16)
@@ -177,7 +198,7 @@ enum Factor {
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
     let chip = target.chip();
     let (tile, math) = (shape(c, g, chip), math(c, chip));
-    let p = &g.product;
+    let (p, shares) = (&g.product, shares(c, g, chip));
     let mut plan = Plan::default();
     let (mut operands, mut scalars) = (0u16, 0u16);
     let factors = [0, 1].map(|n| factor(c, g, n, (tile, math, target), &mut operands, &mut scalars));
@@ -194,9 +215,10 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
             Factor::Strided { part, along, .. } => FactorClass::Strided { part: part.class(), along: *along },
         }),
         result: (result.class(), sums_operand(c)),
+        split: shares > 1,
     };
     let slots = TileSlots::new(&class);
-    let mut words = vec![0u64; slots.result.end];
+    let mut words = vec![0u64; slots.end];
     let tiles = [p.m.div_ceil(tile.m as usize), p.n.div_ceil(tile.n as usize)];
     words[..5].copy_from_slice(&[p.m, p.n, p.k, tiles[0], tiles[1]].map(|v| v as u64));
     for (i, d) in p.batch.iter().enumerate() {
@@ -229,7 +251,17 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         patches.push((5, Word::Fault));
     }
     plan.moved = moved(&factors, &result, g, c, tile);
-    let count = blocks(tiles[0] * tiles[1] * g.batches(), 1);
+    let tiles = tiles[0] * tiles[1] * g.batches();
+    if class.split {
+        let bytes = tiles * shares * (tile.m * tile.n) as usize * c.accumulator().size();
+        plan.scratch.push(bytes);
+        plan.moved += traffic::scratch(bytes as u64);
+        words[slots.split] = p.k.div_ceil(tile.k as usize).div_ceil(shares) as u64;
+        words[slots.split + 1] = shares as u64;
+        patches.push((slots.split + 2, Word::Scratch(plan.scratch.len() as u16 - 1, 0)));
+        patches.push((slots.split + 3, Word::Counters));
+    }
+    let count = blocks(tiles * shares, 1);
     let (block, shared) = (tile.threads(), class.shared());
     let kernel = Arc::new(Skeleton::Contraction(Box::new(class)));
     plan.stages.push(Draft { kernel, grid: [count, 1, 1], block, shared, words, patches });

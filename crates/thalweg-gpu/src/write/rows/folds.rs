@@ -231,7 +231,7 @@ impl Rows<'_> {
         let chunks = Expr::name("chunks", Type::U32);
         let came = Expr::name("came", Type::U32).same(chunks - number(1, Type::U32));
         let tile = || Expr::name("tile", Type::U32);
-        let again = Statement::SetScratch { name: "counters".into(), at: tile(), value: zero() };
+        let again = Statement::Do(Action::Reset { counters: "counters".into(), at: tile() });
         let count = vec![
             Statement::Operand { name: "counters".into(), ty: Type::U32, word: self.slots.counters },
             Statement::Atomic {
