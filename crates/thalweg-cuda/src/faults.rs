@@ -64,10 +64,8 @@ impl Faults {
     pub fn take(&self) -> Result<u32, Error> {
         let mut words = self.words();
         if words.clean.is_empty() && words.dirty.is_empty() {
-            let out: Vec<Arc<Faulted>> = words.out.drain(..).filter_map(|f| f.upgrade()).collect();
             drop(words);
-            self.ask(&out)?;
-            drop(out);
+            self.ask_all()?;
             words = self.words();
         }
         if words.clean.is_empty() {
@@ -89,6 +87,12 @@ impl Faults {
         // The next to be taken lie side by side, so that a run's words are read at once.
         words.clean.extend(dirty.iter().rev());
         Ok(())
+    }
+
+    /// Asks about all batches that have ended.
+    fn ask_all(&self) -> Result<(), Error> {
+        let out: Vec<Arc<Faulted>> = self.words().out.drain(..).filter_map(|f| f.upgrade()).collect();
+        self.ask(&out)
     }
 
     /// Asks about several batches at once.
@@ -147,6 +151,12 @@ impl Faulted {
 
 impl Check for Faulted {
     fn outcome(&self) -> Result<Option<usize>, Error> {
+        // What was put in the queue before is through then, too: after a loop that nobody has read from for long all is asked
+        // at once. What fails is told below.
+        if self.outcome.get().is_none() {
+            let _ = self.faults.ask_all();
+        }
+        // Another thread may be asking about this one, and not know yet.
         let asked = || {
             let outcome = self.read();
             self.faults.give_back(self, matches!(outcome, Ok(None)));

@@ -20,7 +20,7 @@ use crate::prelude::PRELUDE;
 use crate::render::contraction::{CONTRACTIONS, FED};
 use crate::render::generic::GENERIC;
 use crate::render::radix::RADIX;
-use crate::render::{ONLINE, SCANNED, TOLD};
+use crate::render::{ONLINE, SCANNED, TOLD, program};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_gpu::plan;
@@ -353,6 +353,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
     vec![
         ("gelu_f32", gelu(DType::F32, 32 << 20)),
         ("gelu_bf16", gelu(DType::BF16, 1 << 20)),
+        ("biased", biased()),
         ("transposed", transposed()),
         ("padded", padded()),
         ("gathered", gathered()),
@@ -451,6 +452,24 @@ fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
     all
 }
 
+/// The programs of a kernel, each once.
+fn programs((kernel, geometry): &(Kernel, Geometry)) -> String {
+    let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
+    let stages = plan(kernel, geometry, &compiler).unwrap().stages;
+    let mut all: Vec<String> = stages.iter().map(|s| program(&s.kernel).expect("it is no text").to_string()).collect();
+    all.dedup();
+    all.join("\n")
+}
+
+/// A bias of 1,024 elements added to rows: the example of docs/gpu.md.
+fn biased() -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[1 << 15, 1024], 0);
+    let (x, b) = (d.load(DType::F32, &[1024, 1]), d.load(DType::F32, &[0, 1]));
+    let y = d.two(ElementOp::Add, x, b);
+    d.store(y, &[1024, 1]);
+    d.map()
+}
+
 /// A source without what it shares with others.
 fn own(source: &str) -> String {
     // What contains another part comes first.
@@ -463,10 +482,12 @@ fn golden_sources_are_as_they_were() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden");
     let bless = thalweg_runtime::environment::BLESS.get().is_some();
     let mut changed = vec![];
-    for (name, sources) in all() {
-        let texts: Vec<String> = sources.iter().map(|s| own(s)).collect();
-        let text = texts.join("\n");
-        let file = folder.join(format!("{name}.cu"));
+    let own = |sources: Vec<String>| sources.iter().map(|s| own(s)).collect::<Vec<_>>().join("\n");
+    let texts = all().into_iter().map(|(name, sources)| (format!("{name}.cu"), own(sources)));
+    let shown = [("biased", biased()), ("softmax", softmax()), ("sum_of_long_rows", sum(false, [4, 1 << 22], false))];
+    let shown = shown.iter().map(|(name, kernel)| (format!("{name}.ir"), programs(kernel)));
+    for (name, text) in texts.chain(shown) {
+        let file = folder.join(&name);
         if bless {
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(&file, text).unwrap();

@@ -7,6 +7,7 @@
 //!
 //! Always true: no byte of a value is given to anybody before every check of it has passed.
 
+use rustc_hash::FxHashSet;
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{Instance, Schedule};
 use thalweg_kernel::{Geometry, Kernel};
@@ -60,14 +61,21 @@ impl DeferredChecks {
     }
 }
 
-/// The deferred checks that results have whose inputs have these.
+/// The deferred checks that results have whose inputs have these, the oldest first. Each input's list is looked at once: those
+/// of one run, as parameters are, share it.
 pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>) -> Vec<Arc<DeferredCheck>> {
-    let mut all: Vec<Arc<DeferredCheck>> = vec![];
+    let mut lists: Vec<&Arc<DeferredChecks>> = vec![];
     for checks in inputs {
-        for d in checks.inherited.iter().chain(&checks.own) {
-            if !d.is_dispelled() && !all.iter().any(|known| Arc::ptr_eq(known, d)) {
-                all.push(d.clone());
-            }
+        if !lists.iter().any(|known| Arc::ptr_eq(known, checks)) {
+            lists.push(checks);
+        }
+    }
+    let mut known = FxHashSet::default();
+    let several = lists.len() > 1;
+    let mut all: Vec<Arc<DeferredCheck>> = vec![];
+    for d in lists.iter().flat_map(|checks| checks.inherited.iter().chain(&checks.own)) {
+        if !d.is_dispelled() && (!several || known.insert(Arc::as_ptr(d))) {
+            all.push(d.clone());
         }
     }
     if all.len() > MOST {
@@ -104,4 +112,62 @@ pub(crate) fn about(
 fn scattered(kernel: &Kernel, geometry: &Geometry) -> Option<String> {
     let (Kernel::Scatter { .. }, Geometry::Scatter(g)) = (kernel, geometry) else { return None };
     Some(format!("scatter: an index is out of range for axis {} of size {}", g.axis, g.size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    /// Passes, and counts how often it was asked.
+    #[derive(Debug, Default)]
+    struct Passes(AtomicUsize);
+
+    impl Check for Passes {
+        fn outcome(&self) -> Result<Option<usize>, Error> {
+            self.0.fetch_add(1, Relaxed);
+            Ok(None)
+        }
+    }
+
+    fn one(check: &Arc<Passes>) -> Arc<DeferredCheck> {
+        Arc::new(DeferredCheck { check: check.clone(), messages: vec![], outcome: OnceLock::new() })
+    }
+
+    fn list(inherited: &[Arc<DeferredCheck>], own: Option<&Arc<DeferredCheck>>) -> Arc<DeferredChecks> {
+        Arc::new(DeferredChecks { own: own.cloned(), inherited: inherited.to_vec() })
+    }
+
+    #[test]
+    fn each_check_is_inherited_once_and_the_oldest_first() {
+        let check = Arc::new(Passes::default());
+        let [a, b, c] = [one(&check), one(&check), one(&check)];
+        let (one_run, other) = (list(&[a.clone()], Some(&b)), list(&[a.clone(), b.clone()], Some(&c)));
+        let same = |got: Vec<Arc<DeferredCheck>>, want: &[&Arc<DeferredCheck>]| {
+            got.len() == want.len() && got.iter().zip(want).all(|(x, y)| Arc::ptr_eq(x, y))
+        };
+        // Many inputs of one run, and of two.
+        assert!(same(inherit(std::iter::repeat_n(&one_run, 12)), &[&a, &b]));
+        assert!(same(inherit([&one_run, &other, &one_run].into_iter()), &[&a, &b, &c]));
+        // What has passed is nobody's.
+        a.resolve().as_ref().unwrap();
+        assert!(same(inherit([&one_run, &other].into_iter()), &[&b, &c]));
+        assert_eq!(check.0.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn a_loop_that_nobody_reads_from_waits_for_the_oldest_now_and_then() {
+        let check = Arc::new(Passes::default());
+        let mut checks = list(&[], None);
+        for step in 0..1000 {
+            let inherited = inherit([&checks, &checks].into_iter());
+            assert!(inherited.len() <= MOST, "{} at step {step}", inherited.len());
+            checks = list(&inherited, Some(&one(&check)));
+        }
+        // Half of what may be carried along at a time.
+        let asked = check.0.load(Relaxed);
+        assert!((1000 - MOST..1000).contains(&asked), "{asked}");
+        checks.resolve().unwrap();
+        assert_eq!(check.0.load(Relaxed), 1000);
+    }
 }
