@@ -60,6 +60,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(27)) {
             s0 = State0::of(s0, State0{(float)many, value3, {(float)many, value2, value1}});
           }
           u32 few = 0u;
+          __align__(16) float f0[4];
           #pragma unroll
           for (i32 v = 0; v < 4; v++) {
             f0[v] = 0.0f;

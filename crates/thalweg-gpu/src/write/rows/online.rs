@@ -92,6 +92,8 @@ impl Rows<'_> {
             Statement::when(self.is_some("many"), self.put(online, &two.body.folds)),
             Statement::Variable("few".into(), number(0, Type::U32)),
         ];
+        // Of its own: the row's go on.
+        mean.extend(self.fold_registers(one));
         mean.extend(self.clear_folds(&one.body.folds));
         mean.push(self.over_tile(Some(more("few")), self.steps(one, first).inner, group));
         for f in &one.body.folds {
