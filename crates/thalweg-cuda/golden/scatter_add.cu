@@ -1,25 +1,43 @@
 // options: -fmad=false
 
 // Scatter: the copy of the tensor.
-typedef u32 number;
 extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(24)) {
   begin();
-  if (a.w[0] == a.w[3]) return;
-  const float *const tensor = (const float *)a.w[0], *const values = (const float *)a.w[2];
-  const i64 *const index = (const i64 *)a.w[1];
+  if (a.w[0] == a.w[3]) {
+    return;
+  }
+  float *const tensor = (float *)a.w[0];
+  i64 *const index = (i64 *)a.w[1];
+  float *const values = (float *)a.w[2];
   float *const to = (float *)a.w[3];
-  const number g = (number)blockIdx.x * 128 + threadIdx.x;
-  if (g >= (number)a.w[15]) return;
-  i64 at0 = 0, at1 = 0, at2 = 0, at3 = 0, at4 = 0;
-  number rest, along;
+  const u32 counted = blockIdx.x * 128u + threadIdx.x;
+  if (counted >= (u32)a.w[15]) {
+    return;
+  }
+  const u32 g = counted;
   const Split cut = split(g, a.w[13], a.w[14]);
-  along = cut.q;
-  rest = cut.r;
-  if (!a.w[16]) { const number swapped = along; along = rest; rest = swapped; }
-  { const Split s = split(rest, a.w[17], a.w[18]); const i64 i = s.r; rest = s.q; at0 += i * (i64)a.w[19]; at1 += i * (i64)a.w[20]; at2 += i * (i64)a.w[21]; at3 += i * (i64)a.w[22]; at4 += i * (i64)a.w[23]; }
+  const u32 high = cut.q;
+  const u32 low = cut.r;
+  const u32 along = (i64)a.w[16] == 0 ? low : high;
+  u32 rest = (i64)a.w[16] == 0 ? high : low;
+  i64 at0 = 0;
+  i64 at1 = 0;
+  i64 at2 = 0;
+  i64 at3 = 0;
+  i64 at4 = 0;
+  {
+    const Split s = split(rest, a.w[17], a.w[18]);
+    const i64 i = (i64)s.r;
+    rest = s.q;
+    at0 = at0 + i * (i64)a.w[19];
+    at1 = at1 + i * (i64)a.w[20];
+    at2 = at2 + i * (i64)a.w[21];
+    at3 = at3 + i * (i64)a.w[22];
+    at4 = at4 + i * (i64)a.w[23];
+  }
   __align__(16) float raw[4];
-  loadv(raw, tensor + at0 + (i64)along * (i64)a.w[7]);
-  storev(to + at3 + (i64)along * (i64)a.w[10], raw);
+  loadv(raw, tensor + (at0 + (i64)along * (i64)a.w[7]));
+  storev(to + (at3 + (i64)along * (i64)a.w[10]), raw);
 }
 
 // options: -fmad=false
@@ -248,47 +266,76 @@ extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10))
 // options: -fmad=false
 
 // Scatter: Add of f32, a thread a run of sorted indices.
-typedef u32 number;
+struct sum_float { FN static float of(float x, float y) { return x + y; } };
 extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(24)) {
   begin();
-  const float *const tensor = (const float *)a.w[0], *const values = (const float *)a.w[2];
-  const i64 *const index = (const i64 *)a.w[1];
+  float *const tensor = (float *)a.w[0];
+  i64 *const index = (i64 *)a.w[1];
+  float *const values = (float *)a.w[2];
   float *const to = (float *)a.w[3];
-  const number g = (number)blockIdx.x * 128 + threadIdx.x;
-  if (g >= (number)a.w[15]) return;
-  i64 at0 = 0, at1 = 0, at2 = 0, at3 = 0, at4 = 0;
-  number rest, along;
-  const Split cut = split(g, a.w[13], a.w[14]);
-  along = cut.q;
-  rest = cut.r;
-  if (!a.w[16]) { const number swapped = along; along = rest; rest = swapped; }
-  { const Split s = split(rest, a.w[17], a.w[18]); const i64 i = s.r; rest = s.q; at0 += i * (i64)a.w[19]; at1 += i * (i64)a.w[20]; at2 += i * (i64)a.w[21]; at3 += i * (i64)a.w[22]; at4 += i * (i64)a.w[23]; }
-  const u64 *const sorted = (const u64 *)a.w[12] + at4;
-  const u32 n = (u32)a.w[5];
-  const u64 own = load1(sorted + along);
-  const u32 place = (u32)(own >> 32);
-  if (place == (u32)a.w[6]) return;
-  if (along > 0 && (u32)(load1(sorted + along - 1) >> 32) == place) return;
-  __align__(16) float elements[4];
-  loadv(elements, to + at3 + (i64)place * (i64)a.w[10]);
-  // Loads of several values at once, and then one after the other.
-  for (u32 first = (u32)along;; first += 8) {
-    u64 pairs[8];
-    __align__(16) float raws[8][4];
-    bool mine[8];
-    #pragma unroll
-    for (u32 k = 0; k < 8; k++) pairs[k] = first + k < n ? load1(sorted + first + k) : ~0ull;
-    #pragma unroll
-    for (u32 k = 0; k < 8; k++) {
-      mine[k] = (u32)(pairs[k] >> 32) == place;
-      if (mine[k]) loadv(raws[k], values + at2 + (i64)(u32)pairs[k] * (i64)a.w[9]);
-    }
-    #pragma unroll
-    for (u32 k = 0; k < 8; k++) if (mine[k]) {
-      #pragma unroll
-      for (u32 v = 0; v < 4; v++) { const float raw = raws[k][v]; float *const p = &elements[v]; { const float before = (*p), value = raw; *p = (before + value); } }
-    }
-    if (!mine[7]) break;
+  const u32 counted = blockIdx.x * 128u + threadIdx.x;
+  if (counted >= (u32)a.w[15]) {
+    return;
   }
-  storev(to + at3 + (i64)place * (i64)a.w[10], elements);
+  const u32 g = counted;
+  const Split cut = split(g, a.w[13], a.w[14]);
+  const u32 high = cut.q;
+  const u32 low = cut.r;
+  const u32 along = (i64)a.w[16] == 0 ? low : high;
+  u32 rest = (i64)a.w[16] == 0 ? high : low;
+  i64 at0 = 0;
+  i64 at1 = 0;
+  i64 at2 = 0;
+  i64 at3 = 0;
+  i64 at4 = 0;
+  {
+    const Split s = split(rest, a.w[17], a.w[18]);
+    const i64 i = (i64)s.r;
+    rest = s.q;
+    at0 = at0 + i * (i64)a.w[19];
+    at1 = at1 + i * (i64)a.w[20];
+    at2 = at2 + i * (i64)a.w[21];
+    at3 = at3 + i * (i64)a.w[22];
+    at4 = at4 + i * (i64)a.w[23];
+  }
+  u64 *const sorted = (u64 *)a.w[12];
+  const u32 n = (u32)a.w[5];
+  const u32 place = (u32)(load1(sorted + (at4 + (i64)along)) >> 32ull);
+  if (place == (u32)a.w[6]) {
+    return;
+  }
+  if (0 < (i64)along && (u32)(load1(sorted + (at4 + ((i64)along - 1))) >> 32ull) == place) {
+    return;
+  }
+  __align__(16) float elements[4];
+  loadv(elements, to + (at3 + (i64)place * (i64)a.w[10]));
+  for (u32 first = along; first < n; first += 8u) {
+    __align__(16) u64 pairs[8];
+    __align__(16) float raws[8][4];
+    __align__(16) bool mine[8];
+    #pragma unroll
+    for (i32 k = 0; k < 8; k++) {
+      pairs[k] = first + (u32)k < n ? load1(sorted + (at4 + (i64)(first + (u32)k))) : 0xffffffffffffffffull;
+    }
+    #pragma unroll
+    for (i32 k = 0; k < 8; k++) {
+      mine[k] = (u32)(pairs[k] >> 32ull) == place;
+      if (mine[k]) {
+        loadv(raws[k], values + (at2 + (i64)(u32)pairs[k] * (i64)a.w[9]));
+      }
+    }
+    #pragma unroll
+    for (i32 k = 0; k < 8; k++) {
+      if (mine[k]) {
+        #pragma unroll
+        for (i32 v = 0; v < 4; v++) {
+          elements[v] = sum_float::of(elements[v], raws[k][v]);
+        }
+      }
+    }
+    if (!mine[7]) {
+      break;
+    }
+  }
+  storev(to + (at3 + (i64)place * (i64)a.w[10]), elements);
 }

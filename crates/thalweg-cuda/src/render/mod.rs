@@ -23,7 +23,7 @@ pub mod place;
 pub mod print;
 pub mod radix;
 pub mod scan;
-pub mod scatter;
+pub mod scatter_sort;
 pub mod sort;
 mod tidy;
 pub mod types;
@@ -95,6 +95,7 @@ pub fn program(of: &Skeleton) -> Option<Kernel> {
     let kernel = match of {
         Skeleton::Map(body, class) => write::map::kernel(body, class, &is_native),
         Skeleton::Rows(body, class) => write::rows::kernel(body, class, &is_native),
+        Skeleton::Scatter(class) => write::scatter::kernel(class),
         Skeleton::Counted(body, class) => write::counted::kernel(body, class, &is_native),
         _ => return None,
     };
@@ -114,9 +115,10 @@ fn text(of: &Skeleton) -> String {
         Skeleton::Contraction(class) => contraction::source(class),
         Skeleton::Fed(class) => fed::source(class),
         Skeleton::Streamed(class) => streamed::source(class),
-        Skeleton::Scatter(class) => scatter::source(class),
-        Skeleton::Map(..) | Skeleton::Rows(..) | Skeleton::Counted(..) => unreachable!("it has a program"),
-        Skeleton::ScatterSort(class) => scatter::sort_source(class),
+        Skeleton::Map(..) | Skeleton::Rows(..) | Skeleton::Scatter(_) | Skeleton::Counted(..) => {
+            unreachable!("it has a program")
+        }
+        Skeleton::ScatterSort(class) => scatter_sort::source(class),
         Skeleton::Foreign(class) => foreign::source(class),
         Skeleton::Generic(width) => generic::source(*width),
         Skeleton::Joined(class) => joined::source(class),

@@ -21,9 +21,9 @@ pub enum Binary {
     BitAnd,
     /// Bits moved to the right.
     Shr,
-    /// Both hold.
+    /// Both hold; where the first does not, the second is not computed.
     And,
-    /// One holds.
+    /// One holds; where the first does, the second is not computed.
     Or,
     /// Less.
     Lt,
@@ -104,7 +104,7 @@ pub enum Expr {
     Unpack(DType, Box<Expr>),
     /// An element as it is in memory from a value, which has been rounded to the dtype.
     Pack(DType, Box<Expr>),
-    /// The second where the first holds, else the third.
+    /// The second where the first holds, else the third; the other is not computed.
     Select(Box<[Expr; 3]>),
     /// An element of memory: the operand, and its position.
     Load(Type, Name, Box<Expr>),
@@ -250,6 +250,13 @@ impl Expr {
             | Expr::Call(_, x) => from_ref(x),
             _ => &[],
         }
+    }
+}
+
+impl Routine {
+    /// On these arguments.
+    pub fn of(self, args: impl IntoIterator<Item = Expr>) -> Expr {
+        Expr::Routine(self, args.into_iter().collect())
     }
 }
 

@@ -1,17 +1,19 @@
 //! Kernels of a GPU as programs: statements over typed values, of which a device's own language is a printing.
 //!
 //! In: what `write` makes of a skeleton. Out: a [`Kernel`], which `verify` checks and `dump` shows. It names operands by
-//! the word with their address and a position behind it, never by an address that it works out.
+//! the word with their address and a position behind it, never by an address that it computes.
 //!
 //! Always true: an expression knows its type by itself ([`Expr::ty`]).
 
+mod action;
 mod dump;
 mod expr;
 mod routine;
 mod verify;
 
+pub use action::Action;
 pub use expr::{Binary, Expr};
-pub use routine::{Action, Definition, Routine};
+pub use routine::{Definition, Routine};
 pub use verify::verify;
 
 use thalweg_ir::{DType, Monoid};

@@ -1,4 +1,4 @@
-//! Scatters for the sizes at hand: one of several ways (`render/scatter`), by sizes and chip alone.
+//! Scatters for the sizes at hand: one of several ways (`write/scatter.rs`), by sizes and chip alone.
 
 use super::scatter_sort;
 use crate::class::scatter::{BLOCK, HEAD, ScatterClass, Way};

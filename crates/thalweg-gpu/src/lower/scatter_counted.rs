@@ -1,4 +1,4 @@
-//! Sums of integers in few places for the sizes at hand: tables in shared memory (`render/scatter/counted.rs`).
+//! Sums of integers in few places for the sizes at hand: tables in shared memory (`write/counted.rs`).
 //!
 //! The index is computed in the same launch where that is a map whose points are the scatter's in their order; else it is
 //! read from where it lies.

@@ -1,4 +1,4 @@
-//! The sort of a scatter's indices by place: launches for each digit (`render/scatter/sorted.rs`).
+//! The sort of a scatter's indices by place: launches for each digit.
 
 use crate::class::sorted::{BITS, DIGITS, EACH, HEAD, SortClass, SortStep};
 use crate::plan::Word;

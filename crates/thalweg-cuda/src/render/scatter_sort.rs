@@ -1,4 +1,4 @@
-//! Indices sorted by the place that they name, and values put in run by run.
+//! Indices of a scatter sorted by the place that they name.
 //!
 //! In: rows of indices. Out: rows of pairs (place in the upper half, number of the index in the lower), sorted by place
 //! and then by number; those out of range, which name the place behind the last one, come last. A radix sort from the
@@ -7,13 +7,8 @@
 //!
 //! Always true: a pass keeps pairs of the same digit in order.
 
-use super::{put, stored};
 use std::fmt::Write;
 use thalweg_gpu::class::sorted::{BITS, DIGITS, EACH, HEAD, SortClass, SortStep};
-use thalweg_ir::{DType, ScatterOp};
-
-/// Values that a run loads before it puts the first of them in.
-const AHEAD: u32 = 8;
 
 /// The source of a launch of a sort, with one function, `scatter`.
 pub fn source(class: &SortClass) -> String {
@@ -179,42 +174,3 @@ FN u32 sum_to(u32 x, u32 lane) {
   return x;
 }
 "#;
-
-/// What a thread does that has index number `along` of the sorted ones: nothing, but where a run begins.
-pub fn runs(op: ScatterOp, dtype: DType, lanes: u8) -> String {
-    let s = stored(dtype);
-    let head = r#"  const u64 *const sorted = (const u64 *)a.w[12] + at4;
-  const u32 n = (u32)a.w[5];
-  const u64 own = load1(sorted + along);
-  const u32 place = (u32)(own >> 32);
-  if (place == (u32)a.w[6]) return;
-"#;
-    format!(
-        r#"{head}  if (along > 0 && (u32)(load1(sorted + along - 1) >> 32) == place) return;
-  __align__(16) {s} elements[{lanes}];
-  loadv(elements, to + at3 + (i64)place * (i64)a.w[10]);
-  // Loads of several values at once, and then one after the other.
-  for (u32 first = (u32)along;; first += {AHEAD}) {{
-    u64 pairs[{AHEAD}];
-    __align__(16) {s} raws[{AHEAD}][{lanes}];
-    bool mine[{AHEAD}];
-#pragma unroll
-    for (u32 k = 0; k < {AHEAD}; k++) pairs[k] = first + k < n ? load1(sorted + first + k) : ~0ull;
-#pragma unroll
-    for (u32 k = 0; k < {AHEAD}; k++) {{
-      mine[k] = (u32)(pairs[k] >> 32) == place;
-      if (mine[k]) loadv(raws[k], values + at2 + (i64)(u32)pairs[k] * (i64)a.w[9]);
-    }}
-#pragma unroll
-    for (u32 k = 0; k < {AHEAD}; k++) if (mine[k]) {{
-#pragma unroll
-      for (u32 v = 0; v < {lanes}; v++) {{ const {s} raw = raws[k][v]; {s} *const p = &elements[v]; {put} }}
-    }}
-    if (!mine[{last}]) break;
-  }}
-  storev(to + at3 + (i64)place * (i64)a.w[10], elements);
-"#,
-        put = put(op, dtype),
-        last = AHEAD - 1,
-    )
-}
