@@ -213,7 +213,7 @@ fn act(out: &mut String, action: &Action) {
 fn routine(of: Routine, args: &[Expr]) -> String {
     let all = || args.iter().map(expr).collect::<Vec<_>>().join(", ");
     match of {
-        Routine::Together(op, dtype) => format!("{}::of({})", monoid::name(op, dtype), all()),
+        Routine::Combine(op, dtype) => format!("{}::of({})", monoid::name(op, dtype), all()),
         Routine::FoldLanes(op, dtype) => format!("fold_lanes<{}>({})", monoid::name(op, dtype), all()),
         Routine::FoldThreads(op, dtype, group) => {
             format!("fold_warp<{}, {group}>({})", monoid::name(op, dtype), all())
@@ -227,7 +227,7 @@ fn routine(of: Routine, args: &[Expr]) -> String {
             let sums: Vec<String> = args[2..].iter().map(expr).collect();
             format!("State{l}{{{many}, {shift}, {{{}}}}}", sums.join(", "))
         }
-        Routine::StatesTogether(l) => format!("State{l}::of({})", all()),
+        Routine::CombineStates(l) => format!("State{l}::of({})", all()),
         Routine::StatesOfWarp(_, group) => format!("states_of_warp<{group}>({})", all()),
         Routine::StatesOfBlock(_, group) => format!("states_of_block<{group}>({})", all()),
         Routine::About(_) => format!("{}.result({})", expr(&args[0]), expr(&args[1])),

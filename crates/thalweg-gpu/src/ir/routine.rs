@@ -35,7 +35,7 @@ pub enum Definition {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Routine {
     /// Two partial results put together.
-    Together(Monoid, DType),
+    Combine(Monoid, DType),
     /// The lanes of registers folded, which are used up.
     FoldLanes(Monoid, DType),
     /// What threads have, folded over groups of so many, or over warps where that is fewer: all get the result.
@@ -51,7 +51,7 @@ pub enum Routine {
     /// Of so many elements, their shift, and sums of powers from the first on.
     State(u16),
     /// Two states put together.
-    StatesTogether(u16),
+    CombineStates(u16),
     /// The states of a warp's threads, put together, in groups of so many threads.
     StatesOfWarp(u16, u16),
     /// Those that a block's warps have left in shared memory.
@@ -66,7 +66,7 @@ impl Routine {
     /// The type of what it gives.
     pub fn ty(self) -> Type {
         match self {
-            Routine::Together(_, dtype)
+            Routine::Combine(_, dtype)
             | Routine::FoldLanes(_, dtype)
             | Routine::FoldThreads(_, dtype, _)
             | Routine::FoldWarps(_, dtype, _)
@@ -76,7 +76,7 @@ impl Routine {
             | Routine::AboutMean(dtype) => Type::Held(dtype),
             Routine::NoState(l)
             | Routine::State(l)
-            | Routine::StatesTogether(l)
+            | Routine::CombineStates(l)
             | Routine::StatesOfWarp(l, _)
             | Routine::StatesOfBlock(l, _) => Type::State(l),
         }

@@ -232,7 +232,7 @@ impl Checker<'_> {
         let each = |ty: Type| args.iter().try_for_each(|arg| self.typed(arg, ty));
         let count = match routine {
             Routine::NoState(_) => 0,
-            Routine::Together(..) | Routine::StatesTogether(_) | Routine::About(_) => 2,
+            Routine::Combine(..) | Routine::CombineStates(_) | Routine::About(_) => 2,
             Routine::OwnMean(_) | Routine::AboutMean(_) => 4,
             Routine::State(_) => args.len(),
             _ => 1,
@@ -240,7 +240,7 @@ impl Checker<'_> {
         want(args.len() == count, || format!("{routine:?} takes {count} arguments"))?;
         let whole = |arg: &Expr| want(matches!(arg, Expr::Whole(..)), || format!("{arg} are no elements"));
         match routine {
-            Routine::Together(monoid, dtype) | Routine::FoldThreads(monoid, dtype, _) => {
+            Routine::Combine(monoid, dtype) | Routine::FoldThreads(monoid, dtype, _) => {
                 self.defined(Definition::Monoid(monoid, dtype))?;
                 each(Type::Held(dtype))
             }
@@ -259,7 +259,7 @@ impl Checker<'_> {
                 };
                 self.definitions.iter().find_map(of).map_or(Ok(()), each)
             }
-            Routine::StatesTogether(l) | Routine::StatesOfWarp(l, _) => each(Type::State(l)),
+            Routine::CombineStates(l) | Routine::StatesOfWarp(l, _) => each(Type::State(l)),
             Routine::StatesOfBlock(l, _) => {
                 whole(&args[0])?;
                 each(Type::State(l))

@@ -231,7 +231,7 @@ impl Scatter<'_> {
             (DType::Bool, Monoid::Sum) => Expr::Operation(ElementOp::Xor, dtype, vec![before, value]),
             (DType::Bool, Monoid::Max) => Expr::Operation(ElementOp::Or, dtype, vec![before, value]),
             (DType::Bool, _) => Expr::Operation(ElementOp::And, dtype, vec![before, value]),
-            _ => Routine::Together(monoid, held).of([before, value]),
+            _ => Routine::Combine(monoid, held).of([before, value]),
         };
         let rounded = if held == dtype { both } else { Expr::Cast(held, dtype, Box::new(both)) };
         vec![Statement::Set(place, Expr::Pack(dtype, Box::new(rounded)))]

@@ -107,7 +107,7 @@ impl Rows<'_> {
             for f in round {
                 let value = || self.value(f.slot);
                 let next = element(f, Expr::name("d", Type::I32));
-                let both = Routine::Together(f.op, self.fold_dtype(f.slot)).of([value(), next]);
+                let both = Routine::Combine(f.op, self.fold_dtype(f.slot)).of([value(), next]);
                 let others = For {
                     name: "d".into(),
                     ty: Type::I32,
@@ -269,7 +269,7 @@ impl Rows<'_> {
             let at = self.place_of_partial(Expr::name("c", Type::U32));
             let next = Expr::Element { of: "x".into(), at: vec![lane()], ty };
             let own = || self.partial_result("g", f, lane());
-            let both = Routine::Together(f.op, self.fold_dtype(f.slot)).of([own(), next]);
+            let both = Routine::Combine(f.op, self.fold_dtype(f.slot)).of([own(), next]);
             let body = vec![
                 Statement::Registers { name: "x".into(), ty, shape: vec![n as u32] },
                 Statement::LoadVector { to: read, operand: name, at, fresh: true },

@@ -135,7 +135,7 @@ impl Rows<'_> {
     fn put(&self, online: &OnlinePasses, folds: &[Fold]) -> Vec<Statement> {
         let mut out: Vec<Statement> = folds.iter().map(|f| self.folded_lanes(f)).collect();
         for (l, fold) in online.list.iter().enumerate() {
-            let both = Routine::StatesTogether(l as u16).of([state(l), self.state_of(l, fold)]);
+            let both = Routine::CombineStates(l as u16).of([state(l), self.state_of(l, fold)]);
             out.push(Statement::Set(state(l), both));
         }
         out
@@ -279,7 +279,7 @@ impl Rows<'_> {
         out.extend(self.gather_partials(one));
         for l in 0..online.list.len() {
             let other = Expr::LoadState(l as u16, name(l), Box::new(place("c")));
-            let both = Routine::StatesTogether(l as u16).of([state(l), other]);
+            let both = Routine::CombineStates(l as u16).of([state(l), other]);
             out.push(Statement::Set(state(l), Routine::NoState(l as u16).of([])));
             out.push(Statement::For(For {
                 name: "c".into(),

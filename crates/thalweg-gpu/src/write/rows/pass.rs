@@ -162,7 +162,7 @@ impl Rows<'_> {
         for f in &body.folds {
             let ordered = self.class.sharing == Sharing::Ordered;
             let own = || self.partial_result("f", f, if ordered { super::number(0, Type::I32) } else { lane() });
-            let both = Routine::Together(f.op, self.fold_dtype(f.slot)).of([own(), value(body, f.node)]);
+            let both = Routine::Combine(f.op, self.fold_dtype(f.slot)).of([own(), value(body, f.node)]);
             each.push(Statement::Set(own(), both));
         }
         each.extend(body.stores.iter().map(|s| self.keep(body, s)));
