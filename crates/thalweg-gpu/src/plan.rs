@@ -17,7 +17,7 @@ pub enum Word {
     Reciprocal(u16, bool),
     /// The address of a region of scratch memory, plus so many bytes.
     Scratch(u16, i64),
-    /// The map of an operand, [`MAP_WORDS`] words, whose first element is so many bytes behind its address.
+    /// The map of an operand, [`crate::maps::MAP_WORDS`] words, whose first element is so many bytes behind its address.
     Map(u16, i64),
     /// The same of a region of scratch memory.
     ScratchMap(u16, i64),

@@ -145,7 +145,7 @@ impl Space {
         self.class.lane()
     }
 
-    /// Writes the words that say how large: see [`Slots`]. Addresses are left for [`crate::launch::Word`].
+    /// Writes the words that say how large: see [`Slots`]. Addresses are left for [`crate::Word`].
     pub fn fill(&self, slots: &Slots, words: &mut [u64]) {
         let lanes = self.class.lanes as usize;
         for (d, &extent) in self.extents.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What launches move: bytes between memory and the multiprocessors.
 //!
 //! In: bodies with their geometries, as the kernels pass over them. Out: [`Moved`], summed over a plan's launches as
-//! they are added. A multiprocessor keeps registers, shared memory and [`PRIVATE`] bytes of its first-level cache;
+//! they are added. A multiprocessor keeps registers, shared memory and 64 KiB of its first-level cache;
 //! everything else is memory, the second-level cache included. So a row that is held in registers is read once, one
 //! that is passed over again is read again, and what kernels hand to each other goes through scratch, written and read.
 

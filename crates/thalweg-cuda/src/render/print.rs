@@ -163,7 +163,6 @@ fn write(out: &mut String, statement: &Statement) {
         Statement::Break => writeln!(out, "break;"),
         Statement::Return => writeln!(out, "return;"),
         Statement::Barrier => writeln!(out, "__syncthreads();"),
-        Statement::Comment(line) => writeln!(out, "// {line}"),
     };
 }
 

@@ -197,7 +197,6 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
         Statement::Break => writeln!(f, "break"),
         Statement::Return => writeln!(f, "return"),
         Statement::Barrier => writeln!(f, "barrier"),
-        Statement::Comment(text) => writeln!(f, "# {text}"),
     }
 }
 

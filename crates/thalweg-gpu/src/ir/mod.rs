@@ -254,8 +254,6 @@ pub enum Statement {
     Return,
     /// All threads of the block come here before one goes on.
     Barrier,
-    /// A line for people.
-    Comment(String),
 }
 
 impl Statement {

@@ -198,7 +198,7 @@ impl Checker<'_> {
             }
             Statement::Scope(body) => self.block(body),
             Statement::Break => want(self.loops > 0, || "a break is in no loop".into()),
-            Statement::Return | Statement::Comment(_) => Ok(()),
+            Statement::Return => Ok(()),
             Statement::Barrier => want(self.same, || "some threads of a block do not come to a barrier".into()),
         }
     }
