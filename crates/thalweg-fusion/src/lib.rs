@@ -33,7 +33,9 @@ pub use explanation::{
 pub use instance::{Instance, Output, instantiate, instantiate_like};
 pub use keep::{Keep, MOST_AGAIN, Question, Stretch, Why, keep};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
-pub use partition::{Effort, NoPlan, PLANNER, Planned, alternatives, class_question, plan, question};
+pub use partition::{
+    AtHand, Effort, NoPlan, PLANNER, Parts, PartsUsed, Planned, alternatives, class_question, plan, plan_with, question,
+};
 pub use period::{independent_turns, period};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use scalars::ScalarClasses;

@@ -118,7 +118,7 @@ pub(crate) fn save_measured(asked: Asked<'_>, plan: &Plan) {
 
 /// As [`save_measured`], in that cache.
 pub(crate) fn save_measured_in(cache: &Cache, asked: Asked<'_>, plan: &Plan) {
-    let bytes = Planned { plan: plan.clone(), time: 0, complete: true, visits: 0 }.to_bytes();
+    let bytes = Planned { plan: plan.clone(), time: 0, complete: true, visits: 0, parts: Default::default() }.to_bytes();
     // On disk a plan is what its kernels store; one that is more than that is measured again.
     if Planned::from_bytes(&bytes, asked.segment, asked.costs).is_some_and(|p| p.plan == *plan) {
         cache.put(Kind::Measured, &asked.key(), &bytes);

@@ -7,7 +7,7 @@
 
 use super::facts::Facts;
 use super::horizontal;
-use super::kernels::Kernels;
+use super::kernels::{Kernels, PartsUsed};
 use super::search::{Effort, State, greedy, stores_of};
 use super::{Planned, components, finish, plan_as_written, plan_rewritten};
 use crate::cost::Costs;
@@ -30,8 +30,8 @@ pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usiz
     let rewritten = plan.rewrite.apply(&segment);
     let of = rewritten.as_ref().map_or(segment, |r| r.segment(&segment));
     let other = match rewritten {
-        Some(_) => plan_as_written(segment, costs, Effort::default()).ok(),
-        None => plan_rewritten(segment, costs, Effort::default()),
+        Some(_) => plan_as_written(segment, costs, Effort::default(), None).ok(),
+        None => plan_rewritten(segment, costs, Effort::default(), None),
     };
     let room = most.saturating_sub(other.iter().len());
     let of_same = of_written(of, costs, plan, room).into_iter();
@@ -71,7 +71,7 @@ fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> 
     }
     for (candidate, time) in all {
         if plans.len() < most && candidate != *plan && plans.iter().all(|p| p.plan != candidate) {
-            plans.push(Planned { plan: candidate, time, complete: true, visits: 0 });
+            plans.push(Planned { plan: candidate, time, complete: true, visits: 0, parts: PartsUsed::default() });
         }
     }
     plans

@@ -1,14 +1,14 @@
 //! The components of a segment: parts that share nothing worth sharing, each searched by itself; of those that look
-//! alike one is searched.
+//! alike one is searched, and none that was searched before, where such are at hand.
 
-use super::canonical::{magnitude, root};
+use super::canonical::root;
 use super::facts::Facts;
 use super::kernels::Kernels;
-use super::search::{Component, EXACT, Effort, NoPlan, State, search};
+use super::parts::{Look, Standing};
+use super::search::{Component, EXACT, Effort, Found, NoPlan, State, grown, search};
 use crate::segment::{BitSet, ValueId};
 use crate::write::rules::is_constant;
 use rustc_hash::FxHashMap;
-use thalweg_ir::{Arg, DType, RelArg, RelOp, View};
 
 /// Bytes of an input below which reading it twice is nothing.
 const SMALL_INPUT: usize = 256;
@@ -27,16 +27,16 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Resul
     let all: Vec<usize> = facts.needed.iter().collect();
     let values = all.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
     let components =
-        if values <= EXACT && facts.ix.seg.mode.fused { vec![Component { ops: all }] } else { components(facts) };
+        if values <= EXACT && facts.ix.seg.mode.fused { vec![Component { ops: all }] } else { components(facts, &all) };
     for component in components {
         let ranked = facts.ranked(&component.ops);
-        let look = look(facts, &ranked);
+        let look = Look::of(facts, &ranked);
         let as_before = seen.get(&look).and_then(|solved| Some((solved.of(kernels, &ranked)?, solved.complete)));
         let before = kernels.visits;
         let (state, ended) = match as_before {
             Some(before) => before,
             None => {
-                let found = search(kernels, &component, share(effort, spent, component.ops.len()))?;
+                let found = solved(kernels, &component, share(effort, spent, component.ops.len()))?;
                 spent += kernels.visits - before;
                 seen.insert(look, Solved::new(&ranked, &found.state, found.complete));
                 (found.state, found.complete)
@@ -50,6 +50,77 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Resul
     Ok((whole, complete))
 }
 
+/// The plan of a component: the one that it had before, in whatever segment; else one that is searched for, from what is
+/// known of it or from nothing.
+///
+/// # Errors
+/// Where it has no legal plan.
+pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effort: Effort) -> Result<Found, NoPlan> {
+    let facts = kernels.facts;
+    let Some(at_hand) = kernels.at_hand.filter(|_| facts.ix.seg.mode.fused && effort != Effort::None) else {
+        return search(kernels, component, effort);
+    };
+    let (parts, further, quickly) = (at_hand.parts, at_hand.further.is_some(), kernels.quickly);
+    let ranked = facts.ranked(&component.ops);
+    let look = Look::of(facts, &ranked);
+    let part = parts.alike(facts, &look, quickly);
+    let before = part.as_ref().and_then(|part| {
+        let state = state_of(kernels, &part.stores(&ranked))?;
+        Some((Found { state, complete: part.standing == Standing::Ended }, part.standing))
+    });
+    let (found, standing) = match before {
+        Some((before, standing)) if !further || standing == Standing::Ended => {
+            kernels.parts.taken += 1;
+            return Ok(before);
+        }
+        Some((before, Standing::Stopped)) => {
+            let found = grown::search_on(kernels, component, before.state, effort);
+            let standing = if found.complete { Standing::Ended } else { Standing::Stopped };
+            (found, standing)
+        }
+        Some((before, _)) => {
+            let found = search(kernels, component, effort)?;
+            let standing = if found.complete { Standing::Ended } else { Standing::Stopped };
+            let better = found.state.time < before.state.time;
+            (if better { found } else { Found { state: before.state, ..found } }, standing)
+        }
+        None => {
+            let near = parts.near(facts, &component.ops, quickly, |ops| {
+                components(facts, ops).into_iter().map(|c| c.ops).collect()
+            });
+            let begun = near.and_then(|begun| grown::search_from(kernels, component, &begun, effort));
+            match begun {
+                Some((found, optimal)) => {
+                    kernels.parts.grown += 1;
+                    let standing = match found.complete {
+                        true if optimal => Standing::Ended,
+                        true => Standing::Grown,
+                        false => Standing::Stopped,
+                    };
+                    (Found { complete: standing == Standing::Ended, ..found }, standing)
+                }
+                None => {
+                    let found = search(kernels, component, effort)?;
+                    let standing = if found.complete { Standing::Ended } else { Standing::Stopped };
+                    (found, standing)
+                }
+            }
+        }
+    };
+    // What is hardly begun is nothing to begin from.
+    let quick = quickly && standing != Standing::Ended;
+    parts.keep(facts, (&component.ops, &ranked), look, &found.state, (standing, quick));
+    Ok(found)
+}
+
+/// A component's plan of kernels with these stores, if it is legal.
+fn state_of(kernels: &mut Kernels<'_, '_>, stores: &[Vec<usize>]) -> Option<State> {
+    let mut stored: BitSet = kernels.facts.required.clone();
+    stores.iter().flatten().for_each(|&s| stored.insert(s));
+    let state = State { stored: stored.clone(), kernels: vec![], time: 0 };
+    state.with(kernels, (stored, &[]), &[], stores).ok()
+}
+
 /// Visits an operation that every component has, whatever others have spent: enough for the obvious moves.
 const OWN_SHARE: u64 = 30;
 
@@ -61,13 +132,13 @@ fn share(effort: Effort, spent: u64, operations: usize) -> Effort {
     }
 }
 
-/// The operations in parts that are connected by values, or by an input that is worth reading once.
-fn components(facts: &Facts<'_>) -> Vec<Component> {
+/// Operations, ascending, in parts that are connected by values, or by an input that is worth reading once.
+fn components(facts: &Facts<'_>, ops: &[usize]) -> Vec<Component> {
     let ix = &facts.ix;
     let n = ix.seg.ops.len();
     let mut parent: Vec<usize> = (0..n).collect();
     let mut reader: Vec<Option<usize>> = vec![None; ix.seg.inputs.len()];
-    for i in facts.needed.iter() {
+    for &i in ops {
         // Through views that nobody computes.
         let viewed = facts.operands.get(&i).into_iter().flatten().filter_map(|v| match v {
             ValueId::Op(a) => Some(a),
@@ -92,7 +163,7 @@ fn components(facts: &Facts<'_>) -> Vec<Component> {
     }
     let mut components: Vec<Component> = vec![];
     let mut at: FxHashMap<usize, usize> = FxHashMap::default();
-    for i in facts.needed.iter() {
+    for &i in ops {
         let root = root(&mut parent, i);
         let n = *at.entry(root).or_insert(components.len());
         match components.get_mut(n) {
@@ -103,39 +174,6 @@ fn components(facts: &Facts<'_>) -> Vec<Component> {
     // The first of those that look alike is searched, and the first ones get most of the budget.
     components.sort_by_cached_key(|p| p.ops.iter().map(|&i| facts.rank[i]).min());
     components
-}
-
-/// What a component looks like: its operations in the canonical order with their arguments by place in it, which of
-/// them must be stored, and about how large they are.
-type Look = (Vec<(RelOp, bool, u32)>, Vec<(DType, Option<View>)>);
-
-fn look(facts: &Facts<'_>, ranked: &[usize]) -> Look {
-    let seg = facts.ix.seg;
-    let place: FxHashMap<usize, usize> = ranked.iter().enumerate().map(|(at, &i)| (i, at)).collect();
-    let mut inputs: Vec<usize> = vec![];
-    let ops = ranked.iter().map(|&i| {
-        let mut op = seg.ops[i];
-        for (to, arg) in op.args.iter_mut().zip(seg.ops[i].args()) {
-            *to = match arg {
-                // A constant belongs to no component; what it is made of says enough.
-                Arg::Op(a) => place.get(&a).map_or(RelArg::SCALAR, |&at| RelArg::op(at)),
-                Arg::Input(a) => {
-                    let at = inputs.iter().position(|&n| n == a).unwrap_or_else(|| {
-                        inputs.push(a);
-                        inputs.len() - 1
-                    });
-                    RelArg::op(ranked.len() + at)
-                }
-                Arg::Scalar => RelArg::SCALAR,
-                Arg::None => RelArg::NONE,
-            };
-        }
-        (op, facts.required.has(i), magnitude(seg.shapes[i]))
-    });
-    let ops = ops.collect();
-    // Where an input lies matters only if it is not row-major.
-    let views = inputs.iter().map(|&n| seg.inputs[n]).map(|(d, v)| (d, (!v.is_contiguous()).then_some(v))).collect();
-    (ops, views)
 }
 
 /// A plan of a component, by places in its canonical order.
@@ -153,15 +191,12 @@ impl Solved {
 
     /// The same plan for a component that looks alike; `None` where its sizes do not allow that.
     fn of(&self, kernels: &mut Kernels<'_, '_>, ranked: &[usize]) -> Option<State> {
-        let mut stored: BitSet = kernels.facts.required.clone();
-        self.kernels.iter().flatten().for_each(|&at| stored.insert(ranked[at]));
-        let state = State { stored: stored.clone(), kernels: vec![], time: 0 };
         let stores = |places: &Vec<usize>| {
             let mut stores: Vec<usize> = places.iter().map(|&at| ranked[at]).collect();
             stores.sort_unstable();
             stores
         };
         let all: Vec<Vec<usize>> = self.kernels.iter().map(stores).collect();
-        state.with(kernels, (stored, &[]), &[], &all).ok()
+        state_of(kernels, &all)
     }
 }

@@ -6,6 +6,7 @@
 
 use super::contractions::contraction;
 use super::facts::Facts;
+use super::parts::AtHand;
 use super::reach::{Candidate, Reach};
 use crate::cost::Costs;
 use crate::plan::KernelPlan;
@@ -177,13 +178,58 @@ pub(crate) struct Kernels<'f, 'a> {
     known: FxHashMap<Key, Result<Rc<Kernel>, Rule>>,
     /// Operations written into candidates so far.
     pub visits: u64,
+    /// Partitions that were found before, if they are at hand.
+    pub at_hand: Option<AtHand<'f>>,
+    /// Whether somebody waits for the plan: what was found quickly will do.
+    pub quickly: bool,
+    /// What came of them.
+    pub parts: PartsUsed,
+}
+
+/// Visits beyond any budget.
+const ENDED: u64 = 1 << 62;
+
+/// What came of partitions that were found before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PartsUsed {
+    /// Components that took one.
+    pub taken: u64,
+    /// Components whose search began from some.
+    pub grown: u64,
+}
+
+impl PartsUsed {
+    /// Of both.
+    pub(super) fn and(self, other: PartsUsed) -> PartsUsed {
+        PartsUsed { taken: self.taken + other.taken, grown: self.grown + other.grown }
+    }
 }
 
 impl<'f, 'a> Kernels<'f, 'a> {
     /// None yet.
     pub fn new(facts: &'f Facts<'a>, costs: &'f Costs) -> Kernels<'f, 'a> {
         let classes = ScalarClasses::new(facts.ix.seg.scalars);
-        Kernels { facts, costs, classes, known: FxHashMap::default(), visits: 0 }
+        let (known, parts) = (FxHashMap::default(), PartsUsed::default());
+        Kernels { facts, costs, classes, known, visits: 0, at_hand: None, quickly: false, parts }
+    }
+
+    /// None yet, where such partitions were found before.
+    pub fn with(
+        facts: &'f Facts<'a>,
+        costs: &'f Costs,
+        (at_hand, quickly): (Option<AtHand<'f>>, bool),
+    ) -> Kernels<'f, 'a> {
+        Kernels { at_hand, quickly, ..Kernels::new(facts, costs) }
+    }
+
+    /// Operations written into candidates so far, whether it was ended or not.
+    pub fn visited(&self) -> u64 {
+        self.visits % ENDED
+    }
+
+    /// The visits at which so many more are through; where the search was ended, all are.
+    pub fn until(&self, more: u64) -> u64 {
+        if self.visits < ENDED { self.visits.saturating_add(more) } else { 0 }
     }
 
     /// The kernel with these stores, ascending.
@@ -204,6 +250,10 @@ impl<'f, 'a> Kernels<'f, 'a> {
         let ix = &facts.ix;
         let is_stored = |i: usize| stored.has(i);
         self.visits += candidate_ops(&candidate).len() as u64;
+        // Where a search is not to go on, its budget is at an end, whatever it is.
+        if self.visits < ENDED && self.at_hand.and_then(|p| p.further).is_some_and(|go_on| !go_on()) {
+            self.visits += ENDED;
+        }
         // Without elements nothing is launched; without fusion there is nothing to choose between.
         if !ix.seg.mode.fused || stores.iter().all(|&s| ix.seg.shapes[s].numel() == 0) {
             return Ok(Kernel { stores: stores.to_vec(), candidate, time: 0, inputs: vec![], again: vec![] });

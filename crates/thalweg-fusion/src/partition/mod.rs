@@ -7,7 +7,8 @@
 //! * `contractions`: candidates around a matrix product.
 //! * `run_order`: kernels in the order in which they run.
 //! * `canonical`: an order of the operations that breaks all ties.
-//! * `components`: the parts of a segment that are planned by themselves; `search`: the best plan of each.
+//! * `components`: the parts of a segment that are planned by themselves; `search`: the best plan of each; `parts`: those
+//!   that were found before.
 //! * `periodic`: the plan of a loop's turn, repeated; `turns`: the same at once, turn by turn.
 //! * `siblings`: products of one input in one launch.
 //! * `horizontal`: short kernels of a finished plan in one launch.
@@ -28,6 +29,7 @@ mod facts;
 mod horizontal;
 mod kernels;
 mod log;
+mod parts;
 mod periodic;
 mod reach;
 mod run_order;
@@ -47,6 +49,8 @@ use kernels::Kernels;
 use search::State;
 
 pub use alternatives::alternatives;
+pub use kernels::PartsUsed;
+pub use parts::{AtHand, Parts};
 pub(crate) use facts::Facts;
 pub use search::{Effort, NoPlan};
 pub use stored::{PLANNER, class_question, question};
@@ -63,6 +67,9 @@ pub struct Planned {
     pub complete: bool,
     /// Operations written into candidates for kernels.
     pub visits: u64,
+    /// What came of partitions that were found before, for other segments: with any, another process might have found
+    /// another plan.
+    pub parts: PartsUsed,
 }
 
 /// Plans a segment.
@@ -70,22 +77,43 @@ pub struct Planned {
 /// # Errors
 /// Where there is no legal plan: see [`NoPlan`].
 pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Result<Planned, NoPlan> {
-    let as_written = || plan_as_written(segment, costs, effort);
-    let Some(rewritten) = plan_rewritten(segment, costs, effort) else { return as_written() };
+    plan_with(segment, costs, effort, None)
+}
+
+/// The same, where partitions that were found before are at hand.
+///
+/// # Errors
+/// Where there is no legal plan: see [`NoPlan`].
+pub fn plan_with(
+    segment: Segment<'_>,
+    costs: &Costs,
+    effort: Effort,
+    at_hand: Option<AtHand<'_>>,
+) -> Result<Planned, NoPlan> {
+    if let Some(at_hand) = at_hand {
+        at_hand.parts.by(costs);
+    }
+    let as_written = || plan_as_written(segment, costs, effort, at_hand);
+    let Some(rewritten) = plan_rewritten(segment, costs, effort, at_hand) else { return as_written() };
     if segment.ops.len() > BOTH || effort == Effort::Quick {
         return Ok(rewritten);
     }
     let Ok(written) = as_written() else { return Ok(rewritten) };
-    let visits = rewritten.visits + written.visits;
+    let (visits, parts) = (rewritten.visits + written.visits, rewritten.parts.and(written.parts));
     let better = if written.time < rewritten.time { written } else { rewritten };
-    Ok(Planned { visits, ..better })
+    Ok(Planned { visits, parts, ..better })
 }
 
 /// Plans a segment with the moves that pay; `None` where there are none, or no plan.
-fn plan_rewritten(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Option<Planned> {
+fn plan_rewritten(
+    segment: Segment<'_>,
+    costs: &Costs,
+    effort: Effort,
+    at_hand: Option<AtHand<'_>>,
+) -> Option<Planned> {
     let rewrite = Rewrite::of(&segment);
     let rewritten = rewrite.apply(&segment)?;
-    let planned = plan_as_written(rewritten.segment(&segment), costs, effort).ok()?;
+    let planned = plan_as_written(rewritten.segment(&segment), costs, effort, at_hand).ok()?;
     Some(Planned { plan: Plan { rewrite, ..planned.plan }, ..planned })
 }
 
@@ -94,23 +122,28 @@ fn plan_rewritten(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Option
 const BOTH: usize = 128;
 
 /// Plans a segment's operations as they are.
-fn plan_as_written(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Result<Planned, NoPlan> {
-    if effort == Effort::Quick
-        && let Some((facts, state, visits)) = turns::plan(segment, costs)
-    {
+fn plan_as_written(
+    segment: Segment<'_>,
+    costs: &Costs,
+    effort: Effort,
+    at_hand: Option<AtHand<'_>>,
+) -> Result<Planned, NoPlan> {
+    let quickly = effort == Effort::Quick;
+    if quickly && let Some((facts, state, (visits, parts))) = turns::plan(segment, costs, at_hand) {
         let plan = finish(&facts, &state);
         log::planned(&facts.ix, &plan, state.time, (visits, false));
-        return Ok(Planned { plan, time: state.time, complete: false, visits });
+        return Ok(Planned { plan, time: state.time, complete: false, visits, parts });
     }
     let facts = Facts::new(segment);
-    let mut kernels = Kernels::new(&facts, costs);
+    let mut kernels = Kernels::with(&facts, costs, (at_hand, quickly));
     let (state, complete) = match periodic::search(&mut kernels, effort) {
         Some(found) => found,
         None => components::search_all(&mut kernels, effort)?,
     };
     let plan = finish(&facts, &state);
-    log::planned(&facts.ix, &plan, state.time, (kernels.visits, complete));
-    Ok(Planned { plan, time: state.time, complete, visits: kernels.visits })
+    let visits = kernels.visited();
+    log::planned(&facts.ix, &plan, state.time, (visits, complete));
+    Ok(Planned { plan, time: state.time, complete, visits, parts: kernels.parts })
 }
 
 /// The plan that a state is.

@@ -59,9 +59,10 @@ fn of_few(kernels: &mut Kernels<'_, '_>, found: &Loop, effort: Effort) -> Option
         ..seg
     };
     let facts = super::facts::Facts::new(short);
-    let mut of_few = Kernels::new(&facts, kernels.costs);
+    let mut of_few = Kernels::with(&facts, kernels.costs, (kernels.at_hand, kernels.quickly));
     let (state, complete) = search_all(&mut of_few, effort).ok()?;
     kernels.visits += of_few.visits;
+    kernels.parts = kernels.parts.and(of_few.parts);
     let few = state.kernels.iter().map(|k| (k.stores.clone(), candidate_ops(&k.candidate).to_vec())).collect();
     let all = found.repeated(few)?;
     let mut stored = kernels.facts.required.clone();

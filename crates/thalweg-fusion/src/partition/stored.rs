@@ -64,7 +64,8 @@ impl Planned {
         let nothing = State { stored: all.clone(), kernels: vec![], time: 0 };
         let state = nothing.with(&mut made, (all, &[]), &[], &kernels).ok()?;
         let plan = Plan { rewrite: stored.rewrite, ..finish(&facts, &state) };
-        Some(Planned { plan, time: state.time, complete: stored.complete, visits: made.visits })
+        let (time, visits, parts) = (state.time, made.visits, made.parts);
+        Some(Planned { plan, time, complete: stored.complete, visits, parts })
     }
 }
 

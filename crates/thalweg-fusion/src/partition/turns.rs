@@ -7,10 +7,12 @@
 //!
 //! Always true: as with any plan, the kernels are those that the planner allows ([`Kernels::get`]).
 
+use super::components::solved;
 use super::facts::Facts;
-use super::kernels::Kernels;
+use super::kernels::{Kernels, PartsUsed};
 use super::periodic::Loop;
-use super::search::{Component, Effort, State, search};
+use super::parts::AtHand;
+use super::search::{Component, Effort, State};
 use crate::cost::Costs;
 use crate::segment::{BitSet, Segment};
 use std::ops::Range;
@@ -20,10 +22,14 @@ use thalweg_ir::Arg;
 const VISITS: u64 = 10;
 
 /// A plan of the loop that a segment is, with what holds for all plans that store what turns hand to each other.
-pub(super) fn plan<'a>(segment: Segment<'a>, costs: &Costs) -> Option<(Facts<'a>, State, u64)> {
+pub(super) fn plan<'a>(
+    segment: Segment<'a>,
+    costs: &Costs,
+    at_hand: Option<AtHand<'_>>,
+) -> Option<(Facts<'a>, State, (u64, PartsUsed))> {
     let found = Loop::of(&segment, 0).filter(|_| segment.mode.fused)?;
     let facts = Facts::with(segment, found.handed_on(&segment));
-    let mut kernels = Kernels::new(&facts, costs);
+    let mut kernels = Kernels::with(&facts, costs, (at_hand, true));
     let mut all = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
     let mut before: Option<Turn> = None;
     for number in 0..found.turns {
@@ -34,7 +40,7 @@ pub(super) fn plan<'a>(segment: Segment<'a>, costs: &Costs) -> Option<(Facts<'a>
             None => {
                 let component = Component { ops: facts.needed.within(&ops).collect() };
                 let effort = Effort::Visits(VISITS * component.ops.len() as u64);
-                let state = search(&mut kernels, &component, effort).ok()?.state;
+                let state = solved(&mut kernels, &component, effort).ok()?.state;
                 before = Some(Turn::new(ops, &state));
                 state
             }
@@ -43,7 +49,7 @@ pub(super) fn plan<'a>(segment: Segment<'a>, costs: &Costs) -> Option<(Facts<'a>
         all.time += state.time;
         all.kernels.extend(state.kernels);
     }
-    let (legal, visits) = (all.check(&facts).is_ok(), kernels.visits);
+    let (legal, visits) = (all.check(&facts).is_ok(), (kernels.visits, kernels.parts));
     legal.then_some((facts, all, visits))
 }
 

@@ -29,7 +29,7 @@ pub(super) fn begin_shared(kernels: &mut Kernels<'_, '_>, component: &Component)
 }
 
 /// What the first plan stores: every fold and product, with the chain that only serves the next.
-fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
+pub(super) fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
     let mut stored = facts.required.clone();
     let seg = facts.ix.seg;
     for &i in &component.ops {

@@ -10,13 +10,15 @@ use std::rc::Rc;
 use thalweg_ir::Op;
 use thalweg_kernel::Contracts;
 
-/// Improves a plan until nothing helps or so many operations have been visited.
-pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, limit: u64) -> State {
-    let mut converged = Converged::default();
+/// Improves a plan until nothing helps or so many operations have been visited. `old`: kernels between which every move
+/// has been tried before.
+pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, old: Vec<Rc<Kernel>>, limit: u64) -> State {
+    let mut converged = Converged(old.clone());
+    let old = Converged(old);
     loop {
         let before = state.time;
         let begun = state.kernels.clone();
-        absorb_rows(kernels, &mut state, limit);
+        absorb_rows(kernels, &mut state, &old, limit);
         merge(kernels, &mut state, &converged, limit);
         store_less(kernels, &mut state, &converged, limit);
         store_more(kernels, &mut state, &converged, limit);
@@ -110,7 +112,7 @@ fn time_of(next: &Result<State, Rule>) -> Result<u64, Rule> {
 }
 
 /// Takes the reductions of one kind of rows, and what gives them, into the kernel that uses them.
-fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
+fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, old: &Converged, limit: u64) {
     // Kernels are named by something they store, which stays while they are merged.
     let names: Vec<usize> = state.kernels.iter().map(|k| k.name(kernels.facts)).collect();
     for name in names.into_iter().rev() {
@@ -118,6 +120,9 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, limit: u64) {
         while kernels.visits < limit && state.stored.has(name) {
             let home = state.home(name);
             let loads = &state.kernels[home].candidate.loads;
+            if old.has(&state.kernels[home]) && loads.iter().all(|&l| old.has(&state.kernels[state.home(l)])) {
+                break;
+            }
             let classes = loads.iter().filter_map(|&l| kernels.facts.rows_behind(l));
             let Some(class) = classes.filter(|c| !tried.contains(c)).min() else { break };
             tried.push(class);

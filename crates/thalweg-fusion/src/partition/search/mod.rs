@@ -7,6 +7,7 @@ pub(super) mod begin;
 mod exact;
 mod factors;
 pub(super) mod greedy;
+pub(super) mod grown;
 mod weights;
 
 use super::facts::Facts;
@@ -235,8 +236,8 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
     }
     weights::stream(kernels, &mut state);
     factors::store_factors(kernels, &mut state);
-    let limit = kernels.visits.saturating_add(budget(effort, &state));
-    let state = greedy::improve(kernels, state, limit);
+    let limit = kernels.until(budget(effort, &state));
+    let state = greedy::improve(kernels, state, vec![], limit);
     if kernels.visits >= limit && effort == Effort::Quick {
         return Ok(Found { state, complete: false });
     }
@@ -247,17 +248,29 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
         weights::stream(kernels, &mut other);
         factors::store_factors(kernels, &mut other);
         let state = if other.time < state.time {
-            let limit = kernels.visits.saturating_add(effort.visits());
-            greedy::improve(kernels, other, limit)
+            let limit = kernels.until(effort.visits());
+            greedy::improve(kernels, other, vec![], limit)
         } else {
             state
         };
         return Ok(Found { state, complete: false });
     }
-    let choices: Vec<usize> = component.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
-    let required = component.ops.iter().filter(|&&i| kernels.facts.required.has(i)).count();
-    if choices.len() + required > EXACT {
-        return Ok(Found { state, complete: true });
+    Ok(to_the_end(kernels, component, state, limit))
+}
+
+/// Whether so few values may be stored that the optimum is looked for.
+fn is_small(facts: &Facts<'_>, component: &Component) -> bool {
+    component.ops.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count() <= EXACT
+}
+
+/// What is left to do where no move gains: where few values may be stored, the optimum is looked for.
+fn to_the_end(kernels: &mut Kernels<'_, '_>, component: &Component, state: State, limit: u64) -> Found {
+    if kernels.visits >= limit {
+        return Found { state, complete: false };
     }
-    Ok(exact::optimum(kernels, component, &choices, state, limit))
+    if !is_small(kernels.facts, component) {
+        return Found { state, complete: true };
+    }
+    let choices: Vec<usize> = component.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
+    exact::optimum(kernels, component, &choices, state, limit)
 }

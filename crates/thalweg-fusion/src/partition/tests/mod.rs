@@ -4,4 +4,5 @@ mod invariance;
 mod legality;
 mod limits;
 mod optimum;
+mod parts;
 mod periodic;

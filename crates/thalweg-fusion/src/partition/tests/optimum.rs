@@ -61,7 +61,7 @@ proptest! {
         let g = random(&c);
         let segment = g.0.as_segment();
         let costs = Costs::typical();
-        let found = plan_as_written(segment, &costs, Effort::Full).unwrap();
+        let found = plan_as_written(segment, &costs, Effort::Full, None).unwrap();
         prop_assert!(found.complete);
         let facts = Facts::new(segment);
         let best = brute_force(&mut Kernels::new(&facts, &costs));
