@@ -43,6 +43,14 @@ counters! {
     segments,
     /// Plans searched for and made.
     plans_made,
+    /// Operations written into candidates for kernels by searches: what searches took.
+    plan_visits,
+    /// Parts of segments that took the plan that they had in another one, without a search.
+    parts_taken,
+    /// Parts of segments whose search began from what was known of others.
+    parts_grown,
+    /// Plans that a search which went on in the background found a better one for.
+    plans_improved,
     /// Segments whose plan was there already.
     plans_found,
     /// Plans found in the disk cache, and so neither searched for nor there already.

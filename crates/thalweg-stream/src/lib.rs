@@ -42,7 +42,7 @@ pub use calibration::{calibrate, costs, save_costs, set_costs};
 pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times, segments, tier_runs};
-pub use first_sight::{finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
+pub use first_sight::{finish_further_searches, finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
 pub use host::{Caller, OnDevice, host_call};
 pub use index_error::{Counted, Site, site};
 pub use kept::{recomputing, set_recomputing};

@@ -14,7 +14,7 @@ use crate::mode::effort;
 use crate::tier::Tier;
 use crate::value::Value;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{
     Instance, Needs, Plan, Planned, ScalarClasses, Schedule, Segment, Step, alternatives, footprint, instantiate,
@@ -42,6 +42,10 @@ pub(crate) struct Ready {
     pub memory: Memory,
     /// What its launches move.
     pub traffic: Traffic,
+    /// What ran before it and is measured against it, where it took the place of another plan.
+    earlier: Option<Arc<Ready>>,
+    /// The plan store is to be asked before it runs: it has something else by now, or will soon.
+    outdated: AtomicBool,
 }
 
 /// What each launch moves, as its program says, with nothing in place and with something; asked for when it first runs.
@@ -152,7 +156,29 @@ impl Ready {
         programs: Vec<Arc<dyn Program>>,
     ) -> Ready {
         let (autotuning, memory, traffic) = (Autotuning::default(), Memory::default(), Traffic::default());
-        Ready { plan, plans, instance, programs, classes, tier: Tier::Searched, autotuning, memory, traffic }
+        let (tier, earlier, outdated) = (Tier::Searched, None, AtomicBool::new(false));
+        Ready { plan, plans, instance, programs, classes, tier, autotuning, memory, traffic, earlier, outdated }
+    }
+
+    /// The same, of that tier.
+    pub fn of_tier(self, tier: Tier) -> Ready {
+        Ready { tier, outdated: AtomicBool::new(tier.number() == 0), ..self }
+    }
+
+    /// The same, which another plan is measured against that ran before it.
+    pub fn after(self, earlier: Option<Arc<Ready>>) -> Ready {
+        Ready { earlier, ..self }
+    }
+
+    /// Whether the plan store is to be asked before it runs.
+    #[inline]
+    pub fn is_outdated(&self) -> bool {
+        self.outdated.load(Relaxed)
+    }
+
+    /// From now on the plan store is asked.
+    pub fn outdate(&self) {
+        self.outdated.store(true, Relaxed);
     }
 
     /// Whether it runs only until a plan has been searched for.
@@ -165,8 +191,15 @@ impl Ready {
         let costs = costs(device);
         let own = self.instance.time(&costs, footprint(&segment));
         let instantiated = |planned: Planned| Some((self.instantiated(device, segment, planned.plan)?, planned.time));
-        let named =
-            || alternatives(segment, &costs, &self.plan, MOST_OTHERS).into_iter().filter_map(instantiated).collect();
+        // What ran before is a candidate without being named.
+        let earlier = self.earlier.iter().filter(|r| Arc::ptr_eq(&r.classes, &self.classes) && r.plan != self.plan);
+        let earlier: Vec<_> = earlier.map(|r| (r.clone(), r.instance.time(&costs, footprint(&segment)))).collect();
+        let room = MOST_OTHERS - earlier.len();
+        let new = |p: &Planned| earlier.iter().all(|(r, _)| *r.plan != p.plan);
+        let named = || {
+            let others = alternatives(segment, &costs, &self.plan, room).into_iter().filter(new);
+            earlier.iter().cloned().chain(others.filter_map(instantiated)).collect()
+        };
         // The plan that runs is as good as it was: a defect here is told of, and nothing is tried.
         let others = defect::caught("naming other plans", device, &segment, named).unwrap_or_default();
         Named { own, others }

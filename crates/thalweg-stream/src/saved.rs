@@ -11,11 +11,11 @@ use crate::DeviceRef;
 use crate::defect;
 use crate::mode::measuring;
 use thalweg_fusion::{
-    Costs, Effort, Instance, NoPlan, Plan, Planned, ScalarClasses, Segment, SegmentClass, class_question, instantiate,
-    question,
+    AtHand, Costs, Effort, Instance, NoPlan, Parts, PartsUsed, Plan, Planned, ScalarClasses, Segment, SegmentClass,
+    class_question, instantiate, plan_with, question,
 };
-use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Cache, Key, Kind};
+use thalweg_runtime::{Error, count};
 
 /// Where a plan came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +45,17 @@ pub(crate) struct Asked<'a> {
     /// The class of the segment where a plan that was found for other sizes of it will do; `None` where the plan must be
     /// the one that a search would find.
     pub class: Option<&'a SegmentClass>,
+    /// What is known of other plans, where the plan need not be the one that a search from nothing would find.
+    pub parts: Option<&'a Parts>,
+}
+
+/// A plan with its instance.
+pub(crate) struct Answer {
+    pub plan: Plan,
+    pub instance: Instance,
+    pub origin: Origin,
+    /// Whether it was searched for now, and the search may be gone on with.
+    pub unfinished: bool,
 }
 
 impl Asked<'_> {
@@ -52,6 +63,12 @@ impl Asked<'_> {
     pub fn key(&self) -> Key {
         let name = self.device.device().name();
         Key::of(&[name.as_bytes(), &question(&self.segment, self.costs, self.effort)])
+    }
+
+    /// What a plan is kept by that was found after the budget had ended the search for the one that goes by the other key.
+    fn further_key(&self) -> Key {
+        let name = self.device.device().name();
+        Key::of(&[b"further", name.as_bytes(), &question(&self.segment, self.costs, self.effort)])
     }
 
     /// What the plan of its class is kept by.
@@ -65,31 +82,47 @@ impl Asked<'_> {
 ///
 /// # Errors
 /// [`Error::Internal`] where the planner has none.
-pub(crate) fn plan(asked: Asked<'_>) -> Result<(Plan, Instance, Origin), Error> {
+pub(crate) fn plan(asked: Asked<'_>) -> Result<Answer, Error> {
     plan_in(disk::cache().as_deref(), asked)
 }
 
 /// The plan of a segment from the process's disk cache, if it is there.
-pub(crate) fn kept(asked: Asked<'_>) -> Option<(Plan, Instance, Origin)> {
+pub(crate) fn kept(asked: Asked<'_>) -> Option<Answer> {
     let cache = disk::cache()?;
     kept_in(&cache, asked)
 }
 
 /// What a cache holds for these sizes, or else for others of the same class, if that is a plan of the segment.
-fn kept_in(cache: &Cache, asked: Asked<'_>) -> Option<(Plan, Instance, Origin)> {
+fn kept_in(cache: &Cache, asked: Asked<'_>) -> Option<Answer> {
     let kept = |kind: Kind, key: &Key, origin: Origin| {
-        let plan = Planned::from_bytes(&cache.get(kind, key)?, asked.segment, asked.costs)?.plan;
+        let Planned { plan, complete, .. } = Planned::from_bytes(&cache.get(kind, key)?, asked.segment, asked.costs)?;
         let instance = instantiate(&plan, asked.segment, asked.classes)?;
-        Some((plan, instance, origin))
+        Some((Answer { plan, instance, origin, unfinished: false }, complete))
     };
     let key = asked.key();
     let measured = measuring().and_then(|_| kept(Kind::Measured, &key, Origin::Measured));
-    let own = measured.or_else(|| kept(Kind::Plan, &key, Origin::Disk));
-    own.or_else(|| kept(Kind::Class, &asked.class_key()?, Origin::Class))
+    let own = measured.or_else(|| {
+        let own = kept(Kind::Plan, &key, Origin::Disk)?;
+        // Where the budget ended the search, it may have gone on since.
+        let ended = own.1 || asked.class.is_none();
+        let further = || kept(Kind::Plan, &asked.further_key(), Origin::Disk);
+        if ended { Some(own) } else { further().or(Some(own)) }
+    });
+    let found = own.or_else(|| kept(Kind::Class, &asked.class_key()?, Origin::Class));
+    found.map(|(answer, _)| answer)
+}
+
+/// Counts what a search took, and what it had of others.
+pub(crate) fn count_search(planned: &Planned) {
+    count(|c| {
+        c.plan_visits += planned.visits;
+        c.parts_taken += planned.parts.taken;
+        c.parts_grown += planned.parts.grown;
+    });
 }
 
 /// As [`plan`], with that cache or without any.
-pub(crate) fn plan_in(cache: Option<&Cache>, asked: Asked<'_>) -> Result<(Plan, Instance, Origin), Error> {
+pub(crate) fn plan_in(cache: Option<&Cache>, asked: Asked<'_>) -> Result<Answer, Error> {
     let Asked { device, segment, costs, effort, classes, .. } = asked;
     // Without fusion there is nothing to search for.
     let cache = cache.filter(|_| segment.mode.fused);
@@ -97,16 +130,37 @@ pub(crate) fn plan_in(cache: Option<&Cache>, asked: Asked<'_>) -> Result<(Plan, 
         return Ok(kept);
     }
     let defect = |why: NoPlan| defect::error(format!("the planner has no plan: {why}"), Some((device, &segment)));
-    let planned = thalweg_fusion::plan(segment, costs, effort).map_err(defect)?;
+    let at_hand = asked.parts.map(|parts| AtHand { parts, further: None });
+    let planned = plan_with(segment, costs, effort, at_hand).map_err(defect)?;
+    count_search(&planned);
     let instance = instantiate(&planned.plan, segment, classes).expect("a plan fits the segment it was made for");
     if let Some(cache) = cache {
-        cache.put(Kind::Plan, &asked.key(), &planned.to_bytes());
+        // By these sizes goes what a search from nothing finds.
+        if planned.parts == PartsUsed::default() {
+            cache.put(Kind::Plan, &asked.key(), &planned.to_bytes());
+        }
         // The first plan of a class stays, as it does in memory, until one of it was measured.
         if let Some(key) = asked.class_key().filter(|key| cache.get(Kind::Class, key).is_none()) {
             cache.put(Kind::Class, &key, &planned.to_bytes());
         }
     }
-    Ok((planned.plan, instance, Origin::Search))
+    let unfinished = asked.parts.is_some() && !planned.complete;
+    Ok(Answer { plan: planned.plan, instance, origin: Origin::Search, unfinished })
+}
+
+/// Keeps a plan that was found after a search's budget had ended it, for these sizes and for their class.
+pub(crate) fn save_better(asked: Asked<'_>, planned: &Planned) {
+    if let Some(cache) = disk::cache() {
+        save_better_in(&cache, asked, planned);
+    }
+}
+
+/// As [`save_better`], in that cache.
+pub(crate) fn save_better_in(cache: &Cache, asked: Asked<'_>, planned: &Planned) {
+    cache.put(Kind::Plan, &asked.further_key(), &planned.to_bytes());
+    if let Some(key) = asked.class_key() {
+        cache.put(Kind::Class, &key, &planned.to_bytes());
+    }
 }
 
 /// Keeps what an autotuning of a segment's plan has ended with, so that no later process holds it again.
@@ -118,7 +172,8 @@ pub(crate) fn save_measured(asked: Asked<'_>, plan: &Plan) {
 
 /// As [`save_measured`], in that cache.
 pub(crate) fn save_measured_in(cache: &Cache, asked: Asked<'_>, plan: &Plan) {
-    let bytes = Planned { plan: plan.clone(), time: 0, complete: true, visits: 0, parts: Default::default() }.to_bytes();
+    let bytes =
+        Planned { plan: plan.clone(), time: 0, complete: true, visits: 0, parts: Default::default() }.to_bytes();
     // On disk a plan is what its kernels store; one that is more than that is measured again.
     if Planned::from_bytes(&bytes, asked.segment, asked.costs).is_some_and(|p| p.plan == *plan) {
         cache.put(Kind::Measured, &asked.key(), &bytes);

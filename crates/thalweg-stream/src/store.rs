@@ -19,7 +19,7 @@ use crate::defect;
 use crate::first_sight::{self, Asks, First, Found, Job};
 use crate::mode::{Mode, effort};
 use crate::ready::{Ready, prepare};
-use crate::saved::{self, Asked, Origin};
+use crate::saved::{self, Answer, Asked, Origin};
 use crate::tier::Tier;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -131,8 +131,9 @@ pub fn plan_store() -> PlanStoreStats {
     stats
 }
 
-/// Forgets all plans that no stream has at hand.
+/// Forgets all plans that no stream has at hand, and what plans had in common.
 pub fn clear_plans() {
+    first_sight::forget_parts();
     locked(&STORE).take();
 }
 
@@ -178,22 +179,25 @@ struct Chosen {
     instance: Instance,
     origin: Origin,
     programs: Option<Vec<Arc<dyn Program>>>,
+    /// Whether the search for it may be gone on with.
+    unfinished: bool,
     /// At first sight, whether it is one kernel an operation.
     singles: bool,
 }
 
 impl Chosen {
     fn planned(plan: Arc<Plan>, instance: Instance, origin: Origin) -> Chosen {
-        Chosen { plan, instance, origin, programs: None, singles: false }
+        Chosen { plan, instance, origin, programs: None, unfinished: false, singles: false }
     }
 
     fn singles(Unfused { plan, instance, beside }: Unfused<Arc<dyn Program>>) -> Chosen {
         let (plan, programs, origin) = (Arc::new(plan), Some(beside), Origin::FirstSight);
-        Chosen { plan, instance, origin, programs, singles: true }
+        Chosen { plan, instance, origin, programs, unfinished: false, singles: true }
     }
 
     fn at_once(plan: Arc<Plan>, instance: Instance, programs: Vec<Arc<dyn Program>>) -> Chosen {
-        Chosen { plan, instance, origin: Origin::FirstSight, programs: Some(programs), singles: false }
+        let (origin, programs) = (Origin::FirstSight, Some(programs));
+        Chosen { plan, instance, origin, programs, unfinished: false, singles: false }
     }
 }
 
@@ -212,7 +216,7 @@ impl Entry {
         }
         known.account();
         let before = known.instances.get(sizes).cloned();
-        if let Some(ready) = before.as_ref().filter(|r| !r.is_provisional()) {
+        if let Some(ready) = before.as_ref().filter(|r| !r.is_outdated()) {
             return Ok((ready.clone(), Origin::Memory));
         }
         let begin = Instant::now();
@@ -233,7 +237,7 @@ impl Entry {
             (!matches!(chosen.origin, Origin::Memory | Origin::FirstSight)).then_some(&chosen.plan),
         );
         let plan_ns = begin.elapsed().as_nanos() as u64;
-        let origin = chosen.origin;
+        let (origin, unfinished) = (chosen.origin, chosen.unfinished);
         count(|c| {
             c.plan_ns += plan_ns;
             c.instances_made += 1;
@@ -252,6 +256,11 @@ impl Entry {
         if let Some(at) = of_class.filter(|_| first_sight) {
             self.met_again(&mut known, at, device, (segment, sizes));
         }
+        if let Some(at) = of_class.filter(|_| unfinished) {
+            let mut job = self.job(&known, at, device, (segment, sizes));
+            job.plan = Some(ready.plan.clone());
+            first_sight::search_on(job);
+        }
         Ok((ready, origin))
     }
 
@@ -267,7 +276,9 @@ impl Entry {
         let classes = known.classes.clone();
         let effort = effort();
         let class = (!self.mode.reproducible).then_some(class);
-        let asked = Asked { device, segment, costs: &costs, effort, classes: &classes, class };
+        let parts = first_sight::may_run(device, self.mode).then(|| first_sight::parts_of(device, effort));
+        let parts = parts.as_deref();
+        let asked = Asked { device, segment, costs: &costs, effort, classes: &classes, class, parts };
         let fits = || match at {
             Some(at) => known.fitting(at, self.mode, segment),
             None => known.beyond(device, self.mode, segment),
@@ -281,7 +292,7 @@ impl Entry {
             && at.map_or_else(|| first_sight::may_run(device, self.mode), |at| known.waits(at, device, self.mode));
         if waits {
             let kept = defect::caught("the planner", device, &segment, || saved::kept(asked))?;
-            if let Some((plan, instance, origin)) = kept {
+            if let Some(Answer { plan, instance, origin, .. }) = kept {
                 return Ok(Chosen::planned(known.shared(plan), instance, origin));
             }
             match first_sight::first(device, segment, &costs, &classes)? {
@@ -297,8 +308,8 @@ impl Entry {
             }
         }
         let search = || saved::plan(asked);
-        let (plan, instance, origin) = defect::caught("the planner", device, &segment, search)??;
-        Ok(Chosen::planned(known.shared(plan), instance, origin))
+        let Answer { plan, instance, origin, unfinished } = defect::caught("the planner", device, &segment, search)??;
+        Ok(Chosen { unfinished, ..Chosen::planned(known.shared(plan), instance, origin) })
     }
 
     /// A plan of the class for sizes that are new. Where somebody would have to wait for a compiler, it is compiled in the
@@ -380,7 +391,7 @@ impl Asks for Entry {
         known.spent = Some(known.spent.take().map_or(spent, |before| before + spent));
         let Some(at) = known.planned.iter().position(|p| p.class == *class) else { return };
         known.planned[at].search = Search::Over;
-        let Ok(Found { plan, instance, programs }) = found else { return };
+        let Ok(Found { plan, instance, programs, .. }) = found else { return };
         let plan = known.shared(plan);
         let plans = known.planned[at].plans.clone();
         plans.prefer(&plan);
@@ -388,6 +399,39 @@ impl Asks for Entry {
         if Arc::ptr_eq(&classes, &known.classes) {
             let ready = Arc::new(Ready::new((plan, plans, classes), instance, programs));
             known.keep(&sizes, &ready, Some(at));
+        }
+    }
+
+    fn better(
+        &self,
+        class: &SegmentClass,
+        (sizes, classes): (Box<[i64]>, Arc<ScalarClasses>),
+        found: Found,
+        mut spent: Counters,
+    ) {
+        let mut known = locked(&self.known);
+        let Some(at) = known.planned.iter().position(|p| p.class == *class) else { return };
+        let Found { plan, instance, programs, .. } = found;
+        let (plan, plans) = (known.shared(plan), known.planned[at].plans.clone());
+        // What was measured meanwhile, or what runs, is measured against it.
+        let before = known.instances.get(&sizes).filter(|r| Arc::ptr_eq(&r.plans, &plans));
+        let earlier = before.map(|own| own.autotuning.winner().unwrap_or(own).clone());
+        plans.prefer(&plan);
+        // All sizes of the class ask for it when they run next.
+        known.instances.retain(|_, r| {
+            let other = !Arc::ptr_eq(&r.plans, &plans);
+            if !other {
+                r.outdate();
+            }
+            other
+        });
+        known.planned[at].last = None;
+        spent.plans_improved += 1;
+        known.spent = Some(known.spent.take().map_or(spent, |before| before + spent));
+        // Where scalars turned out to differ that were equal, the plan is instantiated once more.
+        if Arc::ptr_eq(&classes, &known.classes) {
+            let ready = Ready::new((plan, plans, classes), instance, programs);
+            known.keep(&sizes, &Arc::new(ready.after(earlier)), Some(at));
         }
     }
 }
@@ -413,7 +457,7 @@ impl Known {
         device: DeviceRef,
         segment: &Segment<'_>,
     ) -> Result<Arc<Ready>, Error> {
-        let Chosen { plan, instance, origin, programs, singles } = chosen;
+        let Chosen { plan, instance, origin, programs, singles, unfinished: _ } = chosen;
         let tier = match origin {
             Origin::FirstSight if singles => Tier::Singles,
             Origin::FirstSight => Tier::Quick,
@@ -423,8 +467,7 @@ impl Known {
         };
         let programs = programs.map_or_else(|| prepare(device, segment, &instance), Ok)?;
         let plans = of_class.map_or(&self.rest, |at| &self.planned[at].plans).clone();
-        let mut ready = Ready::new((plan, plans, self.classes.clone()), instance, programs);
-        ready.tier = tier;
+        let mut ready = Ready::new((plan, plans, self.classes.clone()), instance, programs).of_tier(tier);
         if ready.is_provisional() || tier == Tier::Measured {
             ready.autotuning = Autotuning::decided();
         }

@@ -5,7 +5,8 @@ mod counting;
 use counting::{Pinned, counted, counted_alone, pinned};
 use thalweg::prelude::*;
 use thalweg::{
-    Tier, explain, finish_searches, set_deferring, set_reproducible, set_tiers, tier_runs, with_fusion, with_strict,
+    Effort, Tier, explain, finish_further_searches, finish_searches, set_deferring, set_reproducible,
+    set_search_effort, set_tiers, tier_runs, with_fusion, with_strict,
 };
 
 /// A device of its own, with tiers.
@@ -225,4 +226,132 @@ fn threads_record_read_and_drop_while_plans_are_exchanged() {
             s.spawn(move || work(seed));
         }
     });
+}
+
+/// More values than the optimum is looked for, over whole rows and columns.
+fn block(x: &Tensor) -> Tensor {
+    let mut a = x.clone();
+    for n in 0..8 {
+        let e = a.exp();
+        let wave = (&e / e.sum_keepdim(n % 2)).sin();
+        a = &wave - wave.amax_keepdim(1);
+    }
+    a
+}
+
+/// Code that is another one each turn, by a little: only what is new is searched for.
+#[test]
+fn code_that_changes_a_little_each_turn_searches_only_what_is_new() {
+    let _pinned = tiers();
+    set_deferring(true);
+    let x = Tensor::from_slice(&(0..1 << 20).map(|i| (i % 97) as f32 * 0.02 - 1.0).collect::<Vec<_>>(), [1024, 1024]);
+    type Turn = fn(Tensor) -> Tensor;
+    let turns: [Turn; 6] =
+        [|a| a, |a| a.tanh(), |a| a.tanh().sum(0), |a| a.sum(1), |a| a.sum(1).sqrt(), |a| (&a * 0.5).amax(0)];
+    let run = |turn: Turn| turn(block(&x)).to_vec::<f32>().unwrap();
+    let counts = turns.map(|turn| {
+        let want = with_fusion(false, || run(turn));
+        let (got, c) = counted(|| run(turn));
+        assert!(got.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 1e-3 * b.abs().max(1.0)));
+        c
+    });
+    let first = counts[0].plan_visits;
+    assert_eq!((counts[0].parts_taken, counts[0].parts_grown), (0, 0));
+    for (turn, c) in counts.iter().enumerate().skip(1) {
+        assert_eq!((c.parts_taken, c.parts_grown), (0, 1), "turn {turn}");
+        assert!(4 * c.plan_visits < first, "turn {turn}: {} visits, {first} in the first", c.plan_visits);
+        assert!(c.kernels <= counts[0].kernels + 2, "turn {turn}: {} kernels, {}", c.kernels, counts[0].kernels);
+    }
+}
+
+/// What is searched for in the background is made of what is known there, too, whoever met it.
+#[test]
+fn a_class_that_is_new_takes_the_parts_that_are_known() {
+    let _pinned = tiers();
+    let x = input(40);
+    let searched = |code: &dyn Fn() -> Vec<f32>| {
+        code();
+        code();
+        finish_searches();
+        counted(code).1
+    };
+    let first = searched(&|| block(&x).to_vec().unwrap());
+    assert_eq!((first.plans_made, first.parts_taken, first.parts_grown), (1, 0, 0));
+    let grown = searched(&|| {
+        let a = block(&x).tanh();
+        a.to_vec().unwrap()
+    });
+    assert_eq!((grown.plans_made, grown.parts_taken, grown.parts_grown), (1, 0, 1));
+    assert!(4 * grown.plan_visits < first.plan_visits, "{} and {} visits", grown.plan_visits, first.plan_visits);
+    // On a thread that knows nothing, and beside something else.
+    let other = std::thread::scope(|s| {
+        let run = || {
+            set_tiers(true);
+            set_deferring(false);
+            let (x, y) = (input(40), input(60));
+            searched(&|| {
+                let (a, b) = (block(&x).tanh(), (&y * 0.25).cos());
+                b.to_vec::<f32>().unwrap();
+                a.to_vec().unwrap()
+            })
+        };
+        let device = x.device();
+        let on_device = move || {
+            thalweg::set_default_device(Some(device));
+            run()
+        };
+        s.spawn(on_device).join().unwrap()
+    });
+    assert!(other.parts_taken >= 1, "{other:?}");
+}
+
+#[test]
+fn who_wants_to_know_plans_is_given_none_of_known_parts() {
+    let _pinned = tiers();
+    let x = Tensor::from_slice(&vec![0.5f32; 1 << 20], [1024, 1024]);
+    block(&x).to_vec::<f32>().unwrap();
+    let before = set_reproducible(true);
+    let (_, c) = counted(|| block(&x).tanh().to_vec::<f32>().unwrap());
+    set_reproducible(before);
+    assert_eq!((c.plans_made, c.parts_taken, c.parts_grown), (1, 0, 0));
+    let ((), c) = counted(|| drop(explain(|| block(&x).cos().to_vec::<f32>().unwrap())));
+    assert_eq!((c.plans_made, c.parts_taken, c.parts_grown), (1, 0, 0));
+    set_tiers(false);
+    let (_, c) = counted(|| block(&x).sqrt().to_vec::<f32>().unwrap());
+    assert_eq!((c.plans_made, c.parts_taken, c.parts_grown), (1, 0, 0));
+}
+
+/// A search whose budget was nothing goes on beside the program; the better plan is there between two runs.
+#[test]
+fn a_search_that_its_budget_ended_goes_on_in_the_background() {
+    let _pinned = tiers();
+    set_search_effort(Effort::Visits(20));
+    let x = input(900);
+    let run = || block(&x).to_vec::<f32>().unwrap();
+    let strict = |run: &dyn Fn() -> Vec<f32>| with_strict(true, run);
+    let want = strict(&run);
+    let (_, c) = counted(run);
+    assert_eq!((c.first_sight, c.plans_made, c.plans_improved), (1, 0, 0));
+    run();
+    finish_searches();
+    let (_, before) = counted(run);
+    assert_eq!((before.first_sight, before.plans_made), (0, 1));
+    finish_further_searches();
+    let (got, after) = counted(run);
+    assert_eq!((after.plans_made, after.plans_improved), (0, 1), "exchanged between two runs");
+    assert!(after.plan_visits > before.plan_visits, "{} and {} visits", after.plan_visits, before.plan_visits);
+    assert!(after.kernels < before.kernels, "{} kernels, {} before", after.kernels, before.kernels);
+    assert!(got.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 1e-4));
+    // From then on it is at hand, and no other size of the class has the old one.
+    let (_, c) = counted(run);
+    assert_eq!((c.plans_found, c.plans_improved, c.kernels), (1, 0, after.kernels));
+    let (_, c) = counted(|| block(&input(901)).to_vec::<f32>().unwrap());
+    assert_eq!((c.plans_made, c.kernels), (0, after.kernels));
+    // In strict mode, the bits of all plans are the same.
+    for _ in 0..3 {
+        assert_eq!(strict(&run), want);
+        finish_searches();
+        finish_further_searches();
+    }
+    set_search_effort(Effort::default());
 }

@@ -62,10 +62,10 @@ pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effor
     };
     let (parts, further, quickly) = (at_hand.parts, at_hand.further.is_some(), kernels.quickly);
     let ranked = facts.ranked(&component.ops);
-    let look = Look::of(facts, &ranked);
-    let part = parts.alike(facts, &look, quickly);
-    let before = part.as_ref().and_then(|part| {
-        let state = state_of(kernels, &part.stores(&ranked))?;
+    let looks = (Look::of(facts, &component.ops), Look::of(facts, &ranked));
+    let part = parts.alike(facts, (&component.ops, &ranked), (&looks.0, &looks.1), quickly);
+    let before = part.and_then(|(part, stores)| {
+        let state = state_of(kernels, &stores)?;
         Some((Found { state, complete: part.standing == Standing::Ended }, part.standing))
     });
     let (found, standing) = match before {
@@ -85,7 +85,7 @@ pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effor
             (if better { found } else { Found { state: before.state, ..found } }, standing)
         }
         None => {
-            let near = parts.near(facts, &component.ops, quickly, |ops| {
+            let near = parts.near(facts, (&component.ops, &looks.0), quickly, |ops| {
                 components(facts, ops).into_iter().map(|c| c.ops).collect()
             });
             let begun = near.and_then(|begun| grown::search_from(kernels, component, &begun, effort));
@@ -109,7 +109,7 @@ pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effor
     };
     // What is hardly begun is nothing to begin from.
     let quick = quickly && standing != Standing::Ended;
-    parts.keep(facts, (&component.ops, &ranked), look, &found.state, (standing, quick));
+    parts.keep(facts, (&component.ops, &ranked), looks, &found.state.stores().0, (standing, quick));
     Ok(found)
 }
 

@@ -49,9 +49,9 @@ use kernels::Kernels;
 use search::State;
 
 pub use alternatives::alternatives;
+pub(crate) use facts::Facts;
 pub use kernels::PartsUsed;
 pub use parts::{AtHand, Parts};
-pub(crate) use facts::Facts;
 pub use search::{Effort, NoPlan};
 pub use stored::{PLANNER, class_question, question};
 pub(crate) use why::why;
@@ -105,12 +105,7 @@ pub fn plan_with(
 }
 
 /// Plans a segment with the moves that pay; `None` where there are none, or no plan.
-fn plan_rewritten(
-    segment: Segment<'_>,
-    costs: &Costs,
-    effort: Effort,
-    at_hand: Option<AtHand<'_>>,
-) -> Option<Planned> {
+fn plan_rewritten(segment: Segment<'_>, costs: &Costs, effort: Effort, at_hand: Option<AtHand<'_>>) -> Option<Planned> {
     let rewrite = Rewrite::of(&segment);
     let rewritten = rewrite.apply(&segment)?;
     let planned = plan_as_written(rewritten.segment(&segment), costs, effort, at_hand).ok()?;

@@ -8,7 +8,6 @@
 
 use super::canonical::magnitude;
 use super::facts::Facts;
-use super::search::State;
 use crate::cost::Costs;
 use crate::segment::Mode;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -43,7 +42,7 @@ pub struct AtHand<'p> {
 struct Known {
     /// What things take by all that is known.
     costs: Option<Costs>,
-    /// By what they look like.
+    /// By what they look like, in the canonical order and as recorded.
     alike: FxHashMap<u64, Vec<Arc<Part>>>,
     /// By their operations as recorded, and by these without the last one.
     near: FxHashMap<u64, Vec<Arc<Part>>>,
@@ -153,7 +152,7 @@ impl Look {
 
 impl Part {
     /// What each kernel stores, as operations of a component that looks alike, these in the canonical order.
-    pub fn stores(&self, ranked: &[usize]) -> Vec<Vec<usize>> {
+    fn stores(&self, ranked: &[usize]) -> Vec<Vec<usize>> {
         self.with(|at| Some(ranked[self.canonical[at] as usize]))
     }
 
@@ -201,7 +200,11 @@ impl Parts {
 
     /// How many are known.
     pub fn count(&self) -> usize {
-        self.known().alike.values().map(Vec::len).sum()
+        let known = self.known();
+        let mut all: Vec<*const Part> = known.alike.values().flatten().map(Arc::as_ptr).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.len()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -217,12 +220,25 @@ impl Parts {
         }
     }
 
-    /// The part that looks like this, of a segment about as large. `quickly`: one that was found quickly will do.
-    pub(super) fn alike(&self, facts: &Facts<'_>, look: &Look, quickly: bool) -> Option<Arc<Part>> {
+    /// The part that looks like these operations, of a segment about as large, and what its kernels store of them: as they
+    /// were recorded, or in the canonical order (whose ties are broken by all of a segment). `quickly`: one that was found
+    /// quickly will do.
+    pub(super) fn alike(
+        &self,
+        facts: &Facts<'_>,
+        (ops, ranked): (&[usize], &[usize]),
+        (recorded, look): (&Look, &Look),
+        quickly: bool,
+    ) -> Option<(Arc<Part>, Vec<Vec<usize>>)> {
         let known = self.known();
         let apart = |p: &&Arc<Part>| p.footprint.abs_diff(doublings(facts));
-        let fits = |p: &&Arc<Part>| (quickly || !p.quick) && p.alike == *look && apart(p) <= DOUBLINGS;
-        known.alike.get(&look.hash())?.iter().filter(fits).min_by_key(apart).cloned()
+        let find = |look: &Look, of: fn(&Part) -> &Look| {
+            let fits = |p: &&Arc<Part>| (quickly || !p.quick) && of(p) == look && apart(p) <= DOUBLINGS;
+            known.alike.get(&look.hash())?.iter().filter(fits).min_by_key(apart).cloned()
+        };
+        let as_recorded = find(recorded, |p| &p.recorded).map(|p| (p.stores_recorded(ops), p));
+        let found = as_recorded.or_else(|| find(look, |p| &p.alike).map(|p| (p.stores(ranked), p)));
+        found.map(|(stores, part)| (part, stores))
     }
 
     /// What the search for these operations, ascending, may begin from: parts that have all but the last few of them.
@@ -230,20 +246,19 @@ impl Parts {
     pub(super) fn near(
         &self,
         facts: &Facts<'_>,
-        ops: &[usize],
+        (ops, whole): (&[usize], &Look),
         quickly: bool,
         split: impl Fn(&[usize]) -> Vec<Vec<usize>>,
     ) -> Option<Begun> {
         if ops.is_empty() || self.known().near.is_empty() {
             return None;
         }
-        let whole = Look::of(facts, ops);
         let stretches = whole.stretches();
         for new in 0..=MOST_NEW.min(ops.len().saturating_sub(1)) {
             let (old, new) = ops.split_at(ops.len() - new);
             let begun = |kernels, converged| Begun { kernels, new: new.to_vec(), converged };
-            if let Some(part) = self.of_stretch(&whole, stretches[old.len() - 1], old.len(), quickly) {
-                return Some(begun(part.stores_recorded(old), part.is_like(&whole, old.len())));
+            if let Some(part) = self.of_stretch(whole, stretches[old.len() - 1], old.len(), quickly) {
+                return Some(begun(part.stores_recorded(old), part.is_like(whole, old.len())));
             }
             let apart = split(old);
             if new.is_empty() || apart.len() < 2 {
@@ -277,21 +292,20 @@ impl Parts {
         known.near.get(&hash)?.iter().rev().filter(fits).min_by_key(other).cloned()
     }
 
-    /// Keeps what was found for operations, ascending, which the canonical order has as `ranked`.
+    /// Keeps what was found for operations, ascending, which the canonical order has as `ranked`: what each kernel stores.
     pub(super) fn keep(
         &self,
         facts: &Facts<'_>,
         (ops, ranked): (&[usize], &[usize]),
-        alike: Look,
-        state: &State,
+        (recorded, alike): (Look, Look),
+        stores: &[Vec<usize>],
         (standing, quick): (Standing, bool),
     ) {
-        let recorded: FxHashMap<usize, u32> = ops.iter().enumerate().map(|(at, &i)| (i, at as u32)).collect();
+        let place: FxHashMap<usize, u32> = ops.iter().enumerate().map(|(at, &i)| (i, at as u32)).collect();
         let mut canonical = vec![0; ops.len()];
-        ranked.iter().enumerate().for_each(|(at, i)| canonical[recorded[i] as usize] = at as u32);
-        let kernels = state.kernels.iter().map(|k| k.stores.iter().map(|s| recorded[s]).collect()).collect();
-        let recorded = Look::of(facts, ops);
-        let (hash, stretches) = (alike.hash(), recorded.stretches());
+        ranked.iter().enumerate().for_each(|(at, i)| canonical[place[i] as usize] = at as u32);
+        let kernels = stores.iter().map(|k| k.iter().map(|s| place[s]).collect()).collect();
+        let (hashes, stretches) = ([alike.hash(), recorded.hash()], recorded.stretches());
         let footprint = doublings(facts);
         let part = Arc::new(Part { alike, recorded, canonical, kernels, footprint, standing, quick });
         let mut known = self.known();
@@ -299,14 +313,16 @@ impl Parts {
         if known.ops > MOST {
             *known = Known { costs: known.costs.take(), ops: ops.len(), ..Known::default() };
         }
-        let all = known.alike.entry(hash).or_default();
         let same = |p: &Arc<Part>| p.alike == part.alike && p.footprint == part.footprint;
         // What took long is not lost to what did not.
-        if quick && all.iter().any(|p| same(p) && !p.quick) {
+        if quick && known.alike.get(&hashes[0]).is_some_and(|all| all.iter().any(|p| same(p) && !p.quick)) {
             return;
         }
-        all.retain(|p| !same(p));
-        all.push(part.clone());
+        for hash in hashes {
+            let all = known.alike.entry(hash).or_default();
+            all.retain(|p| !same(p));
+            all.push(part.clone());
+        }
         for &hash in stretches.iter().rev().take(2) {
             let near = known.near.entry(hash).or_default();
             near.retain(|p| !same(p));

@@ -10,8 +10,8 @@
 use super::components::solved;
 use super::facts::Facts;
 use super::kernels::{Kernels, PartsUsed};
-use super::periodic::Loop;
 use super::parts::AtHand;
+use super::periodic::Loop;
 use super::search::{Component, Effort, State};
 use crate::cost::Costs;
 use crate::segment::{BitSet, Segment};

@@ -5,58 +5,23 @@
 //!
 //! Always true: a job holds no lock of who asked while it searches, and whatever becomes of it, who asked is told.
 
-use crate::DeviceRef;
+use super::further::search_on;
+use super::job::{Found, Job, STACK};
+use super::parts::parts_of;
 use crate::calibration::planning_costs;
 use crate::defect;
-use crate::mode::{Mode, set_effort, set_mode};
+use crate::mode::{set_effort, set_mode};
 use crate::ready::prepare;
-use crate::saved::{self, Asked, Origin};
+use crate::saved::{self, Answer, Asked, Origin};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
-use thalweg_fusion::{Effort, Instance, OwnedSegment, Plan, ScalarClasses, Segment, SegmentClass, instantiate};
-use thalweg_runtime::{Counters, Error, Program, count, counters};
+use thalweg_fusion::{Instance, Plan, Segment, instantiate};
+use thalweg_runtime::{Counters, Error, count, counters};
 
 /// Jobs waiting; beyond, classes wait for another time.
 const MOST: usize = 256;
-
-/// Bytes of the thread's stack: a compiler that is not ours may run on it, and takes what a main thread has.
-const STACK: usize = 8 << 20;
-
-/// Who asks for a search.
-pub(crate) trait Asks: Send + Sync {
-    /// Takes what the search for a class has found, instantiated for these sizes with those scalars equal, and what it
-    /// has cost.
-    fn found(
-        &self,
-        class: &SegmentClass,
-        at: (Box<[i64]>, Arc<ScalarClasses>),
-        found: Result<Found, Error>,
-        spent: Counters,
-    );
-}
-
-/// A class of a pattern that is to be searched for, as the segment at hand.
-pub(crate) struct Job {
-    pub asks: Arc<dyn Asks>,
-    pub device: DeviceRef,
-    pub mode: Mode,
-    pub effort: Effort,
-    pub segment: OwnedSegment,
-    pub sizes: Box<[i64]>,
-    pub class: SegmentClass,
-    pub classes: Arc<ScalarClasses>,
-    /// The plan, where it is known and has but to be compiled for these sizes.
-    pub plan: Option<Arc<Plan>>,
-}
-
-/// What a job found.
-pub(crate) struct Found {
-    pub plan: Plan,
-    pub instance: Instance,
-    pub programs: Vec<Arc<dyn Program>>,
-}
 
 struct Queue {
     jobs: VecDeque<Job>,
@@ -132,29 +97,43 @@ fn done(job: Job) {
         tracing::warn!(%error, operations = job.segment.ops.len(), "a search in the background failed");
     }
     let spent: Counters = counters() - before;
-    job.asks.found(&job.class, (job.sizes, job.classes), found, spent);
+    let unfinished = found.as_ref().ok().filter(|f| f.unfinished).map(|f| Arc::new(f.plan.clone()));
+    job.asks.found(&job.class, (job.sizes.clone(), job.classes.clone()), found, spent);
+    if let Some(plan) = unfinished {
+        search_on(Job { plan: Some(plan), ..job });
+    }
 }
 
 fn find(job: &Job) -> Result<Found, Error> {
     let segment = job.segment.as_segment();
     let known =
         || job.plan.as_ref().and_then(|plan| Some(((**plan).clone(), instantiate(plan, segment, &job.classes)?)));
-    let (plan, instance) = match defect::caught("the planner", job.device, &segment, known)? {
-        Some(known) => known,
+    let (plan, instance, unfinished) = match defect::caught("the planner", job.device, &segment, known)? {
+        Some((plan, instance)) => (plan, instance, false),
         None => planned(job, segment)?,
     };
     let programs = prepare(job.device, &segment, &instance)?;
-    Ok(Found { plan, instance, programs })
+    Ok(Found { plan, instance, programs, unfinished })
 }
 
-fn planned(job: &Job, segment: Segment<'_>) -> Result<(Plan, Instance), Error> {
+fn planned(job: &Job, segment: Segment<'_>) -> Result<(Plan, Instance, bool), Error> {
     let costs = planning_costs(job.device, job.mode);
     let class = (!job.mode.reproducible).then_some(&job.class);
-    let asked = Asked { device: job.device, segment, costs: &costs, effort: job.effort, classes: &job.classes, class };
-    let (plan, instance, origin) = defect::caught("the planner", job.device, &segment, || saved::plan(asked))??;
+    let parts = parts_of(job.device, job.effort);
+    let asked = Asked {
+        device: job.device,
+        segment,
+        costs: &costs,
+        effort: job.effort,
+        classes: &job.classes,
+        class,
+        parts: Some(&parts),
+    };
+    let Answer { plan, instance, origin, unfinished } =
+        defect::caught("the planner", job.device, &segment, || saved::plan(asked))??;
     count(|c| match origin {
         Origin::Search => c.plans_made += 1,
         _ => c.plans_loaded += 1,
     });
-    Ok((plan, instance))
+    Ok((plan, instance, unfinished))
 }

@@ -3,7 +3,8 @@
 //! In: a segment of a class that has no plan yet. Out: something that runs it at once, its tier: one kernel an
 //! operation by programs that exist (`singles.rs`), where its operations are small; else the first legal plan, improved
 //! for as long as that pays in this one run. A class that comes again is searched for on another thread
-//! (`background.rs`), and the plan that is found runs from then on, its programs compiled by then.
+//! (`background.rs`), and the plan that is found runs from then on, its programs compiled by then. What plans have in
+//! common is not searched for again (`parts.rs`), and where a search came to no end it goes on (`further.rs`).
 //!
 //! Always true: every tier gives right results, and those of strict mode are the same bits. Nobody who wants to know
 //! plans (a reproducible run, an explanation), nor who must not run out of memory (a device with a limit), is given
@@ -11,20 +12,30 @@
 //! need no compiler ([`thalweg_runtime::Device::at_once`]), but for what has none.
 
 mod background;
+mod further;
+mod job;
+mod parts;
 mod singles;
 
 use crate::DeviceRef;
 use crate::defect;
 use crate::mode::{Mode, effort};
 use crate::report;
+use crate::saved;
 use crate::setting::{Setting, setting};
 use singles::Singles;
 use std::sync::Arc;
-use thalweg_fusion::{Costs, Effort, Instance, Plan, ScalarClasses, Segment, instantiate, unfused_work};
+use thalweg_fusion::{
+    AtHand, Costs, Effort, Instance, Plan, ScalarClasses, Segment, instantiate, plan_with, unfused_work,
+};
 use thalweg_runtime::{Error, Program, environment};
 
 pub use background::finish_searches;
-pub(crate) use background::{Asks, Found, Job, search};
+pub(crate) use background::search;
+pub use further::finish_further_searches;
+pub(crate) use further::search_on;
+pub(crate) use job::{Asks, Found, Job};
+pub(crate) use parts::{forget_parts, parts_of};
 pub(crate) use singles::put_together;
 
 /// Bytes that an operation moves on average, from which on kernels of their own take longer than emitting code for
@@ -114,7 +125,10 @@ fn quick(
     classes: &ScalarClasses,
 ) -> Result<Option<(Plan, Instance, bool)>, Error> {
     defect::caught("the planner", device, &segment, || {
-        let planned = thalweg_fusion::plan(segment, costs, Effort::Quick).ok()?;
+        let parts = parts_of(device, effort());
+        let at_hand = AtHand { parts: &parts, further: None };
+        let planned = plan_with(segment, costs, Effort::Quick, Some(at_hand)).ok()?;
+        saved::count_search(&planned);
         let instance = instantiate(&planned.plan, segment, classes)?;
         Some((planned.plan, instance, planned.complete))
     })

@@ -98,7 +98,7 @@ impl Recorder {
         let at = known.iter().position(|k| k.live == self.planned);
         let at_hand = at.and_then(|at| match &known[at].last {
             Some((sizes, ready))
-                if !ready.is_provisional() && **sizes == *self.sizes && ready.classes.hold(&self.scalars) =>
+                if !ready.is_outdated() && **sizes == *self.sizes && ready.classes.hold(&self.scalars) =>
             {
                 Some(ready.clone())
             }
@@ -168,7 +168,8 @@ impl Recorder {
         let (device, segment) = (self.device, self.segment(laid));
         let class = SegmentClass::of(&segment);
         let (costs, effort) = (costs(device), effort());
-        let asked = Asked { device, segment, costs: &costs, effort, classes: &best.classes, class: Some(&class) };
+        let asked =
+            Asked { device, segment, costs: &costs, effort, classes: &best.classes, class: Some(&class), parts: None };
         saved::save_measured(asked, &best.plan);
     }
 

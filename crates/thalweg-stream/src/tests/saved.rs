@@ -1,7 +1,7 @@
 //! Plans on disk: found again by what they follow from, and never believed. Each test has a folder of its own.
 
 use super::on_its_own;
-use crate::saved::{Asked, Origin, plan_in, save_measured_in};
+use crate::saved::{Answer, Asked, Origin, plan_in, save_measured_in};
 use crate::{DeviceRef, effort, set_measuring};
 use std::path::PathBuf;
 use thalweg_fusion::{BitSet, Costs, Mode, OwnedSegment, Plan, ScalarClasses, SegmentClass};
@@ -50,7 +50,7 @@ fn asked<T>(device: DeviceRef, (n, fused): (usize, bool), of_class: bool, f: imp
     let (segment, classes) = (own.as_segment(), ScalarClasses::new(&[]));
     let class = SegmentClass::of(&segment);
     let (costs, class) = (&Costs::typical(), of_class.then_some(&class));
-    f(Asked { device, segment, costs, effort: effort(), classes: &classes, class })
+    f(Asked { device, segment, costs, effort: effort(), classes: &classes, class, parts: None })
 }
 
 fn found(cache: Option<&Cache>, device: DeviceRef, n: usize, fused: bool) -> (Plan, Origin) {
@@ -58,7 +58,7 @@ fn found(cache: Option<&Cache>, device: DeviceRef, n: usize, fused: bool) -> (Pl
 }
 
 fn found_of(cache: Option<&Cache>, device: DeviceRef, what: (usize, bool), of_class: bool) -> (Plan, Origin) {
-    let (plan, instance, origin) =
+    let Answer { plan, instance, origin, .. } =
         asked(device, what, of_class, |asked| plan_in(cache, asked)).expect("there is a plan");
     assert_eq!(instance.steps.len(), plan.kernel_count());
     (plan, origin)

@@ -42,11 +42,7 @@ pub(crate) fn search_on(kernels: &mut Kernels<'_, '_>, component: &Component, st
 }
 
 /// The old kernels, and one for each value that has to be stored besides; and those of the old ones that are as they were.
-fn adapted(
-    kernels: &mut Kernels<'_, '_>,
-    component: &Component,
-    begun: &Begun,
-) -> Option<(State, Vec<Rc<Kernel>>)> {
+fn adapted(kernels: &mut Kernels<'_, '_>, component: &Component, begun: &Begun) -> Option<(State, Vec<Rc<Kernel>>)> {
     let facts = kernels.facts;
     let mode = facts.ix.seg.mode;
     let op = |i: usize| facts.ix.seg.ops[i].op;

@@ -1,0 +1,205 @@
+//! Searches that go on: plans whose search the budget ended, or that were begun from known ones, are looked at once more
+//! while they run. ../../../../docs/tiers.md ("Searches that go on") has the idea.
+//!
+//! In: plans that run already, the newest of a class. Out: a plan that takes less by the model, handed to who asked, its
+//! programs compiled. One thread of its own: what has no plan yet waits for nobody here.
+//!
+//! Always true: unless somebody waits for its end, the thread works for no more than a twentieth of the time, and for no
+//! plan that nobody holds.
+
+use super::job::{Found, Job, STACK};
+use super::parts::parts_of;
+use crate::calibration::planning_costs;
+use crate::defect;
+use crate::mode::{set_effort, set_mode};
+use crate::ready::prepare;
+use crate::saved::{self, Asked};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use thalweg_fusion::{AtHand, Effort, Instance, footprint, instantiate, plan_with};
+use thalweg_runtime::{Error, count, counters};
+
+/// Plans waiting; beyond, the oldest is not looked at again.
+const MOST: usize = 64;
+/// Visits after which a search ends for good.
+const VISITS: u64 = 1_000_000;
+/// What the thread works without a break.
+const WORK: Duration = Duration::from_millis(1);
+/// For how many times as long it rests then: work is a twentieth of the time.
+const REST: u32 = 19;
+
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Whether the thread works on one.
+    busy: bool,
+    /// Whether there is a thread.
+    begun: bool,
+    /// How many wait for the end of all.
+    awaited: usize,
+}
+
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), busy: false, begun: false, awaited: 0 });
+static CHANGED: Condvar = Condvar::new();
+
+fn queue() -> MutexGuard<'static, Queue> {
+    QUEUE.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Goes on with the search for a plan (`job.plan`) that runs already.
+pub(crate) fn search_on(job: Job) {
+    let mut queue = queue();
+    let same = |j: &Job| Arc::ptr_eq(&j.asks, &job.asks) && j.class == job.class;
+    queue.jobs.retain(|j| !same(j));
+    if queue.jobs.len() >= MOST {
+        queue.jobs.pop_front();
+    }
+    if !queue.begun {
+        let thread = std::thread::Builder::new().name("thalweg-further".into()).stack_size(STACK).spawn(work);
+        queue.begun = thread.is_ok();
+    }
+    if queue.begun {
+        queue.jobs.push_back(job);
+        CHANGED.notify_all();
+    }
+}
+
+/// Waits until no search goes on or is to go on, without the breaks that such searches make otherwise. What runs by a plan
+/// for which a better one was found runs by that one from the next time on.
+pub fn finish_further_searches() {
+    let mut queue = queue();
+    queue.awaited += 1;
+    CHANGED.notify_all();
+    while queue.busy || !queue.jobs.is_empty() {
+        queue = CHANGED.wait(queue).unwrap_or_else(|e| e.into_inner());
+    }
+    queue.awaited -= 1;
+}
+
+fn work() {
+    loop {
+        let mut waiting = queue();
+        let job = loop {
+            match waiting.jobs.pop_front() {
+                Some(job) => break job,
+                None => waiting = CHANGED.wait(waiting).unwrap_or_else(|e| e.into_inner()),
+            }
+        };
+        waiting.busy = true;
+        drop(waiting);
+        let pace = Pace(Cell::new(Instant::now()));
+        // A defect must not leave those waiting who wait for the end of it.
+        if catch_unwind(AssertUnwindSafe(|| done(job, &pace))).is_err() {
+            tracing::error!("a search that went on panicked");
+        }
+        pace.rest();
+        queue().busy = false;
+        CHANGED.notify_all();
+    }
+}
+
+/// Since when the thread has not rested.
+struct Pace(Cell<Instant>);
+
+impl Pace {
+    /// Rests if it is time to.
+    fn keep(&self) {
+        if self.0.get().elapsed() >= WORK {
+            self.rest();
+        }
+    }
+
+    /// Rests for as long as the work since the last time is worth, but while somebody waits.
+    fn rest(&self) {
+        let until = Instant::now() + self.0.get().elapsed() * REST;
+        let mut queue = queue();
+        while queue.awaited == 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            queue = CHANGED.wait_timeout(queue, left).unwrap_or_else(|e| e.into_inner()).0;
+        }
+        drop(queue);
+        self.0.set(Instant::now());
+    }
+}
+
+fn done(job: Job, pace: &Pace) {
+    set_mode(job.mode);
+    set_effort(job.effort);
+    let before = counters();
+    let begin = Instant::now();
+    match better(&job, pace) {
+        Ok(Some(found)) => {
+            count(|c| c.plan_ns += begin.elapsed().as_nanos() as u64);
+            let spent = counters() - before;
+            job.asks.better(&job.class, (job.sizes, job.classes), found, spent);
+        }
+        Ok(None) => {}
+        Err(error) => tracing::warn!(%error, operations = job.segment.ops.len(), "a search that went on failed"),
+    }
+}
+
+/// A plan that is predicted to take less than the one that runs.
+fn better(job: &Job, pace: &Pace) -> Result<Option<Found>, Error> {
+    let segment = job.segment.as_segment();
+    let Some(own) = &job.plan else { return Ok(None) };
+    let go_on = || {
+        pace.keep();
+        // The queue's own is one; the plan store and recognizers have others.
+        Arc::strong_count(&job.asks) > 1
+    };
+    let (costs, parts) = (planning_costs(job.device, job.mode), parts_of(job.device, job.effort));
+    let at_hand = Some(AtHand { parts: &parts, further: Some(&go_on) });
+    let searched = || {
+        let planned = plan_with(segment, &costs, Effort::Visits(VISITS), at_hand).ok()?;
+        let time = |i: &Instance| i.time(&costs, footprint(&segment));
+        let instance = instantiate(&planned.plan, segment, &job.classes)?;
+        let before = instantiate(own, segment, &job.classes)?;
+        let gains = planned.plan != **own && time(&instance) < time(&before);
+        Some((planned, gains.then_some(instance)))
+    };
+    let Some((planned, instance)) = defect::caught("the planner", job.device, &segment, searched)? else {
+        return Ok(None);
+    };
+    saved::count_search(&planned);
+    let Some(instance) = instance else { return Ok(None) };
+    let asked = Asked {
+        device: job.device,
+        segment,
+        costs: &costs,
+        effort: job.effort,
+        classes: &job.classes,
+        class: Some(&job.class),
+        parts: Some(&parts),
+    };
+    saved::save_better(asked, &planned);
+    pace.keep();
+    let programs = prepare(job.device, &segment, &instance)?;
+    Ok(Some(Found { plan: planned.plan, instance, programs, unfinished: false }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worked(pace: &Pace, long: Duration) -> Duration {
+        let begin = Instant::now();
+        while begin.elapsed() < long {
+            std::hint::spin_loop();
+        }
+        let rested = Instant::now();
+        pace.keep();
+        rested.elapsed()
+    }
+
+    #[test]
+    fn the_thread_rests_nineteen_times_as_long_as_it_works() {
+        let pace = Pace(Cell::new(Instant::now()));
+        let worked_for = [WORK, 3 * WORK].map(|long| (long, worked(&pace, long)));
+        assert!(worked_for.iter().all(|(long, rested)| *rested >= REST * *long), "{worked_for:?}");
+    }
+}
