@@ -8,13 +8,14 @@ use crate::memory::HostMemory;
 use crate::row::RowsProgram;
 use crate::scatter::{Input, ScatterProgram};
 use crate::threads::Threads;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::Read;
-use std::sync::{Arc, RwLock};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Instant;
 use thalweg_ir::DType;
-use thalweg_kernel::{Computed, Contracts, Kernel};
+use thalweg_kernel::{Computed, Contracts, Geometry, Kernel};
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, count};
 
@@ -25,6 +26,10 @@ const PARALLEL_NS: f64 = 12_000.0;
 
 /// Programs remembered; beyond, the memory of them starts over. Plans hold the programs that they run.
 const MAX_PROGRAMS: usize = 16_384;
+
+/// Kernels from which on they are compiled by several threads, and nanoseconds that one takes, about.
+const MANY: usize = 4;
+const COMPILE_NS: f64 = 50_000.0;
 
 /// What can be chosen about a [`CpuDevice`].
 #[derive(Clone, Debug)]
@@ -143,6 +148,43 @@ impl CpuDevice {
         })
     }
 
+    /// Compiles what has not been on all threads at once, where it is much. What fails is left to who asks for it.
+    fn compile_together<'a>(&self, kernels: impl Iterator<Item = &'a Kernel>) {
+        let programs = self.programs.read().unwrap_or_else(|e| e.into_inner());
+        let mut seen = HashSet::new();
+        let parts = kernels.flat_map(|kernel| match kernel {
+            Kernel::Group { kernels, .. } => kernels.as_ref(),
+            one => std::slice::from_ref(one),
+        });
+        let new: Vec<&Kernel> = parts.filter(|k| !programs.contains_key(k) && seen.insert(*k)).collect();
+        drop(programs);
+        if new.len() < MANY {
+            return;
+        }
+        let made: Vec<OnceLock<(Compiled, u64)>> = new.iter().map(|_| OnceLock::new()).collect();
+        let compile = |range: Range<usize>| {
+            for at in range {
+                let start = Instant::now();
+                if let Ok(compiled) = self.compile(new[at]) {
+                    let _ = made[at].set((compiled, start.elapsed().as_nanos() as u64));
+                }
+            }
+        };
+        self.threads.run(new.len(), 1, new.len() as f64 * COMPILE_NS, compile);
+        let mut programs = self.programs.write().unwrap_or_else(|e| e.into_inner());
+        if programs.len() + new.len() > MAX_PROGRAMS {
+            programs.clear();
+        }
+        for (kernel, made) in new.into_iter().zip(made) {
+            let Some((compiled, ns)) = made.into_inner() else { continue };
+            programs.entry(kernel.clone()).or_insert(compiled);
+            count(|c| {
+                c.programs_compiled += 1;
+                c.compile_ns += ns;
+            });
+        }
+    }
+
     /// The program of a kernel, compiled where it has not been.
     fn compiled(&self, kernel: &Kernel) -> Result<Compiled, Error> {
         // The map is whole at every point where a panic could leave the lock poisoned.
@@ -212,6 +254,13 @@ impl Device for CpuDevice {
 
     fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {
         Ok(self.compiled(kernel)?.program())
+    }
+
+    fn prepare(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Arc<dyn Program>>, Error> {
+        if launches.len() >= MANY {
+            self.compile_together(launches.iter().map(|(kernel, _)| *kernel));
+        }
+        launches.iter().map(|(kernel, _)| self.program(kernel)).collect()
     }
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {

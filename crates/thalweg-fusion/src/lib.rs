@@ -34,7 +34,8 @@ pub use instance::{Instance, Output, instantiate, instantiate_like};
 pub use keep::{Keep, MOST_AGAIN, Question, Stretch, Why, keep};
 pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
 pub use partition::{
-    AtHand, Effort, NoPlan, PLANNER, Parts, PartsUsed, Planned, alternatives, class_question, plan, plan_with, question,
+    AtHand, Effort, NoPlan, PLANNER, Parts, PartsUsed, Planned, alternatives, class_question, is_of_turns, plan,
+    plan_of_turns, plan_with, question,
 };
 pub use period::{independent_turns, period};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 use thalweg_fusion::{
     BitSet, Effort, Instance, Plan, ScalarClasses, Segment, SegmentClass, Unfused, footprint, instantiate,
-    instantiate_like,
+    instantiate_like, is_of_turns,
 };
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Counters, Error, Program, count};
@@ -219,16 +219,20 @@ impl Entry {
         if let Some(ready) = before.as_ref().filter(|r| !r.is_outdated()) {
             return Ok((ready.clone(), Origin::Memory));
         }
-        let begin = Instant::now();
-        let class = SegmentClass::of(&segment);
-        let at = known.planned.iter().position(|p| p.class == class);
-        let provisional = before.filter(|_| at.is_some_and(|at| known.planned[at].plans.all().is_empty()));
-        if let (Some(ready), Some(at)) = (provisional, at)
+        // The class of these sizes is known by its plans, of which there are none.
+        let provisional = before.and_then(|ready| {
+            let at = known.planned.iter().position(|p| Arc::ptr_eq(&p.plans, &ready.plans))?;
+            known.planned[at].plans.all().is_empty().then_some((ready, at))
+        });
+        if let Some((ready, at)) = provisional
             && known.waits(at, device, self.mode)
         {
             self.met_again(&mut known, at, device, (segment, sizes));
             return Ok((ready, Origin::FirstSight));
         }
+        let begin = Instant::now();
+        let class = SegmentClass::of(&segment);
+        let at = known.planned.iter().position(|p| p.class == class);
         let chosen = self.choose(&mut known, (at, &class), device, (segment, sizes))?;
         let first_sight = chosen.origin == Origin::FirstSight;
         let of_class = known.class(
@@ -349,7 +353,7 @@ impl Entry {
         count(|c| c.first_sight += 1);
         let Search::After(met) = &mut known.planned[at].search else { return };
         *met += 1;
-        if *met < first_sight::MEETINGS {
+        if *met < first_sight::MEETINGS && !is_of_turns(&at_hand.0) {
             return;
         }
         if first_sight::search(self.job(known, at, device, at_hand)) {
@@ -399,6 +403,19 @@ impl Asks for Entry {
         if Arc::ptr_eq(&classes, &known.classes) {
             let ready = Arc::new(Ready::new((plan, plans, classes), instance, programs));
             known.keep(&sizes, &ready, Some(at));
+        }
+    }
+
+    fn meanwhile(&self, class: &SegmentClass, (sizes, classes): (Box<[i64]>, Arc<ScalarClasses>), found: Found) {
+        let mut known = locked(&self.known);
+        let of_class = known.planned.iter().find(|p| p.class == *class);
+        let waits = of_class.filter(|p| matches!(p.search, Search::Asked)).map(|p| p.plans.clone());
+        let Some(plans) = waits.filter(|_| Arc::ptr_eq(&classes, &known.classes)) else { return };
+        if known.instances.get(&sizes).is_none_or(|r| r.tier == Tier::Singles) {
+            let Found { plan, instance, programs, .. } = found;
+            let mut ready = Ready::new((Arc::new(plan), plans, classes), instance, programs).of_tier(Tier::Quick);
+            ready.autotuning = Autotuning::decided();
+            known.instances.insert(sizes, Arc::new(ready));
         }
     }
 

@@ -104,6 +104,18 @@ pub fn plan_with(
     Ok(Planned { visits, parts, ..better })
 }
 
+/// The quick plan of a loop, found for a turn; `None` where the segment is no loop of many turns.
+pub fn plan_of_turns(segment: Segment<'_>, costs: &Costs, at_hand: AtHand<'_>) -> Option<Planned> {
+    at_hand.parts.by(costs);
+    let (facts, state, (visits, parts)) = turns::plan(segment, costs, Some(at_hand))?;
+    Some(Planned { plan: finish(&facts, &state), time: state.time, complete: false, visits, parts })
+}
+
+/// Whether a segment is nothing but turns of a loop: then it comes again, however seldom it was met.
+pub fn is_of_turns(segment: &Segment<'_>) -> bool {
+    segment.mode.fused && periodic::Loop::of(segment, 0).is_some_and(|l| l.begin == 0)
+}
+
 /// Plans a segment with the moves that pay; `None` where there are none, or no plan.
 fn plan_rewritten(segment: Segment<'_>, costs: &Costs, effort: Effort, at_hand: Option<AtHand<'_>>) -> Option<Planned> {
     let rewrite = Rewrite::of(&segment);

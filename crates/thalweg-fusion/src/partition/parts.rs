@@ -9,7 +9,8 @@
 use super::canonical::magnitude;
 use super::facts::Facts;
 use crate::cost::Costs;
-use crate::segment::Mode;
+use crate::segment::{Mode, ValueId};
+use crate::write::rules::is_constant;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,8 +20,11 @@ use thalweg_ir::{Arg, DType, InputKind, RelArg, RelOp, View};
 const MOST: usize = 1 << 17;
 /// Parts kept of the same operations, which differ in sizes or in what is stored.
 const VARIANTS: usize = 4;
-/// The most operations at a component's end that are no part of what is known.
+/// Operations at a component's end that may be no part of what is known: so many, or that share of all.
 const MOST_NEW: usize = 4;
+const SHARE_NEW: usize = 3;
+/// A part is found by its first operations, whatever follows, at every so many of them.
+const STRETCH: usize = 16;
 /// How far the footprints of two segments may be apart for a plan of the one to be as good for the other: so many times
 /// twice as large.
 const DOUBLINGS: u32 = 2;
@@ -44,7 +48,7 @@ struct Known {
     costs: Option<Costs>,
     /// By what they look like, in the canonical order and as recorded.
     alike: FxHashMap<u64, Vec<Arc<Part>>>,
-    /// By their operations as recorded, and by these without the last one.
+    /// By their operations as recorded, by these without the last one, and by every [`STRETCH`] of them.
     near: FxHashMap<u64, Vec<Arc<Part>>>,
     /// Operations of all of them.
     ops: usize,
@@ -95,23 +99,30 @@ impl Look {
     pub fn of(facts: &Facts<'_>, ops: &[usize]) -> Look {
         let seg = facts.ix.seg;
         let place: FxHashMap<usize, usize> = ops.iter().enumerate().map(|(at, &i)| (i, at)).collect();
-        let mut inputs: Vec<usize> = vec![];
-        let mut number: FxHashMap<usize, usize> = FxHashMap::default();
+        let mut inputs: Vec<ValueId> = vec![];
+        let mut number: FxHashMap<ValueId, usize> = FxHashMap::default();
         let look = ops.iter().map(|&i| {
             let mut op = seg.ops[i];
             for (to, arg) in op.args.iter_mut().zip(seg.ops[i].args()) {
+                let mut input = |v: ValueId| {
+                    let at = *number.entry(v).or_insert_with(|| {
+                        inputs.push(v);
+                        inputs.len() - 1
+                    });
+                    let contiguous = match v {
+                        ValueId::Input(n) => seg.inputs[n].1.is_contiguous(),
+                        ValueId::Op(_) => true,
+                    };
+                    let (dtype, rank) = (facts.ix.dtype(v), facts.ix.shape(v).rank());
+                    RelArg::input(at, InputKind { dtype, rank, contiguous })
+                };
                 *to = match arg {
+                    Arg::Op(a) if place.contains_key(&a) => RelArg::op(place[&a]),
                     // A constant belongs to no component; what it is made of says enough.
-                    Arg::Op(a) => place.get(&a).map_or(RelArg::SCALAR, |&at| RelArg::op(at)),
-                    Arg::Input(a) => {
-                        let at = *number.entry(a).or_insert_with(|| {
-                            inputs.push(a);
-                            inputs.len() - 1
-                        });
-                        let (dtype, view) = seg.inputs[a];
-                        let kind = InputKind { dtype, rank: view.shape.rank(), contiguous: view.is_contiguous() };
-                        RelArg::input(at, kind)
-                    }
+                    Arg::Op(a) if is_constant(seg.ops[a].op) => RelArg::SCALAR,
+                    // What another turn of a loop hands over is in memory, as inputs are.
+                    Arg::Op(a) => input(ValueId::Op(a)),
+                    Arg::Input(a) => input(ValueId::Input(a)),
                     Arg::Scalar => RelArg::SCALAR,
                     Arg::None => RelArg::NONE,
                 };
@@ -120,8 +131,11 @@ impl Look {
         });
         let ops = look.collect();
         // Where an input lies matters only if it is not row-major.
-        let views = inputs.iter().map(|&n| seg.inputs[n]);
-        let views = views.map(|(d, v)| (d, (!v.is_contiguous()).then_some(v))).collect();
+        let strided = |v: &ValueId| match v {
+            ValueId::Input(n) => Some(seg.inputs[*n].1).filter(|v| !v.is_contiguous()),
+            ValueId::Op(_) => None,
+        };
+        let views = inputs.iter().map(|v| (facts.ix.dtype(*v), strided(v))).collect();
         Look { ops, views, mode: seg.mode }
     }
 
@@ -170,10 +184,10 @@ impl Part {
         self.kernels.iter().map(stores).filter(|s| !s.is_empty()).collect()
     }
 
-    /// Whether its search came to the end, for sizes like those.
-    fn is_like(&self, look: &Look, long: usize) -> bool {
+    /// Whether its search came to the end, for sizes like those; where somebody waits, what was done then is enough.
+    fn is_like(&self, look: &Look, long: usize, quickly: bool) -> bool {
         let sizes = self.recorded.ops.iter().zip(&look.ops).take(long).all(|(a, b)| a.2 == b.2);
-        self.standing != Standing::Stopped && !self.quick && sizes
+        sizes && (quickly || self.standing != Standing::Stopped && !self.quick)
     }
 }
 
@@ -254,14 +268,19 @@ impl Parts {
             return None;
         }
         let stretches = whole.stretches();
-        for new in 0..=MOST_NEW.min(ops.len().saturating_sub(1)) {
-            let (old, new) = ops.split_at(ops.len() - new);
+        let least = ops.len() - (ops.len() / SHARE_NEW).max(MOST_NEW).min(ops.len() - 1);
+        let long = (least..=ops.len()).rev();
+        for long in long.filter(|&long| long + MOST_NEW >= ops.len() || long.is_multiple_of(STRETCH)) {
+            let (old, new) = ops.split_at(long);
             let begun = |kernels, converged| Begun { kernels, new: new.to_vec(), converged };
-            if let Some(part) = self.of_stretch(whole, stretches[old.len() - 1], old.len(), quickly) {
-                return Some(begun(part.stores_recorded(old), part.is_like(whole, old.len())));
+            if let Some(part) = self.of_stretch(whole, stretches[long - 1], long, quickly) {
+                return Some(begun(part.stores_recorded(old), part.is_like(whole, long, quickly)));
+            }
+            if new.is_empty() || new.len() > MOST_NEW {
+                continue;
             }
             let apart = split(old);
-            if new.is_empty() || apart.len() < 2 {
+            if apart.len() < 2 {
                 continue;
             }
             let (mut kernels, mut converged) = (vec![], true);
@@ -269,8 +288,12 @@ impl Parts {
                 let look = Look::of(facts, ops);
                 let last = look.stretches()[ops.len() - 1];
                 let Some(part) = self.of_stretch(&look, last, ops.len(), quickly) else { return false };
+                // Of one that goes on, something else may follow.
+                if part.recorded.ops.len() > ops.len() + 1 {
+                    return false;
+                }
                 kernels.extend(part.stores_recorded(ops));
-                converged &= part.is_like(&look, ops.len());
+                converged &= part.is_like(&look, ops.len(), quickly);
                 true
             });
             if all {
@@ -280,13 +303,10 @@ impl Parts {
         None
     }
 
-    /// Of the parts with so many first operations of these, or one more, the one that differs least in what has to be
-    /// stored.
+    /// Of the parts with so many first operations of these, the one that differs least in what has to be stored.
     fn of_stretch(&self, look: &Look, hash: u64, long: usize, quickly: bool) -> Option<Arc<Part>> {
         let known = self.known();
-        let fits = |p: &&Arc<Part>| {
-            (quickly || !p.quick) && p.recorded.ops.len() <= long + 1 && look.begins_with(&p.recorded, long)
-        };
+        let fits = |p: &&Arc<Part>| (quickly || !p.quick) && look.begins_with(&p.recorded, long);
         let other =
             |p: &&Arc<Part>| p.recorded.ops.iter().zip(&look.ops).take(long).filter(|(a, b)| a.1 != b.1).count();
         known.near.get(&hash)?.iter().rev().filter(fits).min_by_key(other).cloned()
@@ -323,7 +343,8 @@ impl Parts {
             all.retain(|p| !same(p));
             all.push(part.clone());
         }
-        for &hash in stretches.iter().rev().take(2) {
+        let of_stretch = |&(at, _): &(usize, &u64)| at + 2 >= ops.len() || (at + 1).is_multiple_of(STRETCH);
+        for (_, &hash) in stretches.iter().enumerate().filter(of_stretch) {
             let near = known.near.entry(hash).or_default();
             near.retain(|p| !same(p));
             if near.len() >= VARIANTS {

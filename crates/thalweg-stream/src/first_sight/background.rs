@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
-use thalweg_fusion::{Instance, Plan, Segment, instantiate};
+use thalweg_fusion::{AtHand, Instance, Plan, Segment, instantiate, plan_of_turns};
 use thalweg_runtime::{Counters, Error, count, counters};
 
 /// Jobs waiting; beyond, classes wait for another time.
@@ -90,6 +90,9 @@ fn done(job: Job) {
     set_effort(job.effort);
     let before = counters();
     let begin = Instant::now();
+    if let Some(found) = of_turns(&job) {
+        job.asks.meanwhile(&job.class, (job.sizes.clone(), job.classes.clone()), found);
+    }
     let found = find(&job);
     count(|c| c.plan_ns += begin.elapsed().as_nanos() as u64);
     if let Err(error) = &found {
@@ -102,6 +105,24 @@ fn done(job: Job) {
     if let Some(plan) = unfinished {
         search_on(Job { plan: Some(plan), ..job });
     }
+}
+
+/// The quick plan of a loop: its search takes as long as many turns, and the plan of one turn is there soon.
+fn of_turns(job: &Job) -> Option<Found> {
+    let segment = job.segment.as_segment();
+    let quick = || {
+        let costs = planning_costs(job.device, job.mode);
+        let parts = parts_of(job.device, job.effort);
+        let planned = plan_of_turns(segment, &costs, AtHand { parts: &parts, further: None })?;
+        saved::count_search(&planned);
+        let instance = instantiate(&planned.plan, segment, &job.classes)?;
+        Some((planned.plan, instance))
+    };
+    // Of a defect the search tells.
+    let asked = job.plan.is_none() && !segment.mode.compiles_long();
+    let (plan, instance) = defect::caught("the planner", job.device, &segment, || asked.then(quick)?).ok()??;
+    let programs = prepare(job.device, &segment, &instance).ok()?;
+    Some(Found { plan, instance, programs, unfinished: false })
 }
 
 fn find(job: &Job) -> Result<Found, Error> {

@@ -21,6 +21,9 @@ pub(crate) trait Asks: Send + Sync {
         spent: Counters,
     );
 
+    /// Takes what runs until the search is over, as `found` takes what comes of that.
+    fn meanwhile(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: Found);
+
     /// Takes a plan that is better than the one that runs, as `found` takes the first one.
     fn better(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: Found, spent: Counters);
 }

@@ -120,10 +120,13 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, old: &Converged
         while kernels.visits < limit && state.stored.has(name) {
             let home = state.home(name);
             let loads = &state.kernels[home].candidate.loads;
-            if old.has(&state.kernels[home]) && loads.iter().all(|&l| old.has(&state.kernels[state.home(l)])) {
+            if old.has(&state.kernels[home])
+                && loads.iter().filter_map(|&l| state.home_of(l)).all(|k| old.has(&state.kernels[k]))
+            {
                 break;
             }
-            let classes = loads.iter().filter_map(|&l| kernels.facts.rows_behind(l));
+            let own = loads.iter().filter(|&&l| state.home_of(l).is_some());
+            let classes = own.filter_map(|&l| kernels.facts.rows_behind(l));
             let Some(class) = classes.filter(|c| !tried.contains(c)).min() else { break };
             tried.push(class);
             let next = absorbed(kernels, state, home, class);
@@ -144,7 +147,8 @@ fn absorbed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize, class: us
     let mut inside: Vec<usize> = vec![home];
     let mut left = state.kernels[home].candidate.loads.clone();
     while let Some(l) = left.pop() {
-        let from = state.home(l);
+        // What another turn of a loop hands over stays there.
+        let Some(from) = state.home_of(l) else { continue };
         if facts.rows_behind(l) == Some(class) && !inside.contains(&from) {
             inside.push(from);
             left.extend(&state.kernels[from].candidate.loads);

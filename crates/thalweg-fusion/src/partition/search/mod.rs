@@ -27,7 +27,7 @@ pub(super) const EXACT: usize = 10;
 pub enum Effort {
     /// The first legal plan: every reduction a kernel of its own, everything else computed where it is needed.
     None,
-    /// For about half as long as the first legal plan is predicted to run, at most as long as by default: for segments
+    /// For about a quarter as long as the first legal plan is predicted to run, at most as long as by default: for segments
     /// that somebody waits for.
     Quick,
     /// Until so many operations have been written into candidates: one to two microseconds each.
@@ -114,7 +114,12 @@ impl State {
 
     /// The kernel that stores an operation.
     pub fn home(&self, op: usize) -> usize {
-        self.kernels.iter().position(|k| k.stores.binary_search(&op).is_ok()).expect("a stored operation has a kernel")
+        self.home_of(op).expect("a stored operation has a kernel")
+    }
+
+    /// The kernel that stores an operation; none where that is of another component.
+    pub fn home_of(&self, op: usize) -> Option<usize> {
+        self.kernels.iter().position(|k| k.stores.binary_search(&op).is_ok())
     }
 
     /// Which kernels each kernel reads from.
@@ -212,6 +217,10 @@ impl std::error::Error for NoPlan {}
 /// Picoseconds that a visit takes, about.
 const VISIT_PS: u64 = 1_500_000;
 
+/// A quick search may take that part of what the first plan takes; where nothing is in the caches yet a visit is half as
+/// long again, and beginning is as much.
+const QUICKLY: u64 = 6;
+
 /// What takes long may be searched for as long as so many runs of the first plan take, but for no more visits than this.
 const RUNS: u64 = 10;
 const MOST_VISITS: u64 = 1_000_000;
@@ -219,7 +228,7 @@ const MOST_VISITS: u64 = 1_000_000;
 /// How many visits a search that begins with this state may take.
 fn budget(effort: Effort, begun: &State) -> u64 {
     match effort {
-        Effort::Quick => effort.visits().min(begun.time / (2 * VISIT_PS)),
+        Effort::Quick => effort.visits().min(begun.time / (QUICKLY * VISIT_PS)),
         effort if effort == Effort::default() => effort.visits().max((begun.time * RUNS / VISIT_PS).min(MOST_VISITS)),
         effort => effort.visits(),
     }

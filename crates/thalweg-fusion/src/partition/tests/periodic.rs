@@ -5,7 +5,7 @@ use crate::cost::Costs;
 use crate::partition::components::search_all;
 use crate::partition::facts::Facts;
 use crate::partition::kernels::Kernels;
-use crate::partition::{Effort, Planned, periodic, plan};
+use crate::partition::{AtHand, Effort, Parts, Planned, periodic, plan};
 use thalweg_ir::{ElementOp, ReduceOp};
 
 /// A prologue, and turns that each take whole rows of what the one before gave. `every`: each turn's result is live.
@@ -116,4 +116,18 @@ fn quickly_a_turn_is_planned_for_all() {
         let operations = more * (longer.0.ops.len() - g.0.ops.len()) / more;
         assert!(many.visits - few.visits <= 2 * operations as u64, "{} and {} visits", few.visits, many.visits);
     }
+}
+
+/// What a turn folds over rows is taken into the kernel that uses it, where other turns hand over what was folded, too.
+#[test]
+fn quickly_turns_that_fold_rows_are_planned_for_all() {
+    let g = rows(40, true, true);
+    let quick = plan(g.0.as_segment(), &Costs::typical(), Effort::Quick).expect("it has a plan");
+    let turns = crate::partition::plan_of_turns(
+        g.0.as_segment(),
+        &Costs::typical(),
+        AtHand { parts: &Parts::new(), further: None },
+    );
+    assert_eq!(turns.expect("it is a loop").plan, quick.plan);
+    assert!(quick.visits <= 4 * g.0.ops.len() as u64 + 200, "{} visits of {} operations", quick.visits, g.0.ops.len());
 }
