@@ -2,12 +2,14 @@
 
 mod circumstances;
 mod judged;
+mod near;
 mod tiers;
 
 use crate::disk::Disk;
 use crate::program::{Argument, Program, Tensor};
 use crate::stability::Stability;
 use crate::traffic::Differences;
+pub use near::known_parts;
 use std::cell::LazyCell;
 use std::sync::Arc;
 use thalweg_fusion::Explanation;
@@ -309,6 +311,9 @@ impl Checker {
             self.reproducible(program)?;
         }
         self.at_first_sight((program, &stability), &unfused)?;
+        if !self.gpu || ways.threads {
+            self.near_misses(program)?;
+        }
         if program.steps.len().is_multiple_of(2) && !self.gpu {
             self.within_limits(program, &unfused)?;
         }

@@ -1,0 +1,147 @@
+//! A program that was planned for, and then programs that are nearly the same: an operation more at the end, one less,
+//! other results asked for. Their plans are made of what is known of the first one's; values are those of an unfused run
+//! and of the interpreter, strictly to the bit, and stay what they are when searches have gone on.
+
+use super::{Checker, Drops, FAST, STRICT, UNFUSED};
+use crate::program::{Argument, Program, Step, Tensor};
+use crate::stability::Stability;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thalweg_fusion::Effort;
+use thalweg_ir::{DType, ElementOp, Op, ReduceOp};
+use thalweg_runtime::counters;
+use thalweg_stream::{
+    Mode, clear_plans, finish_further_searches, finish_searches, set_deferring, set_effort, set_tiers,
+};
+
+/// Runs of each program before what they asked for is searched for.
+const MEETINGS: usize = 2;
+/// A budget that ends most searches.
+const SHORT: Effort = Effort::Visits(30);
+
+static TAKEN: AtomicU64 = AtomicU64::new(0);
+static GROWN: AtomicU64 = AtomicU64::new(0);
+static IMPROVED: AtomicU64 = AtomicU64::new(0);
+
+/// Parts of plans that were taken from others, those that were begun from others, and plans that were exchanged for better
+/// ones, in all programs so far.
+pub fn known_parts() -> [u64; 3] {
+    [&TAKEN, &GROWN, &IMPROVED].map(|n| n.load(Relaxed))
+}
+
+type Results = Vec<Option<Vec<u8>>>;
+
+impl Checker {
+    /// What is wrong with one of the programs that are nearly this one, if anything.
+    pub(super) fn near_misses(&self, program: &Program) -> Result<(), String> {
+        let all = variants(program);
+        let wanted = |p: &Program| {
+            let want = self.run(p, UNFUSED, Drops::Early, true).map_err(|e| format!("nearly the same: {e}"))?;
+            self.against_meaning(p, &want).map(|()| want)
+        };
+        let want = all.iter().map(wanted).collect::<Result<Vec<Results>, String>>()?;
+        for mode in [STRICT, FAST] {
+            for (which, got) in self.in_turns(&all, mode)? {
+                let (p, want) = (&all[which], &want[which]);
+                let what = format!("near miss {which} of {mode:?}");
+                let close = || self.close((p, &std::cell::LazyCell::new(|| Stability::new(p))), &got, want);
+                let judged = if mode.strict { self.equal(p, &got, want, &what) } else { close() };
+                judged.map_err(|e| format!("{what}: {e}\n{}", p.listing()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the programs one after the other on a thread that knows nothing yet: each before it is planned for, by its plan,
+    /// and once more when all searches have gone on. Which one each result is of.
+    fn in_turns(&self, all: &[Program], mode: Mode) -> Result<Vec<(usize, Results)>, String> {
+        clear_plans();
+        let run = || -> Result<Vec<(usize, Results)>, String> {
+            set_deferring(false);
+            set_tiers(true);
+            if all[0].steps.len() % 2 == 1 {
+                set_effort(SHORT);
+            }
+            let one = |which: usize| {
+                let got = self.run_on(self.new_code, &all[which], mode, Drops::Early, false);
+                got.map(|got| (which, got)).map_err(|e| format!("near miss {which}: {e}"))
+            };
+            let before = counters();
+            let mut out = vec![];
+            for which in 0..all.len() {
+                for _ in 0..MEETINGS {
+                    out.push(one(which)?);
+                }
+                finish_searches();
+                out.push(one(which)?);
+            }
+            finish_further_searches();
+            for which in 0..all.len() {
+                out.push(one(which)?);
+            }
+            let c = counters() - before;
+            for (n, by) in [(&TAKEN, c.parts_taken), (&GROWN, c.parts_grown), (&IMPROVED, c.plans_improved)] {
+                n.fetch_add(by, Relaxed);
+            }
+            Ok(out)
+        };
+        std::thread::scope(|s| s.spawn(run).join()).map_err(|_| "near misses: a thread panicked".to_string())?
+    }
+}
+
+/// The program, and those that differ from it by a little.
+fn variants(program: &Program) -> Vec<Program> {
+    let mut all = vec![program.clone()];
+    let grown = with_one_more(program);
+    all.extend(grown.as_ref().and_then(with_a_fold));
+    all.extend(grown);
+    all.extend(with_other_results(program));
+    all.extend(program.without(program.steps.len() - 1));
+    all
+}
+
+/// The last result of floats that there is.
+fn last_of_floats(program: &Program) -> Option<usize> {
+    let fits = |s: &Step| matches!(s.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16);
+    program.steps.iter().rposition(fits)
+}
+
+fn of_one(program: &Program, from: usize, op: Op) -> Step {
+    let Step { dtype, shape, .. } = program.steps[from];
+    let args = vec![Argument::Tensor(Tensor::Step(from))];
+    Step { op, dtype, shape, attr: 0, args, ints: vec![], kept: true }
+}
+
+/// One more operation, of a result that is not asked for any longer.
+fn with_one_more(program: &Program) -> Option<Program> {
+    let from = last_of_floats(program)?;
+    let op = [ElementOp::Tanh, ElementOp::Neg, ElementOp::Abs][program.steps.len() % 3];
+    let mut out = program.clone();
+    out.steps.push(of_one(program, from, Op::Element(op)));
+    out.steps[from].kept = false;
+    Some(out)
+}
+
+/// The largest of each row of a result, too.
+fn with_a_fold(program: &Program) -> Option<Program> {
+    let from =
+        last_of_floats(program).filter(|&s| program.steps[s].shape.rank() > 0 && program.steps[s].shape.numel() > 0)?;
+    let mut out = program.clone();
+    let mut fold = of_one(program, from, Op::Reduce(ReduceOp::Max));
+    let axis = fold.shape.rank() - 1;
+    fold.shape.dims_mut()[axis] = 1;
+    fold.attr = 1 << axis | 0x100;
+    out.steps.push(fold);
+    Some(out)
+}
+
+/// Asked for is something that was not, and something that was is not.
+fn with_other_results(program: &Program) -> Option<Program> {
+    let mut out = program.clone();
+    let n = program.steps.len();
+    let first = (0..n).map(|i| (i + n / 2) % n).find(|&i| !program.steps[i].kept)?;
+    out.steps[first].kept = true;
+    if let Some(last) = (0..n).rfind(|&i| program.steps[i].kept).filter(|_| n.is_multiple_of(2)) {
+        out.steps[last].kept = false;
+    }
+    Some(out)
+}
