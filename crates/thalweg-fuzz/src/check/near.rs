@@ -5,6 +5,7 @@
 use super::{Checker, Drops, FAST, STRICT, UNFUSED};
 use crate::program::{Argument, Program, Step, Tensor};
 use crate::stability::Stability;
+use std::cell::LazyCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_fusion::Effort;
 use thalweg_ir::{DType, ElementOp, Op, ReduceOp};
@@ -34,16 +35,20 @@ impl Checker {
     /// What is wrong with one of the programs that are nearly this one, if anything.
     pub(super) fn near_misses(&self, program: &Program) -> Result<(), String> {
         let all = variants(program);
-        let wanted = |p: &Program| {
-            let want = self.run(p, UNFUSED, Drops::Early, true).map_err(|e| format!("nearly the same: {e}"))?;
-            self.against_meaning(p, &want).map(|()| want)
-        };
+        let wanted =
+            |p: &Program| self.run(p, UNFUSED, Drops::Early, true).map_err(|e| format!("nearly the same: {e}"));
         let want = all.iter().map(wanted).collect::<Result<Vec<Results>, String>>()?;
+        // The interpreter takes most of the time: of the first one it was asked, and of the others one is enough.
+        let held = 1 + program.steps.len() % (all.len() - 1).max(1);
+        if let (Some(p), Some(want)) = (all.get(held), want.get(held)) {
+            self.against_meaning(p, want)?;
+        }
+        let stability: Vec<_> = all.iter().map(|p| LazyCell::new(|| Stability::new(p))).collect();
         for mode in [STRICT, FAST] {
             for (which, got) in self.in_turns(&all, mode)? {
                 let (p, want) = (&all[which], &want[which]);
                 let what = format!("near miss {which} of {mode:?}");
-                let close = || self.close((p, &std::cell::LazyCell::new(|| Stability::new(p))), &got, want);
+                let close = || self.close((p, &stability[which]), &got, want);
                 let judged = if mode.strict { self.equal(p, &got, want, &what) } else { close() };
                 judged.map_err(|e| format!("{what}: {e}\n{}", p.listing()))?;
             }
