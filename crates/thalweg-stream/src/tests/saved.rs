@@ -1,10 +1,10 @@
 //! Plans on disk: found again by what they follow from, and never believed. Each test has a folder of its own.
 
 use super::on_its_own;
-use crate::saved::{Answer, Asked, Origin, plan_in, save_measured_in};
+use crate::saved::{Answer, Asked, Origin, plan_in, save_better_in, save_measured_in};
 use crate::{DeviceRef, effort, set_measuring};
 use std::path::PathBuf;
-use thalweg_fusion::{BitSet, Costs, Mode, OwnedSegment, Plan, ScalarClasses, SegmentClass};
+use thalweg_fusion::{BitSet, Costs, Effort, Mode, OwnedSegment, Parts, Plan, ScalarClasses, SegmentClass};
 use thalweg_ir::{DType, ElementOp, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::disk::{Cache, Kind};
 
@@ -121,6 +121,46 @@ fn other_sizes_of_a_class_have_its_plan_unless_it_must_be_their_own() {
         // What was measured is the plan of the class from then on.
         asked(device, (1002, true), true, |asked| save_measured_in(&again, asked, &plan));
         assert_eq!(found_of(Some(&again), device, (1003, true), true), (plan, Origin::Class));
+    });
+}
+
+/// What was put together of parts that are known may be another plan than a search finds: it is that of its class alone.
+#[test]
+fn a_plan_of_known_parts_is_not_kept_for_its_sizes() {
+    on_its_own(|device| {
+        let parts = Parts::new();
+        let kept = |place: &Place| {
+            let answer = asked(device, (1000, true), true, |asked| {
+                plan_in(Some(&place.1), Asked { parts: Some(&parts), ..asked }).unwrap()
+            });
+            assert_eq!(answer.origin, Origin::Search);
+            asked(device, (1000, true), true, |asked| place.1.get(Kind::Plan, &asked.key()).is_some())
+        };
+        let (first, second) = (Place::new("parts-1"), Place::new("parts-2"));
+        assert!(kept(&first), "searched for from nothing");
+        assert!(!kept(&second), "taken");
+        assert_eq!(found_of(Some(&second.1), device, (1000, true), true).1, Origin::Class);
+        assert_eq!(found_of(Some(&second.1), device, (1000, true), false).1, Origin::Search);
+    });
+}
+
+#[test]
+fn what_a_search_found_that_went_on_comes_before_what_it_went_on_from() {
+    on_its_own(|device| {
+        let place = Place::new("further");
+        let planned = |effort| {
+            let own = segment(1000, true);
+            thalweg_fusion::plan(own.as_segment(), &Costs::typical(), effort).unwrap()
+        };
+        let (stopped, better) = (planned(Effort::None), planned(Effort::Full));
+        assert!(!stopped.complete && stopped.plan != better.plan);
+        asked(device, (1000, true), true, |asked| {
+            place.1.put(Kind::Plan, &asked.key(), &stopped.to_bytes());
+            save_better_in(&place.1, asked, &better);
+        });
+        assert_eq!(found_of(Some(&place.1), device, (1000, true), true), (better.plan.clone(), Origin::Disk));
+        assert_eq!(found_of(Some(&place.1), device, (1000, true), false), (stopped.plan, Origin::Disk));
+        assert_eq!(found_of(Some(&place.1), device, (1001, true), true), (better.plan, Origin::Class));
     });
 }
 
