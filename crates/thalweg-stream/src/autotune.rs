@@ -110,6 +110,11 @@ impl<P> Autotuning<P> {
         Autotuning { decided: AtomicBool::new(true), ..Autotuning::default() }
     }
 
+    /// Whether the plan has run often enough for more to be done about it.
+    pub fn runs_often(&self) -> bool {
+        self.decided.load(Relaxed) || self.locked().runs >= FIRST_RUNS
+    }
+
     /// The plan that won, where it was another.
     pub fn winner(&self) -> Option<&Arc<P>> {
         self.winner.get()

@@ -419,6 +419,11 @@ impl Asks for Entry {
         }
     }
 
+    fn runs_often(&self, sizes: &[i64]) -> bool {
+        let ready = locked(&self.known).instances.get(sizes).cloned();
+        ready.is_some_and(|r| !r.is_provisional() && r.autotuning.runs_often())
+    }
+
     fn better(
         &self,
         class: &SegmentClass,

@@ -1,7 +1,7 @@
 //! Searches that go on: plans whose search the budget ended, or that were begun from known ones, are looked at once more
 //! while they run. ../../../../docs/tiers.md ("Searches that go on") has the idea.
 //!
-//! In: plans that run already, the newest of a class. Out: a plan that takes less by the model, handed to who asked, its
+//! In: plans that run often, the newest of a class. Out: a plan that takes less by the model, handed to who asked, its
 //! programs compiled. One thread of its own: what has no plan yet waits for nobody here.
 //!
 //! Always true: unless somebody waits for its end, the thread works for no more than a twentieth of the time, and for no
@@ -30,6 +30,8 @@ const VISITS: u64 = 1_000_000;
 const WORK: Duration = Duration::from_millis(1);
 /// For how many times as long it rests then: work is a twentieth of the time.
 const REST: u32 = 19;
+/// How often it is looked whether a plan that waits has come to run often.
+const LOOK: Duration = Duration::from_millis(200);
 
 struct Queue {
     jobs: VecDeque<Job>,
@@ -80,15 +82,7 @@ pub fn finish_further_searches() {
 
 fn work() {
     loop {
-        let mut waiting = queue();
-        let job = loop {
-            match waiting.jobs.pop_front() {
-                Some(job) => break job,
-                None => waiting = CHANGED.wait(waiting).unwrap_or_else(|e| e.into_inner()),
-            }
-        };
-        waiting.busy = true;
-        drop(waiting);
+        let job = next();
         let pace = Pace(Cell::new(Instant::now()));
         // A defect must not leave those waiting who wait for the end of it.
         if catch_unwind(AssertUnwindSafe(|| done(job, &pace))).is_err() {
@@ -97,6 +91,32 @@ fn work() {
         pace.rest();
         queue().busy = false;
         CHANGED.notify_all();
+    }
+}
+
+/// The next plan that runs often; where somebody waits for the end of all, the next one. Who asked for it is asked without
+/// the lock: it may be about to ask for another one.
+fn next() -> Job {
+    let mut waiting = queue();
+    loop {
+        if waiting.jobs.is_empty() {
+            waiting = CHANGED.wait(waiting).unwrap_or_else(|e| e.into_inner());
+            continue;
+        }
+        let asking: Vec<_> = waiting.jobs.iter().map(|j| (j.asks.clone(), j.sizes.clone())).collect();
+        let all = waiting.awaited > 0;
+        drop(waiting);
+        let often = asking.iter().find(|(asks, sizes)| all || asks.runs_often(sizes));
+        waiting = queue();
+        let same = |j: &Job| often.is_some_and(|(asks, sizes)| Arc::ptr_eq(asks, &j.asks) && *sizes == j.sizes);
+        let found = waiting.jobs.iter().position(same).and_then(|at| waiting.jobs.remove(at));
+        if let Some(job) = found {
+            waiting.busy = true;
+            return job;
+        }
+        if waiting.awaited == 0 {
+            waiting = CHANGED.wait_timeout(waiting, LOOK).unwrap_or_else(|e| e.into_inner()).0;
+        }
     }
 }
 

@@ -24,6 +24,9 @@ pub(crate) trait Asks: Send + Sync {
     /// Takes what runs until the search is over, as `found` takes what comes of that.
     fn meanwhile(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: Found);
 
+    /// Whether what it found for these sizes runs often.
+    fn runs_often(&self, sizes: &[i64]) -> bool;
+
     /// Takes a plan that is better than the one that runs, as `found` takes the first one.
     fn better(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: Found, spent: Counters);
 }
