@@ -172,5 +172,5 @@ pub use thalweg_ir::{DType, FloatInfo, MAX_RANK, Scalar, Shape};
 pub use thalweg_kernel::Residence;
 pub use thalweg_macros::kernel;
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
-pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, clear_plans, finish_searches, plan_store};
+pub use thalweg_stream::{MatmulPrecision, PlanStoreStats, calibrated, clear_plans, finish_searches, plan_store};
 pub use thalweg_stream::{Tier, TierRun};

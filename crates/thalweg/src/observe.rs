@@ -82,6 +82,12 @@ impl Device {
         thalweg_stream::costs(self.0)
     }
 
+    /// What the planner takes things to take on a device of which nothing was measured: typical figures of a processor, or what
+    /// a GPU of that size should give.
+    pub fn typical_costs(self) -> Arc<Costs> {
+        thalweg_stream::typical_costs(self.0)
+    }
+
     /// Sets what [`Device::costs`] tells. Plans that were made stay.
     pub fn set_costs(self, costs: Costs) {
         thalweg_stream::set_costs(self.0, costs);

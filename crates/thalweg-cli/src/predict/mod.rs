@@ -33,6 +33,18 @@ pub struct Predict {
     /// Measure what things take on this device first
     #[arg(long)]
     calibrate: bool,
+    /// Predict with typical constants, or what a GPU of that size should give, whatever was measured
+    #[arg(long, conflicts_with = "calibrate")]
+    typical: bool,
+    /// The device, if not the default one
+    #[arg(long)]
+    device: Option<String>,
+    /// Sizes of the workloads
+    #[arg(long, value_enum, default_value = "small")]
+    size: Size,
+    /// Only these workloads, by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<String>,
     /// Print one JSON object a kernel, with what its prediction follows from
     #[arg(long)]
     json: bool,
@@ -119,13 +131,29 @@ impl Subject {
 impl Predict {
     /// Runs the command.
     pub fn run(self) -> Outcome {
-        let device = Device::try_default()?;
+        let device = match &self.device {
+            Some(name) => Device::from_name(name)?,
+            None => Device::try_default()?,
+        };
+        let before = thalweg::set_default_device(Some(device));
+        let done = self.on(device);
+        thalweg::set_default_device(before);
+        done
+    }
+
+    fn on(self, device: Device) -> Outcome {
         if self.calibrate {
             device.set_costs(device.calibrate()?);
+        } else if self.typical {
+            device.set_costs((*device.typical_costs()).clone());
         }
+        // What is measured are the plans that are predicted, compiled.
+        thalweg::set_tiers(false);
+        thalweg::set_measuring(None);
         let mut known = vec![];
-        for entry in workloads::ALL {
-            let workload = workloads::prepare(entry.name, Size::Small)?;
+        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|o| o == name);
+        for entry in workloads::ALL.iter().filter(|e| wanted(e.name)) {
+            let workload = workloads::prepare(entry.name, self.size)?;
             known.push(Subject::new(entry.name.to_string(), Box::new(move || workload.record()))?);
         }
         let random = programs::random(self.random, self.seed)?.into_iter().map(|p| {

@@ -171,6 +171,10 @@ impl Driver for Emulated {
         &self.parts.chip
     }
 
+    fn version(&self) -> Option<String> {
+        Some("emulated".into())
+    }
+
     fn obtain(&self, bytes: usize) -> Option<u64> {
         let try_obtain = || {
             let mut memory = self.parts.memory();

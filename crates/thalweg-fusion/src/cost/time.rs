@@ -103,6 +103,7 @@ impl Costs {
             .sum();
         let product = features.product.map_or(0.0, |p| {
             let kind = match p.dtype {
+                DType::F32 if p.tf32 => 6,
                 DType::F32 => 0,
                 DType::F64 => 1,
                 DType::BF16 => 2,
