@@ -13,7 +13,8 @@ pub fn show(device: Device, calibrate: bool) -> crate::failure::Outcome {
         crate::out!("calibration   {:.0} ms; {kept}", begin.elapsed().as_secs_f64() * 1e3);
     }
     let costs = device.costs();
-    let from = match *costs == Costs { threads: costs.threads, ..(*device.typical_costs()).clone() } {
+    let typical = Costs { threads: costs.threads, ..(*device.typical_costs()).clone() };
+    let from = match *costs == typical {
         false => "measured",
         true if device.name().starts_with("cuda") => "what a chip of that size should give (--calibrate measures)",
         true => "typical (--calibrate measures)",

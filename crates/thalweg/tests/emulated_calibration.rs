@@ -30,6 +30,18 @@ fn truth(typical: &Costs) -> Costs {
     truth
 }
 
+/// A small chip is measured by its events, launch by launch: every sample compiles, and touches nothing but its operands.
+#[test]
+#[ignore = "compiles some forty kernels: a minute"]
+fn every_sample_runs() {
+    let driver = Emulated::new().unwrap().with_multiprocessors(1).with_cache(1 << 18);
+    let device = DeviceRef::register(CudaDevice::with(Arc::new(driver), "cuda:emulated").unwrap());
+    let (measured, typical) = (calibrate(device).unwrap(), typical_costs(device));
+    // The host is no GPU: what it takes is out of bounds, on the slow side.
+    assert!(measured.launch > typical.launch && measured.simple > typical.simple);
+    assert_eq!(measured.clone().near(&typical, 8.01), measured);
+}
+
 /// One test, since it sets the process's disk cache, and the costs of a device that all threads share.
 #[test]
 fn measured_constants_change_plans_and_are_found_again() {

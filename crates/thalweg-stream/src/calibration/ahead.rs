@@ -8,7 +8,7 @@ use crate::DeviceRef;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use thalweg_ir::{DType, ElementOp, First, MAX_RANK, Region, RegionNode, Scalar};
-use thalweg_kernel::{Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry};
+use thalweg_kernel::{Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, Node};
 use thalweg_runtime::{Buffer, Device, Error, Program};
 
 /// Turns of the loop of a launch: some 0.2 ms on an H100, which takes 10 ns for a turn.
@@ -19,7 +19,8 @@ const TURNS: u32 = 20_000;
 pub struct Ahead {
     program: Arc<dyn Program>,
     geometry: Arc<Geometry>,
-    place: Buffer,
+    /// What it reads, and where it writes.
+    places: [Buffer; 2],
 }
 
 static ALL: LazyLock<Mutex<HashMap<DeviceRef, Ahead>>> = LazyLock::new(Mutex::default);
@@ -41,10 +42,10 @@ impl Ahead {
 
     fn new(device: &dyn Device) -> Result<Ahead, Error> {
         let (kernel, geometry) = kernel();
-        let place = device.allocate(4)?;
-        device.write(&place, &1.0f32.to_le_bytes())?;
+        let places = [device.allocate(4)?, device.allocate(4)?];
+        device.write(&places[0], &1.0f32.to_le_bytes())?;
         let program = device.prepare(&[(&kernel, &geometry)])?.remove(0);
-        Ok(Ahead { program, geometry: Arc::new(geometry), place })
+        Ok(Ahead { program, geometry: Arc::new(geometry), places })
     }
 
     /// Puts it in the calling thread's queue, so often.
@@ -52,12 +53,12 @@ impl Ahead {
     /// # Errors
     /// When the device fails.
     pub fn launch(&self, times: usize) -> Result<(), Error> {
-        (0..times).try_for_each(|_| self.program.launch(&self.geometry, &[&self.place], &[]))
+        let [from, to] = &self.places;
+        (0..times).try_for_each(|_| self.program.launch(&self.geometry, &[from, to], &[]))
     }
 }
 
-/// One number, halfway to 2 at each turn: no two turns at once, and no end before the last. It is read and written at one
-/// place.
+/// One number, halfway to 2 at each turn: no two turns at once, and no end before the last.
 pub fn kernel() -> (Kernel, Geometry) {
     let number = |v: f64| RegionNode::Const { bits: Scalar::Float(v).to_bits(DType::F32), dtype: DType::F32 };
     let element = |op, a, b| RegionNode::Element { op, args: [a, b, a] };
@@ -72,11 +73,12 @@ pub fn kernel() -> (Kernel, Geometry) {
     ];
     let region = Region { most: TURNS, args: vec![DType::F32], first: vec![First::Arg(0)], nodes, go: 6, next: vec![4] };
     let mut b = BodyBuilder::new(false);
-    let access = |operand| Access { operand, dtype: DType::F32, class: AccessClass::Contiguous, per_row: false };
-    let to = b.access(access(Some(0)));
-    let begin = b.constant(Scalar::Float(1.0), DType::F32);
-    let y = b.looped(region.intern(), &[begin]);
+    let access = |operand| Access { operand: Some(operand), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false };
+    let [from, to] = [0, 1].map(|operand| b.access(access(operand)));
+    let begin = b.node(Node::Load { access: from });
+    let of = b.looped(region.intern(), &[begin]);
+    let y = b.node(Node::Looped { of, number: 0, dtype: DType::F32 });
     b.store(y, to);
     let at = AccessGeometry { base: 0, strides: [0; MAX_RANK], map: None, reach: Some((0, 0)), distinct: 1 };
-    (Kernel::Map(b.finish()), Geometry::Map(MapGeometry { extents: vec![1], accesses: vec![at] }))
+    (Kernel::Map(b.finish()), Geometry::Map(MapGeometry { extents: vec![1], accesses: vec![at.clone(), at] }))
 }

@@ -35,12 +35,12 @@ impl Clock for List {
     }
 }
 
-/// Says what the model says with these constants.
-pub struct Model<'a>(pub &'a Costs);
+/// Says what the model says with these constants, less what is in no measured time: see [`Bench::offset`].
+pub struct Model<'a>(pub &'a Costs, pub f64);
 
 impl Clock for Model<'_> {
     fn time(&mut self, sample: &Sample, footprint: u64) -> Result<Option<f64>, Error> {
-        Ok(Some(sample.model(self.0, footprint)))
+        Ok(Some(sample.model(self.0, footprint) - self.1))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::clock::Bench;
 use super::measure::SLICE;
-use super::samples;
+use super::samples::{self, Sizes};
 use thalweg_fusion::Costs;
 use thalweg_ir::DType;
 use thalweg_kernel::Precision;
@@ -25,11 +25,16 @@ const STREAM: f64 = 200.0;
 /// The dtypes that products have constants for, in their order; behind them stands f32 rounded to TF32.
 const MULTIPLIED: [DType; 6] = [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I8, DType::I32];
 
+/// Nanoseconds of a launch that no clock sees.
+pub fn unseen(sizes: &Sizes) -> f64 {
+    if sizes.wide { 0.0 } else { STREAM }
+}
+
 /// Fits all constants of a device with so many threads.
 pub fn all(b: &mut Bench<'_>, threads: u32) -> Result<(), Error> {
     // What can be measured through small launches is one thread's.
     b.costs.threads = 1;
-    let stream = if b.sizes.wide { 0.0 } else { STREAM };
+    let stream = unseen(&b.sizes);
     // Arithmetic twice: the first time memory is not known yet.
     b.costs.launch -= stream;
     b.fit(|_| samples::point(), |c, f| c.launch *= f)?;

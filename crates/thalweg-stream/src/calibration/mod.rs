@@ -129,7 +129,7 @@ pub fn calibrate(device: DeviceRef) -> Result<Costs, Error> {
 /// Never: such a clock does not fail.
 pub fn calibrate_as_if(device: DeviceRef, truth: &Costs) -> Costs {
     let sizes = Sizes::of(device.device().throughput().as_ref());
-    fitted(device, &sizes, &mut Model(truth)).expect("a model does not fail")
+    fitted(device, &sizes, &mut Model(truth, fits::unseen(&sizes))).expect("a model does not fail")
 }
 
 fn fitted(device: DeviceRef, sizes: &Sizes, clock: &mut dyn Clock) -> Result<Costs, Error> {

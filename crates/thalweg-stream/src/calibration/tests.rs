@@ -81,7 +81,7 @@ fn constants_come_back(typical: &Costs, sizes: Sizes) {
             *ns *= by;
         }
     }
-    let mut found = fitted(typical, sizes, &mut Model(&truth));
+    let mut found = fitted(typical, sizes, &mut Model(&truth, fits::unseen(&sizes)));
     for (name, constant) in FITTED {
         let (found, truth) = (*constant(&mut found), *constant(&mut truth));
         assert!((found / truth - 1.0).abs() < 0.05, "{name}: {found} for {truth}");
@@ -104,7 +104,7 @@ fn the_constants_of_a_gpu_come_back() {
     let typical = gpu();
     let mut truth = typical.clone();
     truth.multiply[6] *= 0.3;
-    let found = fitted(&typical, Sizes::of(Some(&H100)), &mut Model(&truth));
+    let found = fitted(&typical, Sizes::of(Some(&H100)), &mut Model(&truth, 0.0));
     assert!((found.multiply[6] / truth.multiply[6] - 1.0).abs() < 0.02, "{:?}", found.multiply);
     assert!((found.multiply[0] / typical.multiply[0] - 1.0).abs() < 0.02, "{:?}", found.multiply);
 }
