@@ -8,9 +8,12 @@ use thalweg::{Costs, Device};
 pub fn show(device: Device, calibrate: bool) -> crate::failure::Outcome {
     if calibrate {
         let begin = Instant::now();
+        device.compile_samples()?;
+        let compiled = begin.elapsed();
         device.set_costs(device.calibrate()?);
         let kept = if device.save_costs() { "kept for later processes" } else { "not kept: the disk cache is off" };
-        crate::out!("calibration   {:.0} ms; {kept}", begin.elapsed().as_secs_f64() * 1e3);
+        let [compiled, all] = [compiled, begin.elapsed()].map(|t| t.as_secs_f64() * 1e3);
+        crate::out!("calibration   {:.0} ms, behind {compiled:.0} to compile the samples; {kept}", all - compiled);
     }
     let costs = device.costs();
     let typical = Costs { threads: costs.threads, ..(*device.typical_costs()).clone() };
@@ -75,6 +78,8 @@ fn numbers(c: &Costs) -> Vec<(&'static str, f64)> {
         ("multiply i8", c.multiply[4]),
         ("multiply i32", c.multiply[5]),
         ("multiply TF32", c.multiply[6]),
+        ("overlap", c.overlap),
+        ("read again", c.again),
     ]
 }
 

@@ -17,14 +17,15 @@ fn opened() -> DeviceRef {
     DeviceRef::register(CudaDevice::with(driver, "cuda:emulated").unwrap())
 }
 
-/// A chip whose functions are slow and whose second-level cache is fast.
+/// A chip whose arithmetic is slow and whose memory is fast.
 fn truth(typical: &Costs) -> Costs {
     let mut truth = typical.clone();
     truth.special *= 6.0;
-    truth.simple *= 4.0;
+    truth.fold_across *= 3.0;
+    truth.simple *= 7.0;
     for l in &mut truth.levels {
         for ns in [&mut l.read, &mut l.write, &mut l.read_all, &mut l.write_all] {
-            *ns /= 6.0;
+            *ns /= 7.0;
         }
     }
     truth
@@ -32,13 +33,12 @@ fn truth(typical: &Costs) -> Costs {
 
 /// A small chip is measured by its events, launch by launch: every sample compiles, and touches nothing but its operands.
 #[test]
-#[ignore = "compiles some forty kernels: a minute"]
 fn every_sample_runs() {
     let driver = Emulated::new().unwrap().with_multiprocessors(1).with_cache(1 << 18);
     let device = DeviceRef::register(CudaDevice::with(Arc::new(driver), "cuda:emulated").unwrap());
     let (measured, typical) = (calibrate(device).unwrap(), typical_costs(device));
-    // The host is no GPU: what it takes is out of bounds, on the slow side.
-    assert!(measured.launch > typical.launch && measured.simple > typical.simple);
+    // Whatever the host's clock says. What was timed is no longer what it was.
+    assert_ne!(measured, *typical);
     assert_eq!(measured.clone().near(&typical, 8.01), measured);
 }
 
@@ -76,7 +76,11 @@ fn measured_constants_change_plans_and_are_found_again() {
     let listed = thalweg::calibrated(&Cache::open(&place).unwrap());
     assert!(listed.len() == 1 && listed[0].1 && listed[0].0.contains("132 multiprocessors"), "{listed:?}");
 
-    // And plans are made with it: what is cheap to compute again is stored where functions are slow.
+    // No plan of another run is to be found.
+    let kept = Cache::open(&place).unwrap();
+    disk::set(None);
+
+    // And plans are made with it: what is cheap to compute again is stored where arithmetic is slow.
     let device = Device::from_name("cuda:emulated").unwrap();
     let before = thalweg::set_default_device(Some(device));
     thalweg::set_tiers(false);
@@ -88,8 +92,9 @@ fn measured_constants_change_plans_and_are_found_again() {
         device.set_costs(costs.clone());
         thalweg::clear_plans();
         let ((), explanation) = explain(|| {
-            let y = (0..24).fold(x.clone(), |y, _| y.sin());
+            let y = (0..3).fold(x.clone(), |y, _| (y + 1.0).abs());
             let _sums = [y.sum(0), y.amax(1)];
+            drop(y);
             thalweg::synchronize().unwrap();
         });
         let kernels = explanation.segments.iter().flat_map(|s| &s.kernels);
@@ -102,6 +107,7 @@ fn measured_constants_change_plans_and_are_found_again() {
     assert!(dear.0 != cheap.0, "{cheap:?} {dear:?}");
     assert!(cheap.1 < 64 * 96 * 4 && dear.1 >= 64 * 96 * 4, "{cheap:?} {dear:?}");
 
+    disk::set(Some(kept));
     // A bit that is another is not believed, and a GPU that is not there is not measured.
     let file = std::fs::read_dir(place.join("calibration")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = std::fs::read(&file).unwrap();

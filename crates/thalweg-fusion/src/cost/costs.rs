@@ -98,6 +98,9 @@ pub struct Costs {
     /// A byte of a factor that is computed, where large products find it in memory. Not measured.
     #[serde(default)]
     pub factor: f64,
+    /// By how much a byte of a row that a later pass needs again takes longer than one read from where it stays: less where rows stay
+    /// in registers.
+    pub again: f64,
     /// A value that a scatter puts in.
     pub scattered: f64,
     /// Whether weights between two products are made in one pass, where they can be.
@@ -171,6 +174,7 @@ impl Costs {
             product: 280.0,
             packing: packing(),
             factor: 0.0,
+            again: 1.0,
             scattered: 3.2,
             one_pass: false,
             borders: true,
@@ -231,6 +235,7 @@ impl Costs {
             packing: 0.0,
             // Written and read.
             factor: 2.0 / memory,
+            again: 1.0,
             scattered: sector,
             one_pass: true,
             borders: false,
@@ -295,6 +300,7 @@ impl Costs {
             &mut self.product,
             &mut self.packing,
             &mut self.factor,
+            &mut self.again,
             &mut self.scattered,
         ]);
         all.extend(&mut self.multiply);

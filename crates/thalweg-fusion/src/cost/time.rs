@@ -73,7 +73,7 @@ impl Costs {
     /// What is moved again within caches of a thread's own.
     fn moved_again(&self, features: &CostFeatures) -> f64 {
         let again: u64 = features.traffic.iter().map(|t| t.again).sum();
-        let rows = features.rows.map_or(0.0, |r| r.again as f64 * self.level(r.near).read);
+        let rows = features.rows.map_or(0.0, |r| r.again as f64 * self.again * self.level(r.near).read);
         again as f64 * self.levels[0].read + rows
     }
 

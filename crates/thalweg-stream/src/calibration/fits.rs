@@ -93,6 +93,14 @@ fn arithmetic(b: &mut Bench<'_>) -> Result<(), Error> {
     // A value too many is written and read again: it takes what other instructions take.
     let faster = b.costs.simple / b.typical.simple;
     b.costs.spill *= faster;
+    if b.sizes.wide {
+        // Each has a little of the other in it.
+        b.fit(samples::beside, |c, f| c.overlap *= f)?;
+        b.fit(samples::simple, |c, f| c.simple *= f)?;
+        b.fit(samples::beside, |c, f| c.overlap *= f)?;
+        // Boxes are parts of one launch there.
+        b.fit(|_| samples::boxes(), |c, f| c.boxed *= f)?;
+    }
     b.fit(samples::divide, |c, f| c.divide *= f)?;
     b.fit(|s| samples::special(DType::F32, s), |c, f| c.special *= f)?;
     b.fit(|s| samples::special(DType::F64, s), |c, f| c.special_wide *= f)?;
@@ -118,6 +126,9 @@ fn rows(b: &mut Bench<'_>) -> Result<(), Error> {
         c.row *= f;
         c.row_fold *= f;
     })?;
+    if b.sizes.wide {
+        b.fit(samples::twice, |c, f| c.again *= f)?;
+    }
     b.fit(samples::once, |c, f| c.once *= f)?;
     b.fit(samples::fold_across, |c, f| c.fold_across *= f)?;
     b.fit(|_| samples::strips(), |c, f| c.strip *= f)?;

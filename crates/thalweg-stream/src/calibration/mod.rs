@@ -139,11 +139,11 @@ fn fitted(device: DeviceRef, sizes: &Sizes, clock: &mut dyn Clock) -> Result<Cos
     Ok(bench.costs.near(&typical, SANE).rounded())
 }
 
-/// Compiles what calibrating a device launches, all at once.
+/// Compiles what calibrating a device launches, all at once, so that [`calibrate`] has but to run it.
 ///
 /// # Errors
 /// When the device fails.
-pub(crate) fn compile_samples(device: DeviceRef) -> Result<(), Error> {
+pub fn compile_samples(device: DeviceRef) -> Result<(), Error> {
     let mut list = List::default();
     fitted(device, &Sizes::of(device.device().throughput().as_ref()), &mut list)?;
     list.0.push(ahead::kernel());

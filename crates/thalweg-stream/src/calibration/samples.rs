@@ -200,6 +200,27 @@ pub fn simple(sizes: &Sizes) -> Sample {
     })
 }
 
+/// Arithmetic that takes about as long as memory beside it.
+pub fn beside(sizes: &Sizes) -> Sample {
+    flat(DType::F32, sizes.moved, |b, x| (0..sizes.chain / 4).fold(x, |y, _| b.element(ElementOp::Add, &[y, x])))
+}
+
+/// One point in each of four boxes.
+pub fn boxes() -> Sample {
+    let mut s = point();
+    let (Kernel::Map(body), Geometry::Map(one)) = (&s.kernel, &s.geometry) else { unreachable!("it is a map") };
+    let part = |i: usize| {
+        let mut g = one.clone();
+        g.accesses[1] = at(&[1], &[1], i as isize);
+        g
+    };
+    let geometry = Geometry::Boxes((0..4).map(part).collect());
+    s.kernel = Kernel::Boxes(vec![body.clone(); 4].into());
+    s.geometry = geometry;
+    s.bytes[1] = 16;
+    s
+}
+
 pub fn divide(sizes: &Sizes) -> Sample {
     flat(DType::F32, sizes.points, |b, x| {
         let one = constant(b, 1.0);
@@ -392,6 +413,14 @@ pub fn fold_across(sizes: &Sizes) -> Sample {
         return rows([sizes.rows[1], sizes.rows[0]], Orientation::Across, true, folds(sizes.folds));
     }
     rows([192, 128], Orientation::Across, true, sum)
+}
+
+/// Rows less their mean, which need each element again.
+pub fn twice(sizes: &Sizes) -> Sample {
+    rows([2 * sizes.rows[0], sizes.rows[1]], Orientation::Along, false, |b, x| {
+        let s = sum(b, x);
+        b.element(ElementOp::Sub, &[x, s])
+    })
 }
 
 /// Rows by their root mean square: a division and a root once a row.
