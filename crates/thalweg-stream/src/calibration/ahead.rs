@@ -71,9 +71,11 @@ pub fn kernel() -> (Kernel, Geometry) {
         number(1e9),
         element(ElementOp::Lt, 0, 5),
     ];
-    let region = Region { most: TURNS, args: vec![DType::F32], first: vec![First::Arg(0)], nodes, go: 6, next: vec![4] };
+    let region =
+        Region { most: TURNS, args: vec![DType::F32], first: vec![First::Arg(0)], nodes, go: 6, next: vec![4] };
     let mut b = BodyBuilder::new(false);
-    let access = |operand| Access { operand: Some(operand), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false };
+    let access =
+        |operand| Access { operand: Some(operand), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false };
     let [from, to] = [0, 1].map(|operand| b.access(access(operand)));
     let begin = b.node(Node::Load { access: from });
     let of = b.looped(region.intern(), &[begin]);

@@ -48,8 +48,7 @@ impl DeviceClock {
         let mut timing: Option<Arc<dyn Timing>> = None;
         let mut run = || {
             self.ahead.launch(count.div_ceil(BEHIND))?;
-            let mut launches =
-                || (0..count).try_for_each(|_| ready.program.launch(&ready.geometry, &operands, &[]));
+            let mut launches = || (0..count).try_for_each(|_| ready.program.launch(&ready.geometry, &operands, &[]));
             timing = self.device.clocked(&mut launches)?;
             Ok(())
         };

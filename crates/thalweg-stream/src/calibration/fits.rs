@@ -122,10 +122,13 @@ fn moving(b: &mut Bench<'_>) -> Result<(), Error> {
 
 fn rows(b: &mut Bench<'_>) -> Result<(), Error> {
     b.fit(samples::fold_along, |c, f| c.fold *= f)?;
-    b.fit(|_| samples::short_rows(), |c, f| {
-        c.row *= f;
-        c.row_fold *= f;
-    })?;
+    b.fit(
+        |_| samples::short_rows(),
+        |c, f| {
+            c.row *= f;
+            c.row_fold *= f;
+        },
+    )?;
     if b.sizes.wide {
         b.fit(samples::twice, |c, f| c.again *= f)?;
     }
