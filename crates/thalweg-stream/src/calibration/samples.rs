@@ -215,7 +215,7 @@ pub fn boxes() -> Sample {
         g
     };
     let geometry = Geometry::Boxes((0..4).map(part).collect());
-    s.kernel = Kernel::Boxes(vec![body.clone(); 4].into());
+    s.kernel = Kernel::Boxes(vec![body.clone(); 4]);
     s.geometry = geometry;
     s.bytes[1] = 16;
     s
