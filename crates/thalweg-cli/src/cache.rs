@@ -151,6 +151,11 @@ fn info(cache: &Cache) {
             report::size(c.bytes)
         );
     }
+    for (device, counts) in thalweg::calibrated(cache) {
+        // What a file says may be anything.
+        let device: String = device.chars().filter(|c| !c.is_control()).take(120).collect();
+        crate::out!("  calibrated  {device}{}", if counts { "" } else { " (by another version)" });
+    }
     let (entries, bytes) = total(&contents);
     crate::out!("{:<13} {:<14} {:>12}", "all", counted(entries, "entry", "entries"), report::size(bytes));
     crate::out!("at most       {:>27}", report::size(cache.limit()));

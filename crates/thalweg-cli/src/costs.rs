@@ -1,20 +1,26 @@
 //! The constants that the planner counts with, as a table.
 
 use crate::report;
+use std::time::Instant;
 use thalweg::{Costs, Device};
 
 /// Measures the constants of a device, if asked to, and prints those in force.
 pub fn show(device: Device, calibrate: bool) -> crate::failure::Outcome {
     if calibrate {
+        let begin = Instant::now();
+        device.compile_samples()?;
+        let compiled = begin.elapsed();
         device.set_costs(device.calibrate()?);
-        device.save_costs();
+        let kept = if device.save_costs() { "kept for later processes" } else { "not kept: the disk cache is off" };
+        let [compiled, all] = [compiled, begin.elapsed()].map(|t| t.as_secs_f64() * 1e3);
+        crate::out!("calibration   {:.0} ms, behind {compiled:.0} to compile the samples; {kept}", all - compiled);
     }
     let costs = device.costs();
-    let typical = *costs == Costs { threads: costs.threads, ..Costs::typical() };
-    let from = match typical {
-        true => "typical (--calibrate measures)",
-        false if device.name().starts_with("cuda") => "what a chip of that size should give",
+    let typical = Costs { threads: costs.threads, ..(*device.typical_costs()).clone() };
+    let from = match *costs == typical {
         false => "measured",
+        true if device.name().starts_with("cuda") => "what a chip of that size should give (--calibrate measures)",
+        true => "typical (--calibrate measures)",
     };
     crate::out!("costs         {from}; {:016x}", costs.id());
     let all = if costs.threads == 1 { String::new() } else { format!("all {} threads", costs.threads) };
@@ -71,12 +77,16 @@ fn numbers(c: &Costs) -> Vec<(&'static str, f64)> {
         ("multiply f16", c.multiply[3]),
         ("multiply i8", c.multiply[4]),
         ("multiply i32", c.multiply[5]),
+        ("multiply TF32", c.multiply[6]),
+        ("overlap", c.overlap),
+        ("read again", c.again),
     ]
 }
 
-/// Four digits at most.
+/// Four digits at most; what takes less than a tenth of a picosecond in powers of ten.
 fn short(ns: f64) -> String {
     match ns {
+        v if v > 0.0 && v < 1e-3 => format!("{v:.1e}"),
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 1.0 => format!("{v:.2}"),
         v => format!("{v:.4}"),

@@ -258,6 +258,11 @@ impl Device for CudaDevice {
         format!("{}, sm_{}, {} multiprocessors, {gib:.0} GiB", chip.name, chip.sm, chip.multiprocessors)
     }
 
+    fn identity(&self) -> Option<String> {
+        let version = self.0.driver.version()?;
+        Some(format!("{}, {}, {version}", self.describe(), self.0.driver.chip().compiler))
+    }
+
     fn contracts(&self) -> Contracts {
         Contracts::Tiles
     }

@@ -113,6 +113,12 @@ pub trait Device: Any + Send + Sync + Debug {
     /// What it is, for people: the chip's name, the instruction set in use.
     fn describe(&self) -> String;
 
+    /// What anything measured of it holds for, in words, whatever its number and the process: the chip, what compiles for it, who
+    /// drives it. `None` where nothing can be measured.
+    fn identity(&self) -> Option<String> {
+        Some(format!("{}, {}", self.name(), self.describe()))
+    }
+
     /// How many threads a launch may be spread over, where the device runs on such.
     fn threads(&self) -> usize {
         1

@@ -142,7 +142,7 @@ mod tests {
     fn each_check_is_inherited_once_and_the_oldest_first() {
         let check = Arc::new(Passes::default());
         let [a, b, c] = [one(&check), one(&check), one(&check)];
-        let (one_run, other) = (list(&[a.clone()], Some(&b)), list(&[a.clone(), b.clone()], Some(&c)));
+        let (one_run, other) = (list(std::slice::from_ref(&a), Some(&b)), list(&[a.clone(), b.clone()], Some(&c)));
         let same = |got: Vec<Arc<DeferredCheck>>, want: &[&Arc<DeferredCheck>]| {
             got.len() == want.len() && got.iter().zip(want).all(|(x, y)| Arc::ptr_eq(x, y))
         };

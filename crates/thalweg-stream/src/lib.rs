@@ -38,7 +38,9 @@ mod tests;
 mod tier;
 mod value;
 
-pub use calibration::{calibrate, costs, save_costs, set_costs};
+pub use calibration::{
+    calibrate, calibrate_as_if, calibrated, compile_samples, costs, save_costs, set_costs, typical_costs,
+};
 pub use deferred::{deferring, set_deferring};
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times, segments, tier_runs};

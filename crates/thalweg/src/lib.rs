@@ -173,6 +173,6 @@ pub use thalweg_kernel::Residence;
 pub use thalweg_macros::kernel;
 pub use thalweg_runtime::{Counters, Error, MemoryStats, counters, disk, environment, trace};
 pub use thalweg_stream::{
-    MatmulPrecision, PlanStoreStats, clear_plans, finish_further_searches, finish_searches, plan_store,
+    MatmulPrecision, PlanStoreStats, calibrated, clear_plans, finish_further_searches, finish_searches, plan_store,
 };
 pub use thalweg_stream::{Tier, TierRun};

@@ -76,10 +76,24 @@ impl Device {
         thalweg_stream::calibrate(self.0)
     }
 
+    /// Compiles what [`Device::calibrate`] launches: a second or two on a GPU, no time on a CPU.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn compile_samples(self) -> Result<(), Error> {
+        thalweg_stream::compile_samples(self.0)
+    }
+
     /// What the planner takes things to take on this device: what an earlier process measured and kept in the disk
     /// cache, else typical figures.
     pub fn costs(self) -> Arc<Costs> {
         thalweg_stream::costs(self.0)
+    }
+
+    /// What the planner takes things to take on a device of which nothing was measured: typical figures of a processor, or what
+    /// a GPU of that size should give.
+    pub fn typical_costs(self) -> Arc<Costs> {
+        thalweg_stream::typical_costs(self.0)
     }
 
     /// Sets what [`Device::costs`] tells. Plans that were made stay.

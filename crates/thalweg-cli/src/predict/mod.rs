@@ -13,7 +13,7 @@ use crate::workloads::{self, Size};
 use clap::Args;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use thalweg::{CostFeatures, Device, KernelReport, Tensor, explain, launch_times};
+use thalweg::{CostFeatures, Device, KernelReport, MatmulPrecision, Tensor, explain, launch_times};
 
 /// Turns, and the time that a program gets in each.
 const TURNS: usize = 7;
@@ -33,6 +33,18 @@ pub struct Predict {
     /// Measure what things take on this device first
     #[arg(long)]
     calibrate: bool,
+    /// Predict with typical constants, or what a GPU of that size should give, whatever was measured
+    #[arg(long, conflicts_with = "calibrate")]
+    typical: bool,
+    /// The device, if not the default one
+    #[arg(long)]
+    device: Option<String>,
+    /// Sizes of the workloads
+    #[arg(long, value_enum, default_value = "small")]
+    size: Size,
+    /// Only these workloads, by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<String>,
     /// Print one JSON object a kernel, with what its prediction follows from
     #[arg(long)]
     json: bool,
@@ -43,8 +55,9 @@ struct Subject {
     name: String,
     call: Box<dyn Fn() -> Vec<Tensor>>,
     kernels: Vec<KernelReport>,
-    /// Times of each launch, by kernel.
+    /// Times of each launch, by kernel; none where other launches come than were explained.
     times: Vec<Vec<f64>>,
+    precision: MatmulPrecision,
 }
 
 /// What is known of one launch.
@@ -61,6 +74,11 @@ struct Launch<'a> {
     features: &'a CostFeatures,
 }
 
+/// The precision that a workload of that name runs with.
+fn precision_of(name: &str) -> MatmulPrecision {
+    if name.ends_with("_tf32") { MatmulPrecision::High } else { MatmulPrecision::Highest }
+}
+
 impl Subject {
     fn new(name: String, call: Box<dyn Fn() -> Vec<Tensor>>) -> Outcome<Subject> {
         let (outcome, explanation) = explain(|| {
@@ -71,10 +89,13 @@ impl Subject {
         let kernels = explanation.segments.into_iter().flat_map(|s| s.kernels);
         let kernels: Vec<KernelReport> = kernels.filter(|k| !k.engine.is_empty()).collect();
         let times = vec![vec![]; kernels.len()];
-        Ok(Subject { name, call, kernels, times })
+        let precision = precision_of(&name);
+        Ok(Subject { name, call, kernels, times, precision })
     }
 
     fn turn(&mut self) -> Outcome {
+        // Preparing another workload has set its own.
+        thalweg::set_matmul_precision(self.precision);
         let begin = Instant::now();
         for n in 0..CALLS.1 {
             if n > CALLS.0 && begin.elapsed() > TURN {
@@ -93,7 +114,8 @@ impl Subject {
     }
 
     fn launches(&self) -> impl Iterator<Item = Launch<'_>> {
-        self.kernels.iter().zip(&self.times).enumerate().map(|(kernel, (k, times))| {
+        let measured = self.kernels.iter().zip(&self.times).enumerate().filter(|(_, (_, times))| !times.is_empty());
+        measured.map(|(kernel, (k, times))| {
             let mut sorted = times.clone();
             sorted.sort_by(f64::total_cmp);
             Launch {
@@ -119,13 +141,29 @@ impl Subject {
 impl Predict {
     /// Runs the command.
     pub fn run(self) -> Outcome {
-        let device = Device::try_default()?;
+        let device = match &self.device {
+            Some(name) => Device::from_name(name)?,
+            None => Device::try_default()?,
+        };
+        let before = thalweg::set_default_device(Some(device));
+        let done = self.on(device);
+        thalweg::set_default_device(before);
+        done
+    }
+
+    fn on(self, device: Device) -> Outcome {
         if self.calibrate {
             device.set_costs(device.calibrate()?);
+        } else if self.typical {
+            device.set_costs((*device.typical_costs()).clone());
         }
+        // What is measured are the plans that are predicted, compiled.
+        thalweg::set_tiers(false);
+        thalweg::set_measuring(None);
         let mut known = vec![];
-        for entry in workloads::ALL {
-            let workload = workloads::prepare(entry.name, Size::Small)?;
+        let wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|o| o == name);
+        for entry in workloads::ALL.iter().filter(|e| wanted(e.name)) {
+            let workload = workloads::prepare(entry.name, self.size)?;
             known.push(Subject::new(entry.name.to_string(), Box::new(move || workload.record()))?);
         }
         let random = programs::random(self.random, self.seed)?.into_iter().map(|p| {
@@ -168,9 +206,10 @@ fn print(known: &[Subject], random: &[Subject]) {
         all.iter().flat_map(Subject::launches).map(|l| (l.predicted_us, l.measured_us)).collect()
     };
     summary("kernels of workloads", &kernels(known));
-    summary("workloads", &known.iter().map(Subject::sums).collect::<Vec<_>>());
+    let sums = |all: &[Subject]| -> Vec<(f64, f64)> { all.iter().map(Subject::sums).filter(|s| s.1 > 0.0).collect() };
+    summary("workloads", &sums(known));
     summary("kernels of programs", &kernels(random));
-    summary("random programs", &random.iter().map(Subject::sums).collect::<Vec<_>>());
+    summary("random programs", &sums(random));
 }
 
 fn row(what: &str, predicted: f64, measured: f64) {

@@ -133,6 +133,10 @@ impl Driver for Absent {
         &self.0.chip
     }
 
+    fn version(&self) -> Option<String> {
+        None
+    }
+
     fn obtain(&self, bytes: usize) -> Option<u64> {
         Some(self.0.next.fetch_add(bytes.max(1).next_multiple_of(256) as u64, Relaxed))
     }

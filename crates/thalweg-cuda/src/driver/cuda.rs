@@ -75,7 +75,9 @@ pub struct Parts {
     /// Bytes that were ever obtained, and that the pool was made to hold for them: see [`Cuda::grow`].
     obtained: [AtomicUsize; 2],
     staging: Staging,
-    /// The major of the driver's version of CUDA: newer libraries do not work with it.
+    /// The driver's version of CUDA, as it numbers them: 12040 for 12.4.
+    version: u32,
+    /// Its major: newer libraries do not work with it.
     major: u32,
     products: Products,
     /// Of cuFFT.
@@ -168,6 +170,7 @@ impl Cuda {
             kept: AtomicBool::new(false),
             obtained: [const { AtomicUsize::new(0) }; 2],
             staging,
+            version: version.max(0) as u32,
             major: version.max(0) as u32 / 1000,
             products: Products::default(),
             transforms: Mutex::default(),
@@ -455,6 +458,10 @@ fn launch(gpu: &Gpu, turn: &mut Turn<'_>, launch: &Launch) -> Result<(), Error> 
 impl Driver for Cuda {
     fn chip(&self) -> &Chip {
         &self.chip
+    }
+
+    fn version(&self) -> Option<String> {
+        Some(format!("driver for CUDA {}.{}", self.version / 1000, self.version % 1000 / 10))
     }
 
     fn obtain(&self, bytes: usize) -> Option<u64> {

@@ -108,6 +108,14 @@ impl Emulated {
         Emulated { parts, queue: 0 }
     }
 
+    /// The same with a second-level cache of so many bytes.
+    pub fn with_cache(self, bytes: usize) -> Emulated {
+        let chip = Chip { l2: bytes, ..self.parts.chip.clone() };
+        let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
+        queues::register(&parts);
+        Emulated { parts, queue: 0 }
+    }
+
     /// Puts work in the queue.
     fn put(&self, work: impl FnOnce(&Parts) -> Result<(), Error> + Send + 'static) -> Result<(), Error> {
         self.parts.put(self.queue, Item::Do(Box::new(work)))
@@ -169,6 +177,10 @@ impl Driver for Emulated {
 
     fn chip(&self) -> &Chip {
         &self.parts.chip
+    }
+
+    fn version(&self) -> Option<String> {
+        Some("emulated".into())
     }
 
     fn obtain(&self, bytes: usize) -> Option<u64> {

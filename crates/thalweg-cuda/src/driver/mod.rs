@@ -142,6 +142,9 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// What the chip is like.
     fn chip(&self) -> &Chip;
 
+    /// Who drives it, with the version; `None` where launches compute nothing, and take no time.
+    fn version(&self) -> Option<String>;
+
     /// Memory of that many bytes, aligned to 256, for what is put in the queue from now on; `None` when there is none.
     fn obtain(&self, bytes: usize) -> Option<u64>;
 

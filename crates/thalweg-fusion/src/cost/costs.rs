@@ -87,8 +87,9 @@ pub struct Costs {
     pub registers: u32,
     /// A value more than there are registers, a point.
     pub spill: f64,
-    /// A multiplication with its addition in a matrix product: of f32, f64, bf16, f16, bytes, other integers.
-    pub multiply: [f64; 6],
+    /// A multiplication with its addition in a matrix product: of f32, f64, bf16, f16, bytes, other integers, and of f32 that may
+    /// be rounded to TF32.
+    pub multiply: [f64; 7],
     /// One product of a batch.
     pub product: f64,
     /// An element of a right factor that is packed again for a block of rows, in additions. Not measured.
@@ -97,6 +98,9 @@ pub struct Costs {
     /// A byte of a factor that is computed, where large products find it in memory. Not measured.
     #[serde(default)]
     pub factor: f64,
+    /// By how much a byte of a row that a later pass needs again takes longer than one read from where it stays: less where rows stay
+    /// in registers.
+    pub again: f64,
     /// A value that a scatter puts in.
     pub scattered: f64,
     /// Whether weights between two products are made in one pass, where they can be.
@@ -166,10 +170,11 @@ impl Costs {
             once: 0.25,
             registers: 28,
             spill: 0.027,
-            multiply: [0.0145, 0.031, 0.024, 0.024, 0.07, 0.07],
+            multiply: [0.0145, 0.031, 0.024, 0.024, 0.07, 0.07, 0.0145],
             product: 280.0,
             packing: packing(),
             factor: 0.0,
+            again: 1.0,
             scattered: 3.2,
             one_pass: false,
             borders: true,
@@ -225,11 +230,12 @@ impl Costs {
             registers: 160,
             spill: 2.0 * one,
             // Plain cores have two of their lanes' operations in one; tensor cores take narrow floats.
-            multiply: [0.8 * one, one, 0.1 * one, 0.1 * one, 1.5 * one, 1.5 * one],
+            multiply: [0.8 * one, one, 0.1 * one, 0.1 * one, 1.5 * one, 1.5 * one, 0.8 * one],
             product: 0.0,
             packing: 0.0,
             // Written and read.
             factor: 2.0 / memory,
+            again: 1.0,
             scattered: sector,
             one_pass: true,
             borders: false,
@@ -292,6 +298,9 @@ impl Costs {
             &mut self.once,
             &mut self.spill,
             &mut self.product,
+            &mut self.packing,
+            &mut self.factor,
+            &mut self.again,
             &mut self.scattered,
         ]);
         all.extend(&mut self.multiply);

@@ -105,6 +105,8 @@ pub struct Product {
     pub count: u64,
     /// Whether one side is a vector: bound by the bytes of the other.
     pub vector: bool,
+    /// Whether factors may be rounded to TF32.
+    pub tf32: bool,
 }
 
 /// What the time of a kernel follows from.

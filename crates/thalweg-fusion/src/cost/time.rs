@@ -73,7 +73,7 @@ impl Costs {
     /// What is moved again within caches of a thread's own.
     fn moved_again(&self, features: &CostFeatures) -> f64 {
         let again: u64 = features.traffic.iter().map(|t| t.again).sum();
-        let rows = features.rows.map_or(0.0, |r| r.again as f64 * self.level(r.near).read);
+        let rows = features.rows.map_or(0.0, |r| r.again as f64 * self.again * self.level(r.near).read);
         again as f64 * self.levels[0].read + rows
     }
 
@@ -103,6 +103,7 @@ impl Costs {
             .sum();
         let product = features.product.map_or(0.0, |p| {
             let kind = match p.dtype {
+                DType::F32 if p.tf32 => 6,
                 DType::F32 => 0,
                 DType::F64 => 1,
                 DType::BF16 => 2,

@@ -244,6 +244,14 @@ impl Cache {
         Kind::ALL.iter().map(|&k| of(k)).collect()
     }
 
+    /// All good entries of a kind in the folder, in the order of their keys.
+    pub fn all(&self, kind: Kind) -> Vec<Vec<u8>> {
+        let Some(folder) = self.folder(kind) else { return vec![] };
+        let mut keys: Vec<String> = folder.files().into_iter().map(|f| f.name).collect();
+        keys.sort();
+        keys.iter().filter_map(|name| self.in_folder(kind, &Key::parse(name)?)).collect()
+    }
+
     /// Removes everything, good or not; how many files that were.
     pub fn clear(&self) -> usize {
         let folders = Kind::ALL.iter().filter_map(|&k| self.folder(k));

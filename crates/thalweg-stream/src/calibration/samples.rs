@@ -1,18 +1,98 @@
 //! The kernels that calibration times: each is little but the one thing that its constant is about.
+//!
+//! In: [`Sizes`], which say what kind of device they are for. Out: kernels with sizes and operands.
 
 use std::sync::Arc;
+use thalweg_fusion::Costs;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, BodyBuilder, Contraction, ContractionGeometry, Geometry, IndexMap, Kernel,
     MapGeometry, MatmulGeometry, Node, NodeId, Orientation, Precision, RowGeometry, ScatterGeometry,
 };
+use thalweg_runtime::Throughput;
 
-/// Points of samples of arithmetic: few enough for the nearest cache, enough to outweigh a launch.
-const POINTS: usize = 4096;
-/// Operations of a chain.
-const CHAIN: usize = 24;
+/// Nanoseconds of additions for which there are points, on a device that runs many at once.
+const WAVE: f64 = 50.0;
+
+/// How large samples are on a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Points of samples of arithmetic: a processor's are few enough for the nearest cache, and outweigh a launch; a GPU's
+    /// fill it several times.
+    points: usize,
+    /// Operations of a chain.
+    chain: usize,
+    /// How often all functions are computed, one behind the other.
+    functions: usize,
+    /// Points of samples that move elements.
+    moved: usize,
+    /// Rows and columns of matrices that are transposed, and of those whose rows are a multiple of 1,024 bytes apart.
+    turned: usize,
+    conflicting: (usize, usize),
+    /// Rows of folds, their points, and how many folds there are of each.
+    rows: [usize; 2],
+    folds: usize,
+    /// Rows for what is computed once for each, and how often that is.
+    once: (usize, usize),
+    /// Rows and points of scans, of sorts.
+    scan: [usize; 2],
+    sort: [usize; 2],
+    /// Rows and columns of factors.
+    pub product: usize,
+    /// Values of a scatter.
+    scattered: usize,
+    /// Whether the device runs launches on its own, and so many points at once that it takes long samples to see anything.
+    pub wide: bool,
+    /// The first level of memory that can be told from a launch: nearer ones take as long.
+    pub nearest: usize,
+}
+
+impl Sizes {
+    /// For a device that gives so much, where launches run on their own; else a processor.
+    pub fn of(throughput: Option<&Throughput>) -> Sizes {
+        let Some(t) = throughput else {
+            return Sizes {
+                points: 4096,
+                chain: 24,
+                functions: 1,
+                moved: 4096,
+                turned: 96,
+                conflicting: (256, 1024),
+                rows: [16, 512],
+                folds: 1,
+                once: (256, 1),
+                scan: [4, 1024],
+                sort: [4, 256],
+                product: 96,
+                scattered: 2048,
+                wide: false,
+                nearest: 0,
+            };
+        };
+        let points = ((t.additions * WAVE) as usize).next_power_of_two().clamp(1 << 12, 1 << 22);
+        let side = (2 * points.isqrt()).next_multiple_of(256);
+        Sizes {
+            points,
+            chain: 192,
+            functions: 4,
+            moved: 4 * points,
+            turned: side - 48,
+            conflicting: (side, side),
+            rows: [points / 512, 2048],
+            folds: 16,
+            once: (points / 8, 4),
+            scan: [points / 512, 2048],
+            sort: [points / 2048, 1024],
+            product: side,
+            scattered: points,
+            wide: true,
+            nearest: 2,
+        }
+    }
+}
 
 /// A kernel with its sizes and operands, the last of which it writes.
+#[derive(Clone)]
 pub struct Sample {
     pub kernel: Kernel,
     pub geometry: Geometry,
@@ -28,6 +108,12 @@ impl Sample {
     fn new(kernel: Kernel, geometry: Geometry, dtype: DType, bytes: Vec<usize>) -> Sample {
         let contents = vec![None; bytes.len()];
         Sample { kernel, geometry, dtype, bytes, contents }
+    }
+
+    /// Nanoseconds by the model, with so many bytes in use.
+    pub fn model(&self, costs: &Costs, footprint: u64) -> f64 {
+        let (touched, written) = self.bytes.split_at(self.bytes.len() - 1);
+        costs.time(&costs.features(&self.kernel, &self.geometry, touched, written), footprint) as f64 / 1e3
     }
 
     /// Bytes in use.
@@ -104,46 +190,88 @@ pub fn filled(dtype: DType, bytes: usize) -> Sample {
 }
 
 /// Sums and differences, none of which takes in a product.
-pub fn simple() -> Sample {
-    flat(DType::F32, POINTS, |b, x| {
+pub fn simple(sizes: &Sizes) -> Sample {
+    flat(DType::F32, sizes.points, |b, x| {
         let one = constant(b, 1.0);
         let step = |y, i: usize| {
             if i.is_multiple_of(2) { b.element(ElementOp::Add, &[y, x]) } else { b.element(ElementOp::Sub, &[one, y]) }
         };
-        (0..CHAIN).fold(x, step)
+        (0..sizes.chain).fold(x, step)
     })
 }
 
-pub fn divide() -> Sample {
-    flat(DType::F32, POINTS, |b, x| {
+/// Arithmetic that takes about as long as memory beside it.
+pub fn beside(sizes: &Sizes) -> Sample {
+    flat(DType::F32, sizes.moved, |b, x| (0..sizes.chain / 4).fold(x, |y, _| b.element(ElementOp::Add, &[y, x])))
+}
+
+/// One point in each of four boxes.
+pub fn boxes() -> Sample {
+    let mut s = point();
+    let (Kernel::Map(body), Geometry::Map(one)) = (&s.kernel, &s.geometry) else { unreachable!("it is a map") };
+    let part = |i: usize| {
+        let mut g = one.clone();
+        g.accesses[1] = at(&[1], &[1], i as isize);
+        g
+    };
+    let geometry = Geometry::Boxes((0..4).map(part).collect());
+    s.kernel = Kernel::Boxes(vec![body.clone(); 4]);
+    s.geometry = geometry;
+    s.bytes[1] = 16;
+    s
+}
+
+pub fn divide(sizes: &Sizes) -> Sample {
+    flat(DType::F32, sizes.points, |b, x| {
         let one = constant(b, 1.0);
         let x = b.element(ElementOp::Add, &[x, one]);
-        (0..CHAIN / 4).fold(x, |y, _| b.element(ElementOp::Div, &[one, y]))
+        // Of two variables: a GPU multiplies where one of them is a number.
+        (0..sizes.chain / 4).fold(x, |y, _| b.element(ElementOp::Div, &[x, y]))
     })
 }
 
 /// Functions beside one another, all of them where they have ordinary arguments.
-pub fn special(dtype: DType) -> Sample {
+pub fn special(dtype: DType, sizes: &Sizes) -> Sample {
     use ElementOp::{Exp, Log1p, Sigmoid, Sin, Tanh};
-    flat(dtype, POINTS / 2, |b, x| {
-        let y = b.element(Exp, &[x]);
-        [Sin, Tanh, Log1p, Sigmoid].iter().fold(y, |y, &op| {
-            let z = b.element(op, &[x]);
-            b.element(ElementOp::Add, &[y, z])
-        })
+    flat(dtype, sizes.points / 2, |b, x| {
+        let all = |b: &mut BodyBuilder, x: NodeId| {
+            let y = b.element(Exp, &[x]);
+            [Sin, Tanh, Log1p, Sigmoid].iter().fold(y, |y, &op| {
+                let z = b.element(op, &[x]);
+                b.element(ElementOp::Add, &[y, z])
+            })
+        };
+        let mut y = all(b, x);
+        for _ in 1..sizes.functions {
+            // Between 0 and 1 again.
+            let x = b.element(Sigmoid, &[y]);
+            y = all(b, x);
+        }
+        y
     })
 }
 
 /// Narrow elements in, out, and nothing between.
-pub fn convert() -> Sample {
-    flat(DType::BF16, POINTS, |b, x| b.element(ElementOp::Abs, &[x]))
+pub fn convert(sizes: &Sizes) -> Sample {
+    if sizes.wide {
+        // That would be memory and nothing else.
+        return flat(DType::F32, sizes.points, |b, x| {
+            (0..sizes.chain / 4).fold(x, |y, _| {
+                let z = b.cast(y, DType::BF16);
+                let z = b.cast(z, DType::F32);
+                b.element(ElementOp::Add, &[z, x])
+            })
+        });
+    }
+    flat(DType::BF16, sizes.points, |b, x| b.element(ElementOp::Abs, &[x]))
 }
 
 /// A function that few engines have in f64.
-pub fn slow() -> Sample {
-    let mut s = flat(DType::F64, 256, |b, x| b.element(ElementOp::Erf, &[x]));
+pub fn slow(sizes: &Sizes) -> Sample {
+    let n = sizes.points / 16;
+    let mut s = flat(DType::F64, n, |b, x| b.element(ElementOp::Erf, &[x]));
     // Arguments of all sizes: it branches.
-    let values = (0..256u32).flat_map(|i| ((i * 97 % 256) as f64 / 64.0 - 2.0).to_le_bytes());
+    let values = (0..n as u32).flat_map(|i| ((i * 97 % 256) as f64 / 64.0 - 2.0).to_le_bytes());
     s.contents[0] = Some(values.collect());
     s
 }
@@ -158,25 +286,34 @@ pub fn calls() -> Sample {
     map(DType::F32, (&[128, 4, 8], AccessClass::Contiguous, &[80, 12, 1]), 0, |_, x| x)
 }
 
-pub fn transposed() -> Sample {
-    map(DType::F32, (&[96, 96], AccessClass::Strided, &[1, 96]), 0, |_, x| x)
+pub fn transposed(sizes: &Sizes) -> Sample {
+    let n = sizes.turned;
+    map(DType::F32, (&[n, n], AccessClass::Strided, &[1, n as isize]), 0, |_, x| x)
 }
 
 /// Rows of the source a multiple of 1,024 bytes long.
-pub fn conflicting() -> Sample {
-    map(DType::F32, (&[256, 256], AccessClass::Strided, &[1, 1024]), 0, |_, x| x)
+pub fn conflicting(sizes: &Sizes) -> Sample {
+    let (n, apart) = sizes.conflicting;
+    map(DType::F32, (&[n, n], AccessClass::Strided, &[1, apart as isize]), 0, |_, x| x)
 }
 
-pub fn strided() -> Sample {
-    map(DType::F32, (&[POINTS], AccessClass::Strided, &[2]), 0, |_, x| x)
+pub fn strided(sizes: &Sizes) -> Sample {
+    map(DType::F32, (&[sizes.moved], AccessClass::Strided, &[2]), 0, |_, x| x)
 }
 
-/// A zero on both sides, through a table of positions.
-pub fn mapped() -> Sample {
-    let mut s = map(DType::F32, (&[POINTS], AccessClass::Mapped, &[1]), 0, |_, x| x);
-    let inner = View::contiguous(Shape::new(&[POINTS - 2]));
+/// A zero on both sides, through a table of positions; on a GPU, which divides in the place of a table, on both sides of the
+/// rows and columns of images, all of them as one dimension.
+pub fn mapped(sizes: &Sizes) -> Sample {
+    let map_of = |inner: &[usize], pad: &[(usize, usize)]| IndexMap::new(View::contiguous(Shape::new(inner))).pad(pad);
+    let map = if sizes.wide {
+        let images = map_of(&[sizes.moved / 4096, 60, 60], &[(0, 0), (1, 1), (1, 1)]);
+        let n = images.shape().numel();
+        images.reshape(Shape::new(&[n]))
+    } else {
+        map_of(&[sizes.moved - 2], &[(1, 1)])
+    };
+    let mut s = self::map(DType::F32, (&[map.shape().numel()], AccessClass::Mapped, &[1]), 0, |_, x| x);
     let Geometry::Map(g) = &mut s.geometry else { unreachable!("it is a map") };
-    let map = IndexMap::new(inner).pad(&[(1, 1)]);
     g.accesses[0] = AccessGeometry {
         base: 0,
         strides: [0; MAX_RANK],
@@ -187,23 +324,30 @@ pub fn mapped() -> Sample {
     s
 }
 
-/// Each element at the place that its own number says.
-pub fn gathered() -> Sample {
+/// Each element at the place that its own number says; on a GPU, where that would be neighbours, in no order.
+pub fn gathered(sizes: &Sizes) -> Sample {
+    let count = sizes.moved;
     let mut b = BodyBuilder::new(false);
     let access = |operand, class| Access { operand, dtype: DType::F32, class, per_row: false };
     let from = b.access(access(Some(0), AccessClass::Uniform));
     let to = b.access(access(Some(1), AccessClass::Contiguous));
     let places = b.access(access(None, AccessClass::Contiguous));
-    let offset = b.node(Node::Index { access: places, dtype: DType::I64 });
+    let mut offset = b.node(Node::Index { access: places, dtype: DType::I64 });
+    if sizes.wide {
+        // A power of two, so that the lowest bits of odd multiples are all places.
+        let [odd, last] = [2_654_435_769, count as i64 - 1].map(|v| b.constant(Scalar::Int(v), DType::I64));
+        offset = b.element(ElementOp::Mul, &[offset, odd]);
+        offset = b.element(ElementOp::BitAnd, &[offset, last]);
+    }
     let inside = b.constant(Scalar::Bool(true), DType::Bool);
     let y = b.node(Node::Gather { access: from, offset, inside });
     b.store(y, to);
-    let n = [POINTS];
+    let n = [count];
     let mut source = at(&n, &[0], 0);
     source.distinct = 1;
     let accesses = vec![source, at(&n, &[1], 0), at(&n, &[1], 0)];
     let geometry = MapGeometry { extents: n.to_vec(), accesses };
-    Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), DType::F32, vec![4 * POINTS, 4 * POINTS])
+    Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), DType::F32, vec![4 * count, 4 * count])
 }
 
 /// A row body over `rows` rows of `row` points; what it stores is one a row, or one a point.
@@ -234,8 +378,25 @@ fn sum(b: &mut BodyBuilder, x: NodeId) -> NodeId {
     b.fold(Monoid::Sum, x)
 }
 
-pub fn fold_along(count: usize, row: usize) -> Sample {
-    rows([count, row], Orientation::Along, true, sum)
+/// Folds beside one another, each of other values.
+fn folds(count: usize) -> impl FnOnce(&mut BodyBuilder, NodeId) -> NodeId {
+    move |b, x| {
+        (1..count).fold(sum(b, x), |all, i| {
+            let by = constant(b, i as f64);
+            let y = b.element(ElementOp::Add, &[x, by]);
+            let y = sum(b, y);
+            b.element(ElementOp::Add, &[all, y])
+        })
+    }
+}
+
+pub fn fold_along(sizes: &Sizes) -> Sample {
+    rows(sizes.rows, Orientation::Along, true, folds(sizes.folds))
+}
+
+/// Many short rows.
+pub fn short_rows() -> Sample {
+    rows([512, 16], Orientation::Along, true, sum)
 }
 
 /// Narrow strips: matrices of 16 rows with as many columns, each apart.
@@ -247,37 +408,52 @@ pub fn strips() -> Sample {
     s
 }
 
-pub fn fold_across() -> Sample {
+pub fn fold_across(sizes: &Sizes) -> Sample {
+    if sizes.wide {
+        return rows([sizes.rows[1], sizes.rows[0]], Orientation::Across, true, folds(sizes.folds));
+    }
     rows([192, 128], Orientation::Across, true, sum)
 }
 
+/// Rows less their mean, which need each element again.
+pub fn twice(sizes: &Sizes) -> Sample {
+    rows([2 * sizes.rows[0], sizes.rows[1]], Orientation::Along, false, |b, x| {
+        let s = sum(b, x);
+        b.element(ElementOp::Sub, &[x, s])
+    })
+}
+
 /// Rows by their root mean square: a division and a root once a row.
-pub fn once() -> Sample {
-    rows([256, 32], Orientation::Along, false, |b, x| {
+pub fn once(sizes: &Sizes) -> Sample {
+    let (count, times) = sizes.once;
+    rows([count, 32], Orientation::Along, false, |b, x| {
         let square = b.element(ElementOp::Mul, &[x, x]);
         let s = sum(b, square);
         let one = constant(b, 1.0);
-        let s = b.element(ElementOp::Add, &[s, one]);
-        let root = b.element(ElementOp::Sqrt, &[s]);
+        let root = (0..times).fold(s, |s, _| {
+            let s = b.element(ElementOp::Add, &[s, one]);
+            b.element(ElementOp::Sqrt, &[s])
+        });
         let scale = b.element(ElementOp::Div, &[one, root]);
         b.element(ElementOp::Mul, &[x, scale])
     })
 }
 
-pub fn scan() -> Sample {
-    rows([4, 1024], Orientation::Along, false, |b, x| b.scan(ScanOp::Sum, false, x))
+pub fn scan(sizes: &Sizes) -> Sample {
+    rows(sizes.scan, Orientation::Along, false, |b, x| b.scan(ScanOp::Sum, false, x))
 }
 
-pub fn sort() -> Sample {
-    let mut s = rows([4, 256], Orientation::Along, false, |b, x| b.scan(ScanOp::Sort, false, x));
+pub fn sort(sizes: &Sizes) -> Sample {
+    let mut s = rows(sizes.sort, Orientation::Along, false, |b, x| b.scan(ScanOp::Sort, false, x));
     // In an order that is far from sorted.
-    let values = (0..1024u32).flat_map(|i| ((i.wrapping_mul(2_654_435_769) >> 8) as f32).to_le_bytes());
+    let n = sizes.sort.iter().product::<usize>() as u32;
+    let values = (0..n).flat_map(|i| ((i.wrapping_mul(2_654_435_769) >> 8) as f32).to_le_bytes());
     s.contents[0] = Some(values.collect());
     s
 }
 
 /// `count` products of square matrices.
-pub fn product(dtype: DType, count: usize, n: usize) -> Sample {
+pub fn product((dtype, precision): (DType, Precision), count: usize, n: usize) -> Sample {
     let all = n * n;
     let geometry = MatmulGeometry {
         batch: vec![(count, all as isize, all as isize)],
@@ -289,14 +465,14 @@ pub fn product(dtype: DType, count: usize, n: usize) -> Sample {
         reach: [Some((0, count * all - 1)); 2],
     };
     let bytes = vec![count * all * dtype.size(); 3];
-    let kernel = Kernel::Contraction(Contraction::bare(dtype, Precision::Full));
+    let kernel = Kernel::Contraction(Contraction::bare(dtype, precision));
     let geometry = Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry)));
     Sample::new(kernel, geometry, dtype, bytes)
 }
 
 /// Values added at places in no order.
-pub fn scatter() -> Sample {
-    let n = POINTS / 2;
+pub fn scatter(sizes: &Sizes) -> Sample {
+    let n = sizes.scattered;
     let kernel = Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, inputs: [None, None] };
     let geometry = ScatterGeometry {
         axis: 0,

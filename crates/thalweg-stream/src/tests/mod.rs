@@ -19,8 +19,14 @@ use thalweg_runtime::{
 
 /// A device whose launches do nothing: values are what memory held before.
 #[derive(Debug)]
-struct Idle {
+pub(crate) struct Idle {
     pool: Arc<Pool>,
+}
+
+impl Idle {
+    pub(crate) fn new() -> Idle {
+        Idle { pool: Pool::new("idle".into(), Box::new(Host)) }
+    }
 }
 
 struct Host;
@@ -130,7 +136,7 @@ fn on_its_own(test: impl FnOnce(DeviceRef) + Send + 'static) {
         set_mode(FUSED);
         set_measuring(None);
         set_deferring(true);
-        test(DeviceRef::register(Arc::new(Idle { pool: Pool::new("idle".into(), Box::new(Host)) })));
+        test(DeviceRef::register(Arc::new(Idle::new())));
     };
     if let Err(panic) = std::thread::spawn(run).join() {
         std::panic::resume_unwind(panic);

@@ -8,7 +8,7 @@ use crate::cost::nodes::Work;
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, Contraction, ContractionGeometry, Copied, Kernel, MapGeometry,
-    MatmulGeometry, Node, NodeId, RowGeometry, Store, TileGeometry, Weights, bodies, copied, widened_bytes,
+    MatmulGeometry, Node, NodeId, Precision, RowGeometry, Store, TileGeometry, Weights, bodies, copied, widened_bytes,
 };
 
 /// Rows and columns of a chunk of a product.
@@ -54,7 +54,7 @@ fn epilogue(c: &Contraction, g: &ContractionGeometry, left: &[u64], f: &mut Cost
 
 /// The product and what its factors are read or computed from; how many operands that are.
 fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut CostFeatures) -> usize {
-    product(c.dtype, &g.product, f);
+    product((c.dtype, c.precision), &g.product, f);
     let mut at = 0;
     for (factor, tiles) in c.factors.iter().zip(&g.factors) {
         let Some((factor, tiles)) = factor.as_deref().zip(tiles.as_deref()) else {
@@ -175,7 +175,7 @@ fn tiled(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, 
     (f.points, f.chunks) = points;
 }
 
-fn product(dtype: DType, g: &MatmulGeometry, f: &mut CostFeatures) {
+fn product((dtype, precision): (DType, Precision), g: &MatmulGeometry, f: &mut CostFeatures) {
     let count = g.batch.iter().map(|d| d.0 as u64).product::<u64>();
     let (m, n, k) = (g.m as u64, g.n as u64, g.k as u64);
     f.points += count * m * n;
@@ -183,5 +183,6 @@ fn product(dtype: DType, g: &MatmulGeometry, f: &mut CostFeatures) {
     let vector = m == 1 || n == 1;
     let before = f.product.map_or((0, 0), |p| (p.multiplications, p.count));
     let (multiplications, count) = (before.0 + count * m * n * k, before.1 + count);
-    f.product = Some(Product { dtype, multiplications, count, vector });
+    let tf32 = precision == Precision::Tf32;
+    f.product = Some(Product { dtype, multiplications, count, vector, tf32 });
 }

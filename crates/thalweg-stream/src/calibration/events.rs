@@ -1,0 +1,86 @@
+//! Timing sample kernels by the device's own clock, where launches run on their own.
+//!
+//! In: samples. Out: nanoseconds of a launch among others of the same sample. Always true: what is timed was in the queue
+//! before the first of it began ([`super::ahead`]), so the host has no part in it.
+
+use super::ahead::Ahead;
+use super::clock::Clock;
+use super::measure::filled;
+use super::samples::{self, Sample, Sizes};
+use crate::DeviceRef;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thalweg_kernel::Geometry;
+use thalweg_runtime::{Buffer, Device, Error, Program, Timing};
+
+/// How long launches of a sample take together, which a clock of half a microsecond tells well enough; the most launches; and
+/// how often they are timed.
+const BATCH: f64 = 60_000.0;
+const MOST: f64 = 24.0;
+const TIMES: usize = 4;
+/// Launches that a queue is filled with while it is busy with one of [`Ahead`].
+const BEHIND: usize = 16;
+/// A chip that idled needs so long to reach its speed.
+const WARM: Duration = Duration::from_millis(15);
+
+/// The clock of a device that runs launches on its own.
+pub struct DeviceClock {
+    device: &'static Arc<dyn Device>,
+    ahead: Ahead,
+}
+
+impl DeviceClock {
+    /// # Errors
+    /// When the device fails.
+    pub fn new(device: DeviceRef, sizes: &Sizes) -> Result<DeviceClock, Error> {
+        let clock = DeviceClock { device: device.device(), ahead: Ahead::of(device)? };
+        let begin = Instant::now();
+        let ready = Ready::new(clock.device, &samples::simple(sizes))?;
+        while begin.elapsed() < WARM {
+            clock.launches(&ready, MOST as usize)?;
+        }
+        Ok(clock)
+    }
+
+    /// Nanoseconds of a launch of so many.
+    fn launches(&self, ready: &Ready, count: usize) -> Result<f64, Error> {
+        let operands: Vec<&Buffer> = ready.operands.iter().collect();
+        let mut timing: Option<Arc<dyn Timing>> = None;
+        let mut run = || {
+            self.ahead.launch(count.div_ceil(BEHIND))?;
+            let mut launches = || (0..count).try_for_each(|_| ready.program.launch(&ready.geometry, &operands, &[]));
+            timing = self.device.clocked(&mut launches)?;
+            Ok(())
+        };
+        self.device.batch(None, false, &mut run)?;
+        self.device.synchronize()?;
+        let elapsed = timing.map(|t| t.elapsed()).transpose()?.flatten();
+        let none = || Error::Device { device: self.device.name().into(), message: "it has no clock".into() };
+        Ok(elapsed.ok_or_else(none)? as f64 / count as f64)
+    }
+}
+
+impl Clock for DeviceClock {
+    fn time(&mut self, sample: &Sample, _: u64) -> Result<Option<f64>, Error> {
+        let ready = Ready::new(self.device, sample)?;
+        let once = self.launches(&ready, 2)?;
+        let count = (BATCH / once.max(1.0)).clamp(1.0, MOST) as usize;
+        let mut all = (0..TIMES).map(|_| self.launches(&ready, count)).collect::<Result<Vec<f64>, Error>>()?;
+        all.sort_by(f64::total_cmp);
+        Ok(Some(all[TIMES / 4]))
+    }
+}
+
+/// A sample that can be launched.
+struct Ready {
+    program: Arc<dyn Program>,
+    geometry: Geometry,
+    operands: Vec<Buffer>,
+}
+
+impl Ready {
+    fn new(device: &Arc<dyn Device>, sample: &Sample) -> Result<Ready, Error> {
+        let program = device.prepare(&[(&sample.kernel, &sample.geometry)])?.remove(0);
+        Ok(Ready { program, geometry: sample.geometry.clone(), operands: filled(device, sample)? })
+    }
+}

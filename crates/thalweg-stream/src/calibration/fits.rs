@@ -1,0 +1,194 @@
+//! Which constant follows from which sample.
+//!
+//! In: typical constants, and a clock. Out: constants with which the model is right about every sample. The order is part of
+//! it: a sample has more in it than what it is about, and that was fitted before.
+
+use super::clock::Bench;
+use super::measure::SLICE;
+use super::samples::{self, Sizes};
+use thalweg_fusion::Costs;
+use thalweg_ir::DType;
+use thalweg_kernel::Precision;
+use thalweg_runtime::Error;
+
+/// Bytes in use up to which one launch is timed again and again on a processor; beyond, small launches go through the buffers
+/// one after another.
+const WHOLE: u64 = 4 << 20;
+/// Bytes that calibration touches at most on a processor, where nobody knows how large caches are; what moving takes beyond is
+/// told from the typical constants.
+const MOST: u64 = 64 << 20;
+
+/// Nanoseconds that a stream adds to a launch: operands looked up, counters, memory given back. Where launches run on their
+/// own it hides behind them.
+const STREAM: f64 = 200.0;
+
+/// The dtypes that products have constants for, in their order; behind them stands f32 rounded to TF32.
+const MULTIPLIED: [DType; 6] = [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I8, DType::I32];
+
+/// Nanoseconds of a launch that no clock sees.
+pub fn unseen(sizes: &Sizes) -> f64 {
+    if sizes.wide { 0.0 } else { STREAM }
+}
+
+/// Fits all constants of a device with so many threads.
+pub fn all(b: &mut Bench<'_>, threads: u32) -> Result<(), Error> {
+    // What can be measured through small launches is one thread's.
+    b.costs.threads = 1;
+    let stream = unseen(&b.sizes);
+    // Arithmetic twice: the first time memory is not known yet.
+    b.costs.launch -= stream;
+    b.fit(|_| samples::point(), |c, f| c.launch *= f)?;
+    b.costs.launch += stream;
+    b.offset = stream;
+    b.fit(samples::simple, |c, f| c.simple *= f)?;
+    memory(b)?;
+    b.fit(samples::simple, |c, f| c.simple *= f)?;
+    arithmetic(b)?;
+    moving(b)?;
+    rows(b)?;
+    b.fit(samples::scatter, |c, f| c.scattered *= f)?;
+    products(b)?;
+    self::threads(b, threads)
+}
+
+/// What a byte takes at each level, on one thread.
+fn memory(b: &mut Bench<'_>) -> Result<(), Error> {
+    let (nearest, wide) = (b.sizes.nearest, b.sizes.wide);
+    let mut last = 1.0;
+    for i in nearest..b.costs.levels.len() {
+        let footprint = b.costs.levels[i].footprint;
+        let scale = move |c: &mut Costs, f: f64| {
+            let nearer = if i == nearest { 0 } else { i };
+            for l in &mut c.levels[nearer..=i] {
+                for ns in [&mut l.read, &mut l.write, &mut l.read_all, &mut l.write_all] {
+                    *ns *= f;
+                }
+            }
+        };
+        // On a GPU the last level but one is out of cache.
+        let beyond = if wide { i + 1 == b.costs.levels.len() } else { footprint > MOST };
+        if beyond {
+            scale(&mut b.costs, last);
+        } else if wide || footprint <= WHOLE {
+            last = b.fit(|_| samples::copy(footprint), scale)?;
+        } else {
+            last = b.fit_within(&samples::copy_from(SLICE, 0), footprint, scale)?;
+        }
+    }
+    if wide {
+        // What large products find in memory is written and read there.
+        b.costs.factor *= last;
+    }
+    // More bytes in use never make one faster.
+    for i in 1..b.costs.levels.len() {
+        let nearer = b.costs.levels[i - 1];
+        let l = &mut b.costs.levels[i];
+        (l.read, l.write) = (l.read.max(nearer.read), l.write.max(nearer.write));
+        (l.read_all, l.write_all) = (l.read_all.max(nearer.read_all), l.write_all.max(nearer.write_all));
+    }
+    Ok(())
+}
+
+fn arithmetic(b: &mut Bench<'_>) -> Result<(), Error> {
+    // A value too many is written and read again: it takes what other instructions take.
+    let faster = b.costs.simple / b.typical.simple;
+    b.costs.spill *= faster;
+    if b.sizes.wide {
+        // Each has a little of the other in it.
+        b.fit(samples::beside, |c, f| c.overlap *= f)?;
+        b.fit(samples::simple, |c, f| c.simple *= f)?;
+        b.fit(samples::beside, |c, f| c.overlap *= f)?;
+        // Boxes are parts of one launch there.
+        b.fit(|_| samples::boxes(), |c, f| c.boxed *= f)?;
+    }
+    b.fit(samples::divide, |c, f| c.divide *= f)?;
+    b.fit(|s| samples::special(DType::F32, s), |c, f| c.special *= f)?;
+    b.fit(|s| samples::special(DType::F64, s), |c, f| c.special_wide *= f)?;
+    b.fit(samples::convert, |c, f| c.convert *= f)?;
+    b.fit(samples::slow, |c, f| c.slow *= f)?;
+    Ok(())
+}
+
+fn moving(b: &mut Bench<'_>) -> Result<(), Error> {
+    b.fit(|_| samples::runs(), |c, f| c.run *= f)?;
+    b.fit(|_| samples::calls(), |c, f| c.call *= f)?;
+    b.fit(samples::transposed, |c, f| c.transposed *= f)?;
+    b.fit(samples::conflicting, |c, f| c.conflicting *= f)?;
+    b.fit(samples::strided, |c, f| c.strided *= f)?;
+    b.fit(samples::mapped, |c, f| c.mapped *= f)?;
+    b.fit(samples::gathered, |c, f| c.gathered *= f)?;
+    Ok(())
+}
+
+fn rows(b: &mut Bench<'_>) -> Result<(), Error> {
+    b.fit(samples::fold_along, |c, f| c.fold *= f)?;
+    b.fit(
+        |_| samples::short_rows(),
+        |c, f| {
+            c.row *= f;
+            c.row_fold *= f;
+        },
+    )?;
+    if b.sizes.wide {
+        b.fit(samples::twice, |c, f| c.again *= f)?;
+    }
+    b.fit(samples::once, |c, f| c.once *= f)?;
+    b.fit(samples::fold_across, |c, f| c.fold_across *= f)?;
+    b.fit(|_| samples::strips(), |c, f| c.strip *= f)?;
+    b.fit(samples::scan, |c, f| c.scan *= f)?;
+    b.fit(samples::sort, |c, f| c.sort *= f)?;
+    Ok(())
+}
+
+fn products(b: &mut Bench<'_>) -> Result<(), Error> {
+    let n = b.sizes.product;
+    for (i, dtype) in MULTIPLIED.into_iter().enumerate() {
+        // A GPU multiplies integers on plain cores.
+        let n = if b.sizes.wide && dtype.is_int() { n / 2 } else { n };
+        b.fit(|_| samples::product((dtype, Precision::Full), 1, n), |c, f| c.multiply[i] *= f)?;
+    }
+    if b.sizes.wide {
+        b.fit(|_| samples::product((DType::F32, Precision::Tf32), 1, n), |c, f| c.multiply[6] *= f)?;
+    } else {
+        b.costs.multiply[6] = b.costs.multiply[0];
+    }
+    b.fit(|_| samples::product((DType::F32, Precision::Full), 64, 8), |c, f| c.product *= f)?;
+    Ok(())
+}
+
+/// What moving takes all threads together.
+fn threads(b: &mut Bench<'_>, count: u32) -> Result<(), Error> {
+    b.costs.threads = count;
+    let n = b.costs.threads as f64;
+    for l in &mut b.costs.levels {
+        (l.read_all, l.write_all) = (l.read / n, l.write / n);
+    }
+    if b.costs.threads == 1 {
+        return Ok(());
+    }
+    let mut last = 1.0;
+    for i in 0..b.costs.levels.len() {
+        let footprint = b.costs.levels[i].footprint;
+        // They move so little together only where they compute.
+        if footprint <= WHOLE {
+            continue;
+        }
+        let scale = move |c: &mut Costs, f: f64| {
+            let l = &mut c.levels[i];
+            // No more than all of them alone, no less than one.
+            l.read_all = (l.read_all * f).clamp(l.read / n, l.read);
+            l.write_all = (l.write_all * f).clamp(l.write / n, l.write);
+        };
+        if footprint <= MOST {
+            last = b.fit(|_| samples::copy(footprint), scale)?;
+        } else {
+            scale(&mut b.costs, last);
+        }
+    }
+    for i in 1..b.costs.levels.len() {
+        let nearer = b.costs.levels[i - 1];
+        let l = &mut b.costs.levels[i];
+        (l.read_all, l.write_all) = (l.read_all.max(nearer.read_all), l.write_all.max(nearer.write_all));
+    }
+    Ok(())
+}

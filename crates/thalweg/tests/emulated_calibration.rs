@@ -1,0 +1,122 @@
+//! What a GPU's measured constants change: costs, plans, and what a later process begins with. The clock is one that says what
+//! the model says with other constants, so that everything holds on any machine.
+
+#![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
+
+use std::sync::Arc;
+use thalweg::disk::{self, Cache};
+use thalweg::prelude::*;
+use thalweg::{Costs, Effort, explain};
+use thalweg_cuda::CudaDevice;
+use thalweg_cuda::driver::{Absent, Emulated};
+use thalweg_stream::{DeviceRef, calibrate, calibrate_as_if, costs, save_costs, set_costs, typical_costs};
+
+/// An emulated GPU of its own, as another process would open it.
+fn opened() -> DeviceRef {
+    let driver = Arc::new(Emulated::new().expect("there is a C++ compiler"));
+    DeviceRef::register(CudaDevice::with(driver, "cuda:emulated").unwrap())
+}
+
+/// A chip whose arithmetic is slow and whose memory is fast.
+fn truth(typical: &Costs) -> Costs {
+    let mut truth = typical.clone();
+    truth.special *= 6.0;
+    truth.fold_across *= 3.0;
+    truth.simple *= 7.0;
+    for l in &mut truth.levels {
+        for ns in [&mut l.read, &mut l.write, &mut l.read_all, &mut l.write_all] {
+            *ns /= 7.0;
+        }
+    }
+    truth
+}
+
+/// A small chip is measured by its events, launch by launch: every sample compiles, and touches nothing but its operands.
+#[test]
+fn every_sample_runs() {
+    let driver = Emulated::new().unwrap().with_multiprocessors(1).with_cache(1 << 18);
+    let device = DeviceRef::register(CudaDevice::with(Arc::new(driver), "cuda:emulated").unwrap());
+    let (measured, typical) = (calibrate(device).unwrap(), typical_costs(device));
+    // Whatever the host's clock says. What was timed is no longer what it was.
+    assert_ne!(measured, *typical);
+    assert_eq!(measured.clone().near(&typical, 8.01), measured);
+}
+
+/// One test, since it sets the process's disk cache, and the costs of a device that all threads share.
+#[test]
+fn measured_constants_change_plans_and_are_found_again() {
+    let place = std::env::temp_dir().join(format!("thalweg-emulated-calibration-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&place);
+    disk::set(Some(Cache::open(&place).unwrap()));
+
+    // What is measured lies near the truth, in all that was fitted.
+    let first = opened();
+    let typical = typical_costs(first);
+    let truth = truth(&typical);
+    let measured = calibrate_as_if(first, &truth);
+    for (name, measured, truth) in [
+        ("special", measured.special, truth.special),
+        ("simple", measured.simple, truth.simple),
+        ("launch", measured.launch, truth.launch),
+        ("out of cache", measured.levels[4].read, truth.levels[4].read),
+        ("in the cache", measured.levels[2].read, truth.levels[2].read),
+        ("bf16", measured.multiply[2], truth.multiply[2]),
+    ] {
+        assert!((measured / truth - 1.0).abs() < 0.05, "{name}: {measured} for {truth}");
+    }
+
+    // It is found by the chip and its driver.
+    assert_eq!(*costs(first), *typical);
+    set_costs(first, measured.clone());
+    assert!(save_costs(first));
+    assert_eq!(*costs(opened()), measured);
+    let smaller = Arc::new(Emulated::new().unwrap().with_multiprocessors(64));
+    let smaller = DeviceRef::register(CudaDevice::with(smaller, "cuda:emulated").unwrap());
+    assert_eq!(*costs(smaller), *typical_costs(smaller));
+    let listed = thalweg::calibrated(&Cache::open(&place).unwrap());
+    assert!(listed.len() == 1 && listed[0].1 && listed[0].0.contains("132 multiprocessors"), "{listed:?}");
+
+    // No plan of another run is to be found.
+    let kept = Cache::open(&place).unwrap();
+    disk::set(None);
+
+    // And plans are made with it: what is cheap to compute again is stored where arithmetic is slow.
+    let device = Device::from_name("cuda:emulated").unwrap();
+    let before = thalweg::set_default_device(Some(device));
+    thalweg::set_tiers(false);
+    thalweg::set_measuring(None);
+    thalweg::set_search_effort(Effort::default());
+    let x = Tensor::randn([64, 96]);
+    thalweg::synchronize().unwrap();
+    let planned = |costs: &Costs| {
+        device.set_costs(costs.clone());
+        thalweg::clear_plans();
+        let ((), explanation) = explain(|| {
+            let y = (0..3).fold(x.clone(), |y, _| (y + 1.0).abs());
+            let _sums = [y.sum(0), y.amax(1)];
+            drop(y);
+            thalweg::synchronize().unwrap();
+        });
+        let kernels = explanation.segments.iter().flat_map(|s| &s.kernels);
+        let predicted: u64 = kernels.clone().map(|k| k.predicted_ns).sum();
+        let written: usize = kernels.map(|k| k.bytes_written).sum();
+        (predicted, written)
+    };
+    let (cheap, dear) = (planned(&typical), planned(&measured));
+    thalweg::set_default_device(before);
+    assert!(dear.0 != cheap.0, "{cheap:?} {dear:?}");
+    assert!(cheap.1 < 64 * 96 * 4 && dear.1 >= 64 * 96 * 4, "{cheap:?} {dear:?}");
+
+    disk::set(Some(kept));
+    // A bit that is another is not believed, and a GPU that is not there is not measured.
+    let file = std::fs::read_dir(place.join("calibration")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    assert_eq!(*costs(opened()), *typical);
+    let absent = DeviceRef::register(CudaDevice::with(Arc::new(Absent::new()), "cuda:absent").unwrap());
+    assert!(calibrate(absent).is_err() && !save_costs(absent));
+
+    disk::set(None);
+    let _ = std::fs::remove_dir_all(&place);
+}
