@@ -268,9 +268,9 @@ impl Target for Compiler {
 /// Writes a source to the folder for dumps, to be read or compiled by hand, and beside it the program that it is a
 /// printing of.
 fn dump(unit: &Unit) {
-    let source = || ("cu", unit.source.text().into_bytes());
-    match render::program(&unit.kernel) {
-        Some(kernel) => thalweg_runtime::dump(unit.name, || [source(), ("ir", kernel.to_string().into_bytes())]),
-        None => thalweg_runtime::dump(unit.name, || [source()]),
-    }
+    thalweg_runtime::dump(unit.name, || {
+        let mut all = vec![("cu", unit.source.text().into_bytes())];
+        all.extend(render::program(&unit.kernel).map(|kernel| ("ir", kernel.to_string().into_bytes())));
+        all
+    });
 }

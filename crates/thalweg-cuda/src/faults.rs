@@ -31,6 +31,18 @@ struct Words {
     out: Vec<Weak<Faulted>>,
 }
 
+/// What stood in words, from the first one that was read on.
+struct Known {
+    first: u32,
+    bytes: Vec<u8>,
+}
+
+impl Known {
+    fn is_set(&self, word: u32) -> bool {
+        self.bytes[4 * (word - self.first) as usize..][..4] != [0; 4]
+    }
+}
+
 /// Launches of a batch that may have met an index out of range.
 #[derive(Debug)]
 pub struct Faulted {
@@ -97,16 +109,27 @@ impl Faults {
 
     /// Asks about several batches at once.
     fn ask(&self, all: &[Arc<Faulted>]) -> Result<(), Error> {
-        let mut bytes = vec![0; 4 * WORDS];
-        self.driver.read(self.base, &mut bytes)?;
+        if all.is_empty() {
+            return Ok(());
+        }
+        let known = self.read(all.iter().flat_map(|f| &f.words))?;
         for faulted in all {
-            let outcome = faulted.first(|word| bytes[4 * word as usize..][..4] != [0; 4]);
+            let outcome = faulted.first(&known);
             faulted.outcome.get_or_init(|| {
                 self.give_back(faulted, outcome.is_none());
                 Ok(outcome)
             });
         }
         Ok(())
+    }
+
+    /// What stands in these words: all that lies between them is read at once.
+    fn read<'a>(&self, words: impl Iterator<Item = &'a (u32, u32)> + Clone) -> Result<Known, Error> {
+        let all = words.map(|w| w.0);
+        let (first, last) = (all.clone().min().unwrap_or(0), all.max().unwrap_or(0));
+        let mut bytes = vec![0; 4 * (last - first + 1) as usize];
+        self.driver.read(self.address(first), &mut bytes)?;
+        Ok(Known { first, bytes })
     }
 
     fn give_back(&self, faulted: &Faulted, clean: bool) {
@@ -136,16 +159,8 @@ impl Faulted {
     }
 
     /// The first program whose word is set.
-    fn first(&self, is_set: impl Fn(u32) -> bool) -> Option<usize> {
-        self.words.iter().find(|w| is_set(w.0)).map(|w| w.1 as usize)
-    }
-
-    fn read(&self) -> Result<Option<usize>, Error> {
-        let all = self.words.iter().map(|w| w.0);
-        let (low, high) = (all.clone().min().unwrap_or(0), all.max().unwrap_or(0));
-        let mut bytes = vec![0; 4 * (high - low + 1) as usize];
-        self.faults.driver.read(self.faults.address(low), &mut bytes)?;
-        Ok(self.first(|word| bytes[4 * (word - low) as usize..][..4] != [0; 4]))
+    fn first(&self, known: &Known) -> Option<usize> {
+        self.words.iter().find(|w| known.is_set(w.0)).map(|w| w.1 as usize)
     }
 }
 
@@ -158,7 +173,7 @@ impl Check for Faulted {
         }
         // Another thread may be asking about this one, and not know yet.
         let asked = || {
-            let outcome = self.read();
+            let outcome = self.faults.read(self.words.iter()).map(|known| self.first(&known));
             self.faults.give_back(self, matches!(outcome, Ok(None)));
             outcome
         };

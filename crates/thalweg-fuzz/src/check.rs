@@ -39,6 +39,8 @@ pub struct Ways {
     pub threads: bool,
     /// By other plans too.
     pub plans: bool,
+    /// With programs that are nearly the same, too.
+    pub near: bool,
     /// With other scalars, too. Not where an index is computed from some.
     pub scalars: bool,
 }
@@ -311,7 +313,7 @@ impl Checker {
             self.reproducible(program)?;
         }
         self.at_first_sight((program, &stability), &unfused)?;
-        if !self.gpu || ways.threads {
+        if ways.near {
             self.near_misses(program)?;
         }
         if program.steps.len().is_multiple_of(2) && !self.gpu {

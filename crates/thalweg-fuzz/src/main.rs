@@ -40,6 +40,8 @@ use traffic::Compared;
 
 /// Every so many programs are also run on a device with many threads: waking them takes longer than all else.
 const THREADED: u64 = 4;
+/// One program in so many is followed by programs that are nearly the same, which take three times as long as all else.
+const NEAR: u64 = 4;
 /// Every so many are also run by other plans than the usual one.
 const PLANNED: u64 = 5;
 /// The same on a GPU, whose kernels take longer to compile.
@@ -107,6 +109,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let ways = Ways {
             threads: (seed + i).is_multiple_of(THREADED),
             plans: (seed + i).is_multiple_of(planned),
+            near: (seed + i) % NEAR == 1,
             scalars: true,
         };
         let check = |program: &Program| match (arguments.gradients, arguments.kernels, arguments.functions) {

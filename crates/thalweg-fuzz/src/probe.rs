@@ -62,7 +62,7 @@ fn checks(device: DeviceRef, on_gpu: bool) {
     let checker = if on_gpu { Checker::on_gpu(device) } else { Checker::new(device, device) };
     let runs = |program: &Program, dtype| {
         checker
-            .check(program, Ways { threads: false, plans: true, scalars: true })
+            .check(program, Ways { threads: false, plans: true, near: true, scalars: true })
             .unwrap_or_else(|e| panic!("{dtype}: {e}"));
     };
     for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 /// Writes what `content` gives to the folder that `THALWEG_DUMP` names, if it names one, as `NAME-HASH.ENDING` for each
 /// ending; the hash is that of the first. What cannot be written is told through `tracing`.
-pub fn dump<const N: usize>(name: &str, content: impl FnOnce() -> [(&'static str, Vec<u8>); N]) {
+pub fn dump(name: &str, content: impl FnOnce() -> Vec<(&'static str, Vec<u8>)>) {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let Some(folder) = FOLDER.get_or_init(|| environment::DUMP.path()) else { return };
     let content = content();

@@ -17,7 +17,7 @@ pub type Listed<'a> = (String, &'a Program, &'a Allocation);
 /// Writes a compiled body to the folder for dumps, if there is one.
 pub fn write(kind: &str, body: &Body, report: &Report, loops: &[Listed<'_>], code: &[u8]) {
     let name = format!("cpu-{:?}-{kind}", report.isa).to_lowercase();
-    thalweg_runtime::dump(&name, || [("txt", listing(body, report, loops).into_bytes()), ("bin", code.to_vec())]);
+    thalweg_runtime::dump(&name, || vec![("txt", listing(body, report, loops).into_bytes()), ("bin", code.to_vec())]);
 }
 
 /// The body and its loops.

@@ -73,7 +73,7 @@ impl Micro {
         let bytes = assemble(isa, arithmetic, form);
         let name = format!("cpu-{isa:?}-product").to_lowercase();
         thalweg_runtime::dump(&name, || {
-            [("txt", format!("{form:?} {arithmetic:?}").into_bytes()), ("bin", bytes.clone())]
+            vec![("txt", format!("{form:?} {arithmetic:?}").into_bytes()), ("bin", bytes.clone())]
         });
         pages::Code::publish(&bytes).map(Micro)
     }

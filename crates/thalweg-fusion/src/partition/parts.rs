@@ -8,6 +8,7 @@
 
 use super::canonical::magnitude;
 use super::facts::Facts;
+use super::search::Found;
 use crate::cost::Costs;
 use crate::segment::{Mode, ValueId};
 use crate::write::rules::is_constant;
@@ -63,6 +64,13 @@ pub(super) enum Standing {
     Stopped,
     /// It began from other partitions, and went to the end from there.
     Grown,
+}
+
+impl Standing {
+    /// Of a search that began from nothing, or where it had stopped.
+    pub fn of(found: &Found) -> Standing {
+        if found.complete { Standing::Ended } else { Standing::Stopped }
+    }
 }
 
 /// A component with its partition.
@@ -329,14 +337,15 @@ impl Parts {
         let footprint = doublings(facts);
         let part = Arc::new(Part { alike, recorded, canonical, kernels, footprint, standing, quick });
         let mut known = self.known();
-        known.ops += ops.len();
+        let same = |p: &Arc<Part>| p.alike == part.alike && p.footprint == part.footprint;
+        match known.alike.get(&hashes[0]).and_then(|all| all.iter().find(|p| same(p))) {
+            // What took long is not lost to what did not.
+            Some(before) if quick && !before.quick => return,
+            Some(_) => {}
+            None => known.ops += ops.len(),
+        }
         if known.ops > MOST {
             *known = Known { costs: known.costs.take(), ops: ops.len(), ..Known::default() };
-        }
-        let same = |p: &Arc<Part>| p.alike == part.alike && p.footprint == part.footprint;
-        // What took long is not lost to what did not.
-        if quick && known.alike.get(&hashes[0]).is_some_and(|all| all.iter().any(|p| same(p) && !p.quick)) {
-            return;
         }
         for hash in hashes {
             let all = known.alike.entry(hash).or_default();

@@ -12,7 +12,7 @@ use crate::calibration::planning_costs;
 use crate::defect;
 use crate::mode::{set_effort, set_mode};
 use crate::ready::prepare;
-use crate::saved::{self, Answer, Asked, Origin};
+use crate::saved::{self, Answer, Origin};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -139,17 +139,8 @@ fn find(job: &Job) -> Result<Found, Error> {
 
 fn planned(job: &Job, segment: Segment<'_>) -> Result<(Plan, Instance, bool), Error> {
     let costs = planning_costs(job.device, job.mode);
-    let class = (!job.mode.reproducible).then_some(&job.class);
     let parts = parts_of(job.device, job.effort);
-    let asked = Asked {
-        device: job.device,
-        segment,
-        costs: &costs,
-        effort: job.effort,
-        classes: &job.classes,
-        class,
-        parts: Some(&parts),
-    };
+    let asked = job.asked(&costs, &parts);
     let Answer { plan, instance, origin, unfinished } =
         defect::caught("the planner", job.device, &segment, || saved::plan(asked))??;
     count(|c| match origin {

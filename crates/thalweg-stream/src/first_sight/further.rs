@@ -13,7 +13,7 @@ use crate::calibration::planning_costs;
 use crate::defect;
 use crate::mode::{set_effort, set_mode};
 use crate::ready::prepare;
-use crate::saved::{self, Asked};
+use crate::saved;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -187,16 +187,7 @@ fn better(job: &Job, pace: &Pace) -> Result<Option<Found>, Error> {
     };
     saved::count_search(&planned);
     let Some(instance) = instance else { return Ok(None) };
-    let asked = Asked {
-        device: job.device,
-        segment,
-        costs: &costs,
-        effort: job.effort,
-        classes: &job.classes,
-        class: Some(&job.class),
-        parts: Some(&parts),
-    };
-    saved::save_better(asked, &planned);
+    saved::save_better(job.asked(&costs, &parts), &planned);
     pace.keep();
     let programs = prepare(job.device, &segment, &instance)?;
     Ok(Some(Found { plan: planned.plan, instance, programs, unfinished: false }))

@@ -2,8 +2,9 @@
 
 use crate::DeviceRef;
 use crate::mode::Mode;
+use crate::saved::Asked;
 use std::sync::Arc;
-use thalweg_fusion::{Effort, Instance, OwnedSegment, Plan, ScalarClasses, SegmentClass};
+use thalweg_fusion::{Costs, Effort, Instance, OwnedSegment, Parts, Plan, ScalarClasses, SegmentClass};
 use thalweg_runtime::{Counters, Error, Program};
 
 /// Bytes of the thread's stack: a compiler that is not ours may run on it, and takes what a main thread has.
@@ -43,6 +44,21 @@ pub(crate) struct Job {
     pub classes: Arc<ScalarClasses>,
     /// The plan, where it is known and has but to be compiled for these sizes.
     pub plan: Option<Arc<Plan>>,
+}
+
+impl Job {
+    /// What it asks the planner and the disk cache, by those constants, parts at hand.
+    pub fn asked<'a>(&'a self, costs: &'a Costs, parts: &'a Parts) -> Asked<'a> {
+        Asked {
+            device: self.device,
+            segment: self.segment.as_segment(),
+            costs,
+            effort: self.effort,
+            classes: &self.classes,
+            class: (!self.mode.reproducible).then_some(&self.class),
+            parts: Some(parts),
+        }
+    }
 }
 
 /// What a job found.

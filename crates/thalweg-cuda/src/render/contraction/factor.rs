@@ -12,6 +12,7 @@ use crate::render::types::{held, pack_rounded};
 use std::fmt::Write;
 use thalweg_gpu::class::body::wanted;
 use thalweg_gpu::class::contraction::{Layout, Math, PartClass, PartSlots, TileClass};
+use thalweg_gpu::write::access;
 use thalweg_ir::DType;
 
 /// The text of a factor.
@@ -206,7 +207,8 @@ pub(super) fn computed(class: &TileClass, number: usize, part: &PartClass, slots
     let (space, body) = (&part.space, &part.body);
     let (v, Layout { along, pitch, all }) = (space.lanes as u32, class.layout(number));
     let each = tall * terms / threads / v;
-    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: TAGS[number] };
+    let accesses =
+        Accesses(access::Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: TAGS[number] });
     let wants = wanted(body);
     let store = &body.stores[0];
     let fetched: Vec<usize> = (0..wants.len()).filter(|&k| wants[k].load || wants[k].position).collect();

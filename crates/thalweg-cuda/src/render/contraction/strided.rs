@@ -12,6 +12,7 @@ use crate::render::place::{decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_gpu::class::body::wanted;
 use thalweg_gpu::class::contraction::{Layout, Math, PartClass, PartSlots, TileClass};
+use thalweg_gpu::write::access;
 
 /// How the elements of a step are shared among threads.
 struct Shares {
@@ -56,7 +57,8 @@ fn places(
     let (_, first, most) = lines(class, number);
     let (space, k) = (&part.space, read(part));
     let it = index_type(space.wide);
-    let accesses = Accesses { list: &part.body.accesses, class: space, slots: &slots.space, tag: TAGS[number] };
+    let accesses =
+        Accesses(access::Accesses { list: &part.body.accesses, class: space, slots: &slots.space, tag: TAGS[number] });
     let wants = wanted(&part.body);
     let batch = part.groups[0] as usize;
     let columns = batch + part.groups[1] as usize;

@@ -115,14 +115,21 @@ pub fn tiles(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> b
 /// Nanoseconds that one kernel of tiles is expected to take: fed ones where they can be, unless fewer terms a block are
 /// worth more.
 fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
-    let fed = fed::choose(c, g, chip).map(|fed| fed.work / FED);
-    fed.map_or_else(|| tile_time(c, g, chip), |fed| if is_shared(c, g, chip) { tile_time(c, g, chip) } else { fed })
+    match fed_time(c, g, chip) {
+        Some(fed) if tile::shares(c, g, chip) > 1 => fed.min(tile_time(c, g, chip)),
+        Some(fed) => fed,
+        None => tile_time(c, g, chip),
+    }
 }
 
 /// Whether a contraction is better off with tiles whose terms several blocks share than with fed ones.
 pub fn is_shared(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
-    let fed = fed::choose(c, g, chip).map(|fed| fed.work / FED);
-    tile::shares(c, g, chip) > 1 && fed.is_none_or(|fed| tile_time(c, g, chip) < fed)
+    tile::shares(c, g, chip) > 1 && fed_time(c, g, chip).is_none_or(|fed| tile_time(c, g, chip) < fed)
+}
+
+/// Nanoseconds that fed tiles are expected to take, where there can be some.
+fn fed_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<f64> {
+    fed::choose(c, g, chip).map(|fed| fed.work / FED)
 }
 
 /// Nanoseconds that it takes to leave sums in memory, to hear that all have come, and to read them.

@@ -15,6 +15,7 @@ use crate::render::types::held;
 use std::fmt::Write;
 use thalweg_gpu::class::body::wanted;
 use thalweg_gpu::class::contraction::{By, Handed, PartClass, PartSlots};
+use thalweg_gpu::write::access;
 
 /// Vectors that a thread of a warp has under way at a time.
 const MOST_AHEAD: u32 = 8;
@@ -45,7 +46,7 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Str
     let Handed { result: (part, operand), columns, .. } = *handed;
     let (space, body) = (&part.space, &part.body);
     let is_sums = |k: usize| body.accesses[k].operand == Some(*operand);
-    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
+    let accesses = Accesses(access::Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" });
     let wants = wanted(body);
     let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
     let mut out = accesses.declare(&|k| !is_sums(k) && (stored(k) || wants[k] != Default::default()));

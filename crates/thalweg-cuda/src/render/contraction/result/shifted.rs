@@ -11,6 +11,7 @@ use crate::render::contraction::{PartSlots, names};
 use crate::render::place::{index_type, offset};
 use crate::render::types::{held, pack_rounded, stored};
 use thalweg_gpu::space::{Inner, Way};
+use thalweg_gpu::write::access;
 use thalweg_kernel::Node;
 
 /// Rows that a warp has under way at a time.
@@ -41,7 +42,7 @@ pub(super) fn text(handed: &Handed<'_>, slots: &PartSlots, hand_on: &str) -> Opt
     }
     let (h, t, pitch, it) = (held(handed.sums), stored(access.dtype), handed.pitch(), index_type(space.wide));
     let [row0, column0] = origin(handed);
-    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
+    let accesses = Accesses(access::Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" });
     let load = |_: u16| "own".to_string();
     let gather = |_: u16, _: &str, _: &str| unreachable!("nothing is gathered");
     let mut value = String::new();

@@ -9,6 +9,7 @@ use crate::render::place::{decompose, index_type, offset};
 use std::fmt::Write;
 use thalweg_gpu::class::body::{Wanted, wanted};
 use thalweg_gpu::space::Way;
+use thalweg_gpu::write::access;
 use thalweg_kernel::Body;
 
 /// What is made of a score by one body.
@@ -28,7 +29,8 @@ const TAGS: [&str; 2] = ["a", "b"];
 pub(super) fn point(class: &StreamedClass, slots: &StreamedSlots, number: usize, scaled: Option<&Scaled>) -> Point {
     let ((part, operand), slots) = (&class.points[number], &slots.points[number]);
     let (space, body) = (&part.space, &part.body);
-    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: TAGS[number] };
+    let accesses =
+        Accesses(access::Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: TAGS[number] });
     let is_sums = |k: usize| body.accesses[k].operand == Some(*operand);
     let wants = wanted(body);
     // Positions by strides are a few additions where they are needed.
