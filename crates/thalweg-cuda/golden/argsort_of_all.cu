@@ -38,323 +38,297 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(16)) {
 // options: -fmad=false
 
 // Scan of rows in memory: Argsort of f32, digits counted.
-
-typedef float S;
-typedef u32 Key;
-constexpr bool PLACES = true;
-FN Key key_of(S raw) { const u32 b = f32_bits(raw); Key key = raw != raw ? 0xffffffffu : raw == 0 ? 0x80000000u : b >> 31 ? ~b : b | 0x80000000u;  return key; }
-// Radix sorts of long rows, from the lowest digit on (docs/cuda.md, "Sorts"). In front of it stand S, the element in memory; Key, its key; `key_of`, which makes the one of the
-// other, in the order that is wanted; PLACES, whether places are asked for. Behind it is a kernel that counts all digits at once, or a pass that moves elements to where theirs are.
-constexpr u32 DIGITS = 256, WARPS = DIGITS / 32, EACH = sizeof(S) == 8 ? 8 : 16, TILE = DIGITS * EACH;
-// Two at least, so that the last one reads from somewhere else than it writes to.
-constexpr u32 PASSES = sizeof(S) < 2 ? 2 : sizeof(S), COPIES = 16 / PASSES;
-FN u32 digit_of(Key key, u32 pass) { return pass < sizeof(S) ? (u32)(key >> 8 * pass) & DIGITS - 1 : 0; }
-
-// The sum of what threads of the block up to this one have. `sums` is shared memory for a number of each warp, free again behind the next barrier.
-FN u32 sum_to(u32 x, u32 *sums) {
-  const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  #pragma unroll
-  for (u32 o = 1; o < 32; o *= 2) { const u32 other = __shfl_up_sync(0xffffffffu, x, o); if (lane >= o) x += other; }
-  if (lane == 31) sums[warp] = x;
-  __syncthreads();
-  for (u32 w = 0; w < warp; w++) x += sums[w];
-  return x;
-}
-
-// Where a pass of a row reads and writes: whence in the lower half, whither in the upper one; 0 where it is left out.
-enum : u32 { GIVEN = 1, FIRST = 2, SECOND = 3, RESULT = 4 };
-
-// What is counted of a row, put down by the last one of its blocks: where each digit of each pass begins, and which passes there are. A pass in which all digits are the same moves
-// nothing. Counters are 0 again.
-FN void starts_of_digits(u32 *counters, u32 *starts, u32 n, u32 *sums) {
-  const u32 t = threadIdx.x;
-  u32 many = 0;
-  #pragma unroll
-  for (u32 p = 0; p < PASSES; p++) {
-    const u32 own = atomicExch(counters + p * DIGITS + t, 0u), up_to = sum_to(own, sums);
-    store1(starts + p * DIGITS + t, up_to - own);
-    const bool same = __syncthreads_or(own == n);
-    many |= (same ? 0u : 1u) << p;
-  }
-  for (u32 p = 0; __popc(many) < 2; p++) many |= 1u << p;
-  if (t < PASSES) {
-    const u32 before = __popc(many & (1u << t) - 1), count = __popc(many);
-    const u32 whence = before == 0 ? GIVEN : before % 2 ? FIRST : SECOND, whither = before + 1 == count ? RESULT : before % 2 ? SECOND : FIRST;
-    store1(starts + PASSES * DIGITS + t, many >> t & 1 ? whence | whither << 16 : 0);
-  }
-}
-
-// How many elements of the same digit stand before each of a thread's in its warp's stretch, counted on in `counts`; those up to `count` of the stretch, of which a thread has
-// every 32nd.
-FN void ranks_in_warp(const u32 (&digit)[EACH], u32 count, u32 *counts, u32 (&ranks)[EACH]) {
-  const u32 lane = threadIdx.x % 32;
-  #pragma unroll
-  for (u32 k = 0; k < EACH; k++) {
-    const bool inside = 32 * k + lane < count;
-    u32 same = __ballot_sync(0xffffffffu, inside);
-    #pragma unroll
-    for (u32 bit = 0; bit < 8; bit++) {
-      const bool one = digit[k] >> bit & 1;
-      const u32 ones = __ballot_sync(0xffffffffu, one);
-      same &= one ? ones : ~ones;
-    }
-    const u32 below = __popc(same & ((1u << lane) - 1)), before = counts[digit[k]];
-    __syncwarp();
-    if (inside && below == 0) counts[digit[k]] = before + __popc(same);
-    __syncwarp();
-    ranks[k] = before + below;
-  }
-}
-
-// How often this thread's digit stands in the tiles of the row before this one, which has it `total` times. `own` is where the tile tells that: the count in 31 bits, and whether it
-// is that of all tiles up to there.
-FN u32 tiles_before(u64 *own, u32 tag, u32 tile, u32 total) {
-  constexpr u32 AHEAD = 4;
-  const u64 head = (u64)tag << 32;
-  tell(own, head | total | (tile == 0 ? 1u << 31 : 0));
-  u32 before = 0;
-  u64 times = 0;
-  for (u32 back = 1; back <= tile;) {
-    const u32 from = back;
-    u64 words[AHEAD];
-    #pragma unroll
-    for (u32 k = 0; k < AHEAD; k++) words[k] = back + k <= tile ? told(own - (u64)(back + k) * DIGITS) : 0;
-    #pragma unroll
-    for (u32 k = 0; k < AHEAD; k++) {
-      // Behind one that is not told yet, nothing is taken; behind a whole one, nothing is left.
-      if (back > tile || (u32)(words[k] >> 32) != tag) break;
-      before += (u32)words[k] & ~(1u << 31);
-      back = (u32)words[k] >> 31 ? tile + 1 : back + 1;
-    }
-    if (back == from) look_again(times++);
-  }
-  if (tile > 0 && is_told(tile)) tell(own, head | before + total | 1u << 31);
-  return before;
-}
-
 extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(14)) {
   begin();
-  const u32 n = (u32)a.w[3], tiles = (u32)a.w[6], t = threadIdx.x;
-  const u32 shares = (u32)a.w[7], row = blockIdx.x / shares, share = blockIdx.x % shares;
-  const S *const from = (const S *)a.w[0] + (i64)row * (i64)a.w[4];
-  __shared__ u32 counts[PASSES][COPIES][DIGITS], sums[WARPS];
-  for (u32 i = t; i < PASSES * COPIES * DIGITS; i += DIGITS) (&counts[0][0][0])[i] = 0;
+  const u32 n = (u32)a.w[3];
+  const u32 tiles = (u32)a.w[6];
+  const u32 t = threadIdx.x;
+  const u32 lane = t % 32u;
+  const u32 warp = t / 32u;
+  __shared__ u32 sums[8];
+  float *const from = (float *)a.w[0];
+  const u32 shares = (u32)a.w[7];
+  const u32 row = blockIdx.x / shares;
+  const u32 share = blockIdx.x % shares;
+  const i64 begin = (i64)row * (i64)a.w[4];
+  __shared__ u32 counts[4096];
+  for (u32 i = t; i < 4096u; i += 256u) {
+    counts[i] = 0u;
+  }
   __syncthreads();
-  // Of eight passes most digits are often the same: a thread counts how often one comes again before it tells. With few there are more tables instead.
-  constexpr bool RUNS = PASSES == 8;
-  u32 latest[PASSES], again[PASSES];
+  __align__(16) u32 latest[4];
+  __align__(16) u32 again[4];
   #pragma unroll
-  for (u32 p = 0; p < PASSES; p++) latest[p] = again[p] = 0;
+  for (u32 p = 0u; p < 4u; p++) {
+    latest[p] = 0u;
+    again[p] = 0u;
+  }
   for (u32 tile = share; tile < tiles; tile += shares) {
-    S raw[EACH];
+    __align__(16) float raw[16];
     #pragma unroll
-    for (u32 k = 0; k < EACH; k++) { const u32 i = tile * TILE + k * DIGITS + t; if (i < n) raw[k] = element_at(from, i * (i64)a.w[5]); }
+    for (u32 k = 0u; k < 16u; k++) {
+      if (tile * 4096u + k * 256u + t < n) {
+        raw[k] = element_at(from, begin + (i64)(tile * 4096u + k * 256u + t) * (i64)a.w[5]);
+      }
+    }
     #pragma unroll
-    for (u32 k = 0; k < EACH; k++) {
-      if (tile * TILE + k * DIGITS + t >= n) continue;
-      const Key key = key_of(raw[k]);
-      #pragma unroll
-      for (u32 p = 0; p < PASSES; p++) {
-        const u32 digit = digit_of(key, p);
-        if (!RUNS) {
-          atomicAdd(&counts[p][t % COPIES][digit], 1u);
-        } else if (digit == latest[p]) {
-          again[p]++;
-        } else {
-          if (again[p]) atomicAdd(&counts[p][t % COPIES][latest[p]], again[p]);
-          latest[p] = digit;
-          again[p] = 1;
+    for (u32 k = 0u; k < 16u; k++) {
+      if (tile * 4096u + k * 256u + t < n) {
+        const u32 key = (raw[k] != raw[k]) ? 4294967295u : ((raw[k] == 0.0f) ? 2147483648u : ((u32)f32_bits(raw[k]) >= 2147483648u ? (u32)f32_bits(raw[k]) ^ 4294967295u : (u32)f32_bits(raw[k]) | 2147483648u));
+        #pragma unroll
+        for (u32 p = 0u; p < 4u; p++) {
+          const u32 digit = p < 4u ? key >> 8u * p & 255u : 0u;
+          atomicAdd((u32 *)(counts + ((p * 4u + t % 4u) * 256u + digit)), (u32)1u);
         }
       }
     }
   }
-  #pragma unroll
-  for (u32 p = 0; p < PASSES; p++)
-  if (RUNS && again[p]) atomicAdd(&counts[p][t % COPIES][latest[p]], again[p]);
   __syncthreads();
-  u32 *const counters = (u32 *)a.w[13], *const own = counters + row * PASSES * DIGITS;
+  u32 *const counters = (u32 *)a.w[13];
   #pragma unroll
-  for (u32 p = 0; p < PASSES; p++) {
-    u32 count = 0;
+  for (u32 p = 0u; p < 4u; p++) {
+    u32 count = 0u;
     #pragma unroll
-    for (u32 c = 0; c < COPIES; c++) count += counts[p][c][t];
-    if (count) atomicAdd(own + p * DIGITS + t, count);
+    for (u32 c = 0u; c < 4u; c++) {
+      count = count + counts[(p * 4u + c) * 256u + t];
+    }
+    if (0u < count) {
+      atomicAdd((u32 *)(counters + (row * 1024u + p * 256u + t)), (u32)count);
+    }
   }
   __threadfence();
   __syncthreads();
-  __shared__ bool last;
-  if (t == 0) {
-    u32 *const through = counters + (u32)a.w[2] * PASSES * DIGITS + row;
-    last = atomicAdd(through, 1u) == shares - 1;
-    if (last) *through = 0;
+  __shared__ u32 last[1];
+  if (t == 0u) {
+    const u32 through = (u32)a.w[2] * 1024u + row;
+    const u32 before = atomicAdd((u32 *)(counters + through), (u32)1u);
+    if (before == shares - 1u) {
+      set_at(counters, through, (u32)0u);
+    }
+    last[0] = before == shares - 1u ? 1u : 0u;
     __threadfence();
   }
   __syncthreads();
-  if (last) starts_of_digits(own, (u32 *)a.w[8] + (i64)row * (PASSES * DIGITS + PASSES), n, sums);
+  if (last[0] == 1u) {
+    u32 *const starts = (u32 *)a.w[8];
+    u32 many = 0u;
+    #pragma unroll
+    for (u32 p = 0u; p < 4u; p++) {
+      const u32 count = atomicExch((u32 *)(counters + (row * 1024u + p * 256u + t)), (u32)0u);
+      u32 up_to = count;
+      {
+        #pragma unroll
+        for (u32 b_1 = 0u; b_1 < 5u; b_1++) {
+          const u32 o_1 = 1u << b_1;
+          const u32 other_1 = __shfl_up_sync(0xffffffffu, up_to, o_1);
+          if (o_1 <= lane) {
+            up_to = up_to + other_1;
+          }
+        }
+        if (lane == 31u) {
+          sums[warp] = up_to;
+        }
+        __syncthreads();
+        for (u32 w_1 = 0u; w_1 < warp; w_1++) {
+          up_to = up_to + sums[w_1];
+        }
+      }
+      set_at(starts, (i64)row * 1028 + (i64)(p * 256u + t), (u32)(up_to - count));
+      const bool same = (__syncthreads_or(count == n) != 0);
+      if (!same) {
+        many = many | 1u << p;
+      }
+    }
+    u32 p = 0u;
+    while ((u32)__popc(many) < 2u) {
+      many = many | 1u << p;
+      p = p + 1u;
+    }
+    if (t < 4u) {
+      const u32 before = (u32)__popc(many & (1u << t) - 1u);
+      const u32 count = (u32)__popc(many);
+      const u32 whence = before == 0u ? 1u : (before % 2u == 1u ? 2u : 3u);
+      const u32 whither = before + 1u == count ? 4u : (before % 2u == 1u ? 3u : 2u);
+      set_at(starts, (i64)row * 1028 + (i64)(1024u + t), (u32)((many >> t & 1u) == 1u ? whence | whither << 16u : 0u));
+    }
+  }
 }
 
 // options: -fmad=false
 
 // Scan of rows in memory: Argsort of f32, moved to where its digit is.
-
-typedef float S;
-typedef u32 Key;
-constexpr bool PLACES = true;
-FN Key key_of(S raw) { const u32 b = f32_bits(raw); Key key = raw != raw ? 0xffffffffu : raw == 0 ? 0x80000000u : b >> 31 ? ~b : b | 0x80000000u;  return key; }
-// Radix sorts of long rows, from the lowest digit on (docs/cuda.md, "Sorts"). In front of it stand S, the element in memory; Key, its key; `key_of`, which makes the one of the
-// other, in the order that is wanted; PLACES, whether places are asked for. Behind it is a kernel that counts all digits at once, or a pass that moves elements to where theirs are.
-constexpr u32 DIGITS = 256, WARPS = DIGITS / 32, EACH = sizeof(S) == 8 ? 8 : 16, TILE = DIGITS * EACH;
-// Two at least, so that the last one reads from somewhere else than it writes to.
-constexpr u32 PASSES = sizeof(S) < 2 ? 2 : sizeof(S), COPIES = 16 / PASSES;
-FN u32 digit_of(Key key, u32 pass) { return pass < sizeof(S) ? (u32)(key >> 8 * pass) & DIGITS - 1 : 0; }
-
-// The sum of what threads of the block up to this one have. `sums` is shared memory for a number of each warp, free again behind the next barrier.
-FN u32 sum_to(u32 x, u32 *sums) {
-  const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  #pragma unroll
-  for (u32 o = 1; o < 32; o *= 2) { const u32 other = __shfl_up_sync(0xffffffffu, x, o); if (lane >= o) x += other; }
-  if (lane == 31) sums[warp] = x;
-  __syncthreads();
-  for (u32 w = 0; w < warp; w++) x += sums[w];
-  return x;
-}
-
-// Where a pass of a row reads and writes: whence in the lower half, whither in the upper one; 0 where it is left out.
-enum : u32 { GIVEN = 1, FIRST = 2, SECOND = 3, RESULT = 4 };
-
-// What is counted of a row, put down by the last one of its blocks: where each digit of each pass begins, and which passes there are. A pass in which all digits are the same moves
-// nothing. Counters are 0 again.
-FN void starts_of_digits(u32 *counters, u32 *starts, u32 n, u32 *sums) {
-  const u32 t = threadIdx.x;
-  u32 many = 0;
-  #pragma unroll
-  for (u32 p = 0; p < PASSES; p++) {
-    const u32 own = atomicExch(counters + p * DIGITS + t, 0u), up_to = sum_to(own, sums);
-    store1(starts + p * DIGITS + t, up_to - own);
-    const bool same = __syncthreads_or(own == n);
-    many |= (same ? 0u : 1u) << p;
-  }
-  for (u32 p = 0; __popc(many) < 2; p++) many |= 1u << p;
-  if (t < PASSES) {
-    const u32 before = __popc(many & (1u << t) - 1), count = __popc(many);
-    const u32 whence = before == 0 ? GIVEN : before % 2 ? FIRST : SECOND, whither = before + 1 == count ? RESULT : before % 2 ? SECOND : FIRST;
-    store1(starts + PASSES * DIGITS + t, many >> t & 1 ? whence | whither << 16 : 0);
-  }
-}
-
-// How many elements of the same digit stand before each of a thread's in its warp's stretch, counted on in `counts`; those up to `count` of the stretch, of which a thread has
-// every 32nd.
-FN void ranks_in_warp(const u32 (&digit)[EACH], u32 count, u32 *counts, u32 (&ranks)[EACH]) {
-  const u32 lane = threadIdx.x % 32;
-  #pragma unroll
-  for (u32 k = 0; k < EACH; k++) {
-    const bool inside = 32 * k + lane < count;
-    u32 same = __ballot_sync(0xffffffffu, inside);
-    #pragma unroll
-    for (u32 bit = 0; bit < 8; bit++) {
-      const bool one = digit[k] >> bit & 1;
-      const u32 ones = __ballot_sync(0xffffffffu, one);
-      same &= one ? ones : ~ones;
-    }
-    const u32 below = __popc(same & ((1u << lane) - 1)), before = counts[digit[k]];
-    __syncwarp();
-    if (inside && below == 0) counts[digit[k]] = before + __popc(same);
-    __syncwarp();
-    ranks[k] = before + below;
-  }
-}
-
-// How often this thread's digit stands in the tiles of the row before this one, which has it `total` times. `own` is where the tile tells that: the count in 31 bits, and whether it
-// is that of all tiles up to there.
-FN u32 tiles_before(u64 *own, u32 tag, u32 tile, u32 total) {
-  constexpr u32 AHEAD = 4;
-  const u64 head = (u64)tag << 32;
-  tell(own, head | total | (tile == 0 ? 1u << 31 : 0));
-  u32 before = 0;
-  u64 times = 0;
-  for (u32 back = 1; back <= tile;) {
-    const u32 from = back;
-    u64 words[AHEAD];
-    #pragma unroll
-    for (u32 k = 0; k < AHEAD; k++) words[k] = back + k <= tile ? told(own - (u64)(back + k) * DIGITS) : 0;
-    #pragma unroll
-    for (u32 k = 0; k < AHEAD; k++) {
-      // Behind one that is not told yet, nothing is taken; behind a whole one, nothing is left.
-      if (back > tile || (u32)(words[k] >> 32) != tag) break;
-      before += (u32)words[k] & ~(1u << 31);
-      back = (u32)words[k] >> 31 ? tile + 1 : back + 1;
-    }
-    if (back == from) look_again(times++);
-  }
-  if (tile > 0 && is_told(tile)) tell(own, head | before + total | 1u << 31);
-  return before;
-}
-
 extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(14)) {
   begin();
-  const u32 n = (u32)a.w[3], tiles = (u32)a.w[6], t = threadIdx.x;
-  const u32 pass = (u32)a.w[7], lane = t % 32, warp = t / 32;
-  __shared__ S elements[TILE];
-  __shared__ u32 places[PLACES ? TILE : 1], counts[WARPS][DIGITS], local[DIGITS], begins[DIGITS], sums[WARPS];
-  __shared__ u64 drawn;
-  u64 *const words = (u64 *)a.w[13];
-  const Ticket own = ticket(words, &drawn);
-  const u32 row = own.number / tiles, tile = own.number % tiles;
-  const u32 *const starts = (const u32 *)a.w[8] + (i64)row * (PASSES * DIGITS + PASSES);
-  const u32 way = load1(starts + PASSES * DIGITS + pass), whence = way & 0xffff, whither = way >> 16;
-  if (!way) return;
-  const S *from = (const S *)a.w[whence == SECOND ? 10 : 9] + (i64)row * n;
-  if (whence == GIVEN) from = (const S *)a.w[0] + (i64)row * (i64)a.w[4];
-  const u32 *const from_places = (const u32 *)a.w[whence == SECOND ? 12 : 11] + (i64)row * n;
-  const i64 step = whence == GIVEN ? (i64)a.w[5] : 1;
-  const u32 first = tile * TILE, stretch = warp * 32 * EACH, count = n - first < TILE ? n - first : TILE;
-  S raw[EACH];
-  u32 place[EACH], digit[EACH], ranks[EACH];
-  #pragma unroll
-  for (u32 k = 0; k < EACH; k++) {
-    const u32 s = stretch + 32 * k + lane;
-    if (s < count) raw[k] = element_at(from, (first + s) * step);
-    if (PLACES) place[k] = whence == GIVEN || s >= count ? first + s : element_at(from_places, first + s);
+  const u32 n = (u32)a.w[3];
+  const u32 tiles = (u32)a.w[6];
+  const u32 t = threadIdx.x;
+  const u32 lane = t % 32u;
+  const u32 warp = t / 32u;
+  __shared__ u32 sums[8];
+  float *const from = (float *)a.w[0];
+  const u32 pass = (u32)a.w[7];
+  __shared__ float elements[4096];
+  __shared__ u32 numbers[4096];
+  __shared__ u32 counts[8][256];
+  __shared__ u32 local[256];
+  __shared__ u32 begins[256];
+  u64 *const own_words = (u64 *)a.w[13];
+  __shared__ u64 own_drawn;
+  const Ticket own = ticket(own_words, &own_drawn);
+  const u32 row = own.number / tiles;
+  const u32 tile = own.number % tiles;
+  const u32 *const starts = (const u32 *)a.w[8];
+  const u32 way = load1(starts + ((i64)row * 1028 + (i64)(1024u + pass)));
+  const u32 whence = way & 65535u;
+  const u32 whither = way >> 16u;
+  if (way == 0u) {
+    return;
   }
-  #pragma unroll
-  for (u32 w = 0; w < WARPS; w++) counts[w][t] = 0;
-  __syncthreads();
-  #pragma unroll
-  for (u32 k = 0; k < EACH; k++) digit[k] = stretch + 32 * k + lane < count ? digit_of(key_of(raw[k]), pass) : 0;
-  ranks_in_warp(digit, stretch < count ? count - stretch : 0, counts[warp], ranks);
-  __syncthreads();
-  u32 total = 0;
-  #pragma unroll
-  for (u32 w = 0; w < WARPS; w++) { const u32 of_warp = counts[w][t]; counts[w][t] = total; total += of_warp; }
-  const u32 before = tiles_before(words + 8 + (u64)own.number * DIGITS + t, own.tag, tile, total);
-  const u32 here = sum_to(total, sums) - total;
-  local[t] = here;
-  begins[t] = load1(starts + pass * DIGITS + t) + before - here;
-  __syncthreads();
-  #pragma unroll
-  for (u32 k = 0; k < EACH; k++) {
-    if (stretch + 32 * k + lane >= count) continue;
-    const u32 at = local[digit[k]] + counts[warp][digit[k]] + ranks[k];
-    elements[at] = raw[k];
-    if (PLACES) places[at] = place[k];
-  }
-  __syncthreads();
-  S *const to = (S *)a.w[whither == SECOND ? 10 : 9] + (i64)row * n;
-  u32 *const to_places = (u32 *)a.w[whither == SECOND ? 12 : 11] + (i64)row * n;
-  #pragma unroll
-  for (u32 k = 0; k < EACH; k++) {
-    const u32 s = k * DIGITS + t;
-    if (s >= count) continue;
-    const S element = elements[s];
-    const u32 at = begins[digit_of(key_of(element), pass)] + s;
-    const i64 result = (i64)row * (i64)a.w[4] + at * (i64)a.w[5];
-    if (whither != RESULT) {
-      set_at(to, at, element);
-      if (PLACES) set_at(to_places, at, places[s]);
-    } else if (PLACES) {
-      set_at((i64 *)a.w[1], result, (i64)places[s]);
+  float *const first_elements = (float *)a.w[9];
+  float *const second_elements = (float *)a.w[10];
+  u32 *const first_numbers = (u32 *)a.w[11];
+  u32 *const second_numbers = (u32 *)a.w[12];
+  const i64 line = (i64)row * (i64)n;
+  const u32 first = tile * 4096u;
+  const u32 stretch = warp * 512u;
+  const u32 count = n - first < 4096u ? n - first : 4096u;
+  __align__(16) float raw[16];
+  __align__(16) u32 number[16];
+  __align__(16) u32 digit[16];
+  __align__(16) u32 rank[16];
+  if (whence == 1u) {
+    #pragma unroll
+    for (u32 k = 0u; k < 16u; k++) {
+      if (stretch + 32u * k + lane < count) {
+        raw[k] = element_at(from, (i64)row * (i64)a.w[4] + (i64)(first + (stretch + 32u * k + lane)) * (i64)a.w[5]);
+      }
+      number[k] = first + (stretch + 32u * k + lane);
+    }
+  } else {
+    if (whence == 3u) {
+      {
+        #pragma unroll
+        for (u32 k_1 = 0u; k_1 < 16u; k_1++) {
+          if (stretch + 32u * k_1 + lane < count) {
+            raw[k_1] = element_at(second_elements, line + (i64)(first + (stretch + 32u * k_1 + lane)));
+            number[k_1] = element_at(second_numbers, line + (i64)(first + (stretch + 32u * k_1 + lane)));
+          }
+        }
+      }
     } else {
-      set_at((S *)a.w[1], result, element);
+      {
+        #pragma unroll
+        for (u32 k_2 = 0u; k_2 < 16u; k_2++) {
+          if (stretch + 32u * k_2 + lane < count) {
+            raw[k_2] = element_at(first_elements, line + (i64)(first + (stretch + 32u * k_2 + lane)));
+            number[k_2] = element_at(first_numbers, line + (i64)(first + (stretch + 32u * k_2 + lane)));
+          }
+        }
+      }
+    }
+  }
+  #pragma unroll
+  for (u32 w = 0u; w < 8u; w++) {
+    counts[w][t] = 0u;
+  }
+  __syncthreads();
+  #pragma unroll
+  for (u32 k = 0u; k < 16u; k++) {
+    digit[k] = stretch + 32u * k + lane < count ? (pass < 4u ? ((raw[k] != raw[k]) ? 4294967295u : ((raw[k] == 0.0f) ? 2147483648u : ((u32)f32_bits(raw[k]) >= 2147483648u ? (u32)f32_bits(raw[k]) ^ 4294967295u : (u32)f32_bits(raw[k]) | 2147483648u))) >> 8u * pass & 255u : 0u) : 0u;
+  }
+  #pragma unroll
+  for (u32 k = 0u; k < 16u; k++) {
+    const bool inside = stretch + 32u * k + lane < count;
+    u32 same = __ballot_sync(0xffffffffu, inside);
+    #pragma unroll
+    for (u32 bit = 0u; bit < 8u; bit++) {
+      const bool one = (digit[k] >> bit & 1u) == 1u;
+      const u32 with_one = __ballot_sync(0xffffffffu, one);
+      same = same & (one ? with_one : with_one ^ 4294967295u);
+    }
+    const u32 below = (u32)__popc(same & (1u << lane) - 1u);
+    const u32 before = counts[warp][digit[k]];
+    __syncwarp();
+    if (inside && below == 0u) {
+      counts[warp][digit[k]] = before + (u32)__popc(same);
+    }
+    __syncwarp();
+    rank[k] = before + below;
+  }
+  __syncthreads();
+  u32 total = 0u;
+  #pragma unroll
+  for (u32 w = 0u; w < 8u; w++) {
+    const u32 of_warp = counts[w][t];
+    counts[w][t] = total;
+    total = total + of_warp;
+  }
+  const u32 before = tiles_before(own_words + 8 + (u64)own.number * 256ull + (u64)t, own.tag, tile, total);
+  u32 here = total;
+  {
+    #pragma unroll
+    for (u32 b_3 = 0u; b_3 < 5u; b_3++) {
+      const u32 o_3 = 1u << b_3;
+      const u32 other_3 = __shfl_up_sync(0xffffffffu, here, o_3);
+      if (o_3 <= lane) {
+        here = here + other_3;
+      }
+    }
+    if (lane == 31u) {
+      sums[warp] = here;
+    }
+    __syncthreads();
+    for (u32 w_3 = 0u; w_3 < warp; w_3++) {
+      here = here + sums[w_3];
+    }
+  }
+  local[t] = here - total;
+  begins[t] = load1(starts + ((i64)row * 1028 + (i64)(pass * 256u + t))) + before - (here - total);
+  __syncthreads();
+  #pragma unroll
+  for (u32 k = 0u; k < 16u; k++) {
+    if (stretch + 32u * k + lane < count) {
+      const u32 at = local[digit[k]] + counts[warp][digit[k]] + rank[k];
+      elements[at] = raw[k];
+      numbers[at] = number[k];
+    }
+  }
+  __syncthreads();
+  if (whither == 4u) {
+    i64 *const to = (i64 *)a.w[1];
+    #pragma unroll
+    for (u32 k = 0u; k < 16u; k++) {
+      const u32 s = k * 256u + t;
+      if (s < count) {
+        const i64 at = (i64)row * (i64)a.w[4] + (i64)(begins[pass < 4u ? ((elements[s] != elements[s]) ? 4294967295u : ((elements[s] == 0.0f) ? 2147483648u : ((u32)f32_bits(elements[s]) >= 2147483648u ? (u32)f32_bits(elements[s]) ^ 4294967295u : (u32)f32_bits(elements[s]) | 2147483648u))) >> 8u * pass & 255u : 0u] + s) * (i64)a.w[5];
+        set_at(to, at, (i64)(i64)numbers[s]);
+      }
+    }
+  } else {
+    if (whither == 3u) {
+      {
+        #pragma unroll
+        for (u32 k_4 = 0u; k_4 < 16u; k_4++) {
+          const u32 s_4 = k_4 * 256u + t;
+          if (s_4 < count) {
+            const i64 at_4 = line + (i64)(begins[pass < 4u ? ((elements[s_4] != elements[s_4]) ? 4294967295u : ((elements[s_4] == 0.0f) ? 2147483648u : ((u32)f32_bits(elements[s_4]) >= 2147483648u ? (u32)f32_bits(elements[s_4]) ^ 4294967295u : (u32)f32_bits(elements[s_4]) | 2147483648u))) >> 8u * pass & 255u : 0u] + s_4);
+            set_at(second_elements, at_4, (float)elements[s_4]);
+            set_at(second_numbers, at_4, (u32)numbers[s_4]);
+          }
+        }
+      }
+    } else {
+      {
+        #pragma unroll
+        for (u32 k_5 = 0u; k_5 < 16u; k_5++) {
+          const u32 s_5 = k_5 * 256u + t;
+          if (s_5 < count) {
+            const i64 at_5 = line + (i64)(begins[pass < 4u ? ((elements[s_5] != elements[s_5]) ? 4294967295u : ((elements[s_5] == 0.0f) ? 2147483648u : ((u32)f32_bits(elements[s_5]) >= 2147483648u ? (u32)f32_bits(elements[s_5]) ^ 4294967295u : (u32)f32_bits(elements[s_5]) | 2147483648u))) >> 8u * pass & 255u : 0u] + s_5);
+            set_at(first_elements, at_5, (float)elements[s_5]);
+            set_at(first_numbers, at_5, (u32)numbers[s_5]);
+          }
+        }
+      }
     }
   }
 }

@@ -46,43 +46,48 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(25)) {
 // options: -fmad=false
 
 // Fold of rows in memory by a combine of the user's own, a block a row.
-struct State { float c0; float c1; };
-struct Places { float *c0; float *c1; };
-FN State get(Places p, i64 i) { State s; s.c0 = element_at(p.c0, i); s.c1 = element_at(p.c1, i); return s; }
-FN void put(Places p, i64 i, State s) { set_at(p.c0, i, s.c0); set_at(p.c1, i, s.c1); }
-FN State nothing() { State s; s.c0 = 1.0f; s.c1 = 0.0f; return s; }
-FN State combined(State x, State y) {
-  const float before_0 = x.c0;
-  const float before_1 = x.c1;
-  const bool beforen0 = true;
-  const float beforen1 = before_0;
-  const float beforen2 = y.c0;
-  const float beforen3 = beforen1 * beforen2;
-  const float beforen4 = before_1;
-  const float beforen5 = y.c1;
-  const float beforen6 = beforen2 * beforen4;
-  const float beforen7 = beforen5 + beforen6;
-  State z;
-  z.c0 = beforen3;
-  z.c1 = beforen7;
-  return z;
-}
-
 extern "C" __global__ void __launch_bounds__(256) combine(THALWEG_PARAMETER(8)) {
   begin();
-  const i64 n = (i64)a.w[4], row_step = (i64)a.w[5], step = (i64)a.w[6];
-  const i64 row = blockIdx.x, t = threadIdx.x;
-  const Places of = {(float *)a.w[0] + row * row_step, (float *)a.w[1] + row * row_step};
-  const Places to = {(float *)a.w[2] + 0, (float *)a.w[3] + 0};
-  for (i64 left = n; left > 1;) {
+  float *const of0 = (float *)a.w[0];
+  float *const of1 = (float *)a.w[1];
+  float *const to0 = (float *)a.w[2];
+  float *const to1 = (float *)a.w[3];
+  const i64 n = (i64)a.w[4];
+  const i64 begin = (i64)blockIdx.x * (i64)a.w[5];
+  const i64 step = (i64)a.w[6];
+  const i64 t = (i64)threadIdx.x;
+  i64 left = n;
+  while (1 < left) {
     const i64 half = (left + 1) / 2;
     for (i64 i = t; i < left - half; i += 256) {
-      put(of, i * step, combined(get(of, i * step), get(of, (i + half) * step)));
+      const float x0 = element_at(of0, begin + i * step);
+      const float x1 = element_at(of1, begin + i * step);
+      const float y0 = element_at(of0, begin + (i + half) * step);
+      const float y1 = element_at(of1, begin + (i + half) * step);
+      float z0;
+      float z1;
+      {
+        const bool cn0 = true;
+        const float cn1 = x0;
+        const float cn2 = y0;
+        const float cn3 = cn1 * cn2;
+        const float cn4 = x1;
+        const float cn5 = y1;
+        const float cn6 = cn2 * cn4;
+        const float cn7 = cn5 + cn6;
+        z0 = cn3;
+        z1 = cn7;
+      }
+      set_at(of0, begin + i * step, (float)z0);
+      set_at(of1, begin + i * step, (float)z1);
     }
     __syncthreads();
     left = half;
   }
-  if (t == 0) put(to, row, n > 0 ? get(of, 0) : nothing());
+  if (t == 0) {
+    set_at(to0, (i64)blockIdx.x, (float)(0 < n ? element_at(of0, begin) : 1.0f));
+    set_at(to1, (i64)blockIdx.x, (float)(0 < n ? element_at(of1, begin) : 0.0f));
+  }
 }
 
 // options:

@@ -44,62 +44,139 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(23)) {
 // options: -fmad=false
 
 // Scan of rows in memory by a combine of the user's own, a block a row.
-struct State { float c0; float c1; };
-struct Places { float *c0; float *c1; };
-FN State get(Places p, i64 i) { State s; s.c0 = element_at(p.c0, i); s.c1 = element_at(p.c1, i); return s; }
-FN void put(Places p, i64 i, State s) { set_at(p.c0, i, s.c0); set_at(p.c1, i, s.c1); }
-FN State nothing() { State s; s.c0 = 1.0f; s.c1 = 0.0f; return s; }
-FN State combined(State x, State y) {
-  const float before_0 = x.c0;
-  const float before_1 = x.c1;
-  const bool beforen0 = true;
-  const float beforen1 = before_0;
-  const float beforen2 = y.c0;
-  const float beforen3 = beforen1 * beforen2;
-  const float beforen4 = before_1;
-  const float beforen5 = y.c1;
-  const float beforen6 = beforen2 * beforen4;
-  const float beforen7 = beforen5 + beforen6;
-  State z;
-  z.c0 = beforen3;
-  z.c1 = beforen7;
-  return z;
-}
-
 extern "C" __global__ void __launch_bounds__(256) combine(THALWEG_PARAMETER(8)) {
   begin();
-  const i64 n = (i64)a.w[4], row_step = (i64)a.w[5], step = (i64)a.w[6];
-  const i64 row = blockIdx.x, t = threadIdx.x;
-  const Places of = {(float *)a.w[0] + row * row_step, (float *)a.w[1] + row * row_step};
-  const Places lasts = {(float *)a.w[2] + row * (i64)a.w[7], (float *)a.w[3] + row * (i64)a.w[7]};
-  i64 at = 0, count = n;
-  i64 starts[11], counts[11];
-  int level = 0;
-  for (;; level++) {
+  float *const of0 = (float *)a.w[0];
+  float *const of1 = (float *)a.w[1];
+  float *const to0 = (float *)a.w[2];
+  float *const to1 = (float *)a.w[3];
+  const i64 n = (i64)a.w[4];
+  const i64 begin = (i64)blockIdx.x * (i64)a.w[5];
+  const i64 step = (i64)a.w[6];
+  const i64 t = (i64)threadIdx.x;
+  const i64 own = (i64)blockIdx.x * (i64)a.w[7];
+  __align__(16) i64 starts[11];
+  __align__(16) i64 counts[11];
+  i32 level = 0;
+  i64 at = 0;
+  i64 count = n;
+  u32 more = 1u;
+  while (more == 1u) {
     starts[level] = at;
     counts[level] = count;
     const i64 next = level == 0 ? 0 : at + count;
-    for (i64 segment = t; segment * 64 < count; segment += 256) {
-      i64 i = segment * 64;
-      const i64 end = count - i < 64 ? count : i + 64;
-      State y = level == 0 ? get(of, i * step) : get(lasts, at + i);
-      for (i++; i < end; i++) {
-        y = combined(y, level == 0 ? get(of, i * step) : get(lasts, at + i));
-        if (level == 0) put(of, i * step, y);
-        else put(lasts, at + i, y);
+    for (i64 segment = t; segment < (count + 64 - 1) / 64; segment += 256) {
+      const i64 first = segment * 64;
+      const i64 end = count < first + 64 ? count : first + 64;
+      float x0;
+      float x1;
+      float y0;
+      float y1;
+      float z0;
+      float z1;
+      if (level == 0) {
+        x0 = element_at(of0, begin + first * step);
+      } else {
+        x0 = element_at(to0, own + at + first);
       }
-      if (count > 64) put(lasts, next + segment, y);
+      if (level == 0) {
+        x1 = element_at(of1, begin + first * step);
+      } else {
+        x1 = element_at(to1, own + at + first);
+      }
+      for (i64 i = first + 1; i < end; i++) {
+        if (level == 0) {
+          y0 = element_at(of0, begin + i * step);
+        } else {
+          y0 = element_at(to0, own + at + i);
+        }
+        if (level == 0) {
+          y1 = element_at(of1, begin + i * step);
+        } else {
+          y1 = element_at(to1, own + at + i);
+        }
+        {
+          const bool cn0 = true;
+          const float cn1 = x0;
+          const float cn2 = y0;
+          const float cn3 = cn1 * cn2;
+          const float cn4 = x1;
+          const float cn5 = y1;
+          const float cn6 = cn2 * cn4;
+          const float cn7 = cn5 + cn6;
+          z0 = cn3;
+          z1 = cn7;
+        }
+        x0 = z0;
+        x1 = z1;
+        if (level == 0) {
+          set_at(of0, begin + i * step, (float)z0);
+        } else {
+          set_at(to0, own + at + i, (float)z0);
+        }
+        if (level == 0) {
+          set_at(of1, begin + i * step, (float)z1);
+        } else {
+          set_at(to1, own + at + i, (float)z1);
+        }
+      }
+      if (64 < count) {
+        set_at(to0, own + next + segment, (float)x0);
+      }
+      if (64 < count) {
+        set_at(to1, own + next + segment, (float)x1);
+      }
     }
     __syncthreads();
-    if (count <= 64) break;
-    at = next;
-    count = (count + 64 - 1) / 64;
+    if (count <= 64) {
+      more = 0u;
+    } else {
+      at = next;
+      count = (count + 64 - 1) / 64;
+      level = level + 1;
+    }
   }
-  while (--level >= 0) {
-    for (i64 i = 64 + t; i < counts[level]; i += 256) {
-      const State before = get(lasts, starts[level + 1] + i / 64 - 1);
-      if (level == 0) put(of, i * step, combined(before, get(of, i * step)));
-      else put(lasts, starts[level] + i, combined(before, get(lasts, starts[level] + i)));
+  while (0 < level) {
+    level = level - 1;
+    for (i64 i = t + 64; i < counts[level]; i += 256) {
+      const float x0 = element_at(to0, own + starts[level + 1] + i / 64 - 1);
+      const float x1 = element_at(to1, own + starts[level + 1] + i / 64 - 1);
+      float y0;
+      float y1;
+      float z0;
+      float z1;
+      if (level == 0) {
+        y0 = element_at(of0, begin + i * step);
+      } else {
+        y0 = element_at(to0, own + starts[level] + i);
+      }
+      if (level == 0) {
+        y1 = element_at(of1, begin + i * step);
+      } else {
+        y1 = element_at(to1, own + starts[level] + i);
+      }
+      {
+        const bool cn0 = true;
+        const float cn1 = x0;
+        const float cn2 = y0;
+        const float cn3 = cn1 * cn2;
+        const float cn4 = x1;
+        const float cn5 = y1;
+        const float cn6 = cn2 * cn4;
+        const float cn7 = cn5 + cn6;
+        z0 = cn3;
+        z1 = cn7;
+      }
+      if (level == 0) {
+        set_at(of0, begin + i * step, (float)z0);
+      } else {
+        set_at(to0, own + starts[level] + i, (float)z0);
+      }
+      if (level == 0) {
+        set_at(of1, begin + i * step, (float)z1);
+      } else {
+        set_at(to1, own + starts[level] + i, (float)z1);
+      }
     }
     __syncthreads();
   }

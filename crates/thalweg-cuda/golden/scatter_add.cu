@@ -43,223 +43,327 @@ extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(24))
 // options: -fmad=false
 
 // Sort of the indices of a scatter: digits of indices counted.
-FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & 255; }
-// The pair of an index.
-FN u64 named(i64 place, u32 i, u64 places, u32 *fault) {
-  if ((u64)place >= places) { *fault = 1; place = (i64)places; }
-  return (u64)place << 32 | i;
-}
 extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10)) {
   begin();
-  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;
+  const u32 n = (u32)a.w[4];
+  const u32 tiles = (u32)a.w[6];
+  const u32 t = threadIdx.x;
+  const u32 lane = t % 32u;
+  const u32 warp = t / 32u;
+  const u32 row = blockIdx.x / tiles;
+  const u32 tile = blockIdx.x % tiles;
+  i64 *const indices = (i64 *)a.w[0];
   __shared__ u32 counts[256];
-  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
-  const i64 *from = (const i64 *)a.w[0];
-  #define PAIR(i) named(load1(from + (i64)(i) * (i64)a.w[8]), i, a.w[5], (u32 *)a.w[9])
-  counts[t] = 0;
+  counts[t] = 0u;
   __syncthreads();
   #pragma unroll
-  for (u32 k = 0; k < 8; k++) {
-    const u32 i = tile * 2048 + k * 256 + t;
-    if (i < n) atomicAdd(&counts[digit_of(PAIR(i), (u32)a.w[7])], 1u);
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 i = tile * 2048u + k * 256u + t;
+    if (i < n) {
+      u64 own;
+      {
+        u64 place_1 = (u64)load1(indices + (0 + (i64)i * (i64)a.w[8]));
+        if (a.w[5] <= place_1) {
+          *(u32 *)a.w[9] = 1;
+          place_1 = a.w[5];
+        }
+        own = place_1 << 32ull | (u64)i;
+      }
+      atomicAdd((u32 *)(counts + ((u32)(own >> 32ull) >> (u32)a.w[7] & 255u)), (u32)1u);
+    }
   }
   __syncthreads();
-  store1((u32 *)a.w[2] + ((i64)row * 256 + t) * tiles + tile, counts[t]);
+  u32 *const in_tiles = (u32 *)a.w[2];
+  store1(in_tiles + (((i64)row * 256 + (i64)t) * (i64)tiles + (i64)tile), counts[t]);
 }
 
 // options: -fmad=false
 
 // Sort of the indices of a scatter: where digits of tiles begin.
-// The sum of what lanes up to this one have.
-FN u32 sum_to(u32 x, u32 lane) {
-  #pragma unroll
-  for (u32 o = 1; o < 32; o *= 2) { const u32 other = __shfl_up_sync(0xffffffffu, x, o); if (lane >= o) x += other; }
-  return x;
-}
 extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10)) {
   begin();
-  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;
-  const i64 which = (i64)blockIdx.x * 8 + warp;
-  u32 *const counts = (u32 *)a.w[2] + which * tiles;
-  u32 before = 0;
-  for (u32 first = 0; first < tiles; first += 128) {
-    u32 own[4];
+  const u32 n = (u32)a.w[4];
+  const u32 tiles = (u32)a.w[6];
+  const u32 t = threadIdx.x;
+  const u32 lane = t % 32u;
+  const u32 warp = t / 32u;
+  const i64 which = (i64)blockIdx.x * 8 + (i64)warp;
+  const i64 begin = which * (i64)tiles;
+  u32 *const in_tiles = (u32 *)a.w[2];
+  u32 *const totals = (u32 *)a.w[3];
+  u32 before = 0u;
+  for (u32 first = 0u; first < tiles; first += 128u) {
+    __align__(16) u32 own[4];
     #pragma unroll
-    for (u32 k = 0; k < 4; k++) { const u32 i = first + 32 * k + lane; own[k] = i < tiles ? load1(counts + i) : 0; }
+    for (u32 k = 0u; k < 4u; k++) {
+      const u32 i = first + 32u * k + lane;
+      own[k] = i < tiles ? load1(in_tiles + (begin + (i64)i)) : 0u;
+    }
     #pragma unroll
-    for (u32 k = 0; k < 4; k++) {
-      const u32 i = first + 32 * k + lane, x = sum_to(own[k], lane);
-      if (i < tiles) store1(counts + i, before + x - own[k]);
-      before += __shfl_sync(0xffffffffu, x, 31);
+    for (u32 k = 0u; k < 4u; k++) {
+      const u32 i = first + 32u * k + lane;
+      u32 x = own[k];
+      {
+        #pragma unroll
+        for (u32 b_1 = 0u; b_1 < 5u; b_1++) {
+          const u32 o_1 = 1u << b_1;
+          const u32 other_1 = __shfl_up_sync(0xffffffffu, x, o_1);
+          if (o_1 <= lane) {
+            x = x + other_1;
+          }
+        }
+      }
+      if (i < tiles) {
+        store1(in_tiles + (begin + (i64)i), before + x - own[k]);
+      }
+      before = before + __shfl_sync(0xffffffffu, x, 31u);
     }
   }
-  if (lane == 0) store1((u32 *)a.w[3] + which, before);
+  if (lane == 0u) {
+    store1(totals + which, before);
+  }
 }
 
 // options: -fmad=false
 
 // Sort of the indices of a scatter: indices moved to where their digits are.
-FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & 255; }
-// The pair of an index.
-FN u64 named(i64 place, u32 i, u64 places, u32 *fault) {
-  if ((u64)place >= places) { *fault = 1; place = (i64)places; }
-  return (u64)place << 32 | i;
-}
-// The sum of what lanes up to this one have.
-FN u32 sum_to(u32 x, u32 lane) {
-  #pragma unroll
-  for (u32 o = 1; o < 32; o *= 2) { const u32 other = __shfl_up_sync(0xffffffffu, x, o); if (lane >= o) x += other; }
-  return x;
-}
 extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10)) {
   begin();
-  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;
+  const u32 n = (u32)a.w[4];
+  const u32 tiles = (u32)a.w[6];
+  const u32 t = threadIdx.x;
+  const u32 lane = t % 32u;
+  const u32 warp = t / 32u;
+  const u32 row = blockIdx.x / tiles;
+  const u32 tile = blockIdx.x % tiles;
+  i64 *const indices = (i64 *)a.w[0];
   __shared__ u32 counts[8][256];
   __shared__ u32 starts[256];
   __shared__ u32 sums[8];
-  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
-  const i64 *from = (const i64 *)a.w[0];
-  #define PAIR(i) named(load1(from + (i64)(i) * (i64)a.w[8]), i, a.w[5], (u32 *)a.w[9])
-  u64 *const to = (u64 *)a.w[1] + (i64)row * n;
-  const u32 shift = (u32)a.w[7], first = tile * 2048 + warp * 256 + lane;
-  u64 pairs[8];
+  u64 *const to = (u64 *)a.w[1];
+  const u32 shift = (u32)a.w[7];
+  const u32 first = tile * 2048u + warp * 256u + lane;
+  __align__(16) u64 pairs[8];
   #pragma unroll
-  for (u32 k = 0; k < 8; k++) pairs[k] = first + 32 * k < n ? PAIR(first + 32 * k) : 0;
-  // Of digit t: how many the row has, and how many of them the tiles before.
-  u32 total = 0, offset = 0;
-  if (tiles > 1) {
-    total = load1((u32 *)a.w[3] + (i64)row * 256 + t);
-    offset = load1((u32 *)a.w[2] + ((i64)row * 256 + t) * tiles + tile);
+  for (u32 k = 0u; k < 8u; k++) {
+    u64 own = 0ull;
+    if (first + 32u * k < n) {
+      {
+        const u32 i_1 = first + 32u * k;
+        u64 place_1 = (u64)load1(indices + (0 + (i64)i_1 * (i64)a.w[8]));
+        if (a.w[5] <= place_1) {
+          *(u32 *)a.w[9] = 1;
+          place_1 = a.w[5];
+        }
+        own = place_1 << 32ull | (u64)i_1;
+      }
+    }
+    pairs[k] = own;
   }
-  for (u32 w = 0; w < 8; w++) counts[w][t] = 0;
+  u32 total = 0u;
+  u32 offset = 0u;
+  if (1u < tiles) {
+    u32 *const in_tiles = (u32 *)a.w[2];
+    u32 *const totals = (u32 *)a.w[3];
+    total = load1(totals + ((i64)row * 256 + (i64)t));
+    offset = load1(in_tiles + (((i64)row * 256 + (i64)t) * (i64)tiles + (i64)tile));
+  }
+  for (u32 w = 0u; w < 8u; w++) {
+    counts[w][t] = 0u;
+  }
   __syncthreads();
-  // How many of the same digit a warp has met before, in the order of its stretch.
-  u32 ranks[8];
+  __align__(16) u32 ranks[8];
   #pragma unroll
-  for (u32 k = 0; k < 8; k++) {
-    const bool inside = first + 32 * k < n;
-    const u32 digit = digit_of(pairs[k], shift);
+  for (u32 k = 0u; k < 8u; k++) {
+    const bool inside = first + 32u * k < n;
+    const u32 digit = (u32)(pairs[k] >> 32ull) >> shift & 255u;
     u32 same = __ballot_sync(0xffffffffu, inside);
     #pragma unroll
-    for (u32 bit = 0; bit < 8; bit++) {
-      const bool one = digit >> bit & 1;
-      const u32 ones = __ballot_sync(0xffffffffu, one);
-      same &= one ? ones : ~ones;
+    for (u32 bit = 0u; bit < 8u; bit++) {
+      const bool one = (digit >> bit & 1u) == 1u;
+      const u32 with_one = __ballot_sync(0xffffffffu, one);
+      same = same & (one ? with_one : with_one ^ 4294967295u);
     }
-    const u32 below = __popc(same & ((1u << lane) - 1)), before = counts[warp][digit];
+    const u32 below = (u32)__popc(same & (1u << lane) - 1u);
+    const u32 before = counts[warp][digit];
     __syncwarp();
-    if (inside && below == 0) counts[warp][digit] = before + __popc(same);
+    if (inside && below == 0u) {
+      counts[warp][digit] = before + (u32)__popc(same);
+    }
     __syncwarp();
     ranks[k] = before + below;
   }
   __syncthreads();
-  // How many of digit t the warps before have.
-  u32 before = 0;
-  for (u32 w = 0; w < 8; w++) { const u32 own = counts[w][t]; counts[w][t] = before; before += own; }
-  if (tiles == 1) total = before;
-  // Where the tile's pairs with digit t go: behind those with smaller digits, and behind those of tiles before.
-  u32 start = sum_to(total, lane);
-  if (lane == 31) sums[warp] = start;
+  u32 before = 0u;
+  for (u32 w = 0u; w < 8u; w++) {
+    const u32 own = counts[w][t];
+    counts[w][t] = before;
+    before = before + own;
+  }
+  if (tiles == 1u) {
+    total = before;
+  }
+  u32 start = total;
+  {
+    #pragma unroll
+    for (u32 b_2 = 0u; b_2 < 5u; b_2++) {
+      const u32 o_2 = 1u << b_2;
+      const u32 other_2 = __shfl_up_sync(0xffffffffu, start, o_2);
+      if (o_2 <= lane) {
+        start = start + other_2;
+      }
+    }
+  }
+  if (lane == 31u) {
+    sums[warp] = start;
+  }
   __syncthreads();
-  for (u32 w = 0; w < warp; w++) start += sums[w];
+  for (u32 w = 0u; w < warp; w++) {
+    start = start + sums[w];
+  }
   starts[t] = start - total + offset;
   __syncthreads();
   #pragma unroll
-  for (u32 k = 0; k < 8; k++) {
-    const u32 digit = digit_of(pairs[k], shift);
-    if (first + 32 * k < n) store1(to + (starts[digit] + counts[warp][digit] + ranks[k]), pairs[k]);
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 digit = (u32)(pairs[k] >> 32ull) >> shift & 255u;
+    if (first + 32u * k < n) {
+      store1(to + ((i64)row * (i64)n + (i64)(starts[digit] + counts[warp][digit] + ranks[k])), pairs[k]);
+    }
   }
 }
 
 // options: -fmad=false
 
 // Sort of the indices of a scatter: digits of pairs of place and number counted.
-FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & 255; }
 extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10)) {
   begin();
-  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;
+  const u32 n = (u32)a.w[4];
+  const u32 tiles = (u32)a.w[6];
+  const u32 t = threadIdx.x;
+  const u32 lane = t % 32u;
+  const u32 warp = t / 32u;
+  const u32 row = blockIdx.x / tiles;
+  const u32 tile = blockIdx.x % tiles;
+  u64 *const given = (u64 *)a.w[0];
   __shared__ u32 counts[256];
-  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
-  const u64 *const from = (const u64 *)a.w[0] + (i64)row * n;
-  #define PAIR(i) load1(from + (i))
-  counts[t] = 0;
+  counts[t] = 0u;
   __syncthreads();
   #pragma unroll
-  for (u32 k = 0; k < 8; k++) {
-    const u32 i = tile * 2048 + k * 256 + t;
-    if (i < n) atomicAdd(&counts[digit_of(PAIR(i), (u32)a.w[7])], 1u);
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 i = tile * 2048u + k * 256u + t;
+    if (i < n) {
+      u64 own;
+      {
+        own = load1(given + ((i64)row * (i64)n + (i64)i));
+      }
+      atomicAdd((u32 *)(counts + ((u32)(own >> 32ull) >> (u32)a.w[7] & 255u)), (u32)1u);
+    }
   }
   __syncthreads();
-  store1((u32 *)a.w[2] + ((i64)row * 256 + t) * tiles + tile, counts[t]);
+  u32 *const in_tiles = (u32 *)a.w[2];
+  store1(in_tiles + (((i64)row * 256 + (i64)t) * (i64)tiles + (i64)tile), counts[t]);
 }
 
 // options: -fmad=false
 
 // Sort of the indices of a scatter: pairs of place and number moved to where their digits are.
-FN u32 digit_of(u64 pair, u32 shift) { return (u32)(pair >> 32) >> shift & 255; }
-// The sum of what lanes up to this one have.
-FN u32 sum_to(u32 x, u32 lane) {
-  #pragma unroll
-  for (u32 o = 1; o < 32; o *= 2) { const u32 other = __shfl_up_sync(0xffffffffu, x, o); if (lane >= o) x += other; }
-  return x;
-}
 extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10)) {
   begin();
-  const u32 n = (u32)a.w[4], tiles = (u32)a.w[6], t = threadIdx.x, lane = t % 32, warp = t / 32;
+  const u32 n = (u32)a.w[4];
+  const u32 tiles = (u32)a.w[6];
+  const u32 t = threadIdx.x;
+  const u32 lane = t % 32u;
+  const u32 warp = t / 32u;
+  const u32 row = blockIdx.x / tiles;
+  const u32 tile = blockIdx.x % tiles;
+  u64 *const given = (u64 *)a.w[0];
   __shared__ u32 counts[8][256];
   __shared__ u32 starts[256];
   __shared__ u32 sums[8];
-  const u32 row = blockIdx.x / tiles, tile = blockIdx.x % tiles;
-  const u64 *const from = (const u64 *)a.w[0] + (i64)row * n;
-  #define PAIR(i) load1(from + (i))
-  u64 *const to = (u64 *)a.w[1] + (i64)row * n;
-  const u32 shift = (u32)a.w[7], first = tile * 2048 + warp * 256 + lane;
-  u64 pairs[8];
+  u64 *const to = (u64 *)a.w[1];
+  const u32 shift = (u32)a.w[7];
+  const u32 first = tile * 2048u + warp * 256u + lane;
+  __align__(16) u64 pairs[8];
   #pragma unroll
-  for (u32 k = 0; k < 8; k++) pairs[k] = first + 32 * k < n ? PAIR(first + 32 * k) : 0;
-  // Of digit t: how many the row has, and how many of them the tiles before.
-  u32 total = 0, offset = 0;
-  if (tiles > 1) {
-    total = load1((u32 *)a.w[3] + (i64)row * 256 + t);
-    offset = load1((u32 *)a.w[2] + ((i64)row * 256 + t) * tiles + tile);
+  for (u32 k = 0u; k < 8u; k++) {
+    u64 own = 0ull;
+    if (first + 32u * k < n) {
+      {
+        const u32 i_1 = first + 32u * k;
+        own = load1(given + ((i64)row * (i64)n + (i64)i_1));
+      }
+    }
+    pairs[k] = own;
   }
-  for (u32 w = 0; w < 8; w++) counts[w][t] = 0;
+  u32 total = 0u;
+  u32 offset = 0u;
+  if (1u < tiles) {
+    u32 *const in_tiles = (u32 *)a.w[2];
+    u32 *const totals = (u32 *)a.w[3];
+    total = load1(totals + ((i64)row * 256 + (i64)t));
+    offset = load1(in_tiles + (((i64)row * 256 + (i64)t) * (i64)tiles + (i64)tile));
+  }
+  for (u32 w = 0u; w < 8u; w++) {
+    counts[w][t] = 0u;
+  }
   __syncthreads();
-  // How many of the same digit a warp has met before, in the order of its stretch.
-  u32 ranks[8];
+  __align__(16) u32 ranks[8];
   #pragma unroll
-  for (u32 k = 0; k < 8; k++) {
-    const bool inside = first + 32 * k < n;
-    const u32 digit = digit_of(pairs[k], shift);
+  for (u32 k = 0u; k < 8u; k++) {
+    const bool inside = first + 32u * k < n;
+    const u32 digit = (u32)(pairs[k] >> 32ull) >> shift & 255u;
     u32 same = __ballot_sync(0xffffffffu, inside);
     #pragma unroll
-    for (u32 bit = 0; bit < 8; bit++) {
-      const bool one = digit >> bit & 1;
-      const u32 ones = __ballot_sync(0xffffffffu, one);
-      same &= one ? ones : ~ones;
+    for (u32 bit = 0u; bit < 8u; bit++) {
+      const bool one = (digit >> bit & 1u) == 1u;
+      const u32 with_one = __ballot_sync(0xffffffffu, one);
+      same = same & (one ? with_one : with_one ^ 4294967295u);
     }
-    const u32 below = __popc(same & ((1u << lane) - 1)), before = counts[warp][digit];
+    const u32 below = (u32)__popc(same & (1u << lane) - 1u);
+    const u32 before = counts[warp][digit];
     __syncwarp();
-    if (inside && below == 0) counts[warp][digit] = before + __popc(same);
+    if (inside && below == 0u) {
+      counts[warp][digit] = before + (u32)__popc(same);
+    }
     __syncwarp();
     ranks[k] = before + below;
   }
   __syncthreads();
-  // How many of digit t the warps before have.
-  u32 before = 0;
-  for (u32 w = 0; w < 8; w++) { const u32 own = counts[w][t]; counts[w][t] = before; before += own; }
-  if (tiles == 1) total = before;
-  // Where the tile's pairs with digit t go: behind those with smaller digits, and behind those of tiles before.
-  u32 start = sum_to(total, lane);
-  if (lane == 31) sums[warp] = start;
+  u32 before = 0u;
+  for (u32 w = 0u; w < 8u; w++) {
+    const u32 own = counts[w][t];
+    counts[w][t] = before;
+    before = before + own;
+  }
+  if (tiles == 1u) {
+    total = before;
+  }
+  u32 start = total;
+  {
+    #pragma unroll
+    for (u32 b_2 = 0u; b_2 < 5u; b_2++) {
+      const u32 o_2 = 1u << b_2;
+      const u32 other_2 = __shfl_up_sync(0xffffffffu, start, o_2);
+      if (o_2 <= lane) {
+        start = start + other_2;
+      }
+    }
+  }
+  if (lane == 31u) {
+    sums[warp] = start;
+  }
   __syncthreads();
-  for (u32 w = 0; w < warp; w++) start += sums[w];
+  for (u32 w = 0u; w < warp; w++) {
+    start = start + sums[w];
+  }
   starts[t] = start - total + offset;
   __syncthreads();
   #pragma unroll
-  for (u32 k = 0; k < 8; k++) {
-    const u32 digit = digit_of(pairs[k], shift);
-    if (first + 32 * k < n) store1(to + (starts[digit] + counts[warp][digit] + ranks[k]), pairs[k]);
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 digit = (u32)(pairs[k] >> 32ull) >> shift & 255u;
+    if (first + 32u * k < n) {
+      store1(to + ((i64)row * (i64)n + (i64)(starts[digit] + counts[warp][digit] + ranks[k])), pairs[k]);
+    }
   }
 }
 

@@ -38,95 +38,55 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(19)) {
 // options: -fmad=false
 
 // Scan of rows in memory: Sort of f32, a stretch a block.
-typedef u32 Key;
-// Where an element of a stretch lies in shared memory: spread, so that threads eight elements apart do not meet in a
-// bank.
-FN u32 slot(u32 s) { return s + s / 16; }
-// How many of the first `d` elements that two runs give come from the left one. Of equal ones those of the left run
-// come first.
-template <class I, class L, class R> FN I given(I d, I left_count, I right_count, L left, R right) {
-  I low = d > right_count ? d - right_count : 0, high = d < left_count ? d : left_count;
-  while (low < high) {
-    const I m = low + (high - low) / 2;
-    if (left(m) <= right(d - 1 - m)) low = m + 1;
-    else high = m;
-  }
-  return low;
-}
-// The eight elements from `d` on of what two runs give that lie side by side from `first` on.
-FN void merge(const Key *keys, const u32 *places, u32 first, u32 left_count, u32 right_count, u32 d, Key (&key)[8], u32 (&place)[8]) {
-  const u32 end = left_count + right_count, middle = first + left_count;
-  if (d > end) d = end;
-  u32 l = given(d, left_count, right_count, [&](u32 i) { return keys[slot(first + i)]; }, [&](u32 i) { return keys[slot(middle + i)]; });
-  u32 r = d - l;
-  #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    key[k] = 0;
-    place[k] = 0;
-    if (d + k >= end) continue;
-    const bool left = r >= right_count || l < left_count && keys[slot(first + l)] <= keys[slot(middle + r)];
-    const u32 at = slot(left ? first + l++ : middle + r++);
-    key[k] = keys[at];
-    place[k] = places[at];
-  }
-}
-// All threads are through with what lies in shared memory before they put down what they have, and get to see all of
-// it.
-FN void put(Key *keys, u32 *places, const Key (&key)[8], const u32 (&place)[8]) {
-  __syncthreads();
-  #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    keys[slot(threadIdx.x * 8 + k)] = key[k];
-    places[slot(threadIdx.x * 8 + k)] = place[k];
-  }
-  __syncthreads();
-}
 extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(17)) {
   begin();
-  const i64 rows = (i64)a.w[2], n = (i64)a.w[3];
-  const u32 t = threadIdx.x, parts = (u32)a.w[7], part = blockIdx.x % parts;
-  __shared__ Key keys[2048 + 2048 / 16];
-  __shared__ u32 places[2048 + 2048 / 16];
-  Key key[8];
-  u32 place[8];
-  // A stretch has several short rows, or a part of one.
-  const i64 tile = (i64)(blockIdx.x / parts) * (2048 >> a.w[6]), first = (i64)part * 2048;
-  float loaded[8] = {};
+  const i64 rows = (i64)a.w[2];
+  const i64 n = (i64)a.w[3];
+  const u32 width = (u32)a.w[6];
+  const u32 t = threadIdx.x;
+  const u32 parts = (u32)a.w[7];
+  const u32 part = blockIdx.x % parts;
+  const i64 first = (i64)part * 2048;
+  float *const elements = (float *)a.w[14];
+  __shared__ u32 keys[2176];
+  __shared__ u32 places[2176];
+  __align__(16) u32 key[8];
+  __align__(16) u32 place[8];
+  const i64 tile = (i64)(blockIdx.x / parts) * (i64)(2048u >> width);
+  float *const from = (float *)a.w[0];
+  __align__(16) float loaded[8];
   #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const u32 s = t + k * 256;
-    const i64 row = tile + (s >> a.w[6]), i = first + (s & (1u << a.w[6]) - 1);
-    if (row < rows && i < n) loaded[k] = ((const float *)a.w[0])[row * (i64)a.w[4] + i * (i64)a.w[5]];
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 s = t + k * 256u;
+    if (tile + (i64)(s >> width) < rows && first + (i64)(s & (1u << width) - 1u) < n) {
+      loaded[k] = element_at(from, (tile + (i64)(s >> width)) * (i64)a.w[4] + (first + (i64)(s & (1u << width) - 1u)) * (i64)a.w[5]);
+    }
   }
   #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const u32 s = t + k * 256;
-    const i64 row = tile + (s >> a.w[6]), i = first + (s & (1u << a.w[6]) - 1);
-    // What fills up a row comes behind all of it: no key is larger, and no place.
-    Key found = ~(Key)0;
-    if (row < rows && i < n) {
-      const float raw = loaded[k];
-      const u32 b = f32_bits(raw);
-      Key key = raw != raw ? 0xffffffffu : raw == 0 ? 0x80000000u : b >> 31 ? ~b : b | 0x80000000u;
-      found = key;
-      // The result will lie over it.
-      if (a.w[14] != a.w[0]) ((float *)a.w[14])[row * n + i] = raw;
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 s = t + k * 256u;
+    u32 found = 4294967295u;
+    if (tile + (i64)(s >> width) < rows && first + (i64)(s & (1u << width) - 1u) < n) {
+      found = (loaded[k] != loaded[k]) ? 4294967295u : ((loaded[k] == 0.0f) ? 2147483648u : ((u32)f32_bits(loaded[k]) >= 2147483648u ? (u32)f32_bits(loaded[k]) ^ 4294967295u : (u32)f32_bits(loaded[k]) | 2147483648u));
+      if (a.w[14] != a.w[0]) {
+        set_at(elements, (tile + (i64)(s >> width)) * n + (first + (i64)(s & (1u << width) - 1u)), (float)loaded[k]);
+      }
     }
-    keys[slot(s)] = found;
-    places[slot(s)] = (u32)i;
+    keys[s + s / 16u] = found;
+    places[s + s / 16u] = (u32)(first + (i64)(s & (1u << width) - 1u));
   }
   __syncthreads();
   #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    key[k] = keys[slot(t * 8 + k)];
-    place[k] = places[slot(t * 8 + k)];
+  for (u32 k = 0u; k < 8u; k++) {
+    key[k] = keys[t * 8u + k + (t * 8u + k) / 16u];
+    place[k] = places[t * 8u + k + (t * 8u + k) / 16u];
   }
   #pragma unroll
-  for (int turn = 0; turn < 8; turn++) {
+  for (i32 turn = 0; turn < 8; turn++) {
     #pragma unroll
-    for (int k = turn % 2; k < 7; k += 2) {
-      const bool swap = key[k] > key[k + 1];
-      const Key low = swap ? key[k + 1] : key[k];
+    for (i32 k = turn % 2; k < 7; k += 2) {
+      const bool swap = key[k + 1] < key[k];
+      const u32 low = swap ? key[k + 1] : key[k];
       const u32 low_place = swap ? place[k + 1] : place[k];
       key[k + 1] = swap ? key[k] : key[k + 1];
       place[k + 1] = swap ? place[k] : place[k + 1];
@@ -134,149 +94,241 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(17)) {
       place[k] = low_place;
     }
   }
-  put(keys, places, key, place);
-  for (u32 run = 8; run < 1u << a.w[6]; run *= 2) {
-    const u32 pair = t * 8 & ~(2 * run - 1);
-    merge(keys, places, pair, run, run, t * 8 - pair, key, place);
-    put(keys, places, key, place);
-  }
-  if (a.w[9] == 0) {
+  {
+    __syncthreads();
     #pragma unroll
-    for (int k = 0; k < 8; k++) {
-      const u32 s = t + k * 256;
-      const i64 row = tile + (s >> a.w[6]), i = first + (s & (1u << a.w[6]) - 1);
-      if (row >= rows || i >= n) continue;
-      ((Key *)a.w[10])[row * n + i] = keys[slot(s)];
-      ((u32 *)a.w[11])[row * n + i] = places[slot(s)];
+    for (u32 k_1 = 0u; k_1 < 8u; k_1++) {
+      keys[t * 8u + k_1 + (t * 8u + k_1) / 16u] = key[k_1];
+      places[t * 8u + k_1 + (t * 8u + k_1) / 16u] = place[k_1];
+    }
+    __syncthreads();
+  }
+  u32 run = 8u;
+  while (run < 1u << width) {
+    const u32 pair = t * 8u & (2u * run - 1u ^ 4294967295u);
+    {
+      const u32 wanted_2 = t * 8u - pair;
+      const u32 end_2 = run + run;
+      const u32 middle_2 = pair + run;
+      const u32 d_2 = wanted_2 < end_2 ? wanted_2 : end_2;
+      u32 l_2;
+      {
+        l_2 = run < d_2 ? d_2 - run : 0u;
+        u32 high_3 = d_2 < run ? d_2 : run;
+        while (l_2 < high_3) {
+          const u32 m_3 = l_2 + (high_3 - l_2) / 2u;
+          if (keys[pair + m_3 + (pair + m_3) / 16u] <= keys[middle_2 + (d_2 - 1u - m_3) + (middle_2 + (d_2 - 1u - m_3)) / 16u]) {
+            l_2 = m_3 + 1u;
+          } else {
+            high_3 = m_3;
+          }
+        }
+      }
+      u32 r_2 = d_2 - l_2;
+      #pragma unroll
+      for (u32 k_2 = 0u; k_2 < 8u; k_2++) {
+        key[k_2] = 0u;
+        place[k_2] = 0u;
+        if (d_2 + k_2 < end_2) {
+          const bool left_2 = run <= r_2 || l_2 < run && keys[pair + l_2 + (pair + l_2) / 16u] <= keys[middle_2 + r_2 + (middle_2 + r_2) / 16u];
+          const u32 at_2 = (left_2 ? pair + l_2 : middle_2 + r_2) + (left_2 ? pair + l_2 : middle_2 + r_2) / 16u;
+          if (left_2) {
+            l_2 = l_2 + 1u;
+          } else {
+            r_2 = r_2 + 1u;
+          }
+          key[k_2] = keys[at_2];
+          place[k_2] = places[at_2];
+        }
+      }
+    }
+    {
+      __syncthreads();
+      #pragma unroll
+      for (u32 k_4 = 0u; k_4 < 8u; k_4++) {
+        keys[t * 8u + k_4 + (t * 8u + k_4) / 16u] = key[k_4];
+        places[t * 8u + k_4 + (t * 8u + k_4) / 16u] = place[k_4];
+      }
+      __syncthreads();
+    }
+    run = run + run;
+  }
+  if (a.w[9] == 0ull) {
+    u32 *const next_keys = (u32 *)a.w[10];
+    u32 *const next_places = (u32 *)a.w[11];
+    #pragma unroll
+    for (u32 k = 0u; k < 8u; k++) {
+      const u32 s = t + k * 256u;
+      if (tile + (i64)(s >> width) < rows && first + (i64)(s & (1u << width) - 1u) < n) {
+        set_at(next_keys, (tile + (i64)(s >> width)) * n + (first + (i64)(s & (1u << width) - 1u)), (u32)keys[s + s / 16u]);
+        set_at(next_places, (tile + (i64)(s >> width)) * n + (first + (i64)(s & (1u << width) - 1u)), (u32)places[s + s / 16u]);
+      }
     }
     return;
   }
-  float out[8];
+  float *const to = (float *)a.w[1];
+  __align__(16) float out[8];
   #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const u32 s = t + k * 256;
-    const i64 row = tile + (s >> a.w[6]), i = first + (s & (1u << a.w[6]) - 1);
-    if (row < rows && i < n) out[k] = ((const float *)a.w[14])[row * (i64)a.w[15] + (i64)places[slot(s)] * (i64)a.w[16]];
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 s = t + k * 256u;
+    if (tile + (i64)(s >> width) < rows && first + (i64)(s & (1u << width) - 1u) < n) {
+      out[k] = element_at(elements, (tile + (i64)(s >> width)) * (i64)a.w[15] + (i64)places[s + s / 16u] * (i64)a.w[16]);
+    }
   }
-  // Elements that others give out, too, are where the result goes.
   __syncthreads();
   #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const u32 s = t + k * 256;
-    const i64 row = tile + (s >> a.w[6]), i = first + (s & (1u << a.w[6]) - 1);
-    if (row < rows && i < n) ((float *)a.w[1])[row * (i64)a.w[4] + i * (i64)a.w[5]] = out[k];
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 s = t + k * 256u;
+    if (tile + (i64)(s >> width) < rows && first + (i64)(s & (1u << width) - 1u) < n) {
+      set_at(to, (tile + (i64)(s >> width)) * (i64)a.w[4] + (first + (i64)(s & (1u << width) - 1u)) * (i64)a.w[5], (float)out[k]);
+    }
   }
 }
 
 // options: -fmad=false
 
 // Scan of rows in memory: Sort of f32, merges of sorted runs.
-typedef u32 Key;
-// Where an element of a stretch lies in shared memory: spread, so that threads eight elements apart do not meet in a
-// bank.
-FN u32 slot(u32 s) { return s + s / 16; }
-// How many of the first `d` elements that two runs give come from the left one. Of equal ones those of the left run
-// come first.
-template <class I, class L, class R> FN I given(I d, I left_count, I right_count, L left, R right) {
-  I low = d > right_count ? d - right_count : 0, high = d < left_count ? d : left_count;
-  while (low < high) {
-    const I m = low + (high - low) / 2;
-    if (left(m) <= right(d - 1 - m)) low = m + 1;
-    else high = m;
-  }
-  return low;
-}
-// The eight elements from `d` on of what two runs give that lie side by side from `first` on.
-FN void merge(const Key *keys, const u32 *places, u32 first, u32 left_count, u32 right_count, u32 d, Key (&key)[8], u32 (&place)[8]) {
-  const u32 end = left_count + right_count, middle = first + left_count;
-  if (d > end) d = end;
-  u32 l = given(d, left_count, right_count, [&](u32 i) { return keys[slot(first + i)]; }, [&](u32 i) { return keys[slot(middle + i)]; });
-  u32 r = d - l;
-  #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    key[k] = 0;
-    place[k] = 0;
-    if (d + k >= end) continue;
-    const bool left = r >= right_count || l < left_count && keys[slot(first + l)] <= keys[slot(middle + r)];
-    const u32 at = slot(left ? first + l++ : middle + r++);
-    key[k] = keys[at];
-    place[k] = places[at];
-  }
-}
-// All threads are through with what lies in shared memory before they put down what they have, and get to see all of
-// it.
-FN void put(Key *keys, u32 *places, const Key (&key)[8], const u32 (&place)[8]) {
-  __syncthreads();
-  #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    keys[slot(threadIdx.x * 8 + k)] = key[k];
-    places[slot(threadIdx.x * 8 + k)] = place[k];
-  }
-  __syncthreads();
-}
 extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(17)) {
   begin();
-  const i64 rows = (i64)a.w[2], n = (i64)a.w[3];
-  const u32 t = threadIdx.x, parts = (u32)a.w[7], part = blockIdx.x % parts;
-  __shared__ Key keys[2048 + 2048 / 16];
-  __shared__ u32 places[2048 + 2048 / 16];
-  Key key[8];
-  u32 place[8];
-  const i64 tile = blockIdx.x / parts, first = (i64)part * 2048, run = (i64)a.w[8];
-  const i64 pair = first / (2 * run) * (2 * run), rest = n - pair;
-  const i64 left_count = rest < run ? rest : run, right_count = rest - left_count < run ? rest - left_count : run;
-  const Key *const left = (const Key *)a.w[10] + tile * n + pair, *const right = left + left_count;
-  const u32 *const left_places = (const u32 *)a.w[11] + tile * n + pair, *const right_places = left_places + left_count;
-  const i64 begins = first - pair, all = left_count + right_count, ends = begins + 2048 < all ? begins + 2048 : all;
+  const i64 rows = (i64)a.w[2];
+  const i64 n = (i64)a.w[3];
+  const u32 width = (u32)a.w[6];
+  const u32 t = threadIdx.x;
+  const u32 parts = (u32)a.w[7];
+  const u32 part = blockIdx.x % parts;
+  const i64 first = (i64)part * 2048;
+  float *const elements = (float *)a.w[14];
+  __shared__ u32 keys[2176];
+  __shared__ u32 places[2176];
+  __align__(16) u32 key[8];
+  __align__(16) u32 place[8];
+  const i64 tile = (i64)(blockIdx.x / parts);
+  const i64 run = (i64)a.w[8];
+  const i64 pair = first / (2 * run) * (2 * run);
+  const i64 rest = n - pair;
+  const i64 left_count = rest < run ? rest : run;
+  const i64 right_count = rest - left_count < run ? rest - left_count : run;
+  u32 *const run_keys = (u32 *)a.w[10];
+  u32 *const run_places = (u32 *)a.w[11];
+  const i64 left = tile * n + pair;
+  const i64 right = left + left_count;
+  const i64 begins = first - pair;
+  const i64 ends = begins + 2048 < left_count + right_count ? begins + 2048 : left_count + right_count;
   __shared__ i64 bounds[2];
-  if (t % 32 == 0 && t < 64) {
-    bounds[t / 32] = given(t == 0 ? begins : ends, left_count, right_count, [&](i64 i) { return left[i]; }, [&](i64 i) { return right[i]; });
+  if (t % 32u == 0u && t < 64u) {
+    i64 bound;
+    {
+      const i64 d_1 = t == 0u ? begins : ends;
+      bound = right_count < d_1 ? d_1 - right_count : 0;
+      i64 high_1 = d_1 < left_count ? d_1 : left_count;
+      while (bound < high_1) {
+        const i64 m_1 = bound + (high_1 - bound) / 2;
+        if (element_at(run_keys, left + m_1) <= element_at(run_keys, right + (d_1 - 1 - m_1))) {
+          bound = m_1 + 1;
+        } else {
+          high_1 = m_1;
+        }
+      }
+    }
+    bounds[t / 32u] = bound;
   }
   __syncthreads();
-  const i64 from_left = bounds[0], from_right = begins - from_left;
-  const u32 here = (u32)(bounds[1] - from_left), count = (u32)(ends - begins);
+  const i64 from_left = left + bounds[0];
+  const i64 from_right = right + begins - bounds[0];
+  const u32 here = (u32)(bounds[1] - bounds[0]);
+  const u32 count = (u32)(ends - begins);
   #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const u32 s = t + k * 256;
-    if (s >= count) continue;
-    key[k] = s < here ? left[from_left + s] : right[from_right + (s - here)];
-    place[k] = s < here ? left_places[from_left + s] : right_places[from_right + (s - here)];
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 s = t + k * 256u;
+    if (s < count) {
+      key[k] = element_at(run_keys, s < here ? from_left + (i64)s : from_right + (i64)(s - here));
+      place[k] = element_at(run_places, s < here ? from_left + (i64)s : from_right + (i64)(s - here));
+    }
   }
   #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const u32 s = t + k * 256;
-    if (s >= count) continue;
-    keys[slot(s)] = key[k];
-    places[slot(s)] = place[k];
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 s = t + k * 256u;
+    if (s < count) {
+      keys[s + s / 16u] = key[k];
+      places[s + s / 16u] = place[k];
+    }
   }
   __syncthreads();
-  merge(keys, places, 0, here, count - here, t * 8, key, place);
-  put(keys, places, key, place);
-  if (a.w[9] == 0) {
+  {
+    const u32 right_count_2 = count - here;
+    const u32 wanted_2 = t * 8u;
+    const u32 end_2 = here + right_count_2;
+    const u32 middle_2 = 0u + here;
+    const u32 d_2 = wanted_2 < end_2 ? wanted_2 : end_2;
+    u32 l_2;
+    {
+      l_2 = right_count_2 < d_2 ? d_2 - right_count_2 : 0u;
+      u32 high_3 = d_2 < here ? d_2 : here;
+      while (l_2 < high_3) {
+        const u32 m_3 = l_2 + (high_3 - l_2) / 2u;
+        if (keys[0u + m_3 + (0u + m_3) / 16u] <= keys[middle_2 + (d_2 - 1u - m_3) + (middle_2 + (d_2 - 1u - m_3)) / 16u]) {
+          l_2 = m_3 + 1u;
+        } else {
+          high_3 = m_3;
+        }
+      }
+    }
+    u32 r_2 = d_2 - l_2;
     #pragma unroll
-    for (int k = 0; k < 8; k++) {
-      const u32 s = t + k * 256;
-      const i64 row = tile + (s >> a.w[6]), i = first + (s & (1u << a.w[6]) - 1);
-      if (row >= rows || i >= n) continue;
-      ((Key *)a.w[12])[row * n + i] = keys[slot(s)];
-      ((u32 *)a.w[13])[row * n + i] = places[slot(s)];
+    for (u32 k_2 = 0u; k_2 < 8u; k_2++) {
+      key[k_2] = 0u;
+      place[k_2] = 0u;
+      if (d_2 + k_2 < end_2) {
+        const bool left_2 = right_count_2 <= r_2 || l_2 < here && keys[0u + l_2 + (0u + l_2) / 16u] <= keys[middle_2 + r_2 + (middle_2 + r_2) / 16u];
+        const u32 at_2 = (left_2 ? 0u + l_2 : middle_2 + r_2) + (left_2 ? 0u + l_2 : middle_2 + r_2) / 16u;
+        if (left_2) {
+          l_2 = l_2 + 1u;
+        } else {
+          r_2 = r_2 + 1u;
+        }
+        key[k_2] = keys[at_2];
+        place[k_2] = places[at_2];
+      }
+    }
+  }
+  {
+    __syncthreads();
+    #pragma unroll
+    for (u32 k_4 = 0u; k_4 < 8u; k_4++) {
+      keys[t * 8u + k_4 + (t * 8u + k_4) / 16u] = key[k_4];
+      places[t * 8u + k_4 + (t * 8u + k_4) / 16u] = place[k_4];
+    }
+    __syncthreads();
+  }
+  if (a.w[9] == 0ull) {
+    u32 *const next_keys = (u32 *)a.w[12];
+    u32 *const next_places = (u32 *)a.w[13];
+    #pragma unroll
+    for (u32 k = 0u; k < 8u; k++) {
+      const u32 s = t + k * 256u;
+      if (tile + (i64)(s >> width) < rows && first + (i64)(s & (1u << width) - 1u) < n) {
+        set_at(next_keys, (tile + (i64)(s >> width)) * n + (first + (i64)(s & (1u << width) - 1u)), (u32)keys[s + s / 16u]);
+        set_at(next_places, (tile + (i64)(s >> width)) * n + (first + (i64)(s & (1u << width) - 1u)), (u32)places[s + s / 16u]);
+      }
     }
     return;
   }
-  float out[8];
+  float *const to = (float *)a.w[1];
+  __align__(16) float out[8];
   #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const u32 s = t + k * 256;
-    const i64 row = tile + (s >> a.w[6]), i = first + (s & (1u << a.w[6]) - 1);
-    if (row < rows && i < n) out[k] = ((const float *)a.w[14])[row * (i64)a.w[15] + (i64)places[slot(s)] * (i64)a.w[16]];
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 s = t + k * 256u;
+    if (tile + (i64)(s >> width) < rows && first + (i64)(s & (1u << width) - 1u) < n) {
+      out[k] = element_at(elements, (tile + (i64)(s >> width)) * (i64)a.w[15] + (i64)places[s + s / 16u] * (i64)a.w[16]);
+    }
   }
-  // Elements that others give out, too, are where the result goes.
   __syncthreads();
   #pragma unroll
-  for (int k = 0; k < 8; k++) {
-    const u32 s = t + k * 256;
-    const i64 row = tile + (s >> a.w[6]), i = first + (s & (1u << a.w[6]) - 1);
-    if (row < rows && i < n) ((float *)a.w[1])[row * (i64)a.w[4] + i * (i64)a.w[5]] = out[k];
+  for (u32 k = 0u; k < 8u; k++) {
+    const u32 s = t + k * 256u;
+    if (tile + (i64)(s >> width) < rows && first + (i64)(s & (1u << width) - 1u) < n) {
+      set_at(to, (tile + (i64)(s >> width)) * (i64)a.w[4] + (first + (i64)(s & (1u << width) - 1u)) * (i64)a.w[5], (float)out[k]);
+    }
   }
 }
 

@@ -19,7 +19,6 @@ use crate::generic;
 use crate::prelude::PRELUDE;
 use crate::render::contraction::{CONTRACTIONS, FED};
 use crate::render::generic::GENERIC;
-use crate::render::radix::RADIX;
 use crate::render::{ONLINE, SCANNED, TOLD, program};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -473,7 +472,7 @@ fn biased() -> (Kernel, Geometry) {
 /// A source without what it shares with others.
 fn own(source: &str) -> String {
     // What contains another part comes first.
-    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOLD, RADIX, GENERIC, ONLINE];
+    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOLD, GENERIC, ONLINE];
     shared.iter().fold(source.to_owned(), |own, part| own.replacen(part, "", 1))
 }
 

@@ -8,6 +8,7 @@
 //!   boxes, products that a library computes.
 //! * `space`: the domain of a launch. `class`: what decides a kernel's code, and where the words of its argument are.
 //! * `skeleton`: all kinds of kernels.
+//! * `text`: programs that are written by hand.
 //! * `plan`: launches. `lower`: plans from kernels. `traffic`: what launches move.
 
 pub mod class;
@@ -19,6 +20,7 @@ pub mod product;
 pub mod skeleton;
 pub mod space;
 pub mod target;
+mod text;
 pub mod traffic;
 pub mod write;
 

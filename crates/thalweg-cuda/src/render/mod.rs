@@ -12,7 +12,6 @@
 
 pub mod access;
 pub mod body;
-pub mod combined;
 pub mod contraction;
 pub mod elements;
 pub mod foreign;
@@ -21,17 +20,13 @@ pub mod joined;
 mod monoid;
 pub mod place;
 pub mod print;
-pub mod radix;
-pub mod scan;
-pub mod scatter_sort;
-pub mod sort;
 mod tidy;
 pub mod types;
 
 use crate::prelude::PRELUDE;
 use contraction::{CONTRACTIONS, FED, fed, streamed};
 use elements::is_native;
-use thalweg_gpu::class::scan::{ScanClass, Way};
+use thalweg_gpu::class::scan::Way;
 use thalweg_gpu::ir::{Kernel, verify};
 use thalweg_gpu::{Skeleton, write};
 use tidy::tidy;
@@ -97,6 +92,13 @@ pub fn program(of: &Skeleton) -> Option<Kernel> {
         Skeleton::Rows(body, class) => write::rows::kernel(body, class, &is_native),
         Skeleton::Scatter(class) => write::scatter::kernel(class),
         Skeleton::Counted(body, class) => write::counted::kernel(body, class, &is_native),
+        Skeleton::Scan(class) => match class.way {
+            Way::Stretch | Way::Merge => write::sort::kernel(class),
+            Way::Count | Way::Pass => write::radix::kernel(class),
+            _ => write::scan::kernel(class),
+        },
+        Skeleton::ScatterSort(class) => write::scatter_sort::kernel(class),
+        Skeleton::Combined(class) => write::combined::kernel(class, &is_native),
         _ => return None,
     };
     if cfg!(any(debug_assertions, feature = "emulate"))
@@ -110,15 +112,16 @@ pub fn program(of: &Skeleton) -> Option<Kernel> {
 /// The text of all others.
 fn text(of: &Skeleton) -> String {
     match of {
-        Skeleton::Scan(class) => scan_source(class),
-        Skeleton::Combined(class) => combined::source(class),
         Skeleton::Contraction(class) => contraction::source(class),
         Skeleton::Fed(class) => fed::source(class),
         Skeleton::Streamed(class) => streamed::source(class),
-        Skeleton::Map(..) | Skeleton::Rows(..) | Skeleton::Scatter(_) | Skeleton::Counted(..) => {
-            unreachable!("it has a program")
-        }
-        Skeleton::ScatterSort(class) => scatter_sort::source(class),
+        Skeleton::Map(..)
+        | Skeleton::Rows(..)
+        | Skeleton::Scatter(_)
+        | Skeleton::Counted(..)
+        | Skeleton::Scan(_)
+        | Skeleton::Combined(_)
+        | Skeleton::ScatterSort(_) => unreachable!("it has a program"),
         Skeleton::Foreign(class) => foreign::source(class),
         Skeleton::Generic(width) => generic::source(*width),
         Skeleton::Joined(class) => joined::source(class),
@@ -132,17 +135,9 @@ fn before(of: &Skeleton) -> &'static str {
         Skeleton::Fed(_) => FED,
         Skeleton::Streamed(class) if class.fed.is_some() => FED,
         Skeleton::Contraction(_) | Skeleton::Streamed(_) => CONTRACTIONS,
+        Skeleton::Scan(class) if class.way == Way::Pass => TOLD,
         Skeleton::Rows(body, class) if class.has_scans(body) => SCANNED,
         Skeleton::Rows(_, class) if class.online.is_some() => ONLINE,
         _ => "",
-    }
-}
-
-/// The source of a scan, or of a launch of a sort.
-fn scan_source(class: &ScanClass) -> String {
-    match class.way {
-        Way::Stretch | Way::Merge => sort::source(class),
-        Way::Count | Way::Pass => radix::source(class),
-        _ => scan::source(class),
     }
 }

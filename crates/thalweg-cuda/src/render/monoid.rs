@@ -2,7 +2,7 @@
 
 use super::elements::{expression, is_native};
 use super::types::{constant, held};
-use thalweg_ir::{DType, Monoid};
+use thalweg_ir::{DType, Monoid, ScanOp};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{Node, NodeId, expand};
 
@@ -39,3 +39,42 @@ pub fn definition(op: Monoid, dtype: DType) -> String {
     let (name, h, of) = (name(op, dtype), held(dtype), combined(op, dtype, "x", "y"));
     format!("struct {name} {{ FN static {h} of({h} x, {h} y) {{ return {of}; }} }};\n")
 }
+
+/// What a scan accumulates.
+pub struct Running {
+    /// Its type.
+    pub wide: &'static str,
+    /// Of nothing.
+    pub identity: String,
+    /// Two of them, `x` before `y`, put together.
+    pub combined: String,
+    /// Functions that this needs.
+    pub functions: &'static str,
+}
+
+impl Running {
+    /// Of elements of that dtype.
+    pub fn new(op: ScanOp, dtype: DType) -> Running {
+        let carried = if dtype.is_float() { DType::F64 } else { Monoid::widest(dtype) };
+        let wide = held(carried);
+        let monoid = op.monoid().expect("what is no sort runs a monoid");
+        let identity = constant(carried, (monoid.row().neutral)(carried).to_bits(carried));
+        // A running logarithm is its own state: the logarithm of two sums is found from theirs.
+        let (combined, functions) = match monoid {
+            Monoid::LogSumExp => ("log_add(x, y)".into(), LOG_ADD),
+            other => (combined(other, carried, "x", "y"), ""),
+        };
+        Running { wide, identity, combined, functions }
+    }
+}
+
+const LOG_ADD: &str = r#"
+#ifndef LOG_ADD
+#define LOG_ADD
+FN double log_add(double x, double y) {
+  double high = larger(x, y), low = smaller(x, y);
+  if (high != high) return high;
+  if (high == -__longlong_as_double(0x7ff0000000000000ll) || high == __longlong_as_double(0x7ff0000000000000ll)) return high;
+  return high + log1p(exp(low - high));
+}
+#endif"#;

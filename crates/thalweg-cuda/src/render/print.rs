@@ -4,12 +4,13 @@
 //! which stand in order and are volatile, quotients by words, gathers.
 
 use super::elements::expression;
-use super::monoid;
-use super::scan::Running;
+use super::monoid::{self, Running};
 use super::types::{bitcast, cast, constant, held, pack_rounded, scalar, stored, unpack};
 use std::borrow::Cow;
 use std::fmt::Write;
-use thalweg_gpu::ir::{Action, Atomic, Binary, Definition, Expr, For, Kernel, Routine, Statement, Type, Unroll};
+use thalweg_gpu::ir::{
+    Action, Atomic, Binary, Definition, Expr, For, Kernel, Routine, Shuffle, Statement, Type, Unroll,
+};
 use thalweg_ir::DType;
 
 /// How tightly an expression holds together, as in C.
@@ -17,14 +18,16 @@ mod tight {
     pub const SELECT: u8 = 0;
     pub const OR: u8 = 1;
     pub const AND: u8 = 2;
-    pub const BITS: u8 = 3;
-    pub const SAME: u8 = 4;
-    pub const COMPARED: u8 = 5;
-    pub const SHIFTED: u8 = 6;
-    pub const SUM: u8 = 7;
-    pub const PRODUCT: u8 = 8;
-    pub const UNARY: u8 = 9;
-    pub const ATOM: u8 = 10;
+    pub const EITHER: u8 = 3;
+    pub const EXCLUSIVE: u8 = 4;
+    pub const BITS: u8 = 5;
+    pub const SAME: u8 = 6;
+    pub const COMPARED: u8 = 7;
+    pub const SHIFTED: u8 = 8;
+    pub const SUM: u8 = 9;
+    pub const PRODUCT: u8 = 10;
+    pub const UNARY: u8 = 11;
+    pub const ATOM: u8 = 12;
 }
 
 /// The source of a kernel, behind the prelude.
@@ -116,6 +119,10 @@ fn write(out: &mut String, statement: &Statement) {
             let ty = type_name(*ty);
             writeln!(out, "{ty} *const {name} = ({ty} *)a.w[{word}];")
         }
+        Statement::Constants { name, ty, word } => {
+            let ty = type_name(*ty);
+            writeln!(out, "const {ty} *const {name} = (const {ty} *)a.w[{word}];")
+        }
         Statement::SetScratch { name, at, value } => {
             writeln!(out, "set_at({name}, {}, ({}){});", expr(at), type_name(value.ty()), at_least(value, tight::UNARY))
         }
@@ -143,6 +150,7 @@ fn write(out: &mut String, statement: &Statement) {
                 Atomic::Add => "Add",
                 Atomic::Max => "Max",
                 Atomic::Min => "Min",
+                Atomic::Exchange => "Exch",
             };
             // There are no sums of signed numbers of 64 bits: they wrap, so those without a sign do.
             let wraps = op == "Add" && matches!(value.ty(), Type::Held(DType::I64) | Type::Stored(DType::I64));
@@ -159,10 +167,12 @@ fn write(out: &mut String, statement: &Statement) {
                 other => writeln!(out, " else {{\n{}}}", statements(other)),
             }
         }
+        Statement::While(condition, body) => writeln!(out, "while ({}) {{\n{}}}", expr(condition), statements(body)),
         Statement::Scope(body) => writeln!(out, "{{\n{}}}", statements(body)),
         Statement::Break => writeln!(out, "break;"),
         Statement::Return => writeln!(out, "return;"),
         Statement::Barrier => writeln!(out, "__syncthreads();"),
+        Statement::WarpBarrier => writeln!(out, "__syncwarp();"),
     };
 }
 
@@ -219,6 +229,26 @@ fn routine(of: Routine, args: &[Expr]) -> String {
         }
         Routine::FoldWarps(op, dtype, group) => format!("fold_parts<{}, {group}>({})", monoid::name(op, dtype), all()),
         Routine::FirstLane(_) => format!("__shfl_sync(0xffffffffu, {}, 0)", all()),
+        Routine::Shuffle(from, _) => {
+            let way = match from {
+                Shuffle::From => "",
+                Shuffle::Up => "_up",
+                Shuffle::Xor => "_xor",
+            };
+            format!("__shfl{way}_sync(0xffffffffu, {})", all())
+        }
+        Routine::Nothing(scan) => format!("Scan{scan}::identity()"),
+        Routine::Widened(scan) => format!("Scan{scan}::wide({})", all()),
+        Routine::Accumulated(scan) => format!("Scan{scan}::of({})", all()),
+        Routine::Narrowed(scan, _) => format!("Scan{scan}::narrow({})", all()),
+        Routine::Ballot => format!("__ballot_sync(0xffffffffu, {})", all()),
+        Routine::Ones => format!("(u32)__popc({})", all()),
+        Routine::AnyOfBlock => format!("(__syncthreads_or({}) != 0)", all()),
+        Routine::TilesBefore => {
+            let Expr::Drawn(ticket) = &args[0] else { unreachable!("the verifier asks for a ticket") };
+            let [at, tile, total] = [&args[1], &args[2], &args[3]].map(expr);
+            format!("tiles_before({ticket}_words + 8 + {at}, {ticket}.tag, {tile}, {total})")
+        }
         Routine::OwnMean(dtype) => format!("own_mean<{}>({})", held(dtype), all()),
         Routine::NoState(l) => format!("State{l}::none()"),
         Routine::State(l) => {
@@ -280,6 +310,7 @@ fn written(of: &Expr) -> (String, u8) {
         Expr::Thread => ("threadIdx.x".into(), ATOM),
         Expr::Block => ("blockIdx.x".into(), ATOM),
         Expr::Blocks => ("gridDim.x".into(), ATOM),
+        Expr::Threads => ("blockDim.x".into(), ATOM),
         Expr::Binary(op, two) => {
             let (sign, own) = sign(*op);
             // What stands on the right of the same sign was put together first.
@@ -340,7 +371,11 @@ fn sign(op: Binary) -> (&'static str, u8) {
         Binary::Le => ("<=", tight::COMPARED),
         Binary::Ge => (">=", tight::COMPARED),
         Binary::Eq => ("==", tight::SAME),
+        Binary::Ne => ("!=", tight::SAME),
         Binary::BitAnd => ("&", tight::BITS),
+        Binary::BitXor => ("^", tight::EXCLUSIVE),
+        Binary::BitOr => ("|", tight::EITHER),
+        Binary::Shl => ("<<", tight::SHIFTED),
         Binary::And => ("&&", tight::AND),
         Binary::Or => ("||", tight::OR),
     }

@@ -43,3 +43,29 @@ FN Ticket ticket(u64 *words, u64 *drawn) {
   __syncthreads();
   return {(u32)*drawn, (u32)(*drawn >> 32) + 1};
 }
+
+// How often this thread's digit, of 256, stands in the tiles of the row before this one, which has it `total` times. `own` is where the tile tells that: the count in 31 bits, and
+// whether it is that of all tiles up to there.
+FN u32 tiles_before(u64 *own, u32 tag, u32 tile, u32 total) {
+  constexpr u32 AHEAD = 4;
+  const u64 head = (u64)tag << 32;
+  tell(own, head | total | (tile == 0 ? 1u << 31 : 0));
+  u32 before = 0;
+  u64 times = 0;
+  for (u32 back = 1; back <= tile;) {
+    const u32 from = back;
+    u64 words[AHEAD];
+#pragma unroll
+    for (u32 k = 0; k < AHEAD; k++) words[k] = back + k <= tile ? told(own - (u64)(back + k) * 256) : 0;
+#pragma unroll
+    for (u32 k = 0; k < AHEAD; k++) {
+      // Behind one that is not told yet, nothing is taken; behind a whole one, nothing is left.
+      if (back > tile || (u32)(words[k] >> 32) != tag) break;
+      before += (u32)words[k] & ~(1u << 31);
+      back = (u32)words[k] >> 31 ? tile + 1 : back + 1;
+    }
+    if (back == from) look_again(times++);
+  }
+  if (tile > 0 && is_told(tile)) tell(own, head | before + total | 1u << 31);
+  return before;
+}

@@ -75,12 +75,12 @@ pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effor
         }
         Some((before, Standing::Stopped)) => {
             let found = grown::search_on(kernels, component, before.state, effort);
-            let standing = Standing::of(&found);
+            let standing = Standing::of(found.complete);
             (found, standing)
         }
         Some((before, _)) => {
             let found = search(kernels, component, effort)?;
-            let standing = Standing::of(&found);
+            let standing = Standing::of(found.complete);
             let better = found.state.time < before.state.time;
             (if better { found } else { Found { state: before.state, ..found } }, standing)
         }
@@ -101,7 +101,7 @@ pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effor
                 }
                 None => {
                     let found = search(kernels, component, effort)?;
-                    let standing = Standing::of(&found);
+                    let standing = Standing::of(found.complete);
                     (found, standing)
                 }
             }

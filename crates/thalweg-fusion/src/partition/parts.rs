@@ -8,7 +8,6 @@
 
 use super::canonical::magnitude;
 use super::facts::Facts;
-use super::search::Found;
 use crate::cost::Costs;
 use crate::segment::{Mode, ValueId};
 use crate::write::rules::is_constant;
@@ -67,9 +66,9 @@ pub(super) enum Standing {
 }
 
 impl Standing {
-    /// Of a search that began from nothing, or where it had stopped.
-    pub fn of(found: &Found) -> Standing {
-        if found.complete { Standing::Ended } else { Standing::Stopped }
+    /// Of a search that began from nothing or where it had stopped, and came to its end or not.
+    pub fn of(complete: bool) -> Standing {
+        if complete { Standing::Ended } else { Standing::Stopped }
     }
 }
 

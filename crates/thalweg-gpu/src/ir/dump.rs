@@ -23,6 +23,9 @@ impl Display for Binary {
             Binary::Div => "/",
             Binary::Rem => "%",
             Binary::BitAnd => "&",
+            Binary::BitOr => "|",
+            Binary::BitXor => "^",
+            Binary::Shl => "<<",
             Binary::Shr => ">>",
             Binary::And => "and",
             Binary::Or => "or",
@@ -30,6 +33,7 @@ impl Display for Binary {
             Binary::Le => "<=",
             Binary::Ge => ">=",
             Binary::Eq => "==",
+            Binary::Ne => "!=",
         })
     }
 }
@@ -56,6 +60,7 @@ impl Display for Expr {
             Expr::Thread => f.write_str("thread"),
             Expr::Block => f.write_str("block"),
             Expr::Blocks => f.write_str("blocks"),
+            Expr::Threads => f.write_str("threads"),
             Expr::Binary(op, two) => write!(f, "({} {op} {})", two[0], two[1]),
             Expr::Convert(ty, x) => write!(f, "{ty}({x})"),
             Expr::Quotient(name) => write!(f, "{name}.quotient"),
@@ -155,6 +160,7 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
         }
         Statement::Shared { name, ty, shape } => writeln!(f, "shared {name}: {ty} {shape:?}"),
         Statement::Operand { name, ty, word } => writeln!(f, "operand {name}: {ty} at word {word}"),
+        Statement::Constants { name, ty, word } => writeln!(f, "constant {name}: {ty} at word {word}"),
         Statement::Function { name, argument, body, value } => {
             write!(f, "function {name}({argument}):\n{}", Block(body, inside))?;
             writeln!(f, "{:1$}gives {value}", "", 2 * inside)
@@ -173,6 +179,7 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
                 Atomic::Add => "add",
                 Atomic::Max => "max",
                 Atomic::Min => "min",
+                Atomic::Exchange => "exchange",
             };
             let before = before.as_ref().map(|b| format!("{b} = ")).unwrap_or_default();
             writeln!(f, "{before}atomic {op} {name}[{at}], {value}")
@@ -196,7 +203,9 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
         Statement::Scope(body) => write!(f, "scope:\n{}", Block(body, inside)),
         Statement::Break => writeln!(f, "break"),
         Statement::Return => writeln!(f, "return"),
+        Statement::While(condition, body) => write!(f, "while {condition}:\n{}", Block(body, inside)),
         Statement::Barrier => writeln!(f, "barrier"),
+        Statement::WarpBarrier => writeln!(f, "barrier of a warp"),
     }
 }
 

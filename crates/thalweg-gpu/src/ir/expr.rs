@@ -19,6 +19,12 @@ pub enum Binary {
     Rem,
     /// Bits of both.
     BitAnd,
+    /// Bits of one or the other.
+    BitOr,
+    /// Bits of one of them alone.
+    BitXor,
+    /// Bits moved to the left.
+    Shl,
     /// Bits moved to the right.
     Shr,
     /// Both hold; where the first does not, the second is not computed.
@@ -33,13 +39,15 @@ pub enum Binary {
     Ge,
     /// Equal.
     Eq,
+    /// Not equal.
+    Ne,
 }
 
 impl Binary {
     /// Whether the result is a condition.
     pub fn is_condition(self) -> bool {
         use Binary::*;
-        matches!(self, And | Or | Lt | Le | Ge | Eq)
+        matches!(self, And | Or | Lt | Le | Ge | Eq | Ne)
     }
 }
 
@@ -82,6 +90,8 @@ pub enum Expr {
     Block,
     /// How many blocks there are, a u32.
     Blocks,
+    /// How many threads a block has, a u32.
+    Threads,
     /// Arithmetic of positions, products of floats, and conditions.
     Binary(Binary, Box<[Expr; 2]>),
     /// An integer or a condition as another integer, or as a float.
@@ -160,9 +170,13 @@ impl Expr {
             Expr::OfPair { dtype, .. } => Type::Held(*dtype),
             Expr::Word(_) => Type::U64,
             Expr::Scalar(dtype, _) | Expr::Constant(dtype, _) => Type::Held(*dtype),
-            Expr::Thread | Expr::Block | Expr::Blocks | Expr::Quotient(_) | Expr::Remainder(_) | Expr::Drawn(_) => {
-                Type::U32
-            }
+            Expr::Thread
+            | Expr::Block
+            | Expr::Blocks
+            | Expr::Threads
+            | Expr::Quotient(_)
+            | Expr::Remainder(_)
+            | Expr::Drawn(_) => Type::U32,
             Expr::Binary(op, _) if op.is_condition() => Type::BOOL,
             Expr::Binary(_, two) => two[0].ty(),
             Expr::Operation(op, dtype, _) => Type::Held(op.output(*dtype)),

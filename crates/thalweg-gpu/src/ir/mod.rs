@@ -13,7 +13,7 @@ mod verify;
 
 pub use action::Action;
 pub use expr::{Binary, Expr};
-pub use routine::{Definition, Routine};
+pub use routine::{Definition, Routine, Shuffle};
 pub use verify::verify;
 
 use thalweg_ir::{DType, Monoid};
@@ -98,6 +98,8 @@ pub enum Atomic {
     Max,
     /// The smaller one.
     Min,
+    /// The new one.
+    Exchange,
 }
 
 /// A statement.
@@ -158,6 +160,15 @@ pub enum Statement {
     },
     /// An operand: elements from the address that is in a word.
     Operand {
+        /// Its name.
+        name: Name,
+        /// The type of one.
+        ty: Type,
+        /// The word.
+        word: usize,
+    },
+    /// The same of elements that no thread of the launch writes: what all threads of a block read of one place is the same.
+    Constants {
         /// Its name.
         name: Name,
         /// The type of one.
@@ -244,6 +255,8 @@ pub enum Statement {
     Fault(Expr),
     /// A loop.
     For(For),
+    /// A loop as long as a condition holds.
+    While(Expr, Vec<Statement>),
     /// What is done where a condition holds, and where not.
     If(Expr, Vec<Statement>, Vec<Statement>),
     /// Statements with names of their own.
@@ -254,6 +267,8 @@ pub enum Statement {
     Return,
     /// All threads of the block come here before one goes on.
     Barrier,
+    /// All threads of the warp do.
+    WarpBarrier,
 }
 
 impl Statement {

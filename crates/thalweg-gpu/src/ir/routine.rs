@@ -31,6 +31,17 @@ pub enum Definition {
     },
 }
 
+/// Where a thread of a warp takes a value from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shuffle {
+    /// The thread of that number.
+    From,
+    /// The one so many before it; where there is none, its own.
+    Up,
+    /// The one whose number differs in those bits.
+    Xor,
+}
+
 /// A routine that gives a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Routine {
@@ -60,6 +71,25 @@ pub enum Routine {
     About(DType),
     /// The same where that is their mean but for rounding: of state, number, mean and the relative error of a number.
     AboutMean(DType),
+    /// What a scan has accumulated of nothing ([`Definition::Scan`]).
+    Nothing(u16),
+    /// The same of an element.
+    Widened(u16),
+    /// What it has accumulated, and what comes behind that, put together.
+    Accumulated(u16),
+    /// What it has accumulated as an element.
+    Narrowed(u16, DType),
+    /// What another thread of the warp has: of a value, and a u32 that says which thread. All threads of the warp come here.
+    Shuffle(Shuffle, Type),
+    /// A bit of a u32 for each thread of the warp, whether something holds there. All threads of the warp come here.
+    Ballot,
+    /// How many bits of a u32 are set.
+    Ones,
+    /// Whether something holds in a thread of the block. All of them come here.
+    AnyOfBlock,
+    /// How often a digit stands in the tiles of a row before this one: of a ticket, where in its words the tile tells it,
+    /// the tile's number in its row, and how often the tile itself has it, all u32 but the place, a u64.
+    TilesBefore,
 }
 
 impl Routine {
@@ -73,7 +103,12 @@ impl Routine {
             | Routine::FirstLane(dtype)
             | Routine::OwnMean(dtype)
             | Routine::About(dtype)
-            | Routine::AboutMean(dtype) => Type::Held(dtype),
+            | Routine::AboutMean(dtype)
+            | Routine::Narrowed(_, dtype) => Type::Held(dtype),
+            Routine::Nothing(scan) | Routine::Widened(scan) | Routine::Accumulated(scan) => Type::Wide(scan),
+            Routine::Shuffle(_, ty) => ty,
+            Routine::Ballot | Routine::Ones | Routine::TilesBefore => Type::U32,
+            Routine::AnyOfBlock => Type::BOOL,
             Routine::NoState(l)
             | Routine::State(l)
             | Routine::CombineStates(l)

@@ -9,7 +9,7 @@
 //!   constants and the block's number alone.
 
 use super::{Action, Binary, Definition, Expr, For, Kernel, Name, Routine, Statement, Type};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use thalweg_ir::{DType, ElementOp};
 
 /// Checks a kernel.
@@ -18,8 +18,17 @@ use thalweg_ir::{DType, ElementOp};
 /// What is wrong, in words.
 pub fn verify(kernel: &Kernel) -> Result<(), String> {
     let (words, definitions) = (kernel.words, &kernel.definitions);
-    let mut checker = Checker { words, definitions, scopes: vec![], same: true, loops: 0 };
-    checker.block(&kernel.body).map_err(|what| format!("{}: {what}", kernel.name))
+    // What changes is the same in all threads until it is found to be set in some alone, or to something else in each.
+    let mut apart = FxHashSet::default();
+    loop {
+        let before = apart.len();
+        let mut checker = Checker { words, definitions, scopes: vec![], same: true, loops: 0, apart };
+        let checked = checker.block(&kernel.body);
+        apart = checker.apart;
+        if apart.len() == before {
+            return checked.map_err(|what| format!("{}: {what}", kernel.name));
+        }
+    }
 }
 
 /// What a name stands for.
@@ -37,7 +46,11 @@ enum Known {
         shape: Option<Vec<u32>>,
         shared: bool,
     },
-    Operand(Type),
+    /// Elements of memory; whether no thread of the launch writes them.
+    Operand {
+        ty: Type,
+        constant: bool,
+    },
     Function,
     Tree(DType),
     Ticket,
@@ -55,6 +68,8 @@ struct Checker<'a> {
     same: bool,
     /// Loops around.
     loops: usize,
+    /// Variables, by name, that differ between threads of a block.
+    apart: FxHashSet<Name>,
 }
 
 type Checked = Result<(), String>;
@@ -96,11 +111,14 @@ impl Checker<'_> {
             Statement::Let(name, value) | Statement::Variable(name, value) => {
                 self.check(value)?;
                 let changes = matches!(statement, Statement::Variable(..));
-                // What changes may do so in some threads alone.
-                let same = !changes && self.is_same(value);
+                let same = self.is_same(value);
+                let same = if changes { self.changed(name, same) } else { same };
                 self.declare(name, Known::Value { ty: value.ty(), changes, same })
             }
-            Statement::Later(name, ty) => self.declare(name, Known::Value { ty: *ty, changes: true, same: false }),
+            Statement::Later(name, ty) => {
+                let same = self.changed(name, true);
+                self.declare(name, Known::Value { ty: *ty, changes: true, same })
+            }
             Statement::Registers { name, ty, shape } => {
                 want(!shape.is_empty() && shape.iter().all(|&n| n > 0), || format!("`{name}` has no elements"))?;
                 self.declare(name, Known::Elements { ty: *ty, shape: Some(shape.clone()), shared: false })
@@ -135,7 +153,11 @@ impl Checker<'_> {
             }
             Statement::Operand { name, ty, word } => {
                 self.word(*word)?;
-                self.declare(name, Known::Operand(*ty))
+                self.declare(name, Known::Operand { ty: *ty, constant: false })
+            }
+            Statement::Constants { name, ty, word } => {
+                self.word(*word)?;
+                self.declare(name, Known::Operand { ty: *ty, constant: true })
             }
             Statement::Do(action) => self.action(action),
             Statement::Function { name, argument, body, value } => {
@@ -157,24 +179,27 @@ impl Checker<'_> {
                 self.typed(value, place.ty())?;
                 match place {
                     Expr::Element { .. } => Ok(()),
-                    Expr::Name(name, _) => match self.known(name)? {
-                        Known::Value { changes: true, .. } => Ok(()),
-                        _ => Err(format!("`{name}` does not change")),
-                    },
+                    Expr::Name(name, _) => {
+                        want(matches!(self.known(name)?, Known::Value { changes: true, .. }), || {
+                            format!("`{name}` does not change")
+                        })?;
+                        let same = self.is_same(value);
+                        self.changed(name, same);
+                        Ok(())
+                    }
                     other => Err(format!("{other} is no place")),
                 }
             }
             Statement::LoadVector { to, operand, at, .. } => self.vector(to, operand, at),
             Statement::StoreVector { operand, at, from } => self.vector(from, operand, at),
             Statement::Store { operand, at, value } | Statement::SetScratch { name: operand, at, value } => {
-                let ty = self.operand(operand)?;
+                let ty = self.written(operand)?;
                 self.position(at)?;
                 self.typed(value, ty)
             }
             Statement::Atomic { name, at, value, before, .. } => {
                 let of = match self.known(name)? {
-                    Known::Operand(ty) => *ty,
-                    Known::Elements { ty, .. } => *ty,
+                    Known::Operand { ty, constant: false } | Known::Elements { ty, .. } => *ty,
                     _ => return Err(format!("`{name}` has no elements")),
                 };
                 self.position(at)?;
@@ -190,6 +215,14 @@ impl Checker<'_> {
             }
             Statement::Fault(at) => self.typed(at, Type::U64),
             Statement::For(turns) => self.turns(turns),
+            Statement::While(condition, body) => {
+                self.typed(condition, Type::BOOL)?;
+                let same = self.is_same(condition) && !breaks(body);
+                self.loops += 1;
+                self.under(same, body)?;
+                self.loops -= 1;
+                Ok(())
+            }
             Statement::If(condition, then, otherwise) => {
                 self.typed(condition, Type::BOOL)?;
                 let same = self.is_same(condition);
@@ -200,7 +233,16 @@ impl Checker<'_> {
             Statement::Break => want(self.loops > 0, || "a break is in no loop".into()),
             Statement::Return => Ok(()),
             Statement::Barrier => want(self.same, || "some threads of a block do not come to a barrier".into()),
+            Statement::WarpBarrier => Ok(()),
         }
+    }
+
+    /// Whether a variable that is set to something, the same in all threads or not, is the same in them from there on.
+    fn changed(&mut self, name: &str, same: bool) -> bool {
+        if !(same && self.same) {
+            self.apart.insert(name.into());
+        }
+        !self.apart.contains(name)
     }
 
     fn turns(&mut self, turns: &For) -> Checked {
@@ -226,14 +268,24 @@ impl Checker<'_> {
         want(self.definitions.iter().any(is), || format!("state {l} is not defined"))
     }
 
+    /// The dtype of what a scan is of.
+    fn scan(&self, number: u16) -> Result<DType, String> {
+        let of = |d: &Definition| match *d {
+            Definition::Scan { number: n, dtype, .. } if n == number => Some(dtype),
+            _ => None,
+        };
+        self.definitions.iter().find_map(of).ok_or_else(|| format!("scan {number} is not defined"))
+    }
+
     /// A routine: what it is made of is defined, and its arguments are of its kind.
     fn routine(&self, routine: Routine, args: &[Expr]) -> Checked {
         args.iter().try_for_each(|arg| self.check(arg))?;
         let each = |ty: Type| args.iter().try_for_each(|arg| self.typed(arg, ty));
         let count = match routine {
-            Routine::NoState(_) => 0,
+            Routine::NoState(_) | Routine::Nothing(_) => 0,
             Routine::Combine(..) | Routine::CombineStates(_) | Routine::About(_) => 2,
-            Routine::OwnMean(_) | Routine::AboutMean(_) => 4,
+            Routine::Shuffle(..) | Routine::Accumulated(_) => 2,
+            Routine::OwnMean(_) | Routine::AboutMean(_) | Routine::TilesBefore => 4,
             Routine::State(_) => args.len(),
             _ => 1,
         };
@@ -251,6 +303,29 @@ impl Checker<'_> {
             }
             Routine::FirstLane(dtype) | Routine::OwnMean(dtype) => each(Type::Held(dtype)),
             Routine::NoState(l) => self.state(l),
+            Routine::Nothing(scan) => self.scan(scan).map(|_| ()),
+            Routine::Widened(scan) => each(Type::Held(self.scan(scan)?)),
+            Routine::Accumulated(scan) => each(Type::Wide(scan)),
+            Routine::Narrowed(scan, dtype) => {
+                want(self.scan(scan)? == dtype, || format!("scan {scan} is not of {dtype}"))?;
+                each(Type::Wide(scan))
+            }
+            Routine::Shuffle(_, ty) => {
+                self.typed(&args[0], ty)?;
+                self.typed(&args[1], Type::U32)
+            }
+            Routine::Ballot => each(Type::BOOL),
+            Routine::Ones => each(Type::U32),
+            Routine::AnyOfBlock => {
+                want(self.same, || "some threads of a block do not come to what all of them tell".into())?;
+                each(Type::BOOL)
+            }
+            Routine::TilesBefore => {
+                let ticket = matches!(args[0], Expr::Drawn(_));
+                want(ticket, || format!("{} is no ticket", args[0]))?;
+                self.typed(&args[1], Type::U64)?;
+                args[2..].iter().try_for_each(|arg| self.typed(arg, Type::U32))
+            }
             Routine::State(l) => {
                 self.state(l)?;
                 let of = |d: &Definition| match *d {
@@ -295,11 +370,7 @@ impl Checker<'_> {
                 self.typed(value, ty)
             }
             Action::Scan { number, buffer, thread, count, parts, links, .. } => {
-                let of = |d: &Definition| match *d {
-                    Definition::Scan { number: n, dtype, .. } if n == *number => Some(dtype),
-                    _ => None,
-                };
-                let dtype = self.definitions.iter().find_map(of).ok_or_else(|| format!("{action} is not defined"))?;
+                let dtype = self.scan(*number)?;
                 self.check(&Expr::Whole(buffer.clone(), Type::Held(dtype)))?;
                 self.check(&Expr::Whole(parts.clone(), Type::Wide(*number)))?;
                 let (ticket, places) = links.as_ref().map_or((None, &[][..]), |(name, all)| (Some(name), &all[..]));
@@ -315,9 +386,16 @@ impl Checker<'_> {
 
     fn operand(&self, name: &str) -> Result<Type, String> {
         match self.known(name)? {
-            Known::Operand(ty) => Ok(*ty),
+            Known::Operand { ty, .. } => Ok(*ty),
             _ => Err(format!("`{name}` is no operand")),
         }
+    }
+
+    /// The same of one that threads write.
+    fn written(&self, name: &str) -> Result<Type, String> {
+        let constant = matches!(self.known(name)?, Known::Operand { constant: true, .. });
+        want(!constant, || format!("`{name}` is constant"))?;
+        self.operand(name)
     }
 
     fn vector(&self, (name, before): &(Name, Vec<Expr>), operand: &str, at: &Expr) -> Checked {
@@ -354,7 +432,7 @@ impl Checker<'_> {
             }
             Expr::Word(number) | Expr::Scalar(_, number) => self.word(*number),
             Expr::Number(_, ty) => want(ty.is_index(), || format!("a number that counts is {ty}")),
-            Expr::Constant(..) | Expr::Thread | Expr::Block | Expr::Blocks => Ok(()),
+            Expr::Constant(..) | Expr::Thread | Expr::Block | Expr::Blocks | Expr::Threads => Ok(()),
             Expr::Quotient(name) | Expr::Remainder(name) => match self.known(name)? {
                 Known::Split { .. } => Ok(()),
                 _ => Err(format!("`{name}` is not taken apart")),
@@ -457,9 +535,14 @@ impl Checker<'_> {
             // What all threads read of one place that they share.
             Expr::Element { of, .. } => matches!(self.known(of), Ok(Known::Elements { shared: true, .. })),
             Expr::Drawn(_) => true,
+            Expr::Routine(Routine::AnyOfBlock, _) => return true,
+            Expr::Routine(Routine::Ones, _) => true,
             Expr::Thread | Expr::OfPair { .. } | Expr::Whole(..) | Expr::Routine(..) | Expr::Taken { .. } => false,
             // Other threads may have written what is read.
-            Expr::Load(..) | Expr::Scratch(..) | Expr::LoadState(..) | Expr::Gather { .. } => false,
+            Expr::Load(_, name, _) | Expr::Scratch(_, name, _) => {
+                matches!(self.known(name), Ok(Known::Operand { constant: true, .. }))
+            }
+            Expr::LoadState(..) | Expr::Gather { .. } => false,
             _ => true,
         };
         own && of.parts().iter().all(|x| self.is_same(x))
@@ -471,8 +554,7 @@ fn leaves(body: &[Statement]) -> bool {
     body.iter().any(|s| match s {
         Statement::Return => true,
         Statement::If(_, then, otherwise) => leaves(then) || leaves(otherwise),
-        Statement::For(turns) => leaves(&turns.body),
-        Statement::Scope(body) => leaves(body),
+        Statement::For(For { body, .. }) | Statement::While(_, body) | Statement::Scope(body) => leaves(body),
         _ => false,
     })
 }

@@ -96,7 +96,11 @@ fn what_is_wrong_is_told() {
         vec![Statement::when(mine(), vec![Statement::Barrier])],
         vec![Statement::when(mine(), vec![Statement::Return]), Statement::Barrier],
         vec![loops(Expr::Thread, vec![Statement::Barrier])],
-        vec![Statement::Variable("x".into(), number(0)), Statement::when(x().lt(number(1)), vec![Statement::Barrier])],
+        vec![
+            Statement::Variable("x".into(), number(0)),
+            Statement::when(mine(), vec![Statement::Set(x(), number(1))]),
+            Statement::when(x().lt(number(1)), vec![Statement::Barrier]),
+        ],
         vec![loops(number(9), vec![Statement::when(mine(), vec![Statement::Break]), Statement::Barrier])],
     ];
     for body in barriers {

@@ -1,0 +1,102 @@
+//! Programs as text: kernels that are written by hand are written in this, and become statements of [`crate::ir`].
+//!
+//! ```text
+//! operand from: S = word 0;                 an operand, from the address in a word; `scratch` is memory that nothing
+//! scratch counts: u32 = word 2;             else lies over, `constant` what no thread of the launch writes
+//! shared sums: u32[WARPS];                  shared memory
+//! let n = u32(word 4), t = thread;          what stays as it is
+//! var pairs: u64[8]; var before = u32(0);   registers, and a variable that changes
+//! fn slot(s) = s + s / 16;                  an expression for each use
+//! proc sum_to(x, sums) { .. }               statements for each use
+//! for k: u32 in 0..8 unroll { .. }          also `by step`, `unroll(4)`, `rolled`
+//! while left > 1 { .. }
+//! if a < b { .. } else { .. }               `when C { .. } else { .. }` chooses as the text is read
+//! x += y; from[i] = S(value(raw)); barrier; warp_barrier; fence; break; return;
+//! ```
+//!
+//! A name of a type called with a value is that value as the type: integers are converted, `S(x)` packs what is held
+//! for memory, `value(raw)` unpacks it, and `bits(x)` are the bits of a value. Numbers have the type of what they
+//! meet. Nothing else is converted. What a skeleton decides (types, numbers, functions) is given from outside ([`Text`]).
+//!
+//! Always true: names of a `proc` are its own, whatever its arguments mention.
+
+mod expressions;
+mod parser;
+mod statements;
+mod tokens;
+
+use crate::ir::{Expr, Statement, Type};
+use parser::Parser;
+use rustc_hash::FxHashMap;
+use std::rc::Rc;
+
+/// A function that is given from outside.
+type Function<'a> = Rc<dyn Fn(&[Expr]) -> Expr + 'a>;
+/// Statements that are given from outside.
+type Procedure<'a> = Rc<dyn Fn(&[Expr]) -> Vec<Statement> + 'a>;
+
+/// What a name of a text stands for that comes from outside.
+#[derive(Clone)]
+enum Given<'a> {
+    Number(i64),
+    Type(Type),
+    Function(Function<'a>),
+    Procedure(Procedure<'a>),
+}
+
+/// What a text is read with.
+#[derive(Clone, Default)]
+pub struct Text<'a> {
+    given: FxHashMap<&'a str, Given<'a>>,
+}
+
+impl<'a> Text<'a> {
+    /// Nothing but what every text has.
+    pub fn new() -> Text<'a> {
+        Text::default()
+    }
+
+    fn with(mut self, name: &'a str, given: Given<'a>) -> Text<'a> {
+        self.given.insert(name, given);
+        self
+    }
+
+    /// A number, of the type of what it meets.
+    pub fn number(self, name: &'a str, n: impl TryInto<i64>) -> Text<'a> {
+        let n = n.try_into().unwrap_or_else(|_| panic!("{name} fits 63 bits"));
+        self.with(name, Given::Number(n))
+    }
+
+    /// A number that is 1 where something holds, and 0 where not, for `when`.
+    pub fn holds(self, name: &'a str, holds: bool) -> Text<'a> {
+        self.number(name, i64::from(holds))
+    }
+
+    /// A type.
+    pub fn ty(self, name: &'a str, ty: Type) -> Text<'a> {
+        self.with(name, Given::Type(ty))
+    }
+
+    /// A function of values.
+    pub fn function(self, name: &'a str, f: impl Fn(&[Expr]) -> Expr + 'a) -> Text<'a> {
+        self.with(name, Given::Function(Rc::new(f)))
+    }
+
+    /// Statements on values and variables.
+    pub fn procedure(self, name: &'a str, f: impl Fn(&[Expr]) -> Vec<Statement> + 'a) -> Text<'a> {
+        self.with(name, Given::Procedure(Rc::new(f)))
+    }
+
+    /// The statements of texts, one behind the other.
+    ///
+    /// # Panics
+    /// When a text is wrong, with the line. Texts are ours, and every one is read in tests.
+    pub fn statements(&self, texts: &[&str]) -> Vec<Statement> {
+        let text = texts.join("\n");
+        let read = Parser::new(&self.given, &text).and_then(|mut parser| parser.all());
+        read.unwrap_or_else(|what| panic!("a program's text, {what}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,365 @@
+//! Statements of a text.
+
+use super::parser::{Meaning, Memory, Parser, Read, Value};
+use super::tokens::Token;
+use crate::ir::{Action, Atomic, Binary, Expr, For, Statement, Type, Unroll};
+use rustc_hash::FxHashMap;
+
+impl<'t> Parser<'t> {
+    /// Statements up to the end of the text.
+    pub(super) fn all(&mut self) -> Read<Vec<Statement>> {
+        let mut out = vec![];
+        while self.ahead(0) != Token::End {
+            self.statement(&mut out)?;
+        }
+        Ok(out)
+    }
+
+    /// Statements in braces, whose names end with them.
+    fn block(&mut self) -> Read<Vec<Statement>> {
+        self.want("{")?;
+        self.scoped(FxHashMap::default(), Parser::rest_of_block)
+    }
+
+    fn rest_of_block(&mut self) -> Read<Vec<Statement>> {
+        let mut out = vec![];
+        while !self.is("}") {
+            if self.ahead(0) == Token::End {
+                return self.wrong("a block has no end");
+            }
+            self.statement(&mut out)?;
+        }
+        Ok(out)
+    }
+
+    fn statement(&mut self, out: &mut Vec<Statement>) -> Read<()> {
+        let Token::Name(name) = self.ahead(0) else {
+            let other = self.ahead(0);
+            return self.wrong(format!("a statement is wanted, and not {other:?}"));
+        };
+        self.at += 1;
+        match name {
+            "let" => self.declarations(out, false)?,
+            "var" => self.declarations(out, true)?,
+            "shared" => {
+                let (name, own, ty) = self.declared()?;
+                let shape = self.sizes()?;
+                self.means(name, Meaning::Elements(own.clone(), ty));
+                out.push(Statement::Shared { name: own, ty, shape });
+            }
+            "operand" | "scratch" | "constant" => self.operand(name, out)?,
+            "ticket" => {
+                let name = self.name()?;
+                self.want("=")?;
+                self.want("word")?;
+                let (word, own) = (self.word()?, self.own(name));
+                self.means(name, Meaning::Ticket(own.clone()));
+                out.push(Statement::Ticket { name: own, word });
+            }
+            "fn" => {
+                let (name, of) = self.definition("=", ";")?;
+                self.means(name, Meaning::Fn(of));
+                return Ok(());
+            }
+            "proc" => {
+                let (name, of) = self.definition("{", "}")?;
+                self.means(name, Meaning::Proc(of));
+                return Ok(());
+            }
+            "for" => return self.turns(out),
+            "while" => {
+                let condition = self.expression()?;
+                out.push(Statement::While(condition, self.block()?));
+                return Ok(());
+            }
+            "if" => return self.choice(out),
+            "when" => return self.chosen(out),
+            "barrier" => out.push(Statement::Barrier),
+            "warp_barrier" => out.push(Statement::WarpBarrier),
+            "fence" => out.push(Statement::Do(Action::Fence)),
+            "break" => out.push(Statement::Break),
+            "return" => out.push(Statement::Return),
+            "fault" => {
+                self.want("(")?;
+                out.push(Statement::Fault(self.expression()?));
+                self.want(")")?;
+            }
+            _ if self.atomic(name, None, out)? => {}
+            _ => match self.meaning(name) {
+                Some(Meaning::Proc(of)) => self.expanded_proc(&of, out)?,
+                Some(Meaning::Procedure(f)) => {
+                    let args: Vec<Expr> = self.arguments()?.into_iter().map(|v| v.expr).collect();
+                    out.push(Statement::Scope(f(&args)));
+                }
+                _ => {
+                    self.at -= 1;
+                    self.assignment(out)?;
+                }
+            },
+        }
+        self.want(";")
+    }
+
+    /// A name, what it is called in the program, and its type.
+    fn declared(&mut self) -> Read<(&'t str, String, Type)> {
+        let name = self.name()?;
+        self.want(":")?;
+        Ok((name, self.own(name), self.ty()?))
+    }
+
+    fn sizes(&mut self) -> Read<Vec<u32>> {
+        let mut shape = vec![];
+        while self.is("[") {
+            let n = self.known()?;
+            let Ok(n) = u32::try_from(n) else { return self.wrong(format!("a size of {n}")) };
+            shape.push(n);
+            self.want("]")?;
+        }
+        Ok(shape)
+    }
+
+    /// `a = x, b: u32 = y`: what changes, or not.
+    fn declarations(&mut self, out: &mut Vec<Statement>, changes: bool) -> Read<()> {
+        loop {
+            let name = self.name()?;
+            let own = self.own(name);
+            let ty = if self.is(":") { Some(self.ty()?) } else { None };
+            let shape = self.sizes()?;
+            match ty {
+                Some(ty) if !shape.is_empty() => {
+                    self.means(name, Meaning::Elements(own.clone(), ty));
+                    out.push(Statement::Registers { name: own, ty, shape });
+                }
+                Some(ty) if changes && self.ahead(0) != Token::Sign("=") => {
+                    self.means(name, Meaning::Variable(own.clone(), ty));
+                    out.push(Statement::Later(own, ty));
+                }
+                _ => {
+                    self.want("=")?;
+                    if !changes
+                        && let (Token::Name(op), Token::Sign("(")) = (self.ahead(0), self.ahead(1))
+                        && op.starts_with("atomic_")
+                    {
+                        self.at += 1;
+                        self.atomic(op, Some(name), out)?;
+                        return Ok(());
+                    }
+                    let value = match ty {
+                        Some(ty) => self.of_type(ty)?,
+                        None => self.value_or_number(name, changes)?,
+                    };
+                    // A number stays one.
+                    if let (None, Expr::Number(n, _), false) = (ty, &value, changes) {
+                        let expr = Expr::Number(*n, Type::I32);
+                        self.means(name, Meaning::Value(Value { expr, free: true }));
+                    } else {
+                        self.means(name, Meaning::Variable(own.clone(), value.ty()));
+                        out.push(if changes { Statement::Variable(own, value) } else { Statement::Let(own, value) });
+                    }
+                }
+            }
+            if !self.is(",") {
+                return Ok(());
+            }
+        }
+    }
+
+    fn value_or_number(&mut self, name: &str, changes: bool) -> Read<Expr> {
+        let value = self.value()?;
+        if value.free && changes {
+            return self.wrong(format!("`{name}` has no type"));
+        }
+        Ok(value.expr)
+    }
+
+    fn operand(&mut self, kind: &str, out: &mut Vec<Statement>) -> Read<()> {
+        let (name, own, ty) = self.declared()?;
+        self.want("=")?;
+        self.want("word")?;
+        let word = self.word()?;
+        let memory = if kind == "scratch" { Memory::Scratch } else { Memory::Ordered };
+        self.means(name, Meaning::Operand(own.clone(), ty, memory));
+        out.push(match kind {
+            "constant" => Statement::Constants { name: own, ty, word },
+            _ => Statement::Operand { name: own, ty, word },
+        });
+        Ok(())
+    }
+
+    /// `atomic_add(counts[i], 1)`, and the name of what was there before; false where the name is none of these.
+    fn atomic(&mut self, name: &str, before: Option<&'t str>, out: &mut Vec<Statement>) -> Read<bool> {
+        let op = match name {
+            "atomic_add" => Atomic::Add,
+            "atomic_max" => Atomic::Max,
+            "atomic_min" => Atomic::Min,
+            "atomic_exchange" => Atomic::Exchange,
+            _ => return Ok(false),
+        };
+        self.want("(")?;
+        let of = self.name()?;
+        let (own, ty) = match self.meaning(of) {
+            Some(Meaning::Elements(own, ty) | Meaning::Operand(own, ty, _)) => (own, ty),
+            _ => return self.wrong(format!("`{of}` has no elements")),
+        };
+        let mut at = self.indices()?;
+        let (Some(at), true) = (at.pop(), at.is_empty()) else { return self.wrong(format!("{name} takes one index")) };
+        self.want(",")?;
+        let value = self.of_type(ty)?;
+        self.want(")")?;
+        let before = before.map(|b| {
+            self.means(b, Meaning::Variable(self.own(b), ty));
+            self.own(b)
+        });
+        out.push(Statement::Atomic { op, name: own, at, value, before });
+        Ok(true)
+    }
+
+    fn turns(&mut self, out: &mut Vec<Statement>) -> Read<()> {
+        let name = self.name()?;
+        let said = if self.is(":") { Some(self.ty()?) } else { None };
+        self.want("in")?;
+        let from = self.value()?;
+        self.want("..")?;
+        let below = self.value()?;
+        let own_type = || [&from, &below].into_iter().find(|v| !v.free).map(|v| v.expr.ty());
+        let ty = said.or_else(own_type).unwrap_or(Type::I32);
+        let step = if self.is("by") { self.of_type(ty)? } else { Expr::Number(1, ty) };
+        let unroll = match () {
+            () if self.is("rolled") => Unroll::Never,
+            () if !self.is("unroll") => Unroll::Free,
+            () if self.is("(") => {
+                let n = self.known()?;
+                self.want(")")?;
+                Unroll::Times(u32::try_from(n).unwrap_or(1))
+            }
+            () => Unroll::All,
+        };
+        let own = self.own(name);
+        let counts = FxHashMap::from_iter([(name, Meaning::Variable(own.clone(), ty))]);
+        let body = self.scoped(counts, Parser::block)?;
+        let (from, below) = (from.like(ty), below.like(ty));
+        out.push(Statement::For(For { name: own, ty, from, below, step, unroll, body }));
+        Ok(())
+    }
+
+    fn choice(&mut self, out: &mut Vec<Statement>) -> Read<()> {
+        let condition = self.expression()?;
+        let then = self.block()?;
+        let mut otherwise = vec![];
+        if self.is("else") {
+            if self.is("if") { self.choice(&mut otherwise)? } else { otherwise = self.block()? }
+        }
+        out.push(Statement::If(condition, then, otherwise));
+        Ok(())
+    }
+
+    /// What stands in one of two blocks, as if it stood here.
+    fn chosen(&mut self, out: &mut Vec<Statement>) -> Read<()> {
+        let holds = self.known()? != 0;
+        self.alternative(holds, out)?;
+        if self.is("else") {
+            if self.is("when") {
+                return if holds { self.alternative_of_when() } else { self.chosen(out) };
+            }
+            self.alternative(!holds, out)?;
+        }
+        Ok(())
+    }
+
+    fn alternative(&mut self, taken: bool, out: &mut Vec<Statement>) -> Read<()> {
+        self.want("{")?;
+        if !taken {
+            return self.leave_out();
+        }
+        out.extend(self.rest_of_block()?);
+        Ok(())
+    }
+
+    /// The rest of a chain of `when`s whose first condition holds.
+    fn alternative_of_when(&mut self) -> Read<()> {
+        while self.ahead(0) != Token::Sign("{") {
+            self.at += 1;
+        }
+        self.alternative(false, &mut vec![])?;
+        match self.is("else") {
+            true if self.is("when") => self.alternative_of_when(),
+            true => self.alternative(false, &mut vec![]),
+            false => Ok(()),
+        }
+    }
+
+    /// Up to behind the end of a block.
+    fn leave_out(&mut self) -> Read<()> {
+        let mut deep = 1usize;
+        while deep > 0 {
+            match self.next() {
+                Token::Sign("{") => deep += 1,
+                Token::Sign("}") => deep -= 1,
+                Token::End => return self.wrong("a block has no end"),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A use of a `proc`.
+    fn expanded_proc(&mut self, of: &super::parser::Macro<'t>, out: &mut Vec<Statement>) -> Read<()> {
+        let mut meanings = self.meanings(of)?;
+        self.uses += 1;
+        let within = self.within.replace(self.uses);
+        let mut body = vec![];
+        // Arguments are computed once, and first.
+        for &parameter in &of.parameters {
+            let Some(Meaning::Value(value)) = meanings.get(parameter) else { continue };
+            if !matches!(value.expr, Expr::Number(..) | Expr::Name(..)) {
+                let (own, ty) = (self.own(parameter), value.expr.ty());
+                body.push(Statement::Let(own.clone(), value.expr.clone()));
+                meanings.insert(parameter, Meaning::Variable(own, ty));
+            }
+        }
+        body.extend(self.inside(of, meanings, Parser::rest_of_block)?);
+        self.within = within;
+        out.push(Statement::Scope(body));
+        Ok(())
+    }
+
+    fn assignment(&mut self, out: &mut Vec<Statement>) -> Read<()> {
+        let name = self.name()?;
+        let (memory, place) = match self.meaning(name) {
+            Some(Meaning::Variable(own, ty)) => (None, Expr::Name(own, ty)),
+            Some(Meaning::Elements(own, ty)) => (None, Expr::Element { of: own, at: self.indices()?, ty }),
+            Some(Meaning::Operand(own, ty, memory)) => {
+                let mut at = self.indices()?;
+                let (Some(at), true) = (at.pop(), at.is_empty()) else {
+                    return self.wrong(format!("`{name}` takes one index"));
+                };
+                (Some((own.clone(), memory)), Expr::Load(ty, own, Box::new(at)))
+            }
+            _ => return self.wrong(format!("`{name}` is no place")),
+        };
+        let Token::Sign(sign) = self.next() else { return self.wrong("`=` is wanted") };
+        let given = self.value()?;
+        let ty = place.ty();
+        let value = match sign {
+            "=" => given.like(ty),
+            "+=" | "-=" | "&=" | "|=" | "^=" => {
+                let op = match sign {
+                    "+=" => Binary::Add,
+                    "-=" => Binary::Sub,
+                    "&=" => Binary::BitAnd,
+                    "|=" => Binary::BitOr,
+                    _ => Binary::BitXor,
+                };
+                self.both(op, Value { expr: place.clone(), free: false }, given)?.expr
+            }
+            other => return self.wrong(format!("`=` is wanted, and not `{other}`")),
+        };
+        out.push(match (memory, place) {
+            (None, place) => Statement::Set(place, value),
+            (Some((operand, Memory::Ordered)), Expr::Load(_, _, at)) => Statement::Store { operand, at: *at, value },
+            (Some((name, _)), Expr::Load(_, _, at)) => Statement::SetScratch { name, at: *at, value },
+            _ => return self.wrong("no place"),
+        });
+        Ok(())
+    }
+}

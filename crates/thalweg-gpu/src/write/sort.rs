@@ -1,0 +1,260 @@
+//! Sorts of rows in memory.
+//!
+//! In: rows of elements. Out: the rows sorted, or the places that their elements came from. An element is a key (an
+//! unsigned integer in its order) and a place, and equal keys keep their order.
+//!
+//! A block sorts a stretch in shared memory: eight elements in the registers of each thread, then merges. Rows that fit
+//! a stretch are done then, and short ones share a block; of longer ones pairs of sorted runs are merged in launches, a
+//! stretch of what comes out a block. A merge finds what each block, and then each thread, begins with by a binary
+//! search for how many elements the left run gives (Green, McColl and Bader 2012).
+
+use crate::class::scan::{ScanClass, Way};
+use crate::class::sort::{BLOCK, STRETCH, WORDS, is_wide};
+use crate::ir::{Binary, Expr, Kernel, Type};
+use crate::text::Text;
+use thalweg_ir::{DType, ElementOp, ScanOp};
+
+/// The type of a key.
+fn key_type(dtype: DType) -> DType {
+    if is_wide(dtype) { DType::U64 } else { DType::U32 }
+}
+
+/// The key of an element, in the lowest bytes, as many as the element has: NaN the largest, zeros equal.
+fn key_of(dtype: DType, raw: Expr) -> Expr {
+    let key = key_type(dtype);
+    let constant = |bits: u64| Expr::Constant(key, bits);
+    let with = |op, x, y| Expr::Binary(op, Box::new([x, y]));
+    let value = Expr::Unpack(dtype, Box::new(raw));
+    let size = 8 * dtype.size();
+    let (all, high) = (u64::MAX >> (64 - size), 1u64 << (size - 1));
+    if dtype.is_float() {
+        let compute = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        let narrow = dtype != compute;
+        let own = if narrow { Expr::Cast(dtype, compute, Box::new(value.clone())) } else { value.clone() };
+        let unsigned = if narrow { DType::U16 } else { key };
+        let bits = Expr::Bitcast(dtype, unsigned, Box::new(value)).to(Type::Held(key));
+        let of = |op, args| Expr::Operation(op, compute, args);
+        let is_nan = of(ElementOp::IsNan, vec![own.clone()]);
+        let is_zero = of(ElementOp::Eq, vec![own, Expr::Constant(compute, 0)]);
+        let below_zero = with(Binary::Ge, bits.clone(), constant(high));
+        let turned = with(Binary::BitXor, bits.clone(), constant(all));
+        let above = with(Binary::BitOr, bits, constant(high));
+        return is_nan.select(constant(all), is_zero.select(constant(high), below_zero.select(turned, above)));
+    }
+    let number = value.to(Type::Held(key));
+    let unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool);
+    match dtype {
+        _ if unsigned => number,
+        // What a sign has filled up is left out.
+        DType::I8 | DType::I16 => with(Binary::BitXor, with(Binary::BitAnd, number, constant(all)), constant(high)),
+        _ => with(Binary::BitXor, number, constant(high)),
+    }
+}
+
+/// What both kinds of sorts are written with: types of elements and keys, and `key_of`.
+pub(super) fn keys(class: &ScanClass) -> Text<'static> {
+    let (dtype, descending) = (class.dtype, class.reverse);
+    let key = key_type(dtype);
+    let most = Expr::Constant(key, if is_wide(dtype) { u64::MAX } else { u32::MAX.into() });
+    let largest = most.clone();
+    let argsort = class.op == ScanOp::Argsort;
+    Text::new()
+        .ty("S", Type::Stored(dtype))
+        .ty("Key", Type::Held(key))
+        .ty("Result", Type::Stored(if argsort { DType::I64 } else { dtype }))
+        .holds("PLACES", argsort)
+        .function("largest", move |_| largest.clone())
+        .function("key_of", move |x| {
+            let key = key_of(dtype, x[0].clone());
+            if descending { Expr::Binary(Binary::BitXor, Box::new([key, most.clone()])) } else { key }
+        })
+}
+
+/// The kernel that sorts stretches, or merges two runs.
+pub fn kernel(class: &ScanClass) -> Kernel {
+    let first = class.way == Way::Stretch;
+    let text = keys(class)
+        .number("STRETCH", STRETCH as u32)
+        .number("BLOCK", BLOCK)
+        .number("KEYS", if first { 10 } else { 12 })
+        .number("NUMBERS", if first { 11 } else { 13 });
+    let body = text.statements(&[HEAD, if first { SORT } else { MERGE }, GIVE_OUT]);
+    Kernel { name: "scan", block: BLOCK, words: WORDS, definitions: vec![], body }
+}
+
+const HEAD: &str = r"
+let rows = i64(word 2), n = i64(word 3), width = u32(word 6);
+let t = thread, parts = u32(word 7), part = block % parts, first = i64(part) * STRETCH;
+scratch elements: S = word 14;
+shared keys: Key[STRETCH + STRETCH / 16];
+shared places: u32[STRETCH + STRETCH / 16];
+var key: Key[8];
+var place: u32[8];
+// Where an element of a stretch lies in shared memory: spread, so that threads eight elements apart do not meet in a
+// bank.
+fn slot(s) = s + s / 16;
+// Element `s` of the stretch as a point of a row.
+fn row_of(s) = tile + i64(s >> width);
+fn point_of(s) = first + i64(s & (u32(1) << width) - 1);
+fn is_inside(s) = row_of(s) < rows && point_of(s) < n;
+// How many of the first `d` elements that two runs give come from the left one. Of equal ones those of the left run
+// come first.
+proc given(d, left_count, right_count, left_at, right_at, low) {
+    low = d > right_count ? d - right_count : 0;
+    var high = min(d, left_count);
+    while low < high {
+        let m = low + (high - low) / 2;
+        if left_at(m) <= right_at(d - 1 - m) { low = m + 1; } else { high = m; }
+    }
+}
+// The eight elements from `wanted` on of what two runs give that lie side by side from `begin` on.
+proc merge(begin, left_count, right_count, wanted) {
+    let end = left_count + right_count, middle = begin + left_count, d = min(wanted, end);
+    fn left_at(i) = keys[slot(begin + i)];
+    fn right_at(i) = keys[slot(middle + i)];
+    var l: u32;
+    given(d, left_count, right_count, left_at, right_at, l);
+    var r = d - l;
+    for k: u32 in 0..8 unroll {
+        key[k] = 0;
+        place[k] = 0;
+        if d + k < end {
+            let left = r >= right_count || l < left_count && left_at(l) <= right_at(r);
+            let at = slot(left ? begin + l : middle + r);
+            if left { l += 1; } else { r += 1; }
+            key[k] = keys[at];
+            place[k] = places[at];
+        }
+    }
+}
+// All threads are through with what lies in shared memory before they put down what they have, and get to see all of
+// it.
+proc put() {
+    barrier;
+    for k: u32 in 0..8 unroll {
+        keys[slot(t * 8 + k)] = key[k];
+        places[slot(t * 8 + k)] = place[k];
+    }
+    barrier;
+}
+";
+
+/// Keys and places of a stretch, sorted in shared memory. A stretch has several short rows, or a part of one.
+const SORT: &str = r"
+let tile = i64(block / parts) * i64(STRETCH >> width);
+scratch from: S = word 0;
+var loaded: S[8];
+for k: u32 in 0..8 unroll {
+    let s = t + k * BLOCK;
+    if is_inside(s) { loaded[k] = from[row_of(s) * i64(word 4) + point_of(s) * i64(word 5)]; }
+}
+for k: u32 in 0..8 unroll {
+    let s = t + k * BLOCK;
+    // What fills up a row comes behind all of it: no key is larger, and no place.
+    var found = largest();
+    if is_inside(s) {
+        found = key_of(loaded[k]);
+        // The result will lie over it.
+        if word 14 != word 0 { elements[row_of(s) * n + point_of(s)] = loaded[k]; }
+    }
+    keys[slot(s)] = found;
+    places[slot(s)] = u32(point_of(s));
+}
+barrier;
+for k: u32 in 0..8 unroll {
+    key[k] = keys[slot(t * 8 + k)];
+    place[k] = places[slot(t * 8 + k)];
+}
+for turn: i32 in 0..8 unroll {
+    for k: i32 in turn % 2..7 by 2 unroll {
+        let swap = key[k] > key[k + 1];
+        let low = swap ? key[k + 1] : key[k], low_place = swap ? place[k + 1] : place[k];
+        key[k + 1] = swap ? key[k] : key[k + 1];
+        place[k + 1] = swap ? place[k] : place[k + 1];
+        key[k] = low;
+        place[k] = low_place;
+    }
+}
+put();
+var run = u32(8);
+while run < u32(1) << width {
+    let pair = t * 8 & ~(2 * run - 1);
+    merge(pair, run, run, t * 8 - pair);
+    put();
+    run += run;
+}
+";
+
+/// A stretch of what two runs in memory give.
+const MERGE: &str = r"
+let tile = i64(block / parts), run = i64(word 8);
+let pair = first / (2 * run) * (2 * run), rest = n - pair;
+let left_count = min(rest, run), right_count = min(rest - left_count, run);
+scratch run_keys: Key = word 10;
+scratch run_places: u32 = word 11;
+let left = tile * n + pair, right = left + left_count;
+let begins = first - pair, ends = min(begins + STRETCH, left_count + right_count);
+fn left_at(i) = run_keys[left + i];
+fn right_at(i) = run_keys[right + i];
+shared bounds: i64[2];
+if t % 32 == 0 && t < 64 {
+    var bound: i64;
+    given(t == 0 ? begins : ends, left_count, right_count, left_at, right_at, bound);
+    bounds[t / 32] = bound;
+}
+barrier;
+let from_left = left + bounds[0], from_right = right + begins - bounds[0];
+let here = u32(bounds[1] - bounds[0]), count = u32(ends - begins);
+fn source(s) = s < here ? from_left + i64(s) : from_right + i64(s - here);
+for k: u32 in 0..8 unroll {
+    let s = t + k * BLOCK;
+    if s < count {
+        key[k] = run_keys[source(s)];
+        place[k] = run_places[source(s)];
+    }
+}
+for k: u32 in 0..8 unroll {
+    let s = t + k * BLOCK;
+    if s < count {
+        keys[slot(s)] = key[k];
+        places[slot(s)] = place[k];
+    }
+}
+barrier;
+merge(0, here, count - here, t * 8);
+put();
+";
+
+/// What was asked for, or keys and places for the next merge.
+const GIVE_OUT: &str = r"
+if word 9 == 0 {
+    scratch next_keys: Key = word KEYS;
+    scratch next_places: u32 = word NUMBERS;
+    for k: u32 in 0..8 unroll {
+        let s = t + k * BLOCK;
+        if is_inside(s) {
+            next_keys[row_of(s) * n + point_of(s)] = keys[slot(s)];
+            next_places[row_of(s) * n + point_of(s)] = places[slot(s)];
+        }
+    }
+    return;
+}
+scratch to: Result = word 1;
+var out: Result[8];
+for k: u32 in 0..8 unroll {
+    let s = t + k * BLOCK;
+    if is_inside(s) {
+        when PLACES {
+            out[k] = Result(i64(places[slot(s)]));
+        } else {
+            out[k] = elements[row_of(s) * i64(word 15) + i64(places[slot(s)]) * i64(word 16)];
+        }
+    }
+}
+// Elements that others give out, too, are where the result goes.
+barrier;
+for k: u32 in 0..8 unroll {
+    let s = t + k * BLOCK;
+    if is_inside(s) { to[row_of(s) * i64(word 4) + point_of(s) * i64(word 5)] = out[k]; }
+}
+";
