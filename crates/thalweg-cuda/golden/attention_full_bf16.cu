@@ -384,45 +384,49 @@ extern "C" __global__ void __launch_bounds__(512, 1) contraction(THALWEG_PARAMET
       for (int j = 0; j < 8; j++) { sum[j][2 * h] *= n2; sum[j][2 * h + 1] *= n2; }
     }
     u16 *const p1 = (u16 *)a.w[50];
-    float *const sums = (float *)(shared + 90112 + t / 32 * 4608);
+    auto &sums = *(float (*)[32][1152])(shared + 90112);
     #pragma unroll 1
-    for (int pass = 0; pass < 1; pass++) {
+    for (i32 pass = 0; pass < 1; pass++) {
       __syncwarp();
       switch (pass) {
-        case 0: hand_on<72, 8>(sums, sum, 0);
+        case 0: hand_on<72, 8>(sums[t / 32u], sum, 0);
         break;
       }
       __syncwarp();
       #pragma unroll
-      for (u32 first_u = 0; first_u < 4; first_u += 2) {
-        float taken[2][8];
+      for (u32 first_u = 0u; first_u < 4u; first_u += 2u) {
+        __align__(16) float taken[2][8];
         #pragma unroll
-        for (u32 o = 0; o < 2; o++) {
-          const u32 c = t % 32 + (first_u + o) * 32;
-          take(taken[o], sums + c / 8 * 72 + c % 8 * 8);
+        for (u32 o = 0u; o < 2u; o++) {
+          const u32 c = t % 32u + (first_u + o) * 32u;
+          #pragma unroll
+          for (u32 v = 0u; v < 8u; v++) {
+            taken[o][v] = sums[t / 32u][c / 8u * 72u + c % 8u * 8u + v];
+          }
         }
         #pragma unroll
-        for (u32 o = 0; o < 2; o++) {
+        for (u32 o = 0u; o < 2u; o++) {
           const u32 u = first_u + o;
-          const u32 c = t % 32 + u * 32, line = c / 8, first_lane = c % 8 * 8;
-          const i32 x = (i32)(warp_row + pass / 1 * 64) + (i32)line, y = (i32)((column0 + pass % 1 * 64)) + (i32)first_lane;
+          const u32 c = t % 32u + u * 32u;
+          const u32 line = c / 8u;
+          const u32 first_lane = c % 8u * 8u;
+          const i32 x = (i32)(warp_row + (i64)(pass / 1 * 64)) + (i32)line;
+          const i32 y = (i32)(column0 + (i64)(pass % 1 * 64)) + (i32)first_lane;
           const bool inside = x < (i32)m && y < (i32)n;
-          const i32 row = x, column = y / 8;
-          const i32 i0 = ((i32)product);
+          const i32 row = x;
+          const i32 column = y / 8;
+          const i32 i0 = (i32)product;
           const i32 i1 = row;
           const i32 i2 = column;
           __align__(16) u16 y1[8];
-
           #pragma unroll
-          for (int v = 0; v < 8; v++) {
+          for (i32 v = 0; v < 8; v++) {
             const float n0 = taken[o][v];
             const float n1 = round_bf16((float)n0);
             y1[v] = bits_bf16(n1);
-
           }
           if (inside) {
             storev(p1 + (i0 * (i32)a.w[51] + i1 * (i32)a.w[52] + i2 * 8), y1);
-
           }
         }
       }

@@ -13,63 +13,78 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
   u32 rest = product;
   { const Split s = split(rest, a.w[7], a.w[8]); rest = s.q; batch0 += s.r * (i64)a.w[9]; batch1 += s.r * (i64)a.w[10]; batch2 += s.r * (i64)a.w[11]; }
   float *const s0 = (float *)shared, *const s1 = s0 + 8704, *const s2 = s1 + 2 * 4352;
-  const float *const factor0 = (const float *)a.w[12] + batch0;
+  float *const factor0 = (float *)a.w[12];
   const i32 pitch0 = (i32)a.w[13];
-  const i32 outer0 = (i32)t / 16, inner0 = (i32)t % 16 * 4;
-  const float *const from0 = factor0 + (i64)((i32)row0 + outer0) * pitch0 + (0 + inner0);
+  const i32 outer0 = (i32)t / 16;
+  const i32 inner0 = (i32)t % 16 * 4;
+  const i64 from0 = batch0 + (i64)((i32)row0 + outer0) * (i64)pitch0 + (i64)inner0;
   auto copy0 = [&](i32 step, i32 slot) {
-    float *const to = s0 + slot * 8704 + outer0 * 68 + inner0;
-    const float *const from = from0 + ((i64)(step * 0) * pitch0 + step * 0);
-    const i32 outers = (i32)m - ((i32)row0 + step * 0), inners = (i32)depth - (0 + step * 0);
-    if (outers >= 128 && inners >= 64) {
+    const i32 begin = slot * 8704 + (outer0 * 68 + inner0);
+    const i64 whence = from0 + (i64)0 * (i64)pitch0 + (i64)0;
+    const i32 outers = (i32)m - (i32)row0;
+    const i32 inners = (i32)depth - 0;
+    if (128 <= outers && 64 <= inners) {
       #pragma unroll
-      for (i32 u = 0; u < 8; u++) copy16_whole(to + u * 1088, from + (i64)(u * 16) * pitch0);
+      for (i32 u = 0; u < 8; u++) {
+        copy16_whole(s0 + (begin + u * 1088), factor0 + (whence + (i64)(u * 16) * (i64)pitch0));
+      }
     } else {
       #pragma unroll
       for (i32 u = 0; u < 8; u++) {
         const i32 left = outer0 + u * 16 < outers ? inners - inner0 : 0;
-        const i32 inside = left < 0 ? 0 : left < 4 ? left : 4;
-        copy16(to + u * 1088, inside ? from + (i64)(u * 16) * pitch0 : factor0, inside * 4);
+        const i32 inside = left < 0 ? 0 : (left < 4 ? left : 4);
+        const i64 there = inside != 0 ? whence + (i64)(u * 16) * (i64)pitch0 : batch0;
+        copy16(s0 + (begin + u * 1088), factor0 + there, inside * 4);
       }
     }
   };
-  const float *const factor1 = (const float *)a.w[14] + batch1;
+  float *const factor1 = (float *)a.w[14];
   const i32 pitch1 = (i32)a.w[15];
-  const i32 outer1 = (i32)t / 16, inner1 = (i32)t % 16 * 4;
-  const float *const from1 = factor1 + (i64)(0 + outer1) * pitch1 + (0 + inner1);
+  const i32 outer1 = (i32)t / 16;
+  const i32 inner1 = (i32)t % 16 * 4;
+  const i64 from1 = batch1 + (i64)outer1 * (i64)pitch1 + (i64)inner1;
   auto copy1 = [&](i32 step, i32 slot) {
-    float *const to = s1 + slot * 4352 + outer1 * 68 + inner1;
-    const float *const from = from1 + ((i64)(step * 64) * pitch1 + step * 0);
-    const i32 outers = (i32)keys - (0 + step * 64), inners = (i32)depth - (0 + step * 0);
-    if (outers >= 64 && inners >= 64) {
+    const i32 begin = slot * 4352 + (outer1 * 68 + inner1);
+    const i64 whence = from1 + (i64)(step * 64) * (i64)pitch1 + (i64)0;
+    const i32 outers = (i32)keys - step * 64;
+    const i32 inners = (i32)depth - 0;
+    if (64 <= outers && 64 <= inners) {
       #pragma unroll
-      for (i32 u = 0; u < 4; u++) copy16_whole(to + u * 1088, from + (i64)(u * 16) * pitch1);
+      for (i32 u = 0; u < 4; u++) {
+        copy16_whole(s1 + (begin + u * 1088), factor1 + (whence + (i64)(u * 16) * (i64)pitch1));
+      }
     } else {
       #pragma unroll
       for (i32 u = 0; u < 4; u++) {
         const i32 left = outer1 + u * 16 < outers ? inners - inner1 : 0;
-        const i32 inside = left < 0 ? 0 : left < 4 ? left : 4;
-        copy16(to + u * 1088, inside ? from + (i64)(u * 16) * pitch1 : factor1, inside * 4);
+        const i32 inside = left < 0 ? 0 : (left < 4 ? left : 4);
+        const i64 there = inside != 0 ? whence + (i64)(u * 16) * (i64)pitch1 : batch1;
+        copy16(s1 + (begin + u * 1088), factor1 + there, inside * 4);
       }
     }
   };
-  const float *const factor2 = (const float *)a.w[16] + batch2;
+  float *const factor2 = (float *)a.w[16];
   const i32 pitch2 = (i32)a.w[17];
-  const i32 outer2 = (i32)t / 16, inner2 = (i32)t % 16 * 4;
-  const float *const from2 = factor2 + (i64)(0 + outer2) * pitch2 + (0 + inner2);
+  const i32 outer2 = (i32)t / 16;
+  const i32 inner2 = (i32)t % 16 * 4;
+  const i64 from2 = batch2 + (i64)outer2 * (i64)pitch2 + (i64)inner2;
   auto copy2 = [&](i32 step, i32 slot) {
-    float *const to = s2 + slot * 4352 + outer2 * 68 + inner2;
-    const float *const from = from2 + ((i64)(step * 64) * pitch2 + step * 0);
-    const i32 outers = (i32)keys - (0 + step * 64), inners = (i32)n - (0 + step * 0);
-    if (outers >= 64 && inners >= 64) {
+    const i32 begin = slot * 4352 + (outer2 * 68 + inner2);
+    const i64 whence = from2 + (i64)(step * 64) * (i64)pitch2 + (i64)0;
+    const i32 outers = (i32)keys - step * 64;
+    const i32 inners = (i32)n - 0;
+    if (64 <= outers && 64 <= inners) {
       #pragma unroll
-      for (i32 u = 0; u < 4; u++) copy16_whole(to + u * 1088, from + (i64)(u * 16) * pitch2);
+      for (i32 u = 0; u < 4; u++) {
+        copy16_whole(s2 + (begin + u * 1088), factor2 + (whence + (i64)(u * 16) * (i64)pitch2));
+      }
     } else {
       #pragma unroll
       for (i32 u = 0; u < 4; u++) {
         const i32 left = outer2 + u * 16 < outers ? inners - inner2 : 0;
-        const i32 inside = left < 0 ? 0 : left < 4 ? left : 4;
-        copy16(to + u * 1088, inside ? from + (i64)(u * 16) * pitch2 : factor2, inside * 4);
+        const i32 inside = left < 0 ? 0 : (left < 4 ? left : 4);
+        const i64 there = inside != 0 ? whence + (i64)(u * 16) * (i64)pitch2 : batch2;
+        copy16(s2 + (begin + u * 1088), factor2 + there, inside * 4);
       }
     }
   };
@@ -239,38 +254,44 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
     for (int j = 0; j < 8; j++) { sum[j][2 * h] *= n2; sum[j][2 * h + 1] *= n2; }
   }
   float *const p1 = (float *)a.w[60];
-  float *const sums = (float *)shared;
+  auto &sums = *(float (*)[9216])(shared + 0);
   #pragma unroll
-  for (int pass = 0; pass < 1; pass++) {
+  for (i32 pass = 0; pass < 1; pass++) {
     __syncthreads();
     #pragma unroll
-    for (int j = 0; j < 8; j++)
-    #pragma unroll
-    for (int e = 0; e < 4; e++) sums[(warp * 16 + lane / 4 + e / 2 * 8) * 72 + j * 8 + lane % 4 * 2 + e % 2] = sum[j][e];
-    __syncthreads();
-    for (u32 c = t; c < 2048; c += 256) {
-      const u32 line = c / 16;
-      const i32 x = (i32)(row0 + pass * 128) + (i32)line;
-      if (x >= (i32)m) continue;
-      const u32 first_lane = c % 16 * 4;
-      const i32 y = (i32)(column0) + (i32)first_lane;
-      if (y >= (i32)n) continue;
-      const i32 row = x, column = y / 4;
-      const i32 i0 = ((i32)product);
-      const i32 i1 = row;
-      const i32 i2 = column;
-      float own[4];
-      take(own, sums + line * 72 + first_lane);
-      __align__(16) float y1[4];
-
+    for (u32 j = 0u; j < 8u; j++) {
       #pragma unroll
-      for (int v = 0; v < 4; v++) {
-        const float n0 = own[v];
-        y1[v] = n0;
-
+      for (u32 e = 0u; e < 4u; e++) {
+        sums[(t / 32u * 16u + t % 32u / 4u + e / 2u * 8u) * 72u + j * 8u + t % 4u * 2u + e % 2u] = sum[j][e];
       }
-      storev(p1 + (i0 * (i32)a.w[61] + i1 * (i32)a.w[62] + i2 * 4), y1);
-
+    }
+    __syncthreads();
+    for (u32 c = t; c < 2048u; c += 256u) {
+      const u32 line = c / 16u;
+      const i32 x = (i32)(row0 + (i64)(pass * 128)) + (i32)line;
+      if (x < (i32)m) {
+        const u32 first_lane = c % 16u * 4u;
+        const i32 y = (i32)column0 + (i32)first_lane;
+        if (y < (i32)n) {
+          const i32 row = x;
+          const i32 column = y / 4;
+          const i32 i0 = (i32)product;
+          const i32 i1 = row;
+          const i32 i2 = column;
+          __align__(16) float own[4];
+          #pragma unroll
+          for (u32 v = 0u; v < 4u; v++) {
+            own[v] = sums[line * 72u + first_lane + v];
+          }
+          __align__(16) float y1[4];
+          #pragma unroll
+          for (i32 v = 0; v < 4; v++) {
+            const float n0 = own[v];
+            y1[v] = n0;
+          }
+          storev(p1 + (i0 * (i32)a.w[61] + i1 * (i32)a.w[62] + i2 * 4), y1);
+        }
+      }
     }
   }
 }

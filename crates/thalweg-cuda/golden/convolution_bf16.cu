@@ -9,163 +9,246 @@ template <bool F16, bool TA, bool TB, int N> FN void warpgroup_multiply(float (&
 extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMETER(52)) {
   begin();
   THALWEG_SHARED_LINES(shared);
-  const i64 m = (i64)a.w[0], n = (i64)a.w[1], k = (i64)a.w[2];
+  const i64 m = (i64)a.w[0];
+  const i64 n = (i64)a.w[1];
+  const i64 k = (i64)a.w[2];
   const u32 t = threadIdx.x;
-  u32 *const fault = (u32 *)a.w[5];
-  // Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
-  const u32 high = (u32)a.w[3], wide = (u32)a.w[4], product = blockIdx.x / (high * wide), tile = blockIdx.x % (high * wide);
-  const u32 first = tile / (8 * wide) * 8, rows = high - first < 8 ? high - first : 8, within = tile - first * wide;
-  const i64 row0 = (i64)(first + within % rows) * 64, column0 = (i64)(within / rows) * 64;
-  i64 batch0 = 0, batch1 = 0;
-  u32 rest = product;
-  { const Split s = split(rest, a.w[6], a.w[7]); rest = s.q; batch0 += s.r * (i64)a.w[8]; batch1 += s.r * (i64)a.w[9]; }
-  u16 *const s0 = (u16 *)shared, *const s1 = s0 + 16384;
-  const u16 *const factor0 = (const u16 *)a.w[10] + batch0;
+  const i32 steps = (i32)((k + 63) / 64);
+  const u32 high = (u32)a.w[3];
+  const u32 wide = (u32)a.w[4];
+  const u32 product = blockIdx.x / (high * wide);
+  const u32 tile = blockIdx.x % (high * wide);
+  const u32 first = tile / (8u * wide) * 8u;
+  const u32 rows = high - first < 8u ? high - first : 8u;
+  const u32 within = tile - first * wide;
+  const i64 row0 = (i64)(first + within % rows) * 64;
+  const i64 column0 = (i64)(within / rows) * 64;
+  const Split in_batch0 = split(product, a.w[6], a.w[7]);
+  const i64 batch0 = (i64)in_batch0.r * (i64)a.w[8];
+  const i64 batch1 = (i64)in_batch0.r * (i64)a.w[9];
+  auto &s0 = *(u16 (*)[16384])(shared + 0);
+  auto &s1 = *(u16 (*)[16384])(shared + 32768);
+  u16 *const factor0 = (u16 *)a.w[10];
   const i32 pitch0 = (i32)a.w[11];
-  const i32 outer0 = (i32)t / 8, inner0 = (i32)t % 8 * 8;
-  const u16 *const from0 = factor0 + (i64)((i32)row0 + outer0) * pitch0 + (0 + inner0);
-  auto copy0 = [&](i32 step, i32 slot) {
-    u16 *const to = s0 + slot * 4096 + inner0 / 64 * 4096 + outer0 * 64 + ((inner0 % 64 / 8 ^ outer0 & 7) * 8);
-    const u16 *const from = from0 + ((i64)(step * 0) * pitch0 + step * 64);
-    const i32 outers = (i32)m - ((i32)row0 + step * 0), inners = (i32)k - (0 + step * 64);
-    if (outers >= 64 && inners >= 64) {
-      #pragma unroll
-      for (i32 u = 0; u < 4; u++) copy16_whole(to + u * 1024, from + (i64)(u * 16) * pitch0);
-    } else {
-      #pragma unroll
-      for (i32 u = 0; u < 4; u++) {
-        const i32 left = outer0 + u * 16 < outers ? inners - inner0 : 0;
-        const i32 inside = left < 0 ? 0 : left < 8 ? left : 8;
-        copy16(to + u * 1024, inside ? from + (i64)(u * 16) * pitch0 : factor0, inside * 2);
-      }
-    }
-  };
+  const i32 outer0 = (i32)t / 8;
+  const i32 inner0 = (i32)t % 8 * 8;
+  const i64 from0 = batch0 + (i64)((i32)row0 + outer0) * (i64)pitch0 + (i64)inner0;
   u16 *const pb0 = (u16 *)a.w[24];
-  i32 place1 = 0, lines1[2];
+  i32 place1 = 0;
   {
-    const i32 i0 = ((i32)batch1);
-
+    const i32 i0 = (i32)batch1;
     place1 = i0 * (i32)a.w[25];
   }
+  __align__(16) i32 lines1[2];
+  auto &table1 = *(i32 (*)[256])(shared + 65536);
   #pragma unroll
-  for (u32 u = 0; u < 2; u++) {
-    i64 x = (i32)column0 + (i32)(t % 32 * 2 + u);
-    x = x < n ? x : n - 1;
-    const Split is5 = split((u32)((i32)x), a.w[22], a.w[23]);
+  for (u32 u = 0u; u < 2u; u++) {
+    const i64 own = (i64)(i32)column0 + (i64)(t % 32u * 2u + u);
+    const i64 x = own < n ? own : n - 1;
+    const Split is5 = split((u32)(i32)x, a.w[22], a.w[23]);
     const i32 i5 = (i32)is5.r;
     const i32 iq5 = (i32)is5.q;
     const i32 i4 = iq5;
-
-    lines1[u] = place1 + i4 * (i32)a.w[29] + i5 * 1;
+    lines1[u] = place1 + (i4 * (i32)a.w[29] + i5 * 1);
   }
-  i32 *const table1 = (i32 *)(shared + 65536);
-  auto terms1 = [&](i32 step, i32 slot) {
-    if (t < 64) {
-      const i64 p = (i64)step * 64 + t;
-      i32 place = NOWHERE<i32>;
+  auto &in_words1 = *(u32 (*)[8192])(shared + 32768);
+  __align__(16) u32 words1[16];
+  for (i32 s = 0; s < 4; s++) {
+    if (t < 64u) {
+      const i64 p = (i64)s * 64 + (i64)t;
+      i32 place = (i32)0x80000000u;
       if (p < k) {
-        const Split is3 = split((u32)((i32)p), a.w[18], a.w[19]);
+        const Split is3 = split((u32)(i32)p, a.w[18], a.w[19]);
         const i32 i3 = (i32)is3.r;
         const i32 iq3 = (i32)is3.q;
         const Split is2 = split((u32)iq3, a.w[16], a.w[17]);
         const i32 i2 = (i32)is2.r;
         const i32 iq2 = (i32)is2.q;
         const i32 i1 = iq2;
-
         place = i1 * (i32)a.w[26] + i2 * (i32)a.w[27] + i3 * (i32)a.w[28];
       }
-      table1[slot * 64 + t] = place;
+      table1[(u32)s * 64u + t] = place;
     }
-  };
-  for (i32 s = 0; s < 4; s++) terms1(s, s);
+  }
   __syncthreads();
-  u32 words1[16];
-  auto fetch1 = [&](i32 step, i32 slot) {
-    if ((step + 1) * 64 <= (i32)k) {
-      #pragma unroll
-      for (u32 u = 0; u < 16; u++) words1[u] = (u32)load1((const u16 *)pb0 + lines1[0] + table1[slot * 64 + t / 32 + u * 4]) << 0 | (u32)load1((const u16 *)pb0 + lines1[1] + table1[slot * 64 + t / 32 + u * 4]) << 16;
-    } else {
-      #pragma unroll
-      for (u32 u = 0; u < 16; u++) words1[u] = (table1[slot * 64 + t / 32 + u * 4] == NOWHERE<i32> ? 0 : (u32)load1((const u16 *)pb0 + lines1[0] + table1[slot * 64 + t / 32 + u * 4]) << 0) | (table1[slot * 64 + t / 32 + u * 4] == NOWHERE<i32> ? 0 : (u32)load1((const u16 *)pb0 + lines1[1] + table1[slot * 64 + t / 32 + u * 4]) << 16);
-    }
-  };
-  auto put1 = [&](i32 slot) {
+  __align__(16) float sum[1][8][4];
+  #pragma unroll
+  for (i32 u0 = 0; u0 < 1; u0++) {
     #pragma unroll
-    for (u32 u = 0; u < 16; u++) *(u32 *)(s1 + slot * 4096 + (t % 32 * 2 + 0) / 64 * 4096 + (t / 32 + u * 4) * 64 + (((t % 32 * 2 + 0) % 64 / 8 ^ (t / 32 + u * 4) & 7) * 8) + (t % 32 * 2 + 0) % 8) = words1[u];
-  };
-  float sum[1][8][4] = {};
-  const i32 steps = (i32)((k + 63) / 64);
+    for (i32 u1 = 0; u1 < 8; u1++) {
+      #pragma unroll
+      for (i32 u2 = 0; u2 < 4; u2++) {
+        sum[u0][u1][u2] = 0.0f;
+      }
+    }
+  }
   #pragma unroll
   for (i32 s = 0; s < 3; s++) {
     if (s < steps) {
-      copy0(s, s);
-      fetch1(s, s);
-      put1(s);
+      {
+        const i32 begin = s * 4096 + (inner0 / 64 * 4096 + outer0 * 64 + (inner0 % 64 / 8 ^ outer0 & 7) * 8);
+        const i64 whence = from0 + (i64)0 * (i64)pitch0 + (i64)(s * 64);
+        const i32 outers = (i32)m - (i32)row0;
+        const i32 inners = (i32)k - s * 64;
+        if (64 <= outers && 64 <= inners) {
+          #pragma unroll
+          for (i32 u = 0; u < 4; u++) {
+            copy16_whole(s0 + (begin + u * 1024), factor0 + (whence + (i64)(u * 16) * (i64)pitch0));
+          }
+        } else {
+          #pragma unroll
+          for (i32 u = 0; u < 4; u++) {
+            const i32 left = outer0 + u * 16 < outers ? inners - inner0 : 0;
+            const i32 inside = left < 0 ? 0 : (left < 8 ? left : 8);
+            const i64 there = inside != 0 ? whence + (i64)(u * 16) * (i64)pitch0 : batch0;
+            copy16(s0 + (begin + u * 1024), factor0 + there, inside * 2);
+          }
+        }
+      }
+      {
+        if ((s + 1) * 64 <= (i32)k) {
+          #pragma unroll
+          for (u32 u = 0u; u < 16u; u++) {
+            words1[u] = (u32)load1(pb0 + (lines1[0] + table1[(u32)s * 64u + (t / 32u + u * 4u)])) | (u32)load1(pb0 + (lines1[1] + table1[(u32)s * 64u + (t / 32u + u * 4u)])) << 16u;
+          }
+        } else {
+          #pragma unroll
+          for (u32 u = 0u; u < 16u; u++) {
+            words1[u] = (table1[(u32)s * 64u + (t / 32u + u * 4u)] == (i32)0x80000000u ? 0u : (u32)load1(pb0 + (lines1[0] + table1[(u32)s * 64u + (t / 32u + u * 4u)]))) | (table1[(u32)s * 64u + (t / 32u + u * 4u)] == (i32)0x80000000u ? 0u : (u32)load1(pb0 + (lines1[1] + table1[(u32)s * 64u + (t / 32u + u * 4u)])) << 16u);
+          }
+        }
+      }
+      {
+        #pragma unroll
+        for (u32 u = 0u; u < 16u; u++) {
+          in_words1[((u32)s * 4096u + (t % 32u * 2u / 64u * 4096u + (t / 32u + u * 4u) * 64u + (t % 32u * 2u % 64u / 8u ^ t / 32u + u * 4u & 7u) * 8u + t % 32u * 2u % 8u)) / 2u] = words1[u];
+        }
+      }
     }
     copies_commit();
   }
-  i32 from = 0, to = 3;
+  i32 from = 0;
+  i32 to = 3;
   for (i32 i = 0; i < steps; i++) {
     copies_wait<2>();
     async_fence();
     __syncthreads();
     const i32 next = i + 3;
-    const u16 *const at = s0 + from * 4096, *const bt = s1 + from * 4096;
-    const Matrix x = matrix(at + t / 128 * 4096, 8192, 1024), y = matrix(bt, 8192, 1024);
-    warpgroup_fence();
-    #pragma unroll
-    for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, true, 64>(sum[0], further(x, p * 32), further(y, p * 2048), 1);
-    warpgroup_commit();
+    {
+      const Matrix x = matrix(s0 + ((u32)from * 4096u + t / 128u * 4096u), 8192, 1024), y = matrix(s1 + (u32)from * 4096u, 8192, 1024);
+      warpgroup_fence();
+      #pragma unroll
+      for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, true, 64>(sum[0], further(x, p * 32), further(y, p * 2048), 1);
+      warpgroup_commit();
+    }
     if (next < steps) {
-      copy0(next, to);
-      fetch1(next, to);
+      {
+        const i32 begin = to * 4096 + (inner0 / 64 * 4096 + outer0 * 64 + (inner0 % 64 / 8 ^ outer0 & 7) * 8);
+        const i64 whence = from0 + (i64)0 * (i64)pitch0 + (i64)(next * 64);
+        const i32 outers = (i32)m - (i32)row0;
+        const i32 inners = (i32)k - next * 64;
+        if (64 <= outers && 64 <= inners) {
+          #pragma unroll
+          for (i32 u = 0; u < 4; u++) {
+            copy16_whole(s0 + (begin + u * 1024), factor0 + (whence + (i64)(u * 16) * (i64)pitch0));
+          }
+        } else {
+          #pragma unroll
+          for (i32 u = 0; u < 4; u++) {
+            const i32 left = outer0 + u * 16 < outers ? inners - inner0 : 0;
+            const i32 inside = left < 0 ? 0 : (left < 8 ? left : 8);
+            const i64 there = inside != 0 ? whence + (i64)(u * 16) * (i64)pitch0 : batch0;
+            copy16(s0 + (begin + u * 1024), factor0 + there, inside * 2);
+          }
+        }
+      }
+      {
+        if ((next + 1) * 64 <= (i32)k) {
+          #pragma unroll
+          for (u32 u = 0u; u < 16u; u++) {
+            words1[u] = (u32)load1(pb0 + (lines1[0] + table1[(u32)to * 64u + (t / 32u + u * 4u)])) | (u32)load1(pb0 + (lines1[1] + table1[(u32)to * 64u + (t / 32u + u * 4u)])) << 16u;
+          }
+        } else {
+          #pragma unroll
+          for (u32 u = 0u; u < 16u; u++) {
+            words1[u] = (table1[(u32)to * 64u + (t / 32u + u * 4u)] == (i32)0x80000000u ? 0u : (u32)load1(pb0 + (lines1[0] + table1[(u32)to * 64u + (t / 32u + u * 4u)]))) | (table1[(u32)to * 64u + (t / 32u + u * 4u)] == (i32)0x80000000u ? 0u : (u32)load1(pb0 + (lines1[1] + table1[(u32)to * 64u + (t / 32u + u * 4u)])) << 16u);
+          }
+        }
+      }
     }
     copies_commit();
     warpgroup_wait<0>();
     if (next < steps) {
-      put1(to);
+      {
+        #pragma unroll
+        for (u32 u = 0u; u < 16u; u++) {
+          in_words1[((u32)to * 4096u + (t % 32u * 2u / 64u * 4096u + (t / 32u + u * 4u) * 64u + (t % 32u * 2u % 64u / 8u ^ t / 32u + u * 4u & 7u) * 8u + t % 32u * 2u % 8u)) / 2u] = words1[u];
+        }
+      }
     }
-    terms1(i + 4, from);
+    {
+      if (t < 64u) {
+        const i64 p = (i64)(i + 4) * 64 + (i64)t;
+        i32 place = (i32)0x80000000u;
+        if (p < k) {
+          const Split is3 = split((u32)(i32)p, a.w[18], a.w[19]);
+          const i32 i3 = (i32)is3.r;
+          const i32 iq3 = (i32)is3.q;
+          const Split is2 = split((u32)iq3, a.w[16], a.w[17]);
+          const i32 i2 = (i32)is2.r;
+          const i32 iq2 = (i32)is2.q;
+          const i32 i1 = iq2;
+          place = i1 * (i32)a.w[26] + i2 * (i32)a.w[27] + i3 * (i32)a.w[28];
+        }
+        table1[(u32)from * 64u + t] = place;
+      }
+    }
     from = from + 1 == 4 ? 0 : from + 1;
     to = to + 1 == 4 ? 0 : to + 1;
   }
   copies_wait<0>();
   u16 *const p1 = (u16 *)a.w[48];
-  float *const sums = (float *)shared;
+  auto &sums = *(float (*)[4608])(shared + 0);
   #pragma unroll
-  for (int pass = 0; pass < 1; pass++) {
+  for (i32 pass = 0; pass < 1; pass++) {
     __syncthreads();
-    if (t / 128 == pass) {
+    if (t / 128u == (u32)pass) {
       #pragma unroll
-      for (int j = 0; j < 8; j++)
-      #pragma unroll
-      for (int e = 0; e < 4; e++) sums[(t / 32 % 4 * 16 + t % 32 / 4 + e / 2 * 8) * 72 + j * 8 + t % 4 * 2 + e % 2] = sum[0][j][e];
+      for (u32 j = 0u; j < 8u; j++) {
+        #pragma unroll
+        for (u32 e = 0u; e < 4u; e++) {
+          sums[(t / 32u % 4u * 16u + t % 32u / 4u + e / 2u * 8u) * 72u + j * 8u + t % 4u * 2u + e % 2u] = sum[0][j][e];
+        }
+      }
     }
     __syncthreads();
-    for (u32 c = t; c < 1024; c += 128) {
-      const u32 line = c / 16;
-      const i32 x = (i32)(row0 + pass * 64) + (i32)line;
-      if (x >= (i32)m) continue;
-      const u32 first_lane = c % 16 * 4;
-      const i32 y = (i32)(column0) + (i32)first_lane;
-      if (y >= (i32)n) continue;
-      const i32 row = x, column = y / 4;
-      const i32 i0 = ((i32)product);
-      const i32 i1 = row;
-      const i32 i2 = column;
-      float own[4];
-      take(own, sums + line * 72 + first_lane);
-      __align__(16) u16 y1[4];
-
-      #pragma unroll
-      for (int v = 0; v < 4; v++) {
-        const float n0 = own[v];
-        const float n1 = round_bf16((float)n0);
-        y1[v] = bits_bf16(n1);
-
+    for (u32 c = t; c < 1024u; c += 128u) {
+      const u32 line = c / 16u;
+      const i32 x = (i32)(row0 + (i64)(pass * 64)) + (i32)line;
+      if (x < (i32)m) {
+        const u32 first_lane = c % 16u * 4u;
+        const i32 y = (i32)column0 + (i32)first_lane;
+        if (y < (i32)n) {
+          const i32 row = x;
+          const i32 column = y / 4;
+          const i32 i0 = (i32)product;
+          const i32 i1 = row;
+          const i32 i2 = column;
+          __align__(16) float own[4];
+          #pragma unroll
+          for (u32 v = 0u; v < 4u; v++) {
+            own[v] = sums[line * 72u + first_lane + v];
+          }
+          __align__(16) u16 y1[4];
+          #pragma unroll
+          for (i32 v = 0; v < 4; v++) {
+            const float n0 = own[v];
+            const float n1 = round_bf16((float)n0);
+            y1[v] = bits_bf16(n1);
+          }
+          storev(p1 + (i0 * (i32)a.w[49] + i1 * (i32)a.w[50] + i2 * 4), y1);
+        }
       }
-      storev(p1 + (i0 * (i32)a.w[49] + i1 * (i32)a.w[50] + i2 * 4), y1);
-
     }
   }
 }

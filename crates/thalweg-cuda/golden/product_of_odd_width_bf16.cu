@@ -12,7 +12,6 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
   const i64 m = (i64)a.w[0], n = (i64)a.w[1];
   const u32 t = threadIdx.x, group = same_in_warp(t / 128), team = group / 2, tiles = (u32)a.w[6];
   const i32 steps = (i32)(((i64)a.w[2] + 63) / 64);
-  u32 *const fault = (u32 *)a.w[5];
   u16 *const s0 = (u16 *)shared, *const s1 = s0 + 32768;
   Barrier *const full = (Barrier *)(shared + 204800), *const empty = full + 4, *const turns = empty + 4;
   if (t == 0) {
@@ -30,10 +29,15 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
     map_ahead(&a.w[16]);
     map_ahead(&a.w[32]);
     for (u32 at = blockIdx.x; at < tiles; at += gridDim.x) {
-      // Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
-      const u32 high = (u32)a.w[3], wide = (u32)a.w[4], product = at / (high * wide), tile = at % (high * wide);
-      const u32 first = tile / (8 * wide) * 8, rows = high - first < 8 ? high - first : 8, within = tile - first * wide;
-      const i64 row0 = (i64)(first + within % rows) * 128, column0 = (i64)(within / rows) * 128;
+      const u32 high = (u32)a.w[3];
+      const u32 wide = (u32)a.w[4];
+      const u32 product = at / (high * wide);
+      const u32 tile = at % (high * wide);
+      const u32 first = tile / (8u * wide) * 8u;
+      const u32 rows = high - first < 8u ? high - first : 8u;
+      const u32 within = tile - first * wide;
+      const i64 row0 = (i64)(first + within % rows) * 128;
+      const i64 column0 = (i64)(within / rows) * 128;
       u32 rest = product, batch0 = 0, batch1 = 0;
       { const Split s = split(rest, a.w[7], a.w[8]); rest = s.q; batch0 += (u32)s.r * (u32)a.w[9]; batch1 += (u32)s.r * (u32)a.w[10]; }
       for (i32 i = 0; i < steps; i++) {
@@ -61,10 +65,15 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
       slot = behind % 4;
       continue;
     }
-    // Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
-    const u32 high = (u32)a.w[3], wide = (u32)a.w[4], product = at / (high * wide), tile = at % (high * wide);
-    const u32 first = tile / (8 * wide) * 8, rows = high - first < 8 ? high - first : 8, within = tile - first * wide;
-    const i64 row0 = (i64)(first + within % rows) * 128, column0 = (i64)(within / rows) * 128;
+    const u32 high = (u32)a.w[3];
+    const u32 wide = (u32)a.w[4];
+    const u32 product = at / (high * wide);
+    const u32 tile = at % (high * wide);
+    const u32 first = tile / (8u * wide) * 8u;
+    const u32 rows = high - first < 8u ? high - first : 8u;
+    const u32 within = tile - first * wide;
+    const i64 row0 = (i64)(first + within % rows) * 128;
+    const i64 column0 = (i64)(within / rows) * 128;
     const i64 warp_row = row0 + group % 2 * 64 + t / 32 % 4 * 16;
     float sum[1][16][4];
     Barrier *before = empty;
@@ -97,73 +106,81 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
     warpgroup_wait<0>();
     if (t % 32 == 0) barrier_arrive(before);
     u16 *const p1 = (u16 *)a.w[55];
-    float *const sums = (float *)(shared + 131072 + t / 32 * 4608);
+    auto &sums = *(float (*)[32][1152])(shared + 131072);
     #pragma unroll 1
-    for (int pass = 0; pass < 2; pass++) {
+    for (i32 pass = 0; pass < 2; pass++) {
       __syncwarp();
       switch (pass) {
-        case 0: hand_on<72, 8>(sums, sum[0], 0);
+        case 0: hand_on<72, 8>(sums[t / 32u], sum[0], 0);
         break;
-        case 1: hand_on<72, 8>(sums, sum[0], 8);
+        case 1: hand_on<72, 8>(sums[t / 32u], sum[0], 8);
         break;
       }
       __syncwarp();
-      const i32 most = n - (column0 + pass % 2 * 64) < 64 ? (i32)(n - (column0 + pass % 2 * 64)) : 64;
-      for (u32 first_line = 0; first_line < 16; first_line += 4) {
-        u16 *to[4];
-        float taken[4][1][2];
-        i32 last[4];
+      const i32 most = n - (column0 + (i64)(pass % 2 * 64)) < 64 ? (i32)(n - (column0 + (i64)(pass % 2 * 64))) : 64;
+      for (u32 first_line = 0u; first_line < 16u; first_line += 4u) {
+        __align__(16) i64 to[4];
+        __align__(16) float taken[4][1][2];
+        __align__(16) i32 last[4];
         #pragma unroll
-        for (u32 o = 0; o < 4; o++) {
-          const u32 line = first_line + o * 1;
-          const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line, y = (i32)((column0 + pass % 2 * 64));
-          const i32 row = x, column = y;
+        for (u32 o = 0u; o < 4u; o++) {
+          const u32 line = first_line + o;
+          const i32 x = (i32)(warp_row + (i64)(pass / 2 * 64)) + (i32)line;
+          const i32 y = (i32)(column0 + (i64)(pass % 2 * 64));
+          const i32 row = x;
+          const i32 column = y;
           const bool there = x < (i32)m;
           const i32 i0 = row;
           const i32 i1 = column;
-          u16 *const begin = p1 + (i0 * (i32)a.w[56] + i1 * 1);
-          const u32 odd = (u32)((u64)begin / 2) % 2;
-          const u32 first = t % 32 * 2 + odd;
-          to[o] = begin + first;
+          const i64 begin = (i64)(i0 * (i32)a.w[56] + i1 * 1);
+          const u32 odd = (u32)((a.w[55] / 2ull + (u64)begin) % 2ull);
+          const u32 first = t % 32u * 2u + odd;
+          to[o] = begin + (i64)first;
           last[o] = there ? most - (i32)first - 1 : 0;
-          const float *const from = sums + line * 72 + first;
           #pragma unroll
-          for (u32 c = 0; c < 1; c++) {
-            taken[o][c][0] = from[c * 64];
-            taken[o][c][1] = from[c * 64 + 1];
+          for (u32 c = 0u; c < 1u; c++) {
+            taken[o][c][0] = sums[t / 32u][line * 72u + first + c * 64u];
+            taken[o][c][1] = sums[t / 32u][line * 72u + first + c * 64u + 1u];
           }
         }
         #pragma unroll
-        for (u32 o = 0; o < 4; o++)
-        #pragma unroll
-        for (u32 c = 0; c < 1; c++) {
-          __align__(4) u16 z[2];
+        for (u32 o = 0u; o < 4u; o++) {
           #pragma unroll
-          for (int v = 0; v < 2; v++) {
-            const float own = taken[o][c][v];
-            const float n0 = own;
-            const float n1 = round_bf16((float)n0);
-            z[v] = bits_bf16(n1);
+          for (u32 c = 0u; c < 1u; c++) {
+            __align__(16) u16 z[2];
+            #pragma unroll
+            for (i32 v = 0; v < 2; v++) {
+              const float own = taken[o][c][v];
+              const float n0 = own;
+              const float n1 = round_bf16((float)n0);
+              z[v] = bits_bf16(n1);
+            }
+            const i64 there_to = to[o] + (i64)(c * 64u);
+            if ((i32)(c * 64u) < last[o]) {
+              storev(p1 + there_to, z);
+            }
           }
-          if ((i32)(c * 64) < last[o]) storev(to[o] + c * 64, z);
         }
       }
-      // The first and the last element of each row, where it is alone.
-      for (u32 e = t % 32; e < 32; e += 32) {
-        const u32 line = 0 + e / 2 * 1;
-        const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line, y = (i32)((column0 + pass % 2 * 64));
-        const i32 row = x, column = y;
+      for (u32 e = t % 32u; e < 32u; e += 32u) {
+        const u32 line = e / 2u;
+        const i32 x = (i32)(warp_row + (i64)(pass / 2 * 64)) + (i32)line;
+        const i32 y = (i32)(column0 + (i64)(pass % 2 * 64));
+        const i32 row = x;
+        const i32 column = y;
         const bool there = x < (i32)m;
         const i32 i0 = row;
         const i32 i1 = column;
-        u16 *const begin = p1 + (i0 * (i32)a.w[56] + i1 * 1);
-        const u32 odd = (u32)((u64)begin / 2) % 2;
-        const i32 at = e % 2 ? most - 1 : 0;
-        const bool alone = e % 2 ? (most - (i32)odd) % 2 == 1 : odd == 1;
-        const float own = sums[line * 72 + (at < 0 ? 0 : at)];
+        const i64 begin = (i64)(i0 * (i32)a.w[56] + i1 * 1);
+        const u32 odd = (u32)((a.w[55] / 2ull + (u64)begin) % 2ull);
+        const i32 at = e % 2u == 1u ? most - 1 : 0;
+        const bool alone = e % 2u == 1u ? (most - (i32)odd) % 2 == 1 : odd == 1u;
+        const float own = sums[t / 32u][line * 72u + (u32)(at < 0 ? 0 : at)];
         const float n0 = own;
         const float n1 = round_bf16((float)n0);
-        if (there && alone && most > 0) store1(begin + at, (u16)(bits_bf16(n1)));
+        if (there && alone && 0 < most) {
+          store1(p1 + (begin + (i64)at), bits_bf16(n1));
+        }
       }
     }
   }

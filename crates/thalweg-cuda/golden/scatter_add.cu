@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10))
     if (i < n) {
       u64 own;
       {
-        u64 place_1 = (u64)load1(indices + (0 + (i64)i * (i64)a.w[8]));
+        u64 place_1 = (u64)load1(indices + (i64)i * (i64)a.w[8]);
         if (a.w[5] <= place_1) {
           *(u32 *)a.w[9] = 1;
           place_1 = a.w[5];
@@ -150,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10))
     if (first + 32u * k < n) {
       {
         const u32 i_1 = first + 32u * k;
-        u64 place_1 = (u64)load1(indices + (0 + (i64)i_1 * (i64)a.w[8]));
+        u64 place_1 = (u64)load1(indices + (i64)i_1 * (i64)a.w[8]);
         if (a.w[5] <= place_1) {
           *(u32 *)a.w[9] = 1;
           place_1 = a.w[5];

@@ -258,7 +258,7 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(17)) {
     const u32 right_count_2 = count - here;
     const u32 wanted_2 = t * 8u;
     const u32 end_2 = here + right_count_2;
-    const u32 middle_2 = 0u + here;
+    const u32 middle_2 = here;
     const u32 d_2 = wanted_2 < end_2 ? wanted_2 : end_2;
     u32 l_2;
     {
@@ -266,7 +266,7 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(17)) {
       u32 high_3 = d_2 < here ? d_2 : here;
       while (l_2 < high_3) {
         const u32 m_3 = l_2 + (high_3 - l_2) / 2u;
-        if (keys[0u + m_3 + (0u + m_3) / 16u] <= keys[middle_2 + (d_2 - 1u - m_3) + (middle_2 + (d_2 - 1u - m_3)) / 16u]) {
+        if (keys[m_3 + m_3 / 16u] <= keys[middle_2 + (d_2 - 1u - m_3) + (middle_2 + (d_2 - 1u - m_3)) / 16u]) {
           l_2 = m_3 + 1u;
         } else {
           high_3 = m_3;
@@ -279,8 +279,8 @@ extern "C" __global__ void __launch_bounds__(256) scan(THALWEG_PARAMETER(17)) {
       key[k_2] = 0u;
       place[k_2] = 0u;
       if (d_2 + k_2 < end_2) {
-        const bool left_2 = right_count_2 <= r_2 || l_2 < here && keys[0u + l_2 + (0u + l_2) / 16u] <= keys[middle_2 + r_2 + (middle_2 + r_2) / 16u];
-        const u32 at_2 = (left_2 ? 0u + l_2 : middle_2 + r_2) + (left_2 ? 0u + l_2 : middle_2 + r_2) / 16u;
+        const bool left_2 = right_count_2 <= r_2 || l_2 < here && keys[l_2 + l_2 / 16u] <= keys[middle_2 + r_2 + (middle_2 + r_2) / 16u];
+        const u32 at_2 = (left_2 ? l_2 : middle_2 + r_2) + (left_2 ? l_2 : middle_2 + r_2) / 16u;
         if (left_2) {
           l_2 = l_2 + 1u;
         } else {

@@ -12,7 +12,6 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
   const i64 m = (i64)a.w[0], n = (i64)a.w[1];
   const u32 t = threadIdx.x, group = same_in_warp(t / 128), team = group / 2, tiles = (u32)a.w[6];
   const i32 steps = (i32)(((i64)a.w[2] + 63) / 64);
-  u32 *const fault = (u32 *)a.w[5];
   u16 *const s0 = (u16 *)shared, *const s1 = s0 + 32768;
   Barrier *const full = (Barrier *)(shared + 204800), *const empty = full + 4, *const turns = empty + 4;
   if (t == 0) {
@@ -35,10 +34,15 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
     map_ahead(&a.w[160]);
     for (u32 all = blockIdx.x; all < tiles * 3; all += gridDim.x) {
       const u32 own_words = all / tiles * 64, at = all % tiles;
-      // Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
-      const u32 high = (u32)a.w[3], wide = (u32)a.w[4], product = at / (high * wide), tile = at % (high * wide);
-      const u32 first = tile / (8 * wide) * 8, rows = high - first < 8 ? high - first : 8, within = tile - first * wide;
-      const i64 row0 = (i64)(first + within % rows) * 128, column0 = (i64)(within / rows) * 128;
+      const u32 high = (u32)a.w[3];
+      const u32 wide = (u32)a.w[4];
+      const u32 product = at / (high * wide);
+      const u32 tile = at % (high * wide);
+      const u32 first = tile / (8u * wide) * 8u;
+      const u32 rows = high - first < 8u ? high - first : 8u;
+      const u32 within = tile - first * wide;
+      const i64 row0 = (i64)(first + within % rows) * 128;
+      const i64 column0 = (i64)(within / rows) * 128;
       u32 rest = product, batch0 = 0, batch1 = 0;
       { const Split s = split(rest, a.w[7], a.w[8]); rest = s.q; batch0 += (u32)s.r * (u32)a.w[9]; batch1 += (u32)s.r * (u32)a.w[10]; }
       for (i32 i = 0; i < steps; i++) {
@@ -67,10 +71,15 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
       continue;
     }
     const u32 own_words = all / tiles * 64, at = all % tiles;
-    // Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
-    const u32 high = (u32)a.w[3], wide = (u32)a.w[4], product = at / (high * wide), tile = at % (high * wide);
-    const u32 first = tile / (8 * wide) * 8, rows = high - first < 8 ? high - first : 8, within = tile - first * wide;
-    const i64 row0 = (i64)(first + within % rows) * 128, column0 = (i64)(within / rows) * 128;
+    const u32 high = (u32)a.w[3];
+    const u32 wide = (u32)a.w[4];
+    const u32 product = at / (high * wide);
+    const u32 tile = at % (high * wide);
+    const u32 first = tile / (8u * wide) * 8u;
+    const u32 rows = high - first < 8u ? high - first : 8u;
+    const u32 within = tile - first * wide;
+    const i64 row0 = (i64)(first + within % rows) * 128;
+    const i64 column0 = (i64)(within / rows) * 128;
     const i64 warp_row = row0 + group % 2 * 64 + t / 32 % 4 * 16;
     float sum[1][16][4];
     Barrier *before = empty;
@@ -103,46 +112,50 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
     warpgroup_wait<0>();
     if (t % 32 == 0) barrier_arrive(before);
     u16 *const p1 = (u16 *)a.w[own_words + 55];
-    float *const sums = (float *)(shared + 131072 + t / 32 * 4608);
+    auto &sums = *(float (*)[32][1152])(shared + 131072);
     #pragma unroll 1
-    for (int pass = 0; pass < 2; pass++) {
+    for (i32 pass = 0; pass < 2; pass++) {
       __syncwarp();
       switch (pass) {
-        case 0: hand_on<72, 8>(sums, sum[0], 0);
+        case 0: hand_on<72, 8>(sums[t / 32u], sum[0], 0);
         break;
-        case 1: hand_on<72, 8>(sums, sum[0], 8);
+        case 1: hand_on<72, 8>(sums[t / 32u], sum[0], 8);
         break;
       }
       __syncwarp();
       #pragma unroll
-      for (u32 first_u = 0; first_u < 4; first_u += 2) {
-        float taken[2][8];
+      for (u32 first_u = 0u; first_u < 4u; first_u += 2u) {
+        __align__(16) float taken[2][8];
         #pragma unroll
-        for (u32 o = 0; o < 2; o++) {
-          const u32 c = t % 32 + (first_u + o) * 32;
-          take(taken[o], sums + c / 8 * 72 + c % 8 * 8);
+        for (u32 o = 0u; o < 2u; o++) {
+          const u32 c = t % 32u + (first_u + o) * 32u;
+          #pragma unroll
+          for (u32 v = 0u; v < 8u; v++) {
+            taken[o][v] = sums[t / 32u][c / 8u * 72u + c % 8u * 8u + v];
+          }
         }
         #pragma unroll
-        for (u32 o = 0; o < 2; o++) {
+        for (u32 o = 0u; o < 2u; o++) {
           const u32 u = first_u + o;
-          const u32 c = t % 32 + u * 32, line = c / 8, first_lane = c % 8 * 8;
-          const i32 x = (i32)(warp_row + pass / 2 * 64) + (i32)line, y = (i32)((column0 + pass % 2 * 64)) + (i32)first_lane;
+          const u32 c = t % 32u + u * 32u;
+          const u32 line = c / 8u;
+          const u32 first_lane = c % 8u * 8u;
+          const i32 x = (i32)(warp_row + (i64)(pass / 2 * 64)) + (i32)line;
+          const i32 y = (i32)(column0 + (i64)(pass % 2 * 64)) + (i32)first_lane;
           const bool inside = x < (i32)m && y < (i32)n;
-          const i32 row = x, column = y / 8;
+          const i32 row = x;
+          const i32 column = y / 8;
           const i32 i0 = row;
           const i32 i1 = column;
           __align__(16) u16 y1[8];
-
           #pragma unroll
-          for (int v = 0; v < 8; v++) {
+          for (i32 v = 0; v < 8; v++) {
             const float n0 = taken[o][v];
             const float n1 = round_bf16((float)n0);
             y1[v] = bits_bf16(n1);
-
           }
           if (inside) {
             storev(p1 + (i0 * (i32)a.w[own_words + 56] + i1 * 8), y1);
-
           }
         }
       }

@@ -76,6 +76,7 @@ fn check(
     let kernel = Kernel::Contraction(Contraction::bare(dtype, precision));
     let geometry = Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry)));
     let program = device.prepare(&[(&kernel, &geometry)]).unwrap().remove(0);
+    eprintln!("CASE {dtype} {precision:?} {count}x{m}x{n}x{k}, {lies:?}");
     program.launch(&geometry, &[&buffers[0], &buffers[1], &result], &[]).unwrap();
     let mut got = vec![0; bytes.len()];
     device.read(&result, &mut got).unwrap();

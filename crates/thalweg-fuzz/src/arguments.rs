@@ -37,6 +37,9 @@ pub struct Arguments {
     /// one that holds something like them
     #[arg(long, value_name = "FOLDER")]
     pub cache: Option<PathBuf>,
+    /// Keep machine code for GPUs in this folder, which others that run beside this one may have, too
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["cache"])]
+    pub code: Option<PathBuf>,
     /// Run nothing, and compile the programs' kernels for GPUs of these compute capabilities, such as 80,90
     #[cfg(feature = "cuda")]
     #[arg(long, value_name = "CHIPS", value_delimiter = ',', conflicts_with_all = ["device", "cache", "whole"])]

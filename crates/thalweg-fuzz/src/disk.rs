@@ -6,7 +6,18 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Cache, Ignored, Kind};
+
+/// A cache in that folder for machine code alone.
+pub fn code(folder: &Path) -> Result<Cache, Error> {
+    Ok(opened(folder)?.with_only(Kind::Code))
+}
+
+fn opened(folder: &Path) -> Result<Cache, Error> {
+    let refused = |why: Ignored| Error::File { path: folder.display().to_string(), message: why.to_string() };
+    Cache::open(folder).map_err(refused)
+}
 
 /// The cache in force.
 pub struct Disk {
@@ -17,8 +28,8 @@ pub struct Disk {
 
 impl Disk {
     /// Puts a cache in that folder in force.
-    pub fn open(folder: &Path) -> Result<Disk, Ignored> {
-        disk::set(Some(Cache::open(folder)?));
+    pub fn open(folder: &Path) -> Result<Disk, Error> {
+        disk::set(Some(opened(folder)?));
         let cache = disk::cache().expect("just set");
         Ok(Disk { cache, folder: folder.to_owned(), random: Mutex::new(fastrand::Rng::with_seed(1)) })
     }

@@ -33,7 +33,6 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use thalweg_cpu::{Choice, CpuDevice, CpuOptions};
-use thalweg_runtime::disk::Ignored;
 use thalweg_runtime::{Error, environment};
 use thalweg_stream::DeviceRef;
 use traffic::Compared;
@@ -71,7 +70,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     // What is about plans is about those that are searched for; `tiers` is about the others.
     thalweg_stream::set_tiers_of_new_threads(false);
     // Nor what other programs left in the user's cache: plans that one device finds there and the other does not.
-    thalweg_runtime::disk::set(None);
+    let code = arguments.code.as_deref().map(disk::code).transpose()?;
+    thalweg_runtime::disk::set(code);
     let checker = checker(arguments)?;
     // Failures are reported as such; a panic's own message would only repeat them.
     std::panic::set_hook(Box::new(move |info| {
@@ -194,8 +194,7 @@ fn checker(arguments: &Arguments) -> Result<Checker, Error> {
         name => return Err(Error::Device { device: name.into(), message: "built without GPUs".into() }),
     };
     let Some(folder) = &arguments.cache else { return Ok(checker) };
-    let refused = |why: Ignored| Error::File { path: folder.display().to_string(), message: why.to_string() };
-    Ok(checker.with_disk(Disk::open(folder).map_err(refused)?))
+    Ok(checker.with_disk(Disk::open(folder)?))
 }
 
 /// What runs the programs on a GPU: new code by the generic kernels, although others have compiled its operations.

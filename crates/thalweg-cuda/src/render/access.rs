@@ -116,20 +116,4 @@ impl Accesses<'_> {
         let fault = Expr::name("fault", Type::U64);
         self.with(stand, |stand| expr(&self.0.gathered(k, stand, [offset, inside, fault])))
     }
-
-    /// Declares what is to be stored through an access.
-    pub fn result(&self, k: usize, lanes: usize) -> String {
-        print::statements(&[self.0.result(k, lanes)])
-    }
-
-    /// Sets lane `v` of it.
-    pub fn set(&self, k: usize, value: &str) -> String {
-        let value = bracketed(value, Type::Held(self.0.list[k].dtype));
-        print::statements(&[self.0.set(k, value)])
-    }
-
-    /// Stores it.
-    pub fn store(&self, k: usize, stand: &Stand) -> String {
-        self.with(stand, |stand| print::statements(&[self.0.store(k, stand)]))
-    }
 }

@@ -22,6 +22,7 @@ pub mod place;
 pub mod print;
 mod tidy;
 pub mod types;
+mod warpgroup;
 
 use crate::prelude::PRELUDE;
 use contraction::{CONTRACTIONS, FED, fed, streamed};
@@ -99,6 +100,7 @@ pub fn program(of: &Skeleton) -> Option<Kernel> {
         },
         Skeleton::ScatterSort(class) => write::scatter_sort::kernel(class),
         Skeleton::Combined(class) => write::combined::kernel(class, &is_native),
+        Skeleton::Contraction(class) => write::contraction::kernel(class, &is_native),
         _ => return None,
     };
     if cfg!(any(debug_assertions, feature = "emulate"))
@@ -112,7 +114,6 @@ pub fn program(of: &Skeleton) -> Option<Kernel> {
 /// The text of all others.
 fn text(of: &Skeleton) -> String {
     match of {
-        Skeleton::Contraction(class) => contraction::source(class),
         Skeleton::Fed(class) => fed::source(class),
         Skeleton::Streamed(class) => streamed::source(class),
         Skeleton::Map(..)
@@ -121,6 +122,7 @@ fn text(of: &Skeleton) -> String {
         | Skeleton::Counted(..)
         | Skeleton::Scan(_)
         | Skeleton::Combined(_)
+        | Skeleton::Contraction(_)
         | Skeleton::ScatterSort(_) => unreachable!("it has a program"),
         Skeleton::Foreign(class) => foreign::source(class),
         Skeleton::Generic(width) => generic::source(*width),

@@ -6,10 +6,11 @@
 use super::elements::expression;
 use super::monoid::{self, Running};
 use super::types::{bitcast, cast, constant, held, pack_rounded, scalar, stored, unpack};
+use super::warpgroup::{self, EIGHT, Left};
 use std::borrow::Cow;
 use std::fmt::Write;
 use thalweg_gpu::ir::{
-    Action, Atomic, Binary, Definition, Expr, For, Kernel, Routine, Shuffle, Statement, Type, Unroll,
+    Action, Atomic, Binary, Definition, Expr, For, Kernel, Math, Routine, Shuffle, Statement, Type, Unroll,
 };
 use thalweg_ir::DType;
 
@@ -33,8 +34,9 @@ mod tight {
 /// The source of a kernel, behind the prelude.
 pub fn kernel(k: &Kernel) -> String {
     let definitions: String = k.definitions.iter().map(definition).collect();
+    let blocks = k.blocks.map_or(String::new(), |n| format!(", {n}"));
     format!(
-        "{definitions}extern \"C\" __global__ void __launch_bounds__({}) {}(THALWEG_PARAMETER({})) {{\n  begin();\n{}}}\n",
+        "{definitions}extern \"C\" __global__ void __launch_bounds__({}{blocks}) {}(THALWEG_PARAMETER({})) {{\n  begin();\n{}}}\n",
         k.block,
         k.name,
         k.words,
@@ -62,6 +64,9 @@ fn definition(of: &Definition) -> String {
             format!(
                 "{functions}\nstruct Scan{number} {{\n  typedef {wide} Wide;\n  FN static Wide identity() {{ return {identity}; }}\n  FN static Wide of(Wide x, Wide y) {{ return {combined}; }}\n  FN static Wide wide({element} x) {{ return (Wide)x; }}\n  FN static {element} narrow(Wide y) {{ return {narrowed}; }}\n}};\n"
             )
+        }
+        Definition::Warpgroups { f16, across: [left, right], columns } => {
+            warpgroup::function(f16, Left::Shared { across: left }, right, columns)
         }
         Definition::State { number, dtype, power, mean } => {
             format!("typedef Shifted<{}, {power}, {mean}> State{number};\n", held(dtype))
@@ -95,6 +100,9 @@ fn write(out: &mut String, statement: &Statement) {
         Statement::Later(name, ty) => writeln!(out, "{} {name};", type_name(*ty)),
         Statement::Registers { name, ty, shape } => {
             writeln!(out, "__align__(16) {} {name}{};", type_name(*ty), sizes(shape))
+        }
+        Statement::Shared { name, ty: Type::Stored(DType::U8), shape } if shape.is_empty() => {
+            writeln!(out, "THALWEG_SHARED_LINES({name});")
         }
         Statement::Shared { name, ty, shape } if shape.is_empty() => {
             let ty = type_name(*ty);
@@ -200,6 +208,55 @@ fn act(out: &mut String, action: &Action) {
         }
         Action::Push { tree, value } => writeln!(out, "{tree}.push({});", expr(value)),
         Action::Fence => writeln!(out, "__threadfence();"),
+        Action::CopyAhead { to, from, bytes, kept } => {
+            let kept_text = kept.as_ref().map_or(String::new(), |kept| format!(", {}", expr(kept)));
+            let name = match (bytes, kept) {
+                (16, None) => "copy16_whole".into(),
+                (16, Some(_)) => "copy16".into(),
+                (n, None) => format!("copy_element_whole<{n}>"),
+                (n, Some(_)) => format!("copy_element<{n}>"),
+            };
+            writeln!(out, "{name}({}, {}{kept_text});", place(&to.0, &to.1), place(&from.0, &from.1))
+        }
+        Action::CopiesCommit => writeln!(out, "copies_commit();"),
+        Action::CopiesWait(n) => writeln!(out, "copies_wait<{n}>();"),
+        Action::AsyncFence => writeln!(out, "async_fence();"),
+        Action::Fragments { to, from, transposed } => {
+            let name = if *transposed { "fragments_transposed" } else { "fragments" };
+            writeln!(out, "{name}({}, {});", vector(to), place(&from.0, &from.1))
+        }
+        Action::Multiply { math, sums, left, right } => {
+            let name = match math {
+                Math::Bf16 => "multiply16<false>",
+                Math::F16 => "multiply16<true>",
+                Math::Tf32 => "multiply_tf32",
+            };
+            let [x, y] = right.each_ref().map(expr);
+            writeln!(out, "{name}({}, {}, {x}, {y});", vector(sums), vector(left))
+        }
+        Action::WarpgroupMultiply { f16, sums, factors, across: [left, right], columns, steps } => {
+            let [x, y] =
+                factors.each_ref().map(|of| format!("matrix({}, {}, {EIGHT})", place(&of.of, &of.at), of.leading));
+            let [dx, dy] = factors.each_ref().map(|of| of.step);
+            writeln!(
+                out,
+                "const Matrix x = {x}, y = {y};\nwarpgroup_fence();\n#pragma unroll\nfor (int p = 0; p < {steps}; p++) warpgroup_multiply<{f16}, {left}, {right}, {columns}>({}, further(x, p * {dx}), further(y, p * {dy}), 1);\nwarpgroup_commit();",
+                vector(sums)
+            )
+        }
+        Action::WarpgroupWait => writeln!(out, "warpgroup_wait<0>();"),
+        Action::HandOn { pass, to, pitch, eights, cases } => {
+            let _ = writeln!(out, "switch ({}) {{", expr(pass));
+            for (n, (sums, first)) in cases.iter().enumerate() {
+                let _ = writeln!(
+                    out,
+                    "case {n}: hand_on<{pitch}, {eights}>({}, {}, {first}); break;",
+                    vector(to),
+                    vector(sums)
+                );
+            }
+            writeln!(out, "}}")
+        }
         Action::Reset { counters, at } => writeln!(out, "{counters}[{}] = 0;", expr(at)),
         Action::StoreState { operand, at, value } => {
             writeln!(out, "store_state({}, {});", place(operand, at), expr(value))
@@ -241,6 +298,8 @@ fn routine(of: Routine, args: &[Expr]) -> String {
         Routine::Widened(scan) => format!("Scan{scan}::wide({})", all()),
         Routine::Accumulated(scan) => format!("Scan{scan}::of({})", all()),
         Routine::Narrowed(scan, _) => format!("Scan{scan}::narrow({})", all()),
+        Routine::MultiplyAdd(_) => format!("multiply_add({})", all()),
+        Routine::Tf32 => format!("to_tf32({})", all()),
         Routine::Ballot => format!("__ballot_sync(0xffffffffu, {})", all()),
         Routine::Ones => format!("(u32)__popc({})", all()),
         Routine::AnyOfBlock => format!("(__syncthreads_or({}) != 0)", all()),
@@ -327,6 +386,10 @@ fn written(of: &Expr) -> (String, u8) {
         Expr::Inverse(x) => (format!("inverse({})", expr(x)), ATOM),
         Expr::Hidden(x) => (format!("hidden({})", expr(x)), ATOM),
         Expr::Cast(from, to, x) => (cast(*from, *to, &atom(x)), UNARY),
+        // As it is in memory, a narrow float is its bits.
+        Expr::Bitcast(DType::BF16 | DType::F16, DType::U16, x) if matches!(**x, Expr::Unpack(..)) => {
+            written(&x.parts()[0])
+        }
         Expr::Bitcast(from, to, x) => (bitcast(*from, *to, &atom(x)), UNARY),
         Expr::Unpack(dtype, x) => (unpack(*dtype, &atom(x)), UNARY),
         Expr::Pack(dtype, x) => (pack_rounded(*dtype, &atom(x)), UNARY),
@@ -336,6 +399,7 @@ fn written(of: &Expr) -> (String, u8) {
         }
         Expr::Load(_, operand, at) => (format!("load1({})", place(operand, at)), ATOM),
         Expr::Scratch(_, name, at) => (format!("element_at({name}, {})", expr(at)), ATOM),
+        Expr::Fresh(_, name, at) => (format!("load_cold({})", place(name, at)), ATOM),
         Expr::LoadState(_, name, at) => (format!("load_state({})", place(name, at)), ATOM),
         Expr::Whole(name, _) => (name.clone(), ATOM),
         Expr::Taken { tree, identity } => (format!("{tree}.take({})", expr(identity)), ATOM),

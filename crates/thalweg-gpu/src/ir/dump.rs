@@ -79,6 +79,7 @@ impl Display for Expr {
             Expr::Select(three) => write!(f, "({} if {} else {})", three[1], three[0], three[2]),
             Expr::Load(_, operand, at) => write!(f, "load {operand}[{at}]"),
             Expr::Scratch(_, name, at) => write!(f, "scratch {name}[{at}]"),
+            Expr::Fresh(_, name, at) => write!(f, "fresh {name}[{at}]"),
             Expr::LoadState(_, name, at) => write!(f, "state {name}[{at}]"),
             Expr::Gather { operand, place, .. } => write!(f, "gather {operand}[{}] if {}", place[0], place[1]),
             Expr::Call(name, x) => write!(f, "{name}({x})"),
@@ -103,6 +104,30 @@ impl Display for Action {
             }
             Action::Push { tree, value } => write!(f, "{tree} takes {value}"),
             Action::Fence => f.write_str("fence"),
+            Action::CopyAhead { to, from, bytes, kept } => {
+                write!(f, "copy {bytes} bytes ahead to {}[{}] from {}[{}]", to.0, to.1, from.0, from.1)?;
+                kept.as_ref().map_or(Ok(()), |kept| write!(f, ", of which there are {kept}"))
+            }
+            Action::CopiesCommit => f.write_str("copies end a step"),
+            Action::CopiesWait(n) => write!(f, "wait for copies but {n} steps"),
+            Action::AsyncFence => f.write_str("fence of shared memory"),
+            Action::Fragments { to, from, transposed } => {
+                let how = if *transposed { "transposed fragments" } else { "fragments" };
+                write!(f, "{}{} = {how} {}[{}]", to.0, At(&to.1), from.0, from.1)
+            }
+            Action::Multiply { math, sums, left, right } => {
+                let [x, y] = right;
+                write!(f, "{}{} += {math:?} {}{} * ({x}, {y})", sums.0, At(&sums.1), left.0, At(&left.1))
+            }
+            Action::WarpgroupMultiply { sums, factors, columns, steps, .. } => {
+                let [x, y] = &**factors;
+                write!(f, "{}{} += {}[{}] * {}[{}]", sums.0, At(&sums.1), x.of, x.at, y.of, y.at)?;
+                write!(f, ", {columns} columns, {steps} times 16 terms")
+            }
+            Action::WarpgroupWait => f.write_str("wait for multiplications"),
+            Action::HandOn { pass, to, cases, .. } => {
+                write!(f, "{}{} = sums of pass {pass} of {}", to.0, At(&to.1), cases.len())
+            }
             Action::Reset { counters, at } => write!(f, "reset {counters}[{at}]"),
             Action::StoreState { operand, at, value } => write!(f, "{operand}[{at}] = {value}"),
             Action::Scan { number, buffer, count, back, links, .. } => {
@@ -119,6 +144,9 @@ impl Display for Definition {
         match self {
             Definition::Monoid(monoid, dtype) => write!(f, "{} of {dtype}", monoid.row().name),
             Definition::Scan { number, op, dtype } => write!(f, "sum {number}: {op:?} of {dtype}"),
+            Definition::Warpgroups { f16, across, columns } => {
+                write!(f, "multiplications of {columns} columns, f16 {f16}, lines together {across:?}")
+            }
             Definition::State { number, dtype, power, mean } => {
                 let about = if *mean { ", about a mean" } else { "" };
                 write!(f, "state {number}: {power} powers of {dtype}{about}")
@@ -211,8 +239,10 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
 
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Kernel { name, block, words, definitions, body } = self;
+        let Kernel { name, block, blocks, words, definitions, body } = self;
         definitions.iter().try_for_each(|d| writeln!(f, "define {d}"))?;
-        write!(f, "kernel {name}, blocks of {block} threads, {words} words:\n{}", Block(body, 1))
+        write!(f, "kernel {name}, blocks of {block} threads")?;
+        blocks.map_or(Ok(()), |n| write!(f, ", {n} on a multiprocessor"))?;
+        write!(f, ", {words} words:\n{}", Block(body, 1))
     }
 }

@@ -120,6 +120,8 @@ pub enum Expr {
     Load(Type, Name, Box<Expr>),
     /// The same of scratch memory, which lies over nothing else.
     Scratch(Type, Name, Box<Expr>),
+    /// The same of what other blocks of the launch have written.
+    Fresh(Type, Name, Box<Expr>),
     /// A state from memory, which other blocks have written.
     LoadState(u16, Name, Box<Expr>),
     /// All of registers, or of shared elements.
@@ -163,6 +165,7 @@ impl Expr {
             | Expr::Convert(ty, _)
             | Expr::Load(ty, ..)
             | Expr::Scratch(ty, ..)
+            | Expr::Fresh(ty, ..)
             | Expr::Whole(_, ty) => *ty,
             Expr::LoadState(l, ..) => Type::State(*l),
             Expr::Taken { identity, .. } => identity.ty(),
@@ -259,6 +262,7 @@ impl Expr {
             | Expr::Pack(_, x)
             | Expr::Load(_, _, x)
             | Expr::Scratch(_, _, x)
+            | Expr::Fresh(_, _, x)
             | Expr::LoadState(_, _, x)
             | Expr::Taken { identity: x, .. }
             | Expr::Call(_, x) => from_ref(x),

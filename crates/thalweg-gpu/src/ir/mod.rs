@@ -11,7 +11,7 @@ mod expr;
 mod routine;
 mod verify;
 
-pub use action::Action;
+pub use action::{Action, Lines, Math};
 pub use expr::{Binary, Expr};
 pub use routine::{Definition, Routine, Shuffle};
 pub use verify::verify;
@@ -120,7 +120,8 @@ pub enum Statement {
         /// Sizes.
         shape: Vec<u32>,
     },
-    /// Elements that the threads of a block share, over some dimensions; without any as many as the launch asks for.
+    /// Elements that the threads of a block share, over some dimensions; without any as many as the launch asks for, bytes
+    /// aligned as every copy wants them.
     Shared {
         /// Their name.
         name: Name,
@@ -297,6 +298,8 @@ pub struct Kernel {
     pub name: &'static str,
     /// Threads of a block, along one dimension.
     pub block: u32,
+    /// Blocks that a multiprocessor is to hold, if that is said.
+    pub blocks: Option<u32>,
     /// Words of the argument.
     pub words: usize,
     /// What its routines are made of.

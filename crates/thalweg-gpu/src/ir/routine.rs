@@ -17,6 +17,16 @@ pub enum Definition {
         /// Of the elements.
         dtype: DType,
     },
+    /// Multiplications by warpgroups ([`super::Action::WarpgroupMultiply`]): of f16 or of bf16, whether the lines of each
+    /// factor lie together in shared memory, and how many columns there are.
+    Warpgroups {
+        /// Of f16.
+        f16: bool,
+        /// Of the left and of the right factor.
+        across: [bool; 2],
+        /// Columns.
+        columns: u32,
+    },
     /// What is known of elements that were shifted: how many, by what, and sums of powers up to that one; whether what is
     /// wanted is about their mean.
     State {
@@ -79,6 +89,10 @@ pub enum Routine {
     Accumulated(u16),
     /// What it has accumulated as an element.
     Narrowed(u16, DType),
+    /// A product and a sum, rounded once whatever the mode: bits of a sum follow from its terms.
+    MultiplyAdd(DType),
+    /// An f32 rounded to TF32, as a u32.
+    Tf32,
     /// What another thread of the warp has: of a value, and a u32 that says which thread. All threads of the warp come here.
     Shuffle(Shuffle, Type),
     /// A bit of a u32 for each thread of the warp, whether something holds there. All threads of the warp come here.
@@ -104,10 +118,11 @@ impl Routine {
             | Routine::OwnMean(dtype)
             | Routine::About(dtype)
             | Routine::AboutMean(dtype)
-            | Routine::Narrowed(_, dtype) => Type::Held(dtype),
+            | Routine::Narrowed(_, dtype)
+            | Routine::MultiplyAdd(dtype) => Type::Held(dtype),
             Routine::Nothing(scan) | Routine::Widened(scan) | Routine::Accumulated(scan) => Type::Wide(scan),
             Routine::Shuffle(_, ty) => ty,
-            Routine::Ballot | Routine::Ones | Routine::TilesBefore => Type::U32,
+            Routine::Tf32 | Routine::Ballot | Routine::Ones | Routine::TilesBefore => Type::U32,
             Routine::AnyOfBlock => Type::BOOL,
             Routine::NoState(l)
             | Routine::State(l)

@@ -1,7 +1,8 @@
 //! What is always true of a kernel, checked.
 //!
 //! * Every name is declared before its use, once in a scope, and used as what it is: with its type, with an index for
-//!   each dimension, a constant index within it. What is declared by `Let` stays as it is.
+//!   each dimension, a constant index within it. What is declared by `Let` stays as it is. No value mentions the name that it
+//!   gets: in most languages that is the new one already.
 //! * Operands of an operation have one type, conditions are bool, positions integers; nothing becomes another type but by
 //!   an expression that says so.
 //! * Words are those of the argument.
@@ -110,6 +111,7 @@ impl Checker<'_> {
         match statement {
             Statement::Let(name, value) | Statement::Variable(name, value) => {
                 self.check(value)?;
+                want(!mentions(value, name), || format!("`{name}` is declared by what has its name"))?;
                 let changes = matches!(statement, Statement::Variable(..));
                 let same = self.is_same(value);
                 let same = if changes { self.changed(name, same) } else { same };
@@ -129,9 +131,7 @@ impl Checker<'_> {
                 self.declare(name, Known::Elements { ty: *ty, shape, shared: true })
             }
             Statement::SharedPart { name, ty, shape, of, at } => {
-                let Known::Elements { ty: Type::Stored(DType::U8), shape: Some(room), shared: true } =
-                    self.known(of)?
-                else {
+                let Known::Elements { ty: Type::Stored(DType::U8), shape: room, shared: true } = self.known(of)? else {
                     return Err(format!("`{of}` are no shared bytes"));
                 };
                 let size = match ty {
@@ -139,7 +139,9 @@ impl Checker<'_> {
                     other => return Err(format!("elements of `{name}` are {other}")),
                 };
                 let end = at + size * shape.iter().product::<u32>();
-                want(end <= room.iter().product(), || format!("`{name}` ends {end} bytes behind the begin of `{of}`"))?;
+                // How many there are where the launch says it is for the class to know.
+                let room = room.as_ref().map_or(u32::MAX, |room| room.iter().product());
+                want(end <= room, || format!("`{name}` ends {end} bytes behind the begin of `{of}`"))?;
                 self.declare(name, Known::Elements { ty: *ty, shape: Some(shape.clone()), shared: true })
             }
             Statement::Tree { name, monoid, dtype } => {
@@ -268,6 +270,14 @@ impl Checker<'_> {
         want(self.definitions.iter().any(is), || format!("state {l} is not defined"))
     }
 
+    /// The type of shared elements.
+    fn shared(&self, name: &str) -> Result<Type, String> {
+        match self.known(name)? {
+            Known::Elements { ty, shared: true, .. } => Ok(*ty),
+            _ => Err(format!("`{name}` is not shared")),
+        }
+    }
+
     /// The dtype of what a scan is of.
     fn scan(&self, number: u16) -> Result<DType, String> {
         let of = |d: &Definition| match *d {
@@ -285,6 +295,7 @@ impl Checker<'_> {
             Routine::NoState(_) | Routine::Nothing(_) => 0,
             Routine::Combine(..) | Routine::CombineStates(_) | Routine::About(_) => 2,
             Routine::Shuffle(..) | Routine::Accumulated(_) => 2,
+            Routine::MultiplyAdd(_) => 3,
             Routine::OwnMean(_) | Routine::AboutMean(_) | Routine::TilesBefore => 4,
             Routine::State(_) => args.len(),
             _ => 1,
@@ -314,6 +325,8 @@ impl Checker<'_> {
                 self.typed(&args[0], ty)?;
                 self.typed(&args[1], Type::U32)
             }
+            Routine::MultiplyAdd(dtype) => each(Type::Held(dtype)),
+            Routine::Tf32 => each(Type::Held(DType::F32)),
             Routine::Ballot => each(Type::BOOL),
             Routine::Ones => each(Type::U32),
             Routine::AnyOfBlock => {
@@ -358,7 +371,46 @@ impl Checker<'_> {
                 Known::Tree(dtype) => self.typed(value, Type::Held(dtype)),
                 _ => Err(format!("`{tree}` is no tree")),
             },
-            Action::Fence => Ok(()),
+            Action::Fence
+            | Action::CopiesCommit
+            | Action::CopiesWait(_)
+            | Action::AsyncFence
+            | Action::WarpgroupWait => Ok(()),
+            Action::CopyAhead { to, from, bytes, kept } => {
+                let (to_ty, from_ty) = (self.shared(&to.0)?, self.operand(&from.0)?);
+                let size = |ty| match ty {
+                    Type::Held(d) | Type::Stored(d) => d.size() as u32,
+                    _ => 0,
+                };
+                let alike = size(to_ty) == size(from_ty) && (*bytes == 16 || *bytes == size(to_ty));
+                want(alike, || format!("{bytes} bytes of {from_ty} for {to_ty}"))?;
+                [&to.1, &from.1].into_iter().try_for_each(|at| self.position(at))?;
+                let ty = if *bytes == 16 { Type::I32 } else { Type::BOOL };
+                kept.as_ref().map_or(Ok(()), |kept| self.typed(kept, ty))
+            }
+            Action::Fragments { to, from, .. } => {
+                self.element(&to.0, &to.1, Type::U32, 1)?;
+                self.shared(&from.0)?;
+                self.position(&from.1)
+            }
+            Action::Multiply { sums, left, right, .. } => {
+                self.element(&sums.0, &sums.1, Type::Held(DType::F32), 1)?;
+                self.element(&left.0, &left.1, Type::U32, 1)?;
+                right.iter().try_for_each(|x| self.typed(x, Type::U32))
+            }
+            Action::WarpgroupMultiply { f16, sums, factors, across, columns, .. } => {
+                self.defined(Definition::Warpgroups { f16: *f16, across: *across, columns: *columns })?;
+                self.element(&sums.0, &sums.1, Type::Held(DType::F32), 2)?;
+                factors.iter().try_for_each(|lines| {
+                    self.shared(&lines.of)?;
+                    self.position(&lines.at)
+                })
+            }
+            Action::HandOn { pass, to, cases, .. } => {
+                self.position(pass)?;
+                self.element(&to.0, &to.1, Type::Held(DType::F32), 1)?;
+                cases.iter().try_for_each(|(of, _)| self.element(&of.0, &of.1, Type::Held(DType::F32), 2))
+            }
             Action::Reset { counters, at } => {
                 let ty = self.operand(counters)?;
                 want(ty == Type::U32, || format!("`{counters}` are {ty}, no counters"))?;
@@ -461,7 +513,7 @@ impl Checker<'_> {
             Expr::Cast(from, _, x) | Expr::Bitcast(from, _, x) => self.typed(x, Type::Held(*from)),
             Expr::Unpack(dtype, x) => self.typed(x, Type::Stored(*dtype)),
             Expr::Pack(dtype, x) => self.typed(x, Type::Held(*dtype)),
-            Expr::Load(ty, name, at) | Expr::Scratch(ty, name, at) => {
+            Expr::Load(ty, name, at) | Expr::Scratch(ty, name, at) | Expr::Fresh(ty, name, at) => {
                 let is = self.operand(name)?;
                 want(is == *ty, || format!("`{name}` is {is}, not {ty}"))?;
                 self.position(at)
@@ -542,11 +594,21 @@ impl Checker<'_> {
             Expr::Load(_, name, _) | Expr::Scratch(_, name, _) => {
                 matches!(self.known(name), Ok(Known::Operand { constant: true, .. }))
             }
-            Expr::LoadState(..) | Expr::Gather { .. } => false,
+            Expr::Fresh(..) | Expr::LoadState(..) | Expr::Gather { .. } => false,
             _ => true,
         };
         own && of.parts().iter().all(|x| self.is_same(x))
     }
+}
+
+/// Whether a value is made of something of that name.
+fn mentions(value: &Expr, name: &str) -> bool {
+    let own = match value {
+        Expr::Name(n, _) | Expr::Element { of: n, .. } | Expr::OfPair { of: n, .. } | Expr::Whole(n, _) => n == name,
+        Expr::Load(_, n, _) | Expr::Scratch(_, n, _) | Expr::Fresh(_, n, _) | Expr::Call(n, _) => n == name,
+        _ => false,
+    };
+    own || value.parts().iter().any(|x| mentions(x, name))
 }
 
 /// Whether a thread may come to its end in these statements.

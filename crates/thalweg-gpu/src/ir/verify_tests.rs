@@ -4,7 +4,7 @@ use super::*;
 use crate::ir::{Atomic, Unroll};
 
 fn check(words: usize, body: Vec<Statement>) -> Result<(), String> {
-    verify(&Kernel { name: "k", block: 64, words, definitions: vec![], body })
+    verify(&Kernel { name: "k", block: 64, blocks: None, words, definitions: vec![], body })
 }
 
 fn number(n: i64) -> Expr {
@@ -68,6 +68,13 @@ fn what_is_wrong_is_told() {
         (
             vec![operand(), Statement::Store { operand: "p0".into(), at: number(0), value: float() }],
             "k: f32 0x0 is f32 where stored f32 is wanted",
+        ),
+        (
+            vec![
+                Statement::Let("x".into(), number(0)),
+                Statement::Scope(vec![Statement::Let("x".into(), x() + number(1))]),
+            ],
+            "k: `x` is declared by what has its name",
         ),
         (vec![Statement::Break], "k: a break is in no loop"),
         (

@@ -12,6 +12,7 @@
 //! while left > 1 { .. }
 //! if a < b { .. } else { .. }               `when C { .. } else { .. }` chooses as the text is read
 //! x += y; from[i] = S(value(raw)); barrier; warp_barrier; fence; break; return;
+//! copy_ahead(sums[i], from[j], 16);         and others that fill registers or shared memory
 //! ```
 //!
 //! A name of a type called with a value is that value as the type: integers are converted, `S(x)` packs what is held
@@ -42,6 +43,10 @@ enum Given<'a> {
     Type(Type),
     Function(Function<'a>),
     Procedure(Procedure<'a>),
+    Value(Expr),
+    Elements(Type),
+    Operand(Type),
+    Statements(Rc<[Statement]>),
 }
 
 /// What a text is read with.
@@ -80,6 +85,26 @@ impl<'a> Text<'a> {
     /// A function of values.
     pub fn function(self, name: &'a str, f: impl Fn(&[Expr]) -> Expr + 'a) -> Text<'a> {
         self.with(name, Given::Function(Rc::new(f)))
+    }
+
+    /// A value, or a variable that the program around declares.
+    pub fn value(self, name: &'a str, value: Expr) -> Text<'a> {
+        self.with(name, Given::Value(value))
+    }
+
+    /// Registers or shared elements that the program around declares under that name.
+    pub fn elements(self, name: &'a str, ty: Type) -> Text<'a> {
+        self.with(name, Given::Elements(ty))
+    }
+
+    /// An operand that the program around declares under that name.
+    pub fn operand(self, name: &'a str, ty: Type) -> Text<'a> {
+        self.with(name, Given::Operand(ty))
+    }
+
+    /// Statements as they are, where the name stands alone; what they declare is for others of these.
+    pub fn given(self, name: &'a str, statements: Vec<Statement>) -> Text<'a> {
+        self.with(name, Given::Statements(statements.into()))
     }
 
     /// Statements on values and variables.

@@ -2,8 +2,9 @@
 
 use super::tokens::{Token, tokens};
 use super::{Function, Given, Procedure};
-use crate::ir::{Expr, Type};
+use crate::ir::{Expr, Statement, Type};
 use rustc_hash::FxHashMap;
+use std::rc::Rc;
 use thalweg_ir::DType;
 
 pub(super) type Read<T> = Result<T, String>;
@@ -46,6 +47,8 @@ pub(super) enum Meaning<'t> {
     Type(Type),
     Function(Function<'t>),
     Procedure(Procedure<'t>),
+    /// Statements as they are.
+    Given(Rc<[Statement]>),
     Fn(Macro<'t>),
     Proc(Macro<'t>),
 }
@@ -86,6 +89,10 @@ impl<'t> Parser<'t> {
                 Given::Type(ty) => Meaning::Type(*ty),
                 Given::Function(f) => Meaning::Function(f.clone()),
                 Given::Procedure(f) => Meaning::Procedure(f.clone()),
+                Given::Value(expr) => Meaning::Value(Value { expr: expr.clone(), free: false }),
+                Given::Elements(ty) => Meaning::Elements((*name).into(), *ty),
+                Given::Operand(ty) => Meaning::Operand((*name).into(), *ty, Memory::Ordered),
+                Given::Statements(all) => Meaning::Given(all.clone()),
             };
             (*name, meaning)
         }));

@@ -2,7 +2,7 @@
 
 use super::parser::{Meaning, Memory, Parser, Read, Value};
 use super::tokens::Token;
-use crate::ir::{Action, Atomic, Binary, Expr, For, Statement, Type, Unroll};
+use crate::ir::{Action, Atomic, Binary, Expr, For, Math, Name, Statement, Type, Unroll};
 use rustc_hash::FxHashMap;
 
 impl<'t> Parser<'t> {
@@ -84,9 +84,10 @@ impl<'t> Parser<'t> {
                 out.push(Statement::Fault(self.expression()?));
                 self.want(")")?;
             }
-            _ if self.atomic(name, None, out)? => {}
+            _ if self.action(name, out)? || self.atomic(name, None, out)? => {}
             _ => match self.meaning(name) {
                 Some(Meaning::Proc(of)) => self.expanded_proc(&of, out)?,
+                Some(Meaning::Given(all)) => out.extend(all.iter().cloned()),
                 Some(Meaning::Procedure(f)) => {
                     let args: Vec<Expr> = self.arguments()?.into_iter().map(|v| v.expr).collect();
                     out.push(Statement::Scope(f(&args)));
@@ -186,6 +187,75 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
+    /// Routines that fill registers or shared memory; false where the name is none of these.
+    fn action(&mut self, name: &str, out: &mut Vec<Statement>) -> Read<bool> {
+        let action = match name {
+            "copies_commit" => Action::CopiesCommit,
+            "async_fence" => Action::AsyncFence,
+            "warpgroup_wait" => Action::WarpgroupWait,
+            "copies_wait" => {
+                self.want("(")?;
+                let n = self.known()?;
+                self.want(")")?;
+                Action::CopiesWait(u32::try_from(n).unwrap_or(0))
+            }
+            "copy_ahead" => {
+                self.want("(")?;
+                let to = self.place()?;
+                let from = self.place()?;
+                let bytes = u32::try_from(self.known()?).unwrap_or(0);
+                let kept = if self.is(",") { Some(self.expression()?) } else { None };
+                self.want(")")?;
+                Action::CopyAhead { to, from, bytes, kept }
+            }
+            "fragments" | "fragments_transposed" => {
+                self.want("(")?;
+                let to = self.vector()?;
+                let from = self.place()?;
+                self.want(")")?;
+                Action::Fragments { to, from, transposed: name == "fragments_transposed" }
+            }
+            "multiply_bf16" | "multiply_f16" | "multiply_tf32" => {
+                let math = match name {
+                    "multiply_bf16" => Math::Bf16,
+                    "multiply_f16" => Math::F16,
+                    _ => Math::Tf32,
+                };
+                self.want("(")?;
+                let (sums, left) = (self.vector()?, self.vector()?);
+                let first = self.expression()?;
+                self.want(",")?;
+                let right = [first, self.expression()?];
+                self.want(")")?;
+                Action::Multiply { math, sums, left, right }
+            }
+            _ => return Ok(false),
+        };
+        out.push(Statement::Do(action));
+        Ok(true)
+    }
+
+    /// Something with elements, and its indices; a comma may follow.
+    fn vector(&mut self) -> Read<(Name, Vec<Expr>)> {
+        let name = self.name()?;
+        let own = match self.meaning(name) {
+            Some(Meaning::Elements(own, _) | Meaning::Operand(own, ..)) => own,
+            _ => return self.wrong(format!("`{name}` has no elements")),
+        };
+        let at = self.indices()?;
+        self.is(",");
+        Ok((own, at))
+    }
+
+    /// The same with one index.
+    fn place(&mut self) -> Read<(Name, Expr)> {
+        let (name, mut at) = self.vector()?;
+        match (at.pop(), at.is_empty()) {
+            (Some(at), true) => Ok((name, at)),
+            _ => self.wrong(format!("`{name}` takes one index here")),
+        }
+    }
+
     /// `atomic_add(counts[i], 1)`, and the name of what was there before; false where the name is none of these.
     fn atomic(&mut self, name: &str, before: Option<&'t str>, out: &mut Vec<Statement>) -> Read<bool> {
         let op = match name {
@@ -249,7 +319,10 @@ impl<'t> Parser<'t> {
         if self.is("else") {
             if self.is("if") { self.choice(&mut otherwise)? } else { otherwise = self.block()? }
         }
-        out.push(Statement::If(condition, then, otherwise));
+        // What is given from outside may be nothing.
+        if !(then.is_empty() && otherwise.is_empty()) {
+            out.push(Statement::If(condition, then, otherwise));
+        }
         Ok(())
     }
 

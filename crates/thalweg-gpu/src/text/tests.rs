@@ -5,7 +5,7 @@ use crate::ir::{Kernel, verify};
 use thalweg_ir::DType;
 
 fn kernel(text: &Text<'_>, source: &str) -> Kernel {
-    Kernel { name: "k", block: 64, words: 8, definitions: vec![], body: text.statements(&[source]) }
+    Kernel { name: "k", block: 64, blocks: None, words: 8, definitions: vec![], body: text.statements(&[source]) }
 }
 
 /// The statements of a text, as people read them.

@@ -34,7 +34,7 @@ pub fn kernel(class: &CombinedClass, native: Native) -> Kernel {
     let operands: String = (0..k).map(|i| format!("scratch of{i}: T{i} = word {i};\n")).collect();
     let results: String = (0..k).map(|i| format!("scratch to{i}: T{i} = word {};\n", k + i)).collect();
     let body = text.statements(&[&operands, &results, HEAD, &for_each(own, k)]);
-    Kernel { name: "combine", block: BLOCK, words: class.words(), definitions: vec![], body }
+    Kernel { name: "combine", block: BLOCK, blocks: None, words: class.words(), definitions: vec![], body }
 }
 
 /// A text with its lines that have a `#` once for each component, whose number it stands for; `@x` stands for `x0, x1, …`.

@@ -73,7 +73,7 @@ pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
         factor = Some(Expr::Unpack(class.dtype, Box::new(load)).to(sum));
     }
     out.push(each("i", u32("places"), give_out(wide, sum, factor, own.step)));
-    Kernel { name: "scatter", block: BLOCK, words: own.end, definitions: vec![], body: out }
+    Kernel { name: "scatter", block: BLOCK, blocks: None, words: own.end, definitions: vec![], body: out }
 }
 
 /// What is done with the index of a lane.

@@ -29,7 +29,7 @@ pub fn kernel(body: &Body, class: &MapClass, native: Native) -> Kernel {
         }
     }
     out.extend(vectors(body, class, &slots, BLOCK, native, vec![]));
-    Kernel { name: "map", block: BLOCK, words: slots.end, definitions: vec![], body: out }
+    Kernel { name: "map", block: BLOCK, blocks: None, words: slots.end, definitions: vec![], body: out }
 }
 
 /// The operands of a kernel.

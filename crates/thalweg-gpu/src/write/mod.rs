@@ -8,6 +8,7 @@
 pub mod access;
 pub mod body;
 pub mod combined;
+pub mod contraction;
 pub mod counted;
 pub mod looped;
 pub mod map;

@@ -31,7 +31,7 @@ pub fn kernel(class: &ScanClass) -> Kernel {
         .holds("RUNS", passes == 8)
         .function("tiles_before", |x| Routine::TilesBefore.of(x.to_vec()));
     let body = text.statements(&[HEAD, if class.way == Way::Count { COUNT } else { MOVE }]);
-    Kernel { name: "scan", block: digits, words: WORDS, definitions: vec![], body }
+    Kernel { name: "scan", block: digits, blocks: None, words: WORDS, definitions: vec![], body }
 }
 
 const HEAD: &str = r"

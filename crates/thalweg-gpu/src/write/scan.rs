@@ -44,7 +44,7 @@ pub fn kernel(class: &ScanClass) -> Kernel {
     };
     let block = if class.way == Way::InOrder { ROWS } else { BLOCK as u32 };
     let definitions = vec![Definition::Scan { number: 0, op: class.op, dtype }];
-    Kernel { name: "scan", block, words: WORDS, definitions, body }
+    Kernel { name: "scan", block, blocks: None, words: WORDS, definitions, body }
 }
 
 /// How every kernel begins.

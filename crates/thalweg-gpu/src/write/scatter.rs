@@ -26,7 +26,7 @@ const AHEAD: u32 = 8;
 pub fn kernel(class: &ScatterClass) -> Kernel {
     let own = Scatter { class, number: if class.wide { Type::I64 } else { Type::U32 } };
     let words = HEAD + EACH * class.dims as usize;
-    Kernel { name: "scatter", block: BLOCK, words, definitions: own.definitions(), body: own.function() }
+    Kernel { name: "scatter", block: BLOCK, blocks: None, words, definitions: own.definitions(), body: own.function() }
 }
 
 struct Scatter<'a> {

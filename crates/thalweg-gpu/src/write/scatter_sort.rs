@@ -29,7 +29,7 @@ pub fn kernel(class: &SortClass) -> Kernel {
         SortStep::Move => text.statements(&[BEGIN, ROWS, &pairs, MOVE]),
     };
     let words = HEAD + 2 * class.dims.unwrap_or(0) as usize;
-    Kernel { name: "scatter", block: DIGITS, words, definitions: vec![], body }
+    Kernel { name: "scatter", block: DIGITS, blocks: None, words, definitions: vec![], body }
 }
 
 /// Defines `pair(i, x)`, which sets `x` to pair `i` of the row.

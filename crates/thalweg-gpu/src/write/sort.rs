@@ -79,7 +79,7 @@ pub fn kernel(class: &ScanClass) -> Kernel {
         .number("KEYS", if first { 10 } else { 12 })
         .number("NUMBERS", if first { 11 } else { 13 });
     let body = text.statements(&[HEAD, if first { SORT } else { MERGE }, GIVE_OUT]);
-    Kernel { name: "scan", block: BLOCK, words: WORDS, definitions: vec![], body }
+    Kernel { name: "scan", block: BLOCK, blocks: None, words: WORDS, definitions: vec![], body }
 }
 
 const HEAD: &str = r"

@@ -96,6 +96,8 @@ pub struct Cache {
     kinds: [OnceLock<Folder>; Kind::ALL.len()],
     limit: u64,
     shipped: Arc<Shipped>,
+    /// The one kind that it keeps and finds, if not all.
+    only: Option<Kind>,
 }
 
 /// Entries that came with the program.
@@ -121,7 +123,8 @@ impl Cache {
     /// Why the folder is not used.
     pub fn open(path: &Path) -> Result<Cache, Ignored> {
         let root = Some(Folder::open(path)?);
-        Ok(Cache { path: path.to_owned(), root, kinds: Default::default(), limit: LIMIT, shipped: Arc::default() })
+        let path = path.to_owned();
+        Ok(Cache { path, root, kinds: Default::default(), limit: LIMIT, shipped: Arc::default(), only: None })
     }
 
     /// The same folder with these entries beside it; without a folder they are all there is.
@@ -133,6 +136,7 @@ impl Cache {
             kinds: Default::default(),
             limit: LIMIT,
             shipped: Arc::default(),
+            only: None,
         };
         let limit = before.map_or(LIMIT, Cache::limit);
         Cache { shipped: Arc::new(shipped), limit, ..opened.unwrap_or(alone) }
@@ -141,6 +145,11 @@ impl Cache {
     /// The same with another limit of the size.
     pub fn with_limit(self, bytes: u64) -> Cache {
         Cache { limit: bytes, ..self }
+    }
+
+    /// The same for entries of one kind: others are neither kept nor found.
+    pub fn with_only(self, kind: Kind) -> Cache {
+        Cache { only: Some(kind), ..self }
     }
 
     /// The folder.
@@ -155,6 +164,9 @@ impl Cache {
 
     /// The folder of a kind, if it is there.
     fn folder(&self, kind: Kind) -> Option<&Folder> {
+        if self.only.is_some_and(|only| only != kind) {
+            return None;
+        }
         let place = &self.kinds[kind as usize];
         if place.get().is_none() {
             let folder = self.root.as_ref()?.inner(kind.name()).inspect_err(|why| ignore(kind.name(), *why)).ok()?;
@@ -183,6 +195,9 @@ impl Cache {
             return ignore(kind.name(), Ignored::TooLarge);
         }
         let Some(root) = &self.root else { return };
+        if self.only.is_some_and(|only| only != kind) {
+            return;
+        }
         // Made when there is something to put in it: a process that only looks makes nothing.
         if self.kinds[kind as usize].get().is_none() {
             root.make(kind.name());

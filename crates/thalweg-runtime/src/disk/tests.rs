@@ -240,6 +240,17 @@ fn readers_meet_whole_entries_whoever_writes() {
 }
 
 #[test]
+fn a_cache_of_one_kind_has_nothing_of_the_others() {
+    let place = Place::new("only");
+    let (all, code) = (place.open(), place.open().with_only(Kind::Code));
+    code.put(Kind::Plan, &key(1), b"plan");
+    code.put(Kind::Code, &key(1), b"code");
+    assert_eq!((all.get(Kind::Plan, &key(1)), all.get(Kind::Code, &key(1))), (None, Some(b"code".to_vec())));
+    all.put(Kind::Plan, &key(1), b"plan");
+    assert_eq!((code.get(Kind::Plan, &key(1)), code.get(Kind::Code, &key(1))), (None, Some(b"code".to_vec())));
+}
+
+#[test]
 fn the_oldest_go_where_there_are_too_many() {
     let place = Place::new("sweep");
     let cache = place.open().with_limit(50_000);

@@ -6,13 +6,16 @@
 //! A launch may have several products of one left factor and one shape: each has the words of a launch of its own, one
 //! behind the other, and tiles are numbered through all of them.
 
-use super::result;
-use super::warpgroup::{self, EIGHT, Left};
 use super::which_tile;
+use crate::render::elements::is_native;
+use crate::render::print;
 use crate::render::types::stored;
+use crate::render::warpgroup::{self, EIGHT, Left};
 use std::fmt::Write;
 use thalweg_gpu::class::contraction::{LINE, LINE_ELEMENTS};
 use thalweg_gpu::class::fed::{FedClass, FedFactor, FedSlots, FedTile, TERMS, TILES, inner};
+use thalweg_gpu::ir::{Expr, Type};
+use thalweg_gpu::write::contraction::result;
 use thalweg_ir::DType;
 
 /// Registers of the thread that has the factors copied.
@@ -142,17 +145,16 @@ fn multiply(class: &FedClass) -> String {
     out + "        }\n        warpgroup_commit();\n"
 }
 
-/// Statements that write the sums of a pass to shared memory.
-fn hand_on(class: &FedClass) -> String {
+/// What is made of the sums of a warp.
+fn made(class: &FedClass, slots: &FedSlots) -> String {
     let handed = class.handed();
-    let (pitch, across) = (handed.pitch(), class.tile.n / handed.columns);
-    let mut out = String::from("    switch (pass) {\n");
-    for pass in 0..handed.passes {
-        let (eights, part) = (handed.columns / 8, pass / across);
-        let first = pass % across * eights;
-        let _ = writeln!(out, "      case {pass}: hand_on<{pitch}, {eights}>(sums, sum[{part}], {first}); break;");
-    }
-    out + "    }\n"
+    let across = class.tile.n / handed.columns;
+    let case = |pass: u32| {
+        let part = Expr::Number((pass / across).into(), Type::I32);
+        (("sum".into(), vec![part]), pass % across * (handed.columns / 8))
+    };
+    let hand_on = result::hand_on_pass(&handed, (0..handed.passes).map(case).collect());
+    print::statements(&result::statements(&handed, &slots.result, &is_native, hand_on))
 }
 
 /// The source of a contraction with one function, `contraction`.
@@ -181,7 +183,6 @@ pub fn source(class: &FedClass) -> String {
   const i64 m = (i64)a.w[0], n = (i64)a.w[1];
   const u32 t = threadIdx.x, group = same_in_warp(t / 128), team = group / {team}, tiles = (u32)a.w[{TILES}];
   const i32 steps = (i32)(((i64)a.w[2] + {last}) / {TERMS});
-  u32 *const fault = (u32 *)a.w[5];
   {element} *const s0 = ({element} *)shared, *const s1 = s0 + {all0};
   Barrier *const full = (Barrier *)(shared + {barriers}), *const empty = full + {stages}, *const turns = empty + {stages};
   if (t == 0) {{
@@ -258,6 +259,6 @@ pub fn source(class: &FedClass) -> String {
         own_rows = if team == 1 { String::new() } else { format!("group % 2 * {} + ", class.rows()) },
         eights = n / 8,
         multiply = multiply(class),
-        result = within(result::text(&class.handed(), &slots.result, &hand_on(class))),
+        result = within(made(class, &slots)),
     )
 }

@@ -12,8 +12,8 @@ mod scaled;
 mod stay;
 mod weigh;
 
-use super::factor::{Copy, Placing, Side};
-use super::result;
+use crate::render::elements::is_native;
+use crate::render::print;
 use crate::render::types::stored;
 use multiply::{functions, scores, sums};
 use point::{Point, point};
@@ -21,6 +21,9 @@ use scaled::scaled;
 use std::fmt::Write;
 use thalweg_gpu::class::contraction::{LINE_ELEMENTS, Math};
 use thalweg_gpu::class::streamed::{HEAD, StreamedClass, StreamedSlots};
+use thalweg_gpu::ir::{Expr, Type};
+use thalweg_gpu::write::contraction::factor::{Copy, Placing, Side};
+use thalweg_gpu::write::contraction::result;
 use thalweg_kernel::Seen;
 use weigh::{begin, end, rescale, weigh};
 
@@ -93,7 +96,7 @@ impl Texts {
             rescale: rescale(class),
             end: end(class, slots, scaled.is_some()),
             scale: scaled.map_or(String::new(), |s| s.declared),
-            result: result::text(&class.handed(), &slots.result, &hand_on(class)),
+            result: made(class, slots),
         }
     }
 }
@@ -201,28 +204,40 @@ fn hide(class: &StreamedClass) -> String {
 /// and what a step begins with.
 fn copies(class: &StreamedClass, slots: &StreamedSlots) -> [String; 3] {
     let [depth, columns] = class.sizes;
-    let copy = |number: usize, lines: Side<'_>, terms: Side<'_>| {
+    let copy = |number: usize, lines: &Side, terms: &Side| {
         let [pitch, all] = class.layout(number);
-        Copy {
+        let copy = Copy {
             number,
-            element: stored(class.dtype),
+            element: Type::Stored(class.dtype),
             size: class.dtype.size() as u32,
-            lines,
-            terms,
+            lines: lines.clone(),
+            terms: terms.clone(),
             threads: class.threads(),
             along: class.along[number],
             placing: if class.math == Math::Warpgroup { Placing::Lines } else { Placing::Kept },
             pitch,
             all,
             at: slots.factors[number],
-        }
-        .text()
+        };
+        let [step, slot] = ["step", "slot"].map(|name| Expr::name(name, Type::I32));
+        format!(
+            "{}  auto copy{number} = [&](i32 step, i32 slot) {{\n{}  }};\n",
+            print::statements(&copy.declared()),
+            print::statements(&copy.step(step, slot))
+        )
     };
-    let rows = Side { count: class.rows(), first: "(i32)row0", step: 0, most: "m" };
-    let keys = Side { count: class.block.keys, first: "0", step: class.block.keys, most: "keys" };
-    let depth = Side { count: depth, first: "0", step: 0, most: "depth" };
-    let columns = Side { count: columns, first: "0", step: 0, most: "n" };
-    let functions = copy(0, rows, depth) + &copy(1, keys, depth) + &copy(2, columns, keys);
+    let side = |count: u32, first: Expr, step: u32, most: &str| Side {
+        count,
+        first: first.to(Type::I32),
+        step,
+        most: Expr::name(most, Type::I64),
+    };
+    let none = || Expr::Number(0, Type::I32);
+    let rows = side(class.rows(), Expr::name("row0", Type::I64), 0, "m");
+    let keys = side(class.block.keys, none(), class.block.keys, "keys");
+    let depth = side(depth, none(), 0, "depth");
+    let columns = side(columns, none(), 0, "n");
+    let functions = copy(0, &rows, &depth) + &copy(1, &keys, &depth) + &copy(2, &columns, &keys);
     let first = r#"  copy0(0, 0);
   if (steps) {
     copy1(0, 0);
@@ -246,21 +261,14 @@ fn copies(class: &StreamedClass, slots: &StreamedSlots) -> [String; 3] {
     [functions, first.into(), arrive]
 }
 
-/// Statements that write the sums to shared memory.
-fn hand_on(class: &StreamedClass) -> String {
-    if class.fed.is_some() {
-        let (pitch, eights) = (class.handed().pitch(), LINE_ELEMENTS / 8);
-        let pass = |p: u32| format!("      case {p}: hand_on<{pitch}, {eights}>(sums, sum, {}); break;\n", p * eights);
-        let all: String = (0..class.handed().passes).map(pass).collect();
-        return format!("    switch (pass) {{\n{all}    }}\n");
-    }
-    format!(
-        r#"#pragma unroll
-      for (int j = 0; j < {}; j++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) sums[(warp * 16 + lane / 4 + e / 2 * 8) * {} + j * 8 + lane % 4 * 2 + e % 2] = sum[j][e];
-"#,
-        class.sizes[1] / 8,
-        class.handed().pitch()
-    )
+/// What is made of the sums.
+fn made(class: &StreamedClass, slots: &StreamedSlots) -> String {
+    let handed = class.handed();
+    let hand_on = if class.fed.is_some() {
+        let case = |pass: u32| (("sum".into(), vec![]), pass * (LINE_ELEMENTS / 8));
+        result::hand_on_pass(&handed, (0..handed.passes).map(case).collect())
+    } else {
+        result::hand_on_rows(&handed, class.sizes[1] / 8)
+    };
+    print::statements(&result::statements(&handed, &slots.result, &is_native, hand_on))
 }

@@ -50,7 +50,7 @@ pub fn kernel(body: &Body, class: &RowsClass, native: Native) -> Kernel {
         native,
     };
     let (name, block) = (class.name(body), class.sharing.block());
-    Kernel { name, block, words: slots.end, definitions: rows.definitions(), body: rows.function() }
+    Kernel { name, block, blocks: None, words: slots.end, definitions: rows.definitions(), body: rows.function() }
 }
 
 /// The accesses of a body with those of its buffers behind.

@@ -1,11 +1,11 @@
 //! The two products of a step: on what is in shared memory, and on the weights in registers.
 
 use super::StreamedClass;
-use crate::render::contraction::Math;
-use crate::render::contraction::warpgroup::{self, EIGHT, Left};
+
 use crate::render::types::stored;
+use crate::render::warpgroup::{self, EIGHT, Left};
 use std::fmt::Write;
-use thalweg_gpu::class::contraction::{LINE, LINE_ELEMENTS};
+use thalweg_gpu::class::contraction::{LINE, LINE_ELEMENTS, Math};
 use thalweg_ir::DType;
 
 /// What stands in front of the kernel.

@@ -9,8 +9,8 @@ use super::multiply::{begin_scores, begin_sums, functions, pack};
 use super::weigh::begin;
 use super::{StreamedClass, StreamedSlots, Texts};
 use crate::render::contraction::fed::Boxes;
-use crate::render::contraction::warpgroup;
 use crate::render::types::stored;
+use crate::render::warpgroup;
 use thalweg_gpu::class::fed::FedFactor;
 use thalweg_gpu::class::streamed::groups;
 

@@ -4,17 +4,16 @@
 //! emulator has templates of the same names.
 
 use std::fmt::Write;
-use thalweg_gpu::class::contraction::LINE_ELEMENTS;
 
 /// Registers of a multiprocessor, and most of a thread that computes.
 const REGISTERS: u32 = 65536;
 const MOST_REGISTERS: u32 = 240;
 /// Bytes from eight lines to the next eight.
-pub(super) const EIGHT: u32 = 1024;
+pub const EIGHT: u32 = 1024;
 
 /// Registers of a thread of so many warpgroups that compute, where those of one more give theirs away but for `less`. They
 /// share what the block has at its start, the same for each thread: who asks for more waits for ever.
-pub(super) fn registers(groups: u32, less: u32) -> u32 {
+pub fn registers(groups: u32, less: u32) -> u32 {
     let eights = |n: u32| n / 8 * 8;
     let first = eights(REGISTERS / (128 * (groups + 1)));
     eights((first * (groups + 1) - less) / groups).min(MOST_REGISTERS)
@@ -22,7 +21,7 @@ pub(super) fn registers(groups: u32, less: u32) -> u32 {
 
 /// How the left factor comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Left {
+pub enum Left {
     /// From shared memory; whether its rows lie together there.
     Shared { across: bool },
     /// From registers.
@@ -30,7 +29,7 @@ pub(super) enum Left {
 }
 
 /// The function `warpgroup_multiply` of so many columns.
-pub(super) fn function(f16: bool, left: Left, right_across: bool, columns: u32) -> String {
+pub fn function(f16: bool, left: Left, right_across: bool, columns: u32) -> String {
     let sums = columns / 2;
     let dtype = if f16 { "f16" } else { "bf16" };
     let list: Vec<String> = (0..sums).map(|i| format!("%{i}")).collect();
@@ -66,15 +65,6 @@ pub(super) fn function(f16: bool, left: Left, right_across: bool, columns: u32) 
         constraints.join(", "),
     );
     out + "}\n#endif\n"
-}
-
-/// Where sixteen bytes go, in elements from the beginning of a step: of `outer` lines of 128 bytes, part `inner` (an
-/// element's number along the line, a multiple of eight).
-pub(super) fn place(outer: &str, outers: u32, inner: &str) -> String {
-    format!(
-        "{inner} / {LINE_ELEMENTS} * {} + {outer} * {LINE_ELEMENTS} + (({inner} % {LINE_ELEMENTS} / 8 ^ {outer} & 7) * 8)",
-        outers * LINE_ELEMENTS
-    )
 }
 
 #[cfg(test)]

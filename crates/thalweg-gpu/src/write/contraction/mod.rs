@@ -1,0 +1,272 @@
+//! Contractions as one kernel: tiles of the result, whose factors are copied or computed into shared memory a few terms
+//! at a time, and whose sums are handed on there to what is made of them. docs/gpu-contractions.md has the idea.
+//!
+//! In: a [`TileClass`]. Out: a program. Nothing here knows sizes; which class a contraction gets is decided in
+//! `lower/contraction`.
+//!
+//! * `factor`: how a factor comes into shared memory, `strided` one that lies in memory in more dimensions than a matrix
+//!   has. `multiply`: the arithmetic on it. `result`: what is made of the sums. `part`: what all bodies need.
+
+pub mod factor;
+mod multiply;
+mod part;
+pub mod result;
+mod strided;
+
+use super::looped::Native;
+use crate::class::contraction::{HEAD, Math, Tile, TileClass, TileSlots};
+use crate::ir::{Action, Expr, For, Kernel, Name, Statement, Type, Unroll};
+use crate::text::Text;
+use factor::Factor;
+use thalweg_ir::{DType, ElementOp};
+
+/// The type of an element in shared memory: where tensor cores take narrow floats, as they are in memory.
+fn element_of(class: &TileClass) -> Type {
+    if class.math.is_narrow() { Type::Stored(class.dtype) } else { Type::Held(class.dtype) }
+}
+
+/// Lines of a tile of a factor, the first one, an i32, and how many there are in all, an i64.
+fn lines(class: &TileClass, number: usize) -> (u32, Expr, Expr) {
+    let (tall, first, most) = if number == 0 { (class.tile.m, "row0", "m") } else { (class.tile.n, "column0", "n") };
+    (tall, Expr::name(first, Type::I64).to(Type::I32), Expr::name(most, Type::I64))
+}
+
+/// Where sixteen bytes go, in elements from the beginning of a step: of `outers` lines of 128 bytes, part `inner` (an
+/// element's number along the line, a multiple of eight) of line `outer`, as warpgroups take them: parts of a line are
+/// exchanged by its number among eight.
+const IN_LINES: &str = r"
+fn in_lines(outer, outers, inner) = inner / LINE * (outers * LINE) + outer * LINE + ((inner % LINE / 8 ^ outer & 7) * 8);
+";
+
+/// The name of something that each factor has.
+fn of(name: &str, number: usize) -> Name {
+    format!("{name}{number}")
+}
+
+/// A part of the bytes of shared memory.
+fn shared_part(name: Name, ty: Type, elements: u32, at: u32) -> Statement {
+    Statement::SharedPart { name, ty, shape: vec![elements], of: "shared".into(), at }
+}
+
+/// The statements that say which tile a number stands for: `product` of the batch, `row0`, `column0`.
+pub fn which_tile(number: Expr, [m, n]: [u32; 2]) -> Vec<Statement> {
+    Text::new().value("number", number).number("M", m).number("N", n).statements(&[r"
+// Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
+let high = u32(word 3), wide = u32(word 4), product = number / (high * wide), tile = number % (high * wide);
+let first = tile / (8 * wide) * 8, rows = min(high - first, 8), within = tile - first * wide;
+let row0 = i64(first + within % rows) * M, column0 = i64(within / rows) * N;
+"])
+}
+
+/// Where a product of the batch begins in each factor, `batch0` and `batch1`.
+fn batches(class: &TileClass) -> Vec<Statement> {
+    let (mut out, mut rest) = (vec![], Expr::name("product", Type::U32));
+    let mut moved = [vec![], vec![]];
+    for d in (0..class.batch as usize).rev() {
+        let (w, name) = (HEAD + 4 * d, of("in_batch", d));
+        out.push(Statement::Split { name: name.clone(), of: rest, word: w });
+        for (f, moved) in moved.iter_mut().enumerate() {
+            moved.push(Expr::Remainder(name.clone()).to(Type::I64) * Expr::Word(w + 2 + f).to(Type::I64));
+        }
+        rest = Expr::Quotient(name);
+    }
+    out.extend(moved.into_iter().enumerate().map(|(f, all)| Statement::Let(of("batch", f), Expr::sum(all, Type::I64))));
+    out
+}
+
+/// What is done with each sum of a thread: its indices, and its number among them.
+fn each_sum(shape: &[u32], body: impl FnOnce(Vec<Expr>, Expr) -> Vec<Statement>) -> Vec<Statement> {
+    let index = |d: usize| Expr::name(of("u", d), Type::I32);
+    let at: Vec<Expr> = (0..shape.len()).map(index).collect();
+    let size = |d: usize| Expr::Number(shape[d].into(), Type::I32);
+    let number = (1..shape.len()).fold(index(0), |n, d| n * size(d) + index(d));
+    let (from, step) = (Expr::Number(0, Type::I32), Expr::Number(1, Type::I32));
+    (0..shape.len()).rev().fold(body(at, number), |body, d| {
+        let (from, step) = (from.clone(), step.clone());
+        let turns = For { name: of("u", d), ty: Type::I32, from, below: size(d), step, unroll: Unroll::All, body };
+        vec![Statement::For(turns)]
+    })
+}
+
+/// A contraction as it is written.
+struct Tiles<'a> {
+    class: &'a TileClass,
+    slots: &'a TileSlots,
+    /// The sizes of the registers of a thread's sums, `sum`.
+    shape: Vec<u32>,
+    factors: [Factor<'a>; 2],
+}
+
+/// The kernel.
+pub fn kernel(class: &TileClass, native: Native) -> Kernel {
+    let slots = TileSlots::new(class);
+    let factors = [0, 1].map(|f| Factor::new(class, &slots, f, native));
+    let tiles = Tiles { class, slots: &slots, shape: multiply::shape(class), factors };
+    let mut body = tiles.begin();
+    body.extend(tiles.turns());
+    if class.split {
+        body.extend(tiles.put_together());
+    }
+    let handed = class.handed();
+    body.extend(result::statements(&handed, &slots.result, native, multiply::hand_on(class)));
+    Kernel {
+        name: "contraction",
+        block: class.tile.threads(),
+        blocks: Some(class.tile.blocks),
+        words: slots.end,
+        definitions: multiply::definitions(class),
+        body,
+    }
+}
+
+impl Tiles<'_> {
+    fn sum(&self) -> Type {
+        Type::Held(self.class.sums)
+    }
+
+    /// Sums that are 0.
+    fn cleared(&self) -> Vec<Statement> {
+        let zero = Expr::Constant(self.class.sums, 0);
+        each_sum(&self.shape, |at, _| {
+            vec![Statement::Set(Expr::Element { of: "sum".into(), at, ty: self.sum() }, zero)]
+        })
+    }
+
+    /// Who is who, and what is declared.
+    fn begin(&self) -> Vec<Statement> {
+        let (class, w) = (self.class, self.slots.split);
+        let Tile { m, n, k, stages, .. } = class.tile;
+        let mut out = vec![Statement::Shared { name: "shared".into(), ty: Type::Stored(DType::U8), shape: vec![] }];
+        let text = Text::new().number("SHARE", w as u32).number("SHARES", w as u32 + 1).number("TERMS", k);
+        let text = text.holds("SPLIT", class.split);
+        out.extend(text.statements(&[r"
+let m = i64(word 0), n = i64(word 1), k = i64(word 2), t = thread;
+when SPLIT {
+    // Several blocks share the terms of a tile.
+    let shares = u32(word SHARES), share = block % shares, own_tile = block / shares;
+    let first_step = i32(share * u32(word SHARE)), end_step = first_step + i32(word SHARE);
+    let steps = min(end_step, i32((k + (TERMS - 1)) / TERMS));
+} else {
+    let steps = i32((k + (TERMS - 1)) / TERMS);
+}
+"]));
+        let number = if class.split { Expr::name("own_tile", Type::U32) } else { Expr::Block };
+        out.extend(which_tile(number, [m, n]));
+        out.extend(batches(class));
+        let (left, element) = (stages * class.layout(0).all, element_of(class));
+        out.push(shared_part("s0".into(), element, left, 0));
+        out.push(shared_part("s1".into(), element, stages * class.layout(1).all, left * class.element_size()));
+        out.extend(self.factors.iter().flat_map(Factor::declared));
+        out.push(Statement::Registers { name: "sum".into(), ty: self.sum(), shape: self.shape.clone() });
+        out.extend(self.cleared());
+        out
+    }
+
+    /// The loop over the terms, some steps of which are on their way.
+    fn turns(&self) -> Vec<Statement> {
+        let (class, factors) = (self.class, &self.factors);
+        let stages = class.tile.stages;
+        let i32 = |name: &str| Expr::name(name, Type::I32);
+        let of_both = |f: &dyn Fn(&Factor) -> Vec<Statement>| factors.iter().flat_map(f).collect::<Vec<_>>();
+        let first = if class.split { i32("first_step") } else { Expr::Number(0, Type::I32) };
+        let first_of = |s: Expr| if class.split { i32("first_step") + s } else { s };
+        let prepared = i32("i") + Expr::Number(stages.into(), Type::I32);
+        let text = Text::new()
+            .number("STAGES", stages)
+            .number("BEFORE", stages - 1)
+            .number("WAITS", stages - 2)
+            .holds("WARPGROUP", class.math == Math::Warpgroup)
+            .value("FIRST", first)
+            .value("steps", i32("steps"))
+            .given("ahead", of_both(&|f| [f.early(first_of(i32("s")), i32("s")), f.late(i32("s"))].concat()))
+            .given("loop_ahead", of_both(&|f| f.early(i32("next"), i32("to"))))
+            .given("loop_behind", of_both(&|f| f.late(i32("to"))))
+            .given("prepare", of_both(&|f| f.prepare(prepared.clone(), i32("from"))))
+            .given("multiply", multiply::step(class));
+        text.statements(&[r"
+for s: i32 in 0..BEFORE unroll {
+    if FIRST + s < steps { ahead; }
+    copies_commit;
+}
+var from = i32(0), to = i32(BEFORE);
+for i: i32 in FIRST..steps {
+    copies_wait(WAITS);
+    when WARPGROUP { async_fence; }
+    barrier;
+    let next = i + BEFORE;
+    // Warpgroups multiply while the next steps are asked for.
+    when WARPGROUP { multiply; }
+    if next < steps { loop_ahead; }
+    copies_commit;
+    when WARPGROUP { warpgroup_wait; } else { multiply; }
+    if next < steps { loop_behind; }
+    prepare;
+    from = from + 1 == STAGES ? 0 : from + 1;
+    to = to + 1 == STAGES ? 0 : to + 1;
+}
+copies_wait(0);
+"])
+    }
+
+    /// The sums of all shares of a tile: every block leaves its own, as its threads have them, and the last one to come
+    /// puts them together in order. The others end here.
+    fn put_together(&self) -> Vec<Statement> {
+        let (class, w, ty) = (self.class, self.slots.split, self.sum());
+        let (threads, all) = (class.tile.threads(), class.sums_of_thread() * class.tile.threads());
+        let sum = |at: &[Expr]| Expr::Element { of: "sum".into(), at: at.to_vec(), ty };
+        let other = |at: &[Expr]| Expr::Element { of: "other".into(), at: at.to_vec(), ty };
+        // The sum of that number of share `s`.
+        let place = |s: &str, number: Expr| {
+            let share = Expr::name(s, Type::U32).to(Type::I64) * Expr::Number(all.into(), Type::I64);
+            let within = (number * Expr::Number(threads.into(), Type::I32)).to(Type::I64);
+            Expr::name("own", Type::I64) + share + within
+        };
+        let leave = each_sum(&self.shape, |at, number| {
+            vec![Statement::SetScratch { name: "left".into(), at: place("share", number), value: sum(&at) }]
+        });
+        let take = each_sum(&self.shape, |at, number| {
+            let found = Expr::Fresh(ty, "left".into(), Box::new(place("s", number)));
+            vec![Statement::Set(other(&at), found)]
+        });
+        let add = each_sum(&self.shape, |at, _| {
+            let both = Expr::Operation(ElementOp::Add, class.sums, vec![sum(&at), other(&at)]);
+            vec![Statement::Set(sum(&at), both)]
+        });
+        let others = Statement::Registers { name: "other".into(), ty, shape: self.shape.clone() };
+        let text = Text::new()
+            .ty("Sum", ty)
+            .number("PARTIALS", w as u32 + 2)
+            .number("COUNTERS", w as u32 + 3)
+            .number("ALL", all)
+            .value("t", Expr::name("t", Type::U32))
+            .value("shares", Expr::name("shares", Type::U32))
+            .value("own_tile", Expr::name("own_tile", Type::U32))
+            .given("leave", leave)
+            .given("clear", self.cleared())
+            .given("add_share", [vec![others], take, add].concat());
+        text.statements(&[r"
+scratch left: Sum = word PARTIALS;
+let own = i64(own_tile) * i64(shares) * ALL + i64(t);
+leave;
+fence;
+shared last_share: u32[1];
+barrier;
+if t == 0 {
+    scratch counters: u32 = word COUNTERS;
+    let before = atomic_add(counters[own_tile], 1);
+    last_share[0] = before == shares - 1 ? u32(1) : 0;
+    if before == shares - 1 { counters[own_tile] = 0; }
+    fence;
+}
+barrier;
+if last_share[0] == 0 { return; }
+clear;
+for s: u32 in 0..shares { add_share; }
+"])
+    }
+}
+
+/// A routine as a statement.
+fn routine(action: Action) -> Vec<Statement> {
+    vec![Statement::Do(action)]
+}

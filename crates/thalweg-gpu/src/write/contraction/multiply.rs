@@ -1,0 +1,215 @@
+//! The arithmetic of one step on what is in shared memory: by tensor cores, or by plain ones in order.
+
+use super::{element_of, routine};
+use crate::class::contraction::{LINE, LINE_ELEMENTS, Math, Tile, TileClass};
+use crate::ir::{Action, Definition, Expr, Lines, Routine, Statement, Type};
+use crate::text::Text;
+use thalweg_ir::DType;
+
+/// Threads of a block on plain cores along columns.
+const ACROSS: u32 = 16;
+
+/// The sizes of the registers of a thread's sums. Of tensor cores the last one is of the four sums that an instruction has.
+pub(super) fn shape(class: &TileClass) -> Vec<u32> {
+    let Tile { m, n, warps, .. } = class.tile;
+    match class.math {
+        Math::Warpgroup => vec![1, n / 8, 4],
+        Math::Plain => vec![m / ACROSS, n / ACROSS],
+        _ => vec![m / warps[0] / 16, n / warps[1] / 8, 4],
+    }
+}
+
+/// What the routines of a step are made of.
+pub(super) fn definitions(class: &TileClass) -> Vec<Definition> {
+    let of = || Definition::Warpgroups { f16: class.dtype == DType::F16, across: across(class), columns: class.tile.n };
+    (class.math == Math::Warpgroup).then(of).into_iter().collect()
+}
+
+/// Whether lines of the factors lie together in shared memory, not terms.
+fn across(class: &TileClass) -> [bool; 2] {
+    [0, 1].map(|f| !class.layout(f).along)
+}
+
+/// What texts are read with.
+fn text(class: &TileClass) -> Text<'static> {
+    let Tile { m, n, k, warps, .. } = class.tile;
+    let (left, right, dtype) = (class.layout(0), class.layout(1), class.sums);
+    let shape = shape(class);
+    Text::new()
+        .ty("Sum", Type::Held(dtype))
+        .number("ACROSS", ACROSS)
+        .number("I", shape[0])
+        .number("J", shape[1])
+        .number("PAIRS", (shape[1] / 2).max(1))
+        .number("TERMS", k)
+        .number("WARPS", warps[1])
+        .number("ROWS", m / warps[0])
+        .number("COLUMNS", n / warps[1])
+        .number("PITCH", class.handed().pitch())
+        .number("PITCH0", left.pitch)
+        .number("PITCH1", right.pitch)
+        .number("ALL0", left.all)
+        .number("ALL1", right.all)
+        .holds("ALONG0", left.along)
+        .holds("ALONG1", right.along)
+        .holds("PLAIN", class.math == Math::Plain)
+        .holds("TF32", class.math == Math::Tf32)
+        .holds("F16", class.dtype == DType::F16)
+        .holds("WARPGROUP", class.math == Math::Warpgroup)
+        .elements("s0", element_of(class))
+        .elements("s1", element_of(class))
+        .elements("sum", Type::Held(dtype))
+        .elements("sums", Type::Held(dtype))
+        .value("t", Expr::name("t", Type::U32))
+        .value("from", Expr::name("from", Type::I32))
+        .value("pass", Expr::name("pass", Type::I32))
+        .function("multiply_add", move |x| Routine::MultiplyAdd(dtype).of(x.to_vec()))
+        .function("tf32", |x| Routine::Tf32.of(x.to_vec()))
+}
+
+/// The statements of a step.
+pub(super) fn step(class: &TileClass) -> Vec<Statement> {
+    match class.math {
+        Math::Warpgroup => warpgroup(class),
+        Math::Plain => text(class).statements(&[STEP, PLAIN]),
+        Math::Tf32 => text(class).statements(&[STEP, WARPS, NARROW_F32]),
+        Math::Narrow => text(class).statements(&[STEP, WARPS, NARROW]),
+    }
+}
+
+const STEP: &str = r"
+let first0 = u32(from) * ALL0, first1 = u32(from) * ALL1;
+";
+
+const PLAIN: &str = r"
+for p: u32 in 0..TERMS unroll {
+    var x: Sum[I];
+    var y: Sum[J];
+    for i: u32 in 0..I unroll { x[i] = Sum(s0[first0 + p * PITCH0 + i / 4 * 64 + t / ACROSS * 4 + i % 4]); }
+    for j: u32 in 0..J unroll { y[j] = Sum(s1[first1 + p * PITCH1 + j / 4 * 64 + t % ACROSS * 4 + j % 4]); }
+    for i: u32 in 0..I unroll {
+        for j: u32 in 0..J unroll { sum[i][j] = multiply_add(x[i], y[j], sum[i][j]); }
+    }
+}
+";
+
+const WARPS: &str = r"
+let lane = t % 32, rows_at = t / 32 / WARPS * ROWS, columns_at = t / 32 % WARPS * COLUMNS;
+";
+
+const NARROW_F32: &str = r"
+fn left_at(row, term) = first0 + (ALONG0 ? row * PITCH0 + term : term * PITCH0 + row);
+fn right_at(column, term) = first1 + (ALONG1 ? column * PITCH1 + term : term * PITCH1 + column);
+for p: u32 in 0..TERMS by 8 unroll {
+    let low = p + lane % 4, high = low + 4;
+    var x: u32[I][4];
+    var y: u32[J][2];
+    for i: u32 in 0..I unroll {
+        let row = rows_at + i * 16 + lane / 4;
+        x[i][0] = tf32(s0[left_at(row, low)]);
+        x[i][1] = tf32(s0[left_at(row + 8, low)]);
+        x[i][2] = tf32(s0[left_at(row, high)]);
+        x[i][3] = tf32(s0[left_at(row + 8, high)]);
+    }
+    for j: u32 in 0..J unroll {
+        let column = columns_at + j * 8 + lane / 4;
+        y[j][0] = tf32(s1[right_at(column, low)]);
+        y[j][1] = tf32(s1[right_at(column, high)]);
+    }
+    for i: u32 in 0..I unroll {
+        for j: u32 in 0..J unroll { multiply_tf32(sum[i][j], x[i], y[j][0], y[j][1]); }
+    }
+}
+";
+
+const NARROW: &str = r"
+for p: u32 in 0..TERMS by 16 unroll {
+    var x: u32[I][4];
+    var y: u32[PAIRS][4];
+    for i: u32 in 0..I unroll {
+        when ALONG0 {
+            fragments(x[i], s0[first0 + (rows_at + i * 16 + lane % 16) * PITCH0 + p + lane / 16 * 8]);
+        } else {
+            fragments_transposed(
+                x[i], s0[first0 + (p + lane % 8 + lane / 16 * 8) * PITCH0 + rows_at + i * 16 + lane / 8 % 2 * 8]
+            );
+        }
+    }
+    for j: u32 in 0..PAIRS unroll {
+        when ALONG1 {
+            fragments(
+                y[j], s1[first1 + (columns_at + j * 16 + lane / 16 * 8 + lane % 8) * PITCH1 + p + lane / 8 % 2 * 8]
+            );
+        } else {
+            fragments_transposed(
+                y[j], s1[first1 + (p + lane / 8 % 2 * 8 + lane % 8) * PITCH1 + columns_at + j * 16 + lane / 16 * 8]
+            );
+        }
+    }
+    for i: u32 in 0..I unroll {
+        for j: u32 in 0..J unroll {
+            when F16 {
+                multiply_f16(sum[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
+            } else {
+                multiply_bf16(sum[i][j], x[i], y[j / 2][j % 2 * 2], y[j / 2][j % 2 * 2 + 1]);
+            }
+        }
+    }
+}
+";
+
+/// The multiplications of a warpgroup: its 64 rows by all columns.
+fn warpgroup(class: &TileClass) -> Vec<Statement> {
+    let Tile { n, k, .. } = class.tile;
+    let from = |all: u32| Expr::name("from", Type::I32).to(Type::U32) * Expr::Number(all.into(), Type::U32);
+    // Lines that lie together are terms, or 64 rows or columns at a time.
+    let rows = if class.layout(0).along { 64 * LINE_ELEMENTS } else { k * LINE_ELEMENTS };
+    let group = Expr::name("t", Type::U32) / Expr::Number(128, Type::U32) * Expr::Number(rows.into(), Type::U32);
+    let step = |f: usize| if class.layout(f).along { 32 } else { 16 * LINE };
+    let lines = |f: usize, at: Expr| Lines { of: super::of("s", f), at, leading: k * LINE, step: step(f) };
+    let factors = [lines(0, from(class.layout(0).all) + group), lines(1, from(class.layout(1).all))];
+    vec![Statement::Scope(routine(Action::WarpgroupMultiply {
+        f16: class.dtype == DType::F16,
+        sums: ("sum".into(), vec![Expr::Number(0, Type::I32)]),
+        factors: Box::new(factors),
+        across: across(class),
+        columns: n,
+        steps: k / 16,
+    }))]
+}
+
+/// Statements that write the sums of pass `pass` to `sums` in shared memory, those of the threads that have some.
+pub(super) fn hand_on(class: &TileClass) -> Vec<Statement> {
+    let high = match class.math {
+        Math::Plain => (class.tile.m / ACROSS).min(4),
+        _ => shape(class)[0],
+    };
+    text(class).number("HIGH", high).statements(&[r"
+when PLAIN {
+    for i: u32 in 0..HIGH unroll {
+        for j: u32 in 0..J unroll {
+            sums[(t / ACROSS * 4 + i) * PITCH + j / 4 * 64 + t % ACROSS * 4 + j % 4] = sum[u32(pass) * 4 + i][j];
+        }
+    }
+} else when WARPGROUP {
+    if t / 128 == u32(pass) {
+        for j: u32 in 0..J unroll {
+            for e: u32 in 0..4 unroll {
+                sums[(t / 32 % 4 * 16 + t % 32 / 4 + e / 2 * 8) * PITCH + j * 8 + t % 4 * 2 + e % 2] = sum[0][j][e];
+            }
+        }
+    }
+} else {
+    if t / 32 / WARPS == u32(pass) {
+        for i: u32 in 0..HIGH unroll {
+            for j: u32 in 0..J unroll {
+                for e: u32 in 0..4 unroll {
+                    sums[(i * 16 + t % 32 / 4 + e / 2 * 8) * PITCH + t / 32 % WARPS * COLUMNS + j * 8 + t % 4 * 2 + e % 2]
+                        = sum[i][j][e];
+                }
+            }
+        }
+    }
+}
+"])
+}

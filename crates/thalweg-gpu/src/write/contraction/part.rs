@@ -1,0 +1,70 @@
+//! A body of a contraction, over `[batch…, rows…, columns…]`.
+
+use crate::class::body::divisors;
+use crate::class::contraction::{PartClass, PartSlots};
+use crate::ir::{Expr, Statement, Type};
+use crate::write::access::{Accesses, Stand};
+use crate::write::body::{Names, statements};
+use crate::write::looped::Native;
+use crate::write::place::{decompose, offset};
+
+/// The word that says where an index out of range is told.
+const FAULT: usize = 5;
+
+/// A part, and what is around it.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    pub(super) class: &'a PartClass,
+    pub(super) slots: &'a PartSlots,
+    /// What stands in the names of its accesses.
+    pub(super) tag: &'static str,
+    pub(super) native: Native<'a>,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn accesses(&self) -> Accesses<'a> {
+        Accesses { list: &self.class.body.accesses, class: &self.class.space, slots: &self.slots.space, tag: self.tag }
+    }
+
+    /// The type of positions.
+    pub(super) fn index(&self) -> Type {
+        Type::index(self.class.space.wide)
+    }
+
+    /// The indices of a place, from the numbers of its product, row and column.
+    pub(super) fn decomposed(&self, [product, row, column]: [Expr; 3]) -> Vec<Statement> {
+        let (space, slots) = (&self.class.space, &self.slots.space);
+        let [batch, rows] = self.class.groups.map(usize::from);
+        [(0..batch, product), (batch..batch + rows, row), (batch + rows..space.rank(), column)]
+            .into_iter()
+            .flat_map(|(dims, index)| decompose(space, slots, dims, index.to(self.index()), "i"))
+            .collect()
+    }
+
+    /// The position of an access where the indices are known.
+    pub(super) fn position(&self, access: usize) -> Expr {
+        let space = &self.class.space;
+        let all = offset(space, &self.slots.space, access, 0..space.rank(), "i");
+        all.unwrap_or(Expr::Number(0, self.index()))
+    }
+
+    /// The nodes of the body in one lane: `load` gives the elements, `at` the indices before the lanes of what was fetched.
+    pub(super) fn compute(&self, stand: &Stand, load: &dyn Fn(u16) -> Expr, at: &[Expr]) -> Vec<Statement> {
+        let accesses = self.accesses();
+        let body = &self.class.body;
+        let names = Names {
+            load,
+            index: &|k, dtype| accesses.position(k as usize, dtype, at),
+            valid: &|k| accesses.valid(k as usize, at),
+            gather: &|k, offset, inside| accesses.gathered(k as usize, stand, [offset, inside, Expr::Word(FAULT)]),
+            value: &|_, _| unreachable!("a map has no values of rows"),
+            scalar: &|s| self.slots.scalars + s as usize,
+            reciprocal: &|s| {
+                let at = divisors(body).iter().position(|d| d.0 == s)?;
+                Some(self.slots.reciprocals + at)
+            },
+            native: self.native,
+        };
+        statements(body, &names)
+    }
+}

@@ -1,0 +1,242 @@
+//! What is made of the sums of a tile: its body, on the sums in shared memory, some of them at a time.
+//!
+//! Threads stand side by side along columns there, however the sums were shared among them, so that what is read and
+//! written beside the sums goes through memory in whole lines. All threads of a block do that together, some rows at a
+//! time, or each warp for itself.
+//!
+//! A warp may compute outside of the result, too (`warp`), and sums that are written as they are to rows that begin
+//! anywhere go by pairs (`shifted`).
+
+mod shifted;
+mod warp;
+
+use super::part::Part;
+use super::shared_part;
+use crate::class::body::{Wanted, wanted};
+use crate::class::contraction::{By, Handed, PartSlots};
+use crate::ir::{Expr, Name, Statement, Type, Unroll};
+use crate::text::Text;
+use crate::write::access::{Stand, lane_number};
+use crate::write::body::value;
+use crate::write::looped::Native;
+
+/// Vectors that a thread of a warp has under way at a time.
+const MOST_AHEAD: u32 = 8;
+/// Warps of a block at most.
+const MOST_WARPS: u32 = 32;
+
+/// The statements behind the loop over the terms; `hand_on` writes the sums of pass `pass` to `sums`. Around them are `m`
+/// and `n`, `row0` and `column0` (of a warp `warp_row`), all i64, `product` and `t`, both u32, and the bytes `shared`.
+pub fn statements(handed: &Handed<'_>, slots: &PartSlots, native: Native, hand_on: Vec<Statement>) -> Vec<Statement> {
+    let part = Part { class: &handed.result.0, slots, tag: "", native };
+    let result = Result { handed, part, hand_on };
+    result.shifted().or_else(|| result.by_warp()).unwrap_or_else(|| result.by_points())
+}
+
+/// Statements that write the sums of a warp's 16 rows to those of all warps: eight columns so many times.
+pub fn hand_on_rows(handed: &Handed<'_>, eights: u32) -> Vec<Statement> {
+    Text::new()
+        .number("EIGHTS", eights)
+        .number("PITCH", handed.pitch())
+        .value("t", u32("t"))
+        .elements("sum", Type::Held(handed.sums))
+        .elements("sums", Type::Held(handed.sums))
+        .statements(&[r"
+for j: u32 in 0..EIGHTS unroll {
+    for e: u32 in 0..4 unroll {
+        sums[(t / 32 * 16 + t % 32 / 4 + e / 2 * 8) * PITCH + j * 8 + t % 4 * 2 + e % 2] = sum[j][e];
+    }
+}
+"])
+}
+
+/// Those of a pass of a warp.
+pub fn hand_on_pass(handed: &Handed<'_>, cases: Vec<((Name, Vec<Expr>), u32)>) -> Vec<Statement> {
+    let to = ("sums".into(), vec![u32("t") / Expr::Number(32, Type::U32)]);
+    let (pass, pitch, eights) = (Expr::name("pass", Type::I32), handed.pitch(), handed.columns / 8);
+    super::routine(crate::ir::Action::HandOn { pass, to, pitch, eights, cases })
+}
+
+fn i64(name: &str) -> Expr {
+    Expr::name(name, Type::I64)
+}
+
+fn u32(name: &str) -> Expr {
+    Expr::name(name, Type::U32)
+}
+
+struct Result<'a> {
+    handed: &'a Handed<'a>,
+    part: Part<'a>,
+    hand_on: Vec<Statement>,
+}
+
+impl Result<'_> {
+    fn is_warp(&self) -> bool {
+        matches!(self.handed.by, By::Warp { .. })
+    }
+
+    /// Who is alone with these sums: a thread's number among them, and how many they are.
+    fn threads(&self) -> (Expr, u32) {
+        match self.handed.by {
+            By::Block(threads) => (u32("t"), threads),
+            By::Warp { .. } => (u32("t") % Expr::Number(32, Type::U32), 32),
+        }
+    }
+
+    /// The first row and the first column of a pass.
+    fn origin(&self, pass: &Expr) -> [Expr; 2] {
+        let number = |n: u32| Expr::Number(n.into(), Type::I32);
+        let (rows, columns) = (self.handed.rows, self.handed.columns);
+        match self.handed.by {
+            By::Block(_) => [i64("row0") + (pass.clone() * number(rows)).to(Type::I64), i64("column0")],
+            By::Warp { across, .. } => {
+                let (high, wide) = (pass.clone() / number(across), pass.clone() % number(across));
+                let row = i64("warp_row") + (high * number(64)).to(Type::I64);
+                [row, i64("column0") + (wide * number(columns)).to(Type::I64)]
+            }
+        }
+    }
+
+    /// The sums in shared memory.
+    fn room(&self) -> Statement {
+        let (ty, elements) = (Type::Held(self.handed.sums), self.handed.rows * self.handed.pitch());
+        match self.handed.by {
+            By::Block(_) => shared_part("sums".into(), ty, elements, 0),
+            By::Warp { at, .. } => {
+                let shape = vec![MOST_WARPS, elements];
+                Statement::SharedPart { name: "sums".into(), ty, shape, of: "shared".into(), at }
+            }
+        }
+    }
+
+    fn is_sums(&self, access: usize) -> bool {
+        self.part.class.body.accesses[access].operand == Some(self.handed.result.1)
+    }
+
+    fn lanes(&self) -> u32 {
+        self.part.class.space.lanes as u32
+    }
+
+    /// What is declared for the accesses.
+    fn declared(&self) -> Vec<Statement> {
+        let (body, wants) = (&self.part.class.body, wanted(&self.part.class.body));
+        let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
+        self.part.accesses().declare(&|k| !self.is_sums(k) && (stored(k) || wants[k] != Wanted::default()))
+    }
+
+    /// The accesses that are fetched beside the sums.
+    fn fetched(&self) -> Vec<(usize, Wanted)> {
+        let wants = wanted(&self.part.class.body);
+        let fetched = |&k: &usize| !self.is_sums(k) && (wants[k].load || wants[k].position);
+        (0..wants.len()).filter(fetched).map(|k| (k, wants[k])).collect()
+    }
+
+    /// What texts are read with. `pass` is the pass that a place is asked for.
+    fn text(&self, pass: &Expr) -> Text<'static> {
+        let (index, [row0, column0], (lane, threads)) = (self.part.index(), self.origin(pass), self.threads());
+        let (rows, v) = (self.handed.rows, self.lanes());
+        let wide = self.handed.columns / v;
+        let place = ["row", "column"].map(|name| Expr::name(name, index));
+        let [row, column] = place;
+        Text::new()
+            .ty("Index", index)
+            .ty("Sum", Type::Held(self.handed.sums))
+            .number("ROWS", rows)
+            .number("PASSES", self.handed.passes)
+            .number("COLUMNS", self.handed.columns)
+            .number("PITCH", self.handed.pitch())
+            .number("LANES", v)
+            .number("WIDE", wide)
+            .number("ALL", rows * wide)
+            .number("THREADS", threads)
+            .number("EACH", rows * wide / threads)
+            .number("AHEAD", MOST_AHEAD.min(rows * wide / threads).max(1))
+            .holds("WARP", self.is_warp())
+            .value("t", u32("t"))
+            .value("m", i64("m"))
+            .value("n", i64("n"))
+            .value("lane", lane)
+            .value("row0", row0)
+            .value("column0", column0)
+            .elements("sums", Type::Held(self.handed.sums))
+            .given("hand_on", self.hand_on.clone())
+            .given("decomposed", self.part.decomposed([u32("product"), row, column]))
+    }
+
+    /// Where a thread stands, and what is done with that.
+    fn with_stand<T>(&self, then: impl FnOnce(&Stand) -> T) -> T {
+        let position = |k: usize| self.part.position(k);
+        let at = |name: &str| Expr::name(name, self.part.index()).to(Type::I64);
+        let point = (u32("product").to(Type::I64) * i64("m") + at("x")) * i64("n") + at("y");
+        let step = Expr::Number(1, Type::I64);
+        then(&Stand { position: &position, point, step, lanes: self.lanes() as usize })
+    }
+
+    /// The statements for a vector: its sums are `own`, what was fetched has the index `number`, and it is stored where
+    /// `inside` holds, if that is said.
+    fn compute(&self, own: Expr, number: &[Expr], inside: Option<Expr>) -> Vec<Statement> {
+        let (accesses, body, v) = (self.part.accesses(), &self.part.class.body, self.lanes() as usize);
+        let stores = || body.stores.iter().map(|s| (s.access as usize, s.node));
+        let mut out: Vec<Statement> = stores().map(|(k, _)| accesses.result(k, v)).collect();
+        let load = |k: u16| if self.is_sums(k as usize) { own.clone() } else { accesses.element(k as usize, number) };
+        let mut lane = self.with_stand(|stand| self.part.compute(stand, &load, number));
+        lane.extend(stores().map(|(k, node)| accesses.set(k, value(body, node))));
+        out.push(Statement::lanes(v, Unroll::All, lane));
+        let kept = self.with_stand(|stand| stores().map(|(k, _)| accesses.store(k, stand)).collect::<Vec<_>>());
+        match inside {
+            Some(inside) => out.push(Statement::when(inside, kept)),
+            None => out.extend(kept),
+        }
+        out
+    }
+
+    /// Vectors one after the other.
+    fn by_points(&self) -> Vec<Statement> {
+        let (accesses, v) = (self.part.accesses(), self.lanes() as usize);
+        let mut loads = vec![];
+        for (k, wants) in self.fetched() {
+            loads.extend(accesses.arrays(k, wants, v, &[]));
+            loads.extend(self.with_stand(|stand| accesses.fetch(k, wants, stand, [&[], &[]])));
+        }
+        let own = Expr::Element { of: "own".into(), at: vec![lane_number()], ty: Type::Held(self.handed.sums) };
+        let text = self.text(&Expr::name("pass", Type::I32));
+        let text = text.given("loads", loads).given("compute", self.compute(own, &[], None));
+        let (unroll, each) = match self.handed.by {
+            By::Block(_) => ("unroll", "for c: u32 in lane..ALL by THREADS {"),
+            By::Warp { .. } => ("rolled", "for u: u32 in 0..EACH unroll(AHEAD) { let c = lane + u * THREADS;"),
+        };
+        let passes = format!("for pass: i32 in 0..PASSES {unroll} {{");
+        let mut out = self.declared();
+        out.push(self.room());
+        out.extend(text.statements(&[SUM_AT, &passes, CHANGE_PLACES, each, POINT, "} }"]));
+        out
+    }
+}
+
+/// A sum in shared memory.
+const SUM_AT: &str = r"
+fn sum_at(i) = WARP ? sums[t / 32][i] : sums[i];
+";
+
+/// The sums of a pass, from where they were computed to where something is made of them.
+const CHANGE_PLACES: &str = r"
+when WARP { warp_barrier; } else { barrier; }
+hand_on;
+when WARP { warp_barrier; } else { barrier; }
+";
+
+const POINT: &str = r"
+let line = c / WIDE, x = Index(row0) + Index(line);
+if x < Index(m) {
+    let first_lane = c % WIDE * LANES, y = Index(column0) + Index(first_lane);
+    if y < Index(n) {
+        let row = x, column = y / LANES;
+        decomposed;
+        loads;
+        var own: Sum[LANES];
+        for v: u32 in 0..LANES unroll { own[v] = sum_at(line * PITCH + first_lane + v); }
+        compute;
+    }
+}
+";

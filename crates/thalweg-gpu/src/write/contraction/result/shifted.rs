@@ -1,0 +1,135 @@
+//! Sums that are written to rows that begin anywhere, as those of an odd length do, and nothing else is read or written.
+//!
+//! In: sums in shared memory. Out: statements by which a warp writes a row of them after the other, each thread two
+//! neighbours that lie in memory as pairs do. A row that begins or ends between two pairs has an element that is alone
+//! there; those of all rows of a warp are written together behind them, so that the loop over rows has no branches.
+
+use super::{By, CHANGE_PLACES, Result, SUM_AT, u32};
+use crate::ir::{Expr, Statement, Type};
+use crate::space::{Inner, Way};
+use crate::write::access::Stand;
+use crate::write::body::value;
+use thalweg_kernel::Node;
+
+/// Rows that a warp has under way at a time.
+const BESIDE: u32 = 4;
+
+impl Result<'_> {
+    /// The statements, for results of that kind.
+    pub(super) fn shifted(&self) -> Option<Vec<Statement>> {
+        let (class, handed) = (self.part.class, self.handed);
+        let (space, body) = (&class.space, &class.body);
+        let [store] = body.stores[..] else { return None };
+        let (k, rank) = (store.access as usize, space.rank());
+        let access = body.accesses[k];
+        let alone = (0..body.accesses.len()).all(|i| i == k || self.is_sums(i));
+        let unit = matches!(space.ways[k], Way::Strided { inner: Inner::Unit, .. });
+        let own = |n: &Node| matches!(n, Node::Load { .. } | Node::Cast { .. });
+        let one_column = rank == (class.groups[0] + class.groups[1]) as usize + 1;
+        let size = access.dtype.size() as u32;
+        if space.lanes != 1 || !alone || !unit || !one_column || !body.nodes.iter().all(own) || !matches!(size, 2 | 4) {
+            return None;
+        }
+        let warps = match handed.by {
+            By::Block(threads) => threads / 32,
+            By::Warp { .. } => 1,
+        };
+        let beside = BESIDE.min(handed.rows / warps);
+        if beside == 0 || handed.rows % (beside * warps) != 0 {
+            return None;
+        }
+        let pass = Expr::name("pass", Type::I32);
+        let ty = Type::Stored(access.dtype);
+        let nodes = self.part.compute(
+            &Stand {
+                position: &|_| unreachable!("nothing is gathered"),
+                point: pass.clone(),
+                step: pass.clone(),
+                lanes: 1,
+            },
+            &|_| Expr::name("own", Type::Held(handed.sums)),
+            &[],
+        );
+        let own_warp = if warps == 1 { Expr::Number(0, Type::U32) } else { u32("t") / Expr::Number(32, Type::U32) };
+        let vector = Statement::StoreVector {
+            operand: format!("p{k}"),
+            at: Expr::name("there_to", Type::I64),
+            from: ("z".into(), vec![]),
+        };
+        let address = self.part.slots.space.accesses[k] as u32;
+        let name = format!("p{k}");
+        let text = self
+            .text(&pass)
+            .ty("Result", ty)
+            .number("BESIDE", beside)
+            .number("WARPS", warps)
+            .number("STEP", beside * warps)
+            .number("PAIRS", handed.columns / 64)
+            .number("EDGES", 2 * handed.rows / warps)
+            .number("SIZE", size)
+            .number("ADDRESS", address)
+            .operand(&name, ty)
+            .value("own_warp", own_warp)
+            .value("begins", self.part.position(k).to(Type::I64))
+            .value("packed", Expr::Pack(access.dtype, Box::new(value(body, store.node))))
+            .given("nodes", nodes)
+            .given("store_vector", vec![vector]);
+        let unroll = if self.is_warp() { "rolled" } else { "unroll" };
+        let passes = format!("for pass: i32 in 0..PASSES {unroll} {{");
+        let rows = ROWS.replace("PLACE;", PLACE).replace("to_row[", &format!("{name}["));
+        let mut out = self.part.accesses().declare(&|i| i == k);
+        out.push(self.room());
+        out.extend(text.statements(&[SUM_AT, &passes, CHANGE_PLACES, &rows, "}"]));
+        Some(out)
+    }
+}
+
+/// Where line `line` is there, and where it begins in memory.
+const PLACE: &str = r"
+let x = Index(row0) + Index(line), y = Index(column0);
+let row = x, column = y, there = x < Index(m);
+decomposed;
+let begin = begins, odd = u32((word ADDRESS / SIZE + u64(begin)) % 2);
+";
+
+const ROWS: &str = r"
+let most = n - column0 < COLUMNS ? i32(n - column0) : COLUMNS;
+for first_line: u32 in own_warp..ROWS by STEP {
+    var to: i64[BESIDE];
+    var taken: Sum[BESIDE][PAIRS][2];
+    var last: i32[BESIDE];
+    for o: u32 in 0..BESIDE unroll {
+        let line = first_line + o * WARPS;
+        PLACE;
+        let first = t % 32 * 2 + odd;
+        to[o] = begin + i64(first);
+        last[o] = there ? most - i32(first) - 1 : 0;
+        for c: u32 in 0..PAIRS unroll {
+            taken[o][c][0] = sum_at(line * PITCH + first + c * 64);
+            taken[o][c][1] = sum_at(line * PITCH + first + c * 64 + 1);
+        }
+    }
+    for o: u32 in 0..BESIDE unroll {
+        for c: u32 in 0..PAIRS unroll {
+            var z: Result[2];
+            for v: i32 in 0..2 unroll {
+                let own = taken[o][c][v];
+                nodes;
+                z[v] = packed;
+            }
+            let there_to = to[o] + i64(c * 64);
+            if i32(c * 64) < last[o] { store_vector; }
+        }
+    }
+}
+// The first and the last element of each row, where it is alone.
+for e: u32 in t % 32..EDGES by 32 {
+    let line = own_warp + e / 2 * WARPS;
+    PLACE;
+    let at = e % 2 == 1 ? most - 1 : 0;
+    let alone = e % 2 == 1 ? (most - i32(odd)) % 2 == 1 : odd == 1;
+    let own = sum_at(line * PITCH + u32(at < 0 ? 0 : at));
+    nodes;
+    if there && alone && most > 0 { to_row[begin + i64(at)] = packed; }
+}
+";
