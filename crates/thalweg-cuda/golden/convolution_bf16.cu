@@ -135,10 +135,15 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
     __syncthreads();
     const i32 next = i + 3;
     {
-      const Matrix x = matrix(s0 + ((u32)from * 4096u + t / 128u * 4096u), 8192, 1024), y = matrix(s1 + (u32)from * 4096u, 8192, 1024);
+      const u32 first0 = (u32)from * 4096u;
+      const u32 first1 = (u32)from * 4096u;
+      const Matrix x = matrix(s0 + (first0 + t / 128u * 4096u), 8192, 1024);
+      const Matrix y = matrix(s1 + first1, 8192, 1024);
       warpgroup_fence();
       #pragma unroll
-      for (int p = 0; p < 4; p++) warpgroup_multiply<false, false, true, 64>(sum[0], further(x, p * 32), further(y, p * 2048), 1);
+      for (u32 p = 0u; p < 4u; p++) {
+        warpgroup_multiply<false, false, true, 64>(sum[0], further(x, p * 32u), further(y, p * 2048u), true);
+      }
       warpgroup_commit();
     }
     if (next < steps) {

@@ -52,6 +52,7 @@ extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10))
   const u32 warp = t / 32u;
   const u32 row = blockIdx.x / tiles;
   const u32 tile = blockIdx.x % tiles;
+  const i64 begin = 0;
   i64 *const indices = (i64 *)a.w[0];
   __shared__ u32 counts[256];
   counts[t] = 0u;
@@ -62,7 +63,7 @@ extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10))
     if (i < n) {
       u64 own;
       {
-        u64 place_1 = (u64)load1(indices + (i64)i * (i64)a.w[8]);
+        u64 place_1 = (u64)load1(indices + (begin + (i64)i * (i64)a.w[8]));
         if (a.w[5] <= place_1) {
           *(u32 *)a.w[9] = 1;
           place_1 = a.w[5];
@@ -136,6 +137,7 @@ extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10))
   const u32 warp = t / 32u;
   const u32 row = blockIdx.x / tiles;
   const u32 tile = blockIdx.x % tiles;
+  const i64 begin = 0;
   i64 *const indices = (i64 *)a.w[0];
   __shared__ u32 counts[8][256];
   __shared__ u32 starts[256];
@@ -150,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10))
     if (first + 32u * k < n) {
       {
         const u32 i_1 = first + 32u * k;
-        u64 place_1 = (u64)load1(indices + (i64)i_1 * (i64)a.w[8]);
+        u64 place_1 = (u64)load1(indices + (begin + (i64)i_1 * (i64)a.w[8]));
         if (a.w[5] <= place_1) {
           *(u32 *)a.w[9] = 1;
           place_1 = a.w[5];

@@ -3,29 +3,24 @@
 //! In: a [`Skeleton`]. Out: source text, the same for all sizes of its class. Sizes, addresses and scalars are words of
 //! the one argument.
 //!
-//! * `types`, `elements`: dtypes and elementwise operations.
-//! * `place`: positions. `access`: reading and writing through index maps.
-//! * `body`: nodes as statements. `print`: programs of `thalweg-gpu`, maps among them.
-//! * `rows`, `scan`, `sort`, `contraction`, …: kernels. `generic`: an interpreter of bodies.
+//! * `print`: programs of `thalweg-gpu`, which nearly all kernels are.
+//! * `types`, `elements`, `monoid`: dtypes, elementwise operations, what folds and scans put together. `warpgroup`: the
+//!   multiplications of four warps.
+//! * `generic`: an interpreter of bodies. `foreign`: sources of the user's own.
 //! * `joined`: parts that need nothing of each other.
 //! * `tidy`: how they are laid out.
 
-pub mod access;
-pub mod body;
-pub mod contraction;
 pub mod elements;
 pub mod foreign;
 pub mod generic;
 pub mod joined;
 mod monoid;
-pub mod place;
 pub mod print;
 mod tidy;
 pub mod types;
 mod warpgroup;
 
 use crate::prelude::PRELUDE;
-use contraction::{CONTRACTIONS, FED, fed, streamed};
 use elements::is_native;
 use thalweg_gpu::class::scan::Way;
 use thalweg_gpu::ir::{Kernel, verify};
@@ -44,6 +39,10 @@ fn options(of: &Skeleton) -> &'static str {
 
 /// What stands in front of row kernels whose scans run in registers.
 pub const SCANNED: &str = concat!(include_str!("told.cuh"), include_str!("scanned.cuh"));
+/// What stands in front of contractions.
+pub const CONTRACTIONS: &str = include_str!("contraction.cuh");
+/// What stands in front of those whose factors are copied by maps of tensors.
+pub const FED: &str = concat!(include_str!("contraction.cuh"), include_str!("mapped.cuh"));
 /// What blocks of a launch tell each other.
 pub const TOLD: &str = include_str!("told.cuh");
 /// What stands in front of row kernels with online passes.
@@ -101,6 +100,8 @@ pub fn program(of: &Skeleton) -> Option<Kernel> {
         Skeleton::ScatterSort(class) => write::scatter_sort::kernel(class),
         Skeleton::Combined(class) => write::combined::kernel(class, &is_native),
         Skeleton::Contraction(class) => write::contraction::kernel(class, &is_native),
+        Skeleton::Fed(class) => write::contraction::fed::kernel(class, &is_native),
+        Skeleton::Streamed(class) => write::contraction::streamed::kernel(class, &is_native),
         _ => return None,
     };
     if cfg!(any(debug_assertions, feature = "emulate"))
@@ -111,11 +112,9 @@ pub fn program(of: &Skeleton) -> Option<Kernel> {
     Some(kernel)
 }
 
-/// The text of all others.
+/// The source of what has no program.
 fn text(of: &Skeleton) -> String {
     match of {
-        Skeleton::Fed(class) => fed::source(class),
-        Skeleton::Streamed(class) => streamed::source(class),
         Skeleton::Map(..)
         | Skeleton::Rows(..)
         | Skeleton::Scatter(_)
@@ -123,6 +122,8 @@ fn text(of: &Skeleton) -> String {
         | Skeleton::Scan(_)
         | Skeleton::Combined(_)
         | Skeleton::Contraction(_)
+        | Skeleton::Fed(_)
+        | Skeleton::Streamed(_)
         | Skeleton::ScatterSort(_) => unreachable!("it has a program"),
         Skeleton::Foreign(class) => foreign::source(class),
         Skeleton::Generic(width) => generic::source(*width),

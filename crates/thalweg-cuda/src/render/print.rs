@@ -6,11 +6,11 @@
 use super::elements::expression;
 use super::monoid::{self, Running};
 use super::types::{bitcast, cast, constant, held, pack_rounded, scalar, stored, unpack};
-use super::warpgroup::{self, EIGHT, Left};
+use super::warpgroup::{self, EIGHT};
 use std::borrow::Cow;
 use std::fmt::Write;
 use thalweg_gpu::ir::{
-    Action, Atomic, Binary, Definition, Expr, For, Kernel, Math, Routine, Shuffle, Statement, Type, Unroll,
+    Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Math, Routine, Shuffle, Statement, Turn, Type, Unroll,
 };
 use thalweg_ir::DType;
 
@@ -35,8 +35,10 @@ mod tight {
 pub fn kernel(k: &Kernel) -> String {
     let definitions: String = k.definitions.iter().map(definition).collect();
     let blocks = k.blocks.map_or(String::new(), |n| format!(", {n}"));
+    // Maps are aligned.
+    let lines = if k.has_maps() { "_LINES" } else { "" };
     format!(
-        "{definitions}extern \"C\" __global__ void __launch_bounds__({}{blocks}) {}(THALWEG_PARAMETER({})) {{\n  begin();\n{}}}\n",
+        "{definitions}extern \"C\" __global__ void __launch_bounds__({}{blocks}) {}(THALWEG_PARAMETER{lines}({})) {{\n  begin();\n{}}}\n",
         k.block,
         k.name,
         k.words,
@@ -51,6 +53,7 @@ pub fn type_name(ty: Type) -> Cow<'static, str> {
         Type::Stored(dtype) => stored(dtype).into(),
         Type::State(l) => format!("State{l}").into(),
         Type::Wide(scan) => format!("Scan{scan}::Wide").into(),
+        Type::Matrix => "Matrix".into(),
     }
 }
 
@@ -65,8 +68,9 @@ fn definition(of: &Definition) -> String {
                 "{functions}\nstruct Scan{number} {{\n  typedef {wide} Wide;\n  FN static Wide identity() {{ return {identity}; }}\n  FN static Wide of(Wide x, Wide y) {{ return {combined}; }}\n  FN static Wide wide({element} x) {{ return (Wide)x; }}\n  FN static {element} narrow(Wide y) {{ return {narrowed}; }}\n}};\n"
             )
         }
-        Definition::Warpgroups { f16, across: [left, right], columns } => {
-            warpgroup::function(f16, Left::Shared { across: left }, right, columns)
+        Definition::Warpgroups { f16, left, right, columns } => {
+            let left = left.map_or(warpgroup::Left::Registers, |across| warpgroup::Left::Shared { across });
+            warpgroup::function(f16, left, right, columns)
         }
         Definition::State { number, dtype, power, mean } => {
             format!("typedef Shifted<{}, {power}, {mean}> State{number};\n", held(dtype))
@@ -176,6 +180,10 @@ fn write(out: &mut String, statement: &Statement) {
             }
         }
         Statement::While(condition, body) => writeln!(out, "while ({}) {{\n{}}}", expr(condition), statements(body)),
+        Statement::Within(words, body) => {
+            let own = statements(body).replace("a.w[", &format!("a.w[{} + ", expr(words)));
+            writeln!(out, "{{\n{own}}}")
+        }
         Statement::Scope(body) => writeln!(out, "{{\n{}}}", statements(body)),
         Statement::Break => writeln!(out, "break;"),
         Statement::Return => writeln!(out, "return;"),
@@ -234,17 +242,52 @@ fn act(out: &mut String, action: &Action) {
             let [x, y] = right.each_ref().map(expr);
             writeln!(out, "{name}({}, {}, {x}, {y});", vector(sums), vector(left))
         }
-        Action::WarpgroupMultiply { f16, sums, factors, across: [left, right], columns, steps } => {
-            let [x, y] =
-                factors.each_ref().map(|of| format!("matrix({}, {}, {EIGHT})", place(&of.of, &of.at), of.leading));
-            let [dx, dy] = factors.each_ref().map(|of| of.step);
+        Action::WarpgroupFence => writeln!(out, "warpgroup_fence();"),
+        Action::WarpgroupMultiply { f16, sums, left, right, columns, keep } => {
+            let (sums, right_across, y) = (vector(sums), right.1, expr(&right.0));
+            match &left.0 {
+                Left::Matrix(x) => writeln!(
+                    out,
+                    "warpgroup_multiply<{f16}, {}, {right_across}, {columns}>({sums}, {}, {y}, {});",
+                    left.1,
+                    expr(x),
+                    expr(keep)
+                ),
+                Left::Registers(name, at) => writeln!(
+                    out,
+                    "warpgroup_multiply<{f16}, {right_across}, {columns}>({sums}, {name}{}, {y});",
+                    indices(at)
+                ),
+            }
+        }
+        Action::WarpgroupCommit => writeln!(out, "warpgroup_commit();"),
+        Action::WarpgroupWait(n) => writeln!(out, "warpgroup_wait<{n}>();"),
+        Action::Kept(name, at) => writeln!(out, "keep({name}{});", indices(at)),
+        Action::BarrierStart(of, count) => writeln!(out, "barrier_start({}, {count});", barrier(of)),
+        Action::BarriersStarted => writeln!(out, "barriers_started();"),
+        Action::BarrierArrive(of) => writeln!(out, "barrier_arrive({});", barrier(of)),
+        Action::BarrierExpect(of, bytes) => writeln!(out, "barrier_expect({}, {});", barrier(of), expr(bytes)),
+        Action::BarrierWait(of, phase) => writeln!(out, "barrier_wait({}, {});", barrier(of), expr(phase)),
+        Action::MapAhead(map) => writeln!(out, "map_ahead(&a.w[{map}]);"),
+        Action::MapCopy { to, map, barrier: tell, at } => {
+            let all: Vec<String> = at.iter().map(expr).collect();
+            let (to, tell) = (place(&to.0, &to.1), barrier(tell));
             writeln!(
                 out,
-                "const Matrix x = {x}, y = {y};\nwarpgroup_fence();\n#pragma unroll\nfor (int p = 0; p < {steps}; p++) warpgroup_multiply<{f16}, {left}, {right}, {columns}>({}, further(x, p * {dx}), further(y, p * {dy}), 1);\nwarpgroup_commit();",
-                vector(sums)
+                "{{\nconst i32 box[{}] = {{{}}};\nmap_copy({to}, &a.w[{map}], {tell}, box);\n}}",
+                all.len(),
+                all.join(", ")
             )
         }
-        Action::WarpgroupWait => writeln!(out, "warpgroup_wait<0>();"),
+        Action::RegistersLess(n) => writeln!(out, "registers_less<{n}>();"),
+        Action::RegistersMore(n) => writeln!(out, "registers_more<{n}>();"),
+        Action::FirstTurn(groups) => writeln!(out, "first_turn<{groups}>(group);"),
+        Action::TakeTurn(how, turns, turn) => {
+            writeln!(out, "take_turn_{}(group, (Barrier *){turns}, {turn});", turn_name(*how))
+        }
+        Action::GiveTurn(how, turns, groups) => {
+            writeln!(out, "give_turn_{}<{groups}>(group, (Barrier *){turns});", turn_name(*how))
+        }
         Action::HandOn { pass, to, pitch, eights, cases } => {
             let _ = writeln!(out, "switch ({}) {{", expr(pass));
             for (n, (sums, first)) in cases.iter().enumerate() {
@@ -275,6 +318,18 @@ fn act(out: &mut String, action: &Action) {
     };
 }
 
+/// A barrier in shared memory.
+fn barrier((name, at): &(String, Expr)) -> String {
+    format!("(Barrier *)({})", place(name, at))
+}
+
+fn turn_name(how: Turn) -> &'static str {
+    match how {
+        Turn::Met => "met",
+        Turn::Told => "told",
+    }
+}
+
 /// A routine of these arguments.
 fn routine(of: Routine, args: &[Expr]) -> String {
     let all = || args.iter().map(expr).collect::<Vec<_>>().join(", ");
@@ -298,6 +353,11 @@ fn routine(of: Routine, args: &[Expr]) -> String {
         Routine::Widened(scan) => format!("Scan{scan}::wide({})", all()),
         Routine::Accumulated(scan) => format!("Scan{scan}::of({})", all()),
         Routine::Narrowed(scan, _) => format!("Scan{scan}::narrow({})", all()),
+        Routine::Further => format!("further({})", all()),
+        Routine::PowerOfTwo => format!("power_of_two({})", all()),
+        Routine::AnyOfWarp => format!("(__any_sync(0xffffffffu, {}) != 0)", all()),
+        Routine::Pair(DType::F16) => format!("pack_f16({})", all()),
+        Routine::Pair(_) => format!("pack_bf16({})", all()),
         Routine::MultiplyAdd(_) => format!("multiply_add({})", all()),
         Routine::Tf32 => format!("to_tf32({})", all()),
         Routine::Ballot => format!("__ballot_sync(0xffffffffu, {})", all()),
@@ -391,6 +451,7 @@ fn written(of: &Expr) -> (String, u8) {
             written(&x.parts()[0])
         }
         Expr::Bitcast(from, to, x) => (bitcast(*from, *to, &atom(x)), UNARY),
+        Expr::Unrounded(_, x) => written(x),
         Expr::Unpack(dtype, x) => (unpack(*dtype, &atom(x)), UNARY),
         Expr::Pack(dtype, x) => (pack_rounded(*dtype, &atom(x)), UNARY),
         Expr::Select(three) => {
@@ -401,6 +462,7 @@ fn written(of: &Expr) -> (String, u8) {
         Expr::Scratch(_, name, at) => (format!("element_at({name}, {})", expr(at)), ATOM),
         Expr::Fresh(_, name, at) => (format!("load_cold({})", place(name, at)), ATOM),
         Expr::LoadState(_, name, at) => (format!("load_state({})", place(name, at)), ATOM),
+        Expr::Matrix { of, at, leading } => (format!("matrix({}, {leading}, {EIGHT})", place(of, at)), ATOM),
         Expr::Whole(name, _) => (name.clone(), ATOM),
         Expr::Taken { tree, identity } => (format!("{tree}.take({})", expr(identity)), ATOM),
         Expr::Drawn(name) => (format!("{name}.number"), ATOM),

@@ -5,19 +5,8 @@
 
 use std::fmt::Write;
 
-/// Registers of a multiprocessor, and most of a thread that computes.
-const REGISTERS: u32 = 65536;
-const MOST_REGISTERS: u32 = 240;
 /// Bytes from eight lines to the next eight.
 pub const EIGHT: u32 = 1024;
-
-/// Registers of a thread of so many warpgroups that compute, where those of one more give theirs away but for `less`. They
-/// share what the block has at its start, the same for each thread: who asks for more waits for ever.
-pub fn registers(groups: u32, less: u32) -> u32 {
-    let eights = |n: u32| n / 8 * 8;
-    let first = eights(REGISTERS / (128 * (groups + 1)));
-    eights((first * (groups + 1) - less) / groups).min(MOST_REGISTERS)
-}
 
 /// How the left factor comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,14 +54,4 @@ pub fn function(f16: bool, left: Left, right_across: bool, columns: u32) -> Stri
         constraints.join(", "),
     );
     out + "}\n#endif\n"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::registers;
-
-    #[test]
-    fn warpgroups_share_what_a_block_begins_with() {
-        assert_eq!([(2, 24), (3, 32), (4, 24)].map(|(groups, less)| registers(groups, less)), [240, 160, 112]);
-    }
 }

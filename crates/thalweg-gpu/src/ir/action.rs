@@ -14,17 +14,22 @@ pub enum Math {
     Tf32,
 }
 
-/// A factor in shared memory as warpgroups take it: lines of 128 bytes whose parts are exchanged.
+/// The left factor of a warpgroup's multiplication, 64 by 16.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Lines {
-    /// The shared elements.
-    pub of: Name,
-    /// Where it begins.
-    pub at: Expr,
-    /// Bytes from 64 lines to the next 64, or from 64 terms to the next.
-    pub leading: u32,
-    /// Bytes from 16 terms to the next 16.
-    pub step: u32,
+pub enum Left {
+    /// In shared memory.
+    Matrix(Expr),
+    /// Four u32 of registers: the indices of all dimensions but the last.
+    Registers(Name, Vec<Expr>),
+}
+
+/// How warpgroups that multiply in turns tell each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// Both meet at a barrier of the chip, at which the one before does not wait.
+    Met,
+    /// Each warp of the one before tells it in shared memory.
+    Told,
 }
 
 /// A routine that gives no value.
@@ -103,23 +108,62 @@ pub enum Action {
         /// Two of the right one.
         right: [Expr; 2],
     },
-    /// The same by a warpgroup, of 64 rows and so many terms in shared memory ([`super::Definition::Warpgroups`]).
+    /// What registers hold is known to all multiplications of the warpgroup from here on.
+    WarpgroupFence,
+    /// The same by a warpgroup, of 64 rows and 16 terms ([`super::Definition::Warpgroups`]).
     WarpgroupMultiply {
         /// Of f16, or of bf16.
         f16: bool,
-        /// The sums: the index before those of columns.
+        /// The sums: the indices before those of columns.
         sums: (Name, Vec<Expr>),
-        /// The factors.
-        factors: Box<[Lines; 2]>,
-        /// Whether their lines lie together.
-        across: [bool; 2],
+        /// The left factor, and whether its lines lie together.
+        left: (Left, bool),
+        /// The right one, in shared memory.
+        right: (Expr, bool),
         /// Columns.
         columns: u32,
-        /// Times 16 terms.
-        steps: u32,
+        /// Whether sums are added to; else they are what there was nothing before. A factor in registers always adds.
+        keep: Expr,
     },
-    /// All multiplications of the warpgroup are done.
-    WarpgroupWait,
+    /// The warpgroup's multiplications since the last one of these belong together.
+    WarpgroupCommit,
+    /// All multiplications of the warpgroup are done, but for the latest so many.
+    WarpgroupWait(u32),
+    /// What multiplications leave in these registers is not used before.
+    Kept(Name, Vec<Expr>),
+    /// A barrier in shared memory, an element of 64 bits, at which so many threads come to the end of a phase.
+    BarrierStart((Name, Expr), u32),
+    /// Barriers are there for copies of boxes.
+    BarriersStarted,
+    /// A thread comes to it.
+    BarrierArrive((Name, Expr)),
+    /// A thread comes to it, and so many bytes will, a u32.
+    BarrierExpect((Name, Expr), Expr),
+    /// Until the phase of that parity, a u32, is over.
+    BarrierWait((Name, Expr), Expr),
+    /// A map of a tensor will be used soon: its first word.
+    MapAhead(usize),
+    /// A box of a tensor, copied by its map.
+    MapCopy {
+        /// The shared elements, and which one comes first.
+        to: (Name, Expr),
+        /// The first word of the map.
+        map: usize,
+        /// The barrier that the bytes come to.
+        barrier: (Name, Expr),
+        /// Where it begins, an i32 for each dimension.
+        at: Vec<Expr>,
+    },
+    /// The warpgroup gives registers away, down to so many a thread.
+    RegistersLess(u32),
+    /// It takes them, up to so many.
+    RegistersMore(u32),
+    /// Warpgroups that multiply in turns: the first of so many may begin.
+    FirstTurn(u32),
+    /// This warpgroup's turn: barriers in shared memory, and a variable that changes each time.
+    TakeTurn(Turn, Name, Name),
+    /// The next one's, of so many.
+    GiveTurn(Turn, Name, u32),
     /// The sums of 16 rows of a warp, eight columns so many times, to shared memory.
     HandOn {
         /// Which of the cases.

@@ -1,6 +1,6 @@
 //! Programs as people read them: what `THALWEG_DUMP` writes, and what errors of `verify` quote.
 
-use super::{Action, Atomic, Binary, Definition, Expr, For, Kernel, Statement, Type, Unroll};
+use super::{Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Statement, Type, Unroll};
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Type {
@@ -10,6 +10,7 @@ impl Display for Type {
             Type::Stored(dtype) => write!(f, "stored {dtype}"),
             Type::State(l) => write!(f, "state {l}"),
             Type::Wide(scan) => write!(f, "sum {scan}"),
+            Type::Matrix => f.write_str("matrix"),
         }
     }
 }
@@ -67,6 +68,7 @@ impl Display for Expr {
             Expr::Remainder(name) => write!(f, "{name}.remainder"),
             Expr::Operation(op, _, args) => write!(f, "{}({})", op.name(), List(args)),
             Expr::Routine(routine, args) => write!(f, "{routine:?}({})", List(args)),
+            Expr::Matrix { of, at, .. } => write!(f, "matrix {of}[{at}]"),
             Expr::Whole(name, _) => write!(f, "all of {name}"),
             Expr::Taken { tree, identity } => write!(f, "{tree} or {identity}"),
             Expr::Drawn(name) => write!(f, "number of {name}"),
@@ -74,6 +76,7 @@ impl Display for Expr {
             Expr::Hidden(x) => write!(f, "hidden({x})"),
             Expr::Cast(_, to, x) => write!(f, "{to}({x})"),
             Expr::Bitcast(_, to, x) => write!(f, "bits of {x} as {to}"),
+            Expr::Unrounded(dtype, x) => write!(f, "{x} as {dtype}"),
             Expr::Unpack(_, x) => write!(f, "unpack({x})"),
             Expr::Pack(dtype, x) => write!(f, "pack {dtype}({x})"),
             Expr::Select(three) => write!(f, "({} if {} else {})", three[1], three[0], three[2]),
@@ -119,12 +122,32 @@ impl Display for Action {
                 let [x, y] = right;
                 write!(f, "{}{} += {math:?} {}{} * ({x}, {y})", sums.0, At(&sums.1), left.0, At(&left.1))
             }
-            Action::WarpgroupMultiply { sums, factors, columns, steps, .. } => {
-                let [x, y] = &**factors;
-                write!(f, "{}{} += {}[{}] * {}[{}]", sums.0, At(&sums.1), x.of, x.at, y.of, y.at)?;
-                write!(f, ", {columns} columns, {steps} times 16 terms")
+            Action::WarpgroupFence => f.write_str("fence of multiplications"),
+            Action::WarpgroupMultiply { sums, left, right, columns, keep, .. } => {
+                write!(f, "{}{} = (it if {keep} else 0) + ", sums.0, At(&sums.1))?;
+                match &left.0 {
+                    Left::Matrix(x) => write!(f, "{x}")?,
+                    Left::Registers(name, at) => write!(f, "{name}{}", At(at))?,
+                }
+                write!(f, " * {}, {columns} columns", right.0)
             }
-            Action::WarpgroupWait => f.write_str("wait for multiplications"),
+            Action::WarpgroupCommit => f.write_str("multiplications end"),
+            Action::WarpgroupWait(n) => write!(f, "wait for multiplications but {n}"),
+            Action::Kept(name, at) => write!(f, "{name}{} is there", At(at)),
+            Action::BarrierStart(b, count) => write!(f, "barrier {}[{}] of {count} threads", b.0, b.1),
+            Action::BarriersStarted => f.write_str("barriers are there"),
+            Action::BarrierArrive(b) => write!(f, "come to {}[{}]", b.0, b.1),
+            Action::BarrierExpect(b, bytes) => write!(f, "come to {}[{}], and {bytes} bytes will", b.0, b.1),
+            Action::BarrierWait(b, phase) => write!(f, "wait for phase {phase} of {}[{}]", b.0, b.1),
+            Action::MapAhead(map) => write!(f, "map in word {map} soon"),
+            Action::MapCopy { to, map, barrier, at } => {
+                write!(f, "copy box {} by word {map} to {}[{}], tell {}[{}]", At(at), to.0, to.1, barrier.0, barrier.1)
+            }
+            Action::RegistersLess(n) => write!(f, "registers down to {n}"),
+            Action::RegistersMore(n) => write!(f, "registers up to {n}"),
+            Action::FirstTurn(groups) => write!(f, "the first turn of {groups}"),
+            Action::TakeTurn(how, ..) => write!(f, "take a turn, {how:?}"),
+            Action::GiveTurn(how, ..) => write!(f, "give a turn, {how:?}"),
             Action::HandOn { pass, to, cases, .. } => {
                 write!(f, "{}{} = sums of pass {pass} of {}", to.0, At(&to.1), cases.len())
             }
@@ -144,8 +167,8 @@ impl Display for Definition {
         match self {
             Definition::Monoid(monoid, dtype) => write!(f, "{} of {dtype}", monoid.row().name),
             Definition::Scan { number, op, dtype } => write!(f, "sum {number}: {op:?} of {dtype}"),
-            Definition::Warpgroups { f16, across, columns } => {
-                write!(f, "multiplications of {columns} columns, f16 {f16}, lines together {across:?}")
+            Definition::Warpgroups { f16, left, right, columns } => {
+                write!(f, "multiplications of {columns} columns, f16 {f16}, lines together {left:?} {right}")
             }
             Definition::State { number, dtype, power, mean } => {
                 let about = if *mean { ", about a mean" } else { "" };
@@ -229,6 +252,7 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
             }
         }
         Statement::Scope(body) => write!(f, "scope:\n{}", Block(body, inside)),
+        Statement::Within(words, body) => write!(f, "words from {words} on:\n{}", Block(body, inside)),
         Statement::Break => writeln!(f, "break"),
         Statement::Return => writeln!(f, "return"),
         Statement::While(condition, body) => write!(f, "while {condition}:\n{}", Block(body, inside)),

@@ -108,6 +108,8 @@ pub enum Expr {
     Hidden(Box<Expr>),
     /// A value of one dtype as another.
     Cast(DType, DType, Box<Expr>),
+    /// An f32 taken for a narrow float, or the other way round, as it is in its register: nothing is rounded.
+    Unrounded(DType, Box<Expr>),
     /// The bits of a value of one dtype as another.
     Bitcast(DType, DType, Box<Expr>),
     /// A value from an element as it is in memory.
@@ -124,6 +126,16 @@ pub enum Expr {
     Fresh(Type, Name, Box<Expr>),
     /// A state from memory, which other blocks have written.
     LoadState(u16, Name, Box<Expr>),
+    /// A matrix of narrow floats in lines of 128 bytes whose parts are exchanged: shared elements, where it begins among
+    /// them, and bytes from 64 lines to the next 64, or from 64 terms to the next.
+    Matrix {
+        /// The shared elements.
+        of: Name,
+        /// Where it begins.
+        at: Box<Expr>,
+        /// See above.
+        leading: u32,
+    },
     /// All of registers, or of shared elements.
     Whole(Name, Type),
     /// The result of a tree, or the identity where nothing was pushed.
@@ -168,6 +180,7 @@ impl Expr {
             | Expr::Fresh(ty, ..)
             | Expr::Whole(_, ty) => *ty,
             Expr::LoadState(l, ..) => Type::State(*l),
+            Expr::Matrix { .. } => Type::Matrix,
             Expr::Taken { identity, .. } => identity.ty(),
             Expr::Routine(routine, _) => routine.ty(),
             Expr::OfPair { dtype, .. } => Type::Held(*dtype),
@@ -185,7 +198,9 @@ impl Expr {
             Expr::Operation(op, dtype, _) => Type::Held(op.output(*dtype)),
             Expr::Inverse(_) => Type::Held(DType::F32),
             Expr::Hidden(x) => x.ty(),
-            Expr::Cast(_, to, _) | Expr::Bitcast(_, to, _) | Expr::Unpack(to, _) => Type::Held(*to),
+            Expr::Cast(_, to, _) | Expr::Bitcast(_, to, _) | Expr::Unpack(to, _) | Expr::Unrounded(to, _) => {
+                Type::Held(*to)
+            }
             Expr::Pack(dtype, _) | Expr::Gather { dtype, .. } => Type::Stored(*dtype),
             Expr::Select(three) => three[1].ty(),
             Expr::Call(..) => Type::I64,
@@ -259,11 +274,13 @@ impl Expr {
             | Expr::Cast(_, _, x)
             | Expr::Bitcast(_, _, x)
             | Expr::Unpack(_, x)
+            | Expr::Unrounded(_, x)
             | Expr::Pack(_, x)
             | Expr::Load(_, _, x)
             | Expr::Scratch(_, _, x)
             | Expr::Fresh(_, _, x)
             | Expr::LoadState(_, _, x)
+            | Expr::Matrix { at: x, .. }
             | Expr::Taken { identity: x, .. }
             | Expr::Call(_, x) => from_ref(x),
             _ => &[],

@@ -11,7 +11,7 @@ mod expr;
 mod routine;
 mod verify;
 
-pub use action::{Action, Lines, Math};
+pub use action::{Action, Left, Math, Turn};
 pub use expr::{Binary, Expr};
 pub use routine::{Definition, Routine, Shuffle};
 pub use verify::verify;
@@ -32,6 +32,8 @@ pub enum Type {
     State(u16),
     /// What a scan accumulates ([`Definition::Scan`]).
     Wide(u16),
+    /// A matrix in shared memory as warpgroups take it ([`Expr::Matrix`]).
+    Matrix,
 }
 
 impl Type {
@@ -262,6 +264,8 @@ pub enum Statement {
     If(Expr, Vec<Statement>, Vec<Statement>),
     /// Statements with names of their own.
     Scope(Vec<Statement>),
+    /// The same, whose words are counted from that number on, a u32.
+    Within(Expr, Vec<Statement>),
     /// The end of the loop around it.
     Break,
     /// The end of a thread.
@@ -306,4 +310,22 @@ pub struct Kernel {
     pub definitions: Vec<Definition>,
     /// What a thread does.
     pub body: Vec<Statement>,
+}
+
+impl Kernel {
+    /// Whether boxes are copied by maps that are part of the argument.
+    pub fn has_maps(&self) -> bool {
+        fn any(body: &[Statement]) -> bool {
+            body.iter().any(|s| match s {
+                Statement::Do(Action::MapCopy { .. }) => true,
+                Statement::If(_, then, otherwise) => any(then) || any(otherwise),
+                Statement::For(For { body, .. })
+                | Statement::While(_, body)
+                | Statement::Scope(body)
+                | Statement::Within(_, body) => any(body),
+                _ => false,
+            })
+        }
+        any(&self.body)
+    }
 }

@@ -17,13 +17,15 @@ pub enum Definition {
         /// Of the elements.
         dtype: DType,
     },
-    /// Multiplications by warpgroups ([`super::Action::WarpgroupMultiply`]): of f16 or of bf16, whether the lines of each
-    /// factor lie together in shared memory, and how many columns there are.
+    /// Multiplications by warpgroups ([`super::Action::WarpgroupMultiply`]): of f16 or of bf16, how the factors come, and how
+    /// many columns there are.
     Warpgroups {
         /// Of f16.
         f16: bool,
-        /// Of the left and of the right factor.
-        across: [bool; 2],
+        /// Whether the left factor's lines lie together in shared memory; of one in registers none.
+        left: Option<bool>,
+        /// Whether the right factor's do.
+        right: bool,
         /// Columns.
         columns: u32,
     },
@@ -99,6 +101,14 @@ pub enum Routine {
     Ballot,
     /// How many bits of a u32 are set.
     Ones,
+    /// Whether something holds in a thread of the warp. All of them come here.
+    AnyOfWarp,
+    /// Two to the power of an f32, as the chip has it.
+    PowerOfTwo,
+    /// Two f32 rounded to f16 or to bf16, the first in the lower half of a u32.
+    Pair(DType),
+    /// A matrix that begins so many bytes further, a u32.
+    Further,
     /// Whether something holds in a thread of the block. All of them come here.
     AnyOfBlock,
     /// How often a digit stands in the tiles of a row before this one: of a ticket, where in its words the tile tells it,
@@ -122,7 +132,10 @@ impl Routine {
             | Routine::MultiplyAdd(dtype) => Type::Held(dtype),
             Routine::Nothing(scan) | Routine::Widened(scan) | Routine::Accumulated(scan) => Type::Wide(scan),
             Routine::Shuffle(_, ty) => ty,
-            Routine::Tf32 | Routine::Ballot | Routine::Ones | Routine::TilesBefore => Type::U32,
+            Routine::Further => Type::Matrix,
+            Routine::PowerOfTwo => Type::Held(DType::F32),
+            Routine::AnyOfWarp => Type::BOOL,
+            Routine::Pair(_) | Routine::Tf32 | Routine::Ballot | Routine::Ones | Routine::TilesBefore => Type::U32,
             Routine::AnyOfBlock => Type::BOOL,
             Routine::NoState(l)
             | Routine::State(l)

@@ -9,7 +9,7 @@
 //! * All threads of a block come to a barrier: conditions and loops around it, and returns before it, depend on words,
 //!   constants and the block's number alone.
 
-use super::{Action, Binary, Definition, Expr, For, Kernel, Name, Routine, Statement, Type};
+use super::{Action, Binary, Definition, Expr, For, Kernel, Left, Name, Routine, Statement, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use thalweg_ir::{DType, ElementOp};
 
@@ -232,6 +232,10 @@ impl Checker<'_> {
                 self.under(same, otherwise)
             }
             Statement::Scope(body) => self.block(body),
+            Statement::Within(words, body) => {
+                self.typed(words, Type::U32)?;
+                self.block(body)
+            }
             Statement::Break => want(self.loops > 0, || "a break is in no loop".into()),
             Statement::Return => Ok(()),
             Statement::Barrier => want(self.same, || "some threads of a block do not come to a barrier".into()),
@@ -270,6 +274,12 @@ impl Checker<'_> {
         want(self.definitions.iter().any(is), || format!("state {l} is not defined"))
     }
 
+    /// A barrier in shared memory.
+    fn barrier(&self, (name, at): &(Name, Expr)) -> Checked {
+        want(self.shared(name)? == Type::U64, || format!("`{name}` are no barriers"))?;
+        self.position(at)
+    }
+
     /// The type of shared elements.
     fn shared(&self, name: &str) -> Result<Type, String> {
         match self.known(name)? {
@@ -294,7 +304,7 @@ impl Checker<'_> {
         let count = match routine {
             Routine::NoState(_) | Routine::Nothing(_) => 0,
             Routine::Combine(..) | Routine::CombineStates(_) | Routine::About(_) => 2,
-            Routine::Shuffle(..) | Routine::Accumulated(_) => 2,
+            Routine::Shuffle(..) | Routine::Accumulated(_) | Routine::Pair(_) | Routine::Further => 2,
             Routine::MultiplyAdd(_) => 3,
             Routine::OwnMean(_) | Routine::AboutMean(_) | Routine::TilesBefore => 4,
             Routine::State(_) => args.len(),
@@ -327,7 +337,12 @@ impl Checker<'_> {
             }
             Routine::MultiplyAdd(dtype) => each(Type::Held(dtype)),
             Routine::Tf32 => each(Type::Held(DType::F32)),
-            Routine::Ballot => each(Type::BOOL),
+            Routine::Ballot | Routine::AnyOfWarp => each(Type::BOOL),
+            Routine::PowerOfTwo | Routine::Pair(_) => each(Type::Held(DType::F32)),
+            Routine::Further => {
+                self.typed(&args[0], Type::Matrix)?;
+                self.typed(&args[1], Type::U32)
+            }
             Routine::Ones => each(Type::U32),
             Routine::AnyOfBlock => {
                 want(self.same, || "some threads of a block do not come to what all of them tell".into())?;
@@ -375,7 +390,32 @@ impl Checker<'_> {
             | Action::CopiesCommit
             | Action::CopiesWait(_)
             | Action::AsyncFence
-            | Action::WarpgroupWait => Ok(()),
+            | Action::WarpgroupFence
+            | Action::WarpgroupCommit
+            | Action::WarpgroupWait(_)
+            | Action::BarriersStarted
+            | Action::RegistersLess(_)
+            | Action::RegistersMore(_)
+            | Action::FirstTurn(_) => Ok(()),
+            Action::Kept(name, at) => self.element(name, at, Type::Held(DType::F32), 2),
+            Action::BarrierStart(b, _) | Action::BarrierArrive(b) => self.barrier(b),
+            Action::BarrierExpect(b, x) | Action::BarrierWait(b, x) => {
+                self.barrier(b)?;
+                self.typed(x, Type::U32)
+            }
+            Action::MapAhead(map) => self.word(*map),
+            Action::MapCopy { to, map, barrier, at } => {
+                self.word(*map)?;
+                self.shared(&to.0)?;
+                self.position(&to.1)?;
+                self.barrier(barrier)?;
+                at.iter().try_for_each(|x| self.typed(x, Type::I32))
+            }
+            Action::TakeTurn(_, turns, turn) => {
+                self.barrier(&(turns.clone(), Expr::Number(0, Type::I32)))?;
+                self.typed(&Expr::name(turn.clone(), Type::U32), Type::U32)
+            }
+            Action::GiveTurn(_, turns, _) => self.barrier(&(turns.clone(), Expr::Number(0, Type::I32))),
             Action::CopyAhead { to, from, bytes, kept } => {
                 let (to_ty, from_ty) = (self.shared(&to.0)?, self.operand(&from.0)?);
                 let size = |ty| match ty {
@@ -398,13 +438,17 @@ impl Checker<'_> {
                 self.element(&left.0, &left.1, Type::U32, 1)?;
                 right.iter().try_for_each(|x| self.typed(x, Type::U32))
             }
-            Action::WarpgroupMultiply { f16, sums, factors, across, columns, .. } => {
-                self.defined(Definition::Warpgroups { f16: *f16, across: *across, columns: *columns })?;
+            Action::WarpgroupMultiply { f16, sums, left, right, columns, keep } => {
+                let across = matches!(left.0, Left::Matrix(_)).then_some(left.1);
+                let of = Definition::Warpgroups { f16: *f16, left: across, right: right.1, columns: *columns };
+                self.defined(of)?;
                 self.element(&sums.0, &sums.1, Type::Held(DType::F32), 2)?;
-                factors.iter().try_for_each(|lines| {
-                    self.shared(&lines.of)?;
-                    self.position(&lines.at)
-                })
+                match &left.0 {
+                    Left::Matrix(x) => self.typed(x, Type::Matrix)?,
+                    Left::Registers(name, at) => self.element(name, at, Type::U32, 1)?,
+                }
+                self.typed(&right.0, Type::Matrix)?;
+                self.typed(keep, Type::BOOL)
             }
             Action::HandOn { pass, to, cases, .. } => {
                 self.position(pass)?;
@@ -511,6 +555,12 @@ impl Checker<'_> {
                 want(matches!(x.ty(), Type::Held(d) if d.is_float()), || format!("{x} is no float"))
             }
             Expr::Cast(from, _, x) | Expr::Bitcast(from, _, x) => self.typed(x, Type::Held(*from)),
+            Expr::Unrounded(dtype, x) => {
+                self.check(x)?;
+                let in_f32 = |d: DType| matches!(d, DType::F32 | DType::BF16 | DType::F16);
+                let both = in_f32(*dtype) && matches!(x.ty(), Type::Held(d) if in_f32(d));
+                want(both, || format!("{x} is {}, which is not held as {dtype}", x.ty()))
+            }
             Expr::Unpack(dtype, x) => self.typed(x, Type::Stored(*dtype)),
             Expr::Pack(dtype, x) => self.typed(x, Type::Held(*dtype)),
             Expr::Load(ty, name, at) | Expr::Scratch(ty, name, at) | Expr::Fresh(ty, name, at) => {
@@ -521,6 +571,10 @@ impl Checker<'_> {
             Expr::LoadState(l, name, at) => {
                 let is = self.operand(name)?;
                 want(is == Type::State(*l), || format!("`{name}` is {is}, not state {l}"))?;
+                self.position(at)
+            }
+            Expr::Matrix { of, at, .. } => {
+                self.shared(of)?;
                 self.position(at)
             }
             Expr::Whole(name, ty) => match self.known(name)? {
@@ -616,7 +670,10 @@ fn leaves(body: &[Statement]) -> bool {
     body.iter().any(|s| match s {
         Statement::Return => true,
         Statement::If(_, then, otherwise) => leaves(then) || leaves(otherwise),
-        Statement::For(For { body, .. }) | Statement::While(_, body) | Statement::Scope(body) => leaves(body),
+        Statement::For(For { body, .. })
+        | Statement::While(_, body)
+        | Statement::Within(_, body)
+        | Statement::Scope(body) => leaves(body),
         _ => false,
     })
 }

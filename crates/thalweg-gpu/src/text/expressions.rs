@@ -3,7 +3,7 @@
 use super::parser::{Macro, Meaning, Memory, Parser, Read, Value};
 use super::tokens::Token;
 use crate::ir::{Binary, Expr, Routine, Shuffle, Type};
-use thalweg_ir::DType;
+use thalweg_ir::{DType, ElementOp};
 
 /// Operators between two values, those of a line alike in how tightly they hold, from the loosest on, as in C.
 const OPERATORS: [&[&str]; 9] =
@@ -31,6 +31,21 @@ fn operator(sign: &str) -> Binary {
         "!=" => Binary::Ne,
         other => unreachable!("{other} is no operator"),
     }
+}
+
+/// The same between floats.
+fn of_floats(op: Binary) -> Option<ElementOp> {
+    Some(match op {
+        Binary::Add => ElementOp::Add,
+        Binary::Sub => ElementOp::Sub,
+        Binary::Mul => ElementOp::Mul,
+        Binary::Div => ElementOp::Div,
+        Binary::Lt => ElementOp::Lt,
+        Binary::Le => ElementOp::Le,
+        Binary::Eq => ElementOp::Eq,
+        Binary::Ne => ElementOp::Ne,
+        _ => return None,
+    })
 }
 
 fn free(n: i64) -> Value {
@@ -150,6 +165,12 @@ impl<'t> Parser<'t> {
         let (x, y) = self.alike(left, right)?;
         // What a class leaves out: a first term of 0, a step of 0.
         let is = |x: &Expr, n: i64| matches!(x, Expr::Number(m, _) if *m == n);
+        if let Type::Held(dtype) = x.ty()
+            && dtype.is_float()
+        {
+            let Some(op) = of_floats(op) else { return self.wrong(format!("{op} of {dtype}")) };
+            return Ok(typed(Expr::Operation(op, dtype, vec![x, y])));
+        }
         Ok(typed(match op {
             Binary::Add if is(&x, 0) => y,
             Binary::Add if is(&y, 0) => x,
@@ -162,7 +183,12 @@ impl<'t> Parser<'t> {
     fn unary(&mut self) -> Read<Value> {
         if self.is("-") {
             let x = self.unary()?;
-            return self.both(Binary::Sub, free(0), x);
+            return match x.expr.ty() {
+                Type::Held(dtype) if dtype.is_float() => {
+                    Ok(typed(Expr::Operation(ElementOp::Neg, dtype, vec![x.expr])))
+                }
+                _ => self.both(Binary::Sub, free(0), x),
+            };
         }
         if self.is("~") {
             let x = self.unary()?;
@@ -177,7 +203,7 @@ impl<'t> Parser<'t> {
             let x = self.unary()?;
             return Ok(match x.number() {
                 Some(n) => free(i64::from(n == 0)),
-                None => typed(Expr::Operation(thalweg_ir::ElementOp::Not, DType::Bool, vec![x.expr])),
+                None => typed(Expr::Operation(ElementOp::Not, DType::Bool, vec![x.expr])),
             });
         }
         self.primary()
@@ -205,6 +231,13 @@ impl<'t> Parser<'t> {
             "blocks" => return Ok(typed(Expr::Blocks)),
             "threads" => return Ok(typed(Expr::Threads)),
             "word" => return Ok(typed(Expr::Word(self.word()?))),
+            "matrix" => {
+                self.want("(")?;
+                let (of, at) = self.place()?;
+                let leading = u32::try_from(self.known()?).unwrap_or(0);
+                self.want(")")?;
+                return Ok(typed(Expr::Matrix { of, at: Box::new(at), leading }));
+            }
             "stored" => {
                 self.at -= 1;
                 let ty = self.ty()?;
@@ -347,6 +380,15 @@ impl<'t> Parser<'t> {
             ("ballot", [x]) => Routine::Ballot.of([x.expr.clone()]),
             ("ones", [x]) => Routine::Ones.of([x.expr.clone()]),
             ("any_of_block", [x]) => Routine::AnyOfBlock.of([x.expr.clone()]),
+            ("any_of_warp", [x]) => Routine::AnyOfWarp.of([x.expr.clone()]),
+            ("power_of_two", [x]) => Routine::PowerOfTwo.of([x.expr.clone()]),
+            ("multiply_add", [x, y, z]) => {
+                Routine::MultiplyAdd(held(x)?).of([x.expr.clone(), y.expr.clone(), z.expr.clone()])
+            }
+            ("further", [x, bytes]) => Routine::Further.of([x.expr.clone(), bytes.clone().like(Type::U32)]),
+            ("exp", [x]) => Expr::Operation(ElementOp::Exp, held(x)?, vec![x.expr.clone()]),
+            ("abs", [x]) => Expr::Operation(ElementOp::Abs, held(x)?, vec![x.expr.clone()]),
+            ("larger", [x, y]) => Expr::Operation(ElementOp::Maximum, held(x)?, vec![x.expr.clone(), y.expr.clone()]),
             ("value", [x]) => match x.expr.ty() {
                 Type::Stored(dtype) => Expr::Unpack(dtype, Box::new(x.expr.clone())),
                 other => return self.wrong(format!("{} is {other}, and not stored", x.expr)),

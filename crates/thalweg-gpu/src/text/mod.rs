@@ -44,6 +44,7 @@ enum Given<'a> {
     Function(Function<'a>),
     Procedure(Procedure<'a>),
     Value(Expr),
+    Variable(Expr),
     Elements(Type),
     Operand(Type),
     Statements(Rc<[Statement]>),
@@ -87,9 +88,14 @@ impl<'a> Text<'a> {
         self.with(name, Given::Function(Rc::new(f)))
     }
 
-    /// A value, or a variable that the program around declares.
+    /// A value, or what a variable of the program around has.
     pub fn value(self, name: &'a str, value: Expr) -> Text<'a> {
         self.with(name, Given::Value(value))
+    }
+
+    /// A variable that the program around declares, to be set.
+    pub fn variable(self, name: &'a str, variable: Expr) -> Text<'a> {
+        self.with(name, Given::Variable(variable))
     }
 
     /// Registers or shared elements that the program around declares under that name.
@@ -119,7 +125,11 @@ impl<'a> Text<'a> {
     pub fn statements(&self, texts: &[&str]) -> Vec<Statement> {
         let text = texts.join("\n");
         let read = Parser::new(&self.given, &text).and_then(|mut parser| parser.all());
-        read.unwrap_or_else(|what| panic!("a program's text, {what}"))
+        read.unwrap_or_else(|what| {
+            let number = what.strip_prefix("line ").and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
+            let line = number.and_then(|n| text.lines().nth(n - 1)).unwrap_or_default();
+            panic!("a program's text, {what}: {}", line.trim())
+        })
     }
 }
 

@@ -90,6 +90,8 @@ impl<'t> Parser<'t> {
                 Given::Function(f) => Meaning::Function(f.clone()),
                 Given::Procedure(f) => Meaning::Procedure(f.clone()),
                 Given::Value(expr) => Meaning::Value(Value { expr: expr.clone(), free: false }),
+                Given::Variable(Expr::Name(own, ty)) => Meaning::Variable(own.clone(), *ty),
+                Given::Variable(expr) => Meaning::Value(Value { expr: expr.clone(), free: false }),
                 Given::Elements(ty) => Meaning::Elements((*name).into(), *ty),
                 Given::Operand(ty) => Meaning::Operand((*name).into(), *ty, Memory::Ordered),
                 Given::Statements(all) => Meaning::Given(all.clone()),

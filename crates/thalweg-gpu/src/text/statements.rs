@@ -2,7 +2,7 @@
 
 use super::parser::{Meaning, Memory, Parser, Read, Value};
 use super::tokens::Token;
-use crate::ir::{Action, Atomic, Binary, Expr, For, Math, Name, Statement, Type, Unroll};
+use crate::ir::{Action, Atomic, Binary, Expr, For, Left, Math, Name, Statement, Type, Unroll};
 use rustc_hash::FxHashMap;
 
 impl<'t> Parser<'t> {
@@ -145,15 +145,15 @@ impl<'t> Parser<'t> {
                         self.atomic(op, Some(name), out)?;
                         return Ok(());
                     }
-                    let value = match ty {
-                        Some(ty) => self.of_type(ty)?,
-                        None => self.value_or_number(name, changes)?,
-                    };
-                    // A number stays one.
-                    if let (None, Expr::Number(n, _), false) = (ty, &value, changes) {
-                        let expr = Expr::Number(*n, Type::I32);
-                        self.means(name, Meaning::Value(Value { expr, free: true }));
+                    let value = self.value()?;
+                    if value.free && ty.is_none() && changes {
+                        return self.wrong(format!("`{name}` has no type"));
+                    }
+                    // A number of any type stays one.
+                    if value.free && ty.is_none() {
+                        self.means(name, Meaning::Value(value));
                     } else {
+                        let value = ty.map_or_else(|| value.expr.clone(), |ty| value.clone().like(ty));
                         self.means(name, Meaning::Variable(own.clone(), value.ty()));
                         out.push(if changes { Statement::Variable(own, value) } else { Statement::Let(own, value) });
                     }
@@ -163,14 +163,6 @@ impl<'t> Parser<'t> {
                 return Ok(());
             }
         }
-    }
-
-    fn value_or_number(&mut self, name: &str, changes: bool) -> Read<Expr> {
-        let value = self.value()?;
-        if value.free && changes {
-            return self.wrong(format!("`{name}` has no type"));
-        }
-        Ok(value.expr)
     }
 
     fn operand(&mut self, kind: &str, out: &mut Vec<Statement>) -> Read<()> {
@@ -192,13 +184,38 @@ impl<'t> Parser<'t> {
         let action = match name {
             "copies_commit" => Action::CopiesCommit,
             "async_fence" => Action::AsyncFence,
-            "warpgroup_wait" => Action::WarpgroupWait,
-            "copies_wait" => {
+            "warpgroup_fence" => Action::WarpgroupFence,
+            "warpgroup_commit" => Action::WarpgroupCommit,
+            "barriers_started" => Action::BarriersStarted,
+            "copies_wait" => Action::CopiesWait(self.count()?),
+            "warpgroup_wait" => Action::WarpgroupWait(self.count()?),
+            "registers_less" => Action::RegistersLess(self.count()?),
+            "registers_more" => Action::RegistersMore(self.count()?),
+            "keep" => {
                 self.want("(")?;
-                let n = self.known()?;
+                let (name, at) = self.vector()?;
                 self.want(")")?;
-                Action::CopiesWait(u32::try_from(n).unwrap_or(0))
+                Action::Kept(name, at)
             }
+            "barrier_start" => {
+                self.want("(")?;
+                let (of, n) = (self.place()?, self.known()?);
+                self.want(")")?;
+                Action::BarrierStart(of, u32::try_from(n).unwrap_or(0))
+            }
+            "barrier_arrive" => {
+                self.want("(")?;
+                let of = self.place()?;
+                self.want(")")?;
+                Action::BarrierArrive(of)
+            }
+            "barrier_expect" | "barrier_wait" => {
+                self.want("(")?;
+                let (of, x) = (self.place()?, self.of_type(Type::U32)?);
+                self.want(")")?;
+                if name == "barrier_wait" { Action::BarrierWait(of, x) } else { Action::BarrierExpect(of, x) }
+            }
+            "warpgroup_multiply" => self.warpgroup_multiply()?,
             "copy_ahead" => {
                 self.want("(")?;
                 let to = self.place()?;
@@ -235,6 +252,49 @@ impl<'t> Parser<'t> {
         Ok(true)
     }
 
+    /// `(N)`, which is known here.
+    fn count(&mut self) -> Read<u32> {
+        self.want("(")?;
+        let n = self.known()?;
+        self.want(")")?;
+        u32::try_from(n).or_else(|_| self.wrong(format!("{n} is no count")))
+    }
+
+    /// `(f16, left lies across, right lies across, columns, sums, left, right, whether to add)`.
+    fn warpgroup_multiply(&mut self) -> Read<Action> {
+        self.want("(")?;
+        let mut known = [0; 4];
+        for n in &mut known {
+            *n = self.known()?;
+            self.want(",")?;
+        }
+        let [f16, left_across, right_across, columns] = known;
+        let sums = self.vector()?;
+        let in_registers =
+            matches!(self.ahead(0), Token::Name(n) if matches!(self.meaning(n), Some(Meaning::Elements(..))));
+        let left = if in_registers {
+            let (name, at) = self.vector()?;
+            Left::Registers(name, at)
+        } else {
+            let x = self.expression()?;
+            self.want(",")?;
+            Left::Matrix(x)
+        };
+        let right = self.expression()?;
+        self.want(",")?;
+        let keep = self.expression()?;
+        self.want(")")?;
+        let columns = u32::try_from(columns).unwrap_or(0);
+        Ok(Action::WarpgroupMultiply {
+            f16: f16 != 0,
+            sums,
+            left: (left, left_across != 0),
+            right: (right, right_across != 0),
+            columns,
+            keep,
+        })
+    }
+
     /// Something with elements, and its indices; a comma may follow.
     fn vector(&mut self) -> Read<(Name, Vec<Expr>)> {
         let name = self.name()?;
@@ -248,7 +308,7 @@ impl<'t> Parser<'t> {
     }
 
     /// The same with one index.
-    fn place(&mut self) -> Read<(Name, Expr)> {
+    pub(super) fn place(&mut self) -> Read<(Name, Expr)> {
         let (name, mut at) = self.vector()?;
         match (at.pop(), at.is_empty()) {
             (Some(at), true) => Ok((name, at)),
@@ -415,10 +475,11 @@ impl<'t> Parser<'t> {
         let ty = place.ty();
         let value = match sign {
             "=" => given.like(ty),
-            "+=" | "-=" | "&=" | "|=" | "^=" => {
+            "+=" | "-=" | "*=" | "&=" | "|=" | "^=" => {
                 let op = match sign {
                     "+=" => Binary::Add,
                     "-=" => Binary::Sub,
+                    "*=" => Binary::Mul,
                     "&=" => Binary::BitAnd,
                     "|=" => Binary::BitOr,
                     _ => Binary::BitXor,

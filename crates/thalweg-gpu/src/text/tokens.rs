@@ -10,7 +10,7 @@ pub(super) enum Token<'a> {
 }
 
 /// Signs of two characters; all others are of one.
-const PAIRS: [&str; 14] = ["..", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "&=", "|=", "^="];
+const PAIRS: [&str; 15] = ["..", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=", "&=", "|=", "^="];
 
 /// The tokens, each with the number of its line.
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, usize)>, String> {

@@ -168,6 +168,39 @@ impl Accesses<'_> {
         out
     }
 
+    /// Fills the elements of a strided access that `h` has of a dimension: `count` times eight of them, of which a thread has
+    /// `halves` vectors of `v`, the first of all at `position`. Their number is that of the eight, of `h`, and within the two
+    /// that a thread has.
+    pub fn fetch_apart(&self, k: usize, position: Expr, [count, halves, v]: [u32; 3]) -> Vec<Statement> {
+        let i32 = |n: u32| Expr::Number(n.into(), Type::I32);
+        let name = |name: &str| Expr::name(name, Type::I32);
+        let number = (name("j") * i32(2) + name("h")) * i32(halves) + name("g");
+        let begin = Expr::name("begin", Type::I64);
+        let first = name("j") * i32(8) + name("g") * i32(v);
+        let lane = lane_number;
+        let at = [number];
+        let load = match () {
+            () if self.is_vector(k, v as usize) => Statement::LoadVector {
+                to: (self.named("r", k), at.to_vec()),
+                operand: self.named("p", k),
+                at: begin + first.to(Type::I64),
+                fresh: false,
+            },
+            () if self.single(k) => Statement::Set(self.loaded(k, &at, i32(0)), self.load(k, begin)),
+            () => {
+                let from = begin + (first + lane()).to(Type::I64) * self.lane_step(k);
+                Statement::lanes(
+                    v as usize,
+                    Unroll::Free,
+                    vec![Statement::Set(self.loaded(k, &at, lane()), self.load(k, from))],
+                )
+            }
+        };
+        let halves = Statement::count("g", halves as usize, Unroll::All, vec![load]);
+        let all = Statement::count("j", count as usize, Unroll::All, vec![halves]);
+        vec![Statement::Scope(vec![Statement::Let("begin".into(), position.to(Type::I64)), all])]
+    }
+
     fn lane(&self, k: usize) -> Expr {
         if self.single(k) { Expr::Number(0, Type::I32) } else { lane_number() }
     }

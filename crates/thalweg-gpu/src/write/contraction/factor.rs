@@ -363,7 +363,7 @@ impl Computed<'_> {
         let (accesses, body) = (self.part.accesses(), &self.part.class.body);
         let u = [Expr::name("u", Type::U32)];
         let load = |k: u16| accesses.element(k as usize, &u);
-        let nodes = self.with_stand(|stand| self.part.compute(stand, &load, &u));
+        let nodes = self.with_stand(|stand| self.part.compute(body, stand, &load, &u));
         let found = value(body, body.stores[0].node);
         let (element, dtype) = (element_of(self.tile), self.tile.dtype);
         let stored = |x: Expr| if element == Type::Stored(dtype) { Expr::Pack(dtype, Box::new(x)) } else { x };

@@ -4,13 +4,18 @@
 //! In: a [`TileClass`]. Out: a program. Nothing here knows sizes; which class a contraction gets is decided in
 //! `lower/contraction`.
 //!
+//! * `fed`: tiles that are fed by a thread which has the factors copied by `boxes`.
 //! * `factor`: how a factor comes into shared memory, `strided` one that lies in memory in more dimensions than a matrix
 //!   has. `multiply`: the arithmetic on it. `result`: what is made of the sums. `part`: what all bodies need.
+//! * `streamed`: two products, the rows of one streamed through the other.
 
+mod boxes;
 pub mod factor;
+pub mod fed;
 mod multiply;
 mod part;
 pub mod result;
+pub mod streamed;
 mod strided;
 
 use super::looped::Native;
@@ -58,20 +63,42 @@ let row0 = i64(first + within % rows) * M, column0 = i64(within / rows) * N;
 "])
 }
 
-/// Where a product of the batch begins in each factor, `batch0` and `batch1`.
-fn batches(class: &TileClass) -> Vec<Statement> {
+/// Where product `product` of the batch begins in each of so many factors, `batch0` and so on, of that type: `words` is the first
+/// word of a batch dimension, two to divide by and one for each factor.
+fn batches_of(factors: usize, batch: u8, words: impl Fn(usize) -> usize, ty: Type) -> Vec<Statement> {
     let (mut out, mut rest) = (vec![], Expr::name("product", Type::U32));
-    let mut moved = [vec![], vec![]];
-    for d in (0..class.batch as usize).rev() {
-        let (w, name) = (HEAD + 4 * d, of("in_batch", d));
+    let mut moved = vec![vec![]; factors];
+    for d in (0..batch as usize).rev() {
+        let (w, name) = (words(d), of("in_batch", d));
         out.push(Statement::Split { name: name.clone(), of: rest, word: w });
         for (f, moved) in moved.iter_mut().enumerate() {
-            moved.push(Expr::Remainder(name.clone()).to(Type::I64) * Expr::Word(w + 2 + f).to(Type::I64));
+            moved.push(Expr::Remainder(name.clone()).to(ty) * Expr::Word(w + 2 + f).to(ty));
         }
         rest = Expr::Quotient(name);
     }
-    out.extend(moved.into_iter().enumerate().map(|(f, all)| Statement::Let(of("batch", f), Expr::sum(all, Type::I64))));
+    out.extend(moved.into_iter().enumerate().map(|(f, all)| Statement::Let(of("batch", f), Expr::sum(all, ty))));
     out
+}
+
+/// On to the next of so many places in shared memory, which go round in phases.
+fn next_place(place: &str, phase: &str, stages: u32) -> Vec<Statement> {
+    let text = Text::new().number("STAGES", stages);
+    let [own, phase] = [place, phase].map(|name| Expr::name(name, Type::U32));
+    text.variable("place", own)
+        .variable("phase", phase)
+        .statements(&["place += 1; if place == STAGES { place = 0; phase ^= 1; }"])
+}
+
+/// Registers of a multiprocessor, and most of a thread that computes.
+const REGISTERS: u32 = 65536;
+const MOST_REGISTERS: u32 = 240;
+
+/// Registers of a thread of so many warpgroups that compute, where those of one more give theirs away but for `less`. They
+/// share what the block has at its start, the same for each thread: who asks for more waits for ever.
+fn registers(groups: u32, less: u32) -> u32 {
+    let eights = |n: u32| n / 8 * 8;
+    let first = eights(REGISTERS / (128 * (groups + 1)));
+    eights((first * (groups + 1) - less) / groups).min(MOST_REGISTERS)
 }
 
 /// What is done with each sum of a thread: its indices, and its number among them.
@@ -152,7 +179,7 @@ when SPLIT {
 "]));
         let number = if class.split { Expr::name("own_tile", Type::U32) } else { Expr::Block };
         out.extend(which_tile(number, [m, n]));
-        out.extend(batches(class));
+        out.extend(batches_of(2, class.batch, |d| HEAD + 4 * d, Type::I64));
         let (left, element) = (stages * class.layout(0).all, element_of(class));
         out.push(shared_part("s0".into(), element, left, 0));
         out.push(shared_part("s1".into(), element, stages * class.layout(1).all, left * class.element_size()));
@@ -198,7 +225,7 @@ for i: i32 in FIRST..steps {
     when WARPGROUP { multiply; }
     if next < steps { loop_ahead; }
     copies_commit;
-    when WARPGROUP { warpgroup_wait; } else { multiply; }
+    when WARPGROUP { warpgroup_wait(0); } else { multiply; }
     if next < steps { loop_behind; }
     prepare;
     from = from + 1 == STAGES ? 0 : from + 1;
@@ -269,4 +296,14 @@ for s: u32 in 0..shares { add_share; }
 /// A routine as a statement.
 fn routine(action: Action) -> Vec<Statement> {
     vec![Statement::Do(action)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::registers;
+
+    #[test]
+    fn warpgroups_share_what_a_block_begins_with() {
+        assert_eq!([(2, 24), (3, 32), (4, 24)].map(|(groups, less)| registers(groups, less)), [240, 160, 112]);
+    }
 }

@@ -1,8 +1,8 @@
 //! The arithmetic of one step on what is in shared memory: by tensor cores, or by plain ones in order.
 
-use super::{element_of, routine};
+use super::element_of;
 use crate::class::contraction::{LINE, LINE_ELEMENTS, Math, Tile, TileClass};
-use crate::ir::{Action, Definition, Expr, Lines, Routine, Statement, Type};
+use crate::ir::{Definition, Expr, Routine, Statement, Type};
 use crate::text::Text;
 use thalweg_ir::DType;
 
@@ -21,7 +21,8 @@ pub(super) fn shape(class: &TileClass) -> Vec<u32> {
 
 /// What the routines of a step are made of.
 pub(super) fn definitions(class: &TileClass) -> Vec<Definition> {
-    let of = || Definition::Warpgroups { f16: class.dtype == DType::F16, across: across(class), columns: class.tile.n };
+    let ([left, right], columns) = (across(class), class.tile.n);
+    let of = || Definition::Warpgroups { f16: class.dtype == DType::F16, left: Some(left), right, columns };
     (class.math == Math::Warpgroup).then(of).into_iter().collect()
 }
 
@@ -158,24 +159,34 @@ for p: u32 in 0..TERMS by 16 unroll {
 }
 ";
 
-/// The multiplications of a warpgroup: its 64 rows by all columns.
+/// The multiplications of a warpgroup: its 64 rows by all columns. Lines that lie together are terms, or 64 rows or columns
+/// at a time.
 fn warpgroup(class: &TileClass) -> Vec<Statement> {
     let Tile { n, k, .. } = class.tile;
-    let from = |all: u32| Expr::name("from", Type::I32).to(Type::U32) * Expr::Number(all.into(), Type::U32);
-    // Lines that lie together are terms, or 64 rows or columns at a time.
-    let rows = if class.layout(0).along { 64 * LINE_ELEMENTS } else { k * LINE_ELEMENTS };
-    let group = Expr::name("t", Type::U32) / Expr::Number(128, Type::U32) * Expr::Number(rows.into(), Type::U32);
-    let step = |f: usize| if class.layout(f).along { 32 } else { 16 * LINE };
-    let lines = |f: usize, at: Expr| Lines { of: super::of("s", f), at, leading: k * LINE, step: step(f) };
-    let factors = [lines(0, from(class.layout(0).all) + group), lines(1, from(class.layout(1).all))];
-    vec![Statement::Scope(routine(Action::WarpgroupMultiply {
-        f16: class.dtype == DType::F16,
-        sums: ("sum".into(), vec![Expr::Number(0, Type::I32)]),
-        factors: Box::new(factors),
-        across: across(class),
-        columns: n,
-        steps: k / 16,
-    }))]
+    let [left, right] = across(class);
+    let step = |across: bool| if across { 16 * LINE } else { 32 };
+    let body = text(class)
+        .number("OWN", if left { k * LINE_ELEMENTS } else { 64 * LINE_ELEMENTS })
+        .number("SLICE", k * LINE)
+        .number("STEPS", k / 16)
+        .number("STEP0", step(left))
+        .number("STEP1", step(right))
+        .number("WIDE", n)
+        .holds("ACROSS0", left)
+        .holds("ACROSS1", right)
+        .value("yes", Expr::Constant(DType::Bool, 1))
+        .statements(&[
+            STEP,
+            r"
+let x = matrix(s0[first0 + t / 128 * OWN], SLICE), y = matrix(s1[first1], SLICE);
+warpgroup_fence;
+for p: u32 in 0..STEPS unroll {
+    warpgroup_multiply(F16, ACROSS0, ACROSS1, WIDE, sum[0], further(x, p * STEP0), further(y, p * STEP1), yes);
+}
+warpgroup_commit;
+",
+        ]);
+    vec![Statement::Scope(body)]
 }
 
 /// Statements that write the sums of pass `pass` to `sums` in shared memory, those of the threads that have some.

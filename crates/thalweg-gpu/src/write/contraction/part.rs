@@ -7,6 +7,8 @@ use crate::write::access::{Accesses, Stand};
 use crate::write::body::{Names, statements};
 use crate::write::looped::Native;
 use crate::write::place::{decompose, offset};
+use thalweg_ir::DType;
+use thalweg_kernel::Body;
 
 /// The word that says where an index out of range is told.
 const FAULT: usize = 5;
@@ -48,10 +50,21 @@ impl<'a> Part<'a> {
         all.unwrap_or(Expr::Number(0, self.index()))
     }
 
-    /// The nodes of the body in one lane: `load` gives the elements, `at` the indices before the lanes of what was fetched.
-    pub(super) fn compute(&self, stand: &Stand, load: &dyn Fn(u16) -> Expr, at: &[Expr]) -> Vec<Statement> {
+    /// A sum as an access takes it: not rounded to the access's dtype.
+    pub(super) fn sum(&self, own: &Expr, access: u16) -> Expr {
+        held(own.clone(), self.class.body.accesses[access as usize].dtype)
+    }
+
+    /// The nodes of a body in one lane, the part's own or one that reads the same: `load` gives the elements, `at` the indices
+    /// before the lanes of what was fetched.
+    pub(super) fn compute(
+        &self,
+        body: &Body,
+        stand: &Stand,
+        load: &dyn Fn(u16) -> Expr,
+        at: &[Expr],
+    ) -> Vec<Statement> {
         let accesses = self.accesses();
-        let body = &self.class.body;
         let names = Names {
             load,
             index: &|k, dtype| accesses.position(k as usize, dtype, at),
@@ -67,4 +80,9 @@ impl<'a> Part<'a> {
         };
         statements(body, &names)
     }
+}
+
+/// A float in a register taken for one of that dtype, as it is.
+pub(super) fn held(x: Expr, dtype: DType) -> Expr {
+    if x.ty() == Type::Held(dtype) { x } else { Expr::Unrounded(dtype, Box::new(x)) }
 }

@@ -179,8 +179,10 @@ impl Result<'_> {
         let (accesses, body, v) = (self.part.accesses(), &self.part.class.body, self.lanes() as usize);
         let stores = || body.stores.iter().map(|s| (s.access as usize, s.node));
         let mut out: Vec<Statement> = stores().map(|(k, _)| accesses.result(k, v)).collect();
-        let load = |k: u16| if self.is_sums(k as usize) { own.clone() } else { accesses.element(k as usize, number) };
-        let mut lane = self.with_stand(|stand| self.part.compute(stand, &load, number));
+        let load = |k: u16| {
+            if self.is_sums(k as usize) { self.part.sum(&own, k) } else { accesses.element(k as usize, number) }
+        };
+        let mut lane = self.with_stand(|stand| self.part.compute(body, stand, &load, number));
         lane.extend(stores().map(|(k, node)| accesses.set(k, value(body, node))));
         out.push(Statement::lanes(v, Unroll::All, lane));
         let kept = self.with_stand(|stand| stores().map(|(k, _)| accesses.store(k, stand)).collect::<Vec<_>>());

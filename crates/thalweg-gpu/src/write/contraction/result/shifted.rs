@@ -41,13 +41,14 @@ impl Result<'_> {
         let pass = Expr::name("pass", Type::I32);
         let ty = Type::Stored(access.dtype);
         let nodes = self.part.compute(
+            body,
             &Stand {
                 position: &|_| unreachable!("nothing is gathered"),
                 point: pass.clone(),
                 step: pass.clone(),
                 lanes: 1,
             },
-            &|_| Expr::name("own", Type::Held(handed.sums)),
+            &|k| self.part.sum(&Expr::name("own", Type::Held(handed.sums)), k),
             &[],
         );
         let own_warp = if warps == 1 { Expr::Number(0, Type::U32) } else { u32("t") / Expr::Number(32, Type::U32) };

@@ -4,26 +4,20 @@
 //! In: what is made of a score that is seen. Out: the same without the multiplication, which is made up for where the
 //! number may not join, since it is not above zero (maxima would be minima).
 
-use super::{StreamedClass, StreamedSlots};
-use thalweg_ir::{DType, ElementOp, Scalar};
+use super::Streamed;
+use crate::class::streamed::{StreamedClass, StreamedSlots};
+use crate::ir::{Expr, Statement, Type};
+use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
 /// What is known of such scores.
 pub(super) struct Scaled {
     /// Which of what is made of scores multiplies.
     pub(super) number: usize,
-    /// Statements that say what the factor is and where it has gone: `factor`, `joins`, `joined`, `by`.
-    pub(super) declared: String,
+    /// The factor.
+    factor: Expr,
     /// What is made of a score that is seen: without the factor.
     pub(super) whole: Body,
-}
-
-/// Statements behind [`Scaled::whole`], where the factor has not joined the exponent.
-pub(super) fn late(class: &StreamedClass) -> String {
-    format!(
-        "    if (!joins) {{\n#pragma unroll\n      for (int j = 0; j < {}; j++)\n#pragma unroll\n        for (int e = 0; e < 4; e++) s[j][e] *= factor;\n    }}\n",
-        class.block.keys / 8
-    )
 }
 
 /// A product with a number of the launch: its node, what is multiplied, and the number, which nothing else reads.
@@ -45,13 +39,11 @@ fn multiple(body: &Body, id: NodeId) -> Option<[NodeId; 3]> {
     }
 }
 
-/// The number, as an expression.
-fn number(body: &Body, id: NodeId, scalars: usize) -> String {
+/// The number.
+fn number(body: &Body, id: NodeId, scalars: usize) -> Expr {
     match body.nodes[id.index()] {
-        Node::Scalar { slot, .. } => format!("bits_f32((u32)a.w[{}])", scalars + slot as usize),
-        Node::Const { bits, dtype } => {
-            format!("bits_f32({:#x}u)", (Scalar::from_bits(bits, dtype).to_f64() as f32).to_bits())
-        }
+        Node::Scalar { slot, dtype } => Expr::Scalar(dtype, scalars + slot as usize),
+        Node::Const { bits, dtype } => Expr::Constant(dtype, bits),
         _ => unreachable!("a number of the launch"),
     }
 }
@@ -74,16 +66,45 @@ pub(super) fn scaled(class: &StreamedClass, slots: &StreamedSlots) -> Option<Sca
     let hands_on = |n: usize| matches!(body(n).nodes[root(body(n)).index()], Node::Load { .. });
     let last = class.points.len() - 1;
     let found = if last > 0 && hands_on(last) { last - 1 } else { last };
-    let (whole, hides) = match &class.seen {
-        None => (body(found), ""),
+    let whole = match &class.seen {
+        None => body(found),
         // Where nothing hides scores the body is another one.
-        Some((n, seen)) if *n as usize == found => (&seen.body, "hides && "),
+        Some((n, seen)) if *n as usize == found => &seen.body,
         Some(_) => return None,
     };
     let at = multiple(whole, root(whole))?;
-    let declared = format!(
-        "  const float factor = {};\n  const bool joins = {hides}factor > 0 && factor < 1.0e30f;\n  const float joined = joins ? factor : 1.0f, by = joined * 1.44269504f;\n",
-        number(whole, at[2], slots.points[found].scalars)
-    );
-    Some(Scaled { number: found, declared, whole: without(whole, at) })
+    let factor = number(whole, at[2], slots.points[found].scalars);
+    Some(Scaled { number: found, factor, whole: without(whole, at) })
+}
+
+impl Streamed<'_> {
+    /// Statements that say what the factor is and where it has gone: `factor`, `joins`, `joined`, `by`.
+    pub(super) fn scale(&self) -> Vec<Statement> {
+        let Some(scaled) = &self.scaled else { return vec![] };
+        let constant = |x: f32| Expr::Constant(DType::F32, x.to_bits().into());
+        let hides =
+            if self.class.seen.is_some() { Expr::name("hides", Type::BOOL) } else { Expr::Constant(DType::Bool, 1) };
+        self.text()
+            .value("number", scaled.factor.clone())
+            .value("hides", hides)
+            .value("most", constant(1e30))
+            .value("log2e", constant(std::f32::consts::LOG2_E))
+            .statements(&[r"
+let factor = number, joins = hides && factor > zero && factor < most;
+let joined = joins ? factor : one, by = joined * log2e;
+"])
+    }
+
+    /// Statements behind [`Scaled::whole`], where the factor has not joined the exponent.
+    pub(super) fn scale_late(&self) -> Vec<Statement> {
+        self.text().value("joins", Expr::name("joins", Type::BOOL)).value("factor", super::f32("factor")).statements(&[
+            r"
+if !joins {
+    for j: i32 in 0..EIGHTS unroll {
+        for e: i32 in 0..4 unroll { s[j][e] *= factor; }
+    }
+}
+",
+        ])
+    }
 }

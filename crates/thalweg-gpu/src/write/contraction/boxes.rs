@@ -1,0 +1,70 @@
+//! Boxes of a factor, which the chip copies by a map of the tensor: slices of 64 neighbours.
+
+use super::of;
+use crate::class::contraction::LINE_ELEMENTS;
+use crate::class::fed::{FedFactor, inner};
+use crate::ir::{Action, Expr, Name, Statement, Type};
+
+/// What is copied of a factor at a time.
+pub(super) struct Boxes {
+    pub(super) factor: FedFactor,
+    /// Its number, for names; `batch` with it is where the product is among the factor's matrices, a u32 or an i64.
+    pub(super) number: usize,
+    pub(super) batch: Type,
+    /// The first word to divide by, and its map.
+    pub(super) words: usize,
+    pub(super) map: usize,
+    /// Lines and terms of a step, and the first ones.
+    pub(super) counts: [u32; 2],
+    pub(super) first: [Expr; 2],
+    /// Where it goes, an i32 or a u32, in the part of shared memory with its number, and the barrier that waits for it.
+    pub(super) to: Expr,
+    pub(super) barrier: (Name, Expr),
+}
+
+/// Statements that take a number apart along so many dimensions, whose divisors begin at a word, and what each of them is:
+/// the innermost first.
+fn apart(number: Expr, name: &str, dims: u8, mut words: usize) -> (Vec<Statement>, Vec<Expr>) {
+    let (mut out, mut parts, mut rest) = (vec![], vec![], number);
+    // Words are of the inner dimensions, outermost first.
+    words += 2 * (dims as usize).saturating_sub(1);
+    for d in 1..dims {
+        words -= 2;
+        let split = format!("{name}{d}");
+        out.push(Statement::Split { name: split.clone(), of: rest.to(Type::U32), word: words });
+        parts.push(Expr::Remainder(split.clone()).to(Type::I32));
+        rest = Expr::Quotient(split);
+    }
+    if dims > 0 {
+        parts.push(rest.to(Type::I32));
+    }
+    (out, parts)
+}
+
+impl Boxes {
+    /// The statements.
+    pub(super) fn statements(&self) -> Vec<Statement> {
+        let Boxes { factor, number, words, map, counts: [lines, terms], .. } = *self;
+        let behind_terms = words + inner(factor.terms);
+        let behind_lines = behind_terms + inner(factor.lines);
+        let (mut out, batch) = apart(Expr::name(of("batch", number), self.batch), "b", factor.batch, behind_lines);
+        let (near, next) = if factor.along { (terms, lines) } else { (lines, terms) };
+        for c in 0..near / LINE_ELEMENTS {
+            let at = |n: usize, near: bool| {
+                let first = self.first[n].clone();
+                let far = if near { c * LINE_ELEMENTS } else { 0 };
+                if far == 0 { first } else { first.clone() + Expr::Number(far.into(), first.ty()) }
+            };
+            let (of_lines, lines) = apart(at(0, !factor.along), &format!("x{c}_"), factor.lines, behind_terms);
+            let (of_terms, terms) = apart(at(1, factor.along), &format!("p{c}_"), factor.terms, words);
+            out.extend(of_lines);
+            out.extend(of_terms);
+            let two = if factor.along { [&terms[0], &lines[0]] } else { [&lines[0], &terms[0]] };
+            let at = two.into_iter().chain(&terms[1..]).chain(&lines[1..]).chain(&batch).cloned().collect();
+            let far = Expr::Number((c * next * LINE_ELEMENTS).into(), self.to.ty());
+            let to = (of("s", number), if c == 0 { self.to.clone() } else { self.to.clone() + far });
+            out.push(Statement::Do(Action::MapCopy { to, map, barrier: self.barrier.clone(), at }));
+        }
+        vec![Statement::Scope(out)]
+    }
+}
