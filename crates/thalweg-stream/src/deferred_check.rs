@@ -1,5 +1,5 @@
-//! Values that may yet turn out to be failed: a device that runs launches on its own tells of an index out of range
-//! only when it is asked.
+//! Values that may yet turn out to be failed: a device that runs launches on its own tells of an index out of range, or of a
+//! matrix that has no decomposition, only when it is asked.
 //!
 //! In: what a run's device left to be asked ([`Check`]), and the deferred checks of its inputs. Out: the error, when
 //! somebody reads. Recording and running go on meanwhile, so that a gather costs no wait; what is computed from a value
@@ -11,28 +11,32 @@ use rustc_hash::FxHashSet;
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{Instance, Schedule};
 use thalweg_kernel::{Geometry, Kernel};
-use thalweg_runtime::{Check, Error};
+use thalweg_runtime::{Check, Error, Found};
 
 /// Deferred checks of one value that are carried along; beyond, the oldest are made by waiting. A loop that reads
 /// something now and then never comes to it.
 const MOST: usize = 256;
 
-/// A run that may have met an index out of range.
-#[derive(Debug)]
+/// What to say of what a launch met.
+pub type Tell = Box<dyn Fn(Found) -> Error + Send + Sync>;
+
+/// A run that may have met an index out of range, or a call that met a matrix that does not do.
 pub(crate) struct DeferredCheck {
     check: Arc<dyn Check>,
-    /// What to say, by launch.
-    messages: Vec<Option<String>>,
+    tell: Tell,
     outcome: OnceLock<Result<(), Error>>,
+}
+
+impl std::fmt::Debug for DeferredCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DeferredCheck({:?}, {:?})", self.check, self.outcome)
+    }
 }
 
 impl DeferredCheck {
     fn resolve(&self) -> &Result<(), Error> {
         self.outcome.get_or_init(|| match self.check.outcome()? {
-            Some(launch) => {
-                let message = self.messages.get(launch).cloned().flatten();
-                Err(Error::Index(message.unwrap_or_else(|| "an index is out of range".into())))
-            }
+            Some(found) => Err((self.tell)(found)),
             None => Ok(()),
         })
     }
@@ -90,6 +94,15 @@ pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>)
     all
 }
 
+/// The deferred checks of results that come of a check of their own and inputs with these, where there are any.
+pub(crate) fn of(
+    own: Option<(Arc<dyn Check>, Tell)>,
+    inherited: Vec<Arc<DeferredCheck>>,
+) -> Option<Arc<DeferredChecks>> {
+    let own = own.map(|(check, tell)| Arc::new(DeferredCheck { check, tell, outcome: OnceLock::new() }));
+    (own.is_some() || !inherited.is_empty()).then(|| Arc::new(DeferredChecks { own, inherited }))
+}
+
 /// The deferred checks of the results of a run of `schedule`, where there are any.
 pub(crate) fn about(
     instance: &Instance,
@@ -102,10 +115,14 @@ pub(crate) fn about(
             let step = &instance.steps[launch.step];
             step.out_of_range.clone().or_else(|| scattered(&step.kernel, &step.geometry))
         };
-        let messages = schedule.launches.iter().map(message).collect();
-        Arc::new(DeferredCheck { check, messages, outcome: OnceLock::new() })
+        let messages: Vec<Option<String>> = schedule.launches.iter().map(message).collect();
+        let tell = move |found: Found| {
+            let message = messages.get(found.launch).cloned().flatten();
+            Error::Index(message.unwrap_or_else(|| "an index is out of range".into()))
+        };
+        (check, Box::new(tell) as Tell)
     });
-    (own.is_some() || !inherited.is_empty()).then(|| Arc::new(DeferredChecks { own, inherited }))
+    of(own, inherited)
 }
 
 /// What a scatter says, which the device does not know.
@@ -124,14 +141,15 @@ mod tests {
     struct Passes(AtomicUsize);
 
     impl Check for Passes {
-        fn outcome(&self) -> Result<Option<usize>, Error> {
+        fn outcome(&self) -> Result<Option<Found>, Error> {
             self.0.fetch_add(1, Relaxed);
             Ok(None)
         }
     }
 
     fn one(check: &Arc<Passes>) -> Arc<DeferredCheck> {
-        Arc::new(DeferredCheck { check: check.clone(), messages: vec![], outcome: OnceLock::new() })
+        let tell = Box::new(|_| Error::Index("an index is out of range".into()));
+        Arc::new(DeferredCheck { check: check.clone(), tell, outcome: OnceLock::new() })
     }
 
     fn list(inherited: &[Arc<DeferredCheck>], own: Option<&Arc<DeferredCheck>>) -> Arc<DeferredChecks> {

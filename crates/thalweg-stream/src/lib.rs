@@ -42,10 +42,11 @@ pub use calibration::{
     calibrate, calibrate_as_if, calibrated, compile_samples, costs, save_costs, set_costs, typical_costs,
 };
 pub use deferred::{deferring, set_deferring};
+pub use deferred_check::Tell;
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times, segments, tier_runs};
 pub use first_sight::{finish_further_searches, finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
-pub use host::{Caller, OnDevice, host_call};
+pub use host::{Caller, OnDevice, Queued, RunOnDevice, host_call};
 pub use index_error::{Counted, Site, site};
 pub use kept::{recomputing, set_recomputing};
 pub use mode::{

@@ -6,6 +6,7 @@
 mod arrays;
 mod contractions;
 mod cuda_ops;
+mod decompositions;
 mod first_sight;
 mod kernels;
 mod online;
