@@ -8,8 +8,9 @@ FN void tell(u64 word, u64 matrix, u64 code, u64 number) {
 template <class T> FN bool is_finite(T x) { return x - x == (T)0; }
 FN u64 thread() { return blockIdx.x * 256ull + threadIdx.x; }
 
-// Elements of [.., rows, columns] as a view has them into matrices. Words: from, to, how many elements, rows, columns, how (1: column-major, 2: the lower half, and zeros; 4: what is not
-// finite is told, and zero), elements from matrix to matrix, the word, the code, the rank (0 where they lie row-major), sizes, steps.
+// Elements of [.., rows, columns] as a view has them into matrices. Words: from, to, how many elements, rows, columns, how (1: column-major, 2: the lower half, and zeros; 4: what
+// is not finite is told, and zero; 8: by the minor that ends there), elements from matrix to matrix, the word, the code, the rank (0 where they
+// lie row-major), sizes, steps.
 template <class T> FN void pack(const Words<26> &a) {
   const u64 t = thread();
   if (t >= a.w[2]) return;
@@ -28,7 +29,7 @@ template <class T> FN void pack(const Words<26> &a) {
     }
     x = ((const T *)a.w[0])[from];
     if ((how & 4) && !is_finite(x)) {
-      tell(a.w[7], matrix, a.w[8], i);
+      tell(a.w[7], matrix, a.w[8], how & 8 ? i + 1 : 0);
       x = (T)0;
     }
   }
@@ -54,15 +55,15 @@ template <class T> FN void identity(const Words<3> &a) {
   if (t < a.w[1]) ((T *)a.w[0])[t] = t % (a.w[2] * a.w[2]) % (a.w[2] + 1) == 0 ? (T)1 : (T)0;
 }
 
-// Looks at diagonals. Words: from, how many elements, those of a diagonal, elements from matrix to matrix, from one of the diagonal to the next, the word, the code, whether what is not finite is told
-// (else zeros are); where not 0, an i32 for each matrix, which is set.
+// Looks at diagonals. Words: from, how many elements, those of a diagonal, elements from matrix to matrix, from one of the diagonal to the next, the word, the code, whether what is not finite is told,
+// by the minor that ends there (else zeros are); where not 0, an i32 for each matrix, which is set.
 template <class T> FN void diagonal(const Words<9> &a) {
   const u64 t = thread();
   if (t >= a.w[1]) return;
   const u64 matrix = t / a.w[2], i = t % a.w[2];
   const T x = ((const T *)a.w[0])[matrix * a.w[3] + i * a.w[4]];
   if (a.w[7] ? is_finite(x) : x != (T)0) return;
-  tell(a.w[5], matrix, a.w[6], i);
+  tell(a.w[5], matrix, a.w[6], i + a.w[7]);
   if (a.w[8] != 0) ((i32 *)a.w[8])[matrix] = 1;
 }
 

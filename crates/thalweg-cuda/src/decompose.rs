@@ -250,7 +250,9 @@ impl Making<'_> {
         let (rank, size) = (view.shape.rank(), self.size);
         let (rows, columns) = (view.shape[rank - 2], view.shape[rank - 1]);
         let total = self.of.count * rows * columns;
-        let bits = u64::from(how.by_columns) | u64::from(how.lower) << 1 | u64::from(how.finite.is_some()) << 2;
+        let minors = matches!(how.finite, Some(Unfit::Minor(_)));
+        let bits = u64::from(how.by_columns) | u64::from(how.lower) << 1;
+        let bits = bits | u64::from(how.finite.is_some()) << 2 | u64::from(minors) << 3;
         let mut words = vec![0; 10 + 2 * RANK];
         words[0] = (buffer.address() as u64).wrapping_add_signed(view.offset as i64 * size as i64);
         words[1] = to.at;
@@ -295,7 +297,7 @@ impl Making<'_> {
         self.launch(Kernel::Unpack, words.to_vec(), total, None);
     }
 
-    /// Tells of zeros on diagonals, or of what is not finite there; and sets an i32 for each matrix that has such.
+    /// Tells of zeros on diagonals, or by its minor of what is not finite there; and sets an i32 for each matrix that has such.
     fn diagonal(&mut self, from: Place, n: usize, told: Option<Unfit>, finite: bool, flags: Option<Place>) {
         let total = self.of.count * n;
         let words = [
@@ -349,10 +351,11 @@ impl Making<'_> {
                 // The lower half of a row-major matrix is the upper one of a column-major one, and `A = Uᵀ U` is
                 // `A = L Lᵀ`.
                 let a = self.result(y[0], n * n);
-                self.pack(x[0], a, How { lower: true, finite: Some(Unfit::Row(0)), ..How::default() });
+                // NaN in a row is what its pivot is.
+                self.pack(x[0], a, How { lower: true, finite: Some(Unfit::Minor(0)), ..How::default() });
                 let infos = self.first(Places { a, ..Places::default() })?;
                 self.said(infos, Unfit::Minor(0), true);
-                self.diagonal(a, n, Some(Unfit::Row(0)), true, None);
+                self.diagonal(a, n, Some(Unfit::Minor(0)), true, None);
                 Some(())
             }
             Kind::Lu | Kind::Solve | Kind::Inverse { .. } | Kind::Determinant | Kind::LogDeterminant => {

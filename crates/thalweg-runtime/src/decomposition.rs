@@ -89,8 +89,8 @@ impl Unfit {
             Unfit::NoEnd => 1,
             Unfit::Pivot(_) => 2,
             Unfit::Diagonal(_) => 3,
-            Unfit::Minor(_) => 4,
-            Unfit::Row(_) => 5,
+            Unfit::Row(_) => 4,
+            Unfit::Minor(_) => 5,
             Unfit::NotFinite => 6,
         }
     }

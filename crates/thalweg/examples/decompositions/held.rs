@@ -190,12 +190,14 @@ pub fn errors(there: &dyn Fn(&Tensor) -> Result<Tensor, Error>, dtype: DType) ->
     let zero = like([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]);
     let minus = like([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]]);
     let nan = like([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, f64::NAN, 1.0]]);
-    let all: [(&'static str, &dyn Fn(&Tensor) -> Tensor, &Tensor); 10] = [
+    let endless = like([[1.0, 0.0, 0.0], [0.0, f64::INFINITY, 0.0], [0.0, 0.0, 1.0]]);
+    let all: [(&'static str, &dyn Fn(&Tensor) -> Tensor, &Tensor); 11] = [
         ("inv", &|x| x.inv(), &bad),
         ("solve", &|x| x.solve(&x.narrow(-1, 0, 1)), &bad),
         ("inv of zeros", &|x| x.inv(), &zero),
         ("cholesky", &|x| x.cholesky(), &minus),
         ("cholesky of NaN", &|x| x.cholesky(), &nan),
+        ("cholesky of infinity", &|x| x.cholesky(), &endless),
         ("solve_triangular", &|x| x.solve_triangular(x, false), &zero),
         ("svd", &|x| x.svd().1, &nan),
         ("svdvals", &|x| x.svdvals(), &nan),

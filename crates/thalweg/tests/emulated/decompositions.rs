@@ -116,7 +116,7 @@ fn gradients_and_nothing() {
     assert!((got - &want).abs().amax(..).item::<f64>().unwrap() < 1e-9 * want.abs().amax(..).item::<f64>().unwrap());
     for shape in [[0, 3, 3], [2, 0, 0]] {
         let none = there(&Tensor::zeros(shape)).unwrap();
-        assert_eq!(none.inv().to_vec::<f32>().unwrap(), []);
+        assert!(none.inv().to_vec::<f32>().unwrap().is_empty());
         assert_eq!(none.det().to_vec::<f32>().unwrap().len(), shape[0]);
     }
     assert_eq!(there(&Tensor::zeros([0, 3])).unwrap().svd().2.dims(), [0, 3]);
