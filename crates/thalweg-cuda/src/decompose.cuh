@@ -36,15 +36,15 @@ template <class T> FN void pack(const Words<26> &a) {
   ((T *)a.w[1])[matrix * a.w[6] + within] = x;
 }
 
-// Words: from, to (row-major), how many elements, rows, columns, elements from matrix to matrix, from row to row, from column to column, whether only the upper half, and zeros; where not 0, an
-// i32 for each matrix, which is infinities where that is not 0.
+// Words: from, to (row-major), how many elements, rows, columns, elements from matrix to matrix, from row to row, from column to column, what is taken (0: all, 1: the upper half, and zeros;
+// 2: the lower half, and zeros); where not 0, an i32 for each matrix, which is infinities where that is not 0.
 template <class T> FN void unpack(const Words<10> &a) {
   const u64 t = thread();
   if (t >= a.w[2]) return;
   const u64 rows = a.w[3], columns = a.w[4], matrix = t / (rows * columns), within = t % (rows * columns);
   const u64 i = within / columns, j = within % columns;
   T x = (T)0;
-  if (a.w[8] == 0 || j >= i) x = ((const T *)a.w[0])[matrix * a.w[5] + i * a.w[6] + j * a.w[7]];
+  if (a.w[8] == 0 || (a.w[8] == 1 ? j >= i : j <= i)) x = ((const T *)a.w[0])[matrix * a.w[5] + i * a.w[6] + j * a.w[7]];
   if (a.w[9] != 0 && ((const i32 *)a.w[9])[matrix] != 0) x = (T)__longlong_as_double(0x7ff0000000000000ll);
   ((T *)a.w[1])[t] = x;
 }

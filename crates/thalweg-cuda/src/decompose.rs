@@ -96,6 +96,14 @@ struct How {
     finite: Option<Unfit>,
 }
 
+/// What is taken of matrices.
+#[derive(Clone, Copy)]
+enum Half {
+    Both,
+    Upper,
+    Lower,
+}
+
 const BY_COLUMNS: How = How { by_columns: true, lower: false, finite: None };
 
 impl Decompositions {
@@ -123,6 +131,9 @@ impl Decompositions {
         };
         // What is told belongs to a batch of its own.
         if queue.is_open() || of.count == 0 || of.m == 0 || of.n == 0 || y.iter().any(|y| y.bytes() == 0) {
+            return None;
+        }
+        if !is_worth_it(of) {
             return None;
         }
         let driver = queue.driver();
@@ -194,6 +205,13 @@ fn first(of: &Decomposition) -> Matrices {
         Kind::Triangular { upper, unit } => Routine::Triangular { n, columns, upper: !upper, transposed: false, unit },
     };
     Matrices { routine, double, count, batched: is_batched(of) }
+}
+
+/// Whether the library is worth while: of several singular value decompositions of matrices too large to be taken together it
+/// does one after the other, with 2 ms for 100 rows, most of it launches; threads of the host have long ended.
+fn is_worth_it(of: &Decomposition) -> bool {
+    let large = of.m.max(of.n);
+    !matches!(of.kind, Kind::Svd { .. } | Kind::SingularValues) || is_batched(of) || of.count < 8 || large > 128
 }
 
 /// Whether the matrices are so small that the library should take them together.
@@ -279,7 +297,7 @@ impl Making<'_> {
         from: Place,
         (to, rows, columns): (&Buffer, usize, usize),
         steps: [usize; 2],
-        (upper, infinite): (bool, Option<Place>),
+        (half, infinite): (Half, Option<Place>),
     ) {
         let total = self.of.count * rows * columns;
         let words = [
@@ -291,7 +309,7 @@ impl Making<'_> {
             (from.step / self.size) as u64,
             steps[0] as u64,
             steps[1] as u64,
-            u64::from(upper),
+            half as u64,
             infinite.map_or(0, |flags| flags.at),
         ];
         self.launch(Kernel::Unpack, words.to_vec(), total, None);
@@ -348,14 +366,14 @@ impl Making<'_> {
         let Decomposition { kind, m, n, .. } = self.of;
         match kind {
             Kind::Cholesky => {
-                // The lower half of a row-major matrix is the upper one of a column-major one, and `A = Uᵀ U` is
-                // `A = L Lᵀ`.
-                let a = self.result(y[0], n * n);
-                // NaN in a row is what its pivot is.
-                self.pack(x[0], a, How { lower: true, finite: Some(Unfit::Minor(0)), ..How::default() });
+                // The library is twice as slow by the upper half, so that nothing is turned for nothing.
+                let a = self.matrices(n * n)?;
+                self.pack(x[0], a, How { by_columns: true, lower: true, finite: Some(Unfit::Minor(0)) });
                 let infos = self.first(Places { a, ..Places::default() })?;
                 self.said(infos, Unfit::Minor(0), true);
                 self.diagonal(a, n, Some(Unfit::Minor(0)), true, None);
+                // Of many at once it leaves something in the other half.
+                self.unpack(a, (y[0], n, n), [1, n], (Half::Lower, None));
                 Some(())
             }
             Kind::Lu | Kind::Solve | Kind::Inverse { .. } | Kind::Determinant | Kind::LogDeterminant => {
@@ -370,7 +388,7 @@ impl Making<'_> {
                 let infos = self.first(Places { a, b, ..Places::default() })?;
                 self.said(infos, Unfit::NoEnd, false);
                 if kind == Kind::Symmetric {
-                    self.unpack(a, (y[1], n, n), [1, n], (false, None));
+                    self.unpack(a, (y[1], n, n), [1, n], (Half::Both, None));
                 }
                 Some(())
             }
@@ -403,7 +421,7 @@ impl Making<'_> {
             Kind::Solve => columns,
             Kind::Inverse { .. } => n,
             Kind::Lu => {
-                self.unpack(a, (y[0], m, n), [1, m], (false, None));
+                self.unpack(a, (y[0], m, n), [1, m], (Half::Both, None));
                 let ranks = self.integers(m)?;
                 let words = vec![b.at, y[1].address() as u64, m as u64, m.min(n) as u64, ranks.at];
                 self.launch(Kernel::Order, words, count * BLOCK, None);
@@ -436,7 +454,7 @@ impl Making<'_> {
         }
         self.routine(Routine::Solve { n, columns }, is_batched(&self.of), Places { a, b, c, ..Places::default() })?;
         if columns != 1 || flags.is_some() {
-            self.unpack(c, (y[0], n, columns), [1, n], (false, flags));
+            self.unpack(c, (y[0], n, columns), [1, n], (Half::Both, flags));
         }
         Some(())
     }
@@ -448,7 +466,7 @@ impl Making<'_> {
         let (a, b) = (self.matrices(m * n.max(columns))?, self.matrices(k)?);
         self.pack(x, a, BY_COLUMNS);
         self.first(Places { a, b, ..Places::default() })?;
-        self.unpack(a, (y[1], columns, n), [1, m], (true, None));
+        self.unpack(a, (y[1], columns, n), [1, m], (Half::Upper, None));
         let q = if is_batched(&self.of) {
             let (q, total) = (self.matrices(m * columns)?, count * columns);
             let words =
@@ -459,7 +477,7 @@ impl Making<'_> {
             self.routine(Routine::Reflections { m, columns, k }, false, Places { a, b, ..Places::default() })?;
             a
         };
-        self.unpack(q, (y[0], m, columns), [1, m], (false, None));
+        self.unpack(q, (y[0], m, columns), [1, m], (Half::Both, None));
         Some(())
     }
 
@@ -472,11 +490,9 @@ impl Making<'_> {
         self.pack(x, a, How { by_columns: !wide, lower: false, finite: Some(Unfit::NotFinite) });
         let vectors = left > 0;
         let s = self.result(y[usize::from(vectors)], k);
-        let (c, d) = if vectors {
-            (self.matrices(rows * left)?, self.matrices(k * k)?)
-        } else {
-            (Place::default(), Place::default())
-        };
+        // Without vectors it writes there, too.
+        let room = left.max(if is_batched(&self.of) { rows } else { k });
+        let (c, d) = (self.matrices(rows * room)?, self.matrices(k * k)?);
         let infos = self.first(Places { a, b: s, c, d, ..Places::default() })?;
         self.said(infos, Unfit::NoEnd, false);
         if !vectors {
@@ -486,8 +502,8 @@ impl Making<'_> {
         let (own, other) = if full { (m, n) } else { (k, k) };
         // Columns of what the library gives are columns of U and rows of Vᵀ.
         let (left, right) = if wide { ((d, k), (c, rows)) } else { ((c, rows), (d, k)) };
-        self.unpack(left.0, (y[0], m, own), [1, left.1], (false, None));
-        self.unpack(right.0, (y[2], other, n), [right.1, 1], (false, None));
+        self.unpack(left.0, (y[0], m, own), [1, left.1], (Half::Both, None));
+        self.unpack(right.0, (y[2], other, n), [right.1, 1], (Half::Both, None));
         Some(())
     }
 }

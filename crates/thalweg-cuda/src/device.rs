@@ -194,9 +194,9 @@ impl Program for BoundProgram {
         if queue.is_open() {
             return run();
         }
-        match queue.batch(None, false, &mut run)?.check.map(|check| check.outcome()).transpose()?.flatten() {
-            Some(_) => Err(Error::Index("an index is out of range".into())),
-            None => Ok(()),
+        match queue.batch(None, false, &mut run)?.check.map(|check| check.outcome()).transpose()? {
+            Some(found) if !found.is_empty() => Err(Error::Index("an index is out of range".into())),
+            _ => Ok(()),
         }
     }
 

@@ -51,7 +51,7 @@ pub struct Faulted {
     faults: Arc<Faults>,
     /// Words, and the number of the program that has each.
     words: Vec<(u32, u32)>,
-    outcome: OnceLock<Result<Option<Found>, Error>>,
+    outcome: OnceLock<Result<Vec<Found>, Error>>,
 }
 
 impl Faults {
@@ -116,9 +116,9 @@ impl Faults {
         }
         let known = self.read(all.iter().flat_map(|f| &f.words))?;
         for faulted in all {
-            let outcome = faulted.first(&known);
+            let outcome = faulted.set(&known);
             faulted.outcome.get_or_init(|| {
-                self.give_back(faulted, outcome.is_none());
+                self.give_back(faulted, outcome.is_empty());
                 Ok(outcome)
             });
         }
@@ -160,15 +160,15 @@ impl Faulted {
         faulted
     }
 
-    /// The first program whose word is set, and the word.
-    fn first(&self, known: &Known) -> Option<Found> {
+    /// The programs whose words are set, and the words.
+    fn set(&self, known: &Known) -> Vec<Found> {
         let all = self.words.iter().map(|&(at, program)| Found { launch: program as usize, word: known.at(at) });
-        all.into_iter().find(|found| found.word != 0)
+        all.filter(|found| found.word != 0).collect()
     }
 }
 
 impl Check for Faulted {
-    fn outcome(&self) -> Result<Option<Found>, Error> {
+    fn outcome(&self) -> Result<Vec<Found>, Error> {
         // What was put in the queue before is through then, too: after a loop that nobody has read from for long all is asked
         // at once. What fails is told below.
         if self.outcome.get().is_none() {
@@ -176,8 +176,8 @@ impl Check for Faulted {
         }
         // Another thread may be asking about this one, and not know yet.
         let asked = || {
-            let outcome = self.faults.read(self.words.iter()).map(|known| self.first(&known));
-            self.faults.give_back(self, matches!(outcome, Ok(None)));
+            let outcome = self.faults.read(self.words.iter()).map(|known| self.set(&known));
+            self.faults.give_back(self, outcome.as_ref().is_ok_and(Vec::is_empty));
             outcome
         };
         self.outcome.get_or_init(asked).clone()

@@ -79,11 +79,11 @@ pub struct Throughput {
 
 /// What launches leave behind that may have met an index out of range, or a matrix that does not do.
 pub trait Check: Send + Sync + Debug {
-    /// Waits for the launches, and gives the first one that met such, in the order in which programs were launched.
+    /// Waits for the launches, and gives those that met such, in the order in which programs were launched.
     ///
     /// # Errors
     /// When the device fails.
-    fn outcome(&self) -> Result<Option<Found>, Error>;
+    fn outcome(&self) -> Result<Vec<Found>, Error>;
 }
 
 /// What a launch met.

@@ -106,7 +106,8 @@ pub(crate) fn run_alone(
     };
     let values: Vec<Arc<Value>> = (0..segment.ops.len()).map(fresh).collect();
     let found = ready.schedule(device, &vec![0; inputs.len()], || ready.lean(device, segment))?;
-    run::run((&found.0, found.1), device, (&values, None), &mut inputs, segment.scalars, Timed::No)?;
+    let what = (segment.ops, &[][..]);
+    run::run((&found.0, found.1), device, what, (&values, None), &mut inputs, segment.scalars, Timed::No)?;
     let made = |i: usize| wanted.has(i).then(|| values[i].outcome()).transpose();
     (0..values.len()).map(made).collect()
 }

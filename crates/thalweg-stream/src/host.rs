@@ -112,7 +112,7 @@ impl OnDevice {
         let held = self.operands.iter().map(|v| v.unchecked()).collect::<Result<Vec<Storage>, Error>>().ok()?;
         let inherited = deferred_check::inherit(self.operands.iter().filter_map(|v| v.checks()));
         let done = (self.run)(&held, buffers)?;
-        Some(done.map(|own| deferred_check::of(own, inherited)))
+        Some(done.map(|own| deferred_check::of_call(own, inherited)))
     }
 }
 

@@ -7,7 +7,8 @@
 //! with the segment, too, unless it was there before.
 //!
 //! This is the way of failures alone. A device that runs launches on its own tells later
-//! ([`deferred_check`](crate::deferred_check)), and its results fail together.
+//! ([`deferred_check`](crate::deferred_check)): nothing is computed again there, since its launches go on, and what does not
+//! depend on an index out of range is right.
 
 use crate::DeviceRef;
 use crate::deferred::run_part;

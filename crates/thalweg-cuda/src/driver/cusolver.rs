@@ -18,7 +18,8 @@ const SUCCESS: Status = 0;
 type Handle = *mut c_void;
 type At = *mut c_void;
 
-/// `CUBLAS_FILL_MODE_UPPER`; the other one is 0.
+/// `CUBLAS_FILL_MODE_LOWER` and `_UPPER`.
+const LOWER: i32 = 0;
 const UPPER: i32 = 1;
 /// `CUBLAS_SIDE_RIGHT`.
 const RIGHT: i32 = 1;
@@ -375,7 +376,7 @@ impl Solver {
                     let n = int(n)?;
                     if !together {
                         let ask = of!(api, double, potrf_size, potrf_size_double);
-                        check("potrf_bufferSize", ask(h, UPPER, n, none, n, &mut elements))?;
+                        check("potrf_bufferSize", ask(h, LOWER, n, none, n, &mut elements))?;
                     }
                 }
                 Routine::Lu { m, n } => {
@@ -457,11 +458,11 @@ impl Solver {
             match of.routine {
                 Routine::Cholesky { n } if together => {
                     let (f, n) = (of!(api, double, potrf_batched, potrf_batched_double), int(n)?);
-                    check("potrfBatched", f(h, UPPER, n, list(places.a), n, info, count))
+                    check("potrfBatched", f(h, LOWER, n, list(places.a), n, info, count))
                 }
                 Routine::Cholesky { n } => {
                     let (f, n) = (of!(api, double, potrf, potrf_double), int(n)?);
-                    check("potrf", f(h, UPPER, n, a, n, work, elements, info))
+                    check("potrf", f(h, LOWER, n, a, n, work, elements, info))
                 }
                 Routine::Lu { m, .. } if together => {
                     let (f, m) = (of!(api, double, getrf_batched, getrf_batched_double), int(m)?);

@@ -102,7 +102,7 @@ pub struct Lines {
 /// What a library's routine makes of a matrix. Matrices are column-major.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Routine {
-    /// `potrf`: the upper half of A into U of `A = Uᵀ U`.
+    /// `potrf`: the lower half of A into L of `A = L Lᵀ`. Of matrices that are taken together anything may be in the upper one then.
     Cholesky {
         /// Rows and columns.
         n: usize,
@@ -145,7 +145,8 @@ pub enum Routine {
         /// Whether the vectors are asked for.
         vectors: bool,
     },
-    /// `gesvdj`: A into nothing; b is the singular values, c and d are U and V, if they are asked for.
+    /// `gesvdj`: A into nothing; b is the singular values, c and d are U and V. Where these are not asked for there is room for
+    /// them, of as many columns of U as there are of A, or, of matrices that are taken together, of rows.
     Singular {
         /// Rows, not fewer than columns.
         m: usize,

@@ -166,7 +166,8 @@ impl Case {
             });
         }
         hold("inv", &|| self.apart(&there(&good)?.inv(), &of(&good).inv().cast(self.dtype)));
-        hold("det", &|| self.apart(&there(&good)?.det(), &of(&good).det().cast(self.dtype)));
+        // Of 256 rows it would be beyond f32.
+        hold("det", &|| self.apart(&there(&(&good * 0.5))?.det(), &of(&(&good * 0.5)).det().cast(self.dtype)));
         hold("slogdet", &|| {
             let ((sign, log), want) = (there(&a)?.slogdet(), of(&a).slogdet());
             worst(&[self.apart(&sign, &want.0.cast(self.dtype)), self.apart(&log, &want.1.cast(self.dtype))])
@@ -184,7 +185,7 @@ impl Case {
 /// Errors: what is said of a batch on a device, by name, and what the CPU says.
 pub fn errors(there: &dyn Fn(&Tensor) -> Result<Tensor, Error>, dtype: DType) -> Vec<(&'static str, String, String)> {
     let good = Tensor::eye_with(3, 3, (dtype, Device::cpu()));
-    let like = |x: [[f64; 3]; 3]| Tensor::new(x).cast(dtype);
+    let like = |x: [[f64; 3]; 3]| Tensor::new(x).to_device(Device::cpu()).expect("it comes back").cast(dtype);
     let batch = |bad: &Tensor| Tensor::stack(&[&good, &good, &good, &good, bad, bad], 0).reshape([2, 3, 3, 3]);
     let bad = like([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 1.0]]);
     let zero = like([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]);

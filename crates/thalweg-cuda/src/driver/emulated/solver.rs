@@ -299,10 +299,8 @@ pub(super) fn reaches(of: &Matrices, places: &Places) -> Vec<(u64, usize)> {
         Routine::Singular { m, n, left } => {
             part(places.a, m * n * size);
             part(places.b, n * size);
-            if left > 0 {
-                part(places.c, m * left * size);
-                part(places.d, n * n * size);
-            }
+            part(places.c, m * left.max(if of.batched { m } else { n }) * size);
+            part(places.d, n * n * size);
         }
         Routine::Triangular { n, columns, .. } => {
             part(places.a, n * n * size);
@@ -332,9 +330,12 @@ pub(super) unsafe fn run(of: &Matrices, places: &Places) {
         let pivots = at(places.b) as *mut i32;
         match of.routine {
             Routine::Cholesky { n } => {
-                let mut x = part(places.a, n).read(n);
+                let a = part(places.a, n);
+                let mut x = Dense::new(n, n, |i, j| a.get(i.max(j), i.min(j)));
                 info(cholesky(&mut x));
-                part(places.a, n).write(&x);
+                // As the library, which leaves something in the other half of matrices that it takes together.
+                let other = |i: usize, j: usize| if of.batched { f64::NAN } else { a.get(i, j) };
+                a.write(&Dense::new(n, n, |i, j| if i < j { other(i, j) } else { x.at(j, i) }));
             }
             Routine::Lu { m, n } => {
                 let mut x = part(places.a, m).read(n);
