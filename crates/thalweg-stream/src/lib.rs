@@ -28,8 +28,10 @@ mod recognizer;
 mod recorder;
 mod report;
 mod run;
+mod run_checks;
 mod saved;
 mod setting;
+mod site;
 mod store;
 mod stream;
 mod strided;
@@ -48,13 +50,13 @@ pub use device::DeviceRef;
 pub use explain::{explain, launch_times, segments, tier_runs};
 pub use first_sight::{finish_further_searches, finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
 pub use host::{Caller, OnDevice, Queued, RunOnDevice, host_call};
-pub use index_error::{Counted, Site, site};
 pub use kept::{recomputing, set_recomputing};
 pub use mode::{
     MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,
     set_reproducible,
 };
 pub use recorder::{Made, MadeFrom};
+pub use site::{Counted, Site, site};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{flush, is_among_windows, made, mark, record, record_together, synchronize, template};
 pub use template::{MOST_OPERANDS, Mark, Template};

@@ -2,11 +2,11 @@
 
 use crate::DeviceRef;
 use crate::calibration::ahead::Ahead;
-use crate::deferred_check::{Inherited, Met, OfRun};
 use crate::history::{History, Watch};
-use crate::index_error::Site;
 use crate::reach::may_be_out_of_range;
 use crate::ready::{Numbered, Ready};
+use crate::run_checks::{Inherited, Met, OfRun};
+use crate::site::Site;
 use crate::value::{Storage, Value};
 use std::sync::Arc;
 use std::time::Instant;
