@@ -18,11 +18,13 @@ const MOST: usize = 256;
 /// What to say of what a launch met.
 pub type Tell = Box<dyn Fn(Found) -> Error + Send + Sync>;
 
+/// What to say of what all launches met; `None` where that does not matter to who asks.
+type TellOfAll = Box<dyn Fn(&[Found]) -> Option<Error> + Send + Sync>;
+
 /// A run that may have met an index out of range, or a call that met a matrix that does not do.
 pub(crate) struct DeferredCheck {
     check: Arc<dyn Check>,
-    /// What to say of what all its launches met; `None` where that does not matter here.
-    tell: Box<dyn Fn(&[Found]) -> Option<Error> + Send + Sync>,
+    tell: TellOfAll,
     outcome: OnceLock<Result<(), Error>>,
 }
 

@@ -10,6 +10,7 @@ use super::functions::functions;
 use super::{Matrices, Place, Places, Routine};
 use crate::find::Sought;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -292,11 +293,10 @@ impl Solvers {
     }
 
     fn solver(&mut self, stream: usize, at_most: u32) -> Result<&mut Solver, String> {
-        if !self.0.contains_key(&stream) {
-            let solver = Solver::new(stream, at_most)?;
-            self.0.insert(stream, solver);
-        }
-        Ok(self.0.get_mut(&stream).expect("just put there"))
+        Ok(match self.0.entry(stream) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(Solver::new(stream, at_most)?),
+        })
     }
 
     /// Puts a routine in a stream of the current context.

@@ -110,12 +110,16 @@ impl Case {
             let thin = |u: &Tensor, axis: i64| u.narrow(axis as isize, 0, k);
             let values = x.cast(DType::F64).svdvals();
             let again = product(&[&(wide(&thin(&u, -1))? * wide(&s)?.unsqueeze(-2)), &thin(&vt, -2)])?;
-            worst(&[
-                self.apart(&again, x),
-                self.angles(&u),
-                self.angles(&vt.t()),
-                self.apart(&s, &values.cast(self.dtype)),
-            ])
+            let parts = [
+                ("the product", self.apart(&again, x)?),
+                ("the angles of U", self.angles(&u)?),
+                ("the angles of V", self.angles(&vt.t())?),
+                ("the values", self.apart(&s, &values.cast(self.dtype))?),
+            ];
+            match parts.iter().find(|(_, off)| *off > 1.0) {
+                Some((what, off)) => Err(Error::Value(format!("{what}: {off:.1} times what is allowed"))),
+                None => worst(&parts.map(|(_, off)| Ok(off))),
+            }
         };
         hold("svd", &|| svd(&a, false));
         hold("svd_full", &|| svd(&a, true));
