@@ -186,6 +186,9 @@ impl Case {
     }
 }
 
+/// An operation on matrices that it is an error for.
+type Failing<'a> = (&'static str, &'a dyn Fn(&Tensor) -> Tensor, &'a Tensor);
+
 /// Errors: what is said of a batch on a device, by name, and what the CPU says.
 pub fn errors(there: &dyn Fn(&Tensor) -> Result<Tensor, Error>, dtype: DType) -> Vec<(&'static str, String, String)> {
     let good = Tensor::eye_with(3, 3, (dtype, Device::cpu()));
@@ -196,7 +199,7 @@ pub fn errors(there: &dyn Fn(&Tensor) -> Result<Tensor, Error>, dtype: DType) ->
     let minus = like([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]]);
     let nan = like([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, f64::NAN, 1.0]]);
     let endless = like([[1.0, 0.0, 0.0], [0.0, f64::INFINITY, 0.0], [0.0, 0.0, 1.0]]);
-    let all: [(&'static str, &dyn Fn(&Tensor) -> Tensor, &Tensor); 11] = [
+    let all: [Failing<'_>; 11] = [
         ("inv", &|x| x.inv(), &bad),
         ("solve", &|x| x.solve(&x.narrow(-1, 0, 1)), &bad),
         ("inv of zeros", &|x| x.inv(), &zero),

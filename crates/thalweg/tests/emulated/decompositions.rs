@@ -38,12 +38,15 @@ fn they_are_what_they_should_be() {
     }
 }
 
+/// An operation, and how many calls of the library it is.
+type Counting<'a> = (&'static str, u64, &'a dyn Fn() -> Tensor);
+
 #[test]
 fn nothing_is_put_on_the_host_and_nobody_waits() {
     let a = there(&(Tensor::randn_with([5, 4, 4], DType::F64) + Tensor::eye(4).cast(DType::F64) * 4.0)).unwrap();
     let spd = a.matmul(&a.t());
     spd.to_f64_vec().unwrap();
-    let all: [(&str, u64, &dyn Fn() -> Tensor); 9] = [
+    let all: [Counting<'_>; 9] = [
         ("cholesky", 1, &|| spd.cholesky()),
         ("lu", 1, &|| a.lu().2),
         ("solve", 1, &|| a.solve(&a.t())),
