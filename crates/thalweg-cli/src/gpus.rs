@@ -25,7 +25,8 @@ fn lines() -> Vec<String> {
         };
     }
     let mut out = vec!["GPUs".to_string()];
-    for found in [driver, find(Sought::Nvrtc), find(Sought::CublasLt), find(Sought::Cufft)] {
+    let others = [Sought::Nvrtc, Sought::CublasLt, Sought::Cufft, Sought::Cusolver];
+    for found in std::iter::once(driver).chain(others.map(find)) {
         out.extend(library(&found));
     }
     match chips() {
@@ -41,6 +42,7 @@ fn library(found: &Found) -> Vec<String> {
         let what = match found.sought {
             Sought::CublasLt => "missing: large matrix products take 20 to 30 times as long without it;",
             Sought::Cufft => "missing: Fourier transforms run on the host without it;",
+            Sought::Cusolver => "missing: decompositions of matrices run on the host without it;",
             _ => "missing, needed:",
         };
         let text = format!("{what} {}", found.advice.as_deref().unwrap_or_default());
@@ -84,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_fits_the_terminal() {
-        for sought in [Sought::Nvrtc, Sought::CublasLt, Sought::Cufft] {
+        for sought in [Sought::Nvrtc, Sought::CublasLt, Sought::Cufft, Sought::Cusolver] {
             let advice = "there is no libnvrtc.so.13: `pip install nvidia-cuda-nvrtc`, or install the CUDA toolkit, or name the file in THALWEG_NVRTC";
             let found = Found { sought, library: None, version: None, advice: Some(advice.into()) };
             let lines = library(&found);

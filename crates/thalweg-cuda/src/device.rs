@@ -1,6 +1,7 @@
 //! The device: memory from a pool, kernels bound to sizes, launches in the calling thread's queue.
 
 use crate::compiler::Compiler;
+use crate::decompose::Decompositions;
 use crate::driver::{Absent, Cuda, Driver, Launch, nvrtc};
 use crate::find::{Sought, find};
 use crate::fourier::Fouriers;
@@ -17,7 +18,8 @@ use thalweg_ir::View;
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
 use thalweg_runtime::{
-    Batch, Buffer, Device, Error, Fourier, MemoryStats, Pool, Program, ProgramInfo, Throughput, Timing, count,
+    Batch, Buffer, Decomposition, Device, Error, Fourier, MemoryStats, Pool, Program, ProgramInfo, Throughput, Timing,
+    count,
 };
 
 /// A GPU.
@@ -31,6 +33,7 @@ struct Parts {
     queues: Arc<Queues>,
     compiler: Compiler,
     fouriers: Fouriers,
+    decompositions: Decompositions,
     /// Whether generic kernels come before compiled ones where either would do.
     generic: bool,
 }
@@ -117,6 +120,7 @@ impl CudaDevice {
             queues,
             compiler,
             fouriers: Fouriers::default(),
+            decompositions: Decompositions::default(),
             generic,
         }))))
     }
@@ -190,9 +194,9 @@ impl Program for BoundProgram {
         if queue.is_open() {
             return run();
         }
-        match queue.batch(None, false, &mut run)?.check.map(|check| check.outcome()).transpose()?.flatten() {
-            Some(_) => Err(Error::Index("an index is out of range".into())),
-            None => Ok(()),
+        match queue.batch(None, false, &mut run)?.check.map(|check| check.outcome()).transpose()? {
+            Some(found) if !found.is_empty() => Err(Error::Index("an index is out of range".into())),
+            _ => Ok(()),
         }
     }
 
@@ -350,6 +354,10 @@ impl Device for CudaDevice {
 
     fn fourier(&self, of: &Fourier, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<Result<(), Error>> {
         self.0.fouriers.run((&self.0.queues, &self.0.pool), of, x, y)
+    }
+
+    fn decompose(&self, of: &Decomposition, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<Result<Batch, Error>> {
+        self.0.decompositions.run((&self.0.queues, &self.0.pool), of, x, y)
     }
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {

@@ -1,17 +1,18 @@
 //! Where launches tell of indices out of range, and who asks.
 //!
-//! In: launches that may meet such an index. Out: a word of device memory for each, which it sets; and later, when
-//! somebody asks, whether it did. Nobody waits before that.
+//! In: launches that may meet such an index, or a matrix that has no decomposition. Out: a word of 64 bits of device memory
+//! for each, which it sets; and later, when somebody asks, whether it did, and to what. Nobody waits before that.
 //!
 //! Always true: a word is 0 when a launch is given it, and nobody else's until its [`Faulted`] is gone or has been
 //! asked.
 
 use crate::driver::Driver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use thalweg_runtime::{Check, Error};
+use thalweg_runtime::{Check, Error, Found};
 
-/// Words in all. When all are out, everybody is asked for at once.
+/// Words in all, of [`BYTES`] each. When all are out, everybody is asked for at once.
 const WORDS: usize = 4096;
+const BYTES: usize = 8;
 
 /// The words of a device.
 #[derive(Debug)]
@@ -38,8 +39,9 @@ struct Known {
 }
 
 impl Known {
-    fn is_set(&self, word: u32) -> bool {
-        self.bytes[4 * (word - self.first) as usize..][..4] != [0; 4]
+    fn at(&self, word: u32) -> u64 {
+        let bytes = &self.bytes[BYTES * (word - self.first) as usize..][..BYTES];
+        u64::from_le_bytes(bytes.try_into().expect("as many as it has"))
     }
 }
 
@@ -49,13 +51,13 @@ pub struct Faulted {
     faults: Arc<Faults>,
     /// Words, and the number of the program that has each.
     words: Vec<(u32, u32)>,
-    outcome: OnceLock<Result<Option<usize>, Error>>,
+    outcome: OnceLock<Result<Vec<Found>, Error>>,
 }
 
 impl Faults {
     /// Words on that device; `None` where there is no memory.
     pub fn new(driver: Arc<dyn Driver>) -> Option<Arc<Faults>> {
-        let base = driver.obtain(4 * WORDS)?;
+        let base = driver.obtain(BYTES * WORDS)?;
         let words = Words { clean: vec![], dirty: (0..WORDS as u32).collect(), out: vec![] };
         Some(Arc::new(Faults { driver, base, words: Mutex::new(words) }))
     }
@@ -66,7 +68,7 @@ impl Faults {
 
     /// The address of a word.
     pub fn address(&self, word: u32) -> u64 {
-        self.base + 4 * u64::from(word)
+        self.base + BYTES as u64 * u64::from(word)
     }
 
     /// A word that is 0 for what is put in the queue from now on.
@@ -94,7 +96,7 @@ impl Faults {
         let mut dirty = std::mem::take(&mut words.dirty);
         dirty.sort_unstable();
         for stretch in dirty.chunk_by(|a, b| a + 1 == *b) {
-            self.driver.fill(self.address(stretch[0]), 0, 4 * stretch.len())?;
+            self.driver.fill(self.address(stretch[0]), 0, BYTES * stretch.len())?;
         }
         // The next to be taken lie side by side, so that a run's words are read at once.
         words.clean.extend(dirty.iter().rev());
@@ -114,9 +116,9 @@ impl Faults {
         }
         let known = self.read(all.iter().flat_map(|f| &f.words))?;
         for faulted in all {
-            let outcome = faulted.first(&known);
+            let outcome = faulted.set(&known);
             faulted.outcome.get_or_init(|| {
-                self.give_back(faulted, outcome.is_none());
+                self.give_back(faulted, outcome.is_empty());
                 Ok(outcome)
             });
         }
@@ -127,7 +129,7 @@ impl Faults {
     fn read<'a>(&self, words: impl Iterator<Item = &'a (u32, u32)> + Clone) -> Result<Known, Error> {
         let all = words.map(|w| w.0);
         let (first, last) = (all.clone().min().unwrap_or(0), all.max().unwrap_or(0));
-        let mut bytes = vec![0; 4 * (last - first + 1) as usize];
+        let mut bytes = vec![0; BYTES * (last - first + 1) as usize];
         self.driver.read(self.address(first), &mut bytes)?;
         Ok(Known { first, bytes })
     }
@@ -158,14 +160,15 @@ impl Faulted {
         faulted
     }
 
-    /// The first program whose word is set.
-    fn first(&self, known: &Known) -> Option<usize> {
-        self.words.iter().find(|w| known.is_set(w.0)).map(|w| w.1 as usize)
+    /// The programs whose words are set, and the words.
+    fn set(&self, known: &Known) -> Vec<Found> {
+        let all = self.words.iter().map(|&(at, program)| Found { launch: program as usize, word: known.at(at) });
+        all.filter(|found| found.word != 0).collect()
     }
 }
 
 impl Check for Faulted {
-    fn outcome(&self) -> Result<Option<usize>, Error> {
+    fn outcome(&self) -> Result<Vec<Found>, Error> {
         // What was put in the queue before is through then, too: after a loop that nobody has read from for long all is asked
         // at once. What fails is told below.
         if self.outcome.get().is_none() {
@@ -173,8 +176,8 @@ impl Check for Faulted {
         }
         // Another thread may be asking about this one, and not know yet.
         let asked = || {
-            let outcome = self.faults.read(self.words.iter()).map(|known| self.first(&known));
-            self.faults.give_back(self, matches!(outcome, Ok(None)));
+            let outcome = self.faults.read(self.words.iter()).map(|known| self.set(&known));
+            self.faults.give_back(self, outcome.as_ref().is_ok_and(Vec::is_empty));
             outcome
         };
         self.outcome.get_or_init(asked).clone()

@@ -22,6 +22,8 @@ pub enum Sought {
     CublasLt,
     /// cuFFT, for Fourier transforms.
     Cufft,
+    /// cuSOLVER, for decompositions of matrices; it brings cuBLAS.
+    Cusolver,
 }
 
 /// What looking for a library came to.
@@ -49,7 +51,7 @@ const MAJORS: [u32; 2] = [13, 12];
 
 impl Sought {
     /// All of them.
-    pub const ALL: [Sought; 4] = [Sought::Driver, Sought::Nvrtc, Sought::CublasLt, Sought::Cufft];
+    pub const ALL: [Sought; 5] = [Sought::Driver, Sought::Nvrtc, Sought::CublasLt, Sought::Cufft, Sought::Cusolver];
 
     /// Its name, for people.
     pub fn name(self) -> &'static str {
@@ -58,6 +60,7 @@ impl Sought {
             Sought::Nvrtc => "NVRTC",
             Sought::CublasLt => "cuBLASLt",
             Sought::Cufft => "cuFFT",
+            Sought::Cusolver => "cuSOLVER",
         }
     }
 
@@ -68,6 +71,7 @@ impl Sought {
             Sought::Nvrtc => &environment::NVRTC,
             Sought::CublasLt => &environment::CUBLASLT,
             Sought::Cufft => &environment::CUFFT,
+            Sought::Cusolver => &environment::CUSOLVER,
         }
     }
 
@@ -78,12 +82,13 @@ impl Sought {
             Sought::Nvrtc => MAJORS.map(|m| format!("libnvrtc.so.{m}")).into(),
             Sought::CublasLt => MAJORS.map(|m| format!("libcublasLt.so.{m}")).into(),
             Sought::Cufft => MAJORS.map(|m| format!("libcufft.so.{}", m - self.behind())).into(),
+            Sought::Cusolver => MAJORS.map(|m| format!("libcusolver.so.{}", m - self.behind())).into(),
         }
     }
 
     /// By how much its major is behind that of CUDA.
     fn behind(self) -> u32 {
-        if self == Sought::Cufft { 1 } else { 0 }
+        u32::from(matches!(self, Sought::Cufft | Sought::Cusolver))
     }
 
     /// What to install.
@@ -104,6 +109,10 @@ impl Sought {
                 "there is no libcufft.so.{}: `pip install nvidia-cufft`, or install the CUDA toolkit, or name the file in {variable}",
                 newest - self.behind()
             ),
+            Sought::Cusolver => format!(
+                "there is no libcusolver.so.{}: `pip install nvidia-cusolver`, or install the CUDA toolkit, or name the file in {variable}",
+                newest - self.behind()
+            ),
         }
     }
 
@@ -114,6 +123,7 @@ impl Sought {
             Sought::Nvrtc => &["nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"],
             Sought::CublasLt => &["nvidia/cu13/lib", "nvidia/cublas/lib"],
             Sought::Cufft => &["nvidia/cu13/lib", "nvidia/cufft/lib"],
+            Sought::Cusolver => &["nvidia/cu13/lib", "nvidia/cusolver/lib"],
         }
     }
 }
@@ -235,7 +245,8 @@ fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
 
 /// The library, opened now or before; what to do when there is none. `at_most` matters only when it is opened now.
 pub(crate) fn open(sought: Sought, at_most: Option<u32>) -> Result<&'static Opened, &'static str> {
-    static OPENED: [OnceLock<Result<Opened, String>>; 4] = [const { OnceLock::new() }; 4];
+    static OPENED: [OnceLock<Result<Opened, String>>; Sought::ALL.len()] =
+        [const { OnceLock::new() }; Sought::ALL.len()];
     let search = || {
         search(sought, at_most)
             .inspect(|o| tracing::debug!(library = sought.name(), path = %o.path.display(), "opened"))
@@ -282,10 +293,11 @@ fn version(sought: Sought, library: &Library) -> Option<String> {
             // 130400 since 12; 11 counted in hundreds.
             Some(format!("{}.{}.{}", number / 10000, number / 100 % 100, number % 100))
         }
-        Sought::Cufft => {
+        Sought::Cufft | Sought::Cusolver => {
             type Ask = unsafe extern "C" fn(i32, *mut i32) -> i32;
-            // SAFETY: the type that cufft.h gives it: 0 asks for the major, 1 for the minor.
-            let ask = unsafe { library.get::<Ask>(b"cufftGetProperty\0").ok()? };
+            let name: &[u8] = if sought == Sought::Cufft { b"cufftGetProperty\0" } else { b"cusolverGetProperty\0" };
+            // SAFETY: the type that cufft.h and cusolver_common.h give it: 0 asks for the major, 1 for the minor.
+            let ask = unsafe { library.get::<Ask>(name).ok()? };
             // SAFETY: as above.
             let failed = unsafe { ask(0, &mut major) | ask(1, &mut minor) };
             (failed == 0).then(|| format!("{major}.{minor}"))
@@ -308,11 +320,13 @@ mod tests {
     fn transforms_count_their_own_majors() {
         assert_eq!(Sought::Cufft.files(), ["libcufft.so.12", "libcufft.so.11"]);
         assert!(Sought::Cufft.advice().contains("libcufft.so.12"));
+        assert_eq!(Sought::Cusolver.files(), ["libcusolver.so.12", "libcusolver.so.11"]);
+        assert!(Sought::Cusolver.advice().contains("libcusolver.so.12"));
     }
 
     #[test]
     fn what_is_missing_comes_with_advice() {
-        for sought in [Sought::Driver, Sought::Nvrtc, Sought::Cufft] {
+        for sought in [Sought::Driver, Sought::Nvrtc, Sought::Cufft, Sought::Cusolver] {
             let found = find(sought);
             assert_eq!(found.library.is_some(), found.advice.is_none(), "{found:?}");
             assert_eq!(found.library.is_some(), found.version.is_some(), "{found:?}");

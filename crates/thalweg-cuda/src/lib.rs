@@ -5,7 +5,7 @@
 //! * `render`: kernels as source text.
 //! * `generic`: launches of the generic kernels, which nobody has to compile.
 //! * `compiler`, `launch`: functions, and their launches. `ending`: a process that ends while a compiler works.
-//! * `fourier`: Fourier transforms by cuFFT.
+//! * `fourier`: Fourier transforms by cuFFT. `decompose`: decompositions of matrices by cuSOLVER.
 //! * `queue`, `batch`, `faults`: launches in order, those of a run as one, and what they leave to be asked.
 //! * `queues`, `order`: which queue work goes into, and which waits for which.
 
@@ -13,6 +13,7 @@ mod batch;
 mod compiler;
 #[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod contraction_tests;
+mod decompose;
 mod device;
 pub mod driver;
 mod ending;

@@ -199,6 +199,11 @@ impl KernelPlan {
 }
 
 impl Plan {
+    /// Whether something of a segment is changed first, so that operations have other numbers in the kernels than there.
+    pub fn is_rewritten(&self) -> bool {
+        !self.rewrite.is_empty()
+    }
+
     /// Number of kernels.
     pub fn kernel_count(&self) -> usize {
         self.kernels.len()

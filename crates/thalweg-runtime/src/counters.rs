@@ -83,7 +83,7 @@ counters! {
     operations_again,
     /// Functions on the host that ran in the midst of a program (`HostOp`).
     host_calls,
-    /// Functions of a device's own libraries that ran in the place of such (Fourier transforms by cuFFT).
+    /// Functions of a device's own libraries that ran in the place of such (Fourier transforms by cuFFT, decompositions by cuSOLVER).
     library_calls,
     /// Kernels compiled.
     programs_compiled,

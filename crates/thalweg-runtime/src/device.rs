@@ -1,6 +1,6 @@
 //! The trait that a device crate implements.
 
-use crate::{Allocation, Buffer, Error, Fourier, MemoryStats};
+use crate::{Allocation, Buffer, Decomposition, Error, Fourier, MemoryStats};
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -77,14 +77,22 @@ pub struct Throughput {
     pub launch: f64,
 }
 
-/// What launches leave behind that may have met an index out of range.
+/// What launches leave behind that may have met an index out of range, or a matrix that does not do.
 pub trait Check: Send + Sync + Debug {
-    /// Waits for the launches, and gives the number of the first one that met an index out of range, in the order in
-    /// which programs were launched.
+    /// Waits for the launches, and gives those that met such, in the order in which programs were launched.
     ///
     /// # Errors
     /// When the device fails.
-    fn outcome(&self) -> Result<Option<usize>, Error>;
+    fn outcome(&self) -> Result<Vec<Found>, Error>;
+}
+
+/// What a launch met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The program's number in its batch.
+    pub launch: usize,
+    /// What it left: not 0. Of a decomposition as [`Unfit::word`](crate::Unfit::word).
+    pub word: u64,
 }
 
 /// How long launches took on the device.
@@ -227,6 +235,15 @@ pub trait Device: Any + Send + Sync + Debug {
     /// say, into the beginnings of `y`, row-major. A real side has one part. `None` where there is no such library, it does
     /// not compute this transform, or there is no memory for what it needs besides: then nothing was done.
     fn fourier(&self, of: &Fourier, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<Result<(), Error>> {
+        let _ = (of, x, y);
+        None
+    }
+
+    /// Puts decompositions in the queue, by a library of the device: of the matrices in `x`, `[.., rows, columns]` as their
+    /// views say, into the beginnings of `y`, row-major. What comes back is to be asked before a result is given to anybody:
+    /// its word is an [`Unfit`](crate::Unfit). `None` where there is no such library, it does not compute this one, or there
+    /// is no memory for what it needs besides: then nothing was done.
+    fn decompose(&self, of: &Decomposition, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<Result<Batch, Error>> {
         let _ = (of, x, y);
         None
     }

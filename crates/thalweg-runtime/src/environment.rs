@@ -170,6 +170,8 @@ pub static CUBLASLT_FROM: Variable = inner(
 );
 /// NVIDIA's Fourier transforms.
 pub static CUFFT: Variable = variable("THALWEG_CUFFT", Allowed::There { off: true }, "cuFFT's library");
+/// NVIDIA's decompositions of matrices.
+pub static CUSOLVER: Variable = variable("THALWEG_CUSOLVER", Allowed::There { off: true }, "cuSOLVER's library");
 /// Chips that the emulated GPU has NVRTC compile every source for.
 pub static EMULATE_NVRTC: Variable =
     inner("THALWEG_EMULATE_NVRTC", Allowed::Chips, "chips that emulated sources are compiled for, too");
@@ -188,7 +190,7 @@ pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
 /// All variables, as `thalweg doctor` shows them.
-pub static ALL: [&Variable; 30] = [
+pub static ALL: [&Variable; 31] = [
     &DEVICE,
     &THREADS,
     &MEMORY_LIMIT,
@@ -213,6 +215,7 @@ pub static ALL: [&Variable; 30] = [
     &CUBLASLT,
     &CUBLASLT_FROM,
     &CUFFT,
+    &CUSOLVER,
     &EMULATE_NVRTC,
     &EMULATE_CACHE,
     &EMULATE_SANITIZE,

@@ -6,6 +6,7 @@
 //! same everywhere.
 
 mod counters;
+mod decomposition;
 mod device;
 pub mod disk;
 mod dump;
@@ -19,7 +20,8 @@ pub mod trace;
 mod uses;
 
 pub use counters::{Counters, count, counters};
-pub use device::{Batch, Check, Device, Program, ProgramInfo, Throughput, Timing};
+pub use decomposition::{Decomposition, DecompositionKind, Unfit};
+pub use device::{Batch, Check, Device, Found, Program, ProgramInfo, Throughput, Timing};
 pub use dump::dump;
 pub use error::Error;
 pub use fourier::{Fourier, FourierKind};

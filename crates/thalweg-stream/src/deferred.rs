@@ -17,7 +17,7 @@ use crate::mode::{Mode, measuring};
 use crate::run::{self, Timed};
 use crate::setting::{Setting, setting};
 use crate::store::{self, Entry};
-use crate::value::{Recompute, Storage, Value};
+use crate::value::{Recompute, Remade, Storage, Value};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{BitSet, OwnedSegment, Segment};
@@ -106,7 +106,8 @@ pub(crate) fn run_alone(
     };
     let values: Vec<Arc<Value>> = (0..segment.ops.len()).map(fresh).collect();
     let found = ready.schedule(device, &vec![0; inputs.len()], || ready.lean(device, segment))?;
-    run::run((&found.0, found.1), device, (&values, None), &mut inputs, segment.scalars, Timed::No)?;
+    let what = (segment.ops, &[][..]);
+    run::run((&found.0, found.1), device, what, (&values, None), &mut inputs, segment.scalars, Timed::No)?;
     let made = |i: usize| wanted.has(i).then(|| values[i].outcome()).transpose();
     (0..values.len()).map(made).collect()
 }
@@ -138,12 +139,12 @@ pub(crate) fn run_part(
 }
 
 impl Recompute for Recipe {
-    fn make(&self, operation: usize) -> (Result<Storage, Error>, Option<Watch>) {
-        let made = match self.made.get_or_init(|| self.run()) {
+    fn make(&self, operation: usize) -> Remade {
+        let outcome = match self.made.get_or_init(|| self.run()) {
             Ok(all) => Ok(all[operation].clone().expect("only deferred operations are asked for")),
             Err(error) => Err(error.clone()),
         };
-        (made, Some(Watch::new(&self.history, operation)))
+        Remade { outcome, checks: None, watch: Some(Watch::new(&self.history, operation)) }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Values that may yet turn out to be failed: a device that runs launches on its own tells of an index out of range
-//! only when it is asked.
+//! Values that may yet turn out to be failed: a device that runs launches on its own tells of an index out of range, or of a
+//! matrix that has no decomposition, only when it is asked.
 //!
 //! In: what a run's device left to be asked ([`Check`]), and the deferred checks of its inputs. Out: the error, when
 //! somebody reads. Recording and running go on meanwhile, so that a gather costs no wait; what is computed from a value
@@ -9,32 +9,42 @@
 
 use rustc_hash::FxHashSet;
 use std::sync::{Arc, OnceLock};
-use thalweg_fusion::{Instance, Schedule};
-use thalweg_kernel::{Geometry, Kernel};
-use thalweg_runtime::{Check, Error};
+use thalweg_runtime::{Check, Error, Found};
 
 /// Deferred checks of one value that are carried along; beyond, the oldest are made by waiting. A loop that reads
 /// something now and then never comes to it.
 const MOST: usize = 256;
 
-/// A run that may have met an index out of range.
-#[derive(Debug)]
+/// What to say of what a launch met.
+pub type Tell = Box<dyn Fn(Found) -> Error + Send + Sync>;
+
+/// What to say of what all launches met; `None` where that does not matter to who asks.
+type TellOfAll = Box<dyn Fn(&[Found]) -> Option<Error> + Send + Sync>;
+
+/// A run that may have met an index out of range, or a call that met a matrix that does not do.
 pub(crate) struct DeferredCheck {
     check: Arc<dyn Check>,
-    /// What to say, by launch.
-    messages: Vec<Option<String>>,
+    tell: TellOfAll,
     outcome: OnceLock<Result<(), Error>>,
 }
 
+impl std::fmt::Debug for DeferredCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DeferredCheck({:?}, {:?})", self.check, self.outcome)
+    }
+}
+
 impl DeferredCheck {
+    /// What `tell` says of what this left.
+    pub fn new(
+        check: Arc<dyn Check>,
+        tell: impl Fn(&[Found]) -> Option<Error> + Send + Sync + 'static,
+    ) -> Arc<DeferredCheck> {
+        Arc::new(DeferredCheck { check, tell: Box::new(tell), outcome: OnceLock::new() })
+    }
+
     fn resolve(&self) -> &Result<(), Error> {
-        self.outcome.get_or_init(|| match self.check.outcome()? {
-            Some(launch) => {
-                let message = self.messages.get(launch).cloned().flatten();
-                Err(Error::Index(message.unwrap_or_else(|| "an index is out of range".into())))
-            }
-            None => Ok(()),
-        })
+        self.outcome.get_or_init(|| (self.tell)(&self.check.outcome()?).map_or(Ok(()), Err))
     }
 
     fn is_dispelled(&self) -> bool {
@@ -42,15 +52,20 @@ impl DeferredCheck {
     }
 }
 
-/// The deferred checks of the results of one run.
+/// The deferred checks of results.
 #[derive(Debug)]
 pub(crate) struct DeferredChecks {
     own: Option<Arc<DeferredCheck>>,
-    /// Those about its inputs, the oldest first.
+    /// Those about what they are computed from, the oldest first.
     inherited: Vec<Arc<DeferredCheck>>,
 }
 
 impl DeferredChecks {
+    /// None where there is nothing to be checked.
+    pub fn new(own: Option<Arc<DeferredCheck>>, inherited: Vec<Arc<DeferredCheck>>) -> Option<Arc<DeferredChecks>> {
+        (own.is_some() || !inherited.is_empty()).then(|| Arc::new(DeferredChecks { own, inherited }))
+    }
+
     /// Waits until it is known whether the results are what they should be.
     ///
     /// # Errors
@@ -90,28 +105,14 @@ pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>)
     all
 }
 
-/// The deferred checks of the results of a run of `schedule`, where there are any.
-pub(crate) fn about(
-    instance: &Instance,
-    schedule: &Schedule,
-    check: Option<Arc<dyn Check>>,
+/// The deferred checks of the results of a call, where there are any.
+pub(crate) fn of_call(
+    own: Option<(Arc<dyn Check>, Tell)>,
     inherited: Vec<Arc<DeferredCheck>>,
 ) -> Option<Arc<DeferredChecks>> {
-    let own = check.map(|check| {
-        let message = |launch: &thalweg_fusion::Launch| {
-            let step = &instance.steps[launch.step];
-            step.out_of_range.clone().or_else(|| scattered(&step.kernel, &step.geometry))
-        };
-        let messages = schedule.launches.iter().map(message).collect();
-        Arc::new(DeferredCheck { check, messages, outcome: OnceLock::new() })
-    });
-    (own.is_some() || !inherited.is_empty()).then(|| Arc::new(DeferredChecks { own, inherited }))
-}
-
-/// What a scatter says, which the device does not know.
-fn scattered(kernel: &Kernel, geometry: &Geometry) -> Option<String> {
-    let (Kernel::Scatter { .. }, Geometry::Scatter(g)) = (kernel, geometry) else { return None };
-    Some(format!("scatter: an index is out of range for axis {} of size {}", g.axis, g.size))
+    let own = own
+        .map(|(check, tell)| DeferredCheck::new(check, move |found: &[Found]| found.first().map(|&found| tell(found))));
+    DeferredChecks::new(own, inherited)
 }
 
 #[cfg(test)]
@@ -124,14 +125,14 @@ mod tests {
     struct Passes(AtomicUsize);
 
     impl Check for Passes {
-        fn outcome(&self) -> Result<Option<usize>, Error> {
+        fn outcome(&self) -> Result<Vec<Found>, Error> {
             self.0.fetch_add(1, Relaxed);
-            Ok(None)
+            Ok(vec![])
         }
     }
 
     fn one(check: &Arc<Passes>) -> Arc<DeferredCheck> {
-        Arc::new(DeferredCheck { check: check.clone(), messages: vec![], outcome: OnceLock::new() })
+        DeferredCheck::new(check.clone(), |_| None)
     }
 
     fn list(inherited: &[Arc<DeferredCheck>], own: Option<&Arc<DeferredCheck>>) -> Arc<DeferredChecks> {

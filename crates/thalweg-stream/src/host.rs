@@ -7,20 +7,31 @@
 
 use crate::DeviceRef;
 use crate::defect;
-use crate::history::Watch;
-use crate::value::{NO_STREAM, Recompute, Storage, Value};
+use crate::deferred_check::{self, DeferredChecks, Tell};
+use crate::value::{NO_STREAM, Recompute, Remade, Storage, Value};
 use std::panic::Location;
 use std::sync::{Arc, Mutex, OnceLock};
 use thalweg_ir::{DType, Shape, View};
-use thalweg_runtime::{Buffer, Error, count};
+use thalweg_runtime::{Buffer, Check, Error, count};
 
 /// A function that writes the elements of each result, row-major, as bytes of its dtype. It gets the memory of each where
 /// the host sees that, all zero; of the others it gives the bytes, in order.
 type Function = Box<dyn FnOnce(Vec<Option<&mut [u8]>>) -> Result<Vec<Vec<u8>>, Error> + Send>;
 
-/// A function of the device's own that puts the results into these buffers, in the order of its queue; `None` where the
-/// device has none, and nothing was done.
-pub type OnDevice = Box<dyn FnOnce(&[Buffer]) -> Option<Result<(), Error>> + Send>;
+/// A function of the device's own.
+pub struct OnDevice {
+    /// Its operands. They are computed first; what is still to be checked about them is of the results, too, and nobody waits.
+    pub operands: Vec<Arc<Value>>,
+    /// Puts the results into these buffers, in the order of the device's queue; `None` where it has no such function, and
+    /// nothing was done.
+    pub run: RunOnDevice,
+}
+
+/// See [`OnDevice`].
+pub type RunOnDevice = Box<dyn FnOnce(&[Storage], &[Buffer]) -> Option<Result<Queued, Error>> + Send>;
+
+/// What there is to be asked before results that are in a queue are given to anybody, and what to say then.
+pub type Queued = Option<(Arc<dyn Check>, Tell)>;
 
 /// An operation by its name and the place of the call, for errors.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +42,9 @@ pub struct Caller {
     pub at: &'static Location<'static>,
 }
 
+/// Where results lie, and what is to be checked about them.
+type Results = (Vec<Storage>, Option<Arc<DeferredChecks>>);
+
 /// One call of a function.
 struct Call {
     caller: Caller,
@@ -38,7 +52,7 @@ struct Call {
     outputs: Vec<(Shape, DType)>,
     /// Until it runs; what it holds is let go then.
     function: Mutex<Option<(Option<OnDevice>, Function)>>,
-    made: OnceLock<Result<Vec<Storage>, Error>>,
+    made: OnceLock<Result<Results, Error>>,
 }
 
 impl std::fmt::Debug for Call {
@@ -48,15 +62,14 @@ impl std::fmt::Debug for Call {
 }
 
 impl Call {
-    fn run(&self) -> Result<Vec<Storage>, Error> {
+    fn run(&self) -> Result<Results, Error> {
         let (on_device, function) =
             self.function.lock().unwrap_or_else(|e| e.into_inner()).take().expect("it runs once");
         let device = self.device.device();
         let size = |(shape, dtype): &(Shape, DType)| shape.numel() * dtype.size();
         let mut buffers = self.outputs.iter().map(|o| device.allocate(size(o))).collect::<Result<Vec<_>, _>>()?;
-        if let Some(done) = on_device.and_then(|f| f(&buffers)) {
-            done?;
-            return Ok(self.stored(buffers));
+        if let Some(done) = on_device.and_then(|f| f.run(&buffers)) {
+            return Ok((self.stored(buffers), done?));
         }
         count(|c| c.host_calls += 1);
         let places: Vec<_> = buffers
@@ -75,7 +88,7 @@ impl Call {
         for ((buffer, _), bytes) in there.zip(bytes) {
             device.write(buffer, &bytes)?;
         }
-        Ok(self.stored(buffers))
+        Ok((self.stored(buffers), None))
     }
 
     fn stored(&self, buffers: Vec<Buffer>) -> Vec<Storage> {
@@ -85,9 +98,21 @@ impl Call {
 }
 
 impl Recompute for Call {
-    fn make(&self, result: usize) -> (Result<Storage, Error>, Option<Watch>) {
-        let made = self.made.get_or_init(|| self.run());
-        (made.as_ref().map(|all| all[result].clone()).map_err(Error::clone), None)
+    fn make(&self, result: usize) -> Remade {
+        match self.made.get_or_init(|| self.run()) {
+            Ok((all, checks)) => Remade { outcome: Ok(all[result].clone()), checks: checks.clone(), watch: None },
+            Err(error) => Err(error.clone()).into(),
+        }
+    }
+}
+
+impl OnDevice {
+    fn run(self, buffers: &[Buffer]) -> Option<Result<Option<Arc<DeferredChecks>>, Error>> {
+        // An operand that cannot be computed is found out, and said, by the function on the host.
+        let held = self.operands.iter().map(|v| v.unchecked()).collect::<Result<Vec<Storage>, Error>>().ok()?;
+        let inherited = deferred_check::inherit(self.operands.iter().filter_map(|v| v.checks()));
+        let done = (self.run)(&held, buffers)?;
+        Some(done.map(|own| deferred_check::of_call(own, inherited)))
     }
 }
 

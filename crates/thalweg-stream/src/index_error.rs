@@ -7,56 +7,18 @@
 //! with the segment, too, unless it was there before.
 //!
 //! This is the way of failures alone. A device that runs launches on its own tells later
-//! ([`deferred_check`](crate::deferred_check)), and its results fail together.
+//! ([`deferred_check`](crate::deferred_check)): nothing is computed again there, since its launches go on, and what does not
+//! depend on an index out of range is right.
 
 use crate::DeviceRef;
 use crate::deferred::run_part;
 use crate::mode::Mode;
+use crate::site::{Counted, Site};
 use crate::value::{Storage, Value};
-use std::cell::Cell;
-use std::panic::Location;
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, Segment, Stretch, ValueId};
 use thalweg_ir::{Arg, Op};
 use thalweg_runtime::Error;
-
-/// How an index that a caller gave became the index of the operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Counted {
-    /// It is that.
-    Plain,
-    /// A negative one was counted from the end.
-    FromEnd,
-    /// Several indices were put together, -1 where one of them names nothing.
-    Combined,
-}
-
-/// Who records a gather, a scatter, or an operation in another language.
-#[derive(Clone, Copy, Debug)]
-pub struct Site {
-    /// The function that the caller called.
-    pub name: &'static str,
-    /// Where.
-    pub at: &'static Location<'static>,
-    /// What it did to the index.
-    pub counted: Counted,
-}
-
-thread_local! {
-    static NEXT: Cell<Option<Site>> = const { Cell::new(None) };
-}
-
-/// Says who records the next one of these on this thread.
-#[inline]
-pub fn site(site: Site) {
-    NEXT.set(Some(site));
-}
-
-/// Who said so, once.
-#[inline]
-pub(crate) fn take_site() -> Option<Site> {
-    NEXT.take()
-}
 
 /// A segment that failed.
 pub(crate) struct Failure<'a> {

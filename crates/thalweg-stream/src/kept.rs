@@ -9,9 +9,8 @@
 
 use crate::DeviceRef;
 use crate::deferred::run_part;
-use crate::history::Watch;
 use crate::setting::{Setting, setting};
-use crate::value::{Again, LeftOver, Recompute, Storage, Value};
+use crate::value::{Again, LeftOver, Recompute, Remade, Storage, Value};
 use std::sync::{Arc, Mutex};
 use thalweg_fusion::{BitSet, Keep, OwnedSegment, Question, Stretch, ValueId};
 use thalweg_runtime::{Error, count};
@@ -145,8 +144,8 @@ impl LeftValue {
 }
 
 impl Recompute for LeftValue {
-    fn make(&self, _: usize) -> (Result<Storage, Error>, Option<Watch>) {
-        (self.run(), None)
+    fn make(&self, _: usize) -> Remade {
+        self.run().into()
     }
 
     fn again(&self) -> Option<&Again> {

@@ -22,13 +22,16 @@ mod host;
 mod index_error;
 mod kept;
 mod mode;
+mod reach;
 mod ready;
 mod recognizer;
 mod recorder;
 mod report;
 mod run;
+mod run_checks;
 mod saved;
 mod setting;
+mod site;
 mod store;
 mod stream;
 mod strided;
@@ -42,17 +45,18 @@ pub use calibration::{
     calibrate, calibrate_as_if, calibrated, compile_samples, costs, save_costs, set_costs, typical_costs,
 };
 pub use deferred::{deferring, set_deferring};
+pub use deferred_check::Tell;
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times, segments, tier_runs};
 pub use first_sight::{finish_further_searches, finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
-pub use host::{Caller, OnDevice, host_call};
-pub use index_error::{Counted, Site, site};
+pub use host::{Caller, OnDevice, Queued, RunOnDevice, host_call};
 pub use kept::{recomputing, set_recomputing};
 pub use mode::{
     MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,
     set_reproducible,
 };
 pub use recorder::{Made, MadeFrom};
+pub use site::{Counted, Site, site};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
 pub use stream::{flush, is_among_windows, made, mark, record, record_together, synchronize, template};
 pub use template::{MOST_OPERANDS, Mark, Template};

@@ -11,6 +11,7 @@ use crate::calibration::costs;
 use crate::class_plans::ClassPlans;
 use crate::defect;
 use crate::mode::effort;
+use crate::reach::Reach;
 use crate::tier::Tier;
 use crate::value::Value;
 use std::ops::Deref;
@@ -20,6 +21,7 @@ use thalweg_fusion::{
     Instance, Needs, Plan, Planned, ScalarClasses, Schedule, Segment, Step, alternatives, footprint, instantiate,
     schedule, schedule_within,
 };
+use thalweg_ir::{Arg, RelOp, Shape};
 use thalweg_kernel::Moved;
 use thalweg_runtime::{Error, Program, granted};
 
@@ -42,6 +44,8 @@ pub(crate) struct Ready {
     pub memory: Memory,
     /// What its launches move.
     pub traffic: Traffic,
+    /// What each result follows from, once that was asked.
+    reach: OnceLock<Arc<Reach>>,
     /// What ran before it and is measured against it, where it took the place of another plan.
     earlier: Option<Arc<Ready>>,
     /// The plan store is to be asked before it runs: it has something else by now, or will soon.
@@ -157,7 +161,8 @@ impl Ready {
     ) -> Ready {
         let (autotuning, memory, traffic) = (Autotuning::default(), Memory::default(), Traffic::default());
         let (tier, earlier, outdated) = (Tier::Searched, None, AtomicBool::new(false));
-        Ready { plan, plans, instance, programs, classes, tier, autotuning, memory, traffic, earlier, outdated }
+        let reach = OnceLock::new();
+        Ready { plan, plans, instance, programs, classes, tier, autotuning, memory, traffic, reach, earlier, outdated }
     }
 
     /// The same, of that tier.
@@ -168,6 +173,11 @@ impl Ready {
     /// The same, which another plan is measured against that ran before it.
     pub fn after(self, earlier: Option<Arc<Ready>>) -> Ready {
         Ready { earlier, ..self }
+    }
+
+    /// What each result follows from; `ops` are those that it computes, on as many inputs.
+    pub fn reach(&self, ops: &[RelOp], inputs: usize, shape: &dyn Fn(Arg) -> Shape) -> &Arc<Reach> {
+        self.reach.get_or_init(|| Arc::new(Reach::new(&self.plan, &self.instance, ops, inputs, shape)))
     }
 
     /// Whether the plan store is to be asked before it runs.

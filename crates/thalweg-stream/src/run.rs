@@ -2,14 +2,16 @@
 
 use crate::DeviceRef;
 use crate::calibration::ahead::Ahead;
-use crate::deferred_check;
 use crate::history::{History, Watch};
+use crate::reach::may_be_out_of_range;
 use crate::ready::{Numbered, Ready};
+use crate::run_checks::{Inherited, Met, OfRun};
+use crate::site::Site;
 use crate::value::{Storage, Value};
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_fusion::{BitSet, Instance, Launch, Place, Schedule, Slot, Step};
-use thalweg_ir::{RelOp, Shape};
+use thalweg_ir::{Arg, RelOp, Shape};
 use thalweg_kernel::Moved;
 use thalweg_kernel::reference::{self, Array};
 use thalweg_runtime::{Allocation, Buffer, Device, Error, Program, Timing, count, trace};
@@ -59,10 +61,12 @@ struct Running<'a> {
     done: Run,
 }
 
-/// Runs an instance as scheduled and resolves the live-outs.
+/// Runs an instance as scheduled and resolves the live-outs. `ops` are those of the segment; `sites` says who recorded which of
+/// them.
 pub(crate) fn run(
     (ready, schedule): (&Ready, Arc<Numbered>),
     device: DeviceRef,
+    (ops, sites): (&[RelOp], &[(u32, Site)]),
     (values, history): (&[Arc<Value>], Option<&Arc<History>>),
     inputs: &mut [Option<Arc<Value>>],
     scalars: &[u64],
@@ -78,7 +82,17 @@ pub(crate) fn run(
         clocks: vec![],
         done: Run::default(),
     };
-    let inherited = deferred_check::inherit(r.inputs.iter().flatten().filter_map(|v| v.checks()));
+    let inherited = Inherited::of(r.inputs);
+    // Only a device that runs launches on its own tells later.
+    let later = r.device.throughput().is_some() && may_be_out_of_range(instance);
+    let reach = (later || !inherited.is_empty()).then(|| {
+        let shape = |arg: Arg| match arg {
+            Arg::Op(o) => *values[o].shape(),
+            Arg::Input(n) => r.inputs[n].as_ref().map_or_else(|| Shape::new(&[]), |v| *v.shape()),
+            _ => Shape::new(&[]),
+        };
+        ready.reach(ops, r.inputs.len(), &shape).clone()
+    });
     // Who wants to know how long each launch takes has each put in the queue by itself.
     let each = timed == Timed::Launches;
     let key = (!each).then_some(schedule.number);
@@ -94,8 +108,11 @@ pub(crate) fn run(
         }
     })?;
     r.ask_clocks()?;
-    let checks = deferred_check::about(instance, &schedule, batch.check, inherited);
-    for (output, &slot) in instance.outputs.iter().zip(&schedule.outputs) {
+    let mut checks = reach.map(|reach| {
+        let steps = || schedule.launches.iter().map(|l| l.step as u32).collect();
+        OfRun::new(reach, inherited, batch.check.map(|check| Met { check, steps: steps(), sites: sites.into() }))
+    });
+    for (number, (output, &slot)) in instance.outputs.iter().zip(&schedule.outputs).enumerate() {
         let buffer = match slot {
             Slot::Input(i) => r.input_buffer(i).clone(),
             Slot::Buffer(c) => match &r.cells[c] {
@@ -105,7 +122,8 @@ pub(crate) fn run(
             },
         };
         let watch = history.map(|h| Watch::new(h, output.op));
-        values[output.op].resolve_watched(Ok(Storage { buffer, view: output.view }), checks.clone(), watch);
+        let checks = checks.as_mut().and_then(|checks| checks.of_output(number));
+        values[output.op].resolve_watched(Ok(Storage { buffer, view: output.view }), checks, watch);
     }
     count(|c| {
         c.arena_bytes += schedule.arena.bytes as u64;

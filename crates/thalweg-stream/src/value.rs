@@ -81,12 +81,28 @@ impl Deref for Kept {
 
 /// How results that were not written are computed after all. A trait, so that values need not know how segments run.
 pub(crate) trait Recompute: std::fmt::Debug + Send + Sync {
-    /// The result of an operation of the segment, and who wants to know whether it is read, if anybody does.
-    fn make(&self, operation: usize) -> (Result<Storage, Error>, Option<Watch>);
+    /// The result of an operation of the segment.
+    fn make(&self, operation: usize) -> Remade;
 
     /// The operations that make the result, where whoever uses it may record them again.
     fn again(&self) -> Option<&Again> {
         None
+    }
+}
+
+/// What [`Recompute`] gives.
+pub(crate) struct Remade {
+    /// The result.
+    pub outcome: Result<Storage, Error>,
+    /// What has to be resolved before anybody sees it.
+    pub checks: Option<Arc<DeferredChecks>>,
+    /// Who wants to know whether it is read, if anybody does.
+    pub watch: Option<Watch>,
+}
+
+impl From<Result<Storage, Error>> for Remade {
+    fn from(outcome: Result<Storage, Error>) -> Remade {
+        Remade { outcome, checks: None, watch: None }
     }
 }
 
@@ -304,8 +320,8 @@ impl Value {
     pub(crate) fn follow_recipe(&self) {
         let mut recipe = self.recipe();
         if let Some(r) = &*recipe {
-            let (made, watch) = r.make(self.index as usize);
-            self.resolve_watched(made, None, watch);
+            let Remade { outcome, checks, watch } = r.make(self.index as usize);
+            self.resolve_watched(outcome, checks, watch);
             // What it is computed from is let go with the recipe.
             *recipe = None;
         }

@@ -11,11 +11,20 @@ use half::{bf16, f16};
 use std::any::Any;
 use std::panic::Location;
 use std::sync::Arc;
-use thalweg_runtime::{Buffer, Fourier};
-use thalweg_stream::{Caller, DeviceRef, OnDevice, Storage};
+use thalweg_runtime::{Buffer, Decomposition, Fourier, Unfit};
+use thalweg_stream::{Caller, DeviceRef, OnDevice, Queued, Storage, Tell};
 
-/// The transform that an operation is, which a device may have a library for.
-type Library = dyn Fn(&[Tensor]) -> Fourier + Send + Sync;
+/// What an operation is that a device may have a library for.
+pub(crate) enum Known {
+    #[cfg_attr(not(feature = "fft"), expect(dead_code, reason = "made by transforms"))]
+    Fourier(Fourier),
+    /// With the leading dimensions.
+    #[cfg_attr(not(feature = "linalg"), expect(dead_code, reason = "made by decompositions"))]
+    Decomposition(Decomposition, Vec<usize>),
+}
+
+/// What it is of these operands; `None` where no library has it.
+type Library = dyn Fn(&[Tensor]) -> Option<Known> + Send + Sync;
 type Run = dyn Fn(&[HostInput<'_>], &mut [HostOutput<'_>]) -> Result<(), Failure> + Send + Sync;
 /// Memory of each result, where the host sees that.
 type Places<'a> = Vec<Option<&'a mut [u8]>>;
@@ -243,10 +252,10 @@ impl HostOp {
         HostOp { backward: Some(Arc::new(move |b| f(b).list())), ..self }
     }
 
-    /// The same operation, which is that transform of its operands: a device that has a library for it computes it, and no
-    /// operand is copied to the host.
-    #[cfg(feature = "fft")]
-    pub(crate) fn fourier(self, of: impl Fn(&[Tensor]) -> Fourier + Send + Sync + 'static) -> HostOp {
+    /// The same operation, which is that of its operands: a device that has a library for it computes it, and no operand is
+    /// copied to the host.
+    #[cfg(any(feature = "fft", feature = "linalg"))]
+    pub(crate) fn known(self, of: impl Fn(&[Tensor]) -> Option<Known> + Send + Sync + 'static) -> HostOp {
         HostOp { library: Some(Arc::new(of)), ..self }
     }
 
@@ -272,9 +281,12 @@ impl HostOp {
         let device = from.first().map_or_else(Device::default, Tensor::device);
         let caller = Caller { name, at: Location::caller() };
         let (run, of) = (self.run.clone(), outputs.clone());
-        let on_device = self.library.clone().map(|library| {
-            let x = plain.clone();
-            Box::new(move |y: &[Buffer]| on_device(device, &*library, &x, y)) as OnDevice
+        // Where kernels run on the host, a library would, too.
+        let apart = device.0.device().throughput().is_some();
+        let known = self.library.as_ref().filter(|_| apart).and_then(|library| library(&plain));
+        let on_device = known.map(|known| OnDevice {
+            operands: plain.iter().map(|x| x.value.clone()).collect(),
+            run: Box::new(move |x: &[Storage], y: &[Buffer]| on_device(device, caller, known, x, y)),
         });
         let call = move |places: Places<'_>| call(caller, &*run, &plain, &of, places);
         let values = thalweg_stream::host_call(caller, device.0, &outputs, on_device, call);
@@ -283,11 +295,48 @@ impl HostOp {
 }
 
 /// By the device's own library, where it has one.
-fn on_device(device: Device, library: &Library, x: &[Tensor], y: &[Buffer]) -> Option<Result<(), Error>> {
-    // An operand that cannot be computed is found out, and said, by the function on the host.
-    let held = x.iter().map(|x| x.value.storage()).collect::<Result<Vec<Storage>, Error>>().ok()?;
-    let x_parts: Vec<_> = held.iter().map(|s| (&s.buffer, &s.view)).collect();
-    device.0.device().fourier(&library(x), &x_parts, &y.iter().collect::<Vec<_>>())
+fn on_device(
+    device: Device,
+    caller: Caller,
+    known: Known,
+    x: &[Storage],
+    y: &[Buffer],
+) -> Option<Result<Queued, Error>> {
+    let (device, y): (_, Vec<&Buffer>) = (device.0.device(), y.iter().collect());
+    let x: Vec<_> = x.iter().map(|s| (&s.buffer, &s.view)).collect();
+    match known {
+        Known::Fourier(of) => Some(device.fourier(&of, &x, &y)?.map(|()| None)),
+        Known::Decomposition(of, lead) => {
+            let batch = device.decompose(&of, &x, &y)?;
+            let tell = move |word: u64| match Unfit::of_word(word) {
+                Some((matrix, unfit)) => of_matrix(matrix, &lead, unfit),
+                None => "a matrix has no decomposition".into(),
+            };
+            let Caller { name, at } = caller;
+            let error = move |found: thalweg_runtime::Found| Error::Host {
+                operation: name.into(),
+                at,
+                cause: Arc::from(Box::from(tell(found.word))),
+            };
+            Some(batch.map(|batch| batch.check.map(|check| (check, Box::new(error) as Tell))))
+        }
+    }
+}
+
+/// What is wrong with a matrix of a batch with these leading dimensions.
+pub(crate) fn of_matrix(at: usize, lead: &[usize], why: impl std::fmt::Display) -> String {
+    if lead.is_empty() {
+        return why.to_string();
+    }
+    let mut rest = at;
+    let of = |&size: &usize| {
+        let own = rest % size;
+        rest /= size;
+        own.to_string()
+    };
+    let mut index: Vec<String> = lead.iter().rev().map(of).collect();
+    index.reverse();
+    format!("matrix [{}]: {why}", index.join(", "))
 }
 
 /// Runs the function. Gives the bytes of those results that have no place.

@@ -25,7 +25,11 @@ mod staging;
 use thalweg_gpu::product::Product;
 
 use super::cufft::Plans;
-use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Module, TensorMap, nvrtc};
+use super::cusolver::Solvers;
+use super::{
+    Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Matrices, Module, Places, TensorMap,
+    nvrtc,
+};
 use api::{Api, SUCCESS};
 use cudarc::driver::sys::{
     CUdevice, CUdevice_attribute_enum as Attribute, CUevent, CUfunction,
@@ -82,6 +86,8 @@ pub struct Parts {
     products: Products,
     /// Of cuFFT.
     transforms: Mutex<Plans>,
+    /// Of cuSOLVER.
+    solvers: Mutex<Solvers>,
     /// The GPUs whose copies may read what this one's pool hands out.
     open_to: Mutex<Vec<CUdevice>>,
 }
@@ -174,6 +180,7 @@ impl Cuda {
             major: version.max(0) as u32 / 1000,
             products: Products::default(),
             transforms: Mutex::default(),
+            solvers: Mutex::default(),
             open_to: Mutex::default(),
         };
         Ok(Arc::new(Cuda { parts: Arc::new(parts), queue: 0 }))
@@ -559,6 +566,24 @@ impl Driver for Cuda {
         // SAFETY: whoever calls has memory of the device at these places, and the stream is this context's.
         let put = unsafe { plans.run(lines, places, turn.handle as usize, self.major) };
         put.map_err(|message| Error::Device { device: self.gpu.name.clone(), message })
+    }
+
+    fn routine(&self, of: &Matrices) -> Option<usize> {
+        let stream = self.gpu.turn(self.queue).ok()?.handle as usize;
+        let mut solvers = self.solvers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = solvers.workspace(of, stream, self.major);
+        known.inspect_err(|why| tracing::debug!(why, ?of, "decomposed on the host")).ok()
+    }
+
+    fn run_routine(&self, of: &Matrices, places: &Places) -> Result<Result<(), String>, Error> {
+        let turn = self.gpu.turn(self.queue)?;
+        let mut solvers = self.solvers.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: whoever calls has memory of the device at these places, and the stream is this context's.
+        let put = unsafe { solvers.run(of, places, turn.handle as usize, self.major) };
+        drop(turn);
+        // What ended the context is an error of the device.
+        self.gpu.enter()?;
+        Ok(put)
     }
 
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {

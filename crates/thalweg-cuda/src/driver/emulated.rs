@@ -12,6 +12,7 @@
 //! * `faults`: what a thread does that ends a process, as an error.
 //! * `fibers`: the threads of a block.
 //! * `fourier`: transforms in the place of cuFFT's.
+//! * `solver`: decompositions in the place of cuSOLVER's.
 //! * `memory`: memory that finds out who does not stay in it.
 //! * `queues`: what waits to be run.
 
@@ -21,10 +22,13 @@ mod fibers;
 mod fourier;
 mod memory;
 mod queues;
+mod solver;
 #[cfg(test)]
 mod tests;
 
-use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Module, TensorMap};
+use super::{
+    Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Matrices, Module, Places, TensorMap,
+};
 use fibers::{Kernel, MEET, Runtime, SCHEDULER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
@@ -273,6 +277,22 @@ impl Driver for Emulated {
             unsafe { fourier::run(&lines, from, to) };
             Ok(())
         })
+    }
+
+    fn routine(&self, of: &Matrices) -> Option<usize> {
+        // As the library, which wants some.
+        (!environment::CUSOLVER.is("off")).then_some(64 * of.count)
+    }
+
+    fn run_routine(&self, of: &Matrices, places: &Places) -> Result<Result<(), String>, Error> {
+        let (of, places) = (*of, *places);
+        let put = self.put(move |parts| {
+            solver::reaches(&of, &places).into_iter().try_for_each(|(at, bytes)| parts.check(at, bytes))?;
+            // SAFETY: all of it lies within blocks, of which who put it there says that nobody else uses them now.
+            unsafe { solver::run(&of, &places) };
+            Ok(())
+        });
+        put.map(Ok)
     }
 
     /// As `map_copy` in mapped.cuh reads it: address, rank, extents, strides, elements of a box.

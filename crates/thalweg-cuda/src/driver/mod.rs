@@ -9,6 +9,7 @@
 //! * `cublaslt`: NVIDIA's library of matrix products.
 //! * `cuda`: NVIDIA's driver.
 //! * `cufft`: NVIDIA's library of Fourier transforms.
+//! * `cusolver`: NVIDIA's library of decompositions.
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
 //! * `functions`: libraries that are found at run time, as tables of functions.
 //! * `nvrtc`: sources to machine code, for a GPU that need not be there.
@@ -20,6 +21,7 @@ mod absent;
 mod cublaslt;
 mod cuda;
 mod cufft;
+mod cusolver;
 #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod emulated;
 mod functions;
@@ -95,6 +97,118 @@ pub struct Lines {
     pub n: usize,
     /// Lines.
     pub count: usize,
+}
+
+/// What a library's routine makes of a matrix. Matrices are column-major.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Routine {
+    /// `potrf`: the lower half of A into L of `A = L Lᵀ`. Of matrices that are taken together anything may be in the upper one then.
+    Cholesky {
+        /// Rows and columns.
+        n: usize,
+    },
+    /// `getrf`: A into L and U of `A = P L U`, and in b the row that each row was exchanged with, one after the other and
+    /// counted from 1, as i32.
+    Lu {
+        /// Rows.
+        m: usize,
+        /// Columns.
+        n: usize,
+    },
+    /// `getrs`: A and b as [`Routine::Lu`] left them, and B in c into X of `A X = B`.
+    Solve {
+        /// Rows and columns of A.
+        n: usize,
+        /// Columns of B.
+        columns: usize,
+    },
+    /// `geqrf`: A into R, and reflections below its diagonal, with their factors in b.
+    Qr {
+        /// Rows.
+        m: usize,
+        /// Columns.
+        n: usize,
+    },
+    /// `orgqr`: A and b as [`Routine::Qr`] left them into the first columns of the product of all reflections.
+    Reflections {
+        /// Rows.
+        m: usize,
+        /// Columns of the product.
+        columns: usize,
+        /// Reflections.
+        k: usize,
+    },
+    /// `syevd`: the upper half of A into the eigenvectors, as columns, if they are asked for; b is the eigenvalues.
+    Symmetric {
+        /// Rows and columns.
+        n: usize,
+        /// Whether the vectors are asked for.
+        vectors: bool,
+    },
+    /// `gesvdj`: A into nothing; b is the singular values, c and d are U and V. Where these are not asked for there is room for
+    /// them, of as many columns of U as there are of A, or, of matrices that are taken together, of rows.
+    Singular {
+        /// Rows, not fewer than columns.
+        m: usize,
+        /// Columns, and those of V.
+        n: usize,
+        /// Columns of U: none, as many as there are values, or as many as there are rows.
+        left: usize,
+    },
+    /// `trsm`: B in c, of as many rows as `columns`, into X of `X A = B`, or of `X Aᵀ = B`.
+    Triangular {
+        /// Rows and columns of A.
+        n: usize,
+        /// Rows of B.
+        columns: usize,
+        /// Which half of A is read.
+        upper: bool,
+        /// Whether A is transposed.
+        transposed: bool,
+        /// Whether A's diagonal is ones.
+        unit: bool,
+    },
+}
+
+/// A routine over several matrices.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Matrices {
+    /// What is made of each.
+    pub routine: Routine,
+    /// Whether they are f64, and not f32.
+    pub double: bool,
+    /// How many.
+    pub count: usize,
+    /// Whether they are small, and taken together.
+    pub batched: bool,
+}
+
+/// Where what a routine takes of each matrix lies.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Place {
+    /// The address of the first matrix' part.
+    pub at: u64,
+    /// Bytes to the next one's.
+    pub step: usize,
+    /// The address of a list of the addresses of all, where they are taken together.
+    pub list: u64,
+}
+
+/// Where everything lies that a routine takes.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Places {
+    /// A.
+    pub a: Place,
+    /// See [`Routine`].
+    pub b: Place,
+    /// See [`Routine`].
+    pub c: Place,
+    /// See [`Routine`].
+    pub d: Place,
+    /// What the library says of each matrix: an i32, 0 where all is well.
+    pub infos: u64,
+    /// As many bytes as [`Driver::routine`] says.
+    pub work: u64,
 }
 
 /// Several launches that the device knows as one.
@@ -192,6 +306,21 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// When the device or the library refuses.
     fn run_transform(&self, lines: &Lines, _places: [u64; 3]) -> Result<(), Error> {
         Err(Error::Device { device: self.chip().name.clone(), message: format!("there is no library for {lines:?}") })
+    }
+
+    /// Bytes of workspace that a library needs for this routine. `None` where there is no such library, or it does not have it
+    /// for these sizes.
+    fn routine(&self, _of: &Matrices) -> Option<usize> {
+        None
+    }
+
+    /// Puts a routine that [`Driver::routine`] knows in the queue. What the library says that keeps it from that, where it
+    /// does: then who asked may do without.
+    ///
+    /// # Errors
+    /// When the device refuses.
+    fn run_routine(&self, of: &Matrices, _places: &Places) -> Result<Result<(), String>, Error> {
+        Ok(Err(format!("there is no library for {of:?}")))
     }
 
     /// A map of a tensor that begins at no address yet. `None` where the chip has no copies of boxes, or cannot make this

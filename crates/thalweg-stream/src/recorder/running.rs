@@ -149,7 +149,8 @@ impl Recorder {
         }
         let values = (self.values.as_slice(), history);
         let begin = clock.then(Instant::now);
-        let outcome = run::run((ready, schedule.clone()), self.device, values, &mut self.inputs, &self.scalars, timed);
+        let (plan, what) = ((&**ready, schedule.clone()), (self.ops.as_slice(), self.sites.as_slice()));
+        let outcome = run::run(plan, self.device, what, values, &mut self.inputs, &self.scalars, timed);
         (outcome, begin.map(|b| b.elapsed()))
     }
 

@@ -5,6 +5,7 @@
 //! of it, so that what appears twice in the whole counts twice, or half, on the way back.
 
 use super::lines::{Kind, Pass, Real, transform};
+use crate::host::Known;
 use crate::{Backward, Complex, DType, HostInput, HostOp, HostOutput, Options, Shape, Tensor};
 use thalweg_runtime::{Fourier, FourierKind};
 
@@ -27,7 +28,7 @@ fn host_op(name: &'static str, axis: usize, pass: Pass) -> HostOp {
         }
         Ok(())
     })
-    .fourier(move |x| {
+    .known(move |x| {
         let (outer, inner) = around(x[0].shape(), axis);
         let kind = match pass.kind {
             Kind::Forward => FourierKind::Forward,
@@ -35,7 +36,8 @@ fn host_op(name: &'static str, axis: usize, pass: Pass) -> HostOp {
             Kind::Half => FourierKind::Half,
             Kind::Real => FourierKind::Real,
         };
-        Fourier { kind, double: x[0].dtype() == DType::F64, outer, n: pass.n, inner, scale: pass.scale }
+        let double = x[0].dtype() == DType::F64;
+        Some(Known::Fourier(Fourier { kind, double, outer, n: pass.n, inner, scale: pass.scale }))
     })
 }
 

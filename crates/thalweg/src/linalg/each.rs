@@ -4,11 +4,13 @@
 //! dimensions, for f32 and f64. Always true: matrices of a batch do not depend on each other, so which thread takes
 //! which changes nothing; the error is that of the first matrix that has one, by its place in the batch.
 
+use crate::host::{Known, of_matrix};
 use crate::host_threads::{has_host_threads, on_host_threads};
 use crate::{DType, Element, HostInput, HostOp, HostOutput, Shape, Tensor};
 use faer::{MatMut, MatRef, Par};
 use rayon::prelude::*;
 use std::array::from_fn;
+use thalweg_runtime::{Decomposition, DecompositionKind};
 
 /// The elements that there are decompositions for.
 pub(super) trait Real: Element + faer::traits::RealField {
@@ -62,6 +64,10 @@ pub(super) trait EachMatrix<const I: usize, const O: usize>: Copy + Send + Sync 
     const NAME: &'static str;
     /// The results for operands of these sizes.
     fn parts(&self, x: [(usize, usize); I]) -> [Part; O];
+    /// What a device may have a library for, if it may.
+    fn kind(&self) -> Option<DecompositionKind> {
+        None
+    }
     /// Writes the results, which are row-major and all zero at first, or says why there are none.
     fn run<T: Real>(&self, x: [MatRef<'_, T>; I], y: [MatMut<'_, T>; O], par: Par) -> Result<(), String>;
 }
@@ -96,6 +102,13 @@ pub(super) fn host_op<const I: usize, const O: usize, F: EachMatrix<I, O>>(f: F)
             _ => run_all::<f64, I, O, F>(f, x, y),
         };
         done.map_err(Into::into)
+    })
+    .known(move |x| {
+        let (m, n) = sizes(x[0].shape());
+        let lead = batch(&x[0]).to_vec();
+        let (double, count) = (x[0].dtype() == DType::F64, lead.iter().product());
+        let columns = x.last().map_or(0, |b| sizes(b.shape()).1);
+        Some(Known::Decomposition(Decomposition { kind: f.kind()?, double, count, m, n, columns }, lead))
     })
 }
 
@@ -134,8 +147,7 @@ fn run_all<T: Real, const I: usize, const O: usize, F: EachMatrix<I, O>>(
             MatMut::from_row_major_slice_mut(elements, to[i].0, to[i].1)
         };
         let (x, y) = (from_fn(matrix), from_fn(result));
-        let told = |why| if lead.is_empty() { why } else { format!("matrix {}: {why}", place(at, lead)) };
-        f.run(x, y, par).map_err(told)
+        f.run(x, y, par).map_err(|why| of_matrix(at, lead, why))
     };
     let operations = from.iter().map(|&(m, n)| 10.0 * (m * n) as f64 * m.min(n) as f64).fold(0.0, f64::max);
     let mut all = results.into_iter().enumerate();
@@ -150,20 +162,4 @@ fn run_all<T: Real, const I: usize, const O: usize, F: EachMatrix<I, O>>(
             failed.unwrap_or(Ok(()))
         }
     })
-}
-
-/// A place in the leading dimensions, as an index of them.
-fn place(at: usize, lead: &[usize]) -> String {
-    let mut rest = at;
-    let mut index: Vec<String> = lead
-        .iter()
-        .rev()
-        .map(|&size| {
-            let own = rest % size;
-            rest /= size;
-            own.to_string()
-        })
-        .collect();
-    index.reverse();
-    format!("[{}]", index.join(", "))
 }

@@ -7,6 +7,7 @@ use faer::linalg::lu::partial_pivoting::factor as plu;
 use faer::linalg::qr::no_pivoting::factor as qr;
 use faer::linalg::{householder, triangular_solve};
 use faer::{Conj, Mat, MatMut, MatRef, Par};
+use thalweg_runtime::{DecompositionKind, Unfit};
 
 /// Whether there is an element that is NaN or infinite.
 pub(super) fn not_finite<T: Real>(x: MatRef<'_, T>) -> bool {
@@ -24,6 +25,10 @@ impl EachMatrix<1, 1> for Cholesky {
         [Part::Matrix(n, n)]
     }
 
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::Cholesky)
+    }
+
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [mut y]: [MatMut<'_, T>; 1], par: Par) -> Result<(), String> {
         let n = a.nrows();
         let mut work = a.to_owned();
@@ -32,12 +37,12 @@ impl EachMatrix<1, 1> for Cholesky {
         let (no, stack) = (llt::LltRegularization::default(), MemStack::new(stack));
         let done = llt::cholesky_in_place(work.as_mut(), no, par, stack, Default::default());
         if let Err(llt::LltError::NonPositivePivot { index }) = done {
-            return Err(format!("not positive definite: the leading minor of order {} is not", index + 1));
+            return Err(Unfit::Minor(index + 1).to_string());
         }
         for j in 0..n {
             for i in j..n {
                 if !work[(i, j)].wide().is_finite() {
-                    return Err(format!("not positive definite: there is NaN or infinity in row {i}"));
+                    return Err(Unfit::Row(i).to_string());
                 }
                 y[(i, j)] = work[(i, j)];
             }
@@ -68,7 +73,7 @@ impl<T: Real> Factored<T> {
     /// That it can be divided by.
     fn check(&self) -> Result<(), String> {
         let zero = (0..self.lu.nrows()).find(|&i| self.lu[(i, i)] == T::zero_impl());
-        zero.map_or(Ok(()), |i| Err(format!("singular: pivot {i} is 0")))
+        zero.map_or(Ok(()), |i| Err(Unfit::Pivot(i).to_string()))
     }
 
     /// `U⁻¹ L⁻¹ y`, in place.
@@ -87,6 +92,10 @@ impl EachMatrix<1, 2> for Lu {
 
     fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [Part; 2] {
         [Part::Matrix(m, n), Part::Vector(m)]
+    }
+
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::Lu)
     }
 
     fn run<T: Real>(
@@ -113,6 +122,10 @@ impl EachMatrix<2, 1> for Solve {
 
     fn parts(&self, [_, (n, k)]: [(usize, usize); 2]) -> [Part; 1] {
         [Part::Matrix(n, k)]
+    }
+
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::Solve)
     }
 
     fn run<T: Real>(&self, [a, b]: [MatRef<'_, T>; 2], [mut y]: [MatMut<'_, T>; 1], par: Par) -> Result<(), String> {
@@ -184,6 +197,10 @@ impl EachMatrix<1, 1> for Inverse {
         [Part::Matrix(n, n)]
     }
 
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::Inverse { singular: self.singular })
+    }
+
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [mut y]: [MatMut<'_, T>; 1], par: Par) -> Result<(), String> {
         let f = Factored::new(a, par);
         if let Err(why) = f.check() {
@@ -209,6 +226,10 @@ impl EachMatrix<1, 1> for Determinant {
         [Part::Number]
     }
 
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::Determinant)
+    }
+
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [mut y]: [MatMut<'_, T>; 1], par: Par) -> Result<(), String> {
         let f = Factored::new(a, par);
         let mut product = if f.odd { -T::one_impl() } else { T::one_impl() };
@@ -229,6 +250,10 @@ impl EachMatrix<1, 2> for LogDeterminant {
 
     fn parts(&self, _: [(usize, usize); 1]) -> [Part; 2] {
         [Part::Number, Part::Number]
+    }
+
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::LogDeterminant)
     }
 
     fn run<T: Real>(
@@ -270,6 +295,10 @@ impl EachMatrix<1, 2> for Qr {
     fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [Part; 2] {
         let k = if self.complete { m } else { m.min(n) };
         [Part::Matrix(m, k), Part::Matrix(k, n)]
+    }
+
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::Qr { complete: self.complete })
     }
 
     fn run<T: Real>(
@@ -322,11 +351,15 @@ impl EachMatrix<2, 1> for Triangular {
         [Part::Matrix(n, k)]
     }
 
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::Triangular { upper: self.upper, unit: self.unit })
+    }
+
     fn run<T: Real>(&self, [a, b]: [MatRef<'_, T>; 2], [mut y]: [MatMut<'_, T>; 1], par: Par) -> Result<(), String> {
         if !self.unit
             && let Some(i) = (0..a.nrows()).find(|&i| a[(i, i)] == T::zero_impl())
         {
-            return Err(format!("singular: element {i} of the diagonal is 0"));
+            return Err(Unfit::Diagonal(i).to_string());
         }
         y.copy_from(b);
         match (self.upper, self.unit) {

@@ -7,9 +7,7 @@ use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd::{self, ComputeEigenvectors};
 use faer::linalg::svd::{self, ComputeSvdVectors};
 use faer::{Mat, MatMut, MatRef, Par};
-
-const NOT_FINITE: &str = "there is NaN or infinity in it";
-const NO_END: &str = "the iteration did not converge";
+use thalweg_runtime::{DecompositionKind, Unfit};
 
 /// How many singular vectors.
 #[derive(Clone, Copy, PartialEq)]
@@ -33,6 +31,10 @@ impl EachMatrix<1, 3> for Svd {
         [Part::Matrix(m, left), Part::Vector(k), Part::Matrix(right, n)]
     }
 
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::Svd { full: self.0 == Vectors::Full })
+    }
+
     fn run<T: Real>(
         &self,
         [a]: [MatRef<'_, T>; 1],
@@ -47,7 +49,7 @@ impl EachMatrix<1, 3> for Svd {
             return Ok(());
         }
         if not_finite(a) {
-            return Err(NOT_FINITE.into());
+            return Err(Unfit::NotFinite.to_string());
         }
         let vectors = if self.0 == Vectors::Full { ComputeSvdVectors::Full } else { ComputeSvdVectors::Thin };
         let (mut left, mut right) = (Mat::zeros(m, u.ncols()), Mat::zeros(n, v.ncols()));
@@ -62,7 +64,7 @@ impl EachMatrix<1, 3> for Svd {
             MemStack::new(stack),
             Default::default(),
         )
-        .map_err(|_| NO_END)?;
+        .map_err(|_| Unfit::NoEnd.to_string())?;
         u.copy_from(&left);
         v.copy_from(&right);
         s.col_mut(0).copy_from(values.column_vector());
@@ -81,18 +83,23 @@ impl EachMatrix<1, 1> for SingularValues {
         [Part::Vector(m.min(n))]
     }
 
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::SingularValues)
+    }
+
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [s]: [MatMut<'_, T>; 1], par: Par) -> Result<(), String> {
         let (m, n) = a.shape();
         if m.min(n) == 0 {
             return Ok(());
         }
         if not_finite(a) {
-            return Err(NOT_FINITE.into());
+            return Err(Unfit::NotFinite.to_string());
         }
         let no = ComputeSvdVectors::No;
         let mut values = Diag::zeros(m.min(n));
         let stack = &mut MemBuffer::new(svd::svd_scratch::<T>(m, n, no, no, par, Default::default()));
-        svd::svd(a, values.as_mut(), None, None, par, MemStack::new(stack), Default::default()).map_err(|_| NO_END)?;
+        svd::svd(a, values.as_mut(), None, None, par, MemStack::new(stack), Default::default())
+            .map_err(|_| Unfit::NoEnd.to_string())?;
         s.col_mut(0).copy_from(values.column_vector());
         Ok(())
     }
@@ -107,6 +114,10 @@ impl EachMatrix<1, 2> for Symmetric {
 
     fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 2] {
         [Part::Vector(n), Part::Matrix(n, n)]
+    }
+
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::Symmetric)
     }
 
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [w, mut v]: [MatMut<'_, T>; 2], par: Par) -> Result<(), String> {
@@ -129,6 +140,10 @@ impl EachMatrix<1, 1> for SymmetricValues {
         [Part::Vector(n)]
     }
 
+    fn kind(&self) -> Option<DecompositionKind> {
+        Some(DecompositionKind::SymmetricValues)
+    }
+
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [w]: [MatMut<'_, T>; 1], par: Par) -> Result<(), String> {
         let values = symmetric(a, None, par)?;
         w.col_mut(0).copy_from(values.column_vector());
@@ -144,12 +159,12 @@ fn symmetric<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par
     }
     // The upper half is not looked at, whatever is in it.
     if (0..n).any(|j| (j..n).any(|i| !a[(i, j)].wide().is_finite())) {
-        return Err(NOT_FINITE.into());
+        return Err(Unfit::NotFinite.to_string());
     }
     let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
     let stack = &mut MemBuffer::new(evd::self_adjoint_evd_scratch::<T>(n, wanted, par, Default::default()));
     evd::self_adjoint_evd(a, values.as_mut(), vectors, par, MemStack::new(stack), Default::default())
-        .map_err(|_| NO_END)?;
+        .map_err(|_| Unfit::NoEnd.to_string())?;
     Ok(values)
 }
 
@@ -224,12 +239,12 @@ fn general<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par) 
         return Ok((re, im));
     }
     if not_finite(a) {
-        return Err(NOT_FINITE.into());
+        return Err(Unfit::NotFinite.to_string());
     }
     let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
     let scratch = evd::evd_scratch::<T>(n, ComputeEigenvectors::No, wanted, par, Default::default());
     let stack = &mut MemBuffer::new(scratch);
     evd::evd_real(a, re.as_mut(), im.as_mut(), None, vectors, par, MemStack::new(stack), Default::default())
-        .map_err(|_| NO_END)?;
+        .map_err(|_| Unfit::NoEnd.to_string())?;
     Ok((re, im))
 }

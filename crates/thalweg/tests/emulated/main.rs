@@ -6,6 +6,7 @@
 mod arrays;
 mod contractions;
 mod cuda_ops;
+mod decompositions;
 mod first_sight;
 mod kernels;
 mod online;
@@ -117,17 +118,93 @@ fn an_index_out_of_range_fails_what_is_read_of_its_segment_and_nothing_else() {
     let later = (&after + 1.0).exp();
     thalweg::flush();
     assert_eq!(values(&other), [1.0, 2.0, 3.0, 4.0]);
-    let said = "gather: an index is out of range for axis 0 of size 4";
-    assert_eq!(message(&bad), said);
-    assert_eq!(message(&after), format!("failed: {said}"));
-    assert_eq!(message(&later), format!("failed: {said}"));
-    assert_eq!(message(&(&later - 1.0)), format!("failed: {said}"));
+    let said = "gather: an index is out of range for axis 0 of size 4, at crates/thalweg/tests/emulated/main.rs:";
+    let starts = |x: &Tensor, said: &str| {
+        let told = message(x);
+        assert!(told.starts_with(said), "{told} instead of {said}");
+    };
+    starts(&bad, said);
+    starts(&after, &format!("failed: {said}"));
+    starts(&later, &format!("failed: {said}"));
+    starts(&(&later - 1.0), &format!("failed: {said}"));
     // The stream goes on.
     assert_eq!(values(&x.gather(0, &indices(&[3, 0]))), [3.0, 0.0]);
-    assert_eq!(
-        message(&x.scatter_add(0, &indices(&[0, 9]), 1)),
-        "scatter: an index is out of range for axis 0 of size 4"
-    );
+    starts(&x.scatter_add(0, &indices(&[0, 9]), 1), "scatter_add: an index is out of range for axis 0 of size 4, at ");
+}
+
+#[test]
+fn an_index_out_of_range_names_the_function_and_the_line() {
+    let x = tensor(&[0.0, 1.0, 2.0, 3.0]);
+    let far = indices(&[1, 4]);
+    let says = |y: Tensor, what: &str, line: u32| {
+        let told = message(&y);
+        let want = format!("{what}, at crates/thalweg/tests/emulated/main.rs:{line}:");
+        assert!(told.strip_prefix("failed: ").unwrap_or(&told).starts_with(&want), "{told} instead of {want}");
+    };
+    let axis = |name: &str, size: usize| format!("{name}: an index is out of range for axis 0 of size {size}");
+    says(x.index_select(0, &far), &axis("index_select", 4), line!());
+    says(x.index_select(0, &far).exp() + 1.0, &axis("index_select", 4), line!());
+    says(x.scatter_add(0, &far, 1) * 2.0, &axis("scatter_add", 4), line!());
+    says(x.index_copy(0, &far, 1), &axis("index_copy", 4), line!());
+    says(x.take(&far), &axis("take", 4), line!());
+    let table = x.reshape([2, 2]);
+    says(table.embedding(&far), &axis("embedding", 2), line!());
+    let classes = indices(&[0, 2]);
+    let line = line!() + 1;
+    let loss = table.cross_entropy(&classes, thalweg::Reduction::Mean);
+    says(loss, "cross_entropy: an index is out of range for axis 1 of size 2", line);
+    says(table.index(&[&indices(&[0]), &indices(&[2])]), "index: an index is out of range", line!());
+}
+
+#[test]
+fn an_index_out_of_range_fails_only_what_depends_on_it() {
+    for fused in [true, false] {
+        with_fusion(fused, || {
+            let x = tensor(&[0.0, 1.0, 2.0, 3.0]);
+            let (good, bad) = (indices(&[3, 0]), indices(&[1, 9]));
+            let own = tensor(&[5.0, 6.0]) * 2.0;
+            let before = x.exp();
+            let failed = x.index_select(0, &bad) + 1.0;
+            let behind = &failed * 2.0;
+            // In the kernel of what fails, but of nothing that does.
+            let beside = &own + 1.0;
+            let both = &beside + &failed;
+            let placed = x.scatter_add(0, &good, 1);
+            let misplaced = x.scatter_add(0, &bad, 1);
+            let (_, c) = counted(thalweg::flush);
+            assert_eq!(c.bytes_to_host, 0, "nobody asks: {c:?}");
+            assert_eq!(values(&own), [10.0, 12.0]);
+            assert_eq!(values(&beside), [11.0, 13.0]);
+            assert_eq!(values(&placed), [1.0, 1.0, 2.0, 4.0]);
+            assert_eq!(values(&before)[0], 1.0);
+            for y in [&failed, &behind, &both] {
+                let told = message(y);
+                assert!(told.contains("index_select: an index is out of range for axis 0 of size 4, at "), "{told}");
+            }
+            let told = message(&misplaced);
+            assert!(told.contains("scatter_add: an index is out of range for axis 0 of size 4, at "), "{told}");
+            // One that is computed later, together with what is fine.
+            let (late, fine) = (&behind + 1.0, &placed + 1.0);
+            thalweg::flush();
+            assert_eq!(values(&fine), [2.0, 2.0, 3.0, 5.0]);
+            assert!(message(&late).starts_with("failed: index_select: "));
+        });
+    }
+}
+
+/// Several in one kernel: whichever it was, what depends on neither is fine.
+#[test]
+fn two_gathers_of_one_kernel() {
+    let (x, y) = (tensor(&[0.0, 1.0, 2.0, 3.0]), tensor(&[4.0, 5.0]));
+    let (good, bad) = (indices(&[1, 0]), indices(&[1, 4]));
+    let sum = x.index_select(0, &bad) + y.take(&good);
+    let other = &y + 1.0;
+    thalweg::flush();
+    assert_eq!(values(&other), [5.0, 6.0]);
+    let told = message(&sum);
+    assert!(told.contains("index_select: an index is out of range for axis 0 of size 4, at "), "{told}");
+    let fine = x.index_select(0, &good) + y.take(&good);
+    assert_eq!(values(&fine), [6.0, 4.0]);
 }
 
 #[test]

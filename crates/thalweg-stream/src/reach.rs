@@ -1,0 +1,86 @@
+//! What each result of a run follows from: which inputs, and which gathers and scatters.
+//!
+//! In: an instance with the operations that it computes. Out: for each result and for each launch, sets of them. So what
+//! met an index out of range fails what depends on it, and nothing else. Always true: where it is not known which
+//! operation of a launch met one, or which launch has an operation, all that may have are in the set.
+
+use thalweg_fusion::{BitSet, Instance, Plan};
+use thalweg_ir::{Arg, Op, RelOp, Shape};
+use thalweg_kernel::Kernel;
+
+/// A gather or a scatter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Indexed {
+    /// Its number among the operations.
+    pub op: usize,
+    pub scatters: bool,
+    pub axis: usize,
+    /// Of that axis.
+    pub size: usize,
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    /// The gathers and scatters.
+    pub indexed: Vec<Indexed>,
+    /// By output: inputs, and numbers in `indexed`.
+    pub outputs: Vec<(BitSet, BitSet)>,
+    /// By step: numbers in `indexed`.
+    pub steps: Vec<BitSet>,
+}
+
+/// Whether an index that a launch of it reads may be out of range.
+pub(crate) fn may_be_out_of_range(instance: &Instance) -> bool {
+    instance.steps.iter().any(|s| s.out_of_range.is_some() || matches!(*s.kernel, Kernel::Scatter { .. }))
+}
+
+impl Reach {
+    /// Of an instance of that plan; `shape` gives those of operations and inputs.
+    pub fn new(plan: &Plan, instance: &Instance, ops: &[RelOp], inputs: usize, shape: &dyn Fn(Arg) -> Shape) -> Reach {
+        let mut indexed: Vec<Indexed> = vec![];
+        for (op, rel) in ops.iter().enumerate() {
+            if matches!(rel.op, Op::Gather | Op::Scatter(_))
+                && let Some(from) = rel.args().next()
+            {
+                let axis = (rel.attr & 7) as usize;
+                let size = shape(from).dims().get(axis).copied().unwrap_or(0);
+                indexed.push(Indexed { op, scatters: rel.op != Op::Gather, axis, size });
+            }
+        }
+        let mut all: Vec<(BitSet, BitSet)> = Vec::with_capacity(ops.len());
+        for (i, rel) in ops.iter().enumerate() {
+            let mut own = (BitSet::new(inputs), BitSet::new(indexed.len()));
+            for arg in rel.args() {
+                match arg {
+                    Arg::Input(n) => own.0.insert(n),
+                    Arg::Op(o) => {
+                        own.0.union(&all[o].0);
+                        own.1.union(&all[o].1);
+                    }
+                    _ => {}
+                }
+            }
+            if let Ok(at) = indexed.binary_search_by_key(&i, |x| x.op) {
+                own.1.insert(at);
+            }
+            all.push(own);
+        }
+        let outputs = instance.outputs.iter().map(|o| all[o.op].clone()).collect();
+        let step = |s: &thalweg_fusion::Step| {
+            let mut own = BitSet::new(indexed.len());
+            let kernel = plan.kernels.get(s.kernel_index).filter(|_| !plan.is_rewritten());
+            // The operations of a segment that was rewritten have other numbers.
+            match kernel {
+                Some(kernel) => kernel
+                    .ops()
+                    .filter_map(|op| indexed.binary_search_by_key(&op, |x| x.op).ok())
+                    .for_each(|at| own.insert(at)),
+                None => (0..indexed.len()).for_each(|at| own.insert(at)),
+            }
+            own
+        };
+        let steps = instance.steps.iter().map(step).collect();
+        Reach { indexed, outputs, steps }
+    }
+}

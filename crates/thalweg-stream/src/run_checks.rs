@@ -1,0 +1,115 @@
+//! Which results of a run have which deferred checks: each those about what it follows from.
+//!
+//! In: what the device left to be asked about the run, the checks of its inputs, and what each result follows from
+//! ([`Reach`]). Out: the [`DeferredChecks`] of each result.
+
+use crate::deferred_check::{DeferredCheck, DeferredChecks, inherit};
+use crate::reach::{Indexed, Reach};
+use crate::site::{Counted, Site};
+use crate::value::Value;
+use std::sync::Arc;
+use thalweg_fusion::BitSet;
+use thalweg_runtime::{Check, Error, Found};
+
+/// The lists of deferred checks that inputs of a run have, each once, with the inputs that have it.
+#[derive(Default)]
+pub(crate) struct Inherited(Vec<(Arc<DeferredChecks>, BitSet)>);
+
+impl Inherited {
+    /// Of these inputs, before the run lets go of any.
+    pub fn of(inputs: &[Option<Arc<Value>>]) -> Inherited {
+        let mut lists: Vec<(Arc<DeferredChecks>, BitSet)> = vec![];
+        for (i, checks) in inputs.iter().enumerate().filter_map(|(i, v)| Some((i, v.as_ref()?.checks()?))) {
+            let known = lists.iter().position(|(list, _)| Arc::ptr_eq(list, checks));
+            let at = known.unwrap_or_else(|| {
+                lists.push((checks.clone(), BitSet::new(inputs.len())));
+                lists.len() - 1
+            });
+            lists[at].1.insert(i);
+        }
+        Inherited(lists)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Which of them results have that are computed from these inputs.
+    fn reached(&self, inputs: &BitSet) -> BitSet {
+        let mut all = BitSet::new(self.0.len());
+        let reached = self.0.iter().enumerate().filter(|(_, list)| list.1.meets(inputs));
+        reached.for_each(|(at, _)| all.insert(at));
+        all
+    }
+}
+
+/// What a run met that may be an index out of range, and what to say of it.
+pub(crate) struct Met {
+    pub check: Arc<dyn Check>,
+    /// The step of each launch.
+    pub steps: Box<[u32]>,
+    pub sites: Box<[(u32, Site)]>,
+}
+
+/// The deferred checks of the results of one run. Those that follow from the same have the same.
+pub(crate) struct OfRun {
+    reach: Arc<Reach>,
+    inherited: Inherited,
+    met: Option<Arc<Met>>,
+    /// By which lists are inherited, and which output was the first.
+    known: Vec<(BitSet, usize, Option<Arc<DeferredChecks>>)>,
+}
+
+impl OfRun {
+    /// Of a run whose inputs have these, and that left this to be asked.
+    pub fn new(reach: Arc<Reach>, inherited: Inherited, met: Option<Met>) -> OfRun {
+        OfRun { reach, inherited, met: met.map(Arc::new), known: vec![] }
+    }
+
+    /// Those of an output.
+    pub fn of_output(&mut self, output: usize) -> Option<Arc<DeferredChecks>> {
+        let (inputs, indexed) = &self.reach.outputs[output];
+        let lists = self.inherited.reached(inputs);
+        let same = |k: &&(BitSet, usize, _)| k.0 == lists && self.reach.outputs[k.1].1 == *indexed;
+        if let Some(known) = self.known.iter().find(same) {
+            return known.2.clone();
+        }
+        let own = self.met.clone().filter(|_| indexed.count() > 0).map(|met| {
+            let (reach, indexed) = (self.reach.clone(), indexed.clone());
+            DeferredCheck::new(met.check.clone(), move |found| met.error(found, &reach, &indexed))
+        });
+        let inherited = inherit(lists.iter().map(|at| &self.inherited.0[at].0));
+        let checks = DeferredChecks::new(own, inherited);
+        self.known.push((lists, output, checks.clone()));
+        checks
+    }
+}
+
+impl Met {
+    /// The error of results that follow from these of the gathers and scatters.
+    fn error(&self, found: &[Found], reach: &Reach, of: &BitSet) -> Option<Error> {
+        let none = BitSet::default();
+        let step = |f: &Found| self.steps.get(f.launch).and_then(|&s| reach.steps.get(s as usize)).unwrap_or(&none);
+        // A launch that nobody knows may be any.
+        let matters = |f: &&Found| step(f).count() == 0 || step(f).meets(of);
+        let met = step(found.iter().find(matters)?);
+        let mut said: Vec<String> = vec![];
+        for indexed in met.iter().map(|at| reach.indexed[at]) {
+            let Indexed { axis, size, .. } = indexed;
+            let range = format!("an index is out of range for axis {axis} of size {size}");
+            let text = match self.sites.iter().find(|s| s.0 as usize == indexed.op).map(|s| s.1) {
+                Some(Site { name, at, counted: Counted::Combined }) => {
+                    format!("{name}: an index is out of range, at {at}")
+                }
+                Some(Site { name, at, .. }) => format!("{name}: {range}, at {at}"),
+                None if indexed.scatters => format!("scatter: {range}"),
+                None => format!("gather: {range}"),
+            };
+            if !said.contains(&text) {
+                said.push(text);
+            }
+        }
+        Some(Error::Index(if said.is_empty() { "an index is out of range".into() } else { said.join("; or ") }))
+    }
+}
