@@ -8,6 +8,12 @@ FN u64 to_bits(double x) { return (u64)__double_as_longlong(x); }
 FN u64 to_bits(i64 x) { return (u64)x; }
 FN u64 to_bits(u64 x) { return x; }
 
+// What is made of an element is made of it again: to hold it would take twice the registers of an f32, and a block less on a multiprocessor.
+template <class E> FN void made_again(E &) {}
+#ifndef THALWEG_EMULATED
+FN void made_again(float &x) { asm volatile("" : "+f"(x)); }
+#endif
+
 // Where tiles of a row stand: those of a row are numbered in the order of the scan, and 32 of them are a group.
 struct Links {
   // Of the tile: two words of its total. Of its group: two of the group's total, and two of all up to its end.
@@ -130,6 +136,7 @@ FN void scan_row(E (&x)[K][V], u32 t, u32 count, typename Op::Wide *parts, const
 #pragma unroll
     for (int v = 0; v < V; v++) {
       E &element = x[k][Back ? V - 1 - v : v];
+      made_again(element);
       y = Op::of(y, Op::wide(element));
       element = Op::narrow(y);
     }
