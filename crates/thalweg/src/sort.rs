@@ -265,20 +265,14 @@ impl Tensor {
 
     /// The first element of each run of equal ones of a sorted vector.
     fn of_runs(&self) -> Result<Tensor, Error> {
-        let n = self.numel();
-        if n == 0 {
+        if self.numel() == 0 {
             return Ok(self.clone());
         }
-        // Elements are put to the place of their run from the last one on, so that the first of each run is what stays. That needs
-        // no number of runs, so all of it is recorded before the number is read. What lies behind is cut off.
+        // Elements are put to the place of their run from the last one on, so that the first of each run is what stays. So none
+        // has to be left out, and nothing of what they are put over is: it may be anything.
         let run = self.begins().cumsum(0) - 1;
-        let all = self.scattered(ScatterOp::Set, 0, &run.flip(0), &self.flip(0));
         let count = run.slice(-1).item::<i64>()? as usize + 1;
-        // Few elements do not keep memory for all.
-        Ok(match count < n / 2 {
-            true => all.gathered(0, &Tensor::arange_with(count, (DType::I64, self.device()))),
-            false => all.narrow(0, 0, count),
-        })
+        Ok(self.narrow(0, 0, count).scattered(ScatterOp::Set, 0, &run.flip(0), &self.flip(0)))
     }
 
     /// The distinct elements of many integers of a small range: those that a count of each number of the range finds.
