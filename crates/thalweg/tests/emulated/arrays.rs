@@ -85,7 +85,7 @@ fn threads_have_several_pairs_of_rows_where_there_are_many() {
     let formulas: [fn(&Tensor, &Tensor) -> Tensor; 4] = [
         |x, y| (x - y).square().sum(-1),
         |x, y| (y - x).abs().amax(-1) + x.slice((.., .., 0)),
-        |x, y| (x * y).sum(-1) - (x + y).amin(-1),
+        |x, y| (x * y).sum(-1).cast(DType::F64) - (x + y).amin(-1).cast(DType::F64),
         |x, y| x.gt(y).cast(DType::I64).sum(-1).cast(DType::F64),
     ];
     for (n, dtype) in
