@@ -1,6 +1,6 @@
 // options:
 
-// Rows along: 256 threads each, 4 vectors a thread held in registers. Phase 0 to the last, several blocks a row, which pass on what comes before.
+// Rows along: 256 threads each, 8 vectors a thread held in registers. Phase 0 to the last, several blocks a row, which pass on what comes before.
 struct Scan0 {
   typedef double Wide;
   FN static Wide identity() { return -0.0; }
@@ -26,11 +26,11 @@ extern "C" __global__ void __launch_bounds__(256) scanned(THALWEG_PARAMETER(15))
   const i32 own_row = (i32)tile * 1 + (i32)(threadIdx.x / 256u);
   const bool live = own_row < rows;
   const i32 row = live ? own_row : rows - 1;
-  __align__(16) float b0[4][4];
+  __align__(16) float b0[8][4];
   {
-    __align__(16) float r0[4][4];
+    __align__(16) float r0[8][4];
     #pragma unroll
-    for (i32 k = 0; k < 4; k++) {
+    for (i32 k = 0; k < 8; k++) {
       const i32 q = begin + (k * 256 + (i32)t);
       if (q < stop) {
         const i32 j0 = q;
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(256) scanned(THALWEG_PARAMETER(15))
       }
     }
     #pragma unroll
-    for (i32 k = 0; k < 4; k++) {
+    for (i32 k = 0; k < 8; k++) {
       const i32 q = begin + (k * 256 + (i32)t);
       if (q < stop) {
         const i32 j0 = q;
@@ -50,12 +50,12 @@ extern "C" __global__ void __launch_bounds__(256) scanned(THALWEG_PARAMETER(15))
         }
       }
     }
-    __shared__ Scan0::Wide parts0[32];
+    __shared__ Scan0::Wide parts0[2112];
     scan_row<Scan0, 256, true>(b0, t, (u32)(stop - begin), parts0, links(own_words, own, (u32)row, chunk, chunks));
   }
   {
     #pragma unroll
-    for (i32 k = 0; k < 4; k++) {
+    for (i32 k = 0; k < 8; k++) {
       const i32 q = begin + (k * 256 + (i32)t);
       if (q < stop) {
         const i32 j0 = q;

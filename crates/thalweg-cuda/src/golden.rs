@@ -206,6 +206,17 @@ fn softmax() -> (Kernel, Geometry) {
     d.rows(Orientation::Along)
 }
 
+/// Squared distances of many points from few: rows that are pairs.
+fn distances() -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[200_000, 64, 16], 2);
+    let (x, y) = (d.load(DType::F32, &[16, 0, 1]), d.load(DType::F32, &[0, 16, 1]));
+    let apart = d.two(ElementOp::Sub, x, y);
+    let square = d.one(ElementOp::Square, apart);
+    let sum = d.b.fold(Monoid::Sum, square);
+    d.store(sum, &[64, 1, 0]);
+    d.rows(Orientation::Along)
+}
+
 /// Layer normalisation of short bf16 rows, a warp each, with scale and shift.
 fn layernorm() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[8192, 768], 1);
@@ -359,6 +370,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("softmax", softmax()),
         ("layernorm_bf16", layernorm()),
         ("same_along_rows", same_along_rows()),
+        ("distances", distances()),
         ("sum_of_long_rows", sum(false, [4, 1 << 22], false)),
         ("variance_of_long_rows", variance()),
         ("sum_of_columns", sum(false, [512, 1 << 14], true)),

@@ -24,6 +24,8 @@ const LATER: u64 = 0x6d6f_6e6f_6964;
 const COMBINES: u64 = 0x636f_6d62_696e;
 /// Of the source that says which programs have complex arithmetic.
 const COMPLEX: u64 = 0x636f_6d70_6c65;
+/// Of the source that says which programs have many pairs of rows.
+const PAIRS: u64 = 0x7061_6972_73;
 /// With rows longer than a block.
 const LONG: usize = 8 * BLOCK;
 
@@ -52,7 +54,9 @@ pub fn program(seed: u64) -> Program {
     };
     let mut later = Rng::with_seed(seed ^ LATER);
     let vast = later.u32(..250) == 0;
-    let limit = if vast { LARGE } else { limit };
+    let mut pairs = Rng::with_seed(seed ^ PAIRS);
+    let paired = !vast && pairs.u32(..250) == 0;
+    let limit = if vast || paired { LARGE } else { limit };
     let complex = Rng::with_seed(seed ^ COMPLEX).u32(..10) == 0;
     let mut g = Generator { limit, rng, later, program: Program::default(), tame, complex };
     let inputs = g.rng.usize(1..4);
@@ -74,6 +78,7 @@ pub fn program(seed: u64) -> Program {
     let base = match (vast, long) {
         (true, _) => g.vast_shape(),
         (_, true) => g.long_shape(),
+        _ if paired => Shape::new(&[pairs.usize(1..4)]),
         _ => g.shape(if large { 100_000 } else { 600 }),
     };
     for i in 0..inputs {
@@ -81,8 +86,12 @@ pub fn program(seed: u64) -> Program {
         let shape = if i == 0 || g.rng.bool() { base } else { g.related(base) };
         g.input(dtype, shape);
     }
+    if paired {
+        g.pairs(&mut pairs, main);
+    }
     let steps = match g.rng.u32(..20) {
         _ if vast => g.rng.usize(1..12),
+        _ if paired => g.rng.usize(4..12),
         0 => g.rng.usize(60..160),
         1..4 => g.rng.usize(20..60),
         _ => g.rng.usize(1..20),

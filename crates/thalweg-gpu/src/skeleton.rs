@@ -148,6 +148,7 @@ impl Skeleton {
                             "Rows side by side: {wide} vectors of them a block, {deep} threads for the points of each."
                         )
                     }
+                    Sharing::Pairs { rows, .. } => format!("Rows that are pairs: {rows} a thread."),
                     Sharing::Ordered => "Rows in order, a warp each.".into(),
                 };
                 how + &part

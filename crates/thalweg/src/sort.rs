@@ -260,8 +260,19 @@ impl Tensor {
             return Ok(distinct);
         }
         // A sort without places is the faster one.
-        let sorted = self.flatten().sort(0, false);
-        sorted.compacted(&sorted.begins())
+        self.flatten().sort(0, false).of_runs()
+    }
+
+    /// The first element of each run of equal ones of a sorted vector.
+    fn of_runs(&self) -> Result<Tensor, Error> {
+        if self.numel() == 0 {
+            return Ok(self.clone());
+        }
+        // Elements are put to the place of their run from the last one on, so that the first of each run is what stays. So none
+        // has to be left out, and nothing of what they are put over is: it may be anything.
+        let run = self.begins().cumsum(0) - 1;
+        let count = run.slice(-1).item::<i64>()? as usize + 1;
+        Ok(self.narrow(0, 0, count).scattered(ScatterOp::Set, 0, &run.flip(0), &self.flip(0)))
     }
 
     /// The distinct elements of many integers of a small range: those that a count of each number of the range finds.

@@ -8,8 +8,15 @@ FN u64 to_bits(double x) { return (u64)__double_as_longlong(x); }
 FN u64 to_bits(i64 x) { return (u64)x; }
 FN u64 to_bits(u64 x) { return x; }
 
+// What is made of an element is made of it again: to hold it would take twice the registers of an f32, and a block less on a multiprocessor.
+template <class E> FN void made_again(E &) {}
+#ifndef THALWEG_EMULATED
+FN void made_again(float &x) { asm volatile("" : "+f"(x)); }
+#endif
+
 // Where tiles of a row stand: those of a row are numbered in the order of the scan, and 32 of them are a group.
 struct Links {
+  static constexpr bool linked = true;
   // Of the tile: two words of its total. Of its group: two of the group's total, and two of all up to its end.
   u64 *tile, *group;
   u32 tag, number;
@@ -55,7 +62,7 @@ template <class Op> FN typename Op::Wide tiles_before(const Links &at, typename 
   return Op::of(before, within);
 }
 // A row of one block: nothing is before it.
-struct Alone {};
+struct Alone { static constexpr bool linked = false; };
 template <class Op> FN typename Op::Wide tiles_before(const Alone &, typename Op::Wide) { return Op::identity(); }
 
 // Of lanes up to this one, in groups of W, in the order of the scan.
@@ -93,15 +100,20 @@ template <class Op, int N, class At> FN void scan_parts(typename Op::Wide *parts
 }
 
 // Running results of a row, or of a tile of one: of G threads, number t has the vectors first = t, t + G, … of it, those below `count`, as elements in registers. What comes out
-// lies where it lay. `parts` is shared memory for a number of each warp and vector.
+// lies where it lay. `parts` is shared memory for a number of each warp and vector, and behind these
+// for one of each thread and vector where tiles have eight vectors a thread or more of up to 32 bits.
 template <class Op, int G, bool Back, class At, class E, int K, int V>
 FN void scan_row(E (&x)[K][V], u32 t, u32 count, typename Op::Wide *parts, const At &at) {
   typedef typename Op::Wide Wide;
   constexpr int W = G < 32 ? G : 32, warps = G / W;
-  Wide before[K], running = Op::identity();
+  // What is before each vector waits in registers for what is before the tile; of many vectors in shared memory, where a block more runs for it.
+  constexpr bool apart = At::linked && K >= 8 && sizeof(E) <= 4;
+  Wide held[apart ? 1 : K], running = Op::identity();
+  Wide *const left = parts + K * warps;
 #pragma unroll
   for (int i = 0; i < K; i++) {
     const int k = Back ? K - 1 - i : i;
+    Wide &before = apart ? left[k * G + t] : held[apart ? 0 : k];
     Wide all = Op::identity();
     if (k * G + t < count) {
       all = Op::wide(x[k][Back ? V - 1 : 0]);
@@ -109,9 +121,9 @@ FN void scan_row(E (&x)[K][V], u32 t, u32 count, typename Op::Wide *parts, const
       for (int v = 1; v < V; v++) all = Op::of(all, Op::wide(x[k][Back ? V - 1 - v : v]));
     }
     all = scan_warp<Op, W, Back>(all);
-    before[k] = lanes_before<Op, W, Back>(all);
+    before = lanes_before<Op, W, Back>(all);
     if constexpr (warps == 1) {
-      before[k] = Op::of(running, before[k]);
+      before = Op::of(running, before);
       running = Op::of(running, __shfl_sync(0xffffffffu, all, Back ? 0 : W - 1, W));
     } else if (t % 32 == (Back ? 0 : 31)) {
       parts[i * warps + (Back ? warps - 1 - t / 32 : t / 32)] = all;
@@ -125,11 +137,12 @@ FN void scan_row(E (&x)[K][V], u32 t, u32 count, typename Op::Wide *parts, const
 #pragma unroll
   for (int i = 0; i < K; i++) {
     const int k = Back ? K - 1 - i : i;
-    Wide y = before[k];
+    Wide y = apart ? left[k * G + t] : held[apart ? 0 : k];
     if constexpr (warps > 1) y = Op::of(parts[i * warps + (Back ? warps - 1 - t / 32 : t / 32)], y);
 #pragma unroll
     for (int v = 0; v < V; v++) {
       E &element = x[k][Back ? V - 1 - v : v];
+      made_again(element);
       y = Op::of(y, Op::wide(element));
       element = Op::narrow(y);
     }

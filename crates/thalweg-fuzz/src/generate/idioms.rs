@@ -221,6 +221,29 @@ impl Generator {
         if self.rng.bool() { self.binary(Sub, x, sum) } else { Some(sum) }
     }
 
+    /// A fold over rows that are pairs of a row of this tensor and one of that, so many that threads have several each. `rng` decides.
+    pub(super) fn pairs(&mut self, rng: &mut fastrand::Rng, main: DType) -> Option<Tensor> {
+        let [rows, columns] = [0; 2].map(|_| rng.usize(190..230));
+        let n = rng.usize(1..5).min(self.limit / (rows * columns));
+        let dtype = if rng.u32(..3) == 0 { main } else { DType::F32 };
+        let x = self.input(dtype, Shape::new(&[rows, 1, n]));
+        let flat = rng.bool();
+        let y = self.input(dtype, if flat { Shape::new(&[columns, n]) } else { Shape::new(&[1, columns, n]) });
+        let (a, b) = if rng.bool() { (x, y) } else { (y, x) };
+        let op = [Sub, Sub, Add, Mul, ElementOp::Maximum][rng.usize(..5)];
+        let mut z = self.binary(op, a, b)?;
+        if rng.u32(..3) > 0 {
+            z = self.unary([Square, ElementOp::Neg][rng.usize(..2)], z)?;
+        }
+        let fold = [ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min][rng.usize(..4)];
+        let folded = self.reduced(fold, z, 1 << 2, rng.u32(..4) == 0)?;
+        match rng.u32(..3) {
+            0 => self.reduced(ReduceOp::ArgMin, folded, 1 << 1, false),
+            1 => self.binary(Add, folded, folded),
+            _ => Some(folded),
+        }
+    }
+
     fn centred(&mut self, x: Tensor, axes: u32) -> Option<Tensor> {
         let mean = self.mean(x, axes)?;
         let centred = self.binary(Sub, x, mean)?;

@@ -32,6 +32,13 @@ pub enum Sharing {
         /// Threads for their points.
         deep: u16,
     },
+    /// A thread a few rows of the many that pairs of rows are: neighbours along the first of two dimensions.
+    Pairs {
+        /// Rows of a thread.
+        rows: u8,
+        /// A bit for each access: whether it is the same for all of these.
+        still: u64,
+    },
     /// A warp a row, strictly in order.
     Ordered,
 }
@@ -48,15 +55,16 @@ impl Sharing {
                 }
             }
             Sharing::Across { wide, deep } => wide as u32 * deep as u32,
-            Sharing::Ordered => 256,
+            Sharing::Pairs { .. } | Sharing::Ordered => 256,
         }
     }
 
-    /// Rows (across: vectors of rows) of a block.
+    /// Rows (across: vectors of rows; of pairs: threads that have a few) of a block.
     pub fn rows(self) -> u32 {
         match self {
             Sharing::Held { group, .. } | Sharing::Again { group } => self.block() / group as u32,
             Sharing::Across { wide, .. } => wide as u32,
+            Sharing::Pairs { .. } => 256,
             Sharing::Ordered => 8,
         }
     }
@@ -131,8 +139,8 @@ impl RowsClass {
 /// Where the words of a row kernel are.
 #[derive(Clone, Debug)]
 pub struct RowsSlots {
-    /// Of the domain. Before it: rows (across: vectors of rows); points of a row (along: vectors of them); chunks of a
-    /// row, points (vectors) of each; runs of a row, points of each.
+    /// Of the domain. Before it: rows (across: vectors of rows; of pairs: threads that have a few); points of a row (along: vectors of
+    /// them); chunks of a row (of pairs: the size of the first dimension), points (vectors) of each; runs of a row, points of each.
     pub space: Slots,
     /// The first scalar.
     pub scalars: usize,

@@ -6,6 +6,7 @@
 //! folded by a kernel of its own.
 
 mod linked;
+mod pairs;
 mod tiles;
 
 use super::combined::RowCombined;
@@ -155,7 +156,7 @@ impl Spread<'_> {
             let wide = rows.next_power_of_two().clamp(1, 256 / deep);
             return Sharing::Across { wide: wide as u16, deep: deep as u16 };
         }
-        self.held(n).unwrap_or(Sharing::Again { group: 512 })
+        self.pairs().or_else(|| self.held(n)).unwrap_or(Sharing::Again { group: 512 })
     }
 
     /// Vectors of rows that a line of memory has, of the narrowest that is read.
@@ -212,7 +213,7 @@ impl Spread<'_> {
         let busy = self.target.chip().multiprocessors as usize;
         let blocks = rows.div_ceil(sharing.rows() as usize);
         match sharing {
-            Sharing::Ordered => false,
+            Sharing::Pairs { .. } | Sharing::Ordered => false,
             Sharing::Across { deep, .. } => work > SMALL && blocks < 2 * busy && n >= 8 * deep as usize,
             _ => work > SMALL && rows < busy && n > 1024,
         }
@@ -230,12 +231,17 @@ impl Spread<'_> {
     ) {
         let phases = class.phases(self.body);
         let slots = RowsSlots::new(&class, self.body, &phases);
-        let (rows, n) = self.counts();
+        let (mut rows, n) = self.counts();
         let mut words = vec![0; slots.end];
         let runs = &self.geometry.extents[self.geometry.kept..];
         let last = runs.last().copied().unwrap_or(1);
         let count: usize = runs.iter().rev().skip(1).product();
         words[..6].copy_from_slice(&[rows, n, chunks, n.div_ceil(chunks.max(1)).max(1), count, last].map(|w| w as u64));
+        if let Sharing::Pairs { rows: own, .. } = class.sharing {
+            let [first, second] = [0, 1].map(|d| self.space.extents[d]);
+            rows = first.div_ceil(own.into()) * second;
+            (words[0], words[2]) = (rows as u64, first as u64);
+        }
         self.space.fill(&slots.space, &mut words);
         let mut patches = vec![];
         addresses(&mut patches, &slots.space, self.body, self.space);

@@ -78,3 +78,31 @@ fn folds_without_borders_take_two_points_at_a_time() {
     let got: f32 = on(&padded).slice((.., 1..-1, 1..-1)).sum(..).item().unwrap();
     assert!((got - want).abs() <= 1e-6 * want, "{got}, not {want}");
 }
+
+#[test]
+fn threads_have_several_pairs_of_rows_where_there_are_many() {
+    // 63 times 180 threads, the last ones with two pairs of four; rows of whole vectors, and of odd lengths.
+    let formulas: [fn(&Tensor, &Tensor) -> Tensor; 4] = [
+        |x, y| (x - y).square().sum(-1),
+        |x, y| (y - x).abs().amax(-1) + x.slice((.., .., 0)),
+        |x, y| (x * y).sum(-1).cast(DType::F64) - (x + y).amin(-1).cast(DType::F64),
+        |x, y| x.gt(y).cast(DType::I64).sum(-1).cast(DType::F64),
+    ];
+    for (n, dtype) in
+        [(16, DType::F32), (4, DType::F32), (3, DType::F32), (8, DType::BF16), (6, DType::F64), (1, DType::I32)]
+    {
+        let points = |count: usize, by: usize| {
+            let values: Vec<f32> = (0..count * n).map(|i| ((i * by % 23) as f32 - 11.0) * 0.25).collect();
+            Tensor::from_slice(&values, [count, n]).cast(dtype)
+        };
+        let (x, y) = (points(250, 7), points(180, 13));
+        let (near, far) = (on(&x), on(&y));
+        for (k, f) in formulas.into_iter().enumerate() {
+            let (got, c) = counted(|| f(&near.unsqueeze(1), &far).cast(DType::F64).to_vec::<f64>().unwrap());
+            assert_eq!(c.kernels, 1, "{k} of {dtype}");
+            let want = f(&x.unsqueeze(1), &y).cast(DType::F64).to_vec::<f64>().unwrap();
+            let close = |a: f64, b: f64| (a - b).abs() <= 1e-2 * b.abs().max(1.0);
+            assert!(got.len() == 250 * 180 && got.iter().zip(&want).all(|(&a, &b)| close(a, b)), "{k} of {n} {dtype}");
+        }
+    }
+}

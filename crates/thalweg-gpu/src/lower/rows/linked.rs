@@ -13,6 +13,8 @@ use thalweg_kernel::{Phases, Scan};
 
 /// Threads of a block with a tile.
 const THREADS: u16 = 256;
+/// Vectors of a row from which on tiles are twice as large.
+const LONG: usize = 1 << 16;
 /// Tiles that tell a number of their own together.
 const GROUP: usize = 32;
 
@@ -56,8 +58,14 @@ impl Spread<'_> {
         if behind.once || !here.body.folds.is_empty() || !behind.body.folds.is_empty() {
             return None;
         }
-        let fits = |steps: &u8| *steps as usize * self.weight() * self.lanes() <= HELD;
-        let steps = [4, 2].into_iter().find(fits).unwrap_or(1);
+        // Many in a long row: what a tile waits for does not take longer, and fewer tiles wait. Beside them there have to be registers
+        // for what is before each vector, and three blocks on a multiprocessor.
+        let (weight, long) = (self.weight() * self.lanes(), self.counts().1 >= LONG);
+        let fits = |steps: &u8| match *steps {
+            8 => long && 8 * weight <= HELD / 2,
+            steps => steps as usize * weight <= HELD,
+        };
+        let steps = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
         Some(Linked { phase, steps })
     }
 

@@ -27,6 +27,11 @@ impl Rows<'_> {
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);
         out.push(set("rows", Expr::Word(0).to(t)));
         out.push(set("n", Expr::Word(1).to(t)));
+        if let Sharing::Pairs { rows, .. } = self.class.sharing {
+            out.extend(self.stand_in_pairs(rows));
+            self.storage(&mut out);
+            return out;
+        }
         let tile = self.chunk(&mut out);
         let row = match self.class.sharing {
             Sharing::Held { group, .. } | Sharing::Again { group } => {
@@ -41,6 +46,7 @@ impl Rows<'_> {
                 out.push(set("t", Expr::Thread / side()));
                 tile.to(t) * number(wide.into(), t) + Expr::name("tx", Type::U32).to(t)
             }
+            Sharing::Pairs { .. } => unreachable!("they stand elsewhere"),
             Sharing::Ordered => {
                 let warp = || number(32, Type::U32);
                 out.push(set("t", Expr::Thread % warp()));

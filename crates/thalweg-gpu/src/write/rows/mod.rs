@@ -1,10 +1,11 @@
 //! Row kernels: bodies that fold over the rows of their domain.
 //!
-//! Three ways to run one, each with all of its phases in one kernel or a kernel for each pass (a *stage*):
+//! Four ways to run one, the first two each with all of its phases in one kernel or a kernel for each pass (a *stage*):
 //!
 //! * along: a group of threads a row, lanes along the row. The row is *held* in registers from its first pass on where
 //!   it fits, else it is read *again*;
 //! * across: lanes are neighbouring rows (columns of memory), threads of a block share the points of a row;
+//! * in pairs: a thread has a few rows, of which an operand's part is the same;
 //! * in order: a warp a row, in the order that [`thalweg_kernel::order`] says, for strict kernels.
 //!
 //! A stage may be *split*: several blocks share a row, leave partial results in scratch memory, and the last one of
@@ -12,12 +13,13 @@
 //! and compute what follows from them again.
 //!
 //! * `begin`: where threads stand. `once`, `pass`: phases. `folds`: from what threads have folded to values of rows.
-//!   `online`: two passes at once. `scans`: running results between two passes.
+//!   `online`: two passes at once. `scans`: running results between two passes. `paired`: all of a kernel over pairs.
 
 mod begin;
 mod folds;
 mod once;
 mod online;
+mod paired;
 mod pass;
 mod scans;
 
@@ -192,6 +194,10 @@ impl Rows<'_> {
 
     fn function(&self) -> Vec<Statement> {
         let mut out = self.begin();
+        if let Sharing::Pairs { rows, still } = self.class.sharing {
+            out.extend(self.pairs(rows, still));
+            return out;
+        }
         let list = &self.phases.list;
         let stage = self.class.stage;
         let current = stage.map(|s| s.phase as usize);

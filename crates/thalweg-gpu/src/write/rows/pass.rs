@@ -54,9 +54,10 @@ impl Rows<'_> {
                 out.push(Statement::For(For { name: "q".into(), ty: self.t, from, below, step, unroll, body }));
             }
             Sharing::Ordered => out.extend(self.ordered(phase, [fetched, inner].concat())),
+            Sharing::Pairs { .. } => unreachable!("their pass is another"),
         }
         match self.class.sharing {
-            Sharing::Ordered => {}
+            Sharing::Ordered | Sharing::Pairs { .. } => {}
             Sharing::Across { wide, deep } => out.extend(self.fold_across(phase, wide, deep, "f")),
             Sharing::Held { group, .. } | Sharing::Again { group } => out.extend(self.fold_along(phase, group, "f")),
         }

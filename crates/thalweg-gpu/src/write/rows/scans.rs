@@ -26,7 +26,11 @@ impl Rows<'_> {
         let mut out = vec![];
         let Some((group, steps, _)) = self.held_row() else { return out };
         for s in &phase.scans {
-            let parts = (u32::from(steps) * u32::from(group.div_ceil(32))).max(1);
+            let mut parts = (u32::from(steps) * u32::from(group.div_ceil(32))).max(1);
+            // What is before each vector of each thread, where there are many: beside them it would take a block's registers.
+            if self.class.is_linked() && steps >= 8 && self.phases.buffers[s.from as usize].size() <= 4 {
+                parts += u32::from(steps) * u32::from(group);
+            }
             let name = format!("parts{}", s.from);
             out.push(Statement::Shared { name: name.clone(), ty: Type::Wide(s.from), shape: vec![parts] });
             let linked = self.class.is_linked();

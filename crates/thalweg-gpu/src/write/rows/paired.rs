@@ -1,0 +1,127 @@
+//! Rows that are pairs: each point is made of one row of this operand and one of that (distances of points from points).
+//!
+//! A thread has a few neighbouring rows of one operand, and one of the other, which threads side by side have different ones of. So what
+//! it loads of that one serves all of its pairs, and what it loads of its own ones is the same for the whole warp. No
+//! threads share a row, and nothing of one is held from a vector to the next but what is folded.
+
+use super::{Rows, lane, lanes, number};
+use crate::class::body::{Wanted, wanted};
+use crate::ir::{Expr, For, Routine, Statement, Type, Unroll};
+use crate::write::access::Stand;
+use crate::write::body::{Names, statements, value};
+use crate::write::place::decompose;
+use thalweg_kernel::{Fold, Phase};
+
+/// The row among a thread's.
+fn own() -> Expr {
+    Expr::name("u", Type::I32)
+}
+
+impl Rows<'_> {
+    /// Where a thread's rows are: the first of them is pair `i0`, `i1`.
+    pub(super) fn stand_in_pairs(&self, rows: u8) -> Vec<Statement> {
+        let t = self.t;
+        let set = |name: &str, value: Expr| Statement::Let(name.into(), value);
+        let place = |name: &str| self.place(name);
+        let row = Expr::Block.to(t) * number(256, t) + Expr::Thread.to(t);
+        let mut out = vec![
+            set("row", row),
+            Statement::when(place("row").ge(place("rows")), vec![Statement::Return]),
+            set("t", number(0, Type::U32)),
+            set("many", Expr::Word(2).to(t)),
+        ];
+        out.extend(decompose(&self.class.space, &self.slots.space, 0..2, place("row"), "g"));
+        out.push(set("i0", place("g0") * number(rows.into(), t)));
+        out.push(set("i1", place("g1")));
+        out
+    }
+
+    /// Something for each of a thread's rows; those behind the last one are the last one again, and not `live`.
+    fn each_row(&self, rows: u8, body: Vec<Statement>) -> Statement {
+        let t = self.t;
+        let place = |name: &str| self.place(name);
+        let mut inner = vec![
+            Statement::Let("own_row".into(), place("g0") * number(rows.into(), t) + own().to(t)),
+            Statement::Let("live".into(), place("own_row").lt(place("many"))),
+            Statement::Let("i0".into(), super::live().select(place("own_row"), place("many") - number(1, t))),
+        ];
+        inner.extend(body);
+        Statement::count("u", rows.into(), Unroll::All, inner)
+    }
+
+    /// What has been folded of a thread's rows, at lane `v` of row `u`.
+    fn in_pairs(&self, f: &Fold) -> Expr {
+        let ty = Type::Held(self.fold_dtype(f.slot));
+        Expr::Element { of: format!("pairs{}", f.slot), at: vec![own(), lane()], ty }
+    }
+
+    /// The only pass, and what runs once a row behind it. Accesses of which `still` has a bit are the same for all rows of a thread.
+    pub(super) fn pairs(&self, rows: u8, still: u64) -> Vec<Statement> {
+        let (pass, once) = self.phases.list.split_first().expect("rows have a pass");
+        let mut out = vec![];
+        for f in &pass.body.folds {
+            let ty = Type::Held(self.fold_dtype(f.slot));
+            let shape = vec![rows.into(), self.v as u32];
+            out.push(Statement::Registers { name: format!("pairs{}", f.slot), ty, shape });
+            let clear = Statement::Set(self.in_pairs(f), self.identity(f));
+            out.push(Statement::count("u", rows.into(), Unroll::All, vec![lanes(self.v, vec![clear])]));
+        }
+        let (from, below, step) = (number(0, self.t), self.place("n"), number(1, self.t));
+        let body = self.vector_of_pairs(pass, rows, still);
+        out.push(Statement::For(For { name: "q".into(), ty: self.t, from, below, step, unroll: Unroll::Never, body }));
+        let mut each = vec![];
+        for f in &pass.body.folds {
+            let dtype = self.fold_dtype(f.slot);
+            each.push(self.registers("f", f, self.v));
+            each.push(lanes(self.v, vec![Statement::Set(self.partial_result("f", f, lane()), self.in_pairs(f))]));
+            let all = Routine::FoldLanes(f.op, dtype).of([Expr::Whole(format!("f{}", f.slot), Type::Held(dtype))]);
+            each.push(Statement::Set(self.value_at(f.slot, number(0, Type::I32)), all));
+        }
+        each.extend(once.iter().filter_map(|phase| self.once(phase, Some(None))));
+        out.push(self.each_row(rows, each));
+        out
+    }
+
+    /// What is done for a vector of points of all rows of a thread: all loads stand before the first use of one.
+    fn vector_of_pairs(&self, pass: &Phase, rows: u8, still: u64) -> Vec<Statement> {
+        let body = &pass.body;
+        let is_still = |k: usize| still >> k & 1 == 1;
+        let position = |k: usize| self.position(k, true);
+        let [point, step] = self.point();
+        let stand = Stand { position: &position, point, step, lanes: self.v };
+        let loaded: Vec<usize> = wanted(body).iter().enumerate().filter(|(_, w)| w.load).map(|(k, _)| k).collect();
+        let want = Wanted { load: true, ..Wanted::default() };
+        let mut out = self.row_point();
+        for &k in loaded.iter().filter(|k| is_still(**k)) {
+            out.push(self.accesses.elements(k, self.v, &[]));
+            out.extend(self.accesses.fetch(k, want, &stand, [&[], &[]]));
+        }
+        let mut moving = vec![];
+        for &k in loaded.iter().filter(|k| !is_still(**k)) {
+            out.push(self.accesses.elements(k, self.v, &[rows.into()]));
+            moving.extend(self.accesses.fetch(k, want, &stand, [&[own()], &[]]));
+        }
+        out.push(self.each_row(rows, moving));
+        let none = |what: &str| -> ! { unreachable!("a pass over pairs has no {what}") };
+        let names = Names {
+            load: &|k| match is_still(k as usize) {
+                true => self.accesses.element(k as usize, &[]),
+                false => self.accesses.element(k as usize, &[own()]),
+            },
+            index: &|_, _| none("positions"),
+            valid: &|_| none("masks"),
+            gather: &|_, _, _| none("gathers"),
+            value: &|_, _| none("values of rows"),
+            scalar: &|s| self.scalar(s),
+            reciprocal: &|s| self.reciprocal(s),
+            native: self.native,
+        };
+        let mut each = statements(body, &names);
+        for f in &body.folds {
+            let both = Routine::Combine(f.op, self.fold_dtype(f.slot)).of([self.in_pairs(f), value(body, f.node)]);
+            each.push(Statement::Set(self.in_pairs(f), both));
+        }
+        out.push(Statement::count("u", rows.into(), Unroll::All, vec![lanes(self.v, each)]));
+        out
+    }
+}
