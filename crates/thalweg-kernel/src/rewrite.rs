@@ -129,7 +129,11 @@ pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {
     let ids = || (0..body.nodes.len() as u32).map(NodeId);
     let exact = body.strict || body.repeatable;
     let is_sum = |id: NodeId| match body.nodes[id.index()] {
-        Node::Load { access } => sums.is_some() && body.accesses[access as usize].operand == sums,
+        Node::Load { access } => {
+            let access = &body.accesses[access as usize];
+            // Whole numbers that become narrow floats are rounded there.
+            sums.is_some() && access.operand == sums && access.dtype == DType::F32
+        }
         _ => false,
     };
     let rounds_sums = |id: NodeId| match body.nodes[id.index()] {

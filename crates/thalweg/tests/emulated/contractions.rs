@@ -71,6 +71,25 @@ fn products_of_few_rows_are_folds_with_what_follows() {
 }
 
 #[test]
+fn whole_numbers_become_narrow_floats_behind_a_product() {
+    // Small results in whole numbers, which narrow floats have; few columns are folds, many are tiles.
+    for (m, k, n) in [(40, 3, 1), (70, 3, 66)] {
+        let of = |seed: usize, rows: usize, columns: usize| {
+            let all: Vec<i32> = (0..rows * columns).map(|i| (i * 7 + seed) as i32 % 5 - 2).collect();
+            Tensor::new(&all[..]).reshape([rows, columns])
+        };
+        let cpu = [of(1, m, k), of(3, k, n)];
+        let gpu = cpu.each_ref().map(|x| x.to_device(emulated()).unwrap());
+        for dtype in [DType::BF16, DType::F16] {
+            let f = |x: &[Tensor; 2]| (x[0].matmul(&x[1]).cast(dtype) * 0.25).exp().cast(DType::F32).to_vec::<f32>();
+            let (got, want) = (f(&gpu).unwrap(), f(&cpu).unwrap());
+            let near = got.iter().zip(&want).all(|(g, w)| (g - w).abs() <= 1e-2 * w.abs());
+            assert!(near, "{dtype} {m}x{k}x{n}: {got:?} instead of {want:?}");
+        }
+    }
+}
+
+#[test]
 fn what_factors_are_computed_from_is_in_it_too() {
     for kind in KINDS {
         check("squares", &[&[70, 48], &[136, 48], &[48]], kind, 1, |x| {
