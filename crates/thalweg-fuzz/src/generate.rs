@@ -25,7 +25,7 @@ const COMBINES: u64 = 0x636f_6d62_696e;
 /// Of the source that says which programs have complex arithmetic.
 const COMPLEX: u64 = 0x636f_6d70_6c65;
 /// Of the source that says which programs have many pairs of rows.
-const PAIRS: u64 = 0x7061_6972_73;
+const PAIRS: u64 = 0x0070_6169_7273;
 /// With rows longer than a block.
 const LONG: usize = 8 * BLOCK;
 
