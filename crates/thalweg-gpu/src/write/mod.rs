@@ -3,7 +3,7 @@
 //! * `place`: where a point of a domain is, and an access of it. `access`: reading and writing through index maps.
 //! * `body`, `looped`: nodes as statements.
 //! * `map`, `rows`, `counted`, `scatter`: kernels that are put together from statements.
-//! * `scan`, `sort`, `radix`, `scatter_sort`, `combined`: kernels that are written as [text](crate::text).
+//! * `scan`, `sort`, `radix`, `scatter_sort`, `combined`: kernels that are written as text (the module `text`).
 
 pub mod access;
 pub mod body;
