@@ -7,6 +7,8 @@
 //! in it too, so neither waits for the device.
 //!
 //! * `api`: the driver's functions.
+//! * `chip`: what it tells of a GPU.
+//! * `code`: what is loaded, and launches of it.
 //! * `gpu`: context, streams, errors, waiting.
 //! * `staging`: copies between host and device.
 //! * `graph`: launches that the device knows as one.
@@ -15,6 +17,8 @@
 //! * `products`: matrix products through cuBLASLt.
 
 mod api;
+mod chip;
+mod code;
 mod gpu;
 mod graph;
 mod map;
@@ -26,31 +30,23 @@ use thalweg_gpu::product::Product;
 
 use super::cufft::Plans;
 use super::cusolver::Solvers;
-use super::{
-    Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Matrices, Module, Places, TensorMap,
-    nvrtc,
-};
+use super::{Chip, Driver, Event, Function, Graph, Launch, Lines, MAP_WORDS, Matrices, Places, TensorMap, nvrtc};
 use api::{Api, SUCCESS};
+use chip::{ask, chip};
 use cudarc::driver::sys::{
-    CUdevice, CUdevice_attribute_enum as Attribute, CUevent, CUfunction,
-    CUfunction_attribute_enum as FunctionAttribute, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
-    CUlaunchConfig, CUmemAllocationType_enum, CUmemLocationType_enum, CUmemPool_attribute_enum, CUmemPoolProps,
-    CUmemoryPool, CUmodule,
+    CUdevice, CUdevice_attribute_enum as Attribute, CUevent, CUmemAllocationType_enum, CUmemLocationType_enum,
+    CUmemPool_attribute_enum, CUmemPoolProps, CUmemoryPool,
 };
-use gpu::{Gpu, Turn};
-use products::{Chosen, Products};
+use gpu::Gpu;
+use products::Products;
 use staging::Staging;
 use std::any::Any;
-use std::ffi::{CStr, CString, c_void};
 use std::mem::MaybeUninit;
 use std::ops::Deref;
-use std::ptr::{from_ref, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_runtime::{Error, QUEUES, environment};
-
-/// Dynamic shared memory that a block may have without being allowed more.
-const SHARED_BY_DEFAULT: u32 = 48 << 10;
 
 /// Bytes that the pool is made to hold ahead.
 const LEAST_AHEAD: usize = 32 << 20;
@@ -233,56 +229,6 @@ impl Cuda {
     }
 }
 
-/// An attribute of a device.
-fn ask(api: &Api, device: CUdevice, attribute: Attribute) -> Result<u32, String> {
-    let mut value = 0;
-    // SAFETY: a place for a number.
-    match unsafe { (api.device_attribute)(&mut value, attribute as u32, device) } {
-        SUCCESS => Ok(value.max(0) as u32),
-        error => Err(format!("cuDeviceGetAttribute: {}", api.describe(error))),
-    }
-}
-
-/// What the chip is like.
-fn chip(api: &Api, device: CUdevice, get: &dyn Fn(Attribute) -> Result<u32, String>) -> Result<Chip, String> {
-    let mut name = [0; 128];
-    let (mut memory, mut version) = (0, 0);
-    // SAFETY: places for a text of that length and for numbers.
-    let asked = unsafe {
-        [
-            (api.device_name)(name.as_mut_ptr(), name.len() as i32, device),
-            (api.device_memory)(&mut memory, device),
-            (api.version)(&mut version),
-        ]
-    };
-    if let Some(&error) = asked.iter().find(|&&result| result != SUCCESS) {
-        return Err(format!("cuDeviceGetName: {}", api.describe(error)));
-    }
-    // SAFETY: the driver ends it with zero.
-    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
-    // A GPU without a compiler can be looked at; what is compiled says what to install.
-    let nvrtc = nvrtc::open(version as u32 / 1000);
-    let compiler = nvrtc.as_ref().map_or_else(|_| "no NVRTC".into(), |(major, minor)| format!("NVRTC {major}.{minor}"));
-    // Since CUDA 12.1 of both, and of every chip that we compile for.
-    let long = version >= 12_010 && nvrtc.is_ok_and(|version| version >= (12, 1));
-    let (major, minor) = (
-        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-    );
-    Ok(Chip {
-        name,
-        sm: 10 * major + minor,
-        multiprocessors: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        threads: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
-        registers: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
-        shared: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-        l2: get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
-        memory,
-        arguments: if long { 32_764 } else { 4096 },
-        compiler,
-    })
-}
-
 /// A pool of memory that keeps what is given back to it.
 fn pool(gpu: &Gpu, device: CUdevice) -> Result<CUmemoryPool, Error> {
     // SAFETY: all of it may be zero: no handles to share, no limit.
@@ -308,158 +254,6 @@ impl Drop for Parts {
             unsafe { (self.gpu.api.pool_destroy)(self.pool) };
         }
     }
-}
-
-/// Loaded code, with its functions.
-struct Code {
-    gpu: Arc<Gpu>,
-    module: CUmodule,
-    entries: Box<[Entry]>,
-}
-
-/// What a function's handle points to.
-#[derive(Debug)]
-struct Entry {
-    name: String,
-    what: What,
-}
-
-/// What runs.
-#[derive(Debug)]
-enum What {
-    /// A function of a module, and the dynamic shared memory that its blocks are allowed.
-    Kernel { function: CUfunction, allowed: AtomicU32 },
-    /// A matrix product of cuBLASLt.
-    Product(Box<Chosen>),
-}
-
-// SAFETY: the driver's handles may be used on any thread, several at once.
-unsafe impl Send for Entry {}
-// SAFETY: as above.
-unsafe impl Sync for Entry {}
-
-// SAFETY: the driver's handles may be used on any thread, several at once.
-unsafe impl Send for Code {}
-// SAFETY: as above.
-unsafe impl Sync for Code {}
-
-impl Module for Code {}
-
-impl std::fmt::Debug for Code {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.entries.iter().map(|e| &e.name)).finish()
-    }
-}
-
-impl Drop for Code {
-    fn drop(&mut self) {
-        // A launch of it may still be in a queue.
-        if !self.module.is_null() && self.gpu.drain_all().is_ok() {
-            // SAFETY: loaded in `load`; nobody has a function of it any more.
-            unsafe { (self.gpu.api.module_unload)(self.module) };
-        }
-    }
-}
-
-fn entry(function: &Function) -> &Entry {
-    // SAFETY: handles are made in `load`, of entries of the code that `function.module` keeps.
-    unsafe { &*(function.handle as *const Entry) }
-}
-
-impl Entry {
-    /// The function of a module, and what its blocks are allowed.
-    fn kernel(&self, gpu: &Gpu) -> Result<(CUfunction, &AtomicU32), Error> {
-        match &self.what {
-            What::Kernel { function, allowed } => Ok((*function, allowed)),
-            What::Product(_) => {
-                let message = format!("{} is no kernel", self.name);
-                Err(Error::Device { device: gpu.name.clone(), message })
-            }
-        }
-    }
-
-    fn ask(&self, gpu: &Gpu, attribute: FunctionAttribute) -> Result<u32, Error> {
-        let (function, mut value) = (self.kernel(gpu)?.0, 0);
-        // SAFETY: a place for a number, and a loaded function.
-        let asked = unsafe { (gpu.api.function_get)(&mut value, attribute as u32, function) };
-        gpu.check("cuFuncGetAttribute", asked)?;
-        Ok(value.max(0) as u32)
-    }
-
-    /// The function, its blocks allowed that much dynamic shared memory.
-    fn allow(&self, gpu: &Gpu, shared: u32) -> Result<CUfunction, Error> {
-        let (function, allowed) = self.kernel(gpu)?;
-        if shared <= allowed.load(Relaxed) {
-            return Ok(function);
-        }
-        let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
-        // SAFETY: a loaded function.
-        let set = unsafe { (gpu.api.function_set)(function, attribute, shared as i32) };
-        gpu.check("cuFuncSetAttribute", set)?;
-        allowed.fetch_max(shared, Relaxed);
-        Ok(function)
-    }
-}
-
-/// Puts a launch in a queue.
-fn launch(gpu: &Gpu, turn: &mut Turn<'_>, launch: &Launch) -> Result<(), Error> {
-    let entry = entry(&launch.function);
-    if let What::Product(chosen) = &entry.what {
-        // Nothing comes early behind it: whether the library's kernels wait for those before them to end, it does not
-        // say.
-        let failed = |message| Error::Device { device: gpu.name.clone(), message };
-        return chosen.launch(&launch.arguments, turn.handle as usize).map_err(failed);
-    }
-    let function = entry.allow(gpu, launch.shared)?;
-    let ([x, y, z], mut words) = (launch.grid, [launch.arguments.as_ptr().cast_mut().cast::<c_void>()]);
-    let after_launch = turn.after_launch;
-    turn.launched();
-    turn.after_launch = true;
-    if launch.early && after_launch && gpu.overlaps.load(Relaxed) {
-        let mut value = CUlaunchAttributeValue { pad: [0; 64] };
-        value.programmaticStreamSerializationAllowed = 1;
-        let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-        let mut attribute = CUlaunchAttribute { id, pad: [0; 4], value };
-        let config = CUlaunchConfig {
-            gridDimX: x,
-            gridDimY: y,
-            gridDimZ: z,
-            blockDimX: launch.block,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: launch.shared,
-            hStream: turn.handle,
-            attrs: &raw mut attribute,
-            numAttrs: 1,
-        };
-        // SAFETY: as below; the attribute outlives the call.
-        let put = unsafe { (gpu.api.launch_with)(&config, function, words.as_mut_ptr(), null_mut()) };
-        if put == SUCCESS {
-            return Ok(());
-        }
-        return gpu.check(&format!("launch of {} ({x}×{y}×{z} blocks of {} threads)", entry.name, launch.block), put);
-    }
-    // SAFETY: a loaded function of one parameter as long as the words, which are copied in the call.
-    let put = unsafe {
-        (gpu.api.launch)(
-            function,
-            x,
-            y,
-            z,
-            launch.block,
-            1,
-            1,
-            launch.shared,
-            turn.handle,
-            words.as_mut_ptr(),
-            null_mut(),
-        )
-    };
-    if put == SUCCESS {
-        return Ok(());
-    }
-    let what = format!("launch of {} ({x}×{y}×{z} blocks of {} threads)", entry.name, launch.block);
-    gpu.check(&what, put)
 }
 
 impl Driver for Cuda {
@@ -503,37 +297,12 @@ impl Driver for Cuda {
     }
 
     fn load(&self, image: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
-        let gpu = &self.gpu;
-        gpu.enter()?;
-        let mut code = Code { gpu: gpu.clone(), module: null_mut(), entries: Box::default() };
-        // SAFETY: a place for a handle, and an image as `compile` makes them; PTX ends with zero.
-        gpu.check("cuModuleLoadData", unsafe { (gpu.api.module_load)(&mut code.module, image.as_ptr().cast()) })?;
-        let find = |&name: &&str| -> Result<Entry, Error> {
-            let mut function = null_mut();
-            let text = CString::new(name).map_err(|_| Error::Value(format!("{name:?} is no name of a function")))?;
-            // SAFETY: a place for a handle, the module just loaded, and a text that ends with zero.
-            let found = unsafe { (gpu.api.module_function)(&mut function, code.module, text.as_ptr()) };
-            gpu.check(&format!("cuModuleGetFunction({name})"), found)?;
-            let what = What::Kernel { function, allowed: AtomicU32::new(SHARED_BY_DEFAULT) };
-            Ok(Entry { name: name.into(), what })
-        };
-        code.entries = functions.iter().map(find).collect::<Result<_, _>>()?;
-        let code = Arc::new(code);
-        let function = |entry: &Entry| -> Result<Function, Error> {
-            let info = FunctionInfo {
-                registers: entry.ask(gpu, FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
-                local: entry.ask(gpu, FunctionAttribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
-                shared: entry.ask(gpu, FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
-                workspace: None,
-            };
-            Ok(Function { handle: from_ref(entry) as usize, module: code.clone(), info })
-        };
-        code.entries.iter().map(function).collect()
+        code::load(&self.gpu, image, functions)
     }
 
     fn occupancy(&self, function: &Function, block: u32, shared: u32) -> u32 {
         let ask = || -> Result<i32, Error> {
-            let (entry, mut blocks) = (entry(function), 0);
+            let (entry, mut blocks) = (code::entry(function), 0);
             self.gpu.enter()?;
             let function = entry.allow(&self.gpu, shared)?;
             // SAFETY: a place for a number, and a loaded function.
@@ -546,7 +315,7 @@ impl Driver for Cuda {
     }
 
     fn launch(&self, launch: &Launch) -> Result<(), Error> {
-        self::launch(&self.gpu, &mut self.gpu.turn(self.queue)?, launch)
+        code::launch(&self.gpu, &mut self.gpu.turn(self.queue)?, launch)
     }
 
     fn product(&self, product: &Product) -> Option<Function> {

@@ -309,9 +309,9 @@ impl Solvers {
     /// [`Solvers::workspace`] says; the stream is one of the current context.
     pub unsafe fn run(&mut self, of: &Matrices, places: &Places, stream: usize, at_most: u32) -> Result<(), String> {
         let solver = self.solver(stream, at_most)?;
-        let each = if solver.is_together(of) { 1 } else { of.count };
+        let (bytes, each) = (solver.workspace(of)?, if solver.is_together(of) { 1 } else { of.count });
         // SAFETY: the caller's promise.
-        (0..each).try_for_each(|i| unsafe { solver.run(of, places, i) })
+        (0..each).try_for_each(|i| unsafe { solver.run(of, places, bytes, i) })
     }
 }
 
@@ -441,12 +441,11 @@ impl Solver {
         Ok(elements.max(0) as usize * size)
     }
 
-    /// Puts the routine for a matrix in the stream, or that for all together.
+    /// Puts the routine for a matrix in the stream, or that for all together, with a workspace of so many bytes.
     ///
     /// # Safety
     /// As [`Solvers::run`].
-    unsafe fn run(&mut self, of: &Matrices, places: &Places, i: usize) -> Result<(), String> {
-        let bytes = self.workspace(of)?;
+    unsafe fn run(&mut self, of: &Matrices, places: &Places, bytes: usize, i: usize) -> Result<(), String> {
         let (api, h, double, together) = (self.api, self.handle, of.double, self.is_together(of));
         let (elements, count) = (int(bytes / if double { 8 } else { 4 })?, int(of.count)?);
         let at = |place: Place| (place.at + (place.step * i) as u64) as usize as At;

@@ -6,8 +6,9 @@
 //!
 //! Always true: the device runs what `run` was given, by single launches where it refuses to take a change.
 
+use super::code::{What, entry};
+use super::gpu::Gpu;
 use super::products::Chosen;
-use super::{Gpu, What, entry};
 use crate::driver::{Graph, Launch};
 use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction, CUgraph, CUgraphExec, CUgraphNode};
 use std::ptr::null_mut;
@@ -183,7 +184,7 @@ impl Graph for Chain {
             self.refused = !self.update(launches)?;
         }
         if self.refused {
-            let one = |launch| super::launch(&self.gpu, &mut self.gpu.turn(self.queue)?, launch);
+            let one = |launch| super::code::launch(&self.gpu, &mut self.gpu.turn(self.queue)?, launch);
             return launches.iter().try_for_each(one);
         }
         let turn = self.gpu.turn(self.queue)?;

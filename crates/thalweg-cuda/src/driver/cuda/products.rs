@@ -12,7 +12,8 @@
 //!
 //! Always true: an algorithm that did not pass is not used.
 
-use super::{Cuda, Entry, What};
+use super::Cuda;
+use super::code::{Entry, What, entry};
 use crate::driver::cublaslt::{Algorithm, CublasLt, Problem};
 use crate::driver::{Driver, Function, FunctionInfo, Module};
 use half::{bf16, f16};
@@ -274,7 +275,7 @@ impl<'a> Check<'a> {
             self.rest(from_there, &left, [rows, depth - ones])?;
         }
         let turn = self.cuda.gpu.turn(self.cuda.queue)?;
-        let super::What::Product(chosen) = &super::entry(function).what else { unreachable!("it is a product") };
+        let What::Product(chosen) = &entry(function).what else { unreachable!("it is a product") };
         if let Err(why) = chosen.launch(&self.addresses, turn.handle as usize) {
             tracing::debug!(why, "an algorithm does not run");
             return Ok(false);

@@ -88,6 +88,15 @@ impl Dense {
             *self.of(r, j) = s * a + c * b;
         }
     }
+
+    /// The same with rows.
+    fn turn_rows(&mut self, i: usize, j: usize, c: f64, s: f64) {
+        for k in 0..self.columns {
+            let (a, b) = (self.at(i, k), self.at(j, k));
+            *self.of(i, k) = c * a - s * b;
+            *self.of(j, k) = s * a + c * b;
+        }
+    }
 }
 
 fn dot(a: &[f64], b: &[f64]) -> f64 {
@@ -169,9 +178,7 @@ fn symmetric(mut a: Dense) -> (Vec<f64>, Dense) {
                 if off.abs() > 1e-18 * (a.at(i, i).abs() + a.at(j, j).abs()) {
                     let (c, s) = diagonal(a.at(i, i), a.at(j, j), off);
                     a.turn(i, j, c, s);
-                    let mut t = Dense::new(n, n, |r, k| a.at(k, r));
-                    t.turn(i, j, c, s);
-                    a = Dense::new(n, n, |r, k| t.at(k, r));
+                    a.turn_rows(i, j, c, s);
                     v.turn(i, j, c, s);
                     turned = true;
                 }

@@ -1,0 +1,60 @@
+//! What the driver tells of a GPU.
+
+use super::api::{Api, SUCCESS};
+use crate::driver::{Chip, nvrtc};
+use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
+use std::ffi::CStr;
+
+/// An attribute of a device.
+pub(super) fn ask(api: &Api, device: CUdevice, attribute: Attribute) -> Result<u32, String> {
+    let mut value = 0;
+    // SAFETY: a place for a number.
+    match unsafe { (api.device_attribute)(&mut value, attribute as u32, device) } {
+        SUCCESS => Ok(value.max(0) as u32),
+        error => Err(format!("cuDeviceGetAttribute: {}", api.describe(error))),
+    }
+}
+
+/// What the chip is like.
+pub(super) fn chip(
+    api: &Api,
+    device: CUdevice,
+    get: &dyn Fn(Attribute) -> Result<u32, String>,
+) -> Result<Chip, String> {
+    let mut name = [0; 128];
+    let (mut memory, mut version) = (0, 0);
+    // SAFETY: places for a text of that length and for numbers.
+    let asked = unsafe {
+        [
+            (api.device_name)(name.as_mut_ptr(), name.len() as i32, device),
+            (api.device_memory)(&mut memory, device),
+            (api.version)(&mut version),
+        ]
+    };
+    if let Some(&error) = asked.iter().find(|&&result| result != SUCCESS) {
+        return Err(format!("cuDeviceGetName: {}", api.describe(error)));
+    }
+    // SAFETY: the driver ends it with zero.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
+    // A GPU without a compiler can be looked at; what is compiled says what to install.
+    let nvrtc = nvrtc::open(version as u32 / 1000);
+    let compiler = nvrtc.as_ref().map_or_else(|_| "no NVRTC".into(), |(major, minor)| format!("NVRTC {major}.{minor}"));
+    // Since CUDA 12.1 of both, and of every chip that we compile for.
+    let long = version >= 12_010 && nvrtc.is_ok_and(|version| version >= (12, 1));
+    let (major, minor) = (
+        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    );
+    Ok(Chip {
+        name,
+        sm: 10 * major + minor,
+        multiprocessors: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        threads: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+        registers: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
+        shared: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        l2: get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
+        memory,
+        arguments: if long { 32_764 } else { 4096 },
+        compiler,
+    })
+}
