@@ -7,17 +7,12 @@
 //!
 //! Always true: everything is put in the queue in one turn, and what it needs of memory besides is given back behind it.
 
+use crate::around::{BLOCK, Functions, RANK, first_of, launch};
 use crate::driver::{Driver, Function, Launch, Matrices, Place, Places, Routine};
-use crate::prelude::PRELUDE;
 use crate::queues::Queues;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use thalweg_ir::View;
 use thalweg_runtime::{Batch, Buffer, Decomposition, DecompositionKind as Kind, Error, Pool, Unfit, count};
-
-/// Threads of a block of all kernels.
-const BLOCK: usize = 256;
-/// Dimensions that packing takes apart.
-const RANK: usize = 8;
 
 /// The kernels, each for f32 and f64 but for the last two.
 #[derive(Clone, Copy)]
@@ -62,9 +57,9 @@ impl Kernel {
     }
 }
 
-/// The kernels of a device, compiled when the first decomposition is.
+/// The kernels of a device.
 #[derive(Debug, Default)]
-pub(crate) struct Decompositions(Mutex<Option<Arc<[Function]>>>);
+pub(crate) struct Decompositions(Functions);
 
 /// One thing to be put in the queue.
 enum Step {
@@ -107,16 +102,6 @@ enum Half {
 const BY_COLUMNS: How = How { by_columns: true, lower: false, finite: None };
 
 impl Decompositions {
-    fn kernels(&self, driver: &dyn Driver) -> Result<Arc<[Function]>, Error> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &*known {
-            return Ok(known.clone());
-        }
-        let image = driver.compile(&(PRELUDE.to_string() + include_str!("decompose.cuh")))?;
-        let all = driver.load(&image, &NAMES)?;
-        Ok(known.insert(all.into()).clone())
-    }
-
     /// Puts decompositions in the queue: [`thalweg_runtime::Device::decompose`].
     pub fn run(
         &self,
@@ -139,7 +124,7 @@ impl Decompositions {
         let driver = queue.driver();
         // Asks for the library before anything is compiled.
         driver.routine(&first(of))?;
-        let kernels = self.kernels(driver);
+        let kernels = self.0.get(driver, include_str!("decompose.cuh"), &NAMES);
         let kernels = kernels.inspect_err(|error| tracing::debug!(%error, "no kernels of decompositions")).ok()?;
         let size = if of.double { 8 } else { 4 };
         let mut making = Making { driver, pool, kernels, of: *of, size, held: vec![], steps: vec![] };
@@ -257,10 +242,8 @@ impl Making<'_> {
     }
 
     fn launch(&mut self, kernel: Kernel, arguments: Vec<u64>, threads: usize, told: Option<usize>) {
-        let function = self.kernels[kernel.place(self.of.double)].clone();
-        let grid = [threads.div_ceil(BLOCK) as u32, 1, 1];
-        let launch = Launch { function, grid, block: BLOCK as u32, shared: 0, arguments, early: false };
-        self.steps.push(Step::Launch(launch, told));
+        let function = &self.kernels[kernel.place(self.of.double)];
+        self.steps.push(Step::Launch(launch(function, arguments, threads), told));
     }
 
     /// Puts an operand's matrices one behind the other.
@@ -272,7 +255,7 @@ impl Making<'_> {
         let bits = u64::from(how.by_columns) | u64::from(how.lower) << 1;
         let bits = bits | u64::from(how.finite.is_some()) << 2 | u64::from(minors) << 3;
         let mut words = vec![0; 10 + 2 * RANK];
-        words[0] = (buffer.address() as u64).wrapping_add_signed(view.offset as i64 * size as i64);
+        words[0] = first_of((buffer, view), size);
         words[1] = to.at;
         words[2] = total as u64;
         words[3] = rows as u64;

@@ -6,17 +6,13 @@
 //!
 //! Always true: everything is put in the queue in one turn, and what it needs of memory besides is given back behind it.
 
-use crate::driver::{Driver, Function, Launch, Lines};
-use crate::prelude::PRELUDE;
+use crate::around::{Functions, RANK, first_of, launch};
+use crate::driver::Lines;
 use crate::queues::Queues;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use thalweg_ir::View;
 use thalweg_runtime::{Buffer, Error, Fourier, FourierKind, Pool, count};
 
-/// Threads of a block of both kernels.
-const BLOCK: u32 = 256;
-/// Dimensions that `pack` takes apart.
-const RANK: usize = 8;
 const PACK_WORDS: usize = 8 + 3 * RANK;
 const UNPACK_WORDS: usize = 7;
 
@@ -73,22 +69,13 @@ PACK(pack_f64, double)
 UNPACK(unpack_f64, double)
 "#;
 
-/// The kernels of a device, compiled when the first transform is.
+const NAMES: [&str; 4] = ["pack_f32", "unpack_f32", "pack_f64", "unpack_f64"];
+
+/// The kernels of a device.
 #[derive(Debug, Default)]
-pub(crate) struct Fouriers(Mutex<Option<[Function; 4]>>);
+pub(crate) struct Fouriers(Functions);
 
 impl Fouriers {
-    fn kernels(&self, driver: &dyn Driver) -> Result<[Function; 4], Error> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &*known {
-            return Ok(known.clone());
-        }
-        let image = driver.compile(&(PRELUDE.to_string() + SOURCE))?;
-        let all = driver.load(&image, &["pack_f32", "unpack_f32", "pack_f64", "unpack_f64"])?;
-        let all = <[Function; 4]>::try_from(all).expect("as many as were asked for");
-        Ok(known.insert(all).clone())
-    }
-
     /// Puts a transform in the queue: [`thalweg_runtime::Device::fourier`].
     pub fn run(
         &self,
@@ -107,8 +94,8 @@ impl Fouriers {
             return None;
         }
         let workspace = driver.transform(&lines)?;
-        let kernels =
-            self.kernels(driver).inspect_err(|error| tracing::debug!(%error, "no kernels of transforms")).ok()?;
+        let kernels = self.0.get(driver, SOURCE, &NAMES);
+        let kernels = kernels.inspect_err(|error| tracing::debug!(%error, "no kernels of transforms")).ok()?;
         // What finds no memory here may find it on the host.
         let size = if of.double { 8 } else { 4 };
         let (taken, given) = (of.kind.taken(of.n), of.kind.given(of.n));
@@ -149,16 +136,9 @@ impl Fouriers {
     }
 }
 
-fn launch(function: &Function, arguments: Vec<u64>, elements: usize) -> Launch {
-    let grid = [elements.div_ceil(BLOCK as usize) as u32, 1, 1];
-    Launch { function: function.clone(), grid, block: BLOCK, shared: 0, arguments, early: false }
-}
-
 fn pack_words(of: &Fourier, size: usize, x: &[(&Buffer, &View)], to: u64) -> Vec<u64> {
     let taken = of.kind.taken(of.n);
-    let at = |(buffer, view): &(&Buffer, &View)| {
-        (buffer.address() as u64).wrapping_add_signed(view.offset as i64 * size as i64)
-    };
+    let at = |&x: &(&Buffer, &View)| first_of(x, size);
     let ends = match of.kind {
         FourierKind::Real => 1 + u64::from(of.n.is_multiple_of(2)),
         _ => 0,

@@ -5,10 +5,11 @@
 //! * `render`: kernels as source text.
 //! * `generic`: launches of the generic kernels, which nobody has to compile.
 //! * `compiler`, `launch`: functions, and their launches. `ending`: a process that ends while a compiler works.
-//! * `fourier`: Fourier transforms by cuFFT. `decompose`: decompositions of matrices by cuSOLVER.
+//! * `fourier`: Fourier transforms by cuFFT. `decompose`: decompositions of matrices by cuSOLVER. `around`: kernels around a call of either.
 //! * `queue`, `batch`, `faults`: launches in order, those of a run as one, and what they leave to be asked.
 //! * `queues`, `order`: which queue work goes into, and which waits for which.
 
+mod around;
 mod batch;
 mod compiler;
 #[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]

@@ -8,16 +8,18 @@
 //!
 //! * `api`: the driver's functions.
 //! * `chip`: what it tells of a GPU.
+//! * `chosen`: a matrix product with its algorithm.
 //! * `code`: what is loaded, and launches of it.
 //! * `gpu`: context, streams, errors, waiting.
 //! * `staging`: copies between host and device.
 //! * `graph`: launches that the device knows as one.
 //! * `map`: tensors as the chip's copies of boxes see them.
 //! * `peer`: copies from one GPU to another.
-//! * `products`: matrix products through cuBLASLt.
+//! * `products`: which algorithm of cuBLASLt a matrix product has.
 
 mod api;
 mod chip;
+mod chosen;
 mod code;
 mod gpu;
 mod graph;

@@ -6,8 +6,8 @@
 //! Always true: an entry lives as long as a function of it, which keeps its module.
 
 use super::api::SUCCESS;
+use super::chosen::Chosen;
 use super::gpu::{Gpu, Turn};
-use super::products::Chosen;
 use crate::driver::{Function, FunctionInfo, Launch, Module};
 use cudarc::driver::sys::{
     CUfunction, CUfunction_attribute_enum as FunctionAttribute, CUlaunchAttribute, CUlaunchAttributeID,

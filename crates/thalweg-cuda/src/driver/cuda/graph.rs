@@ -6,9 +6,9 @@
 //!
 //! Always true: the device runs what `run` was given, by single launches where it refuses to take a change.
 
+use super::chosen::Chosen;
 use super::code::{What, entry};
 use super::gpu::Gpu;
-use super::products::Chosen;
 use crate::driver::{Graph, Launch};
 use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction, CUgraph, CUgraphExec, CUgraphNode};
 use std::ptr::null_mut;

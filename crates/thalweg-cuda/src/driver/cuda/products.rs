@@ -13,6 +13,7 @@
 //! Always true: an algorithm that did not pass is not used.
 
 use super::Cuda;
+use super::chosen::Chosen;
 use super::code::{Entry, What, entry};
 use crate::driver::cublaslt::{Algorithm, CublasLt, Problem};
 use crate::driver::{Driver, Function, FunctionInfo, Module};
@@ -38,42 +39,11 @@ pub(super) struct Products {
     known: Mutex<FxHashMap<Product, Option<Function>>>,
 }
 
-/// A product with its algorithm: what an entry has in the place of a kernel.
-#[derive(Debug)]
-pub(super) struct Chosen {
-    library: Arc<CublasLt>,
-    problem: Problem,
-    algorithm: Algorithm,
-    /// Bytes.
-    workspace: usize,
-    alignments: [usize; 3],
-}
-
 /// What keeps an entry that is a product.
 #[derive(Debug)]
 struct Kept(Entry);
 
 impl Module for Kept {}
-
-impl Chosen {
-    /// Puts it in a stream; the context is current.
-    pub(super) fn launch(&self, words: &[u64], stream: usize) -> Result<(), String> {
-        let &[left, right, result, work] = words else {
-            return Err(format!("a product has 4 words, not {}", words.len()));
-        };
-        for (address, alignment) in [left, right, result].into_iter().zip(self.alignments) {
-            if !address.is_multiple_of(alignment as u64) {
-                return Err(format!(
-                    "a matrix at {address:#x} is not aligned to {alignment} bytes, as its algorithm needs"
-                ));
-            }
-        }
-        let chosen = (&self.algorithm, self.workspace);
-        // SAFETY: the words are addresses of the matrices and of a workspace of that size, as whoever launches has
-        // bound them.
-        unsafe { self.library.multiply(&self.problem, chosen, [left, right, result, work], stream) }
-    }
-}
 
 impl Cuda {
     /// The function of a product: see [`Driver::product`].

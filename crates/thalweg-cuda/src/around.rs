@@ -1,0 +1,46 @@
+//! What stands around a library's call: small kernels that put operands as the library wants them, and take its results apart.
+//!
+//! In: sources, words. Out: functions of a device, and launches of them with a thread for each element.
+//!
+//! Always true: a device compiles such a source once, when it is first needed.
+
+use crate::driver::{Driver, Function, Launch};
+use crate::prelude::PRELUDE;
+use std::sync::{Arc, Mutex, PoisonError};
+use thalweg_ir::View;
+use thalweg_runtime::{Buffer, Error};
+
+/// Threads of a block of every such kernel.
+pub(crate) const BLOCK: usize = 256;
+/// Dimensions that such a kernel takes apart.
+pub(crate) const RANK: usize = 8;
+
+/// The functions of a source, on one device.
+#[derive(Debug, Default)]
+pub(crate) struct Functions(Mutex<Option<Arc<[Function]>>>);
+
+impl Functions {
+    /// The functions of these names; compiled now, unless they were before.
+    ///
+    /// # Errors
+    /// What the compiler or the device says.
+    pub fn get(&self, driver: &dyn Driver, source: &str, names: &[&str]) -> Result<Arc<[Function]>, Error> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*known {
+            return Ok(known.clone());
+        }
+        let image = driver.compile(&(PRELUDE.to_string() + source))?;
+        Ok(known.insert(driver.load(&image, names)?.into()).clone())
+    }
+}
+
+/// A launch with so many threads.
+pub(crate) fn launch(function: &Function, arguments: Vec<u64>, threads: usize) -> Launch {
+    let grid = [threads.div_ceil(BLOCK) as u32, 1, 1];
+    Launch { function: function.clone(), grid, block: BLOCK as u32, shared: 0, arguments, early: false }
+}
+
+/// Where a view's first element lies.
+pub(crate) fn first_of((buffer, view): (&Buffer, &View), size: usize) -> u64 {
+    (buffer.address() as u64).wrapping_add_signed(view.offset as i64 * size as i64)
+}

@@ -1,0 +1,35 @@
+//! A matrix product with its algorithm, as it is launched.
+
+use crate::driver::cublaslt::{Algorithm, CublasLt, Problem};
+use std::sync::Arc;
+
+/// A product with its algorithm: what an entry has in the place of a kernel.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) library: Arc<CublasLt>,
+    pub(super) problem: Problem,
+    pub(super) algorithm: Algorithm,
+    /// Bytes.
+    pub(super) workspace: usize,
+    pub(super) alignments: [usize; 3],
+}
+
+impl Chosen {
+    /// Puts it in a stream; the context is current.
+    pub(super) fn launch(&self, words: &[u64], stream: usize) -> Result<(), String> {
+        let &[left, right, result, work] = words else {
+            return Err(format!("a product has 4 words, not {}", words.len()));
+        };
+        for (address, alignment) in [left, right, result].into_iter().zip(self.alignments) {
+            if !address.is_multiple_of(alignment as u64) {
+                return Err(format!(
+                    "a matrix at {address:#x} is not aligned to {alignment} bytes, as its algorithm needs"
+                ));
+            }
+        }
+        let chosen = (&self.algorithm, self.workspace);
+        // SAFETY: the words are addresses of the matrices and of a workspace of that size, as whoever launches has
+        // bound them.
+        unsafe { self.library.multiply(&self.problem, chosen, [left, right, result, work], stream) }
+    }
+}
