@@ -5,8 +5,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
   begin();
   THALWEG_SHARED_LINES(shared);
   auto &s0 = *(float (*)[8704])(shared + 0);
-  auto &s1 = *(float (*)[8704])(shared + 34816);
-  auto &s2 = *(float (*)[8704])(shared + 69632);
+  auto &s1 = *(float (*)[10240])(shared + 34816);
+  auto &s2 = *(float (*)[8704])(shared + 75776);
   const i64 m = (i64)a.w[0];
   const i64 n = (i64)a.w[1];
   const i64 keys = (i64)a.w[2];
@@ -63,14 +63,14 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
   }
   if (0 < steps) {
     {
-      const i32 begin = outer1 * 68 + inner1;
+      const i32 begin = outer1 * 80 + inner1;
       const i64 whence = from1 + (i64)0 * (i64)pitch1 + (i64)0;
       const i32 outers = (i32)keys - 0;
       const i32 inners = (i32)depth - 0;
       if (64 <= outers && 64 <= inners) {
         #pragma unroll
         for (i32 u = 0; u < 4; u++) {
-          copy16_whole(s1 + (begin + u * 1088), factor1 + (whence + (i64)(u * 16) * (i64)pitch1));
+          copy16_whole(s1 + (begin + u * 1280), factor1 + (whence + (i64)(u * 16) * (i64)pitch1));
         }
       } else {
         #pragma unroll
@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
           const i32 left = outer1 + u * 16 < outers ? inners - inner1 : 0;
           const i32 inside = left < 0 ? 0 : (left < 4 ? left : 4);
           const i64 there = inside != 0 ? whence + (i64)(u * 16) * (i64)pitch1 : batch1;
-          copy16(s1 + (begin + u * 1088), factor1 + there, inside * 4);
+          copy16(s1 + (begin + u * 1280), factor1 + there, inside * 4);
         }
       }
     }
@@ -164,19 +164,71 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
   for (i32 step = 0; step < steps; step++) {
     const u32 slot = (u32)step & 1u;
     copies_wait<0>();
+    if (step == 0) {
+      {
+        __align__(16) float x[8][4];
+        #pragma unroll
+        for (i32 u = 0; u < 8; u++) {
+          #pragma unroll
+          for (i32 e = 0; e < 4; e++) {
+            x[u][e] = round_tf32(s0[outer0 * 68 + inner0 + (u * 1088 + e)]);
+          }
+        }
+        __syncthreads();
+        #pragma unroll
+        for (i32 u = 0; u < 8; u++) {
+          const i32 row = outer0 + u * 16;
+          const i32 begin = (row / 16 * 4 + inner0 / 16) * 256 + (row % 8 * 4 + inner0 % 16 / 4) * 4 + row % 16 / 8;
+          #pragma unroll
+          for (i32 e = 0; e < 4; e++) {
+            s0[begin + e / 2 * 128 + e % 2 * 2] = x[u][e];
+          }
+        }
+      }
+    }
+    {
+      const i32 own = (i32)slot * 5120 + outer1 * 80 + inner1;
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) {
+        __align__(16) float x[4];
+        #pragma unroll
+        for (i32 e = 0; e < 4; e++) {
+          x[e] = s1[own + (u * 1280 + e)];
+        }
+        #pragma unroll
+        for (i32 e = 0; e < 4; e++) {
+          s1[own + (u * 1280 + e)] = round_tf32(x[e]);
+        }
+      }
+    }
+    {
+      const i32 own = (i32)slot * 4352 + outer2 * 68 + inner2;
+      #pragma unroll
+      for (i32 u = 0; u < 4; u++) {
+        __align__(16) float x[4];
+        #pragma unroll
+        for (i32 e = 0; e < 4; e++) {
+          x[e] = s2[own + (u * 1088 + e)];
+        }
+        #pragma unroll
+        for (i32 e = 0; e < 4; e++) {
+          s2[own + (u * 1088 + e)] = round_tf32(x[e]);
+        }
+      }
+    }
     __syncthreads();
     const i32 next = step + 1;
     const i32 other = (i32)(slot ^ 1u);
     if (next < steps) {
       {
-        const i32 begin = other * 4352 + (outer1 * 68 + inner1);
+        const i32 begin = other * 5120 + (outer1 * 80 + inner1);
         const i64 whence = from1 + (i64)(next * 64) * (i64)pitch1 + (i64)0;
         const i32 outers = (i32)keys - next * 64;
         const i32 inners = (i32)depth - 0;
         if (64 <= outers && 64 <= inners) {
           #pragma unroll
           for (i32 u = 0; u < 4; u++) {
-            copy16_whole(s1 + (begin + u * 1088), factor1 + (whence + (i64)(u * 16) * (i64)pitch1));
+            copy16_whole(s1 + (begin + u * 1280), factor1 + (whence + (i64)(u * 16) * (i64)pitch1));
           }
         } else {
           #pragma unroll
@@ -184,7 +236,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
             const i32 left = outer1 + u * 16 < outers ? inners - inner1 : 0;
             const i32 inside = left < 0 ? 0 : (left < 4 ? left : 4);
             const i64 there = inside != 0 ? whence + (i64)(u * 16) * (i64)pitch1 : batch1;
-            copy16(s1 + (begin + u * 1088), factor1 + there, inside * 4);
+            copy16(s1 + (begin + u * 1280), factor1 + there, inside * 4);
           }
         }
       }
@@ -219,20 +271,35 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       }
     }
     {
-      const u32 first = slot * 4352u;
+      const i32 left = (i32)(warp * 1024u + lane * 4u);
+      const i32 right = (i32)(slot * 5120u + lane / 4u * 80u + lane % 4u * 4u);
       #pragma unroll
-      for (u32 p = 0u; p < 64u; p += 8u) {
-        const u32 low = p + lane % 4u;
-        const u32 high = low + 4u;
-        const u32 row = warp * 16u + lane / 4u;
-        __align__(16) u32 x[1][4];
-        x[0][0] = to_tf32(s0[row * 68u + low]);
-        x[0][1] = to_tf32(s0[(row + 8u) * 68u + low]);
-        x[0][2] = to_tf32(s0[row * 68u + high]);
-        x[0][3] = to_tf32(s0[(row + 8u) * 68u + high]);
+      for (i32 p = 0; p < 64; p += 16) {
+        __align__(16) u32 x[2][4];
         #pragma unroll
-        for (u32 j = 0u; j < 8u; j++) {
-          multiply_tf32(s[j], x[0], to_tf32(s1[first + ((j * 8u + lane / 4u) * 68u + low)]), to_tf32(s1[first + ((j * 8u + lane / 4u) * 68u + high)]));
+        for (i32 h = 0; h < 2; h++) {
+          #pragma unroll
+          for (i32 e = 0; e < 4; e++) {
+            x[h][e] = f32_bits(s0[left + (p * 16 + h * 128 + e)]);
+          }
+        }
+        #pragma unroll
+        for (i32 q = 0; q < 8; q += 4) {
+          __align__(16) u32 y[4][4];
+          #pragma unroll
+          for (i32 j = 0; j < 4; j++) {
+            #pragma unroll
+            for (i32 e = 0; e < 4; e++) {
+              y[j][e] = f32_bits(s1[right + ((q + j) * 8 * 80 + p + e)]);
+            }
+          }
+          #pragma unroll
+          for (i32 e = 0; e < 2; e++) {
+            #pragma unroll
+            for (i32 j = 0; j < 4; j++) {
+              multiply_tf32(s[q + j], x[e], y[j][e * 2], y[j][e * 2 + 1]);
+            }
+          }
         }
       }
     }
@@ -398,18 +465,17 @@ extern "C" __global__ void __launch_bounds__(256, 1) contraction(THALWEG_PARAMET
       }
     }
     {
-      const u32 first = slot * 4352u;
+      const i32 right = (i32)(slot * 4352u + (lane % 4u * 2u * 68u + lane / 4u));
       #pragma unroll
-      for (u32 p = 0u; p < 8u; p++) {
+      for (i32 p = 0; p < 8; p++) {
         __align__(16) u32 x[1][4];
-        x[0][0] = to_tf32(s[p][0]);
-        x[0][1] = to_tf32(s[p][2]);
-        x[0][2] = to_tf32(s[p][1]);
-        x[0][3] = to_tf32(s[p][3]);
-        const u32 key = p * 8u + lane % 4u * 2u;
         #pragma unroll
-        for (u32 j = 0u; j < 8u; j++) {
-          multiply_tf32(sum[j], x[0], to_tf32(s2[first + (key * 68u + (j * 8u + lane / 4u))]), to_tf32(s2[first + ((key + 1u) * 68u + (j * 8u + lane / 4u))]));
+        for (i32 e = 0; e < 4; e++) {
+          x[0][e] = f32_bits(round_tf32(s[p][e % 2 * 2 + e / 2]));
+        }
+        #pragma unroll
+        for (i32 j = 0; j < 8; j++) {
+          multiply_tf32(sum[j], x[0], f32_bits(s2[right + (p * 8 * 68 + j * 8)]), f32_bits(s2[right + ((p * 8 + 1) * 68 + j * 8)]));
         }
       }
     }

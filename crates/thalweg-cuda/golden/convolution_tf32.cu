@@ -163,30 +163,33 @@ extern "C" __global__ void __launch_bounds__(128, 3) contraction(THALWEG_PARAMET
     const u32 lane = t % 32u;
     const u32 rows_at = t / 32u / 2u * 32u;
     const u32 columns_at = t / 32u % 2u * 32u;
+    const u32 row_own = rows_at + lane / 4u;
+    const u32 column_own = columns_at + lane / 4u;
+    const u32 term_own = lane % 4u;
+    const i32 left = (i32)(first0 + (row_own * 20u + term_own));
+    const i32 right = (i32)(first1 + (term_own * 72u + column_own));
     #pragma unroll
-    for (u32 p = 0u; p < 16u; p += 8u) {
-      const u32 low = p + lane % 4u;
-      const u32 high = low + 4u;
+    for (i32 p = 0; p < 16; p += 8) {
       __align__(16) u32 x[2][4];
       __align__(16) u32 y[4][2];
       #pragma unroll
-      for (u32 i = 0u; i < 2u; i++) {
-        const u32 row = rows_at + i * 16u + lane / 4u;
-        x[i][0] = to_tf32(s0[first0 + (row * 20u + low)]);
-        x[i][1] = to_tf32(s0[first0 + ((row + 8u) * 20u + low)]);
-        x[i][2] = to_tf32(s0[first0 + (row * 20u + high)]);
-        x[i][3] = to_tf32(s0[first0 + ((row + 8u) * 20u + high)]);
-      }
-      #pragma unroll
-      for (u32 j = 0u; j < 4u; j++) {
-        const u32 column = columns_at + j * 8u + lane / 4u;
-        y[j][0] = to_tf32(s1[first1 + (low * 72u + column)]);
-        y[j][1] = to_tf32(s1[first1 + (high * 72u + column)]);
-      }
-      #pragma unroll
-      for (u32 i = 0u; i < 2u; i++) {
+      for (i32 i = 0; i < 2; i++) {
         #pragma unroll
-        for (u32 j = 0u; j < 4u; j++) {
+        for (i32 e = 0; e < 4; e++) {
+          x[i][e] = f32_bits(round_tf32(s0[left + ((i * 16 + e % 2 * 8) * 20 + (p + e / 2 * 4))]));
+        }
+      }
+      #pragma unroll
+      for (i32 j = 0; j < 4; j++) {
+        #pragma unroll
+        for (i32 e = 0; e < 2; e++) {
+          y[j][e] = f32_bits(round_tf32(s1[right + ((p + e * 4) * 72 + j * 8)]));
+        }
+      }
+      #pragma unroll
+      for (i32 i = 0; i < 2; i++) {
+        #pragma unroll
+        for (i32 j = 0; j < 4; j++) {
           multiply_tf32(sum[i][j], x[i], y[j][0], y[j][1]);
         }
       }

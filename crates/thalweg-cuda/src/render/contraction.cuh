@@ -124,7 +124,7 @@ template <bool F16, bool TB, int N> FN void warpgroup_multiply(float (&d)[N / 8]
       d[j][e] += sum;
     }
 }
-FN u32 to_tf32(float x) { const u32 b = f32_bits(x); return x != x || (b & 0x7f800000u) == 0x7f800000u ? b : (b + 0x1000u) & ~0x1fffu; }
+FN float round_tf32(float x) { const u32 b = f32_bits(x); return x != x || (b & 0x7f800000u) == 0x7f800000u ? x : bits_f32((b + 0x1000u) & ~0x1fffu); }
 FN u32 pack_bf16(float low, float high) { return to_bf16(low) | (u32)to_bf16(high) << 16; }
 FN u32 pack_f16(float low, float high) { return to_f16(low) | (u32)to_f16(high) << 16; }
 #else
@@ -166,7 +166,7 @@ FN void async_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memor
 FN void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 FN void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int N> FN void warpgroup_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
-FN u32 to_tf32(float x) { u32 r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x)); return r; }
+FN float round_tf32(float x) { u32 r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x)); return bits_f32(r); }
 FN u32 pack_bf16(float low, float high) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r; }
 FN u32 pack_f16(float low, float high) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low)); return r; }
 #endif

@@ -147,11 +147,19 @@ impl StreamedClass {
             return [LINE_ELEMENTS, lines * terms];
         }
         let (inner, outer) = if self.along[factor] { (terms, lines) } else { (lines, terms) };
-        let pad = match self.math {
-            Math::Tf32 if self.along[factor] || factor == 2 => 4,
-            _ => 8,
+        // Threads side by side are to read from different banks.
+        let pitch = match self.math {
+            Math::Tf32 if factor == 1 && self.scores_by_fours() => inner + (16 + 32 - inner % 32) % 32,
+            Math::Tf32 if self.along[factor] || factor == 2 => inner + 4,
+            _ => inner + 8,
         };
-        [inner + pad, (inner + pad) * outer]
+        [pitch, pitch * outer]
+    }
+
+    /// Whether a thread takes four terms of a key side by side in shared memory, for two multiplications: the order of terms within
+    /// sixteen is the threads' own. What it takes of its rows for one lies side by side, too.
+    pub fn scores_by_fours(&self) -> bool {
+        self.math == Math::Tf32 && self.along[0] && self.along[1]
     }
 
     /// Bytes of rows, keys and values in shared memory.

@@ -93,8 +93,10 @@ pub enum Routine {
     Narrowed(u16, DType),
     /// A product and a sum, rounded once whatever the mode: bits of a sum follow from its terms.
     MultiplyAdd(DType),
-    /// An f32 rounded to TF32, as a u32.
+    /// An f32 rounded to TF32.
     Tf32,
+    /// The bits of an f32, a u32.
+    Bits,
     /// What another thread of the warp has: of a value, and a u32 that says which thread. All threads of the warp come here.
     Shuffle(Shuffle, Type),
     /// A bit of a u32 for each thread of the warp, whether something holds there. All threads of the warp come here.
@@ -133,9 +135,9 @@ impl Routine {
             Routine::Nothing(scan) | Routine::Widened(scan) | Routine::Accumulated(scan) => Type::Wide(scan),
             Routine::Shuffle(_, ty) => ty,
             Routine::Further => Type::Matrix,
-            Routine::PowerOfTwo => Type::Held(DType::F32),
+            Routine::PowerOfTwo | Routine::Tf32 => Type::Held(DType::F32),
             Routine::AnyOfWarp => Type::BOOL,
-            Routine::Pair(_) | Routine::Tf32 | Routine::Ballot | Routine::Ones | Routine::TilesBefore => Type::U32,
+            Routine::Pair(_) | Routine::Bits | Routine::Ballot | Routine::Ones | Routine::TilesBefore => Type::U32,
             Routine::AnyOfBlock => Type::BOOL,
             Routine::NoState(l)
             | Routine::State(l)

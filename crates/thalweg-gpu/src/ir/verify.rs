@@ -336,7 +336,7 @@ impl Checker<'_> {
                 self.typed(&args[1], Type::U32)
             }
             Routine::MultiplyAdd(dtype) => each(Type::Held(dtype)),
-            Routine::Tf32 => each(Type::Held(DType::F32)),
+            Routine::Tf32 | Routine::Bits => each(Type::Held(DType::F32)),
             Routine::Ballot | Routine::AnyOfWarp => each(Type::BOOL),
             Routine::PowerOfTwo | Routine::Pair(_) => each(Type::Held(DType::F32)),
             Routine::Further => {

@@ -9,7 +9,7 @@ use super::strided::Strided;
 use super::{IN_LINES, element_of, lines, of};
 use crate::class::body::wanted;
 use crate::class::contraction::{FactorClass, FactorSlots, LINE_ELEMENTS, Layout, Math, TileClass, TileSlots};
-use crate::ir::{Expr, Statement, Type};
+use crate::ir::{Expr, Routine, Statement, Type};
 use crate::text::Text;
 use crate::write::access::Stand;
 use crate::write::body::value;
@@ -198,6 +198,17 @@ impl Copy {
         self.text(template, |text| text.value("step", step).value("slot", slot))
     }
 
+    /// What a thread has copied of a step of f32, rounded to TF32: once, and not wherever it becomes part of a multiplication.
+    pub fn round(&self, slot: Expr) -> Vec<Statement> {
+        self.text(ROUND, |text| text.value("slot", slot).function("tf32", |x| Routine::Tf32.of(x.to_vec())))
+    }
+
+    /// The same of the rows of a block, where [`crate::class::streamed::StreamedClass::scores_by_fours`] says how they lie. All threads
+    /// of the block come here.
+    pub fn round_to_fragments(&self) -> Vec<Statement> {
+        self.text(ROUND_TO_FRAGMENTS, |text| text.function("tf32", |x| Routine::Tf32.of(x.to_vec())))
+    }
+
     /// Whether a thread takes one line: then it does not matter how far the next one is.
     fn outer_once(&self) -> bool {
         let (outer, inner) = self.sides();
@@ -239,6 +250,30 @@ if outers >= OUTERS && inners >= INNERS {
         let there = inside != 0 ? whence + i64(u * APART) * i64(pitch#) : batch#;
         copy_ahead(s#[begin + u * FAR], factor#[there], 16, inside * SIZE);
     }
+}
+";
+
+const ROUND: &str = r"
+let own = slot * ALL + outer# * PITCH + inner#;
+for u: i32 in 0..EACH unroll {
+    var x: f32[VECTOR];
+    for e: i32 in 0..VECTOR unroll { x[e] = s#[own + (u * FAR + e)]; }
+    for e: i32 in 0..VECTOR unroll { s#[own + (u * FAR + e)] = tf32(x[e]); }
+}
+";
+
+/// Sixteen rows by sixteen terms are what a warp takes for two multiplications: of the first one two terms of two rows for each thread,
+/// then those of the second.
+const ROUND_TO_FRAGMENTS: &str = r"
+var x: f32[EACH][VECTOR];
+for u: i32 in 0..EACH unroll {
+    for e: i32 in 0..VECTOR unroll { x[u][e] = tf32(s#[outer# * PITCH + inner# + (u * FAR + e)]); }
+}
+barrier;
+for u: i32 in 0..EACH unroll {
+    let row = outer# + u * APART;
+    let begin = (row / 16 * (INNERS / 16) + inner# / 16) * 256 + (row % 8 * 4 + inner# % 16 / 4) * 4 + row % 16 / 8;
+    for e: i32 in 0..VECTOR unroll { s#[begin + e / 2 * 128 + e % 2 * 2] = x[u][e]; }
 }
 ";
 

@@ -65,7 +65,7 @@ fn text(class: &TileClass) -> Text<'static> {
         .value("from", Expr::name("from", Type::I32))
         .value("pass", Expr::name("pass", Type::I32))
         .function("multiply_add", move |x| Routine::MultiplyAdd(dtype).of(x.to_vec()))
-        .function("tf32", |x| Routine::Tf32.of(x.to_vec()))
+        .function("tf32", |x| Routine::Bits.of([Routine::Tf32.of(x.to_vec())]))
 }
 
 /// The statements of a step.
@@ -98,27 +98,24 @@ const WARPS: &str = r"
 let lane = t % 32, rows_at = t / 32 / WARPS * ROWS, columns_at = t / 32 % WARPS * COLUMNS;
 ";
 
+/// Places are i32: sums that cannot wrap around are part of an instruction.
 const NARROW_F32: &str = r"
-fn left_at(row, term) = first0 + (ALONG0 ? row * PITCH0 + term : term * PITCH0 + row);
-fn right_at(column, term) = first1 + (ALONG1 ? column * PITCH1 + term : term * PITCH1 + column);
-for p: u32 in 0..TERMS by 8 unroll {
-    let low = p + lane % 4, high = low + 4;
+let row_own = rows_at + lane / 4, column_own = columns_at + lane / 4, term_own = lane % 4;
+let left = i32(first0 + (ALONG0 ? row_own * PITCH0 + term_own : term_own * PITCH0 + row_own));
+let right = i32(first1 + (ALONG1 ? column_own * PITCH1 + term_own : term_own * PITCH1 + column_own));
+fn row(n, term) = tf32(s0[left + (ALONG0 ? n * PITCH0 + term : term * PITCH0 + n)]);
+fn column(n, term) = tf32(s1[right + (ALONG1 ? n * PITCH1 + term : term * PITCH1 + n)]);
+for p: i32 in 0..TERMS by 8 unroll {
     var x: u32[I][4];
     var y: u32[J][2];
-    for i: u32 in 0..I unroll {
-        let row = rows_at + i * 16 + lane / 4;
-        x[i][0] = tf32(s0[left_at(row, low)]);
-        x[i][1] = tf32(s0[left_at(row + 8, low)]);
-        x[i][2] = tf32(s0[left_at(row, high)]);
-        x[i][3] = tf32(s0[left_at(row + 8, high)]);
+    for i: i32 in 0..I unroll {
+        for e: i32 in 0..4 unroll { x[i][e] = row(i * 16 + e % 2 * 8, p + e / 2 * 4); }
     }
-    for j: u32 in 0..J unroll {
-        let column = columns_at + j * 8 + lane / 4;
-        y[j][0] = tf32(s1[right_at(column, low)]);
-        y[j][1] = tf32(s1[right_at(column, high)]);
+    for j: i32 in 0..J unroll {
+        for e: i32 in 0..2 unroll { y[j][e] = column(j * 8, p + e * 4); }
     }
-    for i: u32 in 0..I unroll {
-        for j: u32 in 0..J unroll { multiply_tf32(sum[i][j], x[i], y[j][0], y[j][1]); }
+    for i: i32 in 0..I unroll {
+        for j: i32 in 0..J unroll { multiply_tf32(sum[i][j], x[i], y[j][0], y[j][1]); }
     }
 }
 ";

@@ -81,7 +81,7 @@ impl Streamed<'_> {
     fn begin(&self) -> Vec<Statement> {
         let class = self.class;
         let size = class.dtype.size() as u32;
-        let element = if class.math == Math::Tf32 { Type::Held(class.dtype) } else { Type::Stored(class.dtype) };
+        let element = self.element();
         let [rows, keys, values] = [0, 1, 2].map(|f| class.layout(f)[1]);
         let stages = class.stages();
         let mut out = vec![
@@ -95,6 +95,12 @@ let m = i64(word 0), n = i64(word 1), keys = i64(word 2), depth = i64(word 3);
 let t = thread, lane = t % 32, warp = t / 32;
 "]));
         out
+    }
+
+    /// An element of a factor, in memory and in shared memory.
+    fn element(&self) -> Type {
+        let dtype = self.class.dtype;
+        if self.class.math == Math::Tf32 { Type::Held(dtype) } else { Type::Stored(dtype) }
     }
 
     /// What every text here is read with.
@@ -112,6 +118,7 @@ let t = thread, lane = t % 32, warp = t / 32;
             .number("WARPS", class.block.warps)
             .holds("ONCE", class.once.is_some())
             .holds("NARROW", class.math.is_narrow())
+            .holds("TF32", class.math == Math::Tf32)
             .holds("WARPGROUP", class.math == Math::Warpgroup)
             .holds("SEEN", class.seen.is_some())
             .value("infinity", Expr::Constant(DType::F32, f32::INFINITY.to_bits().into()))

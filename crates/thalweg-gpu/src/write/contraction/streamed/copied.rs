@@ -37,7 +37,7 @@ batches;
             let [pitch, all] = class.layout(number);
             Copy {
                 number,
-                element: Type::Stored(class.dtype),
+                element: self.element(),
                 size: class.dtype.size() as u32,
                 lines,
                 terms,
@@ -61,6 +61,12 @@ batches;
             [scoped(keys.step(step.clone(), slot.clone())), scoped(values.step(step, slot))].concat()
         };
         let slot = Expr::name("slot", Type::U32);
+        let slot_now = slot.clone().to(Type::I32);
+        let round = |of: &[&Copy], slot: &Expr| match self.class.math {
+            Math::Tf32 => of.iter().flat_map(|copy| scoped(copy.round(slot.clone()))).collect(),
+            _ => vec![],
+        };
+        let class = self.class;
         let mut out = self.own_tile();
         out.extend([&rows, &keys, &values].into_iter().flat_map(Copy::declared));
         out.extend(self.declared());
@@ -73,6 +79,8 @@ batches;
             .given("copy_first", both(none(), none()))
             .given("copy_next", both(i32("next"), i32("other")))
             .given("fetch", self.first_fetch())
+            .given("round_rows", if class.scores_by_fours() { scoped(rows.round_to_fragments()) } else { round(&[&rows], &none()) })
+            .given("round", round(&[&keys, &values], &slot_now))
             .given("no_sums", self.cleared("sum"))
             .given("no_scores", self.cleared("s"))
             .given("row_begins", self.row_begins())
@@ -92,6 +100,10 @@ row_begins;
 for step: i32 in 0..steps {
     let slot = u32(step) & 1;
     copies_wait(0);
+    when TF32 {
+        if step == 0 { round_rows; }
+        round;
+    }
     when WARPGROUP { async_fence; }
     barrier;
     // The other half of the room was read in the last step.

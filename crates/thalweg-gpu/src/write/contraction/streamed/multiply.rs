@@ -24,8 +24,7 @@ impl Streamed<'_> {
         let [depth, columns] = class.sizes;
         let [rows, keys, values] = [0, 1, 2].map(|f| class.layout(f));
         let slice = if class.along[0] { 64 * LINE_ELEMENTS } else { depth * LINE_ELEMENTS };
-        let (dtype, narrow) = (class.dtype, Type::Stored(class.dtype));
-        let element = if class.math == Math::Tf32 { Type::Held(dtype) } else { narrow };
+        let dtype = class.dtype;
         let text = self
             .text()
             .number("DEPTH", depth)
@@ -42,14 +41,15 @@ impl Streamed<'_> {
             .number("OWN", if class.block.warps <= 4 { 0 } else { slice })
             .number("TERMS", 16 * LINE)
             .holds("F16", dtype == DType::F16)
-            .holds("TF32", class.math == Math::Tf32)
+            .holds("SCORES_BY_FOURS", class.scores_by_fours())
             .value("slot", slot.clone())
             .value("yes", Expr::Constant(DType::Bool, 1))
-            .function("tf32", |x| Routine::Tf32.of(x.to_vec()))
+            .function("bits", |x| Routine::Bits.of(x.to_vec()))
+            .function("tf32", |x| Routine::Bits.of([Routine::Tf32.of(x.to_vec())]))
             .function("pack", move |x| Routine::Pair(dtype).of(x.to_vec()));
         let names = [("s0", "ALONG0", "ACROSS0"), ("s1", "ALONG1", "ACROSS1"), ("s2", "ALONG2", "ACROSS2")];
         names.into_iter().enumerate().fold(text, |text, (f, (name, along, across))| {
-            text.elements(name, element).holds(along, class.along[f]).holds(across, !class.along[f])
+            text.elements(name, self.element()).holds(along, class.along[f]).holds(across, !class.along[f])
         })
     }
 
@@ -123,19 +123,35 @@ warpgroup_commit;
     }
 }
 
+/// All are rounded since they came ([`super::copied`]). Places are i32: sums that cannot wrap around are part of an instruction.
 const SCORES_F32: &str = r"
-let first = slot * ALL1;
-fn left(row, term) = tf32(s0[ALONG0 ? row * PITCH0 + term : term * PITCH0 + row]);
-fn right(key, term) = tf32(s1[first + (ALONG1 ? key * PITCH1 + term : term * PITCH1 + key)]);
-for p: u32 in 0..DEPTH by 8 unroll {
-    let low = p + lane % 4, high = low + 4, row = warp * 16 + lane / 4;
-    var x: u32[1][4];
-    x[0][0] = left(row, low);
-    x[0][1] = left(row + 8, low);
-    x[0][2] = left(row, high);
-    x[0][3] = left(row + 8, high);
-    for j: u32 in 0..EIGHTS unroll {
-        multiply_tf32(s[j], x[0], right(j * 8 + lane / 4, low), right(j * 8 + lane / 4, high));
+when SCORES_BY_FOURS {
+    let left = i32(warp * (DEPTH * 16) + lane * 4);
+    let right = i32(slot * ALL1 + lane / 4 * PITCH1 + lane % 4 * 4);
+    for p: i32 in 0..DEPTH by 16 unroll {
+        var x: u32[2][4];
+        for h: i32 in 0..2 unroll {
+            for e: i32 in 0..4 unroll { x[h][e] = bits(s0[left + (p * 16 + h * 128 + e)]); }
+        }
+        for q: i32 in 0..EIGHTS by 4 unroll {
+            var y: u32[4][4];
+            for j: i32 in 0..4 unroll {
+                for e: i32 in 0..4 unroll { y[j][e] = bits(s1[right + ((q + j) * 8 * PITCH1 + p + e)]); }
+            }
+            for e: i32 in 0..2 unroll {
+                for j: i32 in 0..4 unroll { multiply_tf32(s[q + j], x[e], y[j][e * 2], y[j][e * 2 + 1]); }
+            }
+        }
+    }
+} else {
+    let left = i32(ALONG0 ? (warp * 16 + lane / 4) * PITCH0 + lane % 4 : lane % 4 * PITCH0 + warp * 16 + lane / 4);
+    let right = i32(slot * ALL1 + (ALONG1 ? lane / 4 * PITCH1 + lane % 4 : lane % 4 * PITCH1 + lane / 4));
+    fn row(n, term) = bits(s0[left + (ALONG0 ? n * PITCH0 + term : term * PITCH0 + n)]);
+    fn key(n, term) = bits(s1[right + (ALONG1 ? n * PITCH1 + term : term * PITCH1 + n)]);
+    for p: i32 in 0..DEPTH by 8 unroll {
+        var x: u32[1][4];
+        for e: i32 in 0..4 unroll { x[0][e] = row(e % 2 * 8, p + e / 2 * 4); }
+        for j: i32 in 0..EIGHTS unroll { multiply_tf32(s[j], x[0], key(j * 8, p), key(j * 8, p + 4)); }
     }
 }
 ";
@@ -169,18 +185,12 @@ for p: u32 in 0..DEPTH by 16 unroll {
 
 /// The order of terms within eight is the threads' own: a thread's two scores are its two terms.
 const SUMS_F32: &str = r"
-let first = slot * ALL2;
-fn right(column, key) = tf32(s2[first + (ALONG2 ? column * PITCH2 + key : key * PITCH2 + column)]);
-for p: u32 in 0..EIGHTS unroll {
+let right = i32(slot * ALL2 + (ALONG2 ? lane / 4 * PITCH2 + lane % 4 * 2 : lane % 4 * 2 * PITCH2 + lane / 4));
+fn value(column, key) = bits(s2[right + (ALONG2 ? column * PITCH2 + key : key * PITCH2 + column)]);
+for p: i32 in 0..EIGHTS unroll {
     var x: u32[1][4];
-    x[0][0] = tf32(s[p][0]);
-    x[0][1] = tf32(s[p][2]);
-    x[0][2] = tf32(s[p][1]);
-    x[0][3] = tf32(s[p][3]);
-    let key = p * 8 + lane % 4 * 2;
-    for j: u32 in 0..COLUMNS unroll {
-        multiply_tf32(sum[j], x[0], right(j * 8 + lane / 4, key), right(j * 8 + lane / 4, key + 1));
-    }
+    for e: i32 in 0..4 unroll { x[0][e] = tf32(s[p][e % 2 * 2 + e / 2]); }
+    for j: i32 in 0..COLUMNS unroll { multiply_tf32(sum[j], x[0], value(j * 8, p * 8), value(j * 8, p * 8 + 1)); }
 }
 ";
 
