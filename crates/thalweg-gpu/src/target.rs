@@ -26,6 +26,10 @@ pub struct Chip {
     pub l2: usize,
     /// Bytes of memory.
     pub memory: usize,
+    /// Bytes a nanosecond that memory could give: its clock by its width.
+    pub bandwidth: f64,
+    /// Cycles a nanosecond of a multiprocessor, at most.
+    pub clock: f64,
     /// Bytes that the argument of a launch may have.
     pub arguments: usize,
     /// Who compiles, with version: part of the key under which machine code is kept.

@@ -44,6 +44,8 @@ impl Absent {
             arguments: 32_764,
             l2: 50 << 20,
             memory: 80 << 30,
+            bandwidth: 3352.0,
+            clock: 1.98,
             compiler: "none".into(),
         };
         Absent(Arc::new(Parts { chip, next: AtomicU64::new(1 << 32), sources: Mutex::default() }))

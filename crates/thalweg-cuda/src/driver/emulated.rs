@@ -96,6 +96,8 @@ impl Emulated {
             shared: SHARED as u32,
             l2: 50 << 20,
             memory: 8 << 30,
+            bandwidth: 3352.0,
+            clock: 1.98,
             arguments: ARGUMENTS,
             compiler: compile::compiler()?.into(),
         };

@@ -191,34 +191,33 @@ impl Costs {
         };
         let half = cache_bytes as u64 / 2;
         let one = 1.0 / additions;
-        // What reads or writes elements apart moves sectors of 32 bytes for each.
+        // What reads elements apart moves sectors of 32 bytes, of which neighbours use the rest while they are near.
         let sector = 32.0 / memory;
         Costs {
             launch,
-            boxed: launch,
+            boxed: launch / 4.0,
             threads: 1,
             wake: 0.0,
             parallel: 0.0,
             levels: [half / 64, half / 8, half, 2 * half, 4 * half, 16 * half].map(level),
             overlap: 0.3,
             simple: one,
-            divide: 6.0 * one,
+            divide: 18.0 * one,
             special: one,
-            special_wide: 4.0 * one,
-            convert: one,
-            slow: one,
+            special_wide: 3.0 * one,
+            convert: 0.5 * one,
+            slow: 4.0 * one,
             portable: 1.0,
             narrow: 1.0,
-            fold: one,
-            fold_across: one,
-            scan: 20.0 * one,
-            sort: 400.0 * one,
-            transposed: sector / 2.0,
-            conflicting: sector / 2.0,
-            strided: sector / 2.0,
-            // Divisions by the sizes of some dimensions, by multiplication, an element: windows over a bordered image take 12
-            // to 25 ps on an H200.
-            mapped: 100.0 * one,
+            fold: 2.0 * one,
+            fold_across: 4.0 * one,
+            scan: 5.0 * one,
+            sort: 1800.0 * one,
+            transposed: sector / 12.0,
+            conflicting: sector / 18.0,
+            strided: sector / 22.0,
+            // Divisions by the sizes of some dimensions, by multiplication, an element.
+            mapped: 50.0 * one,
             gathered: sector / 2.0,
             run: 0.0,
             call: 0.0,
@@ -226,16 +225,17 @@ impl Costs {
             row: 0.0,
             row_fold: 0.0,
             // Every thread of a row does it.
-            once: 64.0 * one,
+            once: 12.0 * one,
             registers: 160,
             spill: 2.0 * one,
-            // Plain cores have two of their lanes' operations in one; tensor cores take narrow floats.
-            multiply: [0.8 * one, one, 0.1 * one, 0.1 * one, 1.5 * one, 1.5 * one, 0.8 * one],
+            // Tensor cores take narrow floats, and f32 that may be rounded.
+            multiply: [1.15 * one, 0.9 * one, 0.075 * one, 0.075 * one, 3.0 * one, 2.65 * one, 0.155 * one],
             product: 0.0,
             packing: 0.0,
             // Written and read.
             factor: 2.0 / memory,
-            again: 1.0,
+            // Rows stay in registers.
+            again: 0.125,
             scattered: sector,
             one_pass: true,
             borders: false,

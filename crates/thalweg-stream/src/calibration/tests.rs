@@ -16,7 +16,7 @@ use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Program, ProgramInfo, 
 
 /// What an H100 should give.
 const H100: Throughput =
-    Throughput { memory: 4224.0, cache: 8448.0, cache_bytes: 50 << 20, additions: 18_957.0, launch: 2_000.0 };
+    Throughput { memory: 2849.0, cache: 6410.0, cache_bytes: 50 << 20, additions: 29_440.0, launch: 1_000.0 };
 
 type Constant = (&'static str, fn(&mut Costs) -> &mut f64);
 

@@ -45,6 +45,7 @@ pub(super) fn chip(
         get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
         get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
     );
+    let width = f64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?);
     Ok(Chip {
         name,
         sm: 10 * major + minor,
@@ -54,6 +55,9 @@ pub(super) fn chip(
         shared: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         l2: get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
         memory,
+        // In kilohertz and bits; two transfers a cycle.
+        bandwidth: 2e-6 * f64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?) * width / 8.0,
+        clock: 1e-6 * f64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?),
         arguments: if long { 32_764 } else { 4096 },
         compiler,
     })
