@@ -12,7 +12,7 @@
 
 mod offer;
 
-use offer::Offer;
+use offer::{Offer, Work};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -53,7 +53,11 @@ impl Threads {
     /// Calls `work` with ranges that cover `0..chunks` once, at most `grain` chunks each, on as many threads as the
     /// estimate is worth. Returns when all are done.
     pub fn run(&self, chunks: usize, grain: usize, estimate_ns: f64, work: impl Fn(Range<usize>) + Sync) {
-        let grain = grain.max(1);
+        self.run_dyn(chunks, grain.max(1), estimate_ns, &work);
+    }
+
+    /// The same, compiled once and not for each of some hundred closures.
+    fn run_dyn(&self, chunks: usize, grain: usize, estimate_ns: f64, work: &Work<'_>) {
         let threads = self.for_work(estimate_ns).min(chunks.div_ceil(grain));
         // On a worker of some rayon pool, the program's own or ours, the caller works alone: its siblings are at work.
         let helped = threads > 1 && rayon::current_thread_index().is_none();
@@ -65,7 +69,7 @@ impl Threads {
             return;
         };
         let lingers = self.count <= processors();
-        offer::run(chunks, grain, &work, |offer| {
+        offer::run(chunks, grain, work, |offer| {
             for _ in 1..threads {
                 let offer = Arc::clone(offer);
                 helpers.spawn(move || help(&offer, lingers));

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 /// What is done with a range of chunks.
-type Work<'a> = dyn Fn(Range<usize>) + Sync + 'a;
+pub type Work<'a> = dyn Fn(Range<usize>) + Sync + 'a;
 
 /// In the state: the caller takes no more helpers. The other bits count the helpers inside.
 const CLOSED: usize = 1 << (usize::BITS - 1);
