@@ -40,7 +40,8 @@ struct Parts {
 
 impl CudaDevice {
     /// The device of that name: `cuda` or `cuda:0` for the first GPU, `cuda:1` for the second; `cuda:emulated` for the
-    /// host in the place of one and `cuda:emulated:1` for a second, where that was built in (feature `emulate`); `cuda:absent` for one of an H100's sizes
+    /// host in the place of one and `cuda:emulated:1` for a second, `cuda:emulated:small` for one of 16 multiprocessors whose second-level
+    /// cache has 4 KiB, where that was built in (feature `emulate`); `cuda:absent` for one of an H100's sizes
     /// that plans and writes its kernels and computes nothing, so that `explain` can be asked without a GPU.
     ///
     /// # Errors
@@ -52,6 +53,11 @@ impl CudaDevice {
         #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
         if matches!(number, ":emulated" | ":emulated:1") {
             return CudaDevice::with(Arc::new(crate::driver::Emulated::new()?), name);
+        }
+        #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
+        if number == ":emulated:small" {
+            let small = crate::driver::Emulated::new()?.with_multiprocessors(16).with_cache(4 << 10);
+            return CudaDevice::with(Arc::new(small), name);
         }
         if number == ":absent" {
             return CudaDevice::with(Arc::new(Absent::new()), name);

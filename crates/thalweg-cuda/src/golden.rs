@@ -19,7 +19,7 @@ use crate::generic;
 use crate::prelude::PRELUDE;
 use crate::render::generic::GENERIC;
 use crate::render::{CONTRACTIONS, FED};
-use crate::render::{ONLINE, SCANNED, TOLD, program};
+use crate::render::{ONLINE, SCANNED, TOGETHER, TOLD, program};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_gpu::plan;
@@ -194,16 +194,17 @@ fn gathered() -> (Kernel, Geometry) {
 }
 
 /// Softmax of rows, each held in the registers of a block.
-fn softmax() -> (Kernel, Geometry) {
-    let mut d = Draft::new(false, &[8192, 4096], 1);
-    let x = d.load(DType::F32, &[4096, 1]);
+fn softmax(columns: bool) -> (Kernel, Geometry) {
+    let mut d = Draft::new(false, &[8192, if columns { 8192 } else { 4096 }], 1);
+    let strides = if columns { [1, 8192] } else { [4096, 1] };
+    let x = d.load(DType::F32, &strides);
     let most = d.b.fold(Monoid::Max, x);
     let centred = d.two(ElementOp::Sub, x, most);
     let e = d.one(ElementOp::Exp, centred);
     let sum = d.b.fold(Monoid::Sum, e);
     let y = d.two(ElementOp::Div, e, sum);
-    d.store(y, &[4096, 1]);
-    d.rows(Orientation::Along)
+    d.store(y, &strides);
+    d.rows(if columns { Orientation::Across } else { Orientation::Along })
 }
 
 /// Squared distances of many points from few: rows that are pairs.
@@ -367,7 +368,8 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("transposed", transposed()),
         ("padded", padded()),
         ("gathered", gathered()),
-        ("softmax", softmax()),
+        ("softmax", softmax(false)),
+        ("softmax_of_columns", softmax(true)),
         ("layernorm_bf16", layernorm()),
         ("same_along_rows", same_along_rows()),
         ("distances", distances()),
@@ -484,7 +486,7 @@ fn biased() -> (Kernel, Geometry) {
 /// A source without what it shares with others.
 fn own(source: &str) -> String {
     // What contains another part comes first.
-    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOLD, GENERIC, ONLINE];
+    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOGETHER, TOLD, GENERIC, ONLINE];
     shared.iter().fold(source.to_owned(), |own, part| own.replacen(part, "", 1))
 }
 
@@ -495,7 +497,7 @@ fn golden_sources_are_as_they_were() {
     let mut changed = vec![];
     let own = |sources: Vec<String>| sources.iter().map(|s| own(s)).collect::<Vec<_>>().join("\n");
     let texts = all().into_iter().map(|(name, sources)| (format!("{name}.cu"), own(sources)));
-    let shown = [("biased", biased()), ("softmax", softmax()), ("sum_of_long_rows", sum(false, [4, 1 << 22], false))];
+    let shown = [("biased", biased()), ("softmax", softmax(false)), ("sum_of_long_rows", sum(false, [4, 1 << 22], false))];
     let shown = shown.iter().map(|(name, kernel)| (format!("{name}.ir"), programs(kernel)));
     for (name, text) in texts.chain(shown) {
         let file = folder.join(&name);

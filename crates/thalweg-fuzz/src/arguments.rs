@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Run functions of the front that are composed of operations: what one records is run in every way
     #[arg(long, conflicts_with_all = ["cache", "gradients", "kernels"])]
     pub functions: bool,
-    /// The device: cpu, cuda:0, cuda:emulated (with the features that they need)
+    /// The device: cpu, cuda:0, cuda:emulated, cuda:emulated:small whose cache holds next to nothing (with the features that they need)
     #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Also run each program as new processes would: with an empty disk cache, with one that holds its plans, and with

@@ -183,7 +183,7 @@ fn checker(arguments: &Arguments) -> Result<Checker, Error> {
                 .with_counted(DeviceRef::register(tiles), differences)
         }
         #[cfg(feature = "emulate")]
-        name @ "cuda:emulated" => {
+        name @ ("cuda:emulated" | "cuda:emulated:small") => {
             let open = || thalweg_cuda::CudaDevice::open(name);
             let (counting, differences) = Compared::new(open()?, traffic::by_emulator, traffic::as_moved);
             on_gpu(&open()?)?.with_counted(DeviceRef::register(counting), differences)

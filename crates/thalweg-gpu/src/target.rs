@@ -7,6 +7,9 @@ use thalweg_ir::{DType, ElementOp};
 /// Counters of a queue that are 0 between launches, of 32 bits ([`crate::Word::Counters`]).
 pub const COUNTERS: usize = 1 << 16;
 
+/// The most blocks of a launch that may wait for one another.
+pub const COMPANY: usize = 16;
+
 /// What a chip is like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chip {
@@ -34,6 +37,14 @@ pub struct Chip {
     pub arguments: usize,
     /// Who compiles, with version: part of the key under which machine code is kept.
     pub compiler: String,
+}
+
+impl Chip {
+    /// How many blocks of a launch may wait for one another, each alone on a multiprocessor if it has to be: so few that eight launches
+    /// whose blocks do, all begun and none complete, leave multiprocessors to the first of them.
+    pub fn company(&self) -> usize {
+        (self.multiprocessors as usize / 8).clamp(1, COMPANY)
+    }
 }
 
 /// What lowering asks of a device.

@@ -81,13 +81,14 @@ THALWEG_VECTOR(thalweg_u64, ulonglong, 16, 16)
 THALWEG_VECTOR(double, double, 16, 16)
 #undef uint3
 
-// Barriers and warps. Kinds: 0 a barrier of the block that counts, 1 a shuffle, 2 a ballot, 3 a look at what others do, for the so manieth time.
+// Barriers and warps. Kinds: 0 a barrier of the block that counts, 1 a shuffle, 2 a ballot, 3 a look at what others do, for the so manieth time, 4 one at what other blocks tell.
 inline thalweg_u64 thalweg_block(bool x) { return thalweg_runtime.meet(0, 0, x, 0); }
 inline void __syncthreads() { thalweg_block(false); }
 inline int __syncthreads_count(int x) { return int(unsigned(thalweg_block(x != 0))); }
 inline int __syncthreads_or(int x) { return unsigned(thalweg_block(x != 0)) != 0; }
 inline int __syncthreads_and(int x) { return unsigned(thalweg_block(x == 0)) == 0; }
 inline void thalweg_look(thalweg_u64 times) { thalweg_runtime.meet(3, 0, times, 0); }
+inline void thalweg_look_at_blocks() { thalweg_runtime.meet(4, 0, 0, 0); }
 inline unsigned thalweg_lane() { return thalweg_runtime.thread.x & 31; }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { thalweg_runtime.meet(1, mask, 0, thalweg_lane()); }
 inline unsigned __ballot_sync(unsigned mask, int x) { return unsigned(thalweg_runtime.meet(2, mask, x != 0, 0)); }

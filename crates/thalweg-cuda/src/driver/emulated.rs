@@ -29,15 +29,16 @@ mod tests;
 use super::{
     Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Matrices, Module, Places, TensorMap,
 };
-use fibers::{Kernel, MEET, Runtime, SCHEDULER};
+use fibers::{Aside, Kernel, MEET, Outcome, Runtime, SCHEDULER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
 use queues::{Item, Work};
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_gpu::maps::MAP_RANK;
+use thalweg_gpu::target::COMPANY;
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Error, QUEUES};
 
@@ -472,6 +473,20 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
     }
     let blocks = u64::from(nx) * u64::from(ny) * u64::from(nz);
     let (threads_back, blocks_back) = scheduler.directions();
+    let say = |block: [u32; 3], why: String| failed(format!("{} in block {block:?}: {why}", entry.name));
+    // SAFETY: as above.
+    let (static_part, fixed) = unsafe { ((*runtime).fixed, (*runtime).fixed_end as usize - (*runtime).fixed as usize) };
+    // Blocks that wait for others, with what they have in shared memory.
+    let mut aside: VecDeque<(Aside, [u32; 3], Vec<u8>)> = VecDeque::new();
+    let shared_now = || {
+        let mut all = vec![0; fixed + bytes];
+        // SAFETY: as above; the shared memory is the block's alone that runs.
+        unsafe {
+            static_part.copy_to(all.as_mut_ptr(), fixed);
+            dynamic.copy_to(all.as_mut_ptr().add(fixed), bytes);
+        }
+        all
+    };
     for index in 0..blocks {
         let index = if blocks_back { blocks - 1 - index } else { index };
         let (row, x) = (index / u64::from(nx), (index % u64::from(nx)) as u32);
@@ -479,12 +494,42 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
         // SAFETY: as above; the shared memory is this block's alone.
         let done = unsafe {
             (*runtime).block = block;
-            let fixed = (*runtime).fixed_end as usize - (*runtime).fixed as usize;
-            (*runtime).fixed.write_bytes(RUBBISH, fixed);
+            static_part.write_bytes(RUBBISH, fixed);
             dynamic.write_bytes(RUBBISH, bytes);
             scheduler.run_block(runtime, entry.kernel, words, launch.block as usize, threads_back == (index % 2 == 0))
         };
-        done.map_err(|why| failed(format!("{} in block {block:?}: {why}", entry.name)))?;
+        match done.map_err(|why| say(block, why))? {
+            Outcome::Done => {}
+            Outcome::Waits(who, _) => aside.push_back((who, block, shared_now())),
+        }
+        // Those that wait look again, until nobody comes further.
+        let mut in_vain = 0;
+        while in_vain < aside.len() {
+            let (who, block, memory) = aside.pop_front().expect("some wait");
+            // SAFETY: as above: the memory is what this block had when it was put aside.
+            let done = unsafe {
+                (*runtime).block = block;
+                static_part.copy_from(memory.as_ptr(), fixed);
+                dynamic.copy_from(memory.as_ptr().add(fixed), bytes);
+                scheduler.take_up(who)
+            };
+            match done.map_err(|why| say(block, why))? {
+                Outcome::Done => in_vain = 0,
+                Outcome::Waits(who, further) => {
+                    in_vain = if further { 0 } else { in_vain + 1 };
+                    aside.push_back((who, block, shared_now()));
+                }
+            }
+        }
+        if aside.len() >= COMPANY {
+            scheduler.forget();
+            return Err(say(block, format!("{} blocks wait for others, more than a chip is sure to hold", aside.len())));
+        }
+    }
+    if let Some((_, block, _)) = aside.front() {
+        let block = *block;
+        scheduler.forget();
+        return Err(say(block, "it waits for what no block tells".into()));
     }
     // SAFETY: as above, and no block runs any more.
     let moved = unsafe { (*runtime).moved };

@@ -45,6 +45,8 @@ pub const CONTRACTIONS: &str = include_str!("contraction.cuh");
 pub const FED: &str = concat!(include_str!("contraction.cuh"), include_str!("mapped.cuh"));
 /// What blocks of a launch tell each other.
 pub const TOLD: &str = include_str!("told.cuh");
+/// What stands in front of row kernels whose blocks hold a part of each row.
+pub const TOGETHER: &str = concat!(include_str!("told.cuh"), include_str!("together.cuh"));
 /// What stands in front of row kernels with online passes.
 pub const ONLINE: &str = include_str!("online.cuh");
 
@@ -140,6 +142,7 @@ fn before(of: &Skeleton) -> &'static str {
         Skeleton::Contraction(_) | Skeleton::Streamed(_) => CONTRACTIONS,
         Skeleton::Scan(class) if class.way == Way::Pass => TOLD,
         Skeleton::Rows(body, class) if class.has_scans(body) => SCANNED,
+        Skeleton::Rows(_, class) if class.is_together() => TOGETHER,
         Skeleton::Rows(_, class) if class.online.is_some() => ONLINE,
         _ => "",
     }

@@ -304,6 +304,10 @@ fn act(out: &mut String, action: &Action) {
         Action::StoreState { operand, at, value } => {
             writeln!(out, "store_state({}, {});", place(operand, at), expr(value))
         }
+        Action::FoldBlocks { monoid, dtype, value, parts, ticket, at } => {
+            let ([first, chunk, chunks], name) = (at.each_ref().map(expr), monoid::name(*monoid, *dtype));
+            writeln!(out, "fold_blocks<{name}>({ticket}_words + 8 + {first}, {ticket}.tag, {chunk}, {chunks}, {value}, {parts});")
+        }
         Action::Scan { number, group, back, buffer, thread, count, parts, links } => {
             let at = match links {
                 None => "Alone()".into(),

@@ -32,6 +32,16 @@ pub enum Sharing {
         /// Threads for their points.
         deep: u16,
     },
+    /// Lanes across rows, which several blocks hold a part of each in registers: as across, so many vectors a thread. Blocks tell each
+    /// other what they have folded.
+    Together {
+        /// Vectors of rows.
+        wide: u16,
+        /// Threads for the points of a part.
+        deep: u16,
+        /// Vectors of a thread.
+        steps: u8,
+    },
     /// A thread a few rows of the many that pairs of rows are: neighbours along the first of two dimensions.
     Pairs {
         /// Rows of a thread.
@@ -54,7 +64,7 @@ impl Sharing {
                     256
                 }
             }
-            Sharing::Across { wide, deep } => wide as u32 * deep as u32,
+            Sharing::Across { wide, deep } | Sharing::Together { wide, deep, .. } => wide as u32 * deep as u32,
             Sharing::Pairs { .. } | Sharing::Ordered => 256,
         }
     }
@@ -63,7 +73,7 @@ impl Sharing {
     pub fn rows(self) -> u32 {
         match self {
             Sharing::Held { group, .. } | Sharing::Again { group } => self.block() / group as u32,
-            Sharing::Across { wide, .. } => wide as u32,
+            Sharing::Across { wide, .. } | Sharing::Together { wide, .. } => wide as u32,
             Sharing::Pairs { .. } => 256,
             Sharing::Ordered => 8,
         }
@@ -102,6 +112,16 @@ impl RowsClass {
         self.stage.is_some_and(|s| s.linked)
     }
 
+    /// Whether blocks hold a part of a row each, and tell each other what they have folded.
+    pub fn is_together(&self) -> bool {
+        matches!(self.sharing, Sharing::Together { .. })
+    }
+
+    /// Whether several blocks share a row.
+    pub fn is_shared(&self) -> bool {
+        self.is_together() || self.stage.is_some_and(|s| s.split || s.linked)
+    }
+
     /// The vectors of a tile, where blocks have one each.
     pub fn tile(&self) -> Option<usize> {
         match self.sharing {
@@ -123,7 +143,8 @@ impl RowsClass {
 
     /// Its phases: what is held in registers is kept there.
     pub fn phases(&self, body: &Body) -> Phases {
-        phases(body, matches!(self.sharing, Sharing::Held { .. }) && self.stage.is_none())
+        let held = matches!(self.sharing, Sharing::Held { .. } | Sharing::Together { .. });
+        phases(body, held && self.stage.is_none())
     }
 
     /// The passes of these phases that run together: all that the second one folds differs from means.
@@ -140,7 +161,8 @@ impl RowsClass {
 #[derive(Clone, Debug)]
 pub struct RowsSlots {
     /// Of the domain. Before it: rows (across: vectors of rows; of pairs: threads that have a few); points of a row (along: vectors of
-    /// them); chunks of a row (of pairs: the size of the first dimension), points (vectors) of each; runs of a row, points of each.
+    /// them); chunks of a row (of pairs: the size of the first dimension), points (vectors) of each; runs of a row (held together: tiles
+    /// of rows), points of each.
     pub space: Slots,
     /// The first scalar.
     pub scalars: usize,

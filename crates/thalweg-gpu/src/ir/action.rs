@@ -46,6 +46,22 @@ pub enum Action {
         /// The registers.
         registers: Name,
     },
+    /// What blocks have folded of the parts of rows that they hold, put together: each tells the others, and waits until they have told.
+    /// All threads of a block come here.
+    FoldBlocks {
+        /// How.
+        monoid: Monoid,
+        /// Of the registers.
+        dtype: DType,
+        /// What the block has folded, the same in all threads that have a row; then the result.
+        value: Name,
+        /// Shared memory for what each of the blocks tells.
+        parts: Name,
+        /// The ticket.
+        ticket: Name,
+        /// Where in the ticket's words they tell it, a u64; the number of this block and how many they are, both u32.
+        at: [Expr; 3],
+    },
     /// One more result for a tree of them ([`super::Statement::Tree`]).
     Push {
         /// The tree.
@@ -202,6 +218,6 @@ pub enum Action {
 impl Action {
     /// Whether all threads of a block have to come to it.
     pub fn is_met(&self) -> bool {
-        matches!(self, Action::Scan { .. })
+        matches!(self, Action::Scan { .. } | Action::FoldBlocks { .. })
     }
 }

@@ -153,6 +153,9 @@ impl Display for Action {
             }
             Action::Reset { counters, at } => write!(f, "reset {counters}[{at}]"),
             Action::StoreState { operand, at, value } => write!(f, "{operand}[{at}] = {value}"),
+            Action::FoldBlocks { monoid, value, at: [first, chunk, chunks], .. } => {
+                write!(f, "{} over blocks of {value}: {chunk} of {chunks}, told at {first}", monoid.row().name)
+            }
             Action::Scan { number, buffer, count, back, links, .. } => {
                 let from = if *back { "end" } else { "start" };
                 let told = if links.is_some() { ", tiles tell each other" } else { "" };

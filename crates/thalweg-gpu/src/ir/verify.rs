@@ -382,6 +382,15 @@ impl Checker<'_> {
                 self.defined(Definition::Monoid(*monoid, *dtype))?;
                 self.check(&Expr::Whole(registers.clone(), Type::Held(*dtype)))
             }
+            Action::FoldBlocks { monoid, dtype, value, parts, ticket, at: [first, chunk, chunks] } => {
+                self.defined(Definition::Monoid(*monoid, *dtype))?;
+                for of in [value, parts] {
+                    self.check(&Expr::Whole(of.clone(), Type::Held(*dtype)))?;
+                }
+                self.check(&Expr::Drawn(ticket.clone()))?;
+                self.typed(first, Type::U64)?;
+                [chunk, chunks].into_iter().try_for_each(|x| self.typed(x, Type::U32))
+            }
             Action::Push { tree, value } => match *self.known(tree)? {
                 Known::Tree(dtype) => self.typed(value, Type::Held(dtype)),
                 _ => Err(format!("`{tree}` is no tree")),

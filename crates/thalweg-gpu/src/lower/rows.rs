@@ -8,6 +8,7 @@
 mod linked;
 mod pairs;
 mod tiles;
+mod together;
 
 use super::combined::RowCombined;
 use super::operands::{SCRATCH, add_reciprocals, addresses, needs};
@@ -104,11 +105,11 @@ impl Spread<'_> {
             return self.stages(plan, sharing);
         }
         let class = self.class(sharing, None);
-        let held = matches!(sharing, Sharing::Held { .. });
+        let held = matches!(sharing, Sharing::Held { .. } | Sharing::Together { .. });
         let phases = class.phases(self.body);
         let together = class.passes(self.body, &phases).map(|o| o.phases);
         plan.moved += traffic::whole(&phases.list, Domain::of(self.geometry), held, together);
-        self.draft(plan, class, 1, &[], (&[], &[]));
+        self.draft(plan, class, self.parts(sharing), &[], (&[], &[]));
     }
 
     fn class(&self, sharing: Sharing, stage: Option<Stage>) -> RowsClass {
@@ -146,6 +147,9 @@ impl Spread<'_> {
             return Sharing::Ordered;
         }
         if self.space.class.across {
+            if let Some(together) = self.together() {
+                return together;
+            }
             // Few rows are cut into many blocks, of which the last has to put all the others' results together: narrow
             // ones share that, and still read whole lines of memory.
             let most = if rows < FEW { self.line() } else { 32 };
@@ -213,7 +217,7 @@ impl Spread<'_> {
         let busy = self.target.chip().multiprocessors as usize;
         let blocks = rows.div_ceil(sharing.rows() as usize);
         match sharing {
-            Sharing::Pairs { .. } | Sharing::Ordered => false,
+            Sharing::Pairs { .. } | Sharing::Ordered | Sharing::Together { .. } => false,
             Sharing::Across { deep, .. } => work > SMALL && blocks < 2 * busy && n >= 8 * deep as usize,
             _ => work > SMALL && rows < busy && n > 1024,
         }
@@ -262,6 +266,9 @@ impl Spread<'_> {
         if let Some(tile) = class.tile() {
             words[3] = tile as u64;
             patches.push((slots.counters, Word::Told(linked::told(tiles, chunks))));
+        } else if class.is_together() {
+            words[4] = tiles as u64;
+            patches.push((slots.counters, Word::Told(self.told(sharing, tiles * chunks))));
         } else if class.stage.is_some() {
             patches.push((slots.counters, Word::Counters));
         }

@@ -14,6 +14,7 @@ mod queues;
 mod rows;
 mod scans;
 mod scatters;
+mod together;
 mod transforms;
 #[path = "../unsigned/cases.rs"]
 mod unsigned;

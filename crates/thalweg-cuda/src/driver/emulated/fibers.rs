@@ -4,7 +4,8 @@
 //! (a barrier, a shuffle, a ballot); then others run until all have come that it waits for. Each thread that waits has
 //! a stack of its own; threads that never wait run one after the other on one stack, as a loop would.
 //!
-//! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it.
+//! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it. One that waits for
+//! what others tell, and so for blocks that may not have begun, is put aside ([`Aside`]) and goes on later.
 //! Threads run forwards or backwards, and so do blocks, as a number drawn for each launch says; in half of the blocks the
 //! threads of one warp are late where they look for what others do. What needs an order that nothing enforces fails sooner
 //! or later.
@@ -20,6 +21,8 @@ const BARRIER: u32 = 0;
 const BALLOT: u32 = 2;
 /// A thread looks again and again for what others do: they are to go on first.
 const LOOK: u32 = 3;
+/// A thread looks for what other blocks tell: these are to go on first, when no thread of its own block can.
+const ABROAD: u32 = 4;
 /// Looks after which nobody does it any more.
 const MOST_LOOKS: u64 = 1 << 16;
 /// Looks of others before those of a late warp.
@@ -87,18 +90,12 @@ pub(super) enum Fault {
     Signal(i32, usize),
 }
 
-/// Who runs, who waits for whom.
-pub(super) struct Scheduler {
-    runtime: *mut Runtime,
-    kernel: Option<Kernel>,
-    arguments: *const u64,
-    launches: u64,
+/// The threads of a block, and who of them waits for whom.
+struct Block {
     backwards: bool,
     threads: Vec<Thread>,
     warps: Vec<Warp>,
     started: usize,
-    /// The thread that runs.
-    now: usize,
     live: usize,
     /// Threads at the block's barrier, and how many of them brought something that is not zero.
     at_barrier: usize,
@@ -106,10 +103,36 @@ pub(super) struct Scheduler {
     ready: VecDeque<usize>,
     /// Threads that look again when nobody else can go on.
     looking: VecDeque<usize>,
-    /// Blocks and looks so far; the warp of this block that is late.
+    /// Threads that look again when other blocks have gone on.
+    abroad: Vec<usize>,
+    /// Meetings that threads have come to since the block went on.
+    met: usize,
+    /// The warp that is late.
+    late: Option<usize>,
+}
+
+/// A block that waits for others.
+pub(super) struct Aside(Block);
+
+/// How far a block has come.
+pub(super) enum Outcome {
+    Done,
+    /// It waits for other blocks; whether any of its threads has come further than it was.
+    Waits(Aside, bool),
+}
+
+/// Who runs.
+pub(super) struct Scheduler {
+    runtime: *mut Runtime,
+    kernel: Option<Kernel>,
+    arguments: *const u64,
+    launches: u64,
+    block: Block,
+    /// The thread that runs.
+    now: usize,
+    /// Blocks and looks so far.
     blocks: u64,
     looks: u64,
-    late: Option<usize>,
     fault: Option<Fault>,
     /// Where the scheduler's own stack stands.
     main: *mut u8,
@@ -194,11 +217,30 @@ unsafe extern "C" fn meet(kind: u32, mask: u32, value: u64, source: u32) -> u64 
     // SAFETY: `main` was saved when `run_block` went to this thread.
     unsafe { switch(mine, (*s).main) };
     // SAFETY: `run_block` comes back only with `now` as it was.
-    unsafe { (&(*s).threads)[(*s).now].value }
+    unsafe { (&(*s).block.threads)[(*s).now].value }
 }
 
 /// What `Runtime::meet` is to be.
 pub(super) const MEET: unsafe extern "C" fn(u32, u32, u64, u32) -> u64 = meet;
+
+impl Block {
+    const fn new() -> Block {
+        Block {
+            backwards: false,
+            threads: Vec::new(),
+            warps: Vec::new(),
+            started: 0,
+            live: 0,
+            at_barrier: 0,
+            counted: 0,
+            ready: VecDeque::new(),
+            looking: VecDeque::new(),
+            abroad: Vec::new(),
+            met: 0,
+            late: None,
+        }
+    }
+}
 
 impl Scheduler {
     const fn new() -> Scheduler {
@@ -207,19 +249,10 @@ impl Scheduler {
             kernel: None,
             arguments: null_mut(),
             launches: 0,
-            backwards: false,
-            threads: Vec::new(),
-            warps: Vec::new(),
-            started: 0,
+            block: Block::new(),
             now: 0,
-            live: 0,
-            at_barrier: 0,
-            counted: 0,
-            ready: VecDeque::new(),
-            looking: VecDeque::new(),
             blocks: 0,
             looks: 0,
-            late: None,
             fault: None,
             main: null_mut(),
             parked: null_mut(),
@@ -236,7 +269,7 @@ impl Scheduler {
         (drawn & 1 != 0, drawn & 2 != 0)
     }
 
-    /// Runs a block of so many threads to its end.
+    /// Runs a block of so many threads, to its end or until it waits for others.
     ///
     /// # Errors
     /// When threads wait for others that never come.
@@ -251,18 +284,44 @@ impl Scheduler {
         arguments: *const u64,
         threads: usize,
         backwards: bool,
-    ) -> Result<(), String> {
+    ) -> Result<Outcome, String> {
         const IDLE: Thread = Thread { stack: null_mut(), kind: BARRIER, mask: 0, value: 0, source: 0 };
-        (self.runtime, self.kernel, self.arguments, self.backwards) = (runtime, Some(kernel), arguments, backwards);
-        self.threads.clear();
-        self.threads.resize(threads, IDLE);
+        (self.runtime, self.kernel, self.arguments) = (runtime, Some(kernel), arguments);
         let live = |warp: usize| u32::MAX >> (32 - (threads - 32 * warp).min(32));
-        self.warps.clear();
-        self.warps.extend((0..threads.div_ceil(32)).map(|w| Warp { live: live(w), waiting: 0 }));
-        (self.started, self.live, self.at_barrier, self.counted) = (0, threads, 0, 0);
+        let mut block = std::mem::replace(&mut self.block, Block::new());
+        block.threads.clear();
+        block.threads.resize(threads, IDLE);
+        block.warps.clear();
+        block.warps.extend((0..threads.div_ceil(32)).map(|w| Warp { live: live(w), waiting: 0 }));
         self.blocks += 1;
         let drawn = self.blocks.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        self.late = (drawn & 1 != 0).then_some((drawn >> 1) as usize % self.warps.len());
+        let late = (drawn & 1 != 0).then_some((drawn >> 1) as usize % block.warps.len());
+        self.block = Block { backwards, threads: block.threads, warps: block.warps, live: threads, late, ..Block::new() };
+        // SAFETY: as promised.
+        unsafe { self.go_on() }
+    }
+
+    /// Goes on with a block that was put aside; shared memory and what its threads see of the launch are as they were then.
+    ///
+    /// # Errors
+    /// As [`Scheduler::run_block`].
+    ///
+    /// # Safety
+    /// As [`Scheduler::run_block`], which put it aside in the same launch.
+    pub(super) unsafe fn take_up(&mut self, Aside(mut block): Aside) -> Result<Outcome, String> {
+        block.ready.extend(block.abroad.drain(..));
+        // Those that look again in vain come to one meeting each.
+        block.met = 0;
+        self.block = block;
+        // SAFETY: as promised.
+        unsafe { self.go_on() }
+    }
+
+    /// Lets threads of the block go on until none can.
+    ///
+    /// # Safety
+    /// As [`Scheduler::run_block`].
+    unsafe fn go_on(&mut self) -> Result<Outcome, String> {
         let s: *mut Scheduler = self;
         RUNNING.store(s, Relaxed);
         // SAFETY: the stacks that are gone to use `s` only while this waits in `switch`.
@@ -276,16 +335,25 @@ impl Scheduler {
                 unsafe { (*s).idle.push(parked) };
             }
         }
-        let stuck = self.live > 0;
+        if self.fault.is_none() && !self.block.abroad.is_empty() {
+            let block = std::mem::replace(&mut self.block, Block::new());
+            let further = block.met > block.abroad.len();
+            return Ok(Outcome::Waits(Aside(block), further));
+        }
+        let stuck = self.block.live > 0;
         if stuck || self.fault.is_some() {
             let why = self.fault.take().map_or_else(|| self.who_waits(), |fault| self.describe(fault));
-            // Kernels have nothing to drop: stacks that threads wait on may go as they are.
-            (self.idle, self.stacks) = (vec![], vec![]);
-            self.ready.clear();
-            self.looking.clear();
+            self.forget();
             return Err(why);
         }
-        Ok(())
+        Ok(Outcome::Done)
+    }
+
+    /// Forgets all threads that wait, those of blocks that were put aside, too. Kernels have nothing to drop: the stacks may go as they
+    /// are.
+    pub(super) fn forget(&mut self) {
+        (self.idle, self.stacks) = (vec![], vec![]);
+        self.block = Block::new();
     }
 
     /// The stack to go on with: a thread that may, else one for threads that have not begun.
@@ -293,15 +361,15 @@ impl Scheduler {
         if self.fault.is_some() {
             return None;
         }
-        if let Some(thread) = self.ready.pop_front() {
+        if let Some(thread) = self.block.ready.pop_front() {
             self.now = thread;
             self.show(thread);
-            return Some(self.threads[thread].stack);
+            return Some(self.block.threads[thread].stack);
         }
-        if self.started == self.threads.len() {
+        if self.block.started == self.block.threads.len() {
             self.now = self.look_again()?;
             self.show(self.now);
-            return Some(self.threads[self.now].stack);
+            return Some(self.block.threads[self.now].stack);
         }
         self.idle.pop().or_else(|| self.new_stack())
     }
@@ -309,9 +377,9 @@ impl Scheduler {
     /// The thread that is to look again: of the late warp every so many looks only, or where nobody else looks.
     fn look_again(&mut self) -> Option<usize> {
         self.looks += 1;
-        let in_time = |&t: &usize| Some(t / 32) != self.late;
-        let at = if self.looks.is_multiple_of(PATIENCE) { None } else { self.looking.iter().position(in_time) };
-        self.looking.remove(at.unwrap_or(0))
+        let in_time = |&t: &usize| Some(t / 32) != self.block.late;
+        let at = if self.looks.is_multiple_of(PATIENCE) { None } else { self.block.looking.iter().position(in_time) };
+        self.block.looking.remove(at.unwrap_or(0))
     }
 
     /// A stack that begins with [`worker`].
@@ -343,13 +411,13 @@ impl Scheduler {
 
     /// The next thread that has not begun, made the one that runs.
     fn start(&mut self) -> Option<Kernel> {
-        let n = self.threads.len();
+        let n = self.block.threads.len();
         // Threads that may go on come first, so that few wait at a time.
-        if self.started == n || !self.ready.is_empty() || self.fault.is_some() {
+        if self.block.started == n || !self.block.ready.is_empty() || self.fault.is_some() {
             return None;
         }
-        self.now = if self.backwards { n - 1 - self.started } else { self.started };
-        self.started += 1;
+        self.now = if self.block.backwards { n - 1 - self.block.started } else { self.block.started };
+        self.block.started += 1;
         self.show(self.now);
         self.kernel
     }
@@ -357,13 +425,13 @@ impl Scheduler {
     /// The thread that runs has returned: nobody waits for it any more.
     fn leave(&mut self) {
         let (warp, lane) = (self.now / 32, self.now % 32);
-        self.live -= 1;
-        self.warps[warp].live &= !(1 << lane);
-        self.threads[self.now].value = NOBODY;
+        self.block.live -= 1;
+        self.block.warps[warp].live &= !(1 << lane);
+        self.block.threads[self.now].value = NOBODY;
         self.open_barrier();
-        let mut waiting = self.warps[warp].waiting;
+        let mut waiting = self.block.warps[warp].waiting;
         while waiting != 0 {
-            let mask = self.threads[32 * warp + waiting.trailing_zeros() as usize].mask;
+            let mask = self.block.threads[32 * warp + waiting.trailing_zeros() as usize].mask;
             self.open_warp(warp, mask);
             waiting &= !mask;
         }
@@ -372,52 +440,55 @@ impl Scheduler {
     /// The thread that runs has come to a meeting; where its stack is to be saved.
     fn arrive(&mut self, kind: u32, mask: u32, value: u64, source: u32) -> *mut *mut u8 {
         let (now, warp, lane) = (self.now, self.now / 32, self.now % 32);
-        let thread = &mut self.threads[now];
+        self.block.met += 1;
+        let thread = &mut self.block.threads[now];
         (thread.kind, thread.mask, thread.value, thread.source) = (kind, mask, value, source);
         if kind == BARRIER {
-            self.at_barrier += 1;
-            self.counted += value;
+            self.block.at_barrier += 1;
+            self.block.counted += value;
             self.open_barrier();
         } else if kind == LOOK {
             if value > MOST_LOOKS {
                 self.fault = Some(Fault::Looks);
             }
-            self.looking.push_back(now);
+            self.block.looking.push_back(now);
+        } else if kind == ABROAD {
+            self.block.abroad.push(now);
         } else if mask & (1 << lane) == 0 {
             self.fault = Some(Fault::NotInMask(mask));
         } else {
-            self.warps[warp].waiting |= 1 << lane;
+            self.block.warps[warp].waiting |= 1 << lane;
             self.open_warp(warp, mask);
         }
-        &raw mut self.threads[now].stack
+        &raw mut self.block.threads[now].stack
     }
 
     /// Lets all go on when all who live are at the barrier.
     fn open_barrier(&mut self) {
-        if self.at_barrier == 0 || self.at_barrier < self.live {
+        if self.block.at_barrier == 0 || self.block.at_barrier < self.block.live {
             return;
         }
-        let mut woken: Vec<usize> = (0..self.threads.len()).filter(|&t| self.lives(t)).collect();
+        let mut woken: Vec<usize> = (0..self.block.threads.len()).filter(|&t| self.lives(t)).collect();
         for &t in &woken {
-            self.threads[t].value = self.counted;
+            self.block.threads[t].value = self.block.counted;
         }
-        if self.backwards {
+        if self.block.backwards {
             woken.reverse();
         }
-        self.ready.extend(woken);
-        (self.at_barrier, self.counted) = (0, 0);
+        self.block.ready.extend(woken);
+        (self.block.at_barrier, self.block.counted) = (0, 0);
     }
 
     fn lives(&self, thread: usize) -> bool {
-        self.warps[thread / 32].live >> (thread % 32) & 1 == 1
+        self.block.warps[thread / 32].live >> (thread % 32) & 1 == 1
     }
 
     /// Lets the lanes of a mask go on when all of them who live have come, each with what it asked for.
     fn open_warp(&mut self, warp: usize, mask: u32) {
-        let Warp { live, waiting } = self.warps[warp];
+        let Warp { live, waiting } = self.block.warps[warp];
         let group = mask & live;
         let lanes: Vec<usize> = (0..32).filter(|&l| group >> l & 1 == 1).map(|l| 32 * warp + l).collect();
-        let of = |t: usize| (self.threads[t].kind, self.threads[t].mask);
+        let of = |t: usize| (self.block.threads[t].kind, self.block.threads[t].mask);
         // Those of another mask wait for others first.
         if group & !waiting != 0 || lanes.iter().any(|&t| of(t).1 != mask) {
             return;
@@ -427,18 +498,18 @@ impl Scheduler {
             self.fault = Some(Fault::Kinds(first, other));
             return;
         }
-        let brought: Vec<u64> = lanes.iter().map(|&t| self.threads[t].value).collect();
+        let brought: Vec<u64> = lanes.iter().map(|&t| self.block.threads[t].value).collect();
         let ballot = lanes.iter().zip(&brought).fold(0, |b, (&t, &v)| b | (v & 1) << (t % 32));
         for &t in &lanes {
-            let source = 32 * warp + self.threads[t].source as usize;
+            let source = 32 * warp + self.block.threads[t].source as usize;
             let taken = lanes.iter().position(|&l| l == source).map_or(NOBODY, |at| brought[at]);
-            self.threads[t].value = if self.threads[t].kind == BALLOT { ballot } else { taken };
+            self.block.threads[t].value = if self.block.threads[t].kind == BALLOT { ballot } else { taken };
         }
-        self.warps[warp].waiting &= !group;
-        if self.backwards {
-            self.ready.extend(lanes.into_iter().rev());
+        self.block.warps[warp].waiting &= !group;
+        if self.block.backwards {
+            self.block.ready.extend(lanes.into_iter().rev());
         } else {
-            self.ready.extend(lanes);
+            self.block.ready.extend(lanes);
         }
     }
 
@@ -462,11 +533,11 @@ impl Scheduler {
     /// Who waits, where nobody can go on.
     fn who_waits(&self) -> String {
         let say = |t: usize| {
-            let Thread { kind, mask, .. } = self.threads[t];
+            let Thread { kind, mask, .. } = self.block.threads[t];
             if kind == BARRIER { "the block's barrier".into() } else { format!("lanes {mask:#x} of its warp") }
         };
         let mut waits: Vec<(String, usize, usize)> = vec![];
-        for t in (0..self.threads.len()).filter(|&t| self.lives(t)) {
+        for t in (0..self.block.threads.len()).filter(|&t| self.lives(t)) {
             let what = say(t);
             match waits.iter_mut().find(|w| w.0 == what) {
                 Some(w) => w.2 += 1,

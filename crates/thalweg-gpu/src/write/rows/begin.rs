@@ -40,7 +40,7 @@ impl Rows<'_> {
                 out.push(set("t", Expr::Thread % group()));
                 tile.to(t) * rows + (Expr::Thread / group()).to(t)
             }
-            Sharing::Across { wide, .. } => {
+            Sharing::Across { wide, .. } | Sharing::Together { wide, .. } => {
                 let side = || number(wide.into(), Type::U32);
                 out.push(set("tx", Expr::Thread % side()));
                 out.push(set("t", Expr::Thread / side()));
@@ -81,13 +81,14 @@ impl Rows<'_> {
     fn chunk(&self, out: &mut Vec<Statement>) -> Expr {
         let t = self.t;
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);
-        if !self.class.stage.is_some_and(|s| s.split || s.linked) {
+        if !self.class.is_shared() {
             out.push(set("begin", number(0, t)));
             out.push(set("stop", self.place("n")));
             return Expr::Block;
         }
         let [chunk, chunks] = ["chunk", "chunks"].map(|name| Expr::name(name, Type::U32));
-        let block = if self.class.is_linked() { self.ticket(out) } else { Expr::Block };
+        let told = self.class.is_linked() || self.class.is_together();
+        let block = if told { self.ticket(out) } else { Expr::Block };
         out.push(set("chunks", Expr::Word(2).to(Type::U32)));
         out.push(set("tile", block.clone() / chunks.clone()));
         out.push(set("chunk", block % chunks.clone()));

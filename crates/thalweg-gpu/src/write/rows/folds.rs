@@ -6,6 +6,7 @@
 
 use super::{Rows, lane, lanes, live, number, thread, value_name};
 use crate::class::rows::{Sharing, runs_behind};
+use crate::target::COMPANY;
 use crate::ir::{Action, Atomic, Expr, For, Name, Routine, Statement, Type, Unroll};
 use thalweg_kernel::{Fold, Phase};
 
@@ -167,12 +168,37 @@ impl Rows<'_> {
     /// and later stages find them in memory.
     pub(super) fn finish(&self, phase: &Phase, number: usize) -> Vec<Statement> {
         let mut out = vec![];
+        if let Sharing::Together { wide, .. } = self.class.sharing {
+            out.extend(phase.body.folds.iter().flat_map(|f| self.fold_blocks(f, wide)));
+        }
         if self.class.stage.is_some_and(|s| s.split) && !phase.body.folds.is_empty() {
             out.extend(self.leave_partials(&phase.body.folds, vec![]));
             out.extend(self.gather_partials(phase));
         }
         out.extend(self.leave_values(&phase.body.folds, number));
         out
+    }
+
+    /// What the blocks that hold parts of a row have folded, put together.
+    fn fold_blocks(&self, f: &Fold, wide: u16) -> [Statement; 2] {
+        let (dtype, parts) = (self.fold_dtype(f.slot), format!("told{}", f.slot));
+        let [tile, chunk, chunks] = ["tile", "chunk", "chunks"].map(|name| Expr::name(name, Type::U32));
+        // Two words an element, of which narrow ones take one.
+        let each = number(2 * self.v * wide as usize, Type::U64);
+        let place = number(f.slot.into(), Type::U64) * Expr::Word(4) + tile.to(Type::U64);
+        let first = place * chunks.clone().to(Type::U64) * each;
+        let shape = vec![COMPANY as u32, self.v as u32, wide.into()];
+        [
+            Statement::Shared { name: parts.clone(), ty: Type::Held(dtype), shape },
+            Statement::Do(Action::FoldBlocks {
+                monoid: f.op,
+                dtype,
+                value: value_name(f.slot),
+                parts,
+                ticket: "own".into(),
+                at: [first, chunk, chunks],
+            }),
+        ]
     }
 
     /// Results of folds left for the stages behind phase `number`, if there are.

@@ -1,10 +1,11 @@
 //! Row kernels: bodies that fold over the rows of their domain.
 //!
-//! Four ways to run one, the first two each with all of its phases in one kernel or a kernel for each pass (a *stage*):
+//! Ways to run one, along and across each with all of its phases in one kernel or a kernel for each pass (a *stage*):
 //!
 //! * along: a group of threads a row, lanes along the row. The row is *held* in registers from its first pass on where
 //!   it fits, else it is read *again*;
-//! * across: lanes are neighbouring rows (columns of memory), threads of a block share the points of a row;
+//! * across: lanes are neighbouring rows (columns of memory), threads of a block share the points of a row; where they are to be read
+//!   once, several blocks *together* hold a part of each row in registers;
 //! * in pairs: a thread has a few rows, of which an operand's part is the same;
 //! * in order: a warp a row, in the order that [`thalweg_kernel::order`] says, for strict kernels.
 //!
@@ -148,6 +149,7 @@ impl Rows<'_> {
             Sharing::Held { group, steps, exact } if self.class.stage.is_none() || self.class.is_linked() => {
                 Some((group, steps, exact))
             }
+            Sharing::Together { deep, steps, .. } => Some((deep, steps, false)),
             Sharing::Again { group } => self.tile.get().map(|steps| (group, steps, false)),
             _ => None,
         }
@@ -237,7 +239,7 @@ impl Rows<'_> {
                     out.extend(self.once(phase, Some(None)));
                 }
                 Some(_) => {}
-                None if phase.once => out.extend(self.once(phase, Some(None))),
+                None if phase.once => out.extend(self.once(phase, Some(self.is_first_chunk()))),
                 None => out.push(self.pass(phase, number)),
             }
         }
@@ -246,8 +248,7 @@ impl Rows<'_> {
 
     /// Of blocks that share a row, whether it is the first.
     fn is_first_chunk(&self) -> Option<Expr> {
-        let shared = self.class.stage.is_some_and(|s| s.split || s.linked);
-        shared.then(|| Expr::name("chunk", Type::U32).same(number(0, Type::U32)))
+        self.class.is_shared().then(|| Expr::name("chunk", Type::U32).same(number(0, Type::U32)))
     }
 
     /// The position of an access for the row alone, or for a point of it.

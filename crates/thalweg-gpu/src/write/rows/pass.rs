@@ -39,7 +39,7 @@ impl Rows<'_> {
         let Steps { ahead, fetched, inner } = self.steps(phase, number);
         out.extend(ahead);
         match self.class.sharing {
-            Sharing::Held { group, steps, exact } if self.held_row().is_some() => {
+            _ if let Some((group, steps, exact)) = self.held_row() => {
                 // All of the row is on its way before the first of it is used.
                 out.extend(self.row_arrays(phase, steps));
                 let parts = [fetched, inner].into_iter().filter(|p| !p.is_empty());
@@ -47,7 +47,8 @@ impl Rows<'_> {
             }
             Sharing::Held { group: apart, .. }
             | Sharing::Again { group: apart }
-            | Sharing::Across { deep: apart, .. } => {
+            | Sharing::Across { deep: apart, .. }
+            | Sharing::Together { deep: apart, .. } => {
                 let (from, below) = (self.place("begin") + thread().to(self.t), self.place("stop"));
                 let body = [self.row_point(), fetched, inner].concat();
                 let (step, unroll) = (super::number(apart.into(), self.t), Unroll::Times(4));
@@ -58,7 +59,9 @@ impl Rows<'_> {
         }
         match self.class.sharing {
             Sharing::Ordered | Sharing::Pairs { .. } => {}
-            Sharing::Across { wide, deep } => out.extend(self.fold_across(phase, wide, deep, "f")),
+            Sharing::Across { wide, deep } | Sharing::Together { wide, deep, .. } => {
+                out.extend(self.fold_across(phase, wide, deep, "f"))
+            }
             Sharing::Held { group, .. } | Sharing::Again { group } => out.extend(self.fold_along(phase, group, "f")),
         }
         out.extend(self.finish(phase, number));
@@ -69,7 +72,8 @@ impl Rows<'_> {
     /// Something for each vector that a thread has of a row, or of a tile of one, in registers.
     fn over_held(&self, part: Vec<Statement>, (group, steps, exact): (u16, u8, bool)) -> Statement {
         let own = Rows::step().to(self.t) * number(group.into(), self.t) + thread().to(self.t);
-        let place = if self.class.is_linked() { self.place("begin") + own } else { own };
+        let of_part = self.class.is_linked() || self.class.is_together();
+        let place = if of_part { self.place("begin") + own } else { own };
         let inside = [self.row_point(), part].concat();
         let inside = match exact {
             true => Statement::Scope(inside),

@@ -1,0 +1,84 @@
+//! Rows across memory that several blocks hold a part of each, so that memory is read once.
+//!
+//! In: a kernel whose rows lie across. Out: whether it has two passes over what does not stay in the second-level cache, and fits the
+//! registers of as many blocks as may wait for one another ([`crate::target::Chip::company`]); how it is shared then.
+//!
+//! What a block reads is as wide as a line of memory: each strip of rows has few blocks to hear from, and 128 bytes are read as well as more.
+
+use super::{HELD, LINE, Sharing, Spread};
+use crate::class::body::gathers;
+use crate::target::COMPANY;
+use thalweg_kernel::{Along, Body};
+
+/// Threads of a block: two fit a multiprocessor with what they hold.
+const THREADS: usize = 512;
+
+impl Spread<'_> {
+    /// The sharing, where it is to be this one.
+    pub(super) fn together(&self) -> Option<Sharing> {
+        let (body, chip) = (self.body, self.target.chip());
+        let (_, n) = self.counts();
+        let bytes = self.space.rows() * self.space.row() * self.read_again()?;
+        if bytes <= chip.l2 / 2 || !body.scans.is_empty() || !body.combined.is_empty() || gathers(body) {
+            return None;
+        }
+        let wide = self.line().min(LINE / 16);
+        let deep = THREADS / wide;
+        let weight = self.held_between_passes() * self.lanes();
+        // Half of the registers, so that two blocks are on a multiprocessor; all of them where rows are too long for that.
+        let fits = |steps: &usize| n.div_ceil(deep * steps) <= chip.company();
+        let steps = (0..5).map(|s| 1 << s).take_while(|s| s * weight <= HELD / 2).last()?;
+        let steps = [steps, 2 * steps].into_iter().find(fits)?;
+        (steps >= 2).then_some(Sharing::Together { wide: wide as u16, deep: deep as u16, steps: steps as u8 })
+    }
+
+    /// Bytes a point of what more than one pass would read; `None` where nothing is.
+    fn read_again(&self) -> Option<usize> {
+        let phases = thalweg_kernel::phases(self.body, false);
+        let passes: Vec<_> = phases.list.iter().filter(|p| !p.once).map(|p| super::wanted(&p.body)).collect();
+        let own = |k: &usize| {
+            let access = &self.body.accesses[*k];
+            access.operand.is_some() && !access.per_row && passes.iter().filter(|w| w[*k].load).count() > 1
+        };
+        let sizes = (0..self.body.accesses.len()).filter(own).map(|k| self.body.accesses[k].dtype.size());
+        Some(sizes.sum()).filter(|&bytes| bytes > 0)
+    }
+
+    /// Registers of 4 bytes that a point takes between two passes, where that is most: what the earlier ones have loaded or made and
+    /// the later ones take.
+    fn held_between_passes(&self) -> usize {
+        let phases = thalweg_kernel::phases(self.body, true);
+        let first_buffer = self.body.accesses.len();
+        let passes: Vec<&Body> = phases.list.iter().filter(|p| !p.once).map(|p| &p.body).collect();
+        let loads = |body: &Body, k: usize| super::wanted(body).get(k).is_some_and(|w| w.load);
+        let stores = |body: &Body, k: usize| body.stores.iter().any(|s| s.access as usize == k);
+        let size = |k: usize| match k.checked_sub(first_buffer) {
+            Some(b) => phases.buffers[b].size().max(4),
+            None => self.body.accesses[k].dtype.size().max(2),
+        };
+        let all = (0..first_buffer + phases.buffers.len()).filter(|&k| k >= first_buffer || !self.body.accesses[k].per_row);
+        let all: Vec<usize> = all.collect();
+        let between = (1..passes.len()).map(|at| {
+            let (before, behind) = passes.split_at(at);
+            let made = |k: usize| before.iter().any(|p| loads(p, k) || stores(p, k));
+            let held = all.iter().filter(|&&k| made(k) && behind.iter().any(|p| loads(p, k)));
+            held.map(|&k| size(k).div_ceil(4)).sum::<usize>()
+        });
+        between.max().unwrap_or(0).max(1)
+    }
+
+    /// Blocks that share a row which is held.
+    pub(super) fn parts(&self, sharing: Sharing) -> usize {
+        let (_, n) = self.counts();
+        match sharing {
+            Sharing::Together { deep, steps, .. } => n.div_ceil(deep as usize * steps as usize),
+            _ => 1,
+        }
+    }
+
+    /// Bytes in which so many blocks tell each other what they have folded: two words an element (`together.cuh`).
+    pub(super) fn told(&self, sharing: Sharing, blocks: usize) -> usize {
+        debug_assert!(self.parts(sharing) <= COMPANY && self.body.combined.iter().all(|c| c.along != Along::Fold));
+        64 + 16 * self.body.folds.len() * blocks * sharing.rows() as usize * self.lanes()
+    }
+}
