@@ -58,23 +58,15 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(18)) {
       }
     }
     fold_points<amax_float, 8>(f0);
-    __shared__ float fparts0[16][4][8];
+    __shared__ float fparts0[4][8][17];
+    __shared__ float all0[4][8];
     #pragma unroll
     for (i32 v = 0; v < 4; v++) {
       if (threadIdx.x % 32u < 8u) {
-        fparts0[t / 4u][v][tx] = f0[v];
+        fparts0[v][tx][threadIdx.x / 32u] = f0[v];
       }
     }
-    __syncthreads();
-    #pragma unroll
-    for (i32 v = 0; v < 4; v++) {
-      value0[v] = fparts0[0][v][tx];
-      for (i32 d = 1; d < 16; d++) {
-        value0[v] = amax_float::of(value0[v], fparts0[d][v][tx]);
-      }
-    }
-    __shared__ float told0[16][4][8];
-    fold_blocks<amax_float>(own_words + 8 + (0ull * a.w[4] + (u64)tile) * (u64)chunks * 64ull, own.tag, chunk, chunks, value0, told0);
+    fold_blocks<amax_float, float>(own_words + 8 + (0ull * a.w[4] + (u64)tile) * (u64)chunks * 64ull, own.tag, chunk, chunks, bits_f32(0xff800000u), value0, fparts0, all0);
   }
   {
     __align__(16) float f1[4];
@@ -99,23 +91,15 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(18)) {
       }
     }
     fold_points<sum_float, 8>(f1);
-    __shared__ float fparts1[16][4][8];
+    __shared__ float fparts1[4][8][17];
+    __shared__ float all1[4][8];
     #pragma unroll
     for (i32 v = 0; v < 4; v++) {
       if (threadIdx.x % 32u < 8u) {
-        fparts1[t / 4u][v][tx] = f1[v];
+        fparts1[v][tx][threadIdx.x / 32u] = f1[v];
       }
     }
-    __syncthreads();
-    #pragma unroll
-    for (i32 v = 0; v < 4; v++) {
-      value1[v] = fparts1[0][v][tx];
-      for (i32 d = 1; d < 16; d++) {
-        value1[v] = sum_float::of(value1[v], fparts1[d][v][tx]);
-      }
-    }
-    __shared__ float told1[16][4][8];
-    fold_blocks<sum_float>(own_words + 8 + (1ull * a.w[4] + (u64)tile) * (u64)chunks * 64ull, own.tag, chunk, chunks, value1, told1);
+    fold_blocks<sum_float, float>(own_words + 8 + (1ull * a.w[4] + (u64)tile) * (u64)chunks * 64ull, own.tag, chunk, chunks, 0.0f, value1, fparts1, all1);
   }
   {
     #pragma unroll

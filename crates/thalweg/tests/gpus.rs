@@ -1,4 +1,4 @@
-//! On a machine with two GPUs: `cargo test -p thalweg --features cuda --test gpus -- --ignored`.
+//! On a machine with a GPU, most of it with two: `cargo test -p thalweg --features cuda --test gpus -- --ignored`.
 
 #![cfg(feature = "cuda")]
 
@@ -72,4 +72,34 @@ fn an_error_on_one_is_none_on_the_other() {
     assert_eq!((&y + 1.0).to_vec::<f32>().unwrap(), [2.0; 4]);
     let mixed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| &x + &y));
     assert!(mixed.is_err(), "tensors of two devices do not add");
+}
+
+/// Blocks that hold parts of columns wait for one another: four threads with queues of their own, and other work between.
+#[test]
+#[ignore = "needs a GPU"]
+fn columns_are_right_where_several_threads_have_blocks_that_wait() {
+    let gpu = Device::from_name("cuda:0").expect("this machine has a GPU");
+    let one = |n: usize| {
+        let shape = [[8192, 4096], [5001, 6000], [16_000, 2048], [700, 40_000]][n];
+        let dtype = if n == 1 { DType::BF16 } else { DType::F32 };
+        let x = Tensor::randn_with(shape, gpu).cast(dtype);
+        let turned = x.t() + 0.0;
+        thalweg::synchronize().unwrap();
+        let norm = |x: &Tensor, dim: usize| {
+            let d = x - x.mean_keepdim(dim);
+            &d / (d.square().mean_keepdim(dim) + 1e-5).sqrt()
+        };
+        let want = [turned.softmax(1) * shape[0] as f64, norm(&turned, 1)];
+        thalweg::synchronize().unwrap();
+        for turn in 0..40 {
+            let got = [x.softmax(0) * shape[0] as f64, norm(&x, 0)];
+            thalweg::synchronize().unwrap();
+            let bound = if dtype == DType::BF16 { 0.5 } else { 1e-3 };
+            for (got, want) in got.iter().zip(&want) {
+                let off = (got.t() - want).abs().amax(..).cast(DType::F32).to_vec::<f32>().unwrap()[0];
+                assert!(off < bound, "{shape:?}, turn {turn}: off by {off}");
+            }
+        }
+    };
+    std::thread::scope(|s| (0..4).for_each(|n| drop(s.spawn(move || one(n)))));
 }

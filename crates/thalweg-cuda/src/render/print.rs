@@ -304,9 +304,14 @@ fn act(out: &mut String, action: &Action) {
         Action::StoreState { operand, at, value } => {
             writeln!(out, "store_state({}, {});", place(operand, at), expr(value))
         }
-        Action::FoldBlocks { monoid, dtype, value, parts, ticket, at } => {
+        Action::FoldBlocks { monoid, dtype, value, parts, all, ticket, at } => {
             let ([first, chunk, chunks], name) = (at.each_ref().map(expr), monoid::name(*monoid, *dtype));
-            writeln!(out, "fold_blocks<{name}>({ticket}_words + 8 + {first}, {ticket}.tag, {chunk}, {chunks}, {value}, {parts});")
+            let none = constant(*dtype, monoid.identity(*dtype));
+            writeln!(
+                out,
+                "fold_blocks<{name}, {}>({ticket}_words + 8 + {first}, {ticket}.tag, {chunk}, {chunks}, {none}, {value}, {parts}, {all});",
+                held(*dtype)
+            )
         }
         Action::Scan { number, group, back, buffer, thread, count, parts, links } => {
             let at = match links {

@@ -1,38 +1,40 @@
 
 // Rows that several blocks hold a part of each (docs/cuda.md, "Columns"): what each has folded of its part is told to the others in words that no fence is needed for. All blocks put
-// the same results together in the same order.
+// the same results together in the same order, a tree over sixteen lanes.
 template <class T> FN u64 word_of(T x) { u64 word = 0; *(T *)&word = x; return word; }
-template <class Op, class T, int V, int MOST, int WIDE> FN void fold_blocks(u64 *words, u32 tag, u32 chunk, u32 chunks, T (&value)[V], T (&parts)[MOST][V][WIDE]) {
-  constexpr u32 EACH = sizeof(T) > 4 ? 2 : 1;
-  const u32 tx = threadIdx.x % WIDE, ty = threadIdx.x / WIDE;
-  if (ty == 0) {
-    u64 *own = words + (chunk * WIDE + tx) * V * EACH;
+template <class Op, class T> FN T fold_sixteen(T x) {
 #pragma unroll
-    for (int v = 0; v < V; v++) {
-      if constexpr (EACH == 2) tell(own + 2 * v, tag, word_of(value[v]));
-      else tell(own + v, (u64)tag << 32 | (u32)word_of(value[v]));
+  for (int o = 8; o > 0; o /= 2) x = Op::of(x, __shfl_xor_sync(0xffffffffu, x, o, 16));
+  return x;
+}
+// `parts` are what the sixteen warps have of each row; `value` is for all threads what all blocks have.
+template <class Op, class T, int V, int WIDE> FN void fold_blocks(u64 *words, u32 tag, u32 chunk, u32 chunks, T none, T (&value)[V], T (&parts)[V][WIDE][17], T (&all)[V][WIDE]) {
+  constexpr u32 EACH = sizeof(T) > 4 ? 2 : 1, ROWS = V * WIDE, GROUPS = 32;
+  const u32 lane = threadIdx.x % 16, group = threadIdx.x / 16;
+  __syncthreads();
+#pragma unroll
+  for (u32 row = group; row < ROWS; row += GROUPS) {
+    const T own = fold_sixteen<Op>(parts[row / WIDE][row % WIDE][lane]);
+    u64 *place = words + (chunk * ROWS + row) * EACH;
+    if (lane == 0) {
+      if constexpr (EACH == 2) tell(place, tag, word_of(own));
+      else tell(place, (u64)tag << 32 | (u32)word_of(own));
     }
   }
-  if (ty < chunks) {
-    const u64 *theirs = words + (ty * WIDE + tx) * V * EACH;
-    u64 found[V];
 #pragma unroll
-    for (int v = 0; v < V; v++)
-      if constexpr (EACH == 1) found[v] = told(theirs + v);
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-      if constexpr (EACH == 2)
-        while (!told(theirs + 2 * v, tag, found[v])) look_at_blocks();
-      else
-        while ((u32)(found[v] >> 32) != tag && (u32)((found[v] = told(theirs + v)) >> 32) != tag) look_at_blocks();
-      parts[ty][v][tx] = *(T *)&found[v];
+  for (u32 row = group; row < ROWS; row += GROUPS) {
+    T theirs = none;
+    if (lane < chunks) {
+      const u64 *place = words + (lane * ROWS + row) * EACH;
+      u64 found;
+      if constexpr (EACH == 2) while (!told(place, tag, found)) look_at_blocks();
+      else while ((u32)((found = told(place)) >> 32) != tag) look_at_blocks();
+      theirs = *(T *)&found;
     }
+    theirs = fold_sixteen<Op>(theirs);
+    if (lane == 0) all[row / WIDE][row % WIDE] = theirs;
   }
   __syncthreads();
 #pragma unroll
-  for (int v = 0; v < V; v++) value[v] = parts[0][v][tx];
-  for (u32 c = 1; c < chunks; c++) {
-#pragma unroll
-    for (int v = 0; v < V; v++) value[v] = Op::of(value[v], parts[c][v][tx]);
-  }
+  for (int v = 0; v < V; v++) value[v] = all[v][threadIdx.x % WIDE];
 }

@@ -53,10 +53,12 @@ pub enum Action {
         monoid: Monoid,
         /// Of the registers.
         dtype: DType,
-        /// What the block has folded, the same in all threads that have a row; then the result.
+        /// The result, for all threads.
         value: Name,
-        /// Shared memory for what each of the blocks tells.
+        /// What the warps of the block have folded, in shared memory: by lane and vector of rows, sixteen, and one more for the banks.
         parts: Name,
+        /// Shared memory for the result.
+        all: Name,
         /// The ticket.
         ticket: Name,
         /// Where in the ticket's words they tell it, a u64; the number of this block and how many they are, both u32.

@@ -382,9 +382,9 @@ impl Checker<'_> {
                 self.defined(Definition::Monoid(*monoid, *dtype))?;
                 self.check(&Expr::Whole(registers.clone(), Type::Held(*dtype)))
             }
-            Action::FoldBlocks { monoid, dtype, value, parts, ticket, at: [first, chunk, chunks] } => {
+            Action::FoldBlocks { monoid, dtype, value, parts, all, ticket, at: [first, chunk, chunks] } => {
                 self.defined(Definition::Monoid(*monoid, *dtype))?;
-                for of in [value, parts] {
+                for of in [value, parts, all] {
                     self.check(&Expr::Whole(of.clone(), Type::Held(*dtype)))?;
                 }
                 self.check(&Expr::Drawn(ticket.clone()))?;

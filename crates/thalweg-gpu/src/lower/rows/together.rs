@@ -10,7 +10,8 @@ use crate::class::body::gathers;
 use crate::target::COMPANY;
 use thalweg_kernel::{Along, Body};
 
-/// Threads of a block: two fit a multiprocessor with what they hold.
+/// Threads of a block: two fit a multiprocessor with what they hold. As many warps as blocks may wait for one another: sixteen lanes
+/// fold either.
 const THREADS: usize = 512;
 
 impl Spread<'_> {

@@ -168,9 +168,6 @@ impl Rows<'_> {
     /// and later stages find them in memory.
     pub(super) fn finish(&self, phase: &Phase, number: usize) -> Vec<Statement> {
         let mut out = vec![];
-        if let Sharing::Together { wide, .. } = self.class.sharing {
-            out.extend(phase.body.folds.iter().flat_map(|f| self.fold_blocks(f, wide)));
-        }
         if self.class.stage.is_some_and(|s| s.split) && !phase.body.folds.is_empty() {
             out.extend(self.leave_partials(&phase.body.folds, vec![]));
             out.extend(self.gather_partials(phase));
@@ -179,22 +176,31 @@ impl Rows<'_> {
         out
     }
 
-    /// What the blocks that hold parts of a row have folded, put together.
-    fn fold_blocks(&self, f: &Fold, wide: u16) -> [Statement; 2] {
-        let (dtype, parts) = (self.fold_dtype(f.slot), format!("told{}", f.slot));
+    /// What the threads of the blocks that hold parts of a row have folded: `value{slot}[v]` in all of them. Those of a warp by shuffles,
+    /// then warps through shared memory, then blocks by what they tell each other.
+    pub(super) fn fold_blocks(&self, f: &Fold, wide: u16) -> Vec<Statement> {
+        let (monoid, dtype, v) = (f.op, self.fold_dtype(f.slot), self.v);
+        let ty = Type::Held(dtype);
+        let [parts, all] = ["fparts", "all"].map(|name| format!("{name}{}", f.slot));
         let [tile, chunk, chunks] = ["tile", "chunk", "chunks"].map(|name| Expr::name(name, Type::U32));
         // Two words an element, of which narrow ones take one.
-        let each = number(2 * self.v * wide as usize, Type::U64);
+        let each = number(2 * v * wide as usize, Type::U64);
         let place = number(f.slot.into(), Type::U64) * Expr::Word(4) + tile.to(Type::U64);
         let first = place * chunks.clone().to(Type::U64) * each;
-        let shape = vec![COMPANY as u32, self.v as u32, wide.into()];
-        [
-            Statement::Shared { name: parts.clone(), ty: Type::Held(dtype), shape },
+        let part = Expr::Element { of: parts.clone(), at: vec![lane(), Expr::name("tx", Type::U32), warp()], ty };
+        let leads = (Expr::Thread % number(32, Type::U32)).lt(number(wide.into(), Type::U32));
+        let leave = Statement::when(leads, vec![Statement::Set(part, self.partial_result("f", f, lane()))]);
+        vec![
+            Statement::Do(Action::FoldPoints { monoid, dtype, wide, registers: format!("f{}", f.slot) }),
+            Statement::Shared { name: parts.clone(), ty, shape: vec![v as u32, wide.into(), COMPANY as u32 + 1] },
+            Statement::Shared { name: all.clone(), ty, shape: vec![v as u32, wide.into()] },
+            lanes(v, vec![leave]),
             Statement::Do(Action::FoldBlocks {
-                monoid: f.op,
+                monoid,
                 dtype,
                 value: value_name(f.slot),
                 parts,
+                all,
                 ticket: "own".into(),
                 at: [first, chunk, chunks],
             }),

@@ -59,8 +59,9 @@ impl Rows<'_> {
         }
         match self.class.sharing {
             Sharing::Ordered | Sharing::Pairs { .. } => {}
-            Sharing::Across { wide, deep } | Sharing::Together { wide, deep, .. } => {
-                out.extend(self.fold_across(phase, wide, deep, "f"))
+            Sharing::Across { wide, deep } => out.extend(self.fold_across(phase, wide, deep, "f")),
+            Sharing::Together { wide, .. } => {
+                out.extend(phase.body.folds.iter().flat_map(|f| self.fold_blocks(f, wide)))
             }
             Sharing::Held { group, .. } | Sharing::Again { group } => out.extend(self.fold_along(phase, group, "f")),
         }
