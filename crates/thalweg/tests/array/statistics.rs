@@ -89,3 +89,14 @@ fn passing_over_nan_reads_the_tensor_once() {
     let (_y, c) = counted(|| (x.gradient(1.0, 1).square() + x.gradient(0.5, 0).square()).sqrt());
     assert_eq!((c.kernels, c.bytes_written), (1, 512 * 300 * 4), "the length of a slope");
 }
+
+#[test]
+fn a_row_is_longer_than_its_dtype_counts() {
+    let median = |zeros: usize, ones: usize, dtype: DType| {
+        let x = Tensor::cat(&[Tensor::zeros([zeros]), Tensor::ones([ones])], 0).cast(dtype);
+        [x.median(0), x.nanmedian(0)].map(|m| m.cast(DType::F64).item::<f64>().unwrap())
+    };
+    // bf16 has no 257, and f16 no 70,001.
+    assert_eq!(median(128, 129, DType::BF16), [1.0; 2]);
+    assert_eq!(median(35_000, 35_001, DType::F16), [1.0; 2]);
+}
