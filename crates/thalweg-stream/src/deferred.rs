@@ -11,11 +11,11 @@
 //! [`MOST_BYTES`]. `THALWEG_DEFER=off` or [`set_deferring`] turns it off.
 
 use crate::DeviceRef;
-use crate::outside::Outside;
 use crate::first_sight::tiers;
 use crate::history::{History, Watch};
 use crate::index_error::{Outcomes, outcomes};
 use crate::mode::Mode;
+use crate::outside::Outside;
 use crate::setting::{Setting, setting};
 use crate::site::Site;
 use crate::store::Entry;

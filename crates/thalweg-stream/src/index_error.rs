@@ -12,8 +12,8 @@
 //! depend on an index out of range is right.
 
 use crate::DeviceRef;
-use crate::outside::{Outside, part_on, run_outside};
 use crate::mode::Mode;
+use crate::outside::{Outside, part_on, run_outside};
 use crate::site::{Counted, Site};
 use crate::store::Entry;
 use crate::value::{Storage, Value};

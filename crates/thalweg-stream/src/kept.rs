@@ -8,8 +8,8 @@
 //! is never more than one stretch away from memory.
 
 use crate::DeviceRef;
-use crate::outside::{Outside, part_on};
 use crate::index_error::outcomes;
+use crate::outside::{Outside, part_on};
 use crate::setting::{Setting, setting};
 use crate::site::Site;
 use crate::value::{Again, LeftOver, Recompute, Remade, Storage, Value};

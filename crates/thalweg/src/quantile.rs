@@ -132,7 +132,8 @@ impl Asked {
         let f64s = |t: Tensor| t.cast(DType::F64);
         let last = sorted.part(axis, (n as i64 - 1, 1, 1));
         // Not in the dtype at hand, which may not hold the number.
-        let count = if self.known { f64s((!sorted.is_nan()).sum_keepdim(axis)) } else { f64s(last.clone()).full_like(n) };
+        let count =
+            if self.known { f64s((!sorted.is_nan()).sum_keepdim(axis)) } else { last.cast(DType::F64).full_like(n) };
         let unknown = (!self.known).then(|| last.is_nan());
         let one = |&q: &f64| {
             let value = self.at(&sorted, &count, q / of);
