@@ -221,8 +221,12 @@ impl Value {
         self.outcome()
     }
 
-    /// The same, of a value that may yet turn out to be failed: for who sees to it that its checks are made.
-    pub(crate) fn unchecked(&self) -> Result<Storage, Error> {
+    /// The same, without waiting, of a value that may yet turn out to be failed: for who reads it by [`Value::read_to`] later, or
+    /// sees to it that its checks are made.
+    ///
+    /// # Errors
+    /// What is known by now to have kept it from being computed.
+    pub fn unchecked(&self) -> Result<Storage, Error> {
         self.compute();
         self.note_read();
         match self.state() {

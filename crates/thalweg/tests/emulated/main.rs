@@ -500,3 +500,36 @@ fn readings_are_made_by_a_thread_of_their_own_in_order() {
     let wrong = x.index_select(0, &indices(&[7, 900])).to_vec_async::<f32>();
     assert!(matches!(wrong.wait(), Err(Error::Index(_) | Error::Failed(_))));
 }
+
+#[test]
+fn nobody_waits_for_a_reading_to_know_that_its_indices_are_in_range() {
+    let x = tensor(&[1.0; 500]);
+    let (good, bad) = (indices(&[7, 400]), indices(&[7, 900]));
+    let long = Tensor::ones_with([300, 300], (DType::F32, emulated()));
+    let before = (0..6).fold(long.clone(), |y, _| y.matmul(&long) * 0.003).sum(..).to_vec_async::<f32>();
+    let readings = [&good, &bad].map(|index| x.index_select(0, index).to_vec_async::<f32>());
+    assert!(!before.is_ready() && readings.iter().all(|r| !r.is_ready()), "they are behind it");
+    let [right, wrong] = readings.map(|r| r.wait());
+    assert_eq!(right.unwrap(), [1.0, 1.0]);
+    assert!(matches!(wrong, Err(Error::Index(_))));
+}
+
+#[test]
+fn of_results_that_were_not_written_only_those_fail_that_depend_on_it() {
+    let (x, good, other, bad) = (tensor(&[1.0; 3]), indices(&[2, 1]), indices(&[0, 1]), indices(&[2, 3]));
+    let line = line!() + 2;
+    let turn = |index: &Tensor| {
+        let failed = x.index_select(0, index);
+        let (right, also) = (&x * 3.0, x.index_select(0, &good) + 1.0);
+        assert_eq!((&right + also.sum(..)).sum(..).item::<f32>().unwrap(), 21.0);
+        (failed, right, also)
+    };
+    // Dropped unread, so that they are not written any more.
+    (0..3).for_each(|_| drop(turn(&other)));
+    let ((failed, right, also), c) = counted(|| turn(&bad));
+    assert!(c.values_deferred >= 3, "{c:?}");
+    assert_eq!((values(&right), values(&also)), (vec![3.0; 3], vec![2.0; 2]));
+    let told = message(&failed);
+    let want = "index_select: an index is out of range for axis 0 of size 3, at crates/thalweg/tests/emulated/main.rs:";
+    assert!(told.starts_with(&format!("{want}{line}:")), "{told}");
+}
