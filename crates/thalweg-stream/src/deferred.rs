@@ -75,13 +75,13 @@ impl Recipe {
     /// The recipe, if what it keeps is little enough.
     pub fn new(
         (device, recorded, entry): (DeviceRef, (Mode, u32), Arc<Entry>),
-        (segment, sizes, sites): (OwnedSegment, Vec<i64>, Box<[(u32, Site)]>),
+        (segment, sizes, sites): (OwnedSegment, Vec<i64>, &[(u32, Site)]),
         inputs: Vec<Arc<Value>>,
         (deferred, history, kept): (BitSet, Arc<History>, usize),
         guess: bool,
     ) -> Option<Arc<Recipe>> {
         let before = KEPT.fetch_add(kept, Relaxed);
-        let made = OnceLock::new();
+        let (sites, made) = (sites.into(), OnceLock::new());
         // Gives the bytes back when it is dropped.
         let recipe =
             Recipe { device, recorded, segment, sizes, sites, entry, inputs, deferred, history, kept, guess, made };

@@ -57,8 +57,8 @@ impl Recorder {
         let segment = self.segment(&laid).to_owned();
         let segment = OwnedSegment { live: self.live.clone(), ..segment };
         let inputs = self.inputs.iter().flatten().cloned().collect();
-        let (recorded, sites) = ((self.mode, self.stream), self.sites.as_slice().into());
-        let what = (segment, self.sizes.clone(), sites);
+        let recorded = (self.mode, self.stream);
+        let what = (segment, self.sizes.clone(), self.sites.as_slice());
         Recipe::new((self.device, recorded, entry), what, inputs, (deferred, history, kept), guess)
     }
 
