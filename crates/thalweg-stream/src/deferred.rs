@@ -13,15 +13,17 @@
 use crate::DeviceRef;
 use crate::first_sight::tiers;
 use crate::history::{History, Watch};
-use crate::mode::{Mode, measuring};
-use crate::run::{self, Timed};
+use crate::index_error::{Outcomes, outcomes};
+use crate::mode::Mode;
+use crate::outside::Outside;
 use crate::setting::{Setting, setting};
-use crate::store::{self, Entry};
-use crate::value::{Recompute, Remade, Storage, Value};
+use crate::site::Site;
+use crate::store::Entry;
+use crate::value::{Recompute, Remade, Value};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use thalweg_fusion::{BitSet, OwnedSegment, Segment};
-use thalweg_runtime::{Error, count};
+use thalweg_fusion::{BitSet, OwnedSegment};
+use thalweg_runtime::count;
 
 /// Bytes of inputs that recipes alone keep alive, at most.
 const MOST_BYTES: usize = 256 << 20;
@@ -45,8 +47,11 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 /// How to compute what was not written: the segment, its inputs, and the plan that writes all its live results.
 pub(crate) struct Recipe {
     pub device: DeviceRef,
+    /// In which mode it was recorded, on which stream.
+    pub recorded: (Mode, u32),
     pub segment: OwnedSegment,
     pub sizes: Vec<i64>,
+    pub sites: Box<[(u32, Site)]>,
     pub entry: Arc<Entry>,
     pub inputs: Vec<Arc<Value>>,
     /// The operations that were deferred, and who wants to know whether they are read.
@@ -56,8 +61,8 @@ pub(crate) struct Recipe {
     pub kept: usize,
     /// Whether no run before says that these are dropped unread.
     guess: bool,
-    /// The deferred results, once one was asked for.
-    made: OnceLock<Result<Vec<Option<Storage>>, Error>>,
+    /// What became of the deferred results, once one was asked for.
+    made: OnceLock<Outcomes>,
 }
 
 impl std::fmt::Debug for Recipe {
@@ -69,81 +74,32 @@ impl std::fmt::Debug for Recipe {
 impl Recipe {
     /// The recipe, if what it keeps is little enough.
     pub fn new(
-        (device, entry): (DeviceRef, Arc<Entry>),
-        (segment, sizes): (OwnedSegment, Vec<i64>),
+        (device, recorded, entry): (DeviceRef, (Mode, u32), Arc<Entry>),
+        (segment, sizes, sites): (OwnedSegment, Vec<i64>, &[(u32, Site)]),
         inputs: Vec<Arc<Value>>,
         (deferred, history, kept): (BitSet, Arc<History>, usize),
         guess: bool,
     ) -> Option<Arc<Recipe>> {
         let before = KEPT.fetch_add(kept, Relaxed);
-        let made = OnceLock::new();
+        let (sites, made) = (sites.into(), OnceLock::new());
         // Gives the bytes back when it is dropped.
-        let recipe = Recipe { device, segment, sizes, entry, inputs, deferred, history, kept, guess, made };
+        let recipe =
+            Recipe { device, recorded, segment, sizes, sites, entry, inputs, deferred, history, kept, guess, made };
         (before + kept <= MOST_BYTES).then(|| Arc::new(recipe))
     }
 
-    fn run(&self) -> Result<Vec<Option<Storage>>, Error> {
+    fn run(&self) -> Outcomes {
         count(|c| c.values_recomputed += self.deferred.count() as u64);
-        let inputs = self.inputs.iter().cloned().map(Some).collect();
-        run_alone(self.device, &self.entry, (self.segment.as_segment(), &self.sizes), inputs, &self.deferred)
+        let segment = self.segment.as_segment();
+        let outside = Outside { device: self.device, recorded: self.recorded, segment, sites: &self.sites };
+        outcomes(&outside, &self.entry, &self.sizes, self.inputs.clone(), &self.deferred)
     }
-}
-
-/// Runs a segment whose inputs somebody holds, outside of any stream, and gives those of its live results that are
-/// wanted.
-pub(crate) fn run_alone(
-    device: DeviceRef,
-    entry: &Arc<Entry>,
-    (segment, sizes): (Segment<'_>, &[i64]),
-    mut inputs: Vec<Option<Arc<Value>>>,
-    wanted: &BitSet,
-) -> Result<Vec<Option<Storage>>, Error> {
-    let (ready, _) = entry.ready(device, segment, sizes)?;
-    let ready = measuring().and(ready.autotuning.winner()).cloned().unwrap_or(ready);
-    let fresh = |i: usize| {
-        let (shape, dtype) = (segment.shapes[i], segment.ops[i].dtype);
-        Arc::new(Value::pending(shape, dtype, device, crate::value::NO_STREAM, 0, i as u32))
-    };
-    let values: Vec<Arc<Value>> = (0..segment.ops.len()).map(fresh).collect();
-    let found = ready.schedule(device, &vec![0; inputs.len()], || ready.lean(device, segment))?;
-    let what = (segment.ops, &[][..]);
-    run::run((&found.0, found.1), device, what, (&values, None), &mut inputs, segment.scalars, Timed::No)?;
-    let made = |i: usize| wanted.has(i).then(|| values[i].outcome()).transpose();
-    (0..values.len()).map(made).collect()
-}
-
-/// Runs a part of a segment, of which those results are wanted, on these inputs: see [`run_alone`].
-pub(crate) fn run_part(
-    device: DeviceRef,
-    (mode, stream): (Mode, u32),
-    part: OwnedSegment,
-    inputs: Vec<Arc<Value>>,
-    wanted: &BitSet,
-) -> Result<Vec<Option<Storage>>, Error> {
-    let mut segment = OwnedSegment { live: wanted.clone(), ..part };
-    for (to, v) in segment.inputs.iter_mut().zip(&inputs) {
-        *to = (v.dtype(), v.outcome()?.view);
-    }
-    segment.relink();
-    let mut sizes = segment.ints.clone();
-    for (_, view) in &segment.inputs {
-        sizes.extend(view.shape.iter().map(|&d| d as i64));
-        if !view.is_contiguous() {
-            sizes.extend(view.strides().iter().map(|&s| s as i64));
-            sizes.push(view.offset as i64);
-        }
-    }
-    let entry = store::entry(device, (mode, stream), &segment.as_segment(), false);
-    let inputs = inputs.into_iter().map(Some).collect();
-    run_alone(device, &entry, (segment.as_segment(), &sizes), inputs, wanted)
 }
 
 impl Recompute for Recipe {
     fn make(&self, operation: usize) -> Remade {
-        let outcome = match self.made.get_or_init(|| self.run()) {
-            Ok(all) => Ok(all[operation].clone().expect("only deferred operations are asked for")),
-            Err(error) => Err(error.clone()),
-        };
+        let made = self.made.get_or_init(|| self.run());
+        let outcome = made[operation].clone().expect("only deferred operations are asked for");
         Remade { outcome, checks: None, watch: Some(Watch::new(&self.history, operation)) }
     }
 }

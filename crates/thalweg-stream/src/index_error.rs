@@ -4,16 +4,18 @@
 //! they were. Out: for each result its value or its error. Only what depends on an index out of range fails, with an
 //! error that names the caller's function and line, the index and the axis; what else was live is computed by a run of
 //! its own. An input that the failed run has written over or let go of cannot be read again: what depends on that fails
-//! with the segment, too, unless it was there before.
+//! with the segment, too, unless it was there before. The same is found out where results that were not written at first are
+//! computed after all ([`outcomes`]).
 //!
 //! This is the way of failures alone. A device that runs launches on its own tells later
 //! ([`deferred_check`](crate::deferred_check)): nothing is computed again there, since its launches go on, and what does not
 //! depend on an index out of range is right.
 
 use crate::DeviceRef;
-use crate::deferred::run_part;
 use crate::mode::Mode;
+use crate::outside::{Outside, part_on, run_outside};
 use crate::site::{Counted, Site};
+use crate::store::Entry;
 use crate::value::{Storage, Value};
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, Segment, Stretch, ValueId};
@@ -34,6 +36,7 @@ pub(crate) struct Failure<'a> {
 }
 
 /// What became of a segment.
+#[derive(Default)]
 pub(crate) struct Sorted {
     /// Of each operation, why it could not be computed.
     pub errors: Vec<Option<Error>>,
@@ -42,23 +45,30 @@ pub(crate) struct Sorted {
 }
 
 impl Failure<'_> {
-    /// What is to be told of each result, of which those in `wanted` were to be written; `None` where nothing
-    /// was found that fails.
-    pub fn sort_out(&self, wanted: &BitSet) -> Option<Sorted> {
+    /// What is to be told of each result, of which those in `wanted` were to be written, where the run failed with `error`;
+    /// `None` where nothing was found that fails.
+    pub fn sort_out(&self, wanted: &BitSet, error: &Error) -> Option<Sorted> {
         let ops = self.segment.ops;
         let needed = self.ancestors(wanted.iter());
         let mut errors: Vec<Option<Error>> = Vec::with_capacity(ops.len());
         for (i, rel) in ops.iter().enumerate() {
+            if self.is_there(i) {
+                errors.push(None);
+                continue;
+            }
             let of_args = rel.args().find_map(|arg| match arg {
                 Arg::Op(o) => errors[o].clone(),
                 _ => None,
             });
-            errors.push(of_args.or_else(|| match rel.op {
-                _ if !needed.has(i) => None,
+            // What it reads may be gone: then nobody can tell whether it was this that failed.
+            let is_lost = rel.args().any(|arg| matches!(arg, Arg::Input(n) if self.inputs[n].is_none()));
+            let own = || match rel.op {
                 Op::Gather | Op::Scatter(_) => self.out_of_range(i),
-                Op::Foreign(_) => self.not_compiled(i),
+                Op::Foreign(_) if !is_lost => self.not_compiled(i),
                 _ => None,
-            }));
+            };
+            let found = || own().or_else(|| is_lost.then(|| error.clone()));
+            errors.push(of_args.or_else(|| if needed.has(i) { found() } else { None }));
         }
         if errors.iter().all(Option::is_none) {
             return None;
@@ -148,13 +158,48 @@ impl Failure<'_> {
         let places: Vec<usize> = wanted.iter().map(|&i| part.place(i).expect("it is among its ancestors")).collect();
         let mut live = BitSet::new(part.from.len());
         places.iter().for_each(|&p| live.insert(p));
-        let gone = || Error::Value("a value that it is computed from went with the segment that failed".into());
         let find = |v: &ValueId| match *v {
-            ValueId::Input(n) => self.inputs[n].clone().ok_or_else(gone),
-            ValueId::Op(o) => Ok(self.values[o].clone()),
+            ValueId::Input(n) => self.inputs[n].clone().expect("what depends on one that is gone has failed"),
+            ValueId::Op(o) => self.values[o].clone(),
         };
-        let inputs: Vec<Arc<Value>> = part.inputs.iter().map(find).collect::<Result<_, _>>()?;
-        let made = run_part(self.device, (self.mode, self.stream), part.segment, inputs, &live)?;
-        Ok(places.iter().map(|&p| made[p].clone().expect("it was asked for")).collect())
+        let inputs: Vec<Arc<Value>> = part.inputs.iter().map(find).collect();
+        let (segment, sizes) = part_on(part.segment, &inputs, &live)?;
+        let recorded = (self.mode, self.stream);
+        let outside = Outside { device: self.device, recorded, segment: segment.as_segment(), sites: &[] };
+        let (made, done) = run_outside(&outside, &outside.entry(), &sizes, inputs);
+        done?;
+        places.iter().map(|&p| made[p].outcome()).collect()
     }
+}
+
+/// What became of results that are wanted, by operation.
+pub(crate) type Outcomes = Vec<Option<Result<Storage, Error>>>;
+
+/// Runs a segment alone, on inputs of those sizes, and gives of each result that is wanted what became of it.
+pub(crate) fn outcomes(
+    of: &Outside<'_>,
+    entry: &Arc<Entry>,
+    sizes: &[i64],
+    inputs: Vec<Arc<Value>>,
+    wanted: &BitSet,
+) -> Outcomes {
+    let (values, done) = run_outside(of, entry, sizes, inputs.clone());
+    let &Outside { device, recorded: (mode, stream), segment, sites } = of;
+    let failed = done.err();
+    let sorted = failed.as_ref().filter(|e| matches!(e, Error::Index(_)) && !mode.reference).and_then(|error| {
+        let inputs: Vec<Option<Arc<Value>>> = inputs.into_iter().map(Some).collect();
+        let failure = Failure { device, mode, stream, segment, sites, inputs: &inputs, values: &values };
+        failure.sort_out(wanted, error)
+    });
+    let Sorted { errors, made } = sorted.unwrap_or_default();
+    let mut all: Outcomes = vec![None; values.len()];
+    for i in wanted.iter() {
+        let error = errors.get(i).and_then(|e| e.as_ref()).or(failed.as_ref());
+        all[i] = Some(match (error, values[i].state()) {
+            (Some(error), None) => Err(error.clone()),
+            _ => values[i].outcome(),
+        });
+    }
+    made.into_iter().for_each(|(i, made)| all[i] = Some(made));
+    all
 }

@@ -8,8 +8,10 @@
 //! is never more than one stretch away from memory.
 
 use crate::DeviceRef;
-use crate::deferred::run_part;
+use crate::index_error::outcomes;
+use crate::outside::{Outside, part_on};
 use crate::setting::{Setting, setting};
+use crate::site::Site;
 use crate::value::{Again, LeftOver, Recompute, Remade, Storage, Value};
 use std::sync::{Arc, Mutex};
 use thalweg_fusion::{BitSet, Keep, OwnedSegment, Question, Stretch, ValueId};
@@ -95,11 +97,13 @@ impl Decision {
         device: DeviceRef,
         (stream, mode): (u32, crate::Mode),
         (values, inputs): (&[Arc<Value>], &[Option<Arc<Value>>]),
-        scalars: &[u64],
+        (scalars, sites): (&[u64], &[(u32, Site)]),
     ) -> Vec<(usize, Arc<dyn Recompute>)> {
         let scalars = self.stretch.scalars.iter().map(|&s| scalars[s as usize]).collect();
         let recorded = Mutex::new((0, vec![]));
-        let left = Arc::new(LeftOver { stretch: self.stretch.clone(), scalars, mode, recorded });
+        let of_stretch = |&(i, site): &(u32, Site)| Some((self.stretch.place(i as usize)? as u32, site));
+        let sites = sites.iter().filter_map(of_stretch).collect();
+        let left = Arc::new(LeftOver { stretch: self.stretch.clone(), scalars, sites, mode, recorded });
         let input = |n: u32| match self.stretch.inputs[n as usize] {
             ValueId::Op(o) => values[o].clone(),
             ValueId::Input(i) => inputs[i].clone().expect("inputs are there before a run"),
@@ -138,8 +142,13 @@ impl LeftValue {
         };
         let inputs: Vec<Arc<Value>> = part.inputs.iter().map(find).collect();
         count(|c| c.values_recomputed += 1);
-        let made = run_part(self.device, (left.mode, self.stream), part.segment, inputs, &live)?;
-        Ok(made.into_iter().nth(place).flatten().expect("it was asked for"))
+        let (segment, sizes) = part_on(part.segment, &inputs, &live)?;
+        let of_part = |&(i, site): &(u32, Site)| part.from.binary_search(&i).ok().map(|at| (at as u32, site));
+        let sites: Vec<(u32, Site)> = left.sites.iter().filter_map(of_part).collect();
+        let recorded = (left.mode, self.stream);
+        let outside = Outside { device: self.device, recorded, segment: segment.as_segment(), sites: &sites };
+        let made = outcomes(&outside, &outside.entry(), &sizes, inputs, &live);
+        made.into_iter().nth(place).flatten().expect("it was asked for")
     }
 }
 

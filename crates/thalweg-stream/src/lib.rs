@@ -22,6 +22,7 @@ mod host;
 mod index_error;
 mod kept;
 mod mode;
+mod outside;
 mod reach;
 mod ready;
 mod recognizer;

@@ -481,7 +481,7 @@ impl Recorder {
             inputs: &inputs,
             values: &self.values,
         };
-        let sorted = failure.sort_out(&self.planned);
+        let sorted = failure.sort_out(&self.planned, error);
         if let Some(Sorted { made, .. }) = &sorted {
             tracing::warn!(%error, operations = self.ops.len(), computed = made.len(), "a segment failed in part");
         }

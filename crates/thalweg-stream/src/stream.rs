@@ -7,6 +7,7 @@
 use crate::DeviceRef;
 use crate::mode::mode;
 use crate::recorder::{Made, Recorder, Wanted};
+use crate::site::{site, take_site};
 use crate::template::{Mark, Template};
 use crate::value::{NO_STREAM, Operand, Storage, Value};
 use std::cell::RefCell;
@@ -157,10 +158,13 @@ fn of_own<R>(value: &Value, f: impl FnOnce(&Recorder) -> Option<R>) -> Option<R>
 /// for each other; and with the thread's streams free, since a function of the user's may run.
 #[cold]
 fn compute_elsewhere(args: &[Operand<'_>], own: u32) {
+    // What that function records is not by who records this.
+    let by = take_site();
     for arg in args.iter().filter(|arg| is_elsewhere(arg, own)) {
         let Operand::Value(v) = arg else { continue };
         v.compute();
     }
+    by.into_iter().for_each(site);
 }
 
 /// Where the next operation of the calling thread on a device is recorded.
@@ -217,8 +221,12 @@ impl Value {
         self.outcome()
     }
 
-    /// The same, of a value that may yet turn out to be failed: for who sees to it that its checks are made.
-    pub(crate) fn unchecked(&self) -> Result<Storage, Error> {
+    /// The same, without waiting, of a value that may yet turn out to be failed: for who reads it by [`Value::read_to`] later, or
+    /// sees to it that its checks are made.
+    ///
+    /// # Errors
+    /// What is known by now to have kept it from being computed.
+    pub fn unchecked(&self) -> Result<Storage, Error> {
         self.compute();
         self.note_read();
         match self.state() {

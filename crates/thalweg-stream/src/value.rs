@@ -4,6 +4,7 @@ use crate::DeviceRef;
 use crate::deferred_check::DeferredChecks;
 use crate::history::Watch;
 use crate::mode::Mode;
+use crate::site::Site;
 use crate::strided;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -122,6 +123,8 @@ pub(crate) struct Again {
 pub(crate) struct LeftOver {
     pub stretch: Arc<Stretch>,
     pub scalars: Vec<u64>,
+    /// Who recorded its gathers and scatters, by operation of the stretch.
+    pub sites: Vec<(u32, Site)>,
     pub mode: Mode,
     /// Which operations have been recorded again in a segment, and at which place there.
     pub recorded: Mutex<(u64, Vec<Option<u32>>)>,

@@ -340,7 +340,7 @@ impl Tensor {
     pub fn tri_with(rows: usize, columns: usize, k: i64, options: impl Into<Options>) -> Tensor {
         let options = options.into();
         let (row, column) = indices(rows, columns, options.device);
-        column.le(row + k).cast(options.dtype())
+        column.le(row + beyond(k, rows, columns)).cast(options.dtype())
     }
 
     /// The lower triangle of the matrices in the last two dimensions: elements above diagonal `k` become 0.
@@ -351,7 +351,7 @@ impl Tensor {
     pub fn tril(&self, k: i64) -> Tensor {
         let (rows, columns) = self.matrix_sizes("tril");
         let (row, column) = indices(rows, columns, self.device());
-        column.le(row + k).where_(self, 0)
+        column.le(row + beyond(k, rows, columns)).where_(self, 0)
     }
 
     /// The upper triangle of the matrices in the last two dimensions: elements below diagonal `k` become 0.
@@ -362,7 +362,7 @@ impl Tensor {
     pub fn triu(&self, k: i64) -> Tensor {
         let (rows, columns) = self.matrix_sizes("triu");
         let (row, column) = indices(rows, columns, self.device());
-        column.ge(row + k).where_(self, 0)
+        column.ge(row + beyond(k, rows, columns)).where_(self, 0)
     }
 
     #[track_caller]
@@ -383,6 +383,11 @@ impl Tensor {
         shape.dims_mut()[axis] = self.dims()[axis];
         Tensor::arange_with(self.dims()[axis], (dtype, self.device())).reshaped(shape)
     }
+}
+
+/// The number of a diagonal; of those beyond a matrix the next one to it.
+fn beyond(k: i64, rows: usize, columns: usize) -> i64 {
+    k.clamp(-(rows as i64), columns as i64)
 }
 
 /// The dtype that a progression is computed in.

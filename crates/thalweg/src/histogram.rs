@@ -207,7 +207,7 @@ impl Tensor {
     /// `least` sums, and as many as the largest number asks for, in the dtype of the weights. Reads that.
     ///
     /// # Errors
-    /// When a number is negative, or the largest cannot be computed.
+    /// When a number is negative, or asks for more sums than can be addressed, or the largest cannot be computed.
     ///
     /// # Panics
     /// When this is not a vector of an integer dtype, or the weights have another shape.
@@ -228,13 +228,17 @@ impl Tensor {
         if values.shape() != self.shape() {
             panic!("{name}: weights of shape {} are not of shape {}", values.shape(), self.shape());
         }
-        let x = self.cast(DType::I64);
+        // What i64 does not hold is too large, and not negative.
+        let x = if self.dtype() == DType::U64 { self.minimum(i64::MAX) } else { self.clone() }.cast(DType::I64);
         let mut size = least;
         if self.numel() > 0 {
             let [low, high]: [i64; 2] =
                 Tensor::stack(&[x.amin(0), x.amax(0)], 0).to_vec()?.try_into().expect("two elements");
             if low < 0 {
                 return Err(Error::Index(format!("{name}: {low} is negative")));
+            }
+            if high as u64 >= i64::MAX as u64 / values.dtype().size() as u64 {
+                return Err(Error::Index(format!("{name}: {high} asks for more sums than can be addressed")));
             }
             size = size.max(high as usize + 1);
         }

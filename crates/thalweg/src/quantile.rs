@@ -9,26 +9,28 @@ use crate::{Axes, Axis, DType, MAX_RANK, Shape, Tensor};
 pub struct Quantiles {
     list: Vec<f64>,
     one: bool,
+    /// How they are counted: 100 for percent.
+    of: f64,
 }
 
 impl From<f64> for Quantiles {
     fn from(q: f64) -> Quantiles {
-        Quantiles { list: vec![q], one: true }
+        Quantiles { list: vec![q], one: true, of: 1.0 }
     }
 }
 impl<const N: usize> From<[f64; N]> for Quantiles {
     fn from(list: [f64; N]) -> Quantiles {
-        Quantiles { list: list.to_vec(), one: false }
+        Quantiles { list: list.to_vec(), one: false, of: 1.0 }
     }
 }
 impl From<&[f64]> for Quantiles {
     fn from(list: &[f64]) -> Quantiles {
-        Quantiles { list: list.to_vec(), one: false }
+        Quantiles { list: list.to_vec(), one: false, of: 1.0 }
     }
 }
 impl From<Vec<f64>> for Quantiles {
     fn from(list: Vec<f64>) -> Quantiles {
-        Quantiles { list, one: false }
+        Quantiles { list, one: false, of: 1.0 }
     }
 }
 
@@ -117,8 +119,9 @@ impl Asked {
     #[track_caller]
     fn of(self, x: &Tensor, q: &Quantiles) -> Tensor {
         check_float(self.name, x);
+        let of = q.of;
         for q in &q.list {
-            assert!((0.0..=1.0).contains(q), "{}: {q} is not in [0, 1]", self.name);
+            assert!((0.0..=of).contains(q), "{}: {q} is not in [0, {of}]", self.name);
         }
         let (mut shape, rows) = self.rows(x);
         let axis = rows.rank() - 1;
@@ -128,13 +131,15 @@ impl Asked {
         // How many there are, and whether the row has a value at all.
         let f64s = |t: Tensor| t.cast(DType::F64);
         let last = sorted.part(axis, (n as i64 - 1, 1, 1));
-        let count = if self.known { f64s((!sorted.is_nan()).sum_keepdim(axis)) } else { f64s(last.full_like(n)) };
+        // Not in the dtype at hand, which may not hold the number.
+        let count =
+            if self.known { f64s((!sorted.is_nan()).sum_keepdim(axis)) } else { last.cast(DType::F64).full_like(n) };
         let unknown = (!self.known).then(|| last.is_nan());
-        let of = |&q: &f64| {
-            let value = self.at(&sorted, &count, q);
+        let one = |&q: &f64| {
+            let value = self.at(&sorted, &count, q / of);
             unknown.as_ref().map_or(value.clone(), |u| u.where_(f64::NAN, value)).cast(x.dtype()).reshaped(shape)
         };
-        let all: Vec<Tensor> = q.list.iter().map(of).collect();
+        let all: Vec<Tensor> = q.list.iter().map(one).collect();
         match (q.one, all.is_empty()) {
             (true, _) => all.into_iter().next().expect("there is one"),
             (_, false) => Tensor::stack(&all, 0),
@@ -212,9 +217,9 @@ macro_rules! quantiles {
     };
 }
 
-/// Percent as shares.
+/// The same numbers as percent.
 fn percent(q: Quantiles) -> Quantiles {
-    Quantiles { list: q.list.iter().map(|q| q / 100.0).collect(), one: q.one }
+    Quantiles { of: 100.0, ..q }
 }
 
 quantiles! {

@@ -70,7 +70,7 @@ impl Tensor {
     pub fn to_vec_async<T: Element + Send + 'static>(&self) -> Reading<T> {
         // Cut and started by this thread: what it records next is not part of it.
         let device = self.value.device().device();
-        let seen = self.value.storage().map(|s| {
+        let seen = self.value.unchecked().map(|s| {
             device.will_read(&s.buffer);
             device.host_bytes(&s.buffer).is_some()
         });

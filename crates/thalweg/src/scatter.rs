@@ -253,7 +253,7 @@ impl Tensor {
     /// the largest number asks for. Reads that.
     ///
     /// # Errors
-    /// When a number is negative, or the largest cannot be computed.
+    /// When a number is negative, or asks for more sums than can be addressed, or the largest cannot be computed.
     ///
     /// # Panics
     /// When this is not a vector of an integer dtype.

@@ -330,6 +330,7 @@ impl Tensor {
         let rank = self.rank();
         assert!(rank >= 2, "diagonal: takes at least two dimensions, not shape {}", self.shape());
         let (rows, columns) = (self.dims()[rank - 2] as i64, self.dims()[rank - 1] as i64);
+        let offset = offset.clamp(-rows, columns);
         let (row, column) = ((-offset).max(0), offset.max(0));
         let count = (rows - row).min(columns - column).max(0);
         let start = row * columns + column;

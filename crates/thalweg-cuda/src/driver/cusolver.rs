@@ -19,6 +19,9 @@ const SUCCESS: Status = 0;
 type Handle = *mut c_void;
 type At = *mut c_void;
 
+/// Matrices that a call of `XsyevBatched` takes: of one more it says that there is an internal error (CUDA 13.0, H100).
+const MOST_SYMMETRIC: usize = 65_535;
+
 /// `CUBLAS_FILL_MODE_LOWER` and `_UPPER`.
 const LOWER: i32 = 0;
 const UPPER: i32 = 1;
@@ -309,9 +312,12 @@ impl Solvers {
     /// [`Solvers::workspace`] says; the stream is one of the current context.
     pub unsafe fn run(&mut self, of: &Matrices, places: &Places, stream: usize, at_most: u32) -> Result<(), String> {
         let solver = self.solver(stream, at_most)?;
-        let (bytes, each) = (solver.workspace(of)?, if solver.is_together(of) { 1 } else { of.count });
-        // SAFETY: the caller's promise.
-        (0..each).try_for_each(|i| unsafe { solver.run(of, places, bytes, i) })
+        let (bytes, most) = (solver.workspace(of)?, solver.at_once(of));
+        (0..of.count).step_by(most).try_for_each(|first| {
+            let some = Matrices { count: most.min(of.count - first), ..*of };
+            // SAFETY: the caller's promise.
+            unsafe { solver.run(&some, places, bytes, first) }
+        })
     }
 }
 
@@ -362,6 +368,15 @@ impl Solver {
         }
     }
 
+    /// How many matrices one call takes.
+    fn at_once(&self, of: &Matrices) -> usize {
+        match of.routine {
+            _ if !self.is_together(of) => 1,
+            Routine::Symmetric { .. } if self.newer.is_some() => of.count.min(MOST_SYMMETRIC),
+            _ => of.count,
+        }
+    }
+
     fn workspace(&self, of: &Matrices) -> Result<usize, String> {
         let (api, h, double, together) = (self.api, self.handle, of.double, self.is_together(of));
         let (none, mut elements, count) = (null_mut(), 0, int(of.count)?);
@@ -409,7 +424,8 @@ impl Solver {
                 Routine::Symmetric { n, vectors } => {
                     fits(n, n)?;
                     if let (true, Some(newer)) = (together, self.newer) {
-                        let (status, [device, _]) = newer.size((h, self.params), (vectors, n, double, of.count));
+                        let of_call = (vectors, n, double, self.at_once(of));
+                        let (status, [device, _]) = newer.size((h, self.params), of_call);
                         return check("XsyevBatched_bufferSize", status).map(|()| device);
                     }
                     let (n, mode) = (int(n)?, i32::from(vectors));
@@ -441,17 +457,18 @@ impl Solver {
         Ok(elements.max(0) as usize * size)
     }
 
-    /// Puts the routine for a matrix in the stream, or that for all together, with a workspace of so many bytes.
+    /// Puts the routine for a matrix in the stream, or that for several together, the first of which has that number, with a
+    /// workspace of so many bytes.
     ///
     /// # Safety
     /// As [`Solvers::run`].
-    unsafe fn run(&mut self, of: &Matrices, places: &Places, bytes: usize, i: usize) -> Result<(), String> {
+    unsafe fn run(&mut self, of: &Matrices, places: &Places, bytes: usize, first: usize) -> Result<(), String> {
         let (api, h, double, together) = (self.api, self.handle, of.double, self.is_together(of));
         let (elements, count) = (int(bytes / if double { 8 } else { 4 })?, int(of.count)?);
-        let at = |place: Place| (place.at + (place.step * i) as u64) as usize as At;
+        let at = |place: Place| (place.at + (place.step * first) as u64) as usize as At;
         let list = |place: Place| place.list as usize as At;
         let [a, b, c, d] = [places.a, places.b, places.c, places.d].map(at);
-        let (info, work) = ((places.infos + 4 * i as u64) as usize as At, places.work as usize as At);
+        let (info, work) = ((places.infos + 4 * first as u64) as usize as At, places.work as usize as At);
         // SAFETY: the caller's promise.
         unsafe {
             match of.routine {

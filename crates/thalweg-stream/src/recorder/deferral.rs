@@ -57,7 +57,9 @@ impl Recorder {
         let segment = self.segment(&laid).to_owned();
         let segment = OwnedSegment { live: self.live.clone(), ..segment };
         let inputs = self.inputs.iter().flatten().cloned().collect();
-        Recipe::new((self.device, entry), (segment, self.sizes.clone()), inputs, (deferred, history, kept), guess)
+        let recorded = (self.mode, self.stream);
+        let what = (segment, self.sizes.clone(), self.sites.as_slice());
+        Recipe::new((self.device, recorded, entry), what, inputs, (deferred, history, kept), guess)
     }
 
     /// The pattern that writes all that is live, and what became of that in earlier runs; where there is none, a new one

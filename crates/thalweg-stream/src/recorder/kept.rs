@@ -4,6 +4,7 @@ use super::{Recorder, Wanted};
 use crate::calibration::planning_costs;
 use crate::kept::{Decision, recomputing};
 use crate::mode::Mode;
+use crate::site::{site, take_site};
 use crate::value::{Again, Operand, Recompute, Value};
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, Question};
@@ -27,6 +28,8 @@ impl Recorder {
         args: &[Operand<'_>],
         ints: &[i64],
     ) -> Arc<Value> {
+        // That is of this operation, and not of one that is recorded again for it.
+        let own = take_site();
         // Held until the operation is recorded: where the stream is cut meanwhile, they are written.
         let made: Vec<Option<Arc<Value>>> = args
             .iter()
@@ -43,6 +46,7 @@ impl Recorder {
                 None => *arg,
             })
             .collect();
+        own.into_iter().for_each(site);
         self.record(mode, op, dtype, shape, attr, &args, ints)
     }
 
@@ -99,6 +103,7 @@ impl Recorder {
                     _ => Operand::Scalar(*scalars.next().expect("there is one for each")),
                 })
                 .collect();
+            left.sites.iter().filter(|s| s.0 as usize == i).for_each(|s| site(s.1));
             let ints = &stretch.segment.ints[stretch.ints[i] as usize..stretch.ints[i + 1] as usize];
             let value = self.record(mode, rel.op, rel.dtype, stretch.segment.shapes[i], rel.attr, &args, ints);
             if value.epoch == self.epoch {
@@ -135,7 +140,7 @@ impl Recorder {
         let at_hand = self.recognizer.decisions().iter().find(|d| d.answers(key, &self.sizes, room)).cloned();
         let decision = at_hand.unwrap_or_else(|| self.decided(&dying, room));
         let values = (self.values.as_slice(), self.inputs.as_slice());
-        let left = decision.again(self.device, (self.stream, self.mode), values, &self.scalars);
+        let left = decision.again(self.device, (self.stream, self.mode), values, (&self.scalars, &self.sites));
         self.live.union(&decision.keep.written);
         count(|c| {
             c.values_kept += decision.keep.written.count() as u64;

@@ -160,11 +160,14 @@ impl EachMatrix<3, 1> for LuSolve {
     ) -> Result<(), String> {
         let n = lu.nrows();
         let mut f = Factored { lu: lu.to_owned(), order: vec![0; n], odd: false };
+        let mut seen = vec![false; n];
         for i in 0..n {
-            let Some(from) = (0..n).find(|&k| T::narrow(k as f64) == order[(i, 0)]) else {
-                return Err(format!("the order of rows is no permutation: {:?} at {i}", order[(i, 0)]));
-            };
-            f.order[i] = from;
+            // It was a whole number before it was of this dtype.
+            let from = order[(i, 0)].wide();
+            if !(0.0..n as f64).contains(&from) || std::mem::replace(&mut seen[from as usize], true) {
+                return Err(format!("the order of rows is no permutation: {from} at {i}"));
+            }
+            f.order[i] = from as usize;
         }
         f.check()?;
         if !self.transposed {

@@ -33,13 +33,16 @@ impl Tensor {
     /// are exchanges of rows instead. Takes f32 and f64. Needs the feature `linalg`.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64.
+    /// When these are not matrices of f32 or f64, or they are of f32 and have more than 2²⁴ rows.
     #[track_caller]
     pub fn lu_factor(&self) -> (Tensor, Tensor) {
-        matrices("lu_factor", self);
+        let (rows, _) = matrices("lu_factor", self);
+        if self.dtype() == DType::F32 && rows > 1 << 24 {
+            panic!("lu_factor: f32 has no numbers for {rows} rows; .cast(DType::F64) first");
+        }
         let back = |b: Backward<Vec<Tensor>, Vec<Tensor>>| [lu_gradient(&b.outputs[0], &b.outputs[1], &b.gradients[0])];
         let all = host_op(Lu).backward(back).on_all(self);
-        // Numbers below 2²⁴, which every float dtype holds.
+        // Numbers that the dtype holds.
         (all[0].clone(), all[1].detach().cast(DType::I64))
     }
 

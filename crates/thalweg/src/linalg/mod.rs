@@ -1,8 +1,8 @@
 //! Linear algebra: matrices taken apart, and what is solved by that. Behind the feature `linalg`.
 //!
 //! In: tensors whose last two dimensions are matrices, f32 or f64. Out: tensors. Always true: a decomposition is a
-//! function on the host ([`HostOp`](crate::HostOp)) that goes over the leading dimensions, and everything around it -
-//! products, transposes, gradients - is recorded operations, which fuse. What depends on the values (a singular matrix,
+//! [`HostOp`](crate::HostOp) that goes over the leading dimensions, a function on the host or a device's library in its place,
+//! and everything around it - products, transposes, gradients - is recorded operations, which fuse. What depends on the values (a singular matrix,
 //! one that is not positive definite, NaN where an iteration would not end) is an error where a result is read, and says
 //! the operation, the line of the call and the matrix of the batch. docs/linear-algebra.md has the formulas of the
 //! gradients.

@@ -57,27 +57,34 @@ impl Tensor {
     }
 
     /// Condition numbers: `|A| |A⁻¹|` in that norm, as `numpy.linalg.cond`; for [`MatrixNorm::Two`] and its inverse of
-    /// singular values, of any matrices. ∞ of a singular matrix. Takes f32 and f64. Needs the feature `linalg`.
+    /// singular values, of any matrices. ∞ of a singular matrix; for [`MatrixNorm::MinusTwo`] 0, where there is any number but
+    /// 0 in it. Takes f32 and f64. NaN is an error where the norm is one by singular values. Needs the feature `linalg`.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64, or in other norms not square.
+    /// When these are not matrices of f32 or f64, in other norms not square, or empty in a norm that an empty one has not.
     #[track_caller]
     pub fn cond(&self, norm: MatrixNorm) -> Tensor {
         matrices("cond", self);
+        // Of a singular matrix whose norm is 0, too, and not 0 · ∞.
+        let product = |own: Tensor, inverse: Tensor| {
+            let singular = own.eq(0) & inverse.eq(f64::INFINITY);
+            singular.where_(f64::INFINITY, own * inverse)
+        };
         match norm {
             MatrixNorm::Two | MatrixNorm::MinusTwo => {
                 let s = self.svdvals();
                 let (large, small) = (s.amax(-1), s.amin(-1));
-                if norm == MatrixNorm::Two { large / small } else { small / large }
+                let number = if norm == MatrixNorm::Two { &large / small } else { small / &large };
+                large.eq(0).where_(f64::INFINITY, number)
             }
             MatrixNorm::Nuclear => {
                 squares("cond", self);
                 let s = self.svdvals();
-                s.sum(-1) * s.recip().sum(-1)
+                product(s.sum(-1), s.recip().sum(-1))
             }
             _ => {
                 squares("cond", self);
-                self.matrix_norm(norm) * self.inverse_or_infinity().matrix_norm(norm)
+                product(self.matrix_norm(norm), self.inverse_or_infinity().matrix_norm(norm))
             }
         }
     }

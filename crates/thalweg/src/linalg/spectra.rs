@@ -51,12 +51,13 @@ impl EachMatrix<1, 3> for Svd {
         if not_finite(a) {
             return Err(Unfit::NotFinite.to_string());
         }
+        let (scaled, power) = scaled(a, false);
         let vectors = if self.0 == Vectors::Full { ComputeSvdVectors::Full } else { ComputeSvdVectors::Thin };
         let (mut left, mut right) = (Mat::zeros(m, u.ncols()), Mat::zeros(n, v.ncols()));
         let mut values = Diag::zeros(m.min(n));
         let stack = &mut MemBuffer::new(svd::svd_scratch::<T>(m, n, vectors, vectors, par, Default::default()));
         svd::svd(
-            a,
+            scaled.as_ref().map_or(a, |s| s.as_ref()),
             values.as_mut(),
             Some(left.as_mut()),
             Some(right.as_mut()),
@@ -67,7 +68,7 @@ impl EachMatrix<1, 3> for Svd {
         .map_err(|_| Unfit::NoEnd.to_string())?;
         u.copy_from(&left);
         v.copy_from(&right);
-        s.col_mut(0).copy_from(values.column_vector());
+        put(s, &values, -power);
         Ok(())
     }
 }
@@ -95,12 +96,14 @@ impl EachMatrix<1, 1> for SingularValues {
         if not_finite(a) {
             return Err(Unfit::NotFinite.to_string());
         }
+        let (scaled, power) = scaled(a, false);
+        let a = scaled.as_ref().map_or(a, |s| s.as_ref());
         let no = ComputeSvdVectors::No;
         let mut values = Diag::zeros(m.min(n));
         let stack = &mut MemBuffer::new(svd::svd_scratch::<T>(m, n, no, no, par, Default::default()));
         svd::svd(a, values.as_mut(), None, None, par, MemStack::new(stack), Default::default())
             .map_err(|_| Unfit::NoEnd.to_string())?;
-        s.col_mut(0).copy_from(values.column_vector());
+        put(s, &values, -power);
         Ok(())
     }
 }
@@ -122,8 +125,8 @@ impl EachMatrix<1, 2> for Symmetric {
 
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [w, mut v]: [MatMut<'_, T>; 2], par: Par) -> Result<(), String> {
         let mut vectors = Mat::zeros(a.nrows(), a.nrows());
-        let values = symmetric(a, Some(vectors.as_mut()), par)?;
-        w.col_mut(0).copy_from(values.column_vector());
+        let (values, power) = symmetric(a, Some(vectors.as_mut()), par)?;
+        put(w, &values, -power);
         v.copy_from(&vectors);
         Ok(())
     }
@@ -145,27 +148,30 @@ impl EachMatrix<1, 1> for SymmetricValues {
     }
 
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [w]: [MatMut<'_, T>; 1], par: Par) -> Result<(), String> {
-        let values = symmetric(a, None, par)?;
-        w.col_mut(0).copy_from(values.column_vector());
+        let (values, power) = symmetric(a, None, par)?;
+        put(w, &values, -power);
         Ok(())
     }
 }
 
-fn symmetric<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par) -> Result<Diag<T>, String> {
+/// The eigenvalues, and the power of two that they have too much.
+fn symmetric<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par) -> Result<(Diag<T>, i32), String> {
     let n = a.nrows();
     let mut values = Diag::zeros(n);
     if n == 0 {
-        return Ok(values);
+        return Ok((values, 0));
     }
     // The upper half is not looked at, whatever is in it.
     if (0..n).any(|j| (j..n).any(|i| !a[(i, j)].wide().is_finite())) {
         return Err(Unfit::NotFinite.to_string());
     }
+    let (scaled, power) = scaled(a, true);
+    let a = scaled.as_ref().map_or(a, |s| s.as_ref());
     let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
     let stack = &mut MemBuffer::new(evd::self_adjoint_evd_scratch::<T>(n, wanted, par, Default::default()));
     evd::self_adjoint_evd(a, values.as_mut(), vectors, par, MemStack::new(stack), Default::default())
         .map_err(|_| Unfit::NoEnd.to_string())?;
-    Ok(values)
+    Ok((values, power))
 }
 
 /// Eigenvalues of any square matrix as real and imaginary parts, and the eigenvectors as columns of a real and an
@@ -184,9 +190,9 @@ impl EachMatrix<1, 4> for General {
         let [w_re, w_im, mut v_re, mut v_im] = y;
         let n = a.nrows();
         let mut packed = Mat::zeros(n, n);
-        let (re, im) = general(a, Some(packed.as_mut()), par)?;
-        w_re.col_mut(0).copy_from(re.column_vector());
-        w_im.col_mut(0).copy_from(im.column_vector());
+        let ([re, im], power) = general(a, Some(packed.as_mut()), par)?;
+        put(w_re, &re, -power);
+        put(w_im, &im, -power);
         // A pair of conjugate values has two columns: the real and the imaginary part of the first one's vector.
         let mut j = 0;
         while j < n {
@@ -225,26 +231,60 @@ impl EachMatrix<1, 2> for GeneralValues {
     }
 
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [re, im]: [MatMut<'_, T>; 2], par: Par) -> Result<(), String> {
-        let (w_re, w_im) = general(a, None, par)?;
-        re.col_mut(0).copy_from(w_re.column_vector());
-        im.col_mut(0).copy_from(w_im.column_vector());
+        let ([w_re, w_im], power) = general(a, None, par)?;
+        put(re, &w_re, -power);
+        put(im, &w_im, -power);
         Ok(())
     }
 }
 
-fn general<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par) -> Result<(Diag<T>, Diag<T>), String> {
+/// Real and imaginary parts of the eigenvalues, and the power of two that they have too much.
+type Eigenvalues<T> = ([Diag<T>; 2], i32);
+
+fn general<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par) -> Result<Eigenvalues<T>, String> {
     let n = a.nrows();
     let (mut re, mut im) = (Diag::zeros(n), Diag::zeros(n));
     if n == 0 {
-        return Ok((re, im));
+        return Ok(([re, im], 0));
     }
     if not_finite(a) {
         return Err(Unfit::NotFinite.to_string());
     }
+    let (scaled, power) = scaled(a, false);
+    let a = scaled.as_ref().map_or(a, |s| s.as_ref());
     let wanted = if vectors.is_some() { ComputeEigenvectors::Yes } else { ComputeEigenvectors::No };
     let scratch = evd::evd_scratch::<T>(n, ComputeEigenvectors::No, wanted, par, Default::default());
     let stack = &mut MemBuffer::new(scratch);
     evd::evd_real(a, re.as_mut(), im.as_mut(), None, vectors, par, MemStack::new(stack), Default::default())
         .map_err(|_| Unfit::NoEnd.to_string())?;
-    Ok((re, im))
+    Ok(([re, im], power))
+}
+
+/// A matrix so large or small that its elements' squares are beyond the dtype, with the largest near 1; and the power of two that
+/// it was multiplied by. Of a symmetric one the upper half is not looked at.
+fn scaled<T: Real>(a: MatRef<'_, T>, symmetric: bool) -> (Option<Mat<T>>, i32) {
+    let (rows, columns) = a.shape();
+    let first = |j: usize| if symmetric { j } else { 0 };
+    let magnitudes = (0..columns).flat_map(|j| (first(j)..rows).map(move |i| a[(i, j)].wide().abs()));
+    let largest = magnitudes.fold(0.0, f64::max);
+    let power = largest.log2().floor();
+    // What is within has room for the products of four.
+    let within = if size_of::<T>() == 4 { 24.0 } else { 240.0 };
+    if largest == 0.0 || power.abs() <= within {
+        return (None, 0);
+    }
+    let power = -power as i32;
+    (Some(Mat::from_fn(rows, columns, |i, j| grown(a[(i, j)], power))), power)
+}
+
+/// The number times a power of two, which may itself be beyond the dtype.
+fn grown<T: Real>(x: T, power: i32) -> T {
+    T::narrow(x.wide() * 2f64.powi(power / 2) * 2f64.powi(power - power / 2))
+}
+
+/// Writes values, times a power of two, to a column.
+fn put<T: Real>(mut to: MatMut<'_, T>, values: &Diag<T>, power: i32) {
+    for (i, &x) in values.column_vector().iter().enumerate() {
+        to[(i, 0)] = if power == 0 { x } else { grown(x, power) };
+    }
 }

@@ -113,4 +113,5 @@ fn mistakes_name_the_function() {
     assert!(says(&|| floats.logaddexp(Tensor::zeros([3]))).starts_with("logaddexp: shapes [2] and [3]"));
     assert!(says(&|| floats.copysign(Tensor::new([1.0f64]))).starts_with("copysign: dtypes f32 and f64 differ"));
     assert!(says(&|| floats.quantile(1.5, 0)).starts_with("quantile: 1.5 is not in [0, 1]"));
+    assert!(says(&|| floats.nanpercentile(150.0, 0)).starts_with("nanpercentile: 150 is not in [0, 100]"));
 }

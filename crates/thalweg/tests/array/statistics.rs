@@ -89,3 +89,39 @@ fn passing_over_nan_reads_the_tensor_once() {
     let (_y, c) = counted(|| (x.gradient(1.0, 1).square() + x.gradient(0.5, 0).square()).sqrt());
     assert_eq!((c.kernels, c.bytes_written), (1, 512 * 300 * 4), "the length of a slope");
 }
+
+#[test]
+fn a_row_is_longer_than_its_dtype_counts() {
+    let median = |zeros: usize, ones: usize, dtype: DType| {
+        let x = Tensor::cat(&[Tensor::zeros([zeros]), Tensor::ones([ones])], 0).cast(dtype);
+        [x.median(0), x.nanmedian(0)].map(|m| m.cast(DType::F64).item::<f64>().unwrap())
+    };
+    // bf16 has no 257, and f16 no 70,001.
+    assert_eq!(median(128, 129, DType::BF16), [1.0; 2]);
+    assert_eq!(median(35_000, 35_001, DType::F16), [1.0; 2]);
+}
+
+#[test]
+fn numbers_beyond_what_there_is() {
+    let says = |x: Tensor| x.bincount(0).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(says(Tensor::new([i64::MAX])), "bincount: 9223372036854775807 asks for more sums than can be addressed");
+    assert_eq!(
+        says(Tensor::new([3, 1i64 << 60])),
+        "bincount: 1152921504606846976 asks for more sums than can be addressed"
+    );
+    assert!(says(Tensor::new([u64::MAX])).ends_with("asks for more sums than can be addressed"));
+    assert_eq!(says(Tensor::new([3i64, -1])), "bincount: -1 is negative");
+    let x = Tensor::ones([2, 3]);
+    let f32s = |x: Tensor| x.to_vec::<f32>().unwrap();
+    for far in [3, 100, i64::MAX - 1, i64::MAX] {
+        assert_eq!((f32s(x.triu(far)), f32s(x.tril(far))), (vec![0.0; 6], vec![1.0; 6]), "{far}");
+        assert_eq!(f32s(Tensor::tri(2, 3, far)), [1.0; 6], "{far}");
+        assert_eq!(x.diagonal(far).dims(), [0], "{far}");
+    }
+    for far in [-2, -100, i64::MIN + 1, i64::MIN] {
+        assert_eq!((f32s(x.triu(far)), f32s(x.tril(far))), (vec![1.0; 6], vec![0.0; 6]), "{far}");
+        assert_eq!(x.diagonal(far).dims(), [0], "{far}");
+    }
+    assert_eq!(f32s(x.triu(2)), [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(f32s(x.tril(-1)), [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]);
+}

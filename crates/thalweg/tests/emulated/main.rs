@@ -19,6 +19,11 @@ mod transforms;
 #[path = "../unsigned/cases.rs"]
 mod unsigned;
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use thalweg::prelude::*;
 use thalweg::{Counters, Error, counters, with_fusion};
@@ -500,4 +505,53 @@ fn readings_are_made_by_a_thread_of_their_own_in_order() {
     assert_eq!(sum, 124_750.0);
     let wrong = x.index_select(0, &indices(&[7, 900])).to_vec_async::<f32>();
     assert!(matches!(wrong.wait(), Err(Error::Index(_) | Error::Failed(_))));
+}
+
+/// Keeps the thread that reads where it tells of a value, for as long as somebody holds the other end.
+struct Held(Mutex<Receiver<()>>);
+
+impl Wake for Held {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.lock().unwrap().recv();
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_reading_to_know_that_its_indices_are_in_range() {
+    let x = tensor(&[1.0; 500]);
+    let (good, bad) = (indices(&[7, 400]), indices(&[7, 900]));
+    let (release, held) = channel();
+    let waker = Waker::from(Arc::new(Held(Mutex::new(held))));
+    // One that comes before anybody has asked keeps nobody.
+    let mut first = x.exp().to_vec_async::<f32>();
+    while Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_ready() {
+        first = x.exp().to_vec_async();
+    }
+    let readings = [&good, &bad].map(|index| x.index_select(0, index).to_vec_async::<f32>());
+    let ready = readings.iter().filter(|r| r.is_ready()).count();
+    drop::<Sender<()>>(release);
+    assert_eq!(ready, 0, "nobody but that thread waits");
+    let [right, wrong] = readings.map(|r| r.wait());
+    assert_eq!(right.unwrap(), [1.0, 1.0]);
+    assert!(matches!(wrong, Err(Error::Index(_))));
+}
+
+#[test]
+fn of_results_that_were_not_written_only_those_fail_that_depend_on_it() {
+    let (x, good, other, bad) = (tensor(&[1.0; 3]), indices(&[2, 1]), indices(&[0, 1]), indices(&[2, 3]));
+    let line = line!() + 2;
+    let turn = |index: &Tensor| {
+        let failed = x.index_select(0, index);
+        let (right, also) = (&x * 3.0, x.index_select(0, &good) + 1.0);
+        assert_eq!((&right + also.sum(..)).sum(..).item::<f32>().unwrap(), 21.0);
+        (failed, right, also)
+    };
+    // Dropped unread, so that they are not written any more.
+    (0..3).for_each(|_| drop(turn(&other)));
+    let ((failed, right, also), c) = counted(|| turn(&bad));
+    assert!(c.values_deferred >= 3, "{c:?}");
+    assert_eq!((values(&right), values(&also)), (vec![3.0; 3], vec![2.0; 2]));
+    let told = message(&failed);
+    let want = "index_select: an index is out of range for axis 0 of size 3, at crates/thalweg/tests/emulated/main.rs:";
+    assert!(told.starts_with(&format!("{want}{line}:")), "{told}");
 }

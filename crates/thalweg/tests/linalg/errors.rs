@@ -1,7 +1,7 @@
 //! What cannot be computed is an error of the read; what cannot be meant panics at the caller's line.
 
 use crate::mistake::assert_mistake_at;
-use thalweg::MatrixNorm::{One, Two};
+use thalweg::MatrixNorm::{self, One, Two};
 use thalweg::prelude::*;
 
 fn assert_mistake(f: impl FnOnce(), parts: &[&str]) {
@@ -36,6 +36,14 @@ fn a_matrix_that_does_not_do_is_named() {
         (message(nan().t().eigh().0), "eigh: there is NaN or infinity"),
         (message((&good / 0.0).eigvalsh()), "eigvalsh: there is NaN or infinity"),
         (message(nan().eig().0.re), "eig: there is NaN or infinity"),
+        (
+            message(good.lu_solve(&Tensor::new([1i64, 1]), &good)),
+            "lu_solve: the order of rows is no permutation: 1 at 1",
+        ),
+        (
+            message(good.lu_solve(&Tensor::new([0i64, -1]), &good)),
+            "lu_solve: the order of rows is no permutation: -1 at 1",
+        ),
         (message(nan().pinv(None)), "a value this depends on could not be computed: svd"),
     ] {
         assert!(told.starts_with(want), "{told:?} is not {want:?}");
@@ -61,6 +69,17 @@ fn singular_matrices_have_values_where_they_can() {
     assert_eq!((value(sign), value(log)), (0.0, f64::NEG_INFINITY));
     assert_eq!(value(bad.cond(One)), f64::INFINITY);
     assert!(value(bad.cond(Two)) > 1e15);
+    // Of these one norm or another is 0, and the inverse's is infinite.
+    let all = [MatrixNorm::Frobenius, MatrixNorm::Nuclear, Two, One, MatrixNorm::Infinity, MatrixNorm::MinusTwo];
+    let none = Tensor::zeros_with([2, 2, 2], DType::F64);
+    for norm in all.into_iter().chain([MatrixNorm::MinusOne, MatrixNorm::MinusInfinity]) {
+        assert_eq!(none.cond(norm).to_vec::<f64>().unwrap(), [f64::INFINITY; 2], "{norm:?}");
+    }
+    let first = Tensor::new([[1.0f64, 0.0], [0.0, 0.0]]);
+    assert_eq!(value(first.cond(MatrixNorm::MinusOne)), f64::INFINITY);
+    assert_eq!(value(first.cond(MatrixNorm::MinusTwo)), 0.0);
+    assert_eq!(value(Tensor::eye(2).cast(DType::F64).cond(MatrixNorm::MinusInfinity)), 1.0);
+    assert_eq!(Tensor::zeros([0, 0]).cond(MatrixNorm::Frobenius).item::<f32>().unwrap(), 0.0);
     assert_eq!(bad.matrix_rank(None).item::<i64>().unwrap(), 1);
     let (_, l, u) = bad.lu();
     assert!(value((l.matmul(&u) - bad.flip(0)).abs().amax(..)) < 1e-15);

@@ -143,3 +143,35 @@ fn a_batch_has_the_bits_of_its_matrices() {
     let each: Vec<f32> = (0..40i64).flat_map(|i| all.slice(i).svdvals().to_vec::<f32>().unwrap()).collect();
     assert_eq!(whole, each);
 }
+
+#[test]
+fn values_of_matrices_whose_squares_are_beyond_the_dtype() {
+    manual_seed(4);
+    let base = Tensor::randn_with([6, 5], DType::F64);
+    let square = base.narrow(0, 0, 5);
+    let near = |got: Tensor, want: &Tensor, by: f64, allowed: f64, what: &str| {
+        let off = (got.cast(DType::F64) / by - want).abs().amax(..).item::<f64>();
+        assert!(matches!(off, Ok(off) if off < allowed), "{what} times {by:e}: {off:?}");
+    };
+    let all =
+        [(DType::F32, [1e-30, 1e19, 1e37].as_slice(), 1e-5), (DType::F64, &[1e-300, 1e-200, 1e155, 1e300], 1e-13)];
+    for (dtype, scales, allowed) in all {
+        for &by in scales {
+            let (a, b) = ((&base * by).cast(dtype), (&square * by).cast(dtype));
+            let wide = |x: &Tensor| x.cast(DType::F64);
+            let near = |got: Tensor, want: &Tensor, what: &str| near(got, want, by, allowed, what);
+            let (u, s, vt) = a.svd();
+            near((wide(&u) * wide(&s)).matmul(&wide(&vt)), &base, "svd");
+            near(a.svdvals(), &base.svdvals(), "svdvals");
+            near(a.svd_full().1, &base.svdvals(), "svd_full");
+            let symmetric = square.tril(0) + square.tril(-1).t();
+            let (w, v) = b.eigh();
+            near((wide(&v) * wide(&w)).matmul(&wide(&v.t())), &symmetric, "eigh");
+            near(b.eigvalsh(), &square.eigvalsh(), "eigvalsh");
+            let sorted = |x: Tensor| x.sort(-1, false);
+            near(sorted(b.eig().0.re), &sorted(square.eigvals().re), "eig");
+            near(sorted(b.eigvals().im), &sorted(square.eigvals().im), "eigvals");
+            assert_eq!(a.matrix_rank(None).item::<i64>().unwrap(), 5, "{by:e}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Runs outside of any stream: of segments whose inputs somebody holds.
+//!
+//! In: a segment, or a part of one, with its inputs. Out: what was wanted of it. Always true: no input is written over, and
+//! nothing is deferred.
+
+use crate::DeviceRef;
+use crate::mode::{Mode, measuring};
+use crate::run::{self, Timed};
+use crate::site::Site;
+use crate::store::{self, Entry};
+use crate::value::{NO_STREAM, Value};
+use std::sync::Arc;
+use thalweg_fusion::{BitSet, OwnedSegment, Segment};
+use thalweg_runtime::Error;
+
+/// A segment to be run alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Outside<'a> {
+    pub device: DeviceRef,
+    /// In which mode it was recorded, on which stream.
+    pub recorded: (Mode, u32),
+    pub segment: Segment<'a>,
+    /// Who recorded its gathers and scatters.
+    pub sites: &'a [(u32, Site)],
+}
+
+/// Runs it. Gives values for its operations, those of which are resolved that were written, and what came of the run.
+pub(crate) fn run_outside(
+    of: &Outside<'_>,
+    entry: &Arc<Entry>,
+    sizes: &[i64],
+    inputs: Vec<Arc<Value>>,
+) -> (Vec<Arc<Value>>, Result<(), Error>) {
+    let &Outside { device, segment, sites, .. } = of;
+    let fresh = |i: usize| {
+        let (shape, dtype) = (segment.shapes[i], segment.ops[i].dtype);
+        Arc::new(Value::pending(shape, dtype, device, NO_STREAM, 0, i as u32))
+    };
+    let values: Vec<Arc<Value>> = (0..segment.ops.len()).map(fresh).collect();
+    let mut inputs: Vec<Option<Arc<Value>>> = inputs.into_iter().map(Some).collect();
+    let mut run = || {
+        let (ready, _) = entry.ready(device, segment, sizes)?;
+        let ready = measuring().and(ready.autotuning.winner()).cloned().unwrap_or(ready);
+        let found = ready.schedule(device, &vec![0; inputs.len()], || ready.lean(device, segment))?;
+        let what = (segment.ops, sites);
+        run::run((&found.0, found.1), device, what, (&values, None), &mut inputs, segment.scalars, Timed::No)
+    };
+    let done = run().map(|_| ());
+    (values, done)
+}
+
+/// A part of a segment as one of its own, on these inputs, of which those results are wanted; and its sizes.
+///
+/// # Errors
+/// What kept an input from being computed.
+pub(crate) fn part_on(
+    part: OwnedSegment,
+    inputs: &[Arc<Value>],
+    wanted: &BitSet,
+) -> Result<(OwnedSegment, Vec<i64>), Error> {
+    let mut segment = OwnedSegment { live: wanted.clone(), ..part };
+    for (to, v) in segment.inputs.iter_mut().zip(inputs) {
+        *to = (v.dtype(), v.outcome()?.view);
+    }
+    segment.relink();
+    let mut sizes = segment.ints.clone();
+    for (_, view) in &segment.inputs {
+        sizes.extend(view.shape.iter().map(|&d| d as i64));
+        if !view.is_contiguous() {
+            sizes.extend(view.strides().iter().map(|&s| s as i64));
+            sizes.push(view.offset as i64);
+        }
+    }
+    Ok((segment, sizes))
+}
+
+impl Outside<'_> {
+    /// The entry of the plan store that it has.
+    pub fn entry(&self) -> Arc<Entry> {
+        store::entry(self.device, self.recorded, &self.segment, false)
+    }
+}

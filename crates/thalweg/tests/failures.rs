@@ -1,0 +1,98 @@
+//! What fails after an index out of range, and what does not: where results wait to be written, operands are gone, or
+//! functions on the host run in between.
+
+mod counting;
+
+use counting::{counted_alone, pinned};
+use thalweg::HostOp;
+use thalweg::prelude::*;
+
+fn at(line: u32) -> String {
+    format!(", at crates/thalweg/tests/failures.rs:{line}:")
+}
+
+fn message(y: &Tensor) -> String {
+    y.to_f64_vec().unwrap_err().to_string()
+}
+
+#[test]
+fn of_results_that_were_not_written_only_those_fail_that_depend_on_it() {
+    let _pinned = pinned();
+    let (x, good) = (Tensor::ones([3]), Tensor::new([2i64, 1]));
+    let (other, bad) = (Tensor::new([0i64, 1]), Tensor::new([2i64, 3]));
+    thalweg::synchronize().unwrap();
+    let line = line!() + 2;
+    let turn = |index: &Tensor| {
+        let failed = x.index_select(0, index);
+        let right = (&x * 3.0).exp();
+        let also = x.index_select(0, &good) + 1.0;
+        assert_eq!((&right + also.sum(..)).sum(..).item::<f32>().unwrap() as i64, 72);
+        (failed, right, also)
+    };
+    // Dropped unread, so that they are not written any more.
+    (0..3).for_each(|_| drop(turn(&other)));
+    let ((failed, right, also), c) = counted_alone(|| turn(&bad));
+    assert_eq!(c.values_deferred, 4, "and the sum of both");
+    assert_eq!(also.to_vec::<f32>().unwrap(), [2.0, 2.0]);
+    let want = format!("index_select: index 3 is out of range for axis 0 of size 3{}", at(line));
+    assert!(message(&failed).starts_with(&want), "{}", message(&failed));
+    assert!((right.to_vec::<f32>().unwrap()[2] - 3f32.exp()).abs() < 1e-4);
+    assert!(message(&(&failed + 1.0)).contains(&want), "{}", message(&(&failed + 1.0)));
+}
+
+#[test]
+fn what_went_with_the_run_fails_what_is_computed_from_it_and_nothing_else() {
+    thalweg::with_fusion(false, || {
+        let (x, bad) = (Tensor::new([0.0f32, 1.0, 2.0]), Tensor::new([1i64, 7]));
+        thalweg::synchronize().unwrap();
+        let own = Tensor::new([4.0f32]);
+        thalweg::synchronize().unwrap();
+        let first = &own + 1.0;
+        drop(own);
+        let line = line!() + 1;
+        let failed = x.gather(0, &bad);
+        // Behind it: of the value that the run let go of, and of one that is still there.
+        let of_own = first.exp();
+        drop(first);
+        let of_x = x.exp();
+        let want = format!("gather: index 7 is out of range for axis 0 of size 3{}", at(line));
+        assert!(message(&failed).starts_with(&want), "{}", message(&failed));
+        assert_eq!(of_x.to_vec::<f32>().unwrap()[0], 1.0);
+        assert!(message(&of_own).contains("out of range"), "{}", message(&of_own));
+    });
+}
+
+#[test]
+fn an_index_that_went_with_the_run_fails_what_is_computed_from_it_and_nothing_else() {
+    thalweg::with_fusion(false, || {
+        let x = Tensor::new([0.0f32, 1.0, 2.0]);
+        let own = Tensor::new([1i64, 7]);
+        thalweg::synchronize().unwrap();
+        let bad = &own + 1;
+        drop(own);
+        let failed = x.gather(0, &bad);
+        drop(bad);
+        let of_x = x.exp();
+        assert!(message(&failed).contains("out of range"), "{}", message(&failed));
+        assert_eq!(of_x.to_vec::<f32>().unwrap()[0], 1.0);
+    });
+}
+
+#[test]
+fn a_function_on_the_host_that_gathers_takes_no_line_from_whoever_waits_for_it() {
+    let reversed = HostOp::new(
+        "reversed",
+        |x: &[Tensor]| [(*x[0].shape(), x[0].dtype())],
+        |x, y| {
+            let own = Tensor::from_slice(x[0].slice::<f32>(), [2]);
+            let turned = own.index_select(0, &Tensor::new([1i64, 0])).to_vec::<f32>()?;
+            y[0].slice_mut::<f32>().copy_from_slice(&turned);
+            Ok(())
+        },
+    );
+    let x = reversed.on(&Tensor::new([0.0f32, 1.0]));
+    let line = line!() + 1;
+    let failed = x.gather(0, &Tensor::new([1i64, 5]));
+    let want = format!("gather: index 5 is out of range for axis 0 of size 2{}", at(line));
+    assert!(message(&failed).starts_with(&want), "{}", message(&failed));
+}
