@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(18)) {
       const i32 q = begin + (k * 64 + (i32)t);
       if (q < stop) {
         const i32 j1 = q;
-        loadv_once(r0[k], p0 + (i0 * 4 + j1 * (i32)a.w[12]));
+        loadv(r0[k], p0 + (i0 * 4 + j1 * (i32)a.w[12]));
       }
     }
     #pragma unroll
@@ -138,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(18)) {
           y1[v] = n4;
         }
         if (live) {
-          storev_once(p1 + (i0 * 4 + j1 * (i32)a.w[15]), y1);
+          storev(p1 + (i0 * 4 + j1 * (i32)a.w[15]), y1);
         }
       }
     }

@@ -497,8 +497,7 @@ fn golden_sources_are_as_they_were() {
     let mut changed = vec![];
     let own = |sources: Vec<String>| sources.iter().map(|s| own(s)).collect::<Vec<_>>().join("\n");
     let texts = all().into_iter().map(|(name, sources)| (format!("{name}.cu"), own(sources)));
-    let shown =
-        [("biased", biased()), ("softmax", softmax(false)), ("sum_of_long_rows", sum(false, [4, 1 << 22], false))];
+    let shown = [("biased", biased()), ("softmax", softmax(false)), ("sum_of_long_rows", sum(false, [4, 1 << 22], false))];
     let shown = shown.iter().map(|(name, kernel)| (format!("{name}.ir"), programs(kernel)));
     for (name, text) in texts.chain(shown) {
         let file = folder.join(&name);

@@ -149,9 +149,7 @@ impl Skeleton {
                         )
                     }
                     Sharing::Together { wide, deep, steps } => {
-                        format!(
-                            "Rows across, held by several blocks: {wide} vectors of rows, {deep} threads for {steps} points each."
-                        )
+                        format!("Rows across, held by several blocks: {wide} vectors of rows, {deep} threads for {steps} points each.")
                     }
                     Sharing::Pairs { rows, .. } => format!("Rows that are pairs: {rows} a thread."),
                     Sharing::Ordered => "Rows in order, a warp each.".into(),

@@ -10,8 +10,7 @@ use super::warpgroup::{self, EIGHT};
 use std::borrow::Cow;
 use std::fmt::Write;
 use thalweg_gpu::ir::{
-    Action, Atomic, Binary, Definition, Expr, For, Hint, Kernel, Left, Math, Routine, Shuffle, Statement, Turn, Type,
-    Unroll,
+    Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Math, Routine, Shuffle, Statement, Turn, Type, Unroll,
 };
 use thalweg_ir::DType;
 
@@ -148,11 +147,12 @@ fn write(out: &mut String, statement: &Statement) {
             writeln!(out, "const Split {name} = split({}, a.w[{word}], a.w[{}]);", expr(of), word + 1)
         }
         Statement::Set(place, value) => writeln!(out, "{} = {};", expr(place), expr(value)),
-        Statement::LoadVector { to, operand, at, hint } => {
-            writeln!(out, "loadv{}({}, {});", hint_name(*hint), vector(to), place(operand, at))
+        Statement::LoadVector { to, operand, at, fresh } => {
+            let cold = if *fresh { "_cold" } else { "" };
+            writeln!(out, "loadv{cold}({}, {});", vector(to), place(operand, at))
         }
-        Statement::StoreVector { operand, at, from, hint } => {
-            writeln!(out, "storev{}({}, {});", hint_name(*hint), place(operand, at), vector(from))
+        Statement::StoreVector { operand, at, from } => {
+            writeln!(out, "storev({}, {});", place(operand, at), vector(from))
         }
         Statement::Store { operand, at, value } => {
             writeln!(out, "store1({}, {});", place(operand, at), expr(value))
@@ -330,14 +330,6 @@ fn act(out: &mut String, action: &Action) {
 /// A barrier in shared memory.
 fn barrier((name, at): &(String, Expr)) -> String {
     format!("(Barrier *)({})", place(name, at))
-}
-
-fn hint_name(hint: Hint) -> &'static str {
-    match hint {
-        Hint::Any => "",
-        Hint::Fresh => "_cold",
-        Hint::Once => "_once",
-    }
 }
 
 fn turn_name(how: Turn) -> &'static str {

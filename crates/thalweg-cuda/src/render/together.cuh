@@ -1,25 +1,6 @@
 
 // Rows that several blocks hold a part of each (docs/cuda.md, "Columns"): what each has folded of its part is told to the others in words that no fence is needed for. All blocks put
 // the same results together in the same order, a tree over sixteen lanes.
-// What is read and written once is the first that the second-level cache lets go.
-#ifdef THALWEG_EMULATED
-template <class S, int V> FN void loadv_once(S (&x)[V], const S *p) { loadv(x, p); }
-template <class S, int V> FN void storev_once(S *p, S (&x)[V]) { storev(p, x); }
-#else
-template <class S, int V> FN void loadv_once(S (&x)[V], const S *p) {
-  if constexpr (V * sizeof(S) == 16) {
-    Quad q;
-    asm volatile("ld.global.cs.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w) : "l"(p));
-    *(Quad *)x = q;
-  } else loadv(x, p);
-}
-template <class S, int V> FN void storev_once(S *p, S (&x)[V]) {
-  if constexpr (V * sizeof(S) == 16) {
-    const Quad q = *(Quad *)x;
-    asm volatile("st.global.cs.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(q.x), "r"(q.y), "r"(q.z), "r"(q.w) : "memory");
-  } else storev(p, x);
-}
-#endif
 template <class T> FN u64 word_of(T x) { u64 word = 0; *(T *)&word = x; return word; }
 template <class Op, class T> FN T fold_sixteen(T x) {
 #pragma unroll

@@ -224,7 +224,7 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
         Statement::LoadVector { to, operand, at, .. } => {
             writeln!(f, "{}{} = vector {operand}[{at}]", to.0, At(&to.1))
         }
-        Statement::StoreVector { operand, at, from, .. } => {
+        Statement::StoreVector { operand, at, from } => {
             writeln!(f, "vector {operand}[{at}] = {}{}", from.0, At(&from.1))
         }
         Statement::Store { operand, at, value } => writeln!(f, "{operand}[{at}] = {value}"),

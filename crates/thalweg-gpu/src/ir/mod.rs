@@ -104,17 +104,6 @@ pub enum Atomic {
     Exchange,
 }
 
-/// What caches are told about a vector of memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hint {
-    /// Nothing.
-    Any,
-    /// Other blocks of the launch have written it: what a first-level cache has may be old.
-    Fresh,
-    /// The launch comes to it once: nothing else has to go for it.
-    Once,
-}
-
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Statement {
@@ -220,8 +209,8 @@ pub enum Statement {
         operand: Name,
         /// The position of the first element.
         at: Expr,
-        /// What caches are told.
-        hint: Hint,
+        /// Whether other blocks of the launch have written it: what a first-level cache has may be old.
+        fresh: bool,
     },
     /// The same to memory.
     StoreVector {
@@ -231,8 +220,6 @@ pub enum Statement {
         at: Expr,
         /// The registers, and indices of all dimensions but the last.
         from: (Name, Vec<Expr>),
-        /// What caches are told: nothing, or once.
-        hint: Hint,
     },
     /// An element to memory.
     Store {

@@ -193,7 +193,7 @@ impl Checker<'_> {
                 }
             }
             Statement::LoadVector { to, operand, at, .. } => self.vector(to, operand, at),
-            Statement::StoreVector { operand, at, from, .. } => self.vector(from, operand, at),
+            Statement::StoreVector { operand, at, from } => self.vector(from, operand, at),
             Statement::Store { operand, at, value } | Statement::SetScratch { name: operand, at, value } => {
                 let ty = self.written(operand)?;
                 self.position(at)?;

@@ -1,7 +1,7 @@
 //! Kernels that are wrong in one way each, and what is said of them.
 
 use super::*;
-use crate::ir::{Atomic, Hint, Unroll};
+use crate::ir::{Atomic, Unroll};
 
 fn check(words: usize, body: Vec<Statement>) -> Result<(), String> {
     verify(&Kernel { name: "k", block: 64, blocks: None, words, definitions: vec![], body })
@@ -36,12 +36,7 @@ fn what_is_right_passes() {
         operand(),
         registers(),
         loops(number(2), vec![Statement::Set(element(Expr::name("i", Type::I32), number(0)), load)]),
-        Statement::LoadVector {
-            to: ("r".into(), vec![number(1)]),
-            operand: "p0".into(),
-            at: number(0),
-            hint: Hint::Any,
-        },
+        Statement::LoadVector { to: ("r".into(), vec![number(1)]), operand: "p0".into(), at: number(0), fresh: false },
         Statement::Let("x".into(), value),
         Statement::Barrier,
         loops(Expr::Word(1).to(Type::U32), vec![Statement::Barrier]),

@@ -6,7 +6,7 @@
 
 use super::place::map_function;
 use crate::class::body::Wanted;
-use crate::ir::{Expr, Hint, Name, Statement, Type, Unroll};
+use crate::ir::{Expr, Name, Statement, Type, Unroll};
 use crate::space::{Inner, Slots, SpaceClass, Way};
 use thalweg_ir::DType;
 use thalweg_kernel::Access;
@@ -22,8 +22,6 @@ pub struct Accesses<'a> {
     pub slots: &'a Slots,
     /// What stands in its names before the number, where a kernel has several bodies.
     pub tag: &'static str,
-    /// What caches are told about their vectors.
-    pub hint: Hint,
 }
 
 /// Where a thread stands: its first lane.
@@ -149,7 +147,7 @@ impl Accesses<'_> {
         if wanted.load {
             out.push(if self.is_vector(k, v) {
                 let to = (self.named("r", k), at.to_vec());
-                Statement::LoadVector { to, operand: self.named("p", k), at: position.clone(), hint: self.hint }
+                Statement::LoadVector { to, operand: self.named("p", k), at: position.clone(), fresh: false }
             } else if self.single(k) || v == 1 {
                 Statement::Set(self.loaded(k, at, first), self.load(k, position.clone()))
             } else {
@@ -186,7 +184,7 @@ impl Accesses<'_> {
                 to: (self.named("r", k), at.to_vec()),
                 operand: self.named("p", k),
                 at: begin + first.to(Type::I64),
-                hint: self.hint,
+                fresh: false,
             },
             () if self.single(k) => Statement::Set(self.loaded(k, &at, i32(0)), self.load(k, begin)),
             () => {
@@ -260,7 +258,7 @@ impl Accesses<'_> {
         let operand = self.named("p", k);
         match &self.class.ways[k] {
             Way::Strided { .. } if self.is_vector(k, v) => {
-                Statement::StoreVector { operand, at: position, from: (self.named("y", k), vec![]), hint: self.hint }
+                Statement::StoreVector { operand, at: position, from: (self.named("y", k), vec![]) }
             }
             Way::Strided { .. } if v == 1 => {
                 Statement::Store { operand, at: position, value: self.computed(k, Expr::Number(0, Type::I32)) }

@@ -12,7 +12,7 @@ use super::looped::Native;
 use super::place::{decompose, offset};
 use crate::class::body::{divisors, wanted};
 use crate::class::map::{BLOCK, MapClass, MapSlots, Tile};
-use crate::ir::{Expr, Hint, Kernel, Statement, Type, Unroll};
+use crate::ir::{Expr, Kernel, Statement, Type, Unroll};
 use thalweg_kernel::Body;
 
 /// The kernel.
@@ -34,8 +34,7 @@ pub fn kernel(body: &Body, class: &MapClass, native: Native) -> Kernel {
 
 /// The operands of a kernel.
 pub fn declared(body: &Body, class: &MapClass, slots: &MapSlots) -> Vec<Statement> {
-    let accesses =
-        Accesses { list: &body.accesses, class: &class.space, slots: &slots.space, tag: "", hint: Hint::Any };
+    let accesses = Accesses { list: &body.accesses, class: &class.space, slots: &slots.space, tag: "" };
     let wants = wanted(body);
     let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
     accesses.declare(&|k| stored(k) || wants[k] != Default::default())
@@ -52,7 +51,7 @@ pub fn vectors(
     more: Vec<Statement>,
 ) -> Vec<Statement> {
     let (space, u) = (&class.space, u32::from(class.vectors));
-    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "", hint: Hint::Any };
+    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
     let (wants, ty) = (wanted(body), Type::index(space.wide));
     let position = |k: usize| offset(space, &slots.space, k, 0..space.rank(), "i").unwrap_or(Expr::Number(0, ty));
     let vector = || Expr::name("u", Type::I32);

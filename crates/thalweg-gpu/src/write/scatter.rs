@@ -16,7 +16,7 @@
 //! So all ways give the same bits.
 
 use crate::class::scatter::{BLOCK, EACH, HEAD, ScatterClass, Way};
-use crate::ir::{Atomic, Binary, Definition, Expr, For, Hint, Kernel, Routine, Statement, Type, Unroll};
+use crate::ir::{Atomic, Binary, Definition, Expr, For, Kernel, Routine, Statement, Type, Unroll};
 use thalweg_ir::{DType, ElementOp, Monoid, ScatterOp};
 
 /// Values that a run loads before it puts the first of them in.
@@ -180,11 +180,11 @@ impl Scatter<'_> {
     }
 
     fn load(name: &str, before: Vec<Expr>, operand: &str, at: Expr) -> Statement {
-        Statement::LoadVector { to: (name.into(), before), operand: operand.into(), at, hint: Hint::Any }
+        Statement::LoadVector { to: (name.into(), before), operand: operand.into(), at, fresh: false }
     }
 
     fn store(at: Expr, name: &str) -> Statement {
-        Statement::StoreVector { operand: "to".into(), at, from: (name.into(), vec![]), hint: Hint::Any }
+        Statement::StoreVector { operand: "to".into(), at, from: (name.into(), vec![]) }
     }
 
     /// The place of the result's element of that number along the axis.

@@ -57,8 +57,7 @@ impl Spread<'_> {
             Some(b) => phases.buffers[b].size().max(4),
             None => self.body.accesses[k].dtype.size().max(2),
         };
-        let all =
-            (0..first_buffer + phases.buffers.len()).filter(|&k| k >= first_buffer || !self.body.accesses[k].per_row);
+        let all = (0..first_buffer + phases.buffers.len()).filter(|&k| k >= first_buffer || !self.body.accesses[k].per_row);
         let all: Vec<usize> = all.collect();
         let between = (1..passes.len()).map(|at| {
             let (before, behind) = passes.split_at(at);

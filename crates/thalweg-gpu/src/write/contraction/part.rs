@@ -2,7 +2,7 @@
 
 use crate::class::body::divisors;
 use crate::class::contraction::{PartClass, PartSlots};
-use crate::ir::{Expr, Hint, Statement, Type};
+use crate::ir::{Expr, Statement, Type};
 use crate::write::access::{Accesses, Stand};
 use crate::write::body::{Names, statements};
 use crate::write::looped::Native;
@@ -25,13 +25,7 @@ pub(super) struct Part<'a> {
 
 impl<'a> Part<'a> {
     pub(super) fn accesses(&self) -> Accesses<'a> {
-        Accesses {
-            list: &self.class.body.accesses,
-            class: &self.class.space,
-            slots: &self.slots.space,
-            tag: self.tag,
-            hint: Hint::Any,
-        }
+        Accesses { list: &self.class.body.accesses, class: &self.class.space, slots: &self.slots.space, tag: self.tag }
     }
 
     /// The type of positions.

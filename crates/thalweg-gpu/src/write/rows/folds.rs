@@ -6,8 +6,8 @@
 
 use super::{Rows, lane, lanes, live, number, thread, value_name};
 use crate::class::rows::{Sharing, runs_behind};
-use crate::ir::{Action, Atomic, Expr, For, Hint, Name, Routine, Statement, Type, Unroll};
 use crate::target::COMPANY;
+use crate::ir::{Action, Atomic, Expr, For, Name, Routine, Statement, Type, Unroll};
 use thalweg_kernel::{Fold, Phase};
 
 /// Bytes of shared memory for the folds of a pass across rows, of which there may be two: of points, and of what blocks
@@ -252,9 +252,7 @@ impl Rows<'_> {
             let (operand, name, _) = self.partials_in_memory(f.slot);
             let at = self.place_of_partial(Expr::name("chunk", Type::U32));
             let leave = match self.across() {
-                true => {
-                    Statement::StoreVector { operand: name, at, from: (value_name(f.slot), vec![]), hint: Hint::Any }
-                }
+                true => Statement::StoreVector { operand: name, at, from: (value_name(f.slot), vec![]) },
                 false => Statement::Store { operand: name, at, value: self.value_at(f.slot, number(0, Type::I32)) },
             };
             left.push(Statement::Scope(vec![operand, leave]));
@@ -306,7 +304,7 @@ impl Rows<'_> {
             let both = Routine::Combine(f.op, self.fold_dtype(f.slot)).of([own(), next]);
             let body = vec![
                 Statement::Registers { name: "x".into(), ty, shape: vec![n as u32] },
-                Statement::LoadVector { to: read, operand: name, at, hint: Hint::Fresh },
+                Statement::LoadVector { to: read, operand: name, at, fresh: true },
                 lanes(n, vec![Statement::Set(own(), both)]),
             ];
             out.push(operand);

@@ -29,7 +29,7 @@ use super::looped::Native;
 use super::place::{decompose, offset};
 use crate::class::body::{divisors, wanted};
 use crate::class::rows::{RowsClass, RowsSlots, Sharing, left, power, runs_behind};
-use crate::ir::{Definition, Expr, Hint, Kernel, Name, Statement, Type, Unroll};
+use crate::ir::{Definition, Expr, Kernel, Name, Statement, Type, Unroll};
 use std::cell::Cell;
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, AccessClass, Body, Fold, OnlinePasses, Phase, Phases, Rescaling};
@@ -39,7 +39,6 @@ pub fn kernel(body: &Body, class: &RowsClass, native: Native) -> Kernel {
     let phases = class.phases(body);
     let slots = RowsSlots::new(class, body, &phases);
     let list = all_accesses(body, &phases);
-    let hint = if class.is_together() { Hint::Once } else { Hint::Any };
     let rows = Rows {
         body,
         class,
@@ -47,7 +46,7 @@ pub fn kernel(body: &Body, class: &RowsClass, native: Native) -> Kernel {
         tile: Cell::new(None),
         phases: &phases,
         slots: &slots,
-        accesses: Accesses { list: &list, class: &class.space, slots: &slots.space, tag: "", hint },
+        accesses: Accesses { list: &list, class: &class.space, slots: &slots.space, tag: "" },
         t: Type::index(class.space.wide),
         v: class.space.lanes as usize,
         first_buffer: body.accesses.len(),

@@ -5,7 +5,7 @@
 //! there; those of all rows of a warp are written together behind them, so that the loop over rows has no branches.
 
 use super::{By, CHANGE_PLACES, Result, SUM_AT, u32};
-use crate::ir::{Expr, Hint, Statement, Type};
+use crate::ir::{Expr, Statement, Type};
 use crate::space::{Inner, Way};
 use crate::write::access::Stand;
 use crate::write::body::value;
@@ -56,7 +56,6 @@ impl Result<'_> {
             operand: format!("p{k}"),
             at: Expr::name("there_to", Type::I64),
             from: ("z".into(), vec![]),
-            hint: Hint::Any,
         };
         let address = self.part.slots.space.accesses[k] as u32;
         let name = format!("p{k}");
