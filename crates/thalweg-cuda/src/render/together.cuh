@@ -15,23 +15,28 @@ template <class Op, class T, int V, int WIDE> FN void fold_blocks(u64 *words, u3
 #pragma unroll
   for (u32 row = group; row < ROWS; row += GROUPS) {
     const T own = fold_sixteen<Op>(parts[row / WIDE][row % WIDE][lane]);
-    u64 *place = words + (chunk * ROWS + row) * EACH;
-    if (lane == 0) {
-      if constexpr (EACH == 2) tell(place, tag, word_of(own));
-      else tell(place, (u64)tag << 32 | (u32)word_of(own));
-    }
+    if (lane == 0) all[row / WIDE][row % WIDE] = own;
   }
+  __syncthreads();
+  // Threads side by side tell and look for words side by side.
+  if (threadIdx.x < ROWS) {
+    const u64 word = word_of(all[threadIdx.x / WIDE][threadIdx.x % WIDE]);
+    u64 *place = words + (chunk * ROWS + threadIdx.x) * EACH;
+    if constexpr (EACH == 2) tell(place, tag, word);
+    else tell(place, (u64)tag << 32 | (u32)word);
+  }
+  for (u32 i = threadIdx.x; i < chunks * ROWS; i += 512) {
+    const u64 *place = words + i * EACH;
+    const u32 row = i % ROWS;
+    u64 found;
+    if constexpr (EACH == 2) while (!told(place, tag, found)) look_at_blocks();
+    else while ((u32)((found = told(place)) >> 32) != tag) look_at_blocks();
+    parts[row / WIDE][row % WIDE][i / ROWS] = *(T *)&found;
+  }
+  __syncthreads();
 #pragma unroll
   for (u32 row = group; row < ROWS; row += GROUPS) {
-    T theirs = none;
-    if (lane < chunks) {
-      const u64 *place = words + (lane * ROWS + row) * EACH;
-      u64 found;
-      if constexpr (EACH == 2) while (!told(place, tag, found)) look_at_blocks();
-      else while ((u32)((found = told(place)) >> 32) != tag) look_at_blocks();
-      theirs = *(T *)&found;
-    }
-    theirs = fold_sixteen<Op>(theirs);
+    const T theirs = fold_sixteen<Op>(lane < chunks ? parts[row / WIDE][row % WIDE][lane] : none);
     if (lane == 0) all[row / WIDE][row % WIDE] = theirs;
   }
   __syncthreads();
