@@ -7,7 +7,7 @@
 //!   an expression that says so.
 //! * Words are those of the argument.
 //! * All threads of a block come to a barrier: conditions and loops around it, and returns before it, depend on words,
-//!   constants and the block's number alone.
+//!   constants and the block's number alone. A return in a loop is before all that is in the loop.
 
 use super::{Action, Binary, Definition, Expr, For, Kernel, Left, Name, Routine, Statement, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -23,7 +23,8 @@ pub fn verify(kernel: &Kernel) -> Result<(), String> {
     let mut apart = FxHashSet::default();
     loop {
         let before = apart.len();
-        let mut checker = Checker { words, definitions, scopes: vec![], same: true, loops: 0, apart };
+        let mut checker =
+            Checker { words, definitions, scopes: vec![], same: true, same_words: true, left: false, loops: 0, apart };
         let checked = checker.block(&kernel.body);
         apart = checker.apart;
         if apart.len() == before {
@@ -47,10 +48,10 @@ enum Known {
         shape: Option<Vec<u32>>,
         shared: bool,
     },
-    /// Elements of memory; whether no thread of the launch writes them.
+    /// Elements of memory; of those that no thread of the launch writes whether they are the same ones for all threads.
     Operand {
         ty: Type,
-        constant: bool,
+        constant: Option<bool>,
     },
     Function,
     Tree(DType),
@@ -67,6 +68,10 @@ struct Checker<'a> {
     scopes: Vec<FxHashMap<Name, Known>>,
     /// Whether all threads of the block are here.
     same: bool,
+    /// Whether all of them count their words from the same number on ([`Statement::Within`]).
+    same_words: bool,
+    /// Whether some threads have left for good.
+    left: bool,
     /// Loops around.
     loops: usize,
     /// Variables, by name, that differ between threads of a block.
@@ -97,13 +102,38 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Statements that threads of a block run together, or not.
-    fn under(&mut self, same: bool, body: &[Statement]) -> Checked {
-        let (before, returned) = (self.same, self.same && !same);
+    /// Statements that threads of a block run together, or not; in a loop with what it counts.
+    fn under(&mut self, same: bool, counter: Option<(&str, Type)>, body: &[Statement]) -> Checked {
+        let before = self.same;
         self.same &= same;
-        self.block(body)?;
+        self.scopes.push(FxHashMap::default());
+        if let Some((name, ty)) = counter {
+            self.declare(name, Known::Value { ty, changes: false, same })?;
+        }
+        body.iter().try_for_each(|s| self.statement(s))?;
+        self.scopes.pop();
         // Where some threads have left for good, those that are left are not all.
-        self.same = before && !(returned && leaves(body));
+        self.same = before && !self.left;
+        Ok(())
+    }
+
+    /// The turns of a loop, as many in all threads or not: what is computed in each turn, what is counted, and what is done.
+    fn repeated(
+        &mut self,
+        same: bool,
+        each: &[(&Expr, Type)],
+        counter: Option<(&str, Type)>,
+        body: &[Statement],
+    ) -> Checked {
+        // Who leaves in one turn does not come to the next.
+        let same = same && !breaks(body) && !leaves(body);
+        let before = self.same;
+        self.same &= same;
+        each.iter().try_for_each(|&(x, ty)| self.typed(x, ty))?;
+        self.same = before;
+        self.loops += 1;
+        self.under(same, counter, body)?;
+        self.loops -= 1;
         Ok(())
     }
 
@@ -135,12 +165,16 @@ impl Checker<'_> {
                     return Err(format!("`{of}` are no shared bytes"));
                 };
                 let size = match ty {
-                    Type::Held(dtype) | Type::Stored(dtype) => dtype.size() as u32,
+                    // Narrow floats are held as f32.
+                    Type::Held(DType::BF16 | DType::F16) => 4,
+                    Type::Held(dtype) | Type::Stored(dtype) => dtype.size() as u64,
                     other => return Err(format!("elements of `{name}` are {other}")),
                 };
-                let end = at + size * shape.iter().product::<u32>();
+                let count = |shape: &[u32]| shape.iter().map(|&n| u64::from(n)).product::<u64>();
+                let end = u64::from(*at) + size * count(shape);
                 // How many there are where the launch says it is for the class to know.
-                let room = room.as_ref().map_or(u32::MAX, |room| room.iter().product());
+                let room = room.as_ref().map_or(u64::from(u32::MAX), |room| count(room));
+                want(u64::from(*at) % size == 0, || format!("`{name}` begins at {at}, between elements"))?;
                 want(end <= room, || format!("`{name}` ends {end} bytes behind the begin of `{of}`"))?;
                 self.declare(name, Known::Elements { ty: *ty, shape: Some(shape.clone()), shared: true })
             }
@@ -155,25 +189,31 @@ impl Checker<'_> {
             }
             Statement::Operand { name, ty, word } => {
                 self.word(*word)?;
-                self.declare(name, Known::Operand { ty: *ty, constant: false })
+                self.declare(name, Known::Operand { ty: *ty, constant: None })
             }
             Statement::Constants { name, ty, word } => {
                 self.word(*word)?;
-                self.declare(name, Known::Operand { ty: *ty, constant: true })
+                let same = self.same_words;
+                self.declare(name, Known::Operand { ty: *ty, constant: Some(same) })
             }
             Statement::Do(action) => self.action(action),
             Statement::Function { name, argument, body, value } => {
                 self.scopes.push(FxHashMap::default());
                 self.declare(argument, Known::Value { ty: Type::I64, changes: false, same: false })?;
+                // It is used where some threads are, and in no loop that it could end.
+                let before = (std::mem::replace(&mut self.same, false), std::mem::take(&mut self.loops));
                 body.iter().try_for_each(|s| self.statement(s))?;
                 self.typed(value, Type::I64)?;
+                (self.same, self.loops) = before;
                 self.scopes.pop();
+                want(!leaves(body), || format!("`{name}` ends a thread"))?;
                 self.declare(name, Known::Function)
             }
             Statement::Split { name, of, word } => {
                 self.typed(of, Type::U32)?;
                 self.word(word + 1)?;
-                let same = self.is_same(of);
+                want(!mentions(of, name), || format!("`{name}` is declared by what has its name"))?;
+                let same = self.is_same(of) && self.same_words;
                 self.declare(name, Known::Split { same })
             }
             Statement::Set(place, value) => {
@@ -193,7 +233,10 @@ impl Checker<'_> {
                 }
             }
             Statement::LoadVector { to, operand, at, .. } => self.vector(to, operand, at),
-            Statement::StoreVector { operand, at, from } => self.vector(from, operand, at),
+            Statement::StoreVector { operand, at, from } => {
+                self.written(operand)?;
+                self.vector(from, operand, at)
+            }
             Statement::Store { operand, at, value } | Statement::SetScratch { name: operand, at, value } => {
                 let ty = self.written(operand)?;
                 self.position(at)?;
@@ -201,8 +244,13 @@ impl Checker<'_> {
             }
             Statement::Atomic { name, at, value, before, .. } => {
                 let of = match self.known(name)? {
-                    Known::Operand { ty, constant: false } | Known::Elements { ty, .. } => *ty,
-                    _ => return Err(format!("`{name}` has no elements")),
+                    Known::Operand { ty, constant: None } => *ty,
+                    Known::Elements { shared: true, .. } => {
+                        let ty = self.shared(name)?;
+                        self.element(name, std::slice::from_ref(at), ty, 0)?;
+                        ty
+                    }
+                    _ => return Err(format!("`{name}` has no elements that others may change")),
                 };
                 self.position(at)?;
                 self.check(value)?;
@@ -211,6 +259,9 @@ impl Checker<'_> {
                 };
                 want(has.size() == is.size(), || format!("{value} is {is} where elements are {has}"))?;
                 match before {
+                    Some(before) if mentions(value, before) || mentions(at, before) || name == before => {
+                        Err(format!("`{before}` is declared by what has its name"))
+                    }
                     Some(name) => self.declare(name, Known::Value { ty: value.ty(), changes: false, same: false }),
                     None => Ok(()),
                 }
@@ -219,25 +270,29 @@ impl Checker<'_> {
             Statement::For(turns) => self.turns(turns),
             Statement::While(condition, body) => {
                 self.typed(condition, Type::BOOL)?;
-                let same = self.is_same(condition) && !breaks(body);
-                self.loops += 1;
-                self.under(same, body)?;
-                self.loops -= 1;
-                Ok(())
+                let same = self.is_same(condition);
+                self.repeated(same, &[(condition, Type::BOOL)], None, body)
             }
             Statement::If(condition, then, otherwise) => {
                 self.typed(condition, Type::BOOL)?;
                 let same = self.is_same(condition);
-                self.under(same, then)?;
-                self.under(same, otherwise)
+                self.under(same, None, then)?;
+                self.under(same, None, otherwise)
             }
             Statement::Scope(body) => self.block(body),
             Statement::Within(words, body) => {
                 self.typed(words, Type::U32)?;
-                self.block(body)
+                let before = self.same_words;
+                self.same_words &= self.is_same(words);
+                self.block(body)?;
+                self.same_words = before;
+                Ok(())
             }
             Statement::Break => want(self.loops > 0, || "a break is in no loop".into()),
-            Statement::Return => Ok(()),
+            Statement::Return => {
+                self.left |= !self.same;
+                Ok(())
+            }
             Statement::Barrier => want(self.same, || "some threads of a block do not come to a barrier".into()),
             Statement::WarpBarrier => Ok(()),
         }
@@ -254,15 +309,11 @@ impl Checker<'_> {
     fn turns(&mut self, turns: &For) -> Checked {
         let For { name, ty, from, below, step, body, .. } = turns;
         want(ty.is_index(), || format!("`{name}` counts in {ty}"))?;
-        [from, below, step].into_iter().try_for_each(|x| self.typed(x, *ty))?;
-        let same = [from, below, step].into_iter().all(|x| self.is_same(x)) && !breaks(body);
-        self.scopes.push(FxHashMap::default());
-        self.declare(name, Known::Value { ty: *ty, changes: false, same })?;
-        self.loops += 1;
-        self.under(same, body)?;
-        self.loops -= 1;
-        self.scopes.pop();
-        Ok(())
+        let bounds = [from, below, step];
+        bounds.into_iter().try_for_each(|x| self.typed(x, *ty))?;
+        want(!bounds.into_iter().any(|x| mentions(x, name)), || format!("`{name}` is declared by what has its name"))?;
+        let same = bounds.into_iter().all(|x| self.is_same(x));
+        self.repeated(same, &[(below, *ty), (step, *ty)], Some((name, *ty)), body)
     }
 
     fn defined(&self, of: Definition) -> Checked {
@@ -465,12 +516,12 @@ impl Checker<'_> {
                 cases.iter().try_for_each(|(of, _)| self.element(&of.0, &of.1, Type::Held(DType::F32), 2))
             }
             Action::Reset { counters, at } => {
-                let ty = self.operand(counters)?;
+                let ty = self.written(counters)?;
                 want(ty == Type::U32, || format!("`{counters}` are {ty}, no counters"))?;
                 self.position(at)
             }
             Action::StoreState { operand, at, value } => {
-                let ty = self.operand(operand)?;
+                let ty = self.written(operand)?;
                 self.position(at)?;
                 self.typed(value, ty)
             }
@@ -498,7 +549,7 @@ impl Checker<'_> {
 
     /// The same of one that threads write.
     fn written(&self, name: &str) -> Result<Type, String> {
-        let constant = matches!(self.known(name)?, Known::Operand { constant: true, .. });
+        let constant = matches!(self.known(name)?, Known::Operand { constant: Some(_), .. });
         want(!constant, || format!("`{name}` is constant"))?;
         self.operand(name)
     }
@@ -506,12 +557,11 @@ impl Checker<'_> {
     fn vector(&self, (name, before): &(Name, Vec<Expr>), operand: &str, at: &Expr) -> Checked {
         let of = self.operand(operand)?;
         self.position(at)?;
-        let Known::Elements { ty, shape: Some(shape), shared: false } = self.known(name)? else {
+        let Known::Elements { ty, shape: Some(_), shared: false } = self.known(name)? else {
             return Err(format!("`{name}` are no registers"));
         };
         want(*ty == of, || format!("`{name}` are {ty}, and `{operand}` is {of}"))?;
-        want(shape.len() == before.len() + 1, || format!("a vector of `{name}` has {} indices", before.len()))?;
-        before.iter().try_for_each(|i| self.position(i))
+        self.element(name, before, *ty, 1)
     }
 
     fn typed(&self, of: &Expr, ty: Type) -> Checked {
@@ -536,7 +586,16 @@ impl Checker<'_> {
                 self.element(name, at, Type::Stored(*dtype), 1)
             }
             Expr::Word(number) | Expr::Scalar(_, number) => self.word(*number),
-            Expr::Number(_, ty) => want(ty.is_index(), || format!("a number that counts is {ty}")),
+            Expr::Number(n, ty) => {
+                want(ty.is_index(), || format!("a number that counts is {ty}"))?;
+                // A mask may be written as a negative number.
+                let fits = match *ty {
+                    Type::I32 => i32::try_from(*n).is_ok(),
+                    Type::U32 => i32::try_from(*n).is_ok() || u32::try_from(*n).is_ok(),
+                    _ => true,
+                };
+                want(fits, || format!("{n} is no {ty}"))
+            }
             Expr::Constant(..) | Expr::Thread | Expr::Block | Expr::Blocks | Expr::Threads => Ok(()),
             Expr::Quotient(name) | Expr::Remainder(name) => match self.known(name)? {
                 Known::Split { .. } => Ok(()),
@@ -545,6 +604,7 @@ impl Checker<'_> {
             Expr::Binary(op, two) => self.binary(*op, &two[0], &two[1]),
             Expr::Select(three) => {
                 self.typed(&three[0], Type::BOOL)?;
+                self.reached(&three[0], &three[1..])?;
                 self.check(&three[1])?;
                 self.typed(&three[2], three[1].ty())
             }
@@ -556,7 +616,8 @@ impl Checker<'_> {
             Expr::Operation(op, dtype, args) => {
                 want(args.len() == op.row().arity, || format!("{} takes {} arguments", op.name(), op.row().arity))?;
                 let of = |i: usize| if *op == ElementOp::Where && i == 0 { DType::Bool } else { *dtype };
-                args.iter().enumerate().try_for_each(|(i, arg)| self.typed(arg, Type::Held(of(i))))
+                args.iter().enumerate().try_for_each(|(i, arg)| self.typed(arg, Type::Held(of(i))))?;
+                if *op == ElementOp::Where { self.reached(&args[0], &args[1..]) } else { Ok(()) }
             }
             Expr::Inverse(x) => self.typed(x, Type::Held(DType::F32)),
             Expr::Hidden(x) => {
@@ -613,9 +674,18 @@ impl Checker<'_> {
         }
     }
 
+    /// All threads of a block come to what is computed where a condition says so.
+    fn reached(&self, condition: &Expr, then: &[Expr]) -> Checked {
+        let all = self.is_same(condition) || !then.iter().any(is_met);
+        want(all, || "some threads of a block do not come to what all of them tell".into())
+    }
+
     fn binary(&self, op: Binary, left: &Expr, right: &Expr) -> Checked {
         self.check(left)?;
         self.typed(right, left.ty())?;
+        if matches!(op, Binary::And | Binary::Or) {
+            self.reached(left, std::slice::from_ref(right))?;
+        }
         let of = match op {
             Binary::And | Binary::Or => left.ty() == Type::BOOL,
             // Products by reciprocals are of floats.
@@ -655,22 +725,33 @@ impl Checker<'_> {
             Expr::Thread | Expr::OfPair { .. } | Expr::Whole(..) | Expr::Routine(..) | Expr::Taken { .. } => false,
             // Other threads may have written what is read.
             Expr::Load(_, name, _) | Expr::Scratch(_, name, _) => {
-                matches!(self.known(name), Ok(Known::Operand { constant: true, .. }))
+                matches!(self.known(name), Ok(Known::Operand { constant: Some(true), .. }))
             }
-            Expr::Fresh(..) | Expr::LoadState(..) | Expr::Gather { .. } => false,
+            // What a function reads beside its argument is not known.
+            Expr::Fresh(..) | Expr::LoadState(..) | Expr::Gather { .. } | Expr::Call(..) => false,
+            Expr::Word(_) | Expr::Scalar(..) => self.same_words,
             _ => true,
         };
         own && of.parts().iter().all(|x| self.is_same(x))
     }
 }
 
+/// Whether all threads of a block have to come to what a value is made of.
+fn is_met(value: &Expr) -> bool {
+    matches!(value, Expr::Routine(Routine::AnyOfBlock, _)) || value.parts().iter().any(is_met)
+}
+
 /// Whether a value is made of something of that name.
 fn mentions(value: &Expr, name: &str) -> bool {
     let own = match value {
         Expr::Name(n, _) | Expr::Element { of: n, .. } | Expr::OfPair { of: n, .. } | Expr::Whole(n, _) => n == name,
-        Expr::Load(_, n, _) | Expr::Scratch(_, n, _) | Expr::Fresh(_, n, _) | Expr::Call(n, _) => n == name,
+        Expr::Load(_, n, _) | Expr::Scratch(_, n, _) | Expr::Fresh(_, n, _) | Expr::LoadState(_, n, _) => n == name,
+        Expr::Quotient(n) | Expr::Remainder(n) | Expr::Drawn(n) | Expr::Call(n, _) => n == name,
+        Expr::Matrix { of: n, .. } | Expr::Taken { tree: n, .. } | Expr::Gather { operand: n, .. } => n == name,
         _ => false,
     };
+    let own =
+        own || matches!(value, Expr::OfPair { at, lane, .. } if at.iter().chain([&**lane]).any(|x| mentions(x, name)));
     own || value.parts().iter().any(|x| mentions(x, name))
 }
 
@@ -692,7 +773,7 @@ fn breaks(body: &[Statement]) -> bool {
     body.iter().any(|s| match s {
         Statement::Break => true,
         Statement::If(_, then, otherwise) => breaks(then) || breaks(otherwise),
-        Statement::Scope(body) => breaks(body),
+        Statement::Scope(body) | Statement::Within(_, body) => breaks(body),
         _ => false,
     })
 }

@@ -114,3 +114,97 @@ fn what_is_wrong_is_told() {
         assert_eq!(check(2, body), Err(late.to_string()));
     }
 }
+
+#[test]
+fn barriers_behind_threads_that_have_left() {
+    let late = Err("k: some threads of a block do not come to a barrier".to_string());
+    let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
+    let leaves = || Statement::when(mine(), vec![Statement::Return]);
+    let all = || Expr::Word(0).to(Type::U32).lt(Expr::Number(3, Type::U32));
+    // In a loop, in what all threads do, and in the turn before.
+    assert_eq!(check(2, vec![loops(number(2), vec![leaves()]), Statement::Barrier]), late);
+    assert_eq!(check(2, vec![Statement::when(all(), vec![leaves()]), Statement::Barrier]), late);
+    assert_eq!(check(2, vec![loops(number(2), vec![Statement::Barrier, leaves()])]), late);
+    // Where all leave, or none, they come.
+    assert_eq!(check(2, vec![Statement::when(all(), vec![Statement::Return]), Statement::Barrier]), Ok(()));
+    let other = vec![Statement::Barrier];
+    assert_eq!(check(2, vec![Statement::If(all(), vec![leaves()], other.clone())]), late);
+    assert_eq!(check(2, vec![Statement::If(all(), other, vec![leaves()])]), Ok(()));
+}
+
+#[test]
+fn conditions_around_what_all_threads_tell() {
+    let late = Err("k: some threads of a block do not come to what all of them tell".to_string());
+    let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
+    let all = || Expr::Block.lt(Expr::Number(8, Type::U32));
+    let any = || Routine::AnyOfBlock.of([mine()]);
+    let says = |value: Expr| check(2, vec![Statement::Let("y".into(), value)]);
+    assert_eq!(says(mine().and(any())), late);
+    assert_eq!(says(mine().or(any())), late);
+    assert_eq!(says(mine().select(any(), all())), late);
+    assert_eq!(says(any().and(mine())), Ok(()));
+    assert_eq!(says(all().and(any())), Ok(()));
+    // Who breaks off does not come to the next turn's condition.
+    let broken = vec![Statement::when(mine(), vec![Statement::Break])];
+    assert_eq!(check(2, vec![Statement::While(any(), broken)]), late);
+    assert_eq!(check(2, vec![Statement::While(any(), vec![Statement::Barrier])]), Ok(()));
+}
+
+#[test]
+fn words_that_are_counted_from_elsewhere() {
+    let late = Err("k: some threads of a block do not come to a barrier".to_string());
+    let barrier = || loops(Expr::Word(1).to(Type::U32), vec![Statement::Barrier]);
+    assert_eq!(check(2, vec![Statement::Within(Expr::Thread, vec![barrier()])]), late);
+    assert_eq!(check(2, vec![Statement::Within(Expr::Block, vec![barrier()])]), Ok(()));
+    let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
+    let broken = Statement::Within(Expr::Block, vec![Statement::when(mine(), vec![Statement::Break])]);
+    assert_eq!(check(2, vec![loops(number(9), vec![broken, Statement::Barrier])]), late);
+}
+
+#[test]
+fn names_places_and_numbers_that_are_wrong() {
+    let x = || Expr::name("i", Type::I32);
+    let twice = |what: &str| format!("k: `{what}` is declared by what has its name");
+    let split = |of| Statement::Split { name: "s".into(), of, word: 0 };
+    let stored = Type::Stored(DType::F32);
+    let constants = || Statement::Constants { name: "p0".into(), ty: stored, word: 0 };
+    let vector = |first| ("r".to_string(), vec![number(first)]);
+    let add = |name: &str| Statement::Atomic {
+        op: Atomic::Add,
+        name: name.into(),
+        at: number(0),
+        value: Expr::Number(1, Type::U32),
+        before: None,
+    };
+    let bytes = || Statement::Shared { name: "b".into(), ty: Type::Stored(DType::U8), shape: vec![32] };
+    let part = |ty, n, at| Statement::SharedPart { name: "q".into(), ty, shape: vec![n], of: "b".into(), at };
+    let cases: Vec<(Vec<Statement>, String)> = vec![
+        (vec![Statement::Let("i".into(), number(3)), loops(x(), vec![])], twice("i")),
+        (vec![split(Expr::Block), Statement::Scope(vec![split(Expr::Quotient("s".into()))])], twice("s")),
+        (vec![loops(number(3), vec![Statement::Let("i".into(), number(1))])], "k: `i` is declared twice".into()),
+        (
+            vec![
+                constants(),
+                registers(),
+                Statement::StoreVector { operand: "p0".into(), at: number(0), from: vector(0) },
+            ],
+            "k: `p0` is constant".into(),
+        ),
+        (
+            vec![
+                operand(),
+                registers(),
+                Statement::LoadVector { to: vector(2), operand: "p0".into(), at: number(0), fresh: false },
+            ],
+            "k: index 2 of `r`, which has 2".into(),
+        ),
+        (vec![registers(), add("r")], "k: `r` has no elements that others may change".into()),
+        (vec![Statement::Let("y".into(), number(1 << 31))], "k: 2147483648 is no i32".into()),
+        (vec![bytes(), part(Type::U32, 8, 2)], "k: `q` begins at 2, between elements".into()),
+        (vec![bytes(), part(Type::U32, 1 << 30, 0)], "k: `q` ends 4294967296 bytes behind the begin of `b`".into()),
+        (vec![bytes(), part(Type::Held(DType::BF16), 16, 0)], "k: `q` ends 64 bytes behind the begin of `b`".into()),
+    ];
+    for (body, what) in cases {
+        assert_eq!(check(2, body), Err(what));
+    }
+}
