@@ -112,7 +112,7 @@ struct Block {
 }
 
 /// A block that waits for others.
-pub(super) struct Aside(Block);
+pub(super) struct Aside(Box<Block>);
 
 /// How far a block has come.
 pub(super) enum Outcome {
@@ -309,10 +309,10 @@ impl Scheduler {
     /// # Safety
     /// As [`Scheduler::run_block`], which put it aside in the same launch.
     pub(super) unsafe fn take_up(&mut self, Aside(mut block): Aside) -> Result<Outcome, String> {
-        block.ready.extend(block.abroad.drain(..));
+        block.ready.extend(std::mem::take(&mut block.abroad));
         // Those that look again in vain come to one meeting each.
         block.met = 0;
-        self.block = block;
+        self.block = *block;
         // SAFETY: as promised.
         unsafe { self.go_on() }
     }
@@ -338,7 +338,7 @@ impl Scheduler {
         if self.fault.is_none() && !self.block.abroad.is_empty() {
             let block = std::mem::replace(&mut self.block, Block::new());
             let further = block.met > block.abroad.len();
-            return Ok(Outcome::Waits(Aside(block), further));
+            return Ok(Outcome::Waits(Aside(Box::new(block)), further));
         }
         let stuck = self.block.live > 0;
         if stuck || self.fault.is_some() {
