@@ -18,8 +18,8 @@ use crate::driver::{Absent, nvrtc};
 use crate::generic;
 use crate::prelude::PRELUDE;
 use crate::render::generic::GENERIC;
+use crate::render::{BY_BLOCKS, ONLINE, SCANNED, TOLD, program};
 use crate::render::{CONTRACTIONS, FED};
-use crate::render::{ONLINE, SCANNED, TOGETHER, TOLD, program};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_gpu::plan;
@@ -486,7 +486,7 @@ fn biased() -> (Kernel, Geometry) {
 /// A source without what it shares with others.
 fn own(source: &str) -> String {
     // What contains another part comes first.
-    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, TOGETHER, TOLD, GENERIC, ONLINE];
+    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, BY_BLOCKS, TOLD, GENERIC, ONLINE];
     shared.iter().fold(source.to_owned(), |own, part| own.replacen(part, "", 1))
 }
 
@@ -497,7 +497,8 @@ fn golden_sources_are_as_they_were() {
     let mut changed = vec![];
     let own = |sources: Vec<String>| sources.iter().map(|s| own(s)).collect::<Vec<_>>().join("\n");
     let texts = all().into_iter().map(|(name, sources)| (format!("{name}.cu"), own(sources)));
-    let shown = [("biased", biased()), ("softmax", softmax(false)), ("sum_of_long_rows", sum(false, [4, 1 << 22], false))];
+    let shown =
+        [("biased", biased()), ("softmax", softmax(false)), ("sum_of_long_rows", sum(false, [4, 1 << 22], false))];
     let shown = shown.iter().map(|(name, kernel)| (format!("{name}.ir"), programs(kernel)));
     for (name, text) in texts.chain(shown) {
         let file = folder.join(&name);

@@ -148,8 +148,10 @@ impl Skeleton {
                             "Rows side by side: {wide} vectors of them a block, {deep} threads for the points of each."
                         )
                     }
-                    Sharing::Together { wide, deep, steps } => {
-                        format!("Rows across, held by several blocks: {wide} vectors of rows, {deep} threads for {steps} points each.")
+                    Sharing::HeldByBlocks { wide, deep, steps } => {
+                        format!(
+                            "Rows across, held by several blocks: {wide} vectors of rows, {deep} threads for {steps} points each."
+                        )
                     }
                     Sharing::Pairs { rows, .. } => format!("Rows that are pairs: {rows} a thread."),
                     Sharing::Ordered => "Rows in order, a warp each.".into(),

@@ -339,7 +339,9 @@ impl Allowed {
 
 /// Whether a device may have that name.
 fn is_device(name: &str) -> bool {
-    let number = |n: &str| matches!(n, "emulated" | "emulated:small" | "absent") || !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    let number = |n: &str| {
+        matches!(n, "emulated" | "emulated:small" | "absent") || !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())
+    };
     name == "cpu" || name == "cuda" || name.strip_prefix("cuda:").is_some_and(number)
 }
 

@@ -523,7 +523,10 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
         }
         if aside.len() >= COMPANY {
             scheduler.forget();
-            return Err(say(block, format!("{} blocks wait for others, more than a chip is sure to hold", aside.len())));
+            return Err(say(
+                block,
+                format!("{} blocks wait for others, more than a chip is sure to hold", aside.len()),
+            ));
         }
     }
     if let Some((_, block, _)) = aside.front() {

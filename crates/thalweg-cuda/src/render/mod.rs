@@ -46,7 +46,7 @@ pub const FED: &str = concat!(include_str!("contraction.cuh"), include_str!("map
 /// What blocks of a launch tell each other.
 pub const TOLD: &str = include_str!("told.cuh");
 /// What stands in front of row kernels whose blocks hold a part of each row.
-pub const TOGETHER: &str = concat!(include_str!("told.cuh"), include_str!("together.cuh"));
+pub const BY_BLOCKS: &str = concat!(include_str!("told.cuh"), include_str!("by_blocks.cuh"));
 /// What stands in front of row kernels with online passes.
 pub const ONLINE: &str = include_str!("online.cuh");
 
@@ -142,7 +142,7 @@ fn before(of: &Skeleton) -> &'static str {
         Skeleton::Contraction(_) | Skeleton::Streamed(_) => CONTRACTIONS,
         Skeleton::Scan(class) if class.way == Way::Pass => TOLD,
         Skeleton::Rows(body, class) if class.has_scans(body) => SCANNED,
-        Skeleton::Rows(_, class) if class.is_together() => TOGETHER,
+        Skeleton::Rows(_, class) if class.is_held_by_blocks() => BY_BLOCKS,
         Skeleton::Rows(_, class) if class.online.is_some() => ONLINE,
         _ => "",
     }

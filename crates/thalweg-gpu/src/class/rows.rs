@@ -34,7 +34,7 @@ pub enum Sharing {
     },
     /// Lanes across rows, which several blocks hold a part of each in registers: as across, so many vectors a thread. Blocks tell each
     /// other what they have folded.
-    Together {
+    HeldByBlocks {
         /// Vectors of rows.
         wide: u16,
         /// Threads for the points of a part.
@@ -64,7 +64,7 @@ impl Sharing {
                     256
                 }
             }
-            Sharing::Across { wide, deep } | Sharing::Together { wide, deep, .. } => wide as u32 * deep as u32,
+            Sharing::Across { wide, deep } | Sharing::HeldByBlocks { wide, deep, .. } => wide as u32 * deep as u32,
             Sharing::Pairs { .. } | Sharing::Ordered => 256,
         }
     }
@@ -73,7 +73,7 @@ impl Sharing {
     pub fn rows(self) -> u32 {
         match self {
             Sharing::Held { group, .. } | Sharing::Again { group } => self.block() / group as u32,
-            Sharing::Across { wide, .. } | Sharing::Together { wide, .. } => wide as u32,
+            Sharing::Across { wide, .. } | Sharing::HeldByBlocks { wide, .. } => wide as u32,
             Sharing::Pairs { .. } => 256,
             Sharing::Ordered => 8,
         }
@@ -113,13 +113,13 @@ impl RowsClass {
     }
 
     /// Whether blocks hold a part of a row each, and tell each other what they have folded.
-    pub fn is_together(&self) -> bool {
-        matches!(self.sharing, Sharing::Together { .. })
+    pub fn is_held_by_blocks(&self) -> bool {
+        matches!(self.sharing, Sharing::HeldByBlocks { .. })
     }
 
     /// Whether several blocks share a row.
     pub fn is_shared(&self) -> bool {
-        self.is_together() || self.stage.is_some_and(|s| s.split || s.linked)
+        self.is_held_by_blocks() || self.stage.is_some_and(|s| s.split || s.linked)
     }
 
     /// The vectors of a tile, where blocks have one each.
@@ -143,7 +143,7 @@ impl RowsClass {
 
     /// Its phases: what is held in registers is kept there.
     pub fn phases(&self, body: &Body) -> Phases {
-        let held = matches!(self.sharing, Sharing::Held { .. } | Sharing::Together { .. });
+        let held = matches!(self.sharing, Sharing::Held { .. } | Sharing::HeldByBlocks { .. });
         phases(body, held && self.stage.is_none())
     }
 
@@ -161,7 +161,7 @@ impl RowsClass {
 #[derive(Clone, Debug)]
 pub struct RowsSlots {
     /// Of the domain. Before it: rows (across: vectors of rows; of pairs: threads that have a few); points of a row (along: vectors of
-    /// them); chunks of a row (of pairs: the size of the first dimension), points (vectors) of each; runs of a row (held together: tiles
+    /// them); chunks of a row (of pairs: the size of the first dimension), points (vectors) of each; runs of a row (held by blocks: tiles
     /// of rows), points of each.
     pub space: Slots,
     /// The first scalar.

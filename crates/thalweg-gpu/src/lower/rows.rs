@@ -5,10 +5,10 @@
 //! combined with what lies in memory (a fold over other dimensions than the row's) is written down point by point and
 //! folded by a kernel of its own.
 
+mod by_blocks;
 mod linked;
 mod pairs;
 mod tiles;
-mod together;
 
 use super::combined::RowCombined;
 use super::operands::{SCRATCH, add_reciprocals, addresses, needs};
@@ -105,7 +105,7 @@ impl Spread<'_> {
             return self.stages(plan, sharing);
         }
         let class = self.class(sharing, None);
-        let held = matches!(sharing, Sharing::Held { .. } | Sharing::Together { .. });
+        let held = matches!(sharing, Sharing::Held { .. } | Sharing::HeldByBlocks { .. });
         let phases = class.phases(self.body);
         let together = class.passes(self.body, &phases).map(|o| o.phases);
         plan.moved += traffic::whole(&phases.list, Domain::of(self.geometry), held, together);
@@ -147,8 +147,8 @@ impl Spread<'_> {
             return Sharing::Ordered;
         }
         if self.space.class.across {
-            if let Some(together) = self.together() {
-                return together;
+            if let Some(held) = self.by_blocks() {
+                return held;
             }
             // Few rows are cut into many blocks, of which the last has to put all the others' results together: narrow
             // ones share that, and still read whole lines of memory.
@@ -217,7 +217,7 @@ impl Spread<'_> {
         let busy = self.target.chip().multiprocessors as usize;
         let blocks = rows.div_ceil(sharing.rows() as usize);
         match sharing {
-            Sharing::Pairs { .. } | Sharing::Ordered | Sharing::Together { .. } => false,
+            Sharing::Pairs { .. } | Sharing::Ordered | Sharing::HeldByBlocks { .. } => false,
             Sharing::Across { deep, .. } => work > SMALL && blocks < 2 * busy && n >= 8 * deep as usize,
             _ => work > SMALL && rows < busy && n > 1024,
         }
@@ -266,7 +266,7 @@ impl Spread<'_> {
         if let Some(tile) = class.tile() {
             words[3] = tile as u64;
             patches.push((slots.counters, Word::Told(linked::told(tiles, chunks))));
-        } else if class.is_together() {
+        } else if class.is_held_by_blocks() {
             words[4] = tiles as u64;
             patches.push((slots.counters, Word::Told(self.told(sharing, tiles * chunks))));
         } else if class.stage.is_some() {

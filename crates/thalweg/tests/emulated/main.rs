@@ -4,6 +4,7 @@
 #![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 
 mod arrays;
+mod by_blocks;
 mod contractions;
 mod cuda_ops;
 mod decompositions;
@@ -14,7 +15,6 @@ mod queues;
 mod rows;
 mod scans;
 mod scatters;
-mod together;
 mod transforms;
 #[path = "../unsigned/cases.rs"]
 mod unsigned;

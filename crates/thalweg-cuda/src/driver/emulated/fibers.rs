@@ -296,7 +296,8 @@ impl Scheduler {
         self.blocks += 1;
         let drawn = self.blocks.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let late = (drawn & 1 != 0).then_some((drawn >> 1) as usize % block.warps.len());
-        self.block = Block { backwards, threads: block.threads, warps: block.warps, live: threads, late, ..Block::new() };
+        self.block =
+            Block { backwards, threads: block.threads, warps: block.warps, live: threads, late, ..Block::new() };
         // SAFETY: as promised.
         unsafe { self.go_on() }
     }

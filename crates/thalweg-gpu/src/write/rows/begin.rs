@@ -40,7 +40,7 @@ impl Rows<'_> {
                 out.push(set("t", Expr::Thread % group()));
                 tile.to(t) * rows + (Expr::Thread / group()).to(t)
             }
-            Sharing::Across { wide, .. } | Sharing::Together { wide, .. } => {
+            Sharing::Across { wide, .. } | Sharing::HeldByBlocks { wide, .. } => {
                 let side = || number(wide.into(), Type::U32);
                 out.push(set("tx", Expr::Thread % side()));
                 out.push(set("t", Expr::Thread / side()));
@@ -87,7 +87,7 @@ impl Rows<'_> {
             return Expr::Block;
         }
         let [chunk, chunks] = ["chunk", "chunks"].map(|name| Expr::name(name, Type::U32));
-        let told = self.class.is_linked() || self.class.is_together();
+        let told = self.class.is_linked() || self.class.is_held_by_blocks();
         let block = if told { self.ticket(out) } else { Expr::Block };
         out.push(set("chunks", Expr::Word(2).to(Type::U32)));
         out.push(set("tile", block.clone() / chunks.clone()));

@@ -6,8 +6,8 @@
 
 use super::{Rows, lane, lanes, live, number, thread, value_name};
 use crate::class::rows::{Sharing, runs_behind};
-use crate::target::COMPANY;
 use crate::ir::{Action, Atomic, Expr, For, Name, Routine, Statement, Type, Unroll};
+use crate::target::COMPANY;
 use thalweg_kernel::{Fold, Phase};
 
 /// Bytes of shared memory for the folds of a pass across rows, of which there may be two: of points, and of what blocks

@@ -5,7 +5,7 @@
 //! * along: a group of threads a row, lanes along the row. The row is *held* in registers from its first pass on where
 //!   it fits, else it is read *again*;
 //! * across: lanes are neighbouring rows (columns of memory), threads of a block share the points of a row; where they are to be read
-//!   once, several blocks *together* hold a part of each row in registers;
+//!   once, several blocks *hold* a part of each row in registers;
 //! * in pairs: a thread has a few rows, of which an operand's part is the same;
 //! * in order: a warp a row, in the order that [`thalweg_kernel::order`] says, for strict kernels.
 //!
@@ -149,7 +149,7 @@ impl Rows<'_> {
             Sharing::Held { group, steps, exact } if self.class.stage.is_none() || self.class.is_linked() => {
                 Some((group, steps, exact))
             }
-            Sharing::Together { deep, steps, .. } => Some((deep, steps, false)),
+            Sharing::HeldByBlocks { deep, steps, .. } => Some((deep, steps, false)),
             Sharing::Again { group } => self.tile.get().map(|steps| (group, steps, false)),
             _ => None,
         }

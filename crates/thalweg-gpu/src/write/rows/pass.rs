@@ -48,7 +48,7 @@ impl Rows<'_> {
             Sharing::Held { group: apart, .. }
             | Sharing::Again { group: apart }
             | Sharing::Across { deep: apart, .. }
-            | Sharing::Together { deep: apart, .. } => {
+            | Sharing::HeldByBlocks { deep: apart, .. } => {
                 let (from, below) = (self.place("begin") + thread().to(self.t), self.place("stop"));
                 let body = [self.row_point(), fetched, inner].concat();
                 let (step, unroll) = (super::number(apart.into(), self.t), Unroll::Times(4));
@@ -60,7 +60,7 @@ impl Rows<'_> {
         match self.class.sharing {
             Sharing::Ordered | Sharing::Pairs { .. } => {}
             Sharing::Across { wide, deep } => out.extend(self.fold_across(phase, wide, deep, "f")),
-            Sharing::Together { wide, .. } => {
+            Sharing::HeldByBlocks { wide, .. } => {
                 out.extend(phase.body.folds.iter().flat_map(|f| self.fold_blocks(f, wide)))
             }
             Sharing::Held { group, .. } | Sharing::Again { group } => out.extend(self.fold_along(phase, group, "f")),
@@ -73,7 +73,7 @@ impl Rows<'_> {
     /// Something for each vector that a thread has of a row, or of a tile of one, in registers.
     fn over_held(&self, part: Vec<Statement>, (group, steps, exact): (u16, u8, bool)) -> Statement {
         let own = Rows::step().to(self.t) * number(group.into(), self.t) + thread().to(self.t);
-        let of_part = self.class.is_linked() || self.class.is_together();
+        let of_part = self.class.is_linked() || self.class.is_held_by_blocks();
         let place = if of_part { self.place("begin") + own } else { own };
         let inside = [self.row_point(), part].concat();
         let inside = match exact {

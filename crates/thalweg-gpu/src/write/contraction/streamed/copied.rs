@@ -79,7 +79,10 @@ batches;
             .given("copy_first", both(none(), none()))
             .given("copy_next", both(i32("next"), i32("other")))
             .given("fetch", self.first_fetch())
-            .given("round_rows", if class.scores_by_fours() { scoped(rows.round_to_fragments()) } else { round(&[&rows], &none()) })
+            .given(
+                "round_rows",
+                if class.scores_by_fours() { scoped(rows.round_to_fragments()) } else { round(&[&rows], &none()) },
+            )
             .given("round", round(&[&keys, &values], &slot_now))
             .given("no_sums", self.cleared("sum"))
             .given("no_scores", self.cleared("s"))

@@ -16,7 +16,7 @@ const THREADS: usize = 512;
 
 impl Spread<'_> {
     /// The sharing, where it is to be this one.
-    pub(super) fn together(&self) -> Option<Sharing> {
+    pub(super) fn by_blocks(&self) -> Option<Sharing> {
         let (body, chip) = (self.body, self.target.chip());
         let (_, n) = self.counts();
         let bytes = self.space.rows() * self.space.row() * self.read_again()?;
@@ -30,7 +30,7 @@ impl Spread<'_> {
         let fits = |steps: &usize| n.div_ceil(deep * steps) <= chip.company();
         let steps = (0..5).map(|s| 1 << s).take_while(|s| s * weight <= HELD / 2).last()?;
         let steps = [steps, 2 * steps].into_iter().find(fits)?;
-        (steps >= 2).then_some(Sharing::Together { wide: wide as u16, deep: deep as u16, steps: steps as u8 })
+        (steps >= 2).then_some(Sharing::HeldByBlocks { wide: wide as u16, deep: deep as u16, steps: steps as u8 })
     }
 
     /// Bytes a point of what more than one pass would read; `None` where nothing is.
@@ -57,7 +57,8 @@ impl Spread<'_> {
             Some(b) => phases.buffers[b].size().max(4),
             None => self.body.accesses[k].dtype.size().max(2),
         };
-        let all = (0..first_buffer + phases.buffers.len()).filter(|&k| k >= first_buffer || !self.body.accesses[k].per_row);
+        let all =
+            (0..first_buffer + phases.buffers.len()).filter(|&k| k >= first_buffer || !self.body.accesses[k].per_row);
         let all: Vec<usize> = all.collect();
         let between = (1..passes.len()).map(|at| {
             let (before, behind) = passes.split_at(at);
@@ -72,12 +73,12 @@ impl Spread<'_> {
     pub(super) fn parts(&self, sharing: Sharing) -> usize {
         let (_, n) = self.counts();
         match sharing {
-            Sharing::Together { deep, steps, .. } => n.div_ceil(deep as usize * steps as usize),
+            Sharing::HeldByBlocks { deep, steps, .. } => n.div_ceil(deep as usize * steps as usize),
             _ => 1,
         }
     }
 
-    /// Bytes in which so many blocks tell each other what they have folded: two words an element (`together.cuh`).
+    /// Bytes in which so many blocks tell each other what they have folded: two words an element (`by_blocks.cuh`).
     pub(super) fn told(&self, sharing: Sharing, blocks: usize) -> usize {
         debug_assert!(self.parts(sharing) <= COMPANY && self.body.combined.iter().all(|c| c.along != Along::Fold));
         64 + 16 * self.body.folds.len() * blocks * sharing.rows() as usize * self.lanes()
