@@ -356,22 +356,24 @@ fn error_of_terms(step: &Step, args: &[RefArg<'_>]) -> Option<Array> {
 
 fn add_at_random(array: &mut Array, error: &Array, rng: &mut Rng) {
     if let (Data::Float(values), Data::Float(errors)) = (&mut array.data, &error.data) {
-        for (v, error) in values.iter_mut().zip(errors).filter(|(v, error)| v.is_finite() && !error.is_nan()) {
+        for (v, error) in values.iter_mut().zip(errors).filter(|(_, error)| !error.is_nan()) {
             match error.is_finite() {
-                true => *v += error * (2.0 * rng.f64() - 1.0),
-                // The terms' sizes have no sum in the dtype: in some orders the sum overflows on the way, in others not.
-                false if rng.bool() => *v = f64::INFINITY.copysign(rng.f64() - 0.5),
-                false => {}
+                true if v.is_finite() => *v += error * (2.0 * rng.f64() - 1.0),
+                // The terms' sizes have no sum in the dtype: in some orders the sum overflows on the way, in others not. Where it does,
+                // one part of it may overflow upwards and another one downwards.
+                false if rng.bool() && v.is_finite() => *v = f64::INFINITY.copysign(rng.f64() - 0.5),
+                false if rng.bool() && v.is_infinite() => *v = f64::NAN,
+                _ => {}
             }
         }
     }
 }
 
-/// The sizes of an array's elements.
+/// The sizes of an array's elements; of infinite ones 0, since what becomes of these hangs on no order.
 fn size(arg: &RefArg<'_>) -> Option<Array> {
     let RefArg::Array(a) = arg else { return None };
     let Data::Float(values) = &a.data else { return None };
-    let data = Data::Float(values.iter().map(|v| v.abs()).collect());
+    let data = Data::Float(values.iter().map(|v| if v.is_infinite() { 0.0 } else { v.abs() }).collect());
     Some(Array { shape: a.shape, dtype: a.dtype, data })
 }
 
@@ -464,19 +466,23 @@ mod tests {
     #[test]
     fn a_sum_whose_terms_have_none_may_overflow_on_the_way() {
         let mut rng = Rng::with_seed(1);
-        let shape = thalweg_ir::Shape::new(&[3]);
-        let of = |values: [f64; 3]| Array { shape, dtype: DType::F32, data: Data::Float(values.to_vec()) };
-        let error = of([f64::INFINITY, 0.5, 0.0]);
-        let (mut overflowed, mut stayed) = (false, false);
+        let shape = thalweg_ir::Shape::new(&[5]);
+        let of = |values: [f64; 5]| Array { shape, dtype: DType::F32, data: Data::Float(values.to_vec()) };
+        // The last but one overflowed; in the last one an infinite element is what is infinite.
+        let error = of([f64::INFINITY, 0.5, 0.0, f64::INFINITY, 1.0]);
+        let (mut overflowed, mut stayed, mut both_ways) = (false, false, false);
         for _ in 0..64 {
-            let mut sums = of([9e37, 1.0, 2.0]);
+            let mut sums = of([9e37, 1.0, 2.0, f64::NEG_INFINITY, f64::INFINITY]);
             add_at_random(&mut sums, &error, &mut rng);
             let value = |p: usize| sums.get(p).to_f64();
             overflowed |= value(0).is_infinite();
             stayed |= value(0) == 9e37;
-            assert!((value(1) - 1.0).abs() <= 0.5 && value(2) == 2.0);
+            both_ways |= value(3).is_nan();
+            assert!((value(1) - 1.0).abs() <= 0.5 && value(2) == 2.0 && value(4) == f64::INFINITY);
         }
-        assert!(overflowed && stayed);
+        assert!(overflowed && stayed && both_ways);
+        let sizes = size(&RefArg::Array(&of([-2.0, f64::INFINITY, 1.0, f64::NEG_INFINITY, 0.0]))).unwrap();
+        assert_eq!(sizes.data, Data::Float(vec![2.0, 0.0, 1.0, 0.0, 0.0]));
     }
 
     #[test]
