@@ -335,8 +335,6 @@ impl<'t> Parser<'t> {
     fn atomic(&mut self, name: &str, before: Option<&'t str>, out: &mut Vec<Statement>) -> Read<bool> {
         let op = match name {
             "atomic_add" => Atomic::Add,
-            "atomic_max" => Atomic::Max,
-            "atomic_min" => Atomic::Min,
             "atomic_exchange" => Atomic::Exchange,
             _ => return Ok(false),
         };

@@ -42,7 +42,6 @@ impl Streamed<'_> {
             .number("OWN", if class.block.warps <= 4 { 0 } else { slice })
             .number("TERMS", 16 * LINE)
             .holds("F16", dtype == DType::F16)
-            .holds("TF32", class.math == Math::Tf32)
             .value("slot", slot.clone())
             .value("yes", Expr::Constant(DType::Bool, 1))
             .function("tf32", |x| Routine::Tf32.of(x.to_vec()))
