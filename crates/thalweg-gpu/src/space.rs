@@ -62,6 +62,9 @@ pub struct Space {
     maps: Vec<Option<std::sync::Arc<IndexMap>>>,
 }
 
+/// What numbers of points have room for: a thread's loop over them goes one step, of all threads that share them, beyond the last.
+const STEP: usize = 1 << 16;
+
 impl Space {
     /// The domain with `kept` dimensions of rows (none for a map), accesses as the body has them. `lanes`: the most
     /// that a thread may take side by side.
@@ -118,7 +121,7 @@ impl Space {
         let lanes = lane.map_or(1, |l| widest(extents[l], lanes, own, at, &steps, l));
         let ways = (0..own.len()).map(|i| way(&own[i], &at[i], &steps[i], lane, lanes)).collect();
         let points: usize = extents.iter().product();
-        let wide = points >= 1 << 31 || at.iter().zip(&steps).any(|(a, s)| spans(a, s, &extents) >= 1 << 31);
+        let wide = points >= (1 << 31) - STEP || at.iter().zip(&steps).any(|(a, s)| spans(a, s, &extents) >= 1 << 31);
         let row = (extents.len() - kept) as u8;
         let class = SpaceClass { wide, kept: kept as u8, row, lanes: lanes as u8, across, ways };
         let maps = at.iter().map(|a| a.map.clone()).collect();
@@ -337,6 +340,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A loop over a row's points ends at a number behind the last one, up to a block's threads further.
+    #[test]
+    fn a_step_behind_the_last_point_has_a_number() {
+        let wide = |points: usize| {
+            let mut strides = [0; MAX_RANK];
+            strides[0] = 1;
+            let at = AccessGeometry { base: 0, strides, map: None, reach: Some((0, points - 1)), distinct: points };
+            let own = Access { operand: Some(0), dtype: DType::U8, class: AccessClass::Contiguous, per_row: false };
+            Space::new(&[points], 0, false, (&[own], &[at]), 16).class.wide
+        };
+        assert_eq!([(1 << 31) - 1, (1 << 31) - 1023].map(wide), [true; 2]);
+        assert_eq!([1 << 30, (1 << 31) - (1 << 20)].map(wide), [false; 2]);
     }
 
     #[test]

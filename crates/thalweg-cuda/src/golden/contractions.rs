@@ -1,6 +1,9 @@
 //! Contractions: products with what surrounds them, attention, a convolution.
 
 use super::{Draft, sources};
+use crate::compiler::Compiler;
+use crate::driver::Absent;
+use std::sync::Arc;
 use thalweg_ir::{DType, ElementOp, Monoid};
 use thalweg_kernel::{
     Contraction, ContractionGeometry, Epilogue, FactorOrder, Geometry, GroupPart, Inner, Kernel, MapGeometry,
@@ -229,6 +232,38 @@ fn factors_whose_rows_begin_anywhere_are_copied_before_they_are_fed() {
     assert_eq!(copies(&bare(768, 50257, 8192)), 1, "columns in odd numbers");
     assert_eq!(copies(&bare(8192, 50257, 768)), 1, "the same, of few terms");
     assert_eq!(sources(&bare(8, 50257, 768)).iter().filter(|s| fed(s)).count(), 0, "few rows read them once");
+}
+
+#[test]
+fn a_pitch_that_does_not_fit_32_bits_is_none_of_a_copy() {
+    let far = 3isize << 30;
+    for dtype in [DType::F32, DType::I64] {
+        let copied = |a, b| {
+            let product = MatmulGeometry { batch: vec![], a, b, ..product_of(1, [32, 32, 64], false) };
+            let kernel = Kernel::Contraction(Contraction::bare(dtype, Precision::Full));
+            let all = sources(&(kernel, Geometry::Contraction(Box::new(ContractionGeometry::bare(product)))));
+            ["pitch0", "pitch1"].map(|name| all.iter().any(|s| s.contains(name)))
+        };
+        assert_eq!(copied((0, 64, 1), (0, 32, 1)), [true, true]);
+        assert_eq!(copied((0, far, 1), (0, 32, 1)), [false, true], "rows far apart");
+        assert_eq!(copied((0, 64, 1), (0, far, 1)), [true, false], "terms far apart");
+    }
+}
+
+#[test]
+fn tiles_count_rows_columns_and_terms_in_32_bits() {
+    let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
+    let told = |sizes| {
+        let product = MatmulGeometry { batch: vec![], ..product_of(1, sizes, false) };
+        let kernel = Kernel::Contraction(Contraction::bare(DType::I32, Precision::Ordered));
+        let plan =
+            thalweg_gpu::plan(&kernel, &Geometry::Contraction(Box::new(ContractionGeometry::bare(product))), &compiler);
+        plan.err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert_eq!(told([1 << 30, 16, 16]), "");
+    for sizes in [[1 << 31, 16, 16], [16, 3 << 30, 16], [16, 16, 1 << 32]] {
+        assert!(told(sizes).contains("too many rows, columns or terms"), "{}", told(sizes));
+    }
 }
 
 /// `relu(a·b + bias)` of f32: 16 tiles of 64 times 64, whose terms eight blocks share.

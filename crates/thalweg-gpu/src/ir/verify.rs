@@ -608,8 +608,9 @@ impl Checker<'_> {
                 self.check(&three[1])?;
                 self.typed(&three[2], three[1].ty())
             }
-            Expr::Convert(_, x) => {
+            Expr::Convert(ty, x) => {
                 self.check(x)?;
+                want(matches!(ty, Type::Held(_)), || format!("{x} does not become {ty}"))?;
                 let whole = |d: DType| d.is_int() || d == DType::Bool;
                 want(matches!(x.ty(), Type::Held(d) if whole(d)), || format!("{x} is {}, no integer", x.ty()))
             }
@@ -624,7 +625,11 @@ impl Checker<'_> {
                 self.check(x)?;
                 want(matches!(x.ty(), Type::Held(d) if d.is_float()), || format!("{x} is no float"))
             }
-            Expr::Cast(from, _, x) | Expr::Bitcast(from, _, x) => self.typed(x, Type::Held(*from)),
+            Expr::Cast(from, _, x) => self.typed(x, Type::Held(*from)),
+            Expr::Bitcast(from, to, x) => {
+                self.typed(x, Type::Held(*from))?;
+                want(from.size() == to.size(), || format!("the bits of {from} are no {to}"))
+            }
             Expr::Unrounded(dtype, x) => {
                 self.check(x)?;
                 let in_f32 = |d: DType| matches!(d, DType::F32 | DType::BF16 | DType::F16);

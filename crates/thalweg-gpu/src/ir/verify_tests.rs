@@ -200,6 +200,14 @@ fn names_places_and_numbers_that_are_wrong() {
         ),
         (vec![registers(), add("r")], "k: `r` has no elements that others may change".into()),
         (vec![Statement::Let("y".into(), number(1 << 31))], "k: 2147483648 is no i32".into()),
+        (
+            vec![Statement::Let("y".into(), Expr::Convert(stored, Box::new(number(1))))],
+            "k: 1 does not become stored f32".into(),
+        ),
+        (
+            vec![Statement::Let("y".into(), Expr::Bitcast(DType::U32, DType::F64, Box::new(Expr::Thread)))],
+            "k: the bits of u32 are no f64".into(),
+        ),
         (vec![bytes(), part(Type::U32, 8, 2)], "k: `q` begins at 2, between elements".into()),
         (vec![bytes(), part(Type::U32, 1 << 30, 0)], "k: `q` ends 4294967296 bytes behind the begin of `b`".into()),
         (vec![bytes(), part(Type::Held(DType::BF16), 16, 0)], "k: `q` ends 64 bytes behind the begin of `b`".into()),

@@ -74,9 +74,9 @@ impl Value {
 /// What a number of any type gives with another.
 fn folded(op: Binary, x: i64, y: i64) -> Option<i64> {
     Some(match op {
-        Binary::Add => x + y,
-        Binary::Sub => x - y,
-        Binary::Mul => x * y,
+        Binary::Add => x.checked_add(y)?,
+        Binary::Sub => x.checked_sub(y)?,
+        Binary::Mul => x.checked_mul(y)?,
         Binary::Div => x.checked_div(y)?,
         Binary::Rem => x.checked_rem(y)?,
         Binary::BitAnd => x & y,
@@ -112,6 +112,12 @@ impl<'t> Parser<'t> {
             Some(n) => Ok(n),
             None => self.wrong("a number is wanted that is known here"),
         }
+    }
+
+    /// The same, which counts something.
+    pub(super) fn number(&mut self) -> Read<u32> {
+        let n = self.known()?;
+        u32::try_from(n).or_else(|_| self.wrong(format!("{n} is no count")))
     }
 
     pub(super) fn value(&mut self) -> Read<Value> {
@@ -234,7 +240,8 @@ impl<'t> Parser<'t> {
             "matrix" => {
                 self.want("(")?;
                 let (of, at) = self.place()?;
-                let leading = u32::try_from(self.known()?).unwrap_or(0);
+                self.want(",")?;
+                let leading = self.number()?;
                 self.want(")")?;
                 return Ok(typed(Expr::Matrix { of, at: Box::new(at), leading }));
             }
@@ -282,13 +289,7 @@ impl<'t> Parser<'t> {
     }
 
     pub(super) fn arguments(&mut self) -> Read<Vec<Value>> {
-        self.want("(")?;
-        let mut all = vec![];
-        while !self.is(")") {
-            all.push(self.value()?);
-            self.is(",");
-        }
-        Ok(all)
+        self.listed(Parser::value)
     }
 
     fn index(&mut self) -> Read<Expr> {
@@ -329,14 +330,21 @@ impl<'t> Parser<'t> {
     /// A use of a `fn`.
     fn expanded(&mut self, of: &Macro<'t>) -> Read<Value> {
         let meanings = self.meanings(of)?;
-        self.inside(of, meanings, Parser::value)
+        self.inside(of, meanings, |parser| {
+            let value = parser.value()?;
+            parser.want(";")?;
+            Ok(value)
+        })
     }
 
     /// What the parameters of a macro stand for in the use that begins here.
     pub(super) fn meanings(&mut self, of: &Macro<'t>) -> Read<rustc_hash::FxHashMap<&'t str, Meaning<'t>>> {
         self.want("(")?;
         let mut all = rustc_hash::FxHashMap::default();
-        for &parameter in &of.parameters {
+        for (n, &parameter) in of.parameters.iter().enumerate() {
+            if n > 0 {
+                self.want(",")?;
+            }
             // What is no value goes on as what it is.
             let whole = match (self.ahead(0), self.ahead(1)) {
                 (Token::Name(name), Token::Sign("," | ")")) => self.meaning(name),
@@ -350,7 +358,6 @@ impl<'t> Parser<'t> {
                 None => Meaning::Value(self.value()?),
             };
             all.insert(parameter, meaning);
-            self.is(",");
         }
         self.want(")")?;
         Ok(all)

@@ -63,7 +63,12 @@ pub(super) struct Parser<'t> {
     /// Uses of procs so far, and the one that is being read.
     pub(super) uses: usize,
     pub(super) within: Option<usize>,
+    /// Uses of `fn`s and procs around.
+    deep: usize,
 }
+
+/// Uses in each other at most.
+const DEEPEST: usize = 32;
 
 const TYPES: [DType; 12] = [
     DType::Bool,
@@ -100,7 +105,7 @@ impl<'t> Parser<'t> {
         }));
         let tokens = tokens(text)?;
         let scopes = vec![names, FxHashMap::default()];
-        Ok(Parser { tokens, at: 0, scopes, around: vec![0, 1], uses: 0, within: None })
+        Ok(Parser { tokens, at: 0, scopes, around: vec![0, 1], uses: 0, within: None, deep: 0 })
     }
 
     /// What stands so many tokens further.
@@ -137,6 +142,19 @@ impl<'t> Parser<'t> {
             Token::Name(name) => Ok(name),
             other => self.wrong(format!("a name is wanted, and not {other:?}")),
         }
+    }
+
+    /// What stands in brackets, with commas between.
+    pub(super) fn listed<T>(&mut self, read: impl Fn(&mut Self) -> Read<T>) -> Read<Vec<T>> {
+        self.want("(")?;
+        let mut all = vec![];
+        while !self.is(")") {
+            if !all.is_empty() {
+                self.want(",")?;
+            }
+            all.push(read(self)?);
+        }
+        Ok(all)
     }
 
     pub(super) fn meaning(&self, name: &str) -> Option<Meaning<'t>> {
@@ -184,12 +202,7 @@ impl<'t> Parser<'t> {
     /// The parameters and the body of a macro, which ends where `end` finds it.
     pub(super) fn definition(&mut self, open: &str, close: &str) -> Read<(&'t str, Macro<'t>)> {
         let name = self.name()?;
-        self.want("(")?;
-        let mut parameters = vec![];
-        while !self.is(")") {
-            parameters.push(self.name()?);
-            self.is(",");
-        }
+        let parameters = self.listed(Parser::name)?;
         self.want(open)?;
         let body = self.at;
         let mut deep = 0usize;
@@ -212,9 +225,14 @@ impl<'t> Parser<'t> {
         meanings: FxHashMap<&'t str, Meaning<'t>>,
         read: impl FnOnce(&mut Self) -> Read<T>,
     ) -> Read<T> {
+        if self.deep == DEEPEST {
+            return self.wrong("something stands for itself");
+        }
+        self.deep += 1;
         let around = std::mem::replace(&mut self.around, of.around.clone());
         let back = std::mem::replace(&mut self.at, of.body);
         let result = self.scoped(meanings, read)?;
+        self.deep -= 1;
         self.at = back;
         self.around = around;
         Ok(result)

@@ -136,6 +136,9 @@ impl<'t> Parser<'t> {
                     out.push(Statement::Later(own, ty));
                 }
                 _ => {
+                    if !shape.is_empty() {
+                        return self.wrong(format!("elements of `{name}` have no type"));
+                    }
                     self.want("=")?;
                     if !changes
                         && let (Token::Name(op), Token::Sign("(")) = (self.ahead(0), self.ahead(1))
@@ -154,6 +157,11 @@ impl<'t> Parser<'t> {
                         self.means(name, Meaning::Value(value));
                     } else {
                         let value = ty.map_or_else(|| value.expr.clone(), |ty| value.clone().like(ty));
+                        if let Some(ty) = ty
+                            && value.ty() != ty
+                        {
+                            return self.wrong(format!("`{name}` is {ty}, and {value} is {}", value.ty()));
+                        }
                         self.means(name, Meaning::Variable(own.clone(), value.ty()));
                         out.push(if changes { Statement::Variable(own, value) } else { Statement::Let(own, value) });
                     }
@@ -199,9 +207,11 @@ impl<'t> Parser<'t> {
             }
             "barrier_start" => {
                 self.want("(")?;
-                let (of, n) = (self.place()?, self.known()?);
+                let of = self.place()?;
+                self.want(",")?;
+                let n = self.number()?;
                 self.want(")")?;
-                Action::BarrierStart(of, u32::try_from(n).unwrap_or(0))
+                Action::BarrierStart(of, n)
             }
             "barrier_arrive" => {
                 self.want("(")?;
@@ -211,7 +221,9 @@ impl<'t> Parser<'t> {
             }
             "barrier_expect" | "barrier_wait" => {
                 self.want("(")?;
-                let (of, x) = (self.place()?, self.of_type(Type::U32)?);
+                let of = self.place()?;
+                self.want(",")?;
+                let x = self.of_type(Type::U32)?;
                 self.want(")")?;
                 if name == "barrier_wait" { Action::BarrierWait(of, x) } else { Action::BarrierExpect(of, x) }
             }
@@ -219,8 +231,10 @@ impl<'t> Parser<'t> {
             "copy_ahead" => {
                 self.want("(")?;
                 let to = self.place()?;
+                self.want(",")?;
                 let from = self.place()?;
-                let bytes = u32::try_from(self.known()?).unwrap_or(0);
+                self.want(",")?;
+                let bytes = self.number()?;
                 let kept = if self.is(",") { Some(self.expression()?) } else { None };
                 self.want(")")?;
                 Action::CopyAhead { to, from, bytes, kept }
@@ -228,6 +242,7 @@ impl<'t> Parser<'t> {
             "fragments" | "fragments_transposed" => {
                 self.want("(")?;
                 let to = self.vector()?;
+                self.want(",")?;
                 let from = self.place()?;
                 self.want(")")?;
                 Action::Fragments { to, from, transposed: name == "fragments_transposed" }
@@ -239,7 +254,10 @@ impl<'t> Parser<'t> {
                     _ => Math::Tf32,
                 };
                 self.want("(")?;
-                let (sums, left) = (self.vector()?, self.vector()?);
+                let sums = self.vector()?;
+                self.want(",")?;
+                let left = self.vector()?;
+                self.want(",")?;
                 let first = self.expression()?;
                 self.want(",")?;
                 let right = [first, self.expression()?];
@@ -255,9 +273,9 @@ impl<'t> Parser<'t> {
     /// `(N)`, which is known here.
     fn count(&mut self) -> Read<u32> {
         self.want("(")?;
-        let n = self.known()?;
+        let n = self.number()?;
         self.want(")")?;
-        u32::try_from(n).or_else(|_| self.wrong(format!("{n} is no count")))
+        Ok(n)
     }
 
     /// `(f16, left lies across, right lies across, columns, sums, left, right, whether to add)`.
@@ -265,26 +283,25 @@ impl<'t> Parser<'t> {
         self.want("(")?;
         let mut known = [0; 4];
         for n in &mut known {
-            *n = self.known()?;
+            *n = self.number()?;
             self.want(",")?;
         }
         let [f16, left_across, right_across, columns] = known;
         let sums = self.vector()?;
+        self.want(",")?;
         let in_registers =
             matches!(self.ahead(0), Token::Name(n) if matches!(self.meaning(n), Some(Meaning::Elements(..))));
         let left = if in_registers {
             let (name, at) = self.vector()?;
             Left::Registers(name, at)
         } else {
-            let x = self.expression()?;
-            self.want(",")?;
-            Left::Matrix(x)
+            Left::Matrix(self.expression()?)
         };
+        self.want(",")?;
         let right = self.expression()?;
         self.want(",")?;
         let keep = self.expression()?;
         self.want(")")?;
-        let columns = u32::try_from(columns).unwrap_or(0);
         Ok(Action::WarpgroupMultiply {
             f16: f16 != 0,
             sums,
@@ -295,16 +312,14 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// Something with elements, and its indices; a comma may follow.
+    /// Something with elements, and its indices.
     fn vector(&mut self) -> Read<(Name, Vec<Expr>)> {
         let name = self.name()?;
         let own = match self.meaning(name) {
             Some(Meaning::Elements(own, _) | Meaning::Operand(own, ..)) => own,
             _ => return self.wrong(format!("`{name}` has no elements")),
         };
-        let at = self.indices()?;
-        self.is(",");
-        Ok((own, at))
+        Ok((own, self.indices()?))
     }
 
     /// The same with one index.
@@ -320,8 +335,6 @@ impl<'t> Parser<'t> {
     fn atomic(&mut self, name: &str, before: Option<&'t str>, out: &mut Vec<Statement>) -> Read<bool> {
         let op = match name {
             "atomic_add" => Atomic::Add,
-            "atomic_max" => Atomic::Max,
-            "atomic_min" => Atomic::Min,
             "atomic_exchange" => Atomic::Exchange,
             _ => return Ok(false),
         };
@@ -357,11 +370,7 @@ impl<'t> Parser<'t> {
         let unroll = match () {
             () if self.is("rolled") => Unroll::Never,
             () if !self.is("unroll") => Unroll::Free,
-            () if self.is("(") => {
-                let n = self.known()?;
-                self.want(")")?;
-                Unroll::Times(u32::try_from(n).unwrap_or(1))
-            }
+            () if self.ahead(0) == Token::Sign("(") => Unroll::Times(self.count()?),
             () => Unroll::All,
         };
         let own = self.own(name);
@@ -411,7 +420,9 @@ impl<'t> Parser<'t> {
     /// The rest of a chain of `when`s whose first condition holds.
     fn alternative_of_when(&mut self) -> Read<()> {
         while self.ahead(0) != Token::Sign("{") {
-            self.at += 1;
+            if self.next() == Token::End {
+                return self.wrong("a `when` has no block");
+            }
         }
         self.alternative(false, &mut vec![])?;
         match self.is("else") {

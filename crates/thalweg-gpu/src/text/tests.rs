@@ -83,6 +83,18 @@ fn what_is_wrong_is_told_with_its_line() {
         ("let x = nothing(thread);", "line 1: there is no `nothing` of 1 values"),
         ("var x: u32[thread];", "line 1: a number is wanted that is known here"),
         ("let x = f32(u8(thread)) + 99999999999999999999;", "line 1: `99999999999999999999` is no number"),
+        ("fn two(i) = i + i i; let x = two(thread);", "line 1: `;` is wanted, and not Name(\"i\")"),
+        ("fn both(i, j) = i + j; let x = both(thread block);", "line 1: `,` is wanted, and not Name(\"block\")"),
+        ("fn both(i j) = i + j;", "line 1: `,` is wanted, and not Name(\"j\")"),
+        ("let x = ones(thread block);", "line 1: `,` is wanted, and not Name(\"block\")"),
+        ("fn same(i) = same(i); let x = same(thread);", "line 1: something stands for itself"),
+        ("let x: i64 = thread;", "line 1: `x` is i64, and thread is u32"),
+        ("let x[4] = thread;", "line 1: elements of `x` have no type"),
+        ("let x = 9223372036854775807 + 1;", "line 1: 9223372036854775807 + 1"),
+        ("when 1 { let x = thread; } else when 0", "line 1: a `when` has no block"),
+        ("for k: u32 in 0..8 unroll(0 - 1) { }", "line 1: -1 is no count"),
+        ("shared s: u32[8]; copy_ahead(s[0], s[1], 0 - 16);", "line 1: -16 is no count"),
+        ("shared s: u32[8]; copy_ahead(s[0] s[1] 16);", "line 1: `,` is wanted, and not Name(\"s\")"),
     ];
     for (source, expected) in cases {
         let read = Parser::new(&FxHashMap::default(), source).and_then(|mut parser| parser.all());

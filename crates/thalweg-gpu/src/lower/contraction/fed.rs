@@ -7,7 +7,7 @@
 //!
 //! Always true: which tile is taken depends on sizes, layouts and chip alone.
 
-use super::tile::{Part, is_strided, lies_at, math, result, sums_operand};
+use super::tile::{Part, is_counted, is_strided, lies_at, math, result, sums_operand};
 use crate::class::contraction::{HEAD, Math};
 use crate::class::fed::{FedClass, FedFactor, FedSlots, FedTile, TERMS, TILES};
 use crate::maps::{MAP_RANK, MAP_WORDS, TensorMap};
@@ -164,7 +164,7 @@ pub fn fits(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
 /// The tile of a contraction; `None` where it cannot be fed.
 pub fn choose(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<Fed> {
     let p = &g.product;
-    if math(c, chip) != Math::Warpgroup || p.m == 0 || p.n == 0 || p.k == 0 || g.batches() == 0 {
+    if math(c, chip) != Math::Warpgroup || !is_counted(p) || p.m == 0 || p.n == 0 || p.k == 0 || g.batches() == 0 {
         return None;
     }
     let reads = c.factors[0].as_ref().map_or(1, |f| f.operands as u16);

@@ -4,7 +4,7 @@
 //! is not of that form, or too large for the registers of a warp, is opened into several.
 
 use super::fed::Factor;
-use super::tile::{Part, alignable, lies_at, math, result, sums_operand};
+use super::tile::{Part, alignable, is_counted, is_pitch, lies_at, math, result, sums_operand};
 use crate::class::contraction::Math;
 use crate::class::streamed::{HEAD, StreamedBlock, StreamedClass, StreamedSlots};
 use crate::lower::operands::add_reciprocals;
@@ -57,7 +57,7 @@ fn lies(g: &MatmulGeometry, right: bool) -> Lies {
 impl Lies {
     /// Whether terms are neighbours; `None` where it cannot be copied sixteen bytes at a time.
     fn along(&self, size: usize) -> Option<bool> {
-        let aligned = |pitch| alignable(self.batch.iter().copied().chain([self.first, pitch]), size);
+        let aligned = |pitch| is_pitch(pitch) && alignable(self.batch.iter().copied().chain([self.first, pitch]), size);
         match () {
             () if self.term == 1 && aligned(self.line) => Some(true),
             () if self.line == 1 && aligned(self.term) => Some(false),
@@ -98,7 +98,7 @@ fn find<'a>(c: &'a Contraction, g: &'a ContractionGeometry, chip: &Chip) -> Opti
     }
     let sizes = |g: &MatmulGeometry| g.batch.iter().map(|d| d.0).collect::<Vec<_>>();
     let fits = row_major && sizes(p) == sizes(q) && [p.n, q.k].iter().all(|&n| (1..=WIDEST).contains(&n));
-    if !fits || p.k == 0 || p.m == 0 || q.m != p.m || q.n != p.k || c.dtype != inner.product.dtype {
+    if !fits || !is_counted(p) || p.k == 0 || p.m == 0 || q.m != p.m || q.n != p.k || c.dtype != inner.product.dtype {
         return None;
     }
     let size = c.dtype.size();

@@ -24,6 +24,8 @@ use thalweg_runtime::Error;
 pub const COPY: usize = 16;
 /// Bytes of the elements that plain cores can have copied one by one.
 const COPIED_APART: [usize; 2] = [4, 8];
+/// Rows, columns or terms of all steps under way of the largest tile.
+const MOST: usize = 512;
 /// What stands for what is in shared memory among the operands of a part.
 const NO_OPERAND: u16 = u16::MAX;
 
@@ -33,7 +35,19 @@ pub fn fits(c: &Contraction, g: &ContractionGeometry) -> bool {
     let factors = c.factors.iter().zip(&g.factors);
     let mut factors = factors.filter_map(|(f, t)| f.as_deref().zip(t.as_deref()));
     let epilogue = c.epilogue.as_deref().zip(g.epilogue.as_deref());
-    factors.all(|(f, t)| f.inner.is_none() && map(&f.kernel, t)) && epilogue.is_none_or(|(e, t)| map(&e.kernel, t))
+    is_counted(&g.product)
+        && factors.all(|(f, t)| f.inner.is_none() && map(&f.kernel, t))
+        && epilogue.is_none_or(|(e, t)| map(&e.kernel, t))
+}
+
+/// Whether rows, columns and terms are numbered in 32 bits, those of the last tile that are outside counted, too.
+pub fn is_counted(p: &MatmulGeometry) -> bool {
+    [p.m, p.n, p.k].iter().all(|&n| n <= i32::MAX as usize - MOST)
+}
+
+/// Whether a copy may go by a pitch: kernels have it in 32 bits.
+pub fn is_pitch(pitch: isize) -> bool {
+    i32::try_from(pitch).is_ok()
 }
 
 /// The arithmetic of a contraction.
@@ -194,9 +208,14 @@ enum Factor {
 /// The kernel of a contraction that [`fits`]; its sums are written in that dtype where it has no epilogue.
 ///
 /// # Errors
-/// [`Error::Compile`] where there would be more blocks than a launch may have.
+/// [`Error::Compile`] where there are more rows, columns or terms than it counts.
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
     let chip = target.chip();
+    if !is_counted(&g.product) {
+        let message =
+            format!("{:?} are too many rows, columns or terms for tiles", [g.product.m, g.product.n, g.product.k]);
+        return Err(Error::Compile { device: target.device().into(), message });
+    }
     let (tile, math) = (shape(c, g, chip), math(c, chip));
     let (p, shares) = (&g.product, shares(c, g, chip));
     let mut plan = Plan::default();
@@ -308,10 +327,13 @@ fn factor(
     let aligned = |pitch: isize| alignable(batch().chain([first, pitch]), size);
     let apart = math == Math::Plain && COPIED_APART.contains(&size);
     let vectors = math != Math::Plain || COPIED_APART.contains(&size);
-    if (term == 1 || p.k == 1) && if math == Math::Plain { apart } else { aligned(if count == 1 { 0 } else { line }) } {
+    if (term == 1 || p.k == 1)
+        && is_pitch(line)
+        && if math == Math::Plain { apart } else { aligned(if count == 1 { 0 } else { line }) }
+    {
         return Factor::Copied { along: true, operand: first_operand, first, pitch: line };
     }
-    if (line == 1 || count == 1) && vectors && aligned(if p.k == 1 { 0 } else { term }) {
+    if (line == 1 || count == 1) && is_pitch(term) && vectors && aligned(if p.k == 1 { 0 } else { term }) {
         return Factor::Copied { along: false, operand: first_operand, first, pitch: term };
     }
     let extents: Vec<usize> = p.batch.iter().map(|d| d.0).chain(if n == 0 { [p.m, p.k] } else { [p.k, p.n] }).collect();

@@ -54,7 +54,6 @@ fn text(class: &TileClass) -> Text<'static> {
         .holds("ALONG0", left.along)
         .holds("ALONG1", right.along)
         .holds("PLAIN", class.math == Math::Plain)
-        .holds("TF32", class.math == Math::Tf32)
         .holds("F16", class.dtype == DType::F16)
         .holds("WARPGROUP", class.math == Math::Warpgroup)
         .elements("s0", element_of(class))

@@ -121,7 +121,6 @@ let t = thread, lane = t % 32, warp = t / 32;
             .holds("TF32", class.math == Math::Tf32)
             .holds("WARPGROUP", class.math == Math::Warpgroup)
             .holds("SEEN", class.seen.is_some())
-            .value("infinity", Expr::Constant(DType::F32, f32::INFINITY.to_bits().into()))
             .value("lowest", Expr::Constant(DType::F32, f32::NEG_INFINITY.to_bits().into()))
             .value("zero", Expr::Constant(DType::F32, 0))
             .value("one", Expr::Constant(DType::F32, 1f32.to_bits().into()))

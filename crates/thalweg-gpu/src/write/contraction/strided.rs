@@ -76,14 +76,12 @@ impl<'a> Strided<'a> {
         let from = format!("p{}{}", self.part.tag, self.read());
         let terms = self.class.tile.k;
         let text = Text::new()
-            .ty("Index", index)
             .number("ACROSS", self.across)
             .number("APART", self.apart)
             .number("SIDE", self.side)
             .number("EACH", self.each)
             .number("OWN", if self.along { self.each } else { self.side })
             .number("TERMS", terms)
-            .number("STAGES", self.class.tile.stages)
             .number("SIZE", self.class.dtype.size() as u32)
             .number("ALL", all)
             .number("PITCH", pitch)
