@@ -1,7 +1,8 @@
 //! Kernels that are wrong in one way each, and what is said of them.
 
 use super::*;
-use crate::ir::{Atomic, Unroll};
+use crate::ir::{Atomic, Routine, Unroll};
+use thalweg_ir::ElementOp;
 
 fn check(words: usize, body: Vec<Statement>) -> Result<(), String> {
     verify(&Kernel { name: "k", block: 64, blocks: None, words, definitions: vec![], body })
