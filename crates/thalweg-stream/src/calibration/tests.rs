@@ -5,9 +5,9 @@ use super::clock::{Bench, Clock, List, Model};
 use super::samples::{Sample, Sizes};
 use super::{SANE, calibrate, calibrate_as_if, costs, fits, save_costs, set_costs, typical_costs, watch};
 use crate::DeviceRef;
-use crate::tests::Idle;
+use crate::tests::{DISK, Idle};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use thalweg_fusion::Costs;
 use thalweg_kernel::{Geometry, Kernel, Moved};
@@ -319,12 +319,9 @@ fn a_device_is_measured_by_its_own_clock() {
     assert!(!save_costs(absent));
 }
 
-/// Tests that set the process's disk cache take turns.
-static CACHE: Mutex<()> = Mutex::new(());
-
 /// Calls `f` where the process has a disk cache in a folder of its own.
 fn with_cache(test: &str, f: impl FnOnce(&Cache)) {
-    let _turn = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = DISK.write().unwrap_or_else(PoisonError::into_inner);
     let path = std::env::temp_dir().join(format!("thalweg-calibration-{test}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
     disk::set(Some(Cache::open(&path).expect("a folder of the user's own")));
