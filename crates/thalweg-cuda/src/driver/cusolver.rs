@@ -359,7 +359,7 @@ impl Solver {
     }
 
     /// Whether the library has one call for all matrices.
-    fn is_held_by_blocks(&self, of: &Matrices) -> bool {
+    fn is_together(&self, of: &Matrices) -> bool {
         match of.routine {
             // The older one is for small matrices.
             Routine::Symmetric { n, .. } => of.batched && (self.newer.is_some() || n <= 32),
@@ -368,17 +368,17 @@ impl Solver {
         }
     }
 
-    /// How many matrices one call takes.
+    /// How many matrices one call takes, at least one.
     fn at_once(&self, of: &Matrices) -> usize {
         match of.routine {
-            _ if !self.is_held_by_blocks(of) => 1,
-            Routine::Symmetric { .. } if self.newer.is_some() => of.count.min(MOST_SYMMETRIC),
-            _ => of.count,
+            _ if !self.is_together(of) => 1,
+            Routine::Symmetric { .. } if self.newer.is_some() => of.count.clamp(1, MOST_SYMMETRIC),
+            _ => of.count.max(1),
         }
     }
 
     fn workspace(&self, of: &Matrices) -> Result<usize, String> {
-        let (api, h, double, together) = (self.api, self.handle, of.double, self.is_held_by_blocks(of));
+        let (api, h, double, together) = (self.api, self.handle, of.double, self.is_together(of));
         let (none, mut elements, count) = (null_mut(), 0, int(of.count)?);
         let size = if double { 8 } else { 4 };
         // Offsets within a matrix are counted so, too.
@@ -463,7 +463,7 @@ impl Solver {
     /// # Safety
     /// As [`Solvers::run`].
     unsafe fn run(&mut self, of: &Matrices, places: &Places, bytes: usize, first: usize) -> Result<(), String> {
-        let (api, h, double, together) = (self.api, self.handle, of.double, self.is_held_by_blocks(of));
+        let (api, h, double, together) = (self.api, self.handle, of.double, self.is_together(of));
         let (elements, count) = (int(bytes / if double { 8 } else { 4 })?, int(of.count)?);
         let at = |place: Place| (place.at + (place.step * first) as u64) as usize as At;
         let list = |place: Place| place.list as usize as At;

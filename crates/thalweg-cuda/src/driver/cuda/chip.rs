@@ -45,19 +45,24 @@ pub(super) fn chip(
         get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
         get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
     );
-    let width = f64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?);
+    let multiprocessors = get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+    // Not every driver tells clocks: they are for planning alone.
+    let known = |attribute, otherwise| get(attribute).ok().filter(|&n| n > 0).map_or(otherwise, f64::from);
+    let khz = known(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 0.0);
+    let bits = known(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 0.0);
+    // Two transfers a cycle; or as much a multiprocessor as an H100 has.
+    let bandwidth = if khz * bits > 0.0 { 2e-6 * khz * bits / 8.0 } else { 25.0 * f64::from(multiprocessors) };
     Ok(Chip {
         name,
         sm: 10 * major + minor,
-        multiprocessors: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        multiprocessors,
         threads: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
         registers: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
         shared: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         l2: get(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
         memory,
-        // In kilohertz and bits; two transfers a cycle.
-        bandwidth: 2e-6 * f64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?) * width / 8.0,
-        clock: 1e-6 * f64::from(get(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?),
+        bandwidth,
+        clock: 1e-6 * known(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1.7e6),
         arguments: if long { 32_764 } else { 4096 },
         compiler,
     })

@@ -19,8 +19,13 @@ impl Spread<'_> {
     pub(super) fn by_blocks(&self) -> Option<Sharing> {
         let (body, chip) = (self.body, self.target.chip());
         let (_, n) = self.counts();
-        let bytes = self.space.rows() * self.space.row() * self.read_again()?;
-        if bytes <= chip.l2 / 2 || !body.scans.is_empty() || !body.combined.is_empty() || gathers(body) {
+        let points = self.space.rows() * self.space.row();
+        // What is small is asked no more: this is done for all new sizes.
+        let all: usize = body.accesses.iter().map(|a| a.dtype.size()).sum();
+        if points * all <= chip.l2 / 2 || !body.scans.is_empty() || !body.combined.is_empty() || gathers(body) {
+            return None;
+        }
+        if points * self.read_again()? <= chip.l2 / 2 {
             return None;
         }
         let wide = self.line().min(LINE / 16);
@@ -46,7 +51,8 @@ impl Spread<'_> {
     }
 
     /// Registers of 4 bytes that a point takes between two passes, where that is most: what the earlier ones have loaded or made and
-    /// the later ones take.
+    /// the later ones take. (Rows that one block holds are chosen by [`Spread::weight`], which adds up what passes hold one after the
+    /// other, too: their sizes were measured with that.)
     fn held_between_passes(&self) -> usize {
         let phases = thalweg_kernel::phases(self.body, true);
         let first_buffer = self.body.accesses.len();
