@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
       const i64 column0 = (i64)(within / rows) * 128;
       const i64 warp_row = row0 + (i64)(group % 2u * 64u + t / 32u % 4u * 16u);
       __align__(16) float sum[1][16][4];
-      u32 before = 0u;
+      u32 last = 0u;
       barrier_wait((Barrier *)(turns + team), own / 2u & 1u ^ (team == 0u ? 1u : 0u));
       for (i32 i = 0; i < steps; i++) {
         barrier_wait((Barrier *)(full + slot), phase);
@@ -122,10 +122,10 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
         if (0 < i) {
           warpgroup_wait<1>();
           if (t % 32u == 0u) {
-            barrier_arrive((Barrier *)(empty + before));
+            barrier_arrive((Barrier *)(empty + last));
           }
         }
-        before = slot;
+        last = slot;
         slot = slot + 1u;
         if (slot == 4u) {
           slot = 0u;
@@ -134,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
       }
       warpgroup_wait<0>();
       if (t % 32u == 0u) {
-        barrier_arrive((Barrier *)(empty + before));
+        barrier_arrive((Barrier *)(empty + last));
       }
       u16 *const p1 = (u16 *)a.w[55];
       auto &sums = *(float (*)[32][1152])(shared + 131072);

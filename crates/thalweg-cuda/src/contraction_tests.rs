@@ -194,6 +194,19 @@ fn fed_tiles_go_round() {
     check(&device, bf16, [3, 65, 72, 136], [apart(true), apart(false)]);
 }
 
+/// Columns that are dealt to threads: whole blocks of them, fewer than a tile has, and terms that end within a step.
+#[test]
+fn columns_are_dealt_to_threads() {
+    let device = CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap();
+    let [a, b] = [true, false].map(|along| Lies { along, first: 0, between: 0 });
+    let apart = Lies { along: true, first: 8, between: 24 };
+    for dtype in [DType::BF16, DType::F16] {
+        check(&device, (dtype, Precision::Full), [1, 72, 160, 648], [a, a]);
+        check(&device, (dtype, Precision::Full), [1, 200, 288, 72], [b, apart]);
+    }
+    check(&device, (DType::BF16, Precision::Full), [1, 1500, 1120, 40], [a, a]);
+}
+
 #[test]
 fn factors_whose_rows_begin_anywhere_are_copied_aside() {
     let device = CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap();

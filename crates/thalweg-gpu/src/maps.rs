@@ -20,8 +20,8 @@ pub struct TensorMap {
     pub extents: Vec<usize>,
     /// Bytes from element to element of each dimension but the first: multiples of 16.
     pub strides: Vec<usize>,
-    /// Elements of a box along the first two dimensions: a line, and at most 256 of them.
-    pub tile: [u32; 2],
+    /// Elements of a box along each dimension: a line, and at most 256 of any other.
+    pub tile: [u32; MAP_RANK],
 }
 
 impl TensorMap {
@@ -30,12 +30,12 @@ impl TensorMap {
         let rank = self.extents.len();
         let sizes = self.extents.iter().all(|&n| (1..=u32::MAX as usize).contains(&n));
         let strides = self.strides.iter().all(|&s| s > 0 && s.is_multiple_of(16) && s < 1 << 40);
-        let tile = self.tile[0] as usize * 2 == LINE && (1..=256).contains(&self.tile[1]);
+        let tile = self.tile[0] as usize * 2 == LINE && self.tile[1..].iter().all(|n| (1..=256).contains(n));
         (2..=MAP_RANK).contains(&rank) && self.strides.len() == rank - 1 && sizes && strides && tile
     }
 
     /// Bytes that a copy brings, what is outside counted.
     pub fn bytes(&self) -> u32 {
-        self.tile[0] * self.tile[1] * 2
+        self.tile.iter().product::<u32>() * 2
     }
 }

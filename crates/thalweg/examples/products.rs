@@ -74,8 +74,9 @@ const SHAPES: &[(&[usize], [usize; 3])] = &[
     (&[2, 3], [40, 50, 60]),
 ];
 
-/// Bits, as they are.
+/// Bits, as they are in memory: what is cast before it is stored is not rounded.
 fn bytes(x: &Tensor) -> Vec<u64> {
+    thalweg::synchronize().expect("the device is well");
     x.cast(DType::F64).to_vec::<f64>().expect("the device is well").iter().map(|v| v.to_bits()).collect()
 }
 

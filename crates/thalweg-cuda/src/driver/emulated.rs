@@ -307,7 +307,8 @@ impl Driver for Emulated {
         words[1] = map.extents.len() as u64;
         words[2..2 + MAP_RANK].iter_mut().zip(&map.extents).for_each(|(w, &n)| *w = n as u64);
         words[8..8 + MAP_RANK - 1].iter_mut().zip(&map.strides).for_each(|(w, &s)| *w = s as u64);
-        [words[12], words[13]] = map.tile.map(u64::from);
+        words[12] = u64::from(map.tile[0]);
+        words[13] = map.tile[1..].iter().rev().fold(0, |all, &n| all << 16 | u64::from(n));
         Some(words)
     }
 

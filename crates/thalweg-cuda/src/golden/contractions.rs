@@ -55,7 +55,7 @@ pub(crate) fn product_of(count: usize, [m, n, k]: [usize; 3], transposed: bool) 
 }
 
 /// `gelu(a·b + bias)` of bf16.
-pub(super) fn product_with_gelu(n: usize) -> (Kernel, Geometry) {
+pub(super) fn product_with_gelu(n: usize, transposed: bool) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[1, n, n], 0);
     let sums = d.load(DType::F32, &[0, n as isize, 1]);
     let bias = d.load(DType::BF16, &[0, 0, 1]);
@@ -72,7 +72,7 @@ pub(super) fn product_with_gelu(n: usize) -> (Kernel, Geometry) {
     let (kernel, geometry) = d.map();
     let epilogue = Epilogue { kernel, sums: 0, reads: 2, writes: 1, scalars: 0 };
     let bare = Contraction::bare(DType::BF16, Precision::Full);
-    let mut sizes = ContractionGeometry::bare(product_of(1, [n, n, n], false));
+    let mut sizes = ContractionGeometry::bare(product_of(1, [n, n, n], transposed));
     sizes.epilogue = Some(Box::new(tiles(geometry)));
     let contraction = Contraction { epilogue: Some(Box::new(epilogue)), ..bare };
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))

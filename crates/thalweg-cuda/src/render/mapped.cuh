@@ -17,22 +17,28 @@ FN void barrier_wait(Barrier *b, u32 phase) {
   for (u64 times = 0; *(volatile u8 *)&b->phase == phase; times++) thalweg_look(times);
 }
 template <int R> FN void map_copy(void *to, const u64 *map, Barrier *b, const i32 (&at)[R]) {
-  const u64 wide = map[12], high = map[13], base = (u64)thalweg_runtime.shared;
-  bool inside = map[1] == R;
-  u64 first = map[0];
-  for (i32 d = 2; d < R; d++) {
-    inside = inside && at[d] >= 0 && (u64)at[d] < map[2 + d];
-    first += at[d] * map[7 + d];
-  }
-  for (u64 y = 0; y < high; y++)
+  const u64 wide = map[12], base = (u64)thalweg_runtime.shared;
+  u64 lines = 1;
+  for (i32 d = 1; d < R; d++) lines *= map[13] >> 16 * (d - 1) & 0xffff;
+  for (u64 y = 0; y < lines; y++) {
+    bool inside = map[1] == R;
+    u64 first = map[0], rest = y;
+    for (i32 d = 1; d < R; d++) {
+      const u64 many = map[13] >> 16 * (d - 1) & 0xffff;
+      const i64 place = at[d] + (i64)(rest % many);
+      rest /= many;
+      inside = inside && place >= 0 && (u64)place < map[2 + d];
+      first += place * map[7 + d];
+    }
     for (u64 x = 0; x < wide; x++) {
-      const i64 column = at[0] + (i64)x, row = at[1] + (i64)y;
-      const bool own = inside && column >= 0 && (u64)column < map[2] && row >= 0 && (u64)row < map[3];
+      const i64 column = at[0] + (i64)x;
+      const bool own = inside && column >= 0 && (u64)column < map[2];
       const u64 place = (u64)to - base + (y * wide + x) * 2;
-      *(u16 *)(base + (place ^ (place >> 7 & 7) << 4)) = own ? *(const u16 *)(first + row * map[8] + column * 2) : 0;
+      *(u16 *)(base + (place ^ (place >> 7 & 7) << 4)) = own ? *(const u16 *)(first + column * 2) : 0;
       thalweg_runtime.loaded += own ? 2 : 0;
     }
-  b->bytes -= (i32)(wide * high * 2);
+  }
+  b->bytes -= (i32)(wide * lines * 2);
   barrier_turn(b);
 }
 FN void map_ahead(const u64 *) {}

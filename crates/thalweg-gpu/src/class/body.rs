@@ -66,3 +66,8 @@ pub fn wanted(body: &Body) -> Vec<Wanted> {
 pub fn gathers(body: &Body) -> bool {
     body.nodes.iter().any(|n| matches!(n, Node::Gather { .. }))
 }
+
+/// Whether a body may be computed where there is no element: it neither ends by its data nor looks up places.
+pub fn is_harmless(body: &Body) -> bool {
+    !body.nodes.iter().any(|n| matches!(n, Node::Loop { .. } | Node::Gather { .. }))
+}

@@ -309,6 +309,11 @@ pub enum By {
         /// Passes that are beside each other.
         across: u32,
     },
+    /// A thread, of the sums in its registers: as many neighbouring columns of a row as a vector has. A warp has eight rows a pass.
+    Thread {
+        /// Passes of eight rows that are beside each other.
+        across: u32,
+    },
 }
 
 impl Handed<'_> {

@@ -34,6 +34,9 @@ pub struct FedFactor {
     pub lines: u8,
     /// See above.
     pub batch: u8,
+    /// How many neighbouring columns of the result each thread has, where the lines of the right factor are *dealt*: they lie in shared
+    /// memory in the order in which a multiplication gives them to threads. 0 where they lie as in memory.
+    pub dealt: u8,
 }
 
 /// What decides the source.
@@ -110,6 +113,11 @@ impl FedClass {
         self.tile.m / self.tile.team
     }
 
+    /// How many neighbouring columns a thread has the sums of; 0 where it has pairs.
+    pub fn dealt(&self) -> u32 {
+        self.factors[1].dealt.into()
+    }
+
     /// Where the warps' sums are in shared memory.
     fn sums_at(&self) -> u32 {
         self.tile.stages * (self.all(0) + self.all(1)) * 2
@@ -117,17 +125,24 @@ impl FedClass {
 
     /// How sums are handed to what is made of them.
     pub fn handed(&self) -> Handed<'_> {
+        let (result, sums) = (&self.result, DType::F32);
+        if self.dealt() > 0 {
+            let columns = 4 * self.dealt();
+            let across = self.tile.n / columns;
+            return Handed { result, sums, rows: 8, columns, passes: self.rows() / 8 * across / 4, by: By::Thread { across } };
+        }
         // Two warpgroups have half the registers each, and what is read beside the sums waits in them.
         let alone = self.result.0.loads(self.result.1) == 0;
         let columns = if self.tile.team == 1 || alone { 64 } else { 32 };
         let across = self.tile.n / columns;
         let by = By::Warp { at: self.sums_at(), across };
-        Handed { result: &self.result, sums: DType::F32, rows: 16, columns, passes: self.rows() / 64 * across, by }
+        Handed { result, sums, rows: 16, columns, passes: self.rows() / 64 * across, by }
     }
 
     /// Where the barriers are in shared memory.
     pub fn barriers_at(&self) -> u32 {
-        self.sums_at() + 8 * self.tile.team * self.handed().bytes()
+        let room = if self.dealt() > 0 { 0 } else { self.handed().bytes() };
+        self.sums_at() + 8 * self.tile.team * room
     }
 
     /// Bytes of shared memory.

@@ -52,6 +52,18 @@ fn what_follows_a_product_is_in_its_kernel() {
     }
 }
 
+/// Weights whose terms are neighbours, and whole blocks of columns: threads have vectors of the result.
+#[test]
+fn what_follows_a_product_with_dealt_columns_is_in_its_kernel() {
+    for kind in &KINDS[1..] {
+        let shapes: &[&[usize]] = &[&[200, 72], &[288, 72], &[288], &[200, 288], &[200, 1]];
+        check("gelu", &shapes[..3], *kind, 1, |x| (x[0].matmul(&x[1].t()) + &x[2]).gelu());
+        check("residual", shapes, *kind, 1, |x| (x[0].matmul(&x[1].t()) + &x[2]).silu() * &x[4] + &x[3]);
+        check("wide", shapes, *kind, 1, |x| (x[0].matmul(&x[1].t()).cast(DType::F32) + &x[2]) * 0.5);
+        check("masked", shapes, *kind, 1, |x| x[3].gt(0.0).where_(x[0].matmul(&x[1].t()), &x[2]));
+    }
+}
+
 #[test]
 fn products_of_few_rows_are_folds_with_what_follows() {
     for kind in KINDS {

@@ -24,8 +24,7 @@ impl Gpu {
         let rank = map.extents.len();
         let extents: Vec<u64> = map.extents.iter().map(|&n| n as u64).collect();
         let strides: Vec<u64> = map.strides.iter().map(|&s| s as u64).collect();
-        let mut tile = vec![1u32; rank];
-        tile[..2].copy_from_slice(&map.tile);
+        let tile = &map.tile[..rank];
         let steps = vec![1u32; rank];
         // SAFETY: lists as long as the rank says, and a place for the map, aligned as its type is.
         let encoded = unsafe {

@@ -8,6 +8,7 @@
 //! Always true: which tile is taken depends on sizes, layouts and chip alone.
 
 use super::tile::{Part, is_counted, is_strided, lies_at, math, result, sums_operand};
+use crate::class::body::is_harmless;
 use crate::class::contraction::{HEAD, Math};
 use crate::class::fed::{FedClass, FedFactor, FedSlots, FedTile, TERMS, TILES};
 use crate::maps::{MAP_RANK, MAP_WORDS, TensorMap};
@@ -35,6 +36,9 @@ const TILES_AND_RATES: [(FedTile, f64); 4] = [
 const SHARED: (u32, u32) = (128, 128);
 const FEW_READ: usize = 8;
 
+/// Sums of a thread up to which it makes something of them where they are: all of that is written out.
+const DEALT: u32 = 64;
+
 /// What the form is for a contraction.
 pub struct Fed {
     tile: FedTile,
@@ -55,6 +59,8 @@ pub struct Factor {
     batch: Vec<(usize, isize)>,
     /// How many of its matrices each dimension of the contraction's batch goes further.
     pub far: Vec<usize>,
+    /// How many neighbouring columns of the result each thread is to have; 0 where lines are copied as they lie.
+    dealt: usize,
 }
 
 impl Factor {
@@ -113,7 +119,7 @@ impl Factor {
             () if alone(&lines) => false,
             () => return None,
         };
-        Some(Factor { operand, first, along, terms, lines, batch, far })
+        Some(Factor { operand, first, along, terms, lines, batch, far, dealt: 0 })
     }
 
     /// Its map, where so many lines and terms are copied at a time, in slices of 64 neighbours.
@@ -126,7 +132,17 @@ impl Factor {
             return None;
         }
         let (near, next) = if self.along { (&self.terms, &self.lines) } else { (&self.lines, &self.terms) };
-        let mut dims: Vec<(usize, isize)> = vec![*near.last()?, *next.last()?];
+        let (mut dims, mut tile) = (vec![*near.last()?, *next.last()?], [1; MAP_RANK]);
+        tile[..2].copy_from_slice(&[TERMS, if self.along { of_lines } else { of_terms }]);
+        if self.dealt > 0 {
+            // Line `4·v·block + v·q + 2·e + one` comes at `4·v·block + 8·e + 2·q + one`: the sums of a thread are of columns
+            // `2·q` and `2·q + 1` of every eight.
+            let ((all, far), v) = (dims[1], self.dealt);
+            let apart = |n: usize| n as isize * far;
+            dims.truncate(1);
+            dims.extend([(2, far), (4, apart(v)), (v / 2, apart(2)), (all / (4 * v), apart(4 * v))]);
+            tile[1..].copy_from_slice(&[2, 4, v as u32 / 2, of_lines / (4 * v as u32)]);
+        }
         for group in [&self.terms[..], &self.lines[..]] {
             dims.extend(group.iter().rev().skip(1));
         }
@@ -135,7 +151,6 @@ impl Factor {
         let bytes = |d: &(usize, isize)| if d.0 == 1 { Some(16) } else { usize::try_from(d.1 * size as isize).ok() };
         let strides = dims[1..].iter().map(bytes).collect::<Option<Vec<_>>>()?;
         let extents = dims.iter().map(|d| d.0).collect();
-        let tile = [TERMS, if self.along { of_lines } else { of_terms }];
         let map = TensorMap { f16: dtype == DType::F16, extents, strides, tile };
         let aligned = (self.first as usize * size).is_multiple_of(16) && dims.len() <= MAP_RANK;
         (aligned && map.is_possible()).then_some(map)
@@ -144,7 +159,16 @@ impl Factor {
     /// What of it decides the source.
     pub fn class(&self) -> FedFactor {
         let [terms, lines, batch] = [&self.terms, &self.lines, &self.batch].map(|d| d.len() as u8);
-        FedFactor { along: self.along, terms, lines, batch }
+        FedFactor { along: self.along, terms, lines, batch, dealt: self.dealt as u8 }
+    }
+
+    /// The factor with its lines dealt for vectors of so many columns, where it is a matrix whose terms are neighbours and whose
+    /// columns are whole blocks of such vectors.
+    fn dealt(&self, lanes: usize) -> Option<Factor> {
+        let ([_], [(lines, _)]) = (&self.terms[..], &self.lines[..]) else { return None };
+        let whole = matches!(lanes, 4 | 8) && lines.is_multiple_of(4 * lanes);
+        let one = self.batch.iter().all(|d| d.0 == 1);
+        (self.along && whole && one).then(|| Factor { dealt: lanes, terms: self.terms.clone(), lines: self.lines.clone(), batch: vec![], far: self.far.clone(), ..*self })
     }
 
     /// Fills the words that say where a box is: by how many inner dimensions are divided.
@@ -229,7 +253,7 @@ pub struct Sibling<'a> {
 /// The launch of a contraction with what decides its source.
 fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<(Plan, FedClass)> {
     let chip = target.chip();
-    let Fed { tile, factors, .. } = choose(c, g, chip)?;
+    let Fed { tile, mut factors, .. } = choose(c, g, chip)?;
     let (p, mut plan) = (&g.product, Plan::default());
     let both = c.factors.each_ref().map(|f| f.as_ref().map_or([1, 0], |f| [f.operands as u16, f.scalars as u16]));
     let [reads, scalars] = [0, 1].map(|i| both[0][i] + both[1][i]);
@@ -237,7 +261,16 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     let sums = sums_operand(c);
     let of_result = (result.class(), sums);
     let shared = (tile.m, tile.n) == SHARED && of_result.0.loads(sums) <= FEW_READ;
-    let tile = FedTile { team: 1 + u32::from(shared), ..tile };
+    let mut tile = FedTile { team: 1 + u32::from(shared), ..tile };
+    let few = tile.m * tile.n / (tile.team * 128) <= DEALT && is_harmless(&of_result.0.body);
+    let lanes = usize::from(of_result.0.space.lanes);
+    if let Some(factor) = few.then(|| factors[1].dealt(lanes)).flatten()
+        && factor.map(c.dtype, [tile.n, TERMS]).is_some()
+    {
+        factors[1] = factor;
+        // There is no room for sums on their way.
+        tile.stages += 2;
+    }
     let mut class = FedClass {
         dtype: c.dtype,
         tile,

@@ -59,6 +59,15 @@ impl Boxes {
             let (of_terms, terms) = apart(at(1, factor.along), &format!("p{c}_"), factor.terms, words);
             out.extend(of_lines);
             out.extend(of_terms);
+            if factor.dealt > 0 {
+                // Pairs, their places in vectors, and vectors side by side are whole.
+                let zero = || Expr::Number(0, Type::I32);
+                let block = Expr::Number(4 * i64::from(factor.dealt), Type::I32);
+                let at = vec![terms[0].clone(), zero(), zero(), zero(), lines[0].clone() / block];
+                let to = (of("s", number), self.to.clone());
+                out.push(Statement::Do(Action::MapCopy { to, map, barrier: self.barrier.clone(), at }));
+                continue;
+            }
             let two = if factor.along { [&terms[0], &lines[0]] } else { [&lines[0], &terms[0]] };
             let at = two.into_iter().chain(&terms[1..]).chain(&lines[1..]).chain(&batch).cloned().collect();
             let far = Expr::Number((c * next * LINE_ELEMENTS).into(), self.to.ty());

@@ -30,9 +30,13 @@ pub fn kernel(class: &FedClass, native: Native) -> Kernel {
     let f16 = class.dtype == DType::F16;
     let [left, right] = fed.across();
     let handed = class.handed();
-    let result = result::statements(&handed, &fed.slots.result, native, fed.hand_on());
+    let slots = &fed.slots.result;
+    let [before, result] = match class.dealt() {
+        0 => [vec![], fed.within(result::statements(&handed, slots, native, fed.hand_on()))],
+        _ => result::dealt(&handed, slots, native, &|own| fed.within(own)),
+    };
     let mut body = fed.begin();
-    let text = fed.text().given("result", fed.within(result));
+    let text = fed.text().given("before", before).given("result", result);
     body.extend(text.statements(&[BEGIN, COPIES, &fed.tiles(COMPUTE)]));
     Kernel {
         name: "contraction",
@@ -264,8 +268,9 @@ if own % 2 != team {
 } else {
     which;
     let warp_row = row0 + i64((ROWS > 0 ? group % 2 * ROWS : u32(0)) + t / 32 % 4 * 16);
+    before;
     var sum: f32[PARTS][EIGHTS][4];
-    var before = u32(0);
+    var last = u32(0);
     // A barrier tells a phase from the next, not from the one behind that: a team looks at no step before all warps of the
     // other have seen all of its own.
     barrier_wait(turns[team], (own / 2 & 1) ^ (team == 0 ? u32(1) : 0));
@@ -279,13 +284,13 @@ if own % 2 != team {
         // What the step before has read may be written over.
         if i > 0 {
             warpgroup_wait(1);
-            if t % 32 == 0 { barrier_arrive(empty[before]); }
+            if t % 32 == 0 { barrier_arrive(empty[last]); }
         }
-        before = slot;
+        last = slot;
         next;
     }
     warpgroup_wait(0);
-    if t % 32 == 0 { barrier_arrive(empty[before]); }
+    if t % 32 == 0 { barrier_arrive(empty[last]); }
     result;
 }
 own += 1;

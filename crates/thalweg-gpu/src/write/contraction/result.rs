@@ -7,6 +7,7 @@
 //! A warp may compute outside of the result, too (`warp`), and sums that are written as they are to rows that begin
 //! anywhere go by pairs (`shifted`).
 
+mod dealt;
 mod shifted;
 mod warp;
 
@@ -31,6 +32,18 @@ pub fn statements(handed: &Handed<'_>, slots: &PartSlots, native: Native, hand_o
     let part = Part { class: &handed.result.0, slots, tag: "", native };
     let result = Result { handed, part, hand_on };
     result.shifted().or_else(|| result.by_warp()).unwrap_or_else(|| result.by_points())
+}
+
+/// The same of sums that stay where they are: what comes before the terms, with what is around it of the words, and what comes behind
+/// them.
+pub fn dealt(
+    handed: &Handed<'_>,
+    slots: &PartSlots,
+    native: Native,
+    within: &dyn Fn(Vec<Statement>) -> Vec<Statement>,
+) -> [Vec<Statement>; 2] {
+    let part = Part { class: &handed.result.0, slots, tag: "", native };
+    Result { handed, part, hand_on: vec![] }.dealt(within)
 }
 
 /// Statements that write the sums of a warp's 16 rows to those of all warps: eight columns so many times.
@@ -80,7 +93,7 @@ impl Result<'_> {
     fn threads(&self) -> (Expr, u32) {
         match self.handed.by {
             By::Block(threads) => (u32("t"), threads),
-            By::Warp { .. } => (u32("t") % Expr::Number(32, Type::U32), 32),
+            By::Warp { .. } | By::Thread { .. } => (u32("t") % Expr::Number(32, Type::U32), 32),
         }
     }
 
@@ -95,6 +108,12 @@ impl Result<'_> {
                 let row = i64("warp_row") + (high * number(64)).to(Type::I64);
                 [row, i64("column0") + (wide * number(columns)).to(Type::I64)]
             }
+            By::Thread { across } => {
+                let (high, half) = (pass.clone() / number(2 * across), pass.clone() % number(2));
+                let wide = pass.clone() / number(2) % number(across);
+                let row = i64("warp_row") + (high * number(64) + half * number(8)).to(Type::I64);
+                [row, i64("column0") + (wide * number(columns)).to(Type::I64)]
+            }
         }
     }
 
@@ -103,6 +122,7 @@ impl Result<'_> {
         let (ty, elements) = (Type::Held(self.handed.sums), self.handed.rows * self.handed.pitch());
         match self.handed.by {
             By::Block(_) => shared_part("sums".into(), ty, elements, 0),
+            By::Thread { .. } => unreachable!("sums stay in registers"),
             By::Warp { at, .. } => {
                 let shape = vec![MOST_WARPS, elements];
                 Statement::SharedPart { name: "sums".into(), ty, shape, of: "shared".into(), at }
@@ -206,7 +226,7 @@ impl Result<'_> {
         let text = text.given("loads", loads).given("compute", self.compute(own, &[], None));
         let (unroll, each) = match self.handed.by {
             By::Block(_) => ("unroll", "for c: u32 in lane..ALL by THREADS {"),
-            By::Warp { .. } => ("rolled", "for u: u32 in 0..EACH unroll(AHEAD) { let c = lane + u * THREADS;"),
+            By::Warp { .. } | By::Thread { .. } => ("rolled", "for u: u32 in 0..EACH unroll(AHEAD) { let c = lane + u * THREADS;"),
         };
         let passes = format!("for pass: i32 in 0..PASSES {unroll} {{");
         let mut out = self.declared();

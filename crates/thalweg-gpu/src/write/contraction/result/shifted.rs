@@ -33,6 +33,7 @@ impl Result<'_> {
         let warps = match handed.by {
             By::Block(threads) => threads / 32,
             By::Warp { .. } => 1,
+            By::Thread { .. } => return None,
         };
         let beside = BESIDE.min(handed.rows / warps);
         if beside == 0 || handed.rows % (beside * warps) != 0 {

@@ -7,15 +7,10 @@
 use super::{CHANGE_PLACES, MOST_AHEAD, Result, SUM_AT};
 use crate::ir::{Expr, Statement, Type};
 use crate::write::access::lane_number;
-use thalweg_kernel::{Body, Node};
+use crate::class::body::is_harmless;
 
 /// Vectors that a thread computes side by side.
 const BESIDE: u32 = 2;
-
-/// Whether the body may be computed where there is no element: it neither ends by its data nor looks up places.
-fn is_harmless(body: &Body) -> bool {
-    !body.nodes.iter().any(|n| matches!(n, Node::Loop { .. } | Node::Gather { .. }))
-}
 
 impl Result<'_> {
     /// The statements, where a warp's vectors are few enough to be under way at a time.

@@ -1,0 +1,70 @@
+//! What a thread makes of its own sums, where they are: the columns of the right factor are dealt so that they are neighbours.
+//!
+//! A multiplication gives a thread two columns of every eight. Which line of the factor is which column is its place in shared memory, and
+//! a copy by boxes puts lines in any order that strides can say. So a thread has vectors of the result, and reads and writes these: nothing
+//! goes through shared memory, and nobody waits. What is read first is asked for before the terms.
+
+use super::{By, Result};
+use crate::ir::{Expr, Statement, Type};
+use crate::write::access::lane_number;
+
+/// Bytes of what is read beside the sums that a thread has under way at a time, and vectors at most.
+const AHEAD_BYTES: u32 = 64;
+const MOST_AHEAD: u32 = 4;
+
+impl Result<'_> {
+    /// What comes before the terms, and behind them.
+    pub(super) fn dealt(&self, within: &dyn Fn(Vec<Statement>) -> Vec<Statement>) -> [Vec<Statement>; 2] {
+        let (handed, v) = (self.handed, self.lanes());
+        let By::Thread { across } = handed.by else { unreachable!("they are dealt") };
+        let (accesses, fetched) = (self.part.accesses(), self.fetched());
+        let number = |n: u32| Expr::Number(n.into(), Type::I32);
+        let bytes: usize = fetched.iter().map(|f| accesses.list[f.0].dtype.size() * v as usize).sum();
+        let ahead = (AHEAD_BYTES / (bytes as u32).max(1)).clamp(1, MOST_AHEAD).min(handed.passes);
+        let pass = Expr::name("pass", Type::I32);
+        let turn = [pass.clone() % number(ahead)];
+        let turn: &[Expr] = if fetched.is_empty() { &[] } else { &turn };
+        let place = |pass: &Expr| self.text(pass).statements(&[PLACE]);
+        // Of what is fetched for pass `at`, in the place of this pass.
+        let fetch = |at: &Expr| {
+            let loads = self.with_stand(|stand| {
+                fetched.iter().flat_map(|&(k, wants)| accesses.fetch(k, wants, stand, [turn, turn])).collect()
+            });
+            let mut out = place(at);
+            out.push(Statement::when(Expr::name("inside", Type::BOOL), loads));
+            vec![Statement::Scope(out)]
+        };
+        let arrays = fetched.iter().flat_map(|&(k, wants)| accesses.arrays(k, wants, v as usize, &[ahead]));
+        let mut before: Vec<Statement> = arrays.collect();
+        let mut next = vec![];
+        if !fetched.is_empty() {
+            let first = self.text(&pass).number("AHEAD", ahead).given("fetch", fetch(&pass));
+            let mut own = self.declared();
+            own.extend(first.statements(&["for pass: i32 in 0..AHEAD unroll { fetch; }"]));
+            before.push(Statement::Scope(within(own)));
+            let behind = pass.clone() + number(ahead);
+            next.push(Statement::when(behind.clone().lt(number(handed.passes)), fetch(&behind)));
+        }
+        let (half, wide) = (pass.clone() % number(2), pass.clone() / number(2) % number(across));
+        let lane = lane_number();
+        let eight = wide * number(v / 2) + lane.clone() / number(2);
+        let at = vec![pass.clone() / number(2 * across), eight, half * number(2) + lane % number(2)];
+        let own = Expr::Element { of: "sum".into(), at, ty: Type::Held(handed.sums) };
+        let text = self
+            .text(&pass)
+            .given("place", place(&pass))
+            .given("compute", self.compute(own, turn, Some(Expr::name("inside", Type::BOOL))))
+            .given("next", next);
+        let mut behind = self.declared();
+        behind.extend(text.statements(&["for pass: i32 in 0..PASSES unroll { place; compute; next; }"]));
+        [before, within(behind)]
+    }
+}
+
+const PLACE: &str = r"
+let line = t % 32 / 4, first_lane = t % 4 * LANES;
+let x = Index(row0) + Index(line), y = Index(column0) + Index(first_lane);
+let inside = x < Index(m) && y < Index(n);
+let row = x, column = y / LANES;
+decomposed;
+";
