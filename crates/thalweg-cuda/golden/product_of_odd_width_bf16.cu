@@ -1,19 +1,19 @@
 // options: --gpu-architecture=sm_90a
 
-// Contraction of bf16 by two pairs of warpgroups in turns, fed: tiles of 128 times 128, 4 steps ahead.
+// Contraction of bf16 by two pairs of warpgroups in turns, fed: tiles of 128 times 128, 7 steps ahead.
 #ifndef THALWEG_EMULATED
 template <bool F16, bool TA, bool TB, int N> FN void warpgroup_multiply(float (&d)[16][4], Matrix a, Matrix b, u32 keep) {
   asm volatile("{.reg .pred p;\n.reg .b64 x, y;\nmov.b64 x, {%64, %65};\nmov.b64 y, {%66, %67};\nsetp.ne.b32 p, %68, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, x, y, p, 1, 1, 0, 0;}" : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]), "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3]), "+f"(d[9][0]), "+f"(d[9][1]), "+f"(d[9][2]), "+f"(d[9][3]), "+f"(d[10][0]), "+f"(d[10][1]), "+f"(d[10][2]), "+f"(d[10][3]), "+f"(d[11][0]), "+f"(d[11][1]), "+f"(d[11][2]), "+f"(d[11][3]), "+f"(d[12][0]), "+f"(d[12][1]), "+f"(d[12][2]), "+f"(d[12][3]), "+f"(d[13][0]), "+f"(d[13][1]), "+f"(d[13][2]), "+f"(d[13][3]), "+f"(d[14][0]), "+f"(d[14][1]), "+f"(d[14][2]), "+f"(d[14][3]), "+f"(d[15][0]), "+f"(d[15][1]), "+f"(d[15][2]), "+f"(d[15][3]) : "r"(a.place), "r"(a.form), "r"(b.place), "r"(b.form), "r"(keep) : "memory");
 }
 #endif
-extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMETER_LINES(64)) {
+extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMETER_LINES(80)) {
   begin();
   THALWEG_SHARED_LINES(shared);
-  auto &s0 = *(u16 (*)[32768])(shared + 0);
-  auto &s1 = *(u16 (*)[32768])(shared + 65536);
-  auto &full = *(u64 (*)[4])(shared + 204800);
-  auto &empty = *(u64 (*)[6])(shared + 204832);
-  auto &turns = *(u64 (*)[2])(shared + 204864);
+  auto &s0 = *(u16 (*)[57344])(shared + 0);
+  auto &s1 = *(u16 (*)[57344])(shared + 114688);
+  auto &full = *(u64 (*)[7])(shared + 229376);
+  auto &empty = *(u64 (*)[9])(shared + 229432);
+  auto &turns = *(u64 (*)[2])(shared + 229488);
   const i64 m = (i64)a.w[0];
   const i64 n = (i64)a.w[1];
   const u32 t = threadIdx.x;
@@ -22,10 +22,10 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
   const u32 tiles = (u32)a.w[6];
   const i32 steps = (i32)(((i64)a.w[2] + 63) / 64);
   if (t == 0u) {
-    for (u32 s = 0u; s < 4u; s++) {
+    for (u32 s = 0u; s < 7u; s++) {
       barrier_start((Barrier *)(full + s), 1);
     }
-    for (u32 s = 0u; s < 6u; s++) {
+    for (u32 s = 0u; s < 9u; s++) {
       barrier_start((Barrier *)(empty + s), 8);
     }
     barriers_started();
@@ -38,6 +38,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
     if (t % 128u == 0u) {
       map_ahead(&a.w[16]);
       map_ahead(&a.w[32]);
+      map_ahead(&a.w[48]);
       for (u32 at = blockIdx.x; at < tiles; at += gridDim.x) {
         const u32 high = (u32)a.w[3];
         const u32 wide = (u32)a.w[4];
@@ -60,14 +61,23 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
               map_copy(s0 + slot * 8192u, &a.w[16], (Barrier *)(full + slot), box);
             }
           }
-          {
+          if (n < column0 + 128) {
             {
-              const i32 box[3] = {i * 64, (i32)column0, (i32)batch1};
-              map_copy(s1 + slot * 8192u, &a.w[32], (Barrier *)(full + slot), box);
+              {
+                const i32 box[2] = {i * 64, (i32)column0};
+                map_copy(s1 + slot * 8192u, &a.w[48], (Barrier *)(full + slot), box);
+              }
+            }
+          } else {
+            {
+              {
+                const i32 box[5] = {i * 64, 0, 0, 0, (i32)column0 / 32};
+                map_copy(s1 + slot * 8192u, &a.w[32], (Barrier *)(full + slot), box);
+              }
             }
           }
           slot = slot + 1u;
-          if (slot == 4u) {
+          if (slot == 7u) {
             slot = 0u;
             phase = phase ^ 1u;
           }
@@ -81,8 +91,8 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
   for (u32 at = blockIdx.x; at < tiles; at += gridDim.x) {
     if (own % 2u != team) {
       const u32 behind = slot + (u32)steps;
-      phase = phase ^ behind / 4u & 1u;
-      slot = behind % 4u;
+      phase = phase ^ behind / 7u & 1u;
+      slot = behind % 7u;
     } else {
       const u32 high = (u32)a.w[3];
       const u32 wide = (u32)a.w[4];
@@ -127,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
         }
         last = slot;
         slot = slot + 1u;
-        if (slot == 4u) {
+        if (slot == 7u) {
           slot = 0u;
           phase = phase ^ 1u;
         }
@@ -136,82 +146,38 @@ extern "C" __global__ void __launch_bounds__(640, 1) contraction(THALWEG_PARAMET
       if (t % 32u == 0u) {
         barrier_arrive((Barrier *)(empty + last));
       }
-      u16 *const p1 = (u16 *)a.w[55];
-      auto &sums = *(float (*)[32][1152])(shared + 131072);
-      #pragma unroll 1
-      for (i32 pass = 0; pass < 2; pass++) {
-        __syncwarp();
-        switch (pass) {
-          case 0: hand_on<72, 8>(sums[t / 32u], sum[0], 0);
-          break;
-          case 1: hand_on<72, 8>(sums[t / 32u], sum[0], 8);
-          break;
-        }
-        __syncwarp();
-        const i32 most = n - (column0 + (i64)(pass % 2 * 64)) < 64 ? (i32)(n - (column0 + (i64)(pass % 2 * 64))) : 64;
-        for (u32 first_line = 0u; first_line < 16u; first_line += 4u) {
-          __align__(16) i64 to[4];
-          __align__(16) float taken[4][1][2];
-          __align__(16) i32 last[4];
+      u16 *const p1 = (u16 *)a.w[71];
+      #pragma unroll
+      for (i32 half = 0; half < 2; half++) {
+        const i32 x = (i32)warp_row + (half / 2 * 64 + half % 2 * 8) + (i32)(t % 32u / 4u);
+        const i32 y = (i32)column0;
+        const i32 row = x;
+        const i32 column = y;
+        const bool there = x < (i32)m;
+        const i32 i0 = row;
+        const i32 i1 = column;
+        const i64 begin = (i64)(i0 * (i32)a.w[72] + i1 * 1);
+        if (n < column0 + 128) {
           #pragma unroll
-          for (u32 o = 0u; o < 4u; o++) {
-            const u32 line = first_line + o;
-            const i32 x = (i32)(warp_row + (i64)(pass / 2 * 64)) + (i32)line;
-            const i32 y = (i32)(column0 + (i64)(pass % 2 * 64));
-            const i32 row = x;
-            const i32 column = y;
-            const bool there = x < (i32)m;
-            const i32 i0 = row;
-            const i32 i1 = column;
-            const i64 begin = (i64)(i0 * (i32)a.w[56] + i1 * 1);
-            const u32 odd = (u32)((a.w[55] / 2ull + (u64)begin) % 2ull);
-            const u32 first = t % 32u * 2u + odd;
-            to[o] = begin + (i64)first;
-            last[o] = there ? most - (i32)first - 1 : 0;
+          for (i32 e = 0; e < 16; e++) {
             #pragma unroll
-            for (u32 c = 0u; c < 1u; c++) {
-              taken[o][c][0] = sums[t / 32u][line * 72u + first + c * 64u];
-              taken[o][c][1] = sums[t / 32u][line * 72u + first + c * 64u + 1u];
-            }
-          }
-          #pragma unroll
-          for (u32 o = 0u; o < 4u; o++) {
-            #pragma unroll
-            for (u32 c = 0u; c < 1u; c++) {
-              __align__(16) u16 z[2];
-              #pragma unroll
-              for (i32 v = 0; v < 2; v++) {
-                const float own = taken[o][c][v];
-                const float n0 = own;
-                const float n1 = round_bf16((float)n0);
-                z[v] = bits_bf16(n1);
-              }
-              const i64 there_to = to[o] + (i64)(c * 64u);
-              if ((i32)(c * 64u) < last[o]) {
-                storev(p1 + there_to, z);
+            for (i32 v = 0; v < 2; v++) {
+              const i64 one = (i64)(e * 8 + v) + (i64)(t % 4u * 2u);
+              if (there && column0 + one < n) {
+                store1(p1 + (begin + one), bits_bf16(round_bf16((float)sum[half / 2][e][half % 2 * 2 + v])));
               }
             }
           }
-        }
-        for (u32 e = t % 32u; e < 32u; e += 32u) {
-          const u32 line = e / 2u;
-          const i32 x = (i32)(warp_row + (i64)(pass / 2 * 64)) + (i32)line;
-          const i32 y = (i32)(column0 + (i64)(pass % 2 * 64));
-          const i32 row = x;
-          const i32 column = y;
-          const bool there = x < (i32)m;
-          const i32 i0 = row;
-          const i32 i1 = column;
-          const i64 begin = (i64)(i0 * (i32)a.w[56] + i1 * 1);
-          const u32 odd = (u32)((a.w[55] / 2ull + (u64)begin) % 2ull);
-          const i32 at = e % 2u == 1u ? most - 1 : 0;
-          const bool alone = e % 2u == 1u ? (most - (i32)odd) % 2 == 1 : odd == 1u;
-          const float own = sums[t / 32u][line * 72u + (u32)(at < 0 ? 0 : at)];
-          const float n0 = own;
-          const float n1 = round_bf16((float)n0);
-          if (there && alone && 0 < most) {
-            store1(p1 + (begin + (i64)at), bits_bf16(n1));
+        } else {
+          __align__(16) u32 words[4][4];
+          #pragma unroll
+          for (i32 b = 0; b < 4; b++) {
+            #pragma unroll
+            for (i32 w = 0; w < 4; w++) {
+              words[b][w] = pack_bf16(sum[half / 2][b * 4 + w][half % 2 * 2], sum[half / 2][b * 4 + w][half % 2 * 2 + 1]);
+            }
           }
+          store_dealt(p1 + begin, words, there);
         }
       }
     }

@@ -205,6 +205,12 @@ fn columns_are_dealt_to_threads() {
         check(&device, (dtype, Precision::Full), [1, 200, 288, 72], [b, apart]);
     }
     check(&device, (DType::BF16, Precision::Full), [1, 1500, 1120, 40], [a, a]);
+    // Rows that begin anywhere, with a last tile of few columns, and none.
+    for (n, between) in [(257, 0), (131, 0), (1031, 8), (190, 0), (1151, 0)] {
+        let b = Lies { along: true, first: 0, between };
+        check(&device, (DType::F16, Precision::Full), [1, 200, n, 72], [a, b]);
+        check(&device, (DType::BF16, Precision::Full), [1, 1500, n, 40], [a, b]);
+    }
 }
 
 #[test]

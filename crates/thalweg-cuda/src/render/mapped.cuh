@@ -87,6 +87,39 @@ template <int P, int J, int N> FN void hand_on(float *to, const float (&sum)[N][
 #pragma unroll
     for (int e = 0; e < 4; e++) to[(lane / 4 + e / 2 * 8) * P + j * 8 + lane % 4 * 2 + e % 2] = sum[first + j][e];
 }
+// A row of B times 32 elements, of which each of four threads has eight side by side of every 32, to memory, wherever it begins: by whole 16 bytes of memory, and what is before the
+// first and behind the last of them one by one.
+template <int B> FN void store_dealt(u16 *row, const u32 (&own)[B][4], bool there) {
+  const u32 q = threadIdx.x % 4, before = (8 - (u32)((u64)row / 2 % 8)) % 8, next = threadIdx.x % 32 - q + (q + 1) % 4;
+#pragma unroll
+  for (int b = 0; b < B; b++) {
+    // Of the thread behind this one, what it has behind that.
+    u32 x[8], y[6], z[5];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      x[i] = own[b][i];
+      x[i + 4] = __shfl_sync(0xffffffffu, q == 0 ? own[b + 1 < B ? b + 1 : b][i] : own[b][i], next);
+    }
+#pragma unroll
+    for (int i = 0; i < 6; i++) y[i] = before & 4 ? x[i + 2] : x[i];
+#pragma unroll
+    for (int i = 0; i < 5; i++) z[i] = before & 2 ? y[i + 1] : y[i];
+    __align__(16) u32 to[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) to[i] = (u32)(((u64)z[i + 1] << 32 | z[i]) >> (before % 2 * 16));
+    if (there && (b + 1 < B || q < 3 || before == 0)) st16(row + (b * 32 + q * 8 + before), *(Quad *)to);
+  }
+  if (there && q == 0) {
+#pragma unroll
+    for (u32 v = 0; v < 7; v++)
+      if (v < before) st2(row + v, (u16)(own[0][v / 2] >> (v % 2 * 16)));
+  }
+  if (there && q == 3 && before > 0) {
+#pragma unroll
+    for (u32 v = 1; v < 8; v++)
+      if (v >= before) st2(row + (B * 32 - 8 + v), (u16)(own[B - 1][v / 2] >> (v % 2 * 16)));
+  }
+}
 // Warpgroups that take turns. Each warp of the one before tells it in shared memory that it has had its own, all of its threads: one that is late by two turns
 // would wait for ever ...
 FN void take_turn_told(u32 group, Barrier *turns, u32 &turn) {

@@ -300,6 +300,9 @@ fn act(out: &mut String, action: &Action) {
             }
             writeln!(out, "}}")
         }
+        Action::StoreDealt { operand, at, from, kept } => {
+            writeln!(out, "store_dealt({}, {from}, {});", place(operand, at), expr(kept))
+        }
         Action::Reset { counters, at } => writeln!(out, "{counters}[{}] = 0;", expr(at)),
         Action::StoreState { operand, at, value } => {
             writeln!(out, "store_state({}, {});", place(operand, at), expr(value))

@@ -1,9 +1,9 @@
 //! Contractions by tiles: what decides their code, and where their words are.
 
 use super::body::divisors;
-use crate::space::{Slots, SpaceClass, Way};
+use crate::space::{Inner, Slots, SpaceClass, Way};
 use thalweg_ir::DType;
-use thalweg_kernel::{Access, Body};
+use thalweg_kernel::{Access, Body, Node};
 
 /// Words before those of the batch dimensions: rows, columns, terms, tiles of rows, tiles of columns, where an index
 /// out of range is told.
@@ -51,6 +51,21 @@ pub struct PartClass {
 }
 
 impl PartClass {
+    /// The store of sums that are written as they are, to rows that begin anywhere, as those of an odd length do: the access. Nothing else is
+    /// read or written.
+    pub fn shifted(&self, sums: u16) -> Option<usize> {
+        let (space, body) = (&self.space, &self.body);
+        let [store] = body.stores[..] else { return None };
+        let (k, rank) = (store.access as usize, space.rank());
+        let dtype = body.accesses[k].dtype;
+        let alone = (0..body.accesses.len()).all(|i| i == k || body.accesses[i].operand == Some(sums));
+        let unit = matches!(space.ways[k], Way::Strided { inner: Inner::Unit, .. });
+        let own = |n: &Node| matches!(n, Node::Load { .. } | Node::Cast { .. });
+        let one_column = rank == (self.groups[0] + self.groups[1]) as usize + 1;
+        let fits = space.lanes == 1 && alone && unit && one_column && body.nodes.iter().all(own);
+        (fits && matches!(dtype.size(), 2 | 4)).then_some(k)
+    }
+
     /// Bytes that a thread reads for one point, but for an operand in registers or in shared memory; with the place of
     /// what is not there by strides.
     pub fn loads(&self, sums: u16) -> usize {

@@ -54,6 +54,8 @@ pub struct FedClass {
     pub result: (PartClass, u16),
     /// Products in one launch.
     pub products: u32,
+    /// Whether lines of the right factor that fill no tile are copied as they lie, though the others are dealt.
+    pub rest: bool,
 }
 
 /// Where the words are.
@@ -61,6 +63,8 @@ pub struct FedClass {
 pub struct FedSlots {
     /// The maps of the factors.
     pub maps: [usize; 2],
+    /// The map of the right one's lines that fill no tile.
+    pub rest: usize,
     /// Of each factor, two words to divide by for each of its dimensions but the outermost ones: of terms, lines, batch.
     pub dims: [usize; 2],
     /// Of the result.
@@ -79,9 +83,10 @@ impl FedSlots {
         let first = FedSlots::batch(class.batch as usize);
         let second = first + class.factors[0].divisors();
         let maps = (second + class.factors[1].divisors()).next_multiple_of(MAP_WORDS);
-        let result = PartSlots::new(&class.result.0, maps + 2 * MAP_WORDS);
+        let rest = maps + 2 * MAP_WORDS;
+        let result = PartSlots::new(&class.result.0, rest + if class.rest { MAP_WORDS } else { 0 });
         let end = result.end.next_multiple_of(MAP_WORDS);
-        FedSlots { maps: [maps, maps + MAP_WORDS], dims: [first, second], result, end }
+        FedSlots { maps: [maps, maps + MAP_WORDS], rest, dims: [first, second], result, end }
     }
 
     /// The first word of a batch dimension.

@@ -100,6 +100,18 @@ pub enum Action {
         /// Of 16 bytes how many are there, an i32; of an element whether it is there. What is not comes as zeros.
         kept: Option<Expr>,
     },
+    /// Elements of two bytes that four threads side by side have of a row, eight of each of its blocks of 32, to memory, wherever that begins. All
+    /// threads of a warp come here.
+    StoreDealt {
+        /// The operand.
+        operand: Name,
+        /// The position of the row's first element, an i64.
+        at: Expr,
+        /// The elements, two in a u32, four of these a block.
+        from: Name,
+        /// Whether the row is there.
+        kept: Expr,
+    },
     /// What was copied ahead since the last one of these is a step.
     CopiesCommit,
     /// All steps but so many have come.

@@ -59,7 +59,7 @@ fn what_follows_a_product_with_dealt_columns_is_in_its_kernel() {
         let shapes: &[&[usize]] = &[&[200, 72], &[288, 72], &[288], &[200, 288], &[200, 1]];
         check("gelu", &shapes[..3], *kind, 1, |x| (x[0].matmul(&x[1].t()) + &x[2]).gelu());
         check("residual", shapes, *kind, 1, |x| (x[0].matmul(&x[1].t()) + &x[2]).silu() * &x[4] + &x[3]);
-        check("wide", shapes, *kind, 1, |x| (x[0].matmul(&x[1].t()).cast(DType::F32) + &x[2]) * 0.5);
+        check("wide", shapes, *kind, 1, |x| (x[0].matmul(&x[1].t()) + &x[2]).cast(DType::F32) * 0.5);
         check("masked", shapes, *kind, 1, |x| x[3].gt(0.0).where_(x[0].matmul(&x[1].t()), &x[2]));
     }
 }

@@ -81,6 +81,13 @@ impl Checker<'_> {
                 let ty = if *bytes == 16 { Type::I32 } else { Type::BOOL };
                 kept.as_ref().map_or(Ok(()), |kept| self.typed(kept, ty))
             }
+            Action::StoreDealt { operand, at, from, kept } => {
+                let ty = self.operand(operand)?;
+                want(matches!(ty, Type::Stored(d) if d.size() == 2), || format!("{ty} is no element of two bytes"))?;
+                self.position(at)?;
+                self.check(&Expr::Whole(from.clone(), Type::U32))?;
+                self.typed(kept, Type::BOOL)
+            }
             Action::Fragments { to, from, .. } => {
                 self.element(&to.0, &to.1, Type::U32, 1)?;
                 self.shared(&from.0)?;

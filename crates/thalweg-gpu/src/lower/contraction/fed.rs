@@ -162,13 +162,20 @@ impl Factor {
         FedFactor { along: self.along, terms, lines, batch, dealt: self.dealt as u8 }
     }
 
-    /// The factor with its lines dealt for vectors of so many columns, where it is a matrix whose terms are neighbours and whose
-    /// columns are whole blocks of such vectors.
-    fn dealt(&self, lanes: usize) -> Option<Factor> {
-        let ([_], [(lines, _)]) = (&self.terms[..], &self.lines[..]) else { return None };
-        let whole = matches!(lanes, 4 | 8) && lines.is_multiple_of(4 * lanes);
+    /// The factor with its lines dealt for vectors of so many columns, where it is a matrix whose terms are neighbours: those that are
+    /// whole blocks of so many.
+    fn dealt(&self, lanes: usize, block: usize) -> Option<Factor> {
+        let ([_], [(lines, far)]) = (&self.terms[..], &self.lines[..]) else { return None };
+        let lines = lines / block * block;
         let one = self.batch.iter().all(|d| d.0 == 1);
-        (self.along && whole && one).then(|| Factor { dealt: lanes, terms: self.terms.clone(), lines: self.lines.clone(), batch: vec![], far: self.far.clone(), ..*self })
+        (self.along && one && lines > 0 && matches!(lanes, 4 | 8)).then(|| Factor {
+            dealt: lanes,
+            terms: self.terms.clone(),
+            lines: vec![(lines, *far)],
+            batch: vec![],
+            far: self.far.clone(),
+            ..*self
+        })
     }
 
     /// Fills the words that say where a box is: by how many inner dimensions are divided.
@@ -263,11 +270,18 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     let shared = (tile.m, tile.n) == SHARED && of_result.0.loads(sums) <= FEW_READ;
     let mut tile = FedTile { team: 1 + u32::from(shared), ..tile };
     let few = tile.m * tile.n / (tile.team * 128) <= DEALT && is_harmless(&of_result.0.body);
-    let lanes = usize::from(of_result.0.space.lanes);
-    if let Some(factor) = few.then(|| factors[1].dealt(lanes)).flatten()
-        && factor.map(c.dtype, [tile.n, TERMS]).is_some()
-    {
-        factors[1] = factor;
+    // Vectors of the result; or rows that begin anywhere, whose last tile is not dealt.
+    let narrow = |k: usize| of_result.0.body.accesses[k].dtype.size() == 2;
+    let shifted = of_result.0.shifted(sums).is_some_and(narrow);
+    let lanes = if shifted { 8 } else { usize::from(of_result.0.space.lanes) };
+    let block = if shifted { tile.n as usize } else { 4 * lanes };
+    let rest = shifted && !p.n.is_multiple_of(block);
+    let whole = shifted || p.n.is_multiple_of(block);
+    let dealt = (few && whole).then(|| factors[1].dealt(lanes, block)).flatten();
+    let mut undealt = None;
+    if let Some(factor) = dealt.filter(|f| f.map(c.dtype, [tile.n, TERMS]).is_some()) {
+        let lying = std::mem::replace(&mut factors[1], factor);
+        undealt = rest.then_some(Factor { batch: vec![], ..lying });
         // There is no room for sums on their way.
         tile.stages += 2;
     }
@@ -278,6 +292,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
         factors: factors.each_ref().map(Factor::class),
         result: of_result,
         products: 1,
+        rest: undealt.is_some(),
     };
     while class.shared() > chip.shared && class.tile.stages > 2 {
         class.tile.stages -= 1;
@@ -301,6 +316,11 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
         patches.push((at, Word::Map(factor.operand, factor.first as i64 * c.dtype.size() as i64)));
         factor.fill(slots.dims[n], &mut words);
         plan.needs.extend(reach(c, g, n).map(|high| (factor.operand, (high + 1) * c.dtype.size())));
+    }
+    if let Some(factor) = undealt {
+        let map = factor.map(c.dtype, [tile.n, TERMS])?;
+        words[slots.rest..][..MAP_WORDS].copy_from_slice(&target.map(&map)?);
+        patches.push((slots.rest, Word::Map(factor.operand, factor.first as i64 * c.dtype.size() as i64)));
     }
     result.fill(&slots.result, &mut words, &mut plan, &mut patches);
     if plan.checked {

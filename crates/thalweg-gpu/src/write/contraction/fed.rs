@@ -9,7 +9,7 @@
 use super::boxes::Boxes;
 use super::{batches_of, next_place, registers, result, shared_part, which_tile};
 use crate::class::contraction::LINE;
-use crate::class::fed::{FedClass, FedSlots, TERMS, TILES};
+use crate::class::fed::{FedClass, FedFactor, FedSlots, TERMS, TILES};
 use crate::ir::{Action, Definition, Expr, Kernel, Routine, Shuffle, Statement, Type};
 use crate::text::Text;
 use crate::write::looped::Native;
@@ -94,18 +94,23 @@ impl Fed<'_> {
         result::hand_on_pass(&handed, (0..handed.passes).map(case).collect())
     }
 
-    /// The copies of a step of a factor.
-    fn copies(&self, number: usize) -> Vec<Statement> {
+    /// The copies of a step of a factor, or of lines of the right one that fill no tile.
+    fn copies(&self, number: usize, rest: bool) -> Vec<Statement> {
         let (class, slots) = (self.class, &self.slots);
+        let factor = class.factors[number];
+        let (factor, map) = match rest {
+            true => (FedFactor { dealt: 0, ..factor }, slots.rest),
+            false => (factor, slots.maps[number]),
+        };
         let (line, lines) = if number == 0 { ("row0", class.tile.m) } else { ("column0", class.tile.n) };
         let slot = Expr::name("slot", Type::U32);
         let step = Expr::name("i", Type::I32) * Expr::Number(TERMS.into(), Type::I32);
         let boxes = Boxes {
-            factor: class.factors[number],
+            factor,
             number,
             batch: Type::U32,
             words: slots.dims[number],
-            map: slots.maps[number],
+            map,
             counts: [lines, TERMS],
             first: [Expr::name(line, Type::I64), step],
             to: slot.clone() * Expr::Number(class.all(number).into(), Type::U32),
@@ -168,7 +173,8 @@ warpgroup_commit;
     fn text(&self) -> Text<'static> {
         let (class, slots) = (self.class, &self.slots);
         let (team, stages) = (class.tile.team, class.tile.stages);
-        let ahead = (0..class.products as usize).flat_map(|p| slots.maps.map(|map| p * slots.end + map));
+        let maps = slots.maps.into_iter().chain(class.rest.then_some(slots.rest));
+        let ahead = (0..class.products as usize).flat_map(|p| maps.clone().map(move |map| p * slots.end + map));
         let first_lane = Routine::Shuffle(Shuffle::From, Type::U32);
         let which = which_tile(Expr::name("at", Type::U32), [class.tile.m, class.tile.n]);
         let copies = || -> Vec<Statement> {
@@ -216,7 +222,13 @@ warpgroup_commit;
             .value("phase", Expr::name("phase", Type::U32))
             .given("which", which)
             .given("batches", batches)
-            .given("copy", (0..2).flat_map(|f| self.copies(f)).collect())
+            .holds("REST", class.rest)
+            .number("COLUMNS", class.tile.n)
+            .value("n", Expr::name("n", Type::I64))
+            .value("column0", Expr::name("column0", Type::I64))
+            .given("copy_left", self.copies(0, false))
+            .given("copy_right", self.copies(1, false))
+            .given("copy_rest", if class.rest { self.copies(1, true) } else { vec![] })
             .given("next", next_place("slot", "phase", class.tile.stages))
     }
 }
@@ -254,7 +266,10 @@ batches;
 for i: i32 in 0..steps {
     barrier_wait(empty[slot], phase ^ 1);
     barrier_expect(full[slot], BYTES);
-    copy;
+    copy_left;
+    when REST {
+        if column0 + COLUMNS > n { copy_rest; } else { copy_right; }
+    } else { copy_right; }
     next;
 }
 ";

@@ -5,8 +5,9 @@
 //! goes through shared memory, and nobody waits. What is read first is asked for before the terms.
 
 use super::{By, Result};
-use crate::ir::{Expr, Statement, Type};
+use crate::ir::{Action, Expr, Routine, Statement, Type};
 use crate::write::access::lane_number;
+use thalweg_ir::DType;
 
 /// Bytes of what is read beside the sums that a thread has under way at a time, and vectors at most.
 const AHEAD_BYTES: u32 = 64;
@@ -16,6 +17,9 @@ impl Result<'_> {
     /// What comes before the terms, and behind them.
     pub(super) fn dealt(&self, within: &dyn Fn(Vec<Statement>) -> Vec<Statement>) -> [Vec<Statement>; 2] {
         let (handed, v) = (self.handed, self.lanes());
+        if let Some(access) = self.part.class.shifted(handed.result.1) {
+            return [vec![], within(self.dealt_anywhere(access))];
+        }
         let By::Thread { across } = handed.by else { unreachable!("they are dealt") };
         let (accesses, fetched) = (self.part.accesses(), self.fetched());
         let number = |n: u32| Expr::Number(n.into(), Type::I32);
@@ -59,7 +63,71 @@ impl Result<'_> {
         behind.extend(text.statements(&["for pass: i32 in 0..PASSES unroll { place; compute; next; }"]));
         [before, within(behind)]
     }
+
+    /// Sums as they are to rows that begin anywhere. Their last tile is not dealt, and goes one by one.
+    fn dealt_anywhere(&self, access: usize) -> Vec<Statement> {
+        let By::Thread { across } = self.handed.by else { unreachable!("they are dealt") };
+        let dtype = self.part.class.body.accesses[access].dtype;
+        let (name, ty) = (format!("p{access}"), Type::Stored(dtype));
+        let pass = Expr::name("pass", Type::I32);
+        let begins = self.part.position(access).to(Type::I64);
+        let store = Statement::Do(Action::StoreDealt {
+            operand: name.clone(),
+            at: Expr::name("begin", Type::I64),
+            from: "words".into(),
+            kept: Expr::name("there", Type::BOOL),
+        });
+        let pair = move |x: &[Expr]| Routine::Pair(dtype).of([x[0].clone(), x[1].clone()]);
+        let packed = move |x: &[Expr]| {
+            let narrow = Expr::Cast(DType::F32, dtype, Box::new(x[0].clone()));
+            Expr::Pack(dtype, Box::new(narrow))
+        };
+        let text = self
+            .text(&pass)
+            .number("BLOCKS", across)
+            .number("HALVES", self.handed.passes / across)
+            .number("TILE", across * self.handed.columns)
+            .number("EIGHTS", across * 4)
+            .operand("result", ty)
+            .elements("sum", Type::Held(self.handed.sums))
+            .value("begins", begins)
+            .value("warp_row", super::i64("warp_row"))
+            .value("column0", super::i64("column0"))
+            .function("pair", pair)
+            .function("packed", packed)
+            .given("store", vec![store]);
+        let source = ANYWHERE.replace("result[", &format!("{name}["));
+        let mut out = self.part.accesses().declare(&|i| i == access);
+        let text = text.operand(&name, ty);
+        out.extend(text.statements(&[&source]));
+        out
+    }
 }
+
+const ANYWHERE: &str = r"
+for half: i32 in 0..HALVES unroll {
+    let x = Index(warp_row) + Index(half / 2 * 64 + half % 2 * 8) + Index(t % 32 / 4), y = Index(column0);
+    let row = x, column = y, there = x < Index(m);
+    decomposed;
+    let begin = begins;
+    if column0 + TILE > n {
+        for e: i32 in 0..EIGHTS unroll {
+            for v: i32 in 0..2 unroll {
+                let one = i64(e * 8 + v) + i64(t % 4 * 2);
+                if there && column0 + one < n { result[begin + one] = packed(sum[half / 2][e][half % 2 * 2 + v]); }
+            }
+        }
+    } else {
+        var words: u32[BLOCKS][4];
+        for b: i32 in 0..BLOCKS unroll {
+            for w: i32 in 0..4 unroll {
+                words[b][w] = pair(sum[half / 2][b * 4 + w][half % 2 * 2], sum[half / 2][b * 4 + w][half % 2 * 2 + 1]);
+            }
+        }
+        store;
+    }
+}
+";
 
 const PLACE: &str = r"
 let line = t % 32 / 4, first_lane = t % 4 * LANES;

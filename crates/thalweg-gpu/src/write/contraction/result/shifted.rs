@@ -6,10 +6,8 @@
 
 use super::{By, CHANGE_PLACES, Result, SUM_AT, u32};
 use crate::ir::{Expr, Statement, Type};
-use crate::space::{Inner, Way};
 use crate::write::access::Stand;
 use crate::write::body::value;
-use thalweg_kernel::Node;
 
 /// Rows that a warp has under way at a time.
 const BESIDE: u32 = 4;
@@ -18,18 +16,11 @@ impl Result<'_> {
     /// The statements, for results of that kind.
     pub(super) fn shifted(&self) -> Option<Vec<Statement>> {
         let (class, handed) = (self.part.class, self.handed);
-        let (space, body) = (&class.space, &class.body);
-        let [store] = body.stores[..] else { return None };
-        let (k, rank) = (store.access as usize, space.rank());
+        let body = &class.body;
+        let k = class.shifted(handed.result.1)?;
+        let store = body.stores[0];
         let access = body.accesses[k];
-        let alone = (0..body.accesses.len()).all(|i| i == k || self.is_sums(i));
-        let unit = matches!(space.ways[k], Way::Strided { inner: Inner::Unit, .. });
-        let own = |n: &Node| matches!(n, Node::Load { .. } | Node::Cast { .. });
-        let one_column = rank == (class.groups[0] + class.groups[1]) as usize + 1;
         let size = access.dtype.size() as u32;
-        if space.lanes != 1 || !alone || !unit || !one_column || !body.nodes.iter().all(own) || !matches!(size, 2 | 4) {
-            return None;
-        }
         let warps = match handed.by {
             By::Block(threads) => threads / 32,
             By::Warp { .. } => 1,
