@@ -195,7 +195,10 @@ impl Skeleton {
             Skeleton::Fed(class) => {
                 let (FedTile { team, m, n, stages }, name) = (class.tile, class.dtype.name());
                 let who = if team == 1 { "two warpgroups" } else { "two pairs of warpgroups" };
-                format!("Contraction of {name} by {who} in turns, fed: tiles of {m} times {n}, {stages} steps ahead.")
+                let dealt = if class.dealt() > 0 { ", columns dealt" } else { "" };
+                format!(
+                    "Contraction of {name} by {who} in turns, fed: tiles of {m} times {n}, {stages} steps ahead{dealt}."
+                )
             }
             Skeleton::Streamed(class) => {
                 let (rows, name) = (class.rows(), class.dtype.name());

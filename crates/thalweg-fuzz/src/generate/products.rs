@@ -18,14 +18,19 @@ impl Generator {
         let dtype = self.pick(&[DType::F32, DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16]);
         let (m, k, n) = (self.edge(), self.edge(), self.edge());
         let batch: &[usize] = self.pick(&[&[][..], &[], &[], &[2], &[3], &[1, 2], &[2, 3]]);
+        // Weights as a layer has them, whose columns GPUs deal to threads: whole blocks of columns, or rows of the result that begin anywhere.
+        let weights = dtype.size() == 2 && batch.is_empty() && (m + k + n) % 2 == 0;
+        let k = if weights { k.next_multiple_of(8) } else { k };
+        let n = if weights && m % 3 != 0 { n.next_multiple_of(32) } else { n };
         let left = self.matrix(dtype, batch, [m, k])?;
         let left = self.prologue(left)?;
         let shared: &[usize] = if self.rng.bool() { &[] } else { batch };
         if self.rng.u32(..8) == 0 {
             return self.beside(left, shared, [k, n]);
         }
-        let right = self.matrix(dtype, shared, [k, n])?;
+        let right = if weights { self.weights(dtype, &[], [k, n])? } else { self.matrix(dtype, shared, [k, n])? };
         let right = match self.rng.u32(..6) {
+            _ if weights => right,
             0 | 1 => self.pointwise(right)?,
             2 => self.scaled(right, [1, n])?,
             _ => right,
@@ -80,15 +85,8 @@ impl Generator {
     /// A matrix in memory: as it is, transposed, cut out of a larger one, or one for all products.
     fn matrix(&mut self, dtype: DType, batch: &[usize], [rows, columns]: [usize; 2]) -> Option<Tensor> {
         let shape = |rows: usize, columns: usize| Shape::new(&[batch, &[rows, columns]].concat());
-        let rank = batch.len() + 2;
         match self.rng.u32(..5) {
-            0 => {
-                let turned = self.input(dtype, shape(columns, rows));
-                let mut order: Vec<usize> = (0..rank).collect();
-                order.swap(rank - 2, rank - 1);
-                let to = shape(rows, columns);
-                self.push(Op::Permute, dtype, to, pack_order(&order), vec![Argument::Tensor(turned)], vec![])
-            }
+            0 => self.weights(dtype, batch, [rows, columns]),
             1 => {
                 let larger = self.input(dtype, shape(rows + 2, columns + 3));
                 let mut ints: Vec<i64> = batch.iter().flat_map(|&d| [0, 1, d as i64]).collect();
@@ -99,6 +97,12 @@ impl Generator {
             }
             _ => Some(self.input(dtype, shape(rows, columns))),
         }
+    }
+
+    /// A matrix that lies the other way round.
+    fn weights(&mut self, dtype: DType, batch: &[usize], [rows, columns]: [usize; 2]) -> Option<Tensor> {
+        let turned = self.input(dtype, Shape::new(&[batch, &[columns, rows]].concat()));
+        self.turned(turned)
     }
 
     /// What is computed from a left factor before it is multiplied.

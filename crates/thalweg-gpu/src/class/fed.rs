@@ -134,7 +134,14 @@ impl FedClass {
         if self.dealt() > 0 {
             let columns = 4 * self.dealt();
             let across = self.tile.n / columns;
-            return Handed { result, sums, rows: 8, columns, passes: self.rows() / 8 * across / 4, by: By::Thread { across } };
+            return Handed {
+                result,
+                sums,
+                rows: 8,
+                columns,
+                passes: self.rows() / 8 * across / 4,
+                by: By::Thread { across },
+            };
         }
         // Two warpgroups have half the registers each, and what is read beside the sums waits in them.
         let alone = self.result.0.loads(self.result.1) == 0;

@@ -151,7 +151,9 @@ impl Display for Action {
             Action::HandOn { pass, to, cases, .. } => {
                 write!(f, "{}{} = sums of pass {pass} of {}", to.0, At(&to.1), cases.len())
             }
-            Action::StoreDealt { operand, at, from, kept } => write!(f, "{operand}[{at}] = {from} of four threads, if {kept}"),
+            Action::StoreDealt { operand, at, from, kept } => {
+                write!(f, "{operand}[{at}] = {from} of four threads, if {kept}")
+            }
             Action::Reset { counters, at } => write!(f, "reset {counters}[{at}]"),
             Action::StoreState { operand, at, value } => write!(f, "{operand}[{at}] = {value}"),
             Action::FoldBlocks { monoid, value, at: [first, chunk, chunks], .. } => {

@@ -5,7 +5,8 @@
 //! time, or each warp for itself.
 //!
 //! A warp may compute outside of the result, too (`warp`), and sums that are written as they are to rows that begin
-//! anywhere go by pairs (`shifted`).
+//! anywhere go by pairs (`shifted`). Where columns of the right factor are dealt, threads have vectors of the result, and sums stay where
+//! they are (`dealt`).
 
 mod dealt;
 mod shifted;
@@ -226,7 +227,9 @@ impl Result<'_> {
         let text = text.given("loads", loads).given("compute", self.compute(own, &[], None));
         let (unroll, each) = match self.handed.by {
             By::Block(_) => ("unroll", "for c: u32 in lane..ALL by THREADS {"),
-            By::Warp { .. } | By::Thread { .. } => ("rolled", "for u: u32 in 0..EACH unroll(AHEAD) { let c = lane + u * THREADS;"),
+            By::Warp { .. } | By::Thread { .. } => {
+                ("rolled", "for u: u32 in 0..EACH unroll(AHEAD) { let c = lane + u * THREADS;")
+            }
         };
         let passes = format!("for pass: i32 in 0..PASSES {unroll} {{");
         let mut out = self.declared();

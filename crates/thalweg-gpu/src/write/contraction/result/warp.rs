@@ -5,9 +5,9 @@
 //! alone with its scheduler there, and waits for whatever it asks late.
 
 use super::{CHANGE_PLACES, MOST_AHEAD, Result, SUM_AT};
+use crate::class::body::is_harmless;
 use crate::ir::{Expr, Statement, Type};
 use crate::write::access::lane_number;
-use crate::class::body::is_harmless;
 
 /// Vectors that a thread computes side by side.
 const BESIDE: u32 = 2;
