@@ -103,3 +103,19 @@ fn columns_are_right_where_several_threads_have_blocks_that_wait() {
     };
     std::thread::scope(|s| (0..4).for_each(|n| drop(s.spawn(move || one(n)))));
 }
+
+/// What a chip's assembler has got wrong: numbers of 16 bits that wrap, and are then compared as numbers of 32 (`int_neg` in `prelude.cuh`).
+#[test]
+#[ignore = "needs a GPU"]
+fn numbers_of_16_bits_wrap_before_they_are_compared() {
+    let device = Device::from_name("cuda:0").expect("this machine has a GPU");
+    let values: Vec<i16> = (0..5000).map(|i| if i == 1234 { i16::MIN } else { (i * 13 % 601 - 300) as i16 }).collect();
+    let x = Tensor::new(&values[..]).to_device(device).unwrap();
+    for (way, y) in [-&x, 0 - &x, &x * -1].iter().enumerate() {
+        assert_eq!(y.amin(..).to_vec::<i16>().unwrap(), [i16::MIN], "way {way}");
+    }
+    let values: Vec<u16> = (0..500).map(|i| 0x8000 + i % 3).collect();
+    let x = Tensor::new(&values[..]).to_device(device).unwrap() + 0x8000;
+    let want: Vec<u16> = (0..500).map(|i| (i % 3 > 0) as u16).collect();
+    assert_eq!((&x / &x).to_vec::<u16>().unwrap(), want, "0 by 0 is 0");
+}

@@ -216,9 +216,10 @@ template <class T> FN T int_neg(T x) {
     asm("neg.s32 %0, %1;" : "=r"(r) : "r"((i32)x));
     return (T)r;
   }
+  // Of 16 bits as a number of 32: behind neg.s16 ptxas 13.0 leaves out the extension of the sign, so that -(-32768) was 32768 to a minimum.
   if constexpr (sizeof(T) == 2) {
-    i16 r;
-    asm("neg.s16 %0, %1;" : "=h"(r) : "h"((i16)x));
+    i32 r;
+    asm("neg.s32 %0, %1;" : "=r"(r) : "r"((i32)x));
     return (T)r;
   }
 #endif
@@ -240,9 +241,35 @@ template <class T> FN T int_not(T x) {
   }
 #endif
 }
-template <class T> FN T int_add(T x, T y) { return (T)((u64)x + (u64)y); }
-template <class T> FN T int_sub(T x, T y) { return (T)((u64)x - (u64)y); }
+// Of 16 bits as int_neg: LLVM makes neg.s16 of 0 - x, of x * -1, and of x + y == 0.
+template <class T> FN T int_add(T x, T y) {
+#ifndef THALWEG_EMULATED
+  if constexpr (sizeof(T) == 2) {
+    i32 r;
+    asm("add.s32 %0, %1, %2;" : "=r"(r) : "r"((i32)x), "r"((i32)y));
+    return (T)r;
+  }
+#endif
+  return (T)((u64)x + (u64)y);
+}
+template <class T> FN T int_sub(T x, T y) {
+#ifndef THALWEG_EMULATED
+  if constexpr (sizeof(T) == 2) {
+    i32 r;
+    asm("sub.s32 %0, %1, %2;" : "=r"(r) : "r"((i32)x), "r"((i32)y));
+    return (T)r;
+  }
+#endif
+  return (T)((u64)x - (u64)y);
+}
 template <class T> FN T int_mul(T x, T y) {
+#ifndef THALWEG_EMULATED
+  if constexpr (sizeof(T) == 2) {
+    i32 r;
+    asm("mul.lo.s32 %0, %1, %2;" : "=r"(r) : "r"((i32)x), "r"((i32)y));
+    return (T)r;
+  }
+#endif
   if constexpr (sizeof(T) == 8) return (T)((u64)x * (u64)y);
   else return (T)((u32)x * (u32)y);
 }
