@@ -143,13 +143,16 @@ fn products_of_one_left_factor_and_one_shape_are_one_launch() {
     let biased: Of = |x| (1..4).map(|i| (x[0].matmul(&x[i]) + &x[i].slice(0)).gelu()).collect();
     let scaled: Of = |x| vec![x[0].matmul(&x[1]) * 0.5, x[0].matmul(&x[2]) * 2.0];
     let transposed: Of = |x| vec![x[0].matmul(&x[1].t()) + 1.0, x[0].matmul(&x[2].t()) + 1.0];
+    let bare: Of = |x| vec![x[0].matmul(&x[1].t()), x[0].matmul(&x[2].t())];
     let unlike: Of = |x| vec![x[0].matmul(&x[1]) + 1.0, x[0].matmul(&x[2]).relu(), x[0].matmul(&x[3]) + 1.0];
     let square: &[&[usize]] = &[&[200, 96], &[96, 136], &[96, 136], &[96, 136]];
-    let cases: [Case<'_>; 5] = [
+    let cases: [Case<'_>; 7] = [
         ("three", three, square, 1, 1),
         ("biased", biased, square, 1, 1),
         ("scaled", scaled, square, 1, 1),
         ("transposed", transposed, &[&[2, 70, 64], &[72, 64], &[72, 64]], 1, 1),
+        ("dealt", transposed, &[&[200, 72], &[160, 72], &[160, 72]], 1, 1),
+        ("dealt, of odd width", bare, &[&[200, 72], &[261, 72], &[261, 72]], 1, 1),
         ("unlike", unlike, &[&[200, 96], &[96, 136], &[96, 136], &[96, 64]], 2, 3),
     ];
     for &(dtype, tolerance) in &KINDS[1..] {
