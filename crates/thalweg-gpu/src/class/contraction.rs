@@ -66,6 +66,14 @@ impl PartClass {
         (fits && matches!(dtype.size(), 2 | 4)).then_some(k)
     }
 
+    /// The same of sums that are but rounded on the way, to a narrow float.
+    pub fn rounded(&self, sums: u16) -> Option<usize> {
+        let k = self.shifted(sums)?;
+        let dtype = self.body.accesses[k].dtype;
+        let only = |n: &Node| !matches!(*n, Node::Cast { dtype: to, .. } if to != dtype && to != DType::F32);
+        (matches!(dtype, DType::BF16 | DType::F16) && self.body.nodes.iter().all(only)).then_some(k)
+    }
+
     /// Bytes that a thread reads for one point, but for an operand in registers or in shared memory; with the place of
     /// what is not there by strides.
     pub fn loads(&self, sums: u16) -> usize {

@@ -100,7 +100,7 @@ pub enum Action {
         /// Of 16 bytes how many are there, an i32; of an element whether it is there. What is not comes as zeros.
         kept: Option<Expr>,
     },
-    /// Elements of two bytes that four threads side by side have of a row, eight of each of its blocks of 32, to memory, wherever that begins. All
+    /// Narrow floats that four threads side by side have of a row, eight of each of its blocks of 32, to memory, wherever that begins. All
     /// threads of a warp come here.
     StoreDealt {
         /// The operand.

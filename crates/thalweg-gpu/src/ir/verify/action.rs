@@ -83,7 +83,8 @@ impl Checker<'_> {
             }
             Action::StoreDealt { operand, at, from, kept } => {
                 let ty = self.operand(operand)?;
-                want(matches!(ty, Type::Stored(d) if d.size() == 2), || format!("{ty} is no element of two bytes"))?;
+                let narrow = matches!(ty, Type::Stored(DType::BF16 | DType::F16));
+                want(narrow, || format!("{ty} is no narrow float"))?;
                 self.position(at)?;
                 self.check(&Expr::Whole(from.clone(), Type::U32))?;
                 self.typed(kept, Type::BOOL)

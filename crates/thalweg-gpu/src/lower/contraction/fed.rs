@@ -271,13 +271,12 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     let mut tile = FedTile { team: 1 + u32::from(shared), ..tile };
     let few = tile.m * tile.n / (tile.team * 128) <= DEALT && is_harmless(&of_result.0.body);
     // Vectors of the result; or rows that begin anywhere, whose last tile is not dealt.
-    let narrow = |k: usize| of_result.0.body.accesses[k].dtype.size() == 2;
-    let shifted = of_result.0.shifted(sums).is_some_and(narrow);
-    let lanes = if shifted { 8 } else { usize::from(of_result.0.space.lanes) };
-    let block = if shifted { tile.n as usize } else { 4 * lanes };
-    let rest = shifted && !p.n.is_multiple_of(block);
-    let whole = shifted || p.n.is_multiple_of(block);
-    let dealt = (few && whole).then(|| factors[1].dealt(lanes, block)).flatten();
+    let anywhere = of_result.0.rounded(sums).is_some();
+    let lanes = if anywhere { 8 } else { usize::from(of_result.0.space.lanes) };
+    let block = if anywhere { tile.n as usize } else { 4 * lanes };
+    let whole = p.n.is_multiple_of(block);
+    let rest = anywhere && !whole;
+    let dealt = (few && (whole || anywhere)).then(|| factors[1].dealt(lanes, block)).flatten();
     let mut undealt = None;
     if let Some(factor) = dealt.filter(|f| f.map(c.dtype, [tile.n, TERMS]).is_some()) {
         let lying = std::mem::replace(&mut factors[1], factor);

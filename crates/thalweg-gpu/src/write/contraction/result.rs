@@ -227,9 +227,8 @@ impl Result<'_> {
         let text = text.given("loads", loads).given("compute", self.compute(own, &[], None));
         let (unroll, each) = match self.handed.by {
             By::Block(_) => ("unroll", "for c: u32 in lane..ALL by THREADS {"),
-            By::Warp { .. } | By::Thread { .. } => {
-                ("rolled", "for u: u32 in 0..EACH unroll(AHEAD) { let c = lane + u * THREADS;")
-            }
+            By::Warp { .. } => ("rolled", "for u: u32 in 0..EACH unroll(AHEAD) { let c = lane + u * THREADS;"),
+            By::Thread { .. } => unreachable!("sums stay in registers"),
         };
         let passes = format!("for pass: i32 in 0..PASSES {unroll} {{");
         let mut out = self.declared();

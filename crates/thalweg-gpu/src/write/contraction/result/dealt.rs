@@ -17,7 +17,7 @@ impl Result<'_> {
     /// What comes before the terms, and behind them.
     pub(super) fn dealt(&self, within: &dyn Fn(Vec<Statement>) -> Vec<Statement>) -> [Vec<Statement>; 2] {
         let (handed, v) = (self.handed, self.lanes());
-        if let Some(access) = self.part.class.shifted(handed.result.1) {
+        if let Some(access) = self.part.class.rounded(handed.result.1) {
             return [vec![], within(self.dealt_anywhere(access))];
         }
         let By::Thread { across } = handed.by else { unreachable!("they are dealt") };
