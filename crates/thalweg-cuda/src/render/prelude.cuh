@@ -202,6 +202,12 @@ template <class T, class F> FN T to_int(F v) {
 }
 
 // Integers wrap, and division by zero gives 0.
+// Of 16 bits from a number of 32, of which the compiler does not know how it came about: LLVM makes neg.s16 of -x, 0 - x and x * -1, and of x + y == 0, and behind that ptxas
+// 13.0 leaves out the extension of the sign, so that -(-32768) was 32768 to a minimum.
+template <class T> FN T wrapped(i32 x) {
+  asm("" : "+r"(x));
+  return (T)x;
+}
 // In PTX, or it becomes an abs of PTX that ptxas (13.0, 13.5) gets wrong for the smallest number: of abs.s64 that is only asked for its sign it takes that of the upper half,
 // what abs.s16 gives it compares as a number of 32 bits, and of abs.s32 it makes a float as if it had no sign.
 template <class T> FN T int_neg(T x) {
@@ -216,13 +222,8 @@ template <class T> FN T int_neg(T x) {
     asm("neg.s32 %0, %1;" : "=r"(r) : "r"((i32)x));
     return (T)r;
   }
-  // Of 16 bits as a number of 32: behind neg.s16 ptxas 13.0 leaves out the extension of the sign, so that -(-32768) was 32768 to a minimum.
-  if constexpr (sizeof(T) == 2) {
-    i32 r;
-    asm("neg.s32 %0, %1;" : "=r"(r) : "r"((i32)x));
-    return (T)r;
-  }
 #endif
+  if constexpr (sizeof(T) == 2) return wrapped<T>(0 - (i32)x);
   return (T)(0 - (u64)x);
 }
 // By a subtraction: in a branch where x is known to be 0, ptxas before 13.5 takes ~x & 1 for 0.
@@ -241,35 +242,16 @@ template <class T> FN T int_not(T x) {
   }
 #endif
 }
-// Of 16 bits as int_neg: LLVM makes neg.s16 of 0 - x, of x * -1, and of x + y == 0.
 template <class T> FN T int_add(T x, T y) {
-#ifndef THALWEG_EMULATED
-  if constexpr (sizeof(T) == 2) {
-    i32 r;
-    asm("add.s32 %0, %1, %2;" : "=r"(r) : "r"((i32)x), "r"((i32)y));
-    return (T)r;
-  }
-#endif
+  if constexpr (sizeof(T) == 2) return wrapped<T>((i32)x + (i32)y);
   return (T)((u64)x + (u64)y);
 }
 template <class T> FN T int_sub(T x, T y) {
-#ifndef THALWEG_EMULATED
-  if constexpr (sizeof(T) == 2) {
-    i32 r;
-    asm("sub.s32 %0, %1, %2;" : "=r"(r) : "r"((i32)x), "r"((i32)y));
-    return (T)r;
-  }
-#endif
+  if constexpr (sizeof(T) == 2) return wrapped<T>((i32)x - (i32)y);
   return (T)((u64)x - (u64)y);
 }
 template <class T> FN T int_mul(T x, T y) {
-#ifndef THALWEG_EMULATED
-  if constexpr (sizeof(T) == 2) {
-    i32 r;
-    asm("mul.lo.s32 %0, %1, %2;" : "=r"(r) : "r"((i32)x), "r"((i32)y));
-    return (T)r;
-  }
-#endif
+  if constexpr (sizeof(T) == 2) return wrapped<T>((i32)((u32)x * (u32)y));
   if constexpr (sizeof(T) == 8) return (T)((u64)x * (u64)y);
   else return (T)((u32)x * (u32)y);
 }
