@@ -10,6 +10,7 @@
 
 mod class;
 mod cost;
+mod exact;
 mod explanation;
 mod instance;
 mod keep;

@@ -1,5 +1,6 @@
 //! Segments: a stretch of a stream, cut off to be planned and run.
 
+use std::cell::OnceCell;
 use thalweg_ir::{Arg, DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_kernel::{Contracts, Precision};
 
@@ -207,6 +208,7 @@ pub(crate) struct Indexed<'a> {
     int_at: Vec<u32>,
     scalar_at: Vec<u32>,
     unrolled: BitSet,
+    exact: OnceCell<BitSet>,
 }
 
 /// The most elements that a reduction of windows takes one by one.
@@ -220,7 +222,7 @@ impl<'a> Indexed<'a> {
             int_at.push(int_at.last().unwrap() + op.int_count() as u32);
             scalar_at.push(scalar_at.last().unwrap() + scalars as u32);
         }
-        let mut ix = Indexed { seg, int_at, scalar_at, unrolled: BitSet::default() };
+        let mut ix = Indexed { seg, int_at, scalar_at, unrolled: BitSet::default(), exact: OnceCell::new() };
         ix.find_unrolled();
         ix
     }
@@ -264,6 +266,11 @@ impl<'a> Indexed<'a> {
     /// elementwise operation of as many arguments: it needs no rows.
     pub fn is_unrolled(&self, i: usize) -> bool {
         self.unrolled.has(i)
+    }
+
+    /// Whether the result of operation `i` is rounded to its dtype wherever it is computed ([`crate::exact`]).
+    pub fn is_exact(&self, i: usize) -> bool {
+        self.exact.get_or_init(|| crate::exact::find(self)).has(i)
     }
 
     /// Whether operation `i` needs whole rows of its operand.

@@ -63,6 +63,9 @@ pub const STRICT: Mode =
     Mode { fused: true, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 const UNFUSED: Mode =
     Mode { fused: false, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
+/// Unfused as first runs are: one kernel an operation, not strict.
+const SINGLE: Mode =
+    Mode { fused: false, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 pub const FAST: Mode =
     Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 
@@ -329,7 +332,21 @@ impl Checker {
                 self.equal(program, &many, one, &format!("{name}, on many threads"))?;
             }
         }
-        self.close((program, &stability), &fast, &unfused)
+        self.close((program, &stability), &fast, &unfused)?;
+        self.selected_alike(program, &fast)
+    }
+
+    /// What selects does so as one kernel an operation does, to the bit.
+    fn selected_alike(&self, program: &Program, fast: &[Option<Vec<u8>>]) -> Result<(), String> {
+        let alike = crate::selection::alike(program);
+        if !program.steps.iter().zip(&alike).any(|(s, alike)| s.kept && *alike) {
+            return Ok(());
+        }
+        let single = self.run(program, SINGLE, Drops::Early, false).map_err(|e| format!("one by one: {e}"))?;
+        let only = |results: &[Option<Vec<u8>>]| -> Vec<Option<Vec<u8>>> {
+            results.iter().zip(&alike).map(|(r, alike)| r.clone().filter(|_| *alike)).collect()
+        };
+        self.equal_where(program, &only(fast), &only(&single), "selected otherwise than one by one,")
     }
 
     /// Fused, the same values, by no more kernels; and counters and explanation tell the same.

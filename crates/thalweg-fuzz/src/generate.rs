@@ -6,6 +6,7 @@ mod complex;
 mod idioms;
 mod products;
 mod scatters;
+mod selections;
 mod siblings;
 mod windows;
 
@@ -26,6 +27,8 @@ const COMBINES: u64 = 0x636f_6d62_696e;
 const COMPLEX: u64 = 0x636f_6d70_6c65;
 /// Of the source that says which programs have many pairs of rows.
 const PAIRS: u64 = 0x0070_6169_7273;
+/// Of the source that says which programs end in selections, and which.
+const SELECTIONS: u64 = 0x7365_6c65_6374;
 /// With rows longer than a block.
 const LONG: usize = 8 * BLOCK;
 
@@ -112,6 +115,11 @@ pub fn program(seed: u64) -> Program {
         }
     }
     let n = g.program.steps.len();
+    let mut selections = Rng::with_seed(seed ^ SELECTIONS);
+    if selections.u32(..6) == 0 {
+        // Where one does not fit, what it has recorded by then is a program too.
+        let _ = g.selections(&mut selections);
+    }
     for i in 0..n {
         let last = i + 1 == n;
         g.program.steps[i].kept |= last || g.rng.u32(..5) == 0;

@@ -20,6 +20,7 @@ mod probe;
 mod products;
 mod program;
 mod segment;
+mod selection;
 mod stability;
 mod tolerance;
 mod traffic;

@@ -137,6 +137,12 @@ pub enum Node {
         /// The argument.
         arg: NodeId,
     },
+    /// A float rounded to its dtype, as memory would hold it. Without this node a bf16 or f16 value may be carried in f32
+    /// and a product may be contracted with a sum; what reads this node sees the same bits in every kernel.
+    Round {
+        /// The argument, of the same dtype.
+        arg: NodeId,
+    },
     /// A value of the row: the result of the fold of that number, or (in phases) a [`Set`].
     Value {
         /// The number.
@@ -328,6 +334,7 @@ impl Body {
             | Node::Combined { dtype, .. }
             | Node::Looped { dtype, .. } => dtype,
             Node::Loop { of, .. } => of.carried(0),
+            Node::Round { arg } => self.dtype(arg),
         }
     }
 
@@ -358,7 +365,7 @@ impl Body {
     pub fn args(&self, id: NodeId) -> impl Iterator<Item = NodeId> + use<> {
         let (few, many, n) = match self.nodes[id.index()] {
             Node::Element { op, args, .. } => (args, None, op.row().arity),
-            Node::Cast { arg, .. } | Node::Bitcast { arg, .. } => ([arg; 3], None, 1),
+            Node::Cast { arg, .. } | Node::Bitcast { arg, .. } | Node::Round { arg } => ([arg; 3], None, 1),
             Node::Gather { offset, inside, .. } => ([offset, inside, inside], None, 2),
             Node::Loop { of, args } => ([args[0]; 3], Some(args), of.region().args.len()),
             Node::Looped { of, .. } => ([of; 3], None, 1),
@@ -423,7 +430,7 @@ impl Node {
     pub fn with_args(mut self, place: impl Fn(NodeId) -> NodeId) -> Node {
         match &mut self {
             Node::Element { args, .. } => *args = args.map(place),
-            Node::Cast { arg, .. } | Node::Bitcast { arg, .. } => *arg = place(*arg),
+            Node::Cast { arg, .. } | Node::Bitcast { arg, .. } | Node::Round { arg } => *arg = place(*arg),
             Node::Gather { offset, inside, .. } => (*offset, *inside) = (place(*offset), place(*inside)),
             Node::Loop { args, .. } => *args = args.map(place),
             Node::Looped { of, .. } => *of = place(*of),

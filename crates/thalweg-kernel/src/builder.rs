@@ -10,12 +10,14 @@ use thalweg_ir::{DType, ElementOp, Loop, MAX_ARGS, Monoid, Scalar, ScanOp};
 pub struct BodyBuilder {
     pub(crate) body: Body,
     known: FxHashMap<Node, NodeId>,
+    /// For each node, whether [`BodyBuilder::round`] leaves it as it is.
+    rounded: Vec<bool>,
 }
 
 impl BodyBuilder {
     /// An empty body.
     pub fn new(strict: bool) -> BodyBuilder {
-        BodyBuilder { body: Body { strict, ..Body::default() }, known: FxHashMap::default() }
+        BodyBuilder { body: Body { strict, ..Body::default() }, ..BodyBuilder::default() }
     }
 
     /// Asks that values be the same to the bit wherever they are computed; see [`Body::repeatable`].
@@ -108,6 +110,33 @@ impl BodyBuilder {
         if self.body.dtype(arg) == dtype { arg } else { self.node(Node::Cast { dtype, arg }) }
     }
 
+    /// The value rounded to its dtype ([`Node::Round`]); the value itself where it is that already, or the whole body is
+    /// strict.
+    pub fn round(&mut self, arg: NodeId) -> NodeId {
+        if self.body.strict || self.rounded[arg.index()] { arg } else { self.node(Node::Round { arg }) }
+    }
+
+    /// Whether every engine computes the same value of its dtype for a node: it is no float, is read from memory, is
+    /// chosen among such values, or is in f32 or f64 and no product that a sum could take in.
+    fn is_rounded(&self, node: &Node) -> bool {
+        let dtype = match *node {
+            Node::Element { dtype, .. } | Node::Cast { dtype, .. } => dtype,
+            _ => return true,
+        };
+        match (*node, dtype) {
+            (Node::Element { op, args, .. }, _) if op.row().is_exact() => {
+                args[..op.row().arity].iter().all(|a| self.rounded[a.index()])
+            }
+            // The sums of a product are converted without being rounded ([`crate::widen_sums`]).
+            (_, DType::BF16 | DType::F16) => false,
+            // Quotients may become products, and so may what has an expansion.
+            (Node::Element { op, .. }, DType::F32 | DType::F64) => {
+                !matches!(op, ElementOp::Mul | ElementOp::Div) && op.row().expand.is_none()
+            }
+            _ => true,
+        }
+    }
+
     /// The bits of a value as another dtype of the same width; the value itself where they were bits of that dtype before.
     pub fn bitcast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
         let from = match self.body.nodes[arg.index()] {
@@ -138,10 +167,14 @@ impl BodyBuilder {
 
     /// The node, shared with an equal one.
     pub fn node(&mut self, node: Node) -> NodeId {
-        *self.known.entry(node).or_insert_with(|| {
-            self.body.nodes.push(node);
-            NodeId(self.body.nodes.len() as u32 - 1)
-        })
+        if let Some(&id) = self.known.get(&node) {
+            return id;
+        }
+        let id = NodeId(self.body.nodes.len() as u32);
+        self.rounded.push(self.is_rounded(&node));
+        self.body.nodes.push(node);
+        self.known.insert(node, id);
+        id
     }
 
     /// Takes over what leaves another body's graph, `place` being where its nodes are here.
@@ -176,7 +209,11 @@ impl BodyBuilder {
     /// The same body, to go on with: its nodes keep their numbers.
     pub(crate) fn copy(from: &Body) -> BodyBuilder {
         let known = from.nodes.iter().enumerate().map(|(i, &n)| (n, NodeId(i as u32))).collect();
-        BodyBuilder { body: from.clone(), known }
+        let mut b = BodyBuilder { body: from.clone(), known, rounded: Vec::with_capacity(from.nodes.len()) };
+        for node in &from.nodes {
+            b.rounded.push(b.is_rounded(node));
+        }
+        b
     }
 
     fn as_unary(&self, id: NodeId, op: ElementOp) -> Option<NodeId> {

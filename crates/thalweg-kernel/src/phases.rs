@@ -205,7 +205,11 @@ impl Planner<'_> {
     /// Makes a value of the row known to the phases, where it is worth more than a constant.
     fn hold(&mut self, id: NodeId) {
         match self.body.nodes[id.index()] {
-            Node::Element { .. } | Node::Cast { .. } | Node::Bitcast { .. } | Node::Gather { .. }
+            Node::Element { .. }
+            | Node::Cast { .. }
+            | Node::Bitcast { .. }
+            | Node::Round { .. }
+            | Node::Gather { .. }
                 if holds(self.body.dtype(id)) =>
             {
                 let (values, dtype) = (&mut self.values, self.body.dtype(id));
@@ -214,7 +218,11 @@ impl Planner<'_> {
                     values.len() as u16 - 1
                 });
             }
-            Node::Element { .. } | Node::Cast { .. } | Node::Bitcast { .. } | Node::Gather { .. } => {
+            Node::Element { .. }
+            | Node::Cast { .. }
+            | Node::Bitcast { .. }
+            | Node::Round { .. }
+            | Node::Gather { .. } => {
                 let args: Vec<NodeId> = self.body.args(id).collect();
                 args.into_iter().for_each(|a| self.hold(a));
             }

@@ -41,6 +41,13 @@ pub fn reciprocals(body: &Body) -> Body {
     }
     let n = body.nodes.len();
     let RowNodes { once, folded } = RowNodes::of(body);
+    // Quotients that are rounded once, as a division is.
+    let mut exact = vec![false; n];
+    for node in &body.nodes {
+        if let Node::Round { arg } = *node {
+            exact[arg.index()] = true;
+        }
+    }
     let mut read = vec![false; n];
     let mut b = BodyBuilder::like(body);
     let mut place: Vec<NodeId> = Vec::with_capacity(n);
@@ -51,7 +58,7 @@ pub fn reciprocals(body: &Body) -> Body {
             Node::Element { op: ElementOp::Div, dtype, args } if matches!(dtype, DType::F32 | DType::F64) => {
                 let [x, s, _] = args.map(NodeId::index);
                 let (p, q) = (place[x], place[s]);
-                if !once[x] && once[s] && (folded[s] || read[s]) {
+                if !exact[i] && !once[x] && once[s] && (folded[s] || read[s]) {
                     quotient(&mut b, dtype, p, q)
                 } else {
                     b.element(ElementOp::Div, &[p, q])

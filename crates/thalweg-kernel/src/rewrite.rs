@@ -115,7 +115,7 @@ pub fn reading(body: &Body, operand: u16, dtype: DType) -> Body {
 }
 
 /// The body with elementwise operations on bf16 and f16 carried out in f32: arguments are cast up, and where the body
-/// is strict, results are rounded back. What follows - expansion, code generation - then sees no narrow arithmetic, and
+/// is strict, results are rounded back; elsewhere where a [`Node::Round`] asks for it. What follows - expansion, code generation - then sees no narrow arithmetic, and
 /// rounds after an operation, not after each step of one.
 pub fn widen(body: &Body) -> Body {
     widen_sums(body, None)
@@ -141,7 +141,12 @@ pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {
         _ => false,
     };
     let is_narrow = |n: NodeId| matches!(body.nodes[n.index()], Node::Element { .. }) && narrow(body.operand_dtype(n));
-    if !ids().any(|n| is_narrow(n) || rounds_sums(n)) {
+    // Rounding to f32 and f64 is about products: they are not contracted.
+    let rounds = |n: NodeId| match body.nodes[n.index()] {
+        Node::Round { arg } => narrow(body.dtype(arg)) || !matches!(body.nodes[arg.index()], Node::Element { .. }),
+        _ => false,
+    };
+    if !ids().any(|n| is_narrow(n) || rounds_sums(n) || rounds(n)) {
         return body.clone();
     }
     let mut b = BodyBuilder::like(body);
@@ -165,6 +170,12 @@ pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {
             }
             Node::Cast { arg, .. } if rounds_sums(id) => place[arg.index()],
             Node::Cast { dtype, arg } => b.cast(place[arg.index()], dtype),
+            Node::Round { arg } => {
+                let held = place[arg.index()];
+                let dtype = body.dtype(arg);
+                let computed = matches!(b.body.nodes[held.index()], Node::Element { .. });
+                if narrow(dtype) || !computed { b.cast(held, dtype) } else { b.round(held) }
+            }
             // The bits are those of the rounded value.
             Node::Bitcast { dtype, arg } => {
                 let held = b.cast(place[arg.index()], body.dtype(arg));

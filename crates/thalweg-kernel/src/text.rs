@@ -29,6 +29,7 @@ impl fmt::Display for Body {
                 }
                 Node::Bitcast { dtype, arg } => writeln!(f, "bitcast {}: {}", n(arg), dtype.name())?,
                 Node::Cast { dtype, arg } => writeln!(f, "cast {}: {}", n(arg), dtype.name())?,
+                Node::Round { arg } => writeln!(f, "round {}: {}", n(arg), self.dtype(arg).name())?,
                 Node::Value { slot, dtype } => writeln!(f, "value {slot} of the row: {}", dtype.name())?,
                 Node::Scanned { scan, dtype } => writeln!(f, "scan {scan}: {}", dtype.name())?,
                 Node::Combined { number, component, dtype } => {

@@ -149,6 +149,7 @@ impl<'a> Compiler<'a> {
                     n @ (Node::Cast { dtype, .. } | Node::Bitcast { dtype, .. }) => {
                         converted(n, body.dtype(a), dtype).is_none()
                     }
+                    Node::Round { .. } => true,
                     _ => false,
                 };
                 let until = if shared { readers[i].max(i) } else { i };
@@ -287,6 +288,8 @@ impl<'a> Compiler<'a> {
                 let known = self.looped.iter().find(|l| l.0 == of).expect("a loop comes before its results");
                 known.1[number as usize]
             }
+            // Narrow floats have been widened before: what is left to round is rounded as it stands.
+            Node::Round { arg } => self.register(arg),
             node @ (Node::Cast { arg, .. } | Node::Bitcast { arg, .. }) => {
                 match converted(node, self.body.dtype(arg), dtype) {
                     None => self.register(arg),

@@ -175,6 +175,8 @@ impl<'a> Lower<'a> {
                 let args: Vec<Val> = self.body.args(id).map(|a| self.place[a.index()]).collect();
                 elements::element(&mut self.v, op, dtype, &args).ok_or(Unsupported::Element(op, dtype))?
             }
+            // Lanes of f32 and f64 are rounded as they stand; [`contractions`] leaves such a product alone.
+            Node::Round { arg } => self.place[arg.index()],
             Node::Bitcast { dtype, arg } => self.bitcast(self.place[arg.index()], self.body.dtype(arg), dtype),
             Node::Cast { dtype, arg } => {
                 let from = self.body.dtype(arg);

@@ -264,6 +264,8 @@ impl<'a> Assembler<'a> {
                 let number = self.number(Computes::Cast(from, dtype))?;
                 Made::By(number, [nodes.operand(arg); 3], DType::F32, 1)
             }
+            // Nothing is contracted here, and narrow floats have been widened before.
+            Node::Round { arg } => Made::Same(arg),
             Node::Bitcast { .. }
             | Node::Loop { .. }
             | Node::Looped { .. }

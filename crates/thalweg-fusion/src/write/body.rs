@@ -387,7 +387,8 @@ impl Writer<'_> {
             return Err(Rule::ReadElsewhere);
         }
         let node = self.load(ValueId::Op(product), path);
-        Ok(self.builder.cast(node, self.ix.seg.ops[product].dtype))
+        let node = self.builder.cast(node, self.ix.seg.ops[product].dtype);
+        Ok(self.rounded(product, node))
     }
 
     /// An argument of the operation that is visited.
@@ -420,7 +421,15 @@ impl Writer<'_> {
                 let source = self.ix.tensors(i).next().expect("a gather has a source").1;
                 self.gather(i, path, source, args[0])
             }
-            _ => Ok(self.operation(i, path, arguments, &args)),
+            _ => {
+                let node = self.operation(i, path, arguments, &args);
+                Ok(self.rounded(i, node))
+            }
         }
+    }
+
+    /// The node of an operation, rounded to its dtype where the operation is exact.
+    fn rounded(&mut self, i: usize, node: NodeId) -> NodeId {
+        if self.ix.is_exact(i) { self.builder.round(node) } else { node }
     }
 }

@@ -39,6 +39,13 @@ pub fn value(body: &Body, id: NodeId) -> Expr {
 /// Statements that compute every node of the body, each in a variable of its [`name`].
 pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
     let own = |id: NodeId| value(body, id);
+    // Quotients that are rounded as a division is.
+    let mut exact = vec![false; body.nodes.len()];
+    for node in &body.nodes {
+        if let Node::Round { arg } = *node {
+            exact[arg.index()] = true;
+        }
+    }
     let mut out = vec![];
     for (i, node) in body.nodes.iter().enumerate() {
         let id = NodeId(i as u32);
@@ -49,12 +56,19 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
             Node::Scalar { slot, dtype } => Expr::Scalar(dtype, (names.scalar)(slot)),
             Node::Const { bits, dtype } => Expr::Constant(dtype, bits),
             Node::Element { op, args, dtype } => match (op, reciprocal(body, node, names)) {
-                (_, Some(of)) => own(args[0]) * of,
+                (_, Some(of)) if !exact[i] => own(args[0]) * of,
                 // As PyTorch divides a scalar by a tensor.
-                (ElementOp::Div, _) if dtype == DType::F32 && !body.strict && as_scalar(body, args[0]).is_some() => {
+                (ElementOp::Div, _)
+                    if !exact[i] && dtype == DType::F32 && !body.strict && as_scalar(body, args[0]).is_some() =>
+                {
                     own(args[0]) * Expr::Inverse(Box::new(own(args[1])))
                 }
                 _ => Expr::Operation(op, body.operand_dtype(id), arguments(body, id, own)),
+            },
+            // Narrow floats have been widened before. What the compiler does not see it does not contract.
+            Node::Round { arg } => match body.nodes[arg.index()] {
+                Node::Element { op: ElementOp::Mul | ElementOp::Div, .. } => Expr::Hidden(Box::new(own(arg))),
+                _ => own(arg),
             },
             Node::Cast { dtype, arg } => Expr::Cast(body.dtype(arg), dtype, Box::new(own(arg))),
             Node::Bitcast { dtype, arg } => Expr::Bitcast(body.dtype(arg), dtype, Box::new(own(arg))),

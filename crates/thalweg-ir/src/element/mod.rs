@@ -282,6 +282,9 @@ pub struct Row {
     /// What its derivative is at points where the one from the left is not the one from the right; `None` where there
     /// are no such points.
     pub kink: Option<&'static str>,
+    /// Its value jumps where an argument passes some points, though its derivative is not zero between them (see
+    /// [`Row::selects`]).
+    pub jumps: bool,
     /// It is a function of a mathematical library, or made of one: a compiler that folds constants may round it
     /// otherwise than a chip.
     pub function: bool,
@@ -291,6 +294,20 @@ pub struct Row {
     pub cost: u32,
     /// Whether the order of the first two arguments does not matter.
     pub commutative: bool,
+}
+
+impl Row {
+    /// Whether the operation selects: a rounding error of an argument may change the result by more than a rounding
+    /// error. Comparisons, steps and remainders do. Arguments of such an operation are rounded to their dtype first.
+    pub fn selects(&self) -> bool {
+        self.flat || self.jumps || self.output == Output::Bool
+    }
+
+    /// Whether every result on floats is a number of the arguments' dtype, so that it needs no rounding.
+    pub fn is_exact(&self) -> bool {
+        use ElementOp::*;
+        matches!(self.op, Neg | Abs | Sign | Relu | Floor | Ceil | Round | Trunc | Minimum | Maximum | Where | Clamp)
+    }
 }
 
 impl ElementOp {

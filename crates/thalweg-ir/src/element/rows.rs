@@ -19,6 +19,7 @@ const fn float1(op: ElementOp, name: &'static str, cost: u32, f: fn(&[f64]) -> f
         derivative: None,
         flat: false,
         kink: None,
+        jumps: false,
         function: false,
         ulps: 0,
         cost,
@@ -61,6 +62,10 @@ impl Row {
     }
     const fn kink(mut self, choice: &'static str) -> Row {
         self.kink = Some(choice);
+        self
+    }
+    const fn jumps(mut self) -> Row {
+        self.jumps = true;
         self
     }
     /// A function of a mathematical library, so far off at most.
@@ -490,6 +495,7 @@ pub static ROWS: &[Row] = &[
         |x| m::rem(x[0], x[1]),
         ints!(|a, b| integers::rem(a, b), unsigned integers::rem_unsigned(a, b)),
     )
+    .jumps()
     .grad(|g, x, _| {
         let q = o(g, FloorDiv, x[0], x[1]);
         vec![Some(k(g, x[0], 1.0)), Some(u(g, Neg, q))]

@@ -145,6 +145,7 @@ impl Point<'_> {
             Node::Const { bits, dtype } => Scalar::from_bits(bits, dtype),
             Node::Value { slot, dtype } => Scalar::from_bits(self.known.values[slot as usize].unwrap(), dtype),
             Node::Cast { dtype, arg } => reference::cast(self.value(arg), dtype),
+            Node::Round { arg } => reference::cast(self.value(arg), body.dtype(arg)),
             Node::Element { op, dtype, .. } => {
                 let args: Vec<Scalar> = body.args(id).map(|a| self.value(a)).collect();
                 let operand = body.operand_dtype(id);

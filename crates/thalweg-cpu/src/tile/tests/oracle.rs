@@ -131,6 +131,7 @@ pub fn evaluate_all(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64], ro
             Node::Valid { access } => I((seen(access).position >= 0) as i64),
             Node::Scalar { slot, dtype } => scalar(scalars[slot as usize], dtype),
             Node::Const { bits, dtype } => scalar(bits, dtype),
+            Node::Round { arg } => F(hold(body.dtype(arg), args[0].float(), true)),
             Node::Bitcast { dtype, arg } => decode(dtype, &encode(body.dtype(arg), args[0])),
             Node::Cast { dtype, .. } => {
                 let from = body.dtype(body.args(id).next().unwrap());

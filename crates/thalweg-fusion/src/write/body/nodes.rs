@@ -50,7 +50,12 @@ impl Writer<'_> {
                 let of = self.builder.looped(l, &nodes);
                 self.builder.node(Node::Looped { of, number: rel.attr as u16, dtype: rel.dtype })
             }
-            Op::Cast => self.builder.cast(args[0], rel.dtype),
+            Op::Cast => {
+                // Whoever converts a bf16 or f16 sees what memory would hold.
+                let narrow = matches!(self.builder.body().dtype(args[0]), DType::BF16 | DType::F16);
+                let x = if narrow { self.builder.round(args[0]) } else { args[0] };
+                self.builder.cast(x, rel.dtype)
+            }
             Op::Bitcast => self.builder.bitcast(args[0], rel.dtype),
             Op::Full => self.scalar(i, 0, rel.dtype),
             Op::Iota => {

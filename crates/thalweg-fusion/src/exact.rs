@@ -1,0 +1,250 @@
+//! Exact operations: those whose results are rounded to their dtype in every kernel that computes them.
+//!
+//! In: the operations of a segment. Out: the set of operations whose floats are written with [`thalweg_kernel::Node::Round`]: a
+//! bf16 or f16 is not carried in f32, a product is not contracted with a sum. All others are *smooth arithmetic*, which may
+//! be computed more precisely than its dtype.
+//!
+//! An operation is exact for one of these reasons:
+//!
+//! - **Something selects by it.** A comparison, a step (`floor`, `sign`), a remainder, a conversion to integers or bool, a sort, the
+//!   place of an extreme, a loop that ends by data: there a rounding error decides. What it takes, and whatever that is
+//!   computed from, is exact, back to values in memory, products of matrices and (in f32 and f64, where the order of a
+//!   sum varies anyway) sums. So every kernel and every tier selects alike.
+//! - **Its product meets another product.** In `a·a - b·b` one product would be rounded and the other not, so that equal
+//!   products differ. Both are exact then, through views, extremes and sums: in `mean(x·x) - mean(x)·mean(x)`, too. A
+//!   difference that only exponentials read is left alone, since it changes their results by a rounding error. So are
+//!   products in bf16 and f16, which are exact in f32, unless one goes through a reduction, whose result is rounded.
+//!
+//! An extreme in bf16 or f16 is chosen among rounded values, so that `x - max(x)` is at most 0; not where exponentials
+//! alone read that difference, as in a softmax.
+//!
+//! Example: in `m = s.amax(1); s.eq(m)` with `s = x / 3.3` in bf16 the division is exact; in `s.tanh().sum(1)` it is not.
+
+use crate::segment::{BitSet, Indexed, ValueId};
+use thalweg_ir::{DType, ElementOp, Op, ReduceOp, RegionNode, ScanOp};
+
+/// Operations through which the search for a product goes, at most: others are rare, and a segment may have thousands.
+const MAX_PRODUCT_STEPS: usize = 32;
+
+/// The exact operations of a segment. Empty in strict mode, whose bodies are exact as a whole; all where each is a kernel
+/// of its own, so that a division by a number is one, as it is where it is exact in a fused kernel.
+pub(crate) fn find(ix: &Indexed<'_>) -> BitSet {
+    let n = ix.seg.ops.len();
+    if ix.seg.mode.strict {
+        return BitSet::default();
+    }
+    if !ix.seg.mode.fused {
+        let mut all = BitSet::new(n);
+        (0..n).filter(|&i| ix.seg.ops[i].dtype.is_float()).for_each(|i| all.insert(i));
+        return all;
+    }
+    if !ix.seg.ops.iter().any(may_begin) {
+        return BitSet::default();
+    }
+    let mut search = Search { ix, exact: BitSet::new(n), readers: None };
+    for i in (0..n).rev() {
+        search.roots(i);
+        if search.exact.has(i) {
+            search.spread(i);
+        }
+    }
+    search.products();
+    search.exact
+}
+
+/// Whether an operation may make others exact: most segments have none and need no search.
+fn may_begin(rel: &thalweg_ir::RelOp) -> bool {
+    match rel.op {
+        Op::Element(e) => e.row().selects() || matches!(e, ElementOp::Add | ElementOp::Sub) && rel.dtype.is_float(),
+        Op::Cast => !rel.dtype.is_float(),
+        Op::Reduce(op) => !rel.dtype.is_float() || chooses(op) && is_narrow(rel.dtype),
+        Op::Bitcast | Op::Loop(_) | Op::FoldBy(_) | Op::ScanBy(_) | Op::Scan(_) => true,
+        _ => false,
+    }
+}
+
+fn is_narrow(dtype: DType) -> bool {
+    matches!(dtype, DType::BF16 | DType::F16)
+}
+
+fn chooses(op: ReduceOp) -> bool {
+    matches!(op, ReduceOp::Max | ReduceOp::Min)
+}
+
+struct Search<'a> {
+    ix: &'a Indexed<'a>,
+    exact: BitSet,
+    /// The operations that read each, once that was asked for.
+    readers: Option<Vec<Vec<u32>>>,
+}
+
+impl Search<'_> {
+    /// Marks a value, if an operation of the segment computes it in floats.
+    fn mark(&mut self, v: ValueId) {
+        if let ValueId::Op(i) = v
+            && self.ix.seg.ops[i].dtype.is_float()
+        {
+            self.exact.insert(i);
+        }
+    }
+
+    fn mark_arguments(&mut self, i: usize) {
+        let ix = self.ix;
+        ix.tensors(i).for_each(|(_, v)| self.mark(v));
+    }
+
+    /// Marks what an operation selects by.
+    fn roots(&mut self, i: usize) {
+        let rel = &self.ix.seg.ops[i];
+        let selects = match rel.op {
+            Op::Element(e) => e.row().selects(),
+            Op::Cast => !rel.dtype.is_float(),
+            Op::Reduce(_) if !rel.dtype.is_float() => true,
+            Op::Reduce(op) => chooses(op) && is_narrow(rel.dtype) && !self.shifts_only(i),
+            Op::Scan(ScanOp::Max | ScanOp::Min) => is_narrow(rel.dtype),
+            Op::Bitcast | Op::Loop(_) | Op::Scan(ScanOp::Sort | ScanOp::Argsort) => true,
+            Op::FoldBy(l) | Op::ScanBy(l) => {
+                l.region().nodes.iter().any(|n| matches!(n, RegionNode::Element { op, .. } if op.row().selects()))
+            }
+            _ => false,
+        };
+        if selects {
+            self.mark_arguments(i);
+        }
+    }
+
+    /// Marks what an exact operation is computed from.
+    fn spread(&mut self, i: usize) {
+        let rel = &self.ix.seg.ops[i];
+        let narrow = is_narrow(rel.dtype);
+        let through = match rel.op {
+            Op::Element(_) | Op::Cast | Op::Pad | Op::Cat | Op::Put | Op::Gather => true,
+            Op::Reduce(ReduceOp::Max | ReduceOp::Min) | Op::Scan(ScanOp::Max | ScanOp::Min) => true,
+            Op::Reduce(_) | Op::Scan(_) => narrow,
+            op => op.is_view(),
+        };
+        if through {
+            self.mark_arguments(i);
+        }
+    }
+
+    /// Marks products that are added to or subtracted from products.
+    fn products(&mut self) {
+        let ix = self.ix;
+        let mut found = [vec![], vec![]];
+        for (i, rel) in ix.seg.ops.iter().enumerate() {
+            let (Op::Element(op @ (ElementOp::Add | ElementOp::Sub)), true) = (rel.op, rel.dtype.is_float()) else {
+                continue;
+            };
+            let mut values = ix.tensors(i).map(|(_, v)| v);
+            let (Some(x), Some(y)) = (values.next(), values.next()) else { continue };
+            found.iter_mut().for_each(Vec::clear);
+            let [of_x, of_y] = [self.product(x, &mut found[0]), self.product(y, &mut found[1])];
+            let mut meet = of_x.is_some() && of_y.is_some();
+            if op == ElementOp::Sub && [x, y].iter().any(|v| matches!(v, ValueId::Input(_))) {
+                // What an earlier segment left may be a product, too. Quotients by a number of the row stay cheap.
+                found.iter_mut().for_each(|f| f.retain(|&p| ix.seg.ops[p].op != Op::Element(ElementOp::Div)));
+                meet = true;
+            }
+            let reduced = [of_x, of_y].iter().flatten().any(|p| p.reduced);
+            let counts = !is_narrow(rel.dtype) || reduced;
+            if meet && counts && found.iter().any(|f| !f.is_empty()) && !(op == ElementOp::Sub && self.only_exp(i)) {
+                found.iter().flatten().for_each(|&p| self.exact.insert(p));
+            }
+        }
+    }
+
+    /// The product that a value is, or that it is chosen from or summed up from; the operations are appended.
+    fn product(&self, v: ValueId, found: &mut Vec<usize>) -> Option<Product> {
+        let ix = self.ix;
+        let (mut stack, mut product) = (vec![v], None);
+        let mut reduced = false;
+        let mut steps = 0;
+        while let Some(v) = stack.pop() {
+            let ValueId::Op(i) = v else { continue };
+            let rel = &ix.seg.ops[i];
+            steps += 1;
+            if steps > MAX_PRODUCT_STEPS || !rel.dtype.is_float() {
+                continue;
+            }
+            match rel.op {
+                // A division by a number is a product with its reciprocal on GPUs.
+                Op::Element(ElementOp::Square | ElementOp::Mul | ElementOp::Div) => {
+                    product = Some(());
+                    found.push(i);
+                    // The mean of products is a sum of them times or by a number.
+                    stack.extend(ix.tensors(i).map(|(_, v)| v).filter(|v| self.is_sum(*v)));
+                }
+                Op::Matmul => product = Some(()),
+                Op::Element(e) if e.row().is_exact() && e != ElementOp::Sign => {
+                    stack.extend(ix.tensors(i).map(|(_, v)| v))
+                }
+                Op::Reduce(ReduceOp::Max | ReduceOp::Min | ReduceOp::Sum) => {
+                    reduced = true;
+                    stack.extend(ix.tensors(i).map(|(_, v)| v))
+                }
+                Op::Cast | Op::Pad | Op::Cat | Op::Put => stack.extend(ix.tensors(i).map(|(_, v)| v)),
+                op if op.is_view() => stack.extend(ix.tensors(i).map(|(_, v)| v)),
+                _ => {}
+            }
+        }
+        product.map(|()| Product { reduced })
+    }
+
+    /// Whether a value is a sum over axes, as it is or viewed.
+    fn is_sum(&self, v: ValueId) -> bool {
+        let ValueId::Op(i) = v else { return false };
+        match self.ix.seg.ops[i].op {
+            Op::Reduce(ReduceOp::Sum) => true,
+            op => op.is_view() && self.ix.tensors(i).next().is_some_and(|(_, v)| self.is_sum(v)),
+        }
+    }
+
+    /// Whether nothing but exponentials reads an operation's result.
+    fn only_exp(&mut self, i: usize) -> bool {
+        let ops = self.ix.seg.ops;
+        let is_exp = |r: usize| matches!(ops[r].op, Op::Element(ElementOp::Exp | ElementOp::Exp2));
+        !self.ix.seg.live.has(i) && self.readers(i).iter().all(|&r| is_exp(r as usize))
+    }
+
+    /// Whether an extreme is but subtracted in exponents.
+    fn shifts_only(&mut self, extreme: usize) -> bool {
+        let (ix, mut stack) = (self.ix, vec![extreme]);
+        while let Some(i) = stack.pop() {
+            if ix.seg.live.has(i) {
+                return false;
+            }
+            for r in self.readers(i).to_vec() {
+                let r = r as usize;
+                match ix.seg.ops[r].op {
+                    op if op.is_view() => stack.push(r),
+                    Op::Element(ElementOp::Sub) if self.only_exp(r) => {}
+                    _ => return false,
+                }
+            }
+        }
+        true
+    }
+
+    /// The operations that read a result.
+    fn readers(&mut self, i: usize) -> &[u32] {
+        let ix = self.ix;
+        &self.readers.get_or_insert_with(|| {
+            let mut readers = vec![vec![]; ix.seg.ops.len()];
+            for r in 0..ix.seg.ops.len() {
+                for (_, v) in ix.tensors(r) {
+                    if let ValueId::Op(i) = v {
+                        readers[i].push(r as u32);
+                    }
+                }
+            }
+            readers
+        })[i]
+    }
+}
+
+/// A product that was found on the way to a value.
+struct Product {
+    /// A reduction is on the way.
+    reduced: bool,
+}

@@ -1,0 +1,133 @@
+//! Selections by what was computed just before: extremes held against their source, steps and comparisons behind a
+//! chain, differences of equal products. What they give is kept, so that it is compared.
+//!
+//! Every plan has to select alike ([`crate::selection`]); programs of random steps seldom ask for it, since few of their
+//! comparisons are between a value and what was chosen from it.
+
+use super::Generator;
+use crate::program::{Argument, Tensor};
+use fastrand::Rng;
+use thalweg_ir::{DType, ElementOp, Op, REVERSE, ReduceOp, ScanOp};
+
+use ElementOp::{
+    Abs, Add, Ceil, Div, Eq, Floor, Ge, Gt, Maximum, Mul, Ne, Rem, Round, Sign, Sqrt, Square, Sub, Tanh, Where,
+};
+
+impl Generator {
+    /// Adds some selections; `None` where one does not fit.
+    pub(super) fn selections(&mut self, rng: &mut Rng) -> Option<()> {
+        for _ in 0..rng.usize(1..4) {
+            let x = self.tensor(|p, t| p.dtype(t).is_float() && p.shape(t).rank() > 0 && p.shape(t).numel() > 0)?;
+            match rng.u32(..4) {
+                0 => self.extremes_of(x, rng)?,
+                1 => self.steps_behind(x, rng)?,
+                2 => self.order_of(x, rng)?,
+                _ => self.equal_products(x, rng)?,
+            };
+        }
+        Some(())
+    }
+
+    /// Rounded in every step, and so another value where it is not.
+    fn chain(&mut self, mut x: Tensor, rng: &mut Rng) -> Option<Tensor> {
+        for _ in 0..rng.usize(1..5) {
+            x = match rng.u32(..6) {
+                0 => self.with_number(Div, x, 3.3)?,
+                1 => self.with_number(Mul, x, rng.f64() * 3.0)?,
+                2 => self.with_number(Add, x, rng.f64() - 0.5)?,
+                3 => self.unary(Tanh, x)?,
+                4 => {
+                    let y = self.with_number(Mul, x, 1.0 + rng.f64())?;
+                    self.binary(Add, y, x)?
+                }
+                _ => self.binary(Mul, x, x)?,
+            };
+        }
+        Some(x)
+    }
+
+    fn keep(&mut self, t: Tensor) -> Tensor {
+        if let Tensor::Step(i) = t {
+            self.program.steps[i].kept = true;
+        }
+        t
+    }
+
+    /// `s == max(s)`, its place, and the gradient of an extreme: shared among the elements that are equal to it.
+    fn extremes_of(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
+        let s = self.chain(x, rng)?;
+        let axis = 1 << rng.usize(..self.program.shape(s).rank());
+        let largest = rng.bool();
+        let (extreme, place) =
+            if largest { (ReduceOp::Max, ReduceOp::ArgMax) } else { (ReduceOp::Min, ReduceOp::ArgMin) };
+        if rng.bool() {
+            let at = self.reduced(place, s, axis, rng.bool())?;
+            self.keep(at);
+        }
+        let m = self.kept(extreme, s, axis)?;
+        let hit = self.binary(if rng.u32(..4) == 0 { Ge } else { Eq }, s, m)?;
+        if rng.bool() {
+            self.keep(hit);
+        }
+        let dtype = self.program.dtype(s);
+        let ones = self.push(Op::Cast, dtype, self.program.shape(hit), 0, vec![Argument::Tensor(hit)], vec![])?;
+        let count = self.kept(ReduceOp::Sum, ones, axis)?;
+        let share = self.binary(Div, ones, count)?;
+        Some(self.keep(share))
+    }
+
+    /// A step, a comparison, a remainder or a conversion to integers behind a chain.
+    fn steps_behind(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
+        let s = self.chain(x, rng)?;
+        let y = match rng.u32(..7) {
+            0 => self.unary([Floor, Ceil, Round, Sign][rng.usize(..4)], s)?,
+            1 => self.with_number(Gt, s, 0.5)?,
+            2 => self.with_number(Rem, s, 0.75)?,
+            3 => self.push(Op::Cast, DType::I32, self.program.shape(s), 0, vec![Argument::Tensor(s)], vec![])?,
+            4 => {
+                let other = self.chain(x, rng)?;
+                self.binary(Ne, s, other)?
+            }
+            5 => {
+                // As an f32 it is what it was.
+                let wide =
+                    self.push(Op::Cast, DType::F64, self.program.shape(s), 0, vec![Argument::Tensor(s)], vec![])?;
+                self.with_number(Ge, wide, 0.25)?
+            }
+            _ => {
+                let zero = self.with_number(Maximum, s, 0.0)?;
+                let more = self.with_number(Gt, s, 0.0)?;
+                self.element_of(Where, &[Argument::Tensor(more), Argument::Tensor(zero), Argument::Tensor(s)])?
+            }
+        };
+        Some(self.keep(y))
+    }
+
+    /// Where the elements of a sorted row stood.
+    fn order_of(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
+        let s = self.chain(x, rng)?;
+        let shape = self.program.shape(s);
+        let attr = (shape.rank() as u32 - 1) | if rng.bool() { REVERSE } else { 0 };
+        let at = self.push(Op::Scan(ScanOp::Argsort), DType::I64, shape, attr, vec![Argument::Tensor(s)], vec![])?;
+        Some(self.keep(at))
+    }
+
+    /// `√(a² - b²)` and `√(mean(a²) - mean(a)²)`-like differences where `a = b`: 0, and no NaN.
+    fn equal_products(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
+        let a = self.unary(Abs, x)?;
+        let b = self.with_number(Maximum, a, 0.0)?;
+        let (p, q) = match rng.u32(..3) {
+            0 => (self.unary(Square, a)?, self.binary(Mul, b, b)?),
+            1 => (self.binary(Mul, a, a)?, self.unary(Square, b)?),
+            _ => {
+                let axis = 1 << rng.usize(..self.program.shape(a).rank());
+                let p = self.binary(Mul, a, a)?;
+                let m = self.kept(ReduceOp::Max, p, axis)?;
+                (m, self.unary(Square, b)?)
+            }
+        };
+        let d = self.binary(Sub, p, q)?;
+        let root = self.unary(Sqrt, d)?;
+        Some(self.keep(root))
+    }
+}

@@ -1,0 +1,72 @@
+//! Selections that every plan makes alike: comparisons, steps, places of extremes, conversions to integers, and what is
+//! computed from these alone.
+//!
+//! In a fused run that is not strict, values differ from an unfused one by rounding, but not those that something of
+//! the same segment selects by (`thalweg-fusion/src/exact.rs`). So the results listed here have the bits of an unfused run.
+//!
+//! So have differences of two products of numbers in memory.
+//!
+//! Not listed is what hangs on sums, products of matrices or normal random numbers, whose roundings vary.
+
+use crate::program::{Argument, Program, Tensor};
+use thalweg_ir::{DType, Op, RandomKind, ReduceOp, ScanOp};
+
+/// Of each step, whether its result is a selection that every plan makes alike.
+pub fn alike(program: &Program) -> Vec<bool> {
+    // Floats that have the bits of an unfused run if something selects by them, and integers and bools that have them.
+    let mut same: Vec<bool> = vec![];
+    let mut alike = vec![];
+    // Numbers of memory, products of two such, and differences of those.
+    let (mut memory, mut product, mut differences) = (vec![], vec![], vec![]);
+    for step in &program.steps {
+        let from_same = step.args.iter().all(|a| match a {
+            Argument::Tensor(Tensor::Step(s)) => same[*s],
+            Argument::Tensor(Tensor::Input(_)) | Argument::Scalar(_) => true,
+        });
+        let float_args = step.args.iter().any(|a| matches!(a, Argument::Tensor(t) if program.dtype(*t).is_float()));
+        let computed = match step.op {
+            Op::Element(_)
+            | Op::Cast
+            | Op::Bitcast
+            | Op::Pad
+            | Op::Cat
+            | Op::Put
+            | Op::Gather
+            | Op::Full
+            | Op::Iota => true,
+            Op::Reduce(
+                ReduceOp::Max | ReduceOp::Min | ReduceOp::Any | ReduceOp::All | ReduceOp::ArgMax | ReduceOp::ArgMin,
+            ) => true,
+            Op::Scan(ScanOp::Max | ScanOp::Min | ScanOp::Sort | ScanOp::Argsort) => true,
+            Op::Reduce(_) | Op::Scan(_) | Op::Scatter(_) => !step.dtype.is_float() && !float_args,
+            Op::Random(kind) => kind != RandomKind::Normal,
+            op => op.is_view(),
+        };
+        let of = |known: &[bool], inputs: bool| {
+            step.args.iter().all(|a| match a {
+                Argument::Tensor(Tensor::Step(s)) => known[*s],
+                Argument::Tensor(Tensor::Input(_)) | Argument::Scalar(_) => inputs,
+            })
+        };
+        let chosen = match step.op {
+            Op::Element(e) => e.row().is_exact(),
+            Op::Reduce(ReduceOp::Max | ReduceOp::Min) => true,
+            op => op.is_view(),
+        };
+        use thalweg_ir::ElementOp::{Mul, Sqrt, Square, Sub};
+        let wide = matches!(step.dtype, DType::F32 | DType::F64);
+        let is_product = wide && matches!(step.op, Op::Element(Mul | Square)) && of(&memory, true);
+        let difference = wide && step.op == Op::Element(Sub) && of(&product, false);
+        let root = step.op == Op::Element(Sqrt) && of(&differences, false);
+        memory.push(chosen && of(&memory, true));
+        product.push(is_product || chosen && of(&product, false));
+        differences.push(difference);
+        same.push(from_same && computed);
+        let selects = match step.op {
+            Op::Element(e) => e.row().selects(),
+            _ => false,
+        };
+        alike.push(difference || root || from_same && computed && (selects || !step.dtype.is_float()));
+    }
+    alike
+}
