@@ -6,17 +6,15 @@
 //!
 //! An operation is exact for one of these reasons:
 //!
-//! - **Something selects by it.** A comparison, a step (`floor`, `sign`), a remainder, a conversion to integers or bool, a sort, the
-//!   place of an extreme, a loop that ends by data: there a rounding error decides. What it takes, and whatever that is
-//!   computed from, is exact, back to values in memory, products of matrices and (in f32 and f64, where the order of a
-//!   sum varies anyway) sums. So every kernel and every tier selects alike.
+//! - **Something selects by it.** A comparison, a step (`floor`, `sign`), a remainder, a conversion to integers or bool, a sort,
+//!   an extreme or its place, a loop that ends by data: there a rounding error decides. (Not a maximum that is but
+//!   subtracted in exponents, as in a softmax.) What it takes, and whatever that is computed from, is exact, back to
+//!   values in memory, products of matrices and (in f32 and f64, where the order of a sum varies anyway) sums. So every
+//!   kernel and every tier selects alike.
 //! - **Its product meets another product.** In `a·a - b·b` one product would be rounded and the other not, so that equal
 //!   products differ. Both are exact then, through views, extremes and sums: in `mean(x·x) - mean(x)·mean(x)`, too. A
 //!   difference that only exponentials read is left alone, since it changes their results by a rounding error. So are
 //!   products in bf16 and f16, which are exact in f32, unless one goes through a reduction, whose result is rounded.
-//!
-//! An extreme in bf16 or f16 is chosen among rounded values, so that `x - max(x)` is at most 0; not where exponentials
-//! alone read that difference, as in a softmax.
 //!
 //! Example: in `m = s.amax(1); s.eq(m)` with `s = x / 3.3` in bf16 the division is exact; in `s.tanh().sum(1)` it is not.
 
@@ -27,7 +25,7 @@ use thalweg_ir::{DType, ElementOp, Op, ReduceOp, RegionNode, ScanOp};
 const MAX_PRODUCT_STEPS: usize = 32;
 
 /// The exact operations of a segment. Empty in strict mode, whose bodies are exact as a whole; all where each is a kernel
-/// of its own, so that a division by a number is one, as it is where it is exact in a fused kernel.
+/// of its own, so that a GPU divides a number by a tensor there as it does in a fused kernel that is exact.
 pub(crate) fn find(ix: &Indexed<'_>) -> BitSet {
     let n = ix.seg.ops.len();
     if ix.seg.mode.strict {
@@ -57,7 +55,7 @@ fn may_begin(rel: &thalweg_ir::RelOp) -> bool {
     match rel.op {
         Op::Element(e) => e.row().selects() || matches!(e, ElementOp::Add | ElementOp::Sub) && rel.dtype.is_float(),
         Op::Cast => !rel.dtype.is_float(),
-        Op::Reduce(op) => !rel.dtype.is_float() || chooses(op) && is_narrow(rel.dtype),
+        Op::Reduce(op) => !rel.dtype.is_float() || chooses(op),
         Op::Bitcast | Op::Loop(_) | Op::FoldBy(_) | Op::ScanBy(_) | Op::Scan(_) => true,
         _ => false,
     }
@@ -100,9 +98,9 @@ impl Search<'_> {
             Op::Element(e) => e.row().selects(),
             Op::Cast => !rel.dtype.is_float(),
             Op::Reduce(_) if !rel.dtype.is_float() => true,
-            Op::Reduce(op) => chooses(op) && is_narrow(rel.dtype) && !self.shifts_only(i),
-            Op::Scan(ScanOp::Max | ScanOp::Min) => is_narrow(rel.dtype),
-            Op::Bitcast | Op::Loop(_) | Op::Scan(ScanOp::Sort | ScanOp::Argsort) => true,
+            Op::Reduce(op) => chooses(op) && !self.shifts_only(i),
+            Op::Bitcast | Op::Loop(_) => true,
+            Op::Scan(ScanOp::Max | ScanOp::Min | ScanOp::Sort | ScanOp::Argsort) => true,
             Op::FoldBy(l) | Op::ScanBy(l) => {
                 l.region().nodes.iter().any(|n| matches!(n, RegionNode::Element { op, .. } if op.row().selects()))
             }
@@ -247,4 +245,91 @@ impl Search<'_> {
 struct Product {
     /// A reduction is on the way.
     reduced: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::tests::graphs::{Graph, T};
+    use ElementOp::{Add, Eq, Exp, Mul, Sub, Tanh};
+
+    /// The exact ones of these values.
+    fn exact(g: &Graph, of: &[T]) -> Vec<bool> {
+        let ix = Indexed::new(g.0.as_segment());
+        let is_exact = |t: &T| matches!(*t, T::Op(i) if ix.is_exact(i));
+        of.iter().map(is_exact).collect()
+    }
+
+    #[test]
+    fn what_is_compared_is_exact_back_to_memory() {
+        let mut g = Graph::new();
+        let x = g.input(&[8, 64]);
+        let scaled = g.scaled(x, 0.3);
+        let s = g.unary(Tanh, scaled);
+        let m = g.reduce(ReduceOp::Max, s, 1);
+        let hit = g.binary(Eq, s, m);
+        let smooth = g.scaled(s, 2.0);
+        g.live(hit);
+        g.live(smooth);
+        assert_eq!(exact(&g, &[scaled, s, m, smooth]), [true, true, true, false]);
+    }
+
+    #[test]
+    fn what_is_added_up_is_not_what_is_compared() {
+        let mut g = Graph::new();
+        let x = g.input(&[8, 64]);
+        let scaled = g.scaled(x, 0.3);
+        let sum = g.reduce(ReduceOp::Sum, scaled, 1);
+        let hit = g.binary(Eq, sum, x);
+        g.live(hit);
+        assert_eq!(exact(&g, &[scaled, sum]), [false, true]);
+    }
+
+    #[test]
+    fn a_softmax_is_smooth_and_a_maximum_is_not() {
+        let mut g = Graph::new();
+        let x = g.input(&[8, 64]);
+        let scaled = g.scaled(x, 0.3);
+        let m = g.reduce(ReduceOp::Max, scaled, 1);
+        let d = g.binary(Sub, scaled, m);
+        let e = g.unary(Exp, d);
+        g.live(e);
+        assert_eq!(exact(&g, &[scaled, m, d, e]), [false; 4]);
+        g.live(m);
+        assert_eq!(exact(&g, &[scaled, m, d, e]), [true, false, false, false]);
+    }
+
+    #[test]
+    fn products_that_meet_are_exact() {
+        let mut g = Graph::new();
+        let [a, b, c] = [(); 3].map(|()| g.input(&[64]));
+        let [p, q, r] = [(a, a), (b, b), (a, c)].map(|(x, y)| g.binary(Mul, x, y));
+        let d = g.binary(Sub, p, q);
+        let s = g.binary(Add, r, c);
+        g.live(d);
+        g.live(s);
+        assert_eq!(exact(&g, &[p, q, r]), [true, true, false]);
+        // What an earlier segment left may be the same product.
+        let mut g = Graph::new();
+        let [a, b] = [(); 2].map(|()| g.input(&[64]));
+        let p = g.binary(Mul, a, a);
+        let d = g.binary(Sub, b, p);
+        g.live(d);
+        assert_eq!(exact(&g, &[p]), [true]);
+    }
+
+    #[test]
+    fn sums_of_products_meet_products() {
+        let mut g = Graph::new();
+        let x = g.input(&[8, 64]);
+        let square = g.binary(Mul, x, x);
+        let sum = g.reduce(ReduceOp::Sum, square, 1);
+        let mean_of_squares = g.scaled(sum, 1.0 / 64.0);
+        let sum = g.reduce(ReduceOp::Sum, x, 1);
+        let mean = g.scaled(sum, 1.0 / 64.0);
+        let square_of_mean = g.binary(Mul, mean, mean);
+        let d = g.binary(Sub, mean_of_squares, square_of_mean);
+        g.live(d);
+        assert_eq!(exact(&g, &[square, mean_of_squares, square_of_mean]), [true; 3]);
+    }
 }

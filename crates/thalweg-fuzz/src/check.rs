@@ -343,10 +343,7 @@ impl Checker {
             return Ok(());
         }
         let single = self.run(program, SINGLE, Drops::Early, false).map_err(|e| format!("one by one: {e}"))?;
-        let only = |results: &[Option<Vec<u8>>]| -> Vec<Option<Vec<u8>>> {
-            results.iter().zip(&alike).map(|(r, alike)| r.clone().filter(|_| *alike)).collect()
-        };
-        self.equal_where(program, &only(fast), &only(&single), "selected otherwise than one by one,")
+        self.equal_selections(program, fast, &single, "selected otherwise than one by one,")
     }
 
     /// Fused, the same values, by no more kernels; and counters and explanation tell the same.

@@ -355,3 +355,50 @@ fn a_search_that_its_budget_ended_goes_on_in_the_background() {
     }
     set_search_effort(Effort::default());
 }
+
+/// What selects does so alike before there is a plan, by the plan, and by plans that compete.
+#[test]
+fn selections_are_the_same_in_every_tier() {
+    let _pinned = tiers();
+    for dtype in [DType::BF16, DType::F16, DType::F32] {
+        let x = input(64).cast(dtype);
+        let code = || {
+            let s = ((&x / 3.3 + 0.37).tanh() * 1.7 + &x) * 1.3;
+            let (_, top) = s.topk(3, 1, true);
+            let steps = (&s * 9.0).floor().cast(DType::I64);
+            let routed = s.gather(1, &top).gt(0.4).cast(DType::I64);
+            [s.argmax(1), top, steps, routed].map(|t| t.to_vec::<i64>().unwrap())
+        };
+        let want = with_fusion(false, code);
+        for call in 0..60 {
+            if call == 4 {
+                finish_searches();
+            }
+            assert_eq!(code(), want, "{dtype:?}, call {call}");
+        }
+    }
+}
+
+/// The largest margin of each row is what the loss and its gradient are about: in bf16 it has to equal one of the row.
+#[test]
+fn a_hinge_loss_in_bf16_stays_finite_while_plans_take_over() {
+    let _pinned = tiers();
+    let x = input(48).cast(DType::BF16);
+    let mut w = Tensor::linspace(-0.5, 0.5, 24 * 6).reshape([24, 6]).cast(DType::BF16);
+    let classes = Tensor::arange_with(0..48, DType::I64) % 6;
+    let mut losses = vec![];
+    for step in 0..60 {
+        if step == 4 {
+            finish_searches();
+        }
+        let tracked = w.clone().tracked();
+        let scores = x.matmul(&tracked) / 1.7;
+        let own = scores.gather(1, &classes.unsqueeze(1));
+        let margin = (scores - own + 1.0).amax(1).relu().mean(..);
+        let gradient = thalweg::grad(&margin, &tracked);
+        w = (&w - gradient * 0.05).detach();
+        losses.push(margin.cast(DType::F32).item::<f32>().unwrap());
+    }
+    assert!(losses.iter().all(|l| l.is_finite()), "{losses:?}");
+    assert!(losses[59] < losses[0], "{losses:?}");
+}

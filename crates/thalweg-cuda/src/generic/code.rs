@@ -10,8 +10,9 @@
 use super::accesses::Described;
 use crate::render::generic::{Code, Computes, WORDS, computed, has_instruction, number};
 use rustc_hash::FxHashMap;
+use thalweg_gpu::class::body::divisor;
 use thalweg_gpu::class::generic::Width;
-use thalweg_ir::{DType, ElementOp, Monoid};
+use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{Body, Fold, Node, NodeId, expand};
 
@@ -246,6 +247,16 @@ impl<'a> Assembler<'a> {
                 let of = body.operand_dtype(id);
                 let mut operands = [0; 3];
                 body.args(id).zip(&mut operands).for_each(|(a, o)| *o = nodes.operand(a));
+                if divisor(body, &body.nodes[id.index()]).is_some() {
+                    // The bits that compiled kernels give, which multiply by the reciprocal of a number.
+                    let one = Scalar::Float(1.0).to_bits(of);
+                    let (one, inverse) = (self.constant(one), self.take()?);
+                    let [divide, multiply] =
+                        [ElementOp::Div, ElementOp::Mul].map(|op| self.number(Computes::Element(op, computed(of))));
+                    self.code.push(word(divide?, inverse, [one, operands[1], operands[1]], dtype, 2));
+                    self.free(inverse);
+                    return Some(Made::By(multiply?, [operands[0], inverse, inverse], dtype, 2));
+                }
                 let arity = op.row().arity as u64;
                 if op == ElementOp::Where {
                     Made::By(Code::Where as u16, operands, DType::F32, arity)

@@ -82,7 +82,7 @@ impl Checker {
     }
 
     /// The same of those that both have.
-    pub(super) fn equal_where(
+    fn equal_where(
         &self,
         program: &Program,
         got: &[Option<Vec<u8>>],
@@ -102,6 +102,21 @@ impl Checker {
                 Err(format!("%{i} {} at {p}: {what} {g:?}, not {w:?}", program.steps[i].op.name()))
             }
         })
+    }
+
+    /// Selections that every plan makes alike, equal to the bit.
+    pub(super) fn equal_selections(
+        &self,
+        program: &Program,
+        got: &[Option<Vec<u8>>],
+        want: &[Option<Vec<u8>>],
+        what: &str,
+    ) -> Result<(), String> {
+        let alike = crate::selection::alike(program);
+        let only = |results: &[Option<Vec<u8>>]| -> Vec<Option<Vec<u8>>> {
+            results.iter().zip(&alike).map(|(r, alike)| r.clone().filter(|_| *alike)).collect()
+        };
+        self.equal_where(program, &only(got), &only(want), what)
     }
 
     /// Kept results near each other: contraction, unrounded narrow floats and other orders change little where the way

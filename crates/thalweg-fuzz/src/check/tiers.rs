@@ -23,7 +23,8 @@ pub fn generic_kernels() -> u64 {
 type Results = Vec<Option<Vec<u8>>>;
 
 impl Checker {
-    /// Strictly the bits of an unfused run, in every tier; otherwise what fused runs may give. A pattern that was met
+    /// Strictly the bits of an unfused run, in every tier; otherwise what fused runs may give, with the same selections in every
+    /// tier. A pattern that was met
     /// twice and searched for has a plan.
     pub(super) fn at_first_sight(
         &self,
@@ -36,7 +37,15 @@ impl Checker {
                 let what = format!("at first sight, run {turn} of {mode:?}");
                 match mode.strict {
                     true => self.equal(program, got, want, &what)?,
-                    false => self.close((program, stability), got, want).map_err(|e| format!("{what}: {e}"))?,
+                    false => {
+                        self.close((program, stability), got, want).map_err(|e| format!("{what}: {e}"))?;
+                        self.equal_selections(
+                            program,
+                            got,
+                            &all[0],
+                            &format!("{what}, selected otherwise than by the first"),
+                        )?;
+                    }
                 }
             }
             let late: u64 = moved[SEARCHED..].iter().map(|c| c.first_sight).sum();

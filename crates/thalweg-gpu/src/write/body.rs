@@ -39,7 +39,7 @@ pub fn value(body: &Body, id: NodeId) -> Expr {
 /// Statements that compute every node of the body, each in a variable of its [`name`].
 pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
     let own = |id: NodeId| value(body, id);
-    // Quotients that are rounded as a division is.
+    // Quotients that are rounded as a division is; those by a number are products in every kernel.
     let mut exact = vec![false; body.nodes.len()];
     for node in &body.nodes {
         if let Node::Round { arg } = *node {
@@ -56,7 +56,7 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
             Node::Scalar { slot, dtype } => Expr::Scalar(dtype, (names.scalar)(slot)),
             Node::Const { bits, dtype } => Expr::Constant(dtype, bits),
             Node::Element { op, args, dtype } => match (op, reciprocal(body, node, names)) {
-                (_, Some(of)) if !exact[i] => own(args[0]) * of,
+                (_, Some(of)) => own(args[0]) * of,
                 // As PyTorch divides a scalar by a tensor.
                 (ElementOp::Div, _)
                     if !exact[i] && dtype == DType::F32 && !body.strict && as_scalar(body, args[0]).is_some() =>

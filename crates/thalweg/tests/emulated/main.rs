@@ -15,6 +15,8 @@ mod queues;
 mod rows;
 mod scans;
 mod scatters;
+#[path = "../selected/cases.rs"]
+mod selected;
 mod transforms;
 #[path = "../unsigned/cases.rs"]
 mod unsigned;
@@ -70,6 +72,16 @@ fn unsigned_integers_are_those_of_rust() {
     unsigned::short_rows().check("a GPU");
     unsigned::conversions().check("a GPU");
     unsigned::bits().check("a GPU");
+    thalweg::set_default_device(before);
+}
+
+#[test]
+fn selections_are_those_of_one_kernel_an_operation() {
+    let before = thalweg::set_default_device(Some(emulated()));
+    selected::extremes_are_elements();
+    selected::gradients_of_extremes_are_shared_out();
+    selected::selections_do_not_depend_on_fusion();
+    selected::equal_products_have_no_difference();
     thalweg::set_default_device(before);
 }
 
