@@ -67,7 +67,7 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
             },
             // Narrow floats have been widened before. What the compiler does not see it does not contract.
             Node::Round { arg } => match body.nodes[arg.index()] {
-                Node::Element { op: ElementOp::Mul | ElementOp::Div, .. } => Expr::Hidden(Box::new(own(arg))),
+                Node::Element { .. } => Expr::Hidden(Box::new(own(arg))),
                 _ => own(arg),
             },
             Node::Cast { dtype, arg } => Expr::Cast(body.dtype(arg), dtype, Box::new(own(arg))),

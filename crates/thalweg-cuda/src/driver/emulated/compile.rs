@@ -70,9 +70,16 @@ fn compile_in(folder: Option<PathBuf>, source: &str) -> Result<Vec<u8>, Error> {
     Ok(image)
 }
 
-/// What the compiler is told.
-fn options() -> Vec<&'static str> {
+/// Options that contract products with sums, as NVRTC does unless a source asks for `-fmad=false`.
+const CONTRACTED: [&str; 3] = ["-ffp-contract=fast", "-fexpensive-optimizations", "-mfma"];
+
+/// The compiler's options for a source.
+fn options(source: &str) -> Vec<&'static str> {
     let mut options: Vec<_> = OPTIONS.split_whitespace().collect();
+    let exact = source.lines().next().is_some_and(|first| first.contains("-fmad=false"));
+    if !exact && std::arch::is_x86_feature_detected!("fma") {
+        options.extend(CONTRACTED);
+    }
     if environment::EMULATE_SANITIZE.get().is_some() {
         // Misaligned accesses stop a GPU; here they do only when asked for, since it takes half as long again to
         // compile.
@@ -85,7 +92,7 @@ fn options() -> Vec<&'static str> {
 fn key(source: &str) -> Result<String, Error> {
     let part = |salt: u8| -> Result<u64, Error> {
         let mut hash = DefaultHasher::new();
-        (salt, compiler()?, options(), PRELUDE, source).hash(&mut hash);
+        (salt, compiler()?, options(source), PRELUDE, source).hash(&mut hash);
         Ok(hash.finish())
     };
     Ok(format!("{:016x}{:016x}.so", part(0)?, part(1)?))
@@ -125,7 +132,7 @@ fn run(source: &str) -> Result<Vec<u8>, Error> {
     compiler()?;
     let object = Temporary::new();
     let mut command = Command::new("g++");
-    command.args(options());
+    command.args(options(source));
     command.args(["-", "-lm", "-lgcc", "-o"]).arg(&object.0);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let io = |e: std::io::Error| failed(format!("g++ cannot be run: {e}"));
