@@ -11,4 +11,5 @@ mod golden;
 mod graph;
 mod kept;
 mod kernels;
+mod smooth;
 mod structure;
