@@ -8,6 +8,7 @@ each), and its bytes by zlib. Stream (255, 0) is the structure, the others hold 
 plane: first byte of all elements, second byte of all, and so on. `Writer` is the structure's grammar.
 """
 import collections
+import itertools
 import os
 import struct
 import sys
@@ -329,6 +330,67 @@ def special_arguments(shape, x, rest, names):
     return core.SampleInput(x, args=tuple(rest), kwargs=kwargs)
 
 
+def grid(**options):
+    """Every option with every other."""
+    names = list(options)
+    return [dict(zip(names, values)) for values in itertools.product(*options.values())]
+
+
+def numbers(*shape, seed=1):
+    """Numbers with ties."""
+    n = int(np.prod(shape))
+    values = [((i * 7919 + seed * 104729) % 23 - 11) / 4 for i in range(n)]
+    return torch.tensor(values, dtype=torch.float64).reshape(shape).requires_grad_()
+
+
+def option_grids():
+    """Entry to samples beyond the database's: options of structural operations, each with every other."""
+    out = collections.defaultdict(list)
+
+    def add(entry, x, args, kwargs):
+        out[f"nn.functional.{entry}" if entry[:6] not in ("histog", "quanti", "nanqua", "unfold", "histc") else entry].append(
+            core.SampleInput(x, args=tuple(args), kwargs=kwargs))
+
+    one = dict(kernel_size=(2, 3), stride=(None, 1, 2, 3), padding=(0, 1), ceil_mode=(False, True))
+    for o in grid(**one, dilation=(1, 2)):
+        add("max_pool1d", numbers(1, 2, 8), [], o)
+    for o in grid(**one, count_include_pad=(True, False)):
+        add("avg_pool1d", numbers(1, 2, 8), [], o)
+    two = dict(kernel_size=((2, 3), 2), stride=(None, 1, (3, 2)), padding=(0, 1), ceil_mode=(False, True))
+    for o in grid(**two, dilation=(1, (1, 2), 2)):
+        add("max_pool2d", numbers(1, 1, 6, 7), [], o)
+    for o in grid(**two, count_include_pad=(True, False)):
+        add("avg_pool2d", numbers(1, 1, 5, 6), [], o)
+    for o in grid(stride=(1, 2), padding=(0, 1, 2, "same", "valid"), dilation=(1, 2), groups=(1, 2)):
+        if (o["padding"], o["stride"]) != ("same", 2):
+            add("conv1d", numbers(2, 2, 7), [numbers(4, 2 // o["groups"], 3, seed=2), numbers(4, seed=3)], o)
+    for o in grid(stride=(1, (2, 1)), padding=(0, (1, 2)), dilation=(1, (1, 2)), groups=(1, 2)):
+        add("conv2d", numbers(1, 2, 5, 6), [numbers(2, 2 // o["groups"], 2, 3, seed=2)], o)
+    for o in grid(stride=(1, 2, 3), padding=(0, 1), output_padding=(0, 1), dilation=(1, 2), groups=(1, 2)):
+        if o["output_padding"] < max(o["stride"], o["dilation"]):
+            add("conv_transpose1d", numbers(1, 2, 4), [numbers(2, 2, 3, seed=2), numbers(2 * o["groups"], seed=3)], o)
+    for o in grid(stride=((2, 1), 2), padding=(0, 1), dilation=(1, (2, 1)), groups=(1, 2)):
+        add("conv_transpose2d", numbers(1, 2, 3, 3), [numbers(2, 1, 2, 3, seed=2)], o)
+    for n in (1, 3, 5, 8):
+        for mode, corners in (("nearest", None), ("nearest-exact", None), ("linear", False), ("linear", True), ("area", None)):
+            add(f"interpolate:{mode}", numbers(1, 2, 5), [n], dict(mode=mode, align_corners=corners))
+        for mode, corners in (("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True)):
+            add(f"interpolate:{mode}", numbers(1, 1, 4, 5), [(n, 9 - n)], dict(mode=mode, align_corners=corners))
+    for mode in ("constant", "reflect", "replicate", "circular"):
+        for widths in ((0, 2), (2, 0), (1, 2), (3, 3)):
+            add(f"pad:{mode}", numbers(1, 2, 4), [widths], dict(mode=mode))
+            add(f"pad:{mode}", numbers(1, 1, 4, 4), [(*widths, *widths[::-1])], dict(mode=mode))
+    for entry in ("quantile", "nanquantile"):
+        for o in grid(q=(0.0, 0.3, 0.5, 1.0), keepdim=(False, True), interpolation=("linear", "lower", "higher", "nearest", "midpoint")):
+            add(entry, torch.tensor([[3.0, -1.0, 7.0, 0.5], [2.0, 8.0, -4.0, 1.0]], dtype=torch.float64).requires_grad_(), [], dict(o, dim=1))
+    for o in grid(bins=(1, 4), range=((-2.0, 2.0), (0.0, 1.0)), density=(False, True)):
+        add("histogram", numbers(3, 5).detach(), [], dict(o))
+        add("histogram", numbers(15).detach(), [], dict(o, weight=torch.arange(15, dtype=torch.float64)))
+    for o in grid(dimension=(0, 1), size=(1, 2, 3), step=(1, 2, 3)):
+        add("unfold", numbers(4, 5), list(o.values()), {})
+    return out
+
+
 def orders_of(op, kinds):
     if "f0" in kinds or not op.supports_autograd:
         return 0
@@ -408,6 +470,8 @@ def main():
     names = {o.name + (f":{o.variant_test_name}" if o.variant_test_name else ""): o for o in database.op_db}
     assert set(rows) == set(names), (set(rows) ^ set(names))
     writer, counts, missing = Writer(), collections.Counter(), []
+    grids = option_grids()
+    assert set(grids) <= set(rows), set(grids) - set(rows)
     for entry, op in sorted(names.items()):
         name, kinds, shape, _ = rows[entry]
         if name is None or only and entry not in only:
@@ -432,11 +496,12 @@ def main():
                 set_sizes(XS=3, S=5, M=10, L=20)
                 found = sorted(samples_of(op, dtype, graded, shape, MAX_ELEMENTS_OF_LARGE, only), key=numel)[:12]
                 count = 4
-            for s in chosen(found, count):
+            for s in chosen(found, count) + (grids[entry] if letter == "f" else []):
                 try:
                     dtypes = FLOATS if letter == "f" else [torch.float64 if letter == "c" else dtype]
                     write(writer, entry, rows[entry], op, s, dtypes, orders)
                 except Skip as why:
+                    assert not any(s is g for g in grids[entry]), (entry, why, s)
                     if only:
                         print(entry, "skips:", why)
                     continue

@@ -1,4 +1,4 @@
-//! PyTorch's operator database: values, gradients and second derivatives of 477 entries, in every mode, against what
+//! PyTorch's operator database: values, gradients and second derivatives of 476 entries, in every mode, against what
 //! bench/golden_opdb.py has written into golden.bin. bench/opdb_table.txt says what each of the 703 entries is in Thalweg.
 //!
 //! `OPDB=softplus cargo test -p thalweg --test opdb` runs the samples of one entry.
