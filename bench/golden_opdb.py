@@ -58,7 +58,7 @@ def table():
 
 
 def parameters(text):
-    """What the arguments of an entry are called: (name, how, default), how one of "must", "may", "equal", "drop", "rest"."""
+    """Parameters of an entry: (name, how, default), how one of "must", "may", "equal", "drop", "rest"."""
     out = []
     for word in text.split():
         if word.endswith("~"):
@@ -314,7 +314,7 @@ def specials(kinds, dtype):
     if "r" in kinds:
         rows = [[1.0, 2.0, 2.0, 0.0], [inf, 1.0, -inf, 2.0], [inf, inf, 0.0, 1.0], [nan, 1.0, 2.0, 3.0], [1.0, nan, nan, 2.0], [-inf] * 4,
                 [0.0, -0.0, 0.0, 0.0], [3.0] * 4, [0.0, 2.0, 0.0, 3.0]]
-        # Not of what squares, as it is written.
+        # Variances square their elements as written: extreme numbers overflow by design.
         extreme = [[big, 1.0, 0.5, 2.0], [least, -least, 0.0, least]] if "squares" not in kinds else []
         out.append((t(rows + extreme), []))
     return out

@@ -105,7 +105,7 @@ impl Tensor {
             }
             scores = match mask.dtype() {
                 DType::Bool => mask.where_(scores, f64::NEG_INFINITY),
-                // What the least number hides is hidden as by -∞: a row of nothing else sees nothing, instead of everything alike.
+                // A mask of the dtype's least number hides a key as -∞ does: a row of nothing else sees no key, instead of all alike.
                 dtype => {
                     let hidden = mask.le(-dtype.float_info().max);
                     scores + hidden.where_(f64::NEG_INFINITY, widened(mask))

@@ -152,7 +152,7 @@ impl Tensor {
             None if self.numel() == 0 => (number(0.0), number(1.0)),
             None => {
                 let (low, high) = (self.nanmin(..), self.nanmax(..));
-                // As of no elements where all are NaN.
+                // The range of an empty tensor, if all elements are NaN.
                 let (low, high) = (low.is_nan().where_(0.0, &low), high.is_nan().where_(1.0, &high));
                 // Of one value there is a bin around it.
                 let margin = low.eq(&high).where_(low.full_like(0.5), 0.0);

@@ -137,7 +137,7 @@ impl Tensor {
                 let rest = a.abs().rem(b.abs());
                 negative(&a).where_(-&rest, rest)
             };
-            // Of the composition it would be 0 where `a` is 0.
+            // The derivative of the composition is 0 at a = 0, that of |a|.
             let slopes = |Backward { inputs: [a, b], gradients: dy, .. }: Backward<[Tensor; 2], Tensor>| {
                 [dy.clone(), -dy * (a / b).trunc()]
             };

@@ -182,7 +182,7 @@ fn graphs_cross_threads() {
     assert_eq!(vec(&gradients[&x]), [6.0, 12.0]);
 }
 
-/// With respect to what was tracked and is not in the result the gradient is 0, of every order.
+/// Gradients by tracked tensors that the result does not depend on are 0, of every order.
 #[test]
 fn a_gradient_of_what_is_not_in_the_result_is_zero() {
     let x = Tensor::new([1.5f64, f64::NAN]).tracked();

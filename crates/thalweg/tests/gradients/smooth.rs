@@ -43,7 +43,7 @@ fn smooth_composites_have_smooth_derivatives() {
         let second = -pi2 * t.sin() / t - 2.0 * first / x;
         assert_close("sinc beside 0", &slopes(x, |x| x.sinc()), &[first, second]);
     }
-    // With the digits of what is small.
+    // Relative accuracy where the derivative is small.
     let tail = slopes(-20.0, |x| x.elu(1.0));
     assert!((tail[0] / (-20f64).exp() - 1.0).abs() < 1e-12 && (tail[1] / tail[0] - 1.0).abs() < 1e-12);
 }

@@ -1,6 +1,6 @@
 //! Entries that cannot agree with PyTorch, with the reason.
 
-/// What of a sample is compared.
+/// Aspects of a sample that are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aspect {
     Value,

@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use thalweg::prelude::*;
 use thalweg::{Effort, bf16, grad_graph, set_search_effort, set_tiers, with_fusion, with_reference, with_strict};
 
-/// What a sample is in Thalweg; none where it asks for what Thalweg has not.
+/// Outputs of a sample in Thalweg; `None` if it uses an option that Thalweg does not have.
 fn outputs(entry: &str, call: &Call) -> Option<Vec<Tensor>> {
     elementwise::call(entry, call)
         .or_else(|| reductions::call(entry, call))
@@ -36,7 +36,7 @@ fn cotangent(y: &Tensor, k: usize, step: usize, first: usize) -> Tensor {
     Tensor::from_slice(&numbers, y.dims().to_vec()).cast(y.dtype())
 }
 
-/// What was compared, and what differed.
+/// Samples compared so far, and their differences.
 #[derive(Default)]
 struct Report {
     compared: BTreeSet<String>,
@@ -45,7 +45,7 @@ struct Report {
     differing: Vec<(String, Aspect, String)>,
 }
 
-/// By how much numbers may differ: relative to the largest of the tensor, at special points to the number itself.
+/// Relative tolerance: of the largest number of the tensor, at special points of the number itself.
 fn tolerance(dtype: DType, aspect: Aspect) -> f64 {
     match (dtype, aspect) {
         (DType::F64, Aspect::Value) => 2e-10,
@@ -68,10 +68,10 @@ fn rounded(v: f64, dtype: DType) -> f64 {
     }
 }
 
-/// What a result should be.
+/// Expected result.
 struct Wanted<'a> {
     expected: &'a Array,
-    /// What PyTorch has in f64 for the same arguments: in a narrower dtype either is right, since PyTorch's own steps round.
+    /// PyTorch's result in f64 for the same arguments: in a narrower dtype either is right, since PyTorch's own steps round.
     exact: Option<&'a Array>,
     /// Values of the function, where derivatives are about them one by one.
     values: Option<&'a [f64]>,
@@ -117,7 +117,7 @@ impl Wanted<'_> {
         let numbers = expected.numbers();
         let exact = self.exact.map(|a| a.numbers().iter().map(|&v| rounded(v, expected.dtype)).collect::<Vec<_>>());
         let (derivative, relative) = (aspect != Aspect::Value, tolerance(expected.dtype, aspect));
-        // What is below them is all rounding.
+        // Smallest normal and largest number of the dtype, and the magnitude below which differences are rounding.
         let (least, most, small) = match expected.dtype {
             DType::F64 => (f64::MIN_POSITIVE, f64::MAX, 1e-3),
             DType::F32 => (f32::MIN_POSITIVE.into(), f32::MAX.into(), 1.0),

@@ -15,7 +15,7 @@ macro_rules! kept {
     };
 }
 
-/// What a variance divides by is the number of elements less this.
+/// Correction of a variance: its divisor is the number of elements minus this.
 fn correction(c: &Call) -> f64 {
     if c.has("correction") {
         return c.float("correction");
@@ -106,7 +106,7 @@ pub fn call(entry: &str, c: &Call) -> Option<Vec<Tensor>> {
         "min:reduction_with_dim" => two(extreme(c, c.x().argmin_keepdim(dim()))),
         "max:reduction_no_dim" => one(c.x().amax(..)),
         "min:reduction_no_dim" => one(c.x().amin(..)),
-        // Of all elements PyTorch shares the gradient among those that are equal.
+        // Without an axis PyTorch shares the gradient among equal elements.
         "median" | "nanmedian" if !c.has("dim") && c.x().is_tracked() => None,
         "median" => one(restored(c, quantile(c, 0.5, QuantileMethod::Lower, false))),
         "nanmedian" => one(restored(c, quantile(c, 0.5, QuantileMethod::Lower, true))),
@@ -119,7 +119,7 @@ pub fn call(entry: &str, c: &Call) -> Option<Vec<Tensor>> {
                 "midpoint" => QuantileMethod::Midpoint,
                 other => panic!("interpolation {other}"),
             };
-            // Of a tensor PyTorch has the gradient by the quantile's number, too.
+            // PyTorch differentiates by a tensor `q`, too.
             if c.maybe("q").is_some_and(Tensor::is_tracked) {
                 return None;
             }
