@@ -11,7 +11,7 @@ use crate::gradients::{Interpreted, as_program};
 use crate::program::Program;
 use fastrand::Rng;
 use thalweg::prelude::*;
-use thalweg::{Complex, Histogram, Indexing, QuantileMethod, raw};
+use thalweg::{Complex, Histogram, Indexing, Pool, QuantileMethod, raw};
 use thalweg_ir::{Op, Shape};
 
 /// Recorded operations from which on other plans are not tried: to search for them takes many times as long.
@@ -155,6 +155,27 @@ const FUNCTIONS: &[Function] = &[
         let axis = c.axis();
         let index = Tensor::arange_with(c.size(axis), DType::I64).slice(c.range(axis));
         vec![c.x.index_fill(axis, &index, 3)]
+    }),
+    ("sums by index", Numbers, |c| {
+        let x = c.x.flatten();
+        let index = Tensor::arange_with(x.numel(), DType::I64) % 3;
+        let none = Tensor::zeros_with([3], x.dtype());
+        vec![none.index_add(0, &index, &x), none.index_put(&[index], &x, true)]
+    }),
+    ("max_pool", Numbers, |c| {
+        // At least as long as a window.
+        let all = Tensor::cat(&vec![c.x.flatten(); 9usize.div_ceil(c.x.numel()).max(1)], 0).unsqueeze(0).unsqueeze(0);
+        let window = c.rng.usize(1..4);
+        let mut pool =
+            Pool::new(window).dilation(c.rng.usize(1..4)).ceil(c.rng.bool()).padding(c.rng.usize(..=window / 2));
+        if c.rng.bool() {
+            pool = pool.stride(c.rng.usize(1..4));
+        }
+        vec![all.max_pool1d(pool)]
+    }),
+    ("activations", Floats, |c| {
+        let bounded = c.x.hardswish() + c.x.hardtanh(-1.0, 1.0) + c.x.elu(0.5);
+        vec![c.x.softplus() - c.x.log_sigmoid(), bounded, c.x.sinc(), c.x.sigmoid().logit()]
     }),
     ("scatter_mean", Floats, |c| {
         let axis = c.axis();

@@ -353,8 +353,12 @@ impl Buffer {
         self.tensor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts another value into it.
+    /// Puts another value into it; not where a backward pass calls a function of [`thalweg::checkpoint`] again, whose first
+    /// call has done so.
     pub fn set(&self, tensor: Tensor) {
+        if thalweg::is_recomputing() {
+            return;
+        }
         *self.tensor.lock().unwrap_or_else(PoisonError::into_inner) = tensor;
     }
 }

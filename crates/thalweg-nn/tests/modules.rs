@@ -265,3 +265,25 @@ fn positions() {
     let y = Rotary::new(4).forward(&x, 1).to_f64_vec().unwrap();
     assert!((y[0] - 1f64.cos()).abs() < 1e-6 && (y[2] - 1f64.sin()).abs() < 1e-6 && y[1] == 0.0 && y[3] == 0.0);
 }
+
+/// A checkpoint calls its function again in the backward pass; what the first call moved is not moved twice.
+#[test]
+fn a_checkpoint_moves_state_once() {
+    let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 5.0, 8.0, 13.0], [3, 2]);
+    let plain = BatchNorm1d::new(2);
+    let _ = plain.forward(&x);
+    let norm = std::sync::Arc::new(BatchNorm1d::new(2));
+    let block = {
+        let norm = norm.clone();
+        move |x: Tensor| norm.forward(&x).square()
+    };
+    let x = x.tracked();
+    let gradients = thalweg::checkpoint(block, &x).sum(..).backward();
+    assert_eq!(gradients[&x].dims(), [3, 2]);
+    let state = |norm: &BatchNorm1d| {
+        let all = norm.named_buffers().into_iter();
+        all.map(|(name, tensor)| (name, tensor.to_f64_vec().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(state(&norm), state(&plain));
+    assert_eq!(norm.num_batches_tracked.get().item::<i64>().unwrap(), 1);
+}

@@ -1,6 +1,7 @@
 //! Composites: functions written once, from the operations of the table. They fuse like anything else.
 
 use crate::record::{check_float, widened};
+use crate::special::function;
 use crate::{Error, IntoOperand, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
@@ -38,33 +39,43 @@ composites! {
     fn silu(x) x * x.sigmoid()
 
     /// `ln(1 + eˣ)`, without overflow: `max(x, 0) + ln(1 + e^(-|x|))`.
-    fn softplus(x) x.relu() + (-x.abs()).exp().log1p()
+    fn softplus(x) {
+        // The derivative of the composition is that of |x| at 0.
+        function("softplus", x, |x| x.relu() + (-x.abs()).exp().log1p(), Tensor::sigmoid)
+    }
 
     /// `x·tanh(softplus(x))` (Misra 2019).
     fn mish(x) x * x.softplus().tanh()
 
     /// `x`, times `slope` below 0.
-    fn leaky_relu(x, slope: f64) x.ge(0.0).where_(x, x * slope)
+    fn leaky_relu(x, slope: f64) x.gt(0.0).where_(x, x * slope)
 
     /// `x`, below 0 `alpha·(eˣ - 1)` (Clevert, Unterthiner and Hochreiter 2015).
-    fn elu(x, alpha: f64) x.gt(0.0).where_(x, x.expm1() * alpha)
+    fn elu(x, alpha: f64) {
+        // `expm1(x) + 1`, the derivative of the composition, has no digits where eˣ is small.
+        let value = |x: &Tensor| x.gt(0.0).where_(x, x.expm1() * alpha);
+        function("elu", x, value, move |x| x.gt(0.0).where_(1.0, (-(-x).relu()).exp() * alpha))
+    }
 
     /// The self-normalising `elu`: `λ·elu(x, α)` with λ = 1.0507, α = 1.6733 (Klambauer et al. 2017).
     fn selu(x) x.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
 
     /// `max(x, 0) + min(0, alpha·(e^(x/alpha) - 1))` (Barron 2017).
-    fn celu(x, alpha: f64) x.gt(0.0).where_(x, (x / alpha).expm1() * alpha)
+    fn celu(x, alpha: f64) {
+        let value = |x: &Tensor| x.gt(0.0).where_(x, (x / alpha).expm1() * alpha);
+        function("celu", x, value, move |x| x.gt(0.0).where_(1.0, (-(-(x / alpha)).relu()).exp()))
+    }
 
-    /// `x` held between two bounds.
-    fn hardtanh(x, low: f64, high: f64) x.clamp(low, high)
+    /// `x` held between two bounds. The derivative is 0 at them, as in PyTorch.
+    fn hardtanh(x, low: f64, high: f64) held(x, low, high)
 
-    /// `min(max(x, 0), 6)`.
-    fn relu6(x) x.clamp(0.0, 6.0)
+    /// `min(max(x, 0), 6)`. The derivative is 0 at 0 and 6, as in PyTorch.
+    fn relu6(x) held(x, 0.0, 6.0)
 
-    /// `min(max(x + 3, 0), 6)/6` (Howard et al. 2019).
-    fn hardsigmoid(x) (x + 3.0).clamp(0.0, 6.0) / 6.0
+    /// `min(max(x + 3, 0), 6)/6` (Howard et al. 2019). The derivative is 0 at -3 and 3, as in PyTorch.
+    fn hardsigmoid(x) held(&(x + 3.0), 0.0, 6.0) / 6.0
 
-    /// `x·hardsigmoid(x)` (Howard et al. 2019).
+    /// `x·hardsigmoid(x)` (Howard et al. 2019). The derivative is 0 at -3 and 1 at 3, as in PyTorch.
     fn hardswish(x) x * x.hardsigmoid()
 
     /// `x/(1 + |x|)`.
@@ -83,15 +94,20 @@ composites! {
     fn threshold(x, limit: f64, value: f64) x.gt(limit).where_(x, value)
 
     /// `ln sigmoid(x)`, without overflow: `-softplus(-x)`.
-    fn log_sigmoid(x) x.minimum(0.0) - (-x.abs()).exp().log1p()
+    fn log_sigmoid(x) {
+        function("log_sigmoid", x, |x| x.minimum(0.0) - (-x.abs()).exp().log1p(), |x| (-x).sigmoid())
+    }
 
     /// The inverse of `sigmoid`: `ln(x/(1 - x))`.
-    fn logit(x) (x / (1.0 - x)).log()
+    fn logit(x) function("logit", x, |x| (x / (1.0 - x)).log(), |x| (x * (1.0 - x)).recip())
 
     /// `sin(πx)/(πx)`, 1 at 0.
     fn sinc(x) {
-        let t = x * PI;
-        x.eq(0.0).where_(1.0, t.sin() / t)
+        let value = |x: &Tensor| {
+            let t = x * PI;
+            x.eq(0.0).where_(1.0, t.sin() / t)
+        };
+        function("sinc", x, value, sinc_slope)
     }
 
     /// Radians to degrees.
@@ -110,6 +126,24 @@ composites! {
     }
 }
 
+/// `y` held between two bounds, a choice, so that the gradient at a bound is 0.
+fn held(y: &Tensor, low: f64, high: f64) -> Tensor {
+    y.le(low).where_(low, y.ge(high).where_(high, y))
+}
+
+/// The derivative of `sinc`, `(cos πx - sinc x)/x`; near 0, where that has no digits, by its series in πx.
+fn sinc_slope(x: &Tensor) -> Tensor {
+    let t = x * PI;
+    let near = t.abs().lt(0.5);
+    let s = near.where_(&t, 0.0).square();
+    // (-1)ᵏ·2k/(2k + 1)!
+    let series = [-1.0 / 3.0, 1.0 / 30.0, -1.0 / 840.0, 1.0 / 45_360.0, -1.0 / 3_991_680.0, 1.0 / 518_918_400.0];
+    let sum = series.iter().rev().fold(s.full_like(-14.0 / 1_307_674_368_000.0), |sum, c| sum * &s + *c);
+    let far = near.where_(1.0, x);
+    let t_far = &far * PI;
+    near.where_(sum * t * PI, (t_far.cos() - t_far.sin() / &t_far) / far)
+}
+
 impl Tensor {
     /// `x`, times a learned `weight` below 0; the weight broadcasts (He et al. 2015).
     ///
@@ -118,7 +152,7 @@ impl Tensor {
     #[track_caller]
     pub fn prelu(&self, weight: &Tensor) -> Tensor {
         check_float("prelu", self);
-        self.ge(0.0).where_(self, self * weight)
+        self.gt(0.0).where_(self, self * weight)
     }
 
     /// Whether elements are close, as NumPy has it: `|a - b| ≤ atol + rtol·|b|`; equal infinities are close, NaN is

@@ -15,8 +15,8 @@ pub struct Attention<'a> {
 }
 
 impl<'a> Attention<'a> {
-    /// Of bool: the keys that each query sees. Of the queries' dtype: what is added to the scores. It broadcasts to
-    /// `[.., queries, keys]`.
+    /// Of bool: the keys that each query sees. Of the queries' dtype: what is added to the scores, where -∞ and the dtype's
+    /// least number hide a key. It broadcasts to `[.., queries, keys]`.
     pub fn mask(self, mask: &'a Tensor) -> Attention<'a> {
         Attention { mask: Some(mask), ..self }
     }
@@ -43,7 +43,7 @@ impl Tensor {
     /// and there are fewer of keys and values, each of theirs serves as many of the queries' in a row (grouped-query
     /// attention, Ainslie et al. 2023), and nothing is copied.
     ///
-    /// A query that sees no key gives 0, as in PyTorch 2.5. Products are those of [`matmul`](Tensor::matmul), added up
+    /// A query that sees no key gives 0 and has a gradient of 0, as in PyTorch 2.5. Products are those of [`matmul`](Tensor::matmul), added up
     /// in f32 at least; scores and weights have the tensors' dtype, and between them the softmax is computed in f32 at
     /// least. Where it runs as one kernel, no matrix of scores is in memory.
     ///
@@ -105,7 +105,11 @@ impl Tensor {
             }
             scores = match mask.dtype() {
                 DType::Bool => mask.where_(scores, f64::NEG_INFINITY),
-                _ => scores + widened(mask),
+                // A mask of the dtype's least number hides a key as -∞ does: a row of nothing else sees no key, instead of all alike.
+                dtype => {
+                    let hidden = mask.le(-dtype.float_info().max);
+                    scores + hidden.where_(f64::NEG_INFINITY, widened(mask))
+                }
             };
         }
         if causal {

@@ -128,6 +128,7 @@ impl Tensor {
         };
         let (edges, place) = match bins.into() {
             Bins::Count(count) => x.even_bins(count, how.range),
+            Bins::Edges(edges) if edges.dtype() == self.dtype() => x.between(&edges.cast(x.dtype())),
             Bins::Edges(edges) => x.between(&edges),
         };
         let count = edges.numel() - 1;
@@ -150,7 +151,9 @@ impl Tensor {
             Some((low, high)) => (number(low), number(high)),
             None if self.numel() == 0 => (number(0.0), number(1.0)),
             None => {
-                let (low, high) = (self.amin(..), self.amax(..));
+                let (low, high) = (self.nanmin(..), self.nanmax(..));
+                // The range of an empty tensor, if all elements are NaN.
+                let (low, high) = (low.is_nan().where_(0.0, &low), high.is_nan().where_(1.0, &high));
                 // Of one value there is a bin around it.
                 let margin = low.eq(&high).where_(low.full_like(0.5), 0.0);
                 (low - &margin, high + margin)

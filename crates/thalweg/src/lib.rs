@@ -129,7 +129,7 @@ pub use element::{Data, Element};
 pub use fft::{Fft, FftNorm};
 pub use grad::{
     Backward, Form, Gradients, InputGradients, Inputs, Results, checkpoint, custom_grad, grad, grad_graph, hessian,
-    jacobian, jvp, no_grad, retain_graph, vjp,
+    is_recomputing, jacobian, jvp, no_grad, retain_graph, vjp,
 };
 pub use grids::Indexing;
 pub use half::{bf16, f16};

@@ -2,7 +2,8 @@
 //! end.
 
 use crate::record::{check_alike, check_float, shapes_differ, widened, wrong_dtype};
-use crate::{Axis, DType, Tensor};
+use crate::reduce::flat_at_zero;
+use crate::{Axis, Backward, DType, Tensor, custom_grad};
 use thalweg_stream::Counted;
 
 /// What becomes of the losses of single elements.
@@ -121,7 +122,15 @@ impl Tensor {
     #[track_caller]
     pub fn bce_with_logits(&self, target: &Tensor, reduction: Reduction) -> Tensor {
         let (x, t) = self.pair("bce_with_logits", target);
-        (x.relu() - &x * t + (-x.abs()).exp().log1p()).reduced_loss(reduction, self.dtype())
+        let shape = x.shape().broadcast(t.shape()).expect("just checked");
+        let (x, t) = (x.broadcast_to(shape), t.broadcast_to(shape));
+        // The derivative of the composition is that of |x| at 0.
+        let loss = custom_grad(
+            (&x, &t),
+            |(x, t)| x.relu() - &x * t + (-x.abs()).exp().log1p(),
+            |Backward { inputs: (x, t), gradients: dy, .. }| (&dy * (x.sigmoid() - t), -(dy * x)),
+        );
+        loss.reduced_loss(reduction, self.dtype())
     }
 
     /// [`bce_with_logits`](Tensor::bce_with_logits) where what is positive counts so many times, as PyTorch's
@@ -133,8 +142,7 @@ impl Tensor {
     pub fn bce_with_logits_weighted(&self, target: &Tensor, positive: &Tensor, reduction: Reduction) -> Tensor {
         let (x, t) = self.pair("bce_with_logits_weighted", target);
         let (_, w) = self.pair("bce_with_logits_weighted", positive);
-        let negative = (-x.abs()).exp().log1p() + (-&x).relu();
-        let loss = (1.0 - &t) * x + (1.0 + (w - 1.0) * t) * negative;
+        let loss = (1.0 - &t) * &x + (1.0 + (w - 1.0) * t) * (-x).softplus();
         loss.reduced_loss(reduction, self.dtype())
     }
 
@@ -365,9 +373,7 @@ impl Tensor {
         let [a, b] = rows_to_compare("cdist_by_products", self, other);
         let [own, others] = [&a, &b].map(|x| x.square().sum(-1));
         let square = own.unsqueeze(-1) + others.unsqueeze(-2) - a.matmul(&b.transpose(-2, -1)) * 2.0;
-        // (A root's slope at 0 is infinite, also times the 0 that a choice hands back. NaN is not at most 0.)
-        let none = square.le(0.0);
-        none.where_(0.0, none.where_(1.0, square).sqrt()).cast(self.dtype())
+        flat_at_zero(&square, Tensor::sqrt).cast(self.dtype())
     }
 }
 

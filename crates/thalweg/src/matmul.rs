@@ -49,7 +49,8 @@ impl Tensor {
                 square = square.matmul(&square);
             }
         }
-        result.unwrap_or_else(|| Tensor::eye_with(n, n, crate::Options::of(self)).broadcast_to(*self.shape()))
+        let one = |x: &Tensor| Tensor::eye_with(n, n, crate::Options::of(x)).broadcast_to(*x.shape());
+        result.unwrap_or_else(|| crate::powers::constant(self, one))
     }
 }
 

@@ -48,7 +48,7 @@ reductions! {
     nanvar nanvar_keepdim |x, axes| x.nanvar_of("nanvar", axes, 0.0).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
     /// The standard deviation over the axes of what is not NaN, the root of [`nanvar`](Tensor::nanvar).
-    nanstd nanstd_keepdim |x, axes| x.nanvar_of("nanstd", axes, 0.0).sqrt().cast(x.dtype()),
+    nanstd nanstd_keepdim |x, axes| crate::reduce::flat_at_zero(&x.nanvar_of("nanstd", axes, 0.0), Tensor::sqrt).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
     /// The largest over the axes of what is not NaN, as `numpy.nanmax`; NaN where there is nothing else.
     nanmax nanmax_keepdim |x, axes| x.extreme(axes, true),

@@ -91,7 +91,8 @@ impl<const N: usize> Pool<N> {
 
 impl<const N: usize> Sweep<N> {
     /// What the windows of a padded tensor hold, put together along one axis after the other, the first one first: what is
-    /// left for the last axis, along which steps are gaps in memory, is smaller by then.
+    /// left for the last axis, along which steps are gaps in memory, is smaller by then. Of a tracked tensor the last one
+    /// first, so that where `two` and `all` choose the first of equal elements it is the first of the window.
     fn folded(
         &self,
         x: &Tensor,
@@ -100,7 +101,9 @@ impl<const N: usize> Sweep<N> {
     ) -> Tensor {
         let lead = x.rank() - N;
         let mut x = x.clone();
+        let backwards = x.is_tracked();
         for i in 0..N {
+            let i = if backwards { N - 1 - i } else { i };
             let axis = lead + i;
             if self.kernel[i] > FEW {
                 let mut windows = x.window(axis, self.span(i), self.stride[i]);
@@ -130,9 +133,13 @@ fn max_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
         false => Scalar::int_bounds(x.dtype()).0,
     };
     let padded = sweep.padded(&x, least);
-    let largest = |x: &Tensor| sweep.folded(x, |a, b| a.maximum(b), |x, axis| x.amax(axis));
+    let largest = |x: &Tensor| match x.is_tracked() {
+        true => sweep.folded(x, first_largest_of_two, first_largest),
+        false => sweep.folded(x, |a, b| a.maximum(b), |x, axis| x.amax(axis)),
+    };
     let few = sweep.kernel.iter().product::<usize>() <= FEW;
-    if !few || sweep.stride != sweep.kernel || !x.dtype().is_float() {
+    let beside = sweep.stride == sweep.kernel && sweep.dilation == [1; N];
+    if !few || !beside || !x.dtype().is_float() {
         return unsampled(largest(&padded), added);
     }
     // Windows side by side: what lies behind the last one is in none.
@@ -143,22 +150,40 @@ fn max_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
     unsampled(custom_grad(&covered, |x| largest(&x), backward), added)
 }
 
-/// The gradient of the largest elements of windows that lie side by side: those that are as large share it. It is said
-/// window by window, where elements of a window lie beside one another; put back among zeros, each of its elements would
-/// be a tensor with gaps.
+/// The larger of two, the first of equal ones, so that a gradient goes to it alone, as in PyTorch; NaN if one is NaN.
+fn first_largest_of_two(a: &Tensor, b: &Tensor) -> Tensor {
+    (b.gt(a) | b.is_nan()).where_(b, a)
+}
+
+/// The first largest along an axis.
+fn first_largest(x: &Tensor, axis: usize) -> Tensor {
+    if !x.is_tracked() {
+        return x.amax(axis);
+    }
+    x.gather(axis, &x.detach().argmax_keepdim(axis)).squeeze(axis)
+}
+
+/// The gradient of the largest elements of windows that lie side by side: it goes to the first that is as large, as in
+/// PyTorch. It is said window by window, where elements of a window lie beside one another; put back among zeros, each of
+/// its elements would be a tensor with gaps.
 fn side_by_side<const N: usize>(sweep: &Sweep<N>, x: &Tensor, y: &Tensor, dy: &Tensor) -> Tensor {
-    // Not below is as large, or NaN.
-    let as_large = |x: &Tensor, y: &Tensor, share: &Tensor| x.lt(y).where_(0, share);
-    let one = dy.ones_like();
-    let count = sweep.positions().map(|at| as_large(&sweep.element(x, at), y, &one)).reduce(|a, b| a + b);
-    let share = dy / count.expect("a window has an element");
+    // Number of the first element that is as large, from the last position to the first. (Not below is as large, or NaN.)
+    let positions: Vec<_> = sweep.positions().collect();
+    let last = y.full_like((positions.len() - 1) as f64);
+    let first = positions
+        .iter()
+        .enumerate()
+        .rev()
+        .skip(1)
+        .fold(last, |number, (i, &at)| sweep.element(x, at).lt(y).where_(number, i as f64));
     let lead = &x.dims()[..x.rank() - N];
-    let pairs = |inner: [usize; N]| -> Vec<usize> {
-        lead.iter().copied().chain((0..N).flat_map(|i| [sweep.out[i], inner[i]])).collect()
-    };
-    let (windows, alone) = (pairs(sweep.kernel), pairs([1; N]));
-    let (y, share) = (y.reshape(&alone), share.reshape(&alone));
-    as_large(&x.reshape(&windows), &y, &share).reshape(*x.shape())
+    let pairs =
+        |outer: [usize; N], inner: [usize; N]| -> Vec<usize> { (0..N).flat_map(|i| [outer[i], inner[i]]).collect() };
+    let windows = [lead, &pairs(sweep.out, sweep.kernel)].concat();
+    let alone = [lead, &pairs(sweep.out, [1; N])].concat();
+    let (first, dy) = (first.reshape(&alone), dy.reshape(&alone));
+    let numbers = Tensor::arange_with(positions.len(), Options::of(x)).reshape(pairs([1; N], sweep.kernel));
+    first.eq(numbers).where_(dy, 0).broadcast_to(windows).reshape(*x.shape())
 }
 
 #[track_caller]
@@ -266,7 +291,7 @@ fn adaptive_max<const N: usize>(name: &str, x: &Tensor, out: [usize; N]) -> Tens
         true => Scalar::Float(f64::NEG_INFINITY),
         false => Scalar::int_bounds(x.dtype()).0,
     };
-    adaptive(name, x, out, least, |w, axis| w.amax(axis))
+    adaptive(name, x, out, least, |w, axis| first_largest(w, axis.rem_euclid(w.rank() as i64) as usize))
 }
 
 macro_rules! pools {

@@ -1,8 +1,17 @@
 //! Powers. Special exponents become the cheaper operation that means the same.
 
 use crate::record::{binary, wrong_dtype};
-use crate::{IntoOperand, Operand, Scalar, Tensor};
+use crate::{Backward, IntoOperand, Operand, Scalar, Tensor, custom_grad};
 use thalweg_ir::ElementOp;
+
+/// A function of a tensor that does not depend on its values, whose gradient is 0.
+#[track_caller]
+pub(crate) fn constant(x: &Tensor, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+    if !x.is_tracked() {
+        return f(x);
+    }
+    custom_grad(x, |x| f(&x), |Backward { inputs: x, .. }: Backward<Tensor, Tensor>| x.zeros_like())
+}
 
 impl Tensor {
     /// `self` to the power `exponent`, a tensor or a number. Takes floats and integers.
@@ -48,7 +57,7 @@ impl Tensor {
         let float = self.dtype().is_float();
         let e = exponent.to_f64();
         if e == 0.0 {
-            self.ones_like()
+            constant(self, Tensor::ones_like)
         } else if e == 1.0 {
             self.clone()
         } else if e == 2.0 {

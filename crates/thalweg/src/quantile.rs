@@ -178,11 +178,12 @@ impl Asked {
         let sorted = widened(sorted);
         let t = self.method.weight(&(&at - &lower), &lower).cast(sorted.dtype());
         let (a, b) = (sorted.gathered(1, &first), sorted.gathered(1, &second));
-        // From the nearer end, so that both ends are exact; equal infinities are themselves.
-        let (up, down) = (&a + (&b - &a) * &t, &b - (&b - &a) * (1.0 - &t));
-        let mixed = t.lt(0.5).where_(up, down);
-        let mixed = t.eq(0.0).where_(&a, t.eq(1.0).where_(&b, mixed));
-        a.eq(&b).where_(&a, mixed)
+        // From the nearer end, so that both ends are exact.
+        let (apart, rest) = (&b - &a, 1.0 - &t);
+        let mixed = t.lt(0.5).where_(&a + &apart * &t, &b - &apart * &rest);
+        // Beside an infinity, or too far apart for a difference, as a weighted mean.
+        let mixed = apart.is_finite().where_(mixed, &a * rest + &b * &t);
+        t.eq(0.0).where_(&a, t.eq(1.0).where_(&b, mixed))
     }
 }
 

@@ -99,6 +99,16 @@ impl Tensor {
     }
 }
 
+/// A root of something that is not negative, whose derivative at 0, infinite, is taken for 0: the gradient of a norm there.
+/// (A choice alone would hand back 0 times infinity. NaN is not at most 0.)
+pub(crate) fn flat_at_zero(x: &Tensor, root: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+    if !x.is_tracked() {
+        return root(x);
+    }
+    let none = x.le(0.0);
+    none.where_(0.0, root(&none.where_(1.0, x)))
+}
+
 macro_rules! reductions {
     ($($(#[$doc:meta])* $name:ident $keepdim:ident => $method:ident $op:ident, $panics:literal;)*) => {
         impl Tensor {$(
@@ -232,9 +242,14 @@ impl Tensor {
         } else if p == 1.0 {
             x.abs().sum_of_floats(axes, keep)
         } else if p == 2.0 {
-            x.square().sum_of_floats(axes, keep).sqrt()
+            flat_at_zero(&x.square().sum_of_floats(axes, keep), Tensor::sqrt)
         } else {
-            x.abs().powf(p).sum_of_floats(axes, keep).powf(1.0 / p)
+            let powers = match p < 1.0 {
+                // A power's slope at 0 is infinite.
+                true => flat_at_zero(&x.abs(), |x| x.powf(p)),
+                false => x.abs().powf(p),
+            };
+            flat_at_zero(&powers.sum_of_floats(axes, keep), |sum| sum.powf(1.0 / p))
         };
         norm.cast(self.dtype())
     }
@@ -288,7 +303,7 @@ statistics! {
     var var_keepdim() |x, axes, keep| x.var_of("var", axes, 0.0, keep).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
     /// The standard deviation over the axes, the root of [`var`](Tensor::var).
-    std std_keepdim() |x, axes, keep| x.var_of("std", axes, 0.0, keep).sqrt().cast(x.dtype()),
+    std std_keepdim() |x, axes, keep| flat_at_zero(&x.var_of("std", axes, 0.0, keep), Tensor::sqrt).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
     /// The Euclidean norm over the axes: `√Σx²`.
     norm norm_keepdim() |x, axes, keep| x.norm_of("norm", 2.0, axes, keep),
@@ -338,7 +353,7 @@ impl Tensor {
     /// On a dtype that is not a float, or when an axis does not exist.
     #[track_caller]
     pub fn std_with_keepdim(&self, axes: impl Into<Axes>, correction: f64) -> Tensor {
-        self.var_of("std", axes.into(), correction, true).sqrt().cast(self.dtype())
+        flat_at_zero(&self.var_of("std", axes.into(), correction, true), Tensor::sqrt).cast(self.dtype())
     }
 
     /// The variance with the sum of squares divided by the count less `correction`: 1 gives the unbiased estimate,
@@ -357,6 +372,6 @@ impl Tensor {
     /// On a dtype that is not a float, or when an axis does not exist.
     #[track_caller]
     pub fn std_with(&self, axes: impl Into<Axes>, correction: f64) -> Tensor {
-        self.var_of("std", axes.into(), correction, false).sqrt().cast(self.dtype())
+        flat_at_zero(&self.var_of("std", axes.into(), correction, false), Tensor::sqrt).cast(self.dtype())
     }
 }

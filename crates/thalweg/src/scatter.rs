@@ -1,11 +1,12 @@
 //! Values put in at places that a tensor tells. Indices are as in [`gather`](Tensor::gather).
 //!
 //! Where several values meet one element they do so in the order of the index, on any number of threads: sums of floats
-//! are the same each time. Each result is rounded to the tensor's dtype.
+//! are the same each time. Sums of bf16 and f16 are carried in f32 and rounded once; each other result is rounded to the
+//! tensor's dtype.
 
 use crate::gather::recorded_by;
 use crate::operand::Arg;
-use crate::record::{check_alike, push, wrong_dtype};
+use crate::record::{check_alike, push, widened, wrong_dtype};
 use crate::{Axis, DType, Error, IntoOperand, Operand, Scalar, Tensor};
 use thalweg_ir::Op;
 pub use thalweg_ir::ScatterOp;
@@ -27,6 +28,10 @@ impl Tensor {
         axis: usize,
         (index, values): (&Tensor, &Tensor),
     ) -> Tensor {
+        if op == ScatterOp::Add && matches!(self.dtype(), DType::BF16 | DType::F16) {
+            // Rounded at each addition a sum of ones would end at 256.
+            return widened(self).scattered_by(by, op, axis, (index, &widened(values))).cast(self.dtype());
+        }
         recorded_by(by.0, by.1);
         let args = [Arg::Tensor(self), Arg::Tensor(index), Arg::Tensor(values)];
         push(Op::Scatter(op), self.dtype(), *self.shape(), axis as u32, args, &[])
@@ -197,9 +202,9 @@ impl Tensor {
     pub fn scatter_mean(&self, axis: impl Into<Axis>, index: &Tensor, values: impl IntoOperand) -> Tensor {
         crate::record::check_float("scatter_mean", self);
         let axis = axis.into();
-        let wide = crate::record::widened(self);
+        let wide = widened(self);
         let values = self.values("scatter_mean", values.operand());
-        let sums = wide.scatter_add(axis, index, crate::record::widened(&values));
+        let sums = wide.scatter_add(axis, index, widened(&values));
         let each = values.ones_like().cast(wide.dtype());
         (sums / wide.ones_like().scatter_add(axis, index, each)).cast(self.dtype())
     }

@@ -91,7 +91,8 @@ impl Tensor {
     pub fn corrcoef(&self) -> Tensor {
         let c = self.covariance("corrcoef", 1.0);
         if c.rank() == 0 {
-            return c.gt(0.0).where_(c.ones_like(), f64::NAN).cast(self.dtype());
+            let own = |c: &Tensor| c.gt(0.0).where_(c.ones_like(), f64::NAN);
+            return crate::powers::constant(&c, own).cast(self.dtype());
         }
         let spread = c.diagonal(0).sqrt();
         let scaled = c / spread.unsqueeze(-1) / spread.unsqueeze(-2);

@@ -228,8 +228,8 @@ pub static ROWS: &[Row] = &[
     float1(Log, "log", 17, |x| libm::log(x[0])).grad(|g, x, _| vec![Some(inv(g, x[0]))]).function(2),
     float1(Log2, "log2", 17, |x| libm::log2(x[0]))
         .grad(|g, x, _| {
-            let r = inv(g, x[0]);
-            vec![Some(scale(g, r, LOG2_E))]
+            let c = k(g, x[0], LOG2_E);
+            vec![Some(o(g, Div, c, x[0]))]
         })
         .function(2),
     float1(Log10, "log10", 18, |x| libm::log10(x[0]))
@@ -239,8 +239,8 @@ pub static ROWS: &[Row] = &[
             o(g, Div, l, c)
         })
         .grad(|g, x, _| {
-            let r = inv(g, x[0]);
-            vec![Some(scale(g, r, LOG10_E))]
+            let c = k(g, x[0], LOG10_E);
+            vec![Some(o(g, Div, c, x[0]))]
         })
         .function(4),
     float1(Log1p, "log1p", 18, |x| libm::log1p(x[0]))
@@ -508,7 +508,7 @@ pub static ROWS: &[Row] = &[
         ints!(|a, b| integers::pow(a, b), unsigned integers::pow_unsigned(a, b)),
     )
     .grad(|g, x, y| {
-        // b·a^(b-1), 0 where b is 0, and y·ln a (0 where a is 0 and the power is 0 too).
+        // b·a^(b-1), 0 where b is 0, and y·ln a, 0 where a is 0 and b not below it.
         let (one, none) = (k(g, x[1], 1.0), k(g, x[1], 0.0));
         let less = o(g, Sub, x[1], one);
         let p = o(g, Pow, x[0], less);
@@ -517,8 +517,9 @@ pub static ROWS: &[Row] = &[
         let l = u(g, Log, x[0]);
         let t = o(g, Mul, y, l);
         let zero = k(g, y, 0.0);
-        let nonzero = o(g, Ne, y, zero);
-        vec![Some(gate(g, varies, da)), Some(gate(g, nonzero, t))]
+        let (nonzero, below) = (o(g, Ne, x[0], zero), o(g, Lt, x[1], none));
+        let either = o(g, Or, nonzero, below);
+        vec![Some(gate(g, varies, da)), Some(gate(g, either, t))]
     })
     .function(4),
     number2(Minimum, "minimum", 2, |x| m::minimum(x[0], x[1]), ints!(|a, b| a.min(b)))
@@ -576,7 +577,11 @@ pub static ROWS: &[Row] = &[
             let (a, c) = (o(g, Mul, x[0], x[0]), o(g, Mul, x[1], x[1]));
             let s = o(g, Add, a, c);
             let (dy, q) = (o(g, Div, x[1], s), o(g, Div, x[0], s));
-            vec![Some(dy), Some(u(g, Neg, q))]
+            // 0 at the origin, as in PyTorch.
+            let zero = k(g, s, 0.0);
+            let somewhere = o(g, Ne, s, zero);
+            let dx = u(g, Neg, q);
+            vec![Some(gate(g, somewhere, dy)), Some(gate(g, somewhere, dx))]
         })
         .function(8),
     float1(Hypot, "hypot", 16, |x| libm::hypot(x[0], x[1]))

@@ -1,6 +1,7 @@
 //! Reductions and running sums of complex numbers.
 
 use super::Complex;
+use crate::reduce::flat_at_zero;
 use crate::{Axes, Axis, Tensor};
 
 macro_rules! reductions {
@@ -71,7 +72,7 @@ reductions! {
     /// assert_eq!(z.std(0).item::<f64>()?, 5.0);
     /// # Ok::<(), thalweg::Error>(())
     /// ```
-    std std_keepdim |z, axes| z.var(axes).sqrt(), z.var_keepdim(axes).sqrt() => Tensor;
+    std std_keepdim |z, axes| flat_at_zero(&z.var(axes), Tensor::sqrt), flat_at_zero(&z.var_keepdim(axes), Tensor::sqrt) => Tensor;
     /// The Euclidean norms over axes, `√Σ|z|²`, as `numpy.linalg.norm` of vectors and `torch.linalg.vector_norm`.
     ///
     /// ```
@@ -81,8 +82,8 @@ reductions! {
     /// # Ok::<(), thalweg::Error>(())
     /// ```
     norm norm_keepdim |z, axes|
-        z.wide().abs_square().sum(axes).sqrt().cast(z.dtype()),
-        z.wide().abs_square().sum_keepdim(axes).sqrt().cast(z.dtype()) => Tensor;
+        flat_at_zero(&z.wide().abs_square().sum(axes), Tensor::sqrt).cast(z.dtype()),
+        flat_at_zero(&z.wide().abs_square().sum_keepdim(axes), Tensor::sqrt).cast(z.dtype()) => Tensor;
     /// How many numbers over axes are not 0, as `numpy.count_nonzero`, as i64.
     ///
     /// ```

@@ -177,6 +177,7 @@ fn asked<I: Inputs>(name: &str, y: &Tensor, dy: Tensor, inputs: &I, way: Way) ->
     for (i, node) in nodes.iter().enumerate() {
         match grads.get(&node.id) {
             Some(gradient) => each.push(gradient.clone()),
+            None if cuts.is_empty() => each.push(tensors[i].detach().zeros_like()),
             None => panic!(
                 "{name}: the result does not depend on input {i} of shape {}{}",
                 tensors[i].shape(),
@@ -211,7 +212,9 @@ pub(crate) fn gradients_of(name: &str, y: &Tensor, x: &[Tensor], create: bool) -
 /// ```
 ///
 /// # Panics
-/// When the result has more than one element, does not depend on an input, or a pass has freed the graph.
+/// When the result has more than one element, nothing it was computed from is tracked, it depends on an input only through
+/// steps, integers or bools, or a pass has freed the graph. With respect to an input that it does not depend on at all the
+/// gradient is 0.
 #[track_caller]
 pub fn grad<I: Inputs>(result: &Tensor, inputs: I) -> I::Each {
     asked("grad", result, result.seed("grad"), &inputs, way())
@@ -404,9 +407,48 @@ pub fn hessian(f: impl FnOnce(Tensor) -> Tensor, x: &Tensor) -> Tensor {
     rows("hessian", &slope, x)
 }
 
+thread_local! {
+    /// Whether a backward pass calls the function of a checkpoint again.
+    static RECOMPUTING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is in a function that [`checkpoint`] calls for the second time, in a backward pass: state that
+/// the function moves (running statistics, counters) has been moved by the first call and is left alone.
+///
+/// ```
+/// # use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
+/// # use thalweg::{Tensor, checkpoint, is_recomputing};
+/// let steps = Arc::new(AtomicU32::new(0));
+/// let counted = { let steps = steps.clone(); move |x: Tensor| {
+///     if !is_recomputing() { steps.fetch_add(1, Relaxed); }
+///     x.exp()
+/// } };
+/// checkpoint(counted, &Tensor::ones([3]).tracked()).sum(..).backward();
+/// assert_eq!(steps.load(Relaxed), 1);
+/// ```
+pub fn is_recomputing() -> bool {
+    RECOMPUTING.get()
+}
+
+/// The calling thread is in such a function until this is dropped.
+struct Recomputing(bool);
+
+impl Recomputing {
+    fn begin() -> Recomputing {
+        Recomputing(RECOMPUTING.replace(true))
+    }
+}
+
+impl Drop for Recomputing {
+    fn drop(&mut self) {
+        RECOMPUTING.set(self.0);
+    }
+}
+
 /// The result of `f`, of which nothing but the inputs is kept for the backward pass: that records `f` again. Memory for
 /// time (Griewank and Walther 2000). Random numbers are the same the second time; tracked tensors that `f` owns, as a
-/// model's, get their gradients, too.
+/// model's, get their gradients, too. Buffers of thalweg-nn, as running statistics, are moved by the first call alone; a
+/// function with state of its own asks [`is_recomputing`].
 ///
 /// ```
 /// # use thalweg::{Tensor, checkpoint};
@@ -438,6 +480,7 @@ where
         let create = tape::is_tracking();
         let _tracking = Tracking::set(true);
         let _numbers = random::Restored::new(numbers);
+        let _recomputing = Recomputing::begin();
         let begin = Node::next_id();
         let again = |x: &Option<Tensor>| {
             let x = x.as_ref().expect("the inputs are kept");

@@ -6,6 +6,7 @@ use crate::node::Cut;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Index;
+use std::sync::OnceLock;
 
 /// The gradients of a scalar with respect to every [tracked](Tensor::tracked) tensor that it was computed from.
 ///
@@ -26,16 +27,39 @@ pub struct Gradients {
     of: BTreeMap<u64, Tensor>,
     /// What no gradient went through, to be named where one is missing.
     cuts: Vec<Cut>,
+    /// Zeros of tracked tensors that were asked for and that the scalar does not depend on.
+    zeros: OnceLock<Box<Zero>>,
+}
+
+/// A gradient that is 0, in a list that only grows, so that it can be lent.
+#[derive(Clone)]
+struct Zero {
+    id: u64,
+    gradient: Tensor,
+    next: OnceLock<Box<Zero>>,
 }
 
 impl Gradients {
     pub(super) fn new(found: Found) -> Gradients {
-        Gradients { of: found.grads.into_iter().collect(), cuts: found.cuts }
+        Gradients { of: found.grads.into_iter().collect(), cuts: found.cuts, zeros: OnceLock::new() }
     }
 
     /// The gradient of a tracked tensor (or of a clone of it), if there is one.
     pub fn get(&self, tensor: &Tensor) -> Option<&Tensor> {
         tensor.node.as_ref().and_then(|n| self.of.get(&n.id))
+    }
+
+    /// The gradient of a leaf that the scalar does not depend on.
+    fn zero(&self, id: u64, leaf: &Tensor) -> &Tensor {
+        let mut place = &self.zeros;
+        loop {
+            let new = || Box::new(Zero { id, gradient: leaf.detach().zeros_like(), next: OnceLock::new() });
+            let zero = place.get_or_init(new);
+            if zero.id == id {
+                return &zero.gradient;
+            }
+            place = &zero.next;
+        }
     }
 
     /// Whether there is a gradient of a tensor.
@@ -115,15 +139,16 @@ impl Gradients {
 impl Index<&Tensor> for Gradients {
     type Output = Tensor;
 
-    /// The gradient of a tracked tensor.
+    /// The gradient of a tracked tensor; 0 if the scalar does not depend on it.
     ///
     /// # Panics
-    /// When there is none: the tensor is not tracked, or the scalar does not depend on it.
+    /// When there is none: the tensor is not tracked, or the scalar depends on it only through steps, integers or bools.
     #[track_caller]
     fn index(&self, tensor: &Tensor) -> &Tensor {
-        match self.get(tensor) {
-            Some(gradient) => gradient,
-            None => missing(tensor, &self.cuts),
+        match (self.get(tensor), &tensor.node) {
+            (Some(gradient), _) => gradient,
+            (None, Some(node)) if node.is_leaf() && self.cuts.is_empty() => self.zero(node.id, tensor),
+            (None, _) => missing(tensor, &self.cuts),
         }
     }
 }

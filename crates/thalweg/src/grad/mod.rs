@@ -16,6 +16,6 @@ mod rules;
 pub(crate) use custom::checked;
 pub use custom::{Backward, InputGradients, Results, custom_grad};
 pub(crate) use functions::gradients_of;
-pub use functions::{checkpoint, grad, grad_graph, hessian, jacobian, jvp, no_grad, retain_graph, vjp};
+pub use functions::{checkpoint, grad, grad_graph, hessian, is_recomputing, jacobian, jvp, no_grad, retain_graph, vjp};
 pub use gradients::Gradients;
 pub use inputs::{Form, Inputs};

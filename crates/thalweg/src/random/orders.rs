@@ -46,9 +46,10 @@ impl Generator {
         );
         let w = widened(&weights.detach());
         if !replacement {
-            // A race of exponential clocks: the first ones are distributed as draws without replacement are.
+            // A race of exponential clocks: the first ones are distributed as draws without replacement are. By logarithms of
+            // the times, since a time over a small weight is infinite, as one over none.
             let u = self.rand_with(*w.shape(), Options::of(&w));
-            return (-(-u).log1p() / w).argsort(axis, false).part(axis, (0, 1, count));
+            return ((-(-u).log1p()).log() - w.log()).argsort(axis, false).part(axis, (0, 1, count));
         }
         let mut shape = *w.shape();
         shape.dims_mut()[axis] = count;

@@ -75,8 +75,10 @@ impl Reduced {
 
     /// At least 3, and where 1/z² of [0, 1/9] is on [-1, 1].
     fn far(&self) -> (Tensor, Tensor) {
-        let z = self.z.maximum(3.0);
-        let t = z.square().recip() * 18.0 - 1.0;
+        // (A choice: the maximum would give its half of the derivative at 3.)
+        let z = self.z.lt(3.0).where_(3.0, &self.z);
+        // The square of 1/z, since that of z overflows.
+        let t = z.recip().square() * 18.0 - 1.0;
         (z, t)
     }
 
@@ -102,8 +104,9 @@ fn lgamma(x: &Tensor) -> Tensor {
     let above = reduced.choose(near, far) - reduced.small.where_(&logarithm, 0.0);
     // Γ(x)·Γ(-x) = -π/(x·sin πx)
     let below = PI.ln() - logarithm - angle(&size).sin().abs().log() - &above;
-    let y = x.lt(0.0).where_(below, above);
-    size.is_inf().where_(size, y)
+    let y = x.lt(0.0).where_(below, &above);
+    // A number whose result is beyond the dtype is whole.
+    above.is_inf().where_(above, y)
 }
 
 fn digamma(x: &Tensor) -> Tensor {

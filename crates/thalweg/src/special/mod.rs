@@ -27,7 +27,12 @@ fn polynomial(t: &Tensor, long: &[f64], short: &[f64]) -> Tensor {
 /// A function of one float argument: `f` of it in its own dtype or in f32, and its derivative, which is told the
 /// argument. Neither `f` nor what it is made of is differentiated.
 #[track_caller]
-fn function(name: &'static str, x: &Tensor, f: fn(&Tensor) -> Tensor, derivative: fn(&Tensor) -> Tensor) -> Tensor {
+pub(crate) fn function(
+    name: &'static str,
+    x: &Tensor,
+    f: impl FnOnce(&Tensor) -> Tensor,
+    derivative: impl Fn(&Tensor) -> Tensor + Send + Sync + 'static,
+) -> Tensor {
     check_float(name, x);
     let wide = widened(x);
     let y = f(&wide.detach());

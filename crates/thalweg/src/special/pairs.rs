@@ -1,7 +1,7 @@
 //! Small functions of two arguments, and of one and a number.
 
 use crate::record::{check_float, widened, wrong_dtype};
-use crate::{DType, IntoOperand, Operand, Tensor};
+use crate::{Backward, DType, IntoOperand, Operand, Tensor, custom_grad};
 use std::f64::consts::LN_2;
 
 /// An argument as a tensor of the other's dtype.
@@ -35,7 +35,7 @@ impl Tensor {
     /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
     #[track_caller]
     pub fn logaddexp(&self, other: impl IntoOperand) -> Tensor {
-        self.log_sum("logaddexp", other.operand(), |less| less.exp().log1p())
+        self.log_sum("logaddexp", other.operand(), |less| less.exp().log1p(), 1.0)
     }
 
     /// `log₂(2ᵃ + 2ᵇ)`, without overflow, as `numpy.logaddexp2`. Takes floats.
@@ -44,21 +44,29 @@ impl Tensor {
     /// As [`logaddexp`](Tensor::logaddexp).
     #[track_caller]
     pub fn logaddexp2(&self, other: impl IntoOperand) -> Tensor {
-        self.log_sum("logaddexp2", other.operand(), |less| less.exp2().log1p() / LN_2)
+        self.log_sum("logaddexp2", other.operand(), |less| less.exp2().log1p() / LN_2, LN_2)
     }
 
-    /// The larger of two, and what the smaller adds, which is told how much less it is.
+    /// The larger of two, and what the smaller adds: `more` of how much less it is. The gradients are the two numbers' shares
+    /// of the sum, a softmax of two, of `base` times the difference.
     #[track_caller]
-    fn log_sum(&self, name: &'static str, other: Operand<'_>, more: fn(Tensor) -> Tensor) -> Tensor {
+    fn log_sum(&self, name: &'static str, other: Operand<'_>, more: fn(Tensor) -> Tensor, base: f64) -> Tensor {
         check_float(name, self);
-        let (a, b) = (widened(self), widened(&tensor(name, self, other)));
-        let largest = a.maximum(&b);
-        // Equal infinities are NaN apart.
-        let same = a.eq(&b);
-        let less = -(same.where_(0.0, &a - &b)).abs();
-        let finite = largest.is_finite();
-        let sum = &largest + more(less);
-        finite.where_(sum, largest).cast(self.dtype())
+        let all = crate::Tensor::broadcast_all(&[widened(self), widened(&tensor(name, self, other))]);
+        let value = |[a, b]: [Tensor; 2]| {
+            let largest = a.maximum(&b);
+            // Equal infinities are NaN apart.
+            let same = a.eq(&b);
+            let less = -(same.where_(0.0, &a - &b)).abs();
+            let finite = largest.is_finite();
+            let sum = &largest + more(less);
+            finite.where_(sum, largest)
+        };
+        let shares = move |Backward { inputs: [a, b], gradients: dy, .. }: Backward<[Tensor; 2], Tensor>| {
+            let apart = (a.eq(&b) & a.is_inf()).where_(0.0, &a - &b) * base;
+            [&dy * apart.sigmoid(), dy * (-apart).sigmoid()]
+        };
+        custom_grad([&all[0], &all[1]], value, shares).cast(self.dtype())
     }
 
     /// `x·ln y`, and 0 where `x` is 0 whatever `y` is, unless that is NaN: as `scipy.special.xlogy` and `torch.xlogy`.
@@ -124,8 +132,16 @@ impl Tensor {
         }
         let other = tensor("fmod", self, other.operand());
         if self.dtype().is_float() {
-            let rest = self.abs().rem(other.abs());
-            return negative(self).where_(-&rest, rest);
+            let all = Tensor::broadcast_all(&[self.clone(), other]);
+            let value = |[a, b]: [Tensor; 2]| {
+                let rest = a.abs().rem(b.abs());
+                negative(&a).where_(-&rest, rest)
+            };
+            // The derivative of the composition is 0 at a = 0, that of |a|.
+            let slopes = |Backward { inputs: [a, b], gradients: dy, .. }: Backward<[Tensor; 2], Tensor>| {
+                [dy.clone(), -dy * (a / b).trunc()]
+            };
+            return custom_grad([&all[0], &all[1]], value, slopes);
         }
         let rest = self.rem(&other);
         let crossed = rest.ne(0) & rest.lt(0).ne(self.lt(0));

@@ -102,6 +102,10 @@ fn places_are_drawn_by_weight() {
     assert!(both.sum(1).eq(1).all(..).item::<bool>().unwrap());
     let heavy = both.slice((.., 0)).cast(DType::F32).mean(..).item::<f32>().unwrap();
     assert!((heavy - 0.75).abs() < 0.035, "{heavy}");
+    // Small weights are drawn before none at all.
+    let small = Tensor::new([0.0f32, 1e-38, 0.0, 1e-42, 3e-38]).broadcast_to([500, 5]);
+    let three = g.multinomial(&small, 3, false).sort(1, false).unique_all().unwrap();
+    assert_eq!(three[0].to_vec::<i64>().unwrap(), [1, 3, 4]);
 }
 
 #[test]

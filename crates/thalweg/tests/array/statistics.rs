@@ -29,6 +29,36 @@ fn masks_and_interpolation_have_gradients() {
 }
 
 #[test]
+fn quantiles_beside_infinities() {
+    let inf = f64::INFINITY;
+    let median = |v: [f64; 2]| Tensor::new(v).median(..).item::<f64>().unwrap();
+    assert_eq!((median([1.0, inf]), median([-inf, 1.0]), median([inf, inf])), (inf, -inf, inf));
+    assert!(median([-inf, inf]).is_nan());
+    // Too far apart for a difference.
+    assert_eq!(median([f64::MIN, f64::MAX]), 0.0);
+    let x = Tensor::new([1.0f64, 2.0, inf]).tracked();
+    assert_eq!(x.quantile(0.25, 0).item::<f64>().unwrap(), 1.5);
+    assert_eq!(x.quantile(0.25, 0).backward()[&x].to_vec::<f64>().unwrap(), [0.5, 0.5, 0.0]);
+    // Equal elements share by where the quantile lies.
+    let x = Tensor::new([2.0f64, 2.0]).tracked();
+    assert_eq!(x.quantile(0.25, 0).backward()[&x].to_vec::<f64>().unwrap(), [0.75, 0.25]);
+}
+
+#[test]
+fn histograms_pass_over_nan_and_take_edges_of_their_dtype() {
+    let x = Tensor::new([f32::NAN, 1.0, 2.0, 1.0, 3.0]);
+    let (counts, edges) = x.histogram(2);
+    assert_eq!(counts.to_vec::<i64>().unwrap(), [2, 2]);
+    assert_eq!(edges.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+    assert_eq!(Tensor::new([f32::NAN]).histogram(2).0.to_vec::<i64>().unwrap(), [0, 0]);
+    for dtype in [DType::BF16, DType::F16, DType::F32, DType::F64, DType::I32] {
+        let x = Tensor::new([0i32, 1, 2, 5]).cast(dtype);
+        let (counts, _) = x.histogram(&Tensor::new([0i32, 2, 4]).cast(dtype));
+        assert_eq!(counts.to_vec::<i64>().unwrap(), [2, 1], "{dtype}");
+    }
+}
+
+#[test]
 fn special_values_and_empty_rows() {
     let none = Tensor::zeros([0]);
     assert_eq!(none.nansum(0).item::<f32>().unwrap(), 0.0);

@@ -282,10 +282,31 @@ fn scatters_of_every_kind() {
     let transposed = x.t().scatter_add(1, &Tensor::new([[0i64, 1, 2], [0, 0, 0]]), x.t());
     assert_eq!(f32s(&transposed), [0.0, 4.0, 8.0, 10.0, 3.0, 5.0]);
     assert_eq!(f32s(&x.scatter(0, &Tensor::zeros_with([0, 2], DType::I64), 1)), f32s(&x));
-    // Of bf16 each sum is rounded where it lies: 256 + 1 stays 256.
-    let ones = Tensor::ones_with([4], DType::BF16);
-    let sum = Tensor::full_with([1], 256, DType::BF16).scatter_add(0, &Tensor::zeros_with([4], DType::I64), ones);
-    assert_eq!(sum.to_f64_vec().unwrap(), [256.0]);
+    // Sums of narrow floats are carried in f32 and rounded once, also in the gradients of gathers: rounded at each addition,
+    // 4096 ones in bf16 are 256, in f16 2048.
+    for dtype in [DType::BF16, DType::F16] {
+        let (ones, zeros) = (Tensor::ones_with([4096], dtype), Tensor::zeros_with([4096], DType::I64));
+        let none = Tensor::zeros_with([1], dtype);
+        let sums = [
+            none.scatter_add(0, &zeros, &ones),
+            none.index_add(0, &zeros, &ones),
+            none.index_put(&[&zeros], &ones, true),
+        ];
+        for sum in &sums {
+            assert_eq!((sum.dtype(), sum.to_f64_vec().unwrap()), (dtype, vec![4096.0]));
+        }
+        let x = Tensor::zeros_with([2, 1], dtype).tracked();
+        let reads = [
+            x.embedding(&zeros),
+            x.index_select(0, &zeros),
+            x.gather(0, &zeros.unsqueeze(1)),
+            x.take(&zeros),
+            x.index(&[&zeros]),
+        ];
+        for read in &reads {
+            assert_eq!(read.sum(..).backward()[&x].to_f64_vec().unwrap(), [4096.0, 0.0]);
+        }
+    }
     assert_eq!(i64s(&Tensor::new([1i64, 3, 1]).bincount(2).unwrap()), [0, 2, 0, 1]);
     assert_eq!(i64s(&Tensor::zeros_with([0], DType::U8).bincount(2).unwrap()), [0, 0]);
     assert!(matches!(Tensor::new([-1i32]).bincount(0), Err(Error::Index(_))));

@@ -11,4 +11,6 @@ mod golden;
 mod graph;
 mod kept;
 mod kernels;
+mod pools;
+mod smooth;
 mod structure;

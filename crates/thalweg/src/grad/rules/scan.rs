@@ -13,7 +13,8 @@ pub(super) fn rule(step: &Step<'_>, op: ScanOp, dy: &Tensor) -> Tensor {
         ScanOp::Sum => dy.scanned(ScanOp::Sum, axis, !reverse),
         // To the element that the running one came from; of equal ones the last in the order of the scan.
         ScanOp::Max | ScanOp::Min => {
-            let hit = step.args[0].value().eq(step.result());
+            let (x, y) = (step.args[0].value(), step.result());
+            let hit = x.eq(y) | x.is_nan();
             let place = dy.positions(axis, DType::I64);
             let from = match reverse {
                 false => hit.where_(place, 0).cummax(axis),
@@ -64,9 +65,9 @@ fn forward<const N: usize>(
     f(std::array::from_fn(|i| &flipped[i])).flip(axis)
 }
 
-/// `a - b`; 0 where both are -∞, as of nothing.
+/// `a - b`; 0 where both are the same infinity, as of nothing, or of what all else vanishes beside.
 fn difference(a: &Tensor, b: &Tensor) -> Tensor {
-    b.eq(f64::NEG_INFINITY).where_(0.0, a - b)
+    (b.is_inf() & a.eq(b)).where_(0.0, a - b)
 }
 
 /// With so many elements of one value before and behind along an axis.
