@@ -30,6 +30,9 @@ pub struct Arguments {
     /// Run functions of the front that are composed of operations: what one records is run in every way
     #[arg(long, conflicts_with_all = ["cache", "gradients", "kernels"])]
     pub functions: bool,
+    /// Print how often each side of each size threshold was taken
+    #[arg(long)]
+    pub coverage: bool,
     /// The device: cpu, cuda:0, cuda:emulated, cuda:emulated:small whose cache holds next to nothing (with the features that they need)
     #[arg(long, default_value = "cpu")]
     pub device: String,
@@ -86,6 +89,7 @@ mod tests {
             "--gradients",
             "--kernels",
             "--functions",
+            "--coverage",
             "--device",
             "--cache",
             "--segment",

@@ -23,6 +23,7 @@ mod segment;
 mod stability;
 mod tolerance;
 mod traffic;
+mod tuning;
 
 use arguments::Arguments;
 use check::{Checker, Ways};
@@ -80,9 +81,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         }
     }));
     let planned = if arguments.device == "cpu" { PLANNED } else { PLANNED_ON_GPU };
+    if arguments.coverage {
+        thalweg_ir::tunable::count_sides();
+    }
     let begin = Instant::now();
     let (mut failed, mut skipped) = (0u64, 0u64);
     for i in 0..programs {
+        tuning::draw(seed + i);
         let (name, program) = match (arguments.functions, arguments.kernels, arguments.gradients) {
             (true, _, _) => match functions::program(&checker, seed + i).map_err(Error::Value)? {
                 Some(made) => made,
@@ -128,7 +133,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             failed += 1;
             // Where each kernel takes long to compile, a failure is looked at alone.
             let (program, why) = if arguments.whole { (program, why) } else { shrink(&check, program, why) };
-            println!("seed {}: {name} {why}\n{}", seed + i, program.listing());
+            println!("seed {}: {name} {why}\n{}{}", seed + i, program.listing(), tuning::drawn());
             if failed >= 10 {
                 println!("stopped after 10 failures");
                 break;
@@ -158,6 +163,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             "{taken} parts of plans taken, {grown} begun from known ones, {improved} plans exchanged for better ones"
         );
         failed += u64::from(parts.contains(&0) && programs >= 200 && only.is_none());
+    }
+    if arguments.coverage {
+        print!("{}", tuning::coverage());
     }
     println!("{} passed, {failed} failed", programs - failed.min(programs) - skipped);
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

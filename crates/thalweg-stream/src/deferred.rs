@@ -8,7 +8,7 @@
 //!
 //! Always true: what a read or [`crate::synchronize`] asks for is written. A recipe keeps the segment's inputs alive;
 //! where nobody else does, these are no more bytes than were saved, and all recipes together keep at most
-//! [`MOST_BYTES`]. `THALWEG_DEFER=off` or [`set_deferring`] turns it off.
+//! 256 MiB. `THALWEG_DEFER=off` or [`set_deferring`] turns it off.
 
 use crate::DeviceRef;
 use crate::first_sight::tiers;
@@ -19,17 +19,12 @@ use crate::outside::Outside;
 use crate::setting::{Setting, setting};
 use crate::site::Site;
 use crate::store::Entry;
+use crate::tunable::TUNABLES;
 use crate::value::{Recompute, Remade, Value};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{BitSet, OwnedSegment};
 use thalweg_runtime::count;
-
-/// Bytes of inputs that recipes alone keep alive, at most.
-const MOST_BYTES: usize = 256 << 20;
-
-/// Bytes of a result from which on it is worth guessing that nobody will read it.
-pub(crate) const WORTH_GUESSING: usize = 256 << 10;
 
 /// Recipes made by a guess whose values were dropped unread, and those that somebody read.
 static GUESSED: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
@@ -85,7 +80,7 @@ impl Recipe {
         // Gives the bytes back when it is dropped.
         let recipe =
             Recipe { device, recorded, segment, sizes, sites, entry, inputs, deferred, history, kept, guess, made };
-        (before + kept <= MOST_BYTES).then(|| Arc::new(recipe))
+        (TUNABLES.max_recipe_bytes.admits(before + kept)).then(|| Arc::new(recipe))
     }
 
     fn run(&self) -> Outcomes {

@@ -7,13 +7,10 @@
 //!
 //! Always true: no byte of a value is given to anybody before every check of it has passed.
 
+use crate::tunable::TUNABLES;
 use rustc_hash::FxHashSet;
 use std::sync::{Arc, OnceLock};
 use thalweg_runtime::{Check, Error, Found};
-
-/// Deferred checks of one value that are carried along; beyond, the oldest are made by waiting. A loop that reads
-/// something now and then never comes to it.
-const MOST: usize = 256;
 
 /// What to say of what a launch met.
 pub type Tell = Box<dyn Fn(Found) -> Error + Send + Sync>;
@@ -93,9 +90,10 @@ pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>)
             all.push(d.clone());
         }
     }
-    if all.len() > MOST {
+    let most = TUNABLES.max_checks.get();
+    if !TUNABLES.max_checks.admits(all.len()) {
         // The first one waits; behind it the others mostly are known.
-        let old = all.len() - MOST / 2;
+        let old = all.len() - most / 2;
         let mut number = 0;
         all.retain(|d| {
             number += 1;
@@ -162,12 +160,12 @@ mod tests {
         let mut checks = list(&[], None);
         for step in 0..1000 {
             let inherited = inherit([&checks, &checks].into_iter());
-            assert!(inherited.len() <= MOST, "{} at step {step}", inherited.len());
+            assert!(inherited.len() <= TUNABLES.max_checks.get(), "{} at step {step}", inherited.len());
             checks = list(&inherited, Some(&one(&check)));
         }
         // Half of what may be carried along at a time.
         let asked = check.0.load(Relaxed);
-        assert!((1000 - MOST..1000).contains(&asked), "{asked}");
+        assert!((1000 - TUNABLES.max_checks.get()..1000).contains(&asked), "{asked}");
         checks.resolve().unwrap();
         assert_eq!(check.0.load(Relaxed), 1000);
     }

@@ -40,6 +40,8 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod tier;
+#[doc(hidden)]
+pub mod tunable;
 mod value;
 
 pub use calibration::{

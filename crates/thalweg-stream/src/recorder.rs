@@ -15,6 +15,7 @@ use crate::mode::Mode;
 use crate::recognizer::Recognizer;
 use crate::report;
 use crate::site::{Site, take_site};
+use crate::tunable::TUNABLES;
 use crate::value::{Operand, Value};
 use dense::Parts;
 use std::collections::HashMap;
@@ -25,16 +26,10 @@ use thalweg_fusion::{BitSet, Segment, independent_turns, period};
 use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::{Error, count};
 
-/// Operations waiting before a repetition is looked for: long enough that a loop of small operations still becomes one
-/// kernel of many turns.
-const FIRST_CHECK: usize = 512;
-/// Operations waiting before the stream is cut wherever it is.
-const MAX_OPS: usize = 8192;
-/// Bytes of inputs that a segment alone may keep alive before it is cut.
-const MAX_INPUT_BYTES: usize = 512 << 20;
-
-/// Values kept for the next segment, a quarter of a kilobyte each.
-const MOST_SPARE: usize = 2048;
+/// Waiting operations at which a cut is first considered.
+fn first_check() -> usize {
+    TUNABLES.min_period_operations.size().min(TUNABLES.max_operations.get())
+}
 
 /// Epochs number segments, over all streams.
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
@@ -145,8 +140,8 @@ impl Recorder {
             input_numbers: HashMap::default(),
             input_sizes: Vec::new(),
             input_bytes: 0,
-            input_limit: MAX_INPUT_BYTES,
-            check_at: FIRST_CHECK,
+            input_limit: TUNABLES.max_input_bytes.get(),
+            check_at: first_check(),
             cut_at: usize::MAX,
             cut_next: false,
             turns: 0,
@@ -330,28 +325,29 @@ impl Recorder {
     #[cold]
     fn maybe_cut(&mut self, known: bool) {
         let n = self.ops.len();
-        if self.input_bytes > self.input_limit && self.own_input_bytes() > MAX_INPUT_BYTES {
+        let most = TUNABLES.max_operations.get();
+        if self.input_bytes > self.input_limit && !TUNABLES.max_input_bytes.admits(self.own_input_bytes()) {
             return self.cut(Wanted::Nothing);
         }
         // What others hold anyway is no reason to cut: a chain over one large tensor is to fuse like any other.
         while self.input_bytes > self.input_limit {
-            self.input_limit += MAX_INPUT_BYTES;
+            self.input_limit += TUNABLES.max_input_bytes.get();
         }
-        if known || n >= self.cut_at || n >= MAX_OPS {
+        if known || n >= self.cut_at || TUNABLES.max_operations.reached_by(n) {
             self.recognizer.cut_here();
             self.cut_next = true;
             return;
         }
         if n >= self.check_at && self.cut_at == usize::MAX {
             let Some(p) = period(&self.ops) else {
-                self.check_at = (2 * self.check_at).min(MAX_OPS);
+                self.check_at = (2 * self.check_at).min(most);
                 return;
             };
             // Whole turns, so that the next segment starts at the same point of the loop.
             self.cut_at = match independent_turns(&self.ops, p) {
                 Some(begun) => {
                     self.turns = n - begun;
-                    n - begun + (MAX_OPS - (n - begun)) / p * p
+                    n - begun + most.saturating_sub(n - begun) / p * p
                 }
                 None => n.div_ceil(p) * p,
             };
@@ -423,7 +419,7 @@ impl Recorder {
             }
         }
         self.ops.clear();
-        let room = MOST_SPARE - self.spare.len();
+        let room = TUNABLES.max_spare_values.size().saturating_sub(self.spare.len());
         let dead =
             self.values.drain(..).filter_map(|mut v| Arc::get_mut(&mut v).is_some_and(Value::empty).then_some(v));
         self.spare.extend(dead.take(room));
@@ -438,8 +434,8 @@ impl Recorder {
         self.input_numbers.clear();
         self.input_sizes.clear();
         self.input_bytes = 0;
-        self.input_limit = MAX_INPUT_BYTES;
-        self.check_at = FIRST_CHECK;
+        self.input_limit = TUNABLES.max_input_bytes.get();
+        self.check_at = first_check();
         self.cut_at = usize::MAX;
         self.cut_next = false;
         self.turns = 0;

@@ -6,17 +6,11 @@
 use crate::made::{Argument, made, record_again};
 use crate::operand::Arg;
 use crate::record::{check_device, push, wrong_dtype};
+use crate::tunable::TUNABLES;
 use crate::{Axis, DType, Error, MAX_RANK, Options, Shape, Tensor};
 use std::panic::Location;
 use thalweg_ir::Op;
 use thalweg_stream::{Counted, Site};
-
-/// Elements of a tensor for each that is gathered from which on a function of it is computed for the gathered ones alone.
-const FEWER: usize = 2;
-/// Functions, one of the other, that are.
-const FUNCTIONS: u32 = 8;
-/// Gathers that take the place of one.
-const GATHERS: usize = 4;
 
 /// Says which function of the front records the next gather or scatter, called from where, for the error of an index
 /// that is out of range.
@@ -59,7 +53,10 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn gathered_by(&self, by: (&'static str, Counted), axis: usize, index: &Tensor) -> Tensor {
         // An empty axis has nothing to find out about an index with.
-        if let Some(y) = self.gathered_before(by, (axis, index), (FUNCTIONS, 1)).filter(|_| self.numel() > 0) {
+        if let Some(y) = self
+            .gathered_before(by, (axis, index), (TUNABLES.max_gathered_functions.size() as u32, 1))
+            .filter(|_| self.numel() > 0)
+        {
             return y;
         }
         self.gathered_as_it_is(by, axis, index)
@@ -74,7 +71,10 @@ impl Tensor {
         (axis, index): (usize, &Tensor),
         (functions, gathers): (u32, usize),
     ) -> Option<Tensor> {
-        let fewer = |gathers: usize| gathers <= GATHERS && self.numel() >= FEWER * gathers * index.numel();
+        let fewer = |gathers: usize| {
+            let least = TUNABLES.min_gather_ratio.get() * gathers * index.numel();
+            TUNABLES.max_gathers.admits(gathers) && !TUNABLES.min_gather_ratio.side(self.numel() < least)
+        };
         if functions == 0 || !fewer(gathers) {
             return None;
         }

@@ -6,10 +6,8 @@
 
 use crate::record::{check_float, widened, wrong_dtype};
 use crate::sweep::{Each, Padding, Sweep, samples, unsampled};
+use crate::tunable::TUNABLES;
 use crate::{Backward, DType, Options, Scalar, Shape, Tensor, custom_grad};
-
-/// Elements of a window along an axis up to which it is shifted views put together.
-const FEW: usize = 16;
 
 /// How pooling goes over its input: windows side by side, without padding or dilation, all of them whole, unless said
 /// otherwise.
@@ -102,7 +100,7 @@ impl<const N: usize> Sweep<N> {
         let mut x = x.clone();
         for i in 0..N {
             let axis = lead + i;
-            if self.kernel[i] > FEW {
+            if !TUNABLES.max_shifted_pool.admits(self.kernel[i]) {
                 let mut windows = x.window(axis, self.span(i), self.stride[i]);
                 if self.dilation[i] > 1 {
                     windows = windows.part(windows.rank() - 1, (0, self.dilation[i] as i64, self.kernel[i]));
@@ -131,7 +129,7 @@ fn max_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
     };
     let padded = sweep.padded(&x, least);
     let largest = |x: &Tensor| sweep.folded(x, |a, b| a.maximum(b), |x, axis| x.amax(axis));
-    let few = sweep.kernel.iter().product::<usize>() <= FEW;
+    let few = TUNABLES.max_shifted_pool.admits(sweep.kernel.iter().product());
     if !few || sweep.stride != sweep.kernel || !x.dtype().is_float() {
         return unsampled(largest(&padded), added);
     }

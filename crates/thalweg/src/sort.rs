@@ -3,18 +3,14 @@
 //! Sorts are stable. A NaN is larger than every number, so that it comes last, and first where the order is descending.
 
 use crate::record::check_alike;
+use crate::tunable::TUNABLES;
 use crate::{Axis, DType, Error, Scalar, Tensor};
 use thalweg_ir::{ScanOp, ScatterOp};
 
-/// The most elements that [`Tensor::topk`] looks for one by one, and how many times as many there have to be. On one
-/// thread 1 takes 0.1 ns an element of the row, 8 take 1.2, 16 take 2.5, an argsort 14.
-const SELECTED: usize = 16;
-const SPARSE: usize = 16;
-/// How many times as many there have to be where blocks are looked through, and how many at least.
-const BLOCKED: usize = 32;
-const BLOCKED_LEAST: usize = 2048;
-/// Up to so many, the folds of a pass for each are faster than the sorts of blocks.
-const FOLDED: usize = 2;
+/// Length of the blocks in which [`Tensor::topk`] looks for `k` of `n` elements: both of its sorts are about as long.
+fn block_length(n: usize, k: usize) -> usize {
+    ((n as f64 / k as f64).sqrt() as usize).max(1).next_multiple_of(TUNABLES.block_multiple.size())
+}
 
 /// What either holds.
 fn or(a: &Option<Tensor>, b: &Option<Tensor>) -> Option<Tensor> {
@@ -76,9 +72,14 @@ impl Tensor {
         }
         let n = self.dims()[axis];
         let number = self.dtype() != DType::Bool;
-        let few = (1..=SELECTED).contains(&k) && n >= SPARSE * k && n < 1 << 29 && number;
-        let long = k > 0 && n >= BLOCKED_LEAST && n / BLOCKED >= k && number && self.numel() > 0;
-        let places = if long && k > FOLDED {
+        let tune = &TUNABLES;
+        let comparable = number && k > 0 && self.numel() > 0;
+        let few = comparable && n < 1 << 29 && tune.max_selected.admits(k) && tune.min_selected_ratio.reached_by(n / k);
+        let long = comparable
+            && tune.min_blocked_row.reached_by(n)
+            && tune.min_blocked_ratio.reached_by(n / k)
+            && n / block_length(n, k) >= k;
+        let places = if long && !tune.max_folded.admits(k) {
             self.places_by_blocks(k, axis, largest)
         } else if few {
             self.first_places(k, axis, largest)
@@ -91,11 +92,11 @@ impl Tensor {
     /// Where the first `k` elements of a sort stand, by blocks of the row: they are in those `k` blocks whose own first
     /// elements come first. For an element of another block has `k` elements before it: the first ones of these, which
     /// are before it by their values, or are equal and stand before it. So one pass finds the first elements of blocks,
-    /// and two short sorts do the rest. Blocks are as long as makes both sorts equally long.
+    /// and two short sorts do the rest.
     fn places_by_blocks(&self, k: usize, axis: usize, largest: bool) -> Tensor {
         let n = self.dims()[axis];
         let rows = self.numel() / n;
-        let length = ((n as f64 / k as f64).sqrt() as usize).next_multiple_of(8);
+        let length = block_length(n, k);
         let count = n / length;
         let x = self.detach().movedim(axis, -1).reshape([rows, n]);
         let blocks = x.narrow(1, 0, count * length).reshape([rows, count, length]);
@@ -220,11 +221,6 @@ impl Tensor {
     }
 }
 
-/// Elements from which on it pays to look for the range of integers before they are sorted.
-const MANY: usize = 1 << 16;
-/// Numbers up to which elements are counted: tables of them fit the nearest memory of every device.
-const RANGE: i64 = 1 << 13;
-
 /// Distinct elements. Their number is read, so these run what was recorded.
 impl Tensor {
     /// Places in the flattened tensor in order, which of the sorted elements begin a run of equal ones, and where those
@@ -278,13 +274,15 @@ impl Tensor {
     /// The distinct elements of many integers of a small range: those that a count of each number of the range finds.
     fn unique_by_counting(&self) -> Result<Option<Tensor>, Error> {
         // A number may be no i64.
-        if !self.dtype().is_int() || self.dtype() == DType::U64 || self.numel() < MANY {
+        if !self.dtype().is_int() || self.dtype() == DType::U64 || !TUNABLES.min_counted.reached_by(self.numel()) {
             return Ok(None);
         }
         let x = self.flatten().cast(DType::I64);
         let ends = Tensor::stack(&[x.amin(0), x.amax(0)], 0).to_vec::<i64>()?;
         let [low, high] = ends[..] else { unreachable!("two elements") };
-        let Some(range) = high.checked_sub(low).filter(|&r| r < RANGE) else { return Ok(None) };
+        let Some(range) = high.checked_sub(low).filter(|&r| TUNABLES.max_counted_range.admits(r as usize + 1)) else {
+            return Ok(None);
+        };
         let options = (DType::I64, self.device());
         let none = Tensor::zeros_with([range as usize + 1], options);
         let ones = crate::histogram::ones(x.numel(), self.device());

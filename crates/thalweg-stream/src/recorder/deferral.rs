@@ -1,10 +1,11 @@
 //! What a recorder leaves unwritten: see [`crate::deferred`].
 
 use super::{Recorder, Wanted};
-use crate::deferred::{Recipe, WORTH_GUESSING, guesses};
+use crate::deferred::{Recipe, guesses};
 use crate::history::History;
 use crate::recognizer::Known;
 use crate::store::{self, Entry};
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, OwnedSegment};
 use thalweg_ir::Arg;
@@ -84,7 +85,7 @@ impl Recorder {
     /// Large results that something here reads already: most such handles are held until the end of a statement or a
     /// scope, and dropped.
     fn guessed(&self, asked: Option<usize>) -> BitSet {
-        let worth = |&i: &usize| asked != Some(i) && self.values[i].nbytes() >= WORTH_GUESSING;
+        let worth = |&i: &usize| asked != Some(i) && TUNABLES.min_guessed_bytes.reached_by(self.values[i].nbytes());
         let mut guessed = BitSet::default();
         // On the way of every run, most of which leave nothing large.
         if !self.live.iter().any(|i| worth(&i)) || !guesses() {
