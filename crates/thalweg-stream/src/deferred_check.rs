@@ -9,6 +9,7 @@
 
 use crate::tunable::TUNABLES;
 use rustc_hash::FxHashSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_runtime::{Check, Error, Found};
 
@@ -23,6 +24,8 @@ pub(crate) struct DeferredCheck {
     check: Arc<dyn Check>,
     tell: TellOfAll,
     outcome: OnceLock<Result<(), Error>>,
+    /// Whether somebody was given the error.
+    told: AtomicBool,
 }
 
 impl std::fmt::Debug for DeferredCheck {
@@ -37,11 +40,20 @@ impl DeferredCheck {
         check: Arc<dyn Check>,
         tell: impl Fn(&[Found]) -> Option<Error> + Send + Sync + 'static,
     ) -> Arc<DeferredCheck> {
-        Arc::new(DeferredCheck { check, tell: Box::new(tell), outcome: OnceLock::new() })
+        Arc::new(DeferredCheck { check, tell: Box::new(tell), outcome: OnceLock::new(), told: AtomicBool::new(false) })
     }
 
     fn resolve(&self) -> &Result<(), Error> {
         self.outcome.get_or_init(|| (self.tell)(&self.check.outcome()?).map_or(Ok(()), Err))
+    }
+
+    /// The outcome for somebody who is given it.
+    fn asked(&self) -> &Result<(), Error> {
+        let outcome = self.resolve();
+        if outcome.is_err() {
+            self.told.store(true, Relaxed);
+        }
+        outcome
     }
 
     fn is_dispelled(&self) -> bool {
@@ -68,8 +80,17 @@ impl DeferredChecks {
     /// # Errors
     /// Why they are not.
     pub fn resolve(&self) -> Result<(), Error> {
-        self.inherited.iter().try_for_each(|d| d.resolve().as_ref().map(|_| ())).map_err(Error::poisoned)?;
-        self.own.as_ref().map_or(Ok(()), |d| d.resolve().clone())
+        self.inherited.iter().try_for_each(|d| d.asked().as_ref().map(|_| ())).map_err(Error::poisoned)?;
+        self.own.as_ref().map_or(Ok(()), |d| d.asked().clone())
+    }
+
+    /// The same for who waits for everything: of checks whose error nobody was given yet.
+    ///
+    /// # Errors
+    /// The first of these errors.
+    pub fn resolve_untold(&self) -> Result<(), Error> {
+        let untold = |d: &&Arc<DeferredCheck>| !d.told.load(Relaxed);
+        self.inherited.iter().chain(&self.own).filter(untold).try_for_each(|d| d.asked().clone())
     }
 }
 

@@ -42,6 +42,7 @@ mod tests;
 mod tier;
 #[doc(hidden)]
 pub mod tunable;
+mod untold;
 mod value;
 
 pub use calibration::{

@@ -2,29 +2,32 @@
 
 mod deferral;
 mod dense;
+mod failures;
 mod kept;
 mod running;
 mod together;
 
 use crate::DeviceRef;
-use crate::defect;
+use crate::deferred::DeferredValue;
+use crate::deferred_check::DeferredChecks;
 use crate::hash::AddressHasher;
-use crate::index_error::{Failure, Sorted};
+use crate::index_error::Sorted;
 use crate::kept::Decision;
 use crate::mode::Mode;
 use crate::recognizer::Recognizer;
 use crate::report;
 use crate::site::{Site, take_site};
 use crate::tunable::TUNABLES;
+use crate::untold::untold;
 use crate::value::{Operand, Value};
 use dense::Parts;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use thalweg_fusion::{BitSet, Segment, independent_turns, period};
 use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, Op, RelArg, RelOp, Shape, View};
-use thalweg_runtime::{Error, count};
+use thalweg_runtime::count;
 
 /// Waiting operations at which a cut is first considered.
 fn first_check() -> usize {
@@ -108,6 +111,10 @@ pub(crate) struct Recorder {
     again: Vec<u32>,
     /// What was decided about values that a tape alone holds, while the segment runs.
     decision: Option<Arc<Decision>>,
+    /// Deferred results of earlier segments, of which those are there that somebody holds still.
+    held: Vec<Weak<DeferredValue>>,
+    /// Deferred checks of results since the last wait for everything.
+    checks: Vec<Weak<DeferredChecks>>,
     /// Whether the segment has windows.
     has_windows: bool,
     /// Who recorded the segment's gathers and scatters.
@@ -148,6 +155,8 @@ impl Recorder {
             spare: Vec::new(),
             again: Vec::new(),
             decision: None,
+            held: Vec::new(),
+            checks: Vec::new(),
             has_windows: false,
             sites: Vec::new(),
             saved: Vec::new(),
@@ -393,7 +402,14 @@ impl Recorder {
                 Ok(Err(error)) => Some(error),
                 Err(panic) => Some(self.panicked(&*panic)),
             };
+            let error = error.filter(|e| !self.run_unfused(e));
             let sorted = error.as_ref().and_then(|e| self.sort_out(e));
+            if let Some(error) = &error {
+                count(|c| c.failed_segments += 1);
+                // With the caller's line, where it was found out.
+                let found = sorted.as_ref().and_then(|s| s.errors.iter().flatten().next());
+                untold(found.unwrap_or(error).clone());
+            }
             if let Some(Sorted { errors, made }) = sorted {
                 for (i, made) in made {
                     self.values[i].resolve(made);
@@ -418,6 +434,7 @@ impl Recorder {
                 left.into_iter().for_each(|(i, recipe)| self.values[i].defer(recipe));
             }
         }
+        self.note_checks();
         self.ops.clear();
         let room = TUNABLES.max_spare_values.size().saturating_sub(self.spare.len());
         let dead =
@@ -443,47 +460,6 @@ impl Recorder {
         self.recognizer.restart(self.mode.index());
     }
 
-    /// Where an index was out of range, or an operation in another language does not compile, what becomes of each result.
-    #[cold]
-    fn sort_out(&self, error: &Error) -> Option<Sorted> {
-        // What does not compile is found out before anything runs.
-        let compiling =
-            matches!(error, Error::Compile { .. }) && self.ops.iter().any(|o| matches!(o.op, Op::Foreign(_)));
-        let indexed = matches!(error, Error::Index(_)) && self.saved.len() == self.inputs.len();
-        if !(compiling || indexed) || self.mode.reference {
-            return None;
-        }
-        let saved: Vec<_> = match compiling {
-            true => {
-                self.inputs.iter().map(|v| v.as_ref().map(|v| (v.dtype(), view_of(v), None))).collect::<Option<_>>()?
-            }
-            false => self.saved.clone(),
-        };
-        let there = |v: &Arc<Value>| matches!(v.state(), Some(Ok(_)));
-        let inputs: Vec<Option<Arc<Value>>> = self
-            .inputs
-            .iter()
-            .zip(&saved)
-            .map(|(v, s)| v.as_ref().or(s.2.as_ref()).filter(|v| there(v)).cloned())
-            .collect();
-        let shapes = self.values.iter().map(|v| *v.shape()).collect();
-        let laid: Laid = (shapes, saved.iter().map(|s| (s.0, s.1)).collect());
-        let failure = Failure {
-            device: self.device,
-            mode: self.mode,
-            stream: self.stream,
-            segment: self.segment(&laid),
-            sites: &self.sites,
-            inputs: &inputs,
-            values: &self.values,
-        };
-        let sorted = failure.sort_out(&self.planned, error);
-        if let Some(Sorted { made, .. }) = &sorted {
-            tracing::warn!(%error, operations = self.ops.len(), computed = made.len(), "a segment failed in part");
-        }
-        sorted
-    }
-
     /// Finds what somebody can still ask for, and what a tape alone holds.
     fn find_live(&mut self, wanted: Wanted) {
         let n = self.ops.len();
@@ -507,17 +483,6 @@ impl Recorder {
         self.sizes.clear();
         self.sizes.extend_from_slice(&self.ints);
         self.sizes.extend_from_slice(&self.input_sizes);
-    }
-
-    /// The error for a panic while the segment ran.
-    fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> Error {
-        let message = format!("a kernel panicked on {}: {}", self.device.device().name(), defect::said(panic));
-        // Without the inputs, some of which are let go as kernels run, the segment is not what it was.
-        if self.inputs.iter().any(Option::is_none) {
-            return defect::error(message, None);
-        }
-        let laid = self.laid_out();
-        defect::error(message, Some((self.device, &self.segment(&laid))))
     }
 
     /// See [`Laid`].

@@ -43,10 +43,11 @@ impl Tensor {
         if signed { index.lt(0).where_(&index + size, &index) } else { index }
     }
 
-    /// Records a gather: the index has the result's shape, this tensor's but for the axis.
+    /// Records a gather by an index that the calling method has computed: it is in range. The index has the result's shape,
+    /// this tensor's but for the axis.
     #[track_caller]
-    pub(crate) fn gathered(&self, axis: usize, index: &Tensor) -> Tensor {
-        self.gathered_by(("gather", Counted::Plain), axis, index)
+    pub(crate) fn gathered(&self, by: &'static str, axis: usize, index: &Tensor) -> Tensor {
+        self.gathered_by((by, Counted::Computed), axis, index)
     }
 
     /// Records a gather of that function, which has counted its index so.

@@ -57,7 +57,7 @@ impl Tensor {
     pub fn sort_with_indices(&self, axis: impl Into<Axis>, descending: bool) -> (Tensor, Tensor) {
         let axis = axis.into().of("sort_with_indices", self.rank());
         let places = self.scanned(ScanOp::Argsort, axis, descending);
-        (self.gathered(axis, &places), places)
+        (self.gathered("sort_with_indices", axis, &places), places)
     }
 
     /// The `k` largest (or smallest) elements along an axis, in order, and where they stand.
@@ -86,7 +86,7 @@ impl Tensor {
         } else {
             self.scanned(ScanOp::Argsort, axis, largest).part(axis, (0, 1, k))
         };
-        (self.gathered(axis, &places), places)
+        (self.gathered("topk", axis, &places), places)
     }
 
     /// Where the first `k` elements of a sort stand, by blocks of the row: they are in those `k` blocks whose own first
@@ -110,10 +110,10 @@ impl Tensor {
             let rest = crate::create::iota(n - count * length, DType::I64, self.device()) + count * length;
             places = Tensor::cat(&[places, rest.broadcast_to([rows, n - count * length])], 1);
         }
-        let first = x.gathered(1, &places).scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
+        let first = x.gathered("topk", 1, &places).scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
         let mut shape = self.shape().remove(axis);
         shape = shape.insert(shape.rank(), k);
-        places.gathered(1, &first).reshaped(shape).movedim(-1, axis)
+        places.gathered("topk", 1, &first).reshaped(shape).movedim(-1, axis)
     }
 
     /// Of each row along the last axis the element that comes first in a sort.
@@ -209,7 +209,7 @@ impl Tensor {
         for bit in (0..=n.ilog2()).rev() {
             let step = 1i64 << bit;
             let next = &found + step;
-            let element = self.gathered(axis, &(next.minimum(n) - 1));
+            let element = self.gathered("searchsorted", axis, &(next.minimum(n) - 1));
             let mut before = if right { element.le(values) } else { element.lt(values) };
             if float {
                 let beyond = if right { values.is_nan() } else { values.is_nan() & !element.is_nan() };
@@ -299,7 +299,7 @@ impl Tensor {
         let r = self.runs()?;
         let which = r.first.cumsum(0) - 1;
         let inverse = which.zeros_like().scattered(ScatterOp::Set, 0, &r.order, &which);
-        Ok((r.sorted.gathered(0, &r.starts), inverse.reshaped(*self.shape())))
+        Ok((r.sorted.gathered("unique", 0, &r.starts), inverse.reshaped(*self.shape())))
     }
 
     /// The distinct elements in order; for each of them its first place in the flattened tensor; for each element of this
@@ -311,7 +311,7 @@ impl Tensor {
     pub fn unique_all(&self) -> Result<[Tensor; 4], Error> {
         let r = self.runs()?;
         // The sort is stable: of equal elements the first comes first.
-        let first = r.order.gathered(0, &r.starts);
+        let first = r.order.gathered("unique", 0, &r.starts);
         let (values, inverse) = self.unique_inverse()?;
         let (_, counts) = self.unique_counts()?;
         Ok([values, first, inverse, counts])
@@ -323,7 +323,7 @@ impl Tensor {
     /// When it cannot be computed.
     pub fn unique_counts(&self) -> Result<(Tensor, Tensor), Error> {
         let r = self.runs()?;
-        let values = r.sorted.gathered(0, &r.starts);
+        let values = r.sorted.gathered("unique", 0, &r.starts);
         let count = r.starts.numel();
         if count == 0 {
             return Ok((values, r.starts));

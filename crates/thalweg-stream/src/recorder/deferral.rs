@@ -1,7 +1,7 @@
 //! What a recorder leaves unwritten: see [`crate::deferred`].
 
 use super::{Recorder, Wanted};
-use crate::deferred::{Recipe, guesses};
+use crate::deferred::{DeferredValue, Recipe, guesses};
 use crate::history::History;
 use crate::recognizer::Known;
 use crate::store::{self, Entry};
@@ -15,9 +15,12 @@ impl Recorder {
     /// Takes what need not be written out of what is planned for. Its values keep a recipe.
     pub(super) fn set_aside(&mut self, wanted: Wanted) -> BitSet {
         let Some(recipe) = self.defer(wanted) else { return BitSet::default() };
-        for i in recipe.deferred.iter() {
-            self.values[i].defer(recipe.clone());
-            self.planned.remove(i);
+        self.held.retain(|h| h.strong_count() > 0);
+        for operation in recipe.deferred.iter() {
+            let deferred = Arc::new(DeferredValue { recipe: recipe.clone(), operation });
+            self.held.push(Arc::downgrade(&deferred));
+            self.values[operation].defer(deferred);
+            self.planned.remove(operation);
         }
         count(|c| c.values_deferred += recipe.deferred.count() as u64);
         recipe.deferred.clone()
