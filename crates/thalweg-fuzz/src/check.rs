@@ -62,7 +62,7 @@ pub(crate) enum Drops {
 
 pub const STRICT: Mode =
     Mode { fused: true, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
-const UNFUSED: Mode =
+pub const UNFUSED: Mode =
     Mode { fused: false, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 pub const FAST: Mode =
     Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
@@ -178,6 +178,13 @@ impl Checker {
     /// The first device.
     pub fn device(&self) -> DeviceRef {
         self.device
+    }
+
+    /// A value without elements, on the first device.
+    pub fn empty(&self) -> Result<Arc<Value>, String> {
+        let device = self.device.device();
+        let buffer = device.allocate(0).map_err(|e| e.to_string())?;
+        Ok(Value::ready(self.device, buffer, Shape::new(&[0]), thalweg::DType::F32))
     }
 
     /// The inputs of a program, on the first device.

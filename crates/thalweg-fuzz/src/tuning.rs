@@ -7,13 +7,19 @@
 use fastrand::Rng;
 use std::fmt::Write;
 use thalweg_ir::tunable::Tunable;
+use thalweg_runtime::Error;
 
 /// Keeps the thresholds' seed apart from the program's.
 const TUNING: u64 = 0x74_756e_696e_67;
 
 /// The thresholds of each crate.
-fn crates() -> [Vec<&'static Tunable>; 3] {
-    [thalweg::tunable::TUNABLES.all(), thalweg_stream::tunable::TUNABLES.all(), thalweg_fusion::tunable::TUNABLES.all()]
+fn crates() -> [Vec<&'static Tunable>; 4] {
+    [
+        thalweg::tunable::TUNABLES.all(),
+        thalweg_stream::tunable::TUNABLES.all(),
+        thalweg_fusion::tunable::TUNABLES.all(),
+        thalweg_cpu::tunable::TUNABLES.all(),
+    ]
 }
 
 /// The thresholds of all crates.
@@ -40,6 +46,22 @@ pub fn draw(seed: u64) {
             tunable.set(value);
         }
     }
+}
+
+/// Sets the thresholds that are named as `NAME=VALUE`, and all others to their defaults.
+///
+/// # Errors
+/// What is no threshold, or not in its range.
+pub fn set(named: &[String]) -> Result<(), Error> {
+    all().for_each(|t| t.set(t.default()));
+    for text in named {
+        let wrong = || Error::Value(format!("{text} is no threshold with a value in its range"));
+        let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+        let value: usize = value.parse().map_err(|_| wrong())?;
+        let tunable = all().find(|t| t.name() == name).filter(|t| t.range().contains(&value) || value == t.default());
+        tunable.ok_or_else(wrong)?.set(value);
+    }
+    Ok(())
 }
 
 /// Calls a function with the stream's thresholds at their defaults: what it records is one segment.
