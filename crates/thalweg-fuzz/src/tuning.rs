@@ -10,7 +10,7 @@ use thalweg_ir::tunable::Tunable;
 use thalweg_runtime::Error;
 
 /// Keeps the thresholds' seed apart from the program's.
-const TUNING: u64 = 0x74_756e_696e_67;
+const TUNING: u64 = 0x7475_6e69_6e67;
 
 /// The thresholds of each crate.
 fn crates() -> [Vec<&'static Tunable>; 4] {

@@ -99,11 +99,14 @@ impl Tensor {
         if !matches!(made.op, Op::Element(_) | Op::Cast) || !fewer(gathers) {
             return None;
         }
-        let taken = |arg: &Argument| match arg {
-            Argument::Scalar(bits) => Argument::Scalar(*bits),
-            Argument::Tensor(t) => Argument::Tensor(self.taken_of(t, by, (axis, index), (functions - 1, gathers))),
-        };
-        let args: Vec<Argument> = made.args.iter().map(taken).collect();
+        // No closures: the line of an error is the caller's.
+        let mut args = Vec::with_capacity(made.args.len());
+        for arg in &made.args {
+            args.push(match arg {
+                Argument::Scalar(bits) => Argument::Scalar(*bits),
+                Argument::Tensor(t) => Argument::Tensor(self.taken_of(t, by, (axis, index), (functions - 1, gathers))),
+            });
+        }
         match (made.op, &args[..]) {
             (Op::Element(op), _) => Some(record_again(op, self, &args)),
             (_, [Argument::Tensor(t)]) => Some(t.cast(self.dtype())),
@@ -125,8 +128,10 @@ impl Tensor {
             return t.clone();
         }
         let whole = t.broadcast_to(*self.shape());
-        let before = whole.gathered_before(by, (axis, index), left);
-        before.unwrap_or_else(|| whole.gathered_as_it_is(by, axis, index))
+        match whole.gathered_before(by, (axis, index), left) {
+            Some(before) => before,
+            None => whole.gathered_as_it_is(by, axis, index),
+        }
     }
 
     #[track_caller]
