@@ -8,6 +8,7 @@ use crate::memory::HostMemory;
 use crate::row::RowsProgram;
 use crate::scatter::{Input, ScatterProgram};
 use crate::threads::Threads;
+use crate::tunable::TUNABLES;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::Read;
@@ -27,8 +28,7 @@ const PARALLEL_NS: f64 = 12_000.0;
 /// Programs remembered; beyond, the memory of them starts over. Plans hold the programs that they run.
 const MAX_PROGRAMS: usize = 16_384;
 
-/// Kernels from which on they are compiled by several threads, and nanoseconds that one takes, about.
-const MANY: usize = 4;
+/// Nanoseconds that a thread takes to compile a kernel, about.
 const COMPILE_NS: f64 = 50_000.0;
 
 /// What can be chosen about a [`CpuDevice`].
@@ -158,7 +158,7 @@ impl CpuDevice {
         });
         let new: Vec<&Kernel> = parts.filter(|k| !programs.contains_key(k) && seen.insert(*k)).collect();
         drop(programs);
-        if new.len() < MANY {
+        if !TUNABLES.min_compiled_together.reached_by(new.len()) {
             return;
         }
         let made: Vec<OnceLock<(Compiled, u64)>> = new.iter().map(|_| OnceLock::new()).collect();
@@ -257,7 +257,7 @@ impl Device for CpuDevice {
     }
 
     fn prepare(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Arc<dyn Program>>, Error> {
-        if launches.len() >= MANY {
+        if TUNABLES.min_compiled_together.reached_by(launches.len()) {
             self.compile_together(launches.iter().map(|(kernel, _)| *kernel));
         }
         launches.iter().map(|(kernel, _)| self.program(kernel)).collect()

@@ -34,6 +34,8 @@ mod tables;
 mod threads;
 pub mod tile;
 mod traffic;
+#[doc(hidden)]
+pub mod tunable;
 #[cfg(all(unix, target_arch = "x86_64"))]
 pub mod x64;
 

@@ -11,17 +11,11 @@
 
 use crate::check::gathered;
 use crate::tables::{Mapped, numbers};
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape, View};
 use thalweg_kernel::{Body, IndexMap, MapGeometry, dims};
 use thalweg_runtime::Buffer;
-
-/// Rows of so many points, and calls of so many, are as good as others; calls with tables have one row.
-const LONG: usize = 16;
-const MANY: usize = 64;
-const LONG_BY_TABLE: usize = 256;
-/// A call has to become so many times as long.
-const GAIN: usize = 8;
 
 /// The sizes of a domain, and the strides of each access.
 pub type Merged = (Vec<usize>, Vec<[isize; MAX_RANK]>);
@@ -47,14 +41,19 @@ pub fn short(
     let has_tables = mapped.iter().any(Option::is_some);
     let rows = if last > 0 && !has_tables { extents[last - 1] } else { 1 };
     let call = rows.saturating_mul(extents[last]);
-    if if has_tables { call >= LONG_BY_TABLE } else { extents[last] >= LONG || call >= MANY } {
+    let tune = &TUNABLES;
+    let long = match has_tables {
+        true => tune.min_table_call_points.reached_by(call),
+        false => tune.min_row_points.reached_by(extents[last]) || tune.min_call_points.reached_by(call),
+    };
+    if long {
         return None;
     }
     let runs_on = |a: usize, d: usize| mapped[a].is_some() || dims::runs_on(&strides[a], d, d + 1, extents[d + 1]);
     let written = |d: &usize| body.stores.iter().all(|s| runs_on(s.access as usize, *d));
     let first = (0..last).rev().take_while(written).last()?;
     let points: usize = extents[first..].iter().product();
-    if points < GAIN * call {
+    if tune.min_call_gain.side(points < tune.min_call_gain.get() * call) {
         return None;
     }
     let others = |a: &usize| mapped[*a].is_none() && !(first..last).all(|d| runs_on(*a, d));

@@ -41,7 +41,7 @@ struct Parts {
 impl CudaDevice {
     /// The device of that name: `cuda` or `cuda:0` for the first GPU, `cuda:1` for the second; `cuda:emulated` for the
     /// host in the place of one and `cuda:emulated:1` for a second, `cuda:emulated:small` for one of 16 multiprocessors whose second-level
-    /// cache has 4 KiB, where that was built in (feature `emulate`); `cuda:absent` for one of an H100's sizes
+    /// cache has 4 KiB and whose queues allocate three fault words at a time, where that was built in (feature `emulate`); `cuda:absent` for one of an H100's sizes
     /// that plans and writes its kernels and computes nothing, so that `explain` can be asked without a GPU.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl CudaDevice {
         }
         #[cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
         if number == ":emulated:small" {
-            let small = crate::driver::Emulated::new()?.with_multiprocessors(16).with_cache(4 << 10);
+            let small = crate::driver::Emulated::new()?.with_multiprocessors(16).with_cache(4 << 10).with_faults(3);
             return CudaDevice::with(Arc::new(small), name);
         }
         if number == ":absent" {

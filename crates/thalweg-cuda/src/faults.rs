@@ -3,6 +3,9 @@
 //! In: launches that may meet such an index, or a matrix that has no decomposition. Out: a word of 64 bits of device memory
 //! for each, which it sets; and later, when somebody asks, whether it did, and to what. Nobody waits before that.
 //!
+//! Slots come in chunks. When all are out, all batches that have ended are asked; where one batch alone has them all, another
+//! chunk is allocated, so that a run may have any number of launches with indices.
+//!
 //! Always true: a word is 0 when a launch is given it, and nobody else's until its [`Faulted`] is gone or has been
 //! asked.
 
@@ -10,20 +13,22 @@ use crate::driver::Driver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use thalweg_runtime::{Check, Error, Found};
 
-/// Words in all, of [`BYTES`] each. When all are out, everybody is asked for at once.
-const WORDS: usize = 4096;
+/// Bytes of a fault word.
 const BYTES: usize = 8;
 
 /// The words of a device.
 #[derive(Debug)]
 pub struct Faults {
     driver: Arc<dyn Driver>,
-    base: u64,
+    /// Words of a chunk.
+    chunk: usize,
     words: Mutex<Words>,
 }
 
 #[derive(Debug)]
 struct Words {
+    /// Addresses of the chunks. Word `n` is in chunk `n / chunk`.
+    chunks: Vec<u64>,
     /// Free, and 0.
     clean: Vec<u32>,
     /// Free, and perhaps not 0.
@@ -32,15 +37,14 @@ struct Words {
     out: Vec<Weak<Faulted>>,
 }
 
-/// What stood in words, from the first one that was read on.
-struct Known {
-    first: u32,
-    bytes: Vec<u8>,
-}
+/// Values of words: of each chunk that was read, from the first word on that was asked for.
+struct Known(Vec<(u32, Vec<u8>)>);
 
 impl Known {
     fn at(&self, word: u32) -> u64 {
-        let bytes = &self.bytes[BYTES * (word - self.first) as usize..][..BYTES];
+        let of = |(first, bytes): &&(u32, Vec<u8>)| *first <= word && (word - first) as usize * BYTES < bytes.len();
+        let (first, bytes) = self.0.iter().find(of).expect("it was read");
+        let bytes = &bytes[BYTES * (word - first) as usize..][..BYTES];
         u64::from_le_bytes(bytes.try_into().expect("as many as it has"))
     }
 }
@@ -57,9 +61,20 @@ pub struct Faulted {
 impl Faults {
     /// Words on that device; `None` where there is no memory.
     pub fn new(driver: Arc<dyn Driver>) -> Option<Arc<Faults>> {
-        let base = driver.obtain(BYTES * WORDS)?;
-        let words = Words { clean: vec![], dirty: (0..WORDS as u32).collect(), out: vec![] };
-        Some(Arc::new(Faults { driver, base, words: Mutex::new(words) }))
+        let words = Words { chunks: vec![], clean: vec![], dirty: vec![], out: vec![] };
+        let chunk = driver.chip().faults;
+        let faults = Arc::new(Faults { driver, chunk, words: Mutex::new(words) });
+        let grown = faults.grow(&mut faults.words());
+        grown.then_some(faults)
+    }
+
+    /// Another chunk of words; false where there is no memory.
+    fn grow(&self, words: &mut Words) -> bool {
+        let Some(base) = self.driver.obtain(BYTES * self.chunk) else { return false };
+        let first = (words.chunks.len() * self.chunk) as u32;
+        words.chunks.push(base);
+        words.dirty.extend(first..first + self.chunk as u32);
+        true
     }
 
     fn words(&self) -> MutexGuard<'_, Words> {
@@ -68,13 +83,17 @@ impl Faults {
 
     /// The address of a word.
     pub fn address(&self, word: u32) -> u64 {
-        self.base + BYTES as u64 * u64::from(word)
+        self.address_in(&self.words().chunks, word)
+    }
+
+    fn address_in(&self, chunks: &[u64], word: u32) -> u64 {
+        chunks[word as usize / self.chunk] + (BYTES * (word as usize % self.chunk)) as u64
     }
 
     /// A word that is 0 for what is put in the queue from now on.
     ///
     /// # Errors
-    /// When the device fails, or one batch wants more words than there are.
+    /// When the device fails, or has no memory.
     pub fn take(&self) -> Result<u32, Error> {
         let mut words = self.words();
         if words.clean.is_empty() && words.dirty.is_empty() {
@@ -82,21 +101,30 @@ impl Faults {
             self.ask_all()?;
             words = self.words();
         }
-        if words.clean.is_empty() {
-            self.clean(&mut words)?;
+        let none = || Error::OutOfMemory {
+            requested: BYTES * self.chunk,
+            in_use: 0,
+            limit: None,
+            device: self.driver.chip().name.clone(),
+        };
+        // The open batch alone has all of them.
+        let out = words.clean.is_empty() && words.dirty.is_empty();
+        if !out || self.grow(&mut words) {
+            if words.clean.is_empty() {
+                self.clean(&mut words)?;
+            }
+            return words.clean.pop().ok_or_else(none);
         }
-        words
-            .clean
-            .pop()
-            .ok_or_else(|| Error::Value("more launches with indices in one run than there are words for".into()))
+        Err(none())
     }
 
     /// Sets free words to 0.
     fn clean(&self, words: &mut Words) -> Result<(), Error> {
         let mut dirty = std::mem::take(&mut words.dirty);
         dirty.sort_unstable();
-        for stretch in dirty.chunk_by(|a, b| a + 1 == *b) {
-            self.driver.fill(self.address(stretch[0]), 0, BYTES * stretch.len())?;
+        let runs_on = |a: &u32, b: &u32| a + 1 == *b && !(*b as usize).is_multiple_of(self.chunk);
+        for run in dirty.chunk_by(runs_on) {
+            self.driver.fill(self.address_in(&words.chunks, run[0]), 0, BYTES * run.len())?;
         }
         // The next to be taken lie side by side, so that a run's words are read at once.
         words.clean.extend(dirty.iter().rev());
@@ -125,13 +153,17 @@ impl Faults {
         Ok(())
     }
 
-    /// What stands in these words: all that lies between them is read at once.
-    fn read<'a>(&self, words: impl Iterator<Item = &'a (u32, u32)> + Clone) -> Result<Known, Error> {
-        let all = words.map(|w| w.0);
-        let (first, last) = (all.clone().min().unwrap_or(0), all.max().unwrap_or(0));
-        let mut bytes = vec![0; BYTES * (last - first + 1) as usize];
-        self.driver.read(self.address(first), &mut bytes)?;
-        Ok(Known { first, bytes })
+    /// Values of these words: one read a chunk, of all that lies between them.
+    fn read<'a>(&self, words: impl Iterator<Item = &'a (u32, u32)>) -> Result<Known, Error> {
+        let mut all: Vec<u32> = words.map(|w| w.0).collect();
+        all.sort_unstable();
+        let same = |a: &u32, b: &u32| *a as usize / self.chunk == *b as usize / self.chunk;
+        let of_chunk = |words: &[u32]| {
+            let (first, last) = (words[0], words[words.len() - 1]);
+            let mut bytes = vec![0; BYTES * (last - first + 1) as usize];
+            self.driver.read(self.address(first), &mut bytes).map(|()| (first, bytes))
+        };
+        all.chunk_by(same).map(of_chunk).collect::<Result<_, Error>>().map(Known)
     }
 
     fn give_back(&self, faulted: &Faulted, clean: bool) {
@@ -143,7 +175,8 @@ impl Faults {
 
 impl Drop for Faults {
     fn drop(&mut self) {
-        self.driver.release(self.base);
+        let chunks = &self.words.get_mut().unwrap_or_else(PoisonError::into_inner).chunks;
+        chunks.iter().for_each(|&base| self.driver.release(base));
     }
 }
 
@@ -152,7 +185,7 @@ impl Faulted {
     pub fn new(faults: &Arc<Faults>, words: Vec<(u32, u32)>) -> Arc<Faulted> {
         let faulted = Arc::new(Faulted { faults: faults.clone(), words, outcome: OnceLock::new() });
         let mut words = faults.words();
-        if words.out.len() >= WORDS {
+        if words.out.len() >= faults.chunk {
             words.out.retain(|f| f.strong_count() > 0);
         }
         words.out.push(Arc::downgrade(&faulted));

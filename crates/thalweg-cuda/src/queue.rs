@@ -83,7 +83,10 @@ impl Close<'_> {
 
 impl Drop for Close<'_> {
     fn drop(&mut self) {
-        Close::take();
+        // Of a batch that panicked: its words are free again.
+        if let Some(open) = Close::take().filter(|open| !open.words.is_empty()) {
+            drop(Faulted::new(&self.0.faults, open.words));
+        }
         self.0.order.end(self.0.number);
     }
 }

@@ -22,6 +22,8 @@ mod rewrite;
 mod scalars;
 mod segment;
 pub mod text;
+#[doc(hidden)]
+pub mod tunable;
 mod unfused;
 mod write;
 

@@ -30,6 +30,18 @@ pub struct Arguments {
     /// Run functions of the front that are composed of operations: what one records is run in every way
     #[arg(long, conflicts_with_all = ["cache", "gradients", "kernels"])]
     pub functions: bool,
+    /// Run loops of up to a hundred turns whose results are read, or waited for, at their end
+    #[arg(long, conflicts_with_all = ["cache", "gradients", "kernels", "functions"])]
+    pub loops: bool,
+    /// Set this size threshold and leave all others that are not named at their defaults, such as thalweg-cpu.min_radix=2
+    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub threshold: Vec<String>,
+    /// Leave all size thresholds at their defaults
+    #[arg(long)]
+    pub default_thresholds: bool,
+    /// Print how often each side of each size threshold was taken
+    #[arg(long)]
+    pub coverage: bool,
     /// The device: cpu, cuda:0, cuda:emulated, cuda:emulated:small whose cache holds next to nothing (with the features that they need)
     #[arg(long, default_value = "cpu")]
     pub device: String,
@@ -86,6 +98,10 @@ mod tests {
             "--gradients",
             "--kernels",
             "--functions",
+            "--coverage",
+            "--threshold",
+            "--default-thresholds",
+            "--loops",
             "--device",
             "--cache",
             "--segment",

@@ -9,6 +9,7 @@ use crate::check::{Checker, Ways};
 use crate::generate;
 use crate::gradients::{Interpreted, as_program};
 use crate::program::Program;
+use crate::tuning;
 use fastrand::Rng;
 use thalweg::prelude::*;
 use thalweg::{Complex, Histogram, Indexing, Pool, QuantileMethod, raw};
@@ -25,6 +26,13 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Elements of the first tensor, as many as that shape has, the same ones again where there are too few.
+    fn filled<const N: usize>(&self, shape: [usize; N]) -> Tensor {
+        let n: usize = shape.iter().product();
+        let x = self.x.flatten();
+        Tensor::cat(&vec![x; n.div_ceil(self.x.numel())], 0).slice(..n as i64).reshape(shape)
+    }
+
     fn axis(&mut self) -> usize {
         self.rng.usize(..self.x.rank())
     }
@@ -245,6 +253,44 @@ const FUNCTIONS: &[Function] = &[
             if parts.dtype().size() == 1 && x.dtype().size() >= 4 { parts.bitcast(DType::I16) } else { parts.clone() };
         vec![parts, whole.bitcast(x.dtype())]
     }),
+    ("topk", Numbers, |c| {
+        let shape = [c.rng.usize(1..4), c.rng.usize(2..60)];
+        let x = c.filled(shape);
+        let (values, places) = x.topk(c.rng.usize(1..=x.dims()[1].min(6)), 1, c.rng.bool());
+        vec![values, places]
+    }),
+    ("beam search", Floats, |c| {
+        // A decoder's chain: selected positions become rows and tokens by integer arithmetic, and these indices.
+        let (beams, words, deep) = (c.rng.usize(1..5), c.rng.usize(4..14), c.rng.usize(0..5));
+        let (embedding, weights) = (c.filled([words, 3]), c.filled([3, words]).sin());
+        let mut token = Tensor::zeros_with([beams], DType::I64);
+        let mut text = Tensor::zeros_with([beams, 0], DType::I64);
+        for _ in 0..c.rng.usize(1..6) {
+            let mut x = embedding.index_select(0, &token);
+            for _ in 0..deep {
+                x = (&x * 1.1 + 0.1).tanh();
+                x = &x - x.mean_keepdim(-1);
+            }
+            let (_, at) = (x.unsqueeze(2) * &weights).sum(1).flatten().topk(beams, 0, true);
+            let from = at.floor_div(words as i64);
+            token = at % words as i64;
+            text = Tensor::cat(&[text.index_select(0, &from), token.unsqueeze(1)], 1);
+        }
+        vec![text]
+    }),
+    ("sorted rows", Numbers, |c| {
+        // The same by sorts: positions become other positions, and these select again.
+        let n = c.rng.usize(2..30);
+        let mut x = c.filled([n]);
+        let mut all = x.slice(..0);
+        for _ in 0..c.rng.usize(1..5) {
+            let at = x.argsort(0, c.rng.bool());
+            let at = (at * c.rng.i64(1..5) + c.rng.i64(0..9)) % n as i64;
+            x = x.index_select(0, &at) + x.index_select(0, &at.floor_div(2));
+            all = Tensor::cat(&[&all, &x.slice(..2)], 0);
+        }
+        vec![all]
+    }),
     ("poisson", Floats, |c| vec![c.x.abs().poisson()]),
     ("gamma", Floats, |c| vec![c.x.abs().standard_gamma(), c.y.sigmoid().bernoulli(), c.x.abs().exponential()]),
     ("multinomial", Floats, |c| {
@@ -270,10 +316,12 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Pro
     thalweg::set_default_device(tensors.first().map(Tensor::device));
     let interpreted = Interpreted::new();
     thalweg::manual_seed(seed);
-    let (made, segments) = thalweg_stream::segments(|| {
-        // Read in order, so that they are numbered so.
-        let (x, y) = (-&tensors[0], -&tensors[1]);
-        f(&mut Call { x: &x, y: &y, rng: &mut rng })
+    let (made, segments) = tuning::in_one_segment(|| {
+        thalweg_stream::segments(|| {
+            // Read in order, so that they are numbered so.
+            let (x, y) = (-&tensors[0], -&tensors[1]);
+            f(&mut Call { x: &x, y: &y, rng: &mut rng })
+        })
     });
     drop(made);
     drop(interpreted);

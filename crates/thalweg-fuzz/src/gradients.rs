@@ -11,6 +11,7 @@ mod differences;
 
 use crate::check::{Checker, Ways};
 use crate::program::{Argument, Input, Program, Tensor as Place};
+use crate::tuning;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg::raw::{self, RawArg};
 use thalweg::{Tensor, grad_graph};
@@ -188,7 +189,9 @@ fn inputs(checker: &Checker, program: &Program) -> Result<Vec<Tensor>, String> {
 /// What is recorded as a program is differentiated, as a program.
 fn recorded(checker: &Checker, program: &Program, twice: bool) -> Result<Option<Program>, String> {
     let tensors = inputs(checker, program)?;
-    let (made, segments) = thalweg_stream::segments(|| differentiated(program, &tensors, twice, &Cuts::default()));
+    let (made, segments) = tuning::in_one_segment(|| {
+        thalweg_stream::segments(|| differentiated(program, &tensors, twice, &Cuts::default()))
+    });
     if made.is_none() {
         count(0);
         return Ok(None);

@@ -15,6 +15,7 @@ mod functions;
 mod generate;
 mod gradients;
 mod kernels;
+mod loops;
 #[cfg(all(test, feature = "probe"))]
 mod probe;
 mod products;
@@ -24,6 +25,7 @@ mod selection;
 mod stability;
 mod tolerance;
 mod traffic;
+mod tuning;
 
 use arguments::Arguments;
 use check::{Checker, Ways};
@@ -81,9 +83,16 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         }
     }));
     let planned = if arguments.device == "cpu" { PLANNED } else { PLANNED_ON_GPU };
+    if arguments.coverage {
+        thalweg_ir::tunable::count_sides();
+    }
     let begin = Instant::now();
     let (mut failed, mut skipped) = (0u64, 0u64);
     for i in 0..programs {
+        match arguments.default_thresholds || !arguments.threshold.is_empty() {
+            true => tuning::set(&arguments.threshold)?,
+            false => tuning::draw(seed + i),
+        }
         let (name, program) = match (arguments.functions, arguments.kernels, arguments.gradients) {
             (true, _, _) => match functions::program(&checker, seed + i).map_err(Error::Value)? {
                 Some(made) => made,
@@ -98,6 +107,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 let made = kernels::program(&checker, seed + i);
                 ("", made.unwrap_or_else(|why| panic!("seed {}: {why}", seed + i)))
             }
+            // A loop is what its seed says, and nothing is left out of it.
+            _ if arguments.loops => ("", Program::default()),
             _ => ("", generate::program(seed + i)),
         };
         // What a user's combine gives has a derivative where a kernel is called, not as an operation.
@@ -114,6 +125,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             scalars: true,
         };
         let check = |program: &Program| match (arguments.gradients, arguments.kernels, arguments.functions) {
+            _ if arguments.loops => loops::check(&checker, seed + i),
             (true, _, _) => gradients::check(&checker, program, seed + i, ways),
             (_, true, _) => kernels::check(&checker, seed + i, ways),
             (_, _, true) => functions::check(&checker, program, ways),
@@ -129,7 +141,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             failed += 1;
             // Where each kernel takes long to compile, a failure is looked at alone.
             let (program, why) = if arguments.whole { (program, why) } else { shrink(&check, program, why) };
-            println!("seed {}: {name} {why}\n{}", seed + i, program.listing());
+            println!("seed {}: {name} {why}\n{}{}", seed + i, program.listing(), tuning::drawn());
             if failed >= 10 {
                 println!("stopped after 10 failures");
                 break;
@@ -150,15 +162,18 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if arguments.device != "cpu" {
         println!("{generic} kernels by the generic ones");
         // What silently never happens leaves all values right.
-        failed += u64::from(generic == 0 && programs >= 20 && only.is_none());
+        failed += u64::from(generic == 0 && programs >= 20 && only.is_none() && !arguments.loops);
     }
     let parts = check::known_parts();
-    if arguments.device == "cpu" && !(arguments.gradients || arguments.kernels) {
+    if arguments.device == "cpu" && !(arguments.gradients || arguments.kernels || arguments.loops) {
         let [taken, grown, improved] = parts;
         println!(
             "{taken} parts of plans taken, {grown} begun from known ones, {improved} plans exchanged for better ones"
         );
         failed += u64::from(parts.contains(&0) && programs >= 200 && only.is_none());
+    }
+    if arguments.coverage {
+        print!("{}", tuning::coverage());
     }
     println!("{} passed, {failed} failed", programs - failed.min(programs) - skipped);
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

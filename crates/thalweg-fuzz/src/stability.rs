@@ -275,7 +275,7 @@ fn run_closely(program: &Program, rng: &mut Rng, alike: bool, way: f64, rounded:
                 (_, copy) => RefArg::Array(copy.as_ref().expect("a step's result was copied")),
             })
             .collect();
-        let result = reference::evaluate(&rel(step, step.op), step.shape, &args, &step.ints);
+        let result = evaluated(step, &args);
         errors.push(error_of_terms(step, &args));
         done.push(result);
     }
@@ -296,11 +296,27 @@ fn evaluate(program: &Program, mut change: impl FnMut(&Step, &[RefArg<'_>], &mut
                 Argument::Scalar(bits) => RefArg::Scalar(*bits),
             })
             .collect();
-        let mut result = reference::evaluate(&rel(step, step.op), step.shape, &args, &step.ints);
+        let mut result = evaluated(step, &args);
         change(step, &args, &mut result);
         done.push(result);
     }
     done
+}
+
+/// A step by the interpreter. Where an index was computed from what is put off, it may name no element: then the nearest one.
+fn evaluated(step: &Step, args: &[RefArg<'_>]) -> Array {
+    let rel = rel(step, step.op);
+    let (Op::Gather | Op::Scatter(_), [RefArg::Array(from), RefArg::Array(index), ..]) = (step.op, args) else {
+        return reference::evaluate(&rel, step.shape, args, &step.ints);
+    };
+    let last = from.shape[step.attr as usize & 7] as i64 - 1;
+    let mut index = (*index).clone();
+    if let Data::Int(places) = &mut index.data {
+        places.iter_mut().for_each(|v| *v = (*v).clamp(0, last.max(0)));
+    }
+    let mut args: Vec<RefArg<'_>> = args.to_vec();
+    args[1] = RefArg::Array(&index);
+    reference::evaluate(&rel, step.shape, &args, &step.ints)
 }
 
 fn arrays(program: &Program) -> Vec<Array> {

@@ -35,6 +35,9 @@ pub struct Chip {
     pub clock: f64,
     /// Bytes that the argument of a launch may have.
     pub arguments: usize,
+    /// Words, allocated at a time, in which launches report an index out of range: one for each launch that may meet one, until
+    /// it is asked.
+    pub faults: usize,
     /// Who compiles, with version: part of the key under which machine code is kept.
     pub compiler: String,
 }

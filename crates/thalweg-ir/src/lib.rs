@@ -13,6 +13,7 @@ mod op;
 mod region;
 mod scalar;
 mod shape;
+pub mod tunable;
 mod view;
 
 pub use dtype::{Compute, DType, FloatInfo};

@@ -41,6 +41,10 @@ counters! {
     operations,
     /// Segments cut and run.
     segments,
+    /// Segments whose run failed. Their live results hold the error, or were computed by another run (`segments_rerun`).
+    failed_segments,
+    /// Segments of these that were run again: without what failed, or one kernel an operation where only the plan did.
+    segments_rerun,
     /// Plans searched for and made.
     plans_made,
     /// Operations written into candidates for kernels by searches: what searches took.

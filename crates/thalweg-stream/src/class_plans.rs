@@ -3,11 +3,9 @@
 //! In: plans that were found for the class, by a search or by measuring. Out: which of them sizes that are new take
 //! first.
 
+use crate::tunable::TUNABLES;
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_fusion::Plan;
-
-/// Plans kept for one class: sizes that break the assumptions of all of them are planned for again.
-const MAX_VARIANTS: usize = 16;
 
 /// The plans of one class of a pattern.
 #[derive(Default)]
@@ -27,7 +25,7 @@ impl ClassPlans {
     pub fn prefer(&self, plan: &Arc<Plan>) {
         let mut plans = self.locked();
         plans.retain(|p| **p != **plan);
-        if plans.len() >= MAX_VARIANTS {
+        if TUNABLES.max_class_plans.reached_by(plans.len()) {
             plans.remove(0);
         }
         plans.push(plan.clone());

@@ -6,9 +6,9 @@
 //! keeps a [`Recipe`], and in the rare case that somebody asks for it after all, the segment is run once more by the
 //! very plan that would have written it, so the value is the same to the bit; and the pattern writes it from then on.
 //!
-//! Always true: what a read or [`crate::synchronize`] asks for is written. A recipe keeps the segment's inputs alive;
+//! Always true: what a read asks for is written, and what is still held when [`crate::synchronize`] is called is computed. A recipe keeps the segment's inputs alive;
 //! where nobody else does, these are no more bytes than were saved, and all recipes together keep at most
-//! [`MOST_BYTES`]. `THALWEG_DEFER=off` or [`set_deferring`] turns it off.
+//! 256 MiB. `THALWEG_DEFER=off` or [`set_deferring`] turns it off.
 
 use crate::DeviceRef;
 use crate::first_sight::tiers;
@@ -19,17 +19,12 @@ use crate::outside::Outside;
 use crate::setting::{Setting, setting};
 use crate::site::Site;
 use crate::store::Entry;
+use crate::tunable::TUNABLES;
 use crate::value::{Recompute, Remade, Value};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{BitSet, OwnedSegment};
-use thalweg_runtime::count;
-
-/// Bytes of inputs that recipes alone keep alive, at most.
-const MOST_BYTES: usize = 256 << 20;
-
-/// Bytes of a result from which on it is worth guessing that nobody will read it.
-pub(crate) const WORTH_GUESSING: usize = 256 << 10;
+use thalweg_runtime::{Error, count};
 
 /// Recipes made by a guess whose values were dropped unread, and those that somebody read.
 static GUESSED: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
@@ -85,7 +80,7 @@ impl Recipe {
         // Gives the bytes back when it is dropped.
         let recipe =
             Recipe { device, recorded, segment, sizes, sites, entry, inputs, deferred, history, kept, guess, made };
-        (before + kept <= MOST_BYTES).then(|| Arc::new(recipe))
+        (TUNABLES.max_recipe_bytes.admits(before + kept)).then(|| Arc::new(recipe))
     }
 
     fn run(&self) -> Outcomes {
@@ -96,11 +91,31 @@ impl Recipe {
     }
 }
 
-impl Recompute for Recipe {
+/// A deferred result, as its value knows of it: it is there for as long as somebody holds the value and nobody has asked
+/// for it.
+#[derive(Debug)]
+pub(crate) struct DeferredValue {
+    pub recipe: Arc<Recipe>,
+    pub operation: usize,
+}
+
+impl DeferredValue {
+    /// Computes the result for whoever waits for all that is held. The pattern writes it from then on.
+    ///
+    /// # Errors
+    /// What kept it from being computed.
+    pub fn demand(&self) -> Result<(), Error> {
+        let Remade { outcome, watch, .. } = self.make(self.operation);
+        watch.iter().for_each(Watch::read);
+        outcome.map(|_| ())
+    }
+}
+
+impl Recompute for DeferredValue {
     fn make(&self, operation: usize) -> Remade {
-        let made = self.made.get_or_init(|| self.run());
+        let made = self.recipe.made.get_or_init(|| self.recipe.run());
         let outcome = made[operation].clone().expect("only deferred operations are asked for");
-        Remade { outcome, checks: None, watch: Some(Watch::new(&self.history, operation)) }
+        Remade { outcome, checks: None, watch: Some(Watch::new(&self.recipe.history, operation)) }
     }
 }
 

@@ -7,13 +7,11 @@
 //!
 //! Always true: no byte of a value is given to anybody before every check of it has passed.
 
+use crate::tunable::TUNABLES;
 use rustc_hash::FxHashSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_runtime::{Check, Error, Found};
-
-/// Deferred checks of one value that are carried along; beyond, the oldest are made by waiting. A loop that reads
-/// something now and then never comes to it.
-const MOST: usize = 256;
 
 /// What to say of what a launch met.
 pub type Tell = Box<dyn Fn(Found) -> Error + Send + Sync>;
@@ -26,6 +24,8 @@ pub(crate) struct DeferredCheck {
     check: Arc<dyn Check>,
     tell: TellOfAll,
     outcome: OnceLock<Result<(), Error>>,
+    /// Whether somebody was given the error.
+    told: AtomicBool,
 }
 
 impl std::fmt::Debug for DeferredCheck {
@@ -40,11 +40,20 @@ impl DeferredCheck {
         check: Arc<dyn Check>,
         tell: impl Fn(&[Found]) -> Option<Error> + Send + Sync + 'static,
     ) -> Arc<DeferredCheck> {
-        Arc::new(DeferredCheck { check, tell: Box::new(tell), outcome: OnceLock::new() })
+        Arc::new(DeferredCheck { check, tell: Box::new(tell), outcome: OnceLock::new(), told: AtomicBool::new(false) })
     }
 
     fn resolve(&self) -> &Result<(), Error> {
         self.outcome.get_or_init(|| (self.tell)(&self.check.outcome()?).map_or(Ok(()), Err))
+    }
+
+    /// The outcome for somebody who is given it.
+    fn asked(&self) -> &Result<(), Error> {
+        let outcome = self.resolve();
+        if outcome.is_err() {
+            self.told.store(true, Relaxed);
+        }
+        outcome
     }
 
     fn is_dispelled(&self) -> bool {
@@ -71,8 +80,17 @@ impl DeferredChecks {
     /// # Errors
     /// Why they are not.
     pub fn resolve(&self) -> Result<(), Error> {
-        self.inherited.iter().try_for_each(|d| d.resolve().as_ref().map(|_| ())).map_err(Error::poisoned)?;
-        self.own.as_ref().map_or(Ok(()), |d| d.resolve().clone())
+        self.inherited.iter().try_for_each(|d| d.asked().as_ref().map(|_| ())).map_err(Error::poisoned)?;
+        self.own.as_ref().map_or(Ok(()), |d| d.asked().clone())
+    }
+
+    /// The same for who waits for everything: of checks whose error nobody was given yet.
+    ///
+    /// # Errors
+    /// The first of these errors.
+    pub fn resolve_untold(&self) -> Result<(), Error> {
+        let untold = |d: &&Arc<DeferredCheck>| !d.told.load(Relaxed);
+        self.inherited.iter().chain(&self.own).filter(untold).try_for_each(|d| d.asked().clone())
     }
 }
 
@@ -93,9 +111,10 @@ pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>)
             all.push(d.clone());
         }
     }
-    if all.len() > MOST {
+    let most = TUNABLES.max_checks.get();
+    if !TUNABLES.max_checks.admits(all.len()) {
         // The first one waits; behind it the others mostly are known.
-        let old = all.len() - MOST / 2;
+        let old = all.len() - most / 2;
         let mut number = 0;
         all.retain(|d| {
             number += 1;
@@ -162,12 +181,12 @@ mod tests {
         let mut checks = list(&[], None);
         for step in 0..1000 {
             let inherited = inherit([&checks, &checks].into_iter());
-            assert!(inherited.len() <= MOST, "{} at step {step}", inherited.len());
+            assert!(inherited.len() <= TUNABLES.max_checks.get(), "{} at step {step}", inherited.len());
             checks = list(&inherited, Some(&one(&check)));
         }
         // Half of what may be carried along at a time.
         let asked = check.0.load(Relaxed);
-        assert!((1000 - MOST..1000).contains(&asked), "{asked}");
+        assert!((1000 - TUNABLES.max_checks.get()..1000).contains(&asked), "{asked}");
         checks.resolve().unwrap();
         assert_eq!(check.0.load(Relaxed), 1000);
     }

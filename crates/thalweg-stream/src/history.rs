@@ -4,11 +4,9 @@
 //! In: [`Watch`]es at values, which tell when they are read or dropped. Out: for each operation of the pattern whether
 //! its result was dropped unread every time.
 
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-
-/// Times that a result was dropped unread before it is deferred.
-const UNREAD: u32 = 2;
 
 /// What became of the live results of one pattern, by operation.
 #[derive(Debug)]
@@ -33,7 +31,7 @@ impl History {
 
     /// Whether a result was dropped unread every time.
     pub fn is_unread(&self, i: usize) -> bool {
-        self.0[i].unread.load(Relaxed) >= UNREAD && !self.0[i].read.load(Relaxed)
+        !self.0[i].read.load(Relaxed) && TUNABLES.min_unread_runs.reached_by(self.0[i].unread.load(Relaxed) as usize)
     }
 }
 

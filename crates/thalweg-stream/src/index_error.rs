@@ -130,6 +130,10 @@ impl Failure<'_> {
             let name = rel.op.name();
             return Some(Error::Index(format!("{name}: index {wrong} is out of range for axis {axis} of size {size}")));
         };
+        if counted == Counted::Computed {
+            let message = format!("{name}: an index of its own is {wrong}, for axis {axis} of size {size}, at {at}");
+            return Some(Error::Internal { message, report: None });
+        }
         Some(Error::Index(match counted {
             Counted::Combined => format!("{name}: an index is out of range, at {at}"),
             _ => {

@@ -40,6 +40,9 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod tier;
+#[doc(hidden)]
+pub mod tunable;
+mod untold;
 mod value;
 
 pub use calibration::{

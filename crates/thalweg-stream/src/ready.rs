@@ -13,6 +13,7 @@ use crate::defect;
 use crate::mode::effort;
 use crate::reach::Reach;
 use crate::tier::Tier;
+use crate::tunable::TUNABLES;
 use crate::value::Value;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -24,9 +25,6 @@ use thalweg_fusion::{
 use thalweg_ir::{Arg, RelOp, Shape};
 use thalweg_kernel::Moved;
 use thalweg_runtime::{Error, Program, granted};
-
-/// Schedules kept for one instance; beyond, they are made for each run.
-const MAX_SCHEDULES: usize = 16;
 
 /// An instance with its programs.
 pub(crate) struct Ready {
@@ -107,7 +105,7 @@ impl Schedules {
         make: impl FnOnce() -> Result<Made, E>,
     ) -> Result<Arc<Numbered>, E> {
         let mut list = self;
-        for _ in 0..MAX_SCHEDULES {
+        for _ in 0..TUNABLES.max_schedules.size() {
             match list.entry.get() {
                 Some(made) if fits(made) => return Ok(made.schedule.clone()),
                 Some(_) => list = list.next.get_or_init(Box::default),

@@ -8,15 +8,11 @@ use crate::history::History;
 use crate::kept::Decision;
 use crate::ready::Ready;
 use crate::store::Entry;
+use crate::tunable::TUNABLES;
 use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_fusion::BitSet;
 use thalweg_ir::RelOp;
-
-/// Nodes kept before the automaton starts over: a program that never repeats itself must not grow without bound.
-const MAX_NODES: usize = 1 << 20;
-/// Plans at its nodes, likewise: each keeps its instances alive.
-const MAX_PLANS: usize = 1 << 14;
 
 /// A plan at a node.
 pub(crate) struct Known {
@@ -62,7 +58,7 @@ impl Recognizer {
 
     /// Goes back to the start, for a mode's segments.
     pub fn restart(&mut self, mode: usize) {
-        if self.nodes.len() > MAX_NODES || self.plans > MAX_PLANS {
+        if !TUNABLES.max_nodes.admits(self.nodes.len()) || !TUNABLES.max_known_plans.admits(self.plans) {
             *self = Recognizer::new();
         }
         self.at = mode as u32;
@@ -192,10 +188,10 @@ mod tests {
     #[test]
     fn a_program_that_never_repeats_itself_does_not_grow_without_bound() {
         let mut r = Recognizer::new();
-        for n in 0..MAX_NODES as u32 + 10 {
+        for n in 0..TUNABLES.max_nodes.get() as u32 + 10 {
             r.step(&RelOp { attr: n, ..op(ElementOp::Exp, DType::F32) });
         }
-        assert!(r.nodes.len() > MAX_NODES);
+        assert!(r.nodes.len() > TUNABLES.max_nodes.get());
         r.restart(0);
         assert_eq!(r.nodes.len(), ROOTS);
     }

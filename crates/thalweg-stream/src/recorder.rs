@@ -2,39 +2,37 @@
 
 mod deferral;
 mod dense;
+mod failures;
 mod kept;
 mod running;
 mod together;
 
 use crate::DeviceRef;
-use crate::defect;
+use crate::deferred::DeferredValue;
+use crate::deferred_check::DeferredChecks;
 use crate::hash::AddressHasher;
-use crate::index_error::{Failure, Sorted};
+use crate::index_error::Sorted;
 use crate::kept::Decision;
 use crate::mode::Mode;
 use crate::recognizer::Recognizer;
 use crate::report;
 use crate::site::{Site, take_site};
+use crate::tunable::TUNABLES;
+use crate::untold::untold;
 use crate::value::{Operand, Value};
 use dense::Parts;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use thalweg_fusion::{BitSet, Segment, independent_turns, period};
 use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, Op, RelArg, RelOp, Shape, View};
-use thalweg_runtime::{Error, count};
+use thalweg_runtime::count;
 
-/// Operations waiting before a repetition is looked for: long enough that a loop of small operations still becomes one
-/// kernel of many turns.
-const FIRST_CHECK: usize = 512;
-/// Operations waiting before the stream is cut wherever it is.
-const MAX_OPS: usize = 8192;
-/// Bytes of inputs that a segment alone may keep alive before it is cut.
-const MAX_INPUT_BYTES: usize = 512 << 20;
-
-/// Values kept for the next segment, a quarter of a kilobyte each.
-const MOST_SPARE: usize = 2048;
+/// Waiting operations at which a cut is first considered.
+fn first_check() -> usize {
+    TUNABLES.min_period_operations.size().min(TUNABLES.max_operations.get())
+}
 
 /// Epochs number segments, over all streams.
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
@@ -113,6 +111,10 @@ pub(crate) struct Recorder {
     again: Vec<u32>,
     /// What was decided about values that a tape alone holds, while the segment runs.
     decision: Option<Arc<Decision>>,
+    /// Deferred results of earlier segments, of which those are there that somebody holds still.
+    held: Vec<Weak<DeferredValue>>,
+    /// Deferred checks of results since the last wait for everything.
+    checks: Vec<Weak<DeferredChecks>>,
     /// Whether the segment has windows.
     has_windows: bool,
     /// Who recorded the segment's gathers and scatters.
@@ -145,14 +147,16 @@ impl Recorder {
             input_numbers: HashMap::default(),
             input_sizes: Vec::new(),
             input_bytes: 0,
-            input_limit: MAX_INPUT_BYTES,
-            check_at: FIRST_CHECK,
+            input_limit: TUNABLES.max_input_bytes.get(),
+            check_at: first_check(),
             cut_at: usize::MAX,
             cut_next: false,
             turns: 0,
             spare: Vec::new(),
             again: Vec::new(),
             decision: None,
+            held: Vec::new(),
+            checks: Vec::new(),
             has_windows: false,
             sites: Vec::new(),
             saved: Vec::new(),
@@ -330,28 +334,29 @@ impl Recorder {
     #[cold]
     fn maybe_cut(&mut self, known: bool) {
         let n = self.ops.len();
-        if self.input_bytes > self.input_limit && self.own_input_bytes() > MAX_INPUT_BYTES {
+        let most = TUNABLES.max_operations.get();
+        if self.input_bytes > self.input_limit && !TUNABLES.max_input_bytes.admits(self.own_input_bytes()) {
             return self.cut(Wanted::Nothing);
         }
         // What others hold anyway is no reason to cut: a chain over one large tensor is to fuse like any other.
         while self.input_bytes > self.input_limit {
-            self.input_limit += MAX_INPUT_BYTES;
+            self.input_limit += TUNABLES.max_input_bytes.get();
         }
-        if known || n >= self.cut_at || n >= MAX_OPS {
+        if known || n >= self.cut_at || TUNABLES.max_operations.reached_by(n) {
             self.recognizer.cut_here();
             self.cut_next = true;
             return;
         }
         if n >= self.check_at && self.cut_at == usize::MAX {
             let Some(p) = period(&self.ops) else {
-                self.check_at = (2 * self.check_at).min(MAX_OPS);
+                self.check_at = (2 * self.check_at).min(most);
                 return;
             };
             // Whole turns, so that the next segment starts at the same point of the loop.
             self.cut_at = match independent_turns(&self.ops, p) {
                 Some(begun) => {
                     self.turns = n - begun;
-                    n - begun + (MAX_OPS - (n - begun)) / p * p
+                    n - begun + most.saturating_sub(n - begun) / p * p
                 }
                 None => n.div_ceil(p) * p,
             };
@@ -397,7 +402,14 @@ impl Recorder {
                 Ok(Err(error)) => Some(error),
                 Err(panic) => Some(self.panicked(&*panic)),
             };
+            let error = error.filter(|e| !self.run_unfused(e));
             let sorted = error.as_ref().and_then(|e| self.sort_out(e));
+            if let Some(error) = &error {
+                count(|c| c.failed_segments += 1);
+                // With the caller's line, where it was found out.
+                let found = sorted.as_ref().and_then(|s| s.errors.iter().flatten().next());
+                untold(found.unwrap_or(error).clone());
+            }
             if let Some(Sorted { errors, made }) = sorted {
                 for (i, made) in made {
                     self.values[i].resolve(made);
@@ -422,8 +434,9 @@ impl Recorder {
                 left.into_iter().for_each(|(i, recipe)| self.values[i].defer(recipe));
             }
         }
+        self.note_checks();
         self.ops.clear();
-        let room = MOST_SPARE - self.spare.len();
+        let room = TUNABLES.max_spare_values.size().saturating_sub(self.spare.len());
         let dead =
             self.values.drain(..).filter_map(|mut v| Arc::get_mut(&mut v).is_some_and(Value::empty).then_some(v));
         self.spare.extend(dead.take(room));
@@ -438,54 +451,13 @@ impl Recorder {
         self.input_numbers.clear();
         self.input_sizes.clear();
         self.input_bytes = 0;
-        self.input_limit = MAX_INPUT_BYTES;
-        self.check_at = FIRST_CHECK;
+        self.input_limit = TUNABLES.max_input_bytes.get();
+        self.check_at = first_check();
         self.cut_at = usize::MAX;
         self.cut_next = false;
         self.turns = 0;
         self.epoch = NEXT_EPOCH.fetch_add(1, Relaxed);
         self.recognizer.restart(self.mode.index());
-    }
-
-    /// Where an index was out of range, or an operation in another language does not compile, what becomes of each result.
-    #[cold]
-    fn sort_out(&self, error: &Error) -> Option<Sorted> {
-        // What does not compile is found out before anything runs.
-        let compiling =
-            matches!(error, Error::Compile { .. }) && self.ops.iter().any(|o| matches!(o.op, Op::Foreign(_)));
-        let indexed = matches!(error, Error::Index(_)) && self.saved.len() == self.inputs.len();
-        if !(compiling || indexed) || self.mode.reference {
-            return None;
-        }
-        let saved: Vec<_> = match compiling {
-            true => {
-                self.inputs.iter().map(|v| v.as_ref().map(|v| (v.dtype(), view_of(v), None))).collect::<Option<_>>()?
-            }
-            false => self.saved.clone(),
-        };
-        let there = |v: &Arc<Value>| matches!(v.state(), Some(Ok(_)));
-        let inputs: Vec<Option<Arc<Value>>> = self
-            .inputs
-            .iter()
-            .zip(&saved)
-            .map(|(v, s)| v.as_ref().or(s.2.as_ref()).filter(|v| there(v)).cloned())
-            .collect();
-        let shapes = self.values.iter().map(|v| *v.shape()).collect();
-        let laid: Laid = (shapes, saved.iter().map(|s| (s.0, s.1)).collect());
-        let failure = Failure {
-            device: self.device,
-            mode: self.mode,
-            stream: self.stream,
-            segment: self.segment(&laid),
-            sites: &self.sites,
-            inputs: &inputs,
-            values: &self.values,
-        };
-        let sorted = failure.sort_out(&self.planned, error);
-        if let Some(Sorted { made, .. }) = &sorted {
-            tracing::warn!(%error, operations = self.ops.len(), computed = made.len(), "a segment failed in part");
-        }
-        sorted
     }
 
     /// Finds what somebody can still ask for, and what a tape alone holds.
@@ -511,17 +483,6 @@ impl Recorder {
         self.sizes.clear();
         self.sizes.extend_from_slice(&self.ints);
         self.sizes.extend_from_slice(&self.input_sizes);
-    }
-
-    /// The error for a panic while the segment ran.
-    fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> Error {
-        let message = format!("a kernel panicked on {}: {}", self.device.device().name(), defect::said(panic));
-        // Without the inputs, some of which are let go as kernels run, the segment is not what it was.
-        if self.inputs.iter().any(Option::is_none) {
-            return defect::error(message, None);
-        }
-        let laid = self.laid_out();
-        defect::error(message, Some((self.device, &self.segment(&laid))))
     }
 
     /// See [`Laid`].

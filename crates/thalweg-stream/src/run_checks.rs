@@ -102,6 +102,10 @@ impl Met {
                 Some(Site { name, at, counted: Counted::Combined }) => {
                     format!("{name}: an index is out of range, at {at}")
                 }
+                Some(Site { name, at, counted: Counted::Computed }) => {
+                    let message = format!("{name}: of its own indices, {range}, at {at}");
+                    return Some(Error::Internal { message, report: None });
+                }
                 Some(Site { name, at, .. }) => format!("{name}: {range}, at {at}"),
                 None if indexed.scatters => format!("scatter: {range}"),
                 None => format!("gather: {range}"),

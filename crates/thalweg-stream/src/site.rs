@@ -12,6 +12,8 @@ pub enum Counted {
     FromEnd,
     /// Several indices were put together, -1 where one of them names nothing.
     Combined,
+    /// No caller gave it: the library computed it, so that it is in range.
+    Computed,
 }
 
 /// Who records a gather, a scatter, or an operation in another language.

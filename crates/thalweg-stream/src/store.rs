@@ -21,6 +21,7 @@ use crate::mode::{Mode, effort};
 use crate::ready::{Ready, prepare};
 use crate::saved::{self, Answer, Asked, Origin};
 use crate::tier::Tier;
+use crate::tunable::TUNABLES;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
@@ -31,16 +32,7 @@ use thalweg_fusion::{
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Counters, Error, Program, count};
 
-/// Instances kept for one pattern; more sizes than that and the oldest are instantiated again (microseconds).
-const MAX_INSTANCES: usize = 1024;
-
-/// Classes of a pattern that are planned for. What is of another one beyond takes the plan of these that is predicted
-/// to be the fastest for it.
-const MAX_CLASSES: usize = 16;
-
-/// Patterns kept, and operations in all of them. A program that never repeats itself goes beyond; then the store starts
-/// over, as recognizers do.
-const MAX_PATTERNS: usize = 1 << 14;
+/// Operations in all patterns of the plan store before it starts over.
 const MAX_PATTERN_OPS: usize = 1 << 22;
 
 #[derive(PartialEq, Eq, Hash)]
@@ -153,7 +145,7 @@ pub(crate) fn entry(
     if let Some(entry) = store.entries.get(&pattern) {
         return entry.clone();
     }
-    if store.entries.len() >= MAX_PATTERNS || store.ops + segment.ops.len() > MAX_PATTERN_OPS {
+    if TUNABLES.max_patterns.reached_by(store.entries.len()) || store.ops + segment.ops.len() > MAX_PATTERN_OPS {
         *store = Store::default();
     }
     let classes = Arc::new(ScalarClasses::new(segment.scalars));
@@ -291,7 +283,7 @@ impl Entry {
             let known_plan = (plan, instance, Origin::Memory);
             return self.compiled_or_not(known, at, device, (segment, sizes), known_plan);
         }
-        let there_is_room = at.is_some() || known.planned.len() < MAX_CLASSES;
+        let there_is_room = at.is_some() || !TUNABLES.max_classes.reached_by(known.planned.len());
         let waits = there_is_room
             && at.map_or_else(|| first_sight::may_run(device, self.mode), |at| known.waits(at, device, self.mode));
         if waits {
@@ -353,7 +345,7 @@ impl Entry {
         count(|c| c.first_sight += 1);
         let Search::After(met) = &mut known.planned[at].search else { return };
         *met += 1;
-        if *met < first_sight::MEETINGS && !is_of_turns(&at_hand.0) {
+        if !TUNABLES.min_meetings.reached_by(*met as usize) && !is_of_turns(&at_hand.0) {
             return;
         }
         if first_sight::search(self.job(known, at, device, at_hand)) {
@@ -498,7 +490,7 @@ impl Known {
 
     /// Keeps an instance for sizes.
     fn keep(&mut self, sizes: &[i64], ready: &Arc<Ready>, of_class: Option<usize>) {
-        if self.instances.len() >= MAX_INSTANCES {
+        if TUNABLES.max_instances.reached_by(self.instances.len()) {
             self.instances.clear();
         }
         self.instances.insert(sizes.into(), ready.clone());
@@ -532,7 +524,7 @@ impl Known {
     /// What a class that is not planned for takes, once there are as many as may be: of all plans that fit the one that
     /// is predicted to be the fastest.
     fn beyond(&self, device: DeviceRef, mode: Mode, segment: Segment<'_>) -> Option<Fitting> {
-        if self.planned.len() < MAX_CLASSES {
+        if !TUNABLES.max_classes.reached_by(self.planned.len()) {
             return None;
         }
         let (costs, footprint) = (planning_costs(device, mode), footprint(&segment));
@@ -562,7 +554,9 @@ impl Known {
     fn class(&mut self, at: Option<usize>, class: SegmentClass, plan: Option<&Arc<Plan>>) -> Option<usize> {
         let at = at.or_else(|| {
             let new = PlannedClass { class, plans: Arc::default(), last: None, search: Search::After(self.met) };
-            (self.planned.len() < MAX_CLASSES).then(|| self.planned.push(new)).map(|()| self.planned.len() - 1)
+            (!TUNABLES.max_classes.reached_by(self.planned.len()))
+                .then(|| self.planned.push(new))
+                .map(|()| self.planned.len() - 1)
         });
         if let Some(plan) = plan {
             at.map_or(&self.rest, |at| &self.planned[at].plans).prefer(plan);

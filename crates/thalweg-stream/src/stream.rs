@@ -9,6 +9,7 @@ use crate::mode::mode;
 use crate::recorder::{Made, Recorder, Wanted};
 use crate::site::{site, take_site};
 use crate::template::{Mark, Template};
+use crate::untold::take_untold;
 use crate::value::{NO_STREAM, Operand, Storage, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -230,8 +231,8 @@ impl Value {
         self.compute();
         self.note_read();
         match self.state() {
-            Some(outcome) => outcome.clone(),
-            None => self.outcome(),
+            Some(Ok(storage)) => Ok(storage.clone()),
+            _ => self.outcome(),
         }
     }
 
@@ -279,16 +280,28 @@ pub(crate) fn each_own(mut f: impl FnMut(&mut Recorder)) {
     }
 }
 
-/// Cuts the calling thread's streams, runs what was recorded, and waits for the devices.
+/// Cuts the calling thread's streams, computes everything that was recorded on them and is still held, and waits for the
+/// devices.
 ///
 /// # Errors
-/// When a device fails. What kept a value from being computed is told to whoever reads it.
+/// What kept any of that from being computed, and the error of a segment that failed since the last call where no read has
+/// given it. Values that depend on it give it at their read, too.
 pub fn synchronize() -> Result<(), Error> {
     flush();
+    // With the streams free: what is computed outside of them may run functions of the user's.
+    let (mut held, mut checks) = (vec![], vec![]);
+    each_own(|r| {
+        let (own, own_checks) = r.take_held();
+        held.extend(own);
+        checks.extend(own_checks);
+    });
+    let computed = held.iter().map(|h| h.demand()).fold(Ok(()), Result::and);
     let devices: Vec<DeviceRef> = LOCAL.with_borrow(|l| {
         l.0.iter().enumerate().filter(|(_, s)| s.is_some()).map(|(at, _)| DeviceRef(at as u16)).collect()
     });
-    devices.into_iter().try_for_each(|d| d.device().synchronize())
+    devices.into_iter().try_for_each(|d| d.device().synchronize())?;
+    let checked = checks.iter().map(|c| c.resolve_untold()).fold(Ok(()), Result::and);
+    take_untold().map_or(Ok(()), Err).and(computed).and(checked)
 }
 
 /// Starts everything recorded by this thread, and waits for nothing.

@@ -6,6 +6,7 @@ use crate::history::Watch;
 use crate::mode::Mode;
 use crate::site::Site;
 use crate::strided;
+use crate::untold::told;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -341,7 +342,10 @@ impl Value {
         }
         match self.state() {
             Some(Ok(storage)) => Ok(storage.clone()),
-            Some(Err(error)) => Err(error.clone()),
+            Some(Err(error)) => {
+                told(error);
+                Err(error.clone())
+            }
             None => Err(Error::Value("the stream that was to compute this value is gone".into())),
         }
     }

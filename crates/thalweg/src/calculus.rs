@@ -132,8 +132,8 @@ impl Tensor {
         let left = &right - 1;
         let right = right.minimum(n - 1);
         let (x, xp, fp) = (widened(&x), widened(xp), widened(fp));
-        let (x0, x1) = (xp.gathered(0, &left), xp.gathered(0, &right));
-        let (f0, f1) = (fp.gathered(0, &left), fp.gathered(0, &right));
+        let (x0, x1) = (xp.gathered("interp", 0, &left), xp.gathered("interp", 0, &right));
+        let (f0, f1) = (fp.gathered("interp", 0, &left), fp.gathered("interp", 0, &right));
         // Held between the points, so that values beyond are those of the ends.
         let at = x.clamp(&x0, &x1);
         let width = &x1 - &x0;

@@ -8,14 +8,8 @@
 
 use crate::record::{check_alike, widened, wrong_dtype};
 use crate::sweep::{Each, Padding, Sweep, joined, samples, unsampled};
+use crate::tunable::TUNABLES;
 use crate::{Backward, DType, Scalar, Tensor, custom_grad};
-
-/// Elements of a window up to which a depthwise convolution is a sum of shifted inputs; beyond, it is a product too.
-const FEW_TAPS: usize = 64;
-
-/// Windows of a sample below which all samples are one product: weights are packed once for all of them, and few columns
-/// do not fill panels. What follows is then a kernel of its own, since results lie sample by sample.
-const FEW_WINDOWS: usize = 128;
 
 /// How a convolution goes over its input: stride 1, no padding, no dilation, one group, unless said otherwise.
 ///
@@ -154,7 +148,7 @@ fn products<const N: usize>(x: &Tensor, weight: &Tensor, sweep: &Sweep<N>) -> Te
     let (n, groups, outer) = (x.dims()[0], weight.dims()[0], weight.dims()[1]);
     let (terms, points) = (weight.dims()[2], sweep.out.iter().product::<usize>());
     let windows = sweep.windows(x);
-    if groups == 1 && n > 1 && points < FEW_WINDOWS {
+    if groups == 1 && n > 1 && !TUNABLES.min_windows_of_sample.reached_by(points) {
         // The windows of all samples side by side.
         let rank = windows.rank();
         let order: Vec<usize> = (1..rank - N).chain([0]).chain(rank - N..rank).collect();
@@ -193,7 +187,7 @@ fn conv<const N: usize>(
     let sweep = Sweep::new(name, &x, kernel, (stride, dilation), padding);
     let out = joined(&[n, outer], &sweep.out);
     let taps: usize = kernel.iter().product();
-    if groups > 1 && inner == 1 && taps <= FEW_TAPS {
+    if groups > 1 && inner == 1 && TUNABLES.max_depthwise_taps.admits(taps) {
         let padded = sweep.padded(&x, Scalar::Int(0));
         return unsampled(depthwise(&padded, weight, bias, &sweep).reshaped(out), added);
     }

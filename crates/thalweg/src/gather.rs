@@ -6,17 +6,11 @@
 use crate::made::{Argument, made, record_again};
 use crate::operand::Arg;
 use crate::record::{check_device, push, wrong_dtype};
+use crate::tunable::TUNABLES;
 use crate::{Axis, DType, Error, MAX_RANK, Options, Shape, Tensor};
 use std::panic::Location;
 use thalweg_ir::Op;
 use thalweg_stream::{Counted, Site};
-
-/// Elements of a tensor for each that is gathered from which on a function of it is computed for the gathered ones alone.
-const FEWER: usize = 2;
-/// Functions, one of the other, that are.
-const FUNCTIONS: u32 = 8;
-/// Gathers that take the place of one.
-const GATHERS: usize = 4;
 
 /// Says which function of the front records the next gather or scatter, called from where, for the error of an index
 /// that is out of range.
@@ -49,17 +43,21 @@ impl Tensor {
         if signed { index.lt(0).where_(&index + size, &index) } else { index }
     }
 
-    /// Records a gather: the index has the result's shape, this tensor's but for the axis.
+    /// Records a gather by an index that the calling method has computed: it is in range. The index has the result's shape,
+    /// this tensor's but for the axis.
     #[track_caller]
-    pub(crate) fn gathered(&self, axis: usize, index: &Tensor) -> Tensor {
-        self.gathered_by(("gather", Counted::Plain), axis, index)
+    pub(crate) fn gathered(&self, by: &'static str, axis: usize, index: &Tensor) -> Tensor {
+        self.gathered_by((by, Counted::Computed), axis, index)
     }
 
     /// Records a gather of that function, which has counted its index so.
     #[track_caller]
     pub(crate) fn gathered_by(&self, by: (&'static str, Counted), axis: usize, index: &Tensor) -> Tensor {
         // An empty axis has nothing to find out about an index with.
-        if let Some(y) = self.gathered_before(by, (axis, index), (FUNCTIONS, 1)).filter(|_| self.numel() > 0) {
+        if let Some(y) = self
+            .gathered_before(by, (axis, index), (TUNABLES.max_gathered_functions.size() as u32, 1))
+            .filter(|_| self.numel() > 0)
+        {
             return y;
         }
         self.gathered_as_it_is(by, axis, index)
@@ -74,7 +72,10 @@ impl Tensor {
         (axis, index): (usize, &Tensor),
         (functions, gathers): (u32, usize),
     ) -> Option<Tensor> {
-        let fewer = |gathers: usize| gathers <= GATHERS && self.numel() >= FEWER * gathers * index.numel();
+        let fewer = |gathers: usize| {
+            let least = TUNABLES.min_gather_ratio.get() * gathers * index.numel();
+            TUNABLES.max_gathers.admits(gathers) && !TUNABLES.min_gather_ratio.side(self.numel() < least)
+        };
         if functions == 0 || !fewer(gathers) {
             return None;
         }
@@ -98,11 +99,14 @@ impl Tensor {
         if !matches!(made.op, Op::Element(_) | Op::Cast) || !fewer(gathers) {
             return None;
         }
-        let taken = |arg: &Argument| match arg {
-            Argument::Scalar(bits) => Argument::Scalar(*bits),
-            Argument::Tensor(t) => Argument::Tensor(self.taken_of(t, by, (axis, index), (functions - 1, gathers))),
-        };
-        let args: Vec<Argument> = made.args.iter().map(taken).collect();
+        // No closures: the line of an error is the caller's.
+        let mut args = Vec::with_capacity(made.args.len());
+        for arg in &made.args {
+            args.push(match arg {
+                Argument::Scalar(bits) => Argument::Scalar(*bits),
+                Argument::Tensor(t) => Argument::Tensor(self.taken_of(t, by, (axis, index), (functions - 1, gathers))),
+            });
+        }
         match (made.op, &args[..]) {
             (Op::Element(op), _) => Some(record_again(op, self, &args)),
             (_, [Argument::Tensor(t)]) => Some(t.cast(self.dtype())),
@@ -124,8 +128,10 @@ impl Tensor {
             return t.clone();
         }
         let whole = t.broadcast_to(*self.shape());
-        let before = whole.gathered_before(by, (axis, index), left);
-        before.unwrap_or_else(|| whole.gathered_as_it_is(by, axis, index))
+        match whole.gathered_before(by, (axis, index), left) {
+            Some(before) => before,
+            None => whole.gathered_as_it_is(by, axis, index),
+        }
     }
 
     #[track_caller]

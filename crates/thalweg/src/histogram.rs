@@ -1,11 +1,9 @@
 //! Counting into bins. Nothing is read: the counts, and edges that follow from the data, are tensors like any others.
 
 use crate::record::{check_alike, wrong_dtype};
+use crate::tunable::TUNABLES;
 use crate::{DType, Device, Error, Options, Scalar, Tensor};
 use thalweg_ir::ScatterOp;
-
-/// Bins of one width whose numbers, and those beside them, every float dtype that they are computed in holds exactly.
-const MOST_EVEN: usize = 1 << 22;
 
 /// The bins of a histogram: so many of one width, or their edges, ascending. Made from an integer, or from an array,
 /// slice or `Vec` of `f64`, or a vector.
@@ -163,7 +161,7 @@ impl Tensor {
         let width = (&high - &low) / count as f64;
         let edge = |i: &Tensor| &low + i * &width;
         let edges = i.eq(count as f64).where_(&high, edge(&i));
-        if count > MOST_EVEN {
+        if !TUNABLES.max_even_bins.admits(count) {
             return self.between(&edges);
         }
         let inside = self.ge(&low) & self.le(&high);

@@ -113,6 +113,8 @@ mod statistics;
 mod sweep;
 mod tape;
 mod tensor;
+#[doc(hidden)]
+pub mod tunable;
 mod views;
 mod windows;
 

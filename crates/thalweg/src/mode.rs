@@ -4,17 +4,21 @@ use crate::Error;
 use thalweg_fusion::Effort;
 use thalweg_stream::{MatmulPrecision, Mode, mode, set_effort, set_mode};
 
-/// Runs everything that the calling thread recorded, and returns when it has run. Reading a value does this by itself
-/// for what the value needs.
+/// Computes everything that the calling thread recorded and that is still held, and returns when that is done. Reading a
+/// value does this by itself for what the value needs.
+///
+/// What was not written because nobody ever read it is computed, too, if a handle of it is held; what was dropped is not.
 ///
 /// # Errors
-/// When something failed; the values that depend on it return the error at their read, too.
+/// The first error of what it waited for, once: an index out of range, no memory, a failed device. The values that depend
+/// on it return the error at their read, too.
 pub fn synchronize() -> Result<(), Error> {
     thalweg_stream::synchronize()
 }
 
 /// Starts everything that the calling thread recorded, and waits for nothing: a GPU works on while more is recorded. On
-/// the CPU it has run when this returns. What fails is told by the read of what depends on it.
+/// the CPU it has run when this returns. What fails is an error of the read of what depends on it, and of the next
+/// [`synchronize`].
 pub fn flush() {
     thalweg_stream::flush();
 }

@@ -6,10 +6,8 @@
 
 use crate::record::{check_float, widened, wrong_dtype};
 use crate::sweep::{Each, Padding, Sweep, samples, unsampled};
+use crate::tunable::TUNABLES;
 use crate::{Backward, DType, Options, Scalar, Shape, Tensor, custom_grad};
-
-/// Elements of a window along an axis up to which it is shifted views put together.
-const FEW: usize = 16;
 
 /// How pooling goes over its input: windows side by side, without padding or dilation, all of them whole, unless said
 /// otherwise.
@@ -105,7 +103,7 @@ impl<const N: usize> Sweep<N> {
         for i in 0..N {
             let i = if backwards { N - 1 - i } else { i };
             let axis = lead + i;
-            if self.kernel[i] > FEW {
+            if !TUNABLES.max_shifted_pool.admits(self.kernel[i]) {
                 let mut windows = x.window(axis, self.span(i), self.stride[i]);
                 if self.dilation[i] > 1 {
                     windows = windows.part(windows.rank() - 1, (0, self.dilation[i] as i64, self.kernel[i]));
@@ -137,7 +135,7 @@ fn max_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
         true => sweep.folded(x, first_largest_of_two, first_largest),
         false => sweep.folded(x, |a, b| a.maximum(b), |x, axis| x.amax(axis)),
     };
-    let few = sweep.kernel.iter().product::<usize>() <= FEW;
+    let few = TUNABLES.max_shifted_pool.admits(sweep.kernel.iter().product());
     let beside = sweep.stride == sweep.kernel && sweep.dilation == [1; N];
     if !few || !beside || !x.dtype().is_float() {
         return unsampled(largest(&padded), added);

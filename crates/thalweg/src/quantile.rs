@@ -177,7 +177,7 @@ impl Asked {
         let (first, second) = (held(&lower), held(&(&lower + 1.0)));
         let sorted = widened(sorted);
         let t = self.method.weight(&(&at - &lower), &lower).cast(sorted.dtype());
-        let (a, b) = (sorted.gathered(1, &first), sorted.gathered(1, &second));
+        let (a, b) = (sorted.gathered("quantile", 1, &first), sorted.gathered("quantile", 1, &second));
         // From the nearer end, so that both ends are exact.
         let (apart, rest) = (&b - &a, 1.0 - &t);
         let mixed = t.lt(0.5).where_(&a + &apart * &t, &b - &apart * &rest);
@@ -285,7 +285,7 @@ impl Tensor {
         }
         let place = self.argsort(axis, false).part(axis, (k as i64 - 1, 1, 1));
         let shape = self.shape().remove(axis);
-        (self.gathered(axis, &place).reshaped(shape), place.reshaped(shape))
+        (self.gathered("kthvalue", axis, &place).reshaped(shape), place.reshaped(shape))
     }
 
     /// The elements along an axis such that element `k` (from 0) is where sorting puts it, smaller ones before and
@@ -347,6 +347,6 @@ impl Tensor {
         let length = place - begin + 1;
         let best = length.argmax_keepdim(axis);
         let shape = self.shape().remove(axis);
-        (sorted.gathered(axis, &best).reshaped(shape), length.gathered(axis, &best).reshaped(shape))
+        (sorted.gathered("mode", axis, &best).reshaped(shape), length.gathered("mode", axis, &best).reshaped(shape))
     }
 }

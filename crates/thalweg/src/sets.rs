@@ -28,7 +28,7 @@ impl Tensor {
         let sorted = test.flatten().sort(0, false);
         let x = self.flatten();
         let place = sorted.searchsorted(&x, false).minimum(sorted.numel() as i64 - 1);
-        sorted.gathered(0, &place).eq(&x).reshaped(*self.shape())
+        sorted.gathered("isin", 0, &place).eq(&x).reshaped(*self.shape())
     }
 
     /// The distinct elements of two tensors in order, as `numpy.union1d`; all NaN are one. Reads their number.

@@ -3,18 +3,14 @@
 //! Sorts are stable. A NaN is larger than every number, so that it comes last, and first where the order is descending.
 
 use crate::record::check_alike;
+use crate::tunable::TUNABLES;
 use crate::{Axis, DType, Error, Scalar, Tensor};
 use thalweg_ir::{ScanOp, ScatterOp};
 
-/// The most elements that [`Tensor::topk`] looks for one by one, and how many times as many there have to be. On one
-/// thread 1 takes 0.1 ns an element of the row, 8 take 1.2, 16 take 2.5, an argsort 14.
-const SELECTED: usize = 16;
-const SPARSE: usize = 16;
-/// How many times as many there have to be where blocks are looked through, and how many at least.
-const BLOCKED: usize = 32;
-const BLOCKED_LEAST: usize = 2048;
-/// Up to so many, the folds of a pass for each are faster than the sorts of blocks.
-const FOLDED: usize = 2;
+/// Length of the blocks in which [`Tensor::topk`] looks for `k` of `n` elements: both of its sorts are about as long.
+fn block_length(n: usize, k: usize) -> usize {
+    ((n as f64 / k as f64).sqrt() as usize).max(1).next_multiple_of(TUNABLES.block_multiple.size())
+}
 
 /// What either holds.
 fn or(a: &Option<Tensor>, b: &Option<Tensor>) -> Option<Tensor> {
@@ -61,7 +57,7 @@ impl Tensor {
     pub fn sort_with_indices(&self, axis: impl Into<Axis>, descending: bool) -> (Tensor, Tensor) {
         let axis = axis.into().of("sort_with_indices", self.rank());
         let places = self.scanned(ScanOp::Argsort, axis, descending);
-        (self.gathered(axis, &places), places)
+        (self.gathered("sort_with_indices", axis, &places), places)
     }
 
     /// The `k` largest (or smallest) elements along an axis, in order, and where they stand.
@@ -76,26 +72,31 @@ impl Tensor {
         }
         let n = self.dims()[axis];
         let number = self.dtype() != DType::Bool;
-        let few = (1..=SELECTED).contains(&k) && n >= SPARSE * k && n < 1 << 29 && number;
-        let long = k > 0 && n >= BLOCKED_LEAST && n / BLOCKED >= k && number && self.numel() > 0;
-        let places = if long && k > FOLDED {
+        let tune = &TUNABLES;
+        let comparable = number && k > 0 && self.numel() > 0;
+        let few = comparable && n < 1 << 29 && tune.max_selected.admits(k) && tune.min_selected_ratio.reached_by(n / k);
+        let long = comparable
+            && tune.min_blocked_row.reached_by(n)
+            && tune.min_blocked_ratio.reached_by(n / k)
+            && n / block_length(n, k) >= k;
+        let places = if long && !tune.max_folded.admits(k) {
             self.places_by_blocks(k, axis, largest)
         } else if few {
             self.first_places(k, axis, largest)
         } else {
             self.scanned(ScanOp::Argsort, axis, largest).part(axis, (0, 1, k))
         };
-        (self.gathered(axis, &places), places)
+        (self.gathered("topk", axis, &places), places)
     }
 
     /// Where the first `k` elements of a sort stand, by blocks of the row: they are in those `k` blocks whose own first
     /// elements come first. For an element of another block has `k` elements before it: the first ones of these, which
     /// are before it by their values, or are equal and stand before it. So one pass finds the first elements of blocks,
-    /// and two short sorts do the rest. Blocks are as long as makes both sorts equally long.
+    /// and two short sorts do the rest.
     fn places_by_blocks(&self, k: usize, axis: usize, largest: bool) -> Tensor {
         let n = self.dims()[axis];
         let rows = self.numel() / n;
-        let length = ((n as f64 / k as f64).sqrt() as usize).next_multiple_of(8);
+        let length = block_length(n, k);
         let count = n / length;
         let x = self.detach().movedim(axis, -1).reshape([rows, n]);
         let blocks = x.narrow(1, 0, count * length).reshape([rows, count, length]);
@@ -109,10 +110,10 @@ impl Tensor {
             let rest = crate::create::iota(n - count * length, DType::I64, self.device()) + count * length;
             places = Tensor::cat(&[places, rest.broadcast_to([rows, n - count * length])], 1);
         }
-        let first = x.gathered(1, &places).scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
+        let first = x.gathered("topk", 1, &places).scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
         let mut shape = self.shape().remove(axis);
         shape = shape.insert(shape.rank(), k);
-        places.gathered(1, &first).reshaped(shape).movedim(-1, axis)
+        places.gathered("topk", 1, &first).reshaped(shape).movedim(-1, axis)
     }
 
     /// Of each row along the last axis the element that comes first in a sort.
@@ -208,7 +209,7 @@ impl Tensor {
         for bit in (0..=n.ilog2()).rev() {
             let step = 1i64 << bit;
             let next = &found + step;
-            let element = self.gathered(axis, &(next.minimum(n) - 1));
+            let element = self.gathered("searchsorted", axis, &(next.minimum(n) - 1));
             let mut before = if right { element.le(values) } else { element.lt(values) };
             if float {
                 let beyond = if right { values.is_nan() } else { values.is_nan() & !element.is_nan() };
@@ -219,11 +220,6 @@ impl Tensor {
         found
     }
 }
-
-/// Elements from which on it pays to look for the range of integers before they are sorted.
-const MANY: usize = 1 << 16;
-/// Numbers up to which elements are counted: tables of them fit the nearest memory of every device.
-const RANGE: i64 = 1 << 13;
 
 /// Distinct elements. Their number is read, so these run what was recorded.
 impl Tensor {
@@ -278,13 +274,15 @@ impl Tensor {
     /// The distinct elements of many integers of a small range: those that a count of each number of the range finds.
     fn unique_by_counting(&self) -> Result<Option<Tensor>, Error> {
         // A number may be no i64.
-        if !self.dtype().is_int() || self.dtype() == DType::U64 || self.numel() < MANY {
+        if !self.dtype().is_int() || self.dtype() == DType::U64 || !TUNABLES.min_counted.reached_by(self.numel()) {
             return Ok(None);
         }
         let x = self.flatten().cast(DType::I64);
         let ends = Tensor::stack(&[x.amin(0), x.amax(0)], 0).to_vec::<i64>()?;
         let [low, high] = ends[..] else { unreachable!("two elements") };
-        let Some(range) = high.checked_sub(low).filter(|&r| r < RANGE) else { return Ok(None) };
+        let Some(range) = high.checked_sub(low).filter(|&r| TUNABLES.max_counted_range.admits(r as usize + 1)) else {
+            return Ok(None);
+        };
         let options = (DType::I64, self.device());
         let none = Tensor::zeros_with([range as usize + 1], options);
         let ones = crate::histogram::ones(x.numel(), self.device());
@@ -301,7 +299,7 @@ impl Tensor {
         let r = self.runs()?;
         let which = r.first.cumsum(0) - 1;
         let inverse = which.zeros_like().scattered(ScatterOp::Set, 0, &r.order, &which);
-        Ok((r.sorted.gathered(0, &r.starts), inverse.reshaped(*self.shape())))
+        Ok((r.sorted.gathered("unique", 0, &r.starts), inverse.reshaped(*self.shape())))
     }
 
     /// The distinct elements in order; for each of them its first place in the flattened tensor; for each element of this
@@ -313,7 +311,7 @@ impl Tensor {
     pub fn unique_all(&self) -> Result<[Tensor; 4], Error> {
         let r = self.runs()?;
         // The sort is stable: of equal elements the first comes first.
-        let first = r.order.gathered(0, &r.starts);
+        let first = r.order.gathered("unique", 0, &r.starts);
         let (values, inverse) = self.unique_inverse()?;
         let (_, counts) = self.unique_counts()?;
         Ok([values, first, inverse, counts])
@@ -325,7 +323,7 @@ impl Tensor {
     /// When it cannot be computed.
     pub fn unique_counts(&self) -> Result<(Tensor, Tensor), Error> {
         let r = self.runs()?;
-        let values = r.sorted.gathered(0, &r.starts);
+        let values = r.sorted.gathered("unique", 0, &r.starts);
         let count = r.starts.numel();
         if count == 0 {
             return Ok((values, r.starts));

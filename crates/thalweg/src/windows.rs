@@ -11,15 +11,10 @@
 //! left to folds in strict and reproducible mode, where nothing may depend on what was recorded together.
 
 use crate::made::{Argument, made, may_reorder, record_again};
+use crate::tunable::TUNABLES;
 use crate::{DType, Tensor};
 use thalweg_ir::{Monoid, Op, ReduceOp};
 use thalweg_stream as stream;
-
-/// Elements of a window up to which a fold takes them one by one.
-const FEW: usize = 16;
-
-/// Functions between windows and their fold that are looked through.
-const FUNCTIONS: u32 = 4;
 
 /// Windows along an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,7 +86,9 @@ impl Windows {
     /// What a tensor is windows of, or functions of them, if it was just recorded so.
     #[track_caller]
     fn just_recorded(x: &Tensor) -> Option<Windows> {
-        stream::is_among_windows(&x.value).then(|| Windows::of(x, FUNCTIONS)).flatten()
+        stream::is_among_windows(&x.value)
+            .then(|| Windows::of(x, TUNABLES.max_window_functions.size() as u32))
+            .flatten()
     }
 
     /// Whether a reduction over these axes is one over all of a window, and one that has fewer steps along its axes.
@@ -99,7 +96,9 @@ impl Windows {
         let rank = self.source.rank();
         let inside = ((1u32 << self.along.len()) - 1) << rank;
         let elements: usize = self.along.iter().map(|a| a.size).product();
-        mask & inside == inside && elements > FEW && self.along.iter().any(|a| a.overlaps())
+        mask & inside == inside
+            && !TUNABLES.max_folded_window.admits(elements)
+            && self.along.iter().any(|a| a.overlaps())
     }
 
     /// A reduction over these axes, with those that are left of the source still to be reduced: the folds of windows,

@@ -96,3 +96,38 @@ fn a_function_on_the_host_that_gathers_takes_no_line_from_whoever_waits_for_it()
     let want = format!("gather: index 5 is out of range for axis 0 of size 2{}", at(line));
     assert!(message(&failed).starts_with(&want), "{}", message(&failed));
 }
+
+#[test]
+fn synchronize_gives_the_error_of_what_it_waited_for_once() {
+    let x = Tensor::arange(4);
+    thalweg::synchronize().unwrap();
+    let before = thalweg::counters();
+    let (bad, line) = (x.exp().index_select(0, &Tensor::new([9i64])), line!());
+    let good = &x + 1.0;
+    let why = thalweg::synchronize().unwrap_err().to_string();
+    let want = "index_select: index 9 is out of range for axis 0 of size 4".to_string() + &at(line);
+    assert!(why.starts_with(&want), "{why}, not {want}");
+    let run = thalweg::counters() - before;
+    assert_eq!((run.failed_segments, run.segments_rerun), (1, 1));
+    // What does not depend on it is right, what does has the error, and who waits again waits for nothing that failed.
+    assert_eq!(good.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(message(&bad), why);
+    thalweg::synchronize().unwrap();
+    // A read was given it.
+    let bad = x.index_select(0, &Tensor::new([7i64]));
+    assert!(message(&bad).contains("index 7"));
+    thalweg::synchronize().unwrap();
+    // Nobody waits for what is started, or for what another mode cuts off.
+    let bad = x.index_select(0, &Tensor::new([6i64]));
+    thalweg::flush();
+    assert!(thalweg::synchronize().unwrap_err().to_string().contains("index 6"));
+    assert!(message(&bad).contains("index 6"));
+    let bad = x.index_select(0, &Tensor::new([5i64]));
+    let after = thalweg::with_strict(true, || bad.exp());
+    assert!(message(&after).contains("index 5"));
+    thalweg::synchronize().unwrap();
+    // What is read later is what a wait would have given.
+    let reading = x.index_select(0, &Tensor::new([8i64])).to_vec_async::<f32>();
+    assert!(reading.wait().unwrap_err().to_string().contains("index 8"));
+    thalweg::synchronize().unwrap();
+}

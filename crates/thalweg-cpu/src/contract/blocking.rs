@@ -4,6 +4,7 @@
 use super::TERMS;
 use crate::memory::{PRIVATE, last_level_cache};
 use crate::number::{Scheme, Wide};
+use crate::tunable::TUNABLES;
 use std::any::TypeId;
 
 /// Nanoseconds a fused multiply-add of f32 on one thread, packing included (measured on Zen 3 with AVX2: 75 to 92
@@ -76,10 +77,6 @@ pub struct Blocking {
     pub keeps_left: bool,
 }
 
-/// Bytes of packed rows that a thread keeps.
-const KEPT_ROWS: usize = 2 << 20;
-/// Bytes of a factor that is read where it lies: it has to stay in the near caches beside the sums.
-const SMALL: usize = 96 << 10;
 /// Bytes from row to row of a left factor, at most, whose rows a thread reads where they lie: a block of them is on few
 /// pages and stays in the second-level cache.
 const NEAR_ROWS: usize = 2 << 10;
@@ -110,13 +107,14 @@ pub fn blocking(s: &Sizes) -> Blocking {
     let most_rows = (PRIVATE * 3 / 8 / (TERMS * s.size) / tile_rows * tile_rows).max(tile_rows);
     let row_blocks = s.m.div_ceil(most_rows);
     let rows = s.m.div_ceil(row_blocks).next_multiple_of(tile_rows);
-    let small_right = s.k * s.n * s.size <= SMALL;
+    let small_right = TUNABLES.max_direct_factor.admits(s.k * s.n * s.size);
     let direct = s.right_rows.is_some_and(|stride| {
         let near = small_right && !aliases(stride, s.k);
         near || (s.m <= tile_rows && s.k * s.n * s.size <= PRIVATE)
     });
     let left_direct = s.left_rows.is_some_and(|stride| {
-        let near = s.m * s.k * s.size <= SMALL || (stride > 0 && stride as usize <= NEAR_ROWS);
+        let near =
+            TUNABLES.max_direct_factor.admits(s.m * s.k * s.size) || (stride > 0 && stride as usize <= NEAR_ROWS);
         near && !aliases(stride, tile_rows) && s.n <= 16 * tile_columns
     });
     let row_blocks = s.m.div_ceil(rows);
@@ -146,7 +144,7 @@ pub fn blocking(s: &Sizes) -> Blocking {
     let packs = if left_direct { usize::MAX } else { s.threads.div_ceil(row_blocks).max(pass / PACKED_FOR) };
     let wanted = wanted.min(packs);
     let groups = filling(s.threads, row_blocks, [wanted, pass.div_ceil(2 * tile_columns)]);
-    let keeps_left = rows * s.k * s.size <= KEPT_ROWS;
+    let keeps_left = TUNABLES.max_packed_rows.admits(rows * s.k * s.size);
     Blocking { rows, columns, groups, right, left_direct, keeps_left }
 }
 

@@ -13,14 +13,13 @@ use crate::number::{Number, Scheme, Wide};
 use crate::product_call::{StreamArgs, TileArgs};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
+use crate::tunable::TUNABLES;
 use std::ops::Range;
 use std::ptr;
 
 /// Columns whose sums a thread carries at a time. Longer stretches of the matrix's rows are read faster: 4,096 columns
 /// of f32 measured 15 % faster than 2,048, though their sums and those of earlier blocks fill a first-level cache.
 const COLUMNS: usize = 4096;
-/// Below this many columns blocks of terms are taken side by side.
-const FEW: usize = 4;
 /// So many blocks.
 const SIDE_BY_SIDE: usize = 16;
 /// Terms that are gone through of a tile's columns before the next ones: these are read in long stretches.
@@ -35,7 +34,7 @@ const PACKED: usize = 8;
 /// # Safety
 /// What [`super::Contraction`] asks of its maker holds.
 pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
-    if p.n < FEW && p.k > TERMS {
+    if p.k > TERMS && !TUNABLES.min_columns.reached_by(p.n) {
         // SAFETY: the caller's promise.
         unsafe { few_columns(p, threads) };
         return;

@@ -21,6 +21,7 @@ use crate::engine::{Choice, OutOfRange};
 use crate::row;
 use crate::simd::Shared;
 use crate::threads::Threads;
+use crate::tunable::TUNABLES;
 use checks::{batch_number, check_apart, result};
 use level::{After, Arguments, Level, Packed, Rows, Source};
 use parts::{Near, Part, Parts, Programs};
@@ -36,10 +37,6 @@ use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 const NS_PER_MULTIPLY: f64 = 0.03;
 /// Nanoseconds a byte of panels.
 const NS_PER_PACKED_BYTE: f64 = 0.1;
-/// Bytes of right factors that are packed at a time: they stay in the last-level cache.
-const GROUP_PACKED: usize = 4 << 20;
-/// The most bytes of those of one product: larger ones are packed block by block of rows.
-const MOST_PACKED: usize = 64 << 20;
 
 /// A compiled contraction.
 #[derive(Debug)]
@@ -159,10 +156,10 @@ impl ContractionProgram {
         let both = [packing(level), inner.as_ref().and_then(|i| packing(i))];
         let bytes = both.map(|p| p.map_or(0, |p| p.bytes()));
         let each: usize = bytes.iter().sum();
-        if each == 0 || each > MOST_PACKED {
+        if each == 0 || !TUNABLES.max_packed.admits(each) {
             return self.run_rows(g, (level, inner.as_deref()), 0..g.batches(), store);
         }
-        let products = (GROUP_PACKED / each).clamp(1, g.batches().max(1));
+        let products = (TUNABLES.packed_group.size() / each).clamp(1, g.batches().max(1));
         contract::with_factors(products * each, |room| {
             let packed = |n: usize| {
                 let first = Shared(room.wrapping_add(n * products * bytes[0]));

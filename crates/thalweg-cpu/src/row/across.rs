@@ -16,6 +16,7 @@ use super::tables::Tables;
 use super::{Stores, fold, may_stream};
 use crate::engine::{Choice, Engine};
 use crate::memory::PRIVATE;
+use crate::tunable::TUNABLES;
 use thalweg_kernel::order::LANES;
 use thalweg_kernel::{Access, AccessClass, Body, Node, Phase, Phases, Store, resolve};
 use thalweg_runtime::Error;
@@ -27,8 +28,6 @@ const WIDE: usize = 2048;
 pub const NARROW: usize = 64;
 /// Strips begin at multiples of so many columns, so that vectors of 4-byte elements are whole.
 const UNIT: usize = 16;
-/// Matrices up to this width run as long rows: vectors would be cut short.
-const JOINED: usize = 128;
 
 /// What an access of a converted phase goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -261,7 +260,7 @@ impl<'a> Across<'a> {
                 _ => false,
             }
         };
-        self.width == self.columns && self.columns <= JOINED && map.accesses.iter().all(fits)
+        self.width == self.columns && TUNABLES.max_joined_columns.admits(self.columns) && map.accesses.iter().all(fits)
     }
 
     /// Number of the first row of a chunk.

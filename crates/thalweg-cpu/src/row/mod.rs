@@ -30,6 +30,7 @@ use crate::memory;
 use crate::prepare::prepare;
 use crate::scan;
 use crate::threads::Threads;
+use crate::tunable::TUNABLES;
 use across::Across;
 use along::Along;
 use bare::Bare;
@@ -42,11 +43,6 @@ use thalweg_kernel::{AccessClass, Body, Geometry, Moved, OnlinePasses, Orientati
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
 pub use passes::Failure;
-
-/// Points of a row beyond which nothing is kept in buffers: they would be memory traffic themselves.
-const KEEP_POINTS: usize = 1 << 20;
-/// The same for a strip of columns, in bytes of the buffers of a narrow one.
-const KEEP_BYTES: usize = 32 << 20;
 
 /// A compiled row kernel.
 pub struct RowsProgram {
@@ -107,7 +103,7 @@ impl RowsProgram {
 
     /// The engine for rows of so many points.
     fn along<'a>(&'a self, kept: &'a AlongEngine, bare: &'a Later<AlongEngine>, row: usize) -> &'a AlongEngine {
-        if row <= KEEP_POINTS || kept.phases().buffers.is_empty() {
+        if kept.phases().buffers.is_empty() || TUNABLES.max_kept_points.admits(row) {
             return kept;
         }
         let made = bare.get_or_init(|| {
@@ -140,7 +136,7 @@ impl RowsProgram {
         row: usize,
     ) -> &'a across::Program {
         let bytes: usize = kept.phases.buffers.iter().map(|d| d.size()).sum();
-        if row.saturating_mul(bytes * across::NARROW) <= KEEP_BYTES {
+        if TUNABLES.max_kept_strip.admits(row.saturating_mul(bytes * across::NARROW)) {
             return kept;
         }
         let made = bare.get_or_init(|| {

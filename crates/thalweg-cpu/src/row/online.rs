@@ -14,9 +14,9 @@ use super::layout::{Block, Layout};
 use super::passes::{Chunk, Kernel};
 use super::tables::Tables;
 use crate::engine::{AlongEngine, Choice};
-use crate::memory::PRIVATE;
 use crate::prepare::prepare;
 use crate::row_call::ACCESS_WORDS;
+use crate::tunable::TUNABLES;
 use thalweg_ir::{DType, Scalar};
 use thalweg_kernel::{
     AccessClass, Body, LOWER, OnlineFold, OnlinePasses, Part, Phases, Rescaling, Shift, chosen, online_passes, order,
@@ -24,8 +24,6 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::{Error, ProgramInfo};
 
-/// Elements of a run below which blocks are too short to be put together one by one.
-const LEAST_RUN: usize = 1024;
 /// Words that a block leaves of a rescaling identity: the fold, the shift, and the lower moments.
 const ONLINE_WORDS: usize = 2 + LOWER;
 
@@ -58,7 +56,10 @@ pub fn pays(body: &Body, layout: &Layout<'_>) -> bool {
         a.operand.is_some() && !a.per_row && a.class != AccessClass::Uniform && loads(*number)
     };
     let bytes: usize = (0..body.accesses.len()).filter(moves).map(|i| body.accesses[i].dtype.size()).sum();
-    !body.strict && body.combined.is_empty() && layout.n >= LEAST_RUN && layout.row.saturating_mul(bytes) > PRIVATE
+    !body.strict
+        && body.combined.is_empty()
+        && TUNABLES.min_online_run.reached_by(layout.n)
+        && !TUNABLES.max_private_row.admits(layout.row.saturating_mul(bytes))
 }
 
 /// Words that a block leaves: the first pass's folds, then those of each rescaling identity.

@@ -4,9 +4,10 @@
 //! results. A single row goes through both with several blocks abreast, since a block by itself waits for each
 //! addition, on however many threads. The order is that of the module above, whoever runs what.
 
-use super::{COLUMNS, Element, Plain, Rows, running};
+use super::{Element, Plain, Rows, running};
 use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
+use crate::tunable::TUNABLES;
 use thalweg_kernel::order::SCAN_BLOCK;
 
 /// Blocks of a single row that go abreast: f32 sums on one thread take 0.47 ns an element so, 0.67 in one pass one
@@ -99,10 +100,11 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
     /// The promise of [`blocks`].
     unsafe fn columns(self) {
         let width = self.rows.width;
-        let mut states = vec![self.start; COLUMNS.min(width)];
+        let most = TUNABLES.max_scan_columns.size();
+        let mut states = vec![self.start; most.min(width)];
         let (mut totals, mut next) = (states.clone(), states.clone());
-        for first in (0..width).step_by(COLUMNS) {
-            let n = COLUMNS.min(width - first);
+        for first in (0..width).step_by(most) {
+            let n = most.min(width - first);
             next[..n].fill(self.start);
             for block in 0..self.blocks() {
                 states[..n].copy_from_slice(&next[..n]);

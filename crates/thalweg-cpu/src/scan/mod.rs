@@ -19,15 +19,13 @@ use crate::combine::Combine;
 use crate::memory::PRIVATE;
 use crate::simd::{Job, dispatch};
 use crate::threads::Threads;
+use crate::tunable::TUNABLES;
 use blocks::blocks;
 use half::{bf16, f16};
 use sort::sorted;
 use thalweg_ir::{DType, ScanOp};
 use thalweg_kernel::Moved;
 use thalweg_kernel::order::SCAN_BLOCK;
-
-/// Columns whose state is carried side by side: 8 KiB of f64.
-const COLUMNS: usize = 1024;
 
 /// Estimate of the time that an element takes on one thread.
 pub fn ns_per_element(op: ScanOp) -> f64 {
@@ -365,9 +363,10 @@ unsafe fn running<T: Element, R: Running<T>>(with: R, reverse: bool, from: *cons
                 }
                 return;
             }
-            let mut states = vec![with.start(); rows.width.min(COLUMNS)];
-            for first in (0..rows.width).step_by(COLUMNS) {
-                let states = &mut states[..COLUMNS.min(rows.width - first)];
+            let most = TUNABLES.max_scan_columns.size();
+            let mut states = vec![with.start(); rows.width.min(most)];
+            for first in (0..rows.width).step_by(most) {
+                let states = &mut states[..most.min(rows.width - first)];
                 states.fill(with.start());
                 for i in 0..rows.n {
                     let i = place(i);

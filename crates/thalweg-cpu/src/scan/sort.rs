@@ -9,13 +9,11 @@ use super::{Element, Rows, ns_per_element};
 use crate::memory::PRIVATE;
 use crate::simd::Shared;
 use crate::threads::Threads;
+use crate::tunable::TUNABLES;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use thalweg_ir::{DType, ScanOp};
 use thalweg_kernel::Moved;
-
-/// Elements from which a column is sorted by radix rather than by comparisons.
-const RADIX: usize = 512;
 
 /// What is sorted by bytes of its key.
 trait Digits: Copy + Ord + Default + Send + Sync {
@@ -107,7 +105,7 @@ pub fn moves(op: ScanOp, dtype: DType, n: usize, split: bool) -> Moved {
         _ => size_of::<Packed>(),
     };
     let items = (n * item) as u64;
-    if n < RADIX || 2 * items <= PRIVATE as u64 {
+    if !TUNABLES.min_radix.reached_by(n) || 2 * items <= PRIVATE as u64 {
         return Moved::default();
     }
     // Keys are counted for all digits at once, or by threads for each, and moved for each; at last they say which
@@ -151,7 +149,7 @@ pub unsafe fn sorted<T: Element>(
 ) {
     let estimate = ns_per_element(op) * rows.n as f64;
     let all = threads.map(|threads| Team { threads, count: threads.for_work(estimate), estimate });
-    let all = all.filter(|t| t.count > 1 && rows.n >= 2 * RADIX);
+    let all = all.filter(|t| t.count > 1 && rows.n >= 2 * TUNABLES.min_radix.get());
     // SAFETY: the caller's promise.
     unsafe {
         match op {
@@ -179,7 +177,7 @@ fn digits<T>((some, all): (u64, u64)) -> Vec<u32> {
 
 fn sort<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all: Option<Team<'_>>) {
     match all {
-        _ if items.len() < RADIX => items.sort_unstable(),
+        _ if !TUNABLES.min_radix.reached_by(items.len()) => items.sort_unstable(),
         None => radix(items, scratch, digits),
         Some(all) => together(items, scratch, digits, all),
     }

@@ -4,12 +4,10 @@
 //! Chunks differ in the dimensions beside the axis, so no two write one element. Every index is checked before it is
 //! used; the first one out of range becomes the launch's error.
 
+use crate::tunable::TUNABLES;
 use std::sync::Mutex;
 use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
-
-/// Columns that a chunk of work takes at a time: some kilobytes, and whole cache lines.
-const COLUMNS: usize = 1024;
 
 /// The dimensions that chunks of work differ in, and the one that runs inside a chunk.
 pub struct Chunks {
@@ -25,7 +23,7 @@ impl Chunks {
     /// Over these dimensions, the last of them inside a chunk if `columns` says so.
     pub fn new(mut dims: Vec<(usize, [isize; 4])>, base: [isize; 4], columns: bool) -> Chunks {
         let (width, strides) = if columns { dims.pop().unwrap_or((1, [0; 4])) } else { (1, [0; 4]) };
-        Chunks { dims, base, block: width.min(COLUMNS), width, columns: strides }
+        Chunks { dims, base, block: width.min(TUNABLES.max_scatter_columns.size()), width, columns: strides }
     }
 
     /// Number of chunks.

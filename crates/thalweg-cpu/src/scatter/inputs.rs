@@ -9,15 +9,13 @@ use super::{apply, prepare, tables};
 use crate::memory::PRIVATE;
 use crate::row;
 use crate::threads::Threads;
+use crate::tunable::TUNABLES;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{Geometry, MapGeometry, Moved, ScatterGeometry};
 use thalweg_runtime::{Buffer, Error, Pool, Program, ProgramInfo};
-
-/// Values computed before they are put in, for each thread: index and values of f32 are 384 KiB.
-const PART: usize = 32 << 10;
 
 /// How an input is computed.
 #[derive(Debug)]
@@ -194,7 +192,8 @@ fn rows_of_part(g: &ScatterGeometry, threads: &Threads) -> usize {
     let all: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product::<usize>() * g.n;
     let row = (all / outermost(g).max(1)).max(1);
     // Each part wakes the threads twice. Tables take so little time for a value that it shows.
-    let part = if tables::pays::<u64>(g) { 4 * PART } else { PART };
+    let part = TUNABLES.scatter_part.size();
+    let part = if tables::pays::<u64>(g) { 4 * part } else { part };
     (part * threads.count() / row).max(1)
 }
 

@@ -16,6 +16,7 @@ pub use inputs::{Input, ScatterProgram};
 
 use crate::simd::Shared;
 use crate::threads::Threads;
+use crate::tunable::TUNABLES;
 use chunks::{Chunks, Outside, apart, checked};
 use half::{bf16, f16};
 use std::ops::Range;
@@ -26,10 +27,6 @@ use thalweg_runtime::{Buffer, Error};
 /// Nanoseconds a value, and a byte that is copied, on one thread.
 const NS_PER_VALUE: f64 = 2.0;
 const NS_PER_BYTE: f64 = 0.05;
-/// Bytes of a result that stays in a thread's own caches, and values for one index that are worth looking at it on
-/// several threads.
-const CACHED: usize = 1 << 20;
-const WIDE: usize = 16;
 /// Bytes that a thread copies at a time.
 const CHUNK: usize = 1 << 18;
 
@@ -292,7 +289,8 @@ fn put<T: Copy>(
     // can tell whose it is, unless the latter misses the caches or there are many for one index: only then a range a
     // thread, no more.
     let index_row = if g.inner.is_empty() { 1 } else { chunks.width };
-    let far = g.size * index_row * size_of::<T>() > CACHED || chunks.columns[1] == 0 && index_row >= WIDE;
+    let shared = || chunks.columns[1] == 0 && TUNABLES.min_shared_values.reached_by(index_row);
+    let far = !TUNABLES.max_cached_result.admits(g.size * index_row * size_of::<T>()) || shared();
     let ranges = if count == 0 || count >= wanted || !far { 1 } else { wanted.div_ceil(count).min(g.size.max(1)) };
     let length = g.size.div_ceil(ranges).max(1);
     let [index, values, to] = addresses;
@@ -302,7 +300,9 @@ fn put<T: Copy>(
         for n in range {
             let (chunk, part) = (n / ranges, n % ranges);
             let (at, width) = chunks.get(chunk);
-            let own = (part * length) as u64..((part + 1) * length).min(g.size) as u64;
+            // The last parts may have none: rounded up, fewer hold all.
+            let [first, end] = [part, part + 1].map(|p| (p * length).min(g.size) as u64);
+            let own = first..end;
             let index = index.get().cast::<i64>().wrapping_offset(at[1]);
             let values = values.get().cast::<T>().wrapping_offset(at[2]);
             let to = to.get().cast::<T>().wrapping_offset(at[3]);

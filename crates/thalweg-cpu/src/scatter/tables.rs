@@ -8,22 +8,20 @@
 use super::chunks::Outside;
 use crate::simd::Shared;
 use crate::threads::Threads;
+use crate::tunable::TUNABLES;
 use std::ops::Range;
 use thalweg_kernel::ScatterGeometry;
 
-/// Bytes of a result that tables are worth being made for: a few stay in a core's second-level cache.
-const LARGEST: usize = 1 << 17;
-/// Bytes that the tables of a thread may have together where it has several.
-const SEVERAL: usize = 8 << 10;
 /// Tables of a thread, then.
 const TURNS: usize = 4;
-/// Values for each place of the result, at least.
-const LEAST: usize = 4;
 
 /// Whether a scatter goes by tables of this element, whose combination is exact.
 pub fn pays<T>(g: &ScatterGeometry) -> bool {
     let vector = g.outer.iter().chain(&g.inner).all(|d| d.0 == 1);
-    vector && g.size > 0 && g.size * size_of::<T>() <= LARGEST && g.n >= LEAST * TURNS * g.size
+    vector
+        && g.size > 0
+        && TUNABLES.max_table_bytes.admits(g.size * size_of::<T>())
+        && TUNABLES.min_table_values.reached_by(g.n / (TURNS * g.size))
 }
 
 /// A value's combination and what it leaves unchanged.
@@ -45,7 +43,7 @@ pub unsafe fn put<T: Copy + Send + Sync, F: Fn(T, T) -> T + Copy + Sync>(
     Combination { identity, with }: Combination<T, F>,
 ) {
     let parts = threads.for_work(estimate);
-    let turns = if g.size * size_of::<T>() * TURNS <= SEVERAL { TURNS } else { 1 };
+    let turns = if TUNABLES.max_several_tables.admits(g.size * size_of::<T>() * TURNS) { TURNS } else { 1 };
     let [_, index_step, value_step, step] = g.steps;
     let length = g.n.div_ceil(parts).next_multiple_of(TURNS);
     // Each part's tables, then a cache line that nobody uses.

@@ -42,6 +42,7 @@ impl Absent {
             registers: 65536,
             shared: 227 << 10,
             arguments: 32_764,
+            faults: 4096,
             l2: 50 << 20,
             memory: 80 << 30,
             bandwidth: 3352.0,

@@ -48,6 +48,8 @@ const NAME: &str = "cuda:emulated";
 const SHARED: usize = 227 << 10;
 /// Bytes of arguments that a launch may have.
 const ARGUMENTS: usize = 32_760;
+/// Fault words, allocated at a time.
+const FAULTS: usize = 4096;
 
 /// The emulated GPU, an H100 with less memory, and one of its queues.
 #[derive(Debug)]
@@ -100,6 +102,7 @@ impl Emulated {
             bandwidth: 3352.0,
             clock: 1.98,
             arguments: ARGUMENTS,
+            faults: FAULTS,
             compiler: compile::compiler()?.into(),
         };
         let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
@@ -110,6 +113,14 @@ impl Emulated {
     /// The same with so many multiprocessors.
     pub fn with_multiprocessors(self, count: u32) -> Emulated {
         let chip = Chip { multiprocessors: count, ..self.parts.chip.clone() };
+        let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
+        queues::register(&parts);
+        Emulated { parts, queue: 0 }
+    }
+
+    /// The same with so many fault words at a time.
+    pub fn with_faults(self, faults: usize) -> Emulated {
+        let chip = Chip { faults, ..self.parts.chip.clone() };
         let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
         queues::register(&parts);
         Emulated { parts, queue: 0 }

@@ -4,10 +4,10 @@
 //! best of several orders of placing is taken; each block goes into the smallest gap that holds it between those placed
 //! before which live at the same time.
 
+use crate::tunable::TUNABLES;
+
 /// Blocks start at a multiple of this.
 const ALIGNMENT: usize = 64;
-/// More blocks than this are placed in one order only: the others look at every pair.
-const MANY: usize = 1024;
 
 /// A block to be placed.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub(super) fn pack(blocks: &[Lifetime]) -> (Vec<usize>, usize) {
     by_start.sort_by_key(|&n| (blocks[n].first, size(n)));
     let mut best = place(blocks, &by_start, true);
     let least = live(blocks, blocks.iter().map(|b| b.last + 1).max().unwrap_or(0));
-    if best.1 <= least.next_multiple_of(ALIGNMENT) || blocks.len() > MANY {
+    if best.1 <= least.next_multiple_of(ALIGNMENT) || !TUNABLES.max_ordered_blocks.admits(blocks.len()) {
         return best;
     }
     let mut by_size = by_start.clone();

@@ -9,18 +9,13 @@
 use super::layout::{Curve, STAYS, curve, lay};
 use super::{Needs, Schedule, order};
 use crate::instance::Instance;
+use crate::tunable::TUNABLES;
 use crate::write::step::{Slot, Step};
 
-/// Steps that are run again for one result.
-const MAX_AGAIN: usize = 64;
-/// Candidates of one round that are tried out, the best first.
-const TRIED: usize = 12;
 /// Launches of a schedule for each step of the instance.
 const MAX_GROWTH: usize = 3;
 /// What is this much smaller than a result is rather held than computed again for it.
 const SMALL: usize = 8;
-/// From so many launches on several results are let go at once.
-const LONG: usize = 256;
 
 pub(super) fn within(
     instance: &Instance,
@@ -131,11 +126,15 @@ impl<'a> Trade<'a> {
         while state.excess > 0 && state.steps.len() < most {
             let candidates = self.candidates(&state);
             // Many at once where there are many, so that long programs do not take their length squared.
-            let many = if state.steps.len() < LONG { 1 } else { candidates.len() / 16 };
+            let batched = TUNABLES.min_batched_launches.reached_by(state.steps.len());
+            let many = if batched { candidates.len() / 16 } else { 1 };
             let at_once =
                 (many > 1).then(|| self.applied(&state, &candidates[..many])).filter(|s| s.excess < state.excess);
             let one = || {
-                let each = candidates.iter().take(TRIED).map(|c| self.applied(&state, std::slice::from_ref(c)));
+                let each = candidates
+                    .iter()
+                    .take(TUNABLES.max_tried_candidates.size())
+                    .map(|c| self.applied(&state, std::slice::from_ref(c)));
                 each.into_iter().find(|s| s.excess < state.excess)
             };
             match at_once.or_else(one) {
@@ -265,7 +264,7 @@ impl Again<'_> {
         if self.steps.contains(&maker) {
             return Some(());
         }
-        if self.steps.len() >= MAX_AGAIN {
+        if TUNABLES.max_repeated_launches.reached_by(self.steps.len()) {
             return None;
         }
         let bytes = self.trade.instance.buffers[buffer];

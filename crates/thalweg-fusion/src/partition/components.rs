@@ -5,13 +5,11 @@ use super::canonical::root;
 use super::facts::Facts;
 use super::kernels::Kernels;
 use super::parts::{Look, Standing};
-use super::search::{Component, EXACT, Effort, Found, NoPlan, State, grown, search};
+use super::search::{Component, Effort, Found, NoPlan, State, grown, search};
 use crate::segment::{BitSet, ValueId};
+use crate::tunable::TUNABLES;
 use crate::write::rules::is_constant;
 use rustc_hash::FxHashMap;
-
-/// Bytes of an input below which reading it twice is nothing.
-const SMALL_INPUT: usize = 256;
 
 /// The best plan of the whole segment, and whether all searches came to their end.
 ///
@@ -26,8 +24,11 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Resul
     // What is small enough for the optimum is one component, whatever it consists of.
     let all: Vec<usize> = facts.needed.iter().collect();
     let values = all.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
-    let components =
-        if values <= EXACT && facts.ix.seg.mode.fused { vec![Component { ops: all }] } else { components(facts, &all) };
+    let components = if TUNABLES.max_exact_values.admits(values) && facts.ix.seg.mode.fused {
+        vec![Component { ops: all }]
+    } else {
+        components(facts, &all)
+    };
     for component in components {
         let ranked = facts.ranked(&component.ops);
         let look = Look::of(facts, &ranked);
@@ -152,7 +153,7 @@ fn components(facts: &Facts<'_>, ops: &[usize]) -> Vec<Component> {
             let other = match v {
                 ValueId::Op(a) if is_constant(ix.seg.ops[a].op) && ix.seg.mode.fused => None,
                 ValueId::Op(a) => Some(a),
-                ValueId::Input(a) if ix.bytes(v) < SMALL_INPUT => reader[a].take(),
+                ValueId::Input(a) if !TUNABLES.min_joining_input.reached_by(ix.bytes(v)) => reader[a].take(),
                 ValueId::Input(a) => reader[a].replace(i),
             };
             if let Some(other) = other {

@@ -18,21 +18,14 @@
 
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::{Indexed, ValueId};
+use crate::tunable::TUNABLES;
 use std::collections::{BTreeSet, HashMap};
 
 /// The longest map and the longest row kernel that is a part, in picoseconds of the cost model.
 const MAP_PS: u64 = 500_000_000;
 const ROWS_PS: u64 = 30_000_000;
-/// Bytes that stay in cache from one kernel to the next. Where a kernel hands another a value that soon, they are parts
-/// only of groups that move no more.
-const CACHE_BYTES: usize = 1 << 20;
 /// Bytes that a group writes where no input's memory can be taken: as much memory more than before is held at once.
 const NEW_BYTES: usize = 256 << 20;
-/// Bytes of a value from which on it matters that an output can take its place, which it cannot where another part
-/// reads the value.
-const TAKE_BYTES: usize = 1 << 20;
-/// Groups of a level that a kernel is tried in, the newest first.
-const TRIED: usize = 4;
 
 /// What bundling asks of a kernel.
 struct Size {
@@ -97,6 +90,7 @@ fn sizes(ix: &Indexed<'_>, kernels: &[KernelPlan], times: &[u64]) -> Vec<Size> {
     let mut seen: HashMap<ValueId, usize> = HashMap::new();
     let mut written_by = vec![usize::MAX; ix.seg.ops.len()];
     // Bytes that all kernels up to one have moved.
+    let cache = TUNABLES.group_cache_bytes.get();
     let mut total = 0;
     let mut until = Vec::with_capacity(kernels.len());
     let mut sizes: Vec<Size> = Vec::with_capacity(kernels.len());
@@ -113,7 +107,7 @@ fn sizes(ix: &Indexed<'_>, kernels: &[KernelPlan], times: &[u64]) -> Vec<Size> {
         for &v in &reads {
             let ValueId::Op(a) = v else { continue };
             let from = written_by[a];
-            if from != usize::MAX && total - until[from] <= CACHE_BYTES && ix.bytes(v) <= CACHE_BYTES {
+            if from != usize::MAX && total - until[from] <= cache && ix.bytes(v) <= cache {
                 sizes[from].near = true;
                 near = true;
             }
@@ -130,7 +124,7 @@ fn sizes(ix: &Indexed<'_>, kernels: &[KernelPlan], times: &[u64]) -> Vec<Size> {
             }
             taken.push(bytes);
         }
-        let large = reads.iter().filter(|&&v| ix.bytes(v) >= TAKE_BYTES);
+        let large = reads.iter().filter(|&&v| TUNABLES.min_replaced_bytes.reached_by(ix.bytes(v)));
         let takes = large.map(|&v| (v, taken.contains(&ix.bytes(v)))).collect();
         let moved = written + reads.iter().map(|&v| ix.bytes(v)).sum::<usize>();
         total += moved;
@@ -185,7 +179,8 @@ fn groups(sizes: &[Size], levels: &[usize]) -> Vec<Vec<usize>> {
             continue;
         }
         let open = open.entry((levels[k], size.near)).or_default();
-        let fits = open.iter().rev().take(TRIED).copied().find(|&b| groups[b].has_room(size));
+        let fits =
+            open.iter().rev().take(TUNABLES.max_tried_groups.size()).copied().find(|&b| groups[b].has_room(size));
         let b = fits.unwrap_or_else(|| {
             groups.push(Group::new(levels[k], size.near));
             open.push(groups.len() - 1);
@@ -204,7 +199,7 @@ impl Group {
     }
 
     fn has_room(&self, size: &Size) -> bool {
-        (!self.near || self.moved + size.moved <= CACHE_BYTES)
+        (!self.near || TUNABLES.group_cache_bytes.admits(self.moved + size.moved))
             && self.new + size.new <= NEW_BYTES
             && size.takes.iter().all(|(v, take)| self.takes.get(v).is_none_or(|other| !take && !other))
     }

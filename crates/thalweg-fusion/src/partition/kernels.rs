@@ -12,19 +12,17 @@ use crate::cost::Costs;
 use crate::plan::KernelPlan;
 use crate::scalars::ScalarClasses;
 use crate::segment::{BitSet, ValueId};
+use crate::tunable::TUNABLES;
 use crate::write::body::{Outline, build_map};
 use crate::write::contraction::{Wanted, build_contraction};
 use crate::write::opaque::opaque;
 use crate::write::rows;
-use crate::write::rules::{MAX_MAPS, Rule, is_constant, is_opaque};
+use crate::write::rules::{Rule, is_constant, is_opaque};
 use crate::write::step::Slot;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
 use thalweg_ir::{DType, Op};
 use thalweg_kernel::Geometry;
-
-/// Bytes of a tensor from which reading it once instead of twice is worth a second stage.
-const WORTH_SHARING: usize = 1 << 16;
 
 /// A candidate with its time.
 #[derive(Debug)]
@@ -160,7 +158,7 @@ fn share_a_pass(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize,
         && last
         && along & over == 0
         && along | over == all
-        && ix.bytes(rows::operand(ix, rows)) >= WORTH_SHARING
+        && TUNABLES.min_shared_pass_bytes.reached_by(ix.bytes(rows::operand(ix, rows)))
         && columns.iter().all(plain)
 }
 
@@ -336,7 +334,7 @@ fn computed_again(
     let mut again = vec![];
     for (&i, &(n, points)) in times.iter().filter(|(i, _)| facts.may_store(**i)) {
         let own = facts.ix.seg.shapes[i].numel();
-        if n > MAX_MAPS {
+        if !TUNABLES.max_maps.admits(n) {
             return Err(Rule::Full);
         }
         if n > 1 || (own as u64) < points && !once_a_row(own) {

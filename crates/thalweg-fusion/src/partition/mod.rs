@@ -45,6 +45,7 @@ use crate::cost::Costs;
 use crate::plan::Plan;
 use crate::rewrite::Rewrite;
 use crate::segment::Segment;
+use crate::tunable::TUNABLES;
 use kernels::Kernels;
 use search::State;
 
@@ -95,7 +96,7 @@ pub fn plan_with(
     }
     let as_written = || plan_as_written(segment, costs, effort, at_hand);
     let Some(rewritten) = plan_rewritten(segment, costs, effort, at_hand) else { return as_written() };
-    if segment.ops.len() > BOTH || effort == Effort::Quick {
+    if !TUNABLES.max_planned_twice.admits(segment.ops.len()) || effort == Effort::Quick {
         return Ok(rewritten);
     }
     let Ok(written) = as_written() else { return Ok(rewritten) };
@@ -123,10 +124,6 @@ fn plan_rewritten(segment: Segment<'_>, costs: &Costs, effort: Effort, at_hand: 
     let planned = plan_as_written(rewritten.segment(&segment), costs, effort, at_hand).ok()?;
     Some(Planned { plan: Plan { rewrite, ..planned.plan }, ..planned })
 }
-
-/// Operations of a segment up to which it is planned as it is written, too, where it is rewritten: moves pay by rules of
-/// thumb, and the model knows better.
-const BOTH: usize = 128;
 
 /// Plans a segment's operations as they are.
 fn plan_as_written(

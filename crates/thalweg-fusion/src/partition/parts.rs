@@ -10,6 +10,7 @@ use super::canonical::magnitude;
 use super::facts::Facts;
 use crate::cost::Costs;
 use crate::segment::{Mode, ValueId};
+use crate::tunable::TUNABLES;
 use crate::write::rules::is_constant;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
@@ -18,10 +19,6 @@ use thalweg_ir::{Arg, DType, InputKind, RelArg, RelOp, View};
 
 /// Operations of all parts that are kept; beyond, it starts over.
 const MOST: usize = 1 << 17;
-/// Parts kept of the same operations, which differ in sizes or in what is stored.
-const VARIANTS: usize = 4;
-/// Operations at a component's end that may be no part of what is known: so many, or that share of all.
-const MOST_NEW: usize = 4;
 const SHARE_NEW: usize = 3;
 /// A part is found by its first operations, whatever follows, at every so many of them.
 const STRETCH: usize = 16;
@@ -275,15 +272,16 @@ impl Parts {
             return None;
         }
         let stretches = whole.stretches();
-        let least = ops.len() - (ops.len() / SHARE_NEW).max(MOST_NEW).min(ops.len() - 1);
+        let new_operations = TUNABLES.max_new_operations.get();
+        let least = ops.len() - (ops.len() / SHARE_NEW).max(new_operations).min(ops.len() - 1);
         let long = (least..=ops.len()).rev();
-        for long in long.filter(|&long| long + MOST_NEW >= ops.len() || long.is_multiple_of(STRETCH)) {
+        for long in long.filter(|&long| long + new_operations >= ops.len() || long.is_multiple_of(STRETCH)) {
             let (old, new) = ops.split_at(long);
             let begun = |kernels, converged| Begun { kernels, new: new.to_vec(), converged };
             if let Some(part) = self.of_stretch(whole, stretches[long - 1], long, quickly) {
                 return Some(begun(part.stores_recorded(old), part.is_like(whole, long, quickly)));
             }
-            if new.is_empty() || new.len() > MOST_NEW {
+            if new.is_empty() || !TUNABLES.max_new_operations.admits(new.len()) {
                 continue;
             }
             let apart = split(old);
@@ -355,7 +353,7 @@ impl Parts {
         for (_, &hash) in stretches.iter().enumerate().filter(of_stretch) {
             let near = known.near.entry(hash).or_default();
             near.retain(|p| !same(p));
-            if near.len() >= VARIANTS {
+            if TUNABLES.max_part_variants.reached_by(near.len()) {
                 near.remove(0);
             }
             near.push(part.clone());

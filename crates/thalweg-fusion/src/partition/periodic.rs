@@ -11,15 +11,14 @@ use super::kernels::{Kernels, candidate_ops};
 use super::search::{Effort, State};
 use crate::period::turns;
 use crate::segment::{BitSet, Segment};
+use crate::tunable::TUNABLES;
 use std::ops::Range;
 
 /// Turns of which one kernel may hold parts: what is repeated is a stretch of at most so many.
 const TOGETHER: usize = 3;
-/// Turns that are searched: at least so many, and as many as leave out a multiple of every stretch.
-const LEAST: usize = 8;
+/// Iterations beyond [`min_searched_iterations`](crate::tunable::PlannerTunables::min_searched_iterations) that are searched are those that
+/// leave a multiple of every stretch.
 const MULTIPLE: usize = 6;
-/// Operations below which a segment is searched as it is.
-const WORTH_IT: usize = 64;
 
 /// The operations of a loop: those before it, and turns up to the segment's end.
 pub(super) struct Loop {
@@ -77,11 +76,12 @@ impl Loop {
     /// The loop that goes on to the segment's end, if it has more turns than are searched and all but the last two are
     /// alike in sizes and in what is live. `more`: turns that are searched beyond the fewest.
     pub fn of(seg: &Segment<'_>, more: usize) -> Option<Loop> {
-        if seg.ops.len() < WORTH_IT {
+        if !TUNABLES.min_periodic_operations.reached_by(seg.ops.len()) {
             return None;
         }
         let (period, turns) = turns(seg.ops)?;
-        let few = LEAST + turns.checked_sub(LEAST)? % MULTIPLE + more;
+        let least = TUNABLES.min_searched_iterations.size();
+        let few = least + turns.checked_sub(least)? % MULTIPLE + more;
         let found = Loop { begin: seg.ops.len() - period * turns, period, turns, few };
         let n = seg.ops.len();
         let alike = |i: usize| seg.shapes[i] == seg.shapes[i + period];

@@ -6,7 +6,8 @@
 use super::facts::Facts;
 use crate::plan::KernelPlan;
 use crate::segment::{BitSet, ValueId};
-use crate::write::rules::{MAX_KERNEL_OPS, MAX_PARTS, MAX_STORES, Rule, contracts, counts, is_constant, is_opaque};
+use crate::tunable::TUNABLES;
+use crate::write::rules::{Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashSet;
 use thalweg_ir::Op;
 
@@ -59,7 +60,7 @@ impl Reach {
             }
             counted += counts(op) as usize;
             parts += (op == Op::Put) as usize;
-            if counted > MAX_KERNEL_OPS || parts > MAX_PARTS {
+            if !TUNABLES.max_kernel_ops.admits(counted) || !TUNABLES.max_puts.admits(parts) {
                 return Err(Rule::Full);
             }
             match facts.operands.get(&i) {
@@ -78,7 +79,7 @@ impl Reach {
                 None => left.extend(ix.tensors(i).filter_map(|(_, v)| op_of(v))),
             }
         }
-        if ix.seg.mode.compiles_long() && !folds.is_empty() && stores.len() > MAX_STORES {
+        if ix.seg.mode.compiles_long() && !folds.is_empty() && !TUNABLES.max_fold_stores.admits(stores.len()) {
             return Err(Rule::Full);
         }
         ops.sort_unstable();

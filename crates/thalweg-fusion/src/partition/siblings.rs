@@ -10,6 +10,7 @@
 use super::horizontal::order;
 use crate::plan::{KernelPlan, Products};
 use crate::segment::{Indexed, ValueId};
+use crate::tunable::TUNABLES;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use thalweg_ir::{DType, Shape};
@@ -17,8 +18,6 @@ use thalweg_kernel::Contracts;
 
 /// The longest product that is a part, in picoseconds of the cost model: a longer one has rounds enough.
 const LONGEST_PS: u64 = 200_000_000;
-/// Parts of a group.
-const MOST: usize = 4;
 
 /// Kernels in the order of running, those that read from each, and what each takes.
 pub(super) type Run = (Vec<KernelPlan>, Vec<Vec<usize>>, Vec<u64>);
@@ -38,7 +37,9 @@ pub(super) fn together(ix: &Indexed<'_>, (kernels, readers, times): Run) -> Run 
     let mut launch_of = vec![0; kernels.len()];
     for (k, kernel) in kernels.iter().enumerate() {
         let key = Key::of(ix, kernel, depth[k]).filter(|_| times[k] <= LONGEST_PS);
-        let room = key.and_then(|key| open.get(&key).copied()).filter(|&l| launches[l].len() < MOST);
+        let room = key
+            .and_then(|key| open.get(&key).copied())
+            .filter(|&l| !TUNABLES.max_siblings.reached_by(launches[l].len()));
         let launch = room.unwrap_or_else(|| {
             launches.push(vec![]);
             launches.len() - 1

@@ -7,10 +7,9 @@
 
 use super::Move;
 use super::graph::{Graph, batch, last_two};
+use crate::tunable::TUNABLES;
 use thalweg_ir::{DType, RelArg, Shape};
 
-/// Factors of a chain that is looked at: of longer ones all orders take too long to try.
-const LONGEST: usize = 24;
 /// What an element of an intermediate result costs, in multiplications: it is written and read.
 const ELEMENT: f64 = 16.0;
 /// Another order is taken where it costs less than this part of the one that is written.
@@ -37,8 +36,8 @@ fn chained(graph: &Graph<'_>, product: usize, factor: RelArg) -> Option<usize> {
 
 fn reorder(graph: &mut Graph<'_>, root: usize) -> Option<()> {
     let mut factors = vec![];
-    let written = flatten(graph, root, &mut factors, LONGEST)?;
-    if !(3..=LONGEST).contains(&factors.len()) {
+    let written = flatten(graph, root, &mut factors, TUNABLES.max_chain_factors.get())?;
+    if factors.len() < 3 || !TUNABLES.max_chain_factors.admits(factors.len()) {
         return None;
     }
     let splits = Splits::of(&factors)?;

@@ -10,7 +10,7 @@ mod nodes;
 
 use super::movement::{Path, Step, arguments, is_in_order};
 use super::rows;
-use super::rules::{HOPELESS_MAPS, Rule, counts, is_constant};
+use super::rules::{Rule, counts, hopeless_maps, is_constant};
 use super::step::ScalarArg;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
@@ -350,7 +350,7 @@ impl Writer<'_> {
             }
             let times = self.times.entry(i).or_default();
             *times += 1;
-            if *times > HOPELESS_MAPS && counts(self.ix.seg.ops[i].op) {
+            if *times > hopeless_maps() && counts(self.ix.seg.ops[i].op) {
                 return Err(Rule::Full);
             }
             if self.ix.takes_rows(i) {

@@ -6,15 +6,9 @@
 //! masks some points out - the side of a `cat`, a `pad` - has strides on each box where its mask holds throughout;
 //! there the select disappears, and with it the side not taken.
 
+use crate::tunable::TUNABLES;
 use thalweg_ir::{MAX_RANK, Shape};
 use thalweg_kernel::IndexMap;
-
-/// The most boxes a domain is cut into; beyond, masked accesses go through tables of positions.
-const MAX_BOXES: usize = 64;
-/// Stretches of points in a box shorter than this, so many or more of them, take longer than a table, where rows are
-/// parts of calls.
-const SHORT: usize = 16;
-const MANY: usize = 256;
 
 /// The domain in the shape over which the most maps are strided, and the maps over that. One shape may show another:
 /// dimensions that were merged, moved and merged again are taken apart one after the other.
@@ -81,7 +75,7 @@ pub(crate) fn boxes(domain: Shape, maps: &[IndexMap]) -> Vec<Vec<(usize, usize)>
         cuts.dedup();
         count = count.saturating_mul(cuts.len() - 1);
     }
-    if count <= 1 || count > MAX_BOXES {
+    if count <= 1 || !TUNABLES.max_boxes.admits(count) {
         return whole;
     }
     let mut boxes: Vec<Vec<(usize, usize)>> = vec![vec![]];
@@ -101,7 +95,8 @@ pub(crate) fn are_short(domain: Shape, boxes: &[Vec<(usize, usize)>]) -> bool {
     let Some(cut) = domain.rank().checked_sub(uncut + 1) else { return false };
     let inner: usize = domain.dims()[cut + 1..].iter().product();
     let longest = boxes.iter().map(|b| b[cut].1).max().unwrap_or(0) * inner;
-    longest < SHORT && domain.numel() >= MANY * longest
+    !TUNABLES.min_box_run.reached_by(longest)
+        && !TUNABLES.min_short_runs.side(domain.numel() < TUNABLES.min_short_runs.get() * longest)
 }
 
 #[cfg(test)]

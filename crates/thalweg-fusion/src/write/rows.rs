@@ -7,15 +7,12 @@
 
 use super::map_layout::{SharedMaps, access_geometry, strides_of};
 use crate::segment::{Indexed, ValueId};
+use crate::tunable::TUNABLES;
 use std::ops::Range;
 use thalweg_ir::{MAX_RANK, Op, ScanOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, Body, IndexMap, Kernel, MapGeometry, Orientation, RowGeometry, TileBox, TileGeometry, dims,
 };
-
-/// Rows shorter than this, and runs of columns at least this long, make a kernel run across rows whatever its accesses
-/// are.
-const SHORT: usize = 16;
 
 /// The operand of a reduction.
 pub(crate) fn operand(ix: &Indexed<'_>, reduction: usize) -> ValueId {
@@ -121,9 +118,6 @@ impl Dims {
     }
 }
 
-/// Runs shorter than this are made part of longer ones where the order of a row's elements is free: a run costs a call.
-const SHORT_RUN: usize = 512;
-
 /// The axes of a domain, kept ones first, and how many of these there are. The axes of the row follow in logical order
 /// where the order in which its elements meet is fixed, else in that of memory.
 fn axes_in_order(
@@ -198,7 +192,7 @@ fn merged(domain: Shape, kept: usize, views: &[Option<View>], fixed: Option<&[bo
     for i in (kept..domain.rank()).rev().filter(|&i| domain[i] != 1) {
         let size = |g: &[usize]| g.iter().map(|&i| domain[i]).product::<usize>();
         let may_join = |g: &[usize]| fixed.as_ref().is_some_and(|w| run_on(w, domain, i, g[0]));
-        let short = groups.len() == 1 && size(&groups[0]) < SHORT_RUN && may_join(&groups[0]);
+        let short = groups.len() == 1 && !TUNABLES.min_run.reached_by(size(&groups[0])) && may_join(&groups[0]);
         match groups.first_mut() {
             Some(group) if short || run_on(views, domain, i, group[0]) => group.insert(0, i),
             _ => groups.insert(0, vec![i]),
@@ -343,7 +337,9 @@ fn orientation(body: &Body, views: &[Option<View>], d: &Dims) -> Orientation {
         across += (d.stride(view, column).abs() == 1) as usize;
     }
     if along >= across {
-        let short = d.dims[run].0 < SHORT && d.row() <= 4 * SHORT && d.dims[column].0 >= 4 * SHORT;
+        let least = TUNABLES.min_row.get();
+        let long = d.row() <= 4 * least && d.dims[column].0 >= 4 * least;
+        let short = !TUNABLES.min_row.reached_by(d.dims[run].0) && long;
         if short { Orientation::Across } else { Orientation::Along }
     } else {
         Orientation::Across

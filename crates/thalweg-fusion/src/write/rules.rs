@@ -12,24 +12,16 @@
 //! Each rule has a test in `partition/tests/legality.rs`.
 
 use crate::segment::Mode;
+use crate::tunable::TUNABLES;
 use std::fmt;
 use thalweg_ir::Op;
 use thalweg_kernel::Contracts;
 
-/// The most operations that one kernel holds: keeps compiling linear in practice and code within the instruction cache.
-pub(crate) const MAX_KERNEL_OPS: usize = 2048;
-/// The most parts that one kernel puts into tensors: each may cut the domain once more in each dimension, and what is cut
-/// into more boxes than a launch has goes element by element.
-pub(crate) const MAX_PARTS: usize = 8;
-/// The most index maps under which one kernel computes the same operation.
-pub(crate) const MAX_MAPS: usize = 16;
-
-/// Values that a kernel stores at most that folds, where a compiler takes it: the gradients of all norms of a network, with their
-/// moments, are 220 stores of one domain, and keep NVRTC busy for minutes.
-pub(crate) const MAX_STORES: usize = 24;
 /// Where writing a kernel ends, however little what it computes again is worth storing: each doubling of a tensor
 /// (`cat(a, a)`) doubles the maps of all before it.
-pub(crate) const HOPELESS_MAPS: usize = 4 * MAX_MAPS;
+pub(crate) fn hopeless_maps() -> usize {
+    4 * TUNABLES.max_maps.get()
+}
 
 /// A rule that a kernel would break.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -59,10 +51,10 @@ pub enum Rule {
     Unread,
     /// The kernels with the values between them are acyclic: each runs once, after all that it reads from.
     Cycle,
-    /// A kernel computes at most `MAX_KERNEL_OPS` operations, views and constants not counted, so that compiling stays
-    /// linear in practice and code within the instruction cache, of which at most `MAX_PARTS` put a part into a tensor; and one operation at most `MAX_MAPS` times. As an
+    /// A kernel computes at most `max_kernel_ops` operations, views and constants not counted, so that compiling stays
+    /// linear in practice and code within the instruction cache, of which at most `max_puts` put a part into a tensor; and one operation at most `max_maps` times. As an
     /// operation has three arguments at most, this bounds those of a kernel too, far below the 65,536 operands and
-    /// scalars that its body can name. A kernel that folds stores at most `MAX_STORES` values on a GPU.
+    /// scalars that its body can name. A kernel that folds stores at most `max_fold_stores` values on a GPU.
     Full,
 }
 

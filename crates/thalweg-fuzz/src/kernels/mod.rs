@@ -12,6 +12,7 @@ mod tiles;
 
 use crate::check::{Checker, Ways};
 use crate::program::{Input, Program};
+use crate::tuning;
 use code::{Code, Fields, Registers};
 use fastrand::Rng;
 use thalweg::kernel::{Call, Field, Int, Mask, Over, Plain, Prepared, Real, Take, Traced};
@@ -255,11 +256,13 @@ fn record_program(
     made: &Made<'_>,
 ) -> Result<Program, String> {
     let record = |all: bool| {
-        thalweg_stream::segments(|| {
-            // Each input is first read here, in order.
-            let x: Vec<Tensor> = tensors.iter().enumerate().map(|(i, x)| before(i, x)).collect();
-            let (y, rest) = made(&x);
-            (y, rest, if all { x } else { vec![] })
+        tuning::in_one_segment(|| {
+            thalweg_stream::segments(|| {
+                // Each input is first read here, in order.
+                let x: Vec<Tensor> = tensors.iter().enumerate().map(|(i, x)| before(i, x)).collect();
+                let (y, rest) = made(&x);
+                (y, rest, if all { x } else { vec![] })
+            })
         })
     };
     // What nothing comes of is no part of the segment; where that are inputs, all of them are kept.

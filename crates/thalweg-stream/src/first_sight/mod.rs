@@ -23,6 +23,7 @@ use crate::mode::{Mode, effort};
 use crate::report;
 use crate::saved;
 use crate::setting::{Setting, setting};
+use crate::tunable::TUNABLES;
 use singles::Singles;
 use std::sync::Arc;
 use thalweg_fusion::{
@@ -37,13 +38,6 @@ pub(crate) use further::search_on;
 pub(crate) use job::{Asks, Found, Job};
 pub(crate) use parts::{forget_parts, parts_of};
 pub(crate) use singles::put_together;
-
-/// Bytes that an operation moves on average, from which on kernels of their own take longer than emitting code for
-/// fused ones: about 25 µs, at the rate at which the caches copy.
-const LARGE: usize = 512 << 10;
-
-/// How often a class is met before it is searched for.
-pub(crate) const MEETINGS: u32 = 2;
 
 /// Nanoseconds of unfused traffic below which it is nothing what temporaries take on a device that runs launches on its
 /// own; beyond, a quick plan takes less.
@@ -110,7 +104,7 @@ pub(crate) fn first(
             return Ok(Some(First::AtOnce(plan, instance, programs)));
         }
     }
-    if traffic.is_some() || bytes <= kernels * LARGE {
+    if traffic.is_some() || TUNABLES.max_unfused_bytes.admits(bytes / kernels.max(1)) {
         return Ok(put_together(device, segment)?.map(First::Singles));
     }
     let planned = quick(device, segment, costs, classes)?;

@@ -5,13 +5,11 @@
 
 use crate::DeviceRef;
 use crate::defect;
+use crate::tunable::TUNABLES;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_fusion::{Segment, Single, SingleKey, Step, Unfused, unfused};
 use thalweg_runtime::{Error, Program};
-
-/// Operations known on one device; beyond, they are found anew (ten microseconds each).
-const MOST: usize = 1 << 14;
 
 /// A single operation with its program, once it has one; it has none where it has nothing to write.
 type Known = (Option<Arc<dyn Program>>, Arc<Single>);
@@ -53,7 +51,7 @@ pub(crate) fn put_together(device: DeviceRef, segment: Segment<'_>) -> Result<Op
     let mut programs = programs(device, &steps)?.into_iter();
     let mut all = singles();
     let known = of_device(&mut all, device);
-    if known.len() + new.len() > MOST {
+    if !TUNABLES.max_singles.admits(known.len() + new.len()) {
         known.clear();
     }
     for (key, single) in new {

@@ -1,10 +1,11 @@
 //! What a recorder leaves unwritten: see [`crate::deferred`].
 
 use super::{Recorder, Wanted};
-use crate::deferred::{Recipe, WORTH_GUESSING, guesses};
+use crate::deferred::{DeferredValue, Recipe, guesses};
 use crate::history::History;
 use crate::recognizer::Known;
 use crate::store::{self, Entry};
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, OwnedSegment};
 use thalweg_ir::Arg;
@@ -14,9 +15,12 @@ impl Recorder {
     /// Takes what need not be written out of what is planned for. Its values keep a recipe.
     pub(super) fn set_aside(&mut self, wanted: Wanted) -> BitSet {
         let Some(recipe) = self.defer(wanted) else { return BitSet::default() };
-        for i in recipe.deferred.iter() {
-            self.values[i].defer(recipe.clone());
-            self.planned.remove(i);
+        self.held.retain(|h| h.strong_count() > 0);
+        for operation in recipe.deferred.iter() {
+            let deferred = Arc::new(DeferredValue { recipe: recipe.clone(), operation });
+            self.held.push(Arc::downgrade(&deferred));
+            self.values[operation].defer(deferred);
+            self.planned.remove(operation);
         }
         count(|c| c.values_deferred += recipe.deferred.count() as u64);
         recipe.deferred.clone()
@@ -84,7 +88,7 @@ impl Recorder {
     /// Large results that something here reads already: most such handles are held until the end of a statement or a
     /// scope, and dropped.
     fn guessed(&self, asked: Option<usize>) -> BitSet {
-        let worth = |&i: &usize| asked != Some(i) && self.values[i].nbytes() >= WORTH_GUESSING;
+        let worth = |&i: &usize| asked != Some(i) && TUNABLES.min_guessed_bytes.reached_by(self.values[i].nbytes());
         let mut guessed = BitSet::default();
         // On the way of every run, most of which leave nothing large.
         if !self.live.iter().any(|i| worth(&i)) || !guesses() {

@@ -5,14 +5,12 @@ use crate::calibration::planning_costs;
 use crate::kept::{Decision, recomputing};
 use crate::mode::Mode;
 use crate::site::{site, take_site};
+use crate::tunable::TUNABLES;
 use crate::value::{Again, Operand, Recompute, Value};
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, Question};
 use thalweg_ir::{Arg, DType, Op, Shape};
 use thalweg_runtime::count;
-
-/// Decisions at hand for one pattern; the oldest goes.
-const MOST_DECISIONS: usize = 32;
 
 impl Recorder {
     /// Records an operation some of whose arguments their segments left: what makes them first.
@@ -160,7 +158,7 @@ impl Recorder {
         let question = Question { segment: self.segment(&laid), kept: &self.kept, dying, again: &again, room };
         let decision = Arc::new(Decision::new(&question, &self.sizes, &planning_costs(self.device, self.mode)));
         let decisions = self.recognizer.decisions();
-        if decisions.len() >= MOST_DECISIONS {
+        if TUNABLES.max_decisions.reached_by(decisions.len()) {
             decisions.remove(0);
         }
         decisions.push(decision.clone());

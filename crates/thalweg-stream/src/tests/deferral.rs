@@ -57,3 +57,37 @@ fn deferring_can_be_turned_off() {
         assert_eq!((0..4).map(|_| turn(&x).1).collect::<Vec<_>>(), [800; 4]);
     });
 }
+
+#[test]
+fn synchronize_computes_what_is_held_and_the_pattern_writes_it_from_then_on() {
+    on_its_own(|device| {
+        let x = vector(device, 100);
+        (0..3).for_each(|_| drop(turn(&x)));
+        let (y, written) = turn(&x);
+        assert_eq!((written, y.is_resolved()), (400, false));
+        let (_, c) = counted(|| synchronize().unwrap());
+        assert_eq!(c.values_recomputed, 1);
+        let (_, c) = counted(|| y.read().unwrap());
+        assert_eq!((c.kernels, c.values_recomputed), (0, 0), "nothing is left to compute");
+        drop(y);
+        let (y, written) = turn(&x);
+        assert_eq!(written, 800);
+        let (_, c) = counted(|| synchronize().unwrap());
+        assert_eq!((c.kernels, c.values_recomputed), (0, 0));
+        drop(y);
+    });
+}
+
+#[test]
+fn what_was_dropped_before_synchronize_stays_unwritten() {
+    on_its_own(|device| {
+        let x = vector(device, 100);
+        let step = |_| {
+            let (y, written) = turn(&x);
+            drop(y);
+            let (_, c) = counted(|| synchronize().unwrap());
+            (written, c.kernels)
+        };
+        assert_eq!((0..5).map(step).collect::<Vec<_>>(), [(800, 0), (800, 0), (400, 0), (400, 0), (400, 0)]);
+    });
+}

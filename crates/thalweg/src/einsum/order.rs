@@ -6,13 +6,15 @@
 //! cheapest pair is taken again and again.
 
 use super::spec::LABELS;
-
-/// Operands that every order is looked at for: a table of 3ⁿ steps.
-const EXACT: usize = 8;
+use crate::tunable::TUNABLES;
 
 /// The steps that multiply these operands.
 pub fn order(operands: &[u64], output: u64, sizes: &[usize; LABELS]) -> Vec<(usize, usize)> {
-    if operands.len() <= EXACT { exact(operands, output, sizes) } else { greedy(operands, output, sizes) }
+    if TUNABLES.max_exact_operands.admits(operands.len()) {
+        exact(operands, output, sizes)
+    } else {
+        greedy(operands, output, sizes)
+    }
 }
 
 /// Points of the product of these labels. Sizes are floats, which do not overflow.

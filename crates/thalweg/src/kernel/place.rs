@@ -10,6 +10,7 @@ use super::trace::{Node, Trace};
 use crate::join::join;
 use crate::{DType, MAX_RANK, Scalar, Shape, Tensor};
 use thalweg_ir::ElementOp;
+use thalweg_stream::Counted;
 
 /// Parts that a read beyond both ends is joined from at most; one of more is a gather.
 const MOST_PARTS: usize = 4;
@@ -171,7 +172,9 @@ pub(super) fn gathered(x: &Tensor, at: &[Tensor], edge: Edge, over: &Shape) -> T
     }
     let flat = Shape::new(&[over.numel()]);
     let row = x.reshaped(Shape::new(&[x.numel()]));
-    let read = |position: Tensor| row.gathered(0, &position.broadcast_to(*over).reshaped(flat)).reshaped(*over);
+    let read = |position: Tensor| {
+        row.gathered_by(("kernel", Counted::Plain), 0, &position.broadcast_to(*over).reshaped(flat)).reshaped(*over)
+    };
     match (edge, inside) {
         (Edge::Zero, Some(inside)) => inside.where_(read(position), Scalar::Float(0.0)),
         // No element has that place: an index error where it is read.

@@ -26,7 +26,7 @@ impl Generator {
     pub fn shuffle(&mut self, x: &Tensor, axis: impl Into<Axis>) -> Tensor {
         let axis = axis.into().of("shuffle", x.rank());
         let order = self.keys(Shape::new(&[x.dims()[axis]]), x.device()).argsort(0, false);
-        x.gathered(axis, &order.down(axis, x.shape()))
+        x.gathered("shuffle", axis, &order.down(axis, x.shape()))
     }
 
     /// Places drawn by weight; see [`Tensor::multinomial`].

@@ -16,6 +16,7 @@ mod tests;
 use super::pack::{Cuts, Strided};
 use crate::number::Number;
 use crate::simd::Shared;
+use crate::tunable::TUNABLES;
 use panel::Panel;
 use std::ops::Range;
 use terms::{Terms, inner};
@@ -51,9 +52,6 @@ pub struct Limit {
     pub valid: (i64, i64),
 }
 
-/// Taps up to which it is cheap to find out what is outside for all of them.
-const FEW_TAPS: usize = 64;
-
 // SAFETY: its addresses are only read, under the promise of whoever makes a contraction of it.
 unsafe impl Sync for Grid {}
 
@@ -70,7 +68,7 @@ impl Grid {
     /// Masked vectors take short ones as well, while few taps say what is outside of them.
     fn terms_are_neighbours<T: Number>(&self) -> bool {
         let (lines, terms) = (inner(&self.lines), inner(&self.terms));
-        let masked = lines.0 >= 3 && masked::takes::<T>(lines.1) && self.taps() <= FEW_TAPS;
+        let masked = lines.0 >= 3 && masked::takes::<T>(lines.1) && TUNABLES.max_masked_taps.admits(self.taps());
         let lines_run = masked || lines.1 == 1 && (lines.0 >= 8 || lines.0 >= terms.0);
         !lines_run && terms.1 == 1 && terms.0 >= 4
     }

@@ -64,6 +64,7 @@ pub(super) fn chip(
         bandwidth,
         clock: 1e-6 * known(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1.7e6),
         arguments: if long { 32_764 } else { 4096 },
+        faults: 4096,
         compiler,
     })
 }

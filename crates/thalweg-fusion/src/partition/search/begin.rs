@@ -10,7 +10,8 @@ use super::{Component, NoPlan, State};
 use crate::partition::facts::Facts;
 use crate::partition::kernels::{Kernel, Kernels, computed_by};
 use crate::segment::{BitSet, ValueId};
-use crate::write::rules::{MAX_KERNEL_OPS, MAX_MAPS, MAX_PARTS, Rule, contracts, counts, is_constant, is_opaque};
+use crate::tunable::TUNABLES;
+use crate::write::rules::{Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::Op;
@@ -181,11 +182,12 @@ fn is_foreign(facts: &Facts<'_>, i: usize) -> bool {
 
 /// Stores operations in the middle of what would be too much for one kernel.
 fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
-    if component.ops.len() <= MAX_KERNEL_OPS {
+    if TUNABLES.max_kernel_ops.admits(component.ops.len()) {
         return;
     }
     let ix = &facts.ix;
     let n = ix.seg.ops.len();
+    let most = TUNABLES.max_kernel_ops.get() / 4;
     let mut reach: FxHashMap<usize, BitSet> = FxHashMap::default();
     for &i in &component.ops {
         let op = ix.seg.ops[i].op;
@@ -204,7 +206,7 @@ fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet
             }
         }
         // A quarter of what is allowed: an operation has up to three arguments, each of which brings as much.
-        if own.count() > MAX_KERNEL_OPS / 4 && counts(op) {
+        if own.count() > most && counts(op) {
             stored.insert(i);
         }
         reach.insert(i, own);
@@ -214,21 +216,22 @@ fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet
 /// Stores every so many results of a tensor that is written to part by part.
 fn cut_chains_of_parts(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
     let ops = facts.ix.seg.ops;
-    if component.ops.iter().filter(|&&i| ops[i].op == Op::Put).count() <= MAX_PARTS {
+    let most = TUNABLES.max_puts.get();
+    if TUNABLES.max_puts.admits(component.ops.iter().filter(|&&i| ops[i].op == Op::Put).count()) {
         return;
     }
     // How many parts are put in on the way to an operation from what is stored.
     let mut parts = vec![0usize; ops.len()];
     for &i in &component.ops {
         let before = facts.read_by(i).filter(|&a| !stored.has(a)).map(|a| parts[a]).sum::<usize>();
-        parts[i] = before.min(MAX_PARTS) + (ops[i].op == Op::Put) as usize;
-        if ops[i].op == Op::Put && parts[i] >= MAX_PARTS && facts.may_store(i) {
+        parts[i] = before.min(most) + (ops[i].op == Op::Put) as usize;
+        if ops[i].op == Op::Put && parts[i] >= most && facts.may_store(i) {
             stored.insert(i);
         }
     }
 }
 
-/// Stores what the kernel of `store` would compute in more than `MAX_MAPS` places; whether there is any. Ways to a
+/// Stores what the kernel of `store` would compute in more than `max_maps` places; whether there is any. Ways to a
 /// value are counted, of which some may lead to the same places: so it is asked only where a kernel is full.
 fn store_repeated(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> bool {
     let ix = &facts.ix;
@@ -241,7 +244,7 @@ fn store_repeated(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> bool 
         if ways[i] == 0 || i != store && (stored.has(i) || is_constant(op)) {
             continue;
         }
-        if i != store && ways[i] > MAX_MAPS && counts(op) {
+        if i != store && counts(op) && !TUNABLES.max_maps.admits(ways[i]) {
             stored.insert(i);
             any = true;
             continue;

@@ -4,6 +4,7 @@ use super::State;
 use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
 use crate::partition::log::{Move, considered};
 use crate::segment::{BitSet, ValueId};
+use crate::tunable::TUNABLES;
 use crate::write::rules::{Rule, is_opaque};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::rc::Rc;
@@ -212,11 +213,10 @@ fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged
 
 /// Pairs of kernels that may share something: all of them where there are few, else those that a value brings together.
 fn related(state: &State) -> Vec<(usize, usize)> {
-    const FEW: usize = 128;
     /// Of many that read the same, each is paired with so many others.
     const NEAR: usize = 8;
     let n = state.kernels.len();
-    if n <= FEW {
+    if TUNABLES.max_paired_kernels.admits(n) {
         return (0..n).flat_map(|a| (0..a).map(move |b| (a, b))).collect();
     }
     let mut by_value: FxHashMap<ValueId, Vec<usize>> = FxHashMap::default();

@@ -14,13 +14,11 @@ use super::facts::Facts;
 use super::kernels::{Kernel, Kernels};
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::BitSet;
+use crate::tunable::TUNABLES;
 use crate::write::rules::Rule;
 use rustc_hash::FxHashMap;
 use std::fmt;
 use std::rc::Rc;
-
-/// The most values that may be stored for the search to look for the optimum.
-pub(super) const EXACT: usize = 10;
 
 /// How much is looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -269,7 +267,8 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
 
 /// Whether so few values may be stored that the optimum is looked for.
 fn is_small(facts: &Facts<'_>, component: &Component) -> bool {
-    component.ops.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count() <= EXACT
+    let values = component.ops.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
+    TUNABLES.max_exact_values.admits(values)
 }
 
 /// What is left to do where no move gains: where few values may be stored, the optimum is looked for.

@@ -3,7 +3,7 @@
 use super::graphs::{Graph, T};
 use crate::cost::Costs;
 use crate::partition::{Effort, Planned, plan};
-use crate::write::rules::MAX_STORES;
+use crate::tunable::TUNABLES;
 use thalweg_ir::{ElementOp, ReduceOp};
 use thalweg_kernel::Contracts;
 
@@ -56,15 +56,15 @@ fn a_weight_that_is_made_for_two_products_is_made_once() {
 fn many_folds_of_one_tensor_are_several_kernels() {
     let mut g = Graph::new();
     let x = g.input(&[4096, 1024]);
-    for by in 0..3 * MAX_STORES {
+    for by in 0..3 * TUNABLES.max_fold_stores.get() {
         let scaled = g.scaled(x, by as f64 + 0.5);
         let exp = g.unary(ElementOp::Exp, scaled);
         let sum = g.reduce(ReduceOp::Sum, exp, 0);
         g.live(sum);
     }
     let stores = stores(&planned(&mut g));
-    assert!(stores.iter().all(|s| s.len() <= MAX_STORES), "{stores:?}");
-    assert!(stores.len() < MAX_STORES, "those that fit share a pass: {}", stores.len());
+    assert!(stores.iter().all(|s| s.len() <= TUNABLES.max_fold_stores.get()), "{stores:?}");
+    assert!(stores.len() < TUNABLES.max_fold_stores.get(), "those that fit share a pass: {}", stores.len());
 }
 
 #[test]

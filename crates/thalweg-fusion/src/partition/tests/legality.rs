@@ -6,7 +6,8 @@ use crate::partition::facts::Facts;
 use crate::partition::kernels::Kernels;
 use crate::partition::search::State;
 use crate::segment::BitSet;
-use crate::write::rules::{MAX_KERNEL_OPS, Rule};
+use crate::tunable::TUNABLES;
+use crate::write::rules::Rule;
 use thalweg_ir::{ElementOp, ReduceOp};
 
 /// Whether one kernel may store these, if these and `others` are all that is stored.
@@ -178,7 +179,7 @@ fn reductions_of_nothing_run_by_themselves() {
 fn a_kernel_holds_so_many_operations() {
     let mut g = Graph::new();
     let mut x = g.input(&[8]);
-    for _ in 0..MAX_KERNEL_OPS {
+    for _ in 0..TUNABLES.max_kernel_ops.get() {
         x = g.unary(ElementOp::Neg, x);
     }
     let middle = x;

@@ -3,7 +3,7 @@
 use super::graphs::{Graph, T};
 use crate::cost::Costs;
 use crate::partition::{Effort, plan};
-use crate::write::rules::MAX_KERNEL_OPS;
+use crate::tunable::TUNABLES;
 use thalweg_ir::ElementOp;
 
 /// Plans it both ways; the number of kernels after a search.
@@ -25,7 +25,7 @@ fn views_do_not_fill_a_kernel() {
     let mut g = Graph::new();
     let x = g.input(&[16, 16]);
     let mut a = g.unary(ElementOp::Exp, x);
-    for _ in 0..MAX_KERNEL_OPS + 10 {
+    for _ in 0..TUNABLES.max_kernel_ops.get() + 10 {
         a = g.transposed(a);
     }
     let out = g.unary(ElementOp::Exp, a);
@@ -37,7 +37,7 @@ fn views_do_not_fill_a_kernel() {
 fn constants_do_not_fill_a_kernel() {
     let mut g = Graph::new();
     let mut a = g.input(&[16, 16]);
-    for _ in 0..MAX_KERNEL_OPS / 2 + 10 {
+    for _ in 0..TUNABLES.max_kernel_ops.get() / 2 + 10 {
         let constant = g.full(&[16, 16], 2.0);
         a = g.binary(ElementOp::Add, a, constant);
     }
@@ -49,7 +49,7 @@ fn constants_do_not_fill_a_kernel() {
 fn long_chains_that_meet_are_cut() {
     let mut g = Graph::new();
     let x = g.input(&[16, 16]);
-    let [a, b, c] = [1, 2, 3].map(|_| chain(&mut g, x, MAX_KERNEL_OPS / 2));
+    let [a, b, c] = [1, 2, 3].map(|_| chain(&mut g, x, TUNABLES.max_kernel_ops.get() / 2));
     let out = g.select(a, b, c);
     g.live(out);
     assert!(kernels(&g) > 1);

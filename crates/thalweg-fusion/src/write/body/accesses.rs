@@ -4,14 +4,29 @@ use super::Writer;
 use crate::segment::ValueId;
 use crate::write::movement::{Path, layout};
 use crate::write::step::{Part, ScalarArg};
-use thalweg_ir::DType;
+use thalweg_ir::{DType, Scalar, Shape};
 use thalweg_kernel::{Access, AccessClass, IndexMap, Node, NodeId};
 
 impl Writer<'_> {
     pub(super) fn load(&mut self, v: ValueId, path: &Path) -> NodeId {
+        if self.is_nowhere(self.ix.shape(v)) {
+            return self.zero(self.ix.dtype(v));
+        }
         let map = path.apply(self.ix, IndexMap::new(layout(self.ix, v)));
         let access = self.access(Some(v), map);
         self.builder.node(Node::Load { access })
+    }
+
+    /// Whether a value of that shape has no element at any point of the domain: an empty tensor on one side of a `cat`. An
+    /// engine must not be given an access to it, since every position is outside its buffer, masked or not.
+    pub(super) fn is_nowhere(&self, shape: Shape) -> bool {
+        shape.numel() == 0 && self.domain.numel() > 0
+    }
+
+    /// The value of a masked access: never selected.
+    pub(super) fn zero(&mut self, dtype: DType) -> NodeId {
+        let zero = if dtype.is_float() { Scalar::Float(0.0) } else { Scalar::integer(0, dtype) };
+        self.builder.constant(zero, dtype)
     }
 
     pub(super) fn access(&mut self, source: Option<ValueId>, map: IndexMap) -> u16 {

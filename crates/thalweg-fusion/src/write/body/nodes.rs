@@ -160,6 +160,9 @@ impl Writer<'_> {
     /// The element of `source`, which is in memory, at the place along the axis that the index says.
     pub(super) fn gather(&mut self, i: usize, path: &Path, source: ValueId, index: NodeId) -> Result<NodeId, Rule> {
         let ix = self.ix;
+        if self.is_nowhere(ix.seg.shapes[i]) {
+            return Ok(self.zero(ix.seg.ops[i].dtype));
+        }
         let axis = ix.seg.ops[i].attr as usize;
         let (base, chain) = view_base(ix, source, &|i| (self.stored)(i));
         if self.outline.writes().any(|s| ValueId::Op(s) == base) {
@@ -201,11 +204,14 @@ impl Writer<'_> {
         Ok(self.builder.node(Node::Gather { access, offset, inside }))
     }
 
-    /// `value` where the map from the domain leads somewhere, else `other`.
+    /// `value` where the map from the domain leads to an element, else `other`: one of them alone where all points are alike.
     fn inside_or(&mut self, map: MapId, value: NodeId, other: NodeId) -> NodeId {
         let map = self.orders.get(map).clone();
         if !map.is_masked() {
             return value;
+        }
+        if map.distinct() == 0 && self.domain.numel() > 0 {
+            return other;
         }
         let access = self.access(None, (*map).clone());
         let valid = self.builder.node(Node::Valid { access });

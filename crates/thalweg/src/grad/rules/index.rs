@@ -3,6 +3,10 @@
 use super::{Step, zeros};
 use crate::{DType, Shape, Tensor};
 use thalweg_ir::ScatterOp;
+use thalweg_stream::Counted;
+
+/// Who gathers: the index is the one of the scatter that is differentiated.
+const SCATTER: (&str, Counted) = ("the gradient of a scatter", Counted::Plain);
 
 /// Each gradient to the element that was read, summed where one was read several times.
 pub(super) fn gather(step: &Step<'_>, dy: &Tensor) -> Tensor {
@@ -20,9 +24,10 @@ pub(super) fn gather(step: &Step<'_>, dy: &Tensor) -> Tensor {
 pub(super) fn scatter(step: &Step<'_>, op: ScatterOp, dy: &Tensor) -> Vec<Option<Tensor>> {
     let (axis, values) = (step.axis(), step.args[2].shape());
     let (dx, dv) = match op {
-        ScatterOp::Add => {
-            (step.wants(0).then(|| dy.clone()), step.wants(2).then(|| dy.gathered(axis, step.args[1].value())))
-        }
+        ScatterOp::Add => (
+            step.wants(0).then(|| dy.clone()),
+            step.wants(2).then(|| dy.gathered_by(SCATTER, axis, step.args[1].value())),
+        ),
         ScatterOp::Set => {
             let index = step.args[1].value();
             let dx = step.wants(0).then(|| dy.scattered(ScatterOp::Set, axis, index, &zeros(*values, dy)));
@@ -30,25 +35,27 @@ pub(super) fn scatter(step: &Step<'_>, op: ScatterOp, dy: &Tensor) -> Vec<Option
                 // The last one that was put in stays: the one whose place is still there.
                 let place = index.positions(axis, DType::I64).broadcast_to(*index.shape());
                 let last = Tensor::zeros_with(*dy.shape(), (DType::I64, dy.device()));
-                let last = last.scattered(ScatterOp::Set, axis, index, &place).gathered(axis, index);
-                last.eq(place).where_(dy.gathered(axis, index), 0.0)
+                let last = last.scattered(ScatterOp::Set, axis, index, &place).gathered_by(SCATTER, axis, index);
+                last.eq(place).where_(dy.gathered_by(SCATTER, axis, index), 0.0)
             });
             (dx, dv)
         }
         ScatterOp::Max | ScatterOp::Min => {
             let [x, index, v] = [0, 1, 2].map(|i| step.args[i].value());
             let y = step.result();
-            let (kept, put) = (x.eq(y), v.eq(y.gathered(axis, index)));
+            let (kept, put) = (x.eq(y), v.eq(y.gathered_by(SCATTER, axis, index)));
             let count = kept.cast(dy.dtype()).scattered(ScatterOp::Add, axis, index, &put.cast(dy.dtype()));
             let dx = step.wants(0).then(|| kept.where_(dy, 0.0) / &count);
-            let dv = step.wants(2).then(|| put.where_((dy / &count).gathered(axis, index), 0.0));
+            let dv = step.wants(2).then(|| put.where_((dy / &count).gathered_by(SCATTER, axis, index), 0.0));
             (dx, dv)
         }
         ScatterOp::Prod => {
             let [x, index, v] = [0, 1, 2].map(|i| step.args[i].value());
             let cell = Cell::new(x, axis, index, v);
             let dx = step.wants(0).then(|| dy * cell.without(x, |t| t.clone()));
-            let dv = step.wants(2).then(|| dy.gathered(axis, index) * cell.without(v, |t| t.gathered(axis, index)));
+            let dv = step.wants(2).then(|| {
+                dy.gathered_by(SCATTER, axis, index) * cell.without(v, |t| t.gathered_by(SCATTER, axis, index))
+            });
             (dx, dv)
         }
     };

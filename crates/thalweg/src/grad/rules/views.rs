@@ -3,11 +3,9 @@
 
 use super::{Step, zeros};
 use crate::tape::{self, Rule, Tracking};
+use crate::tunable::TUNABLES;
 use crate::{Shape, Tensor};
 use thalweg_ir::unpack_order;
-
-/// Sums of so many shifted parts are written out; more are one reduction.
-const FEW: usize = 4;
 
 pub(super) fn unpermuted(dy: &Tensor, attr: u32) -> Tensor {
     let order = unpack_order(attr, dy.rank());
@@ -72,7 +70,7 @@ fn over_windows(dy: &Tensor, shape: &Shape, axis: usize, (size, step): (usize, u
     }
     let (last, windows) = (dy.rank() - 1, dy.dims()[axis]);
     let chunks = size.div_ceil(step);
-    if chunks <= FEW {
+    if TUNABLES.max_shifted_terms.admits(chunks) {
         // Chunk p of a window is elements p·step to (p+1)·step. The chunks of one number lie end to end.
         let mut total: Option<Tensor> = None;
         for p in 0..chunks {

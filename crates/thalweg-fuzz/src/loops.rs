@@ -1,0 +1,193 @@
+//! Loops: a body of a few actions, repeated up to a hundred times, whose results are read or waited for at the end.
+//!
+//! In: a seed. It chooses sizes and the actions of a body: maps, folds, scans, selections by indices that integer
+//! arithmetic gives, tensors that grow from empty ones by `cat`, sums by an index. The loop runs unfused, fused, at first
+//! sight and with what it holds on the way, strictly, so to the same bits; it is read, or waited for by `synchronize` or
+//! `flush` and then read. Always asked: no segment fails, and after `synchronize` nothing that is held is left to compute.
+
+use crate::check::{Checker, FAST, STRICT, UNFUSED};
+use fastrand::Rng;
+use thalweg::prelude::*;
+use thalweg_runtime::counters;
+use thalweg_stream::{Mode, clear_plans, finish_searches, set_mode, set_tiers};
+
+/// Runs of the loop with tiers.
+const MEETINGS: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    /// A map of the state.
+    Map,
+    /// The state without its mean.
+    Centre,
+    /// Rows of the table by the indices.
+    Select,
+    /// Indices by integer arithmetic.
+    Step,
+    /// Indices from the largest elements of the state.
+    Top,
+    /// Indices from the order of the state's rows.
+    Order,
+    /// The text: its rows selected, and the indices behind it.
+    Append,
+    /// The cache: the state behind it, and a sum over it.
+    Cache,
+    /// The state added to rows of the table.
+    Add,
+    /// Running sums.
+    Scan,
+}
+
+use Action::*;
+
+const ACTIONS: [Action; 10] = [Map, Centre, Select, Step, Top, Order, Append, Cache, Add, Scan];
+
+/// How what is asked for is asked for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Ask {
+    Read,
+    Synchronize,
+    Flush,
+}
+
+/// A loop.
+#[derive(Clone, Debug)]
+pub struct Loop {
+    actions: Vec<Action>,
+    turns: usize,
+    rows: usize,
+    columns: usize,
+    words: usize,
+    /// Whether each state is held until the end.
+    held: bool,
+}
+
+impl Loop {
+    /// The loop of a seed.
+    pub fn new(seed: u64) -> Loop {
+        let rng = &mut Rng::with_seed(seed);
+        let actions: Vec<Action> = (0..rng.usize(2..7)).map(|_| ACTIONS[rng.usize(..ACTIONS.len())]).collect();
+        let turns = if rng.u32(..4) == 0 { 100 } else { rng.usize(1..14) };
+        let held = rng.u32(..4) == 0 && turns < 20;
+        Loop { actions, turns, rows: rng.usize(1..5), columns: rng.usize(1..6), words: rng.usize(4..12), held }
+    }
+
+    fn run(&self, ask: Ask) -> Result<Vec<Vec<f32>>, Error> {
+        let &Loop { rows, columns, words, .. } = self;
+        let number = |shape: &[usize], by: f64| {
+            let n: usize = shape.iter().product();
+            (Tensor::arange_with(n, DType::F32) * by).sin().reshape(shape)
+        };
+        let mut table = number(&[words, columns], 1.3);
+        let mut x = number(&[rows, columns], 0.7);
+        let mut index = Tensor::zeros_with([rows], DType::I64);
+        let mut text = Tensor::zeros_with([rows, 0], DType::I64);
+        let mut cache = Tensor::zeros_with([rows, 0, columns], DType::F32);
+        let mut held = vec![];
+        for turn in 0..self.turns {
+            for action in &self.actions {
+                match action {
+                    Map => x = (&x * 1.1 + 0.1).tanh(),
+                    Centre => x = &x - x.mean_keepdim(-1),
+                    Select => x = table.index_select(0, &index) * 0.5 + &x * 0.25,
+                    Step => index = (&index * 5 + (turn + 1) as i64) % words as i64,
+                    Top => {
+                        let scores = (x.unsqueeze(1) * &table).sum(2).flatten();
+                        let (_, at) = scores.topk(rows, 0, true);
+                        index = at % words as i64;
+                    }
+                    Order => index = x.sum(1).argsort(0, true),
+                    Append => {
+                        let from = x.sum(1).argsort(0, false);
+                        text = Tensor::cat(&[text.index_select(0, &from), index.unsqueeze(1)], 1);
+                    }
+                    Cache => {
+                        cache = Tensor::cat(&[cache, x.unsqueeze(1)], 1);
+                        x = (&cache * x.unsqueeze(1)).sum(1).tanh();
+                    }
+                    Add => table = table.index_add(0, &index, &(&x * 0.01)),
+                    Scan => x = x.cumsum(-1).sin(),
+                }
+            }
+            if self.held {
+                held.push(x.clone());
+            }
+        }
+        held.extend([x, table, index.cast(DType::F32), text.cast(DType::F32), cache]);
+        match ask {
+            Ask::Read => {}
+            Ask::Synchronize => thalweg::synchronize()?,
+            Ask::Flush => thalweg::flush(),
+        }
+        let before = counters();
+        let read: Result<Vec<Vec<f32>>, Error> = held.iter().map(Tensor::to_vec).collect();
+        match (counters() - before).kernels {
+            kernels if kernels > 0 && ask == Ask::Synchronize => {
+                Err(Error::Value(format!("{kernels} kernels of what is held ran after synchronize")))
+            }
+            _ => read,
+        }
+    }
+
+    fn run_by(&self, mode: Mode, ask: Ask) -> Result<Vec<Vec<f32>>, String> {
+        let old = set_mode(mode);
+        let done = self.run(ask).map_err(|e| format!("{mode:?}, {ask:?}: {e}"));
+        set_mode(old);
+        done
+    }
+}
+
+/// What is wrong with the way the loop of a seed runs, if anything.
+pub fn check(checker: &Checker, seed: u64) -> Result<(), String> {
+    let of = Loop::new(seed);
+    // On a thread that knows nothing yet.
+    let run = || -> Result<(), String> {
+        thalweg::set_default_device(Some(thalweg::raw::tensor(checker.empty()?).device()));
+        set_tiers(false);
+        let bits = |all: &[Vec<f32>]| -> Vec<Vec<u32>> {
+            all.iter().map(|v| v.iter().map(|x| if x.is_nan() { u32::MAX } else { x.to_bits() }).collect()).collect()
+        };
+        let want = bits(&of.run_by(UNFUSED, Ask::Read)?);
+        let same = |got: Vec<Vec<f32>>, what: &str| match bits(&got) == want {
+            true => Ok(()),
+            false => Err(format!("{what}: other values than unfused")),
+        };
+        for ask in [Ask::Read, Ask::Synchronize, Ask::Flush, Ask::Synchronize] {
+            same(of.run_by(STRICT, ask)?, &format!("strict, {ask:?}"))?;
+            of.run_by(FAST, ask)?;
+        }
+        clear_plans();
+        set_tiers(true);
+        for turn in 0..MEETINGS {
+            let ask = if turn % 2 == 0 { Ask::Synchronize } else { Ask::Read };
+            same(of.run_by(STRICT, ask)?, &format!("at first sight, run {turn}, {ask:?}"))?;
+            of.run_by(FAST, ask)?;
+            if turn == 1 {
+                finish_searches();
+            }
+        }
+        match counters().failed_segments {
+            0 => Ok(()),
+            failed => Err(format!("{failed} segments failed, and were run again")),
+        }
+    };
+    let done = std::thread::scope(|s| s.spawn(run).join());
+    done.unwrap_or_else(|_| Err("panicked".into())).map_err(|why| format!("{why}\n{of:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_of_a_hundred_turns_and_hundreds_of_gathers_come_up() {
+        let all: Vec<Loop> = (0..200).map(Loop::new).collect();
+        let gathers = |l: &Loop| {
+            let each = l.actions.iter().filter(|a| matches!(a, Select | Append | Top | Add)).count();
+            l.turns * each
+        };
+        assert!(all.iter().filter(|l| l.turns == 100).count() > 20);
+        assert!(all.iter().filter(|l| gathers(l) >= 300).count() > 5);
+        assert!(all.iter().filter(|l| l.held).count() > 10);
+    }
+}

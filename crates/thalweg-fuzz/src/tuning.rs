@@ -1,0 +1,98 @@
+//! Size thresholds, drawn anew for each program.
+//!
+//! In: a seed. Out: every [`Tunable`] of every crate set to its default, to the smallest value of its range, or to one
+//! between. So small programs take the algorithms that otherwise only large ones take. `--coverage` prints how often each
+//! side of each threshold was taken.
+
+use fastrand::Rng;
+use std::fmt::Write;
+use thalweg_ir::tunable::Tunable;
+use thalweg_runtime::Error;
+
+/// Keeps the thresholds' seed apart from the program's.
+const TUNING: u64 = 0x7475_6e69_6e67;
+
+/// The thresholds of each crate.
+fn crates() -> [Vec<&'static Tunable>; 4] {
+    [
+        thalweg::tunable::TUNABLES.all(),
+        thalweg_stream::tunable::TUNABLES.all(),
+        thalweg_fusion::tunable::TUNABLES.all(),
+        thalweg_cpu::tunable::TUNABLES.all(),
+    ]
+}
+
+/// The thresholds of all crates.
+fn all() -> impl Iterator<Item = &'static Tunable> {
+    crates().into_iter().flatten()
+}
+
+/// Draws every threshold from a program's seed.
+pub fn draw(seed: u64) {
+    // No search that began before sees thresholds change under it.
+    thalweg_stream::finish_searches();
+    thalweg_stream::finish_further_searches();
+    let mut rng = Rng::with_seed(seed ^ TUNING);
+    for tunables in crates() {
+        let defaults = rng.u32(..3) == 0;
+        for tunable in tunables {
+            let (low, high) = tunable.range().into_inner();
+            let value = match rng.u32(..4) {
+                _ if defaults => tunable.default(),
+                0 => tunable.default(),
+                1 => low,
+                _ => rng.usize(low..=high),
+            };
+            tunable.set(value);
+        }
+    }
+}
+
+/// Sets the thresholds that are named as `NAME=VALUE`, and all others to their defaults.
+///
+/// # Errors
+/// What is no threshold, or not in its range.
+pub fn set(named: &[String]) -> Result<(), Error> {
+    all().for_each(|t| t.set(t.default()));
+    for text in named {
+        let wrong = || Error::Value(format!("{text} is no threshold with a value in its range"));
+        let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+        let value: usize = value.parse().map_err(|_| wrong())?;
+        let tunable = all().find(|t| t.name() == name).filter(|t| t.range().contains(&value) || value == t.default());
+        tunable.ok_or_else(wrong)?.set(value);
+    }
+    Ok(())
+}
+
+/// Calls a function with the stream's thresholds at their defaults: what it records is one segment.
+pub fn in_one_segment<R>(f: impl FnOnce() -> R) -> R {
+    let drawn: Vec<usize> = thalweg_stream::tunable::TUNABLES.all().iter().map(|t| t.get()).collect();
+    thalweg_stream::tunable::TUNABLES.all().iter().for_each(|t| t.set(t.default()));
+    let made = f();
+    thalweg_stream::tunable::TUNABLES.all().iter().zip(drawn).for_each(|(t, value)| t.set(value));
+    made
+}
+
+/// Whether streams are cut and plans kept by the defaults: then a program is one segment, and a plan that was made is found.
+pub fn keeps_plans() -> bool {
+    thalweg_stream::tunable::TUNABLES.all().iter().all(|t| t.get() == t.default())
+}
+
+/// What is not at its default, for the report of a failure.
+pub fn drawn() -> String {
+    let mut out = String::new();
+    for tunable in all().filter(|t| t.get() != t.default()) {
+        let _ = write!(out, "{}={} ", tunable.name(), tunable.get());
+    }
+    if out.is_empty() { "thresholds at their defaults".into() } else { format!("thresholds {}", out.trim_end()) }
+}
+
+/// A line a threshold: how often something was within it, and how often beyond it.
+pub fn coverage() -> String {
+    let mut out = format!("{:<36}{:>14}{:>14}\n", "threshold", "within", "beyond");
+    for tunable in all() {
+        let [within, beyond] = tunable.sides();
+        let _ = writeln!(out, "{:<36}{within:>14}{beyond:>14}", tunable.name());
+    }
+    out
+}
