@@ -42,7 +42,7 @@ struct Report {
     compared: BTreeSet<String>,
     left_out: BTreeMap<String, usize>,
     samples: usize,
-    differing: Vec<(String, Aspect, String)>,
+    differing: Vec<(String, bool, Aspect, String)>,
 }
 
 /// Relative tolerance: of the largest number of the tensor, at special points of the number itself.
@@ -162,7 +162,8 @@ fn compare(record: &Record, expected: &Expected, report: &mut Report) {
     };
     report.samples += 1;
     report.compared.insert(entry.clone());
-    let mut differs = |aspect: Aspect, what: String| report.differing.push((entry.clone(), aspect, what));
+    let mut differs =
+        |aspect: Aspect, what: String| report.differing.push((entry.clone(), record.special, aspect, what));
     if outputs.len() != expected.outputs.len() {
         return differs(Aspect::Value, format!("{} results for {}", outputs.len(), expected.outputs.len()));
     }
@@ -221,14 +222,14 @@ fn run() {
                 let text = panic.downcast_ref::<String>().cloned();
                 let text = text.or_else(|| panic.downcast_ref::<&str>().map(|t| t.to_string()));
                 let what = format!("{}: panics: {}", expected.dtype, text.unwrap_or_default());
-                report.differing.push((record.entry.clone(), Aspect::Value, what));
+                report.differing.push((record.entry.clone(), record.special, Aspect::Value, what));
             }
         }
     }
     let mut shown: BTreeMap<&str, usize> = BTreeMap::new();
     let mut failed = 0;
-    for (entry, aspect, what) in &report.differing {
-        if excepted(entry, *aspect) {
+    for (entry, special, aspect, what) in &report.differing {
+        if excepted(entry, *special, *aspect) {
             continue;
         }
         failed += 1;
