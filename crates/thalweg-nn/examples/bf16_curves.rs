@@ -78,7 +78,7 @@ fn curve(steps: usize, seed: u32, dtype: DType) -> Result<Vec<f32>, Error> {
         let loss = loss(&x, &y, &tracked, dtype);
         let gradients = loss.backward();
         weights = tracked.iter().map(|w| (w - &gradients[w] * 0.02).detach()).collect();
-        sum = sum + loss.detach();
+        sum += loss.detach();
         if step % 20 == 19 {
             curve.push(sum.item::<f32>()? / 20.0);
             sum = Tensor::zeros([]);
