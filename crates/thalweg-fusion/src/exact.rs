@@ -24,9 +24,22 @@ use thalweg_ir::{DType, ElementOp, Op, ReduceOp, RegionNode, ScanOp};
 /// Operations through which the search for a product goes, at most: others are rare, and a segment may have thousands.
 const MAX_PRODUCT_STEPS: usize = 32;
 
+/// Whether the result of operation `i` is rounded to its dtype wherever it is computed.
+pub(crate) fn is_exact(ix: &Indexed<'_>, i: usize) -> bool {
+    ix.exact_by(find).has(i)
+}
+
+/// Whether the arithmetic inside an exact operation may be contracted, or its last product with what follows: functions
+/// and what is written in simpler operations. A kernel with such is [`thalweg_kernel::Body::repeatable`].
+pub(crate) fn may_contract_inside(op: Op, dtype: DType) -> bool {
+    let Op::Element(e) = op else { return false };
+    let row = e.row();
+    dtype.is_float() && e != ElementOp::Square && !row.is_exact() && (row.function || row.expand.is_some())
+}
+
 /// The exact operations of a segment. Empty in strict mode, whose bodies are exact as a whole; all where each is a kernel
 /// of its own, so that a GPU divides a number by a tensor there as it does in a fused kernel that is exact.
-pub(crate) fn find(ix: &Indexed<'_>) -> BitSet {
+fn find(ix: &Indexed<'_>) -> BitSet {
     let n = ix.seg.ops.len();
     if ix.seg.mode.strict {
         return BitSet::default();
@@ -256,7 +269,7 @@ mod tests {
     /// The exact ones of these values.
     fn exact(g: &Graph, of: &[T]) -> Vec<bool> {
         let ix = Indexed::new(g.0.as_segment());
-        let is_exact = |t: &T| matches!(*t, T::Op(i) if ix.is_exact(i));
+        let is_exact = |t: &T| matches!(*t, T::Op(i) if is_exact(&ix, i));
         of.iter().map(is_exact).collect()
     }
 

@@ -268,9 +268,9 @@ impl<'a> Indexed<'a> {
         self.unrolled.has(i)
     }
 
-    /// Whether the result of operation `i` is rounded to its dtype wherever it is computed ([`crate::exact`]).
-    pub fn is_exact(&self, i: usize) -> bool {
-        self.exact.get_or_init(|| crate::exact::find(self)).has(i)
+    /// The exact operations, found once.
+    pub fn exact_by(&self, find: fn(&Indexed<'_>) -> BitSet) -> &BitSet {
+        self.exact.get_or_init(|| find(self))
     }
 
     /// Whether operation `i` needs whole rows of its operand.

@@ -163,6 +163,14 @@ FN double hidden(double x) { asm("" : "+x"(x)); return x; }
 FN float hidden(float x) { asm("" : "+f"(x)); return x; }
 FN double hidden(double x) { asm("" : "+d"(x)); return x; }
 #endif
+// A product that is rounded by itself. ptxas contracts what has no rounding in its name, whatever lies between.
+#ifdef THALWEG_EMULATED
+FN float rounded_product(float x, float y) { return hidden(x * y); }
+FN double rounded_product(double x, double y) { return hidden(x * y); }
+#else
+FN float rounded_product(float x, float y) { return __fmul_rn(x, y); }
+FN double rounded_product(double x, double y) { return __dmul_rn(x, y); }
+#endif
 // To odd: rounding what comes out to fewer digits is then as if it had been done at once.
 FN float odd_f32(double v) {
   float f = (float)v;

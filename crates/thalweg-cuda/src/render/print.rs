@@ -457,6 +457,7 @@ fn written(of: &Expr) -> (String, u8) {
             (expression(*op, *dtype, &args.iter().map(String::as_str).collect::<Vec<_>>()), SELECT)
         }
         Expr::Inverse(x) => (format!("inverse({})", expr(x)), ATOM),
+        Expr::Product(two) => (format!("rounded_product({}, {})", expr(&two[0]), expr(&two[1])), ATOM),
         Expr::Hidden(x) => (format!("hidden({})", expr(x)), ATOM),
         Expr::Cast(from, to, x) => (cast(*from, *to, &atom(x)), UNARY),
         // As it is in memory, a narrow float is its bits.

@@ -12,6 +12,7 @@ use super::movement::{Path, Step, arguments, is_in_order};
 use super::rows;
 use super::rules::{Rule, counts, hopeless_maps, is_constant};
 use super::step::ScalarArg;
+use crate::exact;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use rustc_hash::FxHashMap;
@@ -430,6 +431,13 @@ impl Writer<'_> {
 
     /// The node of an operation, rounded to its dtype where the operation is exact.
     fn rounded(&mut self, i: usize, node: NodeId) -> NodeId {
-        if self.ix.is_exact(i) { self.builder.round(node) } else { node }
+        if !exact::is_exact(self.ix, i) {
+            return node;
+        }
+        let rel = &self.ix.seg.ops[i];
+        if exact::may_contract_inside(rel.op, rel.dtype) && !self.builder.body().strict {
+            self.builder.repeatable();
+        }
+        self.builder.round(node)
     }
 }

@@ -73,6 +73,7 @@ impl Display for Expr {
             Expr::Taken { tree, identity } => write!(f, "{tree} or {identity}"),
             Expr::Drawn(name) => write!(f, "number of {name}"),
             Expr::Inverse(x) => write!(f, "inverse({x})"),
+            Expr::Product(two) => write!(f, "product({}, {})", two[0], two[1]),
             Expr::Hidden(x) => write!(f, "hidden({x})"),
             Expr::Cast(_, to, x) => write!(f, "{to}({x})"),
             Expr::Bitcast(_, to, x) => write!(f, "bits of {x} as {to}"),

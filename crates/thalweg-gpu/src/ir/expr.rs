@@ -106,6 +106,8 @@ pub enum Expr {
     Inverse(Box<Expr>),
     /// A float of which the compiler is to know nothing.
     Hidden(Box<Expr>),
+    /// A product of two f32 or f64 that is rounded by itself: no compiler contracts it with a sum.
+    Product(Box<[Expr; 2]>),
     /// A value of one dtype as another.
     Cast(DType, DType, Box<Expr>),
     /// An f32 taken for a narrow float, or the other way round, as it is in its register: nothing is rounded.
@@ -194,7 +196,7 @@ impl Expr {
             | Expr::Remainder(_)
             | Expr::Drawn(_) => Type::U32,
             Expr::Binary(op, _) if op.is_condition() => Type::BOOL,
-            Expr::Binary(_, two) => two[0].ty(),
+            Expr::Binary(_, two) | Expr::Product(two) => two[0].ty(),
             Expr::Operation(op, dtype, _) => Type::Held(op.output(*dtype)),
             Expr::Inverse(_) => Type::Held(DType::F32),
             Expr::Hidden(x) => x.ty(),
@@ -265,7 +267,7 @@ impl Expr {
         use std::slice::from_ref;
         match self {
             Expr::Element { at, .. } => at,
-            Expr::Binary(_, two) => &two[..],
+            Expr::Binary(_, two) | Expr::Product(two) => &two[..],
             Expr::Select(three) | Expr::Gather { place: three, .. } => &three[..],
             Expr::Operation(_, _, args) | Expr::Routine(_, args) => args,
             Expr::Convert(_, x)

@@ -65,11 +65,8 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
                 }
                 _ => Expr::Operation(op, body.operand_dtype(id), arguments(body, id, own)),
             },
-            // Narrow floats have been widened before. What the compiler does not see it does not contract.
-            Node::Round { arg } => match body.nodes[arg.index()] {
-                Node::Element { .. } => Expr::Hidden(Box::new(own(arg))),
-                _ => own(arg),
-            },
+            // Narrow floats have been widened before; what is no product is rounded as it stands.
+            Node::Round { arg } => rounded(body, arg, names),
             Node::Cast { dtype, arg } => Expr::Cast(body.dtype(arg), dtype, Box::new(own(arg))),
             Node::Bitcast { dtype, arg } => Expr::Bitcast(body.dtype(arg), dtype, Box::new(own(arg))),
             Node::Value { slot, dtype } => (names.value)(slot, dtype),
@@ -85,6 +82,22 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
         out.push(Statement::Let(name(id), value));
     }
     out
+}
+
+/// A node whose product, if it is one, no compiler contracts with a sum.
+fn rounded(body: &Body, id: NodeId, names: &Names) -> Expr {
+    let own = |id: NodeId| value(body, id);
+    let node = &body.nodes[id.index()];
+    let factors = match *node {
+        Node::Element { op: ElementOp::Mul, args, .. } => [own(args[0]), own(args[1])],
+        Node::Element { op: ElementOp::Square, args, .. } => [own(args[0]), own(args[0])],
+        Node::Element { args, .. } => match reciprocal(body, node, names) {
+            Some(of) => [own(args[0]), of],
+            None => return own(id),
+        },
+        _ => return own(id),
+    };
+    Expr::Product(Box::new(factors))
 }
 
 /// The reciprocal of the scalar that a node divides by.

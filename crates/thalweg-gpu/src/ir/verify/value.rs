@@ -162,6 +162,11 @@ impl Checker<'_> {
                 self.check(x)?;
                 want(matches!(x.ty(), Type::Held(d) if d.is_float()), || format!("{x} is no float"))
             }
+            Expr::Product(two) => {
+                let ty = two[0].ty();
+                want(matches!(ty, Type::Held(DType::F32 | DType::F64)), || format!("{} is no f32 or f64", two[0]))?;
+                two.iter().try_for_each(|x| self.typed(x, ty))
+            }
             Expr::Cast(from, _, x) => self.typed(x, Type::Held(*from)),
             Expr::Bitcast(from, to, x) => {
                 self.typed(x, Type::Held(*from))?;
