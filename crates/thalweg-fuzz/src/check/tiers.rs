@@ -24,9 +24,8 @@ pub fn generic_kernels() -> u64 {
 type Results = Vec<Option<Vec<u8>>>;
 
 impl Checker {
-    /// Strictly the bits of an unfused run, in every tier; otherwise what fused runs may give, with the same selections in every
-    /// tier. A pattern that was met
-    /// twice and searched for has a plan.
+    /// Strictly the bits of an unfused run, in every tier; otherwise what fused runs may give, with the same
+    /// selections in every tier. A pattern that was met twice and searched for has a plan.
     pub(super) fn at_first_sight(
         &self,
         (program, stability): (&Program, &Stability<'_>),
@@ -40,12 +39,11 @@ impl Checker {
                     true => self.equal(program, got, want, &what)?,
                     false => {
                         self.close((program, stability), got, want).map_err(|e| format!("{what}: {e}"))?;
-                        self.equal_selections(
-                            program,
-                            got,
-                            &all[0],
-                            &format!("{what}, selected otherwise than by the first"),
-                        )?;
+                        // What another segment left may be a rounding off.
+                        if moved.iter().all(|c| c.segments <= 1) {
+                            let what = format!("{what}, selected otherwise than by the first");
+                            self.equal_selections(program, got, &all[0], &what)?;
+                        }
                     }
                 }
             }
