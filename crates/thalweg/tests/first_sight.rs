@@ -402,3 +402,20 @@ fn a_hinge_loss_in_bf16_stays_finite_while_plans_take_over() {
     assert!(losses.iter().all(|l| l.is_finite()), "{losses:?}");
     assert!(losses[59] < losses[0], "{losses:?}");
 }
+
+/// Held gradients are computed by `synchronize`, whatever their pattern's history says of being read.
+#[test]
+fn synchronize_computes_gradients_that_are_held() {
+    let _pinned = pinned();
+    set_deferring(true);
+    let (x, w) = (input(16).to_vec::<f32>().unwrap(), Tensor::linspace(-1.0, 1.0, 24 * 4).reshape([24, 4]).tracked());
+    let x = Tensor::from_slice(&x, [16, 24]);
+    for call in 0..6 {
+        let loss = x.matmul(&w).tanh().square().mean(..);
+        let gradients = loss.backward();
+        loss.item::<f32>().unwrap();
+        thalweg::synchronize().unwrap();
+        let (_, c) = counted(|| gradients[&w].to_vec::<f32>().unwrap());
+        assert_eq!(c.kernels, 0, "call {call}: what is held was computed");
+    }
+}

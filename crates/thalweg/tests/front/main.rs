@@ -15,6 +15,7 @@ mod operators;
 mod products;
 mod random;
 mod readings;
+mod reported;
 #[path = "../selected/cases.rs"]
 mod selected;
 mod values;
