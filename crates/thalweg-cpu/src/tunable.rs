@@ -27,7 +27,7 @@ thalweg_ir::tunables! {
         min_row_points: 16, in 1..=16,
         /// Points of a call from which on it is as good as any.
         min_call_points: 64, in 1..=64,
-        /// The same for a call through tables, which has one row.
+        /// Points of a call through tables, which has one row.
         min_table_call_points: 256, in 1..=64,
         /// Times that a call has to become longer for rows to be joined.
         min_call_gain: 8, in 1..=8,

@@ -153,7 +153,7 @@ impl Search<'_> {
             let [of_x, of_y] = [self.product(x, &mut found[0]), self.product(y, &mut found[1])];
             let mut meet = of_x.is_some() && of_y.is_some();
             if op == ElementOp::Sub && [x, y].iter().any(|v| matches!(v, ValueId::Input(_))) {
-                // What an earlier segment left may be a product, too. Quotients by a number of the row stay cheap.
+                // An input may be a product of an earlier segment. Quotients by a number of the row stay cheap.
                 found.iter_mut().for_each(|f| f.retain(|&p| ix.seg.ops[p].op != Op::Element(ElementOp::Div)));
                 meet = true;
             }
@@ -322,7 +322,7 @@ mod tests {
         g.live(d);
         g.live(s);
         assert_eq!(exact(&g, &[p, q, r]), [true, true, false]);
-        // What an earlier segment left may be the same product.
+        // An input may be the same product, of an earlier segment.
         let mut g = Graph::new();
         let [a, b] = [(); 2].map(|()| g.input(&[64]));
         let p = g.binary(Mul, a, a);

@@ -344,7 +344,7 @@ impl Checker {
         self.selected_alike(program, &fast)
     }
 
-    /// What selects does so as one kernel an operation does, to the bit.
+    /// Checks that selections are those of one kernel an operation, to the bit.
     fn selected_alike(&self, program: &Program, fast: &[Option<Vec<u8>>]) -> Result<(), String> {
         let alike = crate::selection::alike(program);
         if !program.steps.iter().zip(&alike).any(|(s, alike)| s.kept && *alike) {
@@ -353,7 +353,7 @@ impl Checker {
         let before = counters();
         let single = self.run(program, SINGLE, Drops::Early, false).map_err(|e| format!("one by one: {e}"))?;
         if (counters() - before).segments > 1 {
-            // What another segment left may be a rounding off.
+            // Values from another segment may be a rounding off.
             return Ok(());
         }
         self.equal_selections(program, fast, &single, "selected otherwise than one by one,")

@@ -279,7 +279,7 @@ const FUNCTIONS: &[Function] = &[
         vec![text]
     }),
     ("sorted rows", Numbers, |c| {
-        // The same by sorts: positions become other positions, and these select again.
+        // Sorts instead: positions become other positions, and these select again.
         let n = c.rng.usize(2..30);
         let mut x = c.filled([n]);
         let mut all = x.slice(..0);

@@ -137,7 +137,7 @@ impl Loop {
     }
 }
 
-/// What is wrong with the way the loop of a seed runs, if anything.
+/// Runs the loop of a seed in every mode; the error says what is wrong.
 pub fn check(checker: &Checker, seed: u64) -> Result<(), String> {
     let of = Loop::new(seed);
     // On a thread that knows nothing yet.

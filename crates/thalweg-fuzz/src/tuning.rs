@@ -51,7 +51,7 @@ pub fn draw(seed: u64) {
 /// Sets the thresholds that are named as `NAME=VALUE`, and all others to their defaults.
 ///
 /// # Errors
-/// What is no threshold, or not in its range.
+/// A message for what is no threshold, or not in its range.
 pub fn set(named: &[String]) -> Result<(), Error> {
     all().for_each(|t| t.set(t.default()));
     for text in named {

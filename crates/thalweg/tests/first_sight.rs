@@ -356,7 +356,7 @@ fn a_search_that_its_budget_ended_goes_on_in_the_background() {
     set_search_effort(Effort::default());
 }
 
-/// What selects does so alike before there is a plan, by the plan, and by plans that compete.
+/// Selections are the same before there is a plan, by the plan, and by plans that compete.
 #[test]
 fn selections_are_the_same_in_every_tier() {
     let _pinned = tiers();

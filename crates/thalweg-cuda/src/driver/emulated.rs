@@ -118,7 +118,7 @@ impl Emulated {
         Emulated { parts, queue: 0 }
     }
 
-    /// The same with so many fault words at a time.
+    /// A chip with so many fault words at a time.
     pub fn with_faults(self, faults: usize) -> Emulated {
         let chip = Chip { faults, ..self.parts.chip.clone() };
         let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });

@@ -81,7 +81,7 @@ impl Checker {
         self.equal_where(program, got, want, what)
     }
 
-    /// The same of those that both have.
+    /// Kept results that both runs have, equal to the bit.
     fn equal_where(
         &self,
         program: &Program,

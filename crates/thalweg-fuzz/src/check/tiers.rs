@@ -39,7 +39,7 @@ impl Checker {
                     true => self.equal(program, got, want, &what)?,
                     false => {
                         self.close((program, stability), got, want).map_err(|e| format!("{what}: {e}"))?;
-                        // What another segment left may be a rounding off.
+                        // Values from another segment may be a rounding off.
                         if moved.iter().all(|c| c.segments <= 1) {
                             let what = format!("{what}, selected otherwise than by the first");
                             self.equal_selections(program, got, &all[0], &what)?;
