@@ -16,9 +16,7 @@ use std::sync::Arc;
 use thalweg_fusion::Explanation;
 use thalweg_ir::Shape;
 use thalweg_runtime::{Error, counters};
-use thalweg_stream::{
-    DeviceRef, MatmulPrecision, Mode, Operand, Value, explain, record, set_deferring, set_mode, synchronize,
-};
+use thalweg_stream::{DeviceRef, MatmulPrecision, Mode, Operand, Value, explain, record, set_mode, synchronize};
 pub use tiers::generic_kernels;
 
 /// Runs programs on a device, and compares a second one with it.
@@ -363,12 +361,9 @@ impl Checker {
 
     /// Fused, the same values, by no more kernels; and counters and explanation tell the same.
     fn fused(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
-        // What is computed of a deferred result when it is asked for is counted, and not explained.
-        let deferring = set_deferring(false);
         let before = counters();
         let mut out = Ok(vec![]);
         let (_, explanation) = explain(|| out = self.run(program, STRICT, Drops::Early, false));
-        set_deferring(deferring);
         self.equal(program, &out.map_err(|e| format!("fused: {e}"))?, unfused, "fused")?;
         let moved = counters() - before;
         let told = explanation.totals();

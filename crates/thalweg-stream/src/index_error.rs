@@ -13,10 +13,11 @@
 
 use crate::DeviceRef;
 use crate::mode::Mode;
-use crate::outside::{Outside, part_on, run_outside};
+use crate::outside::{Outside, Rerun, part_on, run_outside};
 use crate::site::{Counted, Site};
 use crate::store::Entry;
 use crate::value::{Storage, Value};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, Segment, Stretch, ValueId};
 use thalweg_ir::{Arg, Op};
@@ -35,6 +36,15 @@ pub(crate) struct Failure<'a> {
     pub values: &'a [Arc<Value>],
 }
 
+/// Where a run of a part of a failed segment begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// The segment's inputs alone.
+    Inputs,
+    /// The results that were written before the failure, too.
+    Results,
+}
+
 /// What became of a segment.
 #[derive(Default)]
 pub(crate) struct Sorted {
@@ -44,12 +54,70 @@ pub(crate) struct Sorted {
     pub made: Vec<(usize, Result<Storage, Error>)>,
 }
 
+/// Indices that a failed segment computes, read back to find the one that is out of range. They are computed anew from
+/// the segment's inputs, one kernel an operation, so that a defect of the planned kernels is not taken for a mistake of
+/// the program. One run computes all that depend on the same gathers and scatters, so hundreds of gathers by
+/// independent indices take one run.
+struct Indices<'a> {
+    /// Operations that the wanted results depend on.
+    needed: &'a BitSet,
+    /// Bytes by operation; `None` where the run failed.
+    computed: FxHashMap<usize, Option<Vec<u8>>>,
+}
+
+impl Indices<'_> {
+    /// The bytes of index `o` of operation `i`, where all operations before `i` have been judged in `errors`.
+    fn get(&mut self, of: &Failure<'_>, (i, o): (usize, usize), errors: &[Option<Error>]) -> Option<Vec<u8>> {
+        if !self.computed.contains_key(&o) {
+            let run = self.computable(of, i, errors);
+            let bytes =
+                |(o, made): (usize, Storage)| Value::stored(of.device, made, of.segment.ops[o].dtype).bytes().ok();
+            match of.compute(&run, From::Inputs) {
+                Ok(made) => self.computed.extend(run.iter().copied().zip(made).map(|m| (m.0, bytes(m)))),
+                Err(_) => self.computed.extend(run.iter().map(|&o| (o, None))),
+            }
+        }
+        self.computed.get(&o)?.clone()
+    }
+
+    /// Indices of operations from `i` on that depend on nothing that has failed, may be out of range or is gone.
+    fn computable(&self, of: &Failure<'_>, i: usize, errors: &[Option<Error>]) -> Vec<usize> {
+        let ops = of.segment.ops;
+        let mut open = BitSet::new(ops.len());
+        let mut found = vec![];
+        for (k, rel) in ops.iter().enumerate() {
+            let indexed = matches!(rel.op, Op::Gather | Op::Scatter(_));
+            let depends = rel.args().any(|arg| match arg {
+                Arg::Op(o) => open.has(o),
+                Arg::Input(n) => of.inputs[n].is_none(),
+                _ => false,
+            });
+            if depends
+                || errors.get(k).is_some_and(Option::is_some)
+                || k >= i && (indexed || matches!(rel.op, Op::Foreign(_)))
+            {
+                open.insert(k);
+            }
+            if let (true, Some(Arg::Op(o))) = (k >= i && indexed && self.needed.has(k), rel.args().nth(1))
+                && !open.has(o)
+                && !self.computed.contains_key(&o)
+            {
+                found.push(o);
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
+
 impl Failure<'_> {
     /// What is to be told of each result, of which those in `wanted` were to be written, where the run failed with `error`;
     /// `None` where nothing was found that fails.
     pub fn sort_out(&self, wanted: &BitSet, error: &Error) -> Option<Sorted> {
         let ops = self.segment.ops;
-        let needed = self.ancestors(wanted.iter());
+        let needed = self.ancestors(wanted.iter(), From::Results);
+        let mut indices = Indices { needed: &needed, computed: FxHashMap::default() };
         let mut errors: Vec<Option<Error>> = Vec::with_capacity(ops.len());
         for (i, rel) in ops.iter().enumerate() {
             if self.is_there(i) {
@@ -62,19 +130,19 @@ impl Failure<'_> {
             });
             // What it reads may be gone: then nobody can tell whether it was this that failed.
             let is_lost = rel.args().any(|arg| matches!(arg, Arg::Input(n) if self.inputs[n].is_none()));
-            let own = || match rel.op {
-                Op::Gather | Op::Scatter(_) => self.out_of_range(i),
+            let mut own = || match rel.op {
+                Op::Gather | Op::Scatter(_) => self.out_of_range(i, |o| indices.get(self, (i, o), &errors)),
                 Op::Foreign(_) if !is_lost => self.not_compiled(i),
                 _ => None,
             };
-            let found = || own().or_else(|| is_lost.then(|| error.clone()));
+            let mut found = || own().or_else(|| is_lost.then(|| error.clone()));
             errors.push(of_args.or_else(|| if needed.has(i) { found() } else { None }));
         }
         if errors.iter().all(Option::is_none) {
             return None;
         }
         let rest: Vec<usize> = wanted.iter().filter(|&i| errors[i].is_none() && !self.is_there(i)).collect();
-        let made = self.compute(&rest);
+        let made = self.compute(&rest, From::Results);
         let of = |(n, &i): (usize, &usize)| (i, made.as_ref().map(|all| all[n].clone()).map_err(Error::poisoned));
         let made = rest.iter().enumerate().map(of).collect();
         Some(Sorted { errors, made })
@@ -84,15 +152,16 @@ impl Failure<'_> {
         matches!(self.values[i].state(), Some(Ok(_)))
     }
 
-    /// These operations and all that they are computed from, down to what is there.
-    fn ancestors(&self, of: impl Iterator<Item = usize>) -> BitSet {
+    /// These operations and all that they are computed from.
+    fn ancestors(&self, of: impl Iterator<Item = usize>, from: From) -> BitSet {
         let mut all = BitSet::new(self.segment.ops.len());
-        of.filter(|&i| !self.is_there(i)).for_each(|i| all.insert(i));
+        let is_computed = |i: usize| from == From::Inputs || !self.is_there(i);
+        of.filter(|&i| is_computed(i)).for_each(|i| all.insert(i));
         for i in (0..self.segment.ops.len()).rev() {
             if all.has(i) {
                 for arg in self.segment.ops[i].args() {
                     if let Arg::Op(o) = arg
-                        && !self.is_there(o)
+                        && is_computed(o)
                     {
                         all.insert(o);
                     }
@@ -102,8 +171,9 @@ impl Failure<'_> {
         all
     }
 
-    /// The error of a gather or scatter whose index is out of range.
-    fn out_of_range(&self, i: usize) -> Option<Error> {
+    /// The error of a gather or scatter whose index is out of range; `computed` gives the bytes of an index that the
+    /// segment computes.
+    fn out_of_range(&self, i: usize, computed: impl FnOnce(usize) -> Option<Vec<u8>>) -> Option<Error> {
         let rel = &self.segment.ops[i];
         let shape = |arg: Arg| match arg {
             Arg::Op(o) => Some(self.segment.shapes[o]),
@@ -116,11 +186,8 @@ impl Failure<'_> {
         let size = shape(from)?[axis] as i64;
         let bytes = match index {
             Arg::Input(n) => self.inputs[n].as_ref()?.bytes().ok()?,
-            Arg::Op(o) if self.is_there(o) => self.values[o].bytes().ok()?,
-            Arg::Op(o) => {
-                let made = self.compute(&[o]).ok()?.pop()?;
-                Value::stored(self.device, made, self.segment.ops[o].dtype).bytes().ok()?
-            }
+            // Where an input is gone, what the planned kernels wrote is all there is.
+            Arg::Op(o) => computed(o).or_else(|| self.is_there(o).then(|| self.values[o].bytes().ok())?)?,
             _ => return None,
         };
         let places = bytes.chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().expect("eight bytes")));
@@ -146,19 +213,19 @@ impl Failure<'_> {
 
     /// The error of an operation in another language that does not compile, with the line of its call.
     fn not_compiled(&self, i: usize) -> Option<Error> {
-        let error = self.compute(&[i]).err().filter(|e| matches!(e, Error::Compile { .. }))?;
+        let error = self.compute(&[i], From::Results).err().filter(|e| matches!(e, Error::Compile { .. }))?;
         let Some((_, Site { name, at, .. })) = self.sites.iter().find(|s| s.0 as usize == i) else {
             return Some(error);
         };
         Some(Error::Host { operation: (*name).into(), at, cause: Arc::new(error) })
     }
 
-    /// The results of operations that depend on nothing out of range, by a run of their own.
-    fn compute(&self, wanted: &[usize]) -> Result<Vec<Storage>, Error> {
+    /// Computes operations that depend on nothing out of range, by a run of their own.
+    fn compute(&self, wanted: &[usize], from: From) -> Result<Vec<Storage>, Error> {
         if wanted.is_empty() {
             return Ok(vec![]);
         }
-        let part = Stretch::of(self.segment, &self.ancestors(wanted.iter().copied()));
+        let part = Stretch::of(self.segment, &self.ancestors(wanted.iter().copied(), from));
         let places: Vec<usize> = wanted.iter().map(|&i| part.place(i).expect("it is among its ancestors")).collect();
         let mut live = BitSet::new(part.from.len());
         places.iter().for_each(|&p| live.insert(p));
@@ -167,10 +234,13 @@ impl Failure<'_> {
             ValueId::Op(o) => self.values[o].clone(),
         };
         let inputs: Vec<Arc<Value>> = part.inputs.iter().map(find).collect();
-        let (segment, sizes) = part_on(part.segment, &inputs, &live)?;
-        let recorded = (self.mode, self.stream);
-        let outside = Outside { device: self.device, recorded, segment: segment.as_segment(), sites: &[] };
-        let (made, done) = run_outside(&outside, &outside.entry(), &sizes, inputs);
+        let (owned, sizes) = part_on(part.segment, &inputs, &live)?;
+        let fused = self.mode.fused && from == From::Results;
+        let mut segment = owned.as_segment();
+        segment.mode.fused = fused;
+        let recorded = (Mode { fused, ..self.mode }, self.stream);
+        let outside = Outside { device: self.device, recorded, segment, sites: &[] };
+        let (made, done) = run_outside(&outside, &outside.entry(), &sizes, inputs, Rerun::Failure);
         done?;
         places.iter().map(|&p| made[p].outcome()).collect()
     }
@@ -187,14 +257,23 @@ pub(crate) fn outcomes(
     inputs: Vec<Arc<Value>>,
     wanted: &BitSet,
 ) -> Outcomes {
-    let (values, done) = run_outside(of, entry, sizes, inputs.clone());
+    let (mut values, done) = run_outside(of, entry, sizes, inputs.clone(), Rerun::Deferred);
     let &Outside { device, recorded: (mode, stream), segment, sites } = of;
-    let failed = done.err();
-    let sorted = failed.as_ref().filter(|e| matches!(e, Error::Index(_)) && !mode.reference).and_then(|error| {
-        let inputs: Vec<Option<Arc<Value>>> = inputs.into_iter().map(Some).collect();
+    let mut failed = done.err();
+    let indexed = |e: &&Error| matches!(e, Error::Index(_)) && !mode.reference;
+    let sorted = failed.as_ref().filter(indexed).and_then(|error| {
+        let inputs: Vec<Option<Arc<Value>>> = inputs.iter().cloned().map(Some).collect();
         let failure = Failure { device, mode, stream, segment, sites, inputs: &inputs, values: &values };
         failure.sort_out(wanted, error)
     });
+    // The program is right, and the planned kernels are not.
+    if sorted.is_none() && failed.as_ref().filter(indexed).is_some() {
+        let mut outside = Outside { recorded: (Mode { fused: false, ..mode }, stream), ..*of };
+        outside.segment.mode.fused = false;
+        let done;
+        (values, done) = run_outside(&outside, &outside.entry(), sizes, inputs, Rerun::Unfused);
+        failed = done.err();
+    }
     let Sorted { errors, made } = sorted.unwrap_or_default();
     let mut all: Outcomes = vec![None; values.len()];
     for i in wanted.iter() {

@@ -5,7 +5,9 @@
 
 use crate::DeviceRef;
 use crate::mode::{Mode, measuring};
+use crate::report;
 use crate::run::{self, Timed};
+use crate::saved::Origin;
 use crate::site::Site;
 use crate::store::{self, Entry};
 use crate::value::{NO_STREAM, Value};
@@ -24,12 +26,34 @@ pub(crate) struct Outside<'a> {
     pub sites: &'a [(u32, Site)],
 }
 
+/// Reason for a run beside the stream, as explanations give it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rerun {
+    /// Deferred results were read after all, or waited for.
+    Deferred,
+    /// Another segment failed: this run computes indices to find the one out of range, or results that do not depend on it.
+    Failure,
+    /// The planned kernels failed: one kernel an operation.
+    Unfused,
+}
+
+impl Rerun {
+    fn reason(self) -> &'static str {
+        match self {
+            Rerun::Deferred => "for results that had been deferred",
+            Rerun::Failure => "for what does not depend on a failed operation",
+            Rerun::Unfused => "one kernel an operation, since the planned kernels failed",
+        }
+    }
+}
+
 /// Runs it. Gives values for its operations, those of which are resolved that were written, and what came of the run.
 pub(crate) fn run_outside(
     of: &Outside<'_>,
     entry: &Arc<Entry>,
     sizes: &[i64],
     inputs: Vec<Arc<Value>>,
+    why: Rerun,
 ) -> (Vec<Arc<Value>>, Result<(), Error>) {
     let &Outside { device, segment, sites, .. } = of;
     let fresh = |i: usize| {
@@ -39,13 +63,22 @@ pub(crate) fn run_outside(
     let values: Vec<Arc<Value>> = (0..segment.ops.len()).map(fresh).collect();
     let mut inputs: Vec<Option<Arc<Value>>> = inputs.into_iter().map(Some).collect();
     let mut run = || {
-        let (ready, _) = entry.ready(device, segment, sizes)?;
-        let ready = measuring().and(ready.autotuning.winner()).cloned().unwrap_or(ready);
+        let (own, origin) = entry.ready(device, segment, sizes)?;
+        let ready = measuring().and(own.autotuning.winner()).unwrap_or(&own).clone();
         let found = ready.schedule(device, &vec![0; inputs.len()], || ready.lean(device, segment))?;
         let what = (segment.ops, sites);
-        run::run((&found.0, found.1), device, what, (&values, None), &mut inputs, segment.scalars, Timed::No)
+        let report = report::begin(|| {
+            let (made, none) = (origin == Origin::Search, BitSet::new(segment.ops.len()));
+            let mut report = report::report(device, &segment, (&found.0, &own), made, &none, (None, &[]));
+            report.rerun = Some(why.reason());
+            report
+        });
+        let timed = if report::is_timed() { Timed::Launches } else { Timed::No };
+        let outcome = run::run((&found.0, found.1), device, what, (&values, None), &mut inputs, segment.scalars, timed);
+        report::end(report, &found.0, &outcome);
+        outcome.map(|_| ())
     };
-    let done = run().map(|_| ());
+    let done = run();
     (values, done)
 }
 

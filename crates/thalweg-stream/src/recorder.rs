@@ -402,8 +402,8 @@ impl Recorder {
                 Ok(Err(error)) => Some(error),
                 Err(panic) => Some(self.panicked(&*panic)),
             };
-            let error = error.filter(|e| !self.run_unfused(e));
             let sorted = error.as_ref().and_then(|e| self.sort_out(e));
+            let error = error.filter(|e| sorted.is_some() || !self.run_unfused(e));
             if let Some(error) = &error {
                 count(|c| c.failed_segments += 1);
                 // With the caller's line, where it was found out.

@@ -131,3 +131,31 @@ fn synchronize_gives_the_error_of_what_it_waited_for_once() {
     assert!(reading.wait().unwrap_err().to_string().contains("index 8"));
     thalweg::synchronize().unwrap();
 }
+
+/// Indices that the segment computes are read back by one run, however many there are.
+#[test]
+fn the_index_out_of_range_is_found_by_one_run() {
+    let _pinned = pinned();
+    let (x, own) = (Tensor::arange(8), Tensor::new([1i64, 3]));
+    thalweg::synchronize().unwrap();
+    let wrong = line!() + 3;
+    let segment = |last: i64| {
+        let of = |k: i64| x.index_select(0, &(&own + k % 4));
+        let bad = x.index_select(0, &(&own + last));
+        ((0..40).map(|k| of(k).sum(..)).collect::<Vec<_>>(), bad)
+    };
+    let (mut out, explanation) = thalweg::explain(|| {
+        let out = segment(5);
+        assert!(thalweg::synchronize().is_err());
+        out
+    });
+    let want = format!("index_select: index 8 is out of range for axis 0 of size 8{}", at(wrong));
+    assert!(message(&out.1).starts_with(&want), "{}, not {want}", message(&out.1));
+    let sums: Vec<f32> = out.0.drain(..).map(|s| s.item::<f32>().unwrap()).collect();
+    assert_eq!(sums[..4], [4.0, 6.0, 8.0, 10.0]);
+    let runs: Vec<Option<&str>> = explanation.segments.iter().map(|s| s.rerun).collect();
+    let reason = Some("for what does not depend on a failed operation");
+    assert_eq!(runs, [None, reason, reason], "the segment, indices, results without the wrong one:\n{explanation}");
+    let failed = explanation.segments.iter().filter(|s| s.error.is_some()).count();
+    assert_eq!(failed, 1);
+}

@@ -304,6 +304,30 @@ fn a_shared_pass_may_need_what_its_own_kernel_gives() {
     }
 }
 
+/// Partial results of the columns are one run of memory, so rows whose operands have no single stride are not shared.
+#[test]
+fn a_shared_pass_has_rows_of_one_dimension() {
+    let _pinned = pinned();
+    let x = randn([8, 2, 64, 1024]);
+    let check = |kernels: u64, mask: Tensor| {
+        let f = || {
+            let y = &x * &mask;
+            (y.sum([2, 3]), y.sum([0, 1]))
+        };
+        let (out, c) = counted(f);
+        assert_eq!(c.kernels, kernels, "mask {}", mask.shape());
+        let want = thalweg::with_strict(true, || thalweg::with_fusion(false, f));
+        for (got, want) in [(out.0, want.0), (out.1, want.1)] {
+            for (g, w) in got.to_vec::<f32>().unwrap().iter().zip(want.to_vec::<f32>().unwrap()) {
+                assert!((g - w).abs() <= 1e-4 * (1.0 + w.abs()), "{g} for {w}");
+            }
+        }
+    };
+    check(1, randn([1, 1, 64, 1024]));
+    check(2, randn([1, 1, 64, 1]));
+    check(2, randn([1, 1, 1, 1024]));
+}
+
 /// Rows beyond the caches are read once by whatever has a rescaling identity: a user's own formula, too.
 #[test]
 fn folds_of_what_differs_from_a_fold_read_a_long_row_once() {

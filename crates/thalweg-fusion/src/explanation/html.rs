@@ -86,6 +86,9 @@ fn overview(out: &mut String, run: &Totals, unfused: &Totals) {
 fn segment(out: &mut String, number: usize, s: &SegmentReport) {
     let plan = if s.plan_made { "the plan was made for it" } else { "its plan was there already" };
     let _ = write!(out, "<h2>Segment {number}</h2><p>{} operations; {plan}.</p>", s.operations.len());
+    if let Some(reason) = s.rerun {
+        let _ = write!(out, "<p>Run once more, {reason}.</p>");
+    }
     if let Some(error) = &s.error {
         let _ = write!(out, "<p>It failed: {}</p>", escape(error));
     }

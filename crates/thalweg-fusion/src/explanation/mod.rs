@@ -89,6 +89,8 @@ pub struct SegmentReport {
     pub again: Vec<usize>,
     /// Why the segment failed, if it did.
     pub error: Option<String>,
+    /// Why it ran beside the stream, once more, if it did: for results that had been deferred, or after a failure.
+    pub rerun: Option<&'static str>,
 }
 
 /// A rewrite.
@@ -289,6 +291,7 @@ impl SegmentReport {
             kept: vec![],
             again: vec![],
             error: None,
+            rerun: None,
         }
     }
 

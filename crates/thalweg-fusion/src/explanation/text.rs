@@ -68,6 +68,9 @@ impl SegmentReport {
         measured(f, &self.totals)?;
         totals(f, "unfused", &self.unfused)?;
         peak(f, &self.totals, &self.unfused)?;
+        if let Some(reason) = self.rerun {
+            writeln!(f, "  run once more, {reason}")?;
+        }
         if let Some(error) = &self.error {
             writeln!(f, "  failed: {error}")?;
         }

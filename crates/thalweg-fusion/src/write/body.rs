@@ -141,14 +141,21 @@ struct Visit {
     arguments: Option<Vec<Argument>>,
 }
 
-/// Writes the kernel that an outline describes, or says which rule it breaks.
+/// Writes the kernel that an outline describes, or says which rule it breaks. Whether the rows of a shared pass are one
+/// dimension is known only from the layout of all its accesses.
 pub(crate) fn build_map(
     ix: &Indexed<'_>,
     outline: Outline<'_>,
     stored: &dyn Fn(usize) -> bool,
     classes: &ScalarClasses,
 ) -> Result<MapKernel, Rule> {
-    write(ix, outline, stored, classes).map(|w| w.laid_out())
+    let map = write(ix, outline, stored, classes)?.laid_out();
+    match &map.geometry {
+        Geometry::Rows(rows) if !outline.column_stores.is_empty() && rows.extents.len() != rows.kept + 1 => {
+            Err(Rule::BrokenRows)
+        }
+        _ => Ok(map),
+    }
 }
 
 /// Writes the body that an outline describes.

@@ -37,6 +37,9 @@ pub enum Rule {
     /// A row's result is used at the points of that row, that of a scan or a matrix product at its own point, and what is read by computed
     /// offsets is not written by the same kernel: other elements may not have been computed.
     ReadElsewhere,
+    /// A pass that reductions along rows share with reductions over all rows goes through a row as one dimension, so
+    /// that partial results of the columns are one run of memory: all its accesses run through a row with one stride.
+    BrokenRows,
     /// What is read by computed offsets lies in memory with strides.
     NoStrides,
     /// A scatter is a kernel by itself, and so are an operation in another language, whose results may be written by one
@@ -64,6 +67,7 @@ impl fmt::Display for Rule {
             Rule::OtherPoints => "over another number of points",
             Rule::OtherRows => "reduced along other rows, which have to be complete first",
             Rule::ReadElsewhere => "needed at elements that may not have been computed yet",
+            Rule::BrokenRows => "an operand has no single stride along the rows that both would share",
             Rule::NoStrides => "read in memory, where strides do not lead to it",
             Rule::Opaque => "runs by itself",
             Rule::SecondProduct => "a kernel has one matrix product",

@@ -9,7 +9,7 @@ use crate::deferred::DeferredValue;
 use crate::deferred_check::DeferredChecks;
 use crate::index_error::{Failure, Sorted};
 use crate::mode::Mode;
-use crate::outside::{Outside, run_outside};
+use crate::outside::{Outside, Rerun, run_outside};
 use crate::value::Value;
 use std::sync::Arc;
 use thalweg_ir::Op;
@@ -56,7 +56,7 @@ impl Recorder {
         segment.mode.fused = false;
         let outside = Outside { device: self.device, recorded: (mode, self.stream), segment, sites: &self.sites };
         let entry = outside.entry();
-        let (made, done) = run_outside(&outside, &entry, &self.sizes, inputs);
+        let (made, done) = run_outside(&outside, &entry, &self.sizes, inputs, Rerun::Unfused);
         let ready = done.and_then(|()| entry.ready(self.device, segment, &self.sizes));
         let Ok((ready, _)) = ready else { return false };
         tracing::error!(%error, operations = self.ops.len(), "a plan was wrong, a defect of Thalweg: run without it");
