@@ -68,11 +68,11 @@ pub enum Factor<'a> {
         grid: Option<&'a Grid>,
     },
     /// A right factor, all of it packed by [`Packing`], for products of several rows and columns: of its first columns and
-    /// terms, as many as the product has.
+    /// First panel.
     Packed {
-        /// The first panel.
+        /// Number of columns packed.
         first: *const u8,
-        /// The columns that were packed.
+        /// Number of terms packed. A product has all of them, or whole groups.
         n: usize,
         /// The terms that were. A product has all of them, or whole groups.
         k: usize,
