@@ -67,25 +67,25 @@ pub enum Factor<'a> {
         /// there.
         grid: Option<&'a Grid>,
     },
-    /// A right factor, all of it packed by [`Packing`], for products of several rows and columns: of its first columns and
-    /// First panel.
+    /// A right factor that [`Packing`] packed whole, for products of several rows and columns. A product uses its first
+    /// columns and terms.
     Packed {
-        /// Number of columns packed.
+        /// First panel.
         first: *const u8,
-        /// Number of terms packed. A product has all of them, or whole groups.
+        /// Number of columns packed.
         n: usize,
-        /// The terms that were. A product has all of them, or whole groups.
+        /// Number of terms packed. A product has all of them, or whole groups.
         k: usize,
     },
 }
 
-/// See [`Factor::Computed`].
+/// Writer of blocks: see [`Factor::Computed`].
 pub type Write<'a> = &'a (dyn Fn(Block, *mut u8, usize) + Sync);
 
-/// A part of a computed factor.
+/// A rectangle of a computed factor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
-    /// The product's number, row-major over the batch dimensions.
+    /// Index of the product, row-major over the batch dimensions.
     pub batch: usize,
     /// Rows of the left factor, or columns of the right one.
     pub lines: Range<usize>,

@@ -355,13 +355,13 @@ impl<'a> Emit<'a> {
         self.end_folds();
     }
 
-    /// rax = address of the row's values.
+    /// Sets rax to the address of the row's values.
     fn values_address(&mut self, body: &Body) {
         let word = self.accesses.len() * ACCESS_WORDS + body.scalars as usize;
         self.a.load(RAX, at(R13, word as i32 * 8));
     }
 
-    /// What phases before the call's first gave.
+    /// Loads the values that phases before the call's first computed.
     fn values_from_memory(&mut self, body: &Body, parts: &[Part], values: usize) {
         if parts.len() < 2 || values == 0 {
             return;
