@@ -48,7 +48,7 @@ macro_rules! functions {
                 }
             }
 
-            /// Finds the lanes that tripped the guard, which the loop above only knows to exist.
+            /// Recomputes the lanes that tripped the guard: the loop above only records that there are some.
             #[cold]
             fn again(a: &[$t], b: &[$t], out: &mut [$t]) {
                 for i in 0..out.len() {
@@ -74,7 +74,7 @@ macro_rules! functions {
             pub fn pick() -> Lanes<$t> {
                 #[cfg(target_arch = "x86_64")]
                 if has_fma() {
-                    // SAFETY: the processor has the features, as just asked.
+                    // SAFETY: the processor has the features, as just checked.
                     return |a, b, out| unsafe { with_fma(a, b, out) };
                 }
                 baseline
