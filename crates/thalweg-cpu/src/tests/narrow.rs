@@ -34,7 +34,7 @@ fn geometry(extents: [usize; 3], lies: &[Lies]) -> MapGeometry {
     MapGeometry { extents: extents.to_vec(), accesses: accesses.collect() }
 }
 
-/// `2·x + y` of f32 and u8 elements.
+/// `2·x + y` of f32 and u8 elements; `check` stores the result with gaps between slices.
 fn body(classes: [AccessClass; 2]) -> Body {
     let mut b = BodyBuilder::new(false);
     let x = b.access(Access { class: classes[0], ..Access::contiguous(0, DType::F32) });

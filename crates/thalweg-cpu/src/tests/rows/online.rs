@@ -110,8 +110,8 @@ fn higher(power: u8) -> impl Fn(&mut Case, NodeId, NodeId) {
     }
 }
 
-/// Variance with the correction of the two-pass algorithm: the sum of squared deviations minus the squared sum of
-/// deviations over n.
+/// Sum of squared deviations with the correction of the two-pass algorithm (minus the squared sum of deviations over
+/// n), and the sum of deviations.
 fn corrected(case: &mut Case, x: NodeId, n: NodeId) {
     let s = case.b.fold(Monoid::Sum, x);
     let mean = op(case, ElementOp::Div, &[s, n]);
