@@ -185,7 +185,7 @@ pub struct Engine {
     /// Operands of the launch. Operands of the driver's own follow them.
     operands: u16,
     fast: Option<Box<dyn Rows>>,
-    /// The same body with non-temporal stores, compiled when first needed.
+    /// Variant with non-temporal stores, compiled when first needed.
     streaming: OnceLock<Option<Box<dyn Rows>>>,
     choice: Choice,
     slow: OnceLock<Box<dyn Rows>>,
@@ -299,7 +299,7 @@ pub struct AlongEngine {
     keep: bool,
     phases: Phases,
     fast: Option<Box<dyn Along>>,
-    /// The same body with non-temporal stores, compiled when first needed.
+    /// Variant with non-temporal stores, compiled when first needed.
     streaming: OnceLock<Option<Box<dyn Along>>>,
     choice: Choice,
     slow: OnceLock<Box<dyn Along>>,

@@ -28,7 +28,7 @@ pub struct TileArgs {
     pub to_row: isize,
     /// Lane mask of the last vector: ones, then zeros. Set by `contract::kernel::Kernels`.
     pub lanes: *const u8,
-    /// The same mask as bits. Set by `contract::kernel::Kernels`.
+    /// The lane mask as bits. Set by `contract::kernel::Kernels`.
     pub bits: u64,
 }
 

@@ -27,7 +27,7 @@ thalweg_ir::tunables! {
         min_row_points: 16, in 1..=16,
         /// Minimum length of a call, in points, above which longer calls are not faster.
         min_call_points: 64, in 1..=64,
-        /// The same limit for calls through position tables, which have one row.
+        /// Minimum length, in points, of calls through position tables, which have one row.
         min_table_call_points: 256, in 1..=64,
         /// Minimum factor by which calls must become longer for rows to be joined.
         min_call_gain: 8, in 1..=8,

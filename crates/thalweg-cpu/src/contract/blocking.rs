@@ -11,7 +11,7 @@ use std::any::TypeId;
 /// GFLOP/s, bf16 alike); f64 takes twice that. An instruction that adds several products takes as long for all of them
 /// (measured on Zen 5 with AVX-512).
 const NS_PER_MULTIPLY: f64 = 0.024;
-/// The same for integers (measured there: 60 billion operations a second of i32, 44 of i8).
+/// Nanoseconds per multiply-add of integers (measured there: 60 billion operations a second of i32, 44 of i8).
 const NS_PER_INT_MULTIPLY: f64 = 0.04;
 /// Nanoseconds per byte of the matrix in a GEMV (measured there, out of cache: 0.04 to 0.05).
 const NS_PER_BYTE: f64 = 0.045;

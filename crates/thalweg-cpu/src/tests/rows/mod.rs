@@ -200,7 +200,7 @@ fn op(case: &mut Case, op: ElementOp, args: &[NodeId]) -> NodeId {
     case.b.element(op, args)
 }
 
-/// y = (x - max)²-based softmax without `exp`: two folds, a third pass.
+/// Softmax with exact operations: `e/Σe`, where `e = d²/√d²` and `d = x - max`. Two folds, a third pass.
 fn softmax_like(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F32, lies, false);
     let m = case.b.fold(Monoid::Max, x);
