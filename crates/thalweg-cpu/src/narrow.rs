@@ -55,7 +55,7 @@ impl Widened {
             for &a in accesses {
                 let access = &mut wide.accesses[a as usize];
                 if access.class == AccessClass::Uniform && access.operand.is_some() {
-                    // A uniform element; the new operand index keeps it apart from the table that replaces it.
+                    // The table in place of a uniform element is no operand of the launch, so its loads do not count.
                     access.operand = Some(wide.operands);
                     wide.operands += 1;
                 }

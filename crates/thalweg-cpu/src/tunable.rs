@@ -11,11 +11,11 @@ thalweg_ir::tunables! {
         max_scan_columns: 1024, in 1..=8,
         /// Maximum bytes of a scatter's result that stays in a thread's private caches.
         max_cached_result: 1 << 20, in 0..=256,
-        /// Minimum number of values per index for which a scatter considers several threads.
+        /// Minimum number of values per index entry for which it pays that several threads scan the index.
         min_shared_values: 16, in 1..=16,
         /// Maximum bytes of a result for which a scatter uses tables: a few of them fit a core's second-level cache.
         max_table_bytes: 1 << 17, in 0..=4096,
-        /// Minimum ratio of values to elements of the result, times the tables of a thread, for which tables pay off.
+        /// Minimum ratio of values to a thread's table elements (result elements times tables) for which tables pay off.
         min_table_values: 4, in 1..=4,
         /// Maximum total bytes of a thread's tables if it has more than one.
         max_several_tables: 8 << 10, in 0..=1024,
@@ -23,11 +23,11 @@ thalweg_ir::tunables! {
         scatter_part: 32 << 10, in 1..=64,
         /// Maximum columns of a scatter's chunk: some kilobytes, and whole cache lines.
         max_scatter_columns: 1024, in 1..=8,
-        /// Minimum length of a row, in points, above which longer rows are not faster.
+        /// Points of a row from which on longer rows are not faster.
         min_row_points: 16, in 1..=16,
-        /// Minimum length of a call, in points, above which longer calls are not faster.
+        /// Points of a call from which on longer calls are not faster.
         min_call_points: 64, in 1..=64,
-        /// Minimum length, in points, of calls through position tables, which have one row.
+        /// Points of a call through position tables, which has one row, from which on longer calls are not faster.
         min_table_call_points: 256, in 1..=64,
         /// Minimum factor by which calls must become longer for rows to be joined.
         min_call_gain: 8, in 1..=8,

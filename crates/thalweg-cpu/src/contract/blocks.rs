@@ -260,7 +260,7 @@ unsafe fn terms_of<T: Scheme>(
                 lanes: ptr::null(),
                 bits: 0,
             };
-            // SAFETY: the caller's promise; panels were packed, or are laid out as `blocking` was told.
+            // SAFETY: the caller's promise; panels were packed, or are laid out as `blocking` assumes.
             unsafe { p.kernels.tile(high, wide, left_row != size, &mut args) };
         }
     }

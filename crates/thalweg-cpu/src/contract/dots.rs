@@ -1,7 +1,7 @@
 //! GEMV by dot products: a few rows times columns with contiguous terms, such as `x @ w.t()` with one row, or `a @ x`
 //! with one column.
 //!
-//! In: such a product, with free order ([`super::Contraction::free`]). Out: its sums. Reading the right factor
+//! In: such a product, with free order ([`super::Numbers::free`]). Out: its sums. Reading the right factor
 //! dominates the time, so it is read in place, once, a few columns at a time from end to end. Always true, for every
 //! number of threads and every engine: terms are taken in blocks of [`BLOCK`]; a block has as many lanes as fit 64
 //! bytes, term `p` (of schemes with groups, group `p`) goes to lane `p` modulo their number, and a lane is one chain of

@@ -306,7 +306,7 @@ fn put<T: Copy>(
             let index = index.get().cast::<i64>().wrapping_offset(at[1]);
             let values = values.get().cast::<T>().wrapping_offset(at[2]);
             let to = to.get().cast::<T>().wrapping_offset(at[3]);
-            // Whether an index is in this chunk's range; one that is out of bounds is noted by whoever sees it first.
+            // Whether an index is in this chunk's range; one that is out of bounds is recorded by the first chunk that sees it.
             let ours = |i: i64| {
                 if i as u64 >= g.size as u64 {
                     outside.note(chunk, i);

@@ -98,7 +98,7 @@ fn derived(op: Monoid, dtype: DType) -> Derived {
     Derived { lanes, result: body.sets[0].node.index(), width: width(dtype) }
 }
 
-/// Readers of a register other than nodes: a fold; and a store, after which no element may be read in place.
+/// Readers of a register other than nodes: a fold; and a store, whose argument must not be read in place.
 const FOLDED: usize = usize::MAX - 1;
 const STORED: usize = usize::MAX;
 

@@ -60,7 +60,7 @@ fn check<T: Number>(
 {
     let cuts = Cuts::whole(lines.len(), panel);
     let mut to = vec![T::Wide::of_bits(77); cuts.count() * panel * terms.len()];
-    // SAFETY: the memory has all windows, and there is room for the panels.
+    // SAFETY: the memory has all windows, and there is space for the panels.
     unsafe { grid.of_product::<T>(1).pack(lines.clone(), terms.clone(), cuts, to.as_mut_ptr()) };
     for (n, got) in to.iter().enumerate() {
         let (number, term, line) = (n / (panel * terms.len()), n / panel % terms.len(), n % panel);
