@@ -56,7 +56,7 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     });
 }
 
-/// Number of chunks in which so many columns are packed.
+/// Number of chunks in which `columns` columns are packed.
 pub fn parts(columns: usize, k: usize) -> usize {
     columns.div_ceil(PACKED_COLUMNS) * k.div_ceil(TERMS)
 }

@@ -31,7 +31,7 @@ pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
     }
 }
 
-/// Whether a product of so many rows and terms, whose right factor is in memory with stride `step` between terms, is
+/// Whether a product of `m` rows and `k` terms, whose right factor is in memory with stride `step` between terms, is
 /// computed by dot products. Needs a free order (that of integers is always free).
 pub fn takes<T: Scheme>(free: bool, [m, k]: [usize; 2], step: isize) -> bool {
     (free || !T::Sum::FLOAT) && m <= DOT_ROWS && step == 1 && k >= lanes::<T::Sum>() * T::GROUP

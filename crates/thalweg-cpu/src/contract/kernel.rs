@@ -117,7 +117,7 @@ impl<T: Scheme> Kernels<T> {
         unsafe { portable::stream::<T>(terms, first, args) };
     }
 
-    /// Maximum columns of [`Kernels::dots`] for so many rows.
+    /// Maximum columns of [`Kernels::dots`] for `rows` rows.
     pub fn dot_columns(&self, rows: usize) -> usize {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some((isa, _)) = self.emitted {

@@ -296,7 +296,7 @@ struct Product<'a, T: Scheme> {
     ns: f64,
 }
 
-/// Number of groups of so many terms.
+/// Number of groups that `terms` terms make.
 fn groups<T: Scheme>(terms: usize) -> usize {
     terms.div_ceil(T::GROUP)
 }

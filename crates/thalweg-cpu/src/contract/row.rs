@@ -1,9 +1,9 @@
 //! GEMV by rows: products with one row. Reading the matrix dominates the time, so each thread reads its own columns
 //! once, in memory order.
 //!
-//! Rows of the matrix are streamed, a few terms at a time, into sums in the first-level cache. If its columns are
-//! contiguous, or it is narrow or computed, small rectangles are packed first. If there are too few columns to fill a
-//! vector, blocks of terms are computed side by side instead: their sums are independent.
+//! Rows of the matrix are streamed, a few terms at a time, into sums in the first-level cache. If each column is
+//! contiguous (column-major), or the matrix is narrow or computed, small rectangles are packed first. If there are too
+//! few columns to fill a vector, blocks of terms are computed side by side instead: their sums are independent.
 
 use super::kernel::STREAMED;
 use super::pack::{self, Cuts, Strided};

@@ -33,7 +33,7 @@ pub(super) fn on() -> bool {
     COUNTED.get().is_some()
 }
 
-/// Whether an access counts, in a program whose launch has so many operands.
+/// Whether an access counts, in a program whose launch has `operands` operands.
 pub(super) fn counts(access: &Access, operands: u16) -> bool {
     access.operand.is_some_and(|o| o < operands) && access.class != AccessClass::Uniform && !access.per_row
 }

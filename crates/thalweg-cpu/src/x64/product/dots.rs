@@ -20,7 +20,7 @@ const SIGNS: u8 = 31;
 /// Bytes prefetched ahead on each line of the right factor.
 const AHEAD: i32 = 1024;
 
-/// Columns of a dots kernel with so many rows: enough independent sums to hide latency, if registers allow, and no more
+/// Columns of a dots kernel with `rows` rows: enough independent sums to hide latency, if registers allow, and no more
 /// lines than the hardware prefetcher follows.
 pub const fn columns(isa: Isa, rows: usize) -> usize {
     match isa {

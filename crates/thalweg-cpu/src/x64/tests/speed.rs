@@ -289,7 +289,7 @@ fn row_bodies() -> [(&'static str, Body); 5] {
     ]
 }
 
-/// Prints the report of a row body with so many copies of its loop.
+/// Prints the report of a row body with `copies` copies of its loop.
 fn row_report(name: &str, body: &Body, isa: Isa, copies: Option<usize>, x: &[f32]) {
     let code = compile_along_with(body, isa, true, Knobs { copies, ..Knobs::default() }).unwrap();
     if let Some(folder) = thalweg_runtime::environment::CODE.path() {
