@@ -1,8 +1,8 @@
 //! Vector operations in which the math functions are written.
 //!
-//! `math.rs` writes each function once, generic over a [`Machine`]. The emitter's machine records instructions. The
-//! scalar machine computes, in loops that the compiler vectorises; the tile engine uses it, and so do the accuracy
-//! tests, which thus check the very arithmetic that is emitted.
+//! The modules of `math` write each function once, generic over a [`Machine`]. The emitter's machine records
+//! instructions. The scalar machine computes, in loops that the compiler vectorises; the tile engine uses it, and so do
+//! the accuracy tests, which thus check the very arithmetic that is emitted.
 
 /// A target for math functions: lanes of f32 (`F`), f64 (`D`), i32 (`I`), i64 (`L`), and masks (`M`) over them.
 ///
