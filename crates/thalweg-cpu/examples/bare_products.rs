@@ -1,8 +1,9 @@
-//! Times matrix products one request at a time, so that they can be measured in turns with other libraries.
+//! Times unfused matrix products, one request at a time, so that measurements can alternate with those of other
+//! libraries.
 //!
-//! In: lines `DTYPE BATCH M N K THREADS LEFT RIGHT SECONDS`, LEFT and RIGHT being `n` (row-major) or `t` (transposed);
-//! DTYPE `sum` times a plain sum of the right factor's bytes. Out: a line with nanoseconds of a call, the median and
-//! the least by the clock, and the same of the processor time of the whole process, which other programs disturb less.
+//! In: lines `DTYPE BATCH M N K THREADS LEFT RIGHT SECONDS`; LEFT and RIGHT are `n` (row-major) or `t` (transposed);
+//! DTYPE `sum` times a plain sum of the right factor's bytes. Out: a line with nanoseconds per call: median and minimum
+//! of the wall-clock time, and the same of the process's CPU time, which other programs disturb less.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -48,7 +49,7 @@ fn filled(device: &dyn Device, elements: usize, dtype: DType) -> Buffer {
     buffer
 }
 
-/// The processor time that this process has taken, in nanoseconds.
+/// CPU time of this process, in nanoseconds.
 fn processor() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
@@ -114,10 +115,10 @@ fn main() {
     }
 }
 
-/// The median time of a plain sum of f32.
+/// Median time of a plain sum of f32.
 fn sum(device: &dyn Device, of: &Buffer, elements: usize, time: Duration) -> String {
     let bytes = device.host_bytes(of).expect("memory of the host");
-    // SAFETY: the buffer holds so many f32, aligned to a cache line.
+    // SAFETY: the buffer holds that many f32, aligned to a cache line.
     let values = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<f32>(), elements) };
     timed(time, || {
         let mut lanes = [0f32; 64];

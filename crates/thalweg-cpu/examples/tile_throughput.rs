@@ -1,4 +1,4 @@
-//! Prints how fast the tile engine is: nanoseconds an element, best of many runs on one thread, 64 Ki elements.
+//! Prints the throughput of the tile engine: nanoseconds per element, best of many runs on one thread, 64 Ki elements.
 
 use std::time::Instant;
 use thalweg_cpu::row_call::Rows;
@@ -6,7 +6,7 @@ use thalweg_cpu::tile::compile;
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, BodyBuilder, Node, NodeId};
 
-/// Builds a kernel's value from its two inputs.
+/// Builds a kernel's result from its two inputs.
 type Make = fn(&mut BodyBuilder, NodeId, NodeId) -> NodeId;
 
 fn constant(b: &mut BodyBuilder, like: NodeId, v: f64) -> NodeId {
@@ -69,7 +69,7 @@ fn main() {
         let base = memory.as_mut_ptr().cast::<u8>();
         for i in 0..2 * N {
             let v = 0.1 + (i % 997) as f64 / 500.0;
-            // SAFETY: the two inputs are the first 2·N elements of memory for 3·N of the widest.
+            // SAFETY: the two inputs are the first 2·N elements of memory for 3·N of the widest type.
             unsafe {
                 match dtype {
                     DType::F32 => base.cast::<f32>().add(i).write(v as f32),

@@ -1,4 +1,4 @@
-//! What the machine's memory can do: the yardstick for kernels that are bound by it.
+//! Memory bandwidth of the machine: the reference for memory-bound kernels.
 
 use crate::memory::HostMemory;
 use crate::simd::Shared;
@@ -6,27 +6,27 @@ use crate::threads::Threads;
 use std::time::{Duration, Instant};
 use thalweg_runtime::{Error, Pool};
 
-/// Measured rates of copying buffers well out of cache, read and written bytes both counted, in bytes a second.
+/// Measured rates of copying buffers far larger than the caches, in bytes a second; bytes read and written both count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
     /// With one thread.
     pub one: f64,
-    /// With as many as a launch may use.
+    /// With all threads that a launch may use.
     pub all: f64,
-    /// How many those are.
+    /// Number of those threads.
     pub threads: usize,
 }
 
-/// Bytes of each of the two buffers: out of reach of the last-level caches that a core can fill.
+/// Bytes of each of the two buffers: more than the last-level caches that a core can fill.
 const BYTES: usize = 128 << 20;
-/// Time for all of it, the first touch of the buffers included.
+/// Time budget of the measurement, including the first touch of the buffers.
 const BUDGET: Duration = Duration::from_millis(400);
 
-/// Copies so many bytes, a multiple of 64, between places aligned to as many.
+/// Copies this many bytes, a multiple of 64, between addresses aligned to 64 bytes.
 type Copy = unsafe fn(*const u8, *mut u8, usize);
 
-/// The ways of copying that this machine has: the library's, and with stores past the caches, which need not read a
-/// line before they write it.
+/// Copy loops that this machine can run: the library's, and those with non-temporal stores, which do not read a line
+/// before they write it.
 fn ways() -> &'static [Copy] {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx512f") {
@@ -40,7 +40,7 @@ fn ways() -> &'static [Copy] {
 }
 
 /// # Safety
-/// As [`Copy`] says, and the places lie apart.
+/// As [`Copy`] says, and the ranges do not overlap.
 unsafe fn plain(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
     unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
@@ -72,11 +72,11 @@ unsafe fn streaming_256(from: *const u8, to: *mut u8, bytes: usize) {
     _mm_sfence();
 }
 
-/// Measures for some 0.4 s or one round of all ways: the best copy that there is, by the library or with stores past
-/// the caches, with one thread and with `threads`.
+/// Measures for some 0.4 s, or one round of all copy loops: the best rate of any of them, with one thread and with
+/// `threads`.
 ///
 /// # Errors
-/// Where there is no memory for the buffers.
+/// If there is no memory for the buffers.
 pub fn measure(threads: usize) -> Result<Bandwidth, Error> {
     let begin = Instant::now();
     let pool = Pool::new("cpu".into(), Box::new(HostMemory::default()));
@@ -87,7 +87,7 @@ pub fn measure(threads: usize) -> Result<Bandwidth, Error> {
     let chunks = BYTES / (1 << 20);
     let touch = |p: Shared<u8>| {
         all.run(chunks, 1, f64::INFINITY, |range| {
-            // SAFETY: the chunks are parts of the buffer, and no two threads have the same.
+            // SAFETY: chunks are parts of the buffer, and no two threads have the same one.
             unsafe { p.get().add(range.start << 20).write_bytes(1, range.len() << 20) };
         });
     };
@@ -97,7 +97,7 @@ pub fn measure(threads: usize) -> Result<Bandwidth, Error> {
         let start = Instant::now();
         threads.run(chunks, grain, f64::INFINITY, |range| {
             let (at, bytes) = (range.start << 20, range.len() << 20);
-            // SAFETY: as above, and the buffers are two.
+            // SAFETY: as above; the two buffers are distinct.
             unsafe { copy(a.get().add(at), b.get().add(at), bytes) };
         });
         2.0 * BYTES as f64 / start.elapsed().as_secs_f64()
@@ -105,7 +105,7 @@ pub fn measure(threads: usize) -> Result<Bandwidth, Error> {
     let (mut one, mut many) = (0f64, 0f64);
     while one == 0.0 || begin.elapsed() < BUDGET {
         for &way in ways() {
-            // Small chunks, as kernels take them, and chunks so large that memcpy stores past the caches.
+            // Small chunks, as kernels take them, and chunks so large that memcpy uses non-temporal stores.
             one = one.max(copy(&alone, (way, chunks)));
             many = many.max(copy(&all, (way, 1)));
             many = many.max(copy(&all, (way, chunks.div_ceil(2 * all.count()))));
@@ -124,7 +124,7 @@ mod tests {
         from.0.iter_mut().enumerate().for_each(|(i, b)| *b = (i * 31 % 251) as u8);
         for way in super::ways() {
             let mut to = Aligned([0; 4096]);
-            // SAFETY: both are aligned and have as many bytes; the machine has what its ways need.
+            // SAFETY: both are aligned and have that many bytes; the machine supports its own copy loops.
             unsafe { way(from.0.as_ptr(), to.0.as_mut_ptr(), 4096) };
             assert!(from.0 == to.0);
         }

@@ -1,36 +1,36 @@
-//! What a launch refuses before anything runs.
+//! Checks of a launch before anything runs.
 //!
-//! In: a body's accesses, where a geometry says they go, operands, scalars. Whatever geometry is given, nothing outside
-//! an operand is touched afterwards, and no two points write one element. Compiled code trusts its arguments, so all
-//! trust begins here. Where a gather leads is data: that the engine checks.
+//! In: a body's accesses, their geometry, operands, scalars. Whatever the geometry, nothing outside an operand is
+//! touched after these checks, and no two points write the same element. Compiled code trusts its arguments, so these
+//! checks are the only ones. Indices of gathers are data: the engine checks them as it runs.
 
 use std::ops::Range;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{AccessClass, AccessGeometry, Body, Node};
 use thalweg_runtime::Buffer;
 
-/// Refuses a launch with fewer accesses, operands or scalars than the body has.
+/// Panics if a launch has fewer accesses, operands or scalars than the body.
 pub fn counts(body: &Body, accesses: &[AccessGeometry], operands: &[&Buffer], scalars: &[u64]) {
     assert_eq!(accesses.len(), body.accesses.len(), "geometry and body differ in accesses");
     assert!(operands.len() >= body.operands as usize, "{} operands, {} given", body.operands, operands.len());
     assert!(scalars.len() >= body.scalars as usize, "{} scalars, {} given", body.scalars, scalars.len());
 }
 
-/// The points that an access is asked for.
+/// Points at which an access is evaluated.
 #[derive(Clone, Copy)]
 pub struct Points<'a> {
-    /// The dimensions that it moves along, the first of the domain's; of size 0 if it is not asked for at all.
+    /// Dimensions that it varies over, starting with the outermost one of the domain; of size 0 if it is never
+    /// evaluated.
     pub extents: &'a [usize],
-    /// The dimension that its class is about, where that is one of them.
+    /// Dimension that the access class refers to, if it is one of `extents`.
     pub along: Option<usize>,
-    /// How many points the whole domain has, which a map has to have too.
+    /// Number of points of the whole domain, which a map must have too.
     pub domain: usize,
-    /// Whether contiguous accesses may have a map, by which their elements are brought together before a call, or apart
-    /// behind it.
+    /// Whether contiguous accesses may have a map: their elements are then packed before a call, or unpacked after it.
     pub packs: bool,
 }
 
-/// Refuses access `number` if it reaches outside its operand or moves otherwise than its class says.
+/// Panics if access `number` reaches outside its operand or has another stride than its class.
 pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_>, operands: &[&Buffer]) {
     let access = &body.accesses[number];
     if gathered(body, number) {
@@ -39,7 +39,7 @@ pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_
             "access {number} is gathered from, so it must have an operand and not be mapped"
         );
         if !loaded(body, number) {
-            // Where it reads, the engine checks.
+            // The engine checks the indices of the gather.
             return;
         }
     }
@@ -71,8 +71,8 @@ pub fn access(body: &Body, number: usize, at: &AccessGeometry, points: Points<'_
     }
 }
 
-/// Whether access `number`, which nothing is gathered through, moves as its class says and stays inside its operand
-/// over `n` points in one dimension: what [`access`] finds too, for the many small launches that are no more than that.
+/// Whether access `number`, which no gather uses, has the stride of its class and stays inside its operand over `n`
+/// points in one dimension. A fast form of [`access`] for the many small launches that are no more than that.
 #[inline]
 pub fn fits_line(body: &Body, number: usize, at: &AccessGeometry, n: usize, operands: &[&Buffer]) -> bool {
     let (access, step) = (&body.accesses[number], at.strides[0]);
@@ -87,7 +87,7 @@ pub fn fits_line(body: &Body, number: usize, at: &AccessGeometry, n: usize, oper
     inside(at.base) && last.is_some_and(inside)
 }
 
-/// Lowest and highest position of a strided access; out of every operand's range where it is negative or absurd.
+/// Lowest and highest position of a strided access; negative or huge values come out as out of range for every operand.
 pub fn strided_reach(extents: &[usize], at: &AccessGeometry) -> (usize, usize) {
     let (mut low, mut high) = (at.base as i128, at.base as i128);
     for (&extent, &stride) in extents.iter().zip(&at.strides) {
@@ -99,8 +99,8 @@ pub fn strided_reach(extents: &[usize], at: &AccessGeometry) -> (usize, usize) {
     (position(low), position(high))
 }
 
-/// Whether no two points share an element: each stride steps over all that the smaller ones reach. Of maps strided views
-/// alone are found to be so.
+/// Whether no two points share an element: each stride exceeds the span of all smaller ones. Of maps, only strided
+/// views are recognised.
 pub fn injective(extents: &[usize], at: &AccessGeometry) -> bool {
     let (extents, strides) = match &at.map {
         None => (extents, &at.strides[..]),
@@ -128,25 +128,25 @@ fn steps_over(extents: &[usize], strides: &[isize]) -> bool {
     })
 }
 
-/// Whether something is gathered through an access.
+/// Whether a gather uses this access.
 pub fn gathered(body: &Body, access: usize) -> bool {
     body.nodes.iter().any(|n| matches!(n, Node::Gather { access: a, .. } if *a as usize == access))
 }
 
-/// Whether the elements that an access itself points at are read or written.
+/// Whether the elements at the access's own positions are read or written.
 fn loaded(body: &Body, access: usize) -> bool {
     let load = |n: &Node| matches!(n, Node::Load { access: a } if *a as usize == access);
     body.nodes.iter().any(load) || body.stores.iter().any(|s| s.access as usize == access)
 }
 
-/// Whether some operand that is written may also be read, `reach` being the lowest and highest position of an access.
+/// Whether an operand that is written may also be read; `reach` gives the lowest and highest position of an access.
 pub fn aliased(body: &Body, operands: &[&Buffer], reach: impl Fn(usize) -> Option<(usize, usize)>) -> bool {
     let bytes = |i: usize| -> Option<Range<usize>> {
         let access = &body.accesses[i];
         let operand = operands[access.operand? as usize];
         let (start, size) = (operand.address() as usize, access.dtype.size());
         if gathered(body, i) {
-            // Any of its elements.
+            // A gather may read any element.
             return Some(start..start + operand.bytes());
         }
         let (low, high) = reach(i)?;

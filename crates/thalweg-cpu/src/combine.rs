@@ -1,9 +1,8 @@
-//! The engines' own code for some monoids: what puts two partial results together, as their rows in
-//! [`thalweg_ir::monoid`] say, to the bit. Folds, stores that combine and scans are made of it; the tests hold it
-//! against the rows.
+//! Native code of the engines for some monoids: combines two partial results exactly as the rows in
+//! [`thalweg_ir::monoid`] say. Folds, stores that combine, and scans use it; tests compare it with the rows.
 
-/// Elements that partial results are made of. Integers wrap; of floats -0 is below +0, and an extreme is the one NaN if
-/// either is NaN.
+/// Element types of partial results. Integers wrap. For float extremes, -0 is below +0, and the result is the canonical
+/// NaN if either argument is NaN.
 pub trait Combine: Copy {
     fn sum(a: Self, b: Self) -> Self;
     fn prod(a: Self, b: Self) -> Self;

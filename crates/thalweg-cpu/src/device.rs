@@ -1,4 +1,4 @@
-//! The device: programs remembered by kernel, memory from a pool, launches that have run when they return.
+//! The CPU device: a cache of compiled programs by kernel, memory from a pool, synchronous launches.
 
 use crate::contraction::ContractionProgram;
 use crate::engine::Choice;
@@ -20,33 +20,34 @@ use thalweg_kernel::{Computed, Contracts, Geometry, Kernel};
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Pool, Program, count};
 
-/// Estimated work below which a launch stays on the calling thread. To have a helper that lingers come takes 1 µs, one
-/// that sleeps 20 to 50 (measured on two cores of a Zen 5 under a hypervisor); the caller waits for neither. A decoder's
-/// token, whose weights are read once, takes 5 % less time with 12 than with 30.
+/// Estimated nanoseconds of work below which a launch stays on the calling thread. Waking a helper that still spins
+/// takes 1 µs, one that sleeps 20 to 50 µs (measured on two cores of a Zen 5 under a hypervisor); the caller waits for
+/// neither. A token of a decoder, whose weights are read once, takes 5 % less time with 12 µs than with 30.
 const PARALLEL_NS: f64 = 12_000.0;
 
-/// Programs remembered; beyond, the memory of them starts over. Plans hold the programs that they run.
+/// Capacity of the program cache; the cache is cleared when it is full. Plans own the programs that they run.
 const MAX_PROGRAMS: usize = 16_384;
 
-/// Nanoseconds that a thread takes to compile a kernel, about.
+/// Nanoseconds that one thread takes to compile a kernel, approximately.
 const COMPILE_NS: f64 = 50_000.0;
 
-/// What can be chosen about a [`CpuDevice`].
+/// Options of a [`CpuDevice`].
 #[derive(Clone, Debug)]
 pub struct CpuOptions {
-    /// Threads that a launch may use, the calling one included.
+    /// Number of threads that a launch may use, including the calling one.
     pub threads: usize,
     /// Estimated nanoseconds of work from which a launch uses more than the calling thread.
     pub parallel_ns: f64,
-    /// Who compiles map bodies.
+    /// Engine that compiles map bodies.
     pub isa: Choice,
 }
 
 impl CpuOptions {
-    /// As many threads as the process may use, or as `THALWEG_THREADS` says; the best engine, or that of `THALWEG_ISA`.
+    /// Options from the environment: `THALWEG_THREADS` threads, or as many as the process may use; the engine that
+    /// `THALWEG_ISA` names, or the best available one.
     ///
     /// # Errors
-    /// Where one of these variables is set to what it may not be.
+    /// If one of these variables has an invalid value.
     pub fn from_environment() -> Result<CpuOptions, Error> {
         let threads = match environment::THREADS.read()? {
             Some(Value::Number(n)) => n as usize,
@@ -57,13 +58,13 @@ impl CpuOptions {
 }
 
 impl Default for CpuOptions {
-    /// [`CpuOptions::from_environment`]. Panics where that is an error.
+    /// [`CpuOptions::from_environment`]; panics on an error.
     fn default() -> CpuOptions {
         CpuOptions::from_environment().unwrap_or_else(|mistake| panic!("{mistake}"))
     }
 }
 
-/// The host's processors.
+/// The CPUs of the host as a device.
 pub struct CpuDevice {
     pool: Arc<Pool>,
     threads: Arc<Threads>,
@@ -71,7 +72,7 @@ pub struct CpuDevice {
     programs: RwLock<HashMap<Kernel, Compiled>>,
 }
 
-/// A program: one that a group may have as a part, or another.
+/// A compiled program: one that may be a sub-kernel of a group, or any other.
 #[derive(Clone)]
 enum Compiled {
     Part(PartProgram),
@@ -88,10 +89,10 @@ impl Compiled {
 }
 
 impl CpuDevice {
-    /// The device with what the environment says, `THALWEG_MEMORY_LIMIT` among it.
+    /// Opens the device configured by the environment, including `THALWEG_MEMORY_LIMIT`.
     ///
     /// # Errors
-    /// Where a variable of the environment is set to what it may not be.
+    /// If a variable of the environment has an invalid value.
     pub fn open() -> Result<Arc<CpuDevice>, Error> {
         environment::check()?;
         let device = CpuDevice::with(CpuOptions::from_environment()?);
@@ -99,7 +100,7 @@ impl CpuDevice {
         Ok(device)
     }
 
-    /// The device with these choices.
+    /// Opens a device with these options.
     pub fn with(options: CpuOptions) -> Arc<CpuDevice> {
         Arc::new(CpuDevice {
             pool: Pool::new("cpu".into(), Box::new(HostMemory::default())),
@@ -137,7 +138,7 @@ impl CpuDevice {
                 return Err(Error::Compile { device: "cpu".into(), message });
             }
             Kernel::Group { kernels, parts } => {
-                // The same programs as those of launches of their own.
+                // Programs are shared with separate launches of the same kernels.
                 let program = |kernel: &Kernel| match self.compiled(kernel)? {
                     Compiled::Part(part) => Ok(part),
                     Compiled::Whole(_) => panic!("no part of a group: {kernel:?}"),
@@ -148,7 +149,8 @@ impl CpuDevice {
         })
     }
 
-    /// Compiles what has not been on all threads at once, where it is much. What fails is left to who asks for it.
+    /// Compiles all kernels that have no program yet on all threads, if there are enough of them. Failures are ignored
+    /// here; the later request for the program reports them.
     fn compile_together<'a>(&self, kernels: impl Iterator<Item = &'a Kernel>) {
         let programs = self.programs.read().unwrap_or_else(|e| e.into_inner());
         let mut seen = HashSet::new();
@@ -185,15 +187,15 @@ impl CpuDevice {
         }
     }
 
-    /// The program of a kernel, compiled where it has not been.
+    /// Returns the program of a kernel; compiles it on a cache miss.
     fn compiled(&self, kernel: &Kernel) -> Result<Compiled, Error> {
-        // The map is whole at every point where a panic could leave the lock poisoned.
+        // The map is consistent at every point at which a panic could poison the lock.
         if let Some(program) = self.programs.read().unwrap_or_else(|e| e.into_inner()).get(kernel) {
             return Ok(program.clone());
         }
         let start = Instant::now();
         let made = self.compile(kernel)?;
-        // A group has no code of its own: its parts are counted.
+        // A group has no code of its own; its sub-kernels are counted.
         if !matches!(kernel, Kernel::Group { .. }) {
             let ns = start.elapsed().as_nanos() as u64;
             count(|c| {
@@ -201,7 +203,7 @@ impl CpuDevice {
                 c.compile_ns += ns;
             });
         }
-        // Where two threads compiled one kernel, the first one's program stays.
+        // If two threads compiled the same kernel, the first program stays.
         let mut programs = self.programs.write().unwrap_or_else(|e| e.into_inner());
         if programs.len() >= MAX_PROGRAMS {
             programs.clear();
@@ -216,7 +218,7 @@ impl fmt::Debug for CpuDevice {
     }
 }
 
-/// Bytes of a buffer as the host sees them.
+/// Address of a buffer in host memory.
 fn bytes_of(buffer: &Buffer) -> *mut u8 {
     buffer.address()
 }
@@ -227,7 +229,8 @@ impl Device for CpuDevice {
     }
 
     fn describe(&self) -> String {
-        // Its first lines: the whole takes milliseconds where there are many processors, and every process asks.
+        // Only the first lines: reading the whole file takes milliseconds on many processors, and every process does
+        // it.
         let mut text = vec![];
         let read = std::fs::File::open("/proc/cpuinfo").and_then(|f| f.take(2048).read_to_end(&mut text));
         let text = String::from_utf8_lossy(&text);
@@ -265,14 +268,14 @@ impl Device for CpuDevice {
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), Error> {
         assert!(bytes.len() <= buffer.bytes(), "{} bytes written to a buffer of {}", bytes.len(), buffer.bytes());
-        // SAFETY: the buffer has room for them; the source is no buffer, since those are not handed out mutably.
+        // SAFETY: the buffer is at least as long as the source, which is no buffer, since those are never lent mutably.
         unsafe { std::ptr::copy(bytes.as_ptr(), bytes_of(buffer), bytes.len()) };
         Ok(())
     }
 
     fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), Error> {
         assert!(bytes.len() <= buffer.bytes(), "{} bytes read from a buffer of {}", bytes.len(), buffer.bytes());
-        // SAFETY: the buffer holds as many; launches have run when they return, so nobody writes them.
+        // SAFETY: the buffer holds that many bytes; launches have finished when they return, so nobody writes them.
         unsafe { std::ptr::copy(bytes_of(buffer), bytes.as_mut_ptr(), bytes.len()) };
         Ok(())
     }
@@ -301,8 +304,8 @@ impl Device for CpuDevice {
 
     fn zeroed_bytes<'a>(&self, buffer: &'a mut Buffer) -> Option<&'a mut [u8]> {
         let count = Arc::get_mut(buffer)?.bytes();
-        // SAFETY: the allocation is that long, lives as long as the borrow, and nobody else has it; all of its bytes are
-        // written before they are handed out.
+        // SAFETY: the allocation is that long, lives as long as the borrow, and has no other owner; all its bytes are
+        // written before they are lent.
         unsafe {
             bytes_of(buffer).write_bytes(0, count);
             Some(std::slice::from_raw_parts_mut(bytes_of(buffer), count))

@@ -1,11 +1,11 @@
-//! Which engine runs a body.
+//! Selection of the engine that runs a body.
 //!
-//! In: a body, and a [`Choice`] by `THALWEG_ISA` or by what the machine has. Out: something that runs rectangles of it,
-//! whatever lanes they hold: the emitted code where there is some, and the tile engine for bodies that the emitter
-//! refuses and for rectangles that it hands back. The tile program of a body is made when first needed.
+//! In: a body, and a [`Choice`] by `THALWEG_ISA` or by the machine's instruction sets. Out: an [`Engine`] that runs any
+//! rectangle of the body's domain. It runs emitted code where that exists. The tile engine runs bodies that the emitter
+//! refuses and rectangles that emitted code rejects. The tile program of a body is compiled when first needed.
 //!
-//! What the tile engine cannot run, nothing can: an index out of range is the one way in which a run fails, and ends
-//! its launch.
+//! The tile engine accepts every rectangle. A run fails for one reason only, an index out of range, and fails its
+//! launch.
 
 use crate::prepare::prepare;
 use crate::row_call::{ACCESS_WORDS, Along, RowArgs, Rows};
@@ -18,11 +18,11 @@ use thalweg_kernel::{Body, Phases, phases};
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Error, ProgramInfo};
 
-/// Who compiles map bodies.
+/// Compiler of map bodies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Choice {
-    /// The x86-64 emitter with AVX-512, and in matrix products with what the machine has of AVX512_BF16 and AVX512_VNNI:
-    /// instructions that add up several products of narrow numbers.
+    /// The x86-64 emitter with AVX-512. Matrix products also use AVX512_BF16 and AVX512_VNNI where the machine has
+    /// them: instructions that add several products of narrow numbers at once.
     Avx512Narrow,
     /// The x86-64 emitter with AVX-512.
     Avx512,
@@ -33,10 +33,10 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// What `THALWEG_ISA` asks for, else the best that this machine has.
+    /// The engine that `THALWEG_ISA` names, else the best one that this machine has.
     ///
     /// # Errors
-    /// Where `THALWEG_ISA` is no engine, or one that this machine does not have.
+    /// If `THALWEG_ISA` names no engine, or one that this machine does not have.
     pub fn from_environment() -> Result<Choice, Error> {
         let there: Vec<Choice> = Choice::all().collect();
         let Some(Value::Word(asked)) = environment::ISA.read()? else { return Ok(there[0]) };
@@ -46,12 +46,12 @@ impl Choice {
         })
     }
 
-    /// Those that this machine runs, the best first.
+    /// Engines that this machine can run, best first.
     pub fn all() -> impl Iterator<Item = Choice> {
         [Choice::Avx512Narrow, Choice::Avx512, Choice::Avx2, Choice::Tile].into_iter().filter(|c| c.available())
     }
 
-    /// The name that `THALWEG_ISA` takes.
+    /// Its name in `THALWEG_ISA`.
     pub fn name(self) -> &'static str {
         match self {
             Choice::Avx512Narrow => "avx512-narrow",
@@ -61,7 +61,7 @@ impl Choice {
         }
     }
 
-    /// Whether this machine runs it.
+    /// Whether this machine can run it.
     pub fn available(self) -> bool {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some(isa) = self.isa() {
@@ -70,7 +70,7 @@ impl Choice {
         self == Choice::Tile
     }
 
-    /// Whether products of bf16 go in pairs of terms.
+    /// Whether bf16 products take pairs of terms (AVX512_BF16).
     pub(crate) fn pairs(self) -> bool {
         #[cfg(all(unix, target_arch = "x86_64"))]
         return self == Choice::Avx512Narrow && is_x86_feature_detected!("avx512bf16");
@@ -78,7 +78,7 @@ impl Choice {
         false
     }
 
-    /// Whether products of bytes go in fours of terms.
+    /// Whether products of bytes take groups of four terms (AVX512_VNNI).
     pub(crate) fn quads(self) -> bool {
         #[cfg(all(unix, target_arch = "x86_64"))]
         return self == Choice::Avx512Narrow && is_x86_feature_detected!("avx512vnni");
@@ -95,7 +95,7 @@ impl Choice {
         }
     }
 
-    /// Emitted code for a body, where this is an emitter that takes it.
+    /// Emits code for a body; `None` if this is no emitter or it refuses the body.
     fn emit(self, body: &Body) -> Option<(Box<dyn Rows>, ProgramInfo)> {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
@@ -111,7 +111,7 @@ impl Choice {
         None
     }
 
-    /// Emitted code that stores past the caches.
+    /// Emits code with non-temporal stores.
     fn emit_streaming(self, body: &Body) -> Option<Box<dyn Rows>> {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
@@ -121,8 +121,8 @@ impl Choice {
         None
     }
 
-    /// Emitted code for a row body, where this is an emitter that takes it; its phases are those of
-    /// [`thalweg_kernel::phases`] of the prepared body. With `streaming` it stores past the caches.
+    /// Emits code for a row body; `None` if this is no emitter or it refuses the body. The phases are those of
+    /// [`thalweg_kernel::phases`] of the prepared body. With `streaming`, stores are non-temporal.
     fn emit_along(self, body: &Body, keep: bool, streaming: bool) -> Option<(Box<dyn Along>, ProgramInfo)> {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
@@ -139,7 +139,7 @@ impl Choice {
         None
     }
 
-    /// What the emitter tells of its code.
+    /// Program information from the emitter's report.
     #[cfg(all(unix, target_arch = "x86_64"))]
     fn told(self, report: &x64::Report) -> ProgramInfo {
         ProgramInfo {
@@ -152,12 +152,12 @@ impl Choice {
     }
 }
 
-/// Whether running a body twice is not the same as running it once.
+/// Whether the body reads its outputs, so that running it twice differs from running it once.
 fn accumulates(body: &Body) -> bool {
     body.stores.iter().any(|s| s.combine.is_some())
 }
 
-/// An index is out of range.
+/// Error of a run: an index is out of range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfRange;
 
@@ -171,21 +171,21 @@ fn in_range(done: bool) -> Result<(), OutOfRange> {
     if done { Ok(()) } else { Err(OutOfRange) }
 }
 
-/// Whose program it is when nothing was emitted.
+/// Program information if no code was emitted.
 fn tile_info() -> ProgramInfo {
     ProgramInfo { engine: Choice::Tile.name().into(), ..ProgramInfo::default() }
 }
 
-/// Alignment of the rows of outputs that are stored past the caches.
+/// Alignment in bytes of output rows that non-temporal stores write.
 pub const STREAM_ALIGN: usize = 64;
 
-/// A compiled body.
+/// A compiled map body.
 pub struct Engine {
     body: Body,
-    /// Operands of the launch, before those that are its driver's own.
+    /// Operands of the launch. Operands of the driver's own follow them.
     operands: u16,
     fast: Option<Box<dyn Rows>>,
-    /// The same with stores past the caches, made when first needed.
+    /// Variant with non-temporal stores, compiled when first needed.
     streaming: OnceLock<Option<Box<dyn Rows>>>,
     choice: Choice,
     slow: OnceLock<Box<dyn Rows>>,
@@ -195,11 +195,11 @@ pub struct Engine {
 impl Engine {
     /// Compiles a body.
     pub fn new(body: &Body, choice: Choice) -> Engine {
-        // What accumulates cannot be run again, so it takes code that never asks for that.
+        // A body that accumulates cannot run twice, so code that may ask for a second run is refused.
         Engine::with((body, body.operands), choice, |info| !(info.rereads_inputs && accumulates(body)))
     }
 
-    /// Compiles a body that is run by [`Engine::run_restoring`], whose first operands are those of the launch.
+    /// Compiles a body for [`Engine::run_restoring`]. The first `operands` operands are those of the launch.
     pub fn restored(body: &Body, operands: u16, choice: Choice) -> Engine {
         Engine::with((body, operands), choice, |_| true)
     }
@@ -210,18 +210,18 @@ impl Engine {
         Engine { body: body.clone(), operands, fast, streaming: OnceLock::new(), choice, slow: OnceLock::new(), info }
     }
 
-    /// What was compiled.
+    /// Information about the compiled program.
     pub fn info(&self) -> &ProgramInfo {
         &self.info
     }
 
-    /// Whether a rectangle may be run again after its outputs were written.
+    /// Whether a rectangle may run a second time after its outputs were written.
     pub fn rereads_inputs(&self) -> bool {
         self.info.rereads_inputs
     }
 
-    /// As [`Engine::run`] with nothing in place, for outputs larger than the caches. Rows of outputs begin at multiples
-    /// of [`STREAM_ALIGN`].
+    /// Like [`Engine::run`] with `in_place` false, with non-temporal stores, for outputs larger than the caches. Rows
+    /// of outputs begin at multiples of [`STREAM_ALIGN`].
     ///
     /// # Safety
     /// As [`Rows::run`].
@@ -240,13 +240,13 @@ impl Engine {
         unsafe { self.run(args, n, rows, false) }
     }
 
-    /// Whether a run may have to be made again although it accumulates: then what it accumulates into has to be
-    /// restored.
+    /// Whether a run may have to be repeated although the body accumulates. The caller must then be able to restore the
+    /// outputs.
     pub fn restores(&self) -> bool {
         self.info.rereads_inputs && self.fast.is_some() && accumulates(&self.body)
     }
 
-    /// As [`Engine::run`]; `restore` is called before a run that is made again, and puts back what the first one
+    /// Like [`Engine::run`]; calls `restore` before a run is repeated. `restore` resets the outputs that the first run
     /// accumulated into.
     ///
     /// # Safety
@@ -269,17 +269,17 @@ impl Engine {
             }
             restore();
         }
-        // SAFETY: the caller's promise; the fast engine, if it ran, left no trace but in outputs that are stored again.
+        // SAFETY: the caller's promise; a run of the emitted code changed nothing but outputs, which are stored again.
         unsafe { self.run(args, n, rows, true) }
     }
 
-    /// Computes `rows × n` points; `in_place` where outputs may lie over inputs that would be read again.
+    /// Computes `rows × n` points. `in_place`: outputs may overlap inputs that a second run would read again.
     ///
     /// # Safety
     /// As [`Rows::run`].
     ///
     /// # Errors
-    /// When an index is out of range; outputs are then unspecified.
+    /// If an index is out of range; outputs are then unspecified.
     pub unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize, in_place: bool) -> Result<(), OutOfRange> {
         if let Some(fast) = self.fast.as_deref().filter(|_| !in_place) {
             // SAFETY: the caller's promise.
@@ -288,18 +288,18 @@ impl Engine {
             }
         }
         let slow = self.slow.get_or_init(|| Box::new(tile::compile_with(&self.body, self.operands)));
-        // SAFETY: the caller's promise; where the fast engine ran before, the inputs are as they were.
+        // SAFETY: the caller's promise; the inputs are unchanged even if emitted code ran before.
         in_range(unsafe { slow.run(args, n, rows) })
     }
 }
 
-/// A compiled row body, run along its rows.
+/// A compiled row body whose rows are contiguous in the innermost dimension.
 pub struct AlongEngine {
     body: Body,
     keep: bool,
     phases: Phases,
     fast: Option<Box<dyn Along>>,
-    /// The same with stores past the caches, made when first needed.
+    /// Variant with non-temporal stores, compiled when first needed.
     streaming: OnceLock<Option<Box<dyn Along>>>,
     choice: Choice,
     slow: OnceLock<Box<dyn Along>>,
@@ -307,7 +307,8 @@ pub struct AlongEngine {
 }
 
 impl AlongEngine {
-    /// Compiles a row body; with `keep`, dear values are kept in buffers (see [`thalweg_kernel::phases`]).
+    /// Compiles a row body. With `keep`, expensive values are saved in buffers between phases (see
+    /// [`thalweg_kernel::phases`]).
     pub fn new(body: &Body, choice: Choice, keep: bool) -> AlongEngine {
         let emitted = choice.emit_along(body, keep, false);
         let emitted = emitted.filter(|(_, info)| !(info.rereads_inputs && accumulates(body)));
@@ -325,23 +326,23 @@ impl AlongEngine {
         }
     }
 
-    /// The parts that it runs in.
+    /// Phases that it runs in.
     pub fn phases(&self) -> &Phases {
         &self.phases
     }
 
-    /// What was compiled.
+    /// Information about the compiled program.
     pub fn info(&self) -> &ProgramInfo {
         &self.info
     }
 
-    /// Whether phases may be run again after their outputs were written.
+    /// Whether phases may run a second time after their outputs were written.
     pub fn rereads_inputs(&self) -> bool {
         self.info.rereads_inputs
     }
 
-    /// As [`AlongEngine::run`] with nothing in place, for outputs larger than the caches. Rows of outputs begin at
-    /// multiples of [`STREAM_ALIGN`].
+    /// Like [`AlongEngine::run`] with `in_place` false, with non-temporal stores, for outputs larger than the caches.
+    /// Rows of outputs begin at multiples of [`STREAM_ALIGN`].
     ///
     /// # Safety
     /// As [`Along::run`].
@@ -369,13 +370,14 @@ impl AlongEngine {
         unsafe { self.run(args, n, rows, phases, false) }
     }
 
-    /// Runs these phases for each row; `in_place` where outputs may lie over inputs that would be read again.
+    /// Runs these phases for each row. `in_place`: outputs may overlap inputs that a second run would read again.
     ///
     /// # Safety
     /// As [`Along::run`].
     ///
     /// # Errors
-    /// When an index is out of range; outputs, and the buffers and values that these phases give, are then unspecified.
+    /// If an index is out of range; outputs, and the buffers and values that these phases produce, are then
+    /// unspecified.
     pub unsafe fn run(
         &self,
         args: &RowArgs,
@@ -391,13 +393,13 @@ impl AlongEngine {
             }
         }
         let slow = self.slow.get_or_init(|| Box::new(tile::compile_along(&self.body, self.keep)));
-        // It takes one row after the other, in the first one's buffers.
+        // The tile engine takes one row after the other and reuses the buffers of the first row.
         let mut args = args.to_vec();
         for buffer in 0..self.phases.buffers.len() {
             args[(self.body.accesses.len() + buffer) * ACCESS_WORDS + 1] = 0;
         }
-        // SAFETY: the caller's promise; where the fast engine ran before, inputs and what earlier phases gave are as
-        // they were.
+        // SAFETY: the caller's promise; even if emitted code ran before, inputs and results of earlier phases are
+        // unchanged.
         in_range(unsafe { slow.run(&args, n, rows, phases) })
     }
 }
@@ -439,7 +441,7 @@ mod tests {
                     let (mut a, mut b) = (Aligned([7u64; 256]), Aligned([7u64; 256]));
                     let words =
                         |to: &mut Aligned<u64>| [from.0.as_ptr() as u64, 0, 0, 0, to.0.as_mut_ptr() as u64, 0, 0, 0];
-                    // SAFETY: 130 elements of at most 8 bytes lie inside both; outputs are aligned.
+                    // SAFETY: both hold 130 elements of at most 8 bytes; outputs are aligned.
                     unsafe {
                         engine.run(&words(&mut a), n, 1, false).unwrap();
                         engine.run_streaming(&words(&mut b), n, 1).unwrap();
@@ -455,7 +457,7 @@ mod tests {
         let mut b = BodyBuilder::new(false);
         let [x, y] = [0, 1].map(|o| b.access(Access::contiguous(o, DType::F32)));
         let x = b.node(Node::Load { access: x });
-        // What guards its lanes, and may so be run twice.
+        // Emitted code guards the lanes of a sine, so it may have to run twice.
         let sine = b.element(ElementOp::Sin, &[x]);
         b.store(sine, y);
         let mut body = b.finish();
@@ -465,7 +467,7 @@ mod tests {
             let mut to: Vec<f32> = (0..100).map(|i| i as f32).collect();
             let args = [from.as_ptr() as u64, 0, 0, 0, to.as_mut_ptr() as u64, 0, 0, 0];
             let engine = Engine::new(&body, choice);
-            // SAFETY: the words describe the vectors; rows fall on each other.
+            // SAFETY: the words describe the vectors; all rows have the same address.
             unsafe { engine.run(&args, 100, 3, false) }.unwrap();
             for (i, &v) in to.iter().enumerate() {
                 let sine = if i == 50 { 1e9f64.sin() as f32 } else { 0.0 };
@@ -505,7 +507,7 @@ mod tests {
                 let mut to = Aligned([0u64; 256]);
                 let mut words: Vec<u64> = from.iter().flat_map(|f| [f.0.as_ptr() as u64, 0, 0, 0]).collect();
                 words.extend([to.0.as_mut_ptr() as u64, 0, 0, 0]);
-                // SAFETY: 200 elements of at most 8 bytes lie inside all of them.
+                // SAFETY: all of them hold 200 elements of at most 8 bytes.
                 unsafe { Engine::new(&body, choice).run(&words, 200, 1, false).unwrap() };
                 results.push(to.0);
             }

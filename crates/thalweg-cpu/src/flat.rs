@@ -1,10 +1,10 @@
-//! Maps over one dimension, without tables and gathers: nearly all elementwise kernels, once neighbouring dimensions
-//! are merged.
+//! Maps over one dimension without tables and gathers: nearly all elementwise kernels, once adjacent dimensions are
+//! merged.
 //!
-//! In: a body and what is known of it from when it was compiled ([`Facts`]), a geometry, operands, scalars. What is
-//! found *flat* has passed every check there is, and runs as stretches of [`CHUNK`] points. Anything else - also what
-//! is to be refused - goes the general way (`launch.rs`). A launch of few points is mostly what happens before it runs,
-//! and a group is hundreds of them.
+//! In: a body with its [`Facts`] from compilation, a geometry, operands, scalars. A launch found *flat* has passed
+//! every check and runs in chunks of [`CHUNK`] points. Any other launch - including an invalid one - takes the general
+//! path (`launch.rs`). A launch of few points spends most of its time on what happens before it runs, and a group has
+//! hundreds of them, so this path has few steps.
 
 use crate::check;
 use crate::engine::{Engine, OutOfRange};
@@ -13,17 +13,17 @@ use std::ops::Range;
 use thalweg_kernel::{AccessClass, Body, MapGeometry};
 use thalweg_runtime::Buffer;
 
-/// What a launch asks of a body, whatever the sizes.
+/// Properties of a body that launches need, independent of sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Arithmetic of a point.
+    /// Arithmetic cost of a point.
     cost: u64,
-    /// Nothing is gathered, nothing goes by tables, and what is written is written as a body may.
+    /// No gathers, no mapped accesses, and all stores contiguous and to operands.
     plain: bool,
 }
 
 impl Facts {
-    /// What is known of a body.
+    /// Derives the properties of a body.
     pub fn new(body: &Body) -> Facts {
         let gathered = (0..body.accesses.len()).any(|i| check::gathered(body, i));
         let mapped = body.accesses.iter().any(|a| a.class == AccessClass::Mapped);
@@ -34,7 +34,7 @@ impl Facts {
         Facts { cost: body.cost(), plain: !gathered && !mapped && writes }
     }
 
-    /// Whether a launch is flat, and sound to run.
+    /// Whether a launch is flat and sound to run.
     pub fn is_flat(&self, body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) -> bool {
         let &[n] = &geometry.extents[..] else { return false };
         self.plain
@@ -45,7 +45,7 @@ impl Facts {
             && geometry.accesses.iter().enumerate().all(|(i, at)| check::fits_line(body, i, at, n, operands))
     }
 
-    /// The time that one thread will take for a flat launch.
+    /// Estimated nanoseconds that one thread takes for a flat launch.
     pub fn estimate_ns(&self, body: &Body, geometry: &MapGeometry) -> f64 {
         let points = geometry.extents[0];
         let accesses = body.accesses.iter().zip(&geometry.accesses).filter(|(a, _)| a.operand.is_some());
@@ -54,7 +54,7 @@ impl Facts {
     }
 }
 
-/// Runs the chunks of a range, up to one that fails.
+/// Runs a range of chunks; stops at the first failure.
 ///
 /// # Safety
 /// The launch is flat.
@@ -74,7 +74,7 @@ pub unsafe fn run(
     let start = range.start * CHUNK;
     args.clear();
     for (access, at) in body.accesses.iter().zip(&geometry.accesses) {
-        // A single point has any stride; its step has to be its class's.
+        // A single point has any stride, but its step must be that of its class.
         let step = if n == 1 { access.class.step().unwrap_or(0) } else { at.strides[0] };
         let first = at.base.wrapping_add(step.wrapping_mul(start as isize));
         let word = match access.operand {
@@ -89,8 +89,8 @@ pub unsafe fn run(
     args.extend_from_slice(scalars);
     for chunk in range.clone() {
         let points = CHUNK.min(n - chunk * CHUNK);
-        // SAFETY: every access is inside its operand over all points, of which these are some. No other chunk writes
-        // its elements, since what is written is contiguous.
+        // SAFETY: every access is inside its operand for all points, and these are some of them. No other chunk writes
+        // its elements, since stores are contiguous.
         unsafe {
             if stores.may_stream(args, 1) {
                 engine.run_streaming(args, points, 1)?;

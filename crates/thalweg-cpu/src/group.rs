@@ -1,11 +1,11 @@
-//! Groups: many kernels that need nothing of each other, in one dispatch.
+//! Groups: many independent kernels in one dispatch.
 //!
-//! In: the programs of the parts, equal parts sharing one, and how operands and scalars are split among them. Out:
-//! launches. All parts are checked before any runs. Little work is done part after part on the calling thread; more is
-//! cut into *units* of about equal time - several small parts, one part, or some chunks of a large map - which threads
-//! take as they come. A row part is one unit, since it leaves its bits no other order. Where units end depends on sizes
-//! alone, and what a chunk of a part gives does not depend on who runs it: so bits do not depend on the number of
-//! threads.
+//! In: the programs of the sub-kernels (equal ones share one program), and how operands and scalars are split among
+//! them. Out: launches. All sub-kernels are checked before any runs. If there is little work, the calling thread runs
+//! one after the other. More work is cut into *units* of about equal time - several small sub-kernels, one, or some
+//! chunks of a large map - which threads take dynamically. A row sub-kernel is always one unit, which fixes its order
+//! of folds. Units depend on sizes alone, and the results of a chunk do not depend on its thread: so bits do not depend
+//! on the number of threads.
 
 use crate::launch::Job;
 use crate::map::{BoxesProgram, MapProgram};
@@ -17,25 +17,25 @@ use std::sync::Arc;
 use thalweg_kernel::{Geometry, GroupPart, Moved, RowGeometry};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
-/// Estimated time of a unit: next to it taking one (an atomic addition that others wait for) is nothing, and threads
-/// end close together.
+/// Estimated nanoseconds of a unit: long enough that taking one (a contended atomic addition) costs nothing beside it,
+/// and short enough that threads finish close together.
 const UNIT_NS: f64 = 10_000.0;
-/// What a part costs beside its loop, once it is checked (`tests/groups.rs` measures it).
+/// Nanoseconds that a checked sub-kernel costs beside its loop (`tests/groups.rs` measures it).
 const PART_NS: f64 = 50.0;
 
-/// The program of a part.
+/// Program of a sub-kernel.
 #[derive(Clone, Debug)]
 pub enum PartProgram {
-    /// Of a map.
+    /// A map.
     Map(Arc<MapProgram>),
-    /// Of a map in boxes.
+    /// A map in boxes.
     Boxes(Arc<BoxesProgram>),
-    /// Of a row kernel.
+    /// A row kernel.
     Rows(Arc<RowsProgram>),
 }
 
 impl PartProgram {
-    /// The program by itself.
+    /// The program as a trait object.
     pub fn program(&self) -> Arc<dyn Program> {
         match self {
             PartProgram::Map(p) => p.clone(),
@@ -55,26 +55,26 @@ struct Part {
 /// A compiled group.
 pub struct GroupProgram {
     parts: Vec<Part>,
-    /// Operands that are read, by all parts.
+    /// Number of operands read, of all sub-kernels.
     reads: usize,
-    /// All operands, all scalars.
+    /// Numbers of all operands and of all scalars.
     operands: usize,
     scalars: usize,
-    /// For each written operand whether its part may read again after it wrote; empty if none does.
+    /// For each written operand, whether its sub-kernel may read inputs again after writing it; empty if none does.
     rereads: Vec<bool>,
     info: ProgramInfo,
     threads: Arc<Threads>,
-    /// The calling thread: who runs a row part.
+    /// The calling thread alone, for row sub-kernels.
     alone: Threads,
 }
 
-/// What there is to do for a part, or for a box of one; checked.
+/// Checked work of a sub-kernel, or of one of its boxes.
 enum Work<'a> {
     Map(Job<'a>),
     Rows { program: &'a RowsProgram, geometry: &'a RowGeometry, operands: &'a [&'a Buffer], scalars: &'a [u64] },
 }
 
-/// What a thread takes at a time: some works, or, where it is a single one, some of its chunks.
+/// Unit of work that a thread takes at a time: several works, or some chunks of a single one.
 #[derive(Clone, Debug, PartialEq)]
 struct Unit {
     works: Range<usize>,
@@ -82,7 +82,7 @@ struct Unit {
 }
 
 impl GroupProgram {
-    /// The group of these parts, `programs` being those of its kernels.
+    /// The group of these sub-kernels; `programs` are those of its distinct kernels.
     pub fn new(programs: &[PartProgram], parts: &[GroupPart], threads: Arc<Threads>) -> GroupProgram {
         let parts: Vec<Part> = parts
             .iter()
@@ -112,7 +112,7 @@ impl GroupProgram {
         }
     }
 
-    /// The operands part after part, each one's reads before its writes.
+    /// Reorders operands by sub-kernel: each one's reads before its writes.
     fn by_part<'a>(&self, operands: &[&'a Buffer]) -> Vec<&'a Buffer> {
         let (mut reads, mut writes) = operands.split_at(self.reads);
         let mut all = Vec::with_capacity(operands.len());
@@ -127,7 +127,7 @@ impl GroupProgram {
         all
     }
 
-    /// What there is to do, in the order of the parts.
+    /// The checked works, in the order of the sub-kernels.
     fn works<'a>(
         &'a self,
         geometries: &'a [Geometry],
@@ -160,7 +160,7 @@ impl GroupProgram {
     fn run(&self, work: &Work<'_>, chunks: Option<Range<usize>>, scratch: &mut Scratch) -> Result<(), Error> {
         match work {
             Work::Map(job) => Ok(job.run(chunks.unwrap_or(0..job.chunks), scratch)?),
-            // SAFETY: checked when the work was made.
+            // SAFETY: checked when the work was built.
             Work::Rows { program, geometry, operands, scalars } => unsafe {
                 program.run(geometry, operands, scalars, &self.alone)
             },
@@ -201,7 +201,7 @@ impl Program for GroupProgram {
         let units = units(works.iter().map(|w| (w.estimate_ns(), w.chunks())));
         let failure = Failure::default();
         self.threads.run(units.len(), 1, estimate, |range| {
-            // Once an index was out of range, what is left to do is not worth doing.
+            // After an index out of range, the remaining work is skipped.
             if failure.any() {
                 return;
             }
@@ -218,7 +218,7 @@ impl Program for GroupProgram {
 
     fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
         let Geometry::Group(geometries) = geometry else { panic!("a group is launched with {geometry:?}") };
-        // All boxes of a part run, whatever its result is written over.
+        // All boxes of a sub-kernel run, even if its result overwrites an input.
         self.parts.iter().zip(geometries).map(|(p, g)| p.program.program().moves(g, false)).sum()
     }
 
@@ -232,7 +232,7 @@ impl Program for GroupProgram {
 }
 
 impl GroupProgram {
-    /// Whether no part writes where another one reads or writes; `operands` part after part.
+    /// Whether no sub-kernel writes an operand that another one reads or writes; `operands` by sub-kernel.
     fn are_apart(&self, mut operands: &[&Buffer]) -> bool {
         let mut all: Vec<(usize, usize, usize, bool)> = vec![];
         for (n, part) in self.parts.iter().enumerate() {
@@ -242,7 +242,7 @@ impl GroupProgram {
             operands = rest;
         }
         all.sort_unstable();
-        // Buffers are the same or apart.
+        // Buffers are either identical or disjoint.
         all.chunk_by(|a, b| a.0 == b.0).all(|same| same.iter().all(|o| !o.3 || same.iter().all(|p| p.2 == o.2)))
     }
 }
@@ -253,7 +253,7 @@ impl std::fmt::Debug for GroupProgram {
     }
 }
 
-/// Cuts works, of which estimated time and number of chunks are given, into units.
+/// Cuts works into units; the items are estimated nanoseconds and number of chunks of each work.
 fn units(works: impl Iterator<Item = (f64, usize)>) -> Vec<Unit> {
     let mut units = vec![];
     let (mut first, mut ns, mut n) = (0, 0.0, 0);

@@ -1,14 +1,14 @@
 //! Launches of map kernels: from a domain of any rank to calls of [`Rows::run`](crate::row_call::Rows::run).
 //!
-//! In: a body's accesses, a geometry, operands, scalars. Out: rectangles of `rows × n` points, which cover the domain
-//! once. Every access is checked against its operand before anything runs: whatever geometry is given, nothing outside
-//! an operand is touched, and no two points write one element. Offsets of a `Gather` are data: where they lead, the
-//! engine checks.
+//! In: a body's accesses, a geometry, operands, scalars. Out: rectangles of `rows × n` points that cover the domain
+//! exactly once. Every access is checked against its operand before anything runs: whatever the geometry, nothing
+//! outside an operand is touched, and no two points write the same element. Offsets of a `Gather` are data; the engine
+//! checks them as it runs.
 //!
-//! The innermost dimension runs along a call's rows, and one other dimension over its rows: the neighbouring one, or,
-//! where a source lies transposed, the one along which the source is dense (its cache lines are then used whole). What
-//! remains is counted through by an odometer. Accesses through an index map get a table of positions a call, so there a
-//! call is one stretch of the row-major domain.
+//! The innermost dimension runs within a call's rows, and one other dimension over its rows: the adjacent one, or, if a
+//! source is transposed, the one in which that source is dense (its cache lines are then used whole). An odometer
+//! counts through the remaining dimensions. Accesses through an index map get a table of positions per call, so such a
+//! call is one contiguous range of the row-major domain.
 
 use crate::check::{self, gathered};
 use crate::engine::{Engine, OutOfRange};
@@ -24,61 +24,61 @@ use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{AccessClass, AccessGeometry, Body, MapGeometry, Node, Store, dims};
 use thalweg_runtime::{Buffer, Error};
 
-/// Rows and columns of a call that reads a transposed source: each line that is fetched is used whole while in cache.
+/// Rows and columns of a call that reads a transposed source: each cache line fetched is used whole while it is cached.
 const BLOCK: (usize, usize) = (32, 64);
 const LINE_BYTES: usize = 64;
-/// Columns of a source that are a multiple of so many bytes apart fall into few sets of the caches and drive each other
-/// out before their lines are used up: such blocks are copied together first (measured on 4096² f32: 5.6 ns an element
-/// without, gathers of other strides 0.3).
+/// If the columns of a source are a multiple of this many bytes apart, they map to few cache sets and evict each other
+/// before their lines are used up. Such blocks are packed first (measured on 4096² f32: 5.6 ns an element without
+/// packing; gathers of other strides 0.3).
 const CONFLICT_BYTES: usize = 1024;
-/// Elements from row to row of a copied block: not a power of two, for the same reason.
+/// Elements between rows of a packed block: not a power of two, to avoid the same cache conflicts.
 const PITCH: usize = BLOCK.1 + 4;
 
-/// Filling one position of a table, or gathering by one.
+/// Nanoseconds to fill one table position, or to gather one element by it.
 const NS_PER_POSITION: f64 = 2.0;
 
-/// One access with everything that a call needs of it, in bytes (index only: in positions).
+/// One access with the addresses and steps that calls need, in bytes (index only: in positions).
 struct Line {
-    /// Word 0 of the domain's first point.
+    /// Word 0 at the first point of the domain.
     start: i64,
-    /// Steps of word 0 along the traversal's dimensions.
+    /// Steps of word 0 for the dimensions of the traversal.
     steps: [i64; MAX_RANK + 1],
-    /// Steps along a call's rows and from row to row.
+    /// Steps between a call's rows (`row`) and between points of a row (`step`).
     row: i64,
     step: i64,
     unit: usize,
-    /// Whether blocks are copied together before a call.
+    /// Whether blocks of it are packed before a call.
     packed: bool,
     map: Option<Mapped>,
-    /// Address of the operand's element 0 and number of its elements, where something is gathered through it.
+    /// Address of the operand's element 0 and its number of elements, if something is gathered through it.
     bounds: Option<[u64; 2]>,
 }
 
-/// How a launch is passed over.
+/// Loop nest of a launch.
 struct Traversal {
     lines: Vec<Line>,
-    /// Sizes of the dimensions counted through, the last two being the blocks of rows and of columns.
+    /// Sizes of the loops, outermost first; the last two count blocks of rows and blocks of columns.
     sizes: [usize; MAX_RANK + 1],
     rank: usize,
     rows: usize,
     columns: usize,
     row_block: usize,
     column_block: usize,
-    /// Row-major domain index: its steps along the dimensions.
+    /// Steps of the row-major domain index for the loops.
     index_steps: [i64; MAX_RANK + 1],
 }
 
-/// How a domain is passed over.
+/// Traversal strategy of a domain.
 enum Passed<'a> {
-    /// In one dimension: see [`flat`].
+    /// One dimension: see [`flat`].
     Flat,
-    /// As a line of narrow rows.
+    /// One line of narrow rows.
     Narrow(Box<Narrow<'a>>),
-    /// In rectangles.
+    /// Rectangles.
     Rectangles(Box<Traversal>),
 }
 
-/// A map over a domain, found sound to run: chunks of it may be run in any order and on any thread.
+/// A checked map launch: its chunks may run in any order and on any thread.
 pub struct Job<'a> {
     engine: &'a Engine,
     body: &'a Body,
@@ -88,11 +88,11 @@ pub struct Job<'a> {
     passed: Passed<'a>,
     in_place: bool,
     streams: Vec<u16>,
-    /// How many chunks there are.
+    /// Number of chunks.
     pub chunks: usize,
-    /// Chunks that are worth taking at a time.
+    /// Number of chunks that a thread should take at a time.
     pub grain: usize,
-    /// The time that one thread will take for all.
+    /// Estimated nanoseconds that one thread takes for all chunks.
     pub estimate_ns: f64,
 }
 
@@ -100,11 +100,11 @@ impl<'a> Job<'a> {
     /// Checks everything that a run relies on.
     ///
     /// # Errors
-    /// When an index over more than 2³¹ positions is asked for through an index map.
+    /// If the positions of an index map are read as values and exceed 2³¹.
     ///
     /// # Panics
-    /// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points
-    /// write one element.
+    /// If geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points
+    /// write the same element.
     pub fn new(
         (engine, body, facts, widened): (&'a Engine, &'a Body, &flat::Facts, &'a Widened),
         geometry: &'a MapGeometry,
@@ -160,16 +160,16 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Runs the chunks of a range, up to one that fails.
+    /// Runs a range of chunks; stops at the first failure.
     ///
     /// # Errors
-    /// When an index that something is gathered by is out of range: outputs are then unspecified.
+    /// If an index of a gather is out of range; outputs are then unspecified.
     pub fn run(&self, range: Range<usize>, scratch: &mut Scratch) -> Result<(), OutOfRange> {
         let stores = Stores { in_place: self.in_place, streams: &self.streams };
         match &self.passed {
             Passed::Rectangles(traversal) => traversal.run(self.engine, self.scalars, range, stores, scratch),
             Passed::Narrow(narrow) => narrow.run(self.scalars, range, stores, scratch),
-            // SAFETY: found flat when the job was made.
+            // SAFETY: the launch was found flat when the job was built.
             Passed::Flat => unsafe {
                 let of = (self.engine, self.body);
                 flat::run(of, self.geometry, self.operands, self.scalars, range, stores, &mut scratch.args)
@@ -178,13 +178,13 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The accesses that are written, where together they are more than the last-level cache holds and none lies over an
-/// input. A store past the caches saves reading the line first: a third of the traffic of a kernel with one input and
+/// Accesses to write by non-temporal stores: all stores, if together they exceed the last-level cache and none overlaps
+/// an input. A non-temporal store saves reading the line first: a third of the traffic of a kernel with one input and
 /// one output.
 fn streams(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Vec<u16> {
     let size = |s: &Store| body.accesses[s.access as usize].dtype.size();
     let written = geometry.points() * body.stores.iter().map(size).sum::<usize>();
-    // What combines reads the line anyway.
+    // A store that combines reads the line anyway.
     let combines = body.stores.iter().any(|s| s.combine.is_some());
     if combines || written <= memory::last_level_cache() || aliased(body, geometry, operands) {
         return Vec::new();
@@ -192,7 +192,7 @@ fn streams(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Vec<u16
     body.stores.iter().map(|s| s.access).collect()
 }
 
-/// The time that one thread will take for so many points of an arithmetic of that cost.
+/// Estimated nanoseconds that one thread takes for `points` points of arithmetic of this cost.
 pub fn estimate_ns(body: &Body, accesses: &[AccessGeometry], points: usize, cost: u64) -> f64 {
     let points = points as f64;
     let mut bytes = 0.0;
@@ -209,7 +209,7 @@ pub fn estimate_ns(body: &Body, accesses: &[AccessGeometry], points: usize, cost
     straight_ns(points, cost, bytes) + positions * NS_PER_POSITION
 }
 
-/// Refuses what would not be sound to run.
+/// Panics if a launch would be unsound.
 fn check(body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) {
     let extents = &geometry.extents;
     assert!(!extents.is_empty() && extents.len() <= MAX_RANK, "a domain has 1 to {MAX_RANK} dimensions");
@@ -231,7 +231,7 @@ fn check(body: &Body, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u
     }
 }
 
-/// Whether some operand that is written may also be read.
+/// Whether an operand that is written may also be read.
 fn aliased(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> bool {
     check::aliased(body, operands, |i| {
         let at = &geometry.accesses[i];
@@ -309,7 +309,7 @@ impl Traversal {
         Traversal { lines, sizes, rank, rows, columns, row_block, column_block, index_steps }
     }
 
-    /// Runs the chunks of a range, up to one that fails.
+    /// Runs a range of chunks; stops at the first failure.
     fn run(
         &self,
         engine: &Engine,
@@ -349,18 +349,18 @@ impl Traversal {
             } else if self.lines.iter().any(|l| l.packed) {
                 self.run_packed(engine, args, &mut scratch.blocks, n, rows, in_place)?;
             } else if stores.may_stream(args, rows) {
-                // SAFETY: as below; the rows of what is written are aligned.
+                // SAFETY: as below; output rows are aligned.
                 unsafe { engine.run_streaming(args, n, rows) }?;
             } else {
-                // SAFETY: `check` found every access of the domain inside its operand, and the args are those of this
-                // rectangle of it; the bounds of what is gathered from are its operand's. No other chunk writes its
-                // elements, since no two points share one.
+                // SAFETY: `check` found every access of the domain inside its operand, and the args describe this
+                // rectangle of it; gather bounds are those of the operand. No other chunk writes its elements, since no
+                // two points share an element.
                 unsafe { engine.run(args, n, rows, in_place) }?;
             }
             if chunk + 1 == range.end {
                 break;
             }
-            // One step of the odometer: add the innermost step, and take back a dimension that is through.
+            // One step of the odometer: add the innermost step, and reset a dimension that has wrapped.
             for d in (0..self.rank).rev() {
                 let through = digits[d] + 1 == self.sizes[d];
                 let turns = if through { -(digits[d] as i64) } else { 1 };
@@ -377,7 +377,7 @@ impl Traversal {
         Ok(())
     }
 
-    /// Runs a block after copying the sources that need it into rows of their own.
+    /// Runs a block after packing the sources that conflict in the cache.
     fn run_packed(
         &self,
         engine: &Engine,
@@ -392,8 +392,8 @@ impl Traversal {
         for (i, line) in self.lines.iter().enumerate().filter(|(_, l)| l.packed) {
             let to = blocks[i * words..].as_mut_ptr();
             let (from, step) = (args[4 * i] as *const u8, line.step as isize * line.unit as isize);
-            // SAFETY: the rectangle lies inside the operand (see `check`); a place has `BLOCK.0` rows of `PITCH`
-            // elements of up to 8 bytes, and no call has more rows or columns than a block.
+            // SAFETY: the rectangle is inside the operand (see `check`); a slot has `BLOCK.0` rows of `PITCH` elements
+            // of up to 8 bytes, and no call has more rows or columns than a block.
             unsafe {
                 match line.unit {
                     1 => pack::<u8>(from, step, line.row as isize, n, rows, to.cast()),
@@ -404,10 +404,10 @@ impl Traversal {
             }
             args[4 * i + 1] = (PITCH * line.unit) as u64;
             args[4 * i + 2] = 1;
-            // Word 0 has to come back for the odometer: it waits in the word that tables use.
+            // The odometer needs word 0 again: it is saved in word 3, which only tables use.
             args[4 * i + 3] = std::mem::replace(&mut args[4 * i], to as u64);
         }
-        // SAFETY: as in `run`; copied sources are read where they were copied to.
+        // SAFETY: as in `run`; packed sources are read from their copies.
         let done = unsafe { engine.run(args, n, rows, in_place) };
         for (i, _) in self.lines.iter().enumerate().filter(|(_, l)| l.packed) {
             args[4 * i] = args[4 * i + 3];
@@ -415,7 +415,7 @@ impl Traversal {
         done
     }
 
-    /// Runs `n` points from point `index` on, which lies `skip` points into the row that the args stand at.
+    /// Runs `n` points from domain index `index`, `skip` points into the row that the args describe.
     fn run_mapped(
         &self,
         engine: &Engine,
@@ -442,7 +442,7 @@ impl Traversal {
         for (i, line) in self.lines.iter().enumerate().filter(|(_, l)| l.map.is_none()) {
             args[4 * i] = args[4 * i].wrapping_add((moved * line.step * line.unit as i64) as u64);
         }
-        // SAFETY: as in `run`; positions of tables are inside their operands, as just checked, or masked out.
+        // SAFETY: as in `run`; table positions are inside their operands, as just checked, or masked out.
         let done = unsafe { engine.run(args, n, 1, in_place) };
         for (i, line) in self.lines.iter().enumerate().filter(|(_, l)| l.map.is_none()) {
             args[4 * i] = args[4 * i].wrapping_sub((moved * line.step * line.unit as i64) as u64);
@@ -451,7 +451,7 @@ impl Traversal {
     }
 }
 
-/// A checked launch in rectangles, and what compiled the body for it, where that is not its own engine.
+/// Builds a checked launch in rectangles; also returns the engine for it if that is not the body's own.
 fn rectangles<'a>(
     (body, widened): (&Body, &'a Widened),
     geometry: &MapGeometry,
@@ -467,7 +467,7 @@ fn rectangles<'a>(
     Ok((Traversal::new(body, geometry, (merged, maps), operands), None))
 }
 
-/// The accesses that go by tables of positions.
+/// Position-table descriptions of mapped accesses; `None` for strided ones.
 fn mapped(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Result<Vec<Option<Mapped>>, Error> {
     let of = |i: usize| (geometry.accesses[i].map.as_ref(), numbers(body, i));
     let same = |i: usize, j: &usize| match (of(i), of(*j)) {
@@ -491,8 +491,8 @@ fn mapped(body: &Body, geometry: &MapGeometry, operands: &[&Buffer]) -> Result<V
     Ok(all)
 }
 
-/// The domain with neighbouring dimensions merged wherever every access runs on from one to the next, with the strides
-/// of each access. Accesses through maps go by the row-major index, which merging keeps.
+/// Merges adjacent dimensions of the domain wherever every access is contiguous from one to the next; returns the
+/// strides of each access too. Accesses through maps use the row-major index, which merging preserves.
 fn merge(body: &Body, geometry: &MapGeometry) -> Merged {
     let from = &geometry.extents;
     let last = from.len() - 1;
@@ -503,7 +503,7 @@ fn merge(body: &Body, geometry: &MapGeometry) -> Merged {
         .map(|(at, access)| {
             let mut strides = at.strides;
             if from[last] == 1 {
-                // A single element has any stride; what is merged into it has to have its class's.
+                // A single element has any stride, but what is merged into it must have the stride of its class.
                 strides[last] = access.class.step().unwrap_or(0);
             }
             strides
@@ -524,7 +524,7 @@ fn merge(body: &Body, geometry: &MapGeometry) -> Merged {
     (merged.iter().map(|m| m.extent).collect(), taken)
 }
 
-/// The dimension along which a source lies dense that strides over cache lines in the innermost one.
+/// Dimension in which a transposed source is dense: one that skips whole cache lines in the innermost dimension.
 fn transposed_dimension(body: &Body, extents: &[usize], strides: &[[isize; MAX_RANK]]) -> Option<usize> {
     let last = extents.len() - 1;
     body.accesses.iter().zip(strides).find_map(|(access, strides)| {
@@ -536,10 +536,10 @@ fn transposed_dimension(body: &Body, extents: &[usize], strides: &[[isize; MAX_R
     })
 }
 
-/// Copies `n` columns, `step` bytes apart, of `rows` elements, `row` bytes apart, to rows of [`PITCH`] elements.
+/// Packs `n` columns, `step` bytes apart, of `rows` elements, `row` bytes apart, into rows of [`PITCH`] elements.
 ///
 /// # Safety
-/// All these are readable, and the places for them writable.
+/// All these elements are readable, and their destinations writable.
 unsafe fn pack<T: Copy>(from: *const u8, step: isize, row: isize, n: usize, rows: usize, to: *mut T) {
     for column in 0..n {
         for r in 0..rows {

@@ -1,9 +1,10 @@
-//! Thalweg on CPUs.
+//! The CPU device of Thalweg.
 //!
-//! A map kernel is compiled by our own vector emitter on x86-64 (`x64`: AVX-512, or AVX2 with FMA, chosen at run time),
-//! and run by the portable tile engine (`tile`) elsewhere and wherever the emitter has no instruction for an operation.
-//! Row kernels are cut into phases, which the same engines run, block by block (`row`). Many small kernels run in one
-//! dispatch (`group`). [`CpuDevice`] is all that the rest of Thalweg sees.
+//! Map kernels are compiled by the crate's own vector emitter on x86-64 (`x64`: AVX-512, or AVX2 with FMA, chosen at
+//! run time). The portable tile engine (`tile`) runs them elsewhere, and wherever the emitter has no instruction for an
+//! operation. Row kernels are split into phases, which the same two engines run block by block (`row`). Many small
+//! kernels run in one dispatch (`group`). Matrix products have micro-kernels of their own (`contract`, `contraction`).
+//! [`CpuDevice`] is the entry point for the rest of Thalweg.
 
 mod bandwidth;
 mod check;

@@ -1,8 +1,8 @@
-//! The vector operations that math functions are written in.
+//! Vector operations in which the math functions are written.
 //!
-//! `math.rs` writes each function once, generic over a [`Machine`]. The emitter's machine records instructions; the
-//! scalar machine computes, in loops that the compiler vectorises (the tile engine, and the accuracy tests, which so
-//! check the very arithmetic that is emitted).
+//! The modules of `math` write each function once, generic over a [`Machine`]. The emitter's machine records
+//! instructions. The scalar machine computes, in loops that the compiler vectorises; the tile engine uses it, and so do
+//! the accuracy tests, which thus check the very arithmetic that is emitted.
 
 /// A target for math functions: lanes of f32 (`F`), f64 (`D`), i32 (`I`), i64 (`L`), and masks (`M`) over them.
 ///
@@ -48,7 +48,7 @@ pub trait Machine {
     fn copysign(&mut self, a: Self::F, s: Self::F) -> Self::F;
     /// Nearest integer, halves to even
     fn round(&mut self, a: Self::F) -> Self::F;
-    /// `a·2ⁿ` for integral `n`, rounded once, right down to subnormals and up to infinity, for any `n` in ±300.
+    /// `a·2ⁿ` for integral `n` in ±300, rounded once, including subnormal and infinite results.
     fn scale(&mut self, a: Self::F, n: Self::F) -> Self::F;
     /// `a < b`
     fn lt(&mut self, a: Self::F, b: Self::F) -> Self::M;
@@ -159,14 +159,14 @@ pub trait Machine {
     /// f64 to f32, rounded
     fn narrow(&mut self, a: Self::D) -> Self::F;
 
-    /// Both
+    /// `a` and `b`
     fn m_and(&mut self, a: Self::M, b: Self::M) -> Self::M;
-    /// Either
+    /// `a` or `b`
     fn m_or(&mut self, a: Self::M, b: Self::M) -> Self::M;
-    /// Neither
+    /// Not `a`
     fn m_not(&mut self, a: Self::M) -> Self::M;
 
-    /// Asks that lanes where `m` holds be computed again by the slow path (the scalar library function):
-    /// whatever the fast path gives for them is discarded.
+    /// Requests that lanes where `m` holds are computed again by the slow path (the scalar library function); their
+    /// results of the fast path are discarded.
     fn guard(&mut self, m: Self::M);
 }

@@ -1,4 +1,4 @@
-//! Compiled map kernels: one body, or one for each box of a domain that is cut.
+//! Compiled map kernels: one body, or one body per box of a domain that is cut into boxes.
 
 use crate::engine::{Choice, Engine};
 use crate::flat::Facts;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use thalweg_kernel::{Body, Geometry, MapGeometry, Moved, copies, kept_in_place};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
-/// A map kernel.
+/// A compiled map kernel.
 #[derive(Debug)]
 pub struct MapProgram {
     engine: Engine,
@@ -32,7 +32,7 @@ impl MapProgram {
         MapProgram { engine, body: body.clone(), facts, widened: Widened::new(isa), threads }
     }
 
-    /// A launch, checked.
+    /// Builds a checked launch.
     ///
     /// # Errors
     /// As [`Job::new`], and its panics.
@@ -47,14 +47,14 @@ impl MapProgram {
 
     fn launch_map(&self, geometry: &MapGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let job = self.job(geometry, operands, scalars)?;
-        // Once an index was out of range, what is left to do is not worth doing.
+        // After an index out of range, the remaining work is skipped.
         let failed = AtomicBool::new(false);
         self.threads.run(job.chunks, job.grain, job.estimate_ns, |range| {
             if !failed.load(Relaxed) && with_scratch(|scratch| job.run(range, scratch)).is_err() {
                 failed.store(true, Relaxed);
             }
         });
-        // Helpers are through when `run` returns.
+        // Helpers have finished when `run` returns.
         if failed.into_inner() { Err(crate::engine::OutOfRange.into()) } else { Ok(()) }
     }
 }
@@ -84,20 +84,20 @@ impl Program for MapProgram {
 pub struct BoxesProgram(Vec<Arc<MapProgram>>);
 
 impl BoxesProgram {
-    /// Compiles the bodies; boxes with one body share its program.
+    /// Compiles the bodies; boxes with equal bodies share one program.
     pub fn new(bodies: &[Body], isa: Choice, threads: &Arc<Threads>) -> BoxesProgram {
         let mut made: HashMap<&Body, Arc<MapProgram>> = HashMap::new();
         let program = |body| Arc::new(MapProgram::new(body, isa, threads.clone()));
         BoxesProgram(bodies.iter().map(|b| made.entry(b).or_insert_with(|| program(b)).clone()).collect())
     }
 
-    /// The operand whose elements stay where they are, where the result is written over it.
+    /// The operand that the result may overwrite without moving its elements: boxes that copy it can then be skipped.
     fn kept(&self, boxes: &[MapGeometry]) -> Option<u16> {
         let boxes: Vec<(&Body, &MapGeometry)> = self.0.iter().map(|p| &p.body).zip(boxes).collect();
         kept_in_place(&boxes)
     }
 
-    /// The number of the read operand that the one written operand lies over.
+    /// Index of the operand read that shares its buffer with the single operand written.
     fn written_over(&self, operands: &[&Buffer]) -> Option<u16> {
         let [store] = &self.0.first()?.body.stores[..] else { return None };
         let written = self.0[0].body.accesses[store.access as usize].operand?;
@@ -105,7 +105,7 @@ impl BoxesProgram {
         (0..operands.len() as u16).find(|&o| o != written && operands[o as usize].address() == own)
     }
 
-    /// The boxes' programs.
+    /// Programs of the boxes.
     pub fn programs(&self) -> &[Arc<MapProgram>] {
         &self.0
     }

@@ -1,20 +1,22 @@
-//! Host memory for the pool.
+//! Host memory of the device's pool.
 //!
-//! In: sizes of the pool's classes. Out: blocks aligned to 64 bytes, or, from 2 MiB on, to a huge page with the kernel
-//! asked to back them so: the page faults of a fresh 128 MB output otherwise cost three times the kernel that
-//! fills it. A block that the machine cannot hold is refused here, before the operating system has to kill anybody.
+//! In: sizes of the pool's size classes. Out: blocks aligned to 64 bytes, or, from 2 MiB on, to a huge page, with a
+//! request to the kernel to back them by huge pages: otherwise the page faults of a fresh 128 MB output cost three
+//! times the kernel that fills it. A block that exceeds available memory is refused here, before the operating system
+//! would have to kill a process.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use thalweg_runtime::{Block, Memory};
 
-/// What one huge page of x86-64 and (with 4 KiB pages) aarch64 holds; from here on blocks are aligned to it.
+/// Bytes of a huge page on x86-64 and (with 4 KiB pages) aarch64; blocks from this size on are aligned to it.
 const HUGE_PAGE: usize = 2 << 20;
-/// From here on the free memory is looked up before a block is taken (some 20 µs, little beside the faults to come).
+/// Block size in bytes from which on available memory is queried first (some 20 µs, little beside the page faults to
+/// come).
 const LOOK_FIRST: usize = 64 << 20;
 
-/// The host's memory.
+/// Memory of the host.
 #[derive(Debug, Default)]
 pub struct HostMemory {
     total: OnceLock<Option<usize>>,
@@ -34,8 +36,8 @@ impl Memory for HostMemory {
         let block = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
         #[cfg(target_os = "linux")]
         if bytes >= HUGE_PAGE {
-            // SAFETY: the range is the block just allocated, page-aligned; the advice changes nothing but how it is
-            // backed. Where it is refused (huge pages off) small pages serve.
+            // SAFETY: the range is the block just allocated, page-aligned; the advice changes only how it is backed. If
+            // it is refused (huge pages off), small pages are used.
             let _ = unsafe { rustix::mm::madvise(block.as_ptr().cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
         }
         Some(Block::unused(block))
@@ -43,7 +45,7 @@ impl Memory for HostMemory {
 
     unsafe fn release(&self, block: Block, bytes: usize) {
         let layout = layout(bytes).expect("the block was obtained with this size");
-        // SAFETY: the caller gives back what `obtain` made with this layout.
+        // SAFETY: the caller returns a block that `obtain` allocated with this layout.
         unsafe { std::alloc::dealloc(block.start.as_ptr(), layout) }
     }
 
@@ -59,7 +61,7 @@ impl Memory for HostMemory {
     }
 }
 
-/// Bytes that can be taken now without pushing anything out; `None` where the system does not say.
+/// Bytes that can be allocated without evicting anything; `None` if the system does not report it.
 fn available() -> Option<usize> {
     meminfo("MemAvailable:")
 }
@@ -71,10 +73,10 @@ fn meminfo(key: &str) -> Option<usize> {
     kib.checked_mul(1024)
 }
 
-/// Bytes of the caches of a core that programs are cut for and count on: a second level is 512 KiB to 2 MiB.
+/// Bytes of a core's private caches that programs are cut for: second-level caches have 512 KiB to 2 MiB.
 pub const PRIVATE: usize = 512 << 10;
 
-/// Bytes of the last-level cache: what the system says of the first processor, else a common size.
+/// Bytes of the last-level cache: as the system reports it for the first processor, else 32 MiB.
 pub fn last_level_cache() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -95,7 +97,7 @@ mod tests {
         for bytes in [1, 64, 4096, HUGE_PAGE - 64, HUGE_PAGE, 9 << 18, 5 << 21] {
             let block = memory.obtain(bytes).unwrap();
             assert_eq!(block.start.as_ptr() as usize % if bytes >= HUGE_PAGE { HUGE_PAGE } else { 64 }, 0);
-            // SAFETY: the block has that many bytes and is ours; it is given back once.
+            // SAFETY: the block has that many bytes and is ours; it is released once.
             unsafe {
                 block.start.as_ptr().write_bytes(7, bytes);
                 memory.release(block, bytes);

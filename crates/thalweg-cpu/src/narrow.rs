@@ -1,11 +1,11 @@
-//! Maps over narrow rows: three channels, a few columns.
+//! Maps over narrow rows: three channels, or a few columns.
 //!
 //! In: a checked launch whose innermost dimension is narrow ([`thalweg_kernel::narrow`]). Out: calls over the line of
-//! all rows one after the other. An operand that repeats itself row by row is written down as often as a call has rows,
-//! in a table that stays in the first-level cache and that every row of calls reads again; one that lies apart is
-//! brought into order a chunk at a time. So vectors are full, and no arithmetic differs: the bits are those of rows.
+//! all rows, concatenated. An operand that repeats in every row is replicated into a table as long as a call's row; the
+//! table stays in the first-level cache, and all calls read it. A strided operand is packed one chunk at a time. So
+//! vectors are full. No arithmetic differs, so the bits are those of separate rows.
 //!
-//! Always true: a table holds what the operand held before the call that reads it writes anything.
+//! Always true: a table is filled before the call that reads it writes anything.
 
 use crate::engine::{Choice, Engine, OutOfRange};
 use crate::stretch::{CHUNK, Scratch, Stores};
@@ -16,35 +16,35 @@ use thalweg_kernel::narrow::{self, Along};
 use thalweg_kernel::{AccessClass, Body, MapGeometry};
 use thalweg_runtime::Buffer;
 
-/// Points of a chunk where something is brought into order chunk by chunk: 32 KiB of f32.
+/// Points of a chunk if an operand is packed chunk by chunk: 32 KiB of f32.
 const APART: usize = 8 << 10;
-/// Bytes that tables begin at a multiple of.
+/// Alignment of tables in bytes.
 const ALIGN: usize = 64;
 
-/// The same body compiled for operands that lie otherwise than its own accesses step.
+/// Variants of a body for operands that are read through tables instead of by their own strides.
 #[derive(Debug)]
 pub struct Widened {
     choice: Choice,
-    /// With operands in tables of elements, and with those that go by tables of positions.
+    /// Variants with operands in tables of elements, and with operands read through tables of positions.
     contiguous: Made,
     mapped: Made,
 }
 
-/// The accesses that have another class in it than they had, and what was compiled when they were first asked for.
+/// Accesses whose class was changed, and the engine compiled when they were first requested.
 type Made = OnceLock<(Vec<u16>, Engine)>;
 
 impl Widened {
-    /// Nothing yet.
+    /// No variant compiled yet.
     pub fn new(choice: Choice) -> Widened {
         Widened { choice, contiguous: OnceLock::new(), mapped: OnceLock::new() }
     }
 
-    /// The body with these accesses contiguous; `None` where others were asked for before.
+    /// Engine of the body with these accesses contiguous; `None` if other accesses were requested before.
     fn engine(&self, body: &Body, accesses: &[u16]) -> Option<&Engine> {
         self.with(&self.contiguous, (body, AccessClass::Contiguous), accesses)
     }
 
-    /// The body with these accesses by tables of positions; `None` where others were asked for before.
+    /// Engine of the body with these accesses through position tables; `None` if other accesses were requested before.
     pub fn mapped(&self, body: &Body, accesses: &[u16]) -> Option<&Engine> {
         self.with(&self.mapped, (body, AccessClass::Mapped), accesses)
     }
@@ -55,7 +55,7 @@ impl Widened {
             for &a in accesses {
                 let access = &mut wide.accesses[a as usize];
                 if access.class == AccessClass::Uniform && access.operand.is_some() {
-                    // A row's one element: what is read of the table in its place does not count.
+                    // The table in place of a uniform element is no operand of the launch, so its loads do not count.
                     access.operand = Some(wide.operands);
                     wide.operands += 1;
                 }
@@ -69,17 +69,17 @@ impl Widened {
 
 /// One access.
 struct Line {
-    /// Word 0 of the domain's first point.
+    /// Word 0 at the first point of the domain.
     start: i64,
-    /// Steps of word 0 along the dimensions before the rows.
+    /// Steps of word 0 for the dimensions outside the rows.
     steps: [i64; MAX_RANK],
-    /// From row to row and from point to point of a row.
+    /// Steps between rows (`row`) and between points of a row (`step`).
     row: i64,
     step: i64,
-    /// Bytes of an element; 1 of an index.
+    /// Bytes of an element; 1 for an index.
     unit: usize,
     along: Along,
-    /// Address of the operand's element 0 and number of its elements, where something is gathered through it.
+    /// Address of the operand's element 0 and its number of elements, if something is gathered through it.
     bounds: Option<[u64; 2]>,
 }
 
@@ -87,7 +87,7 @@ struct Line {
 pub struct Narrow<'a> {
     engine: &'a Engine,
     lines: Vec<Line>,
-    /// Sizes of the dimensions before the rows.
+    /// Sizes of the dimensions outside the rows.
     outer: Vec<usize>,
     /// Points of a row, of a line, of a call's row, and of a chunk.
     width: usize,
@@ -97,7 +97,7 @@ pub struct Narrow<'a> {
 }
 
 impl<'a> Narrow<'a> {
-    /// A launch that was checked, over merged dimensions; `None` where its rows are not narrow.
+    /// Builds a checked launch over merged dimensions; `None` if its rows are not narrow.
     pub fn new(
         (engine, body, widened): (&'a Engine, &Body, &'a Widened),
         geometry: &MapGeometry,
@@ -129,20 +129,20 @@ impl<'a> Narrow<'a> {
         Some(Narrow { engine, lines: lines.collect(), outer, width, line: extents[last - 1] * width, call, chunk })
     }
 
-    /// How many chunks there are.
+    /// Number of chunks.
     pub fn chunks(&self) -> usize {
         self.outer.iter().product::<usize>() * self.line.div_ceil(self.chunk)
     }
 
-    /// Chunks that are worth taking at a time.
+    /// Number of chunks that a thread should take at a time.
     pub fn grain(&self) -> usize {
         (CHUNK / self.chunk).max(1)
     }
 
-    /// Runs the chunks of a range, up to one that fails.
+    /// Runs a range of chunks; stops at the first failure.
     ///
     /// # Errors
-    /// When an index is out of range: outputs are then unspecified.
+    /// If an index is out of range; outputs are then unspecified.
     pub fn run(
         &self,
         scalars: &[u64],
@@ -151,7 +151,7 @@ impl<'a> Narrow<'a> {
         scratch: &mut Scratch,
     ) -> Result<(), OutOfRange> {
         let each = self.line.div_ceil(self.chunk);
-        // Where each table was filled from.
+        // Source address of each filled table.
         let mut filled = vec![None; self.lines.len()];
         for chunk in range {
             let first = chunk % each * self.chunk;
@@ -173,7 +173,7 @@ impl<'a> Narrow<'a> {
                 let repeats = line.along == Along::Repeats;
                 if !repeats || filled.replace(from) != Some(from) {
                     let rows = if repeats { self.call } else { points } / self.width;
-                    // SAFETY: the launch was checked, so these rows are readable; the table has room for them.
+                    // SAFETY: the launch was checked, so these rows are readable; the table has space for them.
                     unsafe { line.fill(from as *const u8, (self.width, rows), table) };
                 }
                 let next = if repeats { 0 } else { self.call * line.unit };
@@ -181,7 +181,7 @@ impl<'a> Narrow<'a> {
             }
             args.extend_from_slice(scalars);
             let whole = points / self.call;
-            // SAFETY: every access was checked over the domain, of which these points are some that no other chunk has.
+            // SAFETY: every access was checked over the domain; no other chunk has these points.
             unsafe {
                 if whole > 0 {
                     self.call(args, self.call, whole, stores)?;
@@ -209,7 +209,7 @@ impl<'a> Narrow<'a> {
         }
     }
 
-    /// Word 0 of an access at that index of the dimensions before the rows.
+    /// Word 0 of an access at this index of the dimensions outside the rows.
     fn outer_place(&self, line: &Line, index: usize) -> i64 {
         let (mut rest, mut at) = (index, line.start);
         for (&size, step) in self.outer.iter().zip(line.steps).rev() {
@@ -219,7 +219,7 @@ impl<'a> Narrow<'a> {
         at
     }
 
-    /// Where the tables are, one for each access that does not run on.
+    /// Addresses of the tables, one per access that is not contiguous over rows.
     fn tables(&self, memory: &mut Vec<u64>) -> impl Iterator<Item = *mut u8> + use<> {
         let points = |line: &Line| match line.along {
             Along::Runs => 0,
@@ -247,10 +247,10 @@ impl<'a> Narrow<'a> {
 }
 
 impl Line {
-    /// Brings so many rows of `width` points together, the first of which begins at `from`.
+    /// Packs the rows, of `width` points each, the first of which begins at `from`.
     ///
     /// # Safety
-    /// They are readable, and `to` has room for them.
+    /// The rows are readable, and `to` has space for them.
     unsafe fn fill(&self, from: *const u8, sizes: (usize, usize), to: *mut u8) {
         let steps = (self.row as isize, self.step as isize);
         // SAFETY: the caller's promise; elements are aligned, since operands are and steps count elements.
@@ -265,7 +265,7 @@ impl Line {
     }
 }
 
-/// Copies rows of `width` elements, `step` bytes apart, the rows `row` bytes apart, to where they follow one another.
+/// Packs rows of `width` elements, `step` bytes apart, from rows `row` bytes apart.
 ///
 /// # Safety
 /// As [`Line::fill`].
@@ -275,7 +275,7 @@ unsafe fn rows<T: Copy>(from: *const u8, (row, step): (isize, isize), (width, ma
         match width {
             _ if row == 0 => {
                 columns(from, (0, step), (width, 1), to);
-                // What is there, behind itself, until there are enough.
+                // All rows are equal: double the filled prefix until it is complete.
                 let mut done = width;
                 while done < width * many {
                     let more = done.min(width * many - done);
@@ -283,7 +283,7 @@ unsafe fn rows<T: Copy>(from: *const u8, (row, step): (isize, isize), (width, ma
                     done += more;
                 }
             }
-            // Loops of known length.
+            // Loops of constant length.
             2 => columns(from, (row, step), (2, many), to),
             3 => columns(from, (row, step), (3, many), to),
             4 => columns(from, (row, step), (4, many), to),
@@ -292,7 +292,7 @@ unsafe fn rows<T: Copy>(from: *const u8, (row, step): (isize, isize), (width, ma
     }
 }
 
-/// As [`rows`], one element after the other.
+/// Like [`rows`], element by element.
 ///
 /// # Safety
 /// As [`Line::fill`].

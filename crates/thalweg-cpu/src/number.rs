@@ -1,17 +1,17 @@
-//! Elements as matrix products take them: as they lie in memory, as wide as sums of them are carried, and together with
-//! their neighbours where an instruction adds up the products of several ([`Scheme`]).
+//! Element types of matrix products: as stored in memory, as wide as their accumulators, and in groups of adjacent
+//! terms if an instruction adds several products at once ([`Scheme`]).
 
-/// A number as wide as sums and products are carried.
+/// Accumulator type of sums of products.
 pub trait Wide: Copy + Default + Send + Sync + 'static {
-    /// 0
+    /// Zero.
     const ZERO: Self;
-    /// Whether it is rounded.
+    /// Whether sums are rounded (floats).
     const FLOAT: bool;
-    /// The value of a scalar given in the form of [`thalweg_ir::Scalar::to_bits`].
+    /// Value of a scalar in the form of [`thalweg_ir::Scalar::to_bits`].
     fn of_bits(bits: u64) -> Self;
-    /// `self + other`, integers wrap
+    /// `self + other`; integers wrap.
     fn plus(self, other: Self) -> Self;
-    /// `self · other + sum`, rounded once, integers wrap
+    /// `self · other + sum`, rounded once; integers wrap.
     fn times_plus(self, other: Self, sum: Self) -> Self;
 }
 
@@ -37,14 +37,14 @@ wide! {
     i64, 0, false, |b| b as i64, i64::wrapping_add, |a: i64, b, sum| a.wrapping_mul(b).wrapping_add(sum);
 }
 
-/// An element that sums and products are taken of. Integers are wrapped to their width, which is to add in that width:
-/// i8 and u8 are the same sum.
+/// An element type of factors. Integer sums wrap to the element's width, so accumulating in that width is exact: i8 and
+/// u8 have the same sum.
 pub trait Number: Copy + Send + Sync + 'static {
-    /// What it is added up in.
+    /// Accumulator type.
     type Wide: Wide;
-    /// The value, exactly.
+    /// Converts exactly.
     fn widen(self) -> Self::Wide;
-    /// The value, rounded.
+    /// Rounds to this type.
     fn narrow(wide: Self::Wide) -> Self;
 }
 
@@ -61,12 +61,12 @@ macro_rules! own_width {
 }
 own_width!(f32, f64, u8, i16, i32, i64);
 
-/// bfloat16 by its bits.
+/// bfloat16, as bits.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct Bf16(pub u16);
 
-/// binary16 by its bits.
+/// binary16, as bits.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct F16(pub u16);
@@ -87,8 +87,8 @@ impl Number for F16 {
     type Wide = f32;
     #[inline(always)]
     fn widen(self) -> f32 {
-        // The exponent's bias differs by 112; a product with 2¹¹² also brings subnormals to their place. Branches would
-        // not vectorise.
+        // The exponent biases differ by 112; multiplying by 2¹¹² also normalises subnormals. Branches would not
+        // vectorise.
         let magnitude = f32::from_bits(((self.0 & 0x7fff) as u32) << 13) * f32::from_bits((112 + 127) << 23);
         let special = (self.0 & 0x7c00) == 0x7c00;
         let bits = magnitude.to_bits() | if special { 0x7f80_0000 } else { 0 };
@@ -100,37 +100,38 @@ impl Number for F16 {
     }
 }
 
-/// How the sums of a product are taken: what panels hold of its factors, and what a step adds.
+/// Accumulation scheme of a product: what packed panels hold, and what one step adds.
 ///
-/// A *slot* is as wide as a sum. Of numbers as wide as that it is one of them, of narrower ones it is as many
-/// neighbouring terms of a line as fit: those that a line does not have are 0. Every [`Number`] is its own scheme, a slot
-/// of which is one element, widened.
+/// A *slot* is as wide as a sum. It holds one element of that width, or as many adjacent terms of a line of narrower
+/// elements as fit; terms past the end of a line are 0. Every [`Number`] is its own scheme, with slots of one widened
+/// element.
 pub trait Scheme: Send + Sync + 'static {
-    /// What the factors hold.
+    /// Element type of the factors.
     type Element: Number;
-    /// See above.
+    /// A group of terms; see above.
     type Slot: Copy + Default + Send + Sync + 'static;
-    /// What is added up.
+    /// Accumulator type.
     type Sum: Wide;
-    /// What becomes of a sum where it is stored.
+    /// Type of sums as stored.
     type Stored: Copy + Send + Sync + 'static;
-    /// Terms of a slot.
+    /// Terms per slot.
     const GROUP: usize;
-    /// Whether the sign bits of the right factor's bytes are turned in its slots, which adds 128 to each: 128 times the
-    /// left factor's terms is then too much in a sum.
+    /// Whether slots of the right factor have the sign bits of their bytes flipped, which adds 128 to each byte. A sum
+    /// is then too large by 128 times the sum of the left factor's terms.
     const OFFSET: bool = false;
-    /// Whether the factors may be exchanged.
+    /// Whether the factors may be swapped.
     const SYMMETRIC: bool = true;
-    /// Whether sums are handed over as they are stored: a dtype's own sums are as wide as it says, however they are taken.
+    /// Whether epilogues receive sums in their stored type: sums of a dtype are as wide as the dtype says, whatever the
+    /// accumulator.
     const HANDED_AS_STORED: bool = false;
-    /// A slot of these terms.
+    /// Packs terms into a slot.
     fn slot(term: impl Fn(usize) -> Self::Element) -> Self::Slot;
-    /// The sum with the products of a slot of the left factor and one of the right one.
+    /// Adds the products of two slots to a sum.
     fn dot(left: Self::Slot, right: Self::Slot, sum: Self::Sum) -> Self::Sum;
-    /// The sum as it is stored.
+    /// Converts a sum to its stored type.
     fn store(sum: Self::Sum) -> Self::Stored;
-    /// What is to be added to the sums of a row whose left factor's bytes, with their signs, add up to so much, because of
-    /// [`Scheme::OFFSET`].
+    /// Correction added to the sums of a row, because of [`Scheme::OFFSET`]. `total` is the sum of the row's bytes in
+    /// the left factor, as signed numbers.
     fn amends(_total: i64) -> Self::Sum {
         Self::Sum::ZERO
     }
@@ -156,7 +157,7 @@ impl<T: Number> Scheme for T {
     }
 }
 
-/// bf16 in pairs, as `vdpbf16ps` adds up their products in f32.
+/// bf16 in pairs: `vdpbf16ps` adds their products in f32.
 pub struct Pairs;
 
 impl Scheme for Pairs {
@@ -169,8 +170,8 @@ impl Scheme for Pairs {
     fn slot(term: impl Fn(usize) -> Bf16) -> u32 {
         term(0).0 as u32 | (term(1).0 as u32) << 16
     }
-    /// The second term before the first, each with one rounding to even; what is subnormal, of factors, sums and on the
-    /// way, is 0 with its sign.
+    /// Adds the second term before the first, each rounded once to nearest even. Subnormal factors, sums and
+    /// intermediate sums are flushed to 0 with their sign.
     #[inline(always)]
     fn dot(left: u32, right: u32, sum: f32) -> f32 {
         let normal = |x: f32| if x.abs() < f32::MIN_POSITIVE { 0f32.copysign(x) } else { x };
@@ -184,15 +185,15 @@ impl Scheme for Pairs {
     }
 }
 
-/// Bytes in fours, as `vpdpbusd` adds up their products in i32: those of the left factor have a sign, those of the right
-/// one have none.
+/// Bytes in groups of four: `vpdpbusd` adds their products in i32. Bytes of the left factor are signed, those of the
+/// right one unsigned.
 pub struct Quads;
 
 impl Scheme for Quads {
     type Element = u8;
     type Slot = u32;
     type Sum = i32;
-    /// Sums wrap to a byte, so that signs do not matter.
+    /// Sums wrap to a byte, so signs do not matter.
     type Stored = u8;
     const GROUP: usize = 4;
     const HANDED_AS_STORED: bool = true;
@@ -211,7 +212,7 @@ impl Scheme for Quads {
     }
 }
 
-/// As [`Quads`], the sums stored as they are: products of i8 as i32 with i8 as i32 (`SIGNED`) or u8 as i32.
+/// Like [`Quads`], with sums stored as i32: products of i8 with i8 (`SIGNED`) or with u8, both converted to i32.
 pub struct WideQuads<const SIGNED: bool>;
 
 impl<const SIGNED: bool> Scheme for WideQuads<SIGNED> {

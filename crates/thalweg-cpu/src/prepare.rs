@@ -1,18 +1,19 @@
-//! What both engines make of a body before they compile it.
+//! Rewrites of a body that both engines apply before they compile it.
 //!
-//! They do the same here, so that a kernel gives the same bits whichever engine runs it: the emitter may refuse a fused
-//! kernel whose operations it takes one by one.
+//! Both apply the same rewrites, so that a kernel gives the same bits on either engine: the emitter may refuse a fused
+//! kernel although it accepts its operations one by one.
 
 use crate::math;
 use thalweg_ir::{Compute, DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId, expand, reciprocals, widen};
 
-/// The body without narrow arithmetic and with only the operations that the engines have code for.
+/// Rewrites a body without arithmetic in narrow floats, and with only operations that the engines have code for.
 pub(crate) fn prepare(body: &Body) -> Body {
     expand(&reciprocals(&widen(body)), &native)
 }
 
-/// Whether the engines take an operation as it is; others are opened into simpler ones where they can be.
+/// Whether the engines have code for an operation. Others are expanded into simpler operations where the op table has
+/// an expansion.
 fn native(op: ElementOp, dtype: DType) -> bool {
     op.row().expand.is_none()
         || match dtype.compute() {
@@ -22,7 +23,7 @@ fn native(op: ElementOp, dtype: DType) -> bool {
         }
 }
 
-/// How a sum takes in a product, with one rounding.
+/// Kind of a fused multiply-add: a product contracted into a sum, rounded once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fused {
     /// `x·y + z`
@@ -33,8 +34,9 @@ pub(crate) enum Fused {
     Less,
 }
 
-/// For each node the product that it takes in: sums with a product that nothing else uses. None in strict bodies. Both
-/// engines do the same, so that a rectangle that one hands to the other has the same bits.
+/// For each node, the product that it absorbs as a fused multiply-add: a sum absorbs a product that has no other use.
+/// None in strict and repeatable bodies. Both engines follow this table, so a rectangle that emitted code leaves to the
+/// tile engine keeps its bits.
 pub(crate) fn contractions(body: &Body) -> Vec<Option<(Fused, [NodeId; 3])>> {
     let n = body.nodes.len();
     let ids = || (0..n as u32).map(NodeId);

@@ -1,48 +1,50 @@
-//! What the loops of a product are called with: a tile of sums, terms of one row, or lines whose terms are neighbours.
+//! Argument blocks of the GEMM and GEMV micro-kernels: a tile of sums, terms of one row, or dot products.
 //!
-//! Emitted code (`x64/product.rs`) reads these words by their offsets; the portable loops take the same call.
+//! Emitted code (`x64/product.rs`) reads these words by their offsets; the portable loops take the same arguments.
 
-/// A tile: `to[i, j] = from[i, j] + Σ left[i, p]·right[p, j]`, without `from` where that is null. Strides are in bytes.
+/// Arguments of a tile: `to[i, j] = from[i, j] + Σ left[i, p]·right[p, j]`, without `from` if that is null. Strides are
+/// in bytes.
 #[repr(C)]
 pub struct TileArgs {
-    /// The left factor's first element.
+    /// First element of the left factor.
     pub left: *const u8,
-    /// From row to row of it; an element where the form goes along its lines.
+    /// Stride between its rows; the element size if its elements are neighbours across rows.
     pub left_row: isize,
-    /// From term to term of it; an element where the form goes along its terms.
+    /// Stride between its terms; the element size if its elements are neighbours across terms.
     pub left_term: isize,
-    /// The right factor's first element; its columns are neighbours.
+    /// First element of the right factor; its columns are contiguous.
     pub right: *const u8,
-    /// From term to term of it.
+    /// Stride between its terms.
     pub right_term: isize,
-    /// How many terms.
+    /// Number of terms.
     pub terms: usize,
     /// Sums of earlier terms, or null.
     pub from: *const u8,
-    /// From row to row of them.
+    /// Stride between their rows.
     pub from_row: isize,
-    /// Where the sums go.
+    /// Destination of the sums.
     pub to: *mut u8,
-    /// From row to row there.
+    /// Stride between its rows.
     pub to_row: isize,
-    /// Set by `contract::kernel::Kernels`: ones for the lanes of the last vector, then zeros.
+    /// Lane mask of the last vector: ones, then zeros. Set by `contract::kernel::Kernels`.
     pub lanes: *const u8,
-    /// Set by `contract::kernel::Kernels`: the same in bits.
+    /// The lane mask as bits. Set by `contract::kernel::Kernels`.
     pub bits: u64,
 }
 
-/// Terms of one row: `sums[j] = sums[j] + Σ left[p]·right[p, j]` in one chain, from 0 at the first terms of a block.
+/// Arguments of a stream kernel (GEMV of one row): `sums[j] = sums[j] + Σ left[p]·right[p, j]`, one chain per sum,
+/// starting from 0 at the first terms of a block.
 #[repr(C)]
 pub struct StreamArgs {
-    /// Elements of the left factor, neighbours.
+    /// Elements of the left factor, contiguous.
     pub left: *const u8,
-    /// The right factor's first element; its columns are neighbours.
+    /// First element of the right factor; its columns are contiguous.
     pub right: *const u8,
-    /// From term to term of it, in bytes.
+    /// Stride between its terms, in bytes.
     pub right_term: isize,
-    /// Sums, neighbours.
+    /// Sums, contiguous.
     pub sums: *mut u8,
-    /// How many.
+    /// Number of columns.
     pub columns: usize,
     /// As in [`TileArgs`].
     pub lanes: *const u8,
@@ -50,27 +52,27 @@ pub struct StreamArgs {
     pub bits: u64,
 }
 
-/// Products of lines whose terms are neighbours on both sides: `sums[i, j] = Σ left[i, p]·right[p, j]`, in as many chains
-/// as 64 bytes hold, which are added up in halves.
+/// Arguments of dot products of lines whose terms are contiguous in both factors: `sums[i, j] = Σ left[i, p]·right[p,
+/// j]`. Each sum has as many chains (lanes) as fit 64 bytes; a tree of halves adds them up.
 #[repr(C)]
 pub struct DotArgs {
-    /// The left factor's first element, as wide as sums.
+    /// First element of the left factor, as wide as the sums.
     pub left: *const u8,
-    /// From row to row of it, in bytes.
+    /// Stride between its rows, in bytes.
     pub left_row: isize,
-    /// The right factor's first element.
+    /// First element of the right factor.
     pub right: *const u8,
-    /// From column to column of it, in bytes.
+    /// Stride between its columns, in bytes.
     pub right_column: isize,
-    /// How many terms: a multiple of the chains.
+    /// Number of terms: a multiple of the number of chains.
     pub terms: usize,
-    /// Where the sums go; those of a row are neighbours.
+    /// Destination of the sums, contiguous in a row.
     pub sums: *mut u8,
-    /// From row to row of them, in bytes.
+    /// Stride between its rows, in bytes.
     pub sums_row: isize,
 }
 
-/// Chains of a sum of [`DotArgs`], of elements so wide: 64 bytes of them.
+/// Number of chains per sum of [`DotArgs`] for elements of type `W`: 64 bytes of them.
 pub const fn lanes<W>() -> usize {
     64 / size_of::<W>()
 }

@@ -1,13 +1,13 @@
-//! Maps over dimensions of a few points each: windows of 2×2, and what is broadcast over them.
+//! Maps over dimensions of a few points each: windows of 2×2, and operands broadcast over them.
 //!
-//! In: a checked launch whose calls would have a few points, since some operand runs on from none of the innermost
-//! dimensions into the next. Out: the same launch with these dimensions as one, over which results run on. What does not
-//! run on there goes by tables of positions. These are filled once for many calls where positions begin anew with an
-//! outer dimension ([`crate::tables`]), as they do here.
+//! In: a checked launch whose calls would have a few points, since some operand is not contiguous from any of the
+//! innermost dimensions to the next. Out: the same launch with these dimensions joined into one, in which results are
+//! contiguous. Operands that are not contiguous there are read through tables of positions. A table is filled once for
+//! many calls if positions repeat with an outer dimension ([`crate::tables`]), as they do here.
 //!
-//! **Example.** The gradient of 2×2 max pooling over `[2048, 4, 4]`, with the dimensions `[2048, 2, 2, 2, 2]`: the image
-//! and the result run on, the largest element is one for 2×2 points that are no neighbours. By rectangles these are 8,192
-//! calls of 4 points; as one dimension 32 of 1,024, beside a table.
+//! **Example.** The gradient of 2×2 max pooling over `[2048, 4, 4]` has the dimensions `[2048, 2, 2, 2, 2]`. The image
+//! and the result are contiguous; the largest element is shared by 2×2 points that are not adjacent. In rectangles
+//! these are 8,192 calls of 4 points; in one dimension 32 calls of 1,024 points with a table.
 
 use crate::check::gathered;
 use crate::tables::{Mapped, numbers};
@@ -17,19 +17,19 @@ use thalweg_ir::{MAX_RANK, Shape, View};
 use thalweg_kernel::{Body, IndexMap, MapGeometry, dims};
 use thalweg_runtime::Buffer;
 
-/// The sizes of a domain, and the strides of each access.
+/// Sizes of a domain, and the strides of each access.
 pub type Merged = (Vec<usize>, Vec<[isize; MAX_RANK]>);
 
-/// A launch whose innermost dimensions are one.
+/// A launch whose innermost dimensions are joined into one.
 pub struct Short {
     pub merged: Merged,
-    /// By access; those that went by a table before among them.
+    /// Position tables by access, including those that had a table before.
     pub maps: Vec<Option<Mapped>>,
-    /// The accesses that go by tables and did not.
+    /// Accesses that become mapped: they had no table before.
     pub others: Vec<u16>,
 }
 
-/// The launch so, where it gains by that.
+/// Joins the innermost dimensions of a launch if that pays off.
 pub fn short(
     body: &Body,
     geometry: &MapGeometry,
@@ -67,7 +67,7 @@ pub fn short(
     for &a in &others {
         let access = &body.accesses[a];
         let map = IndexMap::new(View::new(shape, &strides[a][..=last], geometry.accesses[a].base));
-        // One table for all accesses that go the same way, of those whose positions are asked for and of the others.
+        // Accesses with equal maps share a table, if both or neither read positions as values.
         let same = made.iter().find(|(b, m)| **m == map && numbers(body, *b) == numbers(body, a));
         let (map, like) = match same {
             Some((b, map)) => (map.clone(), Some(*b)),

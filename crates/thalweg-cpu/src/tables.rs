@@ -1,41 +1,41 @@
-//! Tables of positions, for accesses of a map that no strides lead through.
+//! Position tables, for accesses of a map that are not strided.
 //!
-//! In: an access's index map, a stretch of the domain's points. Out: the words by which a call reads them: an address,
-//! and a table of positions counted from there. Always true: the positions of the stretch are inside of the operand.
+//! In: an access's index map, a range of the domain's points. Out: the argument words by which a call reads them: an
+//! address, and a table of positions relative to it. Always true: the positions of the range are inside the operand.
 //!
-//! To find a position takes several times as long as to read through it. So a table is filled once for a run of chunks
-//! wherever positions begin anew ([`Positions::shift`]): with each image of a batch, as a rule. Chunks are whole numbers
-//! of such stretches then, and only the address moves on.
+//! Computing a position takes several times as long as reading through it. So a table is filled once for a run of
+//! chunks if positions repeat with a fixed shift ([`Positions::shift`]): usually for each image of a batch. Chunks are
+//! then whole numbers of such periods, and only the address moves.
 
 use std::sync::Arc;
 use thalweg_kernel::{Body, IndexMap, Node, Positions};
 
-/// The most points of a call through tables: 8 KiB a table, which stays in the first-level cache.
+/// Maximum points of a call through tables: 8 KiB per table, which stays in the first-level cache.
 const MOST: usize = 2048;
-/// Bytes of the tables of a call where its points can be chosen, and points that are worth a call at least.
+/// Total bytes of a call's tables if its length can be chosen, and the minimum length of a call in points.
 const NEAR_BYTES: usize = 16 << 10;
 const LEAST: usize = 256;
 
-/// An access that goes by a table.
+/// An access through a position table.
 #[derive(Clone)]
 pub struct Mapped {
     positions: Positions,
     /// Bytes of an element.
     unit: i64,
-    /// Positions that the operand has; `None` for index-only accesses.
+    /// Number of elements of the operand; `None` for index-only accesses.
     len: Option<usize>,
-    /// Whether positions themselves are asked for: no address moves on with them.
+    /// Whether the body reads positions as values: a shift of the address then does not update them.
     numbers: bool,
-    /// Access with the same map, that is asked for the same, whose table serves.
+    /// Earlier access with the same map and `numbers`, whose table is shared.
     same_as: Option<usize>,
-    /// Whether positions may not fit an i32.
+    /// Whether positions may exceed an i32.
     wide: bool,
     shift: Option<(usize, i64)>,
 }
 
 impl Mapped {
-    /// An access of that map to an operand of so many elements of `unit` bytes, or without one; `same_as` has the same
-    /// map and `numbers` ([`numbers`]).
+    /// An access of that map to an operand of `len` elements of `unit` bytes, or index-only. `same_as` has the same map
+    /// and `numbers` ([`numbers`]).
     pub fn new(
         map: &Arc<IndexMap>,
         (unit, len): (usize, Option<usize>),
@@ -48,18 +48,18 @@ impl Mapped {
         Mapped { positions, unit: unit as i64, len, numbers, same_as, wide, shift }
     }
 
-    /// Whether it cannot go by a table: positions themselves are asked for, and do not fit one.
+    /// Whether no table can serve it: positions are read as values and may exceed an i32.
     pub fn is_too_wide(&self) -> bool {
         self.wide && self.len.is_none()
     }
 }
 
-/// Whether a body asks for the positions of an access themselves, and not only for elements, or for what is masked out.
+/// Whether a body reads the positions of an access as values, not only elements or the mask.
 pub fn numbers(body: &Body, access: usize) -> bool {
     body.nodes.iter().any(|n| matches!(n, Node::Index { access: a, .. } if *a as usize == access))
 }
 
-/// Points of a call over a row of `columns` points.
+/// Number of points of a call over a row of `columns` points.
 pub fn points<'a>(accesses: impl Iterator<Item = &'a Mapped>, columns: usize) -> usize {
     let (mut whole, mut tables) = (Some(1usize), 0);
     for mapped in accesses.filter(|m| m.same_as.is_none()) {
@@ -70,7 +70,7 @@ pub fn points<'a>(accesses: impl Iterator<Item = &'a Mapped>, columns: usize) ->
     whole.map_or(MOST, |w| w * (near / w).max(1)).min(columns)
 }
 
-/// The least common multiple.
+/// Least common multiple; `None` on overflow.
 fn common(a: usize, b: usize) -> Option<usize> {
     let (mut x, mut y) = (a, b);
     while y > 0 {
@@ -79,7 +79,7 @@ fn common(a: usize, b: usize) -> Option<usize> {
     (a / x).checked_mul(b)
 }
 
-/// What stands in a table.
+/// Contents of a table: the positions of points `start..start + n`.
 #[derive(Clone, Copy)]
 struct Filled {
     start: usize,
@@ -89,20 +89,20 @@ struct Filled {
     high: i64,
 }
 
-/// The tables of a run of chunks.
+/// Tables of a run of chunks.
 pub struct Tables<'s> {
     memory: &'s mut Vec<i32>,
     /// By access.
     filled: Vec<Option<Filled>>,
-    /// Entries of a table.
+    /// Entries per table.
     pitch: usize,
 }
 
-/// Positions further apart than an i32 reaches, in a stretch of points that can be halved.
+/// Error: positions are further apart than an i32 reaches; the range of points can be halved.
 pub struct TooFar;
 
 impl<'s> Tables<'s> {
-    /// For so many accesses and calls of up to so many points.
+    /// Tables for `accesses` accesses and calls of up to `points` points.
     pub fn new(memory: &'s mut Vec<i32>, accesses: usize, points: usize) -> Tables<'s> {
         if memory.len() < points * accesses {
             memory.resize(points * accesses, 0);
@@ -110,14 +110,14 @@ impl<'s> Tables<'s> {
         Tables { memory, filled: vec![None; accesses], pitch: points }
     }
 
-    /// What is to be added to position 0's address, and the table, for the points `index..index + n` of access
-    /// `number`. Accesses are asked for in ascending order.
+    /// Returns the offset in bytes to add to the address of position 0, and the table's address, for the points
+    /// `index..index + n` of access `number`. Accesses must be requested in ascending order.
     ///
     /// # Errors
-    /// Where the stretch has to be halved.
+    /// If the range must be halved.
     ///
     /// # Panics
-    /// Where the map leads outside of the operand.
+    /// If the map leads outside the operand.
     pub fn of(&mut self, number: usize, mapped: &Mapped, index: usize, n: usize) -> Result<(i64, u64), TooFar> {
         let origin = if mapped.wide { origin(mapped.positions.map(), index, n)? } else { 0 };
         let at = mapped.same_as.unwrap_or(number);
@@ -139,7 +139,7 @@ impl<'s> Tables<'s> {
         });
         self.filled[at] = Some(filled);
         if let Some(len) = mapped.len {
-            // The last points of a row are fewer than those that the table was filled for.
+            // The last call of a row has fewer points than the table was filled for.
             let fewer = || {
                 let (low, high) = ends(table);
                 (low + origin, high + origin)
@@ -154,14 +154,14 @@ impl<'s> Tables<'s> {
     }
 }
 
-/// The lowest and the highest position in a table; the lowest is above the highest where all are masked out, and so
-/// negative and never read.
+/// Lowest and highest position in a table. If all are masked out (negative, never read), the lowest is above the
+/// highest.
 pub fn ends(table: &[i32]) -> (i64, i64) {
     let low = table.iter().fold(i32::MAX, |low, &p| if p < 0 { low } else { low.min(p) });
     (low as i64, table.iter().copied().fold(-1, i32::max) as i64)
 }
 
-/// The lowest position of a stretch of points of a map whose positions may not fit an i32.
+/// Lowest position in a range of points, for a map whose positions may exceed an i32.
 fn origin(map: &IndexMap, index: usize, n: usize) -> Result<i64, TooFar> {
     let positions = (index..index + n).filter_map(|p| map.position(p));
     let (low, high) = positions.fold((usize::MAX, 0), |(a, b), p| (a.min(p), b.max(p)));

@@ -1,18 +1,18 @@
-//! What launches move: bytes between memory and the cores' private caches, and what the loops load and store. Here are
-//! maps, and what all bodies share.
+//! Memory traffic of launches: bytes between memory and the cores' private caches, and bytes that the loops load and
+//! store. This module has maps, and what all bodies share.
 //!
-//! In: what a program runs - bodies, phases, how it passes over its domain - and a geometry. Out: [`Moved`]. A core
-//! keeps [`PRIVATE`] bytes for itself, the figure that the programs are cut for: the rows that a call passes over, the
-//! strips of columns, the blocks that two passes take together stay below it where they can. What stays is not read
-//! again; rows beyond it are, in every pass, and the buffers of such rows are memory as well. Partial results of blocks
-//! (8 bytes for 4,064 elements) stay out of account.
+//! In: what a program runs - bodies, phases, its traversal of the domain - and a geometry. Out: [`Moved`]. A core is
+//! assumed to cache [`PRIVATE`] bytes, the figure that programs are cut for: the rows of a call, the strips of columns,
+//! and the blocks that two passes share stay below it where they can. Cached data is not read again. Rows above that
+//! size are, in every pass, and the buffers of such rows count as memory as well. Partial results of blocks (8 bytes
+//! per 4,064 elements) are not counted.
 
 use crate::memory::PRIVATE;
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, MapGeometry, Moved, Nest, Node, NodeId, Store, Stream, Way,
 };
 
-/// What a body loads: numbers of accesses, each once, and whether by places that are data.
+/// Accesses that a body loads from, each with whether it is a gather.
 pub fn loads(body: &Body) -> Vec<(usize, bool)> {
     let of = |node: &Node| match *node {
         Node::Load { access } => Some((access as usize, false)),
@@ -22,16 +22,17 @@ pub fn loads(body: &Body) -> Vec<(usize, bool)> {
     body.nodes.iter().filter_map(of).filter(|l| body.accesses[l.0].operand.is_some()).collect()
 }
 
-/// Whether the loops over points load or store it for each of them: what is the same for a row stays in a register.
+/// Whether the loops over points load or store an access at each point: a value that is uniform in a row stays in a
+/// register.
 pub fn each_point(access: &Access) -> bool {
     access.class != AccessClass::Uniform && !access.per_row
 }
 
-/// Which nodes differ from point to point of a row.
+/// Flags of the nodes that vary from point to point of a row.
 pub fn varying(body: &Body) -> Vec<bool> {
     let mut varies: Vec<bool> = Vec::with_capacity(body.nodes.len());
     for (i, node) in body.nodes.iter().enumerate() {
-        // The turns of a loop are those of a tile, also where all its points have the same.
+        // A loop's iterations are those of a whole tile, even if its arguments are uniform.
         let looped = matches!(node, Node::Loop { .. });
         let own = looped || node.access().is_some_and(|a| each_point(&body.accesses[a as usize]));
         let of_args = body.args(NodeId(i as u32)).any(|a| varies[a.index()]);
@@ -40,9 +41,8 @@ pub fn varying(body: &Body) -> Vec<bool> {
     varies
 }
 
-/// Bytes of a point that the loops load and store of the first `lines` accesses; what is put together with what is
-/// there is loaded, too. `gathers` says of each node that loads by places that are data whether it does so for each
-/// point.
+/// Bytes per point that the loops load and store through the first `lines` accesses; a store that combines also loads.
+/// `counts` selects the accesses that count, `gathers` the gather nodes.
 pub fn issued(
     body: &Body,
     lines: usize,
@@ -64,7 +64,7 @@ pub fn issued(
     (loaded + combined, stores().map(|s| size(s.access as usize)).sum())
 }
 
-/// How an access goes: by its map, or by steps.
+/// Address pattern of an access: any element, by its map, or by strides.
 pub fn way(gathered: bool, at: &AccessGeometry, steps: impl FnOnce() -> (isize, Vec<isize>)) -> Way {
     match &at.map {
         _ if gathered => Way::Anywhere,
@@ -76,7 +76,8 @@ pub fn way(gathered: bool, at: &AccessGeometry, steps: impl FnOnce() -> (isize, 
     }
 }
 
-/// A map of a prepared body, or one pass along its rows. What goes to the operands in `near` stays there.
+/// Traffic of a map of a prepared body, or of one pass over its rows. Operands in `near` stay in the cache and do not
+/// count.
 pub fn map(body: &Body, g: &MapGeometry, near: &[u16]) -> Moved {
     let stream = |a: usize, gathered: bool, written: bool| {
         let (access, at) = (&body.accesses[a], &g.accesses[a]);

@@ -1,59 +1,61 @@
-//! Thresholds by which the CPU chooses how kernels, scans, scatters and products run.
+//! Thresholds that choose the algorithms of kernels, scans, scatters and products on CPUs.
 
 use crate::memory::PRIVATE;
 
 thalweg_ir::tunables! {
-    /// Thresholds of `thalweg-cpu`. Each value gives the same results, strictly to the bit.
+    /// Thresholds of `thalweg-cpu`. Every value gives the same results, in strict mode to the bit.
     pub struct CpuTunables of "thalweg-cpu" {
-        /// Elements from which on a column is sorted by radix rather than by comparisons.
+        /// Minimum number of elements of a column that is sorted by radix instead of by comparisons.
         min_radix: 512, in 2..=64,
-        /// Columns whose scan states are carried side by side: 8 KiB of f64.
+        /// Maximum number of columns scanned side by side: their states are 8 KiB of f64.
         max_scan_columns: 1024, in 1..=8,
-        /// Bytes of a scatter's result that stay in a thread's own caches.
+        /// Maximum bytes of a scatter's result that stays in a thread's private caches.
         max_cached_result: 1 << 20, in 0..=256,
-        /// Values for one index that are worth looking at it on several threads.
+        /// Minimum number of values per index entry for which it pays that several threads scan the index.
         min_shared_values: 16, in 1..=16,
-        /// Bytes of a result that tables of a scatter are worth being made for: a few stay in a core's second-level cache.
+        /// Maximum bytes of a result for which a scatter uses tables: a few of them fit a core's second-level cache.
         max_table_bytes: 1 << 17, in 0..=4096,
-        /// Values for each element of the result, times the tables of a thread, from which on tables pay.
+        /// Minimum ratio of values to a thread's table elements (result elements times tables) for which tables pay off.
         min_table_values: 4, in 1..=4,
-        /// Bytes that the tables of a thread may have together where it has several.
+        /// Maximum total bytes of a thread's tables if it has more than one.
         max_several_tables: 8 << 10, in 0..=1024,
-        /// Values of a scatter that are computed at a time for each thread: index and values of f32 are 384 KiB.
+        /// Values of a scatter computed at a time on each thread: index and values of f32 take 384 KiB.
         scatter_part: 32 << 10, in 1..=64,
-        /// Columns that a chunk of a scatter takes at a time: some kilobytes, and whole cache lines.
+        /// Maximum columns of a scatter's chunk: some kilobytes, and whole cache lines.
         max_scatter_columns: 1024, in 1..=8,
-        /// Points of a row from which on it is as good as any.
+        /// Points of a row from which on longer rows are not faster.
         min_row_points: 16, in 1..=16,
-        /// Points of a call from which on it is as good as any.
+        /// Points of a call from which on longer calls are not faster.
         min_call_points: 64, in 1..=64,
-        /// Points of a call through tables, which has one row.
+        /// Points of a call through position tables, which has one row, from which on longer calls are not faster.
         min_table_call_points: 256, in 1..=64,
-        /// Times that a call has to become longer for rows to be joined.
+        /// Minimum factor by which calls must become longer for rows to be joined.
         min_call_gain: 8, in 1..=8,
-        /// Elements of a run from which on an online reduction puts blocks together one by one.
+        /// Minimum elements of a run for which an online reduction combines blocks one by one.
         min_online_run: 1024, in 1..=64,
-        /// Bytes of a row beyond which it is read once, by an online reduction.
+        /// Maximum bytes of a row that is read several times; an online reduction reads longer rows once.
         max_private_row: PRIVATE, in 0..=1024,
-        /// Points of a row beyond which nothing is kept in buffers: they would be memory traffic themselves.
+        /// Maximum points of a row whose values are saved in buffers: longer buffers would be memory traffic
+        /// themselves.
         max_kept_points: 1 << 20, in 0..=256,
-        /// Bytes of the buffers of a narrow strip beyond which nothing is kept in them.
+        /// Maximum bytes of the buffers of a narrow strip; values of wider strips are not saved in buffers.
         max_kept_strip: 32 << 20, in 0..=65536,
-        /// Columns of a matrix up to which it runs as long rows: vectors would be cut short.
+        /// Maximum columns of a matrix that runs as joined long rows: its short rows would leave vectors partly empty.
         max_joined_columns: 128, in 0..=128,
-        /// Columns of a product below which blocks of terms are taken side by side.
+        /// Minimum columns of a product that is not computed by blocks of terms side by side.
         min_columns: 4, in 0..=4,
-        /// Bytes of a factor that is read where it is: it has to stay in the near caches beside the sums.
+        /// Maximum bytes of a factor that is read in place: it must stay in the near caches beside the sums.
         max_direct_factor: 96 << 10, in 0..=4096,
-        /// Bytes of packed rows that a thread keeps.
+        /// Maximum bytes of packed rows that a thread retains.
         max_packed_rows: 2 << 20, in 0..=4096,
-        /// Bytes of right factors that are packed at a time: they stay in the last-level cache.
+        /// Bytes of right factors packed at a time: they stay in the last-level cache.
         packed_group: 4 << 20, in 1..=8192,
-        /// Bytes of the packed factors of one product; larger ones are packed block by block of rows.
+        /// Maximum bytes of the packed factors of one product; larger ones are packed for one block of rows at a time.
         max_packed: 64 << 20, in 0..=16384,
-        /// Taps up to which it is cheap to find out what is outside for all of them.
+        /// Maximum number of taps for which it is cheap to compute the masks of elements outside the input for all of
+        /// them.
         max_masked_taps: 64, in 0..=64,
-        /// Kernels from which on they are compiled by several threads.
+        /// Minimum number of kernels that several threads compile in parallel.
         min_compiled_together: 4, in 1..=4,
     }
 }

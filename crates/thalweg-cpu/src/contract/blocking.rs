@@ -1,5 +1,5 @@
-//! How a product is cut: a pure function of its sizes, the micro-kernel and the number of threads. None of it changes a
-//! bit of the result.
+//! Block sizes of a product: a pure function of its sizes, the micro-kernel and the number of threads. They do not
+//! change the bits of the result.
 
 use super::TERMS;
 use crate::memory::{PRIVATE, last_level_cache};
@@ -7,16 +7,16 @@ use crate::number::{Scheme, Wide};
 use crate::tunable::TUNABLES;
 use std::any::TypeId;
 
-/// Nanoseconds a fused multiply-add of f32 on one thread, packing included (measured on Zen 3 with AVX2: 75 to 92
-/// GFLOP/s, bf16 alike); f64 takes twice that. Where an instruction adds up several products it takes as much for all
-/// of them (measured on Zen 5 with AVX-512).
+/// Nanoseconds per fused multiply-add of f32 on one thread, packing included (measured on Zen 3 with AVX2: 75 to 92
+/// GFLOP/s, bf16 alike); f64 takes twice that. An instruction that adds several products takes as long for all of them
+/// (measured on Zen 5 with AVX-512).
 const NS_PER_MULTIPLY: f64 = 0.024;
-/// Of integers (measured there: 60 billion operations a second of i32, 44 of i8).
+/// Nanoseconds per multiply-add of integers (measured there: 60 billion operations a second of i32, 44 of i8).
 const NS_PER_INT_MULTIPLY: f64 = 0.04;
-/// Nanoseconds a byte of a matrix that meets a vector (measured there, out of cache: 0.04 to 0.05).
+/// Nanoseconds per byte of the matrix in a GEMV (measured there, out of cache: 0.04 to 0.05).
 const NS_PER_BYTE: f64 = 0.045;
 
-/// The time that one thread will take for one product.
+/// Estimated nanoseconds that one thread takes for one product.
 pub fn estimate_ns<T: Scheme>(m: usize, n: usize, k: usize) -> f64 {
     let multiplications = m as f64 * n as f64 * k as f64;
     let element = size_of::<T::Element>();
@@ -29,18 +29,18 @@ pub fn estimate_ns<T: Scheme>(m: usize, n: usize, k: usize) -> f64 {
         }
 }
 
-/// Where panels of the right factor come from.
+/// Source of the right factor's panels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Right {
-    /// Rows of the factor itself.
+    /// Rows of the factor itself, read in place.
     Direct,
-    /// Each task packs what it reads, a block at a time.
+    /// Each task packs the panels that it reads, one block at a time.
     Own,
-    /// So many columns are packed by all threads for all tasks.
+    /// All threads pack this many columns at a time, for all tasks.
     Shared(usize),
 }
 
-/// What there is to know of a product to cut it.
+/// Inputs of the choice of block sizes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     pub m: usize,
@@ -49,61 +49,61 @@ pub struct Sizes {
     pub k: usize,
     /// Bytes of a sum, and of a slot.
     pub size: usize,
-    /// The most rows and columns of a tile.
+    /// Maximum rows and columns of a tile.
     pub tile: [usize; 2],
-    /// Bytes from term to term of a right factor whose slots are neighbours along its columns.
+    /// Bytes between terms of a right factor whose slots are contiguous across its columns.
     pub right_rows: Option<isize>,
-    /// Bytes between lines or terms of a left factor whose slots are neighbours along its terms or lines.
+    /// Bytes between lines, or terms, of a left factor whose slots are contiguous across its terms, or lines.
     pub left_rows: Option<isize>,
-    /// Whether all of the right factor is packed.
+    /// Whether all of the right factor is already packed.
     pub packed: bool,
-    /// Whether sums are handed over in tiles.
+    /// Whether sums are passed to an epilogue in tiles.
     pub tiles: bool,
     pub threads: usize,
 }
 
-/// The cuts of a product.
+/// Block sizes of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocking {
-    /// Rows and columns whose sums are carried to the end before the next ones.
+    /// Rows and columns whose sums are completed before the next block begins.
     pub rows: usize,
     pub columns: usize,
-    /// Tasks that each block of rows is cut into.
+    /// Number of tasks per block of rows.
     pub groups: usize,
     pub right: Right,
-    /// Whether elements of the left factor are read where they lie.
+    /// Whether elements of the left factor are read in place.
     pub left_direct: bool,
-    /// Whether packed rows are kept for all terms, from one block of columns to the next.
+    /// Whether packed rows are retained for all terms, from one block of columns to the next.
     pub keeps_left: bool,
 }
 
-/// Bytes from row to row of a left factor, at most, whose rows a thread reads where they lie: a block of them is on few
-/// pages and stays in the second-level cache.
+/// Maximum bytes between rows of a left factor that a thread reads in place: a block of such rows spans few pages and
+/// stays in the second-level cache.
 const NEAR_ROWS: usize = 2 << 10;
-/// The most bytes of the right factor that are packed for all threads at a time.
+/// Maximum bytes of the right factor packed for all threads at a time.
 const MOST_SHARED: usize = 16 << 20;
 
-/// Bytes of a row of the right factor that a task packs at a time, at least: memory is read at its speed in long
-/// stretches only.
+/// Minimum bytes of a row of the right factor that a task packs at a time: memory reaches its bandwidth only in long
+/// contiguous ranges.
 const OWN_BYTES: usize = 4 << 10;
-/// The fewest columns that are packed for all: packing the left factor again for the next ones costs no more than 4 %.
+/// Minimum columns packed for all threads: repacking the left factor for the next ones then costs at most 4 %.
 const LEAST_SHARED: usize = 256;
 
-/// The fewest columns that a task packs rows of the left factor for, where there are threads for more: it takes as long as
-/// multiplying an element with a dozen columns.
+/// Minimum columns for which a task packs rows of the left factor, if there are threads for more tasks: packing an
+/// element takes as long as multiplying it with a dozen columns.
 const PACKED_FOR: usize = 256;
 
-/// Whether lines of cache at this distance fall into few sets.
+/// Whether cache lines at this stride fall into few cache sets.
 fn aliases(stride: isize, count: usize) -> bool {
     count > 4 && stride % 1024 == 0
 }
 
-/// Cuts a product.
+/// Chooses the block sizes of a product.
 pub fn blocking(s: &Sizes) -> Blocking {
     let [tile_rows, tile_columns] = s.tile;
     let terms = s.k.min(TERMS);
-    // Packed rows take the most of the second-level cache that leaves room for what streams through: more rows share a
-    // panel of the right factor.
+    // Packed rows take most of the second-level cache, leaving space for streamed data: more rows then share a panel of
+    // the right factor.
     let most_rows = (PRIVATE * 3 / 8 / (TERMS * s.size) / tile_rows * tile_rows).max(tile_rows);
     let row_blocks = s.m.div_ceil(most_rows);
     let rows = s.m.div_ceil(row_blocks).next_multiple_of(tile_rows);
@@ -126,8 +126,8 @@ pub fn blocking(s: &Sizes) -> Blocking {
         false if row_blocks == 1 || s.k * s.size * LEAST_SHARED > 4 * MOST_SHARED => Right::Own,
         false => Right::Shared(shared.min(s.n.next_multiple_of(tile_columns))),
     };
-    // What is packed for one block of rows, or handed over, stays in the second-level cache. Sums that are stored are
-    // met once for each block of terms, and asked for ahead.
+    // The packed right columns of a task, or the sums passed to an epilogue, stay in the second-level cache. Sums that
+    // are stored are read once per block of terms, and prefetched.
     let columns = match right {
         Right::Own => (PRIVATE / 2 / (terms.max(1) * s.size)).max(OWN_BYTES / s.size),
         _ if s.tiles => PRIVATE / 4 / (rows.min(s.m) * s.size),
@@ -138,9 +138,9 @@ pub fn blocking(s: &Sizes) -> Blocking {
         Right::Shared(columns) => columns.min(s.n),
         _ => s.n,
     };
-    // A few tasks for each thread, of a few panels at least.
+    // A few tasks per thread, of at least a few panels each.
     let wanted = if s.threads == 1 { 1 } else { (4 * s.threads).div_ceil(row_blocks) };
-    // Each packs its rows of the left factor by itself.
+    // Each task packs its own rows of the left factor.
     let packs = if left_direct { usize::MAX } else { s.threads.div_ceil(row_blocks).max(pass / PACKED_FOR) };
     let wanted = wanted.min(packs);
     let groups = filling(s.threads, row_blocks, [wanted, pass.div_ceil(2 * tile_columns)]);
@@ -148,8 +148,8 @@ pub fn blocking(s: &Sizes) -> Blocking {
     Blocking { rows, columns, groups, right, left_direct, keeps_left }
 }
 
-/// Into how many groups each of these blocks of rows is cut, from the fewest wanted to the most there can be: where all
-/// threads end together. Nine tasks keep two threads busy for the time of ten, twelve for that of twelve.
+/// Number of groups per block of rows, between the minimum wanted and the maximum possible, for which all threads
+/// finish together. Nine tasks occupy two threads for the time of ten; twelve for that of twelve.
 fn filling(threads: usize, row_blocks: usize, [wanted, most]: [usize; 2]) -> usize {
     let fewest = wanted.min(most).max(1);
     let idle = |groups: usize| {
@@ -160,7 +160,7 @@ fn filling(threads: usize, row_blocks: usize, [wanted, most]: [usize; 2]) -> usi
     candidates.min_by(|a, b| idle(*a).total_cmp(&idle(*b))).expect("one number of groups")
 }
 
-/// Part `number` of `0..len` cut into `parts` that are even in units of `unit`.
+/// Range `number` of `0..len` split into `parts` ranges of nearly equal size, in multiples of `unit`.
 pub fn even(len: usize, parts: usize, unit: usize, number: usize) -> std::ops::Range<usize> {
     let units = len.div_ceil(unit);
     let at = |part: usize| (units * part / parts * unit).min(len);
@@ -173,11 +173,11 @@ mod tests {
 
     #[test]
     fn tasks_fill_all_threads_where_there_are_columns_enough() {
-        // 3 blocks of rows: 9 tasks would leave one of two threads idle for the time of one.
+        // 3 blocks of rows: 9 tasks would leave one of two threads idle for the time of one task.
         assert_eq!(filling(2, 3, [3, 24]), 4);
         assert_eq!(filling(2, 4, [2, 24]), 2);
         assert_eq!(filling(16, 3, [22, 48]), 32);
-        // No more groups than there are columns for, and one at least.
+        // No more groups than the columns allow, and at least one.
         assert_eq!(filling(2, 3, [3, 3]), 3);
         assert_eq!(filling(8, 1, [32, 0]), 1);
         assert_eq!(filling(1, 5, [1, 24]), 1);

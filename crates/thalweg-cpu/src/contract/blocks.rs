@@ -1,9 +1,10 @@
-//! Products of several rows and columns, block by block.
+//! GEMM: products of several rows and columns, block by block.
 //!
-//! In: a product and the cuts of `blocking`. Out: sums. A task owns a block of rows and some columns, and carries their
-//! sums through all terms: through registers in a block of terms, through its own memory between blocks. So a result is
-//! written once, and tiles are handed over where they were computed. Terms are counted in groups ([`Scheme::GROUP`]). Panels of the right factor are packed for all
-//! tasks first, unless one block of rows is all there is or the factor is so small that it is read where it lies.
+//! In: a product and its block sizes from `blocking`. Out: sums. A task owns a block of rows and some columns, and
+//! carries their sums through all terms: in registers within a block of terms, in its own memory between blocks. So a
+//! result is written once, and tiles are passed to the epilogue on the thread that computed them. Terms are counted in
+//! groups ([`Scheme::GROUP`]). Panels of the right factor are packed for all tasks first, unless there is only one
+//! block of rows, or the factor is small enough to be read in place.
 
 use super::blocking::{Blocking, Right, Sizes, blocking, even};
 use super::pack::Cuts;
@@ -15,13 +16,13 @@ use crate::threads::Threads;
 use std::ops::Range;
 use std::ptr;
 
-/// Columns and blocks of terms that a thread packs at a time for all.
+/// Columns that a thread packs at a time for all tasks, of one block of terms.
 const PACKED_COLUMNS: usize = 128;
 
 /// Runs a product.
 ///
 /// # Safety
-/// What [`super::Contraction`] asks of its maker holds.
+/// The promises of [`super::Contraction`] hold.
 pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     let b = blocking(&sizes(p, threads.for_work(p.ns)));
     let Right::Shared(together) = b.right else {
@@ -44,7 +45,7 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
             let ns = p.ns * columns.len() as f64 / p.n as f64;
             threads.run(parts(columns.len(), p.k), 1, ns, |range| {
                 for number in range {
-                    // SAFETY: the caller's promise; the block has room for all panels.
+                    // SAFETY: the caller's promise; the buffer has space for all panels.
                     unsafe { pack_part(&p.right, columns.clone(), panel, number, packed.get()) };
                 }
             });
@@ -55,17 +56,17 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     });
 }
 
-/// In how many parts so many columns are packed.
+/// Number of chunks in which `columns` columns are packed.
 pub fn parts(columns: usize, k: usize) -> usize {
     columns.div_ceil(PACKED_COLUMNS) * k.div_ceil(TERMS)
 }
 
-/// Packs a part of some columns of a right factor into its place among the panels of these: those of one block of terms
-/// follow those of the one before.
+/// Packs chunk `number` of some columns of a right factor at its offset among their panels: all panels of one block of
+/// terms precede those of the next block.
 ///
 /// # Safety
-/// What [`super::Contraction`] asks of a factor holds; there is room for all panels at `to`, and nobody else writes
-/// this part.
+/// The promises of [`super::Contraction`] hold for the factor; there is space for all panels at `to`, and nobody else
+/// writes this chunk.
 pub unsafe fn pack_part<T: Scheme>(
     right: &Side<'_, T>,
     columns: Range<usize>,
@@ -84,7 +85,7 @@ pub unsafe fn pack_part<T: Scheme>(
     unsafe { right.pack(lines, terms, cuts, to.wrapping_add(at)) };
 }
 
-/// What decides how a product is cut.
+/// Inputs of `blocking` for a product.
 fn sizes<T: Scheme>(p: &Product<'_, T>, threads: usize) -> Sizes {
     Sizes {
         m: p.m,
@@ -100,15 +101,15 @@ fn sizes<T: Scheme>(p: &Product<'_, T>, threads: usize) -> Sizes {
     }
 }
 
-/// Block `number` of the terms.
+/// Range of block `number` of the terms.
 fn block(k: usize, number: usize) -> Range<usize> {
     number * TERMS..((number + 1) * TERMS).min(k)
 }
 
-/// All rows of some columns. `shared` holds the panels of these where they are shared.
+/// Computes all rows of some columns. `shared` has the panels of these columns if they are packed for all tasks.
 ///
 /// # Safety
-/// What [`super::Contraction`] asks of its maker holds.
+/// The promises of [`super::Contraction`] hold.
 unsafe fn tasks<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,
@@ -132,26 +133,26 @@ unsafe fn tasks<T: Scheme>(
     });
 }
 
-/// Shared panels, and which columns they are of and how many terms.
+/// Shared panels: the columns that they contain, and their number of terms.
 struct Panels<W> {
     of: Range<usize>,
     k: usize,
     first: Shared<W>,
 }
 
-/// A task's memory: packed rows, packed columns, sums.
+/// Memory of a task: packed rows, packed columns, sums.
 struct Own<T: Scheme> {
     left: *mut T::Slot,
     right: *mut T::Slot,
     sums: *mut T::Sum,
-    /// Elements from row to row of the sums.
+    /// Elements between rows of the sums.
     lead: usize,
 }
 
-/// Some rows of some columns, one block of columns after the other.
+/// Computes some rows of some columns, one block of columns after the other.
 ///
 /// # Safety
-/// What [`super::Contraction`] asks of its maker holds, for these elements of c.
+/// The promises of [`super::Contraction`] hold for these elements of c.
 unsafe fn task_of<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,
@@ -160,7 +161,7 @@ unsafe fn task_of<T: Scheme>(
     shared: &Panels<T::Slot>,
 ) {
     let [tile_rows, tile_columns] = [p.kernels.rows, p.kernels.columns];
-    // A cache line more than a power of two, so that rows do not share the sets of a cache.
+    // One cache line more than a power of two, so that rows do not fall into the same cache sets.
     let lead = b.columns.min(columns.len()).next_multiple_of(tile_columns) + 16;
     let kept = if b.keeps_left { p.k } else { p.k.min(TERMS) };
     let left = if b.left_direct { 0 } else { rows.len().next_multiple_of(tile_rows) * kept };
@@ -175,10 +176,10 @@ unsafe fn task_of<T: Scheme>(
         for start in (columns.start..columns.end).step_by(b.columns) {
             let part = start..(start + b.columns).min(columns.end);
             let fresh = start == columns.start || !b.keeps_left;
-            // SAFETY: the caller's promise; the task's memory has room as it was just counted.
+            // SAFETY: the caller's promise; the task's memory has the space counted above.
             unsafe {
                 for (row, with) in amends.iter().enumerate() {
-                    // Sums of such a scheme begin with what is amended.
+                    // Sums of such a scheme start from the correction.
                     std::slice::from_raw_parts_mut(own.sums.add(row * lead), part.len()).fill(*with);
                 }
                 for number in 0..p.k.div_ceil(TERMS) {
@@ -190,10 +191,10 @@ unsafe fn task_of<T: Scheme>(
     });
 }
 
-/// One block of terms of a block of sums.
+/// Adds one block of terms to a block of sums.
 ///
 /// # Safety
-/// As of [`task_of`]; blocks of terms come in order.
+/// As for [`task_of`]; blocks of terms come in order.
 #[allow(clippy::too_many_arguments, reason = "the loop's whole position")]
 unsafe fn terms_of<T: Scheme>(
     p: &Product<'_, T>,
@@ -240,7 +241,7 @@ unsafe fn terms_of<T: Scheme>(
                 Operand::Strided(l) if b.left_direct => {
                     let first = l.at(rows.start + row, terms.start * T::GROUP).cast::<u8>();
                     let element = size_of::<T::Element>() as isize;
-                    // From slot to slot along terms, where these are neighbours.
+                    // The stride between slots, if terms are contiguous.
                     (first, l.line * element, l.term * element * T::GROUP as isize)
                 }
                 _ => (packed.cast::<u8>().cast_const(), size, tile_rows as isize * size),
@@ -259,13 +260,13 @@ unsafe fn terms_of<T: Scheme>(
                 lanes: ptr::null(),
                 bits: 0,
             };
-            // SAFETY: the caller's promise; panels were packed, or lie as `blocking` was told.
+            // SAFETY: the caller's promise; panels were packed, or are laid out as `blocking` assumes.
             unsafe { p.kernels.tile(high, wide, left_row != size, &mut args) };
         }
     }
 }
 
-/// A panel of the right factor and the bytes from term to term of it.
+/// A panel of the right factor, and the bytes between its terms.
 fn right_of<T: Scheme>(
     p: &Product<'_, T>,
     b: &Blocking,
@@ -279,7 +280,7 @@ fn right_of<T: Scheme>(
     match (b.right, p.right.operand) {
         (Right::Direct, Operand::Strided(r)) => (r.at(column, terms.start).cast(), r.term * size),
         (Right::Shared(_), _) => {
-            // Of the last terms there may be more than the product has.
+            // The last block of packed terms may have more terms than the product.
             let packed = block(shared.k, terms.start / TERMS).len();
             let at = terms.start * shared.of.len().next_multiple_of(panel) + (column - shared.of.start) * packed;
             (shared.first.get().wrapping_add(at).cast_const().cast(), panel as isize * size)
@@ -288,14 +289,14 @@ fn right_of<T: Scheme>(
     }
 }
 
-/// What becomes of a block of sums that has met all terms.
+/// Stores a finished block of sums, or passes it to the epilogue.
 ///
 /// # Safety
-/// As of [`task_of`].
+/// As for [`task_of`].
 unsafe fn finish<T: Scheme>(p: &Product<'_, T>, rows: &Range<usize>, columns: &Range<usize>, own: &Own<T>) {
     if p.k == 0 {
         for row in 0..rows.len() {
-            // SAFETY: the task's memory has room for its rows; zero is 0 in every type.
+            // SAFETY: the task's memory has space for its rows; all-zero bytes are 0 in every type.
             unsafe { own.sums.wrapping_add(row * own.lead).write_bytes(0, columns.len()) };
         }
     }
@@ -304,7 +305,7 @@ unsafe fn finish<T: Scheme>(p: &Product<'_, T>, rows: &Range<usize>, columns: &R
         Result::Store(to) => {
             for (row, at) in rows.clone().enumerate() {
                 let to = to.get().cast::<T::Stored>().wrapping_add(at * p.n + columns.start);
-                // SAFETY: the caller's promise; the sums of a row are neighbours.
+                // SAFETY: the caller's promise; the sums of a row are contiguous.
                 unsafe { store::<T>(own.sums.wrapping_add(row * own.lead), to, columns.len()) };
             }
         }
@@ -313,10 +314,10 @@ unsafe fn finish<T: Scheme>(p: &Product<'_, T>, rows: &Range<usize>, columns: &R
     }
 }
 
-/// Rounds sums to the result's type.
+/// Converts sums to the result's type.
 ///
 /// # Safety
-/// So many elements are readable at `from` and writable at `to`, which lie apart.
+/// `count` elements are readable at `from` and writable at `to`, and the two do not overlap.
 pub unsafe fn store<T: Scheme>(from: *const T::Sum, to: *mut T::Stored, count: usize) {
     struct Store<'a, T: Scheme>(&'a [T::Sum], &'a mut [std::mem::MaybeUninit<T::Stored>]);
     impl<T: Scheme> Job for Store<'_, T> {

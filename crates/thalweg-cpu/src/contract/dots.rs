@@ -1,12 +1,13 @@
-//! Products of a few rows with columns whose terms are neighbours: `x @ w.t()` with one row, `a @ x` with a column.
+//! GEMV by dot products: a few rows times columns with contiguous terms, such as `x @ w.t()` with one row, or `a @ x`
+//! with one column.
 //!
-//! In: such a product, whose order is free ([`super::Contraction::free`]). Out: its sums. They are bound by reading the
-//! right factor, so it is read where it lies, once, a few columns at a time from end to end. Always true, for every number of
-//! threads and every engine: terms are taken in blocks of [`BLOCK`]; in a block there are as many lanes as 64 bytes
-//! hold, term `p` (of schemes with groups, group `p`) meets lane `p` modulo their number, and a lane is one chain of fused multiply-adds over ascending
-//! terms; lanes are added in halves (of 16 `l` and `l + 8`, then `l + 4`, …) and blocks in order. What is left, terms
-//! too few for all lanes, is one chain that is added last. So the error of an f32 stays below
-//! (BLOCK/16 + k/BLOCK + 20)·u·Σ|x·y|.
+//! In: such a product, with free order ([`super::Numbers::free`]). Out: its sums. Reading the right factor
+//! dominates the time, so it is read in place, once, a few columns at a time from end to end. Always true, for every
+//! number of threads and every engine: terms are taken in blocks of [`BLOCK`]; a block has as many lanes as fit 64
+//! bytes, term `p` (of schemes with groups, group `p`) goes to lane `p` modulo their number, and a lane is one chain of
+//! fused multiply-adds over ascending terms; lanes are added in halves (of 16 lanes, `l` and `l + 8`, then `l + 4`, …)
+//! and blocks in order. Remaining terms, too few for all lanes, are one chain that is added last. So the error of an
+//! f32 stays below (BLOCK/16 + k/BLOCK + 20)·u·Σ|x·y|.
 
 use super::kernel::DOT_ROWS;
 use super::pack::{Cuts, Strided};
@@ -17,12 +18,12 @@ use crate::simd::{Job, Shared, dispatch};
 use crate::threads::Threads;
 use std::ops::Range;
 
-/// Terms whose lanes are carried before they are added up.
+/// Terms accumulated in lanes before the lanes are added up.
 const BLOCK: usize = 4096;
-/// The most columns at a time, of any engine.
+/// Maximum columns at a time, of any engine.
 const MOST: usize = 8;
 
-/// The right factor of a product that is run so.
+/// The right factor, if the product is computed by dot products.
 pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
     match p.right.operand {
         Operand::Strided(r) if takes::<T>(p.free, [p.m, p.right.k], r.term) => Some(r),
@@ -30,8 +31,8 @@ pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
     }
 }
 
-/// Whether a product of so many rows and terms, whose right factor lies in memory with such a step from term to term,
-/// is run so where its order is free (integers have none that can be seen).
+/// Whether a product of `m` rows and `k` terms, whose right factor is in memory with stride `step` between terms, is
+/// computed by dot products. Needs a free order (that of integers is always free).
 pub fn takes<T: Scheme>(free: bool, [m, k]: [usize; 2], step: isize) -> bool {
     (free || !T::Sum::FLOAT) && m <= DOT_ROWS && step == 1 && k >= lanes::<T::Sum>() * T::GROUP
 }
@@ -39,7 +40,7 @@ pub fn takes<T: Scheme>(free: bool, [m, k]: [usize; 2], step: isize) -> bool {
 /// Runs a product.
 ///
 /// # Safety
-/// What [`super::Contraction`] asks of its maker holds; `right` is from [`lines`].
+/// The promises of [`super::Contraction`] hold; `right` is from [`lines`].
 pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, right: Strided<T::Element>, threads: &Threads) {
     let chunk = row::chunk(p.n, threads.for_work(p.ns));
     threads.run(p.n.div_ceil(chunk), 1, p.ns, |range| {
@@ -55,7 +56,7 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, right: Strided<T::Element>, thr
 }
 
 /// # Safety
-/// As of [`run`], for these columns; there is room for the left factor's rows, and for the sums.
+/// As for [`run`], for these columns; there is space for the left factor's rows, and for the sums.
 unsafe fn columns_of<T: Scheme>(
     p: &Product<'_, T>,
     right: Strided<T::Element>,
@@ -66,7 +67,7 @@ unsafe fn columns_of<T: Scheme>(
     // SAFETY: the caller's promise.
     let (left, lead) = unsafe { rows_of(p, room) };
     let (n, most) = (columns.len(), p.kernels.dot_columns(p.m));
-    // Slots that fill all lanes, without one that is filled up.
+    // Slots that fill all lanes, without a slot that is padded.
     let whole = p.right.k / T::GROUP;
     let whole = whole - whole % lanes::<T::Sum>();
     let bytes = |elements: usize| (elements * size_of::<T::Sum>()) as isize;
@@ -86,11 +87,11 @@ unsafe fn columns_of<T: Scheme>(
                 sums: to.cast(),
                 sums_row: bytes(to_row),
             };
-            // SAFETY: the caller's promise; there is room for so many sums in both places.
+            // SAFETY: the caller's promise; both destinations have space for the sums.
             unsafe { p.kernels.dots(p.m, now, &args) };
             if start > 0 {
                 for (row, sums) in block.chunks_exact(now).enumerate().take(p.m) {
-                    // SAFETY: the sums are this thread's, and the first block wrote them.
+                    // SAFETY: the sums belong to this thread, and the first block wrote them.
                     let before = unsafe { std::slice::from_raw_parts_mut(first.wrapping_add(row * n), now) };
                     before.iter_mut().zip(sums).for_each(|(before, sum)| *before = before.plus(*sum));
                 }
@@ -105,7 +106,7 @@ unsafe fn columns_of<T: Scheme>(
     }
     for row in (0..p.m).filter(|_| T::OFFSET) {
         let amends = p.amends(row);
-        // SAFETY: the sums are this thread's.
+        // SAFETY: the sums belong to this thread.
         let sums = unsafe { std::slice::from_raw_parts_mut(sums.wrapping_add(row * n), n) };
         sums.iter_mut().for_each(|sum| *sum = sum.plus(amends));
     }
@@ -117,15 +118,15 @@ unsafe fn columns_of<T: Scheme>(
                 unsafe { blocks::store::<T>(sums.wrapping_add(row * n), to, n) };
             }
         }
-        // SAFETY: the sums are this thread's.
+        // SAFETY: the sums belong to this thread.
         Result::Tiles { .. } => unsafe { p.result.tile::<T>(0..p.m, columns, sums, n) },
     }
 }
 
-/// The slots of the left factor's rows, and slots from row to row: where they lie, or put into `room`.
+/// The slots of the left factor's rows, and the slots between rows: in place, or packed into `room`.
 ///
 /// # Safety
-/// What [`super::Contraction`] asks of its maker holds; there is room for the rows, [`row_room`] each.
+/// The promises of [`super::Contraction`] hold; there is space for the rows, [`row_room`] each.
 unsafe fn rows_of<T: Scheme>(p: &Product<'_, T>, room: *mut T::Slot) -> (*const T::Slot, isize) {
     match (p.left.operand, p.left.slots_along_terms()) {
         (Operand::Strided(l), Some(_)) if T::GROUP == 1 => (l.at(0, 0).cast(), l.line),
@@ -140,12 +141,12 @@ unsafe fn rows_of<T: Scheme>(p: &Product<'_, T>, room: *mut T::Slot) -> (*const 
     }
 }
 
-/// Slots from row to row of what is packed: rows begin a line of cache each.
+/// Slots between packed rows: each row begins at a cache line.
 fn row_room(k: usize) -> usize {
     k.next_multiple_of(64)
 }
 
-/// Slots that are too few for all lanes, the last of which may have terms that there are not.
+/// Remaining slots, too few for all lanes; the last one may be padded with zero terms.
 struct Rest<T: Scheme> {
     left: Strided<T::Slot>,
     right: Strided<T::Element>,
@@ -163,7 +164,7 @@ impl<T: Scheme> Job for Rest<T> {
     fn run(self) {
         let [rows, columns] = self.sizes;
         for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
-            // SAFETY: the terms are inside the factor, one beside the other.
+            // SAFETY: the terms are inside the factor, contiguous.
             let line = unsafe { std::slice::from_raw_parts(self.right.at(column, 0), self.terms) };
             let sum = self.slots.clone().fold(T::Sum::ZERO, |sum, slot| {
                 // SAFETY: the slots are inside both factors.
@@ -171,7 +172,7 @@ impl<T: Scheme> Job for Rest<T> {
                 T::dot(x, portable::lying::<T>(line, slot), sum)
             });
             let to = self.sums.get().wrapping_add(row * columns + column);
-            // SAFETY: the sums are this thread's, and hold those of the other terms.
+            // SAFETY: the sums belong to this thread, and hold those of the other terms.
             unsafe { to.write(to.read().plus(sum)) };
         }
     }

@@ -1,11 +1,11 @@
-//! The loops that contractions are made of: a tile of sums carried through a block of terms, terms of one row added
-//! into sums in memory, and lines whose terms are neighbours.
+//! Micro-kernels of contractions: a tile of sums over a block of terms, terms of one row added into sums in memory, and
+//! dot products of lines with contiguous terms.
 //!
-//! In: addresses, strides in bytes, counts. Out: sums. Emitted code runs them for floats and for bytes where the machine
-//! has an instruction set that the emitter writes, portable code elsewhere and for other integers. What is said of terms
-//! here holds of groups of them ([`Scheme::GROUP`]). Always true: a sum is one chain of fused multiply-adds
-//! ([`Scheme::dot`]) from 0 over ascending terms, of the last loop as many chains as 64 bytes hold, so all ways of
-//! running give the same bits; what lies outside `rows`, `columns` and `terms` is not touched.
+//! In: addresses, strides in bytes, counts. Out: sums. Emitted code runs them for floats, and for bytes if the machine
+//! has an instruction set that the emitter supports; portable code runs them elsewhere, and for other integers. "Terms"
+//! here means groups of terms ([`Scheme::GROUP`]). Always true: a sum is one chain of fused multiply-adds
+//! ([`Scheme::dot`]) from 0 over ascending terms (for dot products, as many chains as fit 64 bytes), so all
+//! implementations give the same bits; elements outside `rows`, `columns` and `terms` are not accessed.
 
 use super::portable;
 use crate::engine::Choice;
@@ -21,7 +21,7 @@ use {
     std::sync::OnceLock,
 };
 
-/// Ones and then zeros, as many as the longest vector has lanes of 4 bytes, twice: a mask of any number of lanes.
+/// Sixteen words of ones, then sixteen zeros: a window of it is a mask for any number of lanes of the longest vector.
 #[repr(align(32))]
 struct Masks([u32; 32]);
 static MASKS: Masks = {
@@ -34,24 +34,24 @@ static MASKS: Masks = {
     Masks(m)
 };
 
-/// The mask of the first `lanes` lanes of so many bytes.
+/// Mask of the first `lanes` lanes of `size` bytes, as a vector in memory and as bits.
 fn mask(lanes: usize, size: usize) -> (*const u8, u64) {
     (MASKS.0.as_ptr().cast::<u8>().wrapping_add(64 - lanes * size), (1 << lanes) - 1)
 }
 
-/// The loops of a scheme.
+/// Micro-kernels of a scheme.
 pub struct Kernels<T> {
     #[cfg(all(unix, target_arch = "x86_64"))]
     emitted: Option<(Isa, Arithmetic)>,
-    /// The most rows of a tile.
+    /// Maximum rows of a tile.
     pub rows: usize,
-    /// The most columns of a tile.
+    /// Maximum columns of a tile.
     pub columns: usize,
     scheme: PhantomData<T>,
 }
 
 impl<T: Scheme> Kernels<T> {
-    /// Those of an engine.
+    /// Micro-kernels of an engine.
     pub fn new(choice: Choice) -> Kernels<T> {
         const { assert!(size_of::<T::Slot>() == size_of::<T::Sum>()) };
         #[cfg(all(unix, target_arch = "x86_64"))]
@@ -70,12 +70,12 @@ impl<T: Scheme> Kernels<T> {
         }
     }
 
-    /// Runs a tile of `rows` × `columns`, at most those of `self` and at least 1 of each. With `along_terms` the left
-    /// factor's terms are neighbours, else its rows.
+    /// Runs a tile of `rows` × `columns`, each at least 1 and at most those of `self`. With `along_terms`, the left
+    /// factor's terms are contiguous, else its rows.
     ///
     /// # Safety
     /// All elements that the arguments describe are readable, those of `to` writable, and nobody else writes them or
-    /// the factors meanwhile. `from` and `to` are the same elements or apart.
+    /// the factors meanwhile. `from` and `to` are the same elements or disjoint.
     pub unsafe fn tile(&self, rows: usize, columns: usize, along_terms: bool, args: &mut TileArgs) {
         debug_assert!((1..=self.rows).contains(&rows) && (1..=self.columns).contains(&columns) && args.terms > 0);
         debug_assert_eq!(if along_terms { args.left_term } else { args.left_row }, size_of::<T::Slot>() as isize);
@@ -97,11 +97,10 @@ impl<T: Scheme> Kernels<T> {
         unsafe { portable::tile::<T>(rows, columns, args) };
     }
 
-    /// Adds so many terms, at least 1 and at most [`STREAMED`], into `args.columns` sums, which begin with them if
-    /// `first`.
+    /// Adds `terms` terms, 1 to [`STREAMED`], into `args.columns` sums; with `first`, the sums start from 0.
     ///
     /// # Safety
-    /// As of [`Kernels::tile`].
+    /// As for [`Kernels::tile`].
     pub unsafe fn stream(&self, terms: usize, first: bool, args: &mut StreamArgs) {
         debug_assert!((1..=STREAMED).contains(&terms));
         #[cfg(all(unix, target_arch = "x86_64"))]
@@ -118,7 +117,7 @@ impl<T: Scheme> Kernels<T> {
         unsafe { portable::stream::<T>(terms, first, args) };
     }
 
-    /// The most columns that [`Kernels::dots`] takes with so many rows.
+    /// Maximum columns of [`Kernels::dots`] for `rows` rows.
     pub fn dot_columns(&self, rows: usize) -> usize {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some((isa, _)) = self.emitted {
@@ -128,11 +127,11 @@ impl<T: Scheme> Kernels<T> {
         portable::DOT_COLUMNS
     }
 
-    /// Runs lines against lines: `rows` at least 1 and at most [`DOT_ROWS`], and all the columns that
+    /// Computes dot products of lines: `rows` from 1 to [`DOT_ROWS`], and either as many columns as
     /// [`Kernels::dot_columns`] says, or one.
     ///
     /// # Safety
-    /// As of [`Kernels::tile`].
+    /// As for [`Kernels::tile`].
     pub unsafe fn dots(&self, rows: usize, columns: usize, args: &DotArgs) {
         debug_assert!((1..=DOT_ROWS).contains(&rows) && (columns == 1 || columns == self.dot_columns(rows)));
         debug_assert!(args.terms.is_multiple_of(lanes::<T::Sum>()));
@@ -155,7 +154,7 @@ impl<T: Scheme> Kernels<T> {
     }
 }
 
-/// How the emitter multiplies, if it does.
+/// The emitter's arithmetic for a scheme, if it supports it.
 #[cfg(all(unix, target_arch = "x86_64"))]
 fn arithmetic<T: Scheme>() -> Option<Arithmetic> {
     match TypeId::of::<T>() {
@@ -167,22 +166,22 @@ fn arithmetic<T: Scheme>() -> Option<Arithmetic> {
     }
 }
 
-/// The most rows of [`Kernels::dots`].
+/// Maximum rows of [`Kernels::dots`].
 pub const DOT_ROWS: usize = 4;
 #[cfg(all(unix, target_arch = "x86_64"))]
 const _: () = assert!(DOT_ROWS == product::dots::ROWS && product::dots::BYTES == 64);
 
-/// The most terms that [`Kernels::stream`] takes at a time.
+/// Maximum terms of [`Kernels::stream`].
 pub const STREAMED: usize = 8;
 
-/// Forms that there can be of one instruction set and arithmetic.
+/// Number of kernel forms per instruction set and arithmetic.
 #[cfg(all(unix, target_arch = "x86_64"))]
 const FORMS: usize = STREAMS + 2 * product::STREAMED + 2 * 4 * product::dots::ROWS;
-/// The number of the first stream kernel: tiles come before.
+/// Index of the first stream kernel; tiles come before it.
 #[cfg(all(unix, target_arch = "x86_64"))]
 const STREAMS: usize = 2 * 4 * 14;
 
-/// The code of a form, emitted when first asked for. `None`: the operating system gives no executable memory.
+/// The code of a form, emitted when first requested. `None` if the operating system provides no executable memory.
 #[cfg(all(unix, target_arch = "x86_64"))]
 fn emitted(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<&'static Micro> {
     static EMITTED: [[[OnceLock<Option<Micro>>; FORMS]; 4]; 2] =

@@ -1,18 +1,19 @@
-//! Contractions: `c[b, i, j] = Σ left[b, i, p] · right[b, p, j]`.
+//! Matrix products (GEMM, GEMV): `c[b, i, j] = Σ left[b, i, p] · right[b, p, j]`.
 //!
-//! In: sizes, two factors that lie in memory or are computed when they are packed, and what is done with the sums. Out:
-//! the sums, stored or handed over a tile at a time. Always true, for every element of c whatever its place, the number
-//! of threads, the engine, the layout of the factors and what is done with it: terms are taken in blocks of [`TERMS`];
-//! in a block one chain of fused multiply-adds runs from 0 over ascending terms; the blocks' sums are added in order.
-//! (Integers wrap, so their order cannot be seen.) Only where the order is free, there are two others: few rows that meet
-//! columns whose terms are neighbours have one that `dots` describes, and bf16 goes in pairs of terms where there is an
-//! instruction for it ([`Pairs`]): blocks are then of as many pairs, and a step of a chain adds the products of a pair.
+//! In: sizes, two factors that are in memory or are computed as they are packed, and a destination for the sums. Out:
+//! the sums, stored or passed to an epilogue one tile at a time. Always true, for every element of c whatever its
+//! index, the number of threads, the engine, the layout of the factors and the epilogue: terms are taken in blocks of
+//! [`TERMS`]; within a block, one chain of fused multiply-adds starts at 0 and runs over ascending terms; the sums of
+//! blocks are added in order. (Integers wrap, so their order is not observable.) If the order is free, two other orders
+//! exist: `dots` describes that of a few rows times columns with contiguous terms; and bf16 is taken in pairs of terms
+//! if there is an instruction for it ([`Pairs`]): a block then has as many pairs, and a step of a chain adds the
+//! products of a pair.
 //!
-//! Several products with one right factor may have it packed once for all of them ([`Packing`]).
+//! Several products with the same right factor may pack it once for all of them ([`Packing`]).
 //!
-//! `kernel` holds the loops, emitted (`x64/product.rs`) or portable; `pack` brings factors into their order; `blocking`
-//! decides how a product is cut, `blocks` runs it so; `row` and `dots` run products that have one row or one column, or
-//! few; `moves` says what that moves. docs/cpu-emitter.md has an example.
+//! `kernel` selects the micro-kernels, emitted (`x64/product.rs`) or portable; `pack` packs factors into panels;
+//! `blocking` chooses the block sizes, `blocks` runs them; `row` and `dots` run products with one row or column, or a
+//! few; `moves` counts their memory traffic. docs/cpu-emitter.md has an example.
 
 mod blocking;
 mod blocks;
@@ -39,51 +40,52 @@ use std::any::TypeId;
 use std::ops::Range;
 use thalweg_ir::DType;
 
-/// Terms of a block, or groups of terms. Part of the meaning of a product: another number gives other roundings.
+/// Terms (or groups of terms) per block. Part of the definition of a product: another number rounds differently.
 pub const TERMS: usize = 256;
 
-/// One factor: `lines` × `terms` (left: lines are rows i; right: lines are columns j).
+/// A factor of `lines` × `terms` (left: lines are rows i; right: lines are columns j).
 pub enum Factor<'a> {
     /// In memory.
     Strided {
-        /// The first element of the first product.
+        /// First element of the first product.
         first: *const u8,
-        /// The stride of each batch dimension, in elements (0: shared).
+        /// Stride of each batch dimension, in elements (0: shared).
         batch: Vec<isize>,
-        /// From line to line, in elements.
+        /// Stride between lines, in elements.
         line: isize,
-        /// From term to term, in elements.
+        /// Stride between terms, in elements.
         term: isize,
     },
-    /// Computed when a panel is packed.
+    /// Computed when a panel is packed (a fused prologue).
     Computed {
-        /// Writes the elements of a block to the address, densely in the factor's dtype, in rows with so many elements
-        /// from one to the next.
+        /// Writes the elements of a block to an address, densely in the factor's dtype, in rows that begin the given
+        /// number of elements apart.
         write: Write<'a>,
-        /// Whether such a row is a line, its terms side by side; else it is a term, of all lines.
+        /// Whether such a row is a line, with contiguous terms; otherwise it is a term of all lines.
         terms_last: bool,
-        /// Where it lies in memory after all, with several dimensions to its lines or terms: panels are packed from there.
+        /// Its layout if it is in memory after all, with several dimensions of lines or terms: panels are packed from
+        /// there.
         grid: Option<&'a Grid>,
     },
-    /// A right factor, all of it packed by [`Packing`], for products of several rows and columns: of its first columns and
-    /// terms, as many as the product has.
+    /// A right factor that [`Packing`] packed whole, for products of several rows and columns. A product uses its first
+    /// columns and terms.
     Packed {
-        /// The first panel.
+        /// First panel.
         first: *const u8,
-        /// The columns that were packed.
+        /// Number of columns packed.
         n: usize,
-        /// The terms that were. A product has all of them, or whole groups.
+        /// Number of terms packed. A product has all of them, or whole groups.
         k: usize,
     },
 }
 
-/// See [`Factor::Computed`].
+/// Writer of blocks: see [`Factor::Computed`].
 pub type Write<'a> = &'a (dyn Fn(Block, *mut u8, usize) + Sync);
 
-/// A part of a computed factor.
+/// A rectangle of a computed factor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
-    /// The product's number, row-major over the batch dimensions.
+    /// Index of the product, row-major over the batch dimensions.
     pub batch: usize,
     /// Rows of the left factor, or columns of the right one.
     pub lines: Range<usize>,
@@ -91,69 +93,70 @@ pub struct Block {
     pub terms: Range<usize>,
 }
 
-/// A finished rectangle of sums. The tiles of a contraction cover each element of c once.
+/// A finished rectangle of sums. The tiles of a contraction cover each element of c exactly once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tile {
-    /// The product's number, row-major over the batch dimensions.
+    /// Index of the product, row-major over the batch dimensions.
     pub batch: usize,
     /// Rows of c.
     pub rows: Range<usize>,
     /// Columns of c.
     pub columns: Range<usize>,
-    /// The first sum, in the accumulator's dtype.
+    /// First sum, in the accumulator's dtype.
     pub sums: *const u8,
-    /// Elements from row to row of the sums.
+    /// Elements between rows of the sums.
     pub lead: usize,
 }
 
-/// What is done with sums.
+/// Destination of the sums.
 pub enum Finish<'a> {
-    /// They are rounded to the factors' dtype once and stored row-major.
+    /// Round them once to the factors' dtype and store them row-major.
     Store(*mut u8),
-    /// Something else is made of them, on whatever thread computed them, while they are in a near cache.
+    /// Pass them to an epilogue, on the thread that computed them, while they are in a near cache.
     Tiles(&'a (dyn Fn(Tile) + Sync)),
 }
 
-/// A contraction, or a batch of them.
+/// A matrix product, or a batch of them.
 ///
-/// Who makes one promises, until [`run`] has returned: every element that the sizes and the strides of a factor lead to
-/// is readable; where sums are stored there is room for all of c, apart from the factors; nobody else writes the
-/// factors or touches c; what computes a factor writes all of a block and nothing else.
+/// Whoever constructs one promises, until [`run`] has returned: every element that the sizes and strides of a factor
+/// address is readable; if sums are stored, there is space for all of c, disjoint from the factors; nobody else writes
+/// the factors or accesses c; the writer of a computed factor writes all of a block and nothing else.
 pub struct Contraction<'a> {
-    /// What is multiplied.
+    /// Element types and accumulation order.
     pub numbers: Numbers,
     /// Sizes of the batch dimensions.
     pub batch: Vec<usize>,
-    /// Rows.
+    /// Number of rows.
     pub m: usize,
-    /// Columns.
+    /// Number of columns.
     pub n: usize,
-    /// Terms.
+    /// Number of terms.
     pub k: usize,
-    /// `m` lines.
+    /// Left factor, of `m` lines.
     pub left: Factor<'a>,
-    /// `n` lines.
+    /// Right factor, of `n` lines.
     pub right: Factor<'a>,
-    /// What becomes of c.
+    /// Destination of c.
     pub finish: Finish<'a>,
 }
 
-// SAFETY: its addresses are read, or written each element by one thread, under the promise of its maker.
+// SAFETY: its addresses are only read, or each element is written by one thread, as its constructor promised.
 unsafe impl Sync for Contraction<'_> {}
 
-/// What a product multiplies.
+/// Arithmetic of a product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Numbers {
-    /// Of the factors, and of what is stored.
+    /// Dtype of the factors and of the stored result.
     pub dtype: DType,
     /// Whether the order of a sum may depend on more than its length (never on the number of threads).
     pub free: bool,
-    /// The factors are bytes that were converted to `dtype`, i32: grids by strides ([`Grid::strides`]), of which the left
-    /// one's have signs, and the right one's do or do not. Only where [`Choice::quads`] says that there is something to multiply them.
+    /// Set if the factors are bytes that were converted to `dtype`, i32: grids that are strided ([`Grid::strides`]).
+    /// Bytes of the left factor are signed, those of the right one as given. Only if [`Choice::quads`] says that there
+    /// is an instruction for them.
     pub bytes: Option<Signs>,
 }
 
-/// Whether the bytes of a right factor have signs.
+/// Signedness of the bytes of a right factor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signs {
     /// i8
@@ -162,7 +165,7 @@ pub enum Signs {
     Unsigned,
 }
 
-/// Runs code with the scheme of numbers on an engine.
+/// Runs code with the [`Scheme`] for these numbers on an engine.
 macro_rules! by_numbers {
     ($numbers:expr, $isa:expr, $t:ident => $run:expr) => {{
         macro_rules! with {
@@ -191,30 +194,30 @@ macro_rules! by_numbers {
 }
 use by_numbers;
 
-/// Runs a contraction. What the addresses in it promise holds (see [`Contraction`]).
+/// Runs a contraction. The promises of its constructor must hold (see [`Contraction`]).
 ///
 /// # Panics
-/// For bool, which has no products.
+/// For bool, which has no matrix products.
 pub fn run(c: &Contraction<'_>, isa: Choice, threads: &Threads) {
-    // SAFETY: whoever made the contraction promised what its doc says.
+    // SAFETY: the constructor of the contraction promised what its documentation says.
     by_numbers!(c.numbers, isa, T => unsafe { typed::<T>(c, isa, threads) });
 }
 
-/// A right factor that is packed whole, for several products to be run with it.
+/// A right factor that is packed whole, for several products to share.
 #[derive(Clone, Copy, Debug)]
 pub struct Packing {
-    /// Of the products.
+    /// Arithmetic of the products.
     pub numbers: Numbers,
     /// Its columns.
     pub n: usize,
     /// Its terms.
     pub k: usize,
-    /// For the micro-kernels of this engine.
+    /// Engine whose micro-kernels read it.
     pub isa: Choice,
 }
 
 impl Packing {
-    /// Bytes that it takes, whole lines of cache.
+    /// Bytes of the packed factor, in whole cache lines.
     pub fn bytes(&self) -> usize {
         by_numbers!(self.numbers, self.isa, T => {
             let panel = Kernels::<T>::new(self.isa).columns;
@@ -223,16 +226,16 @@ impl Packing {
         })
     }
 
-    /// In how many parts it is packed, each by itself.
+    /// Number of chunks that are packed independently.
     pub fn parts(&self) -> usize {
         by_numbers!(self.numbers, self.isa, T => blocks::parts(self.n, groups::<T>(self.k)))
     }
 
-    /// Packs a part of a factor of one product.
+    /// Packs chunk `number` of a factor of one product.
     ///
     /// # Safety
-    /// What [`Contraction`] asks of a factor holds for this one, which is not packed; there are [`Packing::bytes`] at
-    /// `to`, aligned to 64, and nobody else writes this part meanwhile.
+    /// The promises of [`Contraction`] hold for this factor, which is not yet packed; there are [`Packing::bytes`]
+    /// bytes at `to`, aligned to 64, and nobody else writes this chunk meanwhile.
     pub unsafe fn pack(&self, factor: &Factor<'_>, number: usize, to: *mut u8) {
         by_numbers!(self.numbers, self.isa, T => {
             let right = Side { operand: operand::<<T as Scheme>::Element>(factor, &[], 0), k: self.k, offset: T::OFFSET };
@@ -243,7 +246,7 @@ impl Packing {
     }
 }
 
-/// Calls `work` with so many bytes for right factors that are packed for a launch.
+/// Calls `work` with scratch memory for right factors that are packed for a launch.
 pub fn with_factors<T>(bytes: usize, work: impl FnOnce(*mut u8) -> T) -> T {
     scratch::with(scratch::Use::Factors, bytes, work)
 }
@@ -252,12 +255,12 @@ pub fn with_factors<T>(bytes: usize, work: impl FnOnce(*mut u8) -> T) -> T {
 #[derive(Clone, Copy)]
 enum Operand<'a, T> {
     Strided(Strided<T>),
-    /// Written with its terms side by side, or its lines.
+    /// Computed into blocks in which either terms or lines are contiguous.
     Computed {
         write: Write<'a>,
         batch: usize,
         terms_last: bool,
-        /// Where it can be packed from.
+        /// Layout from which it can be packed.
         grid: Option<At<'a, T>>,
     },
     /// As [`Factor::Packed`].
@@ -268,12 +271,12 @@ enum Operand<'a, T> {
     },
 }
 
-/// One factor of one product with what there is to know to pack it.
+/// One factor of one product, with what packing needs.
 struct Side<'a, T: Scheme> {
     operand: Operand<'a, T::Element>,
-    /// Its terms.
+    /// Number of terms.
     k: usize,
-    /// Whether the sign bits of its bytes are turned.
+    /// Whether the sign bits of its bytes are flipped.
     offset: bool,
 }
 
@@ -289,40 +292,41 @@ struct Product<'a, T: Scheme> {
     /// As [`Numbers::free`].
     free: bool,
     result: Result<'a>,
-    /// What one thread takes for it.
+    /// Estimated nanoseconds on one thread.
     ns: f64,
 }
 
-/// Groups that so many terms are.
+/// Number of groups that `terms` terms make.
 fn groups<T: Scheme>(terms: usize) -> usize {
     terms.div_ceil(T::GROUP)
 }
 
-/// Where the sums of one product go.
+/// Destination of the sums of one product.
 #[derive(Clone, Copy)]
 enum Result<'a> {
-    /// Row-major from here on.
+    /// Row-major from this address.
     Store(Shared<u8>),
     Tiles {
         take: &'a (dyn Fn(Tile) + Sync),
         batch: usize,
-        /// Rows of the product are columns of c.
+        /// Factors are swapped: rows of the product are columns of c.
         turned: bool,
     },
 }
 
 impl Result<'_> {
-    /// Hands a rectangle of sums over, `lead` of them from row to row.
+    /// Passes a rectangle of sums to the epilogue; rows are `lead` sums apart.
     ///
     /// # Safety
-    /// The sums are readable, and writable by this thread alone.
+    /// The sums are readable, and writable by this thread only.
     unsafe fn tile<T: Scheme>(&self, rows: Range<usize>, columns: Range<usize>, sums: *mut T::Sum, mut lead: usize) {
         if T::HANDED_AS_STORED {
             for row in 0..rows.len() {
                 let from = sums.wrapping_add(row * lead);
                 let to = from.cast::<T::Stored>();
                 for column in 0..columns.len() {
-                    // SAFETY: the caller's promise; what is written was read before, since it is no wider.
+                    // SAFETY: the caller's promise; the destination is no wider, so it only overwrites what was read
+                    // before.
                     unsafe { to.add(column).write(T::store(from.add(column).read())) };
                 }
             }
@@ -340,13 +344,13 @@ impl Result<'_> {
     }
 }
 
-/// Whether sums are stored as they are carried.
+/// Whether sums are stored in the accumulator's type.
 fn stored_as_carried<T: Scheme>() -> bool {
     TypeId::of::<T::Stored>() == TypeId::of::<T::Sum>()
 }
 
 /// # Safety
-/// What [`Contraction`] asks of its maker holds.
+/// The promises of [`Contraction`] hold.
 unsafe fn typed<T: Scheme>(c: &Contraction<'_>, isa: Choice, threads: &Threads) {
     let batches: usize = c.batch.iter().product();
     if batches * c.m * c.n == 0 {
@@ -366,7 +370,7 @@ unsafe fn typed<T: Scheme>(c: &Contraction<'_>, isa: Choice, threads: &Threads) 
     };
     let helpers = threads.for_work(each * batches as f64);
     if batches >= 2 * helpers {
-        // Products enough for all threads: each is one thread's.
+        // Enough products for all threads: each product runs on one thread.
         let alone = Threads::new(1, f64::INFINITY);
         let grain = (batches / (4 * helpers)).max(1);
         threads.run(batches, grain, each * batches as f64, |range| range.for_each(|batch| one(batch, &alone)));
@@ -377,11 +381,11 @@ unsafe fn typed<T: Scheme>(c: &Contraction<'_>, isa: Choice, threads: &Threads) 
 
 impl<'a, T: Scheme> Product<'a, T> {
     fn new(c: &'a Contraction<'a>, batch: usize, isa: Choice, ns: f64) -> Product<'a, T> {
-        // A product with one column is one with one row of the factors exchanged.
+        // A product with one column becomes one with one row by swapping the factors.
         let turned = c.n == 1 && c.m > 1 && T::SYMMETRIC;
         let (mut left, mut right) = (operand(&c.left, &c.batch, batch), operand(&c.right, &c.batch, batch));
         if T::GROUP > 1 {
-            // Panels of groups are faster packed from strides.
+            // Panels of groups are packed faster from strides.
             (left, right) = (left.plain(), right.plain());
         }
         let (mut m, mut n) = (c.m, c.n);
@@ -406,7 +410,7 @@ impl<'a, T: Scheme> Product<'a, T> {
     }
 }
 
-/// A factor of product number `batch`.
+/// The factor of product `batch`.
 fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize) -> Operand<'a, T> {
     match factor {
         Factor::Strided { first, batch: strides, line, term } => {
@@ -429,7 +433,7 @@ fn operand<'a, T: Copy>(factor: &'a Factor<'a>, sizes: &[usize], batch: usize) -
 }
 
 impl<T: Copy> Operand<'_, T> {
-    /// The same, by strides if the grid of it has no more than one for its lines and one for its terms.
+    /// Replaces a grid by strides if it has only one stride for its lines and one for its terms.
     fn plain(self) -> Self {
         match self {
             Operand::Computed { grid: Some(grid), .. } => grid.strided().map_or(self, Operand::Strided),
@@ -439,24 +443,24 @@ impl<T: Copy> Operand<'_, T> {
 }
 
 impl<T: Scheme> Product<'_, T> {
-    /// What is to be added to the sums of a row.
+    /// Correction added to the sums of a row ([`Scheme::amends`]).
     fn amends(&self, row: usize) -> T::Sum {
         if T::OFFSET { T::amends(self.left.total(row)) } else { T::Sum::ZERO }
     }
 }
 
 impl<T: Scheme> Side<'_, T> {
-    /// The sum of a line's bytes, with their signs.
+    /// Sum of a line's bytes as signed numbers.
     fn total(&self, line: usize) -> i64 {
         if let Operand::Strided(s) = self.operand
             && s.term == 1
         {
-            // SAFETY: the terms of a line are inside the factor, one beside the other, each a byte.
+            // SAFETY: the terms of a line are inside the factor, contiguous, one byte each.
             return pack::total(unsafe { std::slice::from_raw_parts(s.at(line, 0).cast(), self.k) });
         }
         let groups = groups::<T>(self.k);
         scratch::with(scratch::Use::Staging, groups * size_of::<T::Slot>(), |room| {
-            // SAFETY: there is room for the slots of a line, whose bytes are those of its terms and zeros.
+            // SAFETY: there is space for the slots of a line; their bytes are those of its terms, and zeros.
             unsafe {
                 self.pack(line..line + 1, 0..groups, pack::Cuts::whole(1, 1), room.cast());
                 pack::total(std::slice::from_raw_parts(room.cast(), groups * size_of::<T::Slot>()))
@@ -464,12 +468,12 @@ impl<T: Scheme> Side<'_, T> {
         })
     }
 
-    /// The terms of some groups.
+    /// Range of the terms in a range of groups.
     fn terms(&self, groups: &Range<usize>) -> Range<usize> {
         groups.start * T::GROUP..(groups.end * T::GROUP).min(self.k)
     }
 
-    /// The distance in bytes from line to line, where each line's slots lie one behind the other.
+    /// Stride in bytes between lines, if each line's slots are contiguous in memory.
     fn slots_along_terms(&self) -> Option<isize> {
         let own = T::GROUP * size_of::<T::Element>() == size_of::<T::Slot>() && !self.offset;
         match self.operand {
@@ -480,7 +484,7 @@ impl<T: Scheme> Side<'_, T> {
         }
     }
 
-    /// The distance in bytes from term to term, where the slots of each term lie side by side.
+    /// Stride in bytes between terms, if the slots of each term are contiguous in memory.
     fn slots_along_lines(&self) -> Option<isize> {
         let own = TypeId::of::<T::Element>() == TypeId::of::<T::Slot>();
         match self.operand {
@@ -492,7 +496,7 @@ impl<T: Scheme> Side<'_, T> {
     /// Packs lines × groups of terms into panels.
     ///
     /// # Safety
-    /// The rectangle is inside the factor, and `to` has room for the panels.
+    /// The rectangle is inside the factor, and `to` has space for the panels.
     unsafe fn pack(&self, lines: Range<usize>, groups: Range<usize>, cuts: pack::Cuts, to: *mut T::Slot) {
         let (terms, room) = (self.terms(&groups), cuts.count() * cuts.most() * groups.len());
         // SAFETY: the caller's promise.
@@ -518,12 +522,12 @@ impl<T: Scheme> Side<'_, T> {
         }
     }
 
-    /// A rectangle where it lies, or computed to `staging`, which has room for 16 lines and terms more.
+    /// Returns a rectangle in place, or computes it into `staging`, which has space for 16 lines and terms more.
     fn staged(&self, lines: Range<usize>, terms: Range<usize>, staging: *mut T::Element) -> Strided<T::Element> {
         match self.operand {
             Operand::Strided(from) => from.from(lines.start, terms.start),
             Operand::Computed { write, batch, terms_last, .. } => {
-                // Not a power of two from row to row: such rows would share the sets of a cache.
+                // Not a power of two between rows: such rows would fall into the same cache sets.
                 let lead = if terms_last { terms.len() + 16 } else { lines.len() + 16 };
                 write(Block { batch, lines, terms }, staging.cast(), lead);
                 let (line, term) = if terms_last { (lead as isize, 1) } else { (1, lead as isize) };
@@ -534,10 +538,10 @@ impl<T: Scheme> Side<'_, T> {
     }
 }
 
-/// Packs a part of a grid: its elements as panels, whose groups of terms are then put together.
+/// Packs a rectangle of a grid: first its elements as panels, then groups of terms into slots.
 ///
 /// # Safety
-/// As of [`Side::pack`].
+/// As for [`Side::pack`].
 unsafe fn pack_grid<T: Scheme>(
     grid: At<'_, T::Element>,
     lines: Range<usize>,

@@ -1,7 +1,8 @@
-//! What contractions of factors in memory move: the same cuts as `blocks` and `row` make, counted.
+//! Memory traffic of contractions with factors in memory: the block sizes of `blocks` and `row`, counted.
 //!
-//! In: sizes, strides and whether the order of sums is free. Out: bytes between memory and the private caches of the cores. What is packed counts where it
-//! does not stay there; a factor counts as often as tasks read it, unless the whole product stays.
+//! In: sizes, strides, and whether the order of sums is free. Out: bytes between memory and the private caches of the
+//! cores. Packed data counts if it does not stay there. A factor counts as often as tasks read it, unless the whole
+//! product fits.
 
 use super::blocking::{Right, Sizes, blocking, estimate_ns};
 use super::kernel::Kernels;
@@ -14,7 +15,7 @@ use std::any::TypeId;
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Moved};
 
-/// A factor of the products: bytes of one product's distinct elements, and how many products share them.
+/// A factor: bytes of one product's distinct elements, and the number of products that share them.
 #[derive(Clone, Copy)]
 struct Side {
     bytes: usize,
@@ -23,9 +24,9 @@ struct Side {
     term: isize,
 }
 
-/// What a launch moves.
+/// Memory traffic of a launch.
 pub fn moves(numbers: Numbers, geometry: &MatmulGeometry, isa: Choice, threads: &Threads) -> Moved {
-    // A plan may have products of bool, which are refused when they are run.
+    // A plan may have products of bool, which fail when they are run.
     let numbers = if numbers.dtype == DType::Bool { Numbers { dtype: DType::I8, ..numbers } } else { numbers };
     by_numbers!(numbers, isa, T => typed::<T>(numbers.free, geometry, isa, threads))
 }
@@ -38,7 +39,7 @@ fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threa
     }
     let side = |lines: usize, steps: [isize; 2], stride: fn(&(usize, isize, isize)) -> isize| {
         let shared = g.batch.iter().filter(|d| stride(d) == 0).map(|d| d.0).product::<usize>();
-        // A step of 0 leads along one element.
+        // Stride 0 addresses a single element.
         let own = steps.iter().zip([lines, g.k]).filter(|(s, _)| **s != 0).map(|(_, n)| n).product::<usize>();
         Side { bytes: own * size, shared, line: steps[0], term: steps[1] }
     };
@@ -65,13 +66,13 @@ fn typed<T: Scheme>(free: bool, g: &MatmulGeometry, isa: Choice, threads: &Threa
     }
 }
 
-/// What a product with one row, or few, reads: the matrix once, the rows for each chunk of its columns.
+/// Bytes read by a GEMV: the matrix once, the rows once per chunk of columns.
 fn of_row(row: Side, matrix: Side, n: usize, threads: usize) -> usize {
     let again = if row.bytes <= PRIVATE { 1 } else { n.div_ceil(row::chunk(n, threads)) };
     row.bytes * again + matrix.bytes
 }
 
-/// What a product of several rows reads of its factors, and bytes of panels that are written to memory and read again.
+/// Bytes that a GEMM reads of its factors, and bytes of packed panels that are written to memory and read again.
 fn of_blocks<T: Scheme>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice, threads: usize) -> (usize, usize) {
     let kernels = Kernels::<T>::new(isa);
     let slot = size_of::<T::Slot>();
@@ -104,14 +105,14 @@ fn of_blocks<T: Scheme>(g: &MatmulGeometry, left: Side, right: Side, isa: Choice
     let near = |bytes: usize| bytes <= PRIVATE;
     let left_again = match near(left.bytes) {
         true => 1,
-        // Rows that are not kept are packed for each block of columns.
+        // Rows that are not retained are packed again for each block of columns.
         false if !b.keeps_left && !b.left_direct => g.n.div_ceil(b.columns),
         false => passes * b.groups,
     };
     let panels = k * pass * slot;
     let (right_again, packed) = match b.right {
         Right::Shared(_) if near(panels) => (1, 0),
-        // Each block of rows reads what was packed once.
+        // Each block of rows reads the panels, which are packed once.
         Right::Shared(_) => (1, panels * passes),
         Right::Own => (1, 0),
         Right::Direct => (if near(right.bytes) { 1 } else { row_blocks }, 0),

@@ -1,8 +1,8 @@
-//! Panels: what a micro-kernel reads, in the order in which it reads it, as wide as sums are carried.
+//! Packing of factors into panels: the micro-kernel's read order, in slots as wide as sums.
 //!
 //! In: a rectangle of a factor, lines by terms, with any strides. Out: for each term, or group of terms
-//! ([`Scheme::GROUP`]), the slots of `panel` lines, side by side; lines and terms that the factor does not have are 0.
-//! Always true: values are kept (widening is exact), and only elements of the rectangle are read.
+//! ([`Scheme::GROUP`]), the slots of `panel` lines, contiguous; lines and terms that the factor lacks are 0. Always
+//! true: values are preserved (widening is exact), and only elements of the rectangle are read.
 
 use crate::number::{Number, Scheme, Wide};
 use crate::simd::{Job, Shared, dispatch};
@@ -25,39 +25,39 @@ impl<T: Copy> Strided<T> {
     }
 }
 
-/// Terms of lines that lie side by side which are copied before the next panel's: enough to fill a few lines of cache
-/// of a panel, and few enough that rows of the factor are read nearly from end to end. Whole groups of every scheme.
+/// Terms copied before the next panel's, if lines are contiguous: enough to fill a few cache lines of a panel, and few
+/// enough that rows of the factor are read nearly from end to end. A multiple of the group of every scheme.
 const TOGETHER: usize = 8;
 
-/// How lines are cut into panels of at most `most`.
+/// Division of lines into panels of at most `most` lines.
 #[derive(Clone, Copy)]
 pub struct Cuts {
     lines: usize,
     most: usize,
-    /// Where the last panel but one ends, if the last two share their lines.
+    /// Line at which the second-last panel ends, if the last two panels split their lines evenly.
     shared: Option<usize>,
 }
 
 impl Cuts {
-    /// All panels whole but the last.
+    /// Full panels, but for the last.
     pub fn whole(lines: usize, most: usize) -> Cuts {
         Cuts { lines, most, shared: None }
     }
 
-    /// As [`Cuts::whole`], but a last panel of few lines takes some of the one before it: a micro-kernel with few rows
-    /// waits for its own sums.
+    /// Like [`Cuts::whole`], but if the last panel has few lines, it takes some of the one before it: a micro-kernel
+    /// with few rows is latency-bound on its own sums.
     pub fn balanced(lines: usize, most: usize) -> Cuts {
         let rest = lines % most;
         let short = lines > most && rest > 0 && 2 * rest <= most;
         Cuts { lines, most, shared: short.then(|| lines - (most + rest) / 2) }
     }
 
-    /// Room of a panel, in lines.
+    /// Lines that a panel has space for.
     pub fn most(self) -> usize {
         self.most
     }
 
-    /// How many panels.
+    /// Number of panels.
     pub fn count(self) -> usize {
         self.lines.div_ceil(self.most)
     }
@@ -73,10 +73,10 @@ impl Cuts {
     }
 }
 
-/// Packs lines × `terms` into panels, one behind the other, each with room for the most lines of one.
+/// Packs lines × `terms` into consecutive panels, each with space for the maximum number of lines.
 ///
 /// # Safety
-/// The rectangle's elements are readable, and `to` has room for the panels.
+/// The rectangle's elements are readable, and `to` has space for the panels.
 pub unsafe fn panels<T: Scheme>(from: Strided<T::Element>, cuts: Cuts, terms: usize, to: *mut T::Slot) {
     let together = if from.line == 1 { TOGETHER } else { terms };
     let groups = terms.div_ceil(T::GROUP);
@@ -85,21 +85,21 @@ pub unsafe fn panels<T: Scheme>(from: Strided<T::Element>, cuts: Cuts, terms: us
         for number in 0..cuts.count() {
             let (line, width) = cuts.get(number);
             let to = to.wrapping_add((number * groups + term / T::GROUP) * cuts.most);
-            // SAFETY: the caller's promise for a part.
+            // SAFETY: the caller's promise for a sub-rectangle.
             unsafe { part::<T>(from.from(line, term), width, now, cuts.most, to) };
         }
     }
 }
 
-/// Packs one panel of `width` lines.
+/// Packs one panel of `width` lines, padded to `panel` lines.
 ///
 /// # Safety
-/// As of [`panels`].
+/// As for [`panels`].
 pub unsafe fn part<T: Scheme>(from: Strided<T::Element>, width: usize, terms: usize, panel: usize, to: *mut T::Slot) {
     if width < panel {
         for group in 0..terms.div_ceil(T::GROUP) {
             for line in width..panel {
-                // SAFETY: the caller's promise: the panel has room for all its lines.
+                // SAFETY: the caller's promise: the panel has space for all its lines.
                 unsafe { to.add(group * panel + line).write(T::Slot::default()) };
             }
         }
@@ -119,10 +119,10 @@ pub unsafe fn part<T: Scheme>(from: Strided<T::Element>, width: usize, terms: us
     }
 }
 
-/// A slot for each line of terms that are too few for one.
+/// Packs one slot per line from terms that do not fill a group.
 ///
 /// # Safety
-/// So many terms of the lines are readable, and `to` has room for the slots.
+/// These terms of the lines are readable, and `to` has space for the slots.
 unsafe fn last_group<T: Scheme>(from: Strided<T::Element>, width: usize, terms: usize, to: *mut T::Slot) {
     let zero = T::Element::narrow(Wide::ZERO);
     for line in 0..width {
@@ -133,10 +133,10 @@ unsafe fn last_group<T: Scheme>(from: Strided<T::Element>, width: usize, terms: 
     }
 }
 
-/// Puts together groups of terms that lie in a panel one by one.
+/// Packs groups of terms into slots, from a panel of single terms.
 ///
 /// # Safety
-/// There are `terms` of `panel` elements each at `from`, and room for their slots at `to`, which lies apart.
+/// There are `terms` rows of `panel` elements at `from`, and space for their slots at `to`, which does not overlap.
 pub unsafe fn grouped<T: Scheme>(
     from: *const <T::Element as Number>::Wide,
     terms: usize,
@@ -173,10 +173,10 @@ pub unsafe fn grouped<T: Scheme>(
     dispatch(Group::<T> { from: Shared(from.cast_mut()), terms, panel, to: Shared(to) });
 }
 
-/// Turns the sign bits of the bytes in slots.
+/// Flips the sign bits of all bytes of slots.
 ///
 /// # Safety
-/// So many slots are readable and writable, and nobody else uses them meanwhile.
+/// The slots are readable and writable, and nobody else uses them meanwhile.
 pub unsafe fn turn_signs<S: Copy>(slots: *mut S, count: usize) {
     struct Turn<'a>(&'a mut [u8]);
     impl Job for Turn<'_> {
@@ -190,14 +190,14 @@ pub unsafe fn turn_signs<S: Copy>(slots: *mut S, count: usize) {
     dispatch(Turn(unsafe { std::slice::from_raw_parts_mut(slots.cast(), count * size_of::<S>()) }));
 }
 
-/// The sum of bytes with signs.
+/// Sum of signed bytes.
 pub fn total(bytes: &[i8]) -> i64 {
     struct Total<'a>(&'a [i8]);
     impl Job for Total<'_> {
         type Out = i64;
         #[inline(always)]
         fn run(self) -> i64 {
-            // 128 of them fit 16 bits.
+            // A sum of 128 bytes fits 16 bits.
             let of = |chunk: &[i8]| chunk.iter().fold(0i16, |sum, byte| sum + *byte as i16);
             self.0.chunks(128).map(|chunk| of(chunk) as i64).sum()
         }
@@ -205,7 +205,7 @@ pub fn total(bytes: &[i8]) -> i64 {
     dispatch(Total(bytes))
 }
 
-/// One element after the other, whole groups of terms.
+/// Packs element by element, whole groups of terms.
 struct Each<T: Scheme> {
     from: Strided<T::Element>,
     width: usize,
@@ -232,10 +232,10 @@ impl<T: Scheme> Job for Each<T> {
     }
 }
 
-/// Lines side by side, all of the panel's, whole groups of terms.
+/// Packs contiguous lines of a full panel, whole groups of terms.
 ///
 /// # Safety
-/// As of [`part`]; the panel is one of those below.
+/// As for [`part`]; the panel has one of the widths below.
 unsafe fn whole_lines<T: Scheme>(from: Strided<T::Element>, terms: usize, panel: usize, to: *mut T::Slot) {
     struct Whole<T: Scheme, const P: usize> {
         from: Strided<T::Element>,
@@ -271,10 +271,10 @@ unsafe fn whole_lines<T: Scheme>(from: Strided<T::Element>, terms: usize, panel:
     }
 }
 
-/// Terms side by side, whole groups of them: squares are transposed in registers where there are instructions for it.
+/// Packs contiguous terms, whole groups of them: squares are transposed in registers if the machine has AVX2.
 ///
 /// # Safety
-/// As of [`part`], but that nothing is put behind the lines.
+/// As for [`part`], but the panel is not padded after its lines.
 pub unsafe fn transposed<T: Scheme>(
     from: Strided<T::Element>,
     width: usize,
@@ -282,7 +282,7 @@ pub unsafe fn transposed<T: Scheme>(
     panel: usize,
     to: *mut T::Slot,
 ) {
-    // SAFETY: the caller's promise; where slots are taken as bits they are the elements as they lie.
+    // SAFETY: the caller's promise; slots copied as bits are the elements as stored.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
@@ -300,10 +300,10 @@ pub unsafe fn transposed<T: Scheme>(
     }
 }
 
-/// Narrow floats are widened where they lie, a few terms at a time, and then transposed.
+/// Widens narrow floats, a few terms at a time, and then transposes them.
 ///
 /// # Safety
-/// As of [`part`].
+/// As for [`part`].
 #[cfg(target_arch = "x86_64")]
 unsafe fn widened<T: Scheme>(from: Strided<T::Element>, width: usize, terms: usize, panel: usize, to: *mut T::Slot) {
     const TERMS: usize = 64;
@@ -319,7 +319,7 @@ unsafe fn widened<T: Scheme>(from: Strided<T::Element>, width: usize, terms: usi
         #[inline(always)]
         fn run(self) {
             for (line, to) in self.to.iter_mut().enumerate().take(self.width) {
-                // SAFETY: the promise of `part`: the terms of a line are neighbours.
+                // SAFETY: the promise of `part`: the terms of a line are contiguous.
                 let from = unsafe { std::slice::from_raw_parts(self.from.at(line, 0), self.terms) };
                 for (to, from) in to.iter_mut().zip(from) {
                     *to = T::slot(|_| *from);
@@ -335,17 +335,17 @@ unsafe fn widened<T: Scheme>(from: Strided<T::Element>, width: usize, terms: usi
             dispatch(Widen::<T> { from: from.from(line, term), width, terms: now, to: &mut block });
             let rows = Rows { line: size_of_val(&block[0]) as isize, width, terms: now, panel };
             let to = to.wrapping_add(term * panel + line);
-            // SAFETY: the block holds the rectangle in slots of 4 bytes; the caller's promise for `to`.
+            // SAFETY: the block has the rectangle in slots of 4 bytes; the caller's promise for `to`.
             unsafe { x86::four_bytes(block.as_ptr().cast(), rows, to.cast()) };
         }
     }
 }
 
-/// A rectangle whose terms, or groups of terms, are neighbours, wherever they begin.
+/// A rectangle with contiguous terms, or groups of terms, at any alignment.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 struct Rows {
-    /// Bytes from line to line.
+    /// Bytes between lines.
     line: isize,
     width: usize,
     terms: usize,
@@ -357,11 +357,12 @@ mod x86 {
     use super::Rows;
     use std::arch::x86_64::*;
 
-    /// Terms of 4 bytes that are asked for ahead: four cache lines of each line of the factor, since hardware does not
-    /// follow so many short stretches.
+    /// Terms of 4 bytes to prefetch ahead: four cache lines of each line of the factor, since the hardware prefetcher
+    /// does not follow so many short streams.
     const AHEAD: usize = 64;
 
-    /// Calls `strip` with how many lines are left and where they begin, until it has taken all.
+    /// Calls `strip` with the number of lines left and their address until all are processed; `strip` returns how many
+    /// it took.
     fn in_strips<T>(from: *const T, rows: Rows, to: *mut T, strip: impl Fn(usize, *const T, *mut T) -> usize) {
         let mut line = 0;
         while line < rows.width {
@@ -370,10 +371,10 @@ mod x86 {
         }
     }
 
-    /// The terms of some lines that fill no square, one element after the other.
+    /// Copies the remaining terms of some lines, which fill no square, element by element.
     ///
     /// # Safety
-    /// As of [`super::part`].
+    /// As for [`super::part`].
     unsafe fn rest<T: Copy>(lines: usize, from: *const T, rows: Rows, done: usize, to: *mut T) {
         for term in done..rows.terms {
             for i in 0..lines {
@@ -387,7 +388,7 @@ mod x86 {
     /// Transposes elements of 4 bytes.
     ///
     /// # Safety
-    /// As of [`super::part`], and the machine has AVX2.
+    /// As for [`super::part`], and the machine has AVX2.
     #[target_feature(enable = "avx2")]
     pub unsafe fn four_bytes(from: *const u32, rows: Rows, to: *mut u32) {
         // SAFETY: the caller's promise for some of the lines.
@@ -402,10 +403,10 @@ mod x86 {
         });
     }
 
-    /// `N` lines, a multiple of 2 or 1; returns how many.
+    /// Transposes `N` lines (even, or 1); returns `N`.
     ///
     /// # Safety
-    /// As of [`four_bytes`].
+    /// As for [`four_bytes`].
     #[target_feature(enable = "avx2")]
     unsafe fn strip_of_four<const N: usize>(from: *const u32, rows: Rows, to: *mut u32) -> usize {
         let line = |i: usize| from.wrapping_byte_offset(i.min(N - 1) as isize * rows.line);
@@ -463,7 +464,7 @@ mod x86 {
     /// Transposes elements of 8 bytes.
     ///
     /// # Safety
-    /// As of [`super::part`], and the machine has AVX2.
+    /// As for [`super::part`], and the machine has AVX2.
     #[target_feature(enable = "avx2")]
     pub unsafe fn eight_bytes(from: *const u64, rows: Rows, to: *mut u64) {
         // SAFETY: the caller's promise for some of the lines.
@@ -476,10 +477,10 @@ mod x86 {
         });
     }
 
-    /// `N` lines; returns how many.
+    /// Transposes `N` lines; returns `N`.
     ///
     /// # Safety
-    /// As of [`eight_bytes`].
+    /// As for [`eight_bytes`].
     #[target_feature(enable = "avx2")]
     unsafe fn strip_of_eight<const N: usize>(from: *const u64, rows: Rows, to: *mut u64) -> usize {
         let line = |i: usize| from.wrapping_byte_offset(i.min(N - 1) as isize * rows.line);

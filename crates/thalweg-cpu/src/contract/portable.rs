@@ -1,21 +1,22 @@
-//! The loops of `kernel.rs` in Rust: for what the emitter has no instruction for, and for machines that it does not write for.
+//! Micro-kernels of `kernel.rs` in portable Rust: for arithmetic that the emitter does not support, and for other
+//! processors.
 //!
-//! The compiler vectorises them over the columns; each sum's chain is the one that the emitted code takes.
+//! The compiler vectorises them over the columns; the chain of each sum is that of the emitted code.
 
 use crate::number::{Number, Scheme, Wide};
 use crate::product_call::{DotArgs, StreamArgs, TileArgs, lanes};
 use crate::simd::{Job, dispatch};
 
-/// The most rows and columns of a tile.
+/// Maximum rows and columns of a tile.
 pub const ROWS: usize = 4;
 pub const COLUMNS: usize = 16;
-/// Columns that lanes are carried for at a time.
+/// Columns whose lanes are accumulated at a time.
 pub const DOT_COLUMNS: usize = 1;
 
-/// See `Kernels::tile`.
+/// Portable form of `Kernels::tile`.
 ///
 /// # Safety
-/// See there.
+/// As for `Kernels::tile`.
 pub unsafe fn tile<T: Scheme>(rows: usize, columns: usize, args: &TileArgs) {
     struct Tile<'a, T> {
         rows: usize,
@@ -32,7 +33,7 @@ pub unsafe fn tile<T: Scheme>(rows: usize, columns: usize, args: &TileArgs) {
                 if self.rows <= ROWS && self.columns <= COLUMNS {
                     return part::<T>(self.args, [0, 0], self.rows, self.columns);
                 }
-                // A tile of emitted code that could not be published.
+                // A tile sized for emitted code that could not be published.
                 for row in (0..self.rows).step_by(ROWS) {
                     for column in (0..self.columns).step_by(COLUMNS) {
                         let (rows, columns) = (ROWS.min(self.rows - row), COLUMNS.min(self.columns - column));
@@ -45,13 +46,13 @@ pub unsafe fn tile<T: Scheme>(rows: usize, columns: usize, args: &TileArgs) {
     dispatch(Tile::<T> { rows, columns, args, scheme: std::marker::PhantomData });
 }
 
-/// A part of a tile, from a row and a column on.
+/// Computes a rectangle of a tile, from a row and a column on.
 ///
 /// # Safety
-/// As of [`tile`].
+/// As for [`tile`].
 #[inline(always)]
 unsafe fn part<T: Scheme>(args: &TileArgs, [row, column]: [usize; 2], rows: usize, columns: usize) {
-    // SAFETY: the promise of `tile`, here and below; only elements of the rows, columns and terms are touched.
+    // SAFETY: the promise of `tile`, here and below; only elements of these rows, columns and terms are accessed.
     let sums = unsafe {
         match (rows, columns) {
             (ROWS, COLUMNS) => {
@@ -91,10 +92,10 @@ fn widened<W: Wide, const N: usize>(sums: [[W; COLUMNS]; N]) -> [[W; COLUMNS]; R
     std::array::from_fn(|i| if i < N { sums[i] } else { [W::ZERO; COLUMNS] })
 }
 
-/// The chains of `N` rows.
+/// Computes the chains of `N` rows.
 ///
 /// # Safety
-/// As of [`tile`].
+/// As for [`tile`].
 #[inline(always)]
 unsafe fn chains<T: Scheme, const N: usize>(
     args: &TileArgs,
@@ -120,10 +121,10 @@ unsafe fn chains<T: Scheme, const N: usize>(
     sums
 }
 
-/// See `Kernels::stream`.
+/// Portable form of `Kernels::stream`.
 ///
 /// # Safety
-/// See there.
+/// As for `Kernels::stream`.
 pub unsafe fn stream<T: Scheme>(terms: usize, first: bool, args: &StreamArgs) {
     struct Stream<'a, T> {
         terms: usize,
@@ -136,14 +137,14 @@ pub unsafe fn stream<T: Scheme>(terms: usize, first: bool, args: &StreamArgs) {
         #[inline(always)]
         fn run(self) {
             let args = self.args;
-            // SAFETY: the promise of `stream`: so many sums, which nobody else touches.
+            // SAFETY: the promise of `stream`: this many sums, which nobody else accesses.
             let sums = unsafe { std::slice::from_raw_parts_mut(args.sums.cast::<T::Sum>(), args.columns) };
             if self.first {
                 sums.fill(T::Sum::ZERO);
             }
             for term in 0..self.terms {
                 let row = args.right.wrapping_offset(term as isize * args.right_term).cast::<T::Slot>();
-                // SAFETY: as above; the columns of a term are neighbours.
+                // SAFETY: as above; the columns of a term are contiguous.
                 let (x, row) = unsafe {
                     (args.left.cast::<T::Slot>().add(term).read(), std::slice::from_raw_parts(row, args.columns))
                 };
@@ -156,10 +157,10 @@ pub unsafe fn stream<T: Scheme>(terms: usize, first: bool, args: &StreamArgs) {
     dispatch(Stream::<T> { terms, first, args, scheme: std::marker::PhantomData });
 }
 
-/// See `Kernels::dots`.
+/// Portable form of `Kernels::dots`.
 ///
 /// # Safety
-/// See there.
+/// As for `Kernels::dots`.
 pub unsafe fn dots<T: Scheme>(rows: usize, columns: usize, args: &DotArgs) {
     struct Dot<'a, T: Scheme> {
         left: &'a [T::Slot],
@@ -169,7 +170,7 @@ pub unsafe fn dots<T: Scheme>(rows: usize, columns: usize, args: &DotArgs) {
         type Out = T::Sum;
         #[inline(always)]
         fn run(self) -> T::Sum {
-            // The number of lanes as a constant, so that they are carried in registers.
+            // A constant number of lanes, so that they stay in registers.
             match lanes::<T::Sum>() {
                 8 => self.sum::<8>(),
                 16 => self.sum::<16>(),
@@ -200,7 +201,7 @@ pub unsafe fn dots<T: Scheme>(rows: usize, columns: usize, args: &DotArgs) {
         let left = args.left.wrapping_offset(row as isize * args.left_row).cast();
         let right = args.right.wrapping_offset(column as isize * args.right_column).cast();
         let to = args.sums.wrapping_offset(row as isize * args.sums_row).cast::<T::Sum>();
-        // SAFETY: the promise of `dots`: so many neighbours on both sides, and room for a sum.
+        // SAFETY: the promise of `dots`: both lines are contiguous, and there is space for a sum.
         unsafe {
             let left = std::slice::from_raw_parts(left, args.terms);
             let right = std::slice::from_raw_parts(right, args.terms * T::GROUP);
@@ -209,7 +210,7 @@ pub unsafe fn dots<T: Scheme>(rows: usize, columns: usize, args: &DotArgs) {
     }
 }
 
-/// Slot `n` of a line of a right factor that is read where it lies; behind the line is 0.
+/// Slot `n` of a line of a right factor read in place; terms past the end are 0.
 #[inline(always)]
 pub fn lying<T: Scheme>(line: &[T::Element], n: usize) -> T::Slot {
     let zero = T::Element::narrow(Wide::ZERO);

@@ -1,9 +1,9 @@
-//! Products with one row: a vector that meets a matrix. They are bound by reading the matrix, so it is read in the
-//! order in which it lies, once, by everybody's own columns.
+//! GEMV by rows: products with one row. Reading the matrix dominates the time, so each thread reads its own columns
+//! once, in memory order.
 //!
-//! Rows of the matrix are streamed, a few terms at a time, into sums in the first-level cache; where its columns lie
-//! one behind the other, or it is narrow or computed, small rectangles are packed first. Where there are too few
-//! columns to fill a vector, blocks of terms are taken side by side instead: their sums do not depend on each other.
+//! Rows of the matrix are streamed, a few terms at a time, into sums in the first-level cache. If each column is
+//! contiguous (column-major), or the matrix is narrow or computed, small rectangles are packed first. If there are too
+//! few columns to fill a vector, blocks of terms are computed side by side instead: their sums are independent.
 
 use super::kernel::STREAMED;
 use super::pack::{self, Cuts, Strided};
@@ -17,22 +17,22 @@ use crate::tunable::TUNABLES;
 use std::ops::Range;
 use std::ptr;
 
-/// Columns whose sums a thread carries at a time. Longer stretches of the matrix's rows are read faster: 4,096 columns
-/// of f32 measured 15 % faster than 2,048, though their sums and those of earlier blocks fill a first-level cache.
+/// Columns whose sums a thread carries at a time. Longer ranges of the matrix's rows are read faster: 4,096 columns of
+/// f32 measured 15 % faster than 2,048, though their sums and those of earlier blocks fill a first-level cache.
 const COLUMNS: usize = 4096;
-/// So many blocks.
+/// Blocks of terms computed side by side.
 const SIDE_BY_SIDE: usize = 16;
-/// Terms that are gone through of a tile's columns before the next ones: these are read in long stretches.
+/// Terms processed for one tile of columns before the next tile, so that columns are read in long contiguous ranges.
 const TURNED: usize = 16 * TERMS;
-/// Terms of them that are turned at a time, for the first-level cache.
+/// Terms of these that are transposed at a time, for the first-level cache.
 const STRETCH: usize = TERMS;
-/// Terms that are packed at a time of a matrix whose rows are streamed.
+/// Terms packed at a time if rows of the matrix are packed.
 const PACKED: usize = 8;
 
 /// Runs a product with one row.
 ///
 /// # Safety
-/// What [`super::Contraction`] asks of its maker holds.
+/// The promises of [`super::Contraction`] hold.
 pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     if p.k > TERMS && !TUNABLES.min_columns.reached_by(p.n) {
         // SAFETY: the caller's promise.
@@ -49,7 +49,7 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     });
 }
 
-/// Columns that a thread takes at a time.
+/// Number of columns that a thread takes at a time.
 pub fn chunk(n: usize, threads: usize) -> usize {
     let wanted = if threads == 1 { 1 } else { 2 * threads };
     n.div_ceil(wanted).next_multiple_of(64).min(COLUMNS)
@@ -63,8 +63,8 @@ unsafe fn columns_of<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>) {
     scratch::with(scratch::Use::Own, elements * size_of::<T::Slot>(), |memory| {
         let (first, slots) = (memory.cast::<T::Sum>(), memory.cast::<T::Slot>().wrapping_add(2 * n));
         let own = Own::<T> { sums: first, all: first.wrapping_add(n), left: slots, packed: slots.wrapping_add(TURNED) };
-        // SAFETY: the caller's promise; the memory has room for the sums (zero is 0 in every type), for so many
-        // elements of the left factor, and for what is packed.
+        // SAFETY: the caller's promise; the memory has space for the sums (all-zero bytes are 0 in every type), the
+        // elements of the left factor, and the packed rectangles.
         unsafe {
             match p.right.operand {
                 _ if p.k == 0 => own.all.write_bytes(0, columns.len()),
@@ -76,7 +76,7 @@ unsafe fn columns_of<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>) {
     });
 }
 
-/// A thread's memory.
+/// Memory of a thread.
 struct Own<T: Scheme> {
     /// Sums of a block of terms.
     sums: *mut T::Sum,
@@ -84,14 +84,14 @@ struct Own<T: Scheme> {
     all: *mut T::Sum,
     /// Slots of the left factor.
     left: *mut T::Slot,
-    /// Parts of the right one.
+    /// Packed rectangles of the right factor.
     packed: *mut T::Slot,
 }
 
-/// A matrix whose rows are streamed, as they lie or packed.
+/// Computes columns of a matrix whose rows are streamed, in place or packed.
 ///
 /// # Safety
-/// As of [`columns_of`], whose memory this is.
+/// As for [`columns_of`], whose memory this is.
 unsafe fn rows<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<T>) {
     for start in (0..p.k).step_by(TERMS) {
         let terms = start..(start + TERMS).min(p.k);
@@ -113,10 +113,10 @@ unsafe fn rows<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<
     }
 }
 
-/// Adds terms into the sums of a block, reading rows that lie side by side.
+/// Adds terms into the sums of a block, from rows with contiguous columns.
 ///
 /// # Safety
-/// So many terms of so many columns are readable, and so many sums writable.
+/// These terms of these columns are readable, and the sums are writable.
 unsafe fn stream<T: Scheme>(
     p: &Product<'_, T>,
     (right, step): (*const T::Slot, isize),
@@ -141,10 +141,10 @@ unsafe fn stream<T: Scheme>(
     }
 }
 
-/// A block of terms of a matrix that is narrow, computed or lies in any other way.
+/// Adds a block of terms of a matrix that is narrow, computed, or strided in both dimensions.
 ///
 /// # Safety
-/// As of [`columns_of`].
+/// As for [`columns_of`].
 unsafe fn packed_rows<T: Scheme>(
     p: &Product<'_, T>,
     columns: &Range<usize>,
@@ -165,11 +165,11 @@ unsafe fn packed_rows<T: Scheme>(
     }
 }
 
-/// A matrix whose columns lie one behind the other: those of a tile are turned, a stretch of terms at a time, and added
-/// up. (Where the order of sums is free, `dots` has it.)
+/// Computes columns that are contiguous over their terms: transposes the columns of a tile, a range of terms at a time,
+/// and runs the tile kernel. (If the order of sums is free, `dots` handles them.)
 ///
 /// # Safety
-/// As of [`columns_of`], whose memory this is.
+/// As for [`columns_of`], whose memory this is.
 unsafe fn dots<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<T>) {
     let (panel, size) = (p.kernels.columns, size_of::<T::Slot>() as isize);
     for start in (0..p.k).step_by(TURNED) {
@@ -207,10 +207,10 @@ unsafe fn dots<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<
     }
 }
 
-/// Adds the sums of a block to those of the blocks before.
+/// Adds the sums of a block to those of the blocks before it.
 ///
 /// # Safety
-/// Both have so many elements and lie apart.
+/// Both have `count` elements and do not overlap.
 unsafe fn add<W: Wide>(all: *mut W, sums: *const W, count: usize) {
     struct Add<'a, W>(&'a mut [W], &'a [W]);
     impl<W: Wide> Job for Add<'_, W> {
@@ -226,14 +226,14 @@ unsafe fn add<W: Wide>(all: *mut W, sums: *const W, count: usize) {
     dispatch(unsafe { Add(std::slice::from_raw_parts_mut(all, count), std::slice::from_raw_parts(sums, count)) });
 }
 
-/// What becomes of the sums of some columns.
+/// Stores the sums of some columns, or passes them to the epilogue.
 ///
 /// # Safety
-/// As of [`columns_of`].
+/// As for [`columns_of`].
 unsafe fn finish<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>, sums: *mut T::Sum) {
     if T::OFFSET {
         let amends = p.amends(0);
-        // SAFETY: the caller's promise: the sums are this thread's.
+        // SAFETY: the caller's promise: the sums belong to this thread.
         let sums = unsafe { std::slice::from_raw_parts_mut(sums, columns.len()) };
         sums.iter_mut().for_each(|sum| *sum = sum.plus(amends));
     }
@@ -244,22 +244,22 @@ unsafe fn finish<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>, sums: *mu
         },
         Result::Tiles { .. } => {
             let lead = columns.len();
-            // SAFETY: the sums are this thread's.
+            // SAFETY: the sums belong to this thread.
             unsafe { p.result.tile::<T>(0..1, columns, sums, lead) };
         }
     }
 }
 
-/// A product of few columns and many terms.
+/// Computes a product of few columns and many terms.
 ///
 /// # Safety
-/// As of [`run`].
+/// As for [`run`].
 unsafe fn few_columns<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     let blocks = p.k.div_ceil(TERMS);
     let size = size_of::<T::Sum>();
     scratch::with(scratch::Use::Shared, blocks * p.n * size, |memory| {
         let sums = Shared(memory.cast::<T::Sum>());
-        // Enough blocks that what they read is worth a chunk.
+        // A chunk has enough blocks to be worth dispatching.
         let grain = (PRIVATE / 4 / (TERMS * size)).next_multiple_of(SIDE_BY_SIDE);
         threads.run(blocks.div_ceil(grain), 1, p.ns, |range| {
             for chunk in range {
@@ -273,7 +273,7 @@ unsafe fn few_columns<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
         });
         for column in 0..p.n {
             let at = sums.get().wrapping_add(column * blocks);
-            // SAFETY: all of these sums have just been written.
+            // SAFETY: all of these sums were just written.
             unsafe {
                 let total = (1..blocks).fold(at.read(), |total, block| total.plus(at.add(block).read()));
                 at.write(total);
@@ -283,13 +283,13 @@ unsafe fn few_columns<T: Scheme>(p: &Product<'_, T>, threads: &Threads) {
     });
 }
 
-/// The sums of some blocks of terms of one column.
+/// Computes the sums of some blocks of terms of one column.
 ///
 /// # Safety
-/// As of [`run`]; `to` has room for the sums of all blocks.
+/// As for [`run`]; `to` has space for the sums of all blocks.
 unsafe fn sums_of_blocks<T: Scheme>(p: &Product<'_, T>, column: usize, blocks: Range<usize>, to: *mut T::Sum) {
     const BLOCK: usize = SIDE_BY_SIDE * TERMS;
-    // What is computed goes behind what is packed, 16 lines or terms more of it.
+    // Staging follows the packed blocks, with 16 lines or terms of padding.
     let computed = 17 * (BLOCK * T::GROUP + 16) * size_of::<T::Element>();
     let slots = BLOCK * size_of::<T::Slot>();
     scratch::with(scratch::Use::Own, 2 * slots + 2 * computed, |memory| {
@@ -301,7 +301,7 @@ unsafe fn sums_of_blocks<T: Scheme>(p: &Product<'_, T>, column: usize, blocks: R
             let terms = p.left.terms(&groups);
             let l = p.left.staged(0..1, terms.clone(), staging.cast());
             let r = p.right.staged(column..column + 1, terms.clone(), staging.wrapping_add(computed).cast());
-            // SAFETY: the caller's promise; both have so many terms, and there is room for the panels.
+            // SAFETY: the caller's promise; both have these terms, and there is space for the panels.
             unsafe {
                 blocks_as_lines::<T>(l, terms.len(), left);
                 blocks_as_lines::<T>(r, terms.len(), right);
@@ -314,10 +314,10 @@ unsafe fn sums_of_blocks<T: Scheme>(p: &Product<'_, T>, column: usize, blocks: R
     });
 }
 
-/// Packs blocks of terms of one line side by side, with 0 behind the last term.
+/// Packs blocks of terms of one line side by side, padded with 0 after the last term.
 ///
 /// # Safety
-/// So many terms are readable, and `to` has room for [`SIDE_BY_SIDE`] blocks.
+/// These terms are readable, and `to` has space for [`SIDE_BY_SIDE`] blocks.
 unsafe fn blocks_as_lines<T: Scheme>(from: Strided<T::Element>, terms: usize, to: *mut T::Slot) {
     let block = TERMS * T::GROUP;
     let lines = Strided { first: from.first, line: from.term * block as isize, term: from.term };
@@ -333,10 +333,10 @@ unsafe fn blocks_as_lines<T: Scheme>(from: Strided<T::Element>, terms: usize, to
     }
 }
 
-/// A chain for each of the blocks that lie side by side.
+/// Computes the chain of each of the blocks packed side by side.
 ///
 /// # Safety
-/// Both sides hold [`SIDE_BY_SIDE`] blocks; `to` has room for the sums of those that have terms.
+/// Both sides have [`SIDE_BY_SIDE`] blocks; `to` has space for the sums of those that have terms.
 unsafe fn chains<T: Scheme>(left: *const T::Slot, right: *const T::Slot, terms: usize, to: *mut T::Sum) {
     struct Chains<'a, T: Scheme> {
         left: &'a [[T::Slot; SIDE_BY_SIDE]],
@@ -362,7 +362,7 @@ unsafe fn chains<T: Scheme>(left: *const T::Slot, right: *const T::Slot, terms: 
     };
     let mut sums = dispatch(Chains::<T> { left, right, sums: [T::Sum::ZERO; SIDE_BY_SIDE] });
     if let rest @ 1.. = terms % TERMS {
-        // The last chain ends where its terms do: a 0·0 more would make +0 of a sum that is -0.
+        // The last chain ends with its terms: one more 0·0 would turn a sum of -0 into +0.
         let last = terms / TERMS;
         sums[last] = (0..rest).fold(T::Sum::ZERO, |sum, term| T::dot(left[term][last], right[term][last], sum));
     }

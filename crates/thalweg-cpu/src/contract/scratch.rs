@@ -1,17 +1,17 @@
-//! Memory that a thread keeps from contraction to contraction, so that panels do not fault pages in on every call.
+//! Scratch memory that a thread retains between contractions, so that panels do not page-fault on every call.
 //!
-//! A block is taken out of its place while it is in use: a contraction that begins inside another one (a factor that is
-//! computed by one) gets a new block. What it holds is left over from the last use.
+//! A block is taken out of its slot while it is in use: a contraction nested in another one (in the prologue of a
+//! factor) gets a new block. Its contents are those of the last use.
 
 use crate::memory::HostMemory;
 use std::cell::Cell;
 use std::ptr::NonNull;
 use thalweg_runtime::Memory;
 
-/// Blocks above this are given back after use: a thread is not to hold the panels of its largest product for ever.
+/// Maximum bytes of a block that is retained: a thread must not hold the panels of its largest product for ever.
 const KEPT: usize = 32 << 20;
 
-/// Bytes aligned to a cache line, or to a huge page.
+/// Memory aligned to a cache line, or to a huge page.
 #[derive(Default)]
 struct Block {
     start: Option<NonNull<u8>>,
@@ -19,12 +19,12 @@ struct Block {
 }
 
 impl Block {
-    /// At least so many bytes.
+    /// Returns at least `bytes` bytes, reallocating if needed.
     fn hold(&mut self, bytes: usize) -> *mut u8 {
         if self.bytes < bytes {
             *self = Block::default();
             let bytes = bytes.next_multiple_of(64 << 10);
-            // As a `Vec` would, since nobody could go on without it.
+            // Panics on failure, as a `Vec` would: no caller could continue without it.
             let start = HostMemory::default().obtain(bytes);
             let start = start.expect("memory for the panels of a contraction").start;
             *self = Block { start: Some(start), bytes };
@@ -36,22 +36,22 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if let Some(start) = self.start {
-            // SAFETY: `hold` obtained the block with this size, and it is given back once.
+            // SAFETY: `hold` obtained the block with this size, and it is released once.
             unsafe { HostMemory::default().release(thalweg_runtime::Block::unused(start), self.bytes) };
         }
     }
 }
 
-/// What a block is for; each has a place of its own in every thread.
+/// Purpose of a block; each thread has one slot per purpose.
 #[derive(Clone, Copy)]
 pub enum Use {
-    /// Panels of the right factor, which all threads of a launch read.
+    /// Panels of the right factor, shared by all threads of a launch.
     Shared = 0,
     /// Panels and sums of the thread itself.
     Own = 1,
-    /// What is computed, or widened, to be packed.
+    /// Elements that are computed, or widened, before they are packed.
     Staging = 2,
-    /// Right factors that all products of a launch with their columns read.
+    /// Packed right factors, shared by all products of a launch.
     Factors = 3,
 }
 
@@ -59,7 +59,7 @@ thread_local! {
     static BLOCKS: [Cell<Block>; 4] = Default::default();
 }
 
-/// Calls `work` with so many bytes.
+/// Calls `work` with `bytes` bytes of scratch memory.
 pub fn with<T>(purpose: Use, bytes: usize, work: impl FnOnce(*mut u8) -> T) -> T {
     let mut block = BLOCKS.with(|b| b[purpose as usize].take());
     let done = work(block.hold(bytes));
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(with(Use::Own, 5000, |a| a as usize), first, "a block of 64 KiB serves both");
         assert_eq!(first % 64, 0);
         with(Use::Own, KEPT + 1, |a| {
-            // SAFETY: the block has as many bytes, and is ours.
+            // SAFETY: the block has that many bytes, and is ours.
             unsafe { a.write_bytes(1, KEPT + 1) };
         });
         assert!(BLOCKS.with(|b| b[Use::Own as usize].take().bytes) <= KEPT);

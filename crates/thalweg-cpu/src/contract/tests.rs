@@ -1,4 +1,4 @@
-//! Contractions against the sums that define them, to the bit.
+//! Compares contractions with the defining sums, to the bit.
 
 use super::{Block, Contraction, Factor, Finish, Grid, Numbers, Signs, TERMS, Tile, run};
 use crate::engine::Choice;
@@ -10,12 +10,12 @@ use std::sync::Mutex;
 use thalweg_ir::DType;
 use thalweg_kernel::accumulator;
 
-/// An element that tests fill factors with.
+/// Element type of test factors.
 trait Element: Number<Wide: PartialEq + Debug> {
     const DTYPE: DType;
-    /// Any value of a certain spread.
+    /// Random value.
     fn any(rng: &mut Lcg) -> Self;
-    /// Its sums where they are free and narrow numbers go in groups, if these are others: in order, and in lanes.
+    /// Sums in pairs (in order, and in lanes) if a free order of this type takes groups of terms.
     fn in_groups(_sizes: [usize; 4], _factors: [&[Self]; 2]) -> Option<[Vec<Self::Wide>; 2]> {
         None
     }
@@ -43,7 +43,7 @@ impl Element for Bf16 {
     const DTYPE: DType = DType::BF16;
     fn any(rng: &mut Lcg) -> Bf16 {
         match rng.below(40) {
-            // Subnormal, and of a size whose products are.
+            // Subnormals, and numbers whose products are subnormal.
             0 => Bf16(rng.below(0x80) as u16),
             1 => Bf16::narrow(rng.value() as f32 * 1e-20),
             _ => Bf16::narrow(rng.value() as f32),
@@ -54,13 +54,13 @@ impl Element for Bf16 {
     }
 }
 
-/// The slots of a line.
+/// Slots of a line.
 fn slots<S: Scheme>(line: &[S::Element]) -> Vec<S::Slot> {
     let zero = S::Element::narrow(Wide::ZERO);
     line.chunks(S::GROUP).map(|group| S::slot(|term| group.get(term).copied().unwrap_or(zero))).collect()
 }
 
-/// The sums as the module's doc defines them; factors dense, `[batch][line][term]`.
+/// Sums in the order that the module documents; factors are dense, `[batch][line][term]`.
 fn defined<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], right: &[S::Element]) -> Vec<S::Sum> {
     let lines = |of: &[S::Element]| of.chunks(k.max(1)).map(slots::<S>).collect::<Vec<_>>();
     let (left, right) = (lines(left), lines(right));
@@ -79,7 +79,7 @@ fn defined<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], right
     sums
 }
 
-/// The sums of the same as `dots` defines them.
+/// Sums in the order that `dots` documents.
 fn in_lanes<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], right: &[S::Element]) -> Vec<S::Sum> {
     let lanes = 64 / size_of::<S::Sum>();
     let mut sums = Vec::with_capacity(batches * m * n);
@@ -106,16 +106,16 @@ fn in_lanes<S: Scheme>([batches, m, n, k]: [usize; 4], left: &[S::Element], righ
     sums
 }
 
-/// How a factor lies in memory.
+/// Memory layout of a factor.
 #[derive(Clone, Copy, Debug)]
 enum Lies {
-    /// The terms of a line are neighbours.
+    /// The terms of a line are contiguous.
     ByLines,
-    /// The lines of a term are.
+    /// The lines of a term are contiguous.
     ByTerms,
-    /// Every third element, from the last one back.
+    /// Every third element, from the last one backwards.
     Backwards,
-    /// Nowhere: computed in rows of lines, or of terms.
+    /// Computed by a closure, in rows of lines or of terms.
     Computed { terms_last: bool },
 }
 const WAYS: [Lies; 5] = [
@@ -126,7 +126,7 @@ const WAYS: [Lies; 5] = [
     Lies::Computed { terms_last: true },
 ];
 
-/// A factor laid out; what is not of it is `hole`.
+/// A factor in some layout; all other elements are `hole`.
 struct Laid<T> {
     memory: Vec<T>,
     first: usize,
@@ -152,7 +152,7 @@ fn lay<T: Element>(dense: &[T], [batches, lines, terms]: [usize; 3], lies: Lies,
     Laid { memory, first, strides }
 }
 
-/// One way of running a contraction.
+/// Configuration of one run of a contraction.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     left: Lies,
@@ -165,7 +165,7 @@ struct Way {
 }
 
 impl Way {
-    /// Whether sums of floats are taken in lanes: few rows, or one column, that meet lines whose terms are neighbours.
+    /// Whether float sums use lanes: few rows, or one column, times lines with contiguous terms.
     fn in_lanes<T: Element>(&self, [_, m, n, k]: [usize; 4]) -> bool {
         let (rows, lines, lies) = if n == 1 && m > 1 { (1, m, self.left) } else { (m, n, self.right) };
         let neighbours = matches!(lies, Lies::ByLines) || (matches!(lies, Lies::ByTerms) && lines == 1);
@@ -173,22 +173,22 @@ impl Way {
         self.free && T::Wide::FLOAT && rows <= 4 && neighbours && k >= 64 / size_of::<T::Wide>() * group
     }
 
-    /// Whether sums are those of pairs.
+    /// Whether sums use pairs.
     fn in_groups<T: Element>(&self) -> bool {
         self.free && T::DTYPE == DType::BF16 && self.isa.pairs()
     }
 }
 
-/// The sums of a way, or what is stored of them, widened.
+/// Sums of one configuration, or the stored results, widened.
 fn sums<T: Element>(sizes: [usize; 4], left: &[T], right: &[T], hole: T, way: Way) -> Vec<T::Wide> {
     let [batches, m, n, k] = sizes;
     let (l, r) = (lay(left, [batches, m, k], way.left, hole), lay(right, [batches, n, k], way.right, hole));
-    // Row `i`, element `p` of what is computed: a line and a term, or the other way round.
+    // Row `i`, element `p` of a computed block: a line and a term, or a term and a line.
     let computed = |of: &[T], lines: usize, terms_last: bool, block: Block, to: *mut u8, lead: usize| {
         for (i, line) in block.lines.enumerate() {
             for (p, term) in block.terms.clone().enumerate() {
                 let at = if terms_last { i * lead + p } else { p * lead + i };
-                // SAFETY: the block has room for its lines and terms.
+                // SAFETY: the block has space for its lines and terms.
                 unsafe { to.cast::<T>().add(at).write(of[(block.batch * lines + line) * k + term]) };
             }
         }
@@ -250,7 +250,7 @@ fn engines() -> impl Iterator<Item = Choice> {
     Choice::all()
 }
 
-/// Runs one product in `ways` different ways, and compares bits.
+/// Runs one product in `ways` random configurations, and compares bits.
 fn agree<T: Element>(rng: &mut Lcg, sizes: [usize; 4], hole: T, ways: usize)
 where
     T::Wide: Into<Bits>,
@@ -281,7 +281,7 @@ where
     }
 }
 
-/// A sum by its bits.
+/// A sum as bits.
 struct Bits(u64);
 macro_rules! bits {
     ($($t:ty, |$x:ident| $bits:expr;)*) => {$(
@@ -293,7 +293,7 @@ bits! {
     i64, |x| x as u64;
 }
 
-/// Sizes around the edges of tiles and blocks.
+/// Random size near the edges of tiles and blocks.
 fn size(rng: &mut Lcg) -> usize {
     const EDGES: [usize; 24] = [0, 1, 2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 17, 29, 31, 32, 33, 47, 64, 65, 96, 97, 131];
     EDGES[rng.below(EDGES.len())]
@@ -352,13 +352,13 @@ fn large_products_keep_their_bits_through_shared_panels() {
     for sizes in [[1, 150, 300, 520], [1, 2300, 2, 600]] {
         agree::<f64>(&mut rng, sizes, f64::NAN, 4);
     }
-    // One row and a few, and columns whose terms are neighbours: blocks of lanes, columns and terms that fill none.
+    // One row and a few, and columns with contiguous terms: partial blocks of lanes, columns and terms.
     for rows in 1..=5 {
         agree::<f32>(&mut rng, [1, rows, 37, 9_411], f32::NAN, 24);
         agree::<F16>(&mut rng, [1, rows, 17, 4_113], F16::narrow(f32::NAN), 12);
         agree::<Bf16>(&mut rng, [1, rows, 17, 8_237], Bf16::narrow(f32::NAN), 12);
     }
-    // A product of two vectors, and of one with few columns: blocks of terms side by side.
+    // Products of two vectors, and of one row with few columns: blocks of terms side by side.
     for sizes in [[1, 1, 1, 20_000], [1, 1, 3, 9_001], [1, 2, 1, 4_097]] {
         agree::<f32>(&mut rng, sizes, f32::NAN, 6);
         agree::<Bf16>(&mut rng, sizes, Bf16::narrow(f32::NAN), 3);
@@ -391,7 +391,7 @@ fn shared_factors_and_repeated_lines_are_read_in_place() {
     }
 }
 
-/// Bytes that are converted to i32, laid out in any way, with every sign and at both ends of their range.
+/// Bytes converted to i32, in any layout, with all signs and at both ends of their range.
 #[test]
 fn bytes_are_multiplied_as_they_lie_and_added_up_in_i32() {
     let mut rng = Lcg(12);
@@ -409,7 +409,7 @@ fn bytes_are_multiplied_as_they_lie_and_added_up_in_i32() {
             let grid = |laid: &Laid<u8>, lines: usize, dtype: DType| Grid {
                 dtype,
                 first: vec![laid.memory[laid.first.min(laid.memory.len() - 1)..].as_ptr()],
-                // Two dimensions that are one.
+                // Two dimensions that merge into one.
                 lines: vec![(1, 0), (lines, laid.strides[1])],
                 terms: vec![(k, laid.strides[2])],
                 limits: vec![],
@@ -441,7 +441,7 @@ fn bytes_are_multiplied_as_they_lie_and_added_up_in_i32() {
     }
 }
 
-/// Factors and result that begin or end at a page that must not be touched.
+/// Factors and results that begin or end at a guard page.
 #[cfg(all(unix, target_arch = "x86_64"))]
 #[test]
 fn nothing_outside_the_factors_is_touched() {
@@ -461,7 +461,7 @@ fn fenced<T: Element>(seed: u64) {
         let mut of = |elements: usize| {
             let mut fenced = Fenced::new(elements * size, at_end);
             for element in fenced.bytes().chunks_exact_mut(size) {
-                // SAFETY: the chunk has room for one.
+                // SAFETY: the chunk has space for one element.
                 unsafe { element.as_mut_ptr().cast::<T>().write_unaligned(T::any(&mut rng)) };
             }
             fenced

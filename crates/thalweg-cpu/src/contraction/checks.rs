@@ -1,10 +1,10 @@
-//! What a launch refuses before anything runs, and where the matrices of a batch lie.
+//! Checks of a launch before anything runs, and the offsets of the matrices of a batch.
 
 use thalweg_ir::DType;
 use thalweg_kernel::MatmulGeometry;
 use thalweg_runtime::Buffer;
 
-/// Refuses a factor that reaches outside its operand.
+/// Panics if a factor reaches outside its operand.
 pub(super) fn check_factor(n: usize, dtype: DType, p: &MatmulGeometry, operand: &Buffer) {
     let (side, at, dims) = [("left", p.a, [p.m, p.k]), ("right", p.b, [p.k, p.n])][n];
     let stride = |d: &(usize, isize, isize)| if n == 0 { d.1 } else { d.2 };
@@ -25,7 +25,7 @@ pub(super) fn check_factor(n: usize, dtype: DType, p: &MatmulGeometry, operand: 
     );
 }
 
-/// Refuses results that lie over what the factors are read from, which is read again after the first tile.
+/// Panics if a result overlaps an operand of a factor, which is read again after the first tile is written.
 pub(super) fn check_apart(factors: &[&Buffer], results: &[&Buffer]) {
     let range = |b: &Buffer| (b.address() as usize, b.address() as usize + b.bytes());
     for (from, to) in factors.iter().flat_map(|f| results.iter().map(move |r| (range(f), range(r)))) {
@@ -33,7 +33,7 @@ pub(super) fn check_apart(factors: &[&Buffer], results: &[&Buffer]) {
     }
 }
 
-/// Where the sums go where they are the result.
+/// Destination of the sums if they are the result.
 pub(super) fn result(dtype: DType, p: &MatmulGeometry, operand: &Buffer) -> *mut u8 {
     let mut sizes = p.batch.iter().map(|d| d.0).chain([p.m, p.n, dtype.size()]);
     let bytes = sizes.try_fold(1usize, usize::checked_mul);
@@ -41,7 +41,7 @@ pub(super) fn result(dtype: DType, p: &MatmulGeometry, operand: &Buffer) -> *mut
     operand.address()
 }
 
-/// Elements from the first matrix of factor `n` to that of a product.
+/// Offset in elements of a product's matrix of factor `n`.
 pub(super) fn batch_offset(p: &MatmulGeometry, n: usize, product: usize) -> isize {
     let (mut rest, mut at) = (product, 0);
     for d in p.batch.iter().rev() {
@@ -51,7 +51,7 @@ pub(super) fn batch_offset(p: &MatmulGeometry, n: usize, product: usize) -> isiz
     at
 }
 
-/// From the number of a product to that of its matrix in a factor that is computed: one that is broadcast has fewer.
+/// Index of a product's matrix among those of a computed factor: a broadcast factor has fewer matrices than products.
 pub(super) fn batch_number(p: &MatmulGeometry, n: usize, product: usize) -> usize {
     let size = if n == 0 { p.m * p.k } else { p.k * p.n };
     batch_offset(p, n, product) as usize / size.max(1)

@@ -1,19 +1,19 @@
-//! Factors that are copied: where a body does nothing but load an element and store it, the factor lies in memory after
-//! all, with several dimensions to its lines and terms, and with one value around it where it was padded.
+//! Factors that are copied: if a body only loads an element and stores it, the factor is in memory after all, with
+//! several dimensions of lines and terms, and with a constant border if it was padded.
 //!
-//! In: the job of a factor. Out: where its elements are, checked against the operand's bytes. Bytes that are converted to
-//! i32 lie in memory, too, for products that multiply bytes.
+//! In: the job of a factor. Out: the layout of its elements, checked against the operand's bytes. Bytes converted to
+//! i32 also count as being in memory, for products of bytes.
 
 use super::parts::{Job, Programs};
 use crate::contract::{Grid, Limit};
 use thalweg_ir::DType;
 use thalweg_kernel::{AccessGeometry, Bordered, Copied, Node, copied, widened_bytes};
 
-/// The longest step from line to line for which lines are packed one by one from memory.
+/// Maximum stride between lines that are packed one by one from memory.
 const MOST_STEP: usize = 4;
 
-/// Where the elements of a factor lie, for these batches of it, if its body, whose rows are lines or terms, only copies
-/// them from there and lines that follow one another are near, or terms are neighbours.
+/// Layout of a factor for these batches, if its body (whose rows are lines or terms) only copies elements, and adjacent
+/// lines are near each other or adjacent terms are contiguous.
 pub(super) fn grid(
     job: &Job<'_>,
     terms_last: bool,
@@ -40,7 +40,7 @@ pub(super) fn grid(
     if lying.strides[extents.len() - 1].unsigned_abs() > most {
         return None;
     }
-    // What an operand has not is refused where the body is launched.
+    // An out-of-range operand fails where the body is launched.
     let operand = job.operands[from.operand? as usize];
     if !inside(&lying, at, extents, operand.bytes() / from.dtype.size()) {
         return None;
@@ -50,14 +50,14 @@ pub(super) fn grid(
         Node::Scalar { slot, .. } => job.scalars.get(slot as usize).copied(),
         _ => None,
     })?;
-    // An element is rounded where the body stores it, and so is what is around.
+    // The body rounds an element when it stores it, and so the border value.
     let outside = match dtype {
         DType::BF16 => half::bf16::from_f32(f32::from_bits(outside as u32)).to_f32().to_bits() as u64,
         _ => outside,
     };
     let (rows, columns) = (job.tiles.rows, job.tiles.columns);
     let batches: Vec<usize> = batches.collect();
-    // What a number that goes by steps is at the first point of each batch.
+    // Value of a linear coordinate at the first point of each batch.
     let firsts = |start: i64, steps: &[i64]| -> Vec<i64> {
         let of = |mut batch: usize| {
             (0..rows).rev().fold(start, |at, d| {
@@ -92,9 +92,9 @@ pub(super) fn grid(
     })
 }
 
-/// Whether all elements lie among so many.
+/// Whether all elements are inside an operand of this length.
 fn inside(lying: &Bordered, at: &AccessGeometry, extents: &[usize], elements: usize) -> bool {
-    // A map says itself what its valid points reach; strides without bounds reach what they lead to.
+    // A map reports the range of its valid points; strides without bounds reach their extremes.
     let (least, most) = match &at.map {
         Some(map) => map.reach().map_or((0, -1), |(least, most)| (least as i128, most as i128)),
         None => {

@@ -1,7 +1,7 @@
-//! One product of a contraction with where its factors come from and what is made of its sums.
+//! One product of a contraction, with the sources of its factors and its epilogue.
 //!
-//! In: operands and scalars of a launch, taken in their order ([`Arguments`]). Out: a [`Level`], which runs parts of one
-//! product ([`Rows`]) on the calling thread.
+//! In: operands and scalars of a launch, consumed in order ([`Arguments`]). Out: a [`Level`], which runs blocks of rows
+//! of a product ([`Rows`]) on the calling thread.
 
 use super::checks::{batch_number, batch_offset, check_factor};
 use super::grid::grid;
@@ -16,17 +16,17 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, FactorOrder, MatmulGeometry, Rectangle, accumulator};
 use thalweg_runtime::Buffer;
 
-/// Who computes the products of a block, and with which threads.
+/// Engine and threads that run the products of a block.
 pub(super) type Engine<'a> = (Choice, &'a Threads);
 
-/// Where a factor comes from.
+/// Source of a factor.
 pub(super) enum Source<'a> {
     Memory(&'a Buffer),
-    /// By a body over its own points, or over those of its transpose.
+    /// Computed by a body that iterates over the factor's points, or over those of its transpose.
     Computed(Job<'a>, FactorOrder),
 }
 
-/// A part of one product: some rows, the first columns, and the first terms of them.
+/// A block of one product: some rows, the first columns, and their first terms.
 #[derive(Clone)]
 pub(super) struct Rows {
     pub(super) batch: usize,
@@ -35,7 +35,7 @@ pub(super) struct Rows {
     pub(super) terms: usize,
 }
 
-/// A product with its factors, and with what is made of its sums.
+/// A product with its factors and epilogue.
 pub(super) struct Level<'a> {
     pub(super) dtype: DType,
     /// Whether the order of its sums is free.
@@ -43,11 +43,11 @@ pub(super) struct Level<'a> {
     pub(super) product: &'a MatmulGeometry,
     pub(super) factors: [Source<'a>; 2],
     pub(super) epilogue: Option<After<'a>>,
-    /// Where the right factors of the products at work are packed.
+    /// Packed right factors of the current group of products.
     pub(super) packed: Option<Packed>,
 }
 
-/// Right factors, packed before blocks of rows meet them: those of so many products, one behind the other.
+/// Right factors of `products` products, packed consecutively before the blocks of rows run.
 #[derive(Clone, Copy)]
 pub(super) struct Packed {
     pub(super) packing: Packing,
@@ -60,25 +60,25 @@ impl Packed {
         self.first.get().wrapping_add(batch % self.products * self.packing.bytes())
     }
 
-    /// The factor of one product.
+    /// Packed factor of one product.
     fn factor(&self, batch: usize) -> Factor<'static> {
         Factor::Packed { first: self.at(batch), n: self.packing.n, k: self.packing.k }
     }
 }
 
-/// What is made of the sums.
+/// Epilogue of a product.
 pub(super) struct After<'a> {
     pub(super) job: Job<'a>,
-    /// Number of the operand that the sums are, and of the first that is written.
+    /// Index of the operand that holds the sums (`sums`), and of the first one written (`writes`).
     pub(super) sums: u16,
     pub(super) writes: u16,
     pub(super) along: bool,
 }
 
-/// Operands and scalars of a launch, taken one after the other.
+/// Operands and scalars of a launch, consumed in order.
 pub(super) struct Arguments<'a> {
     pub(super) operands: &'a [&'a Buffer],
-    /// Stands where a block is put.
+    /// Placeholder for operands that are blocks.
     pub(super) first: &'a Buffer,
     pub(super) scalars: &'a [u64],
     pub(super) failed: &'a AtomicBool,
@@ -97,7 +97,7 @@ impl<'a> Arguments<'a> {
         now
     }
 
-    /// A product of these factors, and the one that its left factor is computed from.
+    /// Builds a product of these factors, and its inner product, from which the left factor is computed.
     pub(super) fn level(
         &mut self,
         c: &Contraction,
@@ -128,7 +128,7 @@ impl<'a> Arguments<'a> {
             let anything = self.first;
             let mut operands = self.operands(e.reads as usize - 1);
             operands.insert(e.sums as usize, anything);
-            // What it writes follows: results, or a block that is put there.
+            // The operands written follow: results, or a placeholder for a block.
             operands.extend(self.operands.iter().take(e.writes as usize));
             operands.resize((e.reads + e.writes) as usize, anything);
             let part = parts.epilogue.as_ref().expect("compiled with the kernel");
@@ -146,25 +146,25 @@ impl Level<'_> {
         Numbers { dtype: self.dtype, free: self.free, bytes: None }
     }
 
-    /// How its right factor is packed for several blocks of rows; `None` for products of one column, which read it
-    /// where it lies.
+    /// Packing of its right factor for several blocks of rows; `None` for products of one column, which read it in
+    /// place.
     pub(super) fn packing(&self, isa: Choice) -> Option<Packing> {
         let (n, k) = (self.product.n, self.product.k);
         (n > 1 && k > 0).then_some(Packing { numbers: self.numbers(), n, k, isa })
     }
 
-    /// Packs a part of the right factor of a product.
+    /// Packs one chunk of the right factor of a product.
     pub(super) fn pack(&self, batch: usize, part: usize) {
         let Some(packed) = &self.packed else { return };
         let block = move |block: Block, to: *mut u8, pitch: usize| self.block(1, batch, 0, block, to, pitch);
         let grid = self.grid(1, batch..batch + 1);
         let in_memory = self.in_memory(1, batch, 0);
         let factor = in_memory.unwrap_or_else(|| self.computed(1, &block, grid.as_ref()));
-        // SAFETY: the factor was checked, there is room for those of so many products, and a part is one thread's.
+        // SAFETY: the factor was checked, there is space for a whole group, and each chunk is packed by one thread.
         unsafe { packed.packing.pack(&factor, part, packed.at(batch)) }
     }
 
-    /// Computes a block of factor `n`, of these batches, from its row `first` on.
+    /// Computes a block of factor `n` of a batch, for lines from `first` on.
     pub(super) fn block(&self, n: usize, batch: usize, first: usize, block: Block, to: *mut u8, pitch: usize) {
         let Source::Computed(job, _) = &self.factors[n] else { unreachable!("a factor in memory is read there") };
         let batch = batch_number(self.product, n, batch);
@@ -174,22 +174,22 @@ impl Level<'_> {
             false => Rectangle { batch, rows: block.terms, columns: lines },
         };
         let operand = (job.operands.len() - 1) as u16;
-        // SAFETY: the driver gives a block of its own that has room for it.
+        // SAFETY: the driver passes a block of its own with enough space.
         unsafe { job.run(&of, &[Near { operand, at: to, pitch, dtype: self.dtype }]) }
     }
 
-    /// Factor `n` where it is not in memory, but for a grid of it.
+    /// Factor `n` as a computed one, with its grid if it has one.
     pub(super) fn computed<'f>(&self, n: usize, write: Write<'f>, grid: Option<&'f Grid>) -> Factor<'f> {
         Factor::Computed { write, terms_last: self.terms_last(n), grid }
     }
 
-    /// Whether a factor is computed in rows that are lines.
+    /// Whether the rows of a factor's body are lines.
     fn terms_last(&self, n: usize) -> bool {
         let turned = matches!(self.factors[n], Source::Computed(_, FactorOrder::Turned));
         (n == 0) != turned
     }
 
-    /// Factor `n` of one product, from line `first` on, where it is in memory.
+    /// Factor `n` of one product, from line `first` on, if it is in memory.
     pub(super) fn in_memory<'f>(&self, n: usize, batch: usize, first: usize) -> Option<Factor<'f>> {
         let Source::Memory(operand) = self.factors[n] else { return None };
         let p = self.product;
@@ -199,12 +199,13 @@ impl Level<'_> {
         Some(Factor::Strided { first, batch: vec![], line, term })
     }
 
-    /// Where factor `n` of these products lies, if its body only copies it.
+    /// Memory layout of factor `n` of these products, if its body only copies it.
     fn grid(&self, n: usize, batches: Range<usize>) -> Option<Grid> {
         self.lying(n, batches).filter(|grid| grid.dtype == self.dtype)
     }
 
-    /// As `grid`, of both factors; where they are bytes that the engine multiplies, these, and what is to be known of them.
+    /// Like `grid`, for both factors. If both are bytes that the engine can multiply, returns their layouts and
+    /// signedness.
     pub(super) fn grids(&self, batches: Range<usize>, isa: Choice) -> ([Option<Grid>; 2], Option<Signs>) {
         let lying = [0, 1].map(|n| self.lying(n, batches.clone()));
         let strided = |grid: &Option<Grid>| grid.as_ref().filter(|g| g.strides().is_some()).map(|g| g.dtype);
@@ -219,19 +220,19 @@ impl Level<'_> {
         }
     }
 
-    /// Where the elements lie that the body of factor `n` copies, or converts.
+    /// Memory layout of the elements that the body of factor `n` copies or converts.
     fn lying(&self, n: usize, batches: Range<usize>) -> Option<Grid> {
         let Source::Computed(job, _) = &self.factors[n] else { return None };
         grid(job, self.terms_last(n), self.dtype, batches.map(|batch| batch_number(self.product, n, batch)))
     }
 
-    /// Some rows, with all columns and terms.
+    /// The block of these rows with all columns and terms.
     pub(super) fn rows(&self, batch: usize, rows: Range<usize>) -> Rows {
         Rows { batch, rows, columns: self.product.n, terms: self.product.k }
     }
 
-    /// Puts what is made of the sums of some rows of a product into `to`, densely: what its epilogue gives, or the sums
-    /// in the dtype that they are added up in.
+    /// Computes some rows of a product into `to`, densely: the results of its epilogue, or, without one, the sums in
+    /// the accumulator's dtype.
     pub(super) fn near(&self, of: &Rows, to: *mut u8, (isa, alone): Engine<'_>) {
         let Some(after) = &self.epilogue else { return self.sums(of, None, to, (isa, alone)) };
         let (batch, start, n, to) = (of.batch, of.rows.start, of.columns, Shared(to));
@@ -240,7 +241,7 @@ impl Level<'_> {
         let result = after.job.part.bodies[0].accesses[written].dtype;
         let finish = |tile: Tile| {
             let first = tile.rows.start * n + tile.columns.start;
-            // SAFETY: each tile has its place in `to`, which has room for all rows.
+            // SAFETY: each tile has its own region in `to`, which has space for all rows.
             let at = unsafe { to.get().add(first * result.size()) };
             let near = [
                 Near { operand: after.sums, at: tile.sums.cast_mut(), pitch: tile.lead, dtype },
@@ -248,21 +249,21 @@ impl Level<'_> {
             ];
             let rows = start + tile.rows.start..start + tile.rows.end;
             let of = Rectangle { batch, rows, columns: tile.columns };
-            // SAFETY: tile and block are the thread's.
+            // SAFETY: the tile and the block belong to this thread.
             unsafe { after.job.run(&of, &near) }
         };
         self.run(of, None, Finish::Tiles(&finish), (isa, alone));
     }
 
-    /// Puts the sums of some rows of a product into `to`, densely, in the dtype that they are added up in. The left
-    /// factor is `left`, or the level's own.
+    /// Computes the sums of some rows of a product into `to`, densely, in the accumulator's dtype. The left factor is
+    /// `left`, or the level's own.
     pub(super) fn sums(&self, of: &Rows, left: Option<Factor<'_>>, to: *mut u8, (isa, alone): Engine<'_>) {
         let to = Shared(to);
         let (dtype, n) = (accumulator(self.dtype), of.columns);
         let copy = |tile: Tile| {
             for (i, row) in tile.rows.clone().enumerate() {
                 let size = dtype.size();
-                // SAFETY: each tile has its place in `to`, which has room for all rows.
+                // SAFETY: each tile has its own region in `to`, which has space for all rows.
                 unsafe {
                     let to = to.get().add((row * n + tile.columns.start) * size);
                     to.copy_from_nonoverlapping(tile.sums.add(i * tile.lead * size), tile.columns.len() * size);
@@ -273,16 +274,16 @@ impl Level<'_> {
         self.run(of, left, finish, (isa, alone));
     }
 
-    /// Runs a part of one product.
+    /// Runs a block of one product.
     pub(super) fn run(&self, of: &Rows, left: Option<Factor<'_>>, finish: Finish<'_>, (isa, alone): Engine<'_>) {
         let Rows { batch, ref rows, columns, terms } = *of;
         let blocks = [0, 1].map(|n| {
             let first = if n == 0 { rows.start } else { 0 };
             move |block: Block, to: *mut u8, pitch: usize| self.block(n, batch, first, block, to, pitch)
         });
-        // A product of one row reads its factors where they lie.
+        // A product of one row reads its factors in place.
         let packed = self.packed.filter(|_| rows.len() > 1).map(|p| p.factor(batch));
-        // Rows of the left factor do not begin with its first one here, as those of a grid do.
+        // A grid starts at the factor's first line, but this block's lines do not.
         let grids = [None, self.grid(1, batch..batch + 1)];
         let own = |n: usize, first: usize| {
             self.in_memory(n, batch, first).unwrap_or_else(|| self.computed(n, &blocks[n], grids[n].as_ref()))

@@ -1,13 +1,14 @@
-//! Contractions: the kernels of [`crate::contract`] between map bodies.
+//! Contraction kernels: matrix products of [`crate::contract`] with fused prologues and epilogues.
 //!
-//! In: a [`Contraction`] with its geometry. A factor that is not in memory is computed by its body, block by block, when
-//! it is packed; what is made of the sums is computed tile by tile, while these are near. Both are ordinary launches of
-//! map programs on the thread that packs or has the tile, and so checked like all others.
+//! In: a [`Contraction`] with its geometry. A factor that is not in memory is computed by its body (the prologue),
+//! block by block, as it is packed; the epilogue runs tile by tile, while the sums are cached. Both are ordinary
+//! launches of map programs on the thread that packs, or that has the tile, and are checked like all others.
 //!
-//! * `parts`: the bodies, compiled, and their launches on rectangles. `level`: a product with its factors.
-//! * `sight`: keys that a mask leaves out. `checks`: what is refused. `grid`: factors that are only copied. `moves`: what all of it moves.
+//! * `parts`: the compiled bodies, and their launches on rectangles. `level`: one product with its factors.
+//! * `sight`: causal masks, which let blocks skip keys. `checks`: checks of a launch. `grid`: factors that are only
+//!   copied. `moves`: memory traffic.
 //!
-//! Always true: no operand is touched outside its bytes, whatever geometry is given, and no element is written twice.
+//! Always true: no operand is accessed outside its bytes, whatever the geometry, and no element is written twice.
 
 mod checks;
 mod grid;
@@ -33,9 +34,9 @@ use std::sync::atomic::AtomicBool;
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Inner, Kernel, Moved, Precision, Rectangle};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
-/// Nanoseconds a multiplication with its addition on one thread.
+/// Nanoseconds per multiply-add on one thread.
 const NS_PER_MULTIPLY: f64 = 0.03;
-/// Nanoseconds a byte of panels.
+/// Nanoseconds per byte packed.
 const NS_PER_PACKED_BYTE: f64 = 0.1;
 
 /// A compiled contraction.
@@ -43,29 +44,29 @@ const NS_PER_PACKED_BYTE: f64 = 0.1;
 pub struct ContractionProgram {
     kernel: Contraction,
     parts: Parts,
-    /// Of the product that the left factor is computed from.
+    /// Compiled bodies of the inner product, from which the left factor is computed.
     inner: Option<Parts>,
     masks: Masks,
     isa: Choice,
     threads: Arc<Threads>,
-    /// For a block of rows, which is one thread's.
+    /// Threads for a block of rows: the calling one only.
     alone: Threads,
 }
 
-/// Room above this is given back after use: a thread is not to hold its longest rows for ever.
+/// Maximum scratch bytes that a thread retains: it must not hold its longest rows for ever.
 const KEPT: usize = 32 << 20;
 
 thread_local! {
     static ROWS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls `work` with this thread's room for so many bytes three times.
+/// Calls `work` with three buffers of this thread's scratch memory, of these sizes in bytes.
 fn with_room(bytes: [usize; 3], work: impl FnOnce([*mut u8; 3])) {
     let words = bytes.map(|b| b.div_ceil(64) * 8);
     let mut room = ROWS.take();
     room.resize(room.len().max(words.iter().sum()), 0);
     let first = room.as_mut_ptr();
-    // SAFETY: the parts follow one another within the room.
+    // SAFETY: the buffers are consecutive within the scratch memory.
     let at = [0, words[0], words[0] + words[1]].map(|offset| unsafe { first.add(offset) }.cast());
     work(at);
     if room.len() * size_of::<u64>() <= KEPT {
@@ -74,7 +75,7 @@ fn with_room(bytes: [usize; 3], work: impl FnOnce([*mut u8; 3])) {
 }
 
 impl ContractionProgram {
-    /// Compiles it.
+    /// Compiles the bodies of a contraction.
     pub fn new(kernel: &Contraction, isa: Choice, threads: Arc<Threads>) -> ContractionProgram {
         let part = |kernel: &Kernel| Part::new(kernel, isa, &threads);
         let parts = |c: &Contraction| Parts {
@@ -110,7 +111,7 @@ impl ContractionProgram {
         if failed.into_inner() { Err(OutOfRange.into()) } else { Ok(()) }
     }
 
-    /// All products at once, cut as the driver does.
+    /// Runs all products in one call; the driver chooses their tiles.
     fn run_tiles(&self, g: &ContractionGeometry, level: &Level<'_>, store: *mut u8) {
         let p = &g.product;
         let dtype = self.kernel.accumulator();
@@ -128,7 +129,7 @@ impl ContractionProgram {
             let after = level.epilogue.as_ref().expect("a tile has an epilogue");
             let of = Rectangle { batch: tile.batch, rows: tile.rows, columns: tile.columns };
             let near = Near { operand: after.sums, at: tile.sums.cast_mut(), pitch: tile.lead, dtype };
-            // SAFETY: the tile is the thread's, and its body reads it only.
+            // SAFETY: the tile belongs to this thread, and its body only reads it.
             unsafe { after.job.run(&of, &[near]) }
         };
         let product = contract::Contraction {
@@ -144,7 +145,8 @@ impl ContractionProgram {
         contract::run(&product, self.isa, &self.threads);
     }
 
-    /// Products by groups, whose right factors are packed before their blocks of rows: as many as fit in some memory.
+    /// Runs products in groups as large as a memory budget allows: packs the right factors of a group, then runs its
+    /// blocks of rows.
     fn run_groups<'a>(
         &self,
         g: &ContractionGeometry,
@@ -189,8 +191,8 @@ impl ContractionProgram {
         });
     }
 
-    /// Block after block of rows of these products, each by one thread: the left factor of a block is computed whole,
-    /// and so are its sums where what follows needs rows of them.
+    /// Runs these products by blocks of rows, each on one thread. The left factor of a block is computed whole, and so
+    /// are its sums if the epilogue needs whole rows of them.
     fn run_rows(
         &self,
         g: &ContractionGeometry,
@@ -226,7 +228,7 @@ impl ContractionProgram {
                     });
                     let Some(After { job, sums: operand, .. }) = &level.epilogue else {
                         let offset = (batch * p.m + start) * p.n * size;
-                        // SAFETY: these rows lie in the result, which was checked to have room for all.
+                        // SAFETY: these rows are inside the result, which was checked to have space for all rows.
                         let to = unsafe { store.get().add(offset) };
                         return level.run(&of, left, Finish::Store(to), engine);
                     };
@@ -234,13 +236,13 @@ impl ContractionProgram {
                     if along {
                         level.sums(&of, left, result, engine);
                         let of = Rectangle { batch, rows, columns: 0..p.n };
-                        // SAFETY: the room is this thread's.
+                        // SAFETY: the scratch memory belongs to this thread.
                         return unsafe { job.run(&of, &[near(result, p.n)]) };
                     }
                     let finish = |tile: Tile| {
                         let rows = start + tile.rows.start..start + tile.rows.end;
                         let of = Rectangle { batch, rows, columns: tile.columns };
-                        // SAFETY: the tile is the thread's, and its body reads it only.
+                        // SAFETY: the tile belongs to this thread, and its body only reads it.
                         unsafe { job.run(&of, &[near(tile.sums.cast_mut(), tile.lead)]) }
                     };
                     level.run(&of, left, Finish::Tiles(&finish), engine);
@@ -249,7 +251,7 @@ impl ContractionProgram {
         });
     }
 
-    /// What rows of weights see, where the left factor is such.
+    /// Causal mask of the launch, if the left factor is attention weights.
     fn sight(&self, g: &ContractionGeometry, level: &Level<'_>, inner: Option<&Level<'_>>) -> Sight {
         let epilogue = inner.and_then(|i| i.epilogue.as_ref()).map_or(&[][..], |e| e.job.scalars);
         let weights = match &level.factors[0] {
@@ -259,7 +261,7 @@ impl ContractionProgram {
         self.masks.sight(g, [epilogue, weights])
     }
 
-    /// Computes rows of the left factor, as many terms as are wanted, from those of the product that it is computed from.
+    /// Computes rows of the left factor, up to the number of terms needed, from the same rows of the inner product.
     fn left_rows(
         &self,
         g: &ContractionGeometry,
@@ -278,7 +280,7 @@ impl ContractionProgram {
             inner.near(&scores, sums, (self.isa, &self.alone));
             near.push(Near { operand: made.sums, at: sums, pitch: k, dtype: made.dtype });
         }
-        // SAFETY: the room is this thread's.
+        // SAFETY: the scratch memory belongs to this thread.
         unsafe { job.run(&Rectangle { batch, rows, columns: 0..k }, &near) }
     }
 }
@@ -300,7 +302,7 @@ impl Program for ContractionProgram {
 
     fn rereads_for(&self, operand: usize) -> bool {
         let Some((e, part)) = self.kernel.epilogue.as_ref().zip(self.parts.epilogue.as_ref()) else { return true };
-        // Its number in the epilogue: reads there include the sums.
+        // Index of the operand in the epilogue, whose reads include the sums.
         let own = (operand + 1).saturating_sub(self.kernel.factor_operands());
         debug_assert!(own >= e.reads as usize, "operand {operand} is written");
         match &part.programs {
@@ -316,17 +318,17 @@ impl Program for ContractionProgram {
     }
 }
 
-/// The product that the left factor is computed from.
+/// The inner product that the left factor is computed from.
 fn inner_of(c: &Contraction) -> Option<&Inner> {
     c.factors[0].as_ref().and_then(|f| f.inner.as_deref())
 }
 
-/// What its product multiplies.
+/// Arithmetic of a contraction's product.
 fn numbers(c: &Contraction) -> Numbers {
     Numbers { dtype: c.dtype, free: free(c), bytes: None }
 }
 
-/// Whether the order of its sums is free.
+/// Whether the order of a contraction's sums is free.
 fn free(c: &Contraction) -> bool {
     c.precision != Precision::Ordered
 }

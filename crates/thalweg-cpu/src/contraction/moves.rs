@@ -1,5 +1,5 @@
-//! What a contraction moves: its factors and results in memory, and what its bodies read and write there. Panels, tiles
-//! and blocks of rows stay near.
+//! Memory traffic of contractions: factors and results in memory, and the operands of their bodies. Panels, tiles and
+//! blocks of rows stay in private caches.
 
 use super::inner_of;
 use crate::memory::PRIVATE;
@@ -7,7 +7,7 @@ use crate::prepare::prepare;
 use crate::traffic;
 use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, MatmulGeometry, Moved, TileGeometry, bodies};
 
-/// What a launch of it moves.
+/// Memory traffic of a launch.
 pub(super) fn moves(c: &Contraction, g: &ContractionGeometry) -> Moved {
     let mut moved = product_moves(c, g);
     let mut add = |c: &'_ Contraction, g: &'_ ContractionGeometry| {
@@ -32,8 +32,8 @@ pub(super) fn moves(c: &Contraction, g: &ContractionGeometry) -> Moved {
     moved
 }
 
-/// What the products themselves move: the factors that are in memory, and the result where that is the sums. Blocks of
-/// rows go through a right factor again, unless it stays near.
+/// Traffic of the products themselves: factors in memory, and the result if it is the sums. Blocks of rows read a right
+/// factor again, unless it stays cached.
 fn product_moves(c: &Contraction, g: &ContractionGeometry) -> Moved {
     let (p, size) = (&g.product, c.dtype.size());
     let again = if c.takes_rows() { p.m.div_ceil(g.rows_at_a_time(c)) } else { 1 };
@@ -43,7 +43,7 @@ fn product_moves(c: &Contraction, g: &ContractionGeometry) -> Moved {
     Moved { read: read as u64, written: written as u64, ..Moved::default() }
 }
 
-/// Bytes of the factors in memory, the right one gone through so many times where it does not stay near.
+/// Bytes of the factors in memory; the right one is read `again` times if it does not stay cached.
 fn factors_read(c: &Contraction, p: &MatmulGeometry, again: usize) -> usize {
     let size = c.dtype.size();
     let factor = |n: usize| {
@@ -56,7 +56,7 @@ fn factors_read(c: &Contraction, p: &MatmulGeometry, again: usize) -> usize {
     (0..2).filter(|&n| c.factors[n].is_none()).map(factor).sum()
 }
 
-/// What a body that is run rectangle by rectangle moves; these operands stay near.
+/// Traffic of a body that runs on rectangles; operands in `near` stay cached.
 fn part_moves(kernel: &Kernel, tiles: &TileGeometry, near: &[u16]) -> Moved {
     let boxes = bodies(kernel).iter().zip(&tiles.boxes).filter(|(_, part)| part.geometry.points() > 0);
     boxes.map(|(b, part)| traffic::map(&prepare(b), &part.geometry, near)).sum()

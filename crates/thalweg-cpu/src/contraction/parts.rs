@@ -1,7 +1,7 @@
-//! The bodies of a contraction, compiled, and their launches on rectangles.
+//! Compiled bodies of a contraction, and their launches on rectangles.
 //!
-//! In: a rectangle of a part's domain, and where the operands that are blocks or tiles lie. Out: launches of map or row
-//! programs on the calling thread, checked like all others.
+//! In: a rectangle of a body's domain, and the addresses of operands that are blocks or tiles. Out: launches of map or
+//! row programs on the calling thread, checked like all others.
 
 use crate::engine::Choice;
 use crate::map::MapProgram;
@@ -15,14 +15,14 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Body, Geometry, Kernel, Local, Rectangle, TileGeometry, bodies};
 use thalweg_runtime::{Allocation, Buffer, Program, ProgramInfo};
 
-/// What a contraction has compiled of its bodies.
+/// Compiled bodies of a contraction.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) factors: [Option<Part>; 2],
     pub(super) epilogue: Option<Part>,
 }
 
-/// A body that is run rectangle by rectangle: a program a box, or one along rows.
+/// A body that runs on rectangles: one program per box, or a row program.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) programs: Programs,
@@ -35,17 +35,17 @@ pub(super) enum Programs {
     Rows(Box<RowsProgram>),
 }
 
-/// One launch of a part.
+/// One launch of a body.
 pub(super) struct Job<'a> {
     pub(super) part: &'a Part,
     pub(super) tiles: &'a TileGeometry,
-    /// Its operands; what is in a block or tile has a place in it.
+    /// Its operands, with placeholders for blocks and tiles.
     pub(super) operands: Vec<&'a Buffer>,
     pub(super) scalars: &'a [u64],
     pub(super) failed: &'a AtomicBool,
 }
 
-/// An operand that is a block or tile: its number, its first element, elements from row to row.
+/// An operand that is a block or tile: its index, the address of its first element, and elements between rows.
 #[derive(Clone, Copy)]
 pub(super) struct Near {
     pub(super) operand: u16,
@@ -85,7 +85,7 @@ impl Job<'_> {
         }
         let block = |n: &Near| {
             let bytes = ((of.rows.len() - 1) * n.pitch + of.columns.len()) * n.dtype.size();
-            // SAFETY: the caller's promise; the buffer goes before this returns.
+            // SAFETY: the caller's promise; the buffer is dropped before this returns.
             unsafe { Allocation::foreign(NonNull::new(n.at).expect("a block has an address"), bytes) }
         };
         let blocks: Vec<Buffer> = near.iter().map(block).collect();
@@ -97,7 +97,7 @@ impl Job<'_> {
         }
     }
 
-    /// Whether no index was out of range.
+    /// Launches the body on a rectangle; false if an index was out of range.
     pub(super) fn launch(&self, of: &Rectangle, operands: &[&Buffer], locals: &[Local]) -> bool {
         match &self.part.programs {
             Programs::Rows(rows) => self.tiles.row_launches(of, &self.part.bodies[0], locals).into_iter().all(|g| {

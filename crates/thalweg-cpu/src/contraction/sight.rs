@@ -1,17 +1,18 @@
-//! How many keys rows of weights see, where a mask says so by comparing places.
+//! Causal masks of attention weights: the number of leading keys that a block of rows sees, if a mask compares
+//! positions.
 //!
-//! In: the bodies of a product of weights, and the scalars of a launch. Out: how many of its first keys a block of rows
-//! sees: of the others neither scores nor weights are computed, and their values are not read. What they would add to
-//! sums are zeros at the end, which changes no bit of these, unless a value is not finite.
+//! In: the bodies of a product of weights, and the scalars of a launch. Out: the number of leading keys that a block of
+//! rows sees. Neither scores nor weights of the other keys are computed, and their values are not read. They would only
+//! add zeros at the end of sums, which changes no bits, unless a value is not finite.
 
 use std::ops::Range;
 use thalweg_ir::{DType, Scalar};
 use thalweg_kernel::{Body, Contraction, ContractionGeometry, exponentiated, seen_of};
 
-/// Keys are left out in so many: whole panels of a product, whole vectors of a row.
+/// Keys are skipped in multiples of this: whole panels of a product, whole vectors of a row.
 const KEYS: usize = 64;
 
-/// What may say which keys are seen, found once a kernel.
+/// Bodies that may contain a causal mask, found once per kernel.
 #[derive(Debug)]
 pub(super) struct Masks(Option<Vec<Body>>);
 
@@ -20,12 +21,12 @@ impl Masks {
         Masks(exponentiated(c))
     }
 
-    /// What rows see in a launch: `scalars` are those of the first product's epilogue and those of the weights.
+    /// Mask of a launch; `scalars` are those of the first product's epilogue, and those of the weights.
     pub(super) fn sight(&self, g: &ContractionGeometry, scalars: [&[u64]; 2]) -> Sight {
         let keys = g.product.k;
         let ahead = self.0.as_ref().and_then(|bodies| {
             let (body, seen) = seen_of(bodies, g)?;
-            // The last body is that of the weights.
+            // The last body computes the weights.
             let own = scalars[(body + 1 == bodies.len()) as usize];
             let number = |slot: u16| Scalar::from_bits(own[slot as usize], DType::F32).to_f64();
             if seen.hidden.is_some_and(|slot| number(slot) != f64::NEG_INFINITY) {
@@ -40,19 +41,19 @@ impl Masks {
     }
 }
 
-/// What the rows of a launch see.
+/// Number of keys that the rows of a launch see.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sight {
-    /// Row `r` sees keys below `r` and this.
+    /// Row `r` sees the keys below `r` plus this.
     ahead: Option<i64>,
-    /// How many there are.
+    /// Total number of keys.
     keys: usize,
 }
 
 impl Sight {
-    /// Of how many of the first keys these rows need scores.
+    /// Number of leading keys for which these rows need scores.
     pub(super) fn of(&self, rows: &Range<usize>) -> usize {
-        // A row that sees none is NaN, and whoever computes it computes all of it.
+        // A row that sees no keys is NaN; a block with such a row is computed whole.
         let all = |ahead: &i64| rows.start as i64 + ahead > 0;
         let Some(ahead) = self.ahead.filter(all) else { return self.keys };
         let last = (rows.end as i64 - 1 + ahead) as usize;
@@ -69,7 +70,7 @@ mod tests {
         let causal = Sight { ahead: Some(1), keys: 300 };
         let seen = [0..16, 48..64, 64..65, 240..256, 256..257, 290..300].map(|rows| causal.of(&rows));
         assert_eq!(seen, [64, 64, 128, 256, 300, 300]);
-        // The first row of the block sees nothing.
+        // The first row of the block sees no keys.
         assert_eq!(Sight { ahead: Some(-3), keys: 300 }.of(&(3..19)), 300);
         assert_eq!(Sight { ahead: Some(-3), keys: 300 }.of(&(4..20)), 64);
         assert_eq!(Sight { ahead: None, keys: 300 }.of(&(0..16)), 300);

@@ -1,8 +1,8 @@
-//! How far the functions are from the truth, measured.
+//! Measured accuracy of the math functions.
 //!
-//! In: a stride over all f32 bit patterns. Out: for each function the largest and the mean error in units in the last
-//! place of the result, against the `libm` crate in f64 (good to about one f64 ulp, 2⁻²⁹ of what is measured here). f64
-//! functions are checked against golden values in the tests.
+//! In: a stride over all f32 bit patterns. Out: for each function, the maximum and mean error in ulp of the result,
+//! against the `libm` crate in f64 (accurate to about one f64 ulp, 2⁻²⁹ of an f32 ulp). Tests check f64 functions
+//! against golden values.
 
 use super::lanes::find_f32;
 use super::single::SIN_LIMIT;
@@ -12,22 +12,22 @@ use thalweg_ir::{DType, ElementOp};
 /// The measured error of one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
-    /// The operation.
+    /// Operation.
     pub op: ElementOp,
-    /// Its dtype.
+    /// Dtype of the function.
     pub dtype: DType,
-    /// Largest error, in ulp of the exact result. Infinite where a special value (NaN, infinity, the sign of a zero)
-    /// is wrong.
+    /// Maximum error, in ulp of the exact result. Infinite if a special value (NaN, infinity, the sign of a zero) is
+    /// wrong.
     pub max_ulp: f64,
-    /// The argument of the largest error.
+    /// Argument with the maximum error.
     pub at: f64,
     /// Mean error in ulp.
     pub mean_ulp: f64,
-    /// Share of the arguments that the guard sends to the slow path.
+    /// Fraction of the arguments that the guard sends to the slow path.
     pub guarded: f64,
 }
 
-/// The unary f32 functions, and the ulp bound that each is held to for every one of the 2³² arguments.
+/// The unary f32 functions, with the ulp bound that each keeps for all 2³² arguments.
 pub const BOUNDS_F32: &[(ElementOp, f64)] = &[
     (ElementOp::Exp, 2.0),
     (ElementOp::Exp2, 2.0),
@@ -44,24 +44,24 @@ pub const BOUNDS_F32: &[(ElementOp, f64)] = &[
     (ElementOp::Erfc, 5.0),
 ];
 
-/// The f64 value nearest to a unit in the last place of an f32 near `exact`.
+/// One f32 ulp at `exact`, as f64.
 fn ulp_f32(exact: f64) -> f64 {
     let exponent = ((exact.to_bits() >> 52) & 0x7ff) as i32 - 1023;
     let e = exponent.clamp(-126, 127) - 23;
     f64::from_bits(((e + 1023) as u64) << 52)
 }
 
-/// Error of an f32 result in ulp; infinite if a NaN, an infinity or a zero's sign is wrong.
+/// Error of an f32 result in ulp; infinite if a NaN, an infinity or the sign of a zero is wrong.
 pub fn error_f32(got: f32, exact: f64) -> f64 {
     let rounded = exact as f32;
     if got.to_bits() == rounded.to_bits() || got.is_nan() && rounded.is_nan() {
-        // Right to the last bit, where the exact value is finite still up to half an ulp away.
+        // The correctly rounded result; a finite one is still up to half an ulp off.
         return if rounded.is_finite() { (got as f64 - exact).abs() / ulp_f32(exact) } else { 0.0 };
     }
     if got.is_nan() || rounded.is_nan() || exact.is_infinite() || exact == 0.0 {
         return f64::INFINITY;
     }
-    // Around the largest float an infinity counts as 2¹²⁸, one step above it.
+    // Near the largest float, an infinity counts as 2¹²⁸, one step above it.
     let step = |v: f64| v.clamp(-(2f64.powi(128)), 2f64.powi(128));
     (step(got as f64) - step(exact)).abs() / ulp_f32(exact)
 }
@@ -79,7 +79,7 @@ fn join(a: Tally, b: Tally) -> Tally {
     Tally { max, at, sum: a.sum + b.sum, guarded: a.guarded + b.guarded }
 }
 
-/// The error of one unary f32 function over every `every`-th bit pattern.
+/// Measures one unary f32 function over every `every`-th bit pattern.
 ///
 /// # Panics
 /// If there is no such function.
@@ -114,7 +114,7 @@ pub fn measure(op: ElementOp, every: u32) -> Accuracy {
     }
 }
 
-/// The errors of all unary f32 functions over every `every`-th bit pattern (1: all of them, minutes a function).
+/// Measures all unary f32 functions over every `every`-th bit pattern (1: all of them, minutes per function).
 pub fn accuracy_table(every: u32) -> Vec<Accuracy> {
     BOUNDS_F32.iter().map(|&(op, _)| measure(op, every)).collect()
 }

@@ -1,4 +1,4 @@
-//! The f64 functions, on D lanes. The plans are those of [`super::single`]; only what differs is explained here.
+//! The f64 functions, on D lanes. They follow the scheme of [`super::single`]; only the differences are explained here.
 
 use super::coefficients::*;
 use crate::machine::Machine;
@@ -6,7 +6,7 @@ use std::f64::consts::{FRAC_1_PI, FRAC_PI_2, FRAC_PI_4, LOG2_E};
 
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 const SQRT_HALF_BITS: i64 = 0x3fe6_a09e_667f_3bcd;
-/// Sines and cosines of larger arguments are left to the slow path.
+/// Sines and cosines of larger arguments take the slow path.
 pub const SIN_LIMIT: f64 = 1e9;
 
 #[inline(always)]
@@ -55,7 +55,7 @@ pub fn exp2<M: Machine>(m: &mut M, x: M::D) -> M::D {
     m.d_scale(p, n)
 }
 
-/// `eʳ - 1` of a reduced r
+/// `eʳ - 1` of a reduced r.
 #[inline(always)]
 fn expm1_reduced<M: Machine>(m: &mut M, r: M::D) -> M::D {
     let q = poly(m, r, &D_EXPM1);
@@ -77,7 +77,8 @@ pub fn expm1<M: Machine>(m: &mut M, x: M::D) -> M::D {
     m.d_copysign(y, x)
 }
 
-/// The integer in the low 52 bits of `l + 2⁵²+…` is `l`: an i64 far below 2⁵¹ as f64.
+/// Converts an i64 far below 2⁵¹ to f64: the low 52 bits of the sum with [`MAGIC`]'s bits are a mantissa that holds
+/// `l`.
 #[inline(always)]
 fn to_float<M: Machine>(m: &mut M, l: M::L) -> M::D {
     let (bits, magic) = (m.l(MAGIC.to_bits() as i64), m.d(MAGIC));
@@ -86,8 +87,8 @@ fn to_float<M: Machine>(m: &mut M, l: M::L) -> M::D {
     m.d_sub(sum, magic)
 }
 
-/// The exponent that takes the positive lanes with these bits into `[√½, √2)`: as a shifted field, and as a float.
-/// There is no arithmetic shift of i64 lanes, so the field is made positive first.
+/// Exponent that scales the positive lanes with these bits into `[√½, √2)`: as a shifted field, and as a float. There
+/// is no arithmetic shift of i64 lanes, so the field is made positive first.
 #[inline(always)]
 fn exponent<M: Machine>(m: &mut M, bits: M::L) -> (M::L, M::D) {
     let (half, bias, bias_field) = (m.l(SQRT_HALF_BITS - (1024 << 52)), m.l(1024), m.l(1024 << 52));
@@ -126,8 +127,8 @@ fn log_specials<M: Machine>(m: &mut M, y: M::D, x: M::D, zero_at: f64) -> M::D {
     m.d_select(below, nan, y)
 }
 
-/// With `s = f/(f + 2)`: `f²/2` and `s·(f²/2 + R)`, where `log(1 + f) = f - (f²/2 - s·(f²/2 + R))` (as in fdlibm, so
-/// that the leading term is exact and the rest small).
+/// With `s = f/(f + 2)`: returns `f²/2` and `s·(f²/2 + R)`, where `log(1 + f) = f - (f²/2 - s·(f²/2 + R))` (as in
+/// fdlibm, so that the leading term is exact and the rest small).
 #[inline(always)]
 fn log_parts<M: Machine>(m: &mut M, f: M::D) -> (M::D, M::D) {
     let (two, half) = (m.d(2.0), m.d(0.5));
@@ -159,7 +160,8 @@ pub fn log<M: Machine>(m: &mut M, x: M::D) -> M::D {
     log_specials(m, y, x, 0.0)
 }
 
-/// Logarithm to base 2. The factor log₂e would add its rounding to that of the logarithm, so both are in two parts.
+/// Logarithm to base 2. The rounding of the factor log₂e would add to that of the logarithm, so both have two
+/// components.
 #[inline(always)]
 pub fn log2<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let (f, e) = split(m, x);
@@ -257,7 +259,7 @@ pub fn cos<M: Machine>(m: &mut M, x: M::D) -> M::D {
     signed_sin(m, r, t)
 }
 
-/// Inverse tangent, reduced to `|t| ≤ √2 - 1` through the nearest of the angles 0, π/4 and π/2
+/// Inverse tangent, reduced to `|t| ≤ √2 - 1` relative to the nearest of the angles 0, π/4 and π/2.
 #[inline(always)]
 pub fn atan<M: Machine>(m: &mut M, x: M::D) -> M::D {
     const TAN_PI_8: f64 = std::f64::consts::SQRT_2 - 1.0;
@@ -317,7 +319,7 @@ pub fn sigmoid<M: Machine>(m: &mut M, x: M::D) -> M::D {
     m.d_div(s, d)
 }
 
-/// The error function: an odd polynomial below 1, `1 - erfc(|x|)` above
+/// The error function: an odd polynomial below 1, `1 - erfc(|x|)` above.
 #[inline(always)]
 pub fn erf<M: Machine>(m: &mut M, x: M::D) -> M::D {
     let one = m.d(1.0);
@@ -343,8 +345,8 @@ pub fn erfc<M: Machine>(m: &mut M, x: M::D) -> M::D {
     m.d_select(below, rest, y)
 }
 
-/// `erfc(a)` of an a that is not negative, and of `top` where a is larger: `e^(-a²)` over `(a + K)/K`, times a polynomial
-/// in `(a - K)/(a + K)`
+/// `erfc(a)` for a non-negative a, and `erfc(top)` for larger a: `e^(-a²)` over `(a + K)/K`, times a polynomial in `(a
+/// - K)/(a + K)`.
 #[inline(always)]
 fn erfc_of<M: Machine>(m: &mut M, a: M::D, top: f64) -> M::D {
     let (top, far) = (m.d(top), m.d(ERFC_FAR));
@@ -355,7 +357,7 @@ fn erfc_of<M: Machine>(m: &mut M, a: M::D, top: f64) -> M::D {
     let g = poly(m, u, &D_ERFC);
     let inv = m.d_div(far, d);
     let g = m.d_mul(g, inv);
-    // a² = s - lo exactly.
+    // Exactly: a² = s - lo.
     let s = m.d_mul(a, a);
     let lo = m.d_fnma(a, a, s);
     let (log2e, ln2_hi, ln2_lo) = (m.d(LOG2_E), m.d(D_LN2[0]), m.d(D_LN2[1]));
@@ -370,13 +372,13 @@ fn erfc_of<M: Machine>(m: &mut M, a: M::D, top: f64) -> M::D {
     m.d_scale(y, n)
 }
 
-/// K of [`erfc_of`].
+/// Constant K of [`erfc_of`].
 const ERFC_FAR: f64 = 3.75;
 
-/// An unevaluated sum of two, the first of which is the sum rounded.
+/// An unevaluated sum of two numbers, the first of which is the rounded sum (double-double).
 type Sum<M> = (<M as Machine>::D, <M as Machine>::D);
 
-/// `a·b` of two sums, to about 2⁻¹⁰⁰.
+/// Product of two sums, accurate to about 2⁻¹⁰⁰.
 #[inline(always)]
 fn product<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<M> {
     let hi = m.d_mul(a, b);
@@ -386,7 +388,7 @@ fn product<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<M
     (hi, m.d_fma(a_lo, b, lo))
 }
 
-/// `a + b` of two sums, where the first is 0 or larger.
+/// Sum of two sums, the first of which is 0 or larger in magnitude.
 #[inline(always)]
 fn together<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<M> {
     let hi = m.d_add(a, b);
@@ -396,7 +398,7 @@ fn together<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<
     (hi, m.d_add(lo, left))
 }
 
-/// `log₂` of a positive finite x as a sum, to about 2⁻⁶⁴
+/// `log₂` of a positive finite x as a sum, accurate to about 2⁻⁶⁴.
 #[inline(always)]
 fn log2_sum<M: Machine>(m: &mut M, x: M::D) -> Sum<M> {
     let (f, e) = split(m, x);
@@ -423,30 +425,30 @@ fn log2_sum<M: Machine>(m: &mut M, x: M::D) -> Sum<M> {
     let large = product(m, s, c);
     let of = together(m, large, small);
     let (t, lo) = together(m, (e, zero), of);
-    // What was carried along may be much for its own rounding to be multiplied with later: carry it over.
+    // The low component may be too large for its rounding error to be multiplied later: renormalise.
     let sum = m.d_add(t, lo);
     let back = m.d_sub(sum, t);
     (sum, m.d_sub(lo, back))
 }
 
-/// `xʸ`, with every special case of IEEE 754
+/// `xʸ`, with every special case of IEEE 754.
 #[inline(always)]
 pub fn pow<M: Machine>(m: &mut M, x: M::D, y: M::D) -> M::D {
     let (zero, half, one, inf) = (m.d(0.0), m.d(0.5), m.d(1.0), m.d(f64::INFINITY));
     let a = m.d_abs(x);
     let (t_hi, t_lo) = log2_sum(m, a);
-    // log₂ of 0 is -inf, of inf and NaN the argument itself.
+    // log₂ of 0 is -inf; of inf and NaN it is the argument itself.
     let (finite, at_zero, minus_inf) = (m.d_lt(a, inf), m.d_eq(a, zero), m.d(f64::NEG_INFINITY));
     let t_hi = m.d_select(finite, t_hi, a);
     let t_hi = m.d_select(at_zero, minus_inf, t_hi);
-    // |log₂ x| ≥ 2⁻⁵³ unless x is 1, so exponents beyond 2⁶⁴ change nothing; without infinities 0·inf does not arise.
+    // |log₂ x| ≥ 2⁻⁵³ unless x is 1, so exponents beyond 2⁶⁴ change nothing; without infinities, 0·inf does not occur.
     let bounded = clamp(m, -18_446_744_073_709_551_616.0, y, 18_446_744_073_709_551_616.0);
     let z = m.d_mul(bounded, t_hi);
     let minus_z = m.d_neg(z);
     let z_lo = m.d_fma(bounded, t_hi, minus_z);
     let z_lo = m.d_fma(bounded, t_lo, z_lo);
     let z = clamp(m, -1100.0, z, 1100.0);
-    // Beyond the clamp this may be large or NaN, where it no longer matters: bring it to a number.
+    // Where z was clamped, z_lo may be large or NaN, but no longer matters: make it a number.
     let (low, high) = (m.d(-1.0), m.d(1.0));
     let z_lo = m.d_min(z_lo, high);
     let z_lo = m.d_max(z_lo, low);
@@ -455,7 +457,7 @@ pub fn pow<M: Machine>(m: &mut M, x: M::D, y: M::D) -> M::D {
     let r = m.d_add(r, z_lo);
     let p = poly(m, r, &D_EXP2);
     let p = m.d_scale(p, n);
-    // The sign of a negative base: kept by odd exponents, an error for fractions.
+    // Sign of a negative base: odd exponents keep it, fractional ones give NaN.
     let whole = m.d_round(y);
     let is_whole = m.d_eq(whole, y);
     let h = m.d_mul(y, half);

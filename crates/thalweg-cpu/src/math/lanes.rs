@@ -1,13 +1,13 @@
-//! The functions over slices: [`ScalarMachine`] in loops that the compiler vectorises.
+//! Vector math functions over slices: [`ScalarMachine`] in loops that the compiler vectorises.
 //!
-//! Each loop is compiled twice on x86-64: for the baseline, where a fused multiply-add is a library call, and with AVX2
-//! and FMA, chosen at run time. Lanes that trip a function's guard are computed again with the `libm` crate, so the
-//! results are always good.
+//! Each loop is compiled twice on x86-64: for the baseline, where a fused multiply-add is a library call, and for AVX2
+//! with FMA, selected at run time. Lanes that trip a function's guard are recomputed by the `libm` crate, so all
+//! results are valid.
 
 use super::{ScalarMachine, double, single};
 use thalweg_ir::ElementOp;
 
-/// Whether this machine runs the AVX2 and FMA versions (elsewhere the baseline is all there is).
+/// Whether this machine runs the AVX2 and FMA versions (other processors only have the baseline).
 #[inline]
 pub fn has_fma() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -16,12 +16,13 @@ pub fn has_fma() -> bool {
     return false;
 }
 
-/// The slow path of a function that guards no lane and has no counterpart in `libm`.
+/// Slow path of a function that guards no lane and has no counterpart in `libm`.
 fn unguarded(_: f64) -> f64 {
     unreachable!("sigmoid guards no lane")
 }
 
-/// A function over slices of equal length: argument, second argument (of unary functions the first again), results.
+/// A function over slices of equal length: argument, second argument (for unary functions the first one again),
+/// results.
 pub type Lanes<T> = fn(&[T], &[T], &mut [T]);
 
 macro_rules! functions {
@@ -48,7 +49,7 @@ macro_rules! functions {
                 }
             }
 
-            /// Finds the lanes that tripped the guard, which the loop above only knows to exist.
+            /// Recomputes the lanes that tripped the guard: the loop above only records that there are some.
             #[cold]
             fn again(a: &[$t], b: &[$t], out: &mut [$t]) {
                 for i in 0..out.len() {
@@ -74,7 +75,7 @@ macro_rules! functions {
             pub fn pick() -> Lanes<$t> {
                 #[cfg(target_arch = "x86_64")]
                 if has_fma() {
-                    // SAFETY: the processor has the features, as just asked.
+                    // SAFETY: the processor has the features, as just checked.
                     return |a, b, out| unsafe { with_fma(a, b, out) };
                 }
                 baseline

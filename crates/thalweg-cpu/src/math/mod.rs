@@ -1,10 +1,10 @@
-//! Vector math: each function once, generic over a [`Machine`].
+//! Vector math functions: each is written once, generic over a [`Machine`].
 //!
 //! In: lanes of a machine; out: lanes. The emitter records the same instructions that the tile engine and the accuracy
-//! tests compute with [`ScalarMachine`], so what is measured is what is emitted. f32 functions ([`single`]) use f32
-//! lanes only; f64 functions ([`double`]) D lanes only. Bounds are in [`accuracy`] and hold for every f32 input; NaN
-//! gives NaN, signed zeros and infinities are exact, subnormals are never flushed. Lanes that a function cannot do
-//! (sines of huge arguments) are reported through [`Machine::guard`].
+//! tests compute with [`ScalarMachine`], so the accuracy measured is that of the code emitted. f32 functions
+//! ([`single`]) use only f32 lanes, f64 functions ([`double`]) only D lanes. Bounds are in [`accuracy`] and hold for
+//! every f32 input; NaN gives NaN, signed zeros and infinities are exact, subnormals are never flushed. Lanes that a
+//! function cannot compute (sines of huge arguments) are reported by [`Machine::guard`].
 
 pub mod accuracy;
 mod coefficients;
@@ -19,13 +19,13 @@ use crate::machine::Machine;
 pub use scalar::ScalarMachine;
 use thalweg_ir::ElementOp;
 
-/// Whether [`element_f32`] has the operation.
+/// Whether [`element_f32`] has a function for the operation.
 pub fn has_f32(op: ElementOp) -> bool {
     use ElementOp::*;
     matches!(op, Exp | Exp2 | Expm1 | Log | Log2 | Log1p | Sin | Cos | Atan | Tanh | Sigmoid | Erf | Erfc | Pow)
 }
 
-/// The operation on f32 lanes, or `None` where there is no function for it.
+/// The operation on f32 lanes; `None` if there is no function for it.
 #[inline(always)]
 pub fn element_f32<M: Machine>(m: &mut M, op: ElementOp, x: &[M::F]) -> Option<M::F> {
     use single as s;
@@ -48,13 +48,13 @@ pub fn element_f32<M: Machine>(m: &mut M, op: ElementOp, x: &[M::F]) -> Option<M
     })
 }
 
-/// Whether [`element_f64`] has the operation.
+/// Whether [`element_f64`] has a function for the operation.
 pub fn has_f64(op: ElementOp) -> bool {
     use ElementOp::*;
     matches!(op, Exp | Exp2 | Expm1 | Log | Log2 | Log1p | Sin | Cos | Atan | Tanh | Sigmoid | Erf | Erfc | Pow)
 }
 
-/// The operation on f64 lanes, or `None` where there is no function for it.
+/// The operation on f64 lanes; `None` if there is no function for it.
 #[inline(always)]
 pub fn element_f64<M: Machine>(m: &mut M, op: ElementOp, x: &[M::D]) -> Option<M::D> {
     use double as d;

@@ -1,12 +1,12 @@
-//! The machine whose lanes are plain numbers.
+//! A machine whose lanes are plain numbers.
 
 use crate::machine::Machine;
 
-/// Computes with single numbers; in a loop the compiler turns the same arithmetic into vectors. Without an FMA unit in
-/// the target features of the caller, `fma` is a slow (but right) library call.
+/// Computes with single numbers; in a loop, the compiler vectorises the arithmetic. If the caller's target features
+/// lack FMA, `fma` is a slow (but correct) library call.
 #[derive(Default, Clone, Copy, Debug)]
 pub struct ScalarMachine {
-    /// Whether a lane asked for the slow path since this was last cleared.
+    /// Whether a lane has requested the slow path since this was last cleared.
     pub guarded: bool,
 }
 
@@ -17,21 +17,21 @@ macro_rules! operations {
     )*};
 }
 
-/// `2ⁿ` for integral n in ±1000
+/// `2ⁿ` for integral n in ±1000.
 #[inline(always)]
 fn power_of_two(n: f64) -> f64 {
-    // The integer ends up in the low bits of the sum, from where it moves to the exponent.
+    // The integer is in the low bits of the sum; the shift moves it to the exponent.
     let sum = (n + 6_755_399_441_055_744.0).to_bits();
     f64::from_bits(sum.wrapping_add(1023) << 52)
 }
 
-/// `2ⁿ` for integral n in ±126
+/// `2ⁿ` for integral n in ±126.
 #[inline(always)]
 fn power_of_two_f32(n: f32) -> f32 {
     f32::from_bits((n + 12_582_912.0).to_bits().wrapping_add(127) << 23)
 }
 
-/// `n` within ±`limit`; NaN stays
+/// Clamps `n` to ±`limit`; NaN stays.
 #[inline(always)]
 fn clamp_f32(n: f32, limit: f32) -> f32 {
     let n = if limit < n { limit } else { n };
@@ -100,8 +100,8 @@ impl Machine for ScalarMachine {
         neg(a: F) -> F = -a;
         copysign(a: F, s: F) -> F = a.copysign(s);
         round(a: F) -> F = a.round_ties_even();
-        // In two steps: the first leaves values from 1/64 upward normal, so that only the second rounds. (One product
-        // in f64 would be right for all values, and twice as slow.)
+        // In two steps: the first keeps values from 1/64 upward normal, so only the second rounds. (One product in f64
+        // would be correct for all values, but twice as slow.)
         scale(a: F, n: F) -> F = {
             let first = clamp_f32(n, 120.0);
             let second = clamp_f32(n - first, 126.0);

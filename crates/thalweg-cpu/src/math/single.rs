@@ -1,23 +1,23 @@
-//! The f32 functions. f32 lanes only: f64 lanes would halve the width of every kernel that uses one.
+//! The f32 functions, on f32 lanes only: f64 lanes would halve the width of every kernel that uses one.
 //!
-//! Each follows one plan: clamp so that the integer part stays in range (the clamps let NaN through), reduce, evaluate
-//! a minimax polynomial, rebuild. Errors are measured by `accuracy.rs`; special values need no branch of their own
-//! unless a line says so.
+//! All follow one scheme: clamp so that the integer part stays in range (clamps preserve NaN), reduce the argument,
+//! evaluate a minimax polynomial, reconstruct. `accuracy.rs` measures the errors. Special values need no branch of
+//! their own unless a comment says so.
 
 use super::coefficients::*;
 use crate::machine::Machine;
 use std::f32::consts::{FRAC_1_PI, FRAC_PI_2, LOG2_E};
 
-/// Adding and subtracting this rounds to an integer and leaves that integer's parity in the lowest bit of the sum.
+/// Adding and subtracting this rounds to an integer; the lowest bit of the sum is the parity of that integer.
 const MAGIC: f32 = 12_582_912.0;
-/// How much larger than π/2 its nearest float is.
+/// Error of the float nearest to π/2: how much it exceeds π/2.
 const FRAC_PI_2_LO: f32 = (FRAC_PI_2 as f64 - std::f64::consts::FRAC_PI_2) as f32;
-/// `√½`, where a mantissa is split so that it lies in `[√½, √2)`.
+/// Bits of `√½`: a mantissa is split so that it lies in `[√½, √2)`.
 const SQRT_HALF_BITS: i32 = 0x3f35_04f3;
-/// Sines and cosines of larger arguments are left to the slow path: three parts of π no longer suffice.
+/// Sines and cosines of larger arguments take the slow path: three components of π no longer suffice.
 pub const SIN_LIMIT: f32 = 1e5;
 
-/// `c₀ + c₁x + …`, by Horner's rule.
+/// Polynomial `c₀ + c₁x + …`, by Horner's rule.
 #[inline(always)]
 pub(super) fn poly<M: Machine>(m: &mut M, x: M::F, c: &[f32]) -> M::F {
     let (&last, rest) = c.split_last().expect("a polynomial has a coefficient");
@@ -29,7 +29,7 @@ pub(super) fn poly<M: Machine>(m: &mut M, x: M::F, c: &[f32]) -> M::F {
     acc
 }
 
-/// `x` between the bounds; NaN stays.
+/// Clamps `x` to the bounds; NaN stays.
 #[inline(always)]
 fn clamp<M: Machine>(m: &mut M, lo: f32, x: M::F, hi: f32) -> M::F {
     let (lo, hi) = (m.f(lo), m.f(hi));
@@ -37,7 +37,8 @@ fn clamp<M: Machine>(m: &mut M, lo: f32, x: M::F, hi: f32) -> M::F {
     m.max(lo, x)
 }
 
-/// `x = n·ln 2 + r`: n and r. The first product is subtracted without error, as its parts are full-width and fused.
+/// Argument reduction `x = n·ln 2 + r`: returns n and r. The first product is subtracted without error, since the
+/// components of ln 2 are full-width and the multiply-add is fused.
 #[inline(always)]
 fn by_ln2<M: Machine>(m: &mut M, x: M::F) -> (M::F, M::F) {
     let (log2e, hi, lo) = (m.f(LOG2_E), m.f(LN2[0]), m.f(LN2[1]));
@@ -74,7 +75,7 @@ pub fn expm1<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let q = poly(m, r, &EXPM1);
     let r2 = m.mul(r, r);
     let p = m.fma(r2, q, r);
-    // 2ⁿ(p + 1 - 2⁻ⁿ): scaling last keeps results that 2ⁿ itself would overflow, and with n = 0 leaves p as it is.
+    // 2ⁿ(p + 1 - 2⁻ⁿ): scaling last avoids overflow of 2ⁿ where the result is finite, and leaves p unchanged for n = 0.
     let (one, minus_n) = (m.f(1.0), m.neg(n));
     let u = m.scale(one, minus_n);
     let u = m.sub(one, u);
@@ -83,7 +84,8 @@ pub fn expm1<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.copysign(y, x)
 }
 
-/// `x = 2ᵉ(1 + f)` with `1 + f` in `[√½, √2)`: f and e, for positive finite x (subnormals included).
+/// Decomposition `x = 2ᵉ(1 + f)` with `1 + f` in `[√½, √2)`: returns f and e, for positive finite x (subnormals
+/// included).
 #[inline(always)]
 fn split<M: Machine>(m: &mut M, x: M::F) -> (M::F, M::F) {
     let (least, up, off) = (m.f(f32::MIN_POSITIVE), m.f(8_388_608.0), m.f(23.0));
@@ -103,7 +105,8 @@ fn split<M: Machine>(m: &mut M, x: M::F) -> (M::F, M::F) {
     (f, m.select(small, lowered, e))
 }
 
-/// The values of a logarithm whose argument is `x` outside (0, inf): NaN below 0, -inf at 0, `x` itself at inf and NaN.
+/// Special values of a logarithm whose argument is `x` outside (0, inf): NaN below 0, -inf at 0, `x` itself at inf and
+/// NaN.
 #[inline(always)]
 fn log_specials<M: Machine>(m: &mut M, y: M::F, x: M::F, zero_at: f32) -> M::F {
     let (inf, minus, nan, zero) = (m.f(f32::INFINITY), m.f(f32::NEG_INFINITY), m.f(f32::NAN), m.f(zero_at));
@@ -123,7 +126,7 @@ pub fn log<M: Machine>(m: &mut M, x: M::F) -> M::F {
     log_specials(m, y, x, 0.0)
 }
 
-/// `e·ln 2 + log(1 + f)`. ln 2 happens to be within 2⁻²⁸ of a float, so one part is enough.
+/// `e·ln 2 + log(1 + f)`. ln 2 happens to be within 2⁻²⁸ of a float, so one component is enough.
 #[inline(always)]
 fn log_of<M: Machine>(m: &mut M, f: M::F, e: M::F) -> M::F {
     let q = poly(m, f, &LOG);
@@ -132,7 +135,7 @@ fn log_of<M: Machine>(m: &mut M, f: M::F, e: M::F) -> M::F {
     m.fma(e, ln2, y)
 }
 
-/// Logarithm to base 2; f = 0 gives e exactly
+/// Logarithm to base 2; f = 0 gives exactly e.
 #[inline(always)]
 pub fn log2<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let (f, e) = split(m, x);
@@ -144,7 +147,7 @@ pub fn log2<M: Machine>(m: &mut M, x: M::F) -> M::F {
 /// `log(1 + x)`
 #[inline(always)]
 pub fn log1p<M: Machine>(m: &mut M, x: M::F) -> M::F {
-    // With 2ᵉ from 1 + x, f = 2⁻ᵉx + (2⁻ᵉ - 1) has no error that matters: none at all where e = 0.
+    // With 2ᵉ from 1 + x, f = 2⁻ᵉx + (2⁻ᵉ - 1) has a negligible error: none at all for e = 0.
     let one = m.f(1.0);
     let u = m.add(x, one);
     let (u, half) = (m.bits(u), m.i(SQRT_HALF_BITS));
@@ -156,7 +159,7 @@ pub fn log1p<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let scaled = m.from_bits(scaled);
     let power = m.i_sub(one_bits, shift);
     let power = m.from_bits(power);
-    // At the very top e is one more than a float's exponent can be, which makes the power -inf.
+    // For the largest x, e is one more than a float's maximum exponent, which makes the power -inf.
     let zero = m.f(0.0);
     let power = m.max(power, zero);
     let less = m.sub(power, one);
@@ -167,7 +170,7 @@ pub fn log1p<M: Machine>(m: &mut M, x: M::F) -> M::F {
     log_specials(m, y, x, -1.0)
 }
 
-/// `x - n·π`, with n an integer or half of one. The parts of π are all positive, so that -0 stays -0.
+/// `x - n·π`, for n an integer or half-integer. The components of π are all positive, so that -0 stays -0.
 #[inline(always)]
 fn by_pi<M: Machine>(m: &mut M, x: M::F, n: M::F) -> M::F {
     let mut r = x;
@@ -178,7 +181,7 @@ fn by_pi<M: Machine>(m: &mut M, x: M::F, n: M::F) -> M::F {
     r
 }
 
-/// `sin r`, negated where the lowest bit of `parity` is set
+/// `sin r`, negated if the lowest bit of `parity` is set.
 #[inline(always)]
 fn signed_sin<M: Machine>(m: &mut M, r: M::F, parity: M::F) -> M::F {
     let r2 = m.mul(r, r);
@@ -207,7 +210,7 @@ pub fn sin<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let n = m.sub(t, magic);
     let r = by_pi(m, x, n);
     let y = signed_sin(m, r, t);
-    // -0 + 0 has lost the sign.
+    // The sum -0 + 0 has lost the sign.
     let zero = m.f(0.0);
     let at_zero = m.eq(x, zero);
     m.select(at_zero, x, y)
@@ -218,7 +221,7 @@ pub fn sin<M: Machine>(m: &mut M, x: M::F) -> M::F {
 pub fn cos<M: Machine>(m: &mut M, x: M::F) -> M::F {
     guard_far(m, x);
     let (inv, magic, half) = (m.f(FRAC_1_PI), m.f(MAGIC), m.f(0.5));
-    // One more than h has the other parity: the sign in front.
+    // h + 1 has the other parity, which gives the leading sign.
     let t = m.fma(x, inv, half);
     let t = m.add(t, magic);
     let n = m.sub(t, magic);
@@ -234,7 +237,7 @@ pub fn atan<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let a = m.abs(x);
     let (lo, hi) = (m.min(one, a), m.max(one, a));
     let t = m.div(lo, hi);
-    // 1 over a large |x|: `min(one, a)` and `max(one, a)` are then 1 and |x|.
+    // The quotient is 1/|x| for |x| > 1: `min(one, a)` and `max(one, a)` are then 1 and |x|.
     let t2 = m.mul(t, t);
     let s = poly(m, t2, &ATAN);
     let near = m.mul(t, s);
@@ -245,7 +248,7 @@ pub fn atan<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.copysign(y, x)
 }
 
-/// Hyperbolic tangent: with `t = e^(2|x|) - 1` it is `t/(t + 2)`
+/// Hyperbolic tangent: with `t = e^(2|x|) - 1` it is `t/(t + 2)`.
 #[inline(always)]
 pub fn tanh<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let (top, inv, half_ln2) = (m.f(10.0), m.f(2.0 * LOG2_E), m.f(LN2[0] * 0.5));
@@ -254,7 +257,7 @@ pub fn tanh<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let a = m.min(top, a);
     let n = m.mul(a, inv);
     let n = m.round(n);
-    // One part of ln 2: what is missing matters only where the result is already 1.
+    // One component of ln 2: the error matters only where the result is already 1.
     let r = m.fnma(n, half_ln2, a);
     let q = poly(m, r, &TANH);
     let p = m.mul(r, q);
@@ -266,7 +269,7 @@ pub fn tanh<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.copysign(y, x)
 }
 
-/// `1/(1 + e⁻ˣ)`: with `x = n·ln 2 + r` it is `2ⁿ/(2ⁿ + e⁻ʳ)`, which keeps tiny results
+/// `1/(1 + e⁻ˣ)`: with `x = n·ln 2 + r` it is `2ⁿ/(2ⁿ + e⁻ʳ)`, which preserves tiny results.
 #[inline(always)]
 pub fn sigmoid<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let x = clamp(m, -105.0, x, 30.0);
@@ -278,7 +281,7 @@ pub fn sigmoid<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.div(s, d)
 }
 
-/// The coefficients of `e⁻ʳ`.
+/// Coefficients of `e⁻ʳ`.
 const EXP_MINUS: [f32; EXP.len()] = {
     let mut c = EXP;
     let mut k = 1;
@@ -289,7 +292,7 @@ const EXP_MINUS: [f32; EXP.len()] = {
     c
 };
 
-/// The error function: an odd polynomial below 1, `1 - q(|x|)⁻⁸` above
+/// The error function: an odd polynomial below 1, `1 - q(|x|)⁻⁸` above.
 #[inline(always)]
 pub fn erf<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let (one, top) = (m.f(1.0), m.f(4.0));
@@ -309,8 +312,7 @@ pub fn erf<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.select(below, near, far)
 }
 
-/// `1 - erf(x)`: `e^(-x²)` over `(|x| + 2)/2`, times a polynomial in `2|x|/(|x| + 2)` that starts at 1 and stays near
-/// it
+/// `1 - erf(x)`: `e^(-x²)` over `(|x| + 2)/2`, times a polynomial in `2|x|/(|x| + 2)` that is 1 at 0 and stays near 1.
 #[inline(always)]
 pub fn erfc<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let (top, two) = (m.f(10.2), m.f(2.0));
@@ -321,7 +323,7 @@ pub fn erfc<M: Machine>(m: &mut M, x: M::F) -> M::F {
     let t = m.mul(a, inv);
     let g = poly(m, t, &ERFC);
     let g = m.mul(g, inv);
-    // a² = s - lo exactly.
+    // Exactly: a² = s - lo.
     let s = m.mul(a, a);
     let lo = m.fnma(a, a, s);
     let (log2e, ln2_hi, ln2_lo) = (m.f(LOG2_E), m.f(LN2[0]), m.f(LN2[1]));
@@ -340,7 +342,7 @@ pub fn erfc<M: Machine>(m: &mut M, x: M::F) -> M::F {
     m.select(below, rest, y)
 }
 
-/// `log₂` of a positive finite x as an unevaluated sum of two floats, to about 2⁻³⁰
+/// `log₂` of a positive finite x as an unevaluated sum of two floats, accurate to about 2⁻³⁰.
 #[inline(always)]
 fn log2_sum<M: Machine>(m: &mut M, x: M::F) -> (M::F, M::F) {
     let (f, e) = split(m, x);
@@ -360,42 +362,42 @@ fn log2_sum<M: Machine>(m: &mut M, x: M::F) -> (M::F, M::F) {
     let minus_hi = m.neg(hi);
     let lo = m.fma(s, c_hi, minus_hi);
     let lo = m.fma(s, c_lo, lo);
-    // s_lo counts in s³ too: by s² more, near enough.
+    // s_lo also affects s³: multiply it by 1 + s², which is accurate enough.
     let s2 = m.mul(s, s);
     let s_lo = m.fma(s_lo, s2, s_lo);
     let lo = m.fma(s_lo, c_hi, lo);
     let q = poly(m, s2, &POW_LOG);
     let s3 = m.mul(s2, s);
     let lo = m.fma(s3, q, lo);
-    // e is 0 or larger than hi, so the sum's error is exact.
+    // e is 0 or larger than hi, so the sum's error is exact (fast two-sum).
     let t = m.add(e, hi);
     let back = m.sub(t, e);
     let left = m.sub(hi, back);
     let lo = m.add(left, lo);
-    // lo may reach 1 % of t, too much for what its own rounding is multiplied with later: carry it over.
+    // lo may reach 1 % of t, too much for its rounding error to be multiplied later: renormalise.
     let sum = m.add(t, lo);
     let back = m.sub(sum, t);
     (sum, m.sub(lo, back))
 }
 
-/// `xʸ`, with every special case of IEEE 754
+/// `xʸ`, with every special case of IEEE 754.
 #[inline(always)]
 pub fn pow<M: Machine>(m: &mut M, x: M::F, y: M::F) -> M::F {
     let (zero, half, one, inf) = (m.f(0.0), m.f(0.5), m.f(1.0), m.f(f32::INFINITY));
     let a = m.abs(x);
     let (t_hi, t_lo) = log2_sum(m, a);
-    // log₂ of 0 is -inf, of inf and NaN the argument itself.
+    // log₂ of 0 is -inf; of inf and NaN it is the argument itself.
     let (finite, at_zero, minus_inf) = (m.lt(a, inf), m.eq(a, zero), m.f(f32::NEG_INFINITY));
     let t_hi = m.select(finite, t_hi, a);
     let t_hi = m.select(at_zero, minus_inf, t_hi);
-    // |log₂ x| ≥ 2⁻²⁴ unless x is 1, so exponents beyond 2³¹ change nothing; without infinities 0·inf does not arise.
+    // |log₂ x| ≥ 2⁻²⁴ unless x is 1, so exponents beyond 2³¹ change nothing; without infinities, 0·inf does not occur.
     let bounded = clamp(m, -2_147_483_648.0, y, 2_147_483_648.0);
     let z = m.mul(bounded, t_hi);
     let minus_z = m.neg(z);
     let z_lo = m.fma(bounded, t_hi, minus_z);
     let z_lo = m.fma(bounded, t_lo, z_lo);
     let z = clamp(m, -200.0, z, 200.0);
-    // Beyond the clamp this may be large or NaN, where it no longer matters: bring it to a number.
+    // Where z was clamped, z_lo may be large or NaN, but no longer matters: make it a number.
     let (low, high) = (m.f(-1.0), m.f(1.0));
     let z_lo = m.min(z_lo, high);
     let z_lo = m.max(z_lo, low);
@@ -404,7 +406,7 @@ pub fn pow<M: Machine>(m: &mut M, x: M::F, y: M::F) -> M::F {
     let r = m.add(r, z_lo);
     let p = poly(m, r, &EXP2);
     let p = m.scale(p, n);
-    // The sign of a negative base: kept by odd exponents, an error for fractions.
+    // Sign of a negative base: odd exponents keep it, fractional ones give NaN.
     let whole = m.round(y);
     let is_whole = m.eq(whole, y);
     let h = m.mul(y, half);

@@ -119,7 +119,7 @@ fn check_pow(pairs: impl Iterator<Item = (f32, f32)>) {
     let (mut worst, mut at) = (0.0, (0.0, 0.0));
     for ((&x, &y), &got) in x.iter().zip(&y).zip(&out) {
         let exact = libm::pow(x as f64, y as f64);
-        // Beyond the range of f64 too: libm says 0 or infinity, as f32 does.
+        // Also where f64 overflows or underflows: libm gives 0 or infinity, as f32 does.
         let e = if exact == 0.0 || exact.is_infinite() {
             if got.to_bits() == (exact as f32).to_bits() { 0.0 } else { f64::INFINITY }
         } else {
@@ -141,7 +141,7 @@ fn pow_keeps_its_bound() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 32) as u32
     };
-    // Any bit patterns; then bases of every size with exponents that keep the result in range; then bases near 1.
+    // Random bit patterns; then bases of every size with exponents that keep the result in range; then bases near 1.
     check_pow((0..200_000).map(|_| (f32::from_bits(next()), f32::from_bits(next()))).collect::<Vec<_>>().into_iter());
     let mut ranged = vec![];
     for _ in 0..400_000 {
@@ -155,7 +155,7 @@ fn pow_keeps_its_bound() {
     check_pow(ranged.into_iter());
 }
 
-/// Error of an f64 result in ulp of the golden value.
+/// Error of an f64 result, in ulp of the golden value.
 fn error_f64(got: f64, want: f64) -> f64 {
     if got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan() {
         return 0.0;
@@ -163,7 +163,7 @@ fn error_f64(got: f64, want: f64) -> f64 {
     if got.is_nan() || want.is_nan() || got.is_infinite() != want.is_infinite() || want == 0.0 {
         return f64::INFINITY;
     }
-    // In two factors: 2^1074 alone overflows.
+    // In two factors, since 2^1074 overflows.
     let e = (((want.to_bits() >> 52) & 0x7ff) as i32).max(1) - 1023 - 52;
     (got - want).abs() * libm::scalbn(1.0, -e / 2) * libm::scalbn(1.0, -e - -e / 2)
 }
@@ -208,7 +208,7 @@ fn f64_special_values_are_exact() {
     }
 }
 
-/// What IEEE 754 says of zeros, infinities, NaN, negative bases and whole exponents, and random numbers.
+/// Special cases of IEEE 754 (zeros, infinities, NaN, negative bases, integer exponents), and random numbers.
 #[test]
 fn f64_powers_are_those_of_libm() {
     let special = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 1e300, -1e300, 1e-300, 5e-324, -5e-324];
@@ -233,7 +233,7 @@ fn f64_powers_are_those_of_libm() {
     find_f64(ElementOp::Pow).unwrap()(&x, &y, &mut out);
     for ((x, y), got) in x.iter().zip(&y).zip(out) {
         let want = libm::pow(*x, *y);
-        // libm's is off by hundreds of ulp for exponents beyond 2³¹; golden values have such.
+        // libm is off by hundreds of ulp for exponents beyond 2³¹; golden values cover those.
         if want != 0.0 && want.is_finite() && y.abs() > 2f64.powi(31) {
             continue;
         }

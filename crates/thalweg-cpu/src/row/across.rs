@@ -1,12 +1,12 @@
-//! Rows across memory: vectors hold the same place of neighbouring rows.
+//! Outer-axis reductions: a vector holds the same point of adjacent rows.
 //!
-//! A strip of neighbouring rows is a matrix with a column for each, and each phase of its body is a map over chunks of
-//! that matrix. In: a phase. Out: a map body, in which a value of the row is read from an array with an element for
-//! each column, a buffer is a matrix, and a fold is put together with what a *bank* holds so far. There are as many
-//! banks as a block has lanes ([`order::LANES`]): the points of a lane, 32 apart, are the rows of one call.
+//! A strip of adjacent rows is a matrix with one column per row, and each phase of the body is a map over chunks of
+//! that matrix. In: a phase. Out: a map body, in which a value of the row is read from an array with one element per
+//! column, a buffer is a matrix, and a fold is a store that combines with a *bank* of partial results. There are as
+//! many banks as a block has lanes ([`order::LANES`]): the points of a lane, 32 apart, are the rows of one call.
 //!
-//! Where a strip is a whole matrix without gaps, 32 of its points follow one another in memory as the banks do, so they
-//! run as one long row. What has one element a column is repeated as often for that.
+//! If a strip is a whole matrix without gaps, 32 consecutive points are contiguous in memory, as the banks are, so they
+//! run as one long row. Operands with one element per column are replicated 32 times for that.
 
 use super::arena::Places;
 use super::combined::Combines;
@@ -21,27 +21,28 @@ use thalweg_kernel::order::LANES;
 use thalweg_kernel::{Access, AccessClass, Body, Node, Phase, Phases, Store, resolve};
 use thalweg_runtime::Error;
 
-/// Bytes of a strip that stay in a core's own caches while its phases run.
+/// Bytes of a strip that fit a core's private caches while its phases run.
 const STRIP_BYTES: usize = PRIVATE;
-/// Columns of a strip: of bodies that pass once, where width alone matters; and the least that is worth a chunk.
+/// Maximum columns of a strip (bodies with one pass use it, as only width matters for them), and the minimum that is
+/// worth a chunk.
 const WIDE: usize = 2048;
 pub const NARROW: usize = 64;
-/// Strips begin at multiples of so many columns, so that vectors of 4-byte elements are whole.
+/// Strip width is a multiple of this many columns, so that vectors of 4-byte elements are full.
 const UNIT: usize = 16;
 
-/// What an access of a converted phase goes to.
+/// Source of an access of a converted phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
     /// An access of the row body.
     Line(usize),
     Buffer(usize),
     Value(usize),
-    /// The bank of a fold of this phase.
+    /// Bank of a fold of this phase.
     Bank(usize),
 }
 
 impl Source {
-    /// The access of the row body, if it reads one element a row.
+    /// The access of the row body that must be replicated in a joined call: it has one element per row.
     fn repeated(self, access: &Access) -> Option<usize> {
         let plain = matches!(access.class, AccessClass::Contiguous | AccessClass::Strided);
         match self {
@@ -58,11 +59,11 @@ struct Map {
     folds: usize,
     once: bool,
     mapped: bool,
-    /// What it writes, if that is operands alone, point by point.
+    /// Accesses that it writes, if all its stores go to operands, point by point.
     written: Vec<usize>,
 }
 
-/// A row body compiled to run across its rows.
+/// A row body compiled for outer-axis reductions.
 pub struct Program {
     pub phases: Phases,
     maps: Vec<Map>,
@@ -82,13 +83,13 @@ impl Program {
     }
 }
 
-/// A phase of a body as a map.
+/// Converts a phase of a body to a map.
 fn convert(phases: &Phases, phase: &Phase, of: &Body, choice: Choice) -> Map {
     let mut body = phase.body.clone();
     let mut sources: Vec<Source> = (0..of.accesses.len()).map(Source::Line).collect();
     sources.extend((0..phases.buffers.len()).map(Source::Buffer));
     for access in &mut body.accesses {
-        // Of a row there is one element a column, whatever lies between columns.
+        // A per-row access has one element per column, whatever the stride between columns.
         access.per_row = false;
     }
     let mut operands = body.operands + phases.buffers.len() as u16;
@@ -146,19 +147,19 @@ pub struct Across<'a> {
     layout: &'a Layout<'a>,
     scalars: &'a [u64],
     stores: Stores,
-    /// Columns there are and columns of a strip.
+    /// Number of columns, and columns per strip (`width`).
     columns: usize,
     pub width: usize,
     strips: usize,
-    /// Whether 32 points of each phase run as one long row. Values are then repeated as often.
+    /// Whether 32 points of each phase run as one long row; values are then replicated.
     joined: Vec<bool>,
     values: Vec<usize>,
     repeats: usize,
     buffers: Vec<usize>,
     banks: Vec<usize>,
-    /// Places for what was in them before a call.
+    /// Offsets of the saved banks, for calls that may have to be repeated.
     saved: Vec<usize>,
-    /// Where elements that a row has one of are repeated, by access; in the memory of a thread.
+    /// Offsets of replicated per-row elements in a thread's memory, by access.
     copies: Vec<Option<usize>>,
     memory: [usize; 2],
 }
@@ -216,7 +217,7 @@ impl<'a> Across<'a> {
         across
     }
 
-    /// Columns of a strip.
+    /// Chooses the columns per strip.
     fn strip(&self, threads: usize) -> usize {
         let columns = self.columns;
         let passes = self.program.phases.list.iter().filter(|p| !p.once).count();
@@ -229,7 +230,7 @@ impl<'a> Across<'a> {
             let bytes = (body.sum::<usize>() + buffers.sum::<usize>()) * self.layout.row;
             (STRIP_BYTES / bytes.max(1)).clamp(NARROW, WIDE)
         };
-        // Some strips for each thread, as long as they do not become slivers.
+        // A few strips per thread, unless they would become too narrow.
         if threads > 1 {
             let wanted = (2 * threads).div_ceil(outer);
             width = width.min((columns / wanted).max(if passes <= 1 { 4 * NARROW } else { NARROW }));
@@ -238,12 +239,12 @@ impl<'a> Across<'a> {
         if columns <= width {
             return columns;
         }
-        // Strips of one width.
+        // Strips of equal width.
         let strips = columns.div_ceil(width);
         columns.div_ceil(strips).next_multiple_of(UNIT)
     }
 
-    /// Whether 32 points of a phase follow one another in memory, column after column, without gaps.
+    /// Whether 32 points of a phase are contiguous in memory, column by column, without gaps.
     fn joins(&self, map: &Map) -> bool {
         if map.once {
             return false;
@@ -253,7 +254,7 @@ impl<'a> Across<'a> {
             let Source::Line(i) = source else { return true };
             let line = &self.layout.lines[i];
             match access.class {
-                // What is gathered lies relative to where the access points, which a copy would change.
+                // Gather indices are relative to the access's address, which a copy would change.
                 _ if source.repeated(&access).is_some() => line.bounds() == 0,
                 AccessClass::Contiguous => line.point == self.columns as i64 * line.unit,
                 AccessClass::Uniform => line.point == 0 && (line.kept[last] == 0 || self.columns == 1),
@@ -263,12 +264,13 @@ impl<'a> Across<'a> {
         self.width == self.columns && TUNABLES.max_joined_columns.admits(self.columns) && map.accesses.iter().all(fits)
     }
 
-    /// Number of the first row of a chunk.
+    /// First row of a chunk.
     fn first(&self, chunk: usize) -> usize {
         chunk / self.strips * self.columns + chunk % self.strips * self.width
     }
 
-    /// Words of all accesses for one row of a call, from point `start` of the block on; of banks, those of lane 0.
+    /// Argument words of all accesses for one row of a call, from point `start` of the block on; for banks, those of
+    /// lane 0.
     fn args(&self, map: &Map, chunk: Chunk, block: Block, args: &mut Vec<u64>) {
         let (layout, width) = (self.layout, self.width(chunk.number));
         let (last, first) = (layout.kept.len() - 1, self.first(chunk.number));
@@ -294,7 +296,7 @@ impl<'a> Across<'a> {
         args.extend_from_slice(self.scalars);
     }
 
-    /// Bytes of an access from point to point of a run.
+    /// Byte stride of an access between points of a run.
     fn point(&self, source: Source, access: Access, width: usize) -> i64 {
         match source {
             Source::Line(i) => self.layout.lines[i].point,
@@ -303,10 +305,10 @@ impl<'a> Across<'a> {
         }
     }
 
-    /// Repeats elements that a row has one of, and points the words of their accesses there.
+    /// Replicates elements that a row has one of, and redirects the words of their accesses to the copies.
     ///
     /// # Safety
-    /// The args stand at the chunk, and the elements of its columns are readable.
+    /// The args describe the chunk, and the elements of its columns are readable.
     unsafe fn copy(&self, map: &Map, chunk: Chunk, args: &mut [u64]) {
         let (width, last) = (self.width(chunk.number), self.layout.kept.len() - 1);
         for (a, (source, access)) in map.accesses.iter().enumerate() {
@@ -314,7 +316,7 @@ impl<'a> Across<'a> {
             let at = self.copies[i].expect("a joined phase has places for what it repeats");
             let (from, line) = (args[4 * a] as *const u8, &self.layout.lines[i]);
             let unit = line.unit as usize;
-            // SAFETY: the caller's promise; there is room for `LANES` rows.
+            // SAFETY: the caller's promise; there is space for `LANES` rows.
             unsafe {
                 let to = chunk.own.add(at);
                 for column in 0..width {
@@ -342,7 +344,7 @@ impl<'a> Across<'a> {
     }
 
     /// # Safety
-    /// As [`crate::row_call::Rows::run`].
+    /// As for [`crate::row_call::Rows::run`].
     unsafe fn call(&self, map: &Map, own: *mut u8, args: &[u64], n: usize, rows: usize) -> Result<(), Error> {
         if map.engine.restores() {
             // SAFETY: the caller's promise.
@@ -350,7 +352,7 @@ impl<'a> Across<'a> {
         }
         let in_place = self.stores.aliased && map.engine.rereads_inputs();
         let stream = self.stores.stream && !map.written.is_empty() && may_stream(&map.written, args, rows);
-        // SAFETY: the caller's promise; rows that go past the caches are aligned.
+        // SAFETY: the caller's promise; rows with non-temporal stores are aligned.
         unsafe {
             if stream {
                 map.engine.run_streaming(args, n, rows)?;
@@ -361,15 +363,14 @@ impl<'a> Across<'a> {
         Ok(())
     }
 
-    /// As [`Across::call`], where the banks may have to be as they were for a second run.
+    /// Like [`Across::call`]; restores the banks before a second run.
     unsafe fn restoring(&self, map: &Map, own: *mut u8, args: &[u64], n: usize, rows: usize) -> Result<(), Error> {
-        // What is put together in this call: `n` elements of each bank.
+        // Banks updated in this call: `n` elements of each.
         let banks = map.accesses.iter().enumerate().filter_map(|(a, &(source, access))| match source {
             Source::Bank(i) => Some((args[4 * a] as *mut u8, self.saved[i], n * access.dtype.size())),
             _ => None,
         });
-        // SAFETY: banks and the places for what was in them hold 32 rows of the strip's width, which no call goes
-        // beyond.
+        // SAFETY: banks and their saved copies hold 32 rows of the strip's width, which no call exceeds.
         unsafe {
             banks.clone().for_each(|(at, saved, bytes)| std::ptr::copy_nonoverlapping(at, own.add(saved), bytes));
             let restore = || banks.for_each(|(at, saved, n)| std::ptr::copy_nonoverlapping(own.add(saved), at, n));
@@ -378,7 +379,7 @@ impl<'a> Across<'a> {
         Ok(())
     }
 
-    /// Runs the points of a block, lane by lane; banks are ready.
+    /// Runs the points of a block, lane by lane, with initialised banks.
     unsafe fn lanes(
         &self,
         map: &Map,
@@ -391,13 +392,13 @@ impl<'a> Across<'a> {
         let width = self.width(chunk.number);
         self.args(map, chunk, block, args);
         if joined {
-            // SAFETY: the memory of the thread has room for 32 rows of each.
+            // SAFETY: the memory of the thread has space for 32 rows of each.
             unsafe { self.copy(map, chunk, args) };
         }
         let points: Vec<i64> = map.accesses.iter().map(|&(s, a)| self.point(s, a, width)).collect();
         let bank = |a: usize| matches!(map.accesses[a].0, Source::Bank(_));
         let starts: Vec<i64> = (0..points.len()).map(|a| args[4 * a] as i64).collect();
-        // Word 0 at a point of the block: of banks, at its lane.
+        // Word 0 at a point of the block; for banks, at the point's lane.
         let at = |a: usize, point: usize, pitch: usize| {
             let moved = if bank(a) {
                 (point % LANES * pitch * map.accesses[a].1.dtype.size()) as i64
@@ -411,8 +412,8 @@ impl<'a> Across<'a> {
                 args[4 * a + 1] = if bank(a) { 0 } else { points[a].wrapping_mul(points_each) as u64 };
             }
         };
-        // SAFETY: every access of the block is inside its operand; values, banks and buffers have room for the width of
-        // the strip.
+        // SAFETY: every access of the block is inside its operand; values, banks and buffers have space for the width
+        // of the strip.
         unsafe {
             if map.mapped {
                 for point in 0..block.len {
@@ -499,11 +500,10 @@ impl Kernel for Across<'_> {
         let map = &self.program.maps[phase];
         let width = self.width(chunk.number);
         let body = &self.program.phases.list[phase].body;
-        // Lanes that no point is put to hold the identity, and putting that to a lane changes nothing: they are left
-        // out.
+        // Lanes without points hold the identity, and combining with it changes nothing: they are skipped.
         let used = LANES.min(block.len);
-        // SAFETY: a bank has room for all lanes of the strip's width, `out` for as many results a fold; the rest is the
-        // caller's promise.
+        // SAFETY: a bank has space for all lanes of the strip's width, `out` for as many results per fold; the rest is
+        // the caller's promise.
         unsafe {
             for (fold, &bank) in body.folds.iter().zip(&self.banks) {
                 fold::identities(fold.op, body.dtype(fold.node), chunk.own.add(bank), used * width);
@@ -532,8 +532,8 @@ impl Kernel for Across<'_> {
         if map.mapped {
             self.tables(map, chunk, (self.layout.row > 0).then_some(0), args, tables);
         }
-        // SAFETY: accesses are those that are per row, one element a column, which are inside their operands; values
-        // have room for the strip.
+        // SAFETY: the accesses are per row, one element per column, inside their operands; values have space for the
+        // strip.
         unsafe {
             self.call(map, chunk.own, args, width, 1)?;
             for set in &self.program.phases.list[phase].body.sets {
@@ -548,7 +548,7 @@ impl Kernel for Across<'_> {
     unsafe fn set(&self, slot: u16, chunk: Chunk, from: *const u8) {
         let width = self.width(chunk.number);
         let slot = slot as usize;
-        // SAFETY: the value's place has room for the strip; `from` holds as much.
+        // SAFETY: the value has space for the strip; `from` holds as much.
         unsafe {
             let to = chunk.memory.add(self.values[slot]);
             let bytes = width * self.program.phases.values[slot].size();
@@ -558,10 +558,10 @@ impl Kernel for Across<'_> {
     }
 }
 
-/// Repeats the first row of so many bytes until there are so many rows.
+/// Replicates the first row, of `bytes` bytes, to `rows` rows.
 ///
 /// # Safety
-/// The first has been written, and there is room for all.
+/// The first row was written, and there is space for all.
 unsafe fn repeat(first: *mut u8, bytes: usize, rows: usize) {
     for i in 1..rows {
         // SAFETY: the caller's promise.

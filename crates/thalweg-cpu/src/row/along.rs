@@ -1,7 +1,7 @@
-//! Rows along memory: vectors hold neighbours of one row.
+//! Inner-axis reductions: a vector holds adjacent points of one row.
 //!
-//! Rows of one block run whole, many of them a call, through all phases while they are in cache. Longer rows and rows
-//! of several runs go phase by phase, a block a call. Where rows are put together, groups of them are one thread's
+//! Rows of one block run whole, many per call, through all phases while they are cached. Longer rows, and rows of
+//! several runs, run phase by phase, one block per call. If the body combines rows, one thread runs each group of them
 //! (`columns.rs`).
 
 pub use super::along_call::Along;
@@ -34,7 +34,7 @@ impl Along<'_> {
         }
     }
 
-    /// Runs rows of one block, as many a call as lie one step apart.
+    /// Runs rows of one block, as many per call as have a common stride.
     unsafe fn whole_rows(&self, threads: &Threads, estimate_ns: f64) -> Result<(), Error> {
         let layout = self.layout;
         let inner = *layout.kept.last().expect("a layout has a dimension of rows");
@@ -58,8 +58,8 @@ impl Along<'_> {
                     self.args(row, whole, layout.n, memory, memory, (args, tables));
                     *args.last_mut().expect("args end in a count of rows") = self.together as u64;
                     let phases = 0..self.phases.list.len();
-                    // SAFETY: every access of the rows is inside its operand; buffers have room for a row, values for
-                    // all slots. A call by tables has one row.
+                    // SAFETY: every access of the rows is inside its operand; buffers have space for a row, values for
+                    // all slots. A call through tables has one row.
                     unsafe {
                         failure.note(self.call(args, layout.n, count, phases.clone()));
                         self.part(row, whole, phases, tables);
@@ -83,7 +83,7 @@ impl Along<'_> {
                     let mut row = group * columns.rows;
                     let end = layout.rows().min(row + columns.rows);
                     while row < end {
-                        // SAFETY: the caller's promise; a group is one thread's.
+                        // SAFETY: the caller's promise; each group is run by one thread.
                         row += unsafe { self.stretch(whole, row..end, scratch, &failure) };
                     }
                 }
@@ -94,7 +94,7 @@ impl Along<'_> {
         Ok(())
     }
 
-    /// Runs some rows from the first of a range on; returns how many.
+    /// Runs some rows from the start of a range; returns their number.
     unsafe fn stretch(
         &self,
         whole: bool,
@@ -106,7 +106,7 @@ impl Along<'_> {
         if !whole {
             let [memory, own] = self.memory();
             let (memory, own) = (scratch.chunk.bytes(memory), scratch.own.bytes(own));
-            // SAFETY: the caller's promise; the memory is this thread's.
+            // SAFETY: the caller's promise; the memory belongs to this thread.
             failure.note(unsafe { passes::serial(self, Chunk { number: rows.start, memory, own }, scratch) });
             return 1;
         }
@@ -115,7 +115,7 @@ impl Along<'_> {
         let memory = scratch.chunk.bytes(self.memory_bytes());
         let Scratch { args, tables, .. } = scratch;
         self.args(rows.start, Block { run: 0, start: 0, len: layout.n }, layout.n, memory, memory, (args, tables));
-        // SAFETY: every access of the rows is inside its operand or in the group's memory.
+        // SAFETY: every access of the rows is inside its operand, or in the group's memory.
         failure.note(unsafe { self.call(args, layout.n, count, 0..self.phases.list.len()) });
         count
     }
@@ -143,7 +143,7 @@ impl Kernel for Along<'_> {
     }
 
     fn memory(&self) -> [usize; 2] {
-        // A word more for what is stored nowhere: see `online`.
+        // One more word, as the target of suppressed stores: see `online`.
         [self.bytes, 8 * (self.phases.values.len() + 1)]
     }
 
@@ -165,18 +165,18 @@ impl Kernel for Along<'_> {
     ) -> Result<(), Error> {
         let (args, tables) = scratch;
         let values = self.phases.values.len();
-        // SAFETY: values of the row have a word each, in its memory and in the thread's: folds write there, and other
-        // threads may read the row's.
+        // SAFETY: values of the row have one word each, in its memory and in the thread's copy: folds write the copy,
+        // while other threads may read the row's.
         unsafe { std::ptr::copy_nonoverlapping(chunk.memory, chunk.own, 8 * values) };
         self.args(chunk.number, block, block.len, chunk.memory, chunk.own, (args, tables));
-        // SAFETY: every access of the block is inside its operand, and buffers have room for the row.
+        // SAFETY: every access of the block is inside its operand, and buffers have space for the row.
         unsafe {
             self.call(args, block.len, 1, phase..phase + 1)?;
             self.part(chunk.number, block, phase..phase + 1, tables);
         }
         let body = &self.phases.list[phase].body;
         for (f, fold) in body.folds.iter().enumerate() {
-            // SAFETY: a word for each slot, a place for each fold.
+            // SAFETY: there is a word for each slot, and space for each fold.
             unsafe {
                 let bits = chunk.own.cast::<u64>().add(fold.slot as usize).read();
                 let to = out.add(f);
@@ -189,7 +189,7 @@ impl Kernel for Along<'_> {
     unsafe fn once(&self, phase: usize, chunk: Chunk, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
         let (args, tables) = scratch;
         self.args(chunk.number, Block { run: 0, start: 0, len: 1 }, 1, chunk.memory, chunk.memory, (args, tables));
-        // SAFETY: as above, for the accesses that are per row; sets are written to the row's values.
+        // SAFETY: as above, for per-row accesses; sets write the row's values.
         unsafe { self.call(args, 1, 1, phase..phase + 1) }
     }
 
@@ -221,7 +221,7 @@ impl Kernel for Along<'_> {
     }
 
     unsafe fn set(&self, slot: u16, chunk: Chunk, from: *const u8) {
-        // SAFETY: a word for each slot; `from` holds one element of the dtype.
+        // SAFETY: there is a word for each slot; `from` holds one element of the dtype.
         unsafe {
             let to = chunk.memory.cast::<u64>().add(slot as usize);
             let dtype: DType = self.phases.values[slot as usize];

@@ -1,4 +1,4 @@
-//! A call of a kernel along rows: the words for some rows, or for a block of one.
+//! Argument words of calls along rows: for whole rows, or for a block of one.
 
 use super::arena::Places;
 use super::columns::Columns;
@@ -13,33 +13,33 @@ use std::ops::Range;
 use thalweg_kernel::{Body, OnlinePasses, Phases};
 use thalweg_runtime::Error;
 
-/// Bytes of the rows that are passed over side by side: they stay in the smallest first-level caches.
+/// Bytes of the rows that run side by side: they fit the smallest first-level caches.
 const NEAR_BYTES: usize = 24 << 10;
 
 /// One launch.
 pub struct Along<'a> {
     engine: &'a AlongEngine,
-    /// The combines of the user's own.
+    /// User-defined monoids.
     pub combines: &'a Combines,
     pub phases: &'a Phases,
-    /// By which its first two passes run together.
+    /// Rescaling identities by which its first two passes run fused.
     pub online: Option<&'a OnlinePasses>,
     pub layout: &'a Layout<'a>,
-    /// The number of the launch.
+    /// Unique number of the launch.
     launch: u64,
-    /// As many as the body has.
+    /// Scalars of the body.
     pub scalars: &'a [u64],
-    /// Outputs lie over inputs that may be read again.
+    /// Outputs overlap inputs that may be read again.
     in_place: bool,
-    /// What is written point by point, if it goes past the caches: in this phase, through these accesses.
+    /// Phase with non-temporal stores, if any, and the accesses that it writes point by point.
     stream: Option<(usize, Vec<usize>)>,
-    /// Where buffers lie in the memory of a row, values being at its start.
+    /// Offsets of buffers in the memory of a row; its values come first.
     pub buffers: Vec<usize>,
-    /// Bytes of that memory.
+    /// Bytes of the memory of a row.
     pub bytes: usize,
-    /// Rows that are passed over side by side where they run whole.
+    /// Number of rows that run side by side, if they run whole.
     pub together: usize,
-    /// Where rows are put together.
+    /// Partial results, if the body combines rows.
     pub columns: Option<Columns>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Along<'a> {
         let phases = engine.phases();
         let in_place = stores.aliased && engine.rereads_inputs();
         let written = body.stores.iter().map(|s| s.access as usize).filter(|&a| !body.accesses[a].per_row);
-        // What is brought apart goes through the caches.
+        // Packed stores that are unpacked afterwards go through the caches.
         let parted = layout.lines.iter().any(|l| l.map.as_ref().is_some_and(|m| m.written));
         let last = phases.list.iter().rposition(|p| !p.once).filter(|_| stores.stream && !parted);
         let stream = last.map(|l| (l, written.collect()));
@@ -92,13 +92,13 @@ impl<'a> Along<'a> {
         self.bytes * self.together
     }
 
-    /// Runs phases for rows that the args stand at.
+    /// Runs phases for the rows that the args describe.
     ///
     /// # Safety
-    /// As [`crate::row_call::Along::run`].
+    /// As for [`crate::row_call::Along::run`].
     pub unsafe fn call(&self, args: &[u64], n: usize, rows: usize, phases: Range<usize>) -> Result<(), Error> {
         let fits = |(phase, written): &(usize, Vec<usize>)| phases.contains(phase) && may_stream(written, args, rows);
-        // SAFETY: the caller's promise; rows that go past the caches are aligned.
+        // SAFETY: the caller's promise; rows with non-temporal stores are aligned.
         unsafe {
             if self.stream.as_ref().is_some_and(fits) {
                 self.engine.run_streaming(args, n, rows, phases)?;
@@ -109,7 +109,7 @@ impl<'a> Along<'a> {
         Ok(())
     }
 
-    /// Words for a call of `n` points from a block's first point on.
+    /// Sets the words of a call of `n` points from a block's first point on.
     pub fn args(
         &self,
         row: usize,
@@ -124,12 +124,12 @@ impl<'a> Along<'a> {
         args.clear();
         for (i, line) in layout.lines.iter().enumerate() {
             if line.map.is_some() {
-                // A row without points has no places; a phase that runs once may still ask.
+                // A row without points has no positions, but a phase that runs once may still need the words.
                 let first = (layout.row > 0).then(|| self.first_point(row, block));
                 let (at, table) = tables.fill(i, line, first, 1, n);
                 args.extend([at, 0, 0, table]);
             } else if layout.panels[i] && n > 1 {
-                // SAFETY: what is called was checked against its operands.
+                // SAFETY: the launch was checked against its operands.
                 let at = unsafe { layout.panel(&mut tables.panels, self.launch, i, (row, block)) };
                 args.extend([at, 0, 1, 0]);
             } else {
@@ -151,15 +151,15 @@ impl<'a> Along<'a> {
 }
 
 impl Along<'_> {
-    /// The number of a block's first point in the domain.
+    /// Row-major number of a block's first point in the domain.
     fn first_point(&self, row: usize, block: Block) -> usize {
         row * self.layout.row + block.run * self.layout.n + block.start
     }
 
-    /// Brings what these phases have stored for a block, where they store it side by side, to where it belongs.
+    /// Unpacks the packed stores of these phases for a block to their operands.
     ///
     /// # Safety
-    /// A call with the words of [`Along::args`] for this block, of as many points, has just run them.
+    /// A call with the words of [`Along::args`] for this block, of as many points, has just run these phases.
     pub unsafe fn part(&self, row: usize, block: Block, phases: Range<usize>, tables: &Tables) {
         let parted = |i: &usize| self.layout.lines.get(*i).is_some_and(|l| l.map.as_ref().is_some_and(|m| m.written));
         if self.layout.row == 0 {
@@ -168,14 +168,14 @@ impl Along<'_> {
         for phase in self.phases.list[phases].iter().filter(|p| !p.once) {
             for number in phase.body.stores.iter().map(|s| s.access as usize).filter(parted) {
                 let first = self.first_point(row, block);
-                // SAFETY: the caller's promise; rows and blocks are one thread's.
+                // SAFETY: the caller's promise; each row and block belongs to one thread.
                 unsafe { tables.part(number, &self.layout.lines[number], first, block.len) };
             }
         }
     }
 }
 
-/// Elements from point to point.
+/// Stride in elements between points.
 fn step(line: &Line<'_>) -> i64 {
     line.point / line.unit
 }

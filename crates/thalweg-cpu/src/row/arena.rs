@@ -1,26 +1,26 @@
-//! Memory of a thread, aligned to cache lines, and places for arrays in it.
+//! Scratch memory of a thread, aligned to cache lines, and a bump allocator for arrays in it.
 
-/// A cache line, for its alignment.
+/// One cache line, for its alignment.
 #[repr(align(64))]
 #[derive(Clone, Copy)]
 struct Line(#[allow(dead_code, reason = "only ever reached through pointers")] [u8; 64]);
 
-/// Memory aligned to cache lines, which only grows.
+/// Memory aligned to cache lines; it only grows.
 #[derive(Default)]
 pub struct Arena(Vec<Line>);
 
 impl Arena {
-    /// Without memory.
+    /// An arena without memory.
     pub const fn new() -> Arena {
         Arena(Vec::new())
     }
 
-    /// Bytes that there are.
+    /// Size in bytes.
     pub fn len(&self) -> usize {
         self.0.len() * size_of::<Line>()
     }
 
-    /// At least so many bytes.
+    /// Returns at least `bytes` bytes.
     pub fn bytes(&mut self, bytes: usize) -> *mut u8 {
         let lines = bytes.div_ceil(64);
         if self.0.len() < lines {
@@ -30,8 +30,8 @@ impl Arena {
     }
 }
 
-/// Places for arrays one after the other in an [`Arena`]: each begins a line later than it would have to, since arrays
-/// whose size is a power of two would otherwise fall into the same sets of the caches.
+/// Offsets of consecutive arrays in an [`Arena`]: each is padded by one cache line, since arrays whose size is a power
+/// of two would otherwise map to the same cache sets.
 #[derive(Default)]
 pub struct Places {
     pub bytes: usize,

@@ -1,8 +1,8 @@
-//! A scan and nothing else: a row in memory becomes a row in memory.
+//! Plain scans: a row in memory becomes a row in memory, without other operations.
 //!
-//! In: a body that loads elements, scans them and stores the result, all of it contiguous. Out: the scan, from where the
-//! elements are to where the result goes. Always true: it is the same function that runs between phases, in the same
-//! order, so the bits are the same; what is left out are the buffers around it, two thirds of what moves.
+//! In: a body that loads elements, scans them and stores the result, all contiguous. Out: the scan, directly from the
+//! operand to the result. Always true: it is the same function that runs between phases, in the same order, so the bits
+//! are the same; only the buffers around it are omitted, two thirds of the memory traffic.
 
 use crate::scan;
 use crate::simd::Shared;
@@ -12,10 +12,10 @@ use thalweg_ir::DType;
 use thalweg_kernel::{AccessClass, AccessGeometry, Body, Moved, Node, NodeId, Orientation, RowGeometry, Scan};
 use thalweg_runtime::Buffer;
 
-/// A launch of such a body.
+/// A launch of a plain scan.
 pub struct Bare<'a> {
     scan: &'a Scan,
-    /// Operand, first element and dtype of what is scanned, and of the result.
+    /// Operand, first element and dtype of the scan's input, and of its result.
     from: (u16, isize, DType),
     to: (u16, isize, DType),
     rows: usize,
@@ -23,7 +23,7 @@ pub struct Bare<'a> {
 }
 
 impl<'a> Bare<'a> {
-    /// That of this body and geometry, where it is one.
+    /// Recognises a plain scan in a body and geometry.
     pub fn of(body: &'a Body, geometry: &RowGeometry, orientation: Orientation) -> Option<Bare<'a>> {
         let ([scan], [store]) = (&body.scans[..], &body.stores[..]) else { return None };
         let node = |id: NodeId| body.nodes[id.0 as usize];
@@ -41,12 +41,12 @@ impl<'a> Bare<'a> {
         Some(Bare { scan, from, to, rows: geometry.rows(), n: geometry.row() })
     }
 
-    /// Whether threads share a row, rather than take rows each.
+    /// Whether threads split each row instead of taking whole rows.
     fn split(&self, threads: usize) -> bool {
         self.rows < threads
     }
 
-    /// What a launch moves.
+    /// Memory traffic of a launch.
     pub fn moved(&self, threads: usize) -> Moved {
         let points = (self.rows * self.n) as u64;
         let (read, written) = (points * self.from.2.size() as u64, points * self.to.2.size() as u64);
@@ -54,7 +54,7 @@ impl<'a> Bare<'a> {
         Moved { read, written, loaded: read, stored: written } + own
     }
 
-    /// Runs it.
+    /// Runs the scan.
     ///
     /// # Safety
     /// Geometry and operands were checked.
@@ -65,8 +65,8 @@ impl<'a> Bare<'a> {
         };
         let one = |at: usize, threads: Option<&Threads>| {
             let (from, to) = (row(self.from, at), row(self.to, at));
-            // SAFETY: the caller's promise: every element of the row is inside its operand, and of its dtype. Where the
-            // two lie over each other, it is element by element: a width of 1 allows that.
+            // SAFETY: the caller's promise: every element of the row is inside its operand, and of its dtype. If input
+            // and result are the same memory, they match element by element: a width of 1 allows that.
             unsafe {
                 scan::scan((self.scan.op, self.scan.reverse), self.from.2, from.get(), to.get(), [self.n, 1], threads)
             }
@@ -81,7 +81,7 @@ impl<'a> Bare<'a> {
     }
 }
 
-/// Whether the elements lie one behind the other, rows and all.
+/// Whether the elements are contiguous, across rows too.
 fn follows(extents: &[usize], at: &AccessGeometry) -> bool {
     let mut step = 1;
     let mut dims = extents.iter().zip(&at.strides).rev();

@@ -1,8 +1,9 @@
-//! Reductions over all rows in the pass of a kernel along rows: stores that lead every row to the same elements.
+//! Shared passes: reductions over all rows in the pass of a kernel along rows, by stores that combine all rows into the
+//! same elements.
 //!
-//! Rows are cut into groups, by their number alone. A group's rows are run one after the other on one thread, and put
-//! together in a partial result of the group; at the end the groups' partial results are put together pairwise. So bits
-//! do not depend on the number of threads.
+//! Rows are divided into groups, by their number alone. One thread runs the rows of a group in order and combines them
+//! into the group's partial result; at the end, a tree reduction combines the groups' partial results. So bits do not
+//! depend on the number of threads.
 
 use super::arena::{Arena, Places};
 use super::fold;
@@ -13,34 +14,34 @@ use crate::tile;
 use thalweg_ir::{DType, Monoid};
 use thalweg_kernel::{AccessClass, Body, RowGeometry};
 
-/// Groups that rows are cut into.
+/// Maximum number of groups of rows.
 pub const GROUPS: usize = 64;
 
-/// A store that leads all rows to one.
+/// A store that combines all rows into one.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// Its access.
     pub access: usize,
     op: Monoid,
     dtype: DType,
-    /// Where its partial results begin in a group's memory.
+    /// Offset of its partial results in a group's memory.
     at: usize,
 }
 
-/// The partial results of a launch.
+/// Partial results of a launch.
 pub struct Columns {
     all: Vec<Column>,
-    /// Rows of a group.
+    /// Rows per group.
     pub rows: usize,
     pub groups: usize,
     /// Bytes of a group's partial results.
     bytes: usize,
     memory: Shared<u8>,
-    /// Keeps the memory.
+    /// Owns the memory.
     _arena: Arena,
 }
 
-/// The stores of a body that put rows together.
+/// Stores of a body that combine rows.
 pub fn stores(body: &Body) -> impl Iterator<Item = (usize, Monoid, DType)> + '_ {
     body.stores.iter().filter_map(|s| {
         let access = s.access as usize;
@@ -48,7 +49,7 @@ pub fn stores(body: &Body) -> impl Iterator<Item = (usize, Monoid, DType)> + '_ 
     })
 }
 
-/// Refuses a store of rows put together that is not one element a point of a row, the same for all rows.
+/// Panics unless each store that combines rows has one element per point of a row, the same for all rows.
 pub fn check(body: &Body, geometry: &RowGeometry) {
     for (access, _, dtype) in stores(body) {
         let (a, at, kept) = (&body.accesses[access], &geometry.accesses[access], geometry.kept);
@@ -63,7 +64,7 @@ pub fn check(body: &Body, geometry: &RowGeometry) {
     }
 }
 
-/// The part of an access's geometry that is about a row.
+/// Geometry of an access within a row.
 fn shifted(at: &thalweg_kernel::AccessGeometry, kept: usize) -> thalweg_kernel::AccessGeometry {
     let mut own = at.clone();
     own.strides.rotate_left(kept);
@@ -71,7 +72,7 @@ fn shifted(at: &thalweg_kernel::AccessGeometry, kept: usize) -> thalweg_kernel::
 }
 
 impl Columns {
-    /// Memory for the partial results of a launch; none where the body puts no rows together.
+    /// Allocates the partial results of a launch; `None` if the body combines no rows.
     pub fn new(body: &Body, layout: &Layout<'_>) -> Option<Columns> {
         let mut places = Places::default();
         let all: Vec<Column> = stores(body)
@@ -86,34 +87,34 @@ impl Columns {
         let memory = Shared(arena.bytes(groups * bytes));
         for group in 0..groups {
             for c in &all {
-                // SAFETY: each group has room for a row of each store.
+                // SAFETY: each group has space for a row of each store.
                 unsafe { fold::identities(c.op, c.dtype, memory.get().add(group * bytes + c.at), layout.n) };
             }
         }
         Some(Columns { all, rows, groups, bytes, memory, _arena: arena })
     }
 
-    /// Where an access of the first point of a row goes instead, if it puts rows together.
+    /// Redirects an access that combines rows: the address of its partial results for the group of a row.
     pub fn start(&self, access: usize, row: usize) -> Option<i64> {
         let c = self.all.iter().find(|c| c.access == access)?;
         Some(self.memory.get().wrapping_add(row / self.rows * self.bytes + c.at) as i64)
     }
 
-    /// Puts the groups together and writes the results.
+    /// Reduces the groups and stores the results.
     pub fn store(&self, layout: &Layout<'_>) {
         let at = |group: usize, c: &Column| self.memory.get().wrapping_add(group * self.bytes + c.at);
         let mut apart = 1;
         while apart < self.groups {
             for group in (0..self.groups - apart).step_by(2 * apart) {
                 for c in &self.all {
-                    // SAFETY: each group has a row of each store, and all threads are done.
+                    // SAFETY: each group has a row of each store, and all threads have finished.
                     unsafe { fold::combine(c.op, c.dtype, at(group, c), at(group + apart, c), layout.n) };
                 }
             }
             apart *= 2;
         }
         for c in &self.all {
-            // SAFETY: the store is contiguous over the row, which was found inside the operand.
+            // SAFETY: the store is contiguous over the row, which was checked to be inside the operand.
             unsafe {
                 let to = layout.lines[c.access].start as *mut u8;
                 std::ptr::copy_nonoverlapping(at(0, c), to, layout.n * c.dtype.size());

@@ -1,12 +1,12 @@
-//! Folds and scans of buffers by combines of the user's own, between phases.
+//! Folds and scans of buffers by user-defined monoids, between phases.
 //!
-//! In: a buffer for each component of the elements, `n` rows of `width` columns. Out: the fold's components in the first row
-//! of each, or the scan's in their place. The order is [`thalweg_kernel::order::fold_by`] and
-//! [`thalweg_kernel::order::scan_by`], whose steps are made of whole vectors, so that the combine is compiled as a map
-//! ([`combine_map`]), once for each way in which its arguments lie, by the engine that compiles everything else.
+//! In: a buffer for each component of the elements, `n` rows of `width` columns. Out: the fold's components in the
+//! first row of each, or the scan's in place. The order is that of [`thalweg_kernel::order::fold_by`] and
+//! [`thalweg_kernel::order::scan_by`], whose steps act on whole vectors. So the monoid is compiled as a map
+//! ([`combine_map`]), once for each layout of its arguments, by the engine of all other bodies.
 //!
-//! In a segment of a scan each element waits for the one before it, so segments go side by side: where columns are few, they are
-//! brought to be columns first. A linear recurrence has code of its own where it runs along a row.
+//! In a segment of a scan, each element depends on the one before it, so several segments run side by side; if there
+//! are few columns, segments are first transposed into columns. A linear recurrence along a row has native code.
 
 use super::arena::{Arena, Places};
 use crate::engine::{Choice, Engine};
@@ -18,18 +18,18 @@ use thalweg_kernel::monoid::combine_map;
 use thalweg_kernel::order::{SEGMENT, halves};
 use thalweg_kernel::{AccessClass, Along, Body, Combined};
 
-/// Memory that a thread keeps from scan to scan.
+/// Maximum bytes of memory that a thread retains between scans.
 const KEEP_BYTES: usize = 4 << 20;
-/// Columns from which on segments need not go side by side.
+/// Minimum columns for which segments need not run side by side.
 const WIDE: usize = 64;
-/// Segments of a recurrence that go side by side: each waits for a product and a sum.
+/// Segments of a recurrence that run interleaved: each has the latency of a product and a sum per element.
 const ABREAST: usize = 4;
 
 thread_local! {
     static MEMORY: Cell<Arena> = const { Cell::new(Arena::new()) };
 }
 
-/// Estimate of the time that an element takes on one thread beyond its arithmetic: in a scan elements wait for each other. (A
+/// Estimated nanoseconds per element on one thread beyond its arithmetic: elements of a scan depend on each other. (A
 /// recurrence of f32, 2,048 elements a row, takes 1.1 ns an element.)
 pub fn ns_per_element(combined: &Combined) -> f64 {
     match combined.along {
@@ -38,27 +38,27 @@ pub fn ns_per_element(combined: &Combined) -> f64 {
     }
 }
 
-/// The combines of a body, compiled.
+/// The compiled monoids of a body.
 #[derive(Default)]
 pub struct Combines(Vec<Combine>);
 
-/// A combine, compiled.
+/// A compiled monoid.
 pub struct Combine {
     of: Loop,
-    /// Bytes of an element of each component.
+    /// Bytes of an element, by component.
     sizes: Vec<usize>,
-    /// Bytes that an element of either side loads.
+    /// Bytes that each side loads per element.
     loads: [u64; 2],
     /// Both sides element by element.
     plain: Engine,
-    /// One partial result before many elements; of scans.
+    /// One partial result combined with many elements; only for scans.
     lead: Option<Engine>,
-    /// Of a linear recurrence its coefficient and its value.
+    /// Components of a linear recurrence: coefficient and value.
     linear: Option<[usize; 2]>,
 }
 
-/// Rectangles of elements, in elements of a buffer: the first element of the first row of each argument, the step from row
-/// to row of each, the elements of a row, and how many rows.
+/// Rectangles of elements, in elements of a buffer: for each argument, the first element and the stride between rows;
+/// elements per row; and number of rows.
 #[derive(Clone, Copy)]
 struct Rectangle<const N: usize> {
     at: [isize; N],
@@ -67,10 +67,10 @@ struct Rectangle<const N: usize> {
     rows: usize,
 }
 
-/// A buffer for each component.
+/// One buffer per component.
 type Buffers = [*mut u8];
 
-/// Memory of this thread for so many elements of each component.
+/// Memory of this thread for a number of elements of each component.
 struct Columns {
     memory: Arena,
     bytes: usize,
@@ -81,13 +81,13 @@ impl Columns {
     fn new(sizes: &[usize], elements: usize) -> Columns {
         let mut places = Places::default();
         let at: Vec<usize> = sizes.iter().map(|s| places.take(elements * s)).collect();
-        // Taken out, so that a scan within a scan finds none and makes its own.
+        // Taken out of its slot, so that a nested scan gets its own.
         let mut memory = MEMORY.take();
         let base = memory.bytes(places.bytes);
         Columns { memory, bytes: places.bytes, buffers: at.into_iter().map(|at| base.wrapping_add(at)).collect() }
     }
 
-    /// Leaves the memory to the next one.
+    /// Returns the memory to the thread.
     fn end(&mut self) {
         if self.bytes <= KEEP_BYTES {
             MEMORY.set(std::mem::take(&mut self.memory));
@@ -95,7 +95,7 @@ impl Columns {
     }
 }
 
-/// Which way a scan goes over rows of columns.
+/// Extent and direction of a scan over rows of columns.
 #[derive(Clone, Copy)]
 struct Line {
     n: usize,
@@ -104,7 +104,7 @@ struct Line {
 }
 
 impl Combines {
-    /// Those of a row body.
+    /// Compiles the monoids of a row body.
     pub fn new(body: &Body, choice: Choice) -> Combines {
         let mut list: Vec<Combine> = vec![];
         for c in &body.combined {
@@ -116,7 +116,7 @@ impl Combines {
         Combines(list)
     }
 
-    /// That of a phase.
+    /// The compiled form of a monoid.
     pub fn of(&self, of: Loop) -> &Combine {
         self.0.iter().find(|c| c.of == of).expect("the combines of a body are compiled with it")
     }
@@ -142,10 +142,10 @@ impl Combine {
         }
     }
 
-    /// Calls a map whose arguments are these sets of buffers.
+    /// Calls a map with these sets of buffers as arguments.
     ///
     /// # Safety
-    /// All elements of the rectangle lie in the buffers; what is written is read at the same points alone.
+    /// All elements of the rectangle are inside the buffers; elements written are read only at the same points.
     unsafe fn call<const N: usize>(&self, engine: &Engine, sets: [&Buffers; N], of: Rectangle<N>) {
         if of.n == 0 || of.rows == 0 {
             return;
@@ -157,24 +157,24 @@ impl Combine {
                 args.extend([first as u64, (step * size as isize) as u64, 1, 0]);
             }
         }
-        // SAFETY: the caller's promise. Where lanes may have to be computed again, they are by what needs no second run.
+        // SAFETY: the caller's promise. If a second run could be needed, the tile engine runs, which needs none.
         let done = unsafe { engine.run(&args, of.n, of.rows, engine.rereads_inputs()) };
         done.expect("a combine selects nothing by an index");
     }
 
-    /// Folds the columns of `n` rows; the result is the first row. Nothing is done where there is no row.
+    /// Folds the columns of `n` rows; the result is the first row. Does nothing without rows.
     ///
     /// # Safety
-    /// The buffers hold `n` rows of `width` elements each and lie apart.
+    /// The buffers hold `n` rows of `width` elements each and do not overlap.
     pub unsafe fn fold(&self, buffers: &Buffers, [n, width]: [usize; 2]) {
         for (half, count) in halves(n) {
             let of = Rectangle { at: [0, (half * width) as isize, 0], step: [0; 3], n: count * width, rows: 1 };
-            // SAFETY: both halves lie in the buffers, and the first is written where it is read.
+            // SAFETY: both halves are inside the buffers, and the first is written where it is read.
             unsafe { self.call(&self.plain, [buffers, buffers, buffers], of) };
         }
     }
 
-    /// Bytes that are loaded and stored for a row of `n` elements, one of `width` side by side.
+    /// Bytes loaded and stored per row of `n` elements, for one of `width` columns.
     pub fn issued(&self, along: Along, [n, width]: [usize; 2]) -> [u64; 2] {
         let size: u64 = self.sizes.iter().map(|&s| s as u64).sum();
         let both = self.loads[0] + self.loads[1];
@@ -193,12 +193,12 @@ impl Combine {
         [loaded, stored]
     }
 
-    /// Whether segments of so many columns go through code that is not compiled for the combine.
+    /// Whether segments with this many columns run in native code, not code compiled for the monoid.
     fn is_native(&self, width: usize) -> bool {
         self.linear.is_some() && width == 1
     }
 
-    /// The identity of a component, for so many columns.
+    /// Identity of a component, for `width` columns.
     pub fn identity(&self, component: usize, width: usize) -> Vec<u64> {
         let bits = self.of.identity().nth(component).expect("a component of the combine");
         match self.sizes[component] {
@@ -210,7 +210,7 @@ impl Combine {
     /// Scans the columns of `n` rows in place.
     ///
     /// # Safety
-    /// As [`Combine::fold`].
+    /// As for [`Combine::fold`].
     pub unsafe fn scan(&self, buffers: &Buffers, [n, width]: [usize; 2], reverse: bool) {
         let line = Line { n, width, reverse };
         // SAFETY: the caller's promise.
@@ -224,11 +224,11 @@ impl Combine {
             for s in 0..segments {
                 let last = line.place((s + 1) * SEGMENT - 1);
                 let row = width * size;
-                // SAFETY: the last element of a segment, or of the line, and a row for each.
+                // SAFETY: the last element of a segment, or of the line; there is a row for each.
                 unsafe { std::ptr::copy_nonoverlapping(from.add(last * row), to.add(s * row), row) };
             }
         }
-        // SAFETY: the caller's promise; the lasts are as many as segments, in the order of the scan.
+        // SAFETY: the caller's promise; there is one last element per segment, in the order of the scan.
         unsafe {
             self.scan(&lasts.buffers, [segments, width], false);
             self.put_before(&lasts.buffers, buffers, line);
@@ -236,15 +236,15 @@ impl Combine {
         lasts.end();
     }
 
-    /// Scans each segment by itself.
+    /// Scans each segment separately.
     ///
     /// # Safety
-    /// As [`Combine::scan`].
+    /// As for [`Combine::scan`].
     unsafe fn in_segments(&self, buffers: &Buffers, line: Line) {
         let Line { n, width, .. } = line;
         let segments = n.div_ceil(SEGMENT);
         if let Some([a, b]) = self.linear.filter(|_| self.is_native(width)) {
-            // SAFETY: the caller's promise, for the type that the size says.
+            // SAFETY: the caller's promise, for the type with that size.
             return unsafe {
                 match self.sizes[0] {
                     4 => recurrence::<f32>(buffers[a].cast(), buffers[b].cast(), line),
@@ -263,7 +263,7 @@ impl Combine {
         }
         let mut columns = Columns::new(&self.sizes, SEGMENT * segments * width);
         for ((own, turned), &size) in buffers.iter().zip(&columns.buffers).zip(&self.sizes) {
-            // SAFETY: the columns have a place for each element.
+            // SAFETY: the columns have space for each element.
             unsafe { turn(*own, *turned, (line, size), false) };
         }
         for i in 1..SEGMENT.min(n) {
@@ -281,10 +281,10 @@ impl Combine {
         columns.end();
     }
 
-    /// All elements of each segment but the first with the scanned last one of the segment before.
+    /// Combines all elements of each segment but the first with the scanned last element of the segment before.
     ///
     /// # Safety
-    /// As [`Combine::scan_in`].
+    /// As for [`Combine::scan`]; `lasts` has one row per segment.
     unsafe fn put_before(&self, lasts: &Buffers, buffers: &Buffers, line: Line) {
         let (whole, rest, width) = (line.n / SEGMENT, line.n % SEGMENT, line.width as isize);
         if line.width == 1 {
@@ -310,31 +310,31 @@ impl Combine {
 }
 
 impl Line {
-    /// The row at a place of the scan, or the last one in its order.
+    /// Row at index `i` of the scan order, or the last one.
     fn place(self, i: usize) -> usize {
         let i = i.min(self.n - 1);
         if self.reverse { self.n - 1 - i } else { i }
     }
 
-    /// The first element in memory of a part of the segment whose first row stands at that place.
+    /// First element in memory of a range of a segment, which begins at index `segment` of the scan order.
     fn start(self, segment: usize, part: std::ops::Range<usize>) -> isize {
-        // (Of a part that is empty it may be none.)
+        // (For an empty range it may be out of bounds.)
         let [n, first, last] = [self.n, segment + part.start, segment + part.end].map(|i| i as isize);
         let row = if self.reverse { n - last } else { first };
         row * self.width as isize
     }
 
-    /// Elements from segment to segment.
+    /// Elements between segments.
     fn row_step(self) -> isize {
         let step = (SEGMENT * self.width) as isize;
         if self.reverse { -step } else { step }
     }
 }
 
-/// Brings segments side by side: element `i` of segment `s` to row `i`, place `s`; or back.
+/// Transposes segments: element `i` of segment `s` goes to row `i`, column `s`; or back.
 ///
 /// # Safety
-/// `own` holds the line's elements of so many bytes, `turned` as many as whole segments have.
+/// `own` holds the line's elements of `size` bytes, `turned` as many as whole segments have.
 unsafe fn turn(own: *mut u8, turned: *mut u8, (line, size): (Line, usize), back: bool) {
     let (segments, row) = (line.n.div_ceil(SEGMENT), line.width * size);
     for i in 0..line.n {
@@ -344,7 +344,7 @@ unsafe fn turn(own: *mut u8, turned: *mut u8, (line, size): (Line, usize), back:
             let (x, y) = (own.add(line.place(i) * row), turned.add((at * segments + segment) * row));
             let (from, to) = if back { (y, x) } else { (x, y) };
             match row {
-                // A copy of a known size is an instruction.
+                // A copy of constant size is a single instruction.
                 4 => to.cast::<u32>().write(from.cast::<u32>().read()),
                 8 => to.cast::<u64>().write(from.cast::<u64>().read()),
                 _ => std::ptr::copy_nonoverlapping(from, to, row),
@@ -353,12 +353,12 @@ unsafe fn turn(own: *mut u8, turned: *mut u8, (line, size): (Line, usize), back:
     }
 }
 
-/// The segments of `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)` along a row, some side by side; rounded as the map is.
+/// Scans segments of `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)` along a row, some interleaved; rounds like the map.
 ///
 /// # Safety
 /// Both hold the line's elements, in one column.
 unsafe fn recurrence<T: Copy + Mul<Output = T> + Add<Output = T>>(a: *mut T, b: *mut T, line: Line) {
-    // Compiled for what the machine has: more registers hold more segments.
+    // Compiled for the machine's instruction set: more registers hold more segments.
     dispatch(Recurrence { a, b, line });
 }
 
@@ -385,10 +385,10 @@ impl<T: Copy + Mul<Output = T> + Add<Output = T>> Job for Recurrence<T> {
     }
 }
 
-/// `K` segments of that length, from number `first` on.
+/// Scans `K` segments of length `len`, from number `first` on.
 ///
 /// # Safety
-/// As [`recurrence`].
+/// As for [`recurrence`].
 #[inline(always)]
 unsafe fn segments<T: Copy + Mul<Output = T> + Add<Output = T>, const K: usize>(
     a: *mut T,
@@ -397,7 +397,7 @@ unsafe fn segments<T: Copy + Mul<Output = T> + Add<Output = T>, const K: usize>(
     first: usize,
     len: usize,
 ) {
-    // Segments of a line lie one way or the other, a fixed distance apart.
+    // Segments of a line have a constant stride, of either sign.
     let (step, apart) = if line.reverse { (-1, -(SEGMENT as isize)) } else { (1, SEGMENT as isize) };
     let start = line.place(first * SEGMENT);
     // SAFETY: the caller's promise.

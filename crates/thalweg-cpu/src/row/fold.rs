@@ -1,12 +1,11 @@
-//! Partial results side by side: rows of them, one for each column, put together in the order of
-//! [`thalweg_kernel::order`].
+//! Vectors of partial results, one element per column, combined in the order of [`thalweg_kernel::order`].
 //!
-//! Along a row a width of 1 does; across, as many columns as a strip has.
+//! Along a row the width is 1; across rows it is the number of columns of a strip.
 
 use crate::tile;
 use thalweg_ir::{DType, Monoid};
 
-/// Puts row `with` to row `into`, which stands before it.
+/// Combines row `with` into row `into`, which precedes it in the order.
 ///
 /// # Safety
 /// Both hold `n` elements, aligned, and do not overlap.
@@ -15,10 +14,10 @@ pub unsafe fn combine(op: Monoid, dtype: DType, into: *mut u8, with: *const u8, 
     unsafe { tile::folder(op, dtype).merge(into, 1, with, n) };
 }
 
-/// Writes what an empty row gives.
+/// Writes the identity of a fold.
 ///
 /// # Safety
-/// There is room for `n` elements, aligned.
+/// There is space for `n` elements, aligned.
 pub unsafe fn identities(op: Monoid, dtype: DType, to: *mut u8, n: usize) {
     let bits = op.identity(dtype);
     // SAFETY: the caller's promise.
@@ -30,18 +29,18 @@ pub unsafe fn identities(op: Monoid, dtype: DType, to: *mut u8, n: usize) {
     }
 }
 
-/// Rows of partial results of blocks, put together pairwise as they come: [`thalweg_kernel::order::Tree`] for each
-/// column.
+/// Tree reduction of the partial results of blocks, combined pairwise as they arrive: [`thalweg_kernel::order::Tree`]
+/// for each column.
 #[derive(Default)]
 pub struct Tree {
     partial: Vec<u64>,
-    /// Rows that wait in `partial`.
+    /// Number of pending rows in `partial`.
     depth: usize,
     count: usize,
 }
 
 impl Tree {
-    /// Of no blocks.
+    /// Resets the tree to no blocks.
     pub fn clear(&mut self) {
         (self.depth, self.count) = (0, 0);
     }
@@ -53,10 +52,10 @@ impl Tree {
         self.partial[i * width..].as_mut_ptr().cast()
     }
 
-    /// The next block's.
+    /// Adds the next block's results.
     ///
     /// # Safety
-    /// `from` holds `width` elements of the dtype, aligned; all calls since [`Tree::clear`] had the same width, dtype
+    /// `from` holds `width` elements of the dtype, aligned; all calls since [`Tree::clear`] have the same width, dtype
     /// and operation.
     pub unsafe fn push(&mut self, op: Monoid, dtype: DType, from: *const u8, width: usize) {
         let (to, size) = (self.row(self.depth, width), dtype.size());
@@ -71,20 +70,20 @@ impl Tree {
         self.count += 1;
     }
 
-    /// Row `depth` to the one before it.
+    /// Combines row `depth` into the one before it.
     fn fold_last(&mut self, op: Monoid, dtype: DType, width: usize) {
-        // The last row first: memory that grows for it moves.
+        // Fetch the last row first: memory that grows for it moves.
         let last = self.row(self.depth, width);
         let before = self.row(self.depth - 1, width);
-        // SAFETY: both rows have a word for each column and lie apart.
+        // SAFETY: both rows have a word for each column and do not overlap.
         unsafe { combine(op, dtype, before, last, width) };
         self.depth -= 1;
     }
 
-    /// The result of all.
+    /// Writes the total result.
     ///
     /// # Safety
-    /// As [`Tree::push`]; `to` has room for `width` elements.
+    /// As for [`Tree::push`]; `to` has space for `width` elements.
     pub unsafe fn take(&mut self, op: Monoid, dtype: DType, to: *mut u8, width: usize) {
         if self.depth == 0 {
             // SAFETY: the caller's promise.
@@ -95,7 +94,7 @@ impl Tree {
             self.fold_last(op, dtype, width);
         }
         let from = self.row(0, width);
-        // SAFETY: the caller's promise; the row has been written.
+        // SAFETY: the caller's promise; the row was written.
         unsafe { std::ptr::copy_nonoverlapping(from, to, width * dtype.size()) };
         self.clear();
     }
@@ -119,11 +118,11 @@ mod tests {
                 let mut tree = Tree::default();
                 for b in 0..blocks {
                     let row: Vec<f32> = (0..width).map(|c| value(b, c)).collect();
-                    // SAFETY: the row holds so many.
+                    // SAFETY: the row holds that many elements.
                     unsafe { tree.push(op, DType::F32, row.as_ptr().cast(), width) };
                 }
                 let mut got = vec![9f32; width];
-                // SAFETY: there is room for so many.
+                // SAFETY: there is space for that many elements.
                 unsafe { tree.take(op, DType::F32, got.as_mut_ptr().cast(), width) };
                 for (c, got) in got.iter().enumerate() {
                     let mut one = order::Tree::new(op, DType::F32);

@@ -1,10 +1,9 @@
-//! A row geometry as the driver goes through it.
+//! Loop structure of a row geometry.
 //!
-//! In: a geometry that was checked, operands. Out: for each access its address (of index-only accesses its position) at
-//! the domain's first point and its steps, in bytes, with neighbouring dimensions merged wherever every access runs on
-//! from one to the next. The dimensions that number the rows are merged among themselves, those that number the runs of
-//! a row among themselves; the last dimension of the row stays as it is, since where runs end is part of what a fold
-//! means.
+//! In: a checked geometry, operands. Out: for each access, its address (for index-only accesses, its position) at the
+//! domain's first point, and its strides in bytes. Adjacent dimensions are merged wherever every access is contiguous
+//! from one to the next: those that enumerate the rows, and those that enumerate the runs of a row, separately. The
+//! last dimension of the row is never merged, since the boundaries of runs are part of a fold's definition.
 
 use super::panels;
 use crate::check::gathered;
@@ -15,85 +14,85 @@ use thalweg_kernel::order::BLOCK;
 use thalweg_kernel::{AccessClass, Body, IndexMap, Orientation, Positions, RowGeometry, dims};
 use thalweg_runtime::Error;
 
-/// One access with everything that a call needs of it, in bytes (index only: in positions).
+/// One access with the addresses and strides that calls need, in bytes (index only: in positions).
 pub struct Line<'a> {
-    /// Word 0 of the domain's first point.
+    /// Word 0 at the first point of the domain.
     pub start: i64,
-    /// Bytes of an element; 1 of index-only accesses.
+    /// Bytes of an element; 1 for index-only accesses.
     pub unit: i64,
-    /// Steps along the dimensions that number the rows.
+    /// Strides of the dimensions that enumerate the rows.
     pub kept: [i64; MAX_RANK],
-    /// Steps along the dimensions that number the runs.
+    /// Strides of the dimensions that enumerate the runs.
     pub runs: [i64; MAX_RANK],
-    /// Step from point to point of a run.
+    /// Stride between points of a run.
     pub point: i64,
-    /// Where the positions come from a table.
+    /// Position table, if the access is not strided.
     pub map: Option<Mapped<'a>>,
-    /// Address of the operand's element 0 and number of its elements, where something is gathered through it.
+    /// Address of the operand's element 0 and its number of elements, if something is gathered through it.
     bounds: Option<[u64; 2]>,
 }
 
 impl Line<'_> {
-    /// Word 3, where it is no table.
+    /// Word 3, if it is no table.
     pub fn bounds(&self) -> u64 {
         self.bounds.as_ref().map_or(0, |b| b.as_ptr() as u64)
     }
 }
 
-/// What fills the tables of a mapped access.
+/// Source of the tables of a mapped access.
 pub struct Mapped<'a> {
     pub map: &'a Arc<IndexMap>,
     pub positions: Positions,
-    /// After so many points, and so far away, positions begin anew.
+    /// Period of the positions in points, and their shift per period.
     pub shift: Option<(usize, i64)>,
-    /// Whether positions themselves are asked for: no address moves on with them.
+    /// Whether the body reads positions as values: a shift of the address then does not update them.
     pub numbers: bool,
-    /// The number of the launch.
+    /// Number of the launch.
     pub launch: u64,
-    /// The operand's address and how many positions it has; `None` for index-only accesses.
+    /// Address of the operand and its number of elements; `None` for index-only accesses.
     pub operand: Option<(*const u8, usize)>,
-    /// Whether positions may not fit an i32.
+    /// Whether positions may exceed an i32.
     pub wide: bool,
-    /// Whether the elements are brought together before a call, which then reads them as neighbours, or apart behind
-    /// one that writes them so.
+    /// Whether elements are packed before a call, which then reads them contiguously, or unpacked after a call that
+    /// writes them so.
     pub packed: bool,
     /// Whether it is written.
     pub written: bool,
 }
-// SAFETY: the address is only read through, in operands that live as long as the launch.
+// SAFETY: the address is only dereferenced in operands that live as long as the launch.
 unsafe impl Sync for Mapped<'_> {}
 
-/// The domain of one launch.
+/// Loop structure of one launch.
 pub struct Layout<'a> {
-    /// Sizes of the dimensions that number the rows; at least one.
+    /// Sizes of the dimensions that enumerate the rows; at least one.
     pub kept: Vec<usize>,
-    /// Sizes of the dimensions that number the runs of a row; may be none.
+    /// Sizes of the dimensions that enumerate the runs of a row; may be empty.
     pub runs: Vec<usize>,
-    /// Points of a run.
+    /// Points per run.
     pub n: usize,
-    /// Points of a row.
+    /// Points per row.
     pub row: usize,
     pub lines: Vec<Line<'a>>,
-    /// By line: whether its elements are brought together for several runs. Along rows.
+    /// By line: whether its elements are packed into panels for several runs. Only along rows.
     pub panels: Vec<bool>,
 }
 
-/// Where one block of a row lies.
+/// Position of a block in its row.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     pub run: usize,
-    /// First point in the run.
+    /// Offset of its first point in the run.
     pub start: usize,
     pub len: usize,
 }
 
-/// Sizes, each with the dimension of the source that its strides are taken from (none: a dimension of its own, of size
-/// 1), outermost first.
+/// Sizes, outermost first, each with the source dimension that provides its strides (`None`: an added dimension of size
+/// 1).
 type Dims = Vec<(usize, Option<usize>)>;
 
 impl<'a> Layout<'a> {
-    /// `place` gives the address and the bytes of an operand. A layout of operands that are nowhere tells of steps
-    /// alone.
+    /// `place` gives the address and size in bytes of an operand. With null addresses, only the strides of the layout
+    /// are meaningful.
     pub fn new(
         body: &Body,
         geometry: &'a RowGeometry,
@@ -114,7 +113,7 @@ impl<'a> Layout<'a> {
                     strides[kept..].fill(0);
                 }
                 if across && extents[kept - 1] == 1 && !mapped(i) {
-                    // A single element has any stride; what is merged into it has to have its class's.
+                    // A single element has any stride, but what is merged into it must have the stride of its class.
                     strides[kept - 1] = (body.accesses[i].class == AccessClass::Contiguous) as isize;
                 }
                 strides
@@ -187,30 +186,30 @@ impl<'a> Layout<'a> {
         self.kept.iter().product()
     }
 
-    /// Blocks of a row.
+    /// Number of blocks per row.
     pub fn blocks(&self) -> usize {
         self.runs.iter().product::<usize>() * self.n.div_ceil(BLOCK)
     }
 
-    /// The block of that number.
+    /// Block `number` of a row.
     pub fn block(&self, number: usize) -> Block {
         let each = self.n.div_ceil(BLOCK);
         let start = number % each * BLOCK;
         Block { run: number / each, start, len: BLOCK.min(self.n - start) }
     }
 
-    /// How far an access has moved at row `row` (by number; its point 0).
+    /// Offset of an access at row `row`, point 0.
     pub fn to_row(&self, line: &Line<'_>, row: usize) -> i64 {
         along(&self.kept, &line.kept, row)
     }
 
-    /// How far an access has moved at a point of a row.
+    /// Offset of an access at the first point of a block, within its row.
     pub fn to_point(&self, line: &Line<'_>, block: Block) -> i64 {
         along(&self.runs, &line.runs, block.run).wrapping_add(line.point.wrapping_mul(block.start as i64))
     }
 
-    /// Whether what an access loads is brought together for several runs: where nothing is stored point by point, so
-    /// that no operand changes.
+    /// Whether loads through an access are packed for several runs: only if nothing is stored point by point, so that
+    /// no operand changes.
     fn wants_panels(&self, body: &Body, number: usize) -> bool {
         let Some((&many, inner)) = self.runs.last().zip(self.runs.len().checked_sub(1)) else { return false };
         let (access, line) = (&body.accesses[number], &self.lines[number]);
@@ -221,13 +220,13 @@ impl<'a> Layout<'a> {
         loaded && plain && !at_points && line.bounds() == 0 && panels::pay(steps, [many, self.n])
     }
 
-    /// Blocks that are better one thread's than several threads'.
+    /// Number of adjacent blocks that one thread should take together, to reuse panels.
     pub fn grain(&self) -> usize {
         let wide = self.lines.iter().zip(&self.panels).filter(|(_, wants)| **wants);
         wide.map(|(line, _)| panels::runs(line.unit) * self.n.div_ceil(BLOCK)).max().unwrap_or(1)
     }
 
-    /// Where the elements of a block of a row lie side by side, for an access that is in panels.
+    /// Address of the contiguous elements of a block, for an access that is packed into panels.
     ///
     /// # Safety
     /// The launch was checked against its operands.
@@ -250,17 +249,17 @@ impl<'a> Layout<'a> {
             sizes: [most.min(many - first_run % many), block.len],
         };
         let key = panels::Key { launch, access: number, row, first_run, start: block.start };
-        // SAFETY: the caller's promise, of runs that the row has.
+        // SAFETY: the caller's promise, for runs that the row has.
         unsafe { panels.of(key, source, inside) }
     }
 
-    /// Whether some access goes by tables.
+    /// Whether an access reads through tables.
     pub fn is_mapped(&self) -> bool {
         self.lines.iter().any(|l| l.map.is_some())
     }
 }
 
-/// The sum of the steps to the index of that row-major number.
+/// Offset of a row-major index, given the stride of each dimension.
 fn along(sizes: &[usize], steps: &[i64; MAX_RANK], mut number: usize) -> i64 {
     let mut moved = 0i64;
     for (size, step) in sizes.iter().zip(steps).rev() {

@@ -1,11 +1,11 @@
-//! Row kernels: bodies that fold and scan over the rows of their domain.
+//! Row kernels: bodies with folds (reductions) and scans over the rows of their domain.
 //!
 //! In: a body with an orientation, compiled once; then geometries, operands, scalars. Out: launches.
-//! [`thalweg_kernel::phases`] says which part of a body runs when, [`thalweg_kernel::order`] in which order elements
-//! meet; both ways of running - `along` and `across` - keep to it, so they give the same bits, on any number of
-//! threads.
+//! [`thalweg_kernel::phases`] defines the phases of a body, [`thalweg_kernel::order`] the order in which elements are
+//! combined. Both implementations - `along` (inner-axis reductions) and `across` (outer-axis reductions) - follow them,
+//! so they give the same bits, on any number of threads.
 //!
-//! As with maps, every access is checked against its operand before anything runs.
+//! As for maps, every access is checked against its operand before anything runs.
 
 mod across;
 mod along;
@@ -49,27 +49,27 @@ pub struct RowsProgram {
     body: Body,
     choice: Choice,
     threads: Arc<Threads>,
-    /// Arithmetic of a point, computed again where phases do.
+    /// Arithmetic cost of a point, including recomputation in later phases.
     cost: u64,
     way: Way,
 }
 
-/// Made when it is first needed, if there is such.
+/// Compiled when first needed; `None` inside if this variant does not exist.
 type Later<T> = OnceLock<Option<Box<T>>>;
 
 enum Way {
     Along {
         kept: Box<AlongEngine>,
         combines: Combines,
-        /// The same without buffers, for long rows; made when first needed.
+        /// Variant without buffers, for long rows.
         bare: Later<AlongEngine>,
-        /// With the rescaling identities by which two passes read a row as one, for rows beyond the caches; made when
-        /// first needed.
+        /// Variant in which rescaling identities (online reduction) let two passes read a row once, for rows beyond the
+        /// caches.
         online: Later<OnlineProgram>,
     },
     Across {
         kept: Box<across::Program>,
-        /// The same without buffers.
+        /// Variant without buffers.
         bare: Later<across::Program>,
     },
 }
@@ -101,7 +101,7 @@ impl RowsProgram {
         }
     }
 
-    /// The engine for rows of so many points.
+    /// Engine for rows of `row` points.
     fn along<'a>(&'a self, kept: &'a AlongEngine, bare: &'a Later<AlongEngine>, row: usize) -> &'a AlongEngine {
         if kept.phases().buffers.is_empty() || TUNABLES.max_kept_points.admits(row) {
             return kept;
@@ -113,7 +113,7 @@ impl RowsProgram {
         made.as_deref().unwrap_or(kept)
     }
 
-    /// The engine for a launch along rows, and the passes that run together where there are such.
+    /// Engine for a launch along rows, and the passes that run fused by an online reduction, if any.
     fn passes_along<'a>(
         &'a self,
         kept: &'a AlongEngine,
@@ -128,7 +128,7 @@ impl RowsProgram {
         }
     }
 
-    /// The program for strips of rows of so many points.
+    /// Program for strips of rows of `row` points.
     fn across<'a>(
         &'a self,
         kept: &'a across::Program,
@@ -147,16 +147,16 @@ impl RowsProgram {
         made.as_deref().unwrap_or(kept)
     }
 
-    /// Refuses what would not be sound to run.
+    /// Panics if a launch would be unsound.
     ///
     /// # Panics
-    /// When geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points
-    /// write one element.
+    /// If geometry, operands and scalars do not fit the body, an access reaches outside its operand, or two points
+    /// write the same element.
     pub fn check(&self, geometry: &RowGeometry, operands: &[&Buffer], scalars: &[u64]) {
         check(&self.body, geometry, self.orientation(), operands, scalars);
     }
 
-    /// The time that one thread will take.
+    /// Estimated nanoseconds on one thread.
     pub fn estimate_ns(&self, geometry: &RowGeometry) -> f64 {
         let points = geometry.rows() * geometry.row().max(1);
         let scans: f64 = self.body.scans.iter().map(|s| scan::ns_per_element(s.op)).sum();
@@ -164,12 +164,12 @@ impl RowsProgram {
         estimate_ns(&self.body, &geometry.accesses, points, self.cost) + (scans + combined) * points as f64
     }
 
-    /// What a launch moves.
+    /// Memory traffic of a launch.
     fn moved(&self, geometry: &RowGeometry) -> Moved {
-        // Nothing runs: only steps are asked for.
+        // Only strides are needed, so operands have null addresses.
         let nowhere = |_: u16| (std::ptr::null_mut(), 0);
         let Ok(layout) = Layout::new(&self.body, geometry, self.orientation(), &nowhere) else {
-            // A launch refuses it.
+            // A launch of it fails.
             return Moved::default();
         };
         let threads = self.threads.for_work(self.estimate_ns(geometry));
@@ -203,7 +203,7 @@ impl RowsProgram {
     /// Runs a launch on these threads.
     ///
     /// # Safety
-    /// [`RowsProgram::check`] found it sound.
+    /// [`RowsProgram::check`] accepted the launch.
     ///
     /// # Errors
     /// As [`Program::launch`].
@@ -232,14 +232,14 @@ impl RowsProgram {
             (!extents.contains(&0)).then(|| check::strided_reach(extents, at))
         });
         let scalars = &scalars[..body.scalars as usize];
-        // A store past the caches saves reading the line first, where outputs are more than the caches hold.
+        // A non-temporal store saves reading the line first, if outputs exceed the last-level cache.
         let points = body.stores.iter().filter(|s| !body.accesses[s.access as usize].per_row);
         let written = points.map(|s| body.accesses[s.access as usize].dtype.size()).sum::<usize>();
         let combines = body.stores.iter().any(|s| s.combine.is_some());
         let large = written.saturating_mul(layout.rows() * layout.row) > memory::last_level_cache();
         let stores = Stores { aliased, stream: large && !aliased && !combines };
-        // SAFETY: the check found every access of the domain inside its operand. No two rows write one element, since
-        // no two points share one.
+        // SAFETY: the check found every access of the domain inside its operand. No two rows write the same element,
+        // since no two points share one.
         unsafe {
             match &self.way {
                 Way::Along { kept, combines, bare, online } => {
@@ -290,22 +290,22 @@ impl std::fmt::Debug for RowsProgram {
     }
 }
 
-/// How a launch writes.
+/// Store mode of a launch.
 #[derive(Clone, Copy)]
 struct Stores {
-    /// Outputs lie over inputs.
+    /// Outputs overlap inputs.
     aliased: bool,
-    /// They go past the caches, where rows are aligned.
+    /// Stores are non-temporal where rows are aligned.
     stream: bool,
 }
 
-/// Whether rows begin where vectors may be stored past the caches.
+/// Whether the rows written are aligned for non-temporal stores.
 fn may_stream(written: &[usize], args: &[u64], rows: usize) -> bool {
     let aligned = |word: usize| args[word].is_multiple_of(STREAM_ALIGN as u64);
     written.iter().all(|a| aligned(4 * a) && (rows == 1 || aligned(4 * a + 1)))
 }
 
-/// What is known of several programs together.
+/// Combined information of several programs.
 pub fn sum(infos: impl Iterator<Item = ProgramInfo>) -> ProgramInfo {
     let mut sum = ProgramInfo::default();
     for info in infos {
@@ -313,7 +313,7 @@ pub fn sum(infos: impl Iterator<Item = ProgramInfo>) -> ProgramInfo {
         sum.compile_ns += info.compile_ns;
         sum.spills = sum.spills.max(info.spills);
         sum.rereads_inputs |= info.rereads_inputs;
-        // The slowest engine in it, which is the one worth knowing of.
+        // The slowest engine is the one worth reporting.
         if sum.engine.is_empty() || info.engine == Choice::Tile.name() {
             sum.engine = info.engine;
         }
@@ -321,12 +321,12 @@ pub fn sum(infos: impl Iterator<Item = ProgramInfo>) -> ProgramInfo {
     sum
 }
 
-/// The dimensions that an access moves along.
+/// Dimensions that an access varies over.
 fn moves(geometry: &RowGeometry, per_row: bool) -> &[usize] {
     if per_row { &geometry.extents[..geometry.kept] } else { &geometry.extents }
 }
 
-/// Refuses what would not be sound to run.
+/// Panics if a launch would be unsound.
 fn check(body: &Body, geometry: &RowGeometry, orientation: Orientation, operands: &[&Buffer], scalars: &[u64]) {
     let (extents, kept) = (&geometry.extents, geometry.kept);
     assert!(kept < extents.len() && extents.len() <= MAX_RANK, "{kept} of {} dimensions number rows", extents.len());
@@ -335,7 +335,7 @@ fn check(body: &Body, geometry: &RowGeometry, orientation: Orientation, operands
     let product = |sizes: &[usize]| sizes.iter().try_fold(1usize, |n, &e| n.checked_mul(e));
     let rows = product(&extents[..kept]).filter(|&n| n > 0);
     let rows = rows.unwrap_or_else(|| panic!("no rows have the sizes {:?}", &extents[..kept]));
-    // Of an empty row its other sizes must not matter.
+    // If a row is empty, its other sizes must not matter.
     let row = if extents[kept..].contains(&0) { Some(0) } else { product(&extents[kept..]) };
     let domain = row.and_then(|n| rows.checked_mul(n)).unwrap_or_else(|| panic!("no domain has the sizes {extents:?}"));
     check::counts(body, &geometry.accesses, operands, scalars);

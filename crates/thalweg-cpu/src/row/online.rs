@@ -1,13 +1,13 @@
-//! Rows beyond the caches whose second pass follows from the first by a rescaling identity
-//! ([`thalweg_kernel::online`]): both run on each block while it is in the nearest cache, so the row is read from
-//! memory once.
+//! Online reduction of rows beyond the caches whose second pass follows from the first by a rescaling identity
+//! ([`thalweg_kernel::online`], as in online softmax): both passes run on each block while it is in the nearest cache,
+//! so the row is read from memory once.
 //!
-//! In a block the values that the first pass gave stand for those of the row; what runs once a row between the passes
-//! runs once a block, on the thread's own values, and what it would store goes to a word that nobody reads. When all
-//! blocks have run, the first pass's folds are put together in the normative order, what runs once a row runs with
-//! them, and the second pass's folds follow by the rescaling identities.
+//! Within a block, the first pass's partial values stand in for those of the row. Phases between the passes that run
+//! once per row run once per block, on the thread's own values; their stores go to a dummy word. After all blocks, the
+//! first pass's folds are combined in the normative order, the phases that run once per row run with the results, and
+//! the rescaling identities give the second pass's folds.
 //!
-//! Always true: blocks are those of the layout and are put together in their order, so threads make no difference.
+//! Always true: blocks are those of the layout and are combined in their order, so bits do not depend on threads.
 
 use super::along_call::Along;
 use super::layout::{Block, Layout};
@@ -24,22 +24,22 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::{Error, ProgramInfo};
 
-/// Words that a block leaves of a rescaling identity: the fold, the shift, and the lower moments.
+/// Words per rescaling identity that a block produces: the fold, the shift, and the lower moments.
 const ONLINE_WORDS: usize = 2 + LOWER;
 
-/// A body compiled with what its rescaling identities need.
+/// A body compiled with the folds that its rescaling identities need.
 pub struct OnlineProgram {
     pub engine: AlongEngine,
     pub online: OnlinePasses,
 }
 
 impl OnlineProgram {
-    /// None where the body has no rescaling identities, or where no code is emitted for it though it is for the body as
-    /// it was (`plain`).
+    /// Compiles a body. `None` if it has no rescaling identities, or if the emitter refuses it although it accepts the
+    /// plain body (`plain`).
     pub fn new(body: &Body, choice: Choice, plain: &ProgramInfo) -> Option<OnlineProgram> {
         let own = body.folds.len();
         let body = with_lower_moments(&prepare(body));
-        // As the engine will see it.
+        // In the form that the engine compiles.
         let prepared = prepare(&body);
         let phases = thalweg_kernel::phases(&prepared, false);
         let online = online_passes(&prepared, &phases, own)?;
@@ -62,7 +62,7 @@ pub fn pays(body: &Body, layout: &Layout<'_>) -> bool {
         && !TUNABLES.max_private_row.admits(layout.row.saturating_mul(bytes))
 }
 
-/// Words that a block leaves: the first pass's folds, then those of each rescaling identity.
+/// Words that a block produces: the first pass's folds, then those of each rescaling identity.
 pub fn words(phases: &Phases, online: &OnlinePasses) -> usize {
     phases.list[online.phases.start].body.folds.len() + ONLINE_WORDS * online.list.len()
 }
@@ -72,7 +72,7 @@ pub fn words(phases: &Phases, online: &OnlinePasses) -> usize {
 /// # Safety
 /// There is a word for each slot.
 unsafe fn value(values: *const u8, slot: u16, dtype: DType) -> u64 {
-    // SAFETY: the caller's promise. Of 4-byte values only the lower half is written.
+    // SAFETY: the caller's promise. Only the lower half is written for 4-byte values.
     unsafe {
         let at = values.cast::<u64>().add(slot as usize);
         if dtype.size() == 4 { at.cast::<u32>().read() as u64 } else { at.read() }
@@ -82,7 +82,7 @@ unsafe fn value(values: *const u8, slot: u16, dtype: DType) -> u64 {
 /// Runs both passes of a block.
 ///
 /// # Safety
-/// As [`Kernel::blocks_together`].
+/// As for [`Kernel::blocks_together`].
 pub unsafe fn block(
     along: &Along<'_>,
     online: &OnlinePasses,
@@ -93,8 +93,7 @@ pub unsafe fn block(
 ) -> Result<(), Error> {
     let (phases, first) = (along.phases, online.phases.start);
     let values = phases.values.len();
-    // SAFETY: as in `Along::block`. Stores of what runs once a row are of one element, which has room in the last word
-    // of the thread's memory.
+    // SAFETY: as in `Along::block`. Per-row stores have one element, which fits the last word of the thread's memory.
     unsafe {
         std::ptr::copy_nonoverlapping(chunk.memory, chunk.own, 8 * values);
         along.args(chunk.number, block, block.len, chunk.memory, chunk.own, (args, tables));
@@ -109,7 +108,7 @@ pub unsafe fn block(
         let sizes = (block.len, along.layout.row);
         let put = &mut |slot: u16, bits: u64| chunk.own.cast::<u64>().add(slot as usize).write(bits);
         online.localise(body, sizes, &|slot, dtype| value(chunk.own, slot, dtype), put);
-        // This code asks for the next row while it passes one again. Here that is the next block.
+        // In its last pass, the code prefetches the next row. Here that is the next block.
         for (line, words) in along.layout.lines.iter().zip(args.chunks_exact_mut(ACCESS_WORDS)) {
             words[1] = line.point.wrapping_mul(block.len as i64) as u64;
         }
@@ -126,10 +125,10 @@ pub unsafe fn block(
     Ok(())
 }
 
-/// Puts the blocks of a row together.
+/// Combines the blocks of a row.
 ///
 /// # Safety
-/// As [`Kernel::resolve`].
+/// As for [`Kernel::resolve`].
 pub unsafe fn resolve(
     along: &Along<'_>,
     online: &OnlinePasses,
@@ -142,15 +141,15 @@ pub unsafe fn resolve(
     for (f, fold) in body.folds.iter().enumerate() {
         let mut tree = order::Tree::new(fold.op, body.dtype(fold.node));
         for b in 0..layout.blocks() {
-            // SAFETY: every block has left so many words.
+            // SAFETY: every block has written its words.
             tree.push(unsafe { results.add(b * words + f).read() });
         }
         let bits = tree.take();
-        // SAFETY: a word holds any element, the lower half of it one of 4 bytes.
+        // SAFETY: a word holds any element; a 4-byte one is in its lower half.
         unsafe { along.set(fold.slot, chunk, (&raw const bits).cast()) };
     }
     for once in online.phases.start + 1..online.phases.end - 1 {
-        // SAFETY: the values that it needs are there.
+        // SAFETY: the values that it needs are set.
         unsafe { along.once(once, chunk, (args, tables))? };
     }
     for (l, rescaled) in online.list.iter().enumerate() {
@@ -159,7 +158,7 @@ pub unsafe fn resolve(
             // SAFETY: as above.
             move |w: usize| unsafe { results.add(at + w).read() }
         };
-        // SAFETY: a word for each slot.
+        // SAFETY: there is a word for each slot.
         let value = |slot: u16, dtype: DType| unsafe { value(chunk.memory, slot, dtype) };
         let bits = match rescaled.how {
             Rescaling::Chosen { op, .. } => {
@@ -185,7 +184,7 @@ fn lower(rescaled: &OnlineFold) -> &[Option<u16>] {
     }
 }
 
-/// What a block of so many points has left of a shifted fold, by word.
+/// Result of a shifted fold from one block of `points` points, given its words.
 fn part(rescaled: &OnlineFold, points: f64, left: &dyn Fn(usize) -> u64) -> Part {
     let float = |word: usize| Scalar::from_bits(left(word), rescaled.dtype).to_f64();
     let mut part = Part { points, shift: float(1), result: float(0), ..Part::default() };
@@ -195,7 +194,7 @@ fn part(rescaled: &OnlineFold, points: f64, left: &dyn Fn(usize) -> u64) -> Part
     part
 }
 
-/// The shifted fold of a row whose values are these.
+/// Result of a row's shifted fold, from the blocks' results and the row's values.
 fn shifted(rescaled: &OnlineFold, parts: &[Part], value: &dyn Fn(u16, DType) -> u64, scalars: &[u64]) -> u64 {
     let float = |slot: u16| Scalar::from_bits(value(slot, rescaled.dtype), rescaled.dtype).to_f64();
     let total = match rescaled.how {

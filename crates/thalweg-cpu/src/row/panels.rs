@@ -1,41 +1,42 @@
-//! Operands that lie across a row: elements brought together for some runs at a time.
+//! Panels for transposed operands of rows: elements are packed for several runs at a time.
 //!
-//! In `(x * x.t()).sum(..)` the transpose is read down a column of memory, a cache line for each element, and the line is
-//! gone before the next run takes its neighbour from it. So where the runs of a row are one element apart, a thread
-//! copies what as many runs read as a line has elements, a block of each, into a *panel* whose rows are these runs.
+//! In `(x * x.t()).sum(..)` the transpose is read down a column of memory, one cache line per element, and the line is
+//! evicted before the next run reads its neighbour. So if the runs of a row are one element apart, a thread packs a
+//! block of as many runs as a cache line has elements into a *panel*, whose rows are these runs.
 //!
-//! In: an access of a row geometry, a block of it. Out: where the block's elements lie side by side. Always true: they
-//! are the operand's, so bits do not change; a panel is of one launch, whose body stores nothing point by point.
+//! In: an access of a row geometry, and a block of it. Out: the address of the block's contiguous elements. Always
+//! true: elements are copied unchanged, so bits do not change; a panel belongs to one launch, whose body stores nothing
+//! point by point.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_kernel::order::BLOCK;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Blocks of a run, at most: a panel for each stays in the second-level cache.
+/// Maximum blocks per run: a panel for each stays in the second-level cache.
 const MOST_BLOCKS: usize = 4;
-/// Elements between the rows of a panel: rows that are a power of two apart would share sets of the caches.
+/// Padding in elements between the rows of a panel: rows a power of two apart would share cache sets.
 const GAP: usize = 16;
 
-/// The number of a launch, by which threads know that their panels are of another one.
+/// A unique launch number, by which threads recognise panels of earlier launches.
 pub fn launch() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// Runs of a panel of elements of so many bytes.
+/// Runs per panel, for elements of `unit` bytes.
 pub fn runs(unit: i64) -> usize {
     LINE / unit as usize
 }
 
-/// Whether panels pay for an operand with elements of `unit` bytes, `point` apart in a run and `run` from run to run, of
-/// `runs` runs of `n` points.
+/// Whether panels pay off for an operand of `unit`-byte elements, with byte strides `point` between points and `run`
+/// between runs, for `many` runs of `n` points.
 pub fn pay([unit, point, run]: [i64; 3], [many, n]: [usize; 2]) -> bool {
     let across = point.unsigned_abs() as usize >= LINE && run == unit;
     across && many >= runs(unit) && n >= LINE && n.div_ceil(BLOCK) <= MOST_BLOCKS
 }
 
-/// Which runs of which row of which access, and which block of them.
+/// Identity of a panel: launch, access, row, first run and block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     pub launch: u64,
@@ -46,16 +47,16 @@ pub struct Key {
     pub start: usize,
 }
 
-/// Where the elements lie.
+/// Layout of the source elements.
 #[derive(Clone, Copy)]
 pub struct Source {
-    /// Address of the first.
+    /// Address of the first element.
     pub from: i64,
     /// Bytes of an element.
     pub unit: i64,
-    /// Bytes from point to point.
+    /// Bytes between points.
     pub point: i64,
-    /// Runs that there are, and points of them.
+    /// Number of runs, and points per run.
     pub sizes: [usize; 2],
 }
 
@@ -70,10 +71,10 @@ struct Panel {
 pub struct Panels(Vec<Panel>);
 
 impl Panels {
-    /// Where the elements of the run of that number in a panel lie side by side.
+    /// Returns the address of the contiguous elements of run `inside` of a panel; fills the panel if needed.
     ///
     /// # Safety
-    /// All elements of the source can be read.
+    /// All elements of the source are readable.
     pub unsafe fn of(&mut self, key: Key, source: Source, inside: usize) -> u64 {
         let (unit, [count, len]) = (source.unit as usize, source.sizes);
         let place = key.access * MOST_BLOCKS + key.start / BLOCK;
@@ -89,7 +90,7 @@ impl Panels {
                 panel.memory.resize(words, 0);
             }
             let to = panel.memory.as_mut_ptr().cast::<u8>();
-            // SAFETY: the caller's promise; there is room for as many rows as a line has elements.
+            // SAFETY: the caller's promise; there is space for as many rows as a cache line has elements.
             unsafe { fill(source.from as *const u8, source.point as isize, unit, [count, len, pitch], to) };
             panel.key = Some(key);
         }
@@ -97,13 +98,13 @@ impl Panels {
     }
 }
 
-/// Copies `n` stretches of `count` elements, `step` bytes apart, as the columns of rows that are `pitch` apart.
+/// Transposes `n` groups of `count` contiguous elements, `step` bytes apart, into rows that are `pitch` elements apart.
 ///
 /// # Safety
-/// The elements can be read, and there is room for the rows.
+/// The elements are readable, and there is space for the rows.
 unsafe fn fill(from: *const u8, step: isize, unit: usize, [count, n, pitch]: [usize; 3], to: *mut u8) {
     /// # Safety
-    /// As of `fill`; `count` is `N` or fewer.
+    /// As for `fill`; `count` is at most `N`.
     unsafe fn each<T: Copy, const N: usize>(from: *const u8, step: isize, [count, n, pitch]: [usize; 3], to: *mut T) {
         // SAFETY: the caller's promise.
         unsafe {

@@ -1,15 +1,14 @@
-//! Rows phase by phase.
+//! Execution of row kernels phase by phase.
 //!
-//! In: a kernel whose rows (or strips of columns) are *chunks* that need nothing of each other, and what it does with
-//! one block of one phase of a chunk. Out: all phases of all chunks, one after the other. Each block of a pass leaves
-//! its folds' partial results, which are put together in the order of the blocks, and become values of the chunk before
-//! its next phase.
+//! In: a kernel whose rows (or strips of columns) are independent *chunks*, and code that runs one block of one phase
+//! of a chunk. Out: all phases of all chunks, in order. Each block of a pass produces the partial results of its folds;
+//! these are combined in the order of the blocks, and become values of the chunk before its next phase.
 //!
-//! Passes that may run together ([`Blockwise`]) do so block by block, while a block is in the nearest cache; they leave
-//! words of their own, of which the kernel makes values of the chunk when all blocks have run.
+//! Fused passes ([`Blockwise`]) run block by block, while a block is in the nearest cache. Their blocks produce words
+//! of their own, from which the kernel computes values of the chunk after all blocks have run.
 //!
-//! Threads take chunks; where there are too few of them for the threads, they take the blocks of each phase in turn.
-//! Partial results are kept by block then, and put together afterwards, so it makes no difference to the bits.
+//! Threads take chunks; if there are too few chunks for the threads, the threads take blocks of each phase instead.
+//! Partial results are then stored by block and combined afterwards, so the bits are the same.
 
 use super::arena::Arena;
 use super::combined::Combines;
@@ -25,12 +24,12 @@ use std::sync::Mutex;
 use thalweg_kernel::{Along, Phases, order};
 use thalweg_runtime::Error;
 
-/// Points that a thread takes at a time, where chunks are small.
+/// Points that a thread takes at a time, if chunks are small.
 pub const CHUNK: usize = 32 << 10;
-/// Scratch memory that a thread keeps from launch to launch.
+/// Maximum scratch bytes that a thread retains between launches.
 const KEEP_BYTES: usize = 8 << 20;
 
-/// What one thread works with.
+/// Scratch memory of one thread.
 #[derive(Default)]
 pub struct Scratch {
     pub args: Vec<u64>,
@@ -39,7 +38,7 @@ pub struct Scratch {
     pub own: Arena,
     partial: Vec<u64>,
     trees: Vec<Tree>,
-    /// What the blocks of passes that run together have left.
+    /// Results of the blocks of fused passes.
     together: Vec<u64>,
 }
 
@@ -49,7 +48,7 @@ thread_local! {
 
 /// Calls `work` with this thread's scratch memory.
 pub fn with_scratch(work: impl FnOnce(&mut Scratch)) {
-    // Taken out, so that a launch within a launch finds none and makes its own.
+    // Taken out of its slot, so that a nested launch gets its own.
     let mut scratch = SCRATCH.take().unwrap_or_default();
     work(&mut scratch);
     if scratch.chunk.len() + scratch.own.len() <= KEEP_BYTES {
@@ -57,7 +56,7 @@ pub fn with_scratch(work: impl FnOnce(&mut Scratch)) {
     }
 }
 
-/// The first error of a launch's threads.
+/// First error of a launch's threads.
 #[derive(Default)]
 pub struct Failure(Mutex<Option<Error>>);
 
@@ -68,7 +67,7 @@ impl Failure {
         }
     }
 
-    /// Whether there was one: what is left to do is not worth doing then.
+    /// Whether there is an error: the remaining work is then skipped.
     pub fn any(&self) -> bool {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).is_some()
     }
@@ -78,45 +77,45 @@ impl Failure {
     }
 }
 
-/// One chunk at work.
+/// A chunk in progress.
 #[derive(Clone, Copy)]
 pub struct Chunk {
     pub number: usize,
-    /// Its values and buffers.
+    /// Memory of its values and buffers.
     pub memory: *mut u8,
     /// Memory of the thread.
     pub own: *mut u8,
 }
 
-/// Phases that run together, block by block.
+/// Phases that run fused, block by block.
 pub struct Blockwise {
     pub phases: Range<usize>,
-    /// Words that a block leaves.
+    /// Words that a block produces.
     pub words: usize,
 }
 
-/// What runs phase by phase.
+/// A kernel that runs phase by phase.
 pub trait Kernel: Sync {
     fn phases(&self) -> &Phases;
     fn layout(&self) -> &Layout<'_>;
-    /// How many chunks there are.
+    /// Number of chunks.
     fn chunks(&self) -> usize;
-    /// Results of a fold of a chunk side by side.
+    /// Number of columns of a chunk: results per fold.
     fn width(&self, chunk: usize) -> usize;
-    /// The largest [`Kernel::width`].
+    /// Maximum of [`Kernel::width`].
     fn widest(&self) -> usize;
-    /// Bytes of the memory of a chunk and of a thread.
+    /// Bytes of memory per chunk and per thread.
     fn memory(&self) -> [usize; 2];
-    /// Where a buffer lies in the memory of a chunk.
+    /// Offset of a buffer in the memory of a chunk.
     fn buffer(&self, number: usize) -> usize;
-    /// The combines of the user's own.
+    /// User-defined monoids.
     fn combines(&self) -> &Combines;
 
-    /// Runs a block of a pass. Its fold number `f` leaves [`Kernel::width`] results at word `f·widest` of `out`.
+    /// Runs a block of a pass. Fold `f` writes [`Kernel::width`] results at word `f·widest` of `out`.
     ///
     /// # Safety
-    /// The chunk has memory as [`Kernel::memory`] says, values of earlier phases are there, and no other thread runs
-    /// this block.
+    /// The chunk has memory as [`Kernel::memory`] says, values of earlier phases are set, and no other thread runs this
+    /// block.
     unsafe fn block(
         &self,
         phase: usize,
@@ -126,21 +125,21 @@ pub trait Kernel: Sync {
         out: *mut u64,
     ) -> Result<(), Error>;
 
-    /// Runs a phase that runs once a row.
+    /// Runs a phase that runs once per row.
     ///
     /// # Safety
-    /// As [`Kernel::block`].
+    /// As for [`Kernel::block`].
     unsafe fn once(&self, phase: usize, chunk: Chunk, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error>;
 
-    /// The phases that run together instead of one after the other; `None`: there are none.
+    /// The phases that run fused; `None` if there are none.
     fn together(&self) -> Option<Blockwise> {
         None
     }
 
-    /// Runs a block of the phases of [`Kernel::together`], which leaves so many words at `out`.
+    /// Runs a block of the phases of [`Kernel::together`], which writes [`Blockwise::words`] words at `out`.
     ///
     /// # Safety
-    /// As [`Kernel::block`].
+    /// As for [`Kernel::block`].
     unsafe fn blocks_together(
         &self,
         _: Block,
@@ -151,26 +150,25 @@ pub trait Kernel: Sync {
         unreachable!("there are phases that run together")
     }
 
-    /// Ends the phases of [`Kernel::together`]: makes the chunk's values of them, and stores what they store once a
-    /// row.
+    /// Finishes the phases of [`Kernel::together`]: computes the chunk's values, and performs their per-row stores.
     ///
     /// # Safety
-    /// As [`Kernel::once`]; `results` holds what all blocks left, in order.
+    /// As for [`Kernel::once`]; `results` holds the words of all blocks, in order.
     unsafe fn resolve(&self, _: Chunk, _: *const u64, _: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error> {
         unreachable!("there are phases that run together")
     }
 
-    /// Makes the results of a fold values of the chunk.
+    /// Sets the results of a fold as values of the chunk.
     ///
     /// # Safety
     /// `from` holds [`Kernel::width`] elements of the value's dtype; the chunk has memory.
     unsafe fn set(&self, slot: u16, chunk: Chunk, from: *const u8);
 }
 
-/// What a thread takes at a time: as [`CHUNK`] points of light work.
+/// Nanoseconds of work that a thread takes at a time: like [`CHUNK`] points of light work.
 const GRAIN_NS: f64 = 10_000.0;
 
-/// Whether so many threads take blocks of a chunk rather than chunks.
+/// Whether threads take blocks of a chunk instead of chunks.
 pub fn splits(chunks: usize, blocks: usize, helpers: usize) -> bool {
     let few = chunks < helpers || chunks < 4 * helpers && blocks >= 8 * helpers;
     helpers > 1 && few && blocks > 1
@@ -187,7 +185,7 @@ pub unsafe fn run(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> 
         return unsafe { split(kernel, threads, estimate_ns) };
     }
     let points = kernel.layout().row.max(1) * kernel.widest();
-    // As many at a time as take some time: of what is slow a point fewer of them.
+    // Enough chunks at a time to amortise dispatch; fewer if points are slow.
     let slow = (GRAIN_NS / (estimate_ns / chunks.max(1) as f64)) as usize;
     let failure = Failure::default();
     threads.run(chunks, (CHUNK / points).min(slow).max(1), estimate_ns, |range| {
@@ -198,7 +196,7 @@ pub unsafe fn run(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> 
             let [memory, own] = kernel.memory();
             let (memory, own) = (scratch.chunk.bytes(memory), scratch.own.bytes(own));
             for number in range {
-                // SAFETY: the caller's promise; the memory is this thread's.
+                // SAFETY: the caller's promise; the memory belongs to this thread.
                 failure.note(unsafe { serial(kernel, Chunk { number, memory, own }, scratch) });
             }
         });
@@ -209,7 +207,7 @@ pub unsafe fn run(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> 
 /// Runs all phases of a chunk on this thread.
 ///
 /// # Safety
-/// As [`run`]; the chunk's memory is this thread's.
+/// As for [`run`]; the chunk's memory belongs to this thread.
 pub unsafe fn serial(kernel: &impl Kernel, chunk: Chunk, scratch: &mut Scratch) -> Result<(), Error> {
     let (phases, layout, widest) = (kernel.phases(), kernel.layout(), kernel.widest());
     let width = kernel.width(chunk.number);
@@ -228,19 +226,19 @@ pub unsafe fn serial(kernel: &impl Kernel, chunk: Chunk, scratch: &mut Scratch) 
             if number == t.phases.start {
                 left.resize(layout.blocks() * t.words, 0);
                 for b in 0..layout.blocks() {
-                    // SAFETY: the caller's promise; there is room for so many words of each block.
+                    // SAFETY: the caller's promise; there is space for the words of each block.
                     unsafe {
                         let out = left.as_mut_ptr().add(b * t.words);
                         kernel.blocks_together(layout.block(b), chunk, (args, tables), out)?;
                     }
                 }
-                // SAFETY: all blocks have left theirs.
+                // SAFETY: all blocks have written their words.
                 unsafe { kernel.resolve(chunk, left.as_ptr(), (args, tables))? };
             }
             continue;
         }
-        // SAFETY: the caller's promise; there is room for `widest` results of each fold, and trees are of one width and
-        // fold between clearings.
+        // SAFETY: the caller's promise; there is space for `widest` results of each fold, and between clearings a tree
+        // has one width and fold.
         unsafe {
             if phase.once {
                 kernel.once(number, chunk, (args, tables))?;
@@ -266,7 +264,7 @@ pub unsafe fn serial(kernel: &impl Kernel, chunk: Chunk, scratch: &mut Scratch) 
     Ok(())
 }
 
-/// Runs all phases of one chunk after the other, the blocks of each phase on all threads.
+/// Runs the chunks one after the other, the blocks of each phase on all threads.
 unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Result<(), Error> {
     let (phases, layout, widest) = (kernel.phases(), kernel.layout(), kernel.widest());
     let folds = phases.list.iter().map(|p| p.body.folds.len()).max().unwrap_or(0);
@@ -296,7 +294,7 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
             }
             if phase.once {
                 on_this_thread(&|chunk, Scratch { args, tables, .. }| {
-                    // SAFETY: the caller's promise; nobody else is at work.
+                    // SAFETY: the caller's promise; no other thread is running.
                     failure.note(unsafe { kernel.once(p, chunk, (args, tables)) });
                 });
                 continue;
@@ -307,8 +305,8 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
             threads.run(blocks, grain, estimate, |range| {
                 on_this_thread(&|chunk, Scratch { args, tables, .. }| {
                     for b in range.clone() {
-                        // SAFETY: each block is one thread's, with places of its own for its results; values and the
-                        // parts of buffers that belong to other blocks are not written meanwhile.
+                        // SAFETY: each block is run by one thread, with its own space for results; values, and the
+                        // parts of buffers of other blocks, are not written meanwhile.
                         let done = unsafe {
                             let out = results.get().add(b * words);
                             match joined {
@@ -325,30 +323,30 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
                     return failure.result();
                 }
                 on_this_thread(&|chunk, Scratch { args, tables, .. }| {
-                    // SAFETY: every block has left its words; nobody else is at work.
+                    // SAFETY: every block has written its words; no other thread is running.
                     failure.note(unsafe { kernel.resolve(chunk, results.get(), (args, tables)) });
                 });
                 continue;
             }
             on_this_thread(&|chunk, _| {
-                // SAFETY: scans run over whole buffers of the chunk, and nobody else is at work.
+                // SAFETY: scans run over whole buffers of the chunk, and no other thread is running.
                 unsafe {
                     run_scans(kernel, p, chunk, width, Some(threads));
                     run_combines(kernel, p, chunk, width);
                 }
             });
             let chunk = Chunk { number, memory: memory.get(), own: std::ptr::null_mut() };
-            // SAFETY: every block has left its results; nobody else is at work.
+            // SAFETY: every block has written its results; no other thread is running.
             unsafe { take_results(kernel, p, chunk, &mut tree, (results.get(), words)) };
         }
     }
     failure.result()
 }
 
-/// Puts together what the blocks of a chunk have left of a phase's folds, `words` a block, and makes them values.
+/// Combines the results of a chunk's blocks for a phase's folds, `words` per block, and sets them as values.
 ///
 /// # Safety
-/// Every block has left its results, and nobody else is at work.
+/// Every block has written its results, and no other thread is running.
 unsafe fn take_results(
     kernel: &impl Kernel,
     phase: usize,
@@ -371,11 +369,11 @@ unsafe fn take_results(
     }
 }
 
-/// Runs the scans whose elements a phase has left.
+/// Runs the scans of the buffers that a phase has filled.
 unsafe fn run_scans(kernel: &impl Kernel, phase: usize, chunk: Chunk, width: usize, threads: Option<&Threads>) {
     let phases = kernel.phases();
     for scan in &phases.list[phase].scans {
-        // SAFETY: the buffers are of the chunk's length and width.
+        // SAFETY: the buffers have the chunk's length and width.
         unsafe {
             let [from, to] = [scan.from, scan.to].map(|b| chunk.memory.add(kernel.buffer(b as usize)));
             let size = [kernel.layout().row, width];
@@ -384,7 +382,7 @@ unsafe fn run_scans(kernel: &impl Kernel, phase: usize, chunk: Chunk, width: usi
     }
 }
 
-/// Runs what combines of the user's own make of the buffers that a phase has left. On one thread, however long the rows.
+/// Runs user-defined folds and scans of the buffers that a phase has filled. On one thread, however long the rows.
 unsafe fn run_combines(kernel: &impl Kernel, phase: usize, chunk: Chunk, width: usize) {
     let (phases, n) = (kernel.phases(), kernel.layout().row);
     for c in &phases.list[phase].combined {
@@ -392,7 +390,7 @@ unsafe fn run_combines(kernel: &impl Kernel, phase: usize, chunk: Chunk, width: 
         let first = c.buffers as usize;
         let place = |b| chunk.memory.wrapping_add(kernel.buffer(b));
         let buffers: Vec<*mut u8> = (first..first + components).map(place).collect();
-        // SAFETY: the buffers are of the chunk's length and width, and lie apart; nobody else is at work.
+        // SAFETY: the buffers have the chunk's length and width, and do not overlap; no other thread is running.
         unsafe {
             match c.along {
                 Along::Scan | Along::Reversed => combine.scan(&buffers, [n, width], c.along == Along::Reversed),

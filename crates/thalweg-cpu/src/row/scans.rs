@@ -5,11 +5,11 @@ use crate::threads::Threads;
 use thalweg_ir::DType;
 use thalweg_kernel::Scan;
 
-/// Runs a scan down each of `width` columns of `n` elements, on these threads if any.
+/// Scans each of `width` columns of `n` elements, on `threads` if given.
 ///
 /// # Safety
-/// The buffers hold `n` rows of `width` elements, of `dtype` and of the scan's result, aligned; they are the same or
-/// lie apart.
+/// The buffers have `n` rows of `width` elements, of `dtype` and of the scan's result, aligned; they are the same
+/// buffer or do not overlap.
 pub unsafe fn run(
     wanted: &Scan,
     dtype: DType,

@@ -1,9 +1,9 @@
-//! Elements that no strides lead to, for rows: tables of their positions, and copies of them side by side.
+//! Non-strided elements of rows: tables of their positions, and packed copies of them.
 //!
-//! In: an access that goes by a map, points of the domain. Out: the words by which a call reads or writes them. Loads
-//! without masks read copies, stores write them, and what they hold is then brought to where it belongs. A table is
-//! filled once for all points further on where positions begin anew ([`Positions::shift`](thalweg_kernel::Positions)), as
-//! they do from row to row.
+//! In: an access through a map, and points of the domain. Out: the argument words by which a call reads or writes them.
+//! Loads without masks read packed copies; stores write packed copies, which are then unpacked to the operand. A table
+//! is filled once for all later points at which positions repeat with a shift
+//! ([`Positions::shift`](thalweg_kernel::Positions)), as they do from row to row.
 
 use super::layout::{Line, Mapped};
 use super::panels::Panels;
@@ -13,17 +13,17 @@ use crate::tables;
 #[derive(Default)]
 pub struct Tables {
     positions: Vec<Vec<i32>>,
-    /// What stands in them.
+    /// Contents of the tables.
     filled: Vec<Option<Filled>>,
-    /// Elements copied together where their positions lie too far apart for a table.
+    /// Packed elements, where positions are too far apart for a table.
     copies: Vec<Vec<u64>>,
-    /// Elements of operands that lie across a row.
+    /// Panels of transposed operands.
     pub panels: Panels,
 }
 
 impl Tables {
-    /// Fills the table of access `number` for `n` points of the domain, `step` apart from `first` on (`None`: points
-    /// that there are none of). Returns words 0 and 3 of the access.
+    /// Fills the table of access `number` for `n` points of the domain, from `first` on and `step` apart (`None`: no
+    /// such points exist). Returns words 0 and 3 of the access.
     pub fn fill(&mut self, number: usize, line: &Line<'_>, first: Option<usize>, step: usize, n: usize) -> (u64, u64) {
         let mapped = line.map.as_ref().expect("the access goes by a table");
         if self.positions.len() <= number {
@@ -31,7 +31,7 @@ impl Tables {
             self.copies.resize(number + 1, vec![]);
             self.filled.resize(number + 1, None);
         }
-        // One entry at least, for phases that run once over rows without points.
+        // At least one entry, for phases that run once over rows without points.
         if self.positions[number].len() < n.max(1) {
             self.positions[number].resize(n.max(1), 0);
         }
@@ -45,7 +45,7 @@ impl Tables {
             let copy = &mut self.copies[number];
             copy.resize((n * line.unit as usize).div_ceil(8).max(copy.len()), 0);
             let to = copy.as_mut_ptr().cast::<u8>();
-            // SAFETY: the copy has room for `n` elements; positions are checked against the operand.
+            // SAFETY: the copy has space for `n` elements; positions are checked against the operand.
             if !mapped.written && !unsafe { stretches(mapped, (first, n), line.unit as usize, to) } {
                 if mapped.wide {
                     // SAFETY: as above.
@@ -72,7 +72,7 @@ impl Tables {
         if mapped.wide {
             let (low, high) = (0..n).filter_map(position).fold((usize::MAX, 0), |(a, b), p| (a.min(p), b.max(p)));
             if low < high && high - low > i32::MAX as usize {
-                // A block is folded as one, so it cannot be halved until its positions lie close together.
+                // A block is folded as a whole, so it cannot be halved until its positions are close together.
                 let (from, len) = mapped.operand.expect("wide maps have operands");
                 let copy = &mut self.copies[number];
                 copy.resize(n.max(copy.len()), 0);
@@ -114,10 +114,11 @@ impl Tables {
 }
 
 impl Tables {
-    /// Brings what a call has written through access `number`, from point `first` of the domain on, to where it belongs.
+    /// Unpacks what a call has written through access `number`, from point `first` of the domain on, to the operand.
     ///
     /// # Safety
-    /// [`Tables::fill`] gave the call its place, with as many points; the operand is written by nobody else there.
+    /// [`Tables::fill`] provided the call's address, for as many points; nobody else writes these elements of the
+    /// operand.
     pub unsafe fn part(&self, number: usize, line: &Line<'_>, first: usize, n: usize) {
         let mapped = line.map.as_ref().expect("the access goes by a map");
         let (to, len) = mapped.operand.expect("what is written has an operand");
@@ -132,7 +133,7 @@ impl Tables {
     }
 }
 
-/// What stands in a table: the positions of so many points from that one on, of which the lowest and the highest.
+/// Contents of a table: the positions of points `start..start + n`, and their lowest and highest.
 #[derive(Clone, Copy)]
 struct Filled {
     launch: u64,
@@ -142,8 +143,8 @@ struct Filled {
 }
 
 impl Tables {
-    /// Sees to it that the table of access `number` holds the positions of `n` points from `first` on, but for how far
-    /// they have moved on, which is the result. All of them are inside of the operand.
+    /// Makes the table of access `number` hold the positions of `n` points from `first` on, up to a common shift, which
+    /// is returned. All of them are inside the operand.
     fn positions_of(&mut self, number: usize, mapped: &Mapped<'_>, (first, n): (usize, usize)) -> i64 {
         let table = &mut self.positions[number][..n];
         let moved = |f: &Filled| {
@@ -168,14 +169,14 @@ impl Tables {
     }
 }
 
-/// Copies the elements of `n` points from `first` on together, stretches of neighbours at a time; `false` where the map
-/// does not tell of stretches.
+/// Packs the elements of `n` points from `first` on, one run of fixed stride at a time; `false` if the map has no such
+/// runs.
 ///
 /// # Safety
-/// `to` has room for them.
+/// `to` has space for them.
 unsafe fn stretches(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usize, to: *mut u8) -> bool {
     let (from, len) = mapped.operand.expect("what is brought together has an operand");
-    // What begins anew again and again is brought together once, and then doubled.
+    // One period is packed, and then doubled until complete.
     let whole = mapped.map.period().min(n);
     let strided = mapped.map.stretches(first, whole, |at, p, step, run| {
         let end = p as i64 + step as i64 * (run as i64 - 1);
@@ -184,40 +185,40 @@ unsafe fn stretches(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usize
             "a map leads to element {} of an operand of {len}",
             end.max(p as i64)
         );
-        // SAFETY: first and last element, and so all, are inside, as just checked; the caller promises room.
+        // SAFETY: first and last element, and so all, are inside, as just checked; the caller promises space.
         unsafe { spread(from.add(p * unit), step, to.add(at * unit), run, unit) };
     });
     let mut done = if strided { whole } else { n };
     while done < n {
         let more = done.min(n - done);
-        // SAFETY: the caller promises room for all points; the stretches lie one behind the other.
+        // SAFETY: the caller promises space for all points; the runs are contiguous.
         unsafe { std::ptr::copy_nonoverlapping(to, to.add(done * unit), more * unit) };
         done += more;
     }
     strided
 }
 
-/// As [`stretches`], element by element, of a map whose positions fit no table.
+/// Like [`stretches`], element by element, for a map whose positions exceed a table's i32.
 ///
 /// # Safety
-/// `to` has room for them.
+/// `to` has space for them.
 unsafe fn one_by_one(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usize, to: *mut u8) {
     let (from, len) = mapped.operand.expect("what is brought together has an operand");
     for i in 0..n {
         let p = mapped.map.position(first + i).expect("what is packed has no mask");
         assert!(p < len, "a map leads to element {p} of an operand of {len}");
-        // SAFETY: the element is inside, as just checked; the caller promises room.
+        // SAFETY: the element is inside, as just checked; the caller promises space.
         unsafe { spread(from.add(p * unit), 1, to.add(i * unit), 1, unit) };
     }
 }
 
-/// Copies the elements at these positions together.
+/// Packs the elements at these positions.
 ///
 /// # Safety
-/// All of them can be read, and there is room for them.
+/// All of them are readable, and there is space for them.
 unsafe fn gather(from: *const u8, positions: &[i32], to: *mut u8, unit: usize) {
     /// # Safety
-    /// As of `gather`.
+    /// As for `gather`.
     unsafe fn each<T: Copy>(from: *const u8, positions: &[i32], to: *mut u8) {
         let (from, to) = (from.cast::<T>(), to.cast::<T>());
         for (i, &p) in positions.iter().enumerate() {
@@ -236,13 +237,13 @@ unsafe fn gather(from: *const u8, positions: &[i32], to: *mut u8, unit: usize) {
     }
 }
 
-/// Copies `n` elements of `unit` bytes to places that are `step` elements apart.
+/// Scatters `n` contiguous elements of `unit` bytes to addresses `step` elements apart.
 ///
 /// # Safety
-/// All of them can be read, and there is room for them.
+/// All of them are readable, and there is space for them.
 unsafe fn apart(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize) {
     /// # Safety
-    /// As of `apart`.
+    /// As for `apart`.
     unsafe fn each<T: Copy>(from: *const u8, to: *mut u8, step: isize, n: usize) {
         let (from, to) = (from.cast::<T>(), to.cast::<T>());
         // SAFETY: the caller's promise.
@@ -260,16 +261,16 @@ unsafe fn apart(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize
     }
 }
 
-/// Fewer elements are copied one by one: a call takes longer.
+/// Minimum elements for `memcpy`; a loop is faster for fewer.
 const SHORT: usize = 8;
 
-/// Copies `n` elements of `unit` bytes, `step` elements apart, together.
+/// Packs `n` elements of `unit` bytes that are `step` elements apart.
 ///
 /// # Safety
-/// All of them can be read, and there is room for them at `to`.
+/// All of them are readable, and there is space for them at `to`.
 unsafe fn spread(from: *const u8, step: isize, to: *mut u8, n: usize, unit: usize) {
     /// # Safety
-    /// As of `spread`.
+    /// As for `spread`.
     unsafe fn each<T: Copy>(from: *const u8, step: isize, to: *mut u8, n: usize) {
         let (from, to) = (from.cast::<T>(), to.cast::<T>());
         // SAFETY: the caller's promise.

@@ -1,6 +1,6 @@
-//! What a row kernel moves, phase by phase.
+//! Memory traffic of row kernels, phase by phase.
 //!
-//! In: the phases, how rows or strips of columns are passed over, a layout of operands that need not be anywhere. Out:
+//! In: the phases, the traversal of rows or strips of columns, and a layout, whose operands need no addresses. Out:
 //! [`Moved`].
 
 use super::columns::GROUPS;
@@ -11,29 +11,29 @@ use crate::traffic::{each_point, issued, loads, varying, way};
 use std::ops::Range;
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, Moved, Nest, Phases, Stream};
 
-/// How a row kernel passes over its rows.
+/// Traversal of the rows by a row kernel.
 pub struct Rows<'a> {
-    /// The body as it is, for its accesses.
+    /// The original body, for its accesses.
     pub body: &'a Body,
-    /// Where each access goes.
+    /// Geometry of each access.
     pub at: &'a [AccessGeometry],
     pub layout: &'a Layout<'a>,
     pub phases: &'a Phases,
-    /// Phases that pass over a block one after the other while it is near.
+    /// Phases that run fused, on one block after the other while it is cached.
     pub together: Option<Range<usize>>,
-    /// Columns that are passed over side by side, where rows run across memory.
+    /// Columns processed side by side, for outer-axis reductions.
     pub width: Option<usize>,
-    /// Bytes that a scan of a phase, by their numbers, moves of so many rows and columns beyond loading and storing the
+    /// Extra traffic of a scan, given its phase, its number, and its rows and columns, beyond loading and storing the
     /// buffer once.
     pub scans: &'a dyn Fn(usize, usize, [usize; 2]) -> Moved,
     pub combines: &'a Combines,
 }
 
-/// One loop of a nest: its size, and the steps that lines take along it.
+/// One loop of a nest: its size, and the stride of each line.
 struct Loop {
     extent: usize,
     step: Box<dyn Fn(&Line<'_>) -> i64>,
-    /// Whether it leads from row to row.
+    /// Whether it iterates over rows.
     rows: bool,
 }
 
@@ -64,7 +64,7 @@ impl Rows<'_> {
         loops
     }
 
-    /// A pass that loads and stores through these accesses; with `rows`, of what rows have one element of.
+    /// A pass that loads and stores through these accesses; with `rows`, only of operands with one element per row.
     fn nest(&self, loads: &[(usize, bool)], stores: &[usize], rows: bool) -> Nest {
         let mut loops = self.loops();
         if rows {
@@ -85,7 +85,7 @@ impl Rows<'_> {
         Nest { extents: loops.iter().map(|l| l.extent).collect(), streams }
     }
 
-    /// What all phases load, each access once.
+    /// All loads and stores of the phases, each access once.
     fn all(&self, phases: Range<usize>) -> (Vec<(usize, bool)>, Vec<usize>) {
         let (mut all, mut stores) = (vec![], vec![]);
         for phase in &self.phases.list[phases] {
@@ -109,7 +109,7 @@ impl Rows<'_> {
         nest.footprint(outer).saturating_add(points.saturating_mul(buffers))
     }
 
-    /// What a launch moves.
+    /// Memory traffic of a launch.
     pub fn moves(&self) -> Moved {
         let private = PRIVATE as u64;
         let (rows, points) = (self.layout.rows() as u64, self.layout.rows() as u64 * self.layout.row as u64);
@@ -133,8 +133,8 @@ impl Rows<'_> {
         for (number, phase) in self.phases.list.iter().enumerate() {
             let across = self.width.is_some();
             let times = if phase.once { rows } else { points };
-            // Across rows vectors hold what each row has one element of: it is loaded as any other. Along rows what a
-            // table leads to is loaded even where it is the same all along a row.
+            // Across rows, an operand with one element per row is loaded as a vector, like any other. Along rows,
+            // elements read through a table are loaded at each point even if they are uniform in a row.
             let counts = |a: &Access| if across { a.class != AccessClass::Uniform } else { each_point(a) };
             let varies = varying(&phase.body);
             let (loaded, stored) = issued(&phase.body, lines, counts, |n| across || phase.once || varies[n]);
@@ -173,7 +173,7 @@ impl Rows<'_> {
         moved
     }
 
-    /// Stores that put rows together: groups of rows have partial results of their own, which are put together at the
+    /// Traffic of stores that combine rows: groups of rows have partial results of their own, which are combined at the
     /// end.
     fn combined(&self, phase: &Body) -> Moved {
         let lines = self.body.accesses.len();

@@ -1,8 +1,9 @@
-//! Scans block by block, for operations whose running result is its own state.
+//! Scans block by block, for operations whose running result is their own state.
 //!
-//! Two passes (Blelloch 1990): the total of each block; from those what each block begins with; then the blocks'
-//! results. A single row goes through both with several blocks abreast, since a block by itself waits for each
-//! addition, on however many threads. The order is that of the module above, whoever runs what.
+//! Two passes (Blelloch 1990): compute the total of each block, and from those the initial state of each block; then
+//! compute the blocks' results. Both passes over a single row interleave several blocks, on any number of threads,
+//! since a single block is bound by the latency of additions. The order is that of the parent module, whatever thread
+//! runs what.
 
 use super::{Element, Plain, Rows, running};
 use crate::simd::{Job, Shared, dispatch};
@@ -10,16 +11,16 @@ use crate::threads::Threads;
 use crate::tunable::TUNABLES;
 use thalweg_kernel::order::SCAN_BLOCK;
 
-/// Blocks of a single row that go abreast: f32 sums on one thread take 0.47 ns an element so, 0.67 in one pass one
-/// after the other (Zen 5).
+/// Interleaved blocks of a single row: f32 sums on one thread take 0.47 ns an element this way, 0.67 in one sequential
+/// pass (Zen 5).
 const ABREAST: usize = 8;
-/// Estimate of the time that an element takes in both passes.
+/// Estimated nanoseconds per element in both passes.
 const NS_PER_ELEMENT: f64 = 0.8;
 
 /// Scans each column. `exact`: the operation is associative to the bit.
 ///
 /// # Safety
-/// As [`scan`](super::scan).
+/// As for [`scan`](super::scan).
 pub unsafe fn blocks<T, F>(
     start: T::Wide,
     with: F,
@@ -35,7 +36,7 @@ pub unsafe fn blocks<T, F>(
     let count = rows.n.div_ceil(SCAN_BLOCK);
     let estimate = NS_PER_ELEMENT * (rows.n * rows.width) as f64;
     let threads = threads.filter(|t| t.for_work(estimate) > 1);
-    // One after the other is as good for the bits then, and on one thread as fast.
+    // A sequential scan then gives the same bits, and is as fast on one thread.
     if count <= 1 || exact && threads.is_none() {
         // SAFETY: the caller's promise.
         unsafe { running(Plain(start, with), reverse, from, to, rows) };
@@ -52,7 +53,7 @@ pub unsafe fn blocks<T, F>(
     }
 }
 
-/// A scan at work.
+/// A scan in progress.
 #[derive(Clone, Copy)]
 struct Scan<T: Element, F> {
     start: T::Wide,
@@ -68,7 +69,7 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         self.rows.n.div_ceil(SCAN_BLOCK)
     }
 
-    /// A single row on this thread: some blocks after the other.
+    /// Scans a single row on this thread, several blocks at a time.
     ///
     /// # Safety
     /// The promise of [`blocks`].
@@ -85,8 +86,8 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         }
     }
 
-    /// Puts in the place of each total what its block begins with; `next` is what the first one begins with, then what
-    /// the next one will.
+    /// Replaces each total by the initial state of its block. `next` is the initial state of the first block, and
+    /// becomes that of the block after these.
     fn begin(&self, next: &mut T::Wide, totals: &mut [T::Wide]) {
         for total in totals {
             let after = (self.with)(*next, *total);
@@ -94,7 +95,8 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         }
     }
 
-    /// Columns on this thread: what blocks begin with comes about while the one before gives its results.
+    /// Scans columns on this thread: the initial state of the next block is computed in the same pass as a block's
+    /// results.
     ///
     /// # Safety
     /// The promise of [`blocks`].
@@ -118,7 +120,7 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         }
     }
 
-    /// Both passes on all threads.
+    /// Runs both passes on all threads.
     ///
     /// # Safety
     /// The promise of [`blocks`].
@@ -132,7 +134,7 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
                 let (first, last) = (range.start * together, blocks.min(range.end * together));
                 for block in (first..last).step_by(together) {
                     let own = together.min(last - block) * width;
-                    // SAFETY: blocks are apart, also in the totals; the caller's promise.
+                    // SAFETY: blocks are disjoint, also in the totals; the caller's promise.
                     unsafe {
                         let states = std::slice::from_raw_parts_mut(each.get().add(block * width), own);
                         match (width, write) {
@@ -147,7 +149,7 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         };
         pass(false);
         let mut next = vec![self.start; width];
-        // SAFETY: nobody else is at work.
+        // SAFETY: no other thread is running.
         let all = unsafe { std::slice::from_raw_parts_mut(each.get(), blocks * width) };
         for row in all.chunks_exact_mut(width) {
             for (next, total) in next.iter_mut().zip(row) {
@@ -157,10 +159,10 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         pass(true);
     }
 
-    /// Blocks of a single row from `first` on, one a state: which they begin with, and end with.
+    /// Scans blocks of a single row from `first` on, one per state: their initial states in, their final states out.
     ///
     /// # Safety
-    /// The promise of [`blocks`]; nobody else is at these blocks.
+    /// The promise of [`blocks`]; no other thread has these blocks.
     unsafe fn abreast<const WRITE: bool>(&self, first: usize, states: &mut [T::Wide]) {
         let at = first * SCAN_BLOCK;
         let whole = states.len() == ABREAST && at + ABREAST * SCAN_BLOCK <= self.rows.n;
@@ -175,11 +177,11 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         }
     }
 
-    /// A block of neighbouring columns from `first` on: their results, which begin with `states`, or their totals, or
-    /// both.
+    /// Scans a block of adjacent columns from `first` on: writes their results, which begin with `states`, or their
+    /// totals, or both.
     ///
     /// # Safety
-    /// As [`Scan::abreast`].
+    /// As for [`Scan::abreast`].
     unsafe fn strip<const WRITE: bool, const TOTAL: bool>(
         &self,
         block: usize,
@@ -190,14 +192,14 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy + Send + Sync> Scan<T
         dispatch(Strip::<T, F, WRITE, TOTAL> { scan: *self, block, first, states, totals });
     }
 
-    /// Which row comes at that place of the order.
+    /// Row at that index of the scan order.
     #[inline(always)]
     fn place(&self, i: usize) -> usize {
         if self.reverse { self.rows.n - 1 - i } else { i }
     }
 }
 
-/// `K` blocks of `n` elements from `at` on.
+/// `K` blocks of `n` elements from index `at` on.
 struct Abreast<'a, T: Element, F, const K: usize, const WRITE: bool> {
     scan: Scan<T, F>,
     at: usize,
@@ -254,7 +256,7 @@ where
         let Strip { scan, block, first, states, totals } = self;
         let with = scan.with;
         let columns = if WRITE { states.len() } else { totals.len() };
-        // Known lengths, so that the loop has no checks.
+        // Fixed lengths, so that the loop has no bounds checks.
         let (states, totals) = (&mut states[..columns * WRITE as usize], &mut totals[..columns * TOTAL as usize]);
         let end = scan.rows.n.min((block + 1) * SCAN_BLOCK);
         for i in block * SCAN_BLOCK..end {

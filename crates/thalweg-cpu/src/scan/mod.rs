@@ -1,16 +1,16 @@
-//! Running sums, products, extremes and logarithms of sums, and sorts, on rows in memory.
+//! Scans of rows in memory: running sums, products, extremes, logarithms of sums of exponentials, and sorts.
 //!
-//! In: an operation and elements that lie in `n` rows of `width` columns. Out: each column scanned. The order is part
-//! of the meaning, so the bits do not depend on layout or threads. Floats are accumulated in f64, also f32 and
-//! narrower - in sequence that costs no more than f32, which waits for each addition as well - and each result is
-//! rounded once: what comes out is what the interpreter says. Integers wrap.
+//! In: an operation and elements in `n` rows of `width` columns. Out: each column scanned. The order is part of the
+//! definition, so the bits do not depend on layout or threads. Floats are accumulated in f64, including f32 and
+//! narrower ones (in sequence that costs no more than f32, which has the same latency per addition), and each result is
+//! rounded once: the results equal the interpreter's. Integers wrap.
 //!
-//! Elements meet one after the other, but for sums of more than [`SCAN_BLOCK`] elements: each block of so many has a
-//! *total*, its elements added in order from -0; a block begins with the totals of all before it, added in order, and
-//! goes on element by element. Totals of blocks and then their results are had from several blocks at a time, by as
-//! many threads as there are. Where an operation is associative to the bit - integers, maxima, minima - blocks give
-//! what one after the other does. Products of floats have no blocks: of two totals one may overflow where the other
-//! vanishes. Neither has [`ScanOp::LogSumExp`], which would take twice the exponentials.
+//! Elements are combined in sequence, except for sums of more than [`SCAN_BLOCK`] elements: each block of that many has
+//! a *total*, its elements added in order from -0; a block begins with the totals of all earlier blocks, added in
+//! order, and continues element by element. Totals, and then results, of several blocks are computed at a time, by as
+//! many threads as there are. For operations that are associative to the bit - integers, maxima, minima - blocks give
+//! the same results as one sequence. Products of floats have no blocks: of two totals, one may overflow where the other
+//! underflows. Neither has [`ScanOp::LogSumExp`], which would need twice the exponentials.
 
 mod blocks;
 mod sort;
@@ -27,7 +27,7 @@ use thalweg_ir::{DType, ScanOp};
 use thalweg_kernel::Moved;
 use thalweg_kernel::order::SCAN_BLOCK;
 
-/// Estimate of the time that an element takes on one thread.
+/// Estimated nanoseconds per element on one thread.
 pub fn ns_per_element(op: ScanOp) -> f64 {
     match op {
         ScanOp::Sort | ScanOp::Argsort | ScanOp::LogSumExp => 20.0,
@@ -35,13 +35,13 @@ pub fn ns_per_element(op: ScanOp) -> f64 {
     }
 }
 
-/// What scanning each column moves beyond reading the elements and writing the results once; `split` among threads.
-/// Digits of keys that are all the same, which a sort leaves out, are data: all count.
+/// Memory traffic of scanning each column beyond reading the elements and writing the results once; `split` among
+/// threads. Digits on which all keys agree, which a sort skips, depend on data: all digits count.
 pub fn moves(op: ScanOp, dtype: DType, [n, width]: [usize; 2], split: bool) -> Moved {
     let bytes = (n * width * dtype.size()) as u64;
     match op {
         ScanOp::Sort | ScanOp::Argsort => sort::moves(op, dtype, n, split).times(width as u64),
-        // Neither has blocks.
+        // Scanned without blocks.
         ScanOp::LogSumExp => Moved::default(),
         ScanOp::Prod if dtype.is_float() => Moved::default(),
         // One pass for the totals of the blocks, one for the results.
@@ -50,16 +50,16 @@ pub fn moves(op: ScanOp, dtype: DType, [n, width]: [usize; 2], split: bool) -> M
     }
 }
 
-/// Scans each column of an `[n][width]` row-major buffer; with `width` 1, one row along. `dtype` is that of the
-/// elements, [`ScanOp::Argsort`] writes i64. `reverse`: from the last element to the first; of a sort, descending.
-/// `from` may be `to`, for [`ScanOp::Argsort`] only where elements have 8 bytes or `width` is 1. Without `threads` the
-/// calling one works alone.
+/// Scans each column of an `[n][width]` row-major buffer; with `width` 1, a single row. `dtype` is that of the
+/// elements; [`ScanOp::Argsort`] writes i64. `reverse`: from the last element to the first; for a sort, descending.
+/// `from` may equal `to`, for [`ScanOp::Argsort`] only if elements have 8 bytes or `width` is 1. Without `threads`, the
+/// calling thread works alone.
 ///
 /// # Safety
-/// `from` is readable and `to` writable for all elements, and aligned to them; they are the same or apart.
+/// `from` is readable and `to` writable for all elements, and aligned to them; they are the same or do not overlap.
 ///
 /// # Panics
-/// On [`ScanOp::LogSumExp`] of a dtype that is not a float.
+/// For [`ScanOp::LogSumExp`] of a dtype that is not a float.
 pub unsafe fn scan(
     (op, reverse): (ScanOp, bool),
     dtype: DType,
@@ -72,7 +72,7 @@ pub unsafe fn scan(
         return;
     }
     let (rows, t) = (Rows { n, width }, threads);
-    // SAFETY: the caller's promise, for the type that the dtype is.
+    // SAFETY: the caller's promise, for the type of the dtype.
     unsafe {
         match dtype {
             DType::F32 => floats::<f32>(op, reverse, from.cast(), to, rows, t),
@@ -92,29 +92,29 @@ pub unsafe fn scan(
     }
 }
 
-/// Sizes of a row-major buffer that is scanned.
+/// Sizes of a row-major buffer to scan.
 #[derive(Clone, Copy)]
 struct Rows {
-    /// Number of rows: along what is scanned.
+    /// Number of rows, which is the length of a scan.
     n: usize,
     /// Number of columns.
     width: usize,
 }
 
-/// An element, and what it is accumulated in.
+/// Element type, and its accumulator type.
 trait Element: Copy + Send + Sync {
     type Wide: Copy + Send + Sync;
     /// Whether a key needs 64 bits.
     const LONG: bool = size_of::<Self>() == 8;
     fn widen(self) -> Self::Wide;
     fn narrow(wide: Self::Wide) -> Self;
-    /// Unsigned integers in the order of the elements, in the low bits.
+    /// Sort key: an unsigned integer in the order of the elements, in the low bits.
     fn key(self) -> u64;
-    /// The element of a key; of several that share one, one of them.
+    /// Element of a key; if several share it, one of them.
     fn of_key(key: u64) -> Self;
     /// Keys that several elements share.
     const SHARED: [u64; 2] = [0; 2];
-    /// Whether it shares its key and is not the one that the key stands for.
+    /// Whether it shares its key and differs from the element that the key maps back to.
     fn shares_key(self) -> bool {
         false
     }
@@ -132,7 +132,7 @@ macro_rules! float_elements {
             fn key(self) -> u64 {
                 let bits = self.to_bits();
                 let sign = 1 << (<$bits>::BITS - 1);
-                // Without a branch that goes by the sign: nobody could foretell it.
+                // Branchless: a branch on the sign would be unpredictable.
                 let negative: $bits = (0 as $bits).wrapping_sub(bits >> (<$bits>::BITS - 1));
                 let key = if self.is_nan() {
                     <$bits>::MAX
@@ -164,14 +164,15 @@ float_elements! {
     f16, u16, |v: f16| v.to_f32() as f64, |v| f16::from_f32(once(v, DType::F16));
 }
 
-/// A value in f32 whose rounding to a narrower dtype is one rounding of it: sums of few narrow numbers are f32 numbers.
+/// Converts to an f32 that rounds to a narrower dtype with a single rounding overall. Usually the value is an f32
+/// already: sums of few narrow numbers are.
 #[inline(always)]
 fn once(v: f64, dtype: DType) -> f32 {
     let near = v as f32;
     if near as f64 == v { near } else { dtype.round(v) as f32 }
 }
 
-/// An integer that running results are taken of.
+/// An integer type of running results.
 trait Int: Element<Wide = Self> {
     const LEAST: Self;
     const GREATEST: Self;
@@ -191,7 +192,7 @@ macro_rules! int_elements {
             fn narrow(wide: $t) -> $t { wide }
             #[inline(always)]
             fn key(self) -> u64 {
-                // Moved up by the least one: 0 stays 0 and unsigned ones stay what they are.
+                // Offset by the minimum: unsigned values are unchanged.
                 self.wrapping_sub(<$t>::MIN) as u64 & (u64::MAX >> (64 - <$t>::BITS))
             }
             #[inline(always)]
@@ -213,7 +214,7 @@ macro_rules! int_elements {
 }
 int_elements!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// A truth value: integers of one bit.
+/// A bool: an integer of one bit.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Truth(u8);
@@ -247,14 +248,14 @@ impl Int for Truth {
     }
 }
 
-/// A running result: a state, and what the next element makes of it.
+/// A running result: a state, and its update by the next element.
 trait Running<T: Element>: Copy {
     type State: Copy;
     fn start(self) -> Self::State;
     fn next(self, state: &mut Self::State, x: T::Wide) -> T::Wide;
 }
 
-/// A running result whose state is itself, put together by an operation.
+/// A running result that equals its state, updated by an operation.
 #[derive(Clone, Copy)]
 struct Plain<S, F>(S, F);
 
@@ -271,7 +272,7 @@ impl<T: Element, F: Fn(T::Wide, T::Wide) -> T::Wide + Copy> Running<T> for Plain
     }
 }
 
-/// ln Σ eˣ: the largest exponent so far, and the sum with that taken out.
+/// ln Σ eˣ: the largest exponent so far, and the sum with that factored out.
 #[derive(Clone, Copy)]
 struct LogSumExp;
 
@@ -289,7 +290,7 @@ impl<T: Element<Wide = f64>> Running<T> for LogSumExp {
         } else if x != f64::NEG_INFINITY && *largest != f64::INFINITY {
             *sum += libm::exp(x - *largest);
         }
-        // Infinities are answers themselves, but their differences are NaN.
+        // Infinities are valid results, but their differences are NaN.
         if largest.is_finite() { *largest + libm::log(*sum) } else { *largest }
     }
 }
@@ -307,7 +308,7 @@ unsafe fn floats<T: Element<Wide = f64>>(
     // SAFETY: the caller's promise.
     unsafe {
         match op {
-            // -0 is the identity of a sum, so that a sum that begins with -0 is one.
+            // -0 is the identity of a sum, so a sum that begins with -0 stays -0.
             ScanOp::Sum => blocks(-0.0, <f64 as Combine>::sum, false, reverse, (from, out), rows, threads),
             ScanOp::Prod => running(Plain(1.0, <f64 as Combine>::prod), reverse, from, out, rows),
             ScanOp::Max => blocks(least, <f64 as Combine>::max, true, reverse, (from, out), rows, threads),
@@ -336,7 +337,7 @@ unsafe fn ints<T: Int>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, r
 }
 
 /// # Safety
-/// As [`scan`].
+/// As for [`scan`].
 unsafe fn running<T: Element, R: Running<T>>(with: R, reverse: bool, from: *const T, to: *mut T, rows: Rows) {
     struct Columns<T, R> {
         with: R,
@@ -355,7 +356,7 @@ unsafe fn running<T: Element, R: Running<T>>(with: R, reverse: bool, from: *cons
                 let mut state = with.start();
                 for i in 0..rows.n {
                     let i = place(i);
-                    // SAFETY: the promise of `running`; an element is read before it may be written over.
+                    // SAFETY: the promise of `running`; an element is read before it may be overwritten.
                     unsafe {
                         let x = from.add(i).read();
                         to.add(i).write(T::narrow(with.next(&mut state, x.widen())));

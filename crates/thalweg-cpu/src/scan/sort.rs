@@ -1,9 +1,9 @@
-//! Sorts.
+//! Sorts by keys.
 //!
-//! They go by keys: unsigned integers in the order of the elements, NaN the largest, -0 and +0 one. Where places are
-//! asked for, a key has its place beside it, so that any way to sort them is stable. Else keys are sorted alone and say
-//! what the elements are; the few elements that share a key - zeros, NaN - are put in afterwards in the order in which
-//! they were. Long columns are sorted by radix, by all threads together.
+//! Keys are unsigned integers in the order of the elements, with NaN the largest, and -0 and +0 equal. An argsort
+//! stores the index beside the key, so that any sorting algorithm is stable. A sort sorts keys alone and converts them
+//! back to elements; the few elements that share a key - zeros, NaN - are written afterwards in their original order.
+//! Long columns are sorted by radix, by all threads jointly.
 
 use super::{Element, Rows, ns_per_element};
 use crate::memory::PRIVATE;
@@ -15,19 +15,19 @@ use std::sync::{Mutex, PoisonError};
 use thalweg_ir::{DType, ScanOp};
 use thalweg_kernel::Moved;
 
-/// What is sorted by bytes of its key.
+/// An item that is sorted by bytes of its key.
 trait Digits: Copy + Ord + Default + Send + Sync {
     /// Eight bits of the key.
     fn digit(self, n: u32) -> usize;
 }
 
-/// A key with the place of its element.
+/// A key with the index of its element.
 trait Item: Digits {
     fn new(key: u64, place: usize) -> Self;
     fn place(self) -> usize;
 }
 
-/// Key in the high half: keys of at most 32 bits in columns of fewer than 2³² elements.
+/// Key in the high half, index in the low half: for keys of at most 32 bits in columns of fewer than 2³² elements.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Packed(u64);
 
@@ -67,7 +67,7 @@ impl Item for (u64, usize) {
     }
 }
 
-/// A key alone.
+/// A key without an index.
 trait Key: Digits {
     fn of(key: u64) -> Self;
     fn key(self) -> u64;
@@ -95,7 +95,7 @@ macro_rules! keys {
 }
 keys!(u32, u64);
 
-/// What sorting a column of `n` elements moves of its keys, where these do not stay in a core's own caches.
+/// Memory traffic of sorting the keys of a column of `n` elements, if they do not fit a core's private caches.
 pub fn moves(op: ScanOp, dtype: DType, n: usize, split: bool) -> Moved {
     let (digits, long) = (dtype.size() as u64, dtype.size() == 8);
     let item = match op {
@@ -108,13 +108,13 @@ pub fn moves(op: ScanOp, dtype: DType, n: usize, split: bool) -> Moved {
     if !TUNABLES.min_radix.reached_by(n) || 2 * items <= PRIVATE as u64 {
         return Moved::default();
     }
-    // Keys are counted for all digits at once, or by threads for each, and moved for each; at last they say which
-    // element comes next.
+    // Keys are read for counting, once for all digits, or by threads once per digit; they are moved once per digit; at
+    // last they are read for the results.
     let counted = if split { digits } else { 1 };
     Moved { read: items * (counted + digits + 1), written: items * (1 + digits), ..Moved::default() }
 }
 
-/// The threads that sort a column together.
+/// The threads that sort a column jointly.
 #[derive(Clone, Copy)]
 struct Team<'a> {
     threads: &'a Threads,
@@ -123,13 +123,13 @@ struct Team<'a> {
 }
 
 impl Team<'_> {
-    /// Part `k` of `n` elements, one a thread.
+    /// Range `k` of `n` elements, one per thread.
     fn part(self, n: usize, k: usize) -> Range<usize> {
         let length = n.div_ceil(self.count);
         (k * length).min(n)..((k + 1) * length).min(n)
     }
 
-    /// Does each part's work once.
+    /// Runs `work` once per range.
     fn run(self, n: usize, work: impl Fn(usize, Range<usize>) + Sync) {
         self.threads.run(self.count, 1, self.estimate, |range| range.for_each(|k| work(k, self.part(n, k))));
     }
@@ -138,7 +138,7 @@ impl Team<'_> {
 /// Sorts each column.
 ///
 /// # Safety
-/// As [`scan`](super::scan).
+/// As for [`scan`](super::scan).
 pub unsafe fn sorted<T: Element>(
     op: ScanOp,
     reverse: bool,
@@ -163,14 +163,14 @@ pub unsafe fn sorted<T: Element>(
     }
 }
 
-/// The key of an element, in the contrary order where that is asked for.
+/// Key of an element, complemented for the reverse order.
 #[inline(always)]
 fn key_of<T: Element>(x: T, reverse: bool) -> u64 {
     let mask = u64::MAX >> (64 - 8 * size_of::<T>() as u32);
     if reverse { !x.key() & mask } else { x.key() }
 }
 
-/// Bytes in which keys differ, those that have some bits and those that all have: the others take no pass.
+/// Bytes in which keys differ, given the bits that some have and those that all have: other bytes need no pass.
 fn digits<T>((some, all): (u64, u64)) -> Vec<u32> {
     (0..size_of::<T>() as u32).filter(|d| (some ^ all) >> (8 * d) & 0xff != 0).collect()
 }
@@ -183,14 +183,14 @@ fn sort<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all
     }
 }
 
-/// Where the elements of each column go: their places in order.
+/// Argsorts each column: writes the elements' indices in order.
 unsafe fn places<T: Element, I: Item>(reverse: bool, from: *const T, to: *mut i64, rows: Rows, all: Option<Team<'_>>) {
     let (mut items, mut scratch): (Vec<I>, Vec<I>) = (Vec::with_capacity(rows.n), vec![]);
     for j in 0..rows.width {
         items.clear();
         let mut bits = (0, u64::MAX);
         for i in 0..rows.n {
-            // SAFETY: the caller's promise. (Places are still ascending in the contrary order: stable either way.)
+            // SAFETY: the caller's promise. (Indices ascend in the reverse order too, so both are stable.)
             let key = key_of(unsafe { from.add(i * rows.width + j).read() }, reverse);
             bits = (bits.0 | key, bits.1 & key);
             items.push(I::new(key, i));
@@ -203,8 +203,8 @@ unsafe fn places<T: Element, I: Item>(reverse: bool, from: *const T, to: *mut i6
     }
 }
 
-/// What is known of the keys of some elements: bits that some have and that all have, and whether some element is not
-/// the one that its key says.
+/// Summary of some keys: bits that some have and that all have, and whether an element differs from the one that its
+/// key maps back to.
 #[derive(Clone, Copy)]
 struct Seen {
     bits: (u64, u64),
@@ -219,10 +219,10 @@ impl Seen {
     }
 }
 
-/// Writes down the keys of a range of a column whose elements are `step` apart, and says what they are like.
+/// Writes the keys of a range of a column whose elements are `step` apart, and summarises them.
 ///
 /// # Safety
-/// The elements are readable, and there is room for a key at each of their numbers.
+/// The elements are readable, and there is space for a key at each of their indices.
 unsafe fn keys<T: Element, K: Key>(
     from: *const T,
     step: usize,
@@ -242,7 +242,7 @@ unsafe fn keys<T: Element, K: Key>(
     seen
 }
 
-/// The elements of each column in order.
+/// Sorts each column.
 unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T, rows: Rows, all: Option<Team<'_>>) {
     let (n, width) = (rows.n, rows.width);
     let (mut items, mut scratch): (Vec<K>, Vec<K>) = (vec![K::default(); n], vec![]);
@@ -251,7 +251,7 @@ unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T,
         // SAFETY: the caller's promise.
         let element = |i: usize| unsafe { from.get().add(i * width + j).read() };
         let places = Shared(items.as_mut_ptr());
-        // SAFETY: the caller's promise; inside the vector, where each thread has places of its own.
+        // SAFETY: the caller's promise; inside the vector, where each thread has its own range.
         let keys = |range: Range<usize>| unsafe { keys(from.get().add(j), width, reverse, range, places.get()) };
         let seen = match all {
             None => keys(0..n),
@@ -266,7 +266,7 @@ unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T,
             }
         };
         sort(&mut items, &mut scratch, &digits::<T>(seen.bits), all);
-        // Elements that share a key, in the order in which they are: they may lie where the result will.
+        // Elements that share a key, in their original order, copied since the result may overwrite them.
         let shared: Vec<(u64, Vec<T>)> = match seen.shared {
             false => vec![],
             true => T::SHARED.map(|k| (k, (0..n).map(element).filter(|x| x.key() == k).collect())).into(),
@@ -276,7 +276,7 @@ unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T,
             for (i, k) in range.clone().zip(&keys[range]) {
                 let key = k.key();
                 let mask = u64::MAX >> (64 - 8 * size_of::<T>() as u32);
-                // SAFETY: the caller's promise; the column was read before, and each thread has places of its own.
+                // SAFETY: the caller's promise; the column was read before, and each thread has its own range.
                 unsafe { to.get().add(i * width + j).write(T::of_key(if reverse { !key & mask } else { key })) };
             }
         };
@@ -289,14 +289,14 @@ unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T,
             debug_assert_eq!(one.key(), key);
             let start = items.partition_point(|k| k.key() < key_of(one, reverse));
             for (i, x) in elements.into_iter().enumerate() {
-                // SAFETY: as above; so many keys are equal from there on.
+                // SAFETY: as above; that many keys are equal from there on.
                 unsafe { to.get().add((start + i) * width + j).write(x) };
             }
         }
     }
 }
 
-/// Sorts by these bytes of the keys, from the lowest on.
+/// Radix sort by these bytes of the keys, from the lowest on.
 fn radix<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32]) {
     let mut counts = vec![[0usize; 256]; digits.len()];
     for item in items.iter() {
@@ -319,8 +319,8 @@ fn radix<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32]) {
     }
 }
 
-/// As [`radix`], by threads together: each counts the digits of a part and moves that part to where the counts of all
-/// parts say. The order is that of one thread, however many there are.
+/// Parallel [`radix`]: each thread counts the digits of a range and moves that range to the offsets that the counts of
+/// all ranges give. The order is that of one thread, for any number of threads.
 fn together<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all: Team<'_>) {
     let n = items.len();
     let mut counts = vec![[0usize; 256]; all.count];
@@ -328,7 +328,7 @@ fn together<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32],
     for &digit in digits {
         let (from, to) = (&items[..], Shared(scratch.as_mut_ptr()));
         let each = Shared(counts.as_mut_ptr());
-        // SAFETY: each part has counts of its own, one thread at a time is at a part, and no two borrows of one are
+        // SAFETY: each range has its own counts, one thread at a time processes a range, and no two borrows of one are
         // alive at once.
         let own = |k: usize| unsafe { &mut *each.get().add(k) };
         all.run(n, |k, part| {
@@ -344,11 +344,11 @@ fn together<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32],
             }
         }
         all.run(n, |k, part| {
-            // Copies that the compiler knows nobody else to write.
+            // Local copies, which the compiler knows to be unaliased.
             let (mut places, to, digit) = (*own(k), to.get(), digit);
             for &item in &from[part] {
                 let at = &mut places[item.digit(digit)];
-                // SAFETY: the counts give each item a place of its own below `n`.
+                // SAFETY: the counts give each item a unique index below `n`.
                 unsafe { to.add(*at).write(item) };
                 *at += 1;
             }

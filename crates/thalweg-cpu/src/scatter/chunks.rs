@@ -1,26 +1,25 @@
-//! What a scatter's chunks of work are, and whether it may run: every operand is checked against its buffer before
-//! anything does.
+//! Chunks of a scatter's work, and its checks: every operand is checked against its buffer before anything runs.
 //!
-//! Chunks differ in the dimensions beside the axis, so no two write one element. Every index is checked before it is
-//! used; the first one out of range becomes the launch's error.
+//! Chunks differ in the dimensions other than the axis, so no two write the same element. Every index is checked before
+//! it is used; the first one out of range becomes the launch's error.
 
 use crate::tunable::TUNABLES;
 use std::sync::Mutex;
 use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
 
-/// The dimensions that chunks of work differ in, and the one that runs inside a chunk.
+/// Dimensions in which chunks differ, and the one that is inside a chunk.
 pub struct Chunks {
     dims: Vec<(usize, [isize; 4])>,
     base: [isize; 4],
-    /// Columns of a chunk at most, of all, and their strides.
+    /// Maximum columns of a chunk (`block`), number of all columns, and their strides.
     block: usize,
     pub width: usize,
     pub columns: [isize; 4],
 }
 
 impl Chunks {
-    /// Over these dimensions, the last of them inside a chunk if `columns` says so.
+    /// Chunks over these dimensions; with `columns`, the last dimension is inside a chunk.
     pub fn new(mut dims: Vec<(usize, [isize; 4])>, base: [isize; 4], columns: bool) -> Chunks {
         let (width, strides) = if columns { dims.pop().unwrap_or((1, [0; 4])) } else { (1, [0; 4]) };
         Chunks { dims, base, block: width.min(TUNABLES.max_scatter_columns.size()), width, columns: strides }
@@ -31,7 +30,7 @@ impl Chunks {
         self.dims.iter().map(|d| d.0).product::<usize>() * self.width.div_ceil(self.block.max(1))
     }
 
-    /// Positions of a chunk's first elements, and its columns.
+    /// Positions of a chunk's first elements, and its number of columns.
     pub fn get(&self, n: usize) -> ([isize; 4], usize) {
         let blocks = self.width.div_ceil(self.block);
         let (mut rest, first) = (n / blocks, n % blocks * self.block);
@@ -50,10 +49,11 @@ impl Chunks {
     }
 }
 
-/// Checks that an operand holds what a geometry reaches in it, `along` elements along the axis; its address.
+/// Checks that an operand holds all elements that a geometry reaches in it, `along` of them along the axis; returns its
+/// address.
 ///
 /// # Panics
-/// When it does not.
+/// If it does not.
 pub fn checked(g: &ScatterGeometry, operand: &Buffer, which: usize, along: usize, size: usize) -> *mut u8 {
     let dims = g.outer.iter().chain(&g.inner).map(|d| (d.0, d.1[which]));
     let (mut low, mut high, mut empty) = (g.base[which] as i128, g.base[which] as i128, false);
@@ -72,13 +72,13 @@ pub fn checked(g: &ScatterGeometry, operand: &Buffer, which: usize, along: usize
 }
 
 /// # Panics
-/// When what is written lies over what is read.
+/// If the operand written overlaps the operand read.
 pub fn apart(written: &Buffer, read: &Buffer) {
     let (to, from) = (written.address() as usize, read.address() as usize);
     assert!(from >= to + written.bytes() || to >= from + read.bytes(), "the result of a scatter lies over an operand");
 }
 
-/// The first index found that names no element, by chunk and place in it.
+/// The first out-of-range index found, by chunk.
 #[derive(Default)]
 pub struct Outside(Mutex<Option<(usize, i64)>>);
 

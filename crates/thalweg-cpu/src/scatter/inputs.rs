@@ -1,9 +1,9 @@
-//! Scatters whose index or values are computed on the way.
+//! Scatters whose index or values are computed by fused kernels.
 //!
-//! In: a scatter with map kernels for its index, its values or both. Out: the scatter of what they give, which never is
-//! in memory as a whole: the scatter is cut along its outermost dimension, and each part's index and values are
-//! computed into scratch that stays in cache. Parts follow one another in the order of the index, so the cuts change no
-//! bit. What cannot be cut the same way is computed whole.
+//! In: a scatter with map kernels for its index, its values or both. Out: the scatter of their results, which are never
+//! in memory as a whole: the scatter is split along its outermost dimension, and each part's index and values are
+//! computed into scratch that stays in cache. Parts run in the order of the index, so the split does not change bits.
+//! An input that cannot be split in the same way is computed whole.
 
 use super::{apply, prepare, tables};
 use crate::memory::PRIVATE;
@@ -17,7 +17,7 @@ use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{Geometry, MapGeometry, Moved, ScatterGeometry};
 use thalweg_runtime::{Buffer, Error, Pool, Program, ProgramInfo};
 
-/// How an input is computed.
+/// A computed input.
 #[derive(Debug)]
 pub struct Input {
     program: Arc<dyn Program>,
@@ -31,31 +31,31 @@ impl Input {
     }
 }
 
-/// A scatter, with what it computes of its inputs.
+/// A scatter, with its computed inputs.
 #[derive(Debug)]
 pub struct ScatterProgram {
     op: ScatterOp,
     dtype: DType,
-    /// Of index and values.
+    /// Index and values.
     inputs: [Option<Input>; 2],
     pool: Arc<Pool>,
     threads: Arc<Threads>,
 }
 
-/// One launch's index or values.
+/// Index or values of one launch.
 struct Source<'a> {
-    /// The operand that holds them, or scratch that they are computed into.
+    /// The operand that holds them, or scratch for their computation.
     buffer: Cow<'a, Buffer>,
     computed: Option<Job<'a>>,
 }
 
-/// What computes an input.
+/// Computation of an input.
 struct Job<'a> {
     input: &'a Input,
     geometry: &'a Geometry,
     operands: &'a [&'a Buffer],
     scalars: &'a [u64],
-    /// Points for each place along the scatter's outermost dimension, where it can be computed part by part.
+    /// Points per index of the scatter's outermost dimension, if it can be computed in parts.
     part: Option<usize>,
 }
 
@@ -157,7 +157,7 @@ impl Program for ScatterProgram {
             moved.read += result;
             moved.written += result;
         }
-        // Where the result does not stay, each value finds its element in memory.
+        // If the result does not fit the caches, each value reads or writes its element in memory.
         let touched = values as u64 * size;
         if result > PRIVATE as u64 {
             let element = if self.op == ScatterOp::Set { 0 } else { touched };
@@ -173,7 +173,7 @@ impl Program for ScatterProgram {
     fn info(&self) -> ProgramInfo {
         let native = ProgramInfo { engine: "native".into(), ..ProgramInfo::default() };
         let computed = self.inputs.iter().flatten().map(|i| i.program.info());
-        // What the inputs are computed into is nobody's operand.
+        // Inputs are computed into scratch, which is not an operand.
         ProgramInfo { rereads_inputs: false, ..row::sum(std::iter::once(native).chain(computed)) }
     }
 
@@ -182,33 +182,33 @@ impl Program for ScatterProgram {
     }
 }
 
-/// Size of the outermost dimension that values are put in along.
+/// Size of the outermost dimension over which values are put in.
 fn outermost(g: &ScatterGeometry) -> usize {
     g.outer.first().map_or(g.n, |d| d.0)
 }
 
-/// Places along the outermost dimension that a part takes.
+/// Indices of the outermost dimension per part.
 fn rows_of_part(g: &ScatterGeometry, threads: &Threads) -> usize {
     let all: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product::<usize>() * g.n;
     let row = (all / outermost(g).max(1)).max(1);
-    // Each part wakes the threads twice. Tables take so little time for a value that it shows.
+    // Each part wakes the threads twice. Tables take so little time per value that this matters.
     let part = TUNABLES.scatter_part.size();
     let part = if tables::pays::<u64>(g) { 4 * part } else { part };
     (part * threads.count() / row).max(1)
 }
 
-/// Strides along the outermost dimension; none along the axis of what is not the index's.
+/// Strides of the outermost dimension; if that is the axis, only index and values move.
 fn outer_strides(g: &ScatterGeometry) -> [isize; 4] {
     g.outer.first().map_or([0, g.steps[1], g.steps[2], 0], |d| d.1)
 }
 
-/// Distinct elements of operand `which`, index or values, that are looked at.
+/// Number of distinct elements of operand `which` (index or values) that are read.
 fn distinct(g: &ScatterGeometry, which: usize) -> usize {
     let along = (g.n, g.steps);
     g.outer.iter().chain(&g.inner).chain([&along]).filter(|d| d.1[which] != 0).map(|d| d.0).product()
 }
 
-/// Points of a computed input.
+/// Number of points of a computed input.
 fn points(geometry: &Geometry) -> usize {
     match geometry {
         Geometry::Map(map) => map.points(),
@@ -217,8 +217,8 @@ fn points(geometry: &Geometry) -> usize {
     }
 }
 
-/// How many points of operand `which`, which is computed, go with one place along the outermost dimension, where those
-/// of neighbouring places follow each other, both in what is computed and in how it is read.
+/// Number of points of computed operand `which` per index of the outermost dimension, if the points of successive
+/// indices are contiguous, both as computed and as read.
 fn cut(g: &ScatterGeometry, which: usize, own: &Geometry) -> Option<usize> {
     let Geometry::Map(map) = own else { return None };
     let part = usize::try_from(outer_strides(g)[which]).ok().filter(|&p| p > 0)?;
@@ -233,14 +233,14 @@ fn cut(g: &ScatterGeometry, which: usize, own: &Geometry) -> Option<usize> {
     (fits && map.accesses.iter().all(|a| a.map.is_none())).then_some(part)
 }
 
-/// Those points, in row-major order, of a map without tables.
+/// Restricts a map without tables to a range of its row-major points.
 fn part_of_map(map: &MapGeometry, range: Range<usize>) -> MapGeometry {
     let inner: usize = map.extents[1..].iter().product();
     let (first, last) = (range.start / inner, range.end / inner);
     let (mut part, written) = (map.clone(), map.accesses.len() - 1);
     part.extents[0] = last - first;
     for (n, at) in part.accesses.iter_mut().enumerate() {
-        // What is written is scratch, which each part fills from its beginning.
+        // The output is scratch, which each part fills from its beginning.
         if n < written {
             at.base += first as isize * at.strides[0];
         }
@@ -248,7 +248,7 @@ fn part_of_map(map: &MapGeometry, range: Range<usize>) -> MapGeometry {
     part
 }
 
-/// A scatter of those places along the outermost dimension, computed inputs having nothing else.
+/// Restricts a scatter to a range of its outermost dimension; computed inputs hold only that range.
 fn part_of(g: &ScatterGeometry, computed: [bool; 2], range: Range<usize>) -> ScatterGeometry {
     let mut part = g.clone();
     let strides = outer_strides(g);

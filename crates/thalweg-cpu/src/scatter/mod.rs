@@ -1,11 +1,12 @@
-//! Scatters: values put in at given places along an axis.
+//! Scatters: values written or combined at given indices of an axis.
 //!
-//! The tensor is copied, unless the result takes its place, then values are put in. Values that meet one element do so
-//! in the order of the index, and each result is rounded to the tensor's dtype where it lies, so the bits depend on
-//! nothing else; what is exact in any order is put together from the tables of several threads ([`tables`]). Chunks of work differ in the dimensions beside the axis; where those are few, each chunk owns a range
-//! of the result along the axis as well and looks at all indices.
+//! The tensor is copied, unless the result overwrites it; then values are put in. Values for one element are combined
+//! in the order of the index, and each result is rounded to the tensor's dtype in memory, so the bits depend on nothing
+//! else. Combinations that are exact in any order use private tables of several threads ([`tables`]). Chunks of work
+//! differ in the dimensions other than the axis; if there are few of those, each chunk also owns a range of the result
+//! along the axis and scans all indices.
 //!
-//! Index and values may be computed by the kernel itself ([`inputs`]): part by part, each of which is put in before the
+//! Index and values may be computed by the kernel itself ([`inputs`]): in parts, each of which is scattered before the
 //! next one is computed.
 
 mod chunks;
@@ -24,16 +25,16 @@ use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::ScatterGeometry;
 use thalweg_runtime::{Buffer, Error};
 
-/// Nanoseconds a value, and a byte that is copied, on one thread.
+/// Nanoseconds per value, and per byte copied, on one thread.
 const NS_PER_VALUE: f64 = 2.0;
 const NS_PER_BYTE: f64 = 0.05;
-/// Bytes that a thread copies at a time.
+/// Elements that a thread copies at a time.
 const CHUNK: usize = 1 << 18;
 
-/// Brings the tensor to where the result lies, unless it is there.
+/// Copies the tensor to the result, unless they are the same memory.
 ///
 /// # Panics
-/// When the geometry reaches outside tensor or result, or the result lies over the tensor other than as its place.
+/// If the geometry reaches outside tensor or result, or the result overlaps the tensor without being in place.
 fn prepare(dtype: DType, g: &ScatterGeometry, tensor: &Buffer, to: &Buffer, threads: &Threads) {
     let from = checked(g, tensor, 0, g.size, dtype.size());
     let place = checked(g, to, 3, g.size, dtype.size());
@@ -41,20 +42,20 @@ fn prepare(dtype: DType, g: &ScatterGeometry, tensor: &Buffer, to: &Buffer, thre
         apart(to, tensor);
         copy(g, [Shared(from), Shared(place)], dtype.size(), threads);
     } else {
-        // A stride over a single element says nothing.
+        // The stride over a single element is arbitrary.
         let step = (g.size > 1).then_some(g.steps);
         let all = g.outer.iter().chain(&g.inner).map(|d| d.1).chain(step).chain([g.base]);
         assert!(all.into_iter().all(|s| s[0] == s[3]), "a scatter's result lies in its tensor's place otherwise");
     }
 }
 
-/// Puts values in where an index says.
+/// Puts values in at the indices.
 ///
 /// # Errors
-/// When an index is out of range: nothing is written for it, and the result is not to be used.
+/// If an index is out of range: nothing is written for it, and the result must not be used.
 ///
 /// # Panics
-/// When the geometry reaches outside an operand, or the result lies over index or values.
+/// If the geometry reaches outside an operand, or the result overlaps index or values.
 fn apply(
     op: ScatterOp,
     dtype: DType,
@@ -96,7 +97,7 @@ fn apply(
     outside.result(op.name(), g)
 }
 
-/// Copies the tensor to where the result lies.
+/// Copies the tensor to the result.
 fn copy(g: &ScatterGeometry, [from, to]: [Shared<u8>; 2], size: usize, threads: &Threads) {
     let along = (g.size, g.steps);
     let mut dims: Vec<(usize, [isize; 4])> = vec![];
@@ -113,7 +114,7 @@ fn copy(g: &ScatterGeometry, [from, to]: [Shared<u8>; 2], size: usize, threads: 
         threads.run(elements.div_ceil(CHUNK), 1, estimate, |range| {
             let (start, end) = (range.start * CHUNK, elements.min(range.end * CHUNK));
             let (from, to) = (at(from, g.base[0] + start as isize), at(to, g.base[3] + start as isize));
-            // SAFETY: all positions were checked, and the two are apart.
+            // SAFETY: all positions were checked, and the two do not overlap.
             unsafe { std::ptr::copy_nonoverlapping(from, to, (end - start) * size) };
         });
         return;
@@ -132,10 +133,9 @@ fn copy(g: &ScatterGeometry, [from, to]: [Shared<u8>; 2], size: usize, threads: 
     });
 }
 
-/// An element that values are accumulated in.
+/// Element type in which values are accumulated.
 trait Element: Copy + Send + Sync {
-    /// What leaves an element as it is when it is added, multiplied, or put in as a maximum or minimum, where these are
-    /// exact in any order.
+    /// Identities of addition, multiplication, maximum and minimum, if these are exact in any order.
     const NEUTRAL: Option<[Self; 4]>;
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
@@ -195,7 +195,7 @@ elements! { floats
     f16, |v: f16| v.to_f32(), |v: f32| f16::from_f32(v), f16::NAN;
 }
 
-/// A truth value: an integer of one bit.
+/// A bool: an integer of one bit.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 struct Truth(u8);
@@ -233,7 +233,7 @@ fn accumulate<T: Element>(
     }
 }
 
-/// Puts values in, by tables where that is worth it and there is a neutral element, so that the order is free.
+/// Puts values in, through tables if that pays off and there is an identity, so that the order is free.
 fn combine<T: Element>(
     (g, addresses, threads, outside): (&ScatterGeometry, [Shared<u8>; 3], &Threads, &Outside),
     neutral: Option<T>,
@@ -244,14 +244,14 @@ fn combine<T: Element>(
     };
     let estimate = NS_PER_VALUE * g.n as f64;
     let how = tables::Combination { identity, with };
-    // SAFETY: `apply` checked all positions, and that the result is apart from index and values.
+    // SAFETY: `apply` checked all positions, and that the result does not overlap index and values.
     unsafe { tables::put(g, addresses, (threads, estimate), outside, how) }
 }
 
-/// Puts in neighbouring values by neighbouring indices: those that are this chunk's own, and no others.
+/// Puts in contiguous values by contiguous indices: only those in this chunk's range.
 ///
 /// # Safety
-/// Index and values are readable, the result is readable and writable at each of its own places.
+/// Index and values are readable, the result is readable and writable at each index of its own range.
 #[inline(always)]
 unsafe fn line<T: Copy>(
     [index, values, to]: [*mut u8; 3],
@@ -264,7 +264,7 @@ unsafe fn line<T: Copy>(
         // SAFETY: the caller's promise.
         unsafe {
             let i = index.add(k).read();
-            // Who is not ours may be nobody's, which is noted.
+            // An index outside the range may be out of bounds, which is noted.
             if (i as u64).wrapping_sub(own.start) < len || ours(i) {
                 let to = to.add(i as usize);
                 to.write(with(to.read(), values.add(k).read()));
@@ -285,9 +285,9 @@ fn put<T: Copy>(
     let columns: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product();
     let estimate = NS_PER_VALUE * (columns * g.n) as f64;
     let wanted = threads.for_work(estimate);
-    // Looking at an index costs as much as putting a value in does, or several times as much where no branch predictor
-    // can tell whose it is, unless the latter misses the caches or there are many for one index: only then a range a
-    // thread, no more.
+    // Scanning an index costs as much as putting a value in, or several times as much if its range is unpredictable for
+    // the branch predictor. So ranges pay off only if values miss the caches, or there are many values per index; then
+    // one range per thread, no more.
     let index_row = if g.inner.is_empty() { 1 } else { chunks.width };
     let shared = || chunks.columns[1] == 0 && TUNABLES.min_shared_values.reached_by(index_row);
     let far = !TUNABLES.max_cached_result.admits(g.size * index_row * size_of::<T>()) || shared();
@@ -300,13 +300,13 @@ fn put<T: Copy>(
         for n in range {
             let (chunk, part) = (n / ranges, n % ranges);
             let (at, width) = chunks.get(chunk);
-            // The last parts may have none: rounded up, fewer hold all.
+            // The last ranges may be empty, because of rounding up.
             let [first, end] = [part, part + 1].map(|p| (p * length).min(g.size) as u64);
             let own = first..end;
             let index = index.get().cast::<i64>().wrapping_offset(at[1]);
             let values = values.get().cast::<T>().wrapping_offset(at[2]);
             let to = to.get().cast::<T>().wrapping_offset(at[3]);
-            // Whether a place is this chunk's; one that does not exist is noted by whoever sees it first.
+            // Whether an index is in this chunk's range; one that is out of bounds is recorded by the first chunk that sees it.
             let ours = |i: i64| {
                 if i as u64 >= g.size as u64 {
                     outside.note(chunk, i);
@@ -314,8 +314,8 @@ fn put<T: Copy>(
                 }
                 own.contains(&(i as u64))
             };
-            // SAFETY: all positions were checked, of the result for every place inside; no two chunks write one
-            // element.
+            // SAFETY: all positions were checked, those of the result for every valid index; no two chunks write the
+            // same element.
             unsafe {
                 if [index_step, value_step, step, width as isize, index_columns] == [1, 1, 1, 1, 0] {
                     line([index.cast(), values.cast(), to.cast()], (g.n, own.clone(), &ours), &with);

@@ -1,9 +1,9 @@
-//! Many values that meet in few places: counts, sums by class, histograms.
+//! Privatised scatters: many values for few elements, such as counts, sums by class, histograms.
 //!
-//! In: a scatter of a vector into a vector. Out: the same result, put together from tables that each thread fills for
-//! its part of the values. Only what is exact in any order goes this way - integers and truth values - so the bits are
-//! those of one value after the other, however many threads there are. A thread fills several tables in turn where they
-//! are small: a place that two neighbouring values meet in would make the second one wait for the first one's store.
+//! In: a scatter of a vector into a vector. Out: the same result, combined from private tables, which each thread fills
+//! for its range of the values. Only combinations that are exact in any order qualify - integers and bools - so the
+//! bits are those of a sequential scatter, for any number of threads. A thread alternates between several tables if
+//! they are small: two adjacent values for one element would make the second wait for the first one's store.
 
 use super::chunks::Outside;
 use crate::simd::Shared;
@@ -12,10 +12,10 @@ use crate::tunable::TUNABLES;
 use std::ops::Range;
 use thalweg_kernel::ScatterGeometry;
 
-/// Tables of a thread, then.
+/// Tables per thread, if they are small.
 const TURNS: usize = 4;
 
-/// Whether a scatter goes by tables of this element, whose combination is exact.
+/// Whether a scatter of this element type, with an exact combination, uses tables.
 pub fn pays<T>(g: &ScatterGeometry) -> bool {
     let vector = g.outer.iter().chain(&g.inner).all(|d| d.0 == 1);
     vector
@@ -24,17 +24,17 @@ pub fn pays<T>(g: &ScatterGeometry) -> bool {
         && TUNABLES.min_table_values.reached_by(g.n / (TURNS * g.size))
 }
 
-/// A value's combination and what it leaves unchanged.
+/// A combination of values, and its identity.
 #[derive(Clone, Copy)]
 pub struct Combination<T, F> {
     pub identity: T,
     pub with: F,
 }
 
-/// Puts values in. Index, values and result lie at these addresses, their first positions not yet added.
+/// Scatters values. Index, values and result are at these addresses, without the geometry's base offsets.
 ///
 /// # Safety
-/// Every position of the geometry was checked, the result is apart from what is read, and [`pays`] says so.
+/// Every position of the geometry was checked, the result does not overlap what is read, and [`pays`] returned true.
 pub unsafe fn put<T: Copy + Send + Sync, F: Fn(T, T) -> T + Copy + Sync>(
     g: &ScatterGeometry,
     [index, values, to]: [Shared<u8>; 3],
@@ -46,14 +46,14 @@ pub unsafe fn put<T: Copy + Send + Sync, F: Fn(T, T) -> T + Copy + Sync>(
     let turns = if TUNABLES.max_several_tables.admits(g.size * size_of::<T>() * TURNS) { TURNS } else { 1 };
     let [_, index_step, value_step, step] = g.steps;
     let length = g.n.div_ceil(parts).next_multiple_of(TURNS);
-    // Each part's tables, then a cache line that nobody uses.
+    // Each thread's tables, padded by an unused cache line.
     let pitch = g.size * turns + 64;
     let mut tables = vec![identity; pitch * parts];
     let places = Shared(tables.as_mut_ptr());
     threads.run(parts, 1, estimate, |range| {
         for part in range {
             let (start, end) = ((part * length).min(g.n), ((part + 1) * length).min(g.n));
-            // SAFETY: inside the tables; this part's alone.
+            // SAFETY: inside the tables; only this thread has this range.
             let own = unsafe { std::slice::from_raw_parts_mut(places.get().add(part * pitch), g.size * turns) };
             let index = index.get().cast::<i64>().wrapping_offset(g.base[1]);
             let values = values.get().cast::<T>().wrapping_offset(g.base[2]);
@@ -62,7 +62,7 @@ pub unsafe fn put<T: Copy + Send + Sync, F: Fn(T, T) -> T + Copy + Sync>(
             // SAFETY: as above.
             let value = |k: usize| unsafe { values.offset(k as isize * value_step).read() };
             let sizes = (g.size, turns);
-            // What steps as most do has loops of its own.
+            // The most common strides have their own loop.
             match (index_step, value_step) {
                 (1, 0) if start < end => {
                     let one = value(0);
@@ -78,7 +78,7 @@ pub unsafe fn put<T: Copy + Send + Sync, F: Fn(T, T) -> T + Copy + Sync>(
     for i in 0..g.size {
         let from = (0..parts).flat_map(|part| (0..turns).map(move |turn| part * pitch + turn * g.size + i));
         let sum = from.map(|at| tables[at]).fold(identity, with);
-        // SAFETY: the caller checked the position; the threads are done.
+        // SAFETY: the caller checked the position; the threads have finished.
         unsafe {
             let to = to.offset(i as isize * step);
             to.write(with(to.read(), sum));
@@ -86,7 +86,7 @@ pub unsafe fn put<T: Copy + Send + Sync, F: Fn(T, T) -> T + Copy + Sync>(
     }
 }
 
-/// Puts the values of a range of numbers into tables of `size` places, into one after the other in turn.
+/// Scatters a range of values into tables of `size` elements, alternating between the tables.
 #[inline(always)]
 fn fill<T: Copy>(
     tables: &mut [T],
@@ -99,7 +99,7 @@ fn fill<T: Copy>(
     let mut put = |k: usize, turn: usize| {
         let i = place(k);
         if i as u64 >= size as u64 {
-            // The first chunk of a scatter of a vector.
+            // A scatter of a vector has only chunk 0.
             return outside.note(0, i);
         }
         let at = &mut tables[turn * size + i as usize];

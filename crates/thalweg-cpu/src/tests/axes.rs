@@ -1,4 +1,4 @@
-//! Scans as row kernels, gathers as maps and scatters over random layouts against the interpreter, on any number of
+//! Compares scans (row kernels), gathers (maps) and scatters over random layouts with the interpreter, on any number of
 //! threads.
 
 use super::{Lcg, device, download, read, upload, write};
@@ -10,8 +10,8 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::{Device, Error};
 
-/// A tensor that lies somehow: its strides, the position of its first element, all bytes of its buffer, and its
-/// meaning.
+/// A tensor in some layout: its strides, the position of its first element, all bytes of its buffer, and its logical
+/// contents.
 struct Laid {
     strides: Vec<isize>,
     base: isize,
@@ -19,7 +19,7 @@ struct Laid {
     array: Array,
 }
 
-/// Dimensions in any order in memory, some flipped, some with gaps, now and then one repeated.
+/// Lays out dimensions in random order, some flipped, some with gaps, sometimes one broadcast.
 fn lay(rng: &mut Lcg, shape: &[usize], dtype: DType, repeat: bool, mut value: impl FnMut(&mut Lcg) -> Scalar) -> Laid {
     let mut order: Vec<usize> = (0..shape.len()).collect();
     for i in (1..order.len()).rev() {
@@ -39,7 +39,7 @@ fn lay(rng: &mut Lcg, shape: &[usize], dtype: DType, repeat: bool, mut value: im
     let mut bytes = vec![0u8; step * dtype.size()];
     for i in 0..step {
         let v = value(rng);
-        // SAFETY: the vector has room for as many elements.
+        // SAFETY: the vector has space for that many elements.
         unsafe { write(bytes.as_mut_ptr().add(i * dtype.size()), dtype, v) };
     }
     let mut packed = vec![];
@@ -75,7 +75,7 @@ fn scatter(op: ScatterOp, dtype: DType, axis: usize, [x, index, values]: [&Laid;
     (Kernel::Scatter { op, dtype, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
-/// Accesses over dimensions in any order, of which the one `along` runs inside.
+/// Accesses over dimensions in any order; `along` is the innermost one.
 struct Accesses {
     b: BodyBuilder,
     order: Vec<usize>,
@@ -99,7 +99,7 @@ impl Accesses {
     }
 }
 
-/// A scan along an axis as a row kernel, along its rows or across them.
+/// A scan along an axis as a row kernel, with inner-axis or outer-axis orientation.
 fn scan(op: ScanOp, reverse: bool, axis: usize, across: bool, x: &Laid) -> (Kernel, Geometry) {
     let shape = x.array.shape;
     let order: Vec<usize> = (0..shape.rank()).filter(|&a| a != axis).chain([axis]).collect();
@@ -172,7 +172,7 @@ fn random_layouts_agree_with_the_interpreter_on_any_number_of_threads() {
         let mut index_shape = shape.clone();
         index_shape[axis] = rng.below(2 * shape[axis] + 2);
         if rank == 1 && rng.below(2) == 0 {
-            // Many values for each place.
+            // Many values per index.
             index_shape[0] = 20 * shape[0] + rng.below(70);
         }
         let size = shape[axis];
@@ -206,7 +206,7 @@ fn random_layouts_agree_with_the_interpreter_on_any_number_of_threads() {
             program.launch(&geometry, &all, &[]).unwrap();
             let got: Vec<u8> = download(&**device, all[all.len() - 1], elements * out_dtype.size());
             for p in 0..elements {
-                // SAFETY: the vector holds as many elements.
+                // SAFETY: the vector holds that many elements.
                 let v = unsafe { read(got.as_ptr().add(p * out_dtype.size()), out_dtype) };
                 assert!(same(v, want.get(p)), "{kernel:?} {geometry:?} at {p}: {v:?}, not {:?}", want.get(p));
             }
@@ -218,7 +218,7 @@ fn random_layouts_agree_with_the_interpreter_on_any_number_of_threads() {
 fn a_scatter_by_an_index_out_of_range_writes_nothing_and_is_an_error() {
     let device = device(4);
     let (x, values) = (upload(&*device, &[1f32, 2.0, 3.0]), upload(&*device, &[9f32, 9.0, 9.0]));
-    // What lies behind the result belongs to others.
+    // Memory after the result belongs to others.
     let out = device.allocate(16).unwrap();
     for wrong in [3i64, -1, i64::MAX, i64::MIN] {
         let index = upload(&*device, &[0i64, wrong, 2]);

@@ -1,4 +1,4 @@
-//! Gathers as launches: every element by an index of its own, in and out of range.
+//! Launches of gathers with an index for every element, in and out of range.
 
 use super::{Lcg, device, download, upload};
 use crate::Choice;
@@ -14,7 +14,7 @@ fn strided(strides: &[isize]) -> AccessGeometry {
     AccessGeometry { base: 0, strides: own, map: None, reach: None, distinct: 1 }
 }
 
-/// `out[i, j] = x[i, index[i, j]]` with `x` of that many columns, which are that far apart: operands x, index, out.
+/// `out[i, j] = x[i, index[i, j]]`, where `x` has `columns` columns, `apart` elements apart. Operands: x, index, out.
 fn select(columns: i64, apart: i64, class: AccessClass) -> Body {
     let mut b = BodyBuilder::new(false);
     let access = |operand, dtype, class| Access { operand: Some(operand), dtype, class, per_row: false };
@@ -40,8 +40,8 @@ fn launches_gather_and_name_an_index_that_is_out_of_range() {
     let index: Vec<i64> = (0..rows * n).map(|_| rng.below(columns) as i64).collect();
     for threads in [1, 3] {
         let device = device(threads);
-        // The source by rows and by columns; the index as it is and transposed, which makes launches copy blocks of it
-        // together.
+        // The source row-major and column-major; the index contiguous and transposed, for which launches pack blocks of
+        // it.
         for (by_columns, transposed) in [(false, false), (true, false), (false, true), (true, true)] {
             let class = if transposed { AccessClass::Strided } else { AccessClass::Contiguous };
             let (row, apart) = if by_columns { (1, rows) } else { (columns, 1) };
@@ -89,7 +89,7 @@ fn nothing_is_gathered_from_an_operand_without_elements() {
     assert!(matches!(failed, Err(Error::Index(_))));
 }
 
-/// The mean of bf16 rows in f32, stored as bf16, and what each element has more than it.
+/// The mean of bf16 rows in f32, stored as bf16, and the difference of each element from it.
 #[test]
 fn rows_of_bf16_are_folded_in_f32_and_stored_as_bf16() {
     let mut b = BodyBuilder::new(false);
@@ -129,7 +129,7 @@ fn rows_of_bf16_are_folded_in_f32_and_stored_as_bf16() {
             // SAFETY: the words describe the vectors.
             unsafe { engine.run(&args, n, rows, 0..all, false) }.unwrap();
             for r in 0..rows {
-                // Sums of these multiples of 1/64 are exact, so any order gives the same.
+                // Sums of these multiples of 1/64 are exact, so every order gives the same.
                 let row = &input[r * n..][..n];
                 let mean = bf16::from_f32(row.iter().map(|v| v.to_f32()).sum::<f32>() / n as f32);
                 assert_eq!(means[r], mean);

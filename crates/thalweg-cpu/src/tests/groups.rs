@@ -1,4 +1,4 @@
-//! Groups against launches of their parts one by one.
+//! Compares groups with separate launches of their sub-kernels.
 
 use super::{Lcg, device, download, upload};
 use crate::{CpuDevice, CpuOptions};
@@ -10,7 +10,7 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::{Buffer, Device};
 
-/// A kernel with its sizes, and how many elements of f32 it reads of each operand and writes to the last.
+/// A kernel with its sizes, and the number of f32 elements that it reads of each operand and writes to the last.
 #[derive(Clone)]
 struct Part {
     kernel: Kernel,
@@ -29,7 +29,7 @@ fn at(strides: &[isize], distinct: usize) -> AccessGeometry {
     AccessGeometry { base: 0, strides: all, map: None, reach: None, distinct }
 }
 
-/// `y = tanh(a · s) + b`, `a` with strides of its own.
+/// `y = tanh(a · s) + b`, where `a` has strides of its own.
 fn body(class: AccessClass) -> Body {
     let mut b = BodyBuilder::new(false);
     let [a, other, to] = [(0, class), (1, AccessClass::Contiguous), (2, AccessClass::Contiguous)]
@@ -50,7 +50,7 @@ fn flat(n: usize) -> Part {
     Part { kernel, geometry: Geometry::Map(geometry), reads: vec![n; 2], written: n }
 }
 
-/// The matrix `a` transposed.
+/// A map with the matrix `a` transposed.
 fn transposed(rows: usize, columns: usize) -> Part {
     let n = rows * columns;
     let own = at(&Shape::new(&[rows, columns]).strides(), n);
@@ -60,7 +60,7 @@ fn transposed(rows: usize, columns: usize) -> Part {
     Part { kernel, geometry: Geometry::Map(geometry), reads: vec![n; 2], written: n }
 }
 
-/// Two boxes: all but the last row, and that.
+/// Two boxes: all rows but the last, and the last row.
 fn boxes(rows: usize, columns: usize) -> Part {
     let chunk = |first: usize, rows: usize| {
         let mut geometry = MapGeometry { extents: vec![rows * columns], accesses: vec![at(&[1], rows * columns); 3] };
@@ -72,7 +72,7 @@ fn boxes(rows: usize, columns: usize) -> Part {
     Part { kernel, geometry, reads: vec![rows * columns; 2], written: rows * columns }
 }
 
-/// Each row's elements by their sum, rows of `n` with two elements or none.
+/// A row kernel that divides each row's elements by their sum.
 fn shares(rows: usize, n: usize) -> Part {
     let mut b = BodyBuilder::new(false);
     let [from, to] = [0, 1].map(|operand| b.access(access(operand, AccessClass::Contiguous)));
@@ -86,7 +86,7 @@ fn shares(rows: usize, n: usize) -> Part {
     Part { kernel, geometry: Geometry::Rows(geometry), reads: vec![rows * n], written: rows * n }
 }
 
-/// One kernel of all parts, each with one scalar, and its geometry.
+/// One kernel of all sub-kernels, each with one scalar, and its geometry.
 fn together(parts: &[Part]) -> (Kernel, Geometry) {
     let mut kernels: Vec<Kernel> = vec![];
     let mut split = vec![];
@@ -117,7 +117,7 @@ impl Operands {
         Operands { reads, writes, scalars: (0..parts.len()).map(scalar).collect() }
     }
 
-    /// In the order of a group.
+    /// Operands in the order of a group.
     fn all(&self) -> Vec<&Buffer> {
         self.reads.iter().flatten().chain(&self.writes).collect()
     }
@@ -127,7 +127,7 @@ impl Operands {
     }
 }
 
-/// The bits that launches one by one give.
+/// Bits of the results of separate launches.
 fn one_by_one(device: &CpuDevice, parts: &[Part]) -> Vec<Vec<u32>> {
     let operands = Operands::new(device, parts);
     for (i, part) in parts.iter().enumerate() {
@@ -224,7 +224,7 @@ fn parts_that_meet_are_refused() {
     let _ = device.program(&kernel).unwrap().launch(&geometry, &all, &operands.scalars);
 }
 
-/// What a part costs beside its loop, and what a launch of its own costs.
+/// Measures the overhead of a sub-kernel beside its loop, and that of a separate launch.
 #[test]
 #[ignore = "measures"]
 fn parts() {

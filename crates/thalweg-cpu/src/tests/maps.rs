@@ -1,4 +1,4 @@
-//! Map launches against the definition, point by point.
+//! Compares map launches with their definition, point by point.
 
 use super::{Lcg, device, download, upload};
 use crate::{Choice, CpuDevice, CpuOptions};
@@ -20,7 +20,7 @@ fn access_of(map: &IndexMap) -> (AccessClass, AccessGeometry) {
     (view.strides().last().map_or(AccessClass::Strided, |&step| AccessClass::of_step(step)), at)
 }
 
-/// A source, as its number of elements, and a random way to see it as `shape`.
+/// A source, as its number of elements, and a random view of it with shape `shape`.
 fn random_map(rng: &mut Lcg, shape: Shape) -> (usize, IndexMap) {
     let rank = shape.rank();
     let whole = |s: Shape| IndexMap::new(View::contiguous(s));
@@ -63,7 +63,7 @@ fn random_map(rng: &mut Lcg, shape: Shape) -> (usize, IndexMap) {
             (source.numel(), whole(source).pad(&parts))
         }
         _ => {
-            // Transposed, then reshaped: two views on each other.
+            // Transposed, then reshaped: two composed views.
             let n = shape.numel();
             let d = (2..=n).find(|d| n.is_multiple_of(*d)).unwrap_or(1);
             (n, whole(Shape::new(&[d, n / d])).permute(&[1, 0]).reshape(shape))
@@ -90,7 +90,7 @@ fn random_geometries_agree_with_the_definition() {
         let points = shape.numel();
         let inputs: Vec<(usize, IndexMap)> = (0..1 + rng.below(3)).map(|_| random_map(&mut rng, shape)).collect();
 
-        // y = Σ input · scalar, and where an input is padded, whether the point is inside; z = a position.
+        // y = Σ input · scalar, with masks of padded inputs; z = a position.
         let mut b = BodyBuilder::new(false);
         let mut accesses = vec![];
         let s = b.scalar(0, DType::F32);
@@ -153,7 +153,7 @@ fn random_geometries_agree_with_the_definition() {
     assert!(devices[0].memory().recycled > 0);
 }
 
-/// Transposes whose columns conflict in the caches take a way of their own.
+/// Transposes whose columns conflict in the caches take the packing path.
 #[test]
 fn transposes_of_powers_of_two() {
     let (rows, columns) = (256usize, 300usize);
@@ -181,7 +181,7 @@ fn transposes_of_powers_of_two() {
     }
 }
 
-/// `out[p] = -input[p]` over these geometries.
+/// Launches `out[p] = -input[p]` with these geometries.
 fn negate(extents: &[usize], input: AccessGeometry, class: AccessClass, output: AccessGeometry, bytes: [usize; 2]) {
     let device = device(2);
     let mut b = BodyBuilder::new(false);

@@ -1,4 +1,4 @@
-//! Figures, not tests: `cargo test --release -p thalweg-cpu measure -- --ignored --nocapture --test-threads 1`.
+//! Benchmarks, not tests: `cargo test --release -p thalweg-cpu measure -- --ignored --nocapture --test-threads 1`.
 
 use super::upload;
 use crate::threads::Threads;
@@ -68,7 +68,7 @@ fn products() {
     }
 }
 
-/// `y = f(x)`, `x` read with these strides.
+/// `y = f(x)`, with `x` read by these strides.
 fn map(op: ElementOp, strides: &[isize], extents: &[usize], class: AccessClass) -> (Kernel, Geometry) {
     let mut b = BodyBuilder::new(false);
     let from = b.access(Access { operand: Some(0), dtype: DType::F32, class, per_row: false });
@@ -124,7 +124,7 @@ fn maps() {
     }
 }
 
-/// Scans of a long row and of some long columns, on one thread and on all.
+/// Scans of a long row and of several long columns, on one thread and on all.
 #[test]
 #[ignore = "measures"]
 fn scans() {
@@ -141,7 +141,7 @@ fn scans() {
                 for _ in 0..5 {
                     let start = Instant::now();
                     let (from, to) = (x.as_ptr().cast(), y.as_mut_ptr().cast());
-                    // SAFETY: the vectors have as many elements, the results at most 8 bytes each.
+                    // SAFETY: the vectors have that many elements, the results at most 8 bytes each.
                     unsafe { crate::scan::scan((op, false), DType::F32, from, to, [n, width], threads) };
                     best = best.min(start.elapsed().as_nanos() as f64);
                 }
@@ -153,7 +153,7 @@ fn scans() {
     }
 }
 
-/// When a second thread pays: one thread's time against two that are woken for it.
+/// Break-even of a second thread: the time on one thread against two threads, one of which must be woken.
 #[test]
 #[ignore = "measures"]
 fn threshold() {
@@ -166,7 +166,7 @@ fn threshold() {
             let times: Vec<f64> = [&alone, &both]
                 .iter()
                 .map(|device| {
-                    // The median of calls with a pause between: sleeping helpers have to be woken.
+                    // The median of calls with pauses between them: sleeping helpers must be woken.
                     let program = device.program(&kernel).unwrap();
                     let mut times: Vec<f64> = (0..200)
                         .map(|_| {

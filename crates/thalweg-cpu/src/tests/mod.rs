@@ -1,4 +1,4 @@
-//! Tests of the device as the rest of Thalweg uses it.
+//! Tests of the device through its public interface.
 
 mod axes;
 mod gathers;
@@ -25,13 +25,13 @@ impl Lcg {
         (self.0 >> 33) as usize % n
     }
 
-    /// A multiple of 1/64 in ±8: sums and products of few are exact.
+    /// A multiple of 1/64 in ±8: sums and products of a few are exact.
     pub fn value(&mut self) -> f64 {
         (self.below(1025) as f64 - 512.0) / 64.0
     }
 }
 
-/// A device that uses so many threads for everything, however little.
+/// A device that uses `threads` threads for every launch, however small.
 pub fn device(threads: usize) -> Arc<CpuDevice> {
     CpuDevice::with(CpuOptions { threads, parallel_ns: 0.0, ..CpuOptions::default() })
 }
@@ -55,9 +55,9 @@ pub fn download<T: Copy + Default>(device: &dyn Device, buffer: &Buffer, n: usiz
 /// Reads an element.
 ///
 /// # Safety
-/// The address is readable and holds one.
+/// The address is readable and holds an element.
 pub unsafe fn read(address: *const u8, dtype: DType) -> Scalar {
-    // SAFETY: the caller's promise, for the type that the dtype is.
+    // SAFETY: the caller's promise, for the type of the dtype.
     unsafe {
         match dtype {
             DType::F32 => Scalar::Float(*address.cast::<f32>() as f64),
@@ -80,10 +80,10 @@ pub unsafe fn read(address: *const u8, dtype: DType) -> Scalar {
 /// Writes an element.
 ///
 /// # Safety
-/// The address is writable and has room for one.
+/// The address is writable and has space for an element.
 pub unsafe fn write(address: *mut u8, dtype: DType, value: Scalar) {
     let (v, i) = (value.to_f64(), value.to_i64());
-    // SAFETY: the caller's promise, for the type that the dtype is.
+    // SAFETY: the caller's promise, for the type of the dtype.
     unsafe {
         match dtype {
             DType::F32 => *address.cast::<f32>() = v as f32,

@@ -1,4 +1,4 @@
-//! Matrix products against the sum that defines them.
+//! Compares matrix products with the defining sum.
 
 use super::{Lcg, device, download, read, upload, write};
 use thalweg_ir::{DType, MAX_ARGS, Op, RelArg, RelOp, Scalar, Shape};
@@ -20,7 +20,7 @@ fn random_products_agree_with_the_definition_on_any_number_of_threads() {
             _ => 1 + rng.below(large),
         };
         let (m, n, k) = (size(), size(), size());
-        // Any order of a side's dimensions in memory; a batch dimension may be broadcast.
+        // Any order of a factor's dimensions in memory; a batch dimension may be broadcast.
         let mut side = |rows: usize, columns: usize, batches: usize| {
             let skip = 1 + rng.below(2) as isize;
             let (r, c) = if rng.below(2) == 0 { (columns as isize * skip, skip) } else { (skip, rows as isize * skip) };
@@ -45,7 +45,7 @@ fn random_products_agree_with_the_definition_on_any_number_of_threads() {
             for i in 0..len {
                 let v = rng.value();
                 let v = if dtype.is_float() { Scalar::Float(v) } else { Scalar::Int(dtype.wrap((v * 64.0) as i64)) };
-                // SAFETY: the vector has room for as many elements.
+                // SAFETY: the vector has space for that many elements.
                 unsafe { write(bytes.as_mut_ptr().add(i * dtype.size()), dtype, v) };
             }
             bytes
@@ -109,7 +109,7 @@ fn reading_outside_a_side_panics() {
     program.launch(&Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))), &[&a, &b, &c], &[]).unwrap();
 }
 
-/// Operands of small integers: every order gives the exact sum, which the interpreter has.
+/// Operands of small integers: every order gives the exact sum, so results equal the interpreter's.
 #[test]
 fn products_of_small_integers_are_what_the_interpreter_says() {
     let mut rng = Lcg(23);
@@ -147,7 +147,7 @@ fn products_of_small_integers_are_what_the_interpreter_says() {
             .launch(&Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))), &[&da, &db, &dc], &[])
             .unwrap();
         let got: Vec<u8> = download(&*device, &dc, m * n * dtype.size());
-        // By value: a sum begins with +0 here, and with -0 in the interpreter, so sums of -0 differ in their sign.
+        // Compared by value: a sum begins with +0 here, and with -0 in the interpreter, so sums of -0 differ in sign.
         let got = Array::from_bytes(Shape::new(&[m, n]), dtype, &got);
         assert_eq!(got.data, expected.data, "{dtype} {m} {n} {k}");
     }
@@ -169,10 +169,10 @@ fn a_product_says_what_it_moves() {
         };
         program.moves(&Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))), false)
     };
-    // All of it stays: each factor is read once.
+    // Everything fits the caches: each factor is read once.
     let small = moves(2, 64, 64, 64);
     assert_eq!([small.read, small.written], [2 * 64 * 64 * 4, 64 * 64 * 4]);
-    // A matrix that meets a vector is read once, and so is the vector.
+    // GEMV: the matrix is read once, and so is the vector.
     let row = moves(2, 1, 1024, 4096);
     assert_eq!([row.read, row.written], [4 * (4096 + 1024 * 4096), 4 * 1024]);
     // Panels of the right factor are written and read again; the result is written once, whatever the number of terms.

@@ -1,4 +1,4 @@
-//! Plain reductions as row kernels, against sums in f64 and searches one element at a time.
+//! Compares plain reductions, as row kernels, with sums in f64 and with sequential searches.
 
 use super::{Lcg, device, download, read, upload, write};
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, ReduceOp, Scalar};
@@ -18,7 +18,7 @@ const OPS: [ReduceOp; 8] = [
     ReduceOp::ArgMin,
 ];
 
-/// Positions that one result is made of, in logical order.
+/// Positions of the elements that make up one result, in logical order.
 fn positions(start: isize, dims: &[(usize, isize)]) -> Vec<isize> {
     let mut all = vec![start];
     for &(size, stride) in dims {
@@ -27,7 +27,7 @@ fn positions(start: isize, dims: &[(usize, isize)]) -> Vec<isize> {
     all
 }
 
-/// What a reduction reads: sizes and strides of the dimensions that stay and of those that are folded, outermost first.
+/// Dimensions of a reduction: sizes and strides of those that stay and of those that are folded, outermost first.
 #[derive(Clone, Debug)]
 struct Reduction {
     kept: Vec<(usize, isize)>,
@@ -44,7 +44,7 @@ fn access(b: &mut BodyBuilder, operand: Option<u16>, dtype: DType, step: isize, 
     b.access(Access { operand, dtype, class, per_row })
 }
 
-/// The node that a reduction of `x` gives, `place` being where a point stands in its row.
+/// Builds a reduction of `x`; `place` is the index of a point in its row.
 fn reduce(b: &mut BodyBuilder, op: ReduceOp, dtype: DType, x: NodeId, place: NodeId) -> NodeId {
     let carried = match dtype {
         DType::BF16 | DType::F16 => DType::F32,
@@ -59,7 +59,7 @@ fn reduce(b: &mut BodyBuilder, op: ReduceOp, dtype: DType, x: NodeId, place: Nod
     match op {
         ReduceOp::Any | ReduceOp::All => {
             let truth = b.cast(x, DType::Bool);
-            // Of u32 the least is 0 and the largest is not, as the results for empty rows have to be.
+            // In u32, the minimum is false and the maximum true, as the results for empty rows must be.
             let truth = b.cast(truth, DType::U32);
             let value = b.fold(if op == ReduceOp::Any { Monoid::Max } else { Monoid::Min }, truth);
             b.cast(value, DType::Bool)
@@ -79,7 +79,7 @@ fn reduce(b: &mut BodyBuilder, op: ReduceOp, dtype: DType, x: NodeId, place: Nod
     }
 }
 
-/// A reduction as a row kernel, in an orientation that it allows.
+/// A reduction as a row kernel, with the given orientation.
 fn kernel(op: ReduceOp, dtype: DType, r: &Reduction, across: bool) -> (Kernel, Geometry) {
     let (mut kept, mut reduced) = (r.kept.clone(), r.reduced.clone());
     if across && kept.is_empty() {
@@ -127,7 +127,7 @@ fn output_dtype(op: ReduceOp, dtype: DType) -> DType {
     }
 }
 
-/// A random layout: a row-major source, its dimensions dealt out to kept and reduced in any order, some flipped or
+/// A random layout: a row-major source, its dimensions assigned to kept and reduced in random order, some flipped or
 /// strided.
 fn random_geometry(rng: &mut Lcg, large: bool) -> (Reduction, usize) {
     let mut dims: Vec<(usize, isize)> = vec![];
@@ -160,7 +160,7 @@ fn random_geometry(rng: &mut Lcg, large: bool) -> (Reduction, usize) {
     (Reduction { kept, reduced, base }, step)
 }
 
-/// What the definition gives, and how far a float may be from it.
+/// Result by definition, and its tolerance for floats.
 fn wanted(op: ReduceOp, dtype: DType, x: &[Scalar]) -> (f64, f64) {
     let v: Vec<f64> = x.iter().map(|s| s.to_f64()).collect();
     let better = |a: f64, b: f64, max: bool| !b.is_nan() && (a.is_nan() || if max { a > b } else { a < b });
@@ -204,17 +204,17 @@ fn random_reductions_agree_with_the_definition_on_any_number_of_threads() {
     for round in 0..600 {
         let (mut geometry, elements) = random_geometry(&mut rng, round % 12 == 0);
         let op = OPS[round % 8];
-        // Nothing stands nowhere.
+        // An argmax of an empty row is undefined.
         if round % 50 < 2 && !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
             geometry.reduced.push((0, 3));
         }
         let mut dtype = DType::ALL[rng.below(DType::ALL.len())];
         if geometry.reduced.contains(&(0, 3)) && dtype.size() < 4 {
-            // Carried wider, what an empty row gives is not that of the dtype.
+            // A wider accumulator has another identity than the dtype.
             dtype = DType::F32;
         }
         if op == ReduceOp::Sum && dtype == DType::Bool {
-            // Truths are counted in i64.
+            // Sums of bools are counted in i64.
             dtype = DType::I64;
         }
         let special = rng.below(4) == 0;
@@ -231,7 +231,7 @@ fn random_reductions_agree_with_the_definition_on_any_number_of_threads() {
                 (_, d) if d.is_float() => Scalar::Float(rng.value()),
                 (_, d) => Scalar::Int(d.wrap(rng.below(1 << 30) as i64 * 3)),
             };
-            // SAFETY: the vector has room for as many elements.
+            // SAFETY: the vector has space for that many elements.
             unsafe { write(bytes.as_mut_ptr().add(i * dtype.size()), dtype, value) };
         }
         let out_dtype = output_dtype(op, dtype);
@@ -255,7 +255,7 @@ fn random_reductions_agree_with_the_definition_on_any_number_of_threads() {
             let element = |p: isize| unsafe { read(bytes.as_ptr().offset(p * dtype.size() as isize), dtype) };
             let x: Vec<Scalar> = positions(start, &geometry.reduced).into_iter().map(element).collect();
             let (want, within) = wanted(op, dtype, &x);
-            // SAFETY: there is a result of that number.
+            // SAFETY: a result with that index exists.
             let have = unsafe { read(got.as_ptr().add(i * out_dtype.size()), out_dtype) }.to_f64();
             let same = have == want || have.is_nan() && want.is_nan() || (have - want).abs() <= within;
             assert!(same, "{op:?} {dtype} result {i}: {have}, not {want} ± {within}; {geometry:?}");
@@ -263,7 +263,7 @@ fn random_reductions_agree_with_the_definition_on_any_number_of_threads() {
     }
 }
 
-/// Sums of one matrix laid out row-major and column-major.
+/// Compares the sums of one matrix in row-major and column-major layout.
 #[test]
 fn the_layout_of_an_input_does_not_change_a_sum() {
     let mut rng = Lcg(3);

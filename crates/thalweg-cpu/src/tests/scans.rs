@@ -1,4 +1,4 @@
-//! Scans and sorts against the interpreter.
+//! Compares scans and sorts with the interpreter.
 
 use super::{Lcg, read, write};
 use crate::scan::scan;
@@ -49,7 +49,7 @@ fn scans_are_what_the_interpreter_says_to_the_bit() {
         let width = if rng.below(2) == 0 { 1 } else { 1 + rng.below(9) };
         let n = match rng.below(60) {
             0 | 1 => 500 + rng.below(2000),
-            // More than one block, and more than go abreast.
+            // More than one block, and more than are interleaved.
             2 => 4000 + rng.below(if width == 1 { 70_000 } else { 9000 }),
             _ => rng.below(40),
         };
@@ -70,7 +70,7 @@ fn scans_are_what_the_interpreter_says_to_the_bit() {
             to.copy_from_slice(&from);
         }
         let source = if in_place { to.as_ptr() } else { from.as_ptr() };
-        // SAFETY: both vectors hold as many elements.
+        // SAFETY: both vectors hold that many elements.
         unsafe { scan((op, reverse), dtype, source.cast(), to.as_mut_ptr().cast(), [n, width], threads) };
         for j in 0..width {
             // SAFETY: as above.

@@ -1,14 +1,14 @@
-//! Who takes part in a launch.
+//! Threads of a launch.
 //!
-//! In: a number of chunks, an estimate of the work, and what to do with a range of chunks. The calling thread always
-//! takes part; helpers join only where the estimate pays for them. Chunks are taken by an atomic counter, so a helper
-//! that comes late (or never, on a busy machine) costs nothing but its share (`offer.rs`). The helpers are workers of a
-//! rayon pool, made when first needed: a process that launches nothing large has one thread. On a worker of a rayon pool
-//! nobody helps.
+//! In: a number of chunks, an estimate of the work, and a closure that processes a range of chunks. The calling thread
+//! always takes part; helpers join only if the estimate pays for them. Threads take chunks by an atomic counter, so a
+//! helper that arrives late (or never, on a busy machine) costs nothing but its share (`offer.rs`). Helpers are workers
+//! of a rayon pool, started when first needed: a process without large launches has one thread. On a worker of a rayon
+//! pool, the caller works alone.
 //!
-//! To wake a sleeping thread takes 20 to 50 µs, as long as many a launch. So a helper that has worked *lingers*: it looks
-//! for the next launch for a while before it sleeps. It gives its processor up to whoever else wants it meanwhile, and
-//! does not linger where there are more threads than processors.
+//! Waking a sleeping thread takes 20 to 50 µs, as long as many a launch. So a helper that has worked *lingers*: it
+//! polls for the next launch for a while before it sleeps. Meanwhile it yields its processor to any other thread, and
+//! it does not linger if there are more threads than processors.
 
 mod offer;
 
@@ -18,10 +18,10 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long a helper looks for more work. Longer than what a host does between two launches of a loop.
+/// Time that a helper polls for more work: longer than a host needs between two launches of a loop.
 const LINGER: Duration = Duration::from_micros(200);
 
-/// The threads of a device.
+/// The thread pool of a device.
 #[derive(Debug)]
 pub struct Threads {
     count: usize,
@@ -30,36 +30,36 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// At most `count` threads, the caller's included, from `parallel_ns` of estimated work on.
+    /// At most `count` threads, including the caller's, for launches of at least `parallel_ns` of estimated work.
     pub fn new(count: usize, parallel_ns: f64) -> Threads {
         Threads { count: count.max(1), parallel_ns, helpers: OnceLock::new() }
     }
 
-    /// The most threads that take part.
+    /// Maximum number of threads of a launch.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many threads work of that estimate is worth.
+    /// Number of threads that work of that estimate is worth.
     pub fn for_work(&self, estimate_ns: f64) -> usize {
         if self.count == 1 || estimate_ns < self.parallel_ns {
             return 1;
         }
-        // Each thread is to have at least half the threshold to do.
+        // Each thread gets at least half the threshold of work.
         let worth = if self.parallel_ns > 0.0 { estimate_ns / (self.parallel_ns / 2.0) } else { f64::INFINITY };
         self.count.min(worth as usize).max(1)
     }
 
-    /// Calls `work` with ranges that cover `0..chunks` once, at most `grain` chunks each, on as many threads as the
+    /// Calls `work` with disjoint ranges that cover `0..chunks`, at most `grain` chunks each, on as many threads as the
     /// estimate is worth. Returns when all are done.
     pub fn run(&self, chunks: usize, grain: usize, estimate_ns: f64, work: impl Fn(Range<usize>) + Sync) {
         self.run_dyn(chunks, grain.max(1), estimate_ns, &work);
     }
 
-    /// The same, compiled once and not for each of some hundred closures.
+    /// Non-generic body of `run`, compiled once instead of for each of some hundred closures.
     fn run_dyn(&self, chunks: usize, grain: usize, estimate_ns: f64, work: &Work<'_>) {
         let threads = self.for_work(estimate_ns).min(chunks.div_ceil(grain));
-        // On a worker of some rayon pool, the program's own or ours, the caller works alone: its siblings are at work.
+        // On a worker of any rayon pool, the caller works alone: its siblings are busy.
         let helped = threads > 1 && rayon::current_thread_index().is_none();
         let helpers = if helped { self.helpers() } else { None };
         let Some(helpers) = helpers else {
@@ -79,7 +79,7 @@ impl Threads {
 
     fn helpers(&self) -> Option<&rayon::ThreadPool> {
         let build = || {
-            // Where threads cannot be made, the caller works alone.
+            // If threads cannot be created, the caller works alone.
             rayon::ThreadPoolBuilder::new()
                 .num_threads(self.count - 1)
                 .thread_name(|i| format!("thalweg-cpu-{i}"))
@@ -90,18 +90,18 @@ impl Threads {
     }
 }
 
-/// The processors that this process may run on.
+/// Number of processors that this process may run on.
 fn processors() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 thread_local! {
-    /// Whether this worker lingers, further down on its stack.
+    /// Whether this worker already lingers in a frame further up its stack.
     static LINGERS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a worker does with an offer.
+/// A worker's task: helps with an offer, then lingers.
 fn help(offer: &Arc<Offer>, lingers: bool) {
     offer.help();
     if !lingers || LINGERS.replace(true) {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn helpers_come_again_and_again() {
-        // As many threads as there are processors, which linger, and more, which do not; several callers at a time.
+        // As many threads as processors, which linger, and more, which do not; several callers at a time.
         for count in [processors(), 2 * processors() + 1] {
             let threads = Threads::new(count, 0.0);
             std::thread::scope(|scope| {

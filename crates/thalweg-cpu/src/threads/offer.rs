@@ -1,8 +1,9 @@
-//! Work that is offered to helpers.
+//! Work offered to helpers.
 //!
-//! In: chunks, and what to do with a range of them. Out: all of it is done, by the caller and whoever came. Always true:
-//! nobody runs the caller's closure once the caller has closed the offer and those inside have left; so the closure may
-//! borrow from the caller's stack, and a helper that comes too late finds nothing to do and keeps nobody waiting.
+//! In: chunks, and a closure that processes a range of them. Out: all chunks are done, by the caller and the helpers
+//! that joined. Always true: nobody runs the closure after the caller has closed the offer and the helpers inside have
+//! left. So the closure may borrow from the caller's stack, and a helper that comes too late finds nothing to do and
+//! delays nobody.
 
 use std::any::Any;
 use std::ops::Range;
@@ -11,43 +12,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
-/// What is done with a range of chunks.
+/// Closure that processes a range of chunks.
 pub type Work<'a> = dyn Fn(Range<usize>) + Sync + 'a;
 
-/// In the state: the caller takes no more helpers. The other bits count the helpers inside.
+/// Bit of the state: the caller admits no more helpers. The other bits count the helpers inside.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// Looks at the state before a waiting caller gives its processor up for a moment, and before it sleeps.
+/// Polls of the state before a waiting caller yields its processor (`SPINS`), and before it sleeps (`YIELDS`).
 const SPINS: usize = 64;
 const YIELDS: usize = 256;
 
-/// Some chunks that several threads may work on.
+/// Chunks that several threads may work on.
 pub struct Offer {
-    /// The caller's closure. What it borrows lives until [`Offer::close`] has returned.
+    /// The caller's closure. Its borrows live until [`Offer::close`] has returned.
     work: *const Work<'static>,
     chunks: usize,
     grain: usize,
-    /// The first chunk that nobody has taken.
+    /// First chunk that nobody has taken.
     next: AtomicUsize,
     state: AtomicUsize,
-    /// Where a caller sleeps that has waited for a while, until the last helper has left. Not by parking: a token that
-    /// somebody else has left for this thread, an executor's waker, would be used up.
+    /// A caller that has waited for a while sleeps on `left` until the last helper has left. It does not park: that
+    /// would consume an unpark token that another component, such as an executor's waker, left for this thread.
     sleep: Mutex<()>,
     left: Condvar,
-    /// What a helper panicked with.
+    /// Payload of the first helper's panic.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: the closure behind the pointer is `Sync`, and is called by whoever is inside alone (see `work`).
+// SAFETY: the closure behind the pointer is `Sync`, and only threads inside the offer call it (see `work`).
 unsafe impl Send for Offer {}
 // SAFETY: as above; everything else in it is `Sync`.
 unsafe impl Sync for Offer {}
 
-/// Calls `work` with ranges that cover `0..chunks` once, at most `grain` chunks each, on this thread and on those that
-/// `invite` hands the offer to, now or later. Returns when all are done.
+/// Calls `work` with disjoint ranges that cover `0..chunks`, at most `grain` chunks each, on this thread and on those
+/// that `invite` passes the offer to, now or later. Returns when all are done.
 pub fn run(chunks: usize, grain: usize, work: &Work<'_>, invite: impl FnOnce(&Arc<Offer>)) {
-    // SAFETY: the two types differ in a lifetime alone. The pointer is followed by this thread and by helpers that
-    // `enter` has let in; `close` waits for these on every way out of this function.
+    // SAFETY: the two types differ only in a lifetime. This thread and helpers admitted by `enter` dereference the
+    // pointer; `close` waits for the helpers on every exit from this function.
     let work = unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) };
     let offer = Arc::new(Offer {
         work,
@@ -68,7 +69,7 @@ pub fn run(chunks: usize, grain: usize, work: &Work<'_>, invite: impl FnOnce(&Ar
     }
 }
 
-/// Closes the offer, also where the caller's own part panics.
+/// Closes the offer on drop, also if the caller's own work panics.
 struct Closing<'a>(&'a Offer);
 
 impl Drop for Closing<'_> {
@@ -78,12 +79,12 @@ impl Drop for Closing<'_> {
 }
 
 impl Offer {
-    /// Works along, on a thread other than the caller's, until no chunk is left.
+    /// Works on chunks from a thread other than the caller's, until none is left.
     pub fn help(&self) {
         if !self.enter() {
             return;
         }
-        // A chunk that panics is the caller's to report; others stop taking more.
+        // The caller reports a panic in a chunk; other threads stop taking chunks.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.take())) {
             self.next.store(self.chunks, Ordering::Relaxed);
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
@@ -91,16 +92,16 @@ impl Offer {
         self.leave();
     }
 
-    /// Whether this thread may work along: then it is inside until it leaves.
+    /// Registers this thread as inside; false if the offer is closed.
     fn enter(&self) -> bool {
         let inside = |state: usize| (state & CLOSED == 0).then_some(state + 1);
         self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, inside).is_ok()
     }
 
-    /// The last thing that a helper does with what is the caller's.
+    /// Deregisters a helper: its last access to the caller's data.
     fn leave(&self) {
         if self.state.fetch_sub(1, Ordering::Release) == CLOSED + 1 {
-            // The caller looks under the lock before it sleeps, so it has seen this, or is told.
+            // The caller checks under the lock before it sleeps, so it has seen this, or is notified.
             drop(self.sleep.lock().unwrap_or_else(PoisonError::into_inner));
             self.left.notify_one();
         }
@@ -112,13 +113,13 @@ impl Offer {
             if start >= self.chunks {
                 return;
             }
-            // SAFETY: whoever is here is the caller, or inside (see `run`).
+            // SAFETY: this thread is the caller, or inside (see `run`).
             unsafe { (*self.work)(start..self.chunks.min(start + self.grain)) };
         }
     }
 
-    /// Lets nobody in any more and waits until those inside have left. They end within a chunk of each other, so it looks
-    /// again for a while before it sleeps: to be woken takes tens of microseconds.
+    /// Closes the offer and waits until the helpers inside have left. They finish within a chunk of each other, so it
+    /// polls for a while before it sleeps: a wake-up takes tens of microseconds.
     fn close(&self) {
         self.state.fetch_or(CLOSED, Ordering::Relaxed);
         let left = || self.state.load(Ordering::Acquire) == CLOSED;

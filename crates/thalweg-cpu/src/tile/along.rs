@@ -1,8 +1,8 @@
-//! Row bodies: a pass for each phase, run row by row.
+//! Row bodies in the tile engine: one pass per phase, run row by row.
 //!
-//! A tile holds points of one row, so what is the same for all of them - values of the row, elements that it has one
-//! of - fills its register once a row. Folds go on from tile to tile in lanes of their own. Between phases only the
-//! values and the buffers live on, both in memory, so a row may be run a phase at a time.
+//! A tile holds points of one row, so values that are uniform in the row fill their register once per row. Folds carry
+//! accumulator lanes from tile to tile. Between phases, only the values and the buffers persist, both in memory, so a
+//! row may run one phase at a time.
 
 use super::call::{Block, Call};
 use super::compile::{Level, compile_pass};
@@ -16,7 +16,7 @@ use std::ops::Range;
 use thalweg_kernel::order::{BLOCK, LANES};
 use thalweg_kernel::{Access, AccessClass, Body, Phases, phases};
 
-/// A row body compiled for the tile engine. A run gives false where a `Gather` reached outside its operand.
+/// A row body compiled for the tile engine. A run returns false if a `Gather` is out of range.
 pub struct AlongTile {
     phases: Phases,
     passes: Vec<Pass>,
@@ -25,15 +25,15 @@ pub struct AlongTile {
     registers: usize,
     accesses: Vec<Access>,
     scalars: usize,
-    /// Operands of the launch, which buffers come after.
+    /// Number of operands of the launch; buffers follow them.
     operands: u16,
 }
 
-/// Compiles a row body; there is none that it refuses. With `keep`, dear values are kept in buffers.
+/// Compiles a row body; never fails. With `keep`, expensive values are saved in buffers.
 pub fn compile_along(body: &Body, keep: bool) -> AlongTile {
     let body = prepare(body);
     let phases = phases(&body, keep);
-    // One element a row needs no levels: its registers can be used again.
+    // A phase with one point per row needs no levels: its registers can be reused.
     let level = |once| if once { Level::Point } else { Level::Row };
     let mut passes: Vec<Pass> = phases.list.iter().map(|p| compile_pass(&p.body, level(p.once))).collect();
     let bytes = lay_out(&mut passes.iter_mut().collect::<Vec<_>>());
@@ -49,7 +49,7 @@ pub fn compile_along(body: &Body, keep: bool) -> AlongTile {
 }
 
 impl AlongTile {
-    /// The parts that it runs in.
+    /// Phases that it runs in.
     pub fn phases(&self) -> &Phases {
         &self.phases
     }
@@ -68,15 +68,14 @@ impl Along for AlongTile {
                 let mut call = Call::new(pass, &self.accesses, args, n, base, own);
                 call.values = values;
                 debug_assert!(pass.folds.is_empty() || n <= BLOCK, "a fold takes a block at a time, not {n} points");
-                // SAFETY: hoisted steps only fill registers and compute on them, at most a tile.
+                // SAFETY: hoisted steps only fill registers and compute on them, for at most a tile.
                 unsafe { call.steps(&pass.hoisted, Block::of_row(0, 0, if *once { 1 } else { n.min(TILE) })) };
                 call.counted = counted;
                 calls.push((pass, call));
             }
             for row in 0..rows {
                 for ((pass, call), &once) in calls.iter_mut().zip(&once) {
-                    // SAFETY: the caller vouches for the points of the row, for one element where there is one a row,
-                    // and for the values.
+                    // SAFETY: the caller's promise for the points of the row, for per-row elements, and for the values.
                     unsafe { run_row(pass, call, row, if once { 1 } else { n }) };
                     if call.outside {
                         return false;
@@ -91,15 +90,15 @@ impl Along for AlongTile {
 /// Runs a pass for `n` points of a row.
 ///
 /// # Safety
-/// As [`Call::steps`]; hoisted steps have run, and there are values of the row.
+/// As for [`Call::steps`]; hoisted steps have run, and the row's values exist.
 unsafe fn run_row(pass: &Pass, call: &mut Call<'_>, row: usize, n: usize) {
-    // SAFETY: the caller's promise; registers hold at least as many lanes as a fold has.
+    // SAFETY: the caller's promise; registers have at least as many lanes as a fold.
     unsafe {
         for f in &pass.folds {
             moves::fill(f.identity, f.width, call.tile(f.lanes), LANES);
         }
         if n > 0 {
-            // What is the same for the row does not count.
+            // Values that are uniform in the row are not counted.
             let counted = call.counted.take();
             call.steps(&pass.row, Block::of_row(row, 0, n.min(TILE)));
             call.counted = counted;

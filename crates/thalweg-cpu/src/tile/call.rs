@@ -1,4 +1,4 @@
-//! A pass at work: what each step does with a block of points.
+//! Execution of a pass: each step on one block of points.
 
 use super::lanes::Loop;
 use super::moves::{self, Indexed};
@@ -7,7 +7,7 @@ use super::{casts, counted};
 use crate::row_call::{ACCESS_WORDS, RowArgs};
 use thalweg_kernel::{Access, AccessClass};
 
-/// The points of one tile: `rows × columns` of the call, their lanes row after row.
+/// Points of one tile: `rows × columns` of the call; lanes are row-major.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub row: usize,
@@ -17,27 +17,27 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// Points of one row.
+    /// A block within one row.
     pub(super) fn of_row(row: usize, column: usize, columns: usize) -> Block {
         Block { row, rows: 1, column, columns }
     }
 }
 
-/// A pass in the course of a call.
+/// State of a pass during a call.
 pub(super) struct Call<'a> {
     pass: &'a Pass,
     accesses: &'a [Access],
     args: &'a RowArgs,
     n: usize,
-    /// Where the tiles start.
+    /// Base address of the tiles.
     base: *mut u8,
-    /// Where each register's lanes are now.
+    /// Current address of each register's lanes.
     at: &'a mut [*mut u8],
-    /// The values of the row, for passes along rows.
+    /// Values of the row, for passes along rows.
     pub values: *mut u64,
     /// Whether an index was out of range.
     pub outside: bool,
-    /// Operands of the launch, if what they are loaded and stored is counted.
+    /// Number of operands of the launch, if loads and stores are counted.
     pub counted: Option<u16>,
 }
 
@@ -60,8 +60,8 @@ impl<'a> Call<'a> {
     /// Runs steps over a block.
     ///
     /// # Safety
-    /// That of [`Rows::run`](crate::row_call::Rows::run), for the points of the block, of which there are at most
-    /// [`TILE`](super::program::TILE).
+    /// As for [`Rows::run`](crate::row_call::Rows::run), for the points of the block; it has at most
+    /// [`TILE`](super::program::TILE) points.
     pub(super) unsafe fn steps(&mut self, steps: &[Step], block: Block) {
         for step in steps {
             // SAFETY: the caller's promise.
@@ -69,7 +69,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Notes what a step loads and stores.
+    /// Counts the loads and stores of a step.
     fn count(&self, step: &Step, operands: u16, lanes: usize) {
         let access = |a: u16| &self.accesses[a as usize];
         match *step {
@@ -78,7 +78,7 @@ impl<'a> Call<'a> {
             {
                 counted::note(lanes * size, 0);
             }
-            // Where it reads is data.
+            // Its positions depend on data, so it counts even if the access is uniform.
             Step::Indexed { access: a, size, .. } if access(a).operand.is_some_and(|o| o < operands) => {
                 counted::note(lanes * size, 0);
             }
@@ -94,7 +94,7 @@ impl<'a> Call<'a> {
         self.args[access as usize * ACCESS_WORDS + word]
     }
 
-    /// Word 0 moved to a row: an address or a position.
+    /// Word 0 at a row: an address or a position.
     fn at_row(&self, access: u16, row: usize) -> u64 {
         self.word(access, 0).wrapping_add(self.word(access, 1).wrapping_mul(row as u64))
     }
@@ -106,8 +106,8 @@ impl<'a> Call<'a> {
         if let Some(operands) = self.counted {
             self.count(step, operands, lanes);
         }
-        // SAFETY: registers have room for a tile of their width, and what steps read has been written by earlier ones
-        // (topological order); memory is as the caller vouches.
+        // SAFETY: registers have space for a tile of their width, and earlier steps have written what steps read
+        // (topological order); memory is as the caller promises.
         unsafe {
             match *step {
                 Step::Fill { value, width, out } => {
@@ -180,12 +180,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Where a register's lanes are.
+    /// Address of a register's lanes.
     pub(super) fn lanes(&self, r: Register) -> *const u8 {
         self.at[r as usize]
     }
 
-    /// The tile of a register, where its lanes are from now on.
+    /// Makes a register's lanes be in its own tile, and returns that.
     pub(super) fn tile(&mut self, r: Register) -> *mut u8 {
         // SAFETY: offsets are within the tiles' memory.
         let tile = unsafe { self.base.add(self.pass.places[r as usize].0) };
@@ -193,7 +193,7 @@ impl<'a> Call<'a> {
         tile
     }
 
-    /// Whether the elements of a block follow one another in memory without gaps.
+    /// Whether the elements of a block are contiguous in memory.
     fn dense(&self, access: u16, size: usize, b: Block) -> bool {
         b.rows == 1 || self.word(access, 1) == (self.n * size) as u64
     }
@@ -210,7 +210,7 @@ impl<'a> Call<'a> {
         b: Block,
     ) {
         let lanes = b.rows * b.columns;
-        // SAFETY: the elements of the block are readable, the register has room for as many lanes, and does not overlap
+        // SAFETY: the elements of the block are readable; the register has space for as many lanes and does not overlap
         // them.
         unsafe {
             let from = (self.at_row(access, b.row) as *const u8).add(b.column * size);
@@ -243,7 +243,8 @@ impl<'a> Call<'a> {
         to: *mut u8,
         n: usize,
     ) {
-        // SAFETY: the elements at these strides or positions are readable, the register has room for n of their size.
+        // SAFETY: the elements at these strides or positions are readable; the register has space for `n` of their
+        // size.
         unsafe {
             if class != AccessClass::Mapped {
                 let stride = self.step_of(access) as isize;
@@ -256,10 +257,10 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Where a `Gather` through an access reads, from the point in that row and column on.
+    /// Source of a `Gather` through an access, from the point in that row and column on.
     ///
     /// # Safety
-    /// Word 3 is what [`RowArgs`] says.
+    /// Word 3 is as [`RowArgs`] says.
     unsafe fn indexed(&self, access: u16, size: usize, row: usize, column: usize) -> Indexed {
         let bounds = self.word(access, 3) as *const u64;
         // SAFETY: the caller's promise.
@@ -270,7 +271,7 @@ impl<'a> Call<'a> {
         Indexed { start: start as *const u8, len, first, step }
     }
 
-    /// Elements from neighbour to neighbour along a row.
+    /// Stride in elements within a row.
     fn step_of(&self, access: u16) -> i64 {
         match self.accesses[access as usize].class {
             AccessClass::Contiguous => 1,
@@ -287,8 +288,8 @@ impl<'a> Call<'a> {
         let a = self.accesses[access as usize];
         let (from, size, lane) = (self.at[value as usize] as *const u8, a.dtype.size(), super::program::width(a.dtype));
         let step = self.step_of(access) as isize;
-        // Rows that follow one another are one. Others go one by one: where they are written to the same elements, what
-        // the last one leaves stays, and sums are those of all.
+        // Contiguous rows are stored as one. Others are stored row by row: if they have the same elements, the last row
+        // wins, and sums include all rows.
         let together = step == 1 && self.dense(access, size, b);
         let (chunks, each) = if together { (1, b.rows * b.columns) } else { (b.rows, b.columns) };
         for r in 0..chunks {
@@ -310,10 +311,10 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The position that an access points at.
+    /// Position of an access at a point.
     ///
     /// # Safety
-    /// The point is one of the call's.
+    /// The point is inside the call.
     #[inline(always)]
     unsafe fn position(&self, access: u16, row: usize, column: usize) -> i64 {
         let start = self.at_row(access, row) as i64;

@@ -1,14 +1,14 @@
 //! Conversions between lanes, and between lanes and memory.
 //!
-//! Rust's `as` is the conversion that the table asks for: float to integer saturates and turns NaN into 0, integers
-//! wrap to a narrower width, everything else rounds to nearest even. bf16 and f16 live in f32 lanes.
+//! Rust's `as` is the conversion that the operation table defines: float to integer saturates and turns NaN into 0,
+//! integers wrap to a narrower width, everything else rounds to nearest even. bf16 and f16 are held in f32 lanes.
 
 use super::lanes::{Loop, lanes};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use thalweg_ir::{Compute, DType};
 
-/// The bits of the bf16 nearest to `v`, ties to even; NaN stays NaN.
+/// Bits of the bf16 nearest to `v`, ties to even; NaN stays NaN.
 #[inline(always)]
 fn bf16_bits(v: f32) -> u16 {
     let bits = v.to_bits();
@@ -23,10 +23,10 @@ fn bf16_value(bits: u16) -> f32 {
     f32::from_bits((bits as u32) << 16)
 }
 
-/// Values that one call of the f16 conversions handles.
+/// Values per call of the f16 conversions.
 const CHUNK: usize = 256;
 
-/// f32 lanes rounded to f16 and back. `half` converts slices with the processor's instructions where it has them.
+/// Rounds f32 lanes to f16 and back. `half` converts slices by processor instructions where they exist.
 unsafe fn round_f16(args: [*const u8; 3], out: *mut u8, n: usize) {
     // SAFETY: the contract of `Loop`.
     let (from, to) = unsafe {
@@ -56,7 +56,7 @@ unsafe fn store_f16(args: [*const u8; 3], out: *mut u8, n: usize) {
     to.convert_from_f32_slice(from);
 }
 
-/// Rounds f32 lanes to bf16 or f16; `None` for dtypes that f32 or other lanes hold exactly.
+/// Rounds f32 lanes to bf16 or f16; `None` for dtypes that their lanes hold exactly.
 pub(super) fn round(dtype: DType) -> Option<Loop> {
     match dtype {
         DType::BF16 => Some(lanes!(|v: f32| -> f32 { bf16_value(bf16_bits(v)) })),
@@ -105,11 +105,11 @@ from_lanes!(from_i64, i64);
 from_lanes!(from_u64, u64);
 from_lanes!(from_bool, u8);
 
-/// The conversion of a value of dtype `from` to dtype `to`; `None` where the lanes already are what is asked for.
+/// Conversion of a value from dtype `from` to dtype `to`; `None` if the lanes are the same.
 pub(super) fn cast(from: DType, to: DType) -> Option<Loop> {
     use Compute::*;
     match (from.compute(), to.compute()) {
-        // In f32 lanes only rounding can be left to do, in integer lanes only wrapping.
+        // f32 lanes only need rounding, integer lanes only wrapping.
         (F32, F32) => return round(to),
         (I32 | U32, I32) => return wrap(to),
         (I32 | U32, U32) | (F64, F64) | (I64 | U64, I64 | U64) | (Mask, Mask) => return None,
@@ -126,7 +126,7 @@ pub(super) fn cast(from: DType, to: DType) -> Option<Loop> {
     })
 }
 
-/// The bits of a value of dtype `from` as dtype `to` of the same width; `None` where lanes hold the bits themselves.
+/// Reinterprets the bits of a value of dtype `from` as dtype `to` of the same width; `None` if the lanes are the same.
 pub(super) fn bitcast(from: DType, to: DType) -> Option<Loop> {
     use DType::{BF16, F16, I16, U16};
     Some(match (from, to) {
@@ -142,7 +142,7 @@ pub(super) fn bitcast(from: DType, to: DType) -> Option<Loop> {
     })
 }
 
-/// From neighbours in memory to lanes; `None` where memory holds what lanes hold.
+/// Conversion from contiguous elements to lanes; `None` if they are the same.
 pub(super) fn load(dtype: DType) -> Option<Loop> {
     Some(match dtype {
         DType::BF16 => lanes!(|v: u16| -> f32 { bf16_value(v) }),
@@ -155,7 +155,7 @@ pub(super) fn load(dtype: DType) -> Option<Loop> {
     })
 }
 
-/// From lanes to neighbours in memory.
+/// Conversion from lanes to contiguous elements.
 pub(super) fn store(dtype: DType) -> Loop {
     match dtype {
         DType::BF16 => lanes!(|v: f32| -> u16 { bf16_bits(v) }),
@@ -170,13 +170,13 @@ pub(super) fn store(dtype: DType) -> Loop {
     }
 }
 
-/// One element of memory, as lanes hold it, in the form of `Scalar::to_bits`.
+/// One element of memory in lane format, in the form of `Scalar::to_bits`.
 ///
 /// # Safety
 /// `at` points at an element of the dtype.
 #[inline(always)]
 pub(super) unsafe fn element_bits(dtype: DType, at: *const u8) -> u64 {
-    // SAFETY: an element of the dtype is there.
+    // SAFETY: the caller's promise: an element of the dtype is there.
     unsafe {
         match dtype {
             DType::BF16 => bf16_value(at.cast::<u16>().read()).to_bits() as u64,

@@ -1,4 +1,4 @@
-//! From a body to the steps of a tile program: choice of loops, conversions, registers.
+//! Compilation of a body to the steps of a tile program: selection of loops, conversions, register allocation.
 
 use super::folds::{Derived, Folder, Lane};
 use super::lanes::{Code, Loop};
@@ -13,12 +13,12 @@ use thalweg_ir::{Compute, DType, ElementOp, Monoid};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{AccessClass, Body, Node, NodeId, Store};
 
-/// Compiles a map body; there is none that it refuses.
+/// Compiles a map body; never fails.
 pub fn compile(body: &Body) -> TileProgram {
     compile_with(body, body.operands)
 }
 
-/// As [`compile`], where only the first operands are those of a launch, and the others places of its driver.
+/// Like [`compile`]; only the first `operands` operands are those of a launch, the others are a driver's own.
 pub fn compile_with(body: &Body, operands: u16) -> TileProgram {
     let body = prepare(body);
     let mut pass = compile_pass(&body, Level::Point);
@@ -26,8 +26,8 @@ pub fn compile_with(body: &Body, operands: u16) -> TileProgram {
     TileProgram { pass, bytes, accesses: body.accesses, operands }
 }
 
-/// Compiles a prepared body. `row` is the level of what is the same for all points of a row: its own, where a tile lies
-/// in one row, or else that of a point.
+/// Compiles a prepared body. `row` is the level of values that are uniform in a row: [`Level::Row`] if a tile is within
+/// one row, else [`Level::Point`].
 pub(super) fn compile_pass(body: &Body, row: Level) -> Pass {
     let mut c = Compiler::new(body, row);
     for i in 0..body.nodes.len() {
@@ -40,23 +40,23 @@ pub(super) fn compile_pass(body: &Body, row: Level) -> Pass {
     c.pass
 }
 
-/// The loop of a conversion; `None` where the lanes already are what is asked for.
+/// Loop of a conversion; `None` if the lanes already have the requested format.
 fn converted(node: Node, from: DType, to: DType) -> Option<Loop> {
     if matches!(node, Node::Bitcast { .. }) { casts::bitcast(from, to) } else { casts::cast(from, to) }
 }
 
-/// How often a value is computed.
+/// Frequency at which a value is computed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Level {
-    /// Once a call.
+    /// Once per call.
     Call,
-    /// Once a row.
+    /// Once per row.
     Row,
-    /// For each point.
+    /// Once per point.
     Point,
 }
 
-/// The loop of an operation whose arguments have the dtype.
+/// Loop of an operation whose arguments have this dtype.
 fn code(op: ElementOp, dtype: DType) -> Code {
     let own = |l: Option<Loop>| l.map(Code::Loop);
     let code = match dtype.compute() {
@@ -68,10 +68,10 @@ fn code(op: ElementOp, dtype: DType) -> Code {
     code.unwrap_or_else(|| panic!("{} on {dtype} is not an operation of the table", op.name()))
 }
 
-/// What was made of rows' expressions, once for all.
+/// Cache of loops derived from the monoid table.
 type Known = HashMap<(Monoid, DType), Arc<Derived>>;
 
-/// The code of a monoid: the engine's own, or else made of the row's expression.
+/// Code of a monoid: the engine's own loops, or loops derived from its table row.
 pub(crate) fn folder(op: Monoid, dtype: DType) -> Folder {
     static DERIVED: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
     match folds::own(op, dtype) {
@@ -98,7 +98,7 @@ fn derived(op: Monoid, dtype: DType) -> Derived {
     Derived { lanes, result: body.sets[0].node.index(), width: width(dtype) }
 }
 
-/// What reads a register, if not a later node: a fold, and a store, before which nothing may be read in place any more.
+/// Readers of a register other than nodes: a fold; and a store, whose argument must not be read in place.
 const FOLDED: usize = usize::MAX - 1;
 const STORED: usize = usize::MAX;
 
@@ -108,25 +108,25 @@ pub(super) struct Compiler<'a> {
     pub pass: Pass,
     pub widths: Vec<usize>,
     pub free: Vec<Register>,
-    /// In the turn of a loop: the registers of its values, and the lanes that have this turn.
+    /// In a loop iteration: registers of its values, and the active lanes.
     given: Vec<Register>,
     pub active: Option<Register>,
     /// Register of each node so far; a conversion that changes nothing shares its argument's.
     place: Vec<Register>,
     level: Vec<Level>,
-    /// The registers of the results of loops so far.
+    /// Registers of the results of loops so far.
     looped: Vec<(NodeId, Vec<Register>)>,
-    /// For each register, the last node that reads it (as of what is known to live in it now).
+    /// For each register, the last node that reads its current value.
     pub last: Vec<usize>,
-    /// For each node, the last node that reads it, conversions looked through.
+    /// For each node, the last node that reads it, looking through conversions that share its register.
     pub readers: Vec<usize>,
     contractions: Contractions,
 }
 
-/// For each node the product that it takes in.
+/// For each node, the product that it absorbs as a fused multiply-add.
 type Contractions = Vec<Option<(Fused, [NodeId; 3])>>;
 
-/// The nodes that a node reads: its arguments, and the factors of a product that it takes in.
+/// Nodes that a node reads: its arguments, and the factors of a product that it absorbs.
 fn reads(body: &Body, contractions: &Contractions, id: NodeId) -> Vec<NodeId> {
     let factors = contractions[id.index()].into_iter().flat_map(|(_, args)| args);
     body.args(id).chain(factors).collect()
@@ -142,7 +142,7 @@ impl<'a> Compiler<'a> {
             readers[s.node.index()] = STORED;
         }
         let contractions = contractions(body);
-        // Backwards, so that what reads a shared register's later name counts for the earlier one.
+        // Backwards, so that readers of a shared register's later name count for the earlier one.
         for i in (0..n).rev() {
             for a in reads(body, &contractions, NodeId(i as u32)) {
                 let shared = match body.nodes[i] {
@@ -173,7 +173,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The compiler of a turn, which goes on with the same registers; `given` are those of its values.
+    /// Compiler of a loop iteration, which continues with the same registers; `given` are those of its values.
     pub(super) fn inside<'b>(&mut self, body: &'b Body, given: Vec<Register>) -> Compiler<'b> {
         Compiler {
             pass: Pass { steps: vec![], ..take(&mut self.pass) },
@@ -186,7 +186,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Goes on after a turn.
+    /// Continues after a loop iteration.
     pub(super) fn outside(&mut self, inner: Compiler<'_>, steps: Vec<Step>) {
         let Compiler { pass, widths, free, last, .. } = inner;
         (self.pass, self.widths, self.free, self.last) = (Pass { steps, ..pass }, widths, free, last);
@@ -196,9 +196,9 @@ impl<'a> Compiler<'a> {
         self.place[id.index()]
     }
 
-    /// A register for lanes of this many bytes, in use until `last`.
+    /// Allocates a register for lanes of this many bytes, in use until node `last`.
     pub(super) fn allocate(&mut self, width: usize, last: usize, level: Level) -> Register {
-        // What is computed once for a call or a row must not be overwritten by its tiles.
+        // Tiles must not overwrite a value computed once per call or row.
         let keep = level < Level::Point;
         let found = if keep { None } else { self.free.iter().rposition(|&r| self.widths[r as usize] == width) };
         if let Some(at) = found {
@@ -208,7 +208,7 @@ impl<'a> Compiler<'a> {
         }
         let bytes = if keep { &mut self.pass.bytes.0 } else { &mut self.pass.bytes.1 };
         self.pass.places.push((*bytes, keep));
-        // A line apart, so that equal positions in different tiles do not share cache sets.
+        // Padded by a cache line, so that equal positions in different tiles do not share cache sets.
         *bytes += TILE * width + 64;
         self.widths.push(width);
         self.last.push(if keep { usize::MAX } else { last });
@@ -223,7 +223,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Applies a loop to what is in `from` and gives the register of the result; `from` is given back.
+    /// Applies a loop to `from` and returns the register of the result; frees `from`.
     fn then(&mut self, run: Option<Loop>, from: Register, width: usize, last: usize, level: Level) -> Register {
         let Some(run) = run else { return from };
         let out = self.allocate(width, last, level);
@@ -234,7 +234,7 @@ impl<'a> Compiler<'a> {
         out
     }
 
-    /// How often what goes through an access changes.
+    /// Level of values read through an access.
     fn access_level(&self, access: u16) -> Level {
         if self.body.accesses[access as usize].class == AccessClass::Uniform { self.row } else { Level::Point }
     }
@@ -288,7 +288,7 @@ impl<'a> Compiler<'a> {
                 let known = self.looped.iter().find(|l| l.0 == of).expect("a loop comes before its results");
                 known.1[number as usize]
             }
-            // Narrow floats have been widened before: what is left to round is rounded as it stands.
+            // Narrow floats have been widened before, so f32 and f64 values are already rounded.
             Node::Round { arg } => self.register(arg),
             node @ (Node::Cast { arg, .. } | Node::Bitcast { arg, .. }) => {
                 match converted(node, self.body.dtype(arg), dtype) {
@@ -313,14 +313,14 @@ impl<'a> Compiler<'a> {
                 }
                 let out = self.allocate(w, last, level);
                 self.push(level, Step::Apply { code, args: registers, out });
-                // Narrow floats have been widened before; what is left to mend are narrow integers.
+                // Narrow floats have been widened before; only narrow integers still need wrapping.
                 let after = if dtype.is_float() { None } else { casts::wrap(dtype).filter(|_| ints::may_leave(op)) };
                 self.then(after, out, w, last, level)
             }
         };
         self.place.push(out);
         self.level.push(level);
-        // Registers are freed only now: a result never lies over an argument.
+        // Registers are freed only now, so a result never overlaps an argument.
         for a in reads(self.body, &self.contractions, id) {
             let r = self.register(a);
             let ends = self.last[r as usize] <= i && r != out && self.level[a.index()] == Level::Point;
@@ -342,7 +342,7 @@ impl<'a> Compiler<'a> {
         match a.class {
             AccessClass::Contiguous => {
                 let (convert, out) = (casts::load(a.dtype), self.allocate(width, last, level));
-                // A stored tile is copied even where it could be read in place: the output may be the input.
+                // A tile that is stored is copied even if it could be read in place: the output may be the input.
                 let in_place = last != STORED;
                 self.push(level, Step::Load { access, convert, size, width, in_place, out });
                 out
@@ -358,7 +358,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// A step that gives elements as memory holds them, and their conversion to lanes.
+    /// Adds a step that loads elements in their memory format, and their conversion to lanes.
     fn raw(&mut self, dtype: DType, last: usize, level: Level, step: impl Fn(Register) -> Step) -> Register {
         let out = self.allocate(width(dtype), last, level);
         let Some(convert) = casts::load(dtype) else {
@@ -374,7 +374,7 @@ impl<'a> Compiler<'a> {
         out
     }
 
-    /// Folds come before stores: an output may lie over what they read in place.
+    /// Compiles folds before stores: an output may overlap what they read in place.
     fn folds(&mut self) {
         for f in &self.body.folds {
             let dtype = self.body.dtype(f.node);

@@ -4,7 +4,7 @@ use super::lanes::{Loop, lanes};
 use crate::prepare::Fused;
 use thalweg_ir::ElementOp;
 
-/// What all float types share; the element type comes in as an identifier.
+/// Operations of both float types; the macro takes the type as an identifier.
 macro_rules! float_operations {
     ($name:ident, $t:ident) => {
         fn $name(op: ElementOp) -> Option<Loop> {
@@ -47,8 +47,8 @@ macro_rules! float_operations {
                 Maximum => lanes!(|a: $t, b: $t| -> $t { maximum(a, b) }),
                 Clamp => lanes!(|a: $t, b: $t, c: $t| -> $t { minimum(maximum(a, b), c) }),
                 Lerp => lanes!(|a: $t, b: $t, c: $t| -> $t { a + c * (b - a) }),
-                // Widened, the quotient of two f32 rounds to no integer that it does not reach. A rounded quotient
-                // without a fraction is its own floor, as in the emitted code.
+                // In f64, the quotient of two f32 does not round up to an integer. A rounded f32 quotient without a
+                // fraction is its own floor, as in emitted code.
                 FloorDiv => lanes!(|a: $t, b: $t| -> $t {
                     let (near, wide) = (a / b, f64::from(a) / f64::from(b));
                     if near.abs() >= 8388608.0 { near.floor() } else { wide.floor() as $t }
@@ -66,7 +66,7 @@ macro_rules! float_operations {
                 Gt => lanes!(|a: $t, b: $t| -> u8 { (a > b) as u8 }),
                 Ge => lanes!(|a: $t, b: $t| -> u8 { (a >= b) as u8 }),
                 Where => lanes!(|c: u8, a: $t, b: $t| -> $t { if c != 0 { a } else { b } }),
-                // Functions that `math` may lack for this type: the scalar library in f64.
+                // Functions that `math` may lack for this type: scalar library functions in f64.
                 Erf => lanes!(|a: $t| -> $t { libm::erf(f64::from(a)) as $t }),
                 Erfc => lanes!(|a: $t| -> $t { libm::erfc(f64::from(a)) as $t }),
                 Pow => lanes!(|a: $t, b: $t| -> $t { libm::pow(f64::from(a), f64::from(b)) as $t }),
@@ -79,17 +79,17 @@ macro_rules! float_operations {
 float_operations!(loop_f32, f32);
 float_operations!(loop_f64, f64);
 
-/// The loop of an operation on f32 lanes that `math` has no function for.
+/// Loop of an operation on f32 lanes for which `math` has no function.
 pub(super) fn f32(op: ElementOp) -> Option<Loop> {
     loop_f32(op)
 }
 
-/// The loop of an operation on f64 lanes that `math` has no function for.
+/// Loop of an operation on f64 lanes for which `math` has no function.
 pub(super) fn f64(op: ElementOp) -> Option<Loop> {
     loop_f64(op)
 }
 
-/// Sums that take in a product, with one rounding.
+/// Loop of a fused multiply-add.
 pub(super) fn fused(how: Fused, double: bool) -> Loop {
     match (how, double) {
         (Fused::Add, false) => lanes!(|x: f32, y: f32, z: f32| -> f32 { x.mul_add(y, z) }),

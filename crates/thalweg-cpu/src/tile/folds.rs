@@ -1,8 +1,8 @@
-//! Elements put together: the loops of folds, and of stores that combine with what is there.
+//! Loops of folds, and of stores that combine with the previous contents.
 //!
-//! A fold keeps [`LANES`] partial results. Tiles are whole multiples of that, so each tile of a row begins at the first
-//! lane, and the order is that of [`thalweg_kernel::order`], to the bit. A monoid that there are no loops for is made
-//! of those of its row's operations.
+//! A fold has [`LANES`] accumulator lanes. Tiles are multiples of that, so each tile of a row begins at the first lane,
+//! and the order is that of [`thalweg_kernel::order`], to the bit. A monoid without native loops is composed from the
+//! loops of its table row's operations.
 
 use super::lanes::Code;
 use super::moves::{fill, first};
@@ -11,26 +11,26 @@ use std::sync::Arc;
 use thalweg_ir::{DType, Monoid};
 use thalweg_kernel::order::LANES;
 
-/// Folds `n` elements into the lanes `acc`, the first one into the first lane.
+/// Folds `n` elements into the lanes `acc`, the first element into the first lane.
 ///
 /// # Safety
 /// `acc` points at [`LANES`] elements of the dtype, `from` at `n`, all aligned, and they do not overlap.
 type Accumulate = unsafe fn(acc: *mut u8, from: *const u8, n: usize);
 
-/// The lanes put together to one, in the form of `Scalar::to_bits`.
+/// Reduces the lanes to one element, in the form of `Scalar::to_bits`.
 ///
 /// # Safety
 /// `acc` points at [`LANES`] aligned elements of the dtype.
 type Finish = unsafe fn(acc: *const u8) -> u64;
 
-/// Puts `n` elements together with what is in memory, `stride` elements apart, one after the other.
+/// Combines `n` elements with those in memory, `stride` elements apart, in order.
 ///
 /// # Safety
 /// `from` points at `n` elements of the dtype, and `to`, at that stride, at as many that may be written; all are
-/// aligned, and they do not overlap.
+/// aligned, and the two do not overlap.
 type Merge = unsafe fn(to: *mut u8, stride: isize, from: *const u8, n: usize);
 
-/// Loops of the engine's own.
+/// Native loops of a monoid.
 #[derive(Clone, Copy)]
 pub(crate) struct Loops {
     accumulate: Accumulate,
@@ -38,17 +38,17 @@ pub(crate) struct Loops {
     merge: Merge,
 }
 
-/// The code of a monoid on a dtype.
+/// Code of a monoid on a dtype.
 #[derive(Clone)]
 pub(crate) enum Folder {
-    /// Loops that are there for it.
+    /// Native loops.
     Own(Loops),
-    /// Made of the row's expression.
+    /// Composed from the operations of its table row.
     Derived(Arc<Derived>),
 }
 
 impl Folder {
-    /// As [`Accumulate`].
+    /// See [`Accumulate`].
     ///
     /// # Safety
     /// The contract of the type.
@@ -62,7 +62,7 @@ impl Folder {
         }
     }
 
-    /// As [`Finish`].
+    /// See [`Finish`].
     ///
     /// # Safety
     /// The contract of the type.
@@ -76,7 +76,7 @@ impl Folder {
         }
     }
 
-    /// As [`Merge`].
+    /// See [`Merge`].
     ///
     /// # Safety
     /// The contract of the type.
@@ -91,7 +91,7 @@ impl Folder {
     }
 }
 
-/// A function for the baseline and, on x86-64, for AVX2, of which the machine's is picked once.
+/// Compiles a function for the baseline and, on x86-64, for AVX2, and selects the version for this machine.
 macro_rules! versions {
     ($type:ty, $body:ident($($x:ident: $t:ty),+) $(-> $r:ty)?) => {{
         unsafe fn baseline($($x: $t),+) $(-> $r)? {
@@ -106,7 +106,7 @@ macro_rules! versions {
         }
         #[cfg(target_arch = "x86_64")]
         let picked: $type = if crate::math::lanes::has_fma() {
-            // SAFETY: the processor has the features, as just asked; the rest is the contract of the type.
+            // SAFETY: the processor has the features, as just checked; the rest is the contract of the type.
             |$($x),+| unsafe { with_avx2($($x),+) }
         } else {
             baseline
@@ -117,7 +117,7 @@ macro_rules! versions {
     }};
 }
 
-/// The code of one operation on one type.
+/// Native loops of one operation on one type.
 macro_rules! code {
     ($t:ty, $bits:expr, |$a:ident, $b:ident| $together:expr) => {{
         #[inline(always)]
@@ -130,7 +130,7 @@ macro_rules! code {
             let acc = unsafe { &mut *acc.cast::<[$t; LANES]>() };
             // SAFETY: likewise.
             let from = unsafe { std::slice::from_raw_parts(from.cast::<$t>(), n) };
-            // A copy, which stays in registers from one chunk to the next.
+            // A copy that stays in registers from one chunk to the next.
             let mut lanes = *acc;
             let mut chunks = from.chunks_exact(LANES);
             for chunk in &mut chunks {
@@ -138,7 +138,7 @@ macro_rules! code {
                     lanes[l] = together(lanes[l], chunk[l]);
                 }
             }
-            // Lanes beyond the last element stay as they are.
+            // Lanes past the last element are unchanged.
             for (lane, &v) in lanes.iter_mut().zip(chunks.remainder()) {
                 *lane = together(*lane, v);
             }
@@ -169,7 +169,7 @@ macro_rules! code {
                     }
                     return;
                 }
-                // Element by element: they may all meet in one place.
+                // Element by element: all may be the same address.
                 for (i, &new) in from.iter().enumerate() {
                     let old = to.offset(stride * i as isize);
                     old.write(together(old.read(), new));
@@ -196,7 +196,7 @@ macro_rules! codes {
     };
 }
 
-/// The engine's own code for a monoid, if it has some.
+/// Native loops of a monoid, if there are any.
 pub(super) fn own(op: Monoid, dtype: DType) -> Option<Loops> {
     Some(match dtype {
         DType::F32 => codes!(op, f32, |v| v.to_bits() as u64),
@@ -209,27 +209,27 @@ pub(super) fn own(op: Monoid, dtype: DType) -> Option<Loops> {
     })
 }
 
-/// What one instruction of a [`Derived`] gives.
+/// Source of one instruction's value in a [`Derived`].
 pub(super) enum Lane {
-    /// What came before (0) or what comes after (1).
+    /// The earlier (0) or the later (1) partial result.
     Given(u16),
-    /// The same in all lanes, of so many bytes.
+    /// A constant in all lanes, of this many bytes.
     Bits(u64, usize),
-    /// A loop over earlier ones.
+    /// A loop over earlier values.
     Apply(Code, [usize; 3]),
 }
 
-/// The row's expression as loops over [`LANES`] lanes: any monoid of one component, at the price of memory for each of
-/// its operations.
+/// The table row's expression as loops over [`LANES`] lanes: supports any monoid of one component, but each operation
+/// goes through memory.
 pub(crate) struct Derived {
     pub(super) lanes: Vec<Lane>,
-    /// Which of them is the result.
+    /// Index of the result.
     pub(super) result: usize,
     /// Bytes of an element.
     pub(super) width: usize,
 }
 
-/// The lanes of an instruction.
+/// Lanes of one instruction.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Place([u64; LANES]);
@@ -239,32 +239,32 @@ impl Derived {
         let mut places = vec![Place([0; LANES]); self.lanes.len()];
         for (place, lane) in places.iter_mut().zip(&self.lanes) {
             if let Lane::Bits(bits, width) = *lane {
-                // SAFETY: a place has room for so many lanes of at most 8 bytes.
+                // SAFETY: a slot has space for that many lanes of at most 8 bytes.
                 unsafe { fill(bits, width, place.0.as_mut_ptr().cast(), LANES) };
             }
         }
         places
     }
 
-    /// `before = before op after`, `n` elements, at most [`LANES`].
+    /// `before = before op after`, for `n` elements, at most [`LANES`].
     ///
     /// # Safety
-    /// Both point at as many aligned elements; those at `before` may be written.
+    /// Both point at `n` aligned elements; those at `before` may be written.
     unsafe fn together(&self, places: &mut [Place], before: *mut u8, after: *const u8, n: usize) {
         let at = places.as_mut_ptr();
         let place = |i: usize| match self.lanes[i] {
             Lane::Given(0) => before.cast_const(),
             Lane::Given(_) => after,
-            // SAFETY: there is a place for each instruction.
+            // SAFETY: there is a slot for each instruction.
             _ => unsafe { at.add(i).cast::<u8>().cast_const() },
         };
         for (i, lane) in self.lanes.iter().enumerate() {
             if let Lane::Apply(code, args) = lane {
-                // SAFETY: arguments stand before the instruction and are written; a place overlaps no other.
+                // SAFETY: arguments precede the instruction and are written; slots do not overlap.
                 unsafe { code.run(args.map(place), at.add(i).cast(), n) };
             }
         }
-        // SAFETY: the caller's promise; the result has been written, or is one of the two. It may be `before` itself.
+        // SAFETY: the caller's promise; the result was written, or is one of the two. It may be `before` itself.
         unsafe { std::ptr::copy(place(self.result), before, n * self.width) };
     }
 
@@ -273,7 +273,7 @@ impl Derived {
     unsafe fn accumulate(&self, acc: *mut u8, from: *const u8, n: usize) {
         let mut places = self.places();
         for first in (0..n).step_by(LANES) {
-            // SAFETY: the caller's promise. Lanes beyond the last element stay as they are.
+            // SAFETY: the caller's promise. Lanes past the last element are unchanged.
             unsafe { self.together(&mut places, acc, from.add(first * self.width), LANES.min(n - first)) };
         }
     }
@@ -283,7 +283,7 @@ impl Derived {
     unsafe fn finish(&self, acc: *const u8) -> u64 {
         let (mut places, mut lanes) = (self.places(), Place([0; LANES]));
         let lanes = lanes.0.as_mut_ptr().cast::<u8>();
-        // SAFETY: the caller's promise; `lanes` has room for as many.
+        // SAFETY: the caller's promise; `lanes` has space for as many.
         unsafe {
             std::ptr::copy_nonoverlapping(acc, lanes, LANES * self.width);
             let mut half = LANES / 2;
@@ -299,7 +299,7 @@ impl Derived {
     /// As [`Merge`].
     unsafe fn merge(&self, to: *mut u8, stride: isize, from: *const u8, n: usize) {
         let mut places = self.places();
-        // Element by element where they are apart: they may all meet in one place.
+        // Element by element if strided: all may be the same address.
         let each = if stride == 1 { LANES } else { 1 };
         for first in (0..n).step_by(each) {
             // SAFETY: the caller's promise.

@@ -1,14 +1,14 @@
-//! Elementwise operations on i32, u32, i64 and u64 lanes, and on truth values (a byte, 0 or 1).
+//! Elementwise operations on i32, u32, i64 and u64 lanes, and on bools (one byte, 0 or 1).
 //!
-//! Narrow integers are computed in i32; the step after the operation wraps them. What takes more than an instruction is
-//! the table's own arithmetic.
+//! Narrow integers are computed in i32; the step after the operation wraps them. Operations of more than one
+//! instruction use the operation table's own functions.
 
 use super::lanes::{Loop, lanes};
 use super::quotients;
 use thalweg_ir::element::integers;
 use thalweg_ir::{DType, ElementOp};
 
-/// What signed and unsigned integers share.
+/// Operations common to signed and unsigned integers.
 macro_rules! shared_operations {
     ($name:ident, $t:ident) => {
         fn $name(op: ElementOp) -> Option<Loop> {
@@ -81,9 +81,9 @@ macro_rules! unsigned_operations {
 unsigned_operations!(unsigned_u32, u32);
 unsigned_operations!(unsigned_u64, u64);
 
-/// Shifts know the width of the dtype: what is held in i32 may be narrower.
+/// Shifts depend on the width of the dtype, which may be narrower than its i32 lanes.
 fn shift(op: ElementOp, dtype: DType) -> Option<Loop> {
-    /// Left: nothing is left of a value shifted by its width or more, or by a negative number. Right: its sign is.
+    /// Shifts by the width or more, or by a negative count, give 0 to the left, and the sign to the right.
     macro_rules! by_width {
         ($t:ident, $unsigned:ident, $bits:literal) => {
             match op {
@@ -114,7 +114,7 @@ fn shift(op: ElementOp, dtype: DType) -> Option<Loop> {
     })
 }
 
-/// The loop of an operation on an integer dtype; narrow results are still to be wrapped.
+/// Loop of an operation on an integer dtype; narrow results still have to be wrapped.
 pub(super) fn int(op: ElementOp, dtype: DType) -> Option<Loop> {
     match dtype {
         DType::U32 => shared_u32(op).or_else(|| unsigned_u32(op)),
@@ -125,13 +125,13 @@ pub(super) fn int(op: ElementOp, dtype: DType) -> Option<Loop> {
     .or_else(|| shift(op, dtype))
 }
 
-/// Whether the result of an operation on values within a narrow dtype may leave it.
+/// Whether an operation on values in range of a narrow dtype may give a result out of range.
 pub(super) fn may_leave(op: ElementOp) -> bool {
     use ElementOp::*;
     !matches!(op, Sign | Relu | Rem | Minimum | Maximum | Clamp | BitAnd | BitOr | BitXor | Shr | Where)
 }
 
-/// The loop of an operation on truth values.
+/// Loop of an operation on bools.
 pub(super) fn bool(op: ElementOp) -> Option<Loop> {
     use ElementOp::*;
     Some(match op {

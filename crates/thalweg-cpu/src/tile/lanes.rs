@@ -1,16 +1,16 @@
-//! What every loop over a tile looks like, and the macro that writes one.
+//! Signature of the loops over a tile, and the macro that defines one.
 
 use crate::math::lanes::Lanes;
 
-/// A loop over `n` lanes: up to three registers (or spans of memory) in, one out.
+/// A loop over `n` lanes: up to three inputs (registers or spans of memory), one output.
 ///
 /// # Safety
-/// Each argument that the loop uses points at `n` initialised elements of its type and `out` at room for `n` of the
+/// Each argument that the loop uses points at `n` initialised elements of its type, and `out` at space for `n` of the
 /// result's, all aligned for their types; `out` overlaps no argument.
 pub(super) type Loop = unsafe fn(args: [*const u8; 3], out: *mut u8, n: usize);
 
-/// `lanes!(|a: f32, b: f32| -> f32 { a + b })` is a [`Loop`]: compiled for the baseline and, on x86-64, for AVX2 with
-/// FMA; the version is chosen here, once, for the machine at hand.
+/// `lanes!(|a: f32, b: f32| -> f32 { a + b })` is a [`Loop`], compiled for the baseline and, on x86-64, for AVX2 with
+/// FMA; the version for this machine is selected here.
 macro_rules! lanes {
     (|$($x:ident: $t:ty),+| -> $r:ty $body:block) => {{
         #[inline(always)]
@@ -27,8 +27,8 @@ macro_rules! lanes {
 }
 pub(super) use lanes;
 
-/// `whole!(slices, |a: f32, b: f32| -> f32)` is the same of a function of slices, inlined always, that goes over all lanes
-/// by itself.
+/// `whole!(slices, |a: f32, b: f32| -> f32)` is a [`Loop`] made of an always-inlined function of slices, which iterates
+/// over all lanes itself.
 macro_rules! whole {
     ($slices:path, |$($x:ident: $t:ty),+| -> $r:ty) => {{
         #[inline(always)]
@@ -55,7 +55,7 @@ macro_rules! whole {
         #[cfg(target_arch = "x86_64")]
         let picked: $crate::tile::lanes::Loop = if $crate::math::lanes::has_fma() {
             |args, out, n| {
-                // SAFETY: the processor has the features, as just asked; the rest is the contract of `Loop`.
+                // SAFETY: the processor has the features, as just checked; the rest is the contract of `Loop`.
                 unsafe { with_fma(args, out, n) }
             }
         } else {
@@ -68,7 +68,7 @@ macro_rules! whole {
 }
 pub(super) use whole;
 
-/// What runs on lanes: a loop of this engine, or one of the vector math functions.
+/// Code that runs on lanes: a loop of this engine, or a vector math function.
 #[derive(Clone, Copy)]
 pub(super) enum Code {
     Loop(Loop),
@@ -78,7 +78,7 @@ pub(super) enum Code {
 
 impl Code {
     /// # Safety
-    /// Arguments that the code takes hold `n` lanes, `out` has room for as many and overlaps none of them.
+    /// Arguments that the code uses hold `n` lanes; `out` has space for as many and overlaps none of them.
     pub(super) unsafe fn run(self, args: [*const u8; 3], out: *mut u8, n: usize) {
         // SAFETY: as above; registers are aligned to cache lines, memory to its elements.
         unsafe {

@@ -1,8 +1,8 @@
-//! Loops whose ends depend on data: turns over a tile until no lane is left.
+//! Loops with data-dependent trip counts: iterations over a tile until no lane is active.
 //!
-//! In: the body of a turn ([`thalweg_kernel::turn`]). Out: a [`Looping`], a step that has steps of its own. A lane that
-//! is done keeps its carried values, whatever is computed for it in the turns of others. Always true: what a turn is
-//! computed from - carried values and arguments - is in registers that none of its steps writes.
+//! In: the body of an iteration ([`thalweg_kernel::turn`]). Out: a [`Looping`], a step that contains steps. A lane that
+//! has left keeps its carried values, whatever is computed for it in later iterations. Always true: the inputs of an
+//! iteration - carried values and arguments - are in registers that none of its steps writes.
 
 use super::call::{Block, Call};
 use super::compile::{Compiler, Level};
@@ -13,7 +13,7 @@ use thalweg_ir::{First, Loop};
 use thalweg_kernel::{Node, NodeId, turn};
 
 impl Compiler<'_> {
-    /// Compiles a loop on these arguments, node `id`; gives the registers of its carried values.
+    /// Compiles a loop on these arguments, node `id`; returns the registers of its carried values.
     pub(super) fn looped(&mut self, id: NodeId, of: Loop, args: &[Register]) -> Vec<Register> {
         let region = of.region();
         let widths: Vec<usize> = (0..region.first.len()).map(|i| width(of.carried(i))).collect();
@@ -60,7 +60,7 @@ impl Compiler<'_> {
             }
             moves.push((from, to, width));
         }
-        // What the turn has used is free, but for the results.
+        // Registers of the iteration are free afterwards, except for the results.
         let own = |r: Register| self.pass.places[r as usize].1;
         let used: Vec<Register> = (before as Register..self.widths.len() as Register).filter(|&r| !own(r)).collect();
         let used = used.into_iter().chain(free).chain([active]);
@@ -72,7 +72,7 @@ impl Compiler<'_> {
         carried
     }
 
-    /// Notes how long the results of a loop are read; those that are not are free.
+    /// Records how long the results of a loop are read, and frees those that are not read.
     fn read_until(&mut self, id: NodeId, carried: &[Register]) {
         for (k, &r) in carried.iter().enumerate() {
             let result = |n: &Node| matches!(*n, Node::Looped { of, number, .. } if of == id && number as usize == k);
@@ -85,7 +85,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A constant in a register that keeps it.
+    /// A constant in a register that outlives tiles.
     fn constant(&mut self, bits: u64, width: usize) -> Register {
         self.fill(Value::Bits(bits), width, Level::Call)
     }
@@ -98,9 +98,9 @@ impl Call<'_> {
     /// As [`Call::steps`].
     pub(super) unsafe fn looped(&mut self, l: &Looping, b: Block) {
         let lanes = b.rows * b.columns;
-        // SAFETY: registers have room for a tile of their width, and what is read has been written: arguments by earlier
-        // steps, carried values here, all else by the steps of the turn. No register is written that is read in the
-        // same loop over lanes.
+        // SAFETY: registers have space for a tile of their width, and what is read has been written: arguments by
+        // earlier steps, carried values here, all else by the steps of the iteration. No loop over lanes writes a
+        // register that it reads.
         unsafe {
             for &(from, to, width) in l.first.iter() {
                 self.copy(from, to, lanes * width);
@@ -140,7 +140,7 @@ impl Call<'_> {
     }
 
     /// # Safety
-    /// The registers have so many bytes, and are two.
+    /// The registers have `bytes` bytes, and are distinct.
     unsafe fn copy(&mut self, from: Register, to: Register, bytes: usize) {
         let (from, to) = (self.lanes(from), self.tile(to));
         // SAFETY: the caller's promise.
@@ -148,10 +148,10 @@ impl Call<'_> {
     }
 }
 
-/// Lanes of `from` that are active, into `to`.
+/// Copies the active lanes of `from` to `to`.
 ///
 /// # Safety
-/// All have so many lanes; none overlaps another.
+/// All have `lanes` lanes; none overlaps another.
 unsafe fn choose<T: Copy>(active: *const u8, from: *const u8, to: *mut u8, lanes: usize) {
     // SAFETY: the caller's promise.
     unsafe {

@@ -1,12 +1,11 @@
 //! The portable tile engine: runs any body on any machine.
 //!
-//! In: a [`Body`](thalweg_kernel::Body). Out: a [`TileProgram`], which computes rows of its domain a tile of 512 points
-//! at a time, or, of a row body, an [`AlongTile`], which does so phase by phase. Every node is one pass of a
-//! precompiled loop over the tile (the choice of operation is outside the loop; the compiler vectorises the inside),
-//! tiles stay in the first-level cache and are reused by liveness. It is the engine of machines without an emitter, the
-//! slow path of the emitter's kernels, and the second opinion in tests: results are what the operation table says,
-//! `math`'s polynomials included. It refuses nothing and hands nothing back: where a run of it fails, an index is out
-//! of range.
+//! In: a [`Body`](thalweg_kernel::Body). Out: a [`TileProgram`], which computes rows of its domain in tiles of 512
+//! points, or, for a row body, an [`AlongTile`], which does so phase by phase. Every node is one precompiled loop over
+//! the tile (the operation is selected outside the loop; the compiler vectorises the inside). Tiles stay in the
+//! first-level cache and are reused by liveness. It is the engine of machines without an emitter, the slow path of
+//! emitted kernels, and the reference in tests: results are those of the operation table, including `math`'s
+//! polynomials. It accepts every body and every rectangle; a run fails only if an index is out of range.
 
 mod along;
 mod call;

@@ -1,7 +1,7 @@
-//! From memory to registers and back, for elements that are not neighbours.
+//! Fills, gathers and scatters between memory and registers.
 
 /// # Safety
-/// `out` has room for `n` lanes of the width.
+/// `out` has space for `n` lanes of the width.
 pub(super) unsafe fn fill(bits: u64, width: usize, out: *mut u8, n: usize) {
     // SAFETY: as above.
     unsafe {
@@ -13,19 +13,19 @@ pub(super) unsafe fn fill(bits: u64, width: usize, out: *mut u8, n: usize) {
     }
 }
 
-/// The first lane, in the form of `Scalar::to_bits`.
+/// First lane, in the form of `Scalar::to_bits`.
 ///
 /// # Safety
-/// `from` points at a lane of the width, 4 or 8.
+/// `from` points at a lane of that width, 4 or 8.
 pub(super) unsafe fn first(from: *const u8, width: usize) -> u64 {
     // SAFETY: as above.
     unsafe { if width == 4 { from.cast::<u32>().read() as u64 } else { from.cast::<u64>().read() } }
 }
 
-/// Elements of this size that are `stride` elements apart.
+/// Gathers elements of this size that are `stride` elements apart.
 ///
 /// # Safety
-/// `n` of them are readable, `out` has room for them.
+/// `n` of them are readable; `out` has space for them.
 pub(super) unsafe fn strided(size: usize, from: *const u8, stride: isize, out: *mut u8, n: usize) {
     unsafe fn copy<T: Copy>(from: *const T, stride: isize, out: *mut T, n: usize) {
         for i in 0..n {
@@ -44,10 +44,10 @@ pub(super) unsafe fn strided(size: usize, from: *const u8, stride: isize, out: *
     }
 }
 
-/// Elements of this size at positions; 0 where they are negative.
+/// Gathers elements of this size at positions; 0 where these are negative.
 ///
 /// # Safety
-/// The table has `n` positions, and those not negative are readable elements; `out` has room for `n`.
+/// The table has `n` positions, and elements at non-negative ones are readable; `out` has space for `n`.
 pub(super) unsafe fn mapped(size: usize, from: *const u8, table: *const i32, out: *mut u8, n: usize) {
     unsafe fn copy<T: Copy + Default>(from: *const T, table: *const i32, out: *mut T, n: usize) {
         for i in 0..n {
@@ -70,23 +70,23 @@ pub(super) unsafe fn mapped(size: usize, from: *const u8, table: *const i32, out
     }
 }
 
-/// Where a `Gather` reads in one row.
+/// Source of a `Gather` in one row.
 #[derive(Clone, Copy)]
 pub(super) struct Indexed {
-    /// The operand's element 0.
+    /// Address of the operand's element 0.
     pub start: *const u8,
-    /// How many elements it has.
+    /// Number of its elements.
     pub len: u64,
-    /// Position of the first point, and positions from point to point.
+    /// Position of the first point, and the stride of positions between points.
     pub first: i64,
     pub step: i64,
 }
 
-/// Elements of this size at positions to which offsets are added; 0 where `inside` is, or where that leads out of the
-/// operand. Gives whether none did.
+/// Gathers elements of this size at positions plus offsets; 0 where `inside` is 0, or the position is out of range.
+/// Returns whether all were read.
 ///
 /// # Safety
-/// The operand is readable, there are `n` lanes of offsets and of `inside`, and `out` has room for as many elements.
+/// The operand is readable, there are `n` lanes of offsets and of `inside`, and `out` has space for as many elements.
 pub(super) unsafe fn indexed(
     size: usize,
     at: Indexed,
@@ -104,8 +104,8 @@ pub(super) unsafe fn indexed(
     ) -> bool {
         let mut all = true;
         for i in 0..n {
-            // SAFETY: the contract of `indexed`; a position is below the number of elements where it is read, wrapped
-            // or not.
+            // SAFETY: the contract of `indexed`; an element is read only if its position, wrapped or not, is below the
+            // length.
             unsafe {
                 let moved = at.first.wrapping_add(at.step.wrapping_mul(i as i64));
                 let position = moved.wrapping_add(offset.add(i).read()) as u64;
@@ -127,10 +127,10 @@ pub(super) unsafe fn indexed(
     }
 }
 
-/// Writes elements of this size `stride` elements apart, in order.
+/// Scatters elements of this size `stride` elements apart, in order.
 ///
 /// # Safety
-/// `from` points at `n` of them, and those at `to` are writable.
+/// `from` points at `n` of them, and their destinations are writable.
 pub(super) unsafe fn scatter(size: usize, from: *const u8, to: *mut u8, stride: isize, n: usize) {
     unsafe fn copy<T: Copy>(from: *const T, to: *mut T, stride: isize, n: usize) {
         for i in 0..n {

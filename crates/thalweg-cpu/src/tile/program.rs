@@ -1,17 +1,17 @@
-//! A compiled tile program: its steps and registers, plain data.
+//! A compiled tile program: its steps and registers, as plain data.
 
 use super::folds::Folder;
 use super::lanes::{Code, Loop};
 use thalweg_ir::{Compute, DType};
 use thalweg_kernel::{Access, AccessClass};
 
-/// Points that a loop handles at once: a dozen f32 registers of this size fit the smallest first-level caches.
+/// Maximum points per tile: a dozen f32 registers of this size fit the smallest first-level caches.
 pub(super) const TILE: usize = 512;
 
-/// A tile of lanes, by number.
+/// Number of a register: a tile of lanes.
 pub(super) type Register = u32;
 
-/// Where a value that is the same for all points comes from.
+/// Source of a value that is uniform over all points.
 #[derive(Clone, Copy)]
 pub(super) enum Value {
     Bits(u64),
@@ -20,106 +20,106 @@ pub(super) enum Value {
     Row(u16),
 }
 
-/// How a register gets to memory.
+/// Store mode of a register.
 #[derive(Clone)]
 pub(super) enum Write {
-    /// To neighbours, converted.
+    /// Contiguous, with conversion.
     Dense(Loop),
-    /// To elements of this size which are apart; converted first, if need be, into the register.
+    /// Strided, to elements of this size; converted first, if needed, into the register.
     Apart { size: usize, convert: Option<(Loop, Register)> },
-    /// Put together with what is there, neighbours or not.
+    /// Combined with the previous contents, contiguous or strided.
     Combine(Folder),
 }
 
-/// A register's lanes into another one's: from, to, bytes of a lane.
+/// Copy of a register's lanes: source, destination, bytes per lane.
 pub(super) type Move = (Register, Register, usize);
 
 /// A loop over the lanes of a tile.
 pub(super) struct Looping {
-    /// Turns after which it ends in any case.
+    /// Maximum number of iterations.
     pub most: u32,
-    /// What the carried values begin as.
+    /// Initial values of the carried values.
     pub first: Vec<Move>,
-    /// The lanes that have turns in the loop around it, if there is one.
+    /// Active lanes of the enclosing loop, if there is one.
     pub around: Option<Register>,
-    /// The lanes that have another turn.
+    /// Active lanes: those that have another iteration.
     pub active: Register,
-    /// What tells that, and where it is then.
+    /// Steps that compute the condition (`go`), and the register of its result (`goes`).
     pub go: Vec<Step>,
     pub goes: Register,
-    /// What else a turn does.
+    /// Remaining steps of an iteration.
     pub rest: Vec<Step>,
-    /// Carried values that others become: copied before any of them changes.
+    /// Carried values that become others: copied before any of them changes.
     pub swapped: Vec<Move>,
-    /// What carried values become in the lanes that are active.
+    /// Updates of carried values in the active lanes.
     pub next: Vec<Move>,
 }
 
 /// One pass over a tile.
 pub(super) enum Step {
-    /// The same value in all lanes.
+    /// Fills all lanes with one value.
     Fill { value: Value, width: usize, out: Register },
-    /// Neighbours in memory; without a conversion, and if the rows follow one another, they are used where they are.
+    /// Loads contiguous elements; without a conversion, and if the rows are contiguous too, they are used in place.
     Load { access: u16, convert: Option<Loop>, size: usize, width: usize, in_place: bool, out: Register },
-    /// One element a row.
+    /// Loads one element per row.
     Uniform { access: u16, dtype: DType, width: usize, out: Register },
-    /// Elements as memory holds them, from here and there.
+    /// Gathers strided or mapped elements, in their memory format.
     Gather { access: u16, size: usize, class: AccessClass, out: Register },
-    /// Elements as memory holds them, at offsets that are data.
+    /// Gathers elements at data-dependent offsets, in their memory format.
     Indexed { access: u16, size: usize, offset: Register, inside: Register, out: Register },
-    /// Positions, as u32 or i64.
+    /// Computes positions, as u32 or i64.
     Index { access: u16, wide: bool, out: Register },
-    /// Whether positions are inside.
+    /// Computes the mask of valid positions.
     Valid { access: u16, out: Register },
-    /// A loop over registers.
+    /// Applies a loop to registers.
     Apply { code: Code, args: [Register; 3], out: Register },
-    /// Turns over registers until no lane is left.
+    /// Iterates over registers until no lane is active.
     Loop(Box<Looping>),
-    /// A register into the lanes of a fold.
+    /// Folds a register into the lanes of a fold.
     Fold { value: Register, code: Folder, lanes: Register },
-    /// A register to memory.
+    /// Stores a register.
     Store { access: u16, value: Register, write: Write },
 }
 
-/// A fold in the course of a row.
+/// State of a fold.
 pub(super) struct Folding {
     pub identity: u64,
     pub width: usize,
     pub code: Folder,
-    /// Its lanes, at the start of a register.
+    /// Its accumulator lanes, at the start of a register.
     pub lanes: Register,
-    /// The value of the row that it gives.
+    /// Value of the row that receives the result.
     pub slot: u16,
 }
 
-/// A value of the row from the first lane of a register.
+/// A value of the row, set from the first lane of a register.
 pub(super) struct Setting {
     pub value: Register,
     pub width: usize,
     pub slot: u16,
 }
 
-/// A body compiled: its steps, by how often they run, and its registers.
+/// A compiled body: its steps, by how often they run, and its registers.
 #[derive(Default)]
 pub(super) struct Pass {
-    /// Run once for a call: what is the same for all points.
+    /// Run once per call: values uniform over all points.
     pub hoisted: Vec<Step>,
-    /// Run once for a row: what is the same for all its points. Only in passes along rows.
+    /// Run once per row: values uniform in the row. Only in passes along rows.
     pub row: Vec<Step>,
-    /// Run for each tile, stores last (an output may lie over an input).
+    /// Run for each tile, stores last (an output may overlap an input).
     pub steps: Vec<Step>,
-    /// What has to be begun before a row and ended after it.
+    /// Folds, which are initialised before a row and finished after it.
     pub folds: Vec<Folding>,
-    /// The values of the row that are there after it.
+    /// Values of the row that are set after it.
     pub sets: Vec<Setting>,
-    /// Where each register's tile starts, and whether what is in it has to outlast a tile.
+    /// Offset of each register's tile, and whether its contents outlive a tile.
     pub places: Vec<(usize, bool)>,
-    /// Bytes of registers that are kept, and of the others.
+    /// Bytes of registers that outlive a tile, and of the others.
     pub bytes: (usize, usize),
 }
 
-/// Lays out the registers of passes that run in turns, which so far have begun at 0: those that are kept side by side,
-/// the others of all passes in the same place. Gives the bytes of all together.
+/// Assigns final offsets to the registers of passes that run alternately (each was laid out from 0): registers that
+/// outlive a tile are consecutive, the others of all passes overlap. Returns the total bytes.
 pub(super) fn lay_out(passes: &mut [&mut Pass]) -> usize {
     let kept: usize = passes.iter().map(|p| p.bytes.0).sum();
     let others = passes.iter().map(|p| p.bytes.1).max().unwrap_or(0);
@@ -133,18 +133,18 @@ pub(super) fn lay_out(passes: &mut [&mut Pass]) -> usize {
     kept + others
 }
 
-/// A map body compiled for the tile engine: a list of loops, run over tiles of 512 points. Needs no slow path: a run
-/// gives false where a `Gather` reached outside its operand.
+/// A map body compiled for the tile engine: a list of loops over tiles of 512 points. A run returns false only if a
+/// `Gather` is out of range; it needs no slow path.
 pub struct TileProgram {
     pub(super) pass: Pass,
     /// Bytes of all registers.
     pub(super) bytes: usize,
     pub(super) accesses: Vec<Access>,
-    /// Operands of the launch; what comes after are a driver's own places.
+    /// Operands of the launch; later ones are a driver's own.
     pub(super) operands: u16,
 }
 
-/// Bytes of a lane.
+/// Bytes per lane.
 pub(super) fn width(dtype: DType) -> usize {
     match dtype.compute() {
         Compute::F64 | Compute::I64 | Compute::U64 => 8,

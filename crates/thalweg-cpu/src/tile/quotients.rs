@@ -1,21 +1,22 @@
-//! Quotients and remainders of i64, for which there are no vector instructions.
+//! Quotients and remainders of i64, which have no vector instructions.
 //!
-//! In: lanes of i64. Out: quotients toward zero, rounded down, or remainders, as `thalweg_ir::element::integers` means them.
-//! Where all numbers of a tile are below 2^50 they are divided as f64, which vectors do: the nearest f64 to a quotient of
-//! such numbers lies between the same integers as the quotient. One that is no integer is at least 1/|b| away from the next
-//! one, which is 1/|a| of it or more; half an ulp is 2^-53 of it. Larger numbers are divided one by one.
+//! In: lanes of i64. Out: quotients toward zero, floored quotients, or remainders, as `thalweg_ir::element::integers`
+//! defines them. If all numbers of a tile have magnitudes below 2^50, they are divided as f64, in vectors: the nearest
+//! f64 to a quotient of such numbers lies between the same integers as the quotient. A quotient that is no integer is
+//! at least 1/|b| away from the next one, which is 1/|a| of it or more; half an ulp is 2^-53 of it. Larger numbers are
+//! divided one by one.
 
 use super::lanes::{Loop, whole};
 use thalweg_ir::ElementOp;
 use thalweg_ir::element::integers;
 
-/// Numbers from its negative up to it (exclusive) are small: as the low bits of an f64 with the exponent of [`MAGIC`] they
-/// keep their sign, and so does a quotient of two.
+/// Exclusive bound on the magnitude of small numbers: in the low bits of an f64 with the exponent of [`MAGIC`] they
+/// keep their sign, and so does the quotient of two.
 const SMALL: i64 = 1 << 50;
-/// 1.5 * 2^52: a small integer added to its bits is the number plus this, and back.
+/// 1.5 * 2^52: adding a small integer to its bits gives the number plus this constant, and back.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 
-/// The loop of an operation on i64, if it is a division.
+/// Loop of an operation on i64, if it is a division.
 pub(super) fn i64(op: ElementOp) -> Option<Loop> {
     Some(match op {
         ElementOp::Div => whole!(div, |a: i64, b: i64| -> i64),
@@ -41,12 +42,12 @@ fn rem(a: &[i64], b: &[i64], out: &mut [i64]) {
     by_size(a, b, out, rem, integers::rem);
 }
 
-/// One way where all numbers are small, the other where not.
+/// Uses `small` if all numbers are small, else `any`.
 #[inline(always)]
 fn by_size(a: &[i64], b: &[i64], out: &mut [i64], small: impl Fn(i64, i64) -> i64, any: impl Fn(i64, i64) -> i64) {
     let n = out.len();
     let (a, b) = (&a[..n], &b[..n]);
-    // Bits above those that the sum of a small number and 2^50 has.
+    // Bits above those of the sum of a small number and 2^50.
     let mut above = 0u64;
     for i in 0..n {
         above |= a[i].wrapping_add(SMALL) as u64 | b[i].wrapping_add(SMALL) as u64;
@@ -58,7 +59,7 @@ fn by_size(a: &[i64], b: &[i64], out: &mut [i64], small: impl Fn(i64, i64) -> i6
     }
 }
 
-/// The quotient of two small numbers, rounded so; 0 of a division by 0.
+/// Quotient of two small numbers, rounded by `round`; 0 for division by 0.
 #[inline(always)]
 fn small(a: i64, b: i64, round: impl Fn(f64) -> f64) -> i64 {
     let float = |x: i64| f64::from_bits((x.wrapping_add(MAGIC.to_bits() as i64)) as u64) - MAGIC;
@@ -88,7 +89,7 @@ mod tests {
         ];
         for (op, meaning) in all {
             let run = i64(op).expect("a division");
-            // Pairs of small numbers by themselves, too: in a tile with a large one all go the other way.
+            // Pairs of small numbers separately, too: a tile with a large number takes the other path.
             for most in [SMALL, i64::MAX] {
                 let some: Vec<i64> =
                     numbers.iter().copied().filter(|&x| most == i64::MAX || (-most..most).contains(&x)).collect();
@@ -103,7 +104,7 @@ mod tests {
                 let (a, b): (Vec<i64>, Vec<i64>) = pairs.iter().copied().unzip();
                 let mut out = vec![0i64; a.len()];
                 let args = [a.as_ptr().cast(), b.as_ptr().cast(), std::ptr::null()];
-                // SAFETY: as many elements are there, and the result is apart.
+                // SAFETY: all have that many elements, and the result does not overlap.
                 unsafe { run(args, out.as_mut_ptr().cast(), out.len()) };
                 for (&(a, b), got) in pairs.iter().zip(out) {
                     assert_eq!(got, meaning(a, b), "{op:?} of {a} and {b}");

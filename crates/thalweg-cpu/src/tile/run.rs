@@ -1,4 +1,4 @@
-//! How a tile program runs: tiles of a thread's registers, block after block of the call.
+//! Execution of a tile program on a thread's registers, one block of the call after the other.
 
 use super::call::{Block, Call};
 use super::counted;
@@ -6,13 +6,13 @@ use super::program::{TILE, TileProgram};
 use crate::row_call::{RowArgs, Rows};
 use std::cell::RefCell;
 
-/// A cache line, for its alignment.
+/// One cache line, for its alignment.
 #[repr(align(64))]
 #[derive(Clone, Copy)]
 struct Line(#[allow(dead_code, reason = "only ever reached through pointers")] [u8; 64]);
 
-/// The tiles of one thread, kept from call to call, and where each register is at the moment: in its tile, or
-/// in memory that a load reads in place.
+/// Tiles of one thread, retained between calls, and the current address of each register: in its tile, or in memory
+/// that a load reads in place.
 #[derive(Default)]
 pub(super) struct Registers {
     lines: Vec<Line>,
@@ -24,9 +24,9 @@ thread_local! {
 }
 
 impl Registers {
-    /// Calls `run` with memory of so many bytes, and room for the places of as many registers.
+    /// Calls `run` with memory of `bytes` bytes, and an address slot for each register.
     pub(super) fn with<R>(bytes: usize, registers: usize, run: impl FnOnce(*mut u8, &mut [*mut u8]) -> R) -> R {
-        // Taken out, so that the engine may be entered again on this thread.
+        // Taken out of its slot, so that the engine is reentrant on this thread.
         let mut own = REGISTERS.take();
         let lines = bytes.div_ceil(64);
         if own.lines.len() < lines {
@@ -49,7 +49,7 @@ impl Rows for TileProgram {
         Registers::with(self.bytes, self.pass.places.len(), |base, at| {
             let mut call = Call::new(&self.pass, &self.accesses, args, n, base, at);
             let first = Block { row: 0, rows: 1, column: 0, columns: (n * rows).min(TILE) };
-            // SAFETY: hoisted steps only fill registers and compute on them, at most a tile.
+            // SAFETY: hoisted steps only fill registers and compute on them, for at most a tile.
             unsafe { call.steps(&self.pass.hoisted, first) };
             call.counted = counted::on().then_some(self.operands);
             // Short rows share a tile.
@@ -57,8 +57,8 @@ impl Rows for TileProgram {
             for row in (0..rows).step_by(together) {
                 for column in (0..n).step_by(TILE) {
                     let block = Block { row, rows: together.min(rows - row), column, columns: TILE.min(n - column) };
-                    // SAFETY: the block lies in the `rows × n` points that the caller vouches for, and has at most a
-                    // tile of them.
+                    // SAFETY: the block is within the `rows × n` points of the caller's promise, and has at most a tile
+                    // of them.
                     unsafe { call.steps(&self.pass.steps, block) };
                     if call.outside {
                         return false;

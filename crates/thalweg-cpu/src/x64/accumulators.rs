@@ -1,40 +1,40 @@
-//! Where the accumulators of a pass are: in registers above those of the allocator, or in the frame.
+//! Placement of the accumulators of a pass: in registers above those of the allocator, or in the frame.
 
 use super::asm::*;
 use super::isa::Isa;
 use super::vir::{Accumulate, Vir};
 use thalweg_ir::{DType, Monoid};
 
-/// Partial results that a row is folded in.
+/// Number of accumulator lanes of a row's fold.
 pub const LANES: usize = thalweg_kernel::order::LANES;
-/// Mask registers that the allocator may use, when folds take the others.
+/// Minimum mask registers left to the allocator if folds use the others (`FEWEST_MASKS`), and all that there are.
 const FEWEST_MASKS: usize = 3;
 const MASKS: usize = 5;
 
-/// Where the accumulators of a pass are.
+/// Placement of the accumulators of a pass.
 pub struct Accumulators {
     pub copies: usize,
-    /// By fold, then by copy of the step; `None` is in the frame.
+    /// Register by fold, then by copy of the step; `None` is in the frame.
     pub registers: Vec<Option<u8>>,
-    /// By fold: the mask register (AVX2: vector register) that says that an element was NaN; `None` is in the frame.
+    /// Register that flags NaN, by fold: a mask register (AVX2: a vector register); `None` is in the frame.
     pub nan: Vec<Option<u8>>,
-    /// Frame vectors: those of accumulators, then those of NaN, by fold.
+    /// Offset of the frame vectors: accumulators, then NaN flags by fold.
     pub homes: i32,
-    /// Registers that a fold's instructions use in passing: the first in every step, the second in masked ones and at
-    /// the end, the third for products and unsigned extremes of 64 bits, the fourth where accumulators are in the frame.
+    /// Temporaries of a fold's instructions: the first in every step, the second in masked steps and at the end, the
+    /// third for products and unsigned extremes of 64 bits, the fourth if accumulators are in the frame.
     pub spare: [u8; 4],
-    /// Vector registers that are left, from 0.
+    /// Vector registers left to the allocator, from 0.
     pub vectors: usize,
-    /// Mask registers that are left, from 1.
+    /// Mask registers left to the allocator, from 1.
     pub masks: usize,
 }
 
-/// Whether NaN is kept apart.
+/// Whether NaN is tracked in a separate flag.
 pub fn apart(f: &Accumulate) -> bool {
     f.dtype.is_float() && matches!(f.op, Monoid::Max | Monoid::Min)
 }
 
-/// Whether the AVX2 sequence of a fold has three registers in passing.
+/// Whether the AVX2 sequence of a fold needs a third temporary.
 fn needs_third(f: &Accumulate) -> bool {
     match f.dtype {
         DType::I64 => f.op == Monoid::Prod,
@@ -44,7 +44,7 @@ fn needs_third(f: &Accumulate) -> bool {
 }
 
 impl Accumulators {
-    /// For the folds of a pass whose step needs `need` registers. `limit`: at most so many accumulators in registers.
+    /// Placement for the folds of a pass whose step needs `need` registers; at most `limit` accumulators in registers.
     pub fn new(v: &Vir, need: usize, limit: Option<usize>) -> Accumulators {
         let evex = v.isa == Isa::Avx512;
         let top = v.isa.registers();
@@ -86,7 +86,7 @@ impl Accumulators {
         Accumulators { copies, registers, nan, homes: 0, spare, vectors: next, masks }
     }
 
-    /// Frame vectors wanted.
+    /// Number of frame vectors needed.
     pub fn frame(&self) -> usize {
         self.registers.len() + self.nan.len()
     }

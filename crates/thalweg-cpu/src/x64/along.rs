@@ -2,15 +2,14 @@
 //!
 //! ```text
 //! for each group of rows:  for each phase of the call:  for each row of the group:
-//!     once:  straight code for values of the row
-//!     pass:  accumulators at the identity; main loop and masked steps as in map code; lanes put together
+//!     once:  straight-line code for values of the row
+//!     pass:  accumulators = identity; main loop and masked steps as in map code; tree reduction over lanes
 //! ```
 //!
-//! What ends a pass - lanes put together, a root, a division - takes long and does not depend on other rows: side by
-//! side in a group, one row's end overlaps with the next one's pass. Each phase is lowered, ordered and allocated by
-//! itself. Values of a row are frame vectors with the same value in every lane, so a phase reads them as it reads
-//! scalars; rbx holds where those of the row are. They come from memory and go there only when a call runs some of the
-//! phases.
+//! The end of a pass - a tree reduction, a root, a division - has a long latency and does not depend on other rows: in
+//! a group, one row's end overlaps with the next row's pass. Each phase is lowered, scheduled and allocated separately.
+//! Values of a row are frame vectors with the same value in every lane, so a phase reads them like scalars; rbx holds
+//! the address of the row's values. They are loaded from and stored to memory only if a call runs some of the phases.
 
 use super::accumulators::{Accumulators, LANES};
 use super::asm::*;
@@ -33,9 +32,9 @@ use thalweg_kernel::{Access, AccessClass, Body, Phases, online_passes, phases};
 /// A compiled row body.
 pub struct CompiledAlong {
     code: pages::Code,
-    /// What its calls run: values and buffers are numbered here.
+    /// Phases that its calls run; values and buffers are numbered here.
     pub phases: Phases,
-    /// What there is to know about it.
+    /// Facts about its code.
     pub report: Report,
 }
 
@@ -44,8 +43,8 @@ pub fn compile_along(body: &Body, isa: Isa, keep: bool) -> Result<CompiledAlong,
     compile_along_with(body, isa, keep, Knobs::default())
 }
 
-/// As [`compile_along`], for outputs larger than the caches: the last pass stores whole vectors past them. The first
-/// element of a row of every output that is stored point by point must be aligned to a whole vector (64 bytes).
+/// Like [`compile_along`], for outputs larger than the caches: the last pass stores whole vectors non-temporally. The
+/// first element of each row of every output that is stored point by point must be aligned to 64 bytes.
 pub fn compile_along_streaming(body: &Body, isa: Isa, keep: bool) -> Result<CompiledAlong, Unsupported> {
     compile_along_with(body, isa, keep, Knobs { streaming: true, ..Knobs::default() })
 }
@@ -66,26 +65,26 @@ pub(crate) fn compile_along_with(
     Ok(CompiledAlong { code, phases, report })
 }
 
-/// Vector registers that loops in a pass with folds are left, if there are so many.
+/// Vector registers reserved for loops in a pass with folds, if there are enough.
 const OF_TURNS: usize = 10;
 
-/// A phase, ready to be written.
+/// A phase, ready to be emitted.
 struct Part {
     v: Vir,
-    /// The only one of a phase that runs once a row.
+    /// The main loop; for a phase that runs once per row, all its code.
     main: (Program, Allocation),
     tail: Option<(Program, Allocation)>,
     held: Option<Accumulators>,
     turns: Vec<TurnCode>,
-    /// The row's values that it gives, and bytes of their lanes.
+    /// Values of the row that it computes, and bytes per lane.
     gives: Vec<(u16, u8)>,
-    /// Those that the caller makes of its buffers before the next phase, by combines of the user's own.
+    /// Values that the caller computes from its buffers before the next phase, by user-defined monoids.
     left: Vec<(u16, u8)>,
     instructions: usize,
     slots: i32,
 }
 
-/// The machine code of a prepared body's phases.
+/// Assembles the machine code of a prepared body's phases.
 pub(crate) fn assemble_along(
     body: &Body,
     phases: &Phases,
@@ -97,7 +96,7 @@ pub(crate) fn assemble_along(
     let nothing = Vir::new(isa, isa.bytes() / 4);
     let accesses: Vec<Access> = phases.list.first().map_or(body.accesses.clone(), |p| p.body.accesses.clone());
     let ahead = ahead(body, phases);
-    // Where passes run together block by block, the next block is to come while the second one runs.
+    // If passes run fused block by block, the second pass prefetches the next block.
     let second = online_passes(body, phases, body.folds.len()).map(|l| l.phases.end - 1);
     let bytes = emit(body, &mut parts, &nothing, &accesses, (phases.values.len(), ahead, second), knobs.streaming)
         .ok_or(Unsupported::TooLarge)?;
@@ -121,16 +120,16 @@ pub(crate) fn assemble_along(
     Ok((bytes, report))
 }
 
-/// What a late pass asks for ahead: the first pass's loads, where there are several passes. No pass reads on into the
-/// next row, so the processor does not see the next row coming before the last pass has ended, and waits for its first
-/// lines each time (rows of 1024 in the third-level cache, layer norm: 112 ns a row without).
+/// Accesses that a late pass prefetches: the first pass's loads, if there are several passes. No pass reads into the
+/// next row, so the hardware prefetcher does not see that row before the last pass has ended, and its first lines would
+/// stall each time (rows of 1024 in the third-level cache, layer norm: 112 ns a row without).
 fn ahead(body: &Body, phases: &Phases) -> Vec<(u16, u8)> {
     let mut passes = phases.list.iter().filter(|p| !p.once);
     let (Some(first), Some(_)) = (passes.next(), passes.next()) else { return vec![] };
     loads_in_rows(&first.body, body.accesses.len(), AccessClass::Contiguous)
 }
 
-/// The values that folds by combines of the user's own give of what a phase leaves in buffers.
+/// Values that folds by user-defined monoids compute from the buffers of a phase.
 fn left(phase: &thalweg_kernel::Phase) -> Vec<(u16, u8)> {
     let folds = phase.combined.iter().filter(|c| c.along == thalweg_kernel::Along::Fold);
     folds.flat_map(|c| (c.slot..).zip(c.of.region().args.iter().map(|&d| lane_of(d)))).collect()
@@ -165,7 +164,7 @@ fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsuppo
         }
         return Ok(Part { v, main: (p, a), tail: Some(tail), held: None, turns, gives, left, instructions, slots: 0 });
     }
-    // Loops need some, too.
+    // Loops need registers, too.
     let need = if v.loops.is_empty() { tail.1.peak } else { tail.1.peak.max(OF_TURNS) };
     let held = Accumulators::new(&v, need, knobs.registers);
     masked = Limits { vectors: masked.vectors.min(held.vectors), masks: held.masks };
@@ -178,7 +177,7 @@ fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsuppo
     Ok(Part { v, main: (p, a), tail: Some(tail), held: Some(held), turns, gives, left, instructions, slots: 0 })
 }
 
-/// As many copies as the order of folds asks for, and as many abreast as fit in the registers.
+/// Unrolls by as many copies as the order of folds requires, interleaving as many as the registers allow.
 fn folding(
     v: &Vir,
     order: &[super::Val],
@@ -188,12 +187,12 @@ fn folding(
     knobs: Knobs,
 ) -> Option<(Program, Allocation)> {
     let copies = LANES / v.lanes;
-    // Copies side by side would share the loops' places.
+    // Interleaved copies would share the frame slots of loops.
     let mut abreast = if v.loops.is_empty() { knobs.copies.unwrap_or(copies).min(copies) } else { 1 };
     loop {
         if abreast == 1 || knobs.copies.is_some() || single * abreast <= limits.vectors + limits.vectors / 2 {
             let p = schedule::unroll(v, order, copies, abreast, false);
-            // Two of AVX2's exp abreast are worth a spill each.
+            // Two interleaved copies of exp on AVX2 are worth one spill each.
             let fits = |a: &Allocation| a.spills <= abreast || knobs.copies.is_some() || abreast == 1;
             match regalloc::allocate(&p, isa, limits).filter(fits) {
                 Some(a) => return Some((p, a)),
@@ -220,7 +219,7 @@ fn emit(
         p.slots = frame.vectors(p.v.slots.len());
         turn_code::place(&mut p.turns, &p.v, &mut |n| frame.vectors(n));
     }
-    // One phase is over when the next begins.
+    // A phase ends before the next begins, so phases share spill slots.
     let places = |p: &Part| p.main.1.places.max(p.tail.as_ref().map_or(0, |t| t.1.places)) as usize;
     let spills = frame.vectors(parts.iter().map(places).max().unwrap_or(0));
     let homes = frame.vectors(parts.iter().map(|p| p.held.as_ref().map_or(0, |h| h.frame())).max().unwrap_or(0));
@@ -245,7 +244,7 @@ fn emit(
     e.a.bind(group);
     e.group(body);
     let last = parts.iter().rposition(|p| p.tail.is_some());
-    // A pass between the first and the last has memory to itself; but it must be long enough.
+    // A pass between the first and the last leaves memory bandwidth unused, but must be long enough.
     let passes: Vec<usize> = (0..parts.len()).filter(|&k| parts[k].tail.is_some()).collect();
     let between = passes.get(1..passes.len().saturating_sub(1)).unwrap_or_default();
     let long = |k: &usize| parts[*k].instructions >= 2 * last.map_or(0, |l| parts[l].instructions);
@@ -281,7 +280,7 @@ fn emit(
 }
 
 impl<'a> Emit<'a> {
-    /// Turns to a phase; jumps to the label where the call does not run it.
+    /// Starts a phase; jumps to the returned label if the call does not run it.
     fn phase(&mut self, k: usize, p: &'a Part) -> Label {
         (self.v, self.held, self.slots, self.turns) = (&p.v, p.held.as_ref(), p.slots, &p.turns);
         self.salt = (k as u64 + 1) << 32;
@@ -293,7 +292,7 @@ impl<'a> Emit<'a> {
         skip
     }
 
-    /// How many rows come next, side by side.
+    /// Computes the number of rows of the next group.
     fn group(&mut self, body: &Body) {
         let together = self.accesses.len() * ACCESS_WORDS + body.scalars as usize + 1;
         self.a.load(RAX, at(RSP, FRAME_ROWS));
@@ -303,7 +302,7 @@ impl<'a> Emit<'a> {
         self.a.store(at(RSP, FRAME_GROUP), RAX);
     }
 
-    /// A phase begins with the group's first row.
+    /// Resets the accesses and values to the group's first row.
     fn first_row(&mut self, starts: i32, home: i32) {
         for access in 0..self.accesses.len() as i32 {
             self.a.load(RAX, at(RSP, starts + 8 * access));
@@ -315,7 +314,7 @@ impl<'a> Emit<'a> {
         self.a.store(at(RSP, FRAME_LEFT), RAX);
     }
 
-    /// Goes on to the next group if there is one. Buffers are the same for all groups.
+    /// Advances to the next group, if there is one. Groups share the buffers.
     fn next_group(&mut self, body: &Body, starts: i32, group: Label) {
         for access in 0..body.accesses.len() {
             self.a.load(RAX, self.arg(access as u16, 1));
@@ -327,12 +326,12 @@ impl<'a> Emit<'a> {
         self.a.jump_if(Cond::NotEqual, group);
     }
 
-    /// A phase over the points of a row.
+    /// Emits a phase over the points of a row.
     fn pass(&mut self, main: Allocated, tail: Allocated) {
         let end = self.a.label();
         self.choose_pointers();
         self.start_folds();
-        // Without points there may be no element to fill a frame vector with.
+        // Without points, there may be no element to fill a frame vector with.
         self.a.scalar(true, &[0x85], R15, Rm::Reg(R15), 0); // test
         self.a.jump_if(Cond::Equal, end);
         self.row_start();
@@ -341,7 +340,7 @@ impl<'a> Emit<'a> {
         if self.held.is_none() {
             self.tail_loop(tail, end);
         } else {
-            // Each masked step is another copy of the main loop's, with its accumulators.
+            // Each masked step is another copy of the main loop's, with its own accumulators.
             let lanes = self.v.lanes as i32;
             for copy in 0..main.0.copies {
                 self.copy = copy as u8;
@@ -356,13 +355,13 @@ impl<'a> Emit<'a> {
         self.end_folds();
     }
 
-    /// rax = address of the row's values.
+    /// Sets rax to the address of the row's values.
     fn values_address(&mut self, body: &Body) {
         let word = self.accesses.len() * ACCESS_WORDS + body.scalars as usize;
         self.a.load(RAX, at(R13, word as i32 * 8));
     }
 
-    /// What phases before the call's first gave.
+    /// Loads the values that phases before the call's first computed.
     fn values_from_memory(&mut self, body: &Body, parts: &[Part], values: usize) {
         if parts.len() < 2 || values == 0 {
             return;
@@ -381,7 +380,7 @@ impl<'a> Emit<'a> {
         self.a.bind(first);
     }
 
-    /// What the call's phases gave, where it did not run them all.
+    /// Stores the values that the call's phases computed, if it did not run all phases.
     fn values_to_memory(&mut self, body: &Body, parts: &'a [Part]) {
         let all = self.a.label();
         let some = self.a.label();

@@ -1,31 +1,31 @@
-//! The encoder: one function for every VEX and EVEX instruction, and the few scalar ones that loops are made of.
+//! Instruction encoder: one function for all VEX and EVEX instructions, and the few scalar ones that loops need.
 //!
 //! In: an instruction as [`Code`] and operands. Out: bytes, and fix-ups for references to the constant pool that
-//! follows the code. It checks nothing: that operands fit the instruction is the caller's part, and what comes out is
-//! compared with another decoder in the tests.
+//! follows the code. It checks nothing: the caller must pass operands that fit the instruction. Tests compare the
+//! output with an independent decoder.
 
 use super::isa::Isa;
 
-/// An instruction's name in bytes.
+/// Encoding of an instruction, without operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Code {
     /// Opcode map: 1 is 0F, 2 is 0F38, 3 is 0F3A.
     pub map: u8,
     /// Implied prefix: 1 is 66, 2 is F3, 3 is F2.
     pub pp: u8,
-    /// The opcode.
+    /// Opcode byte.
     pub opcode: u8,
-    /// The W bit; in EVEX it also tells the element's size (4 or 8 bytes).
+    /// W bit; in EVEX it also gives the element size (4 or 8 bytes).
     pub w: bool,
-    /// The opcode extension in ModRM, where one operand less is encoded there.
+    /// Opcode extension in ModRM, for instructions with one operand less there.
     pub ext: u8,
-    /// Memory bytes, as a shift to the right of the vector's; from 16 on a size by itself, `1 << (tuple - 16)`.
+    /// Size of the memory operand, as a right shift of the vector's; from 16 on, an absolute size, `1 << (tuple - 16)`.
     pub tuple: u8,
-    /// Takes an immediate.
+    /// Whether it takes an immediate.
     pub imm: bool,
-    /// Takes an embedded broadcast in EVEX.
+    /// Whether EVEX allows an embedded broadcast.
     pub broadcast: bool,
-    /// The first two arguments may be exchanged.
+    /// Whether the first two arguments may be swapped.
     pub commutes: bool,
 }
 
@@ -44,14 +44,14 @@ pub const R13: Gpr = 13;
 pub const R14: Gpr = 14;
 pub const R15: Gpr = 15;
 
-/// The operand that may be in memory.
+/// Operand that may be in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rm {
     /// A register.
     Reg(u8),
     /// `[base + index·scale + disp]`; the index is a vector register in gathers.
     Mem { base: Gpr, index: Option<(u8, u8)>, disp: i32 },
-    /// A place in the constant pool.
+    /// Offset in the constant pool.
     Pool(u32),
 }
 
@@ -60,24 +60,24 @@ pub fn at(base: Gpr, disp: i32) -> Rm {
     Rm::Mem { base, index: None, disp }
 }
 
-/// What goes with the operands of a vector instruction.
+/// Modifiers of a vector instruction.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Extra {
     /// Mask register, 0 for none.
     pub mask: u8,
-    /// Lanes outside the mask become 0 (else they stay).
+    /// Zeroes lanes outside the mask (else they keep their value).
     pub zero: bool,
-    /// The memory operand is one element for all lanes.
+    /// Embedded broadcast: the memory operand is one element for all lanes.
     pub broadcast: bool,
     /// Immediate.
     pub imm: Option<u8>,
-    /// The index register of `rm` is a vector.
+    /// The index register of `rm` is a vector register.
     pub vsib: bool,
-    /// VEX encoding even on AVX-512 (mask instructions, and those without an EVEX form).
+    /// Forces VEX encoding on AVX-512 (mask instructions, and those without an EVEX form).
     pub vex: bool,
 }
 
-/// Conditions of jumps, as in their opcodes.
+/// Jump conditions, as encoded in opcodes.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub enum Cond {
@@ -89,16 +89,16 @@ pub enum Cond {
     Above = 7,
 }
 
-/// A place to jump to.
+/// A jump target.
 #[derive(Clone, Copy)]
 pub struct Label(usize);
 
-/// Bytes under construction.
+/// Machine code under construction.
 pub struct Asm {
-    /// The code.
+    /// Code bytes.
     pub bytes: Vec<u8>,
     isa: Isa,
-    /// (where the displacement is, bytes of the instruction after it, place in the pool)
+    /// (offset of the displacement, bytes of the instruction after it, offset in the pool)
     pool: Vec<(usize, usize, u32)>,
     labels: Vec<Option<usize>>,
     jumps: Vec<(usize, usize)>,
@@ -118,7 +118,7 @@ impl Asm {
         self.bytes.extend_from_slice(&v.to_le_bytes());
     }
 
-    /// A vector instruction: `reg` and `vvvv` as ModRM.reg and VEX.vvvv, vector length `16 << len`.
+    /// Encodes a vector instruction: `reg` and `vvvv` as ModRM.reg and VEX.vvvv, vector length `16 << len`.
     pub fn op(&mut self, c: Code, len: u8, reg: u8, vvvv: u8, rm: Rm, x: Extra) {
         let evex = self.isa == Isa::Avx512 && !x.vex;
         let (mut rx, mut rb, mut v4) = (false, false, vvvv & 16 != 0);
@@ -165,8 +165,8 @@ impl Asm {
         }
     }
 
-    /// ModRM, SIB and displacement; an 8-bit displacement counts in `unit` bytes, `after` bytes of the instruction
-    /// follow.
+    /// Encodes ModRM, SIB and displacement. An 8-bit displacement counts units of `unit` bytes; `after` bytes of the
+    /// instruction follow.
     fn modrm(&mut self, reg: u8, rm: Rm, unit: i32, after: usize) {
         let reg = (reg & 7) << 3;
         match rm {
@@ -205,7 +205,7 @@ impl Asm {
         }
     }
 
-    /// A scalar instruction of one opcode byte, or of two after 0F.
+    /// Encodes a scalar instruction with one opcode byte, or with two after 0F.
     pub fn scalar(&mut self, wide: bool, opcode: &[u8], reg: u8, rm: Rm, after: usize) {
         let (mut rx, mut rb) = (false, false);
         match rm {
@@ -244,7 +244,7 @@ impl Asm {
         self.byte(0xB8 | (reg & 7));
         self.dword(v as i32);
     }
-    /// `add`, `and`, `or`, `sub`, `cmp` with an immediate: their number is the opcode extension (0, 4, 1, 5, 7).
+    /// `add`, `or`, `and`, `sub`, `cmp` with an immediate: `which` is the opcode extension (0, 1, 4, 5, 7).
     pub fn arith_imm(&mut self, which: u8, rm: Rm, v: i32) {
         if (-128..128).contains(&v) {
             self.scalar(true, &[0x83], which, rm, 1);
@@ -268,33 +268,33 @@ impl Asm {
         }
         self.byte(0x58 | (reg & 7));
     }
-    /// Bytes as they are.
+    /// Appends bytes verbatim.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// A place to be bound later.
+    /// Creates a label to be bound later.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
-    /// The label stands here.
+    /// Binds a label to the current position.
     pub fn bind(&mut self, l: Label) {
         self.labels[l.0] = Some(self.bytes.len());
     }
-    /// A conditional jump.
+    /// Encodes a conditional jump.
     pub fn jump_if(&mut self, c: Cond, l: Label) {
         self.raw(&[0x0F, 0x80 | c as u8]);
         self.jumps.push((self.bytes.len(), l.0));
         self.dword(0);
     }
-    /// A jump.
+    /// Encodes a jump.
     pub fn jump(&mut self, l: Label) {
         self.byte(0xE9);
         self.jumps.push((self.bytes.len(), l.0));
         self.dword(0);
     }
-    /// Pads with one-byte and long no-ops to a multiple of `to`.
+    /// Pads with no-ops to a multiple of `to` bytes.
     pub fn align(&mut self, to: usize) {
         while self.bytes.len() % to >= 1 {
             match to - self.bytes.len() % to {
@@ -306,7 +306,7 @@ impl Asm {
         }
     }
 
-    /// The code with the pool behind it, all references resolved. Every label used is bound.
+    /// Returns the code followed by the pool, with all references resolved. Every label used must be bound.
     pub fn finish(mut self, pool: &[u8]) -> Vec<u8> {
         for &(at, label) in &self.jumps {
             let target = self.labels[label].expect("a label is bound before the function ends");

@@ -1,8 +1,8 @@
-//! Vector operations as instructions of either instruction set, and the [`Machine`] that math functions are written
-//! for.
+//! Vector operations as instructions of either instruction set, and the [`Machine`] on which the math functions are
+//! written.
 //!
-//! Functions here take and give values of the lanes their names tell; only masks on AVX2 carry a width that can differ
-//! from the other operands', and are converted where they meet.
+//! Functions take and return values with the lane size that their names give. Only masks on AVX2 may have another lane
+//! size than the other operands, and are converted where they are combined.
 
 use super::asm::Code;
 use super::isa::Isa;
@@ -10,7 +10,7 @@ use super::ops::{self, Pair};
 use super::vir::{Op, Val, Vir};
 use crate::machine::Machine;
 
-/// Comparison predicates of `vcmpps`.
+/// Predicates of `vcmpps`.
 pub const EQ: u8 = 0x00;
 pub const NE: u8 = 0x04;
 pub const LT: u8 = 0x11;
@@ -22,11 +22,11 @@ fn of(p: Pair, lane: u8) -> Code {
 }
 
 impl Vir {
-    /// Whether there are mask registers.
+    /// Whether the instruction set has mask registers.
     pub fn masks(&self) -> bool {
         self.isa == Isa::Avx512
     }
-    /// `op(a, b)` on lanes of one width.
+    /// `op(a, b)` on lanes of one size.
     pub fn two(&mut self, p: Pair, lane: u8, a: Val, b: Val) -> Val {
         self.make(Op::Rvm, of(p, lane), lane, lane, 0, &[a, b])
     }
@@ -38,7 +38,7 @@ impl Vir {
     pub fn one(&mut self, p: Pair, lane: u8, a: Val) -> Val {
         self.make(Op::Rm, of(p, lane), lane, lane, 0, &[a])
     }
-    /// A conversion: `size` are the lanes that set the encoded length, the wider side.
+    /// A conversion; `size` is the lane size of the wider side, which sets the vector length.
     pub fn convert(&mut self, code: Code, size: u8, lane: u8, a: Val) -> Val {
         self.make(Op::Rm, code, size, lane, 0, &[a])
     }
@@ -50,7 +50,7 @@ impl Vir {
     pub fn round_to(&mut self, lane: u8, a: Val, mode: u8) -> Val {
         self.make(Op::Rm, of(ops::ROUND, lane), lane, lane, mode | 8, &[a])
     }
-    /// Fused multiply-add, by the code of its 213 form.
+    /// Fused multiply-add, given the code of its 213 form.
     pub fn fused(&mut self, p: Pair, lane: u8, a: Val, b: Val, c: Val) -> Val {
         let (a, b) = if b < a { (b, a) } else { (a, b) };
         self.make(Op::Fma, of(p, lane), lane, lane, 0, &[a, b, c])
@@ -85,7 +85,7 @@ impl Vir {
         self.two(ops::PCMPGT, lane, a, b)
     }
 
-    /// The mask with lanes of this width (AVX2; mask registers serve any).
+    /// Converts a mask to lanes of this size (AVX2; mask registers fit any).
     pub fn mask_to(&mut self, m: Val, lane: u8) -> Val {
         match (self.lane(m), lane) {
             (4, 8) => self.convert(ops::MOVSX_DQ, 8, 8, m),
@@ -110,23 +110,23 @@ impl Vir {
         let b = self.mask_to(b, lane);
         self.two(v, lane, a, b)
     }
-    /// Both.
+    /// `a` and `b`
     pub fn mask_and(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(ops::KAND, ops::PAND, a, b)
     }
-    /// Either.
+    /// `a` or `b`
     pub fn mask_or(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(ops::KOR, ops::POR, a, b)
     }
-    /// One of both.
+    /// `a` xor `b`
     pub fn mask_xor(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(ops::KXOR, ops::PXOR, a, b)
     }
-    /// `b` and not `a`.
+    /// `b` and not `a`
     pub fn mask_andn(&mut self, a: Val, b: Val) -> Val {
         self.mask_op(ops::KANDN, ops::PANDN, a, b)
     }
-    /// Not.
+    /// Not `a`
     pub fn mask_not(&mut self, a: Val) -> Val {
         if self.masks() {
             return self.make(Op::Rm, ops::KNOT, 8, 0, 0, &[a]);
@@ -135,7 +135,7 @@ impl Vir {
         let ones = self.constant(if lane == 8 { u64::MAX } else { u32::MAX as u64 }, lane);
         self.two(ops::PXOR, lane, a, ones)
     }
-    /// All lanes true or false.
+    /// A mask with all lanes true or false.
     pub fn mask_const(&mut self, v: bool) -> Val {
         if self.masks() {
             self.leaf(Op::KConst, 0, v as u8, 0)
@@ -154,7 +154,7 @@ impl Vir {
         let m = self.mask_to(m, lane);
         self.make(Op::BlendV, of(ops::BLENDV, lane), lane, lane, 0, &[m, a, b])
     }
-    /// Bitwise with a constant.
+    /// Bitwise operation with a constant.
     pub fn with_const(&mut self, p: Pair, lane: u8, a: Val, bits: u64) -> Val {
         let c = self.constant(bits, lane);
         self.two(p, lane, a, c)
@@ -165,15 +165,15 @@ impl Vir {
         let s = self.with_const(ops::PAND, lane, s, 1 << (lane * 8 - 1));
         self.two(ops::POR, lane, a, s)
     }
-    /// Sign bit cleared.
+    /// Clears the sign bit.
     pub fn abs_float(&mut self, lane: u8, a: Val) -> Val {
         self.with_const(ops::PAND, lane, a, (1 << (lane * 8 - 1)) - 1)
     }
-    /// Sign bit inverted.
+    /// Inverts the sign bit.
     pub fn neg_float(&mut self, lane: u8, a: Val) -> Val {
         self.with_const(ops::PXOR, lane, a, 1 << (lane * 8 - 1))
     }
-    /// `2ⁿ` for i32 lanes within the normal exponents of the float.
+    /// `2ⁿ` for i32 lanes within the float's normal exponents.
     fn power(&mut self, lane: u8, n: Val) -> Val {
         if lane == 4 {
             let e = self.constant(127, 4);
@@ -185,8 +185,8 @@ impl Vir {
         let n = self.two(ops::PADD, 8, n, e);
         self.shift(ops::SHL, 8, n, 52)
     }
-    /// `a·2ⁿ` where there is no instruction for it. The part of `n` beyond the normal exponents is applied first, in
-    /// halves: they are exact, or the result is 0 or infinite anyway; only the last product rounds.
+    /// `a·2ⁿ` without a scale instruction. The excess of `n` over the normal exponents is applied first, in two halves:
+    /// these products are exact, or the result is 0 or infinite anyway; only the last product rounds.
     fn scale_by_parts(&mut self, lane: u8, a: Val, n: Val) -> Val {
         let (n, lo, hi) = if lane == 4 {
             (self.convert(ops::CVT_F32_I32, 4, 4, n), -126i32, 127)
@@ -316,7 +316,7 @@ impl Machine for Vir {
     }
 
     fn guard(&mut self, m: Val) {
-        // What is computed for lanes that are done with a loop does not count.
+        // Guards are ignored in lanes that have left the loop.
         let m = self.active.map_or(m, |active| self.mask_and(m, active));
         self.effect(Op::Guard, ops::KMOV, 0, 0, &[m], 0);
     }

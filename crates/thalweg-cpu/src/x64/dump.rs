@@ -1,7 +1,7 @@
-//! Emitted code for people: the body, the instructions of each loop with their registers, and the machine code beside
-//! them (`THALWEG_DUMP`).
+//! Listings of emitted code for people: the body, the instructions of each loop with their registers, and the machine
+//! code in a file beside them (`THALWEG_DUMP`).
 //!
-//! `objdump -D -b binary -m i386:x86-64 -M intel FILE.bin` disassembles what is beside the listing.
+//! `objdump -D -b binary -m i386:x86-64 -M intel FILE.bin` disassembles that file.
 
 use super::Report;
 use super::isa::Isa;
@@ -11,16 +11,16 @@ use super::vir::{Class, Inst};
 use std::fmt::Write;
 use thalweg_kernel::Body;
 
-/// A loop of the code: what it is, its instructions, their registers.
+/// A loop of the code: title, instructions, register allocation.
 pub type Listed<'a> = (String, &'a Program, &'a Allocation);
 
-/// Writes a compiled body to the folder for dumps, if there is one.
+/// Writes a compiled body to the dump folder, if there is one.
 pub fn write(kind: &str, body: &Body, report: &Report, loops: &[Listed<'_>], code: &[u8]) {
     let name = format!("cpu-{:?}-{kind}", report.isa).to_lowercase();
     thalweg_runtime::dump(&name, || vec![("txt", listing(body, report, loops).into_bytes()), ("bin", code.to_vec())]);
 }
 
-/// The body and its loops.
+/// Text of the body and its loops.
 fn listing(body: &Body, report: &Report, loops: &[Listed<'_>]) -> String {
     let mut out = format!(
         "{:?}: {} points a step, {} copies, {} instructions a step, {} bytes, {} spills\n\n{body}",
@@ -43,7 +43,7 @@ fn listing(body: &Body, report: &Report, loops: &[Listed<'_>]) -> String {
     out
 }
 
-/// A register by the class and width of the value in it.
+/// Name of a register, by the class and width of the value in it.
 fn register(isa: Isa, inst: &Inst, reg: u8) -> String {
     let width = match (isa, inst.len) {
         (_, 0) => "xmm",
@@ -57,7 +57,7 @@ fn register(isa: Isa, inst: &Inst, reg: u8) -> String {
     }
 }
 
-/// One machine operation: `zmm3 = Simple(v7 in zmm1, v2 in memory)`.
+/// Text of one machine operation: `zmm3 = v9: Rvm 58(v7 in zmm1, v2 in memory)`.
 fn operation(isa: Isa, program: &Program, step: &Step) -> String {
     let named = |val: super::Val, reg: u8| register(isa, &program.insts[val.at()], reg);
     match *step {

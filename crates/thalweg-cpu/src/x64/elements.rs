@@ -1,4 +1,4 @@
-//! Elementwise operations and conversions in vector instructions, by the type they compute in.
+//! Elementwise operations and conversions as vector instructions, by compute type.
 
 use super::asm::Code;
 use super::build::{EQ, LE, LT, NE, UNORDERED};
@@ -12,7 +12,7 @@ use thalweg_ir::{Compute, DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{Node, NodeId};
 
-/// Bytes of a lane that a dtype computes in; 4 for bool, whose masks have any.
+/// Bytes per lane in which a dtype computes; 4 for bool, whose masks have any size.
 pub fn lane_of(dtype: DType) -> u8 {
     match dtype.compute() {
         Compute::F64 | Compute::I64 | Compute::U64 => 8,
@@ -20,7 +20,8 @@ pub fn lane_of(dtype: DType) -> u8 {
     }
 }
 
-/// An operation on values of `dtype` (the dtype of the last argument). `None`: there are no instructions for it.
+/// Lowers an operation on values of `dtype` (the dtype of the last argument). `None` if there are no instructions for
+/// it.
 pub fn element(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
     match dtype.compute() {
         Compute::F32 | Compute::F64 => float(v, op, dtype, a),
@@ -61,8 +62,8 @@ fn float(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
     })
 }
 
-/// `⌊a/b⌋`. In f32 the quotient may have been rounded up to an integer; the exact remainder, of `b`'s opposite sign
-/// then, tells. From 2²³ on the quotient is an integer as it is.
+/// `⌊a/b⌋`. In f32, the quotient may have been rounded up to an integer; the exact remainder then has the opposite sign
+/// of `b`. From 2²³ on, the quotient is an integer anyway.
 fn floor_div(v: &mut Vir, w: u8, a: Val, b: Val) -> Val {
     let q = v.two(ops::DIV, w, a, b);
     let f = v.round_to(w, q, 1);
@@ -73,7 +74,7 @@ fn floor_div(v: &mut Vir, w: u8, a: Val, b: Val) -> Val {
     let (zero, one, big) = (v.f(0.0), v.f(1.0), v.f(8_388_608.0));
     let s = v.i_xor(r, b);
     let opposite = v.i_gt(zero, s);
-    // NaN, of an infinite divisor, counts as no remainder.
+    // A NaN remainder, from an infinite divisor, counts as none.
     let rest = v.abs(r);
     let nonzero = v.lt(zero, rest);
     let size = v.abs(q);
@@ -84,7 +85,7 @@ fn floor_div(v: &mut Vir, w: u8, a: Val, b: Val) -> Val {
     v.select(up, less, f)
 }
 
-/// IEEE 754-2019 `minimum` and `maximum`: NaN if either is, and -0 below +0.
+/// IEEE 754-2019 `minimum` and `maximum`: NaN if either argument is NaN, and -0 below +0.
 fn extremum(v: &mut Vir, w: u8, a: Val, b: Val, larger: bool) -> Val {
     let ends = ends(v, w, a, b, larger);
     let nan = v.compare(w, a, b, UNORDERED);
@@ -92,20 +93,20 @@ fn extremum(v: &mut Vir, w: u8, a: Val, b: Val, larger: bool) -> Val {
     v.pick(w, nan, sum, ends)
 }
 
-/// The smaller or larger of two numbers, -0 below +0; unspecified where one is NaN.
+/// The smaller or larger of two numbers, -0 below +0; unspecified if one is NaN.
 fn ends(v: &mut Vir, w: u8, a: Val, b: Val, larger: bool) -> Val {
     if v.masks() {
         let (a, b) = if b < a { (b, a) } else { (a, b) };
         return v.two_imm(ops::RANGE, w, a, b, if larger { 5 } else { 4 });
     }
-    // x86 gives the second of two zeros: both orders, and the sign bit of either or both.
+    // x86 returns the second of two zeros: compute both orders, and combine the sign bits.
     let p = if larger { ops::MAX } else { ops::MIN };
     let (m, n) = (v.two(p, w, a, b), v.two(p, w, b, a));
     v.two(if larger { ops::PAND } else { ops::POR }, w, m, n)
 }
 
-/// Two partial results of a fold put together, as `thalweg_kernel::order` has it. `None`: there are no instructions for
-/// it.
+/// Combines two partial results of a fold, as `thalweg_kernel::order` defines it. `None` if there are no instructions
+/// for it.
 pub fn combine(v: &mut Vir, op: Monoid, dtype: DType, old: Val, new: Val) -> Option<Val> {
     if dtype.is_float() && matches!(op, Monoid::Max | Monoid::Min) {
         let w = lane_of(dtype);
@@ -132,8 +133,8 @@ pub fn combine(v: &mut Vir, op: Monoid, dtype: DType, old: Val, new: Val) -> Opt
     Some(place[body.sets[0].node.index()])
 }
 
-/// The instruction that puts elements together in a fold, or the one that the sequence is about; and whether it does by
-/// itself. `None`: the emitter has no sequence for this monoid.
+/// The instruction that combines elements in a fold, or the main one of its sequence; and whether that single
+/// instruction is enough. `None` if the emitter has no sequence for this monoid.
 pub fn fold_code(isa: Isa, op: Monoid, dtype: DType) -> Option<(Code, bool)> {
     let w = (lane_of(dtype) == 8) as usize;
     let evex = isa == Isa::Avx512;
@@ -201,7 +202,7 @@ fn int32(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
             let zero = v.i(0);
             v.i_sub(zero, x)
         }
-        // Wraps at the smallest value; unsigned ones are their own magnitude.
+        // Wraps at the smallest value; unsigned values are their own magnitude.
         Abs if dtype.is_signed() => v.one(ops::PABS, 4, x),
         Abs => x,
         BitNot => v.with_const(ops::PXOR, 4, x, u32::MAX as u64),
@@ -228,8 +229,8 @@ fn int32(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
         BitAnd => v.i_and(x, y),
         BitOr => rotation(v, x, y).unwrap_or_else(|| v.i_or(x, y)),
         BitXor => v.i_xor(x, y),
-        // The variable shifts take counts as unsigned, and give 0 or the sign from 32 on. Narrow types wrap to the
-        // same.
+        // Variable shifts take unsigned counts, and give 0 or the sign from 32 on. Narrow types wrap to the same
+        // results.
         Shl => match constant_of(v, y) {
             Some(n) if n < 32 => v.shift(ops::SHL, 4, x, n as u8),
             _ => v.two(ops::SHLV, 4, x, y),
@@ -246,7 +247,7 @@ fn int32(v: &mut Vir, op: ElementOp, dtype: DType, a: &[Val]) -> Option<Val> {
     Some(if narrow && wraps { wrap(v, result, dtype) } else { result })
 }
 
-/// Division of 32-bit integers through f64: a quotient that is no integer is at least 2⁻³² of itself away from one, so
+/// Division of 32-bit integers in f64: a quotient that is no integer is at least 2⁻³² of itself away from one, so
 /// rounding does not reach it.
 fn divide(v: &mut Vir, op: ElementOp, signed: bool, a: Val, b: Val) -> Val {
     let (x, y) = (to_f64(v, a, signed), to_f64(v, b, signed));
@@ -335,11 +336,11 @@ fn int64(v: &mut Vir, op: ElementOp, signed: bool, a: &[Val]) -> Option<Val> {
         BitOr => v.l_or(x, y),
         BitXor => v.l_xor(x, y),
         Shl => v.two(ops::SHLV, 8, x, y),
-        // Counts are unsigned, and give 0 or the sign from 64 on.
+        // Counts are unsigned; the result is 0 or the sign from 64 on.
         Shr if !signed => v.two(ops::SHRV, 8, x, y),
         Shr if wide => v.two(ops::SARV, 8, x, y),
         Shr => {
-            // Logical, on the bits without their sign.
+            // A logical shift of the bits xor the sign, and xor the sign again.
             let zero = v.l(0);
             let s = v.int_gt(8, zero, x, true);
             let t = v.l_xor(x, s);
@@ -351,7 +352,7 @@ fn int64(v: &mut Vir, op: ElementOp, signed: bool, a: &[Val]) -> Option<Val> {
     })
 }
 
-/// The low 64 bits of a product.
+/// Low 64 bits of a product.
 pub fn mul64(v: &mut Vir, x: Val, y: Val) -> Val {
     if v.masks() {
         return v.two(ops::PMULL, 8, x, y);
@@ -385,7 +386,7 @@ fn mask(v: &mut Vir, op: ElementOp, a: &[Val]) -> Option<Val> {
     })
 }
 
-/// A value rounded to bf16, as its 16 bits in a 32-bit lane: to nearest even, NaN kept and made quiet.
+/// Rounds to bf16, as 16 bits in a 32-bit lane: to nearest even; NaN stays NaN and becomes quiet.
 pub fn bf16_bits(v: &mut Vir, x: Val) -> Val {
     let upper = v.i_shr(x, 16);
     let odd = v.with_const(ops::PAND, 4, upper, 1);
@@ -398,7 +399,7 @@ pub fn bf16_bits(v: &mut Vir, x: Val) -> Val {
     v.pick(4, nan, quiet, r)
 }
 
-/// f64 to f32, rounded to odd: a second rounding, to a type at least two bits shorter, is then right.
+/// f64 to f32, rounded to odd: a second rounding to a type at least two bits shorter is then correct.
 fn narrow_to_odd(v: &mut Vir, x: Val) -> Val {
     let n = v.narrow(x);
     let back = v.widen(n);
@@ -412,10 +413,10 @@ fn narrow_to_odd(v: &mut Vir, x: Val) -> Val {
     v.pick(4, inexact, odd, n)
 }
 
-/// A conversion between dtypes. `None`: there are no instructions for it.
+/// Lowers a conversion between dtypes. `None` if there are no instructions for it.
 pub fn cast(v: &mut Vir, x: Val, from: DType, to: DType) -> Option<Val> {
     use Compute::*;
-    // 16-bit floats: by f32, rounded once.
+    // To 16-bit floats: via f32, rounded once.
     if matches!(to, DType::BF16 | DType::F16) {
         let f = match from {
             DType::F64 => narrow_to_odd(v, x),
@@ -456,7 +457,7 @@ pub fn cast(v: &mut Vir, x: Val, from: DType, to: DType) -> Option<Val> {
         (I32, F32) => v.to_float(x),
         (U32, F32) if v.masks() => v.convert(ops::CVT_U32_F32, 4, 4, x),
         (U32, F32) => {
-            // Halves are exact; one rounding in their sum.
+            // Both halves are exact; their sum rounds once.
             let (hi, lo) = (v.i_shr(x, 16), v.with_const(ops::PAND, 4, x, 0xFFFF));
             let (hi, lo) = (v.to_float(hi), v.to_float(lo));
             let unit = v.f(65_536.0);
@@ -491,7 +492,7 @@ pub fn cast(v: &mut Vir, x: Val, from: DType, to: DType) -> Option<Val> {
             let number = v.d_eq(x, x);
             let x = v.d_select(number, x, zero);
             let x = v.d_max(x, zero);
-            // What is too large becomes the largest by itself.
+            // The instruction itself saturates values that are too large.
             v.convert(ops::CVTT_F64_U64, 8, 8, x)
         }
         (F32 | F64, I64 | U64) => return None,
@@ -508,13 +509,13 @@ fn round_half(v: &mut Vir, x: Val, to: DType) -> Val {
     v.make(Op::Rm, ops::F16_F32, 4, 4, 0, &[h])
 }
 
-/// f32 lanes as f16 in the lower half of the vector. (The lane is that of the f32s: nothing but a conversion back or a
+/// f32 lanes as f16 in the lower half of the vector. (Its lane size is that of the f32s; only a conversion back or a
 /// store uses it.)
 pub fn f16_bits(v: &mut Vir, x: Val) -> Val {
     v.make(Op::Mr, ops::F32_F16, 4, 4, 0, &[x])
 }
 
-/// The exact value, rounded once: both 32-bit halves are put into doubles' mantissas.
+/// i64 or u64 to f64, rounded once: both 32-bit halves are placed in mantissas of doubles.
 fn int64_to_f64(v: &mut Vir, x: Val, signed: bool) -> Val {
     if v.masks() {
         return v.convert(if signed { ops::CVT_I64_F64 } else { ops::CVT_U64_F64 }, 8, 8, x);
@@ -523,13 +524,13 @@ fn int64_to_f64(v: &mut Vir, x: Val, signed: bool) -> Val {
     let high = v.with_const(ops::PXOR, 8, high, if signed { 0x4530_0000_8000_0000 } else { 0x4530_0000_0000_0000 });
     let low = v.with_const(ops::PAND, 8, x, 0xFFFF_FFFF);
     let low = v.with_const(ops::POR, 8, low, 0x4330_0000_0000_0000);
-    // 2⁸⁴ + 2⁵², and 2⁶³ that the sign was moved up by
+    // 2⁸⁴ + 2⁵², and the 2⁶³ by which the sign bit was offset
     let bias = v.constant(if signed { 0x4530_0000_8010_0000 } else { 0x4530_0000_0010_0000 }, 8);
     let high = v.d_sub(high, bias);
     v.d_add(high, low)
 }
 
-/// Toward zero, saturating, NaN to 0.
+/// f32 to integers: toward zero, saturating, NaN to 0.
 fn f32_to_int(v: &mut Vir, x: Val, to: DType) -> Val {
     let zero = v.f(0.0);
     let number = v.eq(x, x);

@@ -1,10 +1,10 @@
-//! From allocated steps to instructions.
+//! Code emission from register-allocated steps.
 //!
-//! In: a [`Program`] with its registers. Out: bytes in an [`Asm`], and the pool of constants that stands behind them.
-//! What stands around the steps is in [`super::function`] and [`super::along`].
+//! In: a [`Program`] with its registers. Out: bytes in an [`Asm`], and the pool of constants that follows the code.
+//! [`super::function`] and [`super::along`] emit the code around the steps.
 //!
-//! r13 is the argument block, r14 the position in the row, r15 `n`, r12 what guards found; rax, rcx, rsi, rdi are free
-//! inside an instruction; the others hold pointers. The frame is 64-byte aligned under rsp.
+//! r13 is the argument block, r14 the position in the row, r15 `n`, r12 the bits that guards found; rax, rcx, rsi, rdi
+//! are free within an instruction; the other registers hold pointers. The frame is 64-byte aligned at rsp.
 
 use super::accumulators::Accumulators;
 use super::asm::*;
@@ -22,51 +22,51 @@ pub const FRAME_RSP: i32 = 0;
 pub const FRAME_ROWS: i32 = 8;
 pub const FRAME_COUNT: i32 = 16;
 pub const FRAME_BITS: i32 = 24;
-/// First and end of the phases to run.
+/// First phase to run, and the end of the range.
 pub const FRAME_START: i32 = 32;
 pub const FRAME_END: i32 = 40;
-/// Rows of a group, those of them that a phase has left to do, and where the values of the next one are.
+/// Number of rows of a group, rows that a phase has left to do, and the address of the next row's values.
 pub const FRAME_GROUP: i32 = 48;
 pub const FRAME_LEFT: i32 = 56;
 pub const FRAME_VALUES: i32 = 64;
 pub const FRAME_WORDS: i32 = 72;
 
-/// A program with its registers.
+/// A program with its register allocation.
 pub type Allocated<'a> = (&'a Program, &'a Allocation);
 
 /// A function under construction.
 pub struct Emit<'a> {
     pub a: Asm,
-    /// The step that is being written.
+    /// The step being emitted.
     pub v: &'a Vir,
     pub accesses: &'a [Access],
     pub pool: Vec<u8>,
     places: HashMap<(u64, u64), u32>,
-    /// Tells the steps of a function apart, in the keys of what only one of them means.
+    /// Distinguishes the steps of a function in pool keys that are specific to a step.
     pub salt: u64,
-    /// Pointers in registers, by [`super::vir::pointer`].
+    /// Pointers that have registers, by [`super::vir::pointer`].
     pub pointers: Vec<(u64, Gpr)>,
-    /// Where frame vectors, a vector of scratch and spilled values begin.
+    /// Frame offsets of slot vectors, of the scratch vector, and of spilled values.
     pub slots: i32,
     pub scratch: i32,
     pub spills: i32,
-    /// Whether rbx holds where the row's values are.
+    /// Whether rbx holds the address of the row's values.
     pub along: bool,
-    /// Where the step's folds are held.
+    /// Accumulators of the step's folds.
     pub held: Option<&'a Accumulators>,
-    /// The step's loops.
+    /// Loops of the step.
     pub turns: &'a [TurnCode],
-    /// In a turn of a loop: where it is left for.
+    /// In a loop iteration: label after the loop.
     pub leave: Option<Label>,
-    /// Loops written so far.
+    /// Number of loops emitted so far.
     pub written: u64,
-    /// The copy of the step that a masked step stands for.
+    /// Copy of the step that a masked step computes.
     pub copy: u8,
-    /// Whole vectors are stored past the caches through accesses below this number.
+    /// Accesses below this index store whole vectors non-temporally.
     pub streaming: u16,
-    /// Accesses whose next row is asked for while this one is passed over for the last time, with bytes of an element.
+    /// Accesses whose next row is prefetched during the last pass over this one, with bytes per element.
     pub ahead: Vec<(u16, u8)>,
-    /// Accesses that go down, whose elements some rows further on are asked for, with bytes of an element.
+    /// Descending accesses whose elements some rows ahead are prefetched, with bytes per element.
     pub descents: Vec<(u16, u8)>,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Emit<'a> {
         let access = (p / 2) as u16;
         if p % 2 == 1 { self.arg(access, 3) } else { at(RSP, FRAME_WORDS + 8 * access as i32) }
     }
-    /// The pointer in a register: its own, or `spare`.
+    /// Returns a register with the pointer: its own, or `spare`, loaded.
     fn pointer(&mut self, p: u64, spare: Gpr) -> Gpr {
         if let Some(&(_, r)) = self.pointers.iter().find(|q| q.0 == p) {
             return r;
@@ -143,7 +143,7 @@ impl<'a> Emit<'a> {
         self.a.op(c, len, r, vvvv, rm, Extra { vex: true, ..Extra::default() });
     }
 
-    /// A place in the pool for these bytes, shared by key.
+    /// Offset in the pool of these bytes; equal keys share one.
     pub fn place(&mut self, bytes: Vec<u8>, key: (u64, u64), align: usize) -> u32 {
         if let Some(&p) = self.places.get(&key) {
             return p;
@@ -155,7 +155,7 @@ impl<'a> Emit<'a> {
         p as u32
     }
 
-    /// A constant's place in the pool, and whether it is one element there.
+    /// A constant in the pool, and whether only one element of it is stored there (for broadcasts).
     pub fn constant(&mut self, bits: u64, lane: u8) -> (Rm, bool) {
         let (key, lane) = ((bits, lane as u64), lane as usize);
         let element = bits.to_le_bytes()[..lane].to_vec();
@@ -165,7 +165,7 @@ impl<'a> Emit<'a> {
         (Rm::Pool(self.place(element.repeat(32 / lane), key, 32)), false)
     }
 
-    /// A value's home in memory, and whether it is one element there.
+    /// Memory operand of a value, and whether it is a single element (for broadcasts).
     pub fn home(&mut self, (p, alloc): Allocated, val: Val) -> (Rm, bool) {
         let inst = &p.insts[val.at()];
         let lane = inst.lane as usize;
@@ -296,7 +296,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Every lane is the general register.
+    /// Broadcasts a general register to every lane.
     fn splat(&mut self, from: Gpr, lane: u8, len: u8, dst: u8) {
         let wide = (lane == 8) as usize;
         if self.avx512() {
@@ -324,7 +324,7 @@ impl<'a> Emit<'a> {
                 Loc::Home => unreachable!("masks of moves are in registers"),
             };
             let code = if load { ops::MASKMOV } else { ops::MASKMOV_STORE }[(size == 8) as usize];
-            // The pd form is W0 too.
+            // The pd form has W = 0, too.
             return self.a.op(Code { w: false, ..code }, inst.len, r, mask, mem, x);
         }
         if !tail {
@@ -333,7 +333,7 @@ impl<'a> Emit<'a> {
             let code = if past { ops::MOVNTPS } else { inst.code };
             return self.a.op(code, inst.len, r, 0, mem, x);
         }
-        // Narrow elements of the last step: by way of the frame, byte for byte.
+        // Narrow elements of the last step are copied through the frame, byte by byte.
         let scratch = at(RSP, self.scratch);
         if !load {
             self.a.op(inst.code, inst.len, r, 0, scratch, x);
@@ -357,14 +357,14 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// How many lanes of the last step are past the end of the row.
+    /// Number of lanes of the last step that are past the end of the row.
     fn lanes_past(&mut self, to: Gpr) {
         self.a.set(to, self.v.lanes as u32);
         self.a.scalar(true, &[0x2B], to, at(RSP, FRAME_COUNT), 0); // sub
     }
 
-    /// The mask of a load downwards in the last step: the elements inside the row lie in the upper lanes. AVX-512 has it
-    /// in k6, AVX2 in its last vector.
+    /// Mask of a descending load in the last step: the elements inside the row are in the upper lanes. In k6 on
+    /// AVX-512, in the last vector register on AVX2.
     fn upper_lanes(&mut self, inst: &Inst) -> u8 {
         if self.avx512() {
             self.lanes_past(RAX);
@@ -387,7 +387,7 @@ impl<'a> Emit<'a> {
         t
     }
 
-    /// Where the step's neighbouring elements begin.
+    /// Memory operand of the step's contiguous elements.
     fn neighbours(&mut self, inst: &Inst) -> Rm {
         if inst.op == Op::Load && inst.aux & DOWNWARDS != 0 {
             let base = self.pointer(inst.aux as u32 as u64, RCX);
@@ -417,7 +417,7 @@ impl<'a> Emit<'a> {
         self.a.op(inst.code, inst.len, dst, x, mem, extra);
     }
 
-    /// The lowest lane of a register to an access's one element.
+    /// Stores the lowest lane of a register to the single element of an access.
     fn store_one(&mut self, inst: &Inst, r: u8) {
         let base = self.pointer(inst.aux as u32 as u64, RCX);
         match inst.imm {
@@ -433,7 +433,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// rax = address of the step's first element in a strided access.
+    /// Sets rax to the address of the step's first element in a strided access.
     fn strided_address(&mut self, inst: &Inst, size: u8) {
         let p = inst.aux as u32 as u64;
         self.a.lea(RAX, at(R14, inst.step as i32 * self.v.lanes as i32));
@@ -461,7 +461,7 @@ impl<'a> Emit<'a> {
         if aligned {
             self.a.arith_imm(4, reg(RAX), -4);
         }
-        // Bound in the branch for AVX-512, which alone jumps there.
+        // Bound only in the AVX-512 branch: only AVX-512 code jumps there.
         let done = self.a.label();
         if mask.is_none() && !aligned && inst.imm == 4 && self.avx512() && self.v.lanes == 16 {
             self.every_second(tail, inst, (dst, index), done);
@@ -490,10 +490,10 @@ impl<'a> Emit<'a> {
         self.a.op(inst.code, inst.len, dst, t, mem, x);
     }
 
-    /// Elements of 4 bytes that turn out to lie two apart, from rax on: two vectors that hold them and those between, and
-    /// then on to `done`. `index` is twice the number of each lane. Past what the last lane needs nothing is read, as
-    /// there may be nothing: the second vector is loaded without its last element, both without what lies behind the row.
-    /// (Zen 5: 16 elements in 3 cycles; a gather takes 25.)
+    /// Fast path for elements of 4 bytes with stride 2 at run time, from rax on: loads two vectors that hold them and
+    /// the elements between, and jumps to `done`. `index` is twice the number of each lane. Nothing is read after the
+    /// last lane's element, since that memory may be unmapped: the second vector is loaded without its last element,
+    /// and both without elements past the row. (Zen 5: 16 elements in 3 cycles; a gather takes 25.)
     fn every_second(&mut self, tail: bool, inst: &Inst, (dst, index): (u8, u8), done: Label) {
         let (apart, few) = (self.a.label(), self.a.label());
         let stride = self.arg((inst.aux as u32 / 2) as u16, 2);
@@ -505,7 +505,7 @@ impl<'a> Emit<'a> {
             e.a.op(ops::MOVUPS[0], inst.len, dst, 0, at(RAX, from), masked);
         };
         if tail {
-            // As many elements as lie from the first lane's to the last one's: 2 * count - 1.
+            // Elements from the first lane's to the last lane's: 2 * count - 1.
             self.a.load(RCX, at(RSP, FRAME_COUNT));
             self.a.lea(RCX, Rm::Mem { base: RCX, index: Some((RCX, 1)), disp: -1 });
             self.a.set(RSI, u32::MAX);
@@ -517,7 +517,7 @@ impl<'a> Emit<'a> {
             self.a.set(RSI, 0x7FFF);
         }
         loads(self, 64);
-        // The upper lanes' elements, then the lower ones'.
+        // The elements of the upper lanes, then those of the lower ones.
         self.vector(ops::PERMD, inst.len, dst, index, reg(dst), None);
         self.a.set(RSI, 0xFF);
         self.mask_op(ops::KMOV_FROM_GPR, 0, 6, 0, reg(RSI));

@@ -1,13 +1,13 @@
-//! Folds over the points of a row: accumulators, what a step puts to them, and what they are in the end.
+//! Folds over the points of a row: initialisation, update and tree reduction of accumulators.
 //!
-//! The order of a fold is part of what a kernel means (`thalweg_kernel::order`): 32 lanes, so a pass that folds has
-//! exactly as many copies of the step as make 32 points, each with an accumulator of its own for every fold.
-//! Accumulators are in registers above those of the allocator from the row's start to its end; where registers run out
-//! the others are in the frame. A fold's instruction reads its argument and changes the accumulator in place. Always
-//! true: lanes that no element reaches stay at the identity.
+//! The order of a fold is part of a kernel's definition (`thalweg_kernel::order`): 32 lanes, so a pass that folds has
+//! exactly as many copies of the step as make 32 points, each with its own accumulator for every fold. Accumulators are
+//! in registers above those of the allocator from the row's start to its end; if registers run out, the others are in
+//! the frame. A fold's instruction reads its argument and updates the accumulator in place. Always true: lanes that no
+//! element reaches stay at the identity.
 //!
-//! Maxima and minima of floats leave NaN to a mask apart from the numbers, as the instructions forget one: a bit in a
-//! mask register says that some element was NaN (AVX2: the lanes of a vector).
+//! Maxima and minima of floats track NaN in a separate flag, since the instructions drop one: a bit in a mask register
+//! says that some element was NaN (AVX2: the lanes of a vector).
 
 use super::accumulators::{Accumulators, apart};
 use super::asm::*;
@@ -22,7 +22,7 @@ impl<'a> Emit<'a> {
         self.held.expect("a step with folds has accumulators")
     }
 
-    /// Accumulators at the identity.
+    /// Sets the accumulators to the identity.
     pub fn start_folds(&mut self) {
         let Some(held) = self.held else { return };
         for (k, f) in self.v.folds.iter().enumerate() {
@@ -62,7 +62,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Puts a step's elements to the accumulators. `mask` (AVX2): the lanes inside the row.
+    /// Folds a step's elements into the accumulators. `mask` (AVX2): the lanes inside the row.
     pub fn fold(&mut self, tail: bool, inst: &Inst, (mut x, one): (Rm, bool), mask: Option<u8>) {
         let held = self.accumulators();
         let k = inst.aux as usize;
@@ -91,7 +91,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// `a = a op x`; of float maxima and minima, for numbers.
+    /// `a = a op x`; float maxima and minima are correct for numbers only.
     fn put(&mut self, f: Accumulate, len: u8, a: u8, x: Rm, extra: Extra) {
         let (code, alone) = fold_code(self.v.isa, f.op, f.dtype).expect("what is lowered has code");
         if alone {
@@ -102,17 +102,17 @@ impl<'a> Emit<'a> {
         let Rm::Reg(r) = x else { unreachable!("sequences have their argument in a register") };
         match (f.dtype, f.op) {
             (DType::F32 | DType::F64, _) if self.avx512() => {
-                // The sign of zeros counts; the sign of the result is that of the number chosen.
+                // Orders zeros by sign; the result has the sign of the number chosen.
                 self.a.op(code, len, a, a, x, Extra { imm: Some(if larger { 5 } else { 4 }), ..extra });
             }
             (DType::F32 | DType::F64, _) => {
-                // The second of two zeros is given: both orders, and the sign bit of either or both.
+                // The instruction returns the second of two zeros: compute both orders, and combine the sign bits.
                 self.vector(code, len, t, r, reg(a), None);
                 self.vector(code, len, a, a, x, None);
                 self.vector(if larger { ops::PAND } else { ops::POR }[0], len, a, a, reg(t), None);
             }
             (_, Monoid::Prod) => {
-                // The low halves' product, and the crosswise ones' in the upper half.
+                // The product of the low halves, and the cross products in the upper half.
                 self.vector(ops::SHR[1], len, ops::SHR[1].ext, t, reg(a), Some(32));
                 self.vector(code, len, t, t, x, None);
                 self.vector(ops::SHR[1], len, ops::SHR[1].ext, u, x, Some(32));
@@ -124,7 +124,7 @@ impl<'a> Emit<'a> {
             }
             _ => {
                 if f.dtype == DType::U64 {
-                    // Compared as signed numbers, moved down by half of all.
+                    // Compared as signed numbers, offset by half the range.
                     self.splat_constant(1 << 63, 8, t);
                     self.vector(ops::PXOR[1], len, u, t, x, None);
                     self.vector(ops::PXOR[1], len, t, t, reg(a), None);
@@ -138,7 +138,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Remembers whether some lane is NaN.
+    /// Records whether a lane is NaN.
     fn note_nan(&mut self, fold: usize, lane: u8, len: u8, x: u8, mask: u8) {
         let held = self.accumulators();
         let compare = ops::CMP[(lane == 8) as usize];
@@ -165,7 +165,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Lanes to one, which becomes the row's value in every lane.
+    /// Reduces accumulators to one element, broadcast as the row's value.
     pub fn end_folds(&mut self) {
         let Some(held) = self.held else { return };
         let ways: Vec<u8> = (0..self.v.folds.len()).map(|k| self.copies_to_one(k)).collect();
@@ -184,7 +184,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Puts the accumulators of a fold to the first, in its register or in the frame.
+    /// Reduces the accumulators of a fold to the first one, in its register or in the frame.
     fn copies_to_one(&mut self, k: usize) -> u8 {
         let held = self.accumulators();
         let f = self.v.folds[k];
@@ -211,10 +211,10 @@ impl<'a> Emit<'a> {
         held.register(k, 0).unwrap_or(s)
     }
 
-    /// The lanes of a register put together in its lowest, halves by halves.
+    /// Reduces the lanes of a register to the lowest one, in a tree of halves.
     fn lanes_to_one(&mut self, f: Accumulate, a: u8) {
         let lane = lane_of(f.dtype);
-        // What puts elements together may need the first spare register on AVX2.
+        // On AVX2, `put` may use the first temporary.
         let other = self.accumulators().spare[!self.avx512() as usize];
         let bytes = self.v.lanes * lane as usize;
         if bytes == 64 {
@@ -232,7 +232,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// The result is NaN if some element was.
+    /// Sets the result to NaN if an element was NaN.
     fn nan_to_result(&mut self, k: usize, f: Accumulate, a: u8) {
         let held = self.accumulators();
         let lane = lane_of(f.dtype);
@@ -254,9 +254,9 @@ impl<'a> Emit<'a> {
         self.a.bind(number);
     }
 
-    /// The lowest lane becomes a value of the row.
+    /// Sets a value of the row from the lowest lane.
     pub fn set_value(&mut self, value: u16, lane: u8, r: u8) {
-        // The register may live on, so not in place; the last one is no allocator's here.
+        // The source register may live on, so it is not overwritten; the allocator does not use the last register here.
         let t = self.v.isa.registers() as u8 - 1;
         self.vector(ops::BROADCAST[(lane == 8) as usize], self.full(), t, 0, reg(r), None);
         self.vector(ops::MOVUPS_STORE[0], self.full(), t, 0, self.value_at(value), None);

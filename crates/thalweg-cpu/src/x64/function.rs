@@ -1,4 +1,4 @@
-//! The function around a step: frame, prologue, loop over rows, main loop, masked last steps.
+//! The function around a step: frame, prologue, loop over rows, main loop, masked tail.
 //!
 //! ```text
 //! for each row:  fill the frame vectors that change by row
@@ -7,7 +7,7 @@
 //!                if i < n:                   one step, lanes past n masked
 //! ```
 //!
-//! Functions of row bodies ([`super::along`]) are made of the same parts.
+//! [`super::along`] builds functions of row bodies from the same pieces.
 
 use super::asm::*;
 use super::emit::*;
@@ -20,46 +20,46 @@ use thalweg_kernel::{Access, AccessClass, Body, Node};
 
 const SAVED: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
 const POINTERS: [Gpr; 7] = [RBX, RBP, RDX, 8, 9, 10, 11];
-/// The most accesses that are asked for ahead.
+/// Maximum accesses that are prefetched.
 const MOST_AHEAD: usize = 3;
-/// How many rows ahead descents are asked for, as a power of two. The processor's prefetcher follows long ones by itself;
-/// rows of 512 bytes end before it has begun to.
+/// Rows ahead at which descending accesses are prefetched, as a power of two. The hardware prefetcher follows long
+/// descents by itself; rows of 512 bytes end before it has started.
 const ROWS_AHEAD_LOG: u8 = 3;
 
-/// Strides beyond this are left to the slow path: 16 of them, in bytes, must fit 32 bits.
+/// Larger strides, in elements, take the slow path: 16 of them, in bytes, must fit 32 bits.
 const STRIDE_LIMIT: i32 = 1 << 25;
-/// Larger frames are not worth a register allocator.
+/// Maximum bytes of the frame: bodies that need more spill too much to be worth compiling.
 const FRAME_LIMIT: i32 = 1 << 16;
 
-/// Where things are in the frame.
+/// Layout of the stack frame.
 pub struct Frame {
     size: i32,
 }
 
 impl Frame {
-    /// After the words of the accesses.
+    /// The frame after the words of the accesses.
     pub fn new(accesses: &[Access]) -> Frame {
         Frame { size: FRAME_WORDS + 8 * accesses.len() as i32 }
     }
-    /// A word for each access; where the first one is.
+    /// Reserves a word per access; returns the offset of the first.
     pub fn words(&mut self, accesses: &[Access]) -> i32 {
         let start = self.size;
         self.size += 8 * accesses.len() as i32;
         start
     }
-    /// So many vectors.
+    /// Reserves `n` vectors; returns the offset of the first.
     pub fn vectors(&mut self, n: usize) -> i32 {
         let start = (self.size + 63) & !63;
         self.size = start.saturating_add(i32::try_from(64 * n).unwrap_or(i32::MAX)).min(2 * FRAME_LIMIT);
         start
     }
-    /// `None`: it is too large.
+    /// Bytes of the frame; `None` if it is too large.
     pub fn size(&self) -> Option<i32> {
         (self.size <= FRAME_LIMIT).then_some(self.size)
     }
 }
 
-/// The bytes of a map body's function, its pool behind. `None`: the frame would be too large.
+/// Emits the function of a map body, followed by its pool. `None` if the frame is too large.
 pub fn emit(
     v: &Vir,
     turns: &mut [TurnCode],
@@ -77,7 +77,7 @@ pub fn emit(
     e.turns = turns;
     e.streaming = if streaming { body.accesses.len() as u16 } else { 0 };
     if body.stores.iter().any(|s| s.combine.is_some()) {
-        // What accumulates takes its rows from afar, and they are short.
+        // Rows of accumulating stores are far apart and short, so they are prefetched.
         e.ahead = loads_in_rows(body, body.accesses.len(), AccessClass::Contiguous);
     }
     e.descents = loads_in_rows(body, body.accesses.len(), AccessClass::Reversed);
@@ -108,7 +108,7 @@ pub fn emit(
 }
 
 impl Emit<'_> {
-    /// Registers for the pointers of the step.
+    /// Assigns registers to the pointers of the step.
     pub fn choose_pointers(&mut self) {
         self.pointers.clear();
         for &x in &self.v.effects {
@@ -130,11 +130,12 @@ impl Emit<'_> {
         }
     }
 
-    /// Saves, makes the frame, takes arguments block, `n` and rows; leaves where there are no rows.
+    /// Saves registers, allocates the frame, reads the argument block, `n` and the number of rows; leaves if there are
+    /// no rows.
     pub fn prologue(&mut self, frame: i32, leave: Label) {
         SAVED.iter().for_each(|r| self.a.push(*r));
         self.a.scalar(true, &[0x89], RSP, reg(RAX), 0); // mov rax, rsp
-        // Touch every page on the way down, as compilers do: the guard page must not be stepped over.
+        // Touch every page on the way down, as compilers do: the guard page must not be skipped.
         for page in 1..=frame / 4096 {
             self.a.scalar(true, &[0x85], RSP, at(RSP, -page * 4096), 0); // test
         }
@@ -149,7 +150,8 @@ impl Emit<'_> {
         self.a.jump_if(Cond::Equal, leave);
     }
 
-    /// Word 0 of every access to the frame, from `to` on, where rows move it; strides out of range end in `exit`.
+    /// Copies word 0 of every access to the frame, from `to` on, where rows advance it; strides out of range jump to
+    /// `exit`.
     pub fn access_words(&mut self, to: i32, exit: Label) {
         for (i, access) in self.accesses.iter().enumerate() {
             if access.class == AccessClass::Strided && access.operand.is_some() {
@@ -163,7 +165,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Moves every access by a row, and goes on to the next one if there is one, as the word at `left` says.
+    /// Advances every access by a row, and jumps to `row` if the counter at `left` has rows left.
     pub fn next_row(&mut self, left: i32, row: Label) {
         for access in 0..self.accesses.len() {
             let word = at(RSP, FRAME_WORDS + 8 * access as i32);
@@ -174,10 +176,10 @@ impl Emit<'_> {
         self.a.jump_if(Cond::NotEqual, row);
     }
 
-    /// Returns what guards found.
+    /// Returns the guards' result.
     pub fn epilogue(&mut self, streaming: bool) {
         if streaming {
-            self.a.raw(&[0x0F, 0xAE, 0xF8]); // sfence: what was stored is seen before what follows
+            self.a.raw(&[0x0F, 0xAE, 0xF8]); // sfence: earlier stores become visible before later ones
         }
         self.a.scalar(true, &[0x89], R12, reg(RAX), 0); // mov rax, r12
         self.a.raw(&[0xC5, 0xF8, 0x77]); // vzeroupper
@@ -186,7 +188,7 @@ impl Emit<'_> {
         self.a.raw(&[0xC3]);
     }
 
-    /// What the step needs of a row.
+    /// Fills the slots and loads the pointers of a row.
     pub fn row_start(&mut self) {
         self.fill_slots(true);
         for (p, r) in self.pointers.clone() {
@@ -239,14 +241,14 @@ impl Emit<'_> {
         self.spread(home, s.lane, home);
     }
 
-    /// Every lane of a frame vector becomes the element at `from`. (Register 0 is free between steps.)
+    /// Broadcasts the element at `from` to a frame vector. (Register 0 is free between steps.)
     pub fn spread(&mut self, from: Rm, lane: u8, to: Rm) {
         let full = self.full();
         self.vector(ops::BROADCAST[(lane == 8) as usize], full, 0, 0, from, None);
         self.vector(ops::MOVUPS_STORE[0], full, 0, 0, to, None);
     }
 
-    /// rax = the element at rcx, of 1 or 2 bytes, in its computed form (f16: its bits).
+    /// Sets rax to the element at rcx, of 1 or 2 bytes, in its compute form (f16: its bits).
     fn element(&mut self, dtype: DType) {
         let opcode: &[u8] = match dtype {
             DType::I8 => &[0x0F, 0xBE],
@@ -262,7 +264,7 @@ impl Emit<'_> {
         }
     }
 
-    /// From r14 = 0 while whole strides are left.
+    /// Unrolled steps from r14 = 0 while a whole stride is left.
     pub fn main_loop(&mut self, main: Allocated) {
         let stride = self.v.lanes as i32 * main.0.copies as i32;
         let (top, rest) = (self.a.label(), self.a.label());
@@ -282,8 +284,7 @@ impl Emit<'_> {
         self.a.bind(rest);
     }
 
-    /// One step after the other while whole ones are left: of rows that are shorter than the main loop's stride all but the
-    /// last.
+    /// Single steps while a whole step is left: all but the last step of rows shorter than the main loop's stride.
     fn single_steps(&mut self, single: Allocated) {
         let lanes = self.v.lanes as i32;
         let (top, rest) = (self.a.label(), self.a.label());
@@ -299,12 +300,12 @@ impl Emit<'_> {
         self.a.bind(rest);
     }
 
-    /// Asks for what lies a row further on than the next `points` points.
+    /// Prefetches the elements a row ahead of the next `points` points.
     fn ask_ahead(&mut self, points: i32) {
         for (access, size) in self.ahead.clone() {
             self.a.load(RAX, self.arg(access, 1));
             if self.along {
-                // The rows of this group have been passed over before.
+                // Earlier passes have read the rows of this group already.
                 self.a.scalar(true, &[0x0F, 0xAF], RAX, at(RSP, FRAME_GROUP), 0); // imul
             }
             self.a.scalar(true, &[0x03], RAX, at(RSP, FRAME_WORDS + 8 * access as i32), 0); // add
@@ -343,7 +344,7 @@ impl Emit<'_> {
         self.a.jump_if(Cond::Below, last);
     }
 
-    /// Count, bits and vectors of the lanes inside the row.
+    /// Computes the count, bits and vector masks of the lanes inside the row.
     pub fn tail_mask(&mut self, lanes: i32) {
         self.a.scalar(true, &[0x89], R15, reg(RAX), 0);
         self.a.scalar(true, &[0x29], R14, reg(RAX), 0); // sub rax, r14
@@ -375,7 +376,7 @@ impl Emit<'_> {
     }
 }
 
-/// The first few loads of a class through accesses below `end`, with bytes of an element.
+/// The first few loads of a class through accesses below `end`, with bytes per element.
 pub(super) fn loads_in_rows(body: &Body, end: usize, class: AccessClass) -> Vec<(u16, u8)> {
     let loads = body.nodes.iter().filter_map(|n| match *n {
         Node::Load { access } if (access as usize) < end => Some((access, &body.accesses[access as usize])),

@@ -1,6 +1,6 @@
-//! Which vector instructions the machine has, and how wide they are.
+//! Vector instruction sets of the machine, with widths and register counts.
 
-/// An instruction set that the emitter writes.
+/// An instruction set that the emitter supports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Isa {
     /// AVX2 with FMA, F16C and BMI2: 16 registers of 256 bits.
@@ -10,7 +10,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Whether this machine runs it.
+    /// Whether this machine supports it.
     pub fn available(self) -> bool {
         let avx2 = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
@@ -35,7 +35,7 @@ impl Isa {
         }
     }
 
-    /// Vector registers.
+    /// Number of vector registers.
     pub(crate) fn registers(self) -> usize {
         match self {
             Isa::Avx512 => 32,

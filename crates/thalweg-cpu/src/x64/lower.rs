@@ -1,7 +1,7 @@
-//! From a kernel body to the vector IR: accesses become loads, gathers and index arithmetic, elements become
-//! instructions.
+//! Lowering of a kernel body to the vector IR: accesses become loads, gathers and index arithmetic, elementwise
+//! operations become instructions.
 //!
-//! Either the whole body is lowered or a reason is given ([`Unsupported`]); asking changes nothing.
+//! Either the whole body is lowered, or the reason is returned ([`Unsupported`]); a failed attempt has no side effects.
 
 mod looped;
 
@@ -15,7 +15,7 @@ use crate::prepare::{Fused, contractions, prepare};
 use thalweg_ir::{DType, ElementOp, Monoid};
 use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId, turn};
 
-/// Why a body is not compiled.
+/// Reason why a body is not compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsupported {
     /// No instructions for the operation on the dtype.
@@ -26,15 +26,15 @@ pub enum Unsupported {
     Cast(DType, DType),
     /// A store that is not contiguous.
     Store(AccessClass),
-    /// Something of a row body where it is not taken: in a map, or a mapped access in a phase that runs once a row.
+    /// A node of row bodies where it is not supported: in a map, or a mapped access in a phase that runs once per row.
     Rows,
-    /// The frame, or the code, would be larger than the emitter goes.
+    /// Frame or code above the emitter's limits.
     TooLarge,
-    /// The operating system gives no executable memory.
+    /// The operating system provides no executable memory.
     NoPages,
 }
 
-/// Whether some value needs 64-bit lanes.
+/// Whether a value needs 64-bit lanes.
 fn wide(body: &Body) -> bool {
     use ElementOp::{Div, FloorDiv, Rem};
     body.nodes.iter().enumerate().any(|(i, n)| {
@@ -60,22 +60,22 @@ fn wide(body: &Body) -> bool {
 struct Lower<'a> {
     body: &'a Body,
     once: bool,
-    /// Whether the body is a turn of a loop.
+    /// Whether the body is an iteration of a loop.
     turn: bool,
-    /// The loops so far.
+    /// Loops lowered so far.
     loops: Vec<NodeId>,
     v: Vir,
     place: Vec<Val>,
-    /// For each node the product that it takes in.
+    /// For each node, the product that it absorbs as a fused multiply-add.
     contractions: Vec<Option<(Fused, [NodeId; 3])>>,
-    /// Values known to be a bf16 or f16 exactly, with its bits.
+    /// Values that are exactly a bf16 or f16, with its bits.
     halves: Vec<(Val, DType, Val)>,
 }
 
-/// Points of a step that runs once a row: the shortest vectors do.
+/// Points of a step that runs once per row: the shortest vectors suffice.
 const ONCE_LANES: usize = 4;
 
-/// The step of a prepared map body.
+/// Lowers the step of a prepared map body.
 pub fn lower(body: &Body, isa: Isa) -> Result<Vir, Unsupported> {
     if body.has_rows() || !body.sets.is_empty() {
         return Err(Unsupported::Rows);
@@ -83,17 +83,17 @@ pub fn lower(body: &Body, isa: Isa) -> Result<Vir, Unsupported> {
     lower_phase(body, isa, false)
 }
 
-/// The step of a phase of a prepared row body. In one that runs `once` a row all lanes are the same.
+/// Lowers the step of a phase of a prepared row body. In a phase that runs `once` per row, all lanes are equal.
 pub fn lower_phase(body: &Body, isa: Isa, once: bool) -> Result<Vir, Unsupported> {
     let mapped = |n: &Node| n.access().is_some_and(|a| body.accesses[a as usize].class == AccessClass::Mapped);
     if once && body.nodes.iter().any(mapped) {
-        // Which of its positions is the row's own is not said.
+        // It is undefined which of its positions is the row's own.
         return Err(Unsupported::Rows);
     }
     let lanes = if once { ONCE_LANES } else { isa.bytes() / if wide(body) { 8 } else { 4 } };
     let mut l = Lower::new(body, once, Vir::new(isa, lanes));
     if isa == Isa::Avx2 {
-        // Always slots 0 and 1: masked moves of the last step ask for them.
+        // Always slots 0 and 1: masked moves of the last step expect them there.
         for lane in [4, 8] {
             l.v.slot(Slot { source: Source::Tail, dtype: DType::I32, lane });
         }
@@ -175,7 +175,7 @@ impl<'a> Lower<'a> {
                 let args: Vec<Val> = self.body.args(id).map(|a| self.place[a.index()]).collect();
                 elements::element(&mut self.v, op, dtype, &args).ok_or(Unsupported::Element(op, dtype))?
             }
-            // Lanes of f32 and f64 are rounded as they stand; [`contractions`] leaves such a product alone.
+            // Lanes of f32 and f64 are already rounded; [`contractions`] does not contract such a product.
             Node::Round { arg } => self.place[arg.index()],
             Node::Bitcast { dtype, arg } => self.bitcast(self.place[arg.index()], self.body.dtype(arg), dtype),
             Node::Cast { dtype, arg } => {
@@ -186,13 +186,13 @@ impl<'a> Lower<'a> {
         })
     }
 
-    /// The bits of a value as another dtype of the same width.
+    /// Reinterprets the bits of a value as another dtype of the same width.
     fn bitcast(&mut self, x: Val, from: DType, to: DType) -> Val {
         let v = &mut self.v;
         if to.size() != 2 {
             return elements::wrap(v, x, to);
         }
-        // Through the bits in the low half of a lane, what is above them zeros or the sign.
+        // Via the bits in the low half of a lane, with zeros or the sign above them.
         let bits = match from {
             DType::BF16 => v.i_shr(x, 16),
             DType::F16 => {
@@ -212,7 +212,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// A sum that takes in a product.
+    /// A fused multiply-add, if the sum absorbs a product.
     fn contract(&mut self, dtype: DType, id: NodeId) -> Option<Val> {
         let (how, args) = self.contractions[id.index()]?;
         let code = match how {
@@ -224,12 +224,12 @@ impl<'a> Lower<'a> {
         Some(self.v.fused(code, lane_of(dtype), x, y, z))
     }
 
-    /// A mask from lanes of 0 and -1.
+    /// Converts lanes of 0 and -1 to a mask.
     fn mask_of(&mut self, x: Val) -> Val {
         if self.v.masks() { self.v.make(Op::Rvm, ops::PTESTM[0], 4, 0, 0, &[x, x]) } else { x }
     }
 
-    /// A mask from lanes of 0 and 1.
+    /// Converts lanes of 0 and 1 to a mask.
     fn truth(&mut self, x: Val) -> Val {
         if self.v.masks() {
             return self.mask_of(x);
@@ -238,12 +238,12 @@ impl<'a> Lower<'a> {
         self.v.int_gt(4, x, zero, true)
     }
 
-    /// Position table of a mapped access.
+    /// Positions from the table of a mapped access.
     fn positions(&mut self, access: u16) -> Val {
         self.v.leaf(Op::Load, 4, 4, pointer(access, true))
     }
 
-    /// Where positions are not negative.
+    /// Mask of positions that are not negative.
     fn inside(&mut self, table: Val) -> Val {
         let least = self.v.i(-1);
         self.v.int_gt(4, table, least, true)
@@ -254,14 +254,14 @@ impl<'a> Lower<'a> {
         self.v.slot(Slot { source, dtype, lane })
     }
 
-    /// Position in the row of every lane.
+    /// Position in the row, by lane.
     fn lane_numbers(&mut self, lane: u8) -> Val {
         let v = &mut self.v;
         let (step, iota) = (v.leaf(Op::Step, lane, 0, 0), v.leaf(Op::Iota, lane, 0, 0));
         v.two(ops::PADD, lane, step, iota)
     }
 
-    /// Whether an access stays at its first element.
+    /// Whether an access always reads its first element.
     fn uniform(&self, a: Access) -> bool {
         a.class == AccessClass::Uniform || a.class != AccessClass::Mapped && (a.per_row || self.once)
     }
@@ -294,7 +294,7 @@ impl<'a> Lower<'a> {
 
     fn load(&mut self, access: u16, a: Access) -> Val {
         let raw = match a.class {
-            // In a phase that runs once a row, an access has one element.
+            // In a phase that runs once per row, an access has one element.
             _ if self.uniform(a) => {
                 let lane = lane_of(a.dtype);
                 let x = self.v.slot(Slot { source: Source::Uniform(access), dtype: a.dtype, lane });
@@ -323,7 +323,7 @@ impl<'a> Lower<'a> {
         (0..self.v.lanes as u32).flat_map(|i| i.to_le_bytes()).collect()
     }
 
-    /// A full vector of elements, narrow integers widened; 16-bit floats as their bits, but f16 from memory as f32.
+    /// Loads a full vector of contiguous elements. Narrow integers are widened; bf16 stays as bits, f16 becomes f32.
     fn neighbours(&mut self, aux: u64, dtype: DType) -> Val {
         let (code, lane) = match dtype {
             DType::F64 | DType::I64 | DType::U64 => (ops::MOVUPS[1], 8),
@@ -339,7 +339,7 @@ impl<'a> Lower<'a> {
         self.v.push(Inst { op: Op::Load, code, len, imm, nargs: 0, lane, args: [Val(0); 3], aux, class, step: 0 })
     }
 
-    /// The computed form of what [`Lower::neighbours`] or [`Lower::gather`] gave.
+    /// Converts the result of [`Lower::neighbours`] or [`Lower::gather`] to its compute form.
     fn widen(&mut self, raw: Val, dtype: DType) -> Val {
         match dtype {
             DType::BF16 => {
@@ -352,8 +352,8 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// Elements `offset` (i64) after those that the access points at. What is not inside or too far for an index of 32
-    /// bits goes to the slow path.
+    /// Gathers elements `offset` (i64) past those at the access. Lanes that are not inside, or too far for a 32-bit
+    /// index, take the slow path.
     fn gather_at(&mut self, access: u16, offset: Val, inside: Val) -> Result<Val, Unsupported> {
         let a = self.body.accesses[access as usize];
         let from_row = match a.class {
@@ -367,7 +367,7 @@ impl<'a> Lower<'a> {
         };
         let v = &mut self.v;
         let index = from_row.map_or(offset, |n| v.l_add(n, offset));
-        // Bytes of narrow elements are counted in 32 bits.
+        // Byte offsets of narrow elements must fit 32 bits.
         let bits = if a.dtype.size() >= 4 { 31 } else { 29 };
         let half = v.l(1 << bits);
         let far = v.l_add(index, half);
@@ -382,7 +382,7 @@ impl<'a> Lower<'a> {
         Ok(self.widen(raw, a.dtype))
     }
 
-    /// Elements at `index` times their size from the access's address.
+    /// Gathers elements at `index` times their size from the access's address.
     fn gather(&mut self, access: u16, dtype: DType, index: Val, inside: Option<Val>, signed: bool) -> Val {
         let size = dtype.size();
         let lane = if size == 8 { 8 } else { 4 };
@@ -390,7 +390,7 @@ impl<'a> Lower<'a> {
         if size >= 4 {
             return self.gather_words(aux, size as u8, lane, index, inside);
         }
-        // The aligned word that holds the element: it lies in the element's page, so it can be read.
+        // Gather the aligned word that contains the element: it is in the element's page, so it is readable.
         let v = &mut self.v;
         let low = match inside {
             Some(_) => v.slot(Slot { source: Source::Low(access), dtype: DType::U32, lane: 4 }),
@@ -426,7 +426,7 @@ impl<'a> Lower<'a> {
         v.push(Inst { op: Op::Gather, code, len, imm: size, nargs, lane, args, aux, class, step: 0 })
     }
 
-    /// What is to be written, put together with what is there.
+    /// Combines the value to be written with the previous contents.
     fn combined(&mut self, op: Monoid, access: u16, a: Access, x: Val) -> Result<Val, Unsupported> {
         let dtype = a.dtype;
         if !matches!(dtype, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64 | DType::U64) {
@@ -443,7 +443,7 @@ impl<'a> Lower<'a> {
         elements::combine(&mut self.v, op, dtype, old, x).ok_or(Unsupported::Fold(op, dtype))
     }
 
-    /// The form in which a value of the dtype is written.
+    /// Converts a value to the form that stores of the dtype write.
     fn written(&mut self, x: Val, dtype: DType) -> Val {
         let v = &mut self.v;
         let known = self.halves.iter().find(|h| h.0 == x && h.1 == dtype).map(|h| h.2);
@@ -500,7 +500,7 @@ fn rounded_bits(v: &Vir, x: Val) -> Option<Val> {
     (shifted && matches!(below.op, Op::BlendM | Op::BlendV)).then_some(i.args[0])
 }
 
-/// What a store of the low bits needs of a value: not how the others were set to its dtype's.
+/// Strips sign or zero extension from a value of which a store writes only the low bits.
 fn unwrapped(v: &Vir, x: Val, bits: u8) -> Val {
     let i = v.inst(x);
     let is_low = |a: &Val| v.inst(*a).op == Op::Const && v.inst(*a).aux == (1u64 << bits) - 1;
@@ -512,7 +512,7 @@ fn unwrapped(v: &Vir, x: Val, bits: u8) -> Val {
     if shifts(i, ops::SAR[0]) && shifts(below, ops::SHL[0]) { below.args[0] } else { x }
 }
 
-/// The lanes in reverse order.
+/// Reverses the lanes.
 fn in_reverse(v: &mut Vir, x: Val) -> Val {
     let lane = v.lane(x);
     let words = v.lanes * lane as usize / 4;
@@ -526,7 +526,7 @@ fn in_reverse(v: &mut Vir, x: Val) -> Val {
     v.make(Op::Rvm, ops::PERMD, lane, lane, 0, &[order, x])
 }
 
-/// 32-bit lanes of 16-bit values as neighbouring 16-bit ones, in the lower half of the vector.
+/// Packs 32-bit lanes of 16-bit values into adjacent 16-bit lanes, in the lower half of the vector.
 fn pack_words(v: &mut Vir, x: Val) -> Val {
     if v.masks() {
         return v.make(Op::Mr, ops::MOV_DW, 4, 4, 0, &[x]);
@@ -535,7 +535,7 @@ fn pack_words(v: &mut Vir, x: Val) -> Val {
     if v.lanes == 8 { v.make(Op::Rm, ops::PERMQ, 4, 4, 0x08, &[x]) } else { x }
 }
 
-/// 32-bit lanes of bytes as neighbouring bytes (AVX2).
+/// Packs 32-bit lanes of bytes into adjacent bytes (AVX2).
 fn pack_bytes(v: &mut Vir, x: Val) -> Val {
     let x = shuffle(v, x, &[0, 4, 8, 12]);
     if v.lanes == 4 {
@@ -545,7 +545,7 @@ fn pack_bytes(v: &mut Vir, x: Val) -> Val {
     v.make(Op::Rvm, ops::PERMD, 4, 4, 0, &[to, x])
 }
 
-/// Bytes of each 128-bit part, in this order; zeros after them.
+/// Shuffles the bytes of each 128-bit half into this order, with zeros after them.
 fn shuffle(v: &mut Vir, x: Val, order: &[u8]) -> Val {
     let mut part = order.to_vec();
     part.resize(16, 0x80);
@@ -554,7 +554,7 @@ fn shuffle(v: &mut Vir, x: Val, order: &[u8]) -> Val {
 }
 
 impl Vir {
-    /// A mask as lanes of 1 and 0.
+    /// Converts a mask to lanes of 1 and 0.
     fn pick_one(&mut self, m: Val) -> Val {
         if self.masks() {
             let (one, zero) = (self.i(1), self.i(0));

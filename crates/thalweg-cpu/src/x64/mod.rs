@@ -1,8 +1,8 @@
-//! The x86-64 vector emitter: a map body in, machine code out.
+//! The x86-64 vector emitter: compiles a map or row body to machine code.
 //!
-//! Body → `lower` (vector IR, one instruction a value) → `schedule` (order, copies) → `regalloc` → `emit` → `pages`.
-//! Code is specialised by the body and the instruction set only; sizes, strides, addresses and scalars are arguments.
-//! docs/cpu-emitter.md has the design.
+//! Body → `lower` (vector IR, one instruction per value) → `schedule` (instruction order, unrolling) → `regalloc`
+//! (register allocation) → `emit` → `pages` (executable memory). Code depends on the body and the instruction set only;
+//! sizes, strides, addresses and scalars are arguments. docs/cpu-emitter.md has the design.
 
 mod accumulators;
 mod along;
@@ -37,43 +37,43 @@ use std::time::{Duration, Instant};
 use thalweg_kernel::Body;
 use vir::{Op, Val, Vir};
 
-/// A compiled body.
+/// A compiled map body.
 pub struct Compiled {
     code: pages::Code,
-    /// What there is to know about it.
+    /// Facts about its code.
     pub report: Report,
 }
 
-/// What there is to know about compiled code.
+/// Facts about compiled code.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The instruction set.
+    /// Instruction set.
     pub isa: Isa,
-    /// Points of a step.
+    /// Points per step.
     pub lanes: usize,
-    /// Copies of the step in the main loop (of phases: in the longest).
+    /// Unroll factor: copies of the step in the main loop (of phases: the largest).
     pub copies: usize,
     /// Instructions of one step.
     pub instructions: usize,
-    /// Bytes, constants included.
+    /// Bytes of code, constants included.
     pub bytes: usize,
-    /// Values written to the frame in the main loop for want of registers.
+    /// Values spilled to the frame in the main loop.
     pub spills: usize,
-    /// Whether a run may find lanes for the slow path, and so return false after having written: inputs must still be
-    /// there then, and so must what accumulating stores found.
+    /// Whether a run may find lanes for the slow path, and so return false after it has written outputs: inputs must
+    /// then be unchanged, and so must the previous contents of accumulating stores.
     pub rereads_inputs: bool,
-    /// How long it took.
+    /// Compile time.
     pub time: Duration,
 }
 
-/// What is not the body's: the way to store, and limits for tests.
+/// Options beside the body: store mode, and limits for tests.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Knobs {
-    /// At most so many vector registers for values, and for accumulators.
+    /// Maximum vector registers for values, and for accumulators.
     pub registers: Option<usize>,
-    /// Exactly so many copies, spills or not.
+    /// Exact number of copies, even with spills.
     pub copies: Option<usize>,
-    /// Stores of whole vectors go past the caches: see [`compile_streaming`].
+    /// Whole vectors are stored non-temporally: see [`compile_streaming`].
     pub streaming: bool,
 }
 
@@ -82,8 +82,8 @@ pub fn compile(body: &Body, isa: Isa) -> Result<Compiled, Unsupported> {
     compile_with(body, isa, Knobs::default())
 }
 
-/// As [`compile`], for outputs that are larger than the caches: whole vectors are stored past them, which saves reading
-/// the lines first. The first element of a row of every output must be aligned to a whole vector (64 bytes).
+/// Like [`compile`], for outputs larger than the caches: whole vectors are stored non-temporally, which saves reading
+/// the lines first. The first element of each row of every output must be aligned to 64 bytes.
 pub fn compile_streaming(body: &Body, isa: Isa) -> Result<Compiled, Unsupported> {
     compile_with(body, isa, Knobs { streaming: true, ..Knobs::default() })
 }
@@ -97,7 +97,7 @@ pub(crate) fn compile_with(body: &Body, isa: Isa, knobs: Knobs) -> Result<Compil
     Ok(Compiled { code, report })
 }
 
-/// The machine code of a body.
+/// Assembles the machine code of a body.
 pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, Report), Unsupported> {
     let body = prepare(body);
     let v = lower::lower(&body, isa)?;
@@ -107,7 +107,7 @@ pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, 
     let tail = regalloc::allocate(&last, isa, self::limits(&v, isa, knobs, true)).ok_or(Unsupported::TooLarge)?;
     let mut turns = turn_code::compile(&v, isa, limits).ok_or(Unsupported::TooLarge)?;
     let (main, mut loops) = unrolled(&v, &order, isa, limits, tail.peak, knobs).ok_or(Unsupported::TooLarge)?;
-    // A loop leaves no register as it was.
+    // A loop preserves no registers, so nothing can be hoisted across it.
     if turns.is_empty() {
         loops.hoist(&main, limits.vectors);
     }
@@ -133,13 +133,13 @@ pub(crate) fn assemble(body: &Body, isa: Isa, knobs: Knobs) -> Result<(Vec<u8>, 
 
 fn limits(v: &Vir, isa: Isa, knobs: Knobs, tail: bool) -> Limits {
     let gathers = v.insts.iter().any(|i| i.op == Op::Gather);
-    // AVX2 keeps the last register for masks of gathers and of the last step; AVX-512 keeps k6 and k7.
+    // AVX2 reserves the last register for masks of gathers and of the last step; AVX-512 reserves k6 and k7.
     let spare = (isa == Isa::Avx2 && (gathers || tail)) as usize;
     let vectors = isa.registers() - spare;
     Limits { vectors: knobs.registers.map_or(vectors, |r| r.min(vectors)), masks: 5 }
 }
 
-/// The most copies, up to four, whose values fit in the registers; one copy if none do.
+/// Unrolls the step by the largest factor, up to four, without spills; by one if there is none.
 fn unrolled(
     v: &Vir,
     order: &[Val],
@@ -148,12 +148,12 @@ fn unrolled(
     single: usize,
     knobs: Knobs,
 ) -> Option<(Program, Allocation)> {
-    /// Interleaving hides latency even where the code outgrows the first-level cache: 100 tanh in a row, 2,300
-    /// instructions a step, take 27 µs on 1,024 points with four copies and 97 with one. Beyond this compiling takes
-    /// too long.
+    /// Maximum instructions of the unrolled step, for compile time. Interleaving hides latency even if the code
+    /// outgrows the first-level cache: 100 consecutive tanh, 2,300 instructions a step, take 27 µs on 1,024 points with
+    /// four copies and 97 µs with one.
     const LONGEST: usize = 12_000;
     for copies in [4, 2] {
-        // Copies would share the loops' places.
+        // Copies would share the frame slots of loops.
         let promising = v.loops.is_empty()
             && single * copies <= limits.vectors + limits.vectors / 2
             && order.len() * copies <= LONGEST;

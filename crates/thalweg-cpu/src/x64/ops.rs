@@ -1,6 +1,6 @@
-//! The vector instructions that the emitter uses, by name.
+//! Vector instructions of the emitter, by name.
 //!
-//! W is set as EVEX wants it; VEX ignores it there or agrees, but for the two that [`vex`] corrects.
+//! W is the EVEX value; VEX ignores it or agrees, except for the two that [`vex`] corrects.
 
 use super::asm::Code;
 use super::isa::Isa;
@@ -17,7 +17,7 @@ impl Code {
         self.imm = true;
         self
     }
-    /// No embedded broadcast.
+    /// Without embedded broadcast.
     const fn whole(mut self) -> Code {
         self.broadcast = false;
         self
@@ -32,7 +32,7 @@ impl Code {
     }
 }
 
-/// Both element widths of an operation: 4 bytes, 8 bytes.
+/// Both element sizes of an operation: 4 bytes, 8 bytes.
 pub type Pair = [Code; 2];
 
 const fn ps(opcode: u8) -> Pair {
@@ -59,12 +59,12 @@ pub const CMP: Pair = [c(1, 0, 0xC2, 0).imm(), c(1, 1, 0xC2, 1).imm()];
 pub const ROUND: Pair = [c(3, 1, 0x08, 0).imm(), c(3, 1, 0x09, 1).imm()];
 pub const RANGE: Pair = [c(3, 1, 0x50, 0).imm(), c(3, 1, 0x50, 1).imm()];
 pub const SCALEF: Pair = dq(2, 0x2C, 0x2C);
-/// The 213 forms; 132 is 16 lower, 231 is 16 higher.
+/// The 213 forms; the 132 opcode is 16 lower, the 231 opcode 16 higher.
 pub const FMADD: Pair = dq(2, 0xA8, 0xA8);
 pub const FMSUB: Pair = dq(2, 0xAA, 0xAA);
 pub const FNMADD: Pair = dq(2, 0xAC, 0xAC);
-/// Sums of f32 with products of two bf16; sums of i32 with products of four bytes, those of the second argument (vvvv)
-/// without signs, those of the third with them.
+/// `vdpbf16ps`: adds products of two bf16 to f32. `vpdpbusd`: adds products of four bytes to i32; bytes of the second
+/// argument (vvvv) are unsigned, those of the third signed.
 pub const DOT_PAIRS: Code = c(2, 2, 0x52, 0);
 pub const DOT_QUADS: Code = c(2, 1, 0x50, 0);
 pub const BLENDM: Pair = dq(2, 0x65, 0x65);
@@ -83,10 +83,10 @@ pub const PMINU: Pair = dq_commutes(2, 0x3B, 0x3B);
 pub const PMAXU: Pair = dq_commutes(2, 0x3F, 0x3F);
 pub const PABS: Pair = dq(2, 0x1E, 0x1F);
 pub const PMULUDQ: Code = c(1, 1, 0xF4, 1).commutes();
-/// VEX compares into vectors.
+/// VEX comparisons, into vectors.
 pub const PCMPEQ: Pair = [c(1, 1, 0x76, 0).commutes(), c(2, 1, 0x29, 1).commutes()];
 pub const PCMPGT: Pair = [c(1, 1, 0x66, 0), c(2, 1, 0x37, 1)];
-/// EVEX compares into masks.
+/// EVEX comparisons, into masks.
 pub const PCMP: Pair = [c(3, 1, 0x1F, 0).imm(), c(3, 1, 0x1F, 1).imm()];
 pub const PCMPU: Pair = [c(3, 1, 0x1E, 0).imm(), c(3, 1, 0x1E, 1).imm()];
 pub const PTESTM: Pair = dq_commutes(2, 0x27, 0x27);
@@ -133,21 +133,21 @@ pub const F32_F16: Code = c(3, 1, 0x1D, 0).whole().tuple(1).imm();
 pub const PSHUFB: Code = c(2, 1, 0x00, 0).whole();
 pub const PERMQ: Code = c(3, 1, 0x00, 1).whole().imm();
 pub const PERMD: Code = c(2, 1, 0x36, 0);
-/// Lanes of each 128-bit part.
+/// Permutes lanes within each 128-bit quarter.
 pub const PSHUFD: Code = c(1, 1, 0x70, 0).whole().imm();
-/// 128 bits of a longer vector; destination in ModRM.rm.
+/// Extracts 128 bits of a longer vector; destination in ModRM.rm.
 pub const EXTRACT: Code = c(3, 1, 0x19, 0).whole().imm();
-/// The upper half of 512 bits.
+/// Extracts the upper half of 512 bits.
 pub const EXTRACT_HALF: Code = c(3, 1, 0x1B, 1).whole().imm();
 pub const BROADCAST: Pair = [c(2, 1, 0x18, 0).whole().tuple(18), c(2, 1, 0x19, 1).whole().tuple(19)];
 pub const BROADCAST_GPR: Pair = [c(2, 1, 0x7C, 0).whole(), c(2, 1, 0x7C, 1).whole()];
 
 pub const MOVUPS: Pair = [c(1, 0, 0x10, 0).whole(), c(1, 1, 0x10, 1).whole()];
 pub const MOVUPS_STORE: Pair = [c(1, 0, 0x11, 0).whole(), c(1, 1, 0x11, 1).whole()];
-/// Stores past the caches; the address aligned to the vector.
+/// Non-temporal store; the address must be aligned to the vector.
 pub const MOVNTPS: Code = c(1, 0, 0x2B, 0).whole();
 pub const MOVAPS: Code = c(1, 0, 0x28, 0).whole();
-/// VEX masked moves; the mask in vvvv.
+/// VEX masked moves, with the mask in vvvv.
 pub const MASKMOV: Pair = [c(2, 1, 0x2C, 0).whole(), c(2, 1, 0x2D, 0).whole()];
 pub const MASKMOV_STORE: Pair = [c(2, 1, 0x2E, 0).whole(), c(2, 1, 0x2F, 0).whole()];
 /// `vmovd`/`vmovq` between a general register or memory and the low element.
@@ -170,7 +170,7 @@ pub const KMOV_FROM_GPR: Code = c(1, 0, 0x92, 0);
 pub const KMOV_TO_GPR: Code = c(1, 0, 0x93, 0);
 pub const KMOV_TO_GPR_8: Code = c(1, 1, 0x93, 0);
 
-/// The code as this instruction set wants it.
+/// The code in the encoding of this instruction set.
 pub fn vex(code: Code, isa: Isa) -> Code {
     let broadcast = code.map == 2 && code.pp == 1 && matches!(code.opcode, 0x19 | 0x59);
     if isa == Isa::Avx2 && broadcast { Code { w: false, ..code } } else { code }

@@ -1,10 +1,10 @@
-//! Memory for code: never writable and executable through one mapping.
+//! Executable memory: never writable and executable through the same mapping.
 //!
-//! An [`Arena`] is a memory file mapped twice, once to write and once to execute, so publishing a function is a copy.
-//! Where memory files are refused, each function gets pages of its own that turn from writable to executable. Always
-//! true: a place is written once, before its [`Code`] exists, by the process that made the arena. (A forked child
-//! shares the file, so neither side may write where the other could run: places are not reused, a child makes its own
-//! arena, and an arena goes when all its code is gone.)
+//! An [`Arena`] is a memory file mapped twice, once writable and once executable, so publishing a function is a copy.
+//! If memory files are unavailable, each function gets its own pages, which turn from writable to executable. Always
+//! true: a range is written once, before its [`Code`] exists, by the process that created the arena. (A forked child
+//! shares the file, so neither process may write where the other could run: ranges are not reused, a child creates its
+//! own arena, and an arena is unmapped when all its code is dropped.)
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::ptr::{self, NonNull};
@@ -21,9 +21,9 @@ pub struct Code {
 }
 
 enum Owner {
-    /// A place in an arena, which stays while this does.
+    /// A range in an arena, which lives at least as long.
     Arena { _arena: Arc<Arena> },
-    /// So many bytes of pages of its own.
+    /// Own pages, of this many bytes.
     Pages(usize),
 }
 
@@ -39,20 +39,20 @@ struct Arena {
     process: u32,
 }
 
-// SAFETY: places are handed out once, under the mutex of `CURRENT`, and only their holder writes to them.
+// SAFETY: each range is assigned once, under the mutex of `CURRENT`, and only its owner writes to it.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
-/// The arena that is being filled, and how far.
+/// The current arena, and the number of bytes used.
 static CURRENT: Mutex<Option<(Arc<Arena>, usize)>> = Mutex::new(None);
 
 impl Code {
-    /// Publishes code. `None`: the operating system gives no executable memory.
+    /// Publishes code. `None` if the operating system provides no executable memory.
     pub fn publish(bytes: &[u8]) -> Option<Code> {
         let len = bytes.len().next_multiple_of(GRAIN);
         let Some((arena, at)) = place(len) else { return Code::pages(bytes) };
-        // SAFETY: the place `at..at + len` of the writable view is ours alone, and inside the mapping.
+        // SAFETY: the range `at..at + len` of the writable view belongs to this call, and is inside the mapping.
         let start = unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), arena.write.as_ptr().add(at), bytes.len());
             arena.execute.add(at)
@@ -60,10 +60,10 @@ impl Code {
         Some(Code { start, owner: Owner::Arena { _arena: arena } })
     }
 
-    /// The way without memory files.
+    /// Publishes code in its own pages, without a memory file.
     fn pages(bytes: &[u8]) -> Option<Code> {
         let len = bytes.len().next_multiple_of(PAGE);
-        // SAFETY: a new private mapping, placed by the system; it is written before it turns executable, and given back
+        // SAFETY: a new private mapping, placed by the system; it is written before it turns executable, and unmapped
         // on failure.
         unsafe {
             let flags = ProtFlags::READ | ProtFlags::WRITE;
@@ -77,7 +77,7 @@ impl Code {
         }
     }
 
-    /// Its first byte.
+    /// Address of its first byte.
     pub fn start(&self) -> *const u8 {
         self.start.as_ptr()
     }
@@ -91,13 +91,13 @@ impl Code {
 impl Drop for Code {
     fn drop(&mut self) {
         if let Owner::Pages(len) = self.owner {
-            // SAFETY: the mapping was made for this value alone, and nobody runs it any more.
+            // SAFETY: the mapping belongs to this value only, and nobody runs it any more.
             unsafe { unmap(self.start, len) }
         }
     }
 }
 
-/// A place of its own for `len` bytes.
+/// Reserves `len` bytes in an arena.
 fn place(len: usize) -> Option<(Arc<Arena>, usize)> {
     let mut current = CURRENT.lock().unwrap_or_else(|e| e.into_inner());
     let process = std::process::id();
@@ -111,12 +111,12 @@ fn place(len: usize) -> Option<(Arc<Arena>, usize)> {
     Some((arena.clone(), at))
 }
 
-/// Gives a mapping back.
+/// Unmaps a mapping.
 ///
 /// # Safety
 /// Nothing refers to it any more.
 unsafe fn unmap(start: NonNull<u8>, len: usize) {
-    // SAFETY: the caller's promise. An error would mean that there was no such mapping: then there is nothing to do.
+    // SAFETY: the caller's promise. An error would mean that there was no such mapping, and needs no action.
     unsafe {
         let _ = rustix::mm::munmap(start.as_ptr().cast(), len);
     }
@@ -134,7 +134,7 @@ impl Arena {
         };
         let execute = map(ProtFlags::READ | ProtFlags::EXEC)?;
         let Some(write) = map(ProtFlags::READ | ProtFlags::WRITE) else {
-            // SAFETY: the mapping made above, not yet used.
+            // SAFETY: the mapping created above, not yet used.
             unsafe { unmap(execute, size) }
             return None;
         };
@@ -149,7 +149,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: every code in it holds it, so none is left.
+        // SAFETY: every code in it holds a reference, so none is left.
         unsafe {
             unmap(self.write, self.size);
             unmap(self.execute, self.size);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn call(c: &Code) -> u32 {
-        // SAFETY: the bytes are the function that `answer` writes.
+        // SAFETY: the bytes are the function that `answer` encodes.
         unsafe { std::mem::transmute::<*const u8, extern "sysv64" fn() -> u32>(c.start())() }
     }
 

@@ -1,11 +1,11 @@
-//! Micro-kernels of contractions (`contract/`), emitted as straight loops with fixed registers.
+//! Micro-kernels of matrix products (`contract/`), emitted as straight loops with fixed registers.
 //!
-//! In: an instruction set, an [`Arithmetic`] and a [`Form`]. Out: one function. A *tile* kernel carries a
-//! rectangle of sums in registers through a block of terms; a *stream* kernel adds several terms of one row into sums
-//! that lie in memory; a *dots* kernel multiplies lines whose terms are neighbours, 64 bytes of lanes side by side.
-//! Always true: in the first two each sum is one chain of fused multiply-adds over ascending terms, in the third each
-//! lane is; lanes outside the mask are neither read nor written; `rows`, `vectors` and `columns` fit the registers
-//! ([`rows`], [`dots::columns`]).
+//! In: an instruction set, an [`Arithmetic`] and a [`Form`]. Out: one function. A *tile* kernel (GEMM) holds a
+//! rectangle of sums in registers over a block of terms; a *stream* kernel (GEMV) adds several terms of one row into
+//! sums in memory; a *dots* kernel multiplies lines with contiguous terms, with 64 bytes of lanes per sum. Always true:
+//! in the first two, each sum is one chain of fused multiply-adds over ascending terms; in the third, each lane is.
+//! Lanes outside the mask are neither read nor written; `rows`, `vectors` and `columns` fit the registers ([`rows`],
+//! [`dots::columns`]).
 
 use super::asm::{Asm, Code, Cond, Extra, Gpr, R12, R13, R14, R15, RAX, RBP, RBX, RCX, RDI, RDX, RSI, Rm, at};
 use super::isa::Isa;
@@ -18,19 +18,19 @@ pub mod dots;
 
 use dots::Lying;
 
-/// Terms in a pass of the tile kernel's loop.
+/// Unroll factor of the tile kernel's loop over terms.
 const UNROLL: i32 = 4;
-/// Bytes of a packed right factor that are asked for ahead of the terms that use them (1 KiB measured 3 % faster than
-/// 512 bytes, and 8 % than none).
+/// Prefetch distance in bytes on a packed right factor (1 KiB measured 3 % faster than 512 bytes, and 8 % than no
+/// prefetch).
 const AHEAD: i32 = 1024;
 
-/// Vectors side by side in a tile.
+/// Vectors per row of a tile.
 pub const VECTORS: usize = 2;
-/// The most terms that a stream kernel adds at a time.
+/// Maximum terms that a stream kernel adds at a time.
 pub const STREAMED: usize = 8;
 
-/// The most rows of a tile: with two vectors a row, what leaves registers for a row of the right factor, for an element
-/// of the left one, and on AVX2 for the mask.
+/// Maximum rows of a tile: with two vectors per row, this leaves registers for a row of the right factor, for an
+/// element of the left one, and on AVX2 for the mask.
 pub const fn rows(isa: Isa) -> usize {
     match isa {
         Isa::Avx2 => 6,
@@ -38,29 +38,29 @@ pub const fn rows(isa: Isa) -> usize {
     }
 }
 
-/// What a step of a chain adds to a sum: the product of an element of each factor, or the products of as many narrow ones
-/// as fill the same bytes.
+/// Arithmetic of a step of a chain: adds the product of one element of each factor, or the products of a group of
+/// narrow elements of the same total width.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arithmetic {
     /// f32.
     F32,
     /// f64.
     F64,
-    /// Two bf16, added up in f32 (AVX512_BF16).
+    /// Two bf16, accumulated in f32 (AVX512_BF16).
     Pairs,
-    /// Four bytes, of the left factor with signs, of the right one without, added up in i32 (AVX512_VNNI).
+    /// Four bytes, signed in the left factor and unsigned in the right one, accumulated in i32 (AVX512_VNNI).
     Quads,
 }
 
-/// What a function is specialised by. What is said of terms and elements holds of groups of narrow ones.
+/// Parameters by which a function is specialised. Terms and elements mean groups for narrow types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// So many rows of so many vectors, the last of them masked or whole; elements of the left factor are neighbours
-    /// along its lines (a packed panel is that), or along its terms.
+    /// Tile of `rows` rows of `vectors` vectors, the last one masked or whole. Elements of the left factor are
+    /// contiguous across its terms (`along_terms`), or across its lines, as in a packed panel.
     Tile { rows: usize, vectors: usize, masked: bool, along_terms: bool },
-    /// So many terms of one row; the first ones of a chain do not read the sums.
+    /// Stream of `terms` terms of one row; the `first` terms of a chain do not read the sums.
     Stream { terms: usize, first: bool },
-    /// So many rows times so many columns, whose elements lie so.
+    /// Dot products of `rows` rows times `columns` columns, with this element layout.
     Dots { rows: usize, columns: usize, right: Lying },
 }
 
@@ -68,7 +68,7 @@ pub enum Form {
 pub struct Micro(pages::Code);
 
 impl Micro {
-    /// Emits one. `None`: the operating system gives no executable memory.
+    /// Emits a micro-kernel. `None` if the operating system provides no executable memory.
     pub fn new(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<Micro> {
         let bytes = assemble(isa, arithmetic, form);
         let name = format!("cpu-{isa:?}-product").to_lowercase();
@@ -81,8 +81,8 @@ impl Micro {
     /// Runs a tile kernel.
     ///
     /// # Safety
-    /// It was emitted as one, for an instruction set that the machine has, and the arguments describe memory that may
-    /// be read and written as its form does.
+    /// It was emitted as a tile kernel for an instruction set that the machine has, and the arguments describe memory
+    /// that may be read and written as its form does.
     pub unsafe fn tile(&self, args: &TileArgs) {
         // SAFETY: the code was emitted with this signature and published whole; it lives as long as `self`.
         let f: extern "sysv64" fn(*const TileArgs) = unsafe { std::mem::transmute(self.0.start()) };
@@ -110,7 +110,7 @@ impl Micro {
     }
 }
 
-/// The machine code of a form.
+/// Assembles the machine code of a form.
 pub(super) fn assemble(isa: Isa, arithmetic: Arithmetic, form: Form) -> Vec<u8> {
     let wide = arithmetic == Arithmetic::F64;
     let mut e = Emitter { a: Asm::new(isa), isa, arithmetic, pair: wide as usize, size: if wide { 8 } else { 4 } };
@@ -126,22 +126,22 @@ const R8: Gpr = 8;
 const R9: Gpr = 9;
 const R10: Gpr = 10;
 const R11: Gpr = 11;
-/// Registers that the caller wants back.
+/// Callee-saved registers.
 const SAVED: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
-/// Registers that each serve three rows or terms, r11 holding the distance of two.
+/// Registers that each address three rows or terms; r11 holds the stride between two.
 const POINTERS: [Gpr; 5] = [RSI, RBX, RBP, R12, R13];
 
 struct Emitter {
     a: Asm,
     isa: Isa,
     arithmetic: Arithmetic,
-    /// Which of a pair of instructions.
+    /// Index into a [`ops::Pair`] of instructions.
     pair: usize,
     /// Bytes of an element.
     size: i32,
 }
 
-/// The registers of a tile kernel.
+/// Register assignment of a tile kernel.
 struct Tile {
     rows: usize,
     vectors: usize,
@@ -153,11 +153,11 @@ impl Tile {
     fn sum(&self, row: usize, vector: usize) -> u8 {
         (row * self.vectors + vector) as u8
     }
-    /// A vector of the right factor.
+    /// Register of a vector of the right factor.
     fn right(&self, vector: usize) -> u8 {
         (self.rows * self.vectors + vector) as u8
     }
-    /// An element of the left one in all lanes. (Register renaming lets one serve all rows.)
+    /// Register of a broadcast element of the left factor. (Register renaming lets one or two serve all rows.)
     fn left(&self, row: usize, registers: usize) -> u8 {
         let first = (self.rows + 1) * self.vectors;
         let spare = registers - first - (self.masked && registers == 16) as usize;
@@ -175,7 +175,7 @@ impl Emitter {
         self.a.op(ops::vex(code, self.isa), len, reg, vvvv, rm, x);
     }
 
-    /// Reads a vector, of whose lanes the mask's if `masked`; the others become 0.
+    /// Loads a vector; if `masked`, only the lanes of the mask, and 0 in the others.
     fn load(&mut self, to: u8, from: Rm, masked: bool) {
         match (masked, self.isa) {
             (false, _) => self.op(ops::MOVUPS[self.pair], to, 0, from, Extra::default()),
@@ -200,15 +200,15 @@ impl Emitter {
         self.op(ops::BROADCAST[self.pair], to, 0, from, Extra::default());
     }
 
-    /// `sum += x · y`, an element of the left factor by one of the right.
+    /// `sum += x · y`, with `x` from the left factor and `y` from the right one.
     fn add_product(&mut self, sum: u8, x: u8, y: Rm) {
         match (self.arithmetic, y) {
             (Arithmetic::Pairs, _) => self.op(ops::DOT_PAIRS, sum, x, y, Extra::default()),
-            // What has signs is the operand that may be in memory.
+            // The memory operand of the instruction is the signed one.
             (Arithmetic::Quads, Rm::Reg(y)) => self.op(ops::DOT_QUADS, sum, y, Rm::Reg(x), Extra::default()),
             (Arithmetic::Quads, _) => unreachable!("the right factor's bytes are read before"),
             _ => {
-                // The 231 form is 16 higher than the 213 one.
+                // The opcode of the 231 form is 16 higher than that of the 213 form.
                 let code = Code { opcode: ops::FMADD[self.pair].opcode + 0x10, ..ops::FMADD[self.pair] };
                 self.op(code, sum, x, y, Extra::default());
             }
@@ -237,7 +237,7 @@ impl Emitter {
         self.a.scalar(false, &[0x0F, 0x18], 1, from, 0);
     }
 
-    /// The mask of the last vector, from the words at `rdi`.
+    /// Loads the mask of the last vector, from the argument block at `rdi`.
     fn load_mask(&mut self, lanes: usize, bits: usize) {
         match self.isa {
             Isa::Avx2 => {
@@ -252,7 +252,7 @@ impl Emitter {
         }
     }
 
-    /// The beginning of a function: saves registers, and reads the mask and these words of the arguments at `rdi`.
+    /// Function entry: saves registers, and loads the mask and these words of the argument block at `rdi`.
     fn enter(&mut self, mask: Option<(usize, usize)>, words: &[(Gpr, usize)]) {
         SAVED.iter().for_each(|r| self.a.push(*r));
         if let Some((lanes, bits)) = mask {
@@ -261,7 +261,7 @@ impl Emitter {
         words.iter().for_each(|&(register, word)| self.a.load(register, at(RDI, word as i32)));
     }
 
-    /// From the first of these registers on, each points three times r11 behind the one before.
+    /// Sets each of these registers after the first to the one before plus three times r11.
     fn pointers(&mut self, all: &[Gpr]) {
         for pair in all.windows(2) {
             self.a.lea(pair[1], Rm::Mem { base: pair[0], index: Some((R11, 2)), disp: 0 });
@@ -275,10 +275,10 @@ impl Emitter {
         self.a.raw(&[0xC3]);
     }
 
-    /// The place of the left factor's element of a row, for the term that the pointers stand at.
+    /// Address of the left factor's element of a row, for the current term plus `term`.
     ///
-    /// Along lines one pointer (rsi) serves all rows. Along terms there is a pointer for three rows each, and r11 holds
-    /// the distance of two rows.
+    /// If lines are contiguous, one pointer (rsi) serves all rows. If terms are, each pointer serves three rows, and
+    /// r11 holds the stride between two rows.
     fn left_element(&self, t: &Tile, row: usize, term: i32) -> Rm {
         if !t.along_terms {
             return at(RSI, row as i32 * self.size);
@@ -287,8 +287,8 @@ impl Emitter {
         Rm::Mem { base: POINTERS[row / 3], index, disp: term * self.size }
     }
 
-    /// Registers: rsi… left, rdx right, rcx terms, r8 bytes of a term of the left factor, r9 of the right one, r10 and
-    /// r14 where sums come from and go to, r15 and rax bytes of their rows.
+    /// Registers: rsi… left, rdx right, rcx terms, r8 and r9 byte strides between terms of the left and right factor,
+    /// r10 and r14 source and destination of sums, r15 and rax byte strides of their rows.
     fn tile(&mut self, rows: usize, vectors: usize, masked: bool, along_terms: bool) {
         let t = Tile { rows, vectors, masked, along_terms };
         let mask = masked.then_some((offset_of!(TileArgs, lanes), offset_of!(TileArgs, bits)));
@@ -307,7 +307,7 @@ impl Emitter {
         } else {
             self.a.load(R8, at(RDI, offset_of!(TileArgs, left_term) as i32));
         }
-        // What the sums will be written to is brought near while they are computed.
+        // Prefetch the destination of the sums while they are computed.
         self.a.scalar(true, &[0x89], R14, Rm::Reg(R10), 0); // mov r10, r14
         for row in 0..rows {
             self.prefetch(at(R10, 0));
@@ -345,13 +345,13 @@ impl Emitter {
         self.a.bind(end);
     }
 
-    /// One term for all sums.
+    /// Adds one term to all sums.
     fn term(&mut self, t: &Tile, term: i32) {
         for v in 0..t.vectors {
             self.load(t.right(v), at(RDX, v as i32 * self.vector_bytes()), t.masked && v + 1 == t.vectors);
         }
         if !t.masked {
-            // A line of cache each.
+            // One cache line each.
             (0..t.vectors as i32 * self.vector_bytes())
                 .step_by(64)
                 .for_each(|line| self.prefetch(at(RDX, AHEAD + line)));
@@ -377,7 +377,7 @@ impl Emitter {
         }
     }
 
-    /// Adds the sums to those of earlier blocks, if there are any, and writes them.
+    /// Adds the sums of earlier blocks, if there are any, and stores the sums.
     fn finish_tile(&mut self, t: &Tile) {
         let (write, x) = (self.a.label(), t.right(0));
         self.a.load(R10, at(RDI, offset_of!(TileArgs, from) as i32));
@@ -406,8 +406,8 @@ impl Emitter {
         }
     }
 
-    /// Registers: rsi, rbx, rbp right (three terms each), r11 the distance of two terms, r10 sums, rcx columns; vectors
-    /// from 0 on the left factor's elements, from 8 on sums.
+    /// Registers: rsi, rbx, rbp right factor (three terms each), r11 stride between two terms, r10 sums, rcx columns;
+    /// vectors 0 to 7 have the left factor's elements, those from 8 on sums.
     fn stream(&mut self, terms: usize, first: bool) {
         let pointers = &POINTERS[..terms.div_ceil(3)];
         let words = [

@@ -1,41 +1,41 @@
-//! Registers for a straight line of instructions.
+//! Register allocation for straight-line code.
 //!
-//! Linear, with the exact next use (Belady): where registers run out, the value whose next use is farthest gives way,
-//! an invariant of the loop first, since it need not be written. Invariants stay in memory as operands where the
-//! instruction allows it; afterwards registers that were never used take the most wanted of them for the whole loop
-//! ([`Allocation::hoist`]). Always true: a value is in one register at most, and a spilled one was written to its home
-//! before its register was given away.
+//! Linear scan with the exact next use (Belady): if registers run out, the value whose next use is farthest is spilled,
+//! loop invariants first, since they need no store. Invariants stay in memory as operands where the instruction allows
+//! it; afterwards, registers that were never used hold the most read invariants for the whole loop
+//! ([`Allocation::hoist`]). Always true: a value is in at most one register, and a spilled value was written to its
+//! home before its register was reassigned.
 
 use super::isa::Isa;
 use super::schedule::Program;
 use super::vir::{Class, Inst, Op, Val};
 
-/// Where an argument is read from.
+/// Location that an argument is read from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loc {
     /// A register.
     Reg(u8),
-    /// The value's home in memory: pool, frame slot or spill place.
+    /// The value's home in memory: constant pool, frame slot or spill slot.
     Home,
 }
 
 /// One machine operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// The instruction at `at`. [`Op::Fma`] comes with its arguments as (destroyed, vvvv, rm), and `form` to add to the
+    /// The instruction at `at`. [`Op::Fma`] has its arguments as (overwritten, vvvv, rm), and `form` is added to the
     /// opcode.
     Run { at: u32, dst: u8, vals: [Val; 3], locs: [Loc; 3], form: i8 },
-    /// Reads a value from its home.
+    /// Loads a value from its home.
     Reload { val: Val, reg: u8 },
-    /// Reads a value from its home into a register that the next instruction destroys.
+    /// Loads a value from its home into a register that the next instruction overwrites.
     Fresh { val: Val, reg: u8 },
-    /// Copies a value's register into one that the next instruction destroys.
+    /// Copies a value's register into one that the next instruction overwrites.
     Copy { val: Val, from: u8, to: u8 },
-    /// Writes a value to its home.
+    /// Stores a value to its home.
     Spill { val: Val, reg: u8 },
 }
 
-/// Registers that may be used.
+/// Registers that the allocator may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Vector registers, from 0.
@@ -44,19 +44,19 @@ pub struct Limits {
     pub masks: usize,
 }
 
-/// The machine operations of a program.
+/// Machine operations of a program.
 pub struct Allocation {
-    /// In order.
+    /// In execution order.
     pub steps: Vec<Step>,
-    /// Spill places used.
+    /// Number of spill slots.
     pub places: u32,
-    /// The spill place of a value.
+    /// Spill slot of a value.
     pub home: Vec<Option<u32>>,
-    /// Spills written.
+    /// Number of spill stores.
     pub spills: usize,
-    /// Vector registers used, from 0.
+    /// Number of vector registers used, from 0.
     pub peak: usize,
-    /// Invariants kept in registers for the whole loop.
+    /// Invariants held in registers for the whole loop.
     pub hoisted: Vec<(Val, u8)>,
 }
 
@@ -65,19 +65,19 @@ const NEVER: u32 = u32::MAX;
 struct Alloc<'a> {
     p: &'a Program,
     isa: Isa,
-    /// Positions of use of value `v`: `uses[first[v]..first[v + 1]]`, those up to `next[v]` are past.
+    /// Positions of the uses of value `v`: `uses[first[v]..first[v + 1]]`; those before `next[v]` are past.
     uses: Vec<u32>,
     first: Vec<u32>,
     next: Vec<u32>,
     reg: Vec<Option<u8>>,
     vectors: Vec<Option<Val>>,
     masks: Vec<Option<Val>>,
-    /// Spill places whose values are dead.
+    /// Spill slots whose values are dead.
     free: Vec<u32>,
     out: Allocation,
 }
 
-/// Allocates. `None`: an instruction needs more registers than there are.
+/// Allocates registers. `None` if an instruction needs more than there are.
 pub fn allocate(p: &Program, isa: Isa, limits: Limits) -> Option<Allocation> {
     let n = p.insts.len();
     let mut first = vec![0u32; n + 1];
@@ -141,7 +141,7 @@ impl Alloc<'_> {
         place as u8 + (class == Class::Mask) as u8
     }
 
-    /// A free register, or one made free; none that holds a pinned value.
+    /// Returns a free register, spilling a value that is not pinned if needed.
     fn take(&mut self, class: Class, pinned: &[Val]) -> Option<u8> {
         if let Some(free) = self.file(class).iter().position(Option::is_none) {
             if class == Class::Vector {
@@ -171,7 +171,7 @@ impl Alloc<'_> {
         self.reg[v.at()] = Some(reg);
     }
 
-    /// After an instruction: the places of arguments that were its last to read. (Not before: it may read them from
+    /// Frees the spill slots of arguments whose last use was this instruction. (Not earlier: it may read them from
     /// there.)
     fn free_places(&mut self, inst: &Inst) {
         for (k, &a) in inst.args().iter().enumerate() {
@@ -181,14 +181,14 @@ impl Alloc<'_> {
         }
     }
 
-    /// Whether the instruction can read this argument from the value's home.
+    /// Whether the instruction can use this argument as a memory operand.
     fn folds(&self, inst: &Inst, k: usize) -> bool {
         let v = inst.args[k];
         let value = &self.p.insts[v.at()];
         let place = match inst.op {
             Op::Rvm => k == 1,
             Op::Rm => k == 0,
-            // (With a mask it is first put in a register.)
+            // (With a mask, the argument is first loaded into a register.)
             Op::Fold => k == 0 && inst.imm == 1 && inst.nargs == 1,
             Op::Fma => true,
             Op::BlendM | Op::BlendV => k == 1,
@@ -253,7 +253,7 @@ impl Alloc<'_> {
         Some(())
     }
 
-    /// Everything that lives on goes to its home: what comes next uses all registers.
+    /// Spills all live values: the next operation uses all registers.
     fn spill_all(&mut self) {
         let held: Vec<Val> = self.vectors.iter().chain(&self.masks).flatten().copied().collect();
         for v in held {
@@ -262,7 +262,7 @@ impl Alloc<'_> {
         }
     }
 
-    /// Writes a value to its home, where it has to be kept and is not there yet.
+    /// Stores a value to its home, if it is still needed and not there yet.
     fn spill(&mut self, v: Val) {
         let Some(reg) = self.reg[v.at()] else { return };
         if self.p.insts[v.at()].invariant() || self.dies(v) || self.out.home[v.at()].is_some() {
@@ -283,7 +283,7 @@ impl Alloc<'_> {
         }
     }
 
-    /// The destroyed argument is one that dies here, else a copy.
+    /// Allocates a fused multiply-add: overwrites an argument that dies here, else a copy.
     fn fused(&mut self, at: usize, inst: &Inst, locs: [Loc; 3], folded: Option<usize>) -> Option<()> {
         let args = inst.args;
         let gone = |s: &Self, k: usize| folded != Some(k) && s.dies(args[k]) && !s.p.insts[args[k].at()].invariant();
@@ -296,7 +296,7 @@ impl Alloc<'_> {
             }
             None => {
                 let dst = self.take(Class::Vector, &args)?;
-                // What is in memory is read, not copied.
+                // A value in memory is loaded instead of copied.
                 let k = folded.unwrap_or(2);
                 self.out.steps.push(match locs[k] {
                     Loc::Reg(from) => Step::Copy { val: args[k], from, to: dst },
@@ -306,7 +306,7 @@ impl Alloc<'_> {
                 (k, dst)
             }
         };
-        // Positions of (vvvv, rm), and the distance from the 213 form's opcode.
+        // Indices of (vvvv, rm), and the distance from the opcode of the 213 form.
         let (x, y, form) = match k {
             2 if folded == Some(0) => (1, 0, 0x10),
             2 => (0, 1, 0x10),
@@ -328,13 +328,13 @@ impl Alloc<'_> {
 }
 
 impl Allocation {
-    /// Gives registers that the program leaves unused to invariants, the most often read first.
+    /// Assigns unused registers to invariants, the most often read first.
     pub fn hoist(&mut self, p: &Program, limit: usize) {
         let mut wanted = vec![0u32; p.start];
         let invariant = |v: Val| v.at() < p.start;
         for s in &self.steps {
             match s {
-                // Without a register an instruction of its own reads it.
+                // Without a register, a separate load reads it.
                 Step::Reload { val, .. } if invariant(*val) => wanted[val.at()] += 4,
                 Step::Run { at, vals, locs, .. } => {
                     let n = p.insts[*at as usize].nargs as usize;
@@ -371,7 +371,7 @@ impl Allocation {
                     }
                 }
                 Step::Copy { val, from, .. } => *from = place(*val).unwrap_or(*from),
-                // A value that a loop carries changes in its register alone.
+                // The current version of a carried value is only in its register.
                 Step::Fresh { val, reg } => {
                     if let Some(from) = place(*val) {
                         *s = Step::Copy { val: *val, from, to: *reg };

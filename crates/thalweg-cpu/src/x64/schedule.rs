@@ -1,25 +1,25 @@
-//! The order of a step's instructions, and its copies.
+//! Instruction order of a step, and unrolling.
 //!
-//! In: a [`Vir`]. Out: a [`Program`], the straight line that the allocator goes through. Depth first from the effects,
-//! the argument of larger register need first. What a turn of a loop carries over comes last in it. Stores stand after every load: an output may be the very buffer of an
-//! input that dies here.
+//! In: a [`Vir`]. Out: a [`Program`], the straight-line code that the allocator processes. Depth first from the
+//! effects, the argument with the larger register need first. Updates of a loop's carried values come last in its
+//! iteration. Stores stand after every load: an output may be the buffer of an input that dies here.
 
 use super::isa::Isa;
 use super::vir::{Class, Inst, Op, Val, Vir};
 
-/// A straight line of instructions: those before `start` are invariants in memory and not executed.
+/// Straight-line code: the instructions before `start` are invariants in memory and are not executed.
 pub struct Program {
-    /// Instructions; arguments are positions here.
+    /// Instructions; arguments are indices into them.
     pub insts: Vec<Inst>,
-    /// Where execution starts.
+    /// Index of the first instruction executed.
     pub start: usize,
-    /// Copies of the step.
+    /// Number of copies of the step.
     pub copies: usize,
     /// Whether lanes past the end of the row are masked.
     pub tail: bool,
 }
 
-/// Values in the order of execution, with the invariants they need not among them.
+/// Values in execution order, without invariants.
 pub fn order(v: &Vir) -> Vec<Val> {
     let need = register_need(v);
     let mut done = vec![false; v.insts.len()];
@@ -39,7 +39,7 @@ pub fn order(v: &Vir) -> Vec<Val> {
             }
             stack.push((x, true));
             let mut args: Vec<Val> = inst.args().iter().copied().filter(|a| !done[a.at()]).collect();
-            // The last pushed is computed first.
+            // The last one pushed is computed first.
             args.sort_by_key(|a| need[a.at()]);
             stack.extend(args.into_iter().map(|a| (a, false)));
         }
@@ -78,8 +78,8 @@ fn stores_after_loads(v: &Vir, order: Vec<Val>) -> Vec<Val> {
     early.chain(late).chain(order[last + 1..].iter().copied()).collect()
 }
 
-/// `copies` copies of the step, `abreast` of them interleaved, the others after them. What does not depend on the step
-/// is there once. Masked moves of AVX2 get their mask as a last argument, and so do its folds.
+/// Unrolls the step by `copies`, interleaving `abreast` copies at a time. Instructions that do not depend on the step
+/// stand once. Masked moves and folds of AVX2 get their mask as a last argument.
 pub fn unroll(v: &Vir, order: &[Val], copies: usize, abreast: usize, tail: bool) -> Program {
     let mut varies = vec![false; v.insts.len()];
     for (i, inst) in v.insts.iter().enumerate() {

@@ -1,31 +1,31 @@
-//! The straight line of a loop's turn, with registers and a place in the frame of its own.
+//! Straight-line code of a loop iteration, with its own register allocation and frame slots.
 //!
 //! In: a step with loops ([`Vir::loops`]), and the registers that they may use. Out: a [`TurnCode`] for each, which
-//! [`super::turns`] writes. A turn's values are invariants of its code: what fits is in registers for the whole loop, carried
-//! values among them, the others stay in the frame.
+//! [`super::turns`] emits. An iteration's values are invariants of its code: as many as fit, including carried values,
+//! are in registers for the whole loop; the others stay in the frame.
 
 use super::isa::Isa;
 use super::regalloc::{self, Allocation, Limits};
 use super::schedule::{self, Program};
 use super::vir::{Op, Turn, Vir};
 
-/// The code of a loop.
+/// Code of a loop.
 pub struct TurnCode {
-    /// One turn.
+    /// One iteration.
     pub program: Program,
-    /// Its registers.
+    /// Its register allocation.
     pub allocation: Allocation,
-    /// The loops in it.
+    /// Nested loops.
     pub inner: Vec<TurnCode>,
-    /// Where its frame vectors are: those of its values, of spilled ones, and two for what it counts.
+    /// Frame offsets: of its values, of spilled values, and of two vectors for counters.
     pub slots: i32,
     pub spills: i32,
     pub words: i32,
 }
 
-/// The loops of a step; `limits` are the registers that they may use. `None`: one needs more.
+/// Compiles the loops of a step within the registers of `limits`; `None` if one needs more.
 pub fn compile(v: &Vir, isa: Isa, limits: Limits) -> Option<Vec<TurnCode>> {
-    // The last register of AVX2 says which lanes are active.
+    // AVX2 holds the mask of active lanes in the last register.
     let top = if isa == Isa::Avx2 { isa.registers() - 1 } else { isa.registers() };
     let limits = Limits { vectors: limits.vectors.min(top), ..limits };
     let one = |turn: &Turn| {
@@ -41,7 +41,7 @@ pub fn compile(v: &Vir, isa: Isa, limits: Limits) -> Option<Vec<TurnCode>> {
     v.loops.iter().map(one).collect()
 }
 
-/// Gives loops their places in the frame; `vectors` makes room for so many.
+/// Assigns frame offsets to loops; `vectors` allocates frame vectors.
 pub fn place(turns: &mut [TurnCode], v: &Vir, vectors: &mut dyn FnMut(usize) -> i32) {
     for (code, turn) in turns.iter_mut().zip(&v.loops) {
         code.slots = vectors(turn.v.slots.len());
@@ -51,7 +51,7 @@ pub fn place(turns: &mut [TurnCode], v: &Vir, vectors: &mut dyn FnMut(usize) -> 
     }
 }
 
-/// Whether a step, or a loop in it, leaves lanes to the slow path.
+/// Whether a step, or a loop in it, may send lanes to the slow path.
 pub fn has_guards(v: &Vir) -> bool {
     v.effects.iter().any(|e| v.inst(*e).op == Op::Guard) || v.loops.iter().any(|l| has_guards(&l.v))
 }

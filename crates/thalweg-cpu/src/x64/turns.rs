@@ -1,17 +1,17 @@
-//! Loops whose ends depend on data, in a step: code with registers of its own.
+//! Loops with data-dependent trip counts inside a step: code with its own registers.
 //!
-//! In: a [`TurnCode`] for each loop of a step. Out: its instructions. The step puts first values and arguments into frame vectors of the loop's, runs it, which leaves no register as it was,
-//! and takes its results from there:
+//! In: a [`TurnCode`] for each loop of a step. Out: its instructions. The step stores initial values and arguments to
+//! frame vectors of the loop, runs the loop, which preserves no registers, and loads its results from there:
 //!
 //! ```text
-//! active = lanes inside the row (in a loop in a loop: those that have a turn of that)
-//! repeat, at most so often:
+//! active = lanes inside the row (in a nested loop: the active lanes of the outer one)
+//! repeat, at most `most` times:
 //!     active &= go; leave if none is left
 //!     carried = active ? next : carried        for all at once
 //! ```
 //!
-//! `active` is k6 (AVX2: the last vector register). Always true: carried values are written
-//! after everything else in a turn has been computed, so that where lanes leave, all are as the last turn left them.
+//! `active` is k6 (AVX2: the last vector register). Always true: carried values are written after everything else in an
+//! iteration has been computed, so lanes that leave have the values of their last iteration.
 
 use super::asm::*;
 use super::emit::{Allocated, Emit, reg};
@@ -19,28 +19,28 @@ use super::ops;
 use super::turn_code::TurnCode;
 use super::vir::{Class, Inst, Op, Val};
 
-/// Mask register of the lanes that have another turn.
+/// Mask register of the active lanes.
 const ACTIVE: u8 = 6;
 
 impl<'a> Emit<'a> {
-    /// Puts a vector into a loop's frame vector.
+    /// Stores a vector to a frame vector of a loop.
     pub fn put_value(&mut self, inst: &Inst, r: u8) {
         let home = self.turn_slot(inst.aux);
         self.vector(ops::MOVUPS_STORE[0], self.full(), r, 0, home, None);
     }
 
-    /// Takes one from there.
+    /// Loads a vector from a frame vector of a loop.
     pub fn take_value(&mut self, inst: &Inst, dst: u8) {
         let home = self.turn_slot(inst.aux);
         self.vector(ops::MOVUPS[0], self.full(), dst, 0, home, None);
     }
 
-    /// `aux`: the loop, and the number of the value.
+    /// Address of a frame vector; `aux` has the loop and the number of the value.
     fn turn_slot(&self, aux: u64) -> Rm {
         at(RSP, self.turns[(aux >> 16) as usize].slots + 64 * (aux & 0xFFFF) as i32)
     }
 
-    /// The loop of that number.
+    /// Emits the loop of that number.
     pub fn turns(&mut self, number: usize, tail: bool) {
         let turns: &'a [TurnCode] = self.turns;
         let (code, turn) = (&turns[number], &self.v.loops[number]);
@@ -77,13 +77,13 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// The register of active lanes on AVX2.
+    /// Vector register of the active lanes on AVX2.
     fn active(&self) -> u8 {
         self.v.isa.registers() as u8 - 1
     }
 
-    /// The lanes that have the first turn: those inside the row. A loop in a loop begins with those of the turn, which
-    /// are kept.
+    /// Sets the active lanes of the first iteration: those inside the row. A nested loop begins with the active lanes
+    /// of the outer one, which are saved.
     fn begin(&mut self, code: &TurnCode, nested: bool, tail: bool) {
         let (kept, vector) = (at(RSP, code.words + 8), at(RSP, code.words + 64));
         match (self.avx512(), nested, tail) {
@@ -113,7 +113,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Leaves the loop where no lane has another turn; `go` says which have.
+    /// Leaves the loop if no lane is active; `go` is the mask of lanes that continue.
     pub fn exit(&mut self, dst: u8, go: u8) {
         let out = self.leave.expect("a turn is in a loop");
         if self.avx512() {
@@ -133,7 +133,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// A carried value becomes what is in the register.
+    /// Writes a register to a carried value.
     pub fn carry(&mut self, (program, allocation): Allocated, slot: u64, r: u8) {
         let is = |val: Val| {
             let inst = &program.insts[val.at()];

@@ -1,9 +1,9 @@
-//! The vector IR: what one step of the inner loop does, in SSA, one machine instruction a value.
+//! The vector IR: one step of the inner loop in SSA form, one machine instruction per value.
 //!
 //! A step computes `lanes` points. A 32-bit value fills `4·lanes` bytes of a register and a 64-bit value `8·lanes`, so
-//! the vector length is the instruction's. Masks are k registers on AVX-512 (`lane` 0) and vectors of 0 and -1 on AVX2,
-//! where `lane` tells their width. Equal instructions are one value. Always true: an instruction stands after its
-//! arguments.
+//! each instruction has its own vector length. Masks are k registers on AVX-512 (`lane` 0), and vectors of 0 and -1 on
+//! AVX2, whose width `lane` gives. Equal instructions are one value (value numbering). Always true: an instruction
+//! stands after its arguments.
 
 use super::asm::Code;
 use super::isa::Isa;
@@ -12,27 +12,27 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use thalweg_ir::{DType, Monoid};
 
-/// A value, by the position of its instruction.
+/// A value: the index of its instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Val(pub u32);
 
 impl Val {
-    /// The position as an index.
+    /// The index as a `usize`.
     pub fn at(self) -> usize {
         self.0 as usize
     }
 }
 
-/// How an instruction is encoded, and what it is for the allocator.
+/// Encoding form of an instruction, and its role for the register allocator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
-    /// One value in every lane (`aux`), in the pool.
+    /// One value in every lane (`aux`), in the constant pool.
     Const,
-    /// A full vector of the pool ([`Vir::tables`]`[aux]`).
+    /// A full vector of the constant pool ([`Vir::tables`]`[aux]`).
     Table,
-    /// Lane numbers, plus `lanes` for each copy of the step before this one; in the pool.
+    /// Lane numbers, plus `lanes` for each preceding copy of the step; in the constant pool.
     Iota,
-    /// A vector in the frame ([`Vir::slots`]`[aux]`) that the prologue fills.
+    /// A vector in the stack frame ([`Vir::slots`]`[aux]`) that the prologue fills.
     Slot,
     /// All lanes true (`imm` 1) or false, in a mask register.
     KConst,
@@ -44,80 +44,80 @@ pub enum Op {
     Mr,
     /// `vvvv = op(rm, imm)`
     Shift,
-    /// `a·b + c` up to signs, destroying one.
+    /// `a·b + c` up to signs; overwrites one argument.
     Fma,
     /// `m ? x : y` by mask register.
     BlendM,
     /// `m ? x : y` by vector mask.
     BlendV,
-    /// The step's position in the row, in every lane.
+    /// Position of the step in the row, in every lane.
     Step,
     /// The two low bits of the step's address in a strided access, in every lane.
     StepLow,
-    /// `lanes` neighbouring elements at a pointer (`aux`); `imm` is an element's size in memory.
+    /// `lanes` contiguous elements at a pointer (`aux`); `imm` is the element size in memory.
     Load,
-    /// Writes the first argument likewise. [`CACHED`] in `aux`: never past the caches.
+    /// Writes the first argument as contiguous elements. With [`CACHED`] in `aux`, never non-temporally.
     Store,
     /// Writes the lowest lane of the first argument at the pointer: `imm` bytes.
     StoreOne,
-    /// The operation on the first argument and the neighbouring elements at the pointer.
+    /// Applies the operation to the first argument and the contiguous elements at the pointer.
     Merge,
-    /// Puts the first argument to the accumulators of a fold ([`Vir::folds`]`[aux]`); `imm` is 1 where that is one
-    /// instruction.
+    /// Folds the first argument into the accumulators of a fold ([`Vir::folds`]`[aux]`); `imm` is 1 if one instruction
+    /// does it.
     Fold,
-    /// The first argument, the same in every lane, becomes the row's value `aux`.
+    /// Sets the row's value `aux` to the first argument, which is the same in every lane.
     Set,
-    /// Elements at the pointer plus the index lanes (first argument) times `imm`, 0 where the mask (second argument) is
-    /// false.
+    /// Gathers elements at the pointer plus the index lanes (first argument) times `imm`; 0 where the mask (second
+    /// argument) is false.
     Gather,
-    /// Records that a lane of the mask is true.
+    /// Records whether any lane of the mask is true.
     Guard,
-    /// The first argument into a frame vector of a loop ([`Vir::loops`]; `aux`: `loop << 16 | value`).
+    /// Stores the first argument to a frame vector of a loop ([`Vir::loops`]; `aux`: `loop << 16 | value`).
     Put,
-    /// Runs the loop `aux`, which leaves no register as it was.
+    /// Runs the loop `aux`, which preserves no registers.
     Loop,
-    /// What is in a frame vector of a loop (`aux` as for [`Op::Put`]).
+    /// Reads a frame vector of a loop (`aux` as for [`Op::Put`]).
     Take,
-    /// In a turn: the lanes that have it, of those where the first argument is true; leaves the loop where there are
-    /// none.
+    /// In a loop iteration: narrows the active lanes to those where the first argument is true; leaves the loop if none
+    /// remain.
     Exit,
-    /// In a turn: the first argument becomes the carried value in the slot `aux`.
+    /// In a loop iteration: stores the first argument to the carried value in slot `aux`.
     Carry,
 }
 
-/// What register a value is in.
+/// Register class of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Class {
     /// A vector register.
     Vector,
     /// A mask register.
     Mask,
-    /// None: it has an effect instead.
+    /// No register: the instruction has an effect instead.
     Effect,
 }
 
 /// One instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Inst {
-    /// What it is.
+    /// Operation.
     pub op: Op,
-    /// Its encoding, where the op takes one.
+    /// Encoding, if the operation has one.
     pub code: Code,
-    /// The vector length, `16 << len` bytes.
+    /// Vector length, `16 << len` bytes.
     pub len: u8,
-    /// Immediate, or what the op says.
+    /// Immediate; its meaning depends on the operation.
     pub imm: u8,
     /// Number of arguments.
     pub nargs: u8,
-    /// Bytes of a lane of the result; 0 for mask registers.
+    /// Bytes per lane of the result; 0 for mask registers.
     pub lane: u8,
     /// Arguments; unused ones are `Val(0)`.
     pub args: [Val; 3],
-    /// What the op says.
+    /// Extra operand; its meaning depends on the operation.
     pub aux: u64,
-    /// What register the result is in.
+    /// Register class of the result.
     pub class: Class,
-    /// The copy of the step, once it is unrolled.
+    /// Copy of the step, after unrolling.
     pub step: u8,
 }
 
@@ -126,41 +126,41 @@ impl Inst {
     pub fn args(&self) -> &[Val] {
         &self.args[..self.nargs as usize]
     }
-    /// In memory outside the loop, the same in every step: never spilled, read again instead.
+    /// Whether the value is loop-invariant and in memory: it is never spilled, but read again instead.
     pub fn invariant(&self) -> bool {
         matches!(self.op, Op::Const | Op::Table | Op::Iota | Op::Slot)
     }
 }
 
-/// Where a frame vector comes from.
+/// Source of a frame vector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// A scalar argument, bits as [`thalweg_ir::Scalar::to_bits`] has them; bool as 0 or -1.
+    /// A scalar argument, in the form of [`thalweg_ir::Scalar::to_bits`]; bool as 0 or -1.
     Scalar(u16),
-    /// Word 0 of an access, moved by rows.
+    /// Word 0 of an access, advanced by rows.
     Word(u16),
     /// Word 2 of an access.
     Stride(u16),
-    /// The element that word 0 points at.
+    /// The element at word 0 of an access.
     Uniform(u16),
     /// The two low bits of word 0.
     Low(u16),
-    /// A value of the row, which a phase before this one left in the frame.
+    /// A value of the row, which an earlier phase left in the frame.
     Value(u16),
-    /// A value of a turn: a carried one, or an argument of the loop.
+    /// A value of a loop iteration: a carried one, or an argument of the loop.
     Turn(u16),
     /// -1 in the lanes inside the row.
     Tail,
 }
 
-/// A vector in the frame: one value in every lane, but for [`Source::Tail`].
+/// A vector in the frame: one value in every lane, except for [`Source::Tail`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Where it comes from.
+    /// Source of the value.
     pub source: Source,
-    /// The dtype of the value there.
+    /// Dtype of the value.
     pub dtype: DType,
-    /// Bytes of a lane.
+    /// Bytes per lane.
     pub lane: u8,
 }
 
@@ -171,38 +171,38 @@ impl Slot {
     }
 }
 
-/// A loop in a step.
+/// A loop inside a step.
 pub struct Turn {
-    /// One turn.
+    /// Code of one iteration.
     pub v: Vir,
-    /// Turns after which it ends in any case.
+    /// Maximum number of iterations.
     pub most: u32,
 }
 
 /// A fold over the points of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accumulate {
-    /// How.
+    /// Monoid.
     pub op: Monoid,
-    /// The dtype of the elements.
+    /// Dtype of the elements.
     pub dtype: DType,
-    /// The row's value that it gives.
+    /// Value of the row that receives the result.
     pub value: u16,
 }
 
-/// In a load's `aux`: the pointer goes down, so the step's elements end where it starts; the vector holds them as memory
-/// does, the last point first.
+/// Flag in a load's `aux`: the pointer descends, so the step's elements end at its start. The vector has memory order,
+/// the last point first.
 pub const DOWNWARDS: u64 = 1 << 32;
 
-/// In a store's `aux`: its lines are read again soon.
+/// Flag in a store's `aux`: its cache lines are read again soon.
 pub const CACHED: u64 = 1 << 32;
 
-/// A pointer that loads and stores go through: word 0 of an access (even) or word 3 (odd).
+/// Id of a pointer for loads and stores: word 0 of an access (even) or word 3 (odd).
 pub fn pointer(access: u16, table: bool) -> u64 {
     access as u64 * 2 + table as u64
 }
 
-/// A multiplicative hasher: keys are small and not hostile.
+/// A multiplicative hasher: keys are small and not adversarial.
 #[derive(Default)]
 pub struct Mix(u64);
 impl Hasher for Mix {
@@ -231,28 +231,28 @@ impl Hasher for Mix {
     }
 }
 
-/// What tells one instruction from another: everything but the encoding, of which the opcode is enough.
+/// Identity of an instruction for value numbering: everything but the encoding, for which the opcode is enough.
 type Key = (u64, u64, u64);
 
-/// One step, under construction or done.
+/// One step, under construction or complete.
 pub struct Vir {
     /// The instruction set.
     pub isa: Isa,
-    /// Points of a step.
+    /// Points per step.
     pub lanes: usize,
-    /// The values.
+    /// Instructions, one per value.
     pub insts: Vec<Inst>,
     /// Stores and guards, in program order.
     pub effects: Vec<Val>,
     /// Frame vectors.
     pub slots: Vec<Slot>,
-    /// Folds over the points, with accumulators of their own.
+    /// Folds over the points, each with its own accumulators.
     pub folds: Vec<Accumulate>,
-    /// Loops whose ends depend on data.
+    /// Loops with data-dependent trip counts.
     pub loops: Vec<Turn>,
-    /// In a turn, the lanes that have it.
+    /// In a loop iteration, the mask of active lanes.
     pub active: Option<Val>,
-    /// Pool vectors, of the register's size.
+    /// Vectors of the constant pool, each as long as a register.
     pub tables: Vec<Vec<u8>>,
     known: HashMap<Key, Val, BuildHasherDefault<Mix>>,
 }
@@ -274,7 +274,7 @@ impl Vir {
         }
     }
 
-    /// The encoded length of a vector of such lanes.
+    /// Encoded length of a vector with lanes of that many bytes.
     pub fn len(&self, lane: u8) -> u8 {
         (self.lanes * lane as usize / 16).trailing_zeros() as u8
     }
@@ -284,12 +284,12 @@ impl Vir {
         &self.insts[v.at()]
     }
 
-    /// Bytes of a lane of the value.
+    /// Bytes per lane of the value.
     pub fn lane(&self, v: Val) -> u8 {
         self.inst(v).lane
     }
 
-    /// The value of an instruction, shared with an equal one.
+    /// Appends an instruction, or returns the equal one that exists.
     pub fn push(&mut self, mut i: Inst) -> Val {
         if i.code.commutes && i.op == Op::Rvm && i.args[1] < i.args[0] {
             i.args.swap(0, 1);
@@ -311,8 +311,8 @@ impl Vir {
         v
     }
 
-    /// An instruction on registers. `lane` is that of the result (0: a mask register); `size` the lanes whose number
-    /// sets the length.
+    /// An instruction on registers. `lane` is the lane size of the result (0: a mask register); `size` the lane size
+    /// that sets the vector length.
     pub fn make(&mut self, op: Op, code: Code, size: u8, lane: u8, imm: u8, args: &[Val]) -> Val {
         let mut a = [Val(0); 3];
         a[..args.len()].copy_from_slice(args);
@@ -321,7 +321,7 @@ impl Vir {
         self.push(Inst { op, code, len, imm, nargs, lane, args: a, aux: 0, class, step: 0 })
     }
 
-    /// A leaf without arguments.
+    /// An instruction without arguments.
     pub fn leaf(&mut self, op: Op, lane: u8, imm: u8, aux: u64) -> Val {
         let class = if lane == 0 { Class::Mask } else { Class::Vector };
         let len = if lane == 0 { 0 } else { self.len(lane) };
@@ -334,7 +334,7 @@ impl Vir {
         self.leaf(Op::Const, lane, 0, bits)
     }
 
-    /// A vector of the pool.
+    /// A vector of the constant pool.
     pub fn table(&mut self, mut bytes: Vec<u8>, lane: u8) -> Val {
         bytes.resize(self.isa.bytes(), 0);
         let at = self.tables.iter().position(|t| *t == bytes).unwrap_or_else(|| {
@@ -353,7 +353,7 @@ impl Vir {
         self.leaf(Op::Slot, slot.lane, 0, at as u64)
     }
 
-    /// An instruction with an effect, after all before it.
+    /// Appends an instruction with an effect, ordered after all earlier effects.
     pub fn effect(&mut self, op: Op, code: Code, len: u8, imm: u8, args: &[Val], aux: u64) {
         let mut a = [Val(0); 3];
         a[..args.len()].copy_from_slice(args);

@@ -1,8 +1,8 @@
-//! Panels of elements of 4 bytes, filled by vectors of AVX-512 with masks.
+//! Packing of elements of 4 bytes by masked AVX-512 vectors.
 //!
-//! In: the stretches of a panel's lines and, of each tap, which of them are inside. Out: the panel, a vector at a time: a
-//! load for each stretch that the vector has a part of, under the mask of what is inside, into what is there of the
-//! others. Lines two steps apart are every other lane of two loads. Always true: lanes outside of a mask are not read.
+//! In: the runs of a panel's lines and, for each tap, which lines are inside the limits. Out: the panel, one vector at
+//! a time. Each run that overlaps the vector is one load under its mask, merged into the lanes of the others. Lines
+//! with stride 2 are the even lanes of two loads. Always true: lanes outside a mask are not read.
 
 use super::terms::Stretch;
 use crate::number::{Number, Wide};
@@ -11,7 +11,7 @@ use std::any::TypeId;
 /// Lanes of a vector.
 const LANES: usize = 16;
 
-/// Whether panels of these elements, whose lines lie so many apart, are filled so.
+/// Whether panels of these elements, with this stride between lines, are packed by masked vectors.
 pub(super) fn takes<T: Number>(step: isize) -> bool {
     #[cfg(target_arch = "x86_64")]
     if TypeId::of::<T>() == TypeId::of::<T::Wide>() && size_of::<T>() == 4 && matches!(step, 1 | 2) {
@@ -21,7 +21,7 @@ pub(super) fn takes<T: Number>(step: isize) -> bool {
     false
 }
 
-/// The bits of a value of 4 bytes; 0 of others.
+/// Bits of a value of 4 bytes; 0 for other sizes.
 pub(super) fn bits<W: Wide>(value: W) -> u32 {
     if size_of::<W>() != 4 {
         return 0;
@@ -30,7 +30,7 @@ pub(super) fn bits<W: Wide>(value: W) -> u32 {
     unsafe { std::mem::transmute_copy(&value) }
 }
 
-/// Lanes of a vector, and of the two that every other lane of is loaded from.
+/// Mask of a vector, and the masks of the two loads whose even lanes it takes for stride 2.
 #[derive(Clone, Copy, Default)]
 struct Lanes {
     own: u16,
@@ -47,23 +47,23 @@ impl Lanes {
     }
 }
 
-/// The vectors of a panel.
+/// Loads of the vectors of a panel.
 #[derive(Default)]
 pub(super) struct Vectors {
-    /// Elements of a panel, and lines of this one.
+    /// Elements of a panel (`room`), and lines of the current one (`width`).
     room: usize,
     width: usize,
     step: usize,
-    /// Loads of each vector: the same number for all, those that are not needed with empty masks.
+    /// Loads per vector: equal for all vectors; unused loads have empty masks.
     each: usize,
-    /// Of each load the offset of the vector's first lane, were it all of that stretch.
+    /// Source offset of each load, for lane 0 of its vector as if the whole vector were in that run.
     offsets: Vec<isize>,
-    /// Of each tap the lanes of each load.
+    /// For each tap, the mask of each load.
     masks: Vec<Lanes>,
 }
 
 impl Vectors {
-    /// Finds the loads of a panel of `(width, room, step)`. Without taps all lines are inside.
+    /// Computes the loads of a panel of `(width, room, step)`. Without taps, all lines are inside.
     pub(super) fn set(
         &mut self,
         (width, room, step): (usize, usize, isize),
@@ -105,13 +105,14 @@ impl Vectors {
         }
     }
 
-    /// Fills the panel: of terms at these offsets, of these taps (all of the first if there are none).
+    /// Packs the panel from terms with these offsets and taps (without taps, all have the first).
     ///
     /// # Safety
-    /// [`takes`] says so of the elements; what is inside is readable, and there is room for the panel.
+    /// [`takes`] returned true for the elements; those inside the limits are readable, and there is space for the
+    /// panel.
     pub(super) unsafe fn fill(&self, first: *const u32, terms: (&[isize], &[u32]), outside: u32, to: *mut u32) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's promise; the instructions are there where `takes` says so.
+        // SAFETY: the caller's promise; the instructions exist if `takes` returned true.
         unsafe {
             match (self.step, self.each) {
                 (1, 1) => x86::fill::<1, 1>(self, first, terms, outside, to),
@@ -128,7 +129,7 @@ impl Vectors {
     }
 }
 
-/// The lanes of a vector that have lines of `start..end`.
+/// Mask of the lanes of a vector that lines `start..end` occupy.
 fn lanes(start: usize, end: usize, vector: usize) -> u16 {
     let at = |line: usize| line.clamp(vector * LANES, (vector + 1) * LANES) - vector * LANES;
     let below = |lanes: usize| ((1u32 << lanes) - 1) as u16;
@@ -140,10 +141,10 @@ mod x86 {
     use super::{LANES, Lanes, Vectors, lanes};
     use std::arch::x86_64::*;
 
-    /// With `EACH` loads a vector (0: as many as there are) of lines `STEP` apart.
+    /// Packs with `EACH` loads per vector (0: a variable number) of lines with stride `STEP`.
     ///
     /// # Safety
-    /// As of [`Vectors::fill`], and the machine has AVX-512 F.
+    /// As for [`Vectors::fill`], and the machine has AVX-512 F.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn fill<const STEP: usize, const EACH: usize>(
         v: &Vectors,
@@ -156,7 +157,7 @@ mod x86 {
         let count = v.room.div_ceil(LANES);
         let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
         for vector in 0..count {
-            // Behind the last line is 0.
+            // Lanes after the last line are 0.
             let around = _mm512_maskz_set1_epi32(lanes(0, v.width, vector), outside as i32);
             let room = lanes(0, v.room, vector);
             let offsets = &v.offsets[vector * each..(vector + 1) * each];
@@ -166,12 +167,13 @@ mod x86 {
                 let start = (tap * count + vector) * each;
                 let masks = &v.masks[start..start + each];
                 let mut x = around;
-                // The next panel goes on where this one ends; hardware does not follow so many short stretches.
+                // The next panel begins where this one ends; the hardware prefetcher does not follow so many short
+                // streams.
                 let next = first.wrapping_offset(term + offsets[0]).wrapping_add(v.room * STEP);
                 _mm_prefetch::<_MM_HINT_T0>(next.cast());
                 for (&offset, &Lanes { own, pair }) in offsets.iter().zip(masks) {
                     let from = first.wrapping_offset(term + offset).cast::<i32>();
-                    // SAFETY: the caller's promise for the lanes of the mask; others are not read.
+                    // SAFETY: the caller's promise for the lanes of the mask; other lanes are not read.
                     x = unsafe {
                         if STEP == 1 {
                             _mm512_mask_loadu_epi32(x, own, from)
@@ -183,7 +185,7 @@ mod x86 {
                     };
                 }
                 let to = to.wrapping_add(number * v.room).cast::<i32>();
-                // SAFETY: the panel has room for its lines.
+                // SAFETY: the panel has space for its lines.
                 unsafe {
                     match room {
                         u16::MAX => _mm512_storeu_si512(to.cast(), x),

@@ -1,11 +1,10 @@
-//! Factors in memory whose lines and terms have several dimensions: the windows of a convolution, axes that a product
-//! has merged.
+//! Factors in memory whose lines and terms have several dimensions: the windows of a convolution (implicit GEMM), or
+//! axes that a product has merged.
 //!
 //! In: sizes and strides of the lines and of the terms, both outermost first, and limits outside of which every element
-//! is the same value (the border of an image). Out: panels as those of `pack`, filled in stretches of neighbouring lines,
-//! or of neighbouring terms that are turned. Nothing is computed and nothing is put down in between, as it is where a
-//! body gives a block of the factor. Always true: values are kept (widening is exact), and only elements of the factor
-//! are read.
+//! has the same value (the border of an image). Out: panels as those of `pack`, copied in runs of adjacent lines, or
+//! transposed from runs of adjacent terms. Unlike a factor computed by a body, it is packed directly, without an
+//! intermediate block. Always true: values are preserved (widening is exact), and only elements of the factor are read.
 
 mod masked;
 mod panel;
@@ -22,37 +21,37 @@ use std::ops::Range;
 use terms::{Terms, inner};
 use thalweg_ir::DType;
 
-/// A factor as it lies. Strides are in elements.
+/// Layout of a factor. Strides are in elements.
 #[derive(Debug)]
 pub struct Grid {
-    /// Of the elements. A conversion may follow where they are packed.
+    /// Dtype of the elements in memory. Packing may convert them.
     pub dtype: DType,
-    /// The first element of each product of the batch (or where it would be, were it inside).
+    /// Address of the first element of each product of the batch (a virtual one if that element is outside).
     pub first: Vec<*const u8>,
     /// Sizes and strides of the lines.
     pub lines: Vec<(usize, isize)>,
     /// Sizes and strides of the terms.
     pub terms: Vec<(usize, isize)>,
-    /// What an element has to keep to be in memory: at most [`thalweg_ir::MAX_RANK`].
+    /// Limits that the elements in memory satisfy: at most [`thalweg_ir::MAX_RANK`].
     pub limits: Vec<Limit>,
-    /// What the others are, in the form of [`thalweg_ir::Scalar::to_bits`].
+    /// Value of all other elements, in the form of [`thalweg_ir::Scalar::to_bits`].
     pub outside: u64,
 }
 
-/// A coordinate that goes by steps along lines and terms, and its valid range.
+/// A coordinate that is linear in line and term indices, and its valid range.
 #[derive(Debug)]
 pub struct Limit {
-    /// At the first element of each product.
+    /// Its value at the first element of each product.
     pub first: Vec<i64>,
-    /// From line to line, for each of their dimensions.
+    /// Its step for each dimension of the lines.
     pub lines: Vec<i64>,
-    /// From term to term.
+    /// Its step for each dimension of the terms.
     pub terms: Vec<i64>,
-    /// `lo..hi`.
+    /// Valid range, `lo..hi`.
     pub valid: (i64, i64),
 }
 
-// SAFETY: its addresses are only read, under the promise of whoever makes a contraction of it.
+// SAFETY: its addresses are only read, as the constructor of a contraction promises.
 unsafe impl Sync for Grid {}
 
 /// The factor of one product.
@@ -64,8 +63,8 @@ pub struct At<'a, T> {
 }
 
 impl Grid {
-    /// Whether panels are filled from stretches of terms: where lines do not lie side by side, or in shorter stretches.
-    /// Masked vectors take short ones as well, while few taps say what is outside of them.
+    /// Whether panels are packed from runs of terms: if lines are not contiguous, or only in shorter runs. Masked
+    /// vectors are fast for short runs of lines too, as long as few taps determine the masks.
     fn terms_are_neighbours<T: Number>(&self) -> bool {
         let (lines, terms) = (inner(&self.lines), inner(&self.terms));
         let masked = lines.0 >= 3 && masked::takes::<T>(lines.1) && TUNABLES.max_masked_taps.admits(self.taps());
@@ -73,26 +72,26 @@ impl Grid {
         !lines_run && terms.1 == 1 && terms.0 >= 4
     }
 
-    /// How many terms add different things to the coordinates of the limits: after so many they begin anew.
+    /// Number of taps, which is the period after which terms add the same steps to the limits' coordinates again.
     fn taps(&self) -> usize {
         let moves = |d: &usize| self.limits.iter().any(|l| l.terms[*d] != 0);
         let first = (0..self.terms.len()).find(moves).unwrap_or(self.terms.len());
         self.terms[first..].iter().map(|d| d.0).product()
     }
 
-    /// From line to line and from term to term, if it has no more than one such stride each and no limits.
+    /// Strides between lines and between terms, if there is only one of each, and no limits.
     pub fn strides(&self) -> Option<[isize; 2]> {
         let both = [merged(&self.lines)?, merged(&self.terms)?];
         self.limits.is_empty().then_some(both)
     }
 
-    /// The factor of product number `batch`.
+    /// The factor of product `batch`.
     pub fn of_product<T>(&self, batch: usize) -> At<'_, T> {
         At { grid: self, product: batch, first: Shared(self.first[batch].cast::<T>().cast_mut()) }
     }
 }
 
-/// One stride for all of these dimensions, if there is one.
+/// The single stride of these dimensions, if they merge into one.
 fn merged(dims: &[(usize, isize)]) -> Option<isize> {
     let mut dims = dims.iter().filter(|d| d.0 != 1).rev();
     let &(mut size, step) = dims.next().unwrap_or(&(1, 0));
@@ -106,7 +105,7 @@ fn merged(dims: &[(usize, isize)]) -> Option<isize> {
 }
 
 impl<T: Copy> At<'_, T> {
-    /// The factor by [`Grid::strides`].
+    /// The factor as a strided matrix, by [`Grid::strides`].
     pub fn strided(self) -> Option<Strided<T>> {
         self.grid.strides().map(|[line, term]| Strided { first: self.first, line, term })
     }
@@ -116,7 +115,7 @@ impl<'a, T: Number> At<'a, T> {
     /// Packs lines × terms into panels.
     ///
     /// # Safety
-    /// The rectangle is inside the factor, whose elements are readable, and `to` has room for the panels.
+    /// The rectangle is inside the factor, whose elements are readable, and `to` has space for the panels.
     pub unsafe fn pack(self, lines: Range<usize>, terms: Range<usize>, cuts: Cuts, to: *mut T::Wide) {
         let terms = Terms::new(self.grid, terms, self.grid.terms_are_neighbours::<T>());
         let mut panel = Panel::new(self, &terms, cuts.most());

@@ -1,8 +1,8 @@
-//! One panel of a grid after the other.
+//! Packing of a grid, one panel at a time.
 //!
-//! In: terms, and the lines of a panel. Out: the panel. Where lines lie one step apart they are copied in stretches,
-//! where terms do they are turned in stretches; what is outside of the limits is put in between. Elements of 4 bytes go
-//! by masked vectors where the processor has them ([`masked`]).
+//! In: terms, and the lines of a panel. Out: the panel. Runs of lines at a fixed stride are copied; runs of contiguous
+//! terms are transposed; elements outside the limits are filled in between. Elements of 4 bytes go by masked vectors if
+//! the processor has them ([`masked`]).
 
 use super::masked::{self, Vectors};
 use super::terms::{Stretch, Stretches, Terms, inner, stepped, within};
@@ -13,21 +13,21 @@ use crate::simd::{Job, Shared, dispatch};
 use std::ops::Range;
 use thalweg_ir::MAX_RANK;
 
-/// What fills panels, with what it has found out of the lines of the one at hand.
+/// Packer of panels, with data derived from the lines of the current panel.
 pub(super) struct Panel<'a, T: Number> {
     of: At<'a, T>,
     terms: &'a Terms,
-    /// Room for so many lines.
+    /// Lines that a panel has space for.
     most: usize,
-    /// From line to line of a stretch.
+    /// Stride between the lines of a run.
     step: isize,
     outside: T::Wide,
-    /// How many lines there are.
+    /// Number of lines of the current panel.
     width: usize,
     stretches: Vec<Stretch>,
-    /// Of each stretch the coordinates of the limits at its first line, without what a term adds.
+    /// For each run, the coordinates of the limits at its first line, without the terms' contribution.
     at: Vec<i64>,
-    /// Of each tap, and of each stretch, the lines that are inside of all limits: the first, and behind the last.
+    /// For each tap and each run, the range of lines inside all limits: first, and one past the last.
     inside: Vec<(u32, u32)>,
     vectors: Option<Vectors>,
 }
@@ -49,10 +49,10 @@ impl<'a, T: Number> Panel<'a, T> {
         }
     }
 
-    /// Fills the panel of these lines.
+    /// Packs the panel of these lines.
     ///
     /// # Safety
-    /// Lines and terms are in the factor, whose elements are readable, and `to` has room for the panel.
+    /// Lines and terms are in the factor, whose elements are readable, and `to` has space for the panel.
     pub(super) unsafe fn fill(&mut self, lines: Range<usize>, to: *mut T::Wide) {
         let grid = self.of.grid;
         self.width = lines.len();
@@ -72,11 +72,11 @@ impl<'a, T: Number> Panel<'a, T> {
         vectors.set((self.width, self.most, self.step), &self.stretches, &self.inside);
         let first = self.of.first.get().cast_const().cast();
         let terms = (&self.terms.offsets[..], &self.terms.taps[..]);
-        // SAFETY: the caller's promise; elements of 4 bytes are their own wide ones.
+        // SAFETY: the caller's promise; elements of 4 bytes need no widening.
         unsafe { vectors.fill(first, terms, masked::bits(self.outside), to.cast()) }
     }
 
-    /// Which lines of each stretch are inside, for each tap.
+    /// Computes the range of lines inside the limits, for each tap and run.
     fn find_inside(&mut self) {
         let limits = &self.of.grid.limits;
         self.inside.clear();
@@ -92,10 +92,10 @@ impl<'a, T: Number> Panel<'a, T> {
         }
     }
 
-    /// Fills it from stretches of terms.
+    /// Packs the panel from runs of terms.
     ///
     /// # Safety
-    /// As of [`Panel::fill`].
+    /// As for [`Panel::fill`].
     unsafe fn turned(&self, terms: &[Stretch], to: *mut T::Wide) {
         let limits = self.of.grid.limits.len();
         for (n, lines) in self.stretches.iter().enumerate() {
@@ -105,15 +105,16 @@ impl<'a, T: Number> Panel<'a, T> {
             }
         }
         for line in (0..self.terms.count).flat_map(|term| (self.width..self.most).map(move |l| term * self.most + l)) {
-            // SAFETY: the panel has room for all its lines.
+            // SAFETY: the panel has space for all its lines.
             unsafe { to.add(line).write(T::Wide::ZERO) };
         }
     }
 
-    /// A stretch of lines and of terms. Terms that are inside on all lines are turned together; the rest are few.
+    /// Transposes a run of lines × a run of terms. Terms inside the limits on all lines are transposed at once; the
+    /// remaining few are written one by one.
     ///
     /// # Safety
-    /// As of [`Panel::fill`].
+    /// As for [`Panel::fill`].
     unsafe fn turn(&self, lines: &Stretch, at: &[i64], terms: &Stretch, to: *mut T::Wide) {
         let grid = self.of.grid;
         let from = self.of.first.get().wrapping_offset(lines.offset + terms.offset);
@@ -134,7 +135,7 @@ impl<'a, T: Number> Panel<'a, T> {
         let start = Shared(from.wrapping_add(common.start));
         let turned = Strided { first: start, line: self.step, term: 1 };
         let there = to.wrapping_add(common.start * self.most);
-        // SAFETY: the caller's promise for these lines and terms, which are inside.
+        // SAFETY: the caller's promise for these lines and terms, which are inside the limits.
         unsafe { pack::transposed::<T>(turned, lines.count, common.len(), self.most, there) };
         if common.len() == terms.count {
             return;
@@ -143,7 +144,7 @@ impl<'a, T: Number> Panel<'a, T> {
             let own = inside(line);
             for term in (0..common.start).chain(common.end..terms.count) {
                 let element = from.wrapping_offset(line as isize * self.step + term as isize);
-                // SAFETY: the caller's promise: the panel has room, and what is inside is in memory.
+                // SAFETY: the caller's promise: the panel has space, and elements inside the limits are in memory.
                 unsafe {
                     let value = if own.contains(&term) { element.read().widen() } else { self.outside };
                     to.wrapping_add(term * self.most + line).write(value);
@@ -153,7 +154,7 @@ impl<'a, T: Number> Panel<'a, T> {
     }
 }
 
-/// Stretches of lines, one term after the other.
+/// Copies runs of lines, one term after the other.
 struct Copy<'p, 'a, T: Number> {
     panel: &'p Panel<'a, T>,
     to: Shared<T::Wide>,
@@ -174,7 +175,8 @@ impl<T: Number> Job for Copy<'_, '_, T> {
             for (n, s) in p.stretches.iter().enumerate() {
                 let (from, to) = (from.wrapping_offset(s.offset), to.wrapping_add(s.place));
                 let (start, end) = inside.get(n).map_or((0, s.count), |r| (r.0 as usize, r.1 as usize));
-                // SAFETY: the promise of `fill`: the lines of a stretch are in the panel, those inside in the factor.
+                // SAFETY: the promise of `fill`: the lines of a run are in the panel, those inside the limits in the
+                // factor.
                 unsafe {
                     if end - start < s.count {
                         (0..s.count).for_each(|line| to.add(line).write(p.outside));
@@ -183,17 +185,17 @@ impl<T: Number> Job for Copy<'_, '_, T> {
                 }
             }
             for line in p.width..p.most {
-                // SAFETY: the panel has room for all its lines.
+                // SAFETY: the panel has space for all its lines.
                 unsafe { to.add(line).write(T::Wide::ZERO) };
             }
         }
     }
 }
 
-/// Lines of a stretch for one term.
+/// Copies the lines of a run for one term.
 ///
 /// # Safety
-/// So many elements, one step apart, are readable, and there is room for them.
+/// `count` elements, `step` apart, are readable, and there is space for them.
 #[inline(always)]
 unsafe fn lines<T: Number>(from: *const T, to: *mut T::Wide, count: usize, step: isize) {
     // SAFETY: the caller's promise.
@@ -207,13 +209,13 @@ unsafe fn lines<T: Number>(from: *const T, to: *mut T::Wide, count: usize, step:
     }
 }
 
-/// Copies neighbours in chunks of a size that is known, the last of which may overlap the one before.
+/// Copies contiguous elements in chunks of constant size, the last of which may overlap the one before.
 ///
 /// # Safety
-/// So many elements are readable and writable.
+/// `count` elements are readable and writable.
 #[inline(always)]
 unsafe fn neighbours<T: Number>(from: *const T, to: *mut T::Wide, count: usize) {
-    // SAFETY: the caller's promise: the chunks lie within the elements.
+    // SAFETY: the caller's promise: the chunks are within the elements.
     unsafe {
         match count {
             16.. => chunks::<T, 16>(from, to, count),
@@ -225,7 +227,7 @@ unsafe fn neighbours<T: Number>(from: *const T, to: *mut T::Wide, count: usize) 
 }
 
 /// # Safety
-/// So many elements are readable and writable; there are `N` or more, or none.
+/// `count` elements are readable and writable; `count` is 0 or at least `N`.
 #[inline(always)]
 unsafe fn chunks<T: Number, const N: usize>(from: *const T, to: *mut T::Wide, count: usize) {
     let mut at = 0;

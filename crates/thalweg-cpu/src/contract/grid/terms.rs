@@ -1,13 +1,14 @@
-//! What is known of the terms of a grid before a panel is filled: it serves all panels of a block of terms.
+//! Terms of a grid, analysed once for all panels of a block of terms.
 //!
-//! In: a grid and some terms. Out: where they lie, and for each what it adds to the coordinates of the limits. Terms
-//! that add the same are one *tap*: a window of 3 × 3 over any number of channels has nine.
+//! In: a grid and a range of terms. Out: their offsets, and what each adds to the coordinates of the limits. Terms that
+//! add the same form one *tap*: a window of 3 × 3 over any number of channels has nine.
 
 use super::{Grid, Limit};
 use std::ops::Range;
 use thalweg_ir::MAX_RANK;
 
-/// Lines or terms that lie one step apart: the place of the first in the panel, its offset, how many, and its number.
+/// A run of lines or terms at a fixed stride: index of the first in the panel, its offset, the length, and its
+/// row-major number in the grid.
 #[derive(Clone, Copy)]
 pub(super) struct Stretch {
     pub(super) place: usize,
@@ -16,7 +17,7 @@ pub(super) struct Stretch {
     pub(super) number: usize,
 }
 
-/// What a row-major number of these dimensions is, by a step for each.
+/// Linear function of a row-major number over these dimensions, given a step for each.
 pub(super) fn stepped(sizes: &[(usize, isize)], step: impl Fn(usize) -> i64, mut number: usize) -> i64 {
     let mut at = 0;
     for (d, &(size, _)) in sizes.iter().enumerate().rev() {
@@ -26,12 +27,12 @@ pub(super) fn stepped(sizes: &[(usize, isize)], step: impl Fn(usize) -> i64, mut
     at
 }
 
-/// Offset of a row-major number of these dimensions.
+/// Offset of a row-major number over these dimensions.
 fn offset(dims: &[(usize, isize)], number: usize) -> isize {
     stepped(dims, |d| dims[d].1 as i64, number) as isize
 }
 
-/// Offsets of a range of them, one behind the other.
+/// Offsets of a range of row-major numbers.
 fn offsets(dims: &[(usize, isize)], range: Range<usize>) -> Vec<isize> {
     let mut all = Vec::with_capacity(range.len());
     for s in Stretches::new(dims, range) {
@@ -41,17 +42,17 @@ fn offsets(dims: &[(usize, isize)], range: Range<usize>) -> Vec<isize> {
     all
 }
 
-/// Size and stride of the last of these dimensions.
+/// Size and stride of the innermost dimension.
 pub(super) fn inner(dims: &[(usize, isize)]) -> (usize, isize) {
     dims.last().copied().unwrap_or((1, 0))
 }
 
-/// Stretches of a range of row-major numbers of these dimensions, along the last one.
+/// Iterator over the runs, in the innermost dimension, of a range of row-major numbers.
 pub(super) struct Stretches<'a> {
     dims: &'a [(usize, isize)],
     at: usize,
     range: Range<usize>,
-    /// Index along each dimension, and the offset there.
+    /// Current index in each dimension, and the offset there.
     index: [usize; MAX_RANK],
     offset: isize,
 }
@@ -82,7 +83,7 @@ impl Iterator for Stretches<'_> {
         self.at += count;
         self.index[last] += count;
         self.offset += count as isize * self.dims[last].1;
-        // On to the next line of the dimension before.
+        // Carry into the next outer dimension.
         for d in (1..=last).rev() {
             if self.index[d] < self.dims[d].0 {
                 break;
@@ -95,21 +96,21 @@ impl Iterator for Stretches<'_> {
     }
 }
 
-/// Terms that are packed: the same for all panels.
+/// The terms to pack: common to all panels.
 pub(super) struct Terms {
     pub(super) count: usize,
-    /// Of each term, where panels are filled from stretches of lines.
+    /// Offset of each term, if panels are packed from runs of lines.
     pub(super) offsets: Vec<isize>,
-    /// Else their own.
+    /// Runs of terms, if panels are packed from those.
     pub(super) stretches: Option<Vec<Stretch>>,
-    /// Of each term the number of its tap, where there are limits.
+    /// Tap of each term, if there are limits.
     pub(super) taps: Vec<u32>,
-    /// Of each tap what it adds to each limit's coordinate.
+    /// For each tap, its contribution to the coordinate of each limit.
     pub(super) reaches: Vec<i64>,
 }
 
 impl Terms {
-    /// Terms of a grid, whose panels are filled from stretches of them if they are `turned`.
+    /// Analyses terms of a grid; with `turned`, panels are transposed from runs of terms.
     pub(super) fn new(grid: &Grid, terms: Range<usize>, turned: bool) -> Terms {
         let mut made = Terms { count: terms.len(), offsets: vec![], stretches: None, taps: vec![], reaches: vec![] };
         if turned {
@@ -129,8 +130,8 @@ impl Terms {
     }
 }
 
-/// Which of `count` elements, whose coordinates are `at` and go on by `steps`, are inside of all limits: they follow one
-/// another.
+/// Range of those of `count` elements that are inside all limits; their coordinates start at `at` and advance by
+/// `steps`. Such elements are always contiguous.
 #[inline]
 pub(super) fn within(
     limits: &[Limit],
@@ -146,7 +147,7 @@ pub(super) fn within(
             0 => return 0..0,
             1 => (lo, hi),
             s if s > 0 => (-(-lo).div_euclid(s), -(-hi).div_euclid(s)),
-            // Downwards: at most hi - 1, at least lo.
+            // Descending: at most hi - 1, at least lo.
             s => (-(hi - 1).div_euclid(-s), (-lo).div_euclid(-s) + 1),
         };
         (start, end) = (start.max(first), end.min(last));

@@ -1,10 +1,10 @@
-//! Each element of a packed factor beside the one that belongs there.
+//! Compares each element of a packed grid with its definition.
 
 use super::terms::within;
 use super::*;
 use crate::number::{Bf16, Wide};
 
-/// The border around images of 11 × 40 elements, and how windows of 3 × 2 go over them.
+/// The border of images of 11 × 40 elements, and the stride of 3 × 2 windows over them.
 #[derive(Clone, Copy)]
 struct Windows {
     border: usize,
@@ -12,7 +12,7 @@ struct Windows {
 }
 
 impl Windows {
-    /// Windows along a row.
+    /// Number of windows in a row.
     fn width(self) -> usize {
         (40 + 2 * self.border - 2) / self.step + 1
     }
@@ -21,7 +21,7 @@ impl Windows {
         11 + 2 * self.border - 2
     }
 
-    /// The windows of 4 channels, the second of two products.
+    /// The windows of 4 channels, for the second of two products.
     fn grid<T>(self, memory: &[T]) -> Grid {
         let Windows { border, step } = self;
         let first = memory.as_ptr().wrapping_offset(-(41 * border as isize));
@@ -40,7 +40,7 @@ impl Windows {
         }
     }
 
-    /// Where the element of a window is, if it is in memory.
+    /// Index of an element of a window, if it is in memory.
     fn place(self, line: usize, term: usize) -> Option<usize> {
         let y = (line / self.width() + term / 2 % 3).checked_sub(self.border).filter(|y| *y < 11)?;
         let x = (line % self.width() * self.step + term % 2).checked_sub(self.border).filter(|x| *x < 40)?;
@@ -48,7 +48,7 @@ impl Windows {
     }
 }
 
-/// Packs a part of a grid, and compares each place with the element that belongs there.
+/// Packs a rectangle of a grid, and compares each element of the panels with its definition.
 fn check<T: Number>(
     grid: &Grid,
     lines: Range<usize>,
@@ -60,7 +60,7 @@ fn check<T: Number>(
 {
     let cuts = Cuts::whole(lines.len(), panel);
     let mut to = vec![T::Wide::of_bits(77); cuts.count() * panel * terms.len()];
-    // SAFETY: the memory has all windows, and there is room for the panels.
+    // SAFETY: the memory has all windows, and there is space for the panels.
     unsafe { grid.of_product::<T>(1).pack(lines.clone(), terms.clone(), cuts, to.as_mut_ptr()) };
     for (n, got) in to.iter().enumerate() {
         let (number, term, line) = (n / (panel * terms.len()), n / panel % terms.len(), n % panel);
@@ -70,7 +70,7 @@ fn check<T: Number>(
     }
 }
 
-/// Lines and terms of windows, and the same with the names exchanged: lines are what windows hold.
+/// Checks lines and terms of windows, and the same grid with lines and terms swapped.
 fn packed<T: Number>(of: impl Fn(usize) -> T, lines: Range<usize>, terms: Range<usize>, panel: usize, windows: Windows)
 where
     T::Wide: PartialEq + std::fmt::Debug,

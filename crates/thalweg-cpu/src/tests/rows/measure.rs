@@ -1,4 +1,5 @@
-//! Figures, not tests: `cargo test --release -p thalweg-cpu rows::measure -- --ignored --nocapture --test-threads 1`.
+//! Benchmarks, not tests: `cargo test --release -p thalweg-cpu rows::measure -- --ignored --nocapture --test-threads
+//! 1`.
 
 use super::*;
 use crate::tests::upload;

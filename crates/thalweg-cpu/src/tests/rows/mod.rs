@@ -1,4 +1,5 @@
-//! Row kernels against their definition, bit for bit: in both orientations, by every engine, on 1, 2 and 8 threads.
+//! Compares row kernels with their definition, bit for bit: in both orientations, on every engine, with 1, 2 and 8
+//! threads.
 
 mod measure;
 mod online;
@@ -14,14 +15,14 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::{Device, Error};
 
-/// A domain: the sizes of a tensor, and which of its axes are folded.
+/// A domain: the sizes of a tensor, and the axes that are folded.
 #[derive(Clone, Debug)]
 struct Domain {
     shape: Vec<usize>,
     folded: Vec<usize>,
 }
 
-/// How an input lies in memory.
+/// Memory layout of an input.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Lies {
     Dense,
@@ -29,19 +30,19 @@ enum Lies {
     Flipped,
     /// Padded along every axis.
     Padded,
-    /// With the axes in the opposite order in memory.
+    /// With the axes in reverse order in memory.
     Transposed,
-    /// One element a row, of a tensor without the folded axes.
+    /// One element per row, of a tensor without the folded axes.
     PerRow,
 }
 
-/// A body and geometry in the making.
+/// A body and geometry under construction.
 struct Case {
     b: BodyBuilder,
     orientation: Orientation,
     extents: Vec<usize>,
     kept: usize,
-    /// For each domain dimension the tensor's axis; none of a dimension of size 1 that is only there to be kept.
+    /// Axis of the tensor for each domain dimension; `None` for an added dimension of size 1.
     axes: Vec<Option<usize>>,
     shape: Vec<usize>,
     accesses: Vec<AccessGeometry>,
@@ -63,11 +64,11 @@ impl Case {
         Case { b: BodyBuilder::new(true), orientation, extents, kept, axes, shape, accesses: vec![], operands: vec![] }
     }
 
-    /// The access of these strides of the tensor's axes.
+    /// Adds an access with these strides over the tensor's axes.
     fn add(&mut self, operand: Option<u16>, dtype: DType, base: isize, strides: &[isize], per_row: bool) -> u16 {
         let mut at = AccessGeometry { base, strides: [0; MAX_RANK], map: None, reach: None, distinct: 1 };
         for (to, axis) in at.strides.iter_mut().zip(&self.axes) {
-            // Of a single element no stride is wrong; what is written is contiguous.
+            // A single element may have any stride; outputs must be contiguous.
             *to = axis.map_or(1, |a| strides[a]);
         }
         let step = match self.orientation {
@@ -93,7 +94,7 @@ impl Case {
         strides
     }
 
-    /// The sizes of the tensor without the folded axes (of size 1).
+    /// Sizes of the tensor with folded axes reduced to 1.
     fn row_sizes(&self) -> Vec<usize> {
         let kept = &self.axes[..self.kept];
         (0..self.shape.len()).map(|a| if kept.contains(&Some(a)) { self.shape[a] } else { 1 }).collect()
@@ -117,14 +118,14 @@ impl Case {
                 d if d.is_float() => Scalar::Float(rng.value() / 3.0 + 0.01),
                 d => Scalar::Int(d.wrap(rng.below(1 << 30) as i64 * 3)),
             };
-            // SAFETY: the chunk has room for an element.
+            // SAFETY: the chunk has space for an element.
             unsafe { write(chunk.as_mut_ptr(), dtype, value) };
         }
         self.operands.push(bytes);
         self.operands.len() as u16 - 1
     }
 
-    /// An input and its element at a point.
+    /// Adds an input, and loads its element at a point.
     fn input(&mut self, rng: &mut Lcg, dtype: DType, lies: Lies, special: bool) -> NodeId {
         let sizes = self.shape.clone();
         let access = match lies {
@@ -165,7 +166,7 @@ impl Case {
         self.b.node(Node::Load { access })
     }
 
-    /// Writes a value, one a point or one a row.
+    /// Stores a value, one per point or one per row.
     fn output(&mut self, node: NodeId, per_row: bool) {
         let dtype = self.b.body().dtype(node);
         let sizes = if per_row { self.row_sizes() } else { self.shape.clone() };
@@ -177,7 +178,7 @@ impl Case {
         self.b.store(node, access);
     }
 
-    /// The position of a point in its row, in f32 or i64.
+    /// Index of a point in its row, in f32 or i64.
     fn place(&mut self, dtype: DType) -> NodeId {
         let row = Case::strides_of(&self.extents[self.kept..]);
         let mut strides = vec![0; self.shape.len()];
@@ -199,7 +200,7 @@ fn op(case: &mut Case, op: ElementOp, args: &[NodeId]) -> NodeId {
     case.b.element(op, args)
 }
 
-/// y = (x - max)/Σ(x - max)²: two folds, a third pass.
+/// Softmax with exact operations: `e/Σe`, where `e = d²/√d²` and `d = x - max`. Two folds, a third pass.
 fn softmax_like(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F32, lies, false);
     let m = case.b.fold(Monoid::Max, x);
@@ -233,7 +234,7 @@ fn layer_norm(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     case.output(variance, true);
 }
 
-/// Where the largest element stands, the first NaN counting as the largest.
+/// Index of the largest element, with the first NaN counting as the largest.
 fn argmax(case: &mut Case, rng: &mut Lcg, lies: Lies, dtype: DType) {
     let x = case.input(rng, dtype, lies, true);
     let acc = if dtype.is_float() && dtype != DType::F64 { DType::F32 } else { dtype };
@@ -251,7 +252,7 @@ fn argmax(case: &mut Case, rng: &mut Lcg, lies: Lies, dtype: DType) {
     case.output(first, true);
 }
 
-/// A plain fold, carried wider where the dtype is narrow.
+/// A plain fold, with a wider accumulator for narrow dtypes.
 fn plain(case: &mut Case, rng: &mut Lcg, lies: Lies, fold: Monoid, dtype: DType) {
     let x = case.input(rng, dtype, lies, !matches!(fold, Monoid::Sum | Monoid::Prod));
     let acc = match dtype {
@@ -265,7 +266,7 @@ fn plain(case: &mut Case, rng: &mut Lcg, lies: Lies, fold: Monoid, dtype: DType)
     case.output(y, true);
 }
 
-/// Point by point, with a fold that only a later fold needs.
+/// Per-point output, with a fold that only a later fold needs.
 fn two_outputs(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F64, lies, false);
     let z = case.input(rng, DType::F32, Lies::Dense, false);
@@ -281,7 +282,7 @@ fn two_outputs(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     case.output(s, true);
 }
 
-/// Running sums, then a fold of what they give, then all sorted: scans between passes.
+/// Running sums, a fold of their results, and an argsort: scans between passes.
 fn scans(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     let x = case.input(rng, DType::F32, lies, false);
     let sums = case.b.scan(ScanOp::Sum, false, x);
@@ -294,14 +295,14 @@ fn scans(case: &mut Case, rng: &mut Lcg, lies: Lies) {
     case.output(last, true);
 }
 
-/// Each element times the one that an index of the row leads to.
+/// Each element times one gathered by an index computed from its position.
 fn gathers(case: &mut Case, rng: &mut Lcg) {
     let x = case.input(rng, DType::F32, Lies::Dense, false);
     let table: Vec<u8> = (0..50).flat_map(|i| (i as f32 * 1.25 - 9.0).to_le_bytes()).collect();
     case.operands.push(table);
     let operand = case.operands.len() as u16 - 1;
     let at = case.add(Some(operand), DType::F32, 3, &vec![0; case.shape.len()], false);
-    // A single element's class is of no account, but it is not to look like a row of them.
+    // The class of a single element does not matter, but it must not appear to be a row of them.
     let place = case.place(DType::I64);
     let m = case.b.constant(Scalar::Int(46), DType::I64);
     let offset = op(case, ElementOp::Rem, &[place, m]);
@@ -313,7 +314,7 @@ fn gathers(case: &mut Case, rng: &mut Lcg) {
     case.output(y, false);
 }
 
-/// The bytes of the operands after a launch.
+/// Launches a kernel; returns the bytes of the operands afterwards.
 fn launch(
     device: &CpuDevice,
     orientation: Orientation,
@@ -327,11 +328,11 @@ fn launch(
     buffers.iter().zip(operands).map(|(b, o)| download(device, b, o.len())).collect()
 }
 
-/// Whether two results are the same bits, NaN being NaN: which of several goes on is the processor's choice.
+/// Compares two results bit for bit, except that any NaN equals any NaN: which one propagates is up to the processor.
 pub fn same(dtype: DType, a: &[u8], b: &[u8]) -> Result<(), String> {
     for (i, (a, b)) in a.chunks_exact(dtype.size()).zip(b.chunks_exact(dtype.size())).enumerate() {
-        // SAFETY: a chunk is an element; vectors of bytes are aligned enough for reads by value on the machines that
-        // tests run on.
+        // SAFETY: a chunk is an element; vectors of bytes are aligned enough for these reads on the machines that run
+        // tests.
         let (x, y) = unsafe { (super::read(a.as_ptr(), dtype), super::read(b.as_ptr(), dtype)) };
         if a != b && !(x.to_f64().is_nan() && y.to_f64().is_nan()) {
             return Err(format!("element {i}: {x:?}, not {y:?}"));
@@ -351,7 +352,7 @@ fn devices() -> Vec<(String, Arc<CpuDevice>)> {
     devices
 }
 
-/// Runs a body over a domain in both orientations on all devices.
+/// Runs a body over a domain in both orientations on all devices, and compares the results.
 fn check(
     devices: &[(String, Arc<CpuDevice>)],
     domain: &Domain,
@@ -444,8 +445,7 @@ fn row_folds_of_every_kind() {
     }
 }
 
-/// The sum and the largest of products with what lies across the rows, and the squares of what differs from the mean of
-/// that.
+/// Sum and maximum of products with a transposed operand, and the squared differences of that operand from the maximum.
 fn products_across(case: &mut Case, rng: &mut Lcg, dtype: DType) {
     let [x, z] = [Lies::Dense, Lies::Transposed].map(|lies| case.input(rng, dtype, lies, false));
     let carried = Monoid::carried(dtype);
@@ -526,7 +526,7 @@ fn an_index_out_of_range_ends_a_launch_of_rows() {
         let mut case = Case::new(&domain(shape, &[folded]), orientation);
         gathers(&mut case, &mut Lcg(1));
         let mut case = case.finish();
-        // The table is shorter than its indices say.
+        // The table is shorter than its indices require.
         case.2[1].truncate(4 * 20);
         for (name, device) in devices() {
             let buffers: Vec<_> = case.2.iter().map(|o| upload(&*device, o)).collect();
@@ -538,7 +538,7 @@ fn an_index_out_of_range_ends_a_launch_of_rows() {
     }
 }
 
-/// What math functions give depends on the engine, but neither on orientation nor on threads.
+/// Results of math functions depend on the engine, but neither on orientation nor on threads.
 #[test]
 fn row_softmax_is_the_same_in_both_orientations() {
     for isa in Choice::all() {
@@ -550,7 +550,7 @@ fn row_softmax_is_the_same_in_both_orientations() {
     }
 }
 
-/// An output in the place of an input, which the row reads at the same points.
+/// An output in the same buffer as an input, which the row reads at the same points.
 #[test]
 fn row_outputs_may_lie_over_inputs() {
     for domain in
@@ -572,7 +572,7 @@ fn row_outputs_may_lie_over_inputs() {
     }
 }
 
-/// Rows so long that nothing is kept in buffers, and outputs that go past the caches.
+/// Rows so long that no values are buffered, and outputs with non-temporal stores.
 #[test]
 fn row_bodies_over_long_rows() {
     let devices = [1, 2].map(|threads| {
@@ -604,7 +604,7 @@ fn rows_that_reach_outside_panic() {
     let mut case = Case::new(&domain(&[4, 5], &[0]), Orientation::Across);
     plain(&mut case, &mut Lcg(1), Lies::Dense, Monoid::Sum, DType::F64);
     let mut case = case.finish();
-    // Buffers have whole cache lines, so 19 elements are asked for by another size of the domain.
+    // Buffers have whole cache lines, so only a smaller operand makes 19 elements too few.
     case.2[0].truncate(19 * 8);
     launch(&super::device(1), Orientation::Across, &case, &[]);
 }
@@ -614,8 +614,8 @@ fn rows_that_reach_outside_panic() {
 fn row_maps_over_more_than_an_i32_reaches() {
     let device = super::device(2);
     let apart = (1usize << 31) + 8;
-    // Most of it is never touched, so it takes little memory; where there is not even room for it there is nothing to
-    // test.
+    // Most of it is never touched, so it takes little memory; if even its address space is unavailable, there is
+    // nothing to test.
     let Ok(input) = device.allocate(apart + 5) else { return };
     let map = IndexMap::new(View::contiguous(Shape::new(&[2, apart]))).slice(&[(0, 1, 2), (0, 1, 5)]).permute(&[1, 0]);
     for orientation in [Orientation::Along, Orientation::Across] {
@@ -631,7 +631,7 @@ fn row_maps_over_more_than_an_i32_reaches() {
         let s = case.b.fold(Monoid::Sum, x);
         case.output(s, true);
         for i in 0..5 {
-            // SAFETY: the places are inside the buffer, and nobody else has it.
+            // SAFETY: the indices are inside the buffer, and nobody else has it.
             unsafe {
                 input.address().add(i).write(i as u8 + 1);
                 input.address().add(apart + i).write(10 * i as u8);

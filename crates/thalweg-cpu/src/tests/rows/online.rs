@@ -1,15 +1,15 @@
-//! Rows beyond the caches whose two passes run as one by a rescaling identity: right where numbers are hard, the same
-//! bits on any number of threads.
+//! Online reductions of rows beyond the caches: accurate for ill-conditioned data, with the same bits on any number of
+//! threads.
 
 use super::*;
 use thalweg_ir::Scalar;
 
-/// A kernel over `rows` rows of `n` elements of a dtype, given as `x`. What it computes is in f32, or in f64 of f64.
+/// Runs a kernel over `rows` rows of elements of a dtype, given as `x`. It computes in f32, or in f64 for f64.
 fn run(x: &[f64], rows: usize, dtype: DType, strict: bool, build: impl Fn(&mut Case, NodeId, NodeId)) -> Vec<Vec<f64>> {
     over(&domain(&[rows, x.len() / rows], &[1]), x, dtype, strict, build)
 }
 
-/// The same over any domain.
+/// Runs a kernel over any domain.
 fn over(
     domain: &Domain,
     x: &[f64],
@@ -22,7 +22,7 @@ fn over(
     let mut case = Case::new(domain, Orientation::Along);
     let node = case.input(&mut Lcg(1), dtype, Lies::Dense, false);
     for (to, &v) in case.operands[0].chunks_exact_mut(dtype.size()).zip(x) {
-        // SAFETY: the chunk has room for an element.
+        // SAFETY: the chunk has space for an element.
         unsafe { write(to.as_mut_ptr(), dtype, Scalar::Float(v)) };
     }
     let node = case.b.cast(node, compute);
@@ -52,7 +52,7 @@ fn over(
     wanted.unwrap()[1..].iter().map(floats).collect()
 }
 
-/// Variance and what else follows from it; stores the mean, the variance and the standard deviation.
+/// Variance and standard deviation; stores the mean, the variance and the standard deviation.
 fn variance(case: &mut Case, x: NodeId, n: NodeId) {
     let (mean, v) = moments(case, x, n);
     let s = op(case, ElementOp::Sqrt, &[v]);
@@ -93,7 +93,7 @@ fn soft(case: &mut Case, x: NodeId, _: NodeId) {
     case.output(y, false);
 }
 
-/// The `power`th moment about the mean, with the squares, and what is left of the mean.
+/// The `power`th central moment.
 fn higher(power: u8) -> impl Fn(&mut Case, NodeId, NodeId) {
     move |case, x, n| {
         let s = case.b.fold(Monoid::Sum, x);
@@ -110,7 +110,8 @@ fn higher(power: u8) -> impl Fn(&mut Case, NodeId, NodeId) {
     }
 }
 
-/// What differs from the mean, and its squares, as a two-pass algorithm corrects them.
+/// Sum of squared deviations with the correction of the two-pass algorithm (minus the squared sum of deviations over
+/// n), and the sum of deviations.
 fn corrected(case: &mut Case, x: NodeId, n: NodeId) {
     let s = case.b.fold(Monoid::Sum, x);
     let mean = op(case, ElementOp::Div, &[s, n]);
@@ -124,7 +125,7 @@ fn corrected(case: &mut Case, x: NodeId, n: NodeId) {
     case.output(left, true);
 }
 
-/// With weights `x²`: the mean, and the variance about it.
+/// The variance with weights `x²`.
 fn weighted(case: &mut Case, x: NodeId, _: NodeId) {
     let w = op(case, ElementOp::Square, &[x]);
     let wx = op(case, ElementOp::Mul, &[w, x]);
@@ -138,7 +139,7 @@ fn weighted(case: &mut Case, x: NodeId, _: NodeId) {
     case.output(v, true);
 }
 
-/// The entropy of a softmax, and what is expected of `x²` under it.
+/// The entropy of a softmax, and the expectation of `x²` under it.
 fn entropy(case: &mut Case, x: NodeId, _: NodeId) {
     let m = case.b.fold(Monoid::Max, x);
     let d = op(case, ElementOp::Sub, &[x, m]);
@@ -155,7 +156,7 @@ fn entropy(case: &mut Case, x: NodeId, _: NodeId) {
     case.output(expected, true);
 }
 
-/// How often the largest stands there, and the sum of the squares of those.
+/// The number of maximum elements, and the sum of their squares.
 fn largest(case: &mut Case, x: NodeId, _: NodeId) {
     let m = case.b.fold(Monoid::Max, x);
     let dtype = case.b.body().dtype(x);
@@ -169,14 +170,14 @@ fn largest(case: &mut Case, x: NodeId, _: NodeId) {
     }
 }
 
-/// Near a normal distribution, around `mean`.
+/// Approximately normal numbers around `mean`.
 fn numbers(n: usize, mean: f64) -> Vec<f64> {
     let mut rng = Lcg(n as u64);
     (0..n).map(|_| mean + (0..4).map(|_| rng.value()).sum::<f64>() / 9.0).collect()
 }
 
-/// Mean and variance of what is stored in a dtype, around its last element: a sum of large numbers would lose in f64
-/// what is looked for.
+/// Mean and variance of the values rounded to a dtype, relative to the last element: a sum of large numbers would lose
+/// the required digits even in f64.
 fn exact(x: &[f64], dtype: DType) -> [f64; 2] {
     let (last, n) = (dtype.round(x[x.len() - 1]), x.len() as f64);
     let x: Vec<f64> = x.iter().map(|&v| dtype.round(v) - last).collect();
@@ -202,13 +203,13 @@ fn a_variance_is_right_wherever_the_mean_lies() {
         near(got[1][0], v, relative);
         near(got[2][0], v.sqrt(), relative);
     }
-    // Far away at first.
+    // The first element is far from the rest.
     let mut x = numbers(500_000, 1.0);
     x[0] = 1e8;
     let [mean, v] = exact(&x, DType::F32);
     let got = run(&x, 1, DType::F32, false, variance);
     near(got[0][0], mean, 1e-5);
-    // The other squares of its block are half a unit in the last place of its own.
+    // The squares of the rest of its block are half an ulp of its own square.
     near(got[1][0], v, 2e-5);
 }
 
@@ -237,7 +238,7 @@ fn several_rows_and_folds_beside_a_variance() {
     }
 }
 
-/// Rows of several runs, whose blocks are of several lengths.
+/// Rows of several runs, whose blocks have several lengths.
 #[test]
 fn rows_of_several_runs() {
     let [a, b, c] = [40, 2, 4500];
@@ -253,7 +254,7 @@ fn rows_of_several_runs() {
 fn exponentials_are_those_of_two_passes() {
     let n = 1_000_001;
     let mut x = numbers(n, 0.0);
-    // Blocks of nothing, and largest ones that come late.
+    // Blocks of only -inf, and maxima that come late.
     x[..9000].fill(f64::NEG_INFINITY);
     x[n - 3] = 60.0;
     x[40_000] = 59.0;
@@ -279,7 +280,7 @@ fn what_is_not_finite_gives_what_two_passes_give() {
             _ => x[77_777] = special,
         }
         for build in [variance, log_sum_exp, soft, weighted, entropy, largest] {
-            // Strict bodies take two passes.
+            // Strict bodies run two passes.
             let (got, want) = (run(&x, 1, DType::F32, false, build), run(&x, 1, DType::F32, true, build));
             for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
                 let same = got == want || got.is_nan() && want.is_nan() || (got - want).abs() < 1e-5 * want.abs();
@@ -293,7 +294,7 @@ fn what_is_not_finite_gives_what_two_passes_give() {
 fn moments_are_right_wherever_the_mean_lies() {
     for (mean, dtype, relative) in [(0.3, DType::F32, 3e-5), (1e4, DType::F32, 3e-5), (1e9, DType::F64, 1e-9)] {
         let mut x = numbers(700_001, mean);
-        // Not the same on both sides.
+        // Makes the distribution asymmetric.
         x.iter_mut().step_by(7).for_each(|v| *v += 1.0);
         let last = dtype.round(x[x.len() - 1]);
         let about: Vec<f64> = x.iter().map(|&v| dtype.round(v) - last).collect();
@@ -305,14 +306,14 @@ fn moments_are_right_wherever_the_mean_lies() {
     }
 }
 
-/// What is left of a rounded mean is what the body says, since its squares are corrected by it.
+/// The sum of deviations from a rounded mean is the body's own, since the body corrects the squares by it.
 #[test]
 fn what_a_body_corrects_by_itself_is_not_corrected_before() {
     let x = numbers(1_000_003, 1e6);
     let [mean, v] = exact(&x, DType::F32);
     let got = run(&x, 1, DType::F32, false, corrected);
     near(got[0][0], v * x.len() as f64, 2e-5);
-    // The mean is a unit in the last place off, or less: 0.06.
+    // The mean is off by at most one ulp: 0.06.
     let rounded = ((x.iter().map(|&v| v as f32 as f64).sum::<f64>() as f32) / x.len() as f32) as f64;
     let want = (mean - rounded) * x.len() as f64;
     assert!((got[1][0] - want).abs() < 0.07 * x.len() as f64, "{} {want}", got[1][0]);
@@ -343,7 +344,7 @@ fn the_largest_are_counted_where_they_stand() {
     (1_000..300_000).step_by(1_000).for_each(|i| x[i] = 9.0);
     let got = run(&x, 1, DType::F32, false, largest);
     assert_eq!((got[0][0], got[1][0]), (299.0, 299.0 * 81.0));
-    // Zeros of either sign are as large.
+    // Zeros of either sign are equal maxima.
     let mut x = vec![-1.0; 400_001];
     (x[5], x[390_000]) = (-0.0, 0.0);
     assert_eq!(run(&x, 1, DType::F32, false, largest)[0][0], 2.0);

@@ -1,11 +1,11 @@
-//! What a row kernel means, one point at a time: every value rounded to its dtype, folds in the order of [`order`],
-//! written down anew.
+//! Reference evaluation of row kernels, one point at a time: every value rounded to its dtype, folds in the order of
+//! [`order`], implemented independently.
 
 use super::super::{read, write};
 use thalweg_ir::{DType, Monoid, Scalar, ScanOp};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, Node, NodeId, RowGeometry, order, reference};
 
-/// Blocks put together pairwise, as a recursion: the left side takes the largest power of two.
+/// Tree reduction of blocks, as a recursion: the left side has the largest power of two.
 fn pairwise(op: Monoid, dtype: DType, blocks: &[u64]) -> u64 {
     match blocks {
         [] => op.identity(dtype),
@@ -18,7 +18,7 @@ fn pairwise(op: Monoid, dtype: DType, blocks: &[u64]) -> u64 {
     }
 }
 
-/// The fold of a row that consists of runs of `n` elements.
+/// Fold of a row that consists of runs of `n` elements.
 pub fn fold(op: Monoid, dtype: DType, elements: &[u64], n: usize) -> u64 {
     let mut blocks = vec![];
     for block in elements.chunks(n.max(1)).flat_map(|run| run.chunks(4096)) {
@@ -36,7 +36,7 @@ pub fn fold(op: Monoid, dtype: DType, elements: &[u64], n: usize) -> u64 {
     pairwise(op, dtype, &blocks)
 }
 
-/// What is known of a row so far: results of folds, and of scans point by point.
+/// State of a row's evaluation: results of folds, and of scans point by point.
 #[derive(Clone)]
 struct Known {
     values: Vec<Option<u64>>,
@@ -54,7 +54,7 @@ impl Known {
     }
 }
 
-/// Runs a strict body over its rows.
+/// Evaluates a strict body over its rows.
 pub fn run(body: &Body, geometry: &RowGeometry, operands: &mut [Vec<u8>], scalars: &[u64]) {
     let (rows, row) = (geometry.rows(), geometry.row());
     let inputs = operands.to_vec();
@@ -89,7 +89,7 @@ pub fn run(body: &Body, geometry: &RowGeometry, operands: &mut [Vec<u8>], scalar
                 let v = point.value(store.node);
                 let to = point.position(store.access).unwrap();
                 let bytes = &mut operands[access.operand.unwrap() as usize];
-                // SAFETY: the geometry leads inside the operand; a slice index would have said so otherwise.
+                // SAFETY: the position is inside the operand, or the slice index would have panicked.
                 unsafe { write(bytes[to * access.dtype.size()..].as_mut_ptr(), access.dtype, v) };
             }
         }
@@ -111,7 +111,7 @@ struct Point<'a> {
     operands: &'a [Vec<u8>],
     scalars: &'a [u64],
     row: &'a [usize],
-    /// Row and point of it, by number.
+    /// Row number, and point number in the row.
     at: (usize, usize),
     known: &'a Known,
 }

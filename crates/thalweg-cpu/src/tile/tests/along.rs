@@ -1,4 +1,4 @@
-//! Row bodies against a scalar evaluation in the order that `thalweg_kernel::order` sets down.
+//! Compares row bodies with a scalar evaluation in the order of `thalweg_kernel::order`.
 
 use super::oracle::{Operand, Val, bits, evaluate_all, memory, scalar};
 use super::{contiguous, exact, numbers, operand};
@@ -16,7 +16,7 @@ fn per_row(operand: u16, dtype: DType) -> Access {
     Access { operand: Some(operand), dtype, class: AccessClass::Uniform, per_row: true }
 }
 
-/// One block of at most 4,096 elements, folded as the order says.
+/// Folds one block of at most 4,096 elements in the normative order.
 fn fold(op: Monoid, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
     let mut lanes = [op.identity(dtype); LANES];
     for (i, v) in elements.enumerate() {
@@ -32,14 +32,15 @@ fn fold(op: Monoid, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
     lanes[0]
 }
 
-/// What a row stores: for each store a value a point, or one if it is per row. Also the values of the row.
+/// Values that a row stores (for each store one per point, or a single one if it is per row), and the values of the
+/// row.
 fn evaluate_row(body: &Body, operands: &[Operand], scalars: &[u64], row: usize, n: usize) -> (Vec<Vec<Val>>, Vec<Val>) {
     let mut values: Vec<Val> = vec![];
     let points = |values: &[Val], n: usize| -> Vec<Vec<Val>> {
         let seen = |column| move |a: u16| operands[a as usize].seen(body.accesses[a as usize], row, column);
         (0..n).map(|column| evaluate_all(body, &seen(column), scalars, values)).collect()
     };
-    // The node of a fold depends on earlier folds alone.
+    // The node of a fold depends only on earlier folds.
     for f in &body.folds {
         let (dtype, all) = (body.dtype(f.node), points(&values, n));
         values.push(scalar(fold(f.op, dtype, all.iter().map(|v| bits(v[f.node.index()], dtype))), dtype));
@@ -52,7 +53,7 @@ fn evaluate_row(body: &Body, operands: &[Operand], scalars: &[u64], row: usize, 
     (stored.collect(), values)
 }
 
-/// How a call is split.
+/// Division of a run into calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Whole,
@@ -60,7 +61,7 @@ enum Way {
     RowByRow,
 }
 
-/// Memory for the accesses of a body; no two points write one element.
+/// Memory for the accesses of a body; no two points write the same element.
 fn operands(body: &Body, seed: u64, n: usize, rows: usize) -> Vec<Operand> {
     let operand = |(i, &a): (usize, &Access)| {
         let mut w = operand(a, n.max(1), rows, seed * 100 + i as u64);
@@ -102,7 +103,7 @@ fn check_way(
     args.extend(scalars);
     args.push(values.as_mut_ptr() as u64);
     let all = code.phases().list.len();
-    // SAFETY: the words describe the operands' memory, buffers of n elements, and room for the values.
+    // SAFETY: the words describe the operands' memory, buffers of n elements, and space for the values.
     let run = |args: &[u64], rows: usize, phases: Range<usize>| assert!(unsafe { code.run(args, n, rows, phases) });
     match way {
         Way::Whole => run(&args, rows, 0..all),
@@ -132,7 +133,7 @@ fn check_way(
             }
         }
     }
-    // Of the last row they are in memory.
+    // Values of the last row are in memory.
     if let Some((_, last)) = want.last() {
         for (slot, (want, dtype)) in last.iter().zip(&code.phases().values).enumerate() {
             let got = scalar(values[slot], *dtype);
@@ -148,7 +149,7 @@ fn every_fold_of_every_dtype_has_the_order_of_sums() {
             let mut b = BodyBuilder::new(false);
             let (x, y) = (b.access(contiguous(0, dtype)), b.access(per_row(1, dtype)));
             let x = b.node(Node::Load { access: x });
-            // In place and computed.
+            // Read in place, and computed.
             let negative = b.element(ElementOp::Neg, &[x]);
             let (whole, other) = (b.fold(op, x), b.fold(op, negative));
             let sum = b.element(ElementOp::Sub, &[whole, other]);
@@ -192,7 +193,7 @@ fn sums_of_numbers_that_round_have_the_order_of_sums() {
     }
 }
 
-/// A random row body: folds of values that may depend on earlier folds, results at each point and once a row.
+/// A random row body: folds that may depend on earlier folds, results per point and per row.
 fn random(seed: u64) -> (Body, Vec<u64>) {
     use ElementOp::*;
     let mut next = numbers(seed);
@@ -200,7 +201,7 @@ fn random(seed: u64) -> (Body, Vec<u64>) {
     let dtypes =
         [DType::F32, DType::I32, DType::I8, DType::BF16, DType::F64, DType::I64, DType::U32, DType::U16, DType::U64];
     let mut b = BodyBuilder::new(pick(2) == 0);
-    // Operation by operation, as the table says: sums take no products in.
+    // No fused multiply-adds, so that results equal the operation table's.
     b.repeatable();
     let (mut pool, mut operands, mut scalars): (Vec<NodeId>, u16, Vec<u64>) = (vec![], 0, vec![]);
     for d in dtypes {
@@ -273,6 +274,6 @@ fn random_row_bodies_agree_with_the_table() {
         let (n, rows) = [(1, 3), (0, 2), (17, 8), (512, 2), (700, 2), (33, 5)][seed as usize % 6];
         check(&body, seed, &scalars, n, rows, &[Way::Whole, Way::PhaseByPhase, Way::RowByRow]);
     }
-    // They are worth something as a test.
+    // The random bodies are varied enough to be a useful test.
     assert!(longest >= 5 && buffers > 0 && sets > 20, "{longest} phases, {buffers} buffers, {sets} sets");
 }

@@ -1,4 +1,4 @@
-//! Gathers: elements at offsets that are data, in and out of range.
+//! Gathers at data-dependent offsets, in and out of range.
 
 use super::oracle::{Operand, Val, decode, encode};
 use super::{contiguous, exact, numbers, operand};
@@ -7,7 +7,7 @@ use crate::tile::{compile, compile_along};
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
-/// Offsets and flags from operands 0 and 1, elements of operand 2.
+/// Gathers elements of operand 2, with offsets and flags from operands 0 and 1.
 fn gather(b: &mut BodyBuilder, dtype: DType, class: AccessClass) -> NodeId {
     let (offset, inside) = (b.access(contiguous(0, DType::I64)), b.access(contiguous(1, DType::Bool)));
     let from = b.access(Access { operand: Some(2), dtype, class, per_row: false });
@@ -23,7 +23,7 @@ fn stored(dtype: DType, class: AccessClass) -> Body {
     b.finish()
 }
 
-/// Memory for a body with such a gather, and what it reads at each point.
+/// Memory for a body with such a gather, and the expected element at each point.
 struct Case {
     operands: Vec<Operand>,
     bounds: [u64; 2],
@@ -31,8 +31,8 @@ struct Case {
     args: Vec<u64>,
 }
 
-/// All places are inside but for those of `wrong`: points, each with the position that it leads to, or none where
-/// `inside` is false.
+/// All positions are in range except those of `wrong`: points, each with its position, or `None` where `inside` is
+/// false.
 fn case(body: &Body, n: usize, rows: usize, seed: u64, wrong: &[(usize, Option<i64>)]) -> Case {
     let mut operands: Vec<Operand> =
         body.accesses.iter().enumerate().map(|(i, &a)| operand(a, n, rows, seed * 9 + i as u64)).collect();
@@ -58,7 +58,7 @@ fn case(body: &Body, n: usize, rows: usize, seed: u64, wrong: &[(usize, Option<i
 }
 
 impl Case {
-    /// Word 3 of the access, which has to be where the bounds stay.
+    /// Sets word 3 of the access, which must be the final address of the bounds.
     fn bound(&mut self) -> &[u64] {
         self.args[11] = self.bounds.as_ptr() as u64;
         &self.args
@@ -82,7 +82,7 @@ fn elements_at_offsets_from_every_class() {
             for (n, rows) in [(1, 1), (1, 600), (7, 30), (512, 1), (700, 3)] {
                 let body = stored(dtype, class);
                 let mut case = case(&body, n, rows, (n + rows) as u64, &[]);
-                // SAFETY: the words describe the operands' memory; what is gathered from ends before its end.
+                // SAFETY: the words describe the operands' memory; the gathered operand ends before its end.
                 assert!(unsafe { compile(&body).run(case.bound(), n, rows) });
                 case.check(&body, n);
             }
@@ -92,7 +92,7 @@ fn elements_at_offsets_from_every_class() {
 
 #[test]
 fn an_offset_that_leads_outside_is_reported_and_reads_nothing() {
-    // The operand ends three elements before its memory, where other values lie.
+    // The operand ends three elements before its memory, where other values follow.
     for class in CLASSES {
         let (n, rows) = (30, 5);
         let body = stored(DType::I32, class);
@@ -115,7 +115,8 @@ fn rows_gather_and_fold() {
         let mut b = BodyBuilder::new(false);
         let x = gather(&mut b, DType::I32, CLASSES[class]);
         let out = b.access(contiguous(3, DType::I32));
-        // The result needs the row's sum, so that the gather is done or kept in two phases; only the last one stores.
+        // The result needs the row's sum, so the gather is repeated or buffered in two phases; only the last one
+        // stores.
         let sum = b.fold(Monoid::Sum, x);
         let less = b.element(ElementOp::Sub, &[x, sum]);
         b.store(less, out);
@@ -130,7 +131,7 @@ fn rows_gather_and_fold() {
             case.args.push(values.as_mut_ptr() as u64);
             assert_eq!(code.phases().buffers.len(), keep as usize);
             let all = code.phases().list.len();
-            // SAFETY: as above; there is one buffer at most, of wider elements than it needs, and room for the values.
+            // SAFETY: as above; there is at most one buffer, of wider elements than it needs, and space for the values.
             let done = unsafe { code.run(case.bound(), n, rows, 0..all) };
             assert_eq!(done, wrong.is_empty());
             if done {

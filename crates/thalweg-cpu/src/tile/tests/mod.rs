@@ -91,14 +91,14 @@ fn numbers(seed: u64) -> impl FnMut() -> u32 {
     }
 }
 
-/// A operand of the class over memory filled with points of the dtype.
+/// An operand of the class over memory filled with points of the dtype.
 fn operand(a: Access, n: usize, rows: usize, seed: u64) -> Operand {
     let mut next = numbers(seed);
     let (strides, offset) = match a.class {
         AccessClass::Contiguous => ((n as i64 + (next() % 2) as i64 * 3, 1), (next() % 3) as i64),
         AccessClass::Uniform => ((next() as i64 % 3, 0), 1),
         AccessClass::Reversed => ((n as i64 + (next() % 2) as i64, -1), n as i64),
-        // Backwards half of the time.
+        // Descending half of the time.
         AccessClass::Strided if next().is_multiple_of(2) => ((2 * n as i64, -2), 2 * n as i64),
         AccessClass::Strided => ((1, 3), 0),
         AccessClass::Mapped => ((0, 0), 0),
@@ -114,7 +114,7 @@ fn operand(a: Access, n: usize, rows: usize, seed: u64) -> Operand {
     w
 }
 
-/// Runs the body and compares each stored value, which `close` judges: (store, got, want).
+/// Runs the body and checks each stored value with `close`: (store, got, want).
 fn check(
     body: &Body,
     operands: &mut [Operand],
@@ -157,7 +157,7 @@ fn exact(_: usize, got: Val, want: Val) -> bool {
     }
 }
 
-/// Within so many units of the dtype's precision of the value, or so far from it absolutely.
+/// Tolerance of this many ulp of the dtype, or of as many of its smallest values absolutely.
 fn within(dtype: DType, ulps: f64) -> impl Fn(usize, Val, Val) -> bool {
     let eps = 0.5f64.powi(dtype.mantissa_digits() as i32 - 1);
     let tiny = match dtype {
@@ -171,7 +171,7 @@ fn within(dtype: DType, ulps: f64) -> impl Fn(usize, Val, Val) -> bool {
     }
 }
 
-/// Whether an operation's result on floats is the correctly rounded one, to the bit.
+/// Whether an operation on floats is correctly rounded, to the bit.
 fn is_exact(op: ElementOp) -> bool {
     use ElementOp::*;
     matches!(
@@ -212,10 +212,10 @@ fn contiguous(operand: u16, dtype: DType) -> Access {
     Access { operand: Some(operand), dtype, class: AccessClass::Contiguous, per_row: false }
 }
 
-/// The operation on loaded arguments, its result stored.
+/// Stores the result of the operation on loaded arguments.
 fn single(op: ElementOp, dtype: DType, strict: bool) -> Body {
     let mut b = BodyBuilder::new(strict);
-    // Operation by operation, as the table says: sums take no products in.
+    // No fused multiply-adds, so that results equal the operation table's.
     b.repeatable();
     let mut args: Vec<NodeId> = vec![];
     for i in 0..op.row().arity {
@@ -238,7 +238,7 @@ fn every_operation_on_every_dtype_is_what_the_table_says() {
                 let combinations = points(dtype).len().pow(op.row().arity.min(2) as u32);
                 let n = combinations.max(513);
                 let mut operands: Vec<Operand> = body.accesses.iter().map(|&a| operand(a, n, 1, 7)).collect();
-                // All pairs of points; the third argument differs.
+                // All pairs of points; the third argument varies.
                 for (k, w) in operands.iter_mut().enumerate().take(op.row().arity) {
                     let a = body.accesses[k];
                     let p = points(a.dtype);
@@ -255,7 +255,7 @@ fn every_operation_on_every_dtype_is_what_the_table_says() {
                 if !dtype.is_float() || is_exact(op) {
                     check(&body, &mut operands, &[], n, 1, &exact);
                 } else {
-                    // Expansions add up a few functions' errors, and still stay within this on the points.
+                    // Expansions accumulate the errors of a few functions, and stay within this on the points.
                     check(&body, &mut operands, &[], n, 1, &within(dtype, 4.0));
                 }
             }
@@ -274,7 +274,7 @@ fn every_dtype_moves_through_every_access_class() {
                 let x = b.node(Node::Load { access });
                 let (first, second) = (b.access(contiguous(1, dtype)), b.access(contiguous(2, dtype)));
                 b.store(x, first);
-                // Once as it is, once as an argument.
+                // Once directly, once as an argument.
                 let flag = b.element(ElementOp::Eq, &[x, x]);
                 let y = b.element(ElementOp::Where, &[flag, x, x]);
                 b.store(y, second);
@@ -316,7 +316,7 @@ fn casts_round_narrow_floats_in_either_mode_and_operations_only_in_strict() {
     for strict in [false, true] {
         for narrow in [DType::BF16, DType::F16] {
             let mut b = BodyBuilder::new(strict);
-            // Operation by operation, as the table says: sums take no products in.
+            // No fused multiply-adds, so that results equal the operation table's.
             b.repeatable();
             let access = b.access(contiguous(0, DType::F32));
             let x = b.node(Node::Load { access });
@@ -352,7 +352,8 @@ fn positions_and_validity() {
             let body = b.finish();
             let mut operands: Vec<Operand> = body.accesses.iter().map(|&a| operand(a, n, rows, 11)).collect();
             operands[0].offset += 4_294_967_290;
-            // Positions of masked points are unspecified; the table's are small, so never both large and masked.
+            // Positions of masked points are unspecified. Those of the table are small, so no position is both large
+            // and masked.
             let masked: Vec<bool> = operands[0].table.iter().map(|&t| t < 0).collect();
             if class == AccessClass::Mapped {
                 operands[0].table.iter_mut().zip(&masked).for_each(|(t, &m)| *t = if m { -1 } else { *t });
@@ -369,7 +370,7 @@ fn random(seed: u64) -> (Body, Vec<u64>) {
     let mut pick = move |n: usize| next() as usize % n;
     let dtypes = [DType::F32, DType::I32, DType::I8, DType::BF16, DType::F64];
     let mut b = BodyBuilder::new(pick(2) == 0);
-    // Operation by operation, as the table says: sums take no products in.
+    // No fused multiply-adds, so that results equal the operation table's.
     b.repeatable();
     let (mut pool, mut operands, mut scalars): (Vec<NodeId>, u16, Vec<u64>) = (vec![], 0, vec![]);
     for d in dtypes {
@@ -426,7 +427,7 @@ fn random_bodies_agree_with_the_table() {
 
 #[test]
 fn an_output_may_lie_over_an_input() {
-    // a is read, stored as it is elsewhere, and overwritten.
+    // Operand a is read, copied elsewhere, and overwritten.
     let mut b = BodyBuilder::new(false);
     let access = b.access(contiguous(0, DType::F32));
     let x = b.node(Node::Load { access });

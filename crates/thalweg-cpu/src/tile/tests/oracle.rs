@@ -1,4 +1,4 @@
-//! Bodies evaluated point by point from the operation table, and memory to run programs on.
+//! Reference evaluation of bodies, point by point from the operation table, and memory for programs to run on.
 
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, Node, NodeId};
@@ -50,7 +50,7 @@ pub fn decode(dtype: DType, b: &[u8]) -> Val {
     }
 }
 
-/// A float as the dtype's lanes hold it: bf16 and f16 are rounded only if asked.
+/// A float as the dtype's lanes hold it: bf16 and f16 are rounded only with `narrow`.
 fn hold(dtype: DType, v: f64, narrow: bool) -> f64 {
     match dtype {
         DType::BF16 | DType::F16 if !narrow => v as f32 as f64,
@@ -58,7 +58,7 @@ fn hold(dtype: DType, v: f64, narrow: bool) -> f64 {
     }
 }
 
-/// Integers of u64 are their bits.
+/// Converts a value; u64 integers are represented by their bits.
 pub fn cast(v: Val, from: DType, to: DType) -> Val {
     match (v, to.is_float(), to) {
         (I(v), true, DType::F32) if from == DType::U64 => F(v as u64 as f32 as f64),
@@ -76,7 +76,7 @@ pub fn cast(v: Val, from: DType, to: DType) -> Val {
     }
 }
 
-/// What one access sees at one point.
+/// The element and position of an access at a point.
 #[derive(Clone, Copy)]
 pub struct Seen {
     pub value: Option<Val>,
@@ -102,13 +102,13 @@ pub fn bits(v: Val, dtype: DType) -> u64 {
     .to_bits(dtype)
 }
 
-/// The stored values of one point.
+/// Values stored at one point.
 pub fn evaluate(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64]) -> Vec<Val> {
     let all = evaluate_all(body, seen, scalars, &[]);
     body.stores.iter().map(|s| all[s.node.index()]).collect()
 }
 
-/// The values of all nodes at one point, with the values of the row that are known so far; others count as 0.
+/// Values of all nodes at one point, given the values of the row known so far; unknown ones count as 0.
 pub fn evaluate_all(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64], row: &[Val]) -> Vec<Val> {
     let mut values: Vec<Val> = vec![];
     for (i, node) in body.nodes.iter().enumerate() {
@@ -140,7 +140,7 @@ pub fn evaluate_all(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64], ro
             Node::Element { op, dtype, .. } => {
                 let (meaning, operand) = (&op.row().meaning, body.operand_dtype(id));
                 if op == ElementOp::Lerp && operand != DType::F64 {
-                    // The sum may cancel, so that its parts' rounding shows: each is an f32.
+                    // The sum may cancel, which exposes the rounding of its terms: each is an f32.
                     let [a, b, c] = [0, 1, 2].map(|i| args[i].float() as f32);
                     F(hold(dtype, (a + c * (b - a)) as f64, body.strict))
                 } else if operand.is_float() {
@@ -156,12 +156,12 @@ pub fn evaluate_all(body: &Body, seen: &dyn Fn(u16) -> Seen, scalars: &[u64], ro
     values
 }
 
-/// Where an access operands: everything that the launch says about it.
+/// Memory and geometry of an access.
 pub struct Operand {
     pub memory: Vec<u8>,
     /// Elements (or positions) from the start to the first point.
     pub offset: i64,
-    /// Elements from row to row and along a row.
+    /// Strides in elements between rows, and within a row.
     pub strides: (i64, i64),
     pub table: Vec<i32>,
 }
@@ -199,9 +199,9 @@ impl Operand {
     }
 }
 
-/// Memory on whose start elements of every dtype may lie.
+/// Memory aligned for elements of every dtype.
 pub fn memory(bytes: usize) -> Vec<u8> {
-    // Every allocator that tests run on aligns more than this; the assertion says so if one does not.
+    // All allocators that run tests align more than this; the assertion fails if one does not.
     let out = vec![0u8; bytes.next_multiple_of(8).max(64)];
     assert_eq!(out.as_ptr() as usize % 8, 0);
     out

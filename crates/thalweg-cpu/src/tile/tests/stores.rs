@@ -1,4 +1,4 @@
-//! Stores that combine, and stores to elements that are apart.
+//! Stores that combine, and strided stores.
 
 use super::oracle::{Operand, Val, bits, decode, encode, evaluate, scalar};
 use super::{contiguous, exact, operand};
@@ -11,7 +11,7 @@ use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node};
 const OPS: [Monoid; 4] = [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min];
 const FOLDED: [DType; 6] = [DType::F32, DType::F64, DType::I32, DType::U32, DType::I64, DType::U64];
 
-/// A loaded value and its double, the first stored through an access of the class.
+/// A loaded value and its double, which is stored through an access of the class.
 fn body(dtype: DType, class: AccessClass, op: Option<Monoid>) -> Body {
     let mut b = BodyBuilder::new(false);
     let (x, out) =
@@ -24,8 +24,7 @@ fn body(dtype: DType, class: AccessClass, op: Option<Monoid>) -> Body {
     body
 }
 
-/// Runs a body whose store goes by these strides, and compares all of its memory with stores made one by one, row after
-/// row.
+/// Runs a body whose store has these strides, and compares all of its memory with stores made one by one, row by row.
 fn check(body: &Body, strides: (i64, i64), n: usize, rows: usize, seed: u64) {
     let (from, to) = (body.accesses[0], body.accesses[1]);
     let mut source = operand(from, n, rows, seed);
@@ -71,11 +70,11 @@ fn stores_combine_with_what_is_there_row_by_row() {
         for dtype in FOLDED {
             for (n, rows) in SIZES {
                 let wide = n as i64;
-                // Neighbours: rows that follow one another, with gaps, all in one place, and overlapping.
+                // Contiguous: rows adjacent, with gaps, all at one address, and overlapping.
                 for row in [wide, wide + 3, 0, 1] {
                     check(&body(dtype, AccessClass::Contiguous, Some(op)), (row, 1), n, rows, n as u64 + 5);
                 }
-                // Apart, backwards, and all points in one element.
+                // Strided: ascending, descending, all points in one element, and overlapping rows.
                 for strides in [(3 * wide, 3), (wide * 2, -2), (0, 0), (1, 0)] {
                     check(&body(dtype, AccessClass::Strided, Some(op)), strides, n, rows, n as u64 + 6);
                 }

@@ -1,4 +1,4 @@
-//! Loops whose ends depend on data: the step of a turn, and what the step around it does.
+//! Loops with data-dependent trip counts: the code of an iteration, and the step around the loop.
 
 use super::Lower;
 use crate::machine::Machine;
@@ -11,7 +11,7 @@ use thalweg_ir::{DType, First, Loop};
 use thalweg_kernel::{NodeId, turn};
 
 impl Lower<'_> {
-    /// A loop on its arguments.
+    /// Lowers a loop with its arguments.
     pub(super) fn looped(&mut self, id: NodeId, of: Loop) -> Result<Val, Unsupported> {
         let (region, number) = (of.region(), self.loops.len() as u64);
         let args: Vec<Val> = self.body.args(id).map(|a| self.place[a.index()]).collect();
@@ -32,22 +32,22 @@ impl Lower<'_> {
         self.v.loops.push(Turn { v, most: region.most });
         self.v.effect(Op::Loop, ops::MOVUPS[0], 0, 0, &[], number);
         self.loops.push(id);
-        // Nothing but results is read of it.
+        // Only the loop's results are read, by `Looped` nodes.
         Ok(Val(0))
     }
 }
 
-/// The frame vector of a loop's value.
+/// Frame vector of a loop's value.
 pub(super) fn turn_slot(number: usize, dtype: DType) -> Slot {
     Slot { source: Source::Turn(number as u16), dtype, lane: lane_of(dtype) }
 }
 
-/// The step of one turn of a loop with these values, carried ones first, in a step `around`.
+/// Lowers one iteration of a loop with these values (carried ones first) in a step `around`.
 fn lower_turn(of: Loop, values: &[(Val, DType)], around: &Vir) -> Result<Vir, Unsupported> {
     let body = prepare(&turn(of));
     let mut l = Lower::new(&body, false, Vir::new(around.isa, around.lanes));
     l.turn = true;
-    // By number, as they are put there.
+    // In order of value number, as `Put` stores them.
     let slots: Vec<Val> = values.iter().enumerate().map(|(i, v)| l.v.slot(turn_slot(i, v.1))).collect();
     let go = body.sets[0].node;
     for i in 0..body.nodes.len() {
@@ -71,7 +71,7 @@ fn lower_turn(of: Loop, values: &[(Val, DType)], around: &Vir) -> Result<Vir, Un
 }
 
 impl Vir {
-    /// A mask as lanes of -1 and 0, of 4 bytes.
+    /// Converts a mask to lanes of -1 and 0, of 4 bytes.
     fn truth_lanes(&mut self, m: Val) -> Val {
         if self.masks() {
             let (ones, zero) = (self.i(-1), self.i(0));
@@ -80,7 +80,7 @@ impl Vir {
         self.mask_to(m, 4)
     }
 
-    /// Leaves a loop where no lane has the turn.
+    /// Leaves the loop if no lane is active.
     fn exit(&mut self, go: Val) {
         let (lane, class) = if self.masks() { (0, Class::Mask) } else { (4, Class::Vector) };
         let go = if self.masks() { go } else { self.mask_to(go, 4) };

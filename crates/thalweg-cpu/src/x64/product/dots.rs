@@ -1,8 +1,8 @@
-//! The dots kernel: lines of two factors whose terms are neighbours, 64 bytes of lanes for each sum.
+//! Dots micro-kernel: dot products of lines with contiguous terms, with 64 bytes of lanes per sum.
 //!
-//! In: rows, columns and how elements of the right factor lie. Out: the code of one function. Always true: a lane is one
-//! chain of fused multiply-adds over ascending terms, and lanes are added up in halves; nothing behind the terms is
-//! read.
+//! In: rows, columns and the element layout of the right factor. Out: the code of one function. Always true: a lane is
+//! one chain of fused multiply-adds over ascending terms, and lanes are added in a tree of halves; nothing past the
+//! terms is read.
 
 use super::super::asm::{Cond, Extra, Gpr, R14, R15, RAX, RCX, RDX, RSI, Rm, at};
 use super::super::isa::Isa;
@@ -11,17 +11,17 @@ use super::{Arithmetic, Emitter, POINTERS, R8, R9, R10, R11};
 use crate::product_call::DotArgs;
 use std::mem::offset_of;
 
-/// The most rows of a dots kernel.
+/// Maximum rows of a dots kernel.
 pub const ROWS: usize = 4;
-/// Bytes of lanes that a dots kernel carries for each sum.
+/// Bytes of lanes per sum.
 pub const BYTES: usize = 64;
-/// The register of the signs of [`Lying::Offset`].
+/// Register with the sign bits for [`Lying::Offset`].
 const SIGNS: u8 = 31;
-/// Bytes that a dots kernel asks for ahead on each line of the right factor.
+/// Bytes prefetched ahead on each line of the right factor.
 const AHEAD: i32 = 1024;
 
-/// The columns of a dots kernel with so many rows: sums enough that none waits for itself, where registers allow, and
-/// no more lines than hardware follows.
+/// Columns of a dots kernel with `rows` rows: enough independent sums to hide latency, if registers allow, and no more
+/// lines than the hardware prefetcher follows.
 pub const fn columns(isa: Isa, rows: usize) -> usize {
     match isa {
         Isa::Avx2 => [4, 3, 2, 1][rows - 1],
@@ -29,22 +29,22 @@ pub const fn columns(isa: Isa, rows: usize) -> usize {
     }
 }
 
-/// How elements of a dots kernel's right factor lie.
+/// Element layout of a dots kernel's right factor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lying {
-    /// As wide as sums, or in groups as wide as these.
+    /// As wide as sums, or in groups of that width.
     Slots,
-    /// As bf16, under f32 sums.
+    /// bf16, with f32 sums.
     Bf16,
-    /// As f16, under f32 sums.
+    /// f16, with f32 sums.
     F16,
-    /// Bytes with signs, 128 to be added to each: slots whose bytes have none.
+    /// Signed bytes; 128 is added to each, which gives slots of unsigned bytes.
     Offset,
 }
 
 impl Emitter {
-    /// Registers: rsi, rbx… the right factor's lines (three each), r11 the distance of two; rdx, r8, r9, r10 the left
-    /// factor's rows, rcx terms, r14 where the sums go, r15 the distance of their rows.
+    /// Registers: rsi, rbx… lines of the right factor (three each), r11 the stride between them; rdx, r8, r9, r10 rows
+    /// of the left factor, rcx terms, r14 destination, r15 stride of its rows.
     pub(super) fn dots(&mut self, rows: usize, columns: usize, right: Lying) {
         const LEFT: [Gpr; ROWS] = [RDX, R8, R9, R10];
         let lines = &POINTERS[..columns.div_ceil(3)];
@@ -114,7 +114,7 @@ impl Emitter {
         self.leave();
     }
 
-    /// Adds up the lanes of a vector in halves, into its first.
+    /// Reduces the lanes of a vector to its first, in a tree of halves.
     fn total(&mut self, lanes: u8, spare: u8) {
         let imm = |imm| Extra { imm: Some(imm), ..Extra::default() };
         let add = if self.arithmetic == Arithmetic::Quads { ops::PADD[0] } else { ops::ADD[self.pair] };
@@ -124,14 +124,14 @@ impl Emitter {
         }
         self.a.op(ops::EXTRACT, 1, lanes, 0, Rm::Reg(spare), imm(1));
         self.a.op(add, 0, lanes, lanes, Rm::Reg(spare), Extra::default());
-        // The upper two of four, and then the second.
+        // The upper two lanes of four, and then the second.
         for &order in if self.size == 8 { &[0xEE][..] } else { &[0xEE, 0x55] } {
             self.a.op(ops::PSHUFD, 0, spare, 0, Rm::Reg(lanes), imm(order));
             self.a.op(add, 0, lanes, lanes, Rm::Reg(spare), Extra::default());
         }
     }
 
-    /// Reads a vector of elements as wide as sums, unless one row alone can take it from memory as it lies.
+    /// Loads a vector of elements as wide as sums; false if the single row can use it as a memory operand.
     fn widened(&mut self, to: u8, from: Rm, lying: Lying, rows: usize) -> bool {
         match lying {
             Lying::Slots if rows == 1 && self.arithmetic != Arithmetic::Quads => return false,

@@ -1,4 +1,4 @@
-//! Row bodies and accumulating stores, against an evaluation that follows `thalweg_kernel::order`.
+//! Compares row bodies and accumulating stores with an evaluation in the order of `thalweg_kernel::order`.
 
 use super::super::along::compile_along_with;
 use super::super::{Isa, Knobs, compile_with};
@@ -29,7 +29,7 @@ fn bytes(v: Value, dtype: DType) -> Vec<u8> {
     }
 }
 
-/// One block of a fold, as the order of folds has it.
+/// Folds one block in the normative order.
 fn fold(op: Monoid, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
     let mut lanes = [op.identity(dtype); LANES];
     for (i, x) in elements.enumerate() {
@@ -45,7 +45,7 @@ fn fold(op: Monoid, dtype: DType, elements: impl Iterator<Item = u64>) -> u64 {
     lanes[0]
 }
 
-/// What all buffers hold after a launch.
+/// Expected contents of all buffers after a launch.
 pub fn expected(l: &mut Launch, body: &Body) -> Vec<Vec<u8>> {
     let mut images: Vec<Vec<u8>> =
         l.buffers.iter_mut().map(|b| b.as_mut().map_or(vec![], |b| b.bytes().to_vec())).collect();
@@ -102,7 +102,7 @@ pub fn compare(l: &mut Launch, body: &Body, want: &[Vec<u8>], what: &str) {
     }
 }
 
-/// Compiles, runs in one call and phase by phase, and compares. False: the emitter does not take the body.
+/// Compiles a body, runs it in one call and phase by phase, and compares. False if the emitter refuses the body.
 fn check(body: &Body, r: &mut Rng, n: usize, rows: usize, isa: Isa, knobs: Knobs) -> bool {
     let keep = r.below(4) > 0;
     let Ok(code) = compile_along_with(body, isa, keep, knobs) else { return false };
@@ -122,7 +122,7 @@ fn check(body: &Body, r: &mut Rng, n: usize, rows: usize, isa: Isa, knobs: Knobs
         let all = code.phases.list.len();
         let what = format!("{isa:?} {knobs:?} keep {keep} apart {apart} {:?}", code.report);
         let call = |args: &[u64], rows, phases: Range<usize>| {
-            // SAFETY: the launch was made for the body.
+            // SAFETY: the launch was built for the body.
             assert!(unsafe { code.run(args, n, rows, phases) }, "{what}");
         };
         if apart {
@@ -154,7 +154,7 @@ pub fn access(b: &mut BodyBuilder, operand: &mut u16, dtype: DType, class: Acces
     b.access(Access { operand: Some(*operand - 1), dtype, class, per_row })
 }
 
-/// Nodes that are the same for all points of a row.
+/// Flags of nodes that are uniform in a row.
 fn once(body: &Body) -> Vec<bool> {
     let mut once = vec![];
     for (k, node) in body.nodes.iter().enumerate() {
@@ -207,7 +207,7 @@ pub fn random_rows(r: &mut Rng, dtypes: &[DType], size: usize, folds: usize) -> 
         for _ in 0..1 + r.below(2) {
             let fit: Vec<NodeId> = nodes.iter().copied().filter(|n| FOLDED.contains(&b.body().dtype(*n))).collect();
             if !fit.is_empty() {
-                // The last ones more often.
+                // Later nodes are chosen more often.
                 let from = r.below(fit.len());
                 let x = r.pick(&fit[from..]);
                 nodes.push(b.fold(r.pick(&OPS), x));
@@ -328,7 +328,7 @@ fn maxima_of_nan_are_the_canonical_one() {
             for (n, at) in [(1, 0), (40, 39), (100, 3), (64, 33)] {
                 let (mut x, mut y) = (vec![0u64; n], [0u64]);
                 if dtype == DType::F32 {
-                    // SAFETY: as many bytes and more.
+                    // SAFETY: the vector has at least that many bytes.
                     let x = unsafe { std::slice::from_raw_parts_mut(x.as_mut_ptr().cast::<u32>(), n) };
                     x[at] = 0xFFC0_1234;
                 } else {
@@ -372,11 +372,11 @@ fn accumulating_stores() {
                     let rows = r.below(4);
                     let mut l = Launch::new(&body, &mut r, n, rows);
                     if r.below(2) == 0 {
-                        // Row after row into the same.
+                        // All rows accumulate into the same one.
                         l.args[4 * to as usize + 1] = 0;
                     }
                     let want = expected(&mut l, &body);
-                    // SAFETY: the launch was made for the body.
+                    // SAFETY: the launch was built for the body.
                     assert!(unsafe { code.run(&l.args, n, rows) });
                     compare(&mut l, &body, &want, &format!("{isa:?} {knobs:?} {op:?}"));
                 }
@@ -450,7 +450,7 @@ fn guards_of_row_bodies_hand_back() {
         assert!(code.report.rereads_inputs);
         for n in [1, 32, 77] {
             for bad in [None, Some(0), Some(n - 1), Some(n)] {
-                // What lies past the row's end is not looked at.
+                // Elements past the row's end are ignored.
                 let mut x = vec![1f32; n + 40];
                 x[n..].fill(3e38);
                 let (mut y, mut to, mut values) = (0.5f32, 0f32, [0u64; 4]);
@@ -470,7 +470,7 @@ fn guards_of_row_bodies_hand_back() {
     }
 }
 
-/// Rows of outputs at multiples of 64 bytes, as stores past the caches want them.
+/// Output rows aligned to 64 bytes, as non-temporal stores require.
 #[repr(align(64))]
 struct Aligned([f32; 3 * 256]);
 
@@ -497,7 +497,7 @@ fn stores_past_the_caches_store_the_same() {
             for streaming in [false, true] {
                 let knobs = Knobs { streaming, ..Knobs::default() };
                 let code = compile_along_with(&body, isa, true, knobs).unwrap();
-                // (Not aligned: the buffer's stores stay in the caches.)
+                // (The buffer is unaligned: its stores are never non-temporal.)
                 let (mut to, mut kept, mut values) = (Aligned([7.0; 768]), [0f32; 257], [0u64; 2]);
                 let (x, y) = (from.0.as_ptr() as u64, to.0.as_mut_ptr() as u64);
                 let args = [

@@ -1,4 +1,4 @@
-//! Every encoding that the emitter uses, read back by another decoder (iced-x86).
+//! Decodes every encoding that the emitter uses with an independent decoder (iced-x86).
 
 use super::super::along::assemble_along;
 use super::super::asm::{Asm, Code, Extra, Rm, at};
@@ -22,7 +22,7 @@ enum Form {
 }
 use Form::*;
 
-/// What the two instruction sets call it, where they have it.
+/// Mnemonics in the two instruction sets (empty if there is none), encoding and operand form.
 struct Row(&'static str, &'static str, Code, Form);
 
 fn pair(avx512: [&'static str; 2], avx2: [&'static str; 2], p: ops::Pair, form: Form) -> [Row; 2] {

@@ -1,4 +1,4 @@
-//! A launch with memory, and its evaluation from the op table's meanings.
+//! A launch with memory, and its evaluation from the operation table.
 
 use super::super::{Isa, Knobs, compile_with};
 use super::Rng;
@@ -51,8 +51,8 @@ pub fn read(p: &[u8], dtype: DType) -> Value {
     }
 }
 
-/// To the nearest value of a float dtype. (`half` cuts a double's low 32 bits before it rounds to 16, so ties that are
-/// none go wrong there; a double rounded to odd in f32 keeps what decides.)
+/// Rounds to the nearest value of a float dtype. (`half` truncates the low 32 bits of a double before it rounds to 16
+/// bits, which misjudges near-ties; rounding the double to odd in f32 first preserves the deciding bits.)
 fn round(dtype: DType, v: f64) -> f64 {
     if !matches!(dtype, DType::BF16 | DType::F16) {
         return dtype.round(v);
@@ -66,7 +66,7 @@ fn round(dtype: DType, v: f64) -> f64 {
     }
 }
 
-/// Integers of u64 are their bits.
+/// Converts a value; u64 integers are represented by their bits.
 fn convert(v: Value, from: DType, to: DType) -> Value {
     match (v, to.compute()) {
         (Value::F(x), Compute::Mask) => Value::I((x != 0.0) as i64),
@@ -84,7 +84,7 @@ fn convert(v: Value, from: DType, to: DType) -> Value {
     }
 }
 
-/// An element as it lies in memory, with room for a wider one.
+/// Bytes of an element in memory, with space for a wider one.
 fn bytes(v: Value, dtype: DType) -> Vec<u8> {
     let bits = match (v, dtype) {
         (Value::F(x), DType::F32) => (x as f32).to_bits() as u64,
@@ -105,7 +105,7 @@ pub struct Launch {
     pub args: Vec<u64>,
 }
 
-/// An element's bytes: special values, small numbers, any bits.
+/// Bytes of a random element: special values, small numbers, or any bits.
 pub fn random_element(r: &mut Rng, dtype: DType) -> Vec<u8> {
     let special =
         [0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-40, 3e9, -3e9, 1e20];
@@ -218,7 +218,7 @@ impl Launch {
             let id = NodeId(k as u32);
             let args: Vec<Value> = body.args(id).map(|a| out[a.index()]).collect();
             out.push(match *node {
-                // (What is computed from a fold that is not yet known is not used.)
+                // (Results computed from a fold that is not yet known are not used.)
                 Node::Value { slot, dtype } => {
                     known.get(slot as usize).copied().unwrap_or(from_scalar(Scalar::from_bits(0, dtype)))
                 }
@@ -229,13 +229,13 @@ impl Launch {
                     if args[1].i() == 0 {
                         read(&[0; 8], dtype)
                     } else {
-                        // SAFETY: the place is inside the access's buffer.
+                        // SAFETY: the position is inside the access's buffer.
                         read(unsafe { std::slice::from_raw_parts(at as *const u8, dtype.size()) }, dtype)
                     }
                 }
                 Node::Load { access } => {
                     let a = &body.accesses[access as usize];
-                    // (A row without points has values of the row all the same.)
+                    // (Per-row elements exist even in a row without points.)
                     let there = i < self.n || a.per_row;
                     match there.then(|| self.position(body, access as usize, row, i)).flatten() {
                         // SAFETY: the position is inside the access's buffer.
@@ -258,7 +258,7 @@ impl Launch {
                         let x: Vec<f64> =
                             args.iter().map(|v| if let Value::I(b) = v { *b as f64 } else { v.f() }).collect();
                         let mut y = (op.row().meaning.float.unwrap())(&x);
-                        // From 2²³ on the f32 quotient counts as its floor: one rounding less than the meaning has.
+                        // From 2²³ on, the f32 quotient counts as its floor: one rounding less than in the table.
                         if op == ElementOp::FloorDiv && o != DType::F64 && y.abs() >= 8_388_608.0 {
                             y = x[0] / x[1];
                         }
@@ -285,12 +285,12 @@ impl Launch {
         out
     }
 
-    /// Compiles, runs and compares. False: the emitter does not take the body.
+    /// Compiles, runs and compares. False if the emitter refuses the body.
     pub fn check(&mut self, body: &Body, isa: Isa, knobs: Knobs) -> bool {
         let Ok(code) = compile_with(body, isa, knobs) else { return false };
         let want: Vec<Vec<Value>> =
             (0..self.rows * self.n).map(|p| self.point(body, p / self.n, p % self.n, &[])).collect();
-        // SAFETY: the launch was made for the body.
+        // SAFETY: the launch was built for the body.
         assert!(unsafe { code.run(&self.args, self.n, self.rows) });
         for s in &body.stores {
             let dtype = body.accesses[s.access as usize].dtype;

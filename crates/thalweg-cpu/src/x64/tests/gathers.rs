@@ -1,4 +1,4 @@
-//! Tables read at positions that are data.
+//! Gathers from tables at data-dependent positions.
 
 use super::super::along::compile_along_with;
 use super::super::{Knobs, compile_with};
@@ -9,7 +9,7 @@ use crate::row_call::{Along, Rows};
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::{AccessClass, Body, BodyBuilder, Node};
 
-/// A table read at positions that are data.
+/// A body that gathers from a table at data-dependent positions.
 fn gathers(r: &mut Rng, dtype: DType, class: AccessClass, per_row: bool) -> Body {
     let mut b = BodyBuilder::new(true);
     let mut operand = 0;
@@ -57,7 +57,7 @@ fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
                     if count == 0 {
                         continue;
                     }
-                    // Every point goes to some element of the table, by its distance from the point's own.
+                    // Every point's offset leads from its own element to a random element of the table.
                     let points = if per_row { 1 } else { n };
                     for row in 0..rows {
                         for i in 0..points {
@@ -68,7 +68,7 @@ fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
                             unsafe { to.write_unaligned(goal - own) };
                         }
                     }
-                    // With one row of positions for all, the rows' own elements must be the same.
+                    // If all rows share one row of positions, the rows' own elements must be the same.
                     if l.args[4 + 1] == 0 {
                         l.args[1] = 0;
                     }
@@ -77,7 +77,7 @@ fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
                     let mut values = [0u64; 4];
                     l.args.extend([values.as_mut_ptr() as u64, 1]);
                     let all = code.phases.list.len();
-                    // SAFETY: the launch was made for the body.
+                    // SAFETY: the launch was built for the body.
                     assert!(unsafe { code.run(&l.args, n, rows, 0..all) }, "{isa:?} {dtype} {class:?} {turn}");
                     compare(&mut l, &body, &want, &format!("{isa:?} {dtype} {class:?} {per_row}"));
                     if all == 1 && !per_row {
@@ -89,7 +89,7 @@ fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
                     if points > 0 {
                         let (row, i) = (r.below(rows), r.below(points));
                         let to = l.position(&body, 1, row, i).unwrap() as *mut i64;
-                        // SAFETY: the position is inside the buffer of positions; what is not inside is not read.
+                        // SAFETY: the position is inside the buffer of positions; elements out of range are not read.
                         unsafe {
                             to.write_unaligned(r.pick(&[-(1 << 41), 1 << 33, i64::MIN, i64::MAX, -(1 << 33)]));
                             assert!(!code.run(&l.args, n, rows, 0..all), "{isa:?} {dtype} {class:?}");
@@ -101,7 +101,7 @@ fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
     }
 }
 
-/// What a launch of gathers gives, if they all are inside their table.
+/// Expected results of a launch of gathers, if all are inside their table.
 fn expected_gather(l: &mut Launch, body: &Body, start: i64, count: i64) -> Option<Vec<Vec<u8>>> {
     let size = body.accesses[0].dtype.size() as i64;
     let points = if body.accesses[1].per_row { 1 } else { l.n };

@@ -1,4 +1,4 @@
-//! Loops whose ends depend on data, on both engines, against turn after turn of one element.
+//! Compares loops with data-dependent trip counts, on both engines, with the iterations of one element at a time.
 
 use super::super::along::compile_along_with;
 use super::super::{Knobs, compile_with};
@@ -10,7 +10,7 @@ use crate::tile;
 use thalweg_ir::{DType, ElementOp, First, Loop, Monoid, Region, RegionNode, Scalar};
 use thalweg_kernel::{AccessClass, Body, BodyBuilder, Node, NodeId, reference};
 
-/// A region in the making: values of a turn, by dtype.
+/// A region under construction: values of an iteration, by dtype.
 struct Making<'a> {
     r: &'a mut Rng,
     region: Region,
@@ -24,7 +24,7 @@ impl Making<'_> {
         self.dtypes.len() as u32 - 1
     }
 
-    /// Some value of the dtype.
+    /// A random value of the dtype.
     fn some(&mut self, dtype: DType) -> u32 {
         let all: Vec<u32> = (0..self.dtypes.len() as u32)
             .filter(|&n| self.dtypes[n as usize] == dtype)
@@ -107,7 +107,7 @@ pub fn region(r: &mut Rng, dtypes: &[DType], depth: usize) -> Loop {
     for _ in 0..1 + m.r.below(10) {
         m.step(dtypes, depth);
     }
-    // Mostly one that counts, so that there are some turns.
+    // Usually a counter limits the loop, so that there are a few iterations.
     let limit = m.push(RegionNode::Const { bits: 17, dtype: DType::I32 }, DType::I32);
     let more = m.push(RegionNode::Element { op: ElementOp::Lt, args: [count, limit, count] }, DType::Bool);
     let other = m.some(DType::Bool);
@@ -179,7 +179,7 @@ fn random_loops_have_the_bits_of_one_element_after_the_other() {
             let Ok(code) = compile_with(&body, isa, Knobs { registers, ..Knobs::default() }) else { continue };
             let mut l = Launch::new(&body, &mut r, n, rows);
             let want = expected(&mut l, &body);
-            // SAFETY: the launch was made for the body.
+            // SAFETY: the launch was built for the body.
             assert!(unsafe { code.run(&l.args, n, rows) });
             compare(&mut l, &body, &want, &format!("{turn} {isa:?} {registers:?}, n {n}"));
             taken += 1;
@@ -211,7 +211,7 @@ fn random_loops_in_rows_with_folds() {
             l.args.extend([values.as_mut_ptr() as u64, 1]);
             let want = expected(&mut l, &body);
             let all = code.phases.list.len();
-            // SAFETY: the launch was made for the body.
+            // SAFETY: the launch was built for the body.
             assert!(unsafe { code.run(&l.args, n, rows, 0..all) });
             compare(&mut l, &body, &want, &format!("{turn} {isa:?} {registers:?}, n {n}"));
             taken += 1;
@@ -220,7 +220,7 @@ fn random_loops_in_rows_with_folds() {
     assert!(taken > 100 * isas().count(), "{taken}");
 }
 
-/// A turn of many values that live on across the loop around it.
+/// Many values that are live across a loop.
 #[test]
 fn what_lives_across_a_loop_is_there_after_it() {
     let mut r = Rng(1_580_000_023);
@@ -262,13 +262,13 @@ fn what_lives_across_a_loop_is_there_after_it() {
         let code = compile_with(&body, isa, Knobs::default()).unwrap();
         let mut l = Launch::new(&body, &mut r, 37, 2);
         let want = expected(&mut l, &body);
-        // SAFETY: the launch was made for the body.
+        // SAFETY: the launch was built for the body.
         assert!(unsafe { code.run(&l.args, 37, 2) });
         compare(&mut l, &body, &want, &format!("{isa:?}"));
     }
 }
 
-/// The remainder in a quotient's floor is a sum with a product of a carried value, which changes in its register.
+/// The remainder of a floor division is a fused multiply-add with a carried value, which changes in its register.
 #[test]
 fn what_a_loop_carries_is_a_factor_of_a_sum_with_a_product() {
     let text = "loop{3;f32,f32;a1;k1:bool,a0,c0,floor_div:1:2;0;3}";
@@ -297,7 +297,7 @@ fn what_a_loop_carries_is_a_factor_of_a_sum_with_a_product() {
             let code = compile_with(&body, isa, Knobs { registers, ..Knobs::default() }).unwrap();
             let mut got = [0f32; 11];
             let args = [x.as_ptr() as u64, 0, 1, 0, z.as_ptr() as u64, 0, 1, 0, got.as_mut_ptr() as u64, 0, 1, 0];
-            // SAFETY: as many elements of each as are asked for.
+            // SAFETY: each buffer has that many elements.
             assert!(unsafe { code.run(&args, x.len(), 1) });
             assert_eq!(got.map(f32::to_bits).to_vec(), want, "{isa:?} {registers:?}: {got:?}");
         }

@@ -1,4 +1,4 @@
-//! Buffers with unreadable pages on both sides, so that a read or write past their ends ends the test.
+//! Buffers between unreadable guard pages, so that an access out of bounds crashes the test.
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 
@@ -12,10 +12,10 @@ pub struct Fenced {
 }
 
 impl Fenced {
-    /// `len` bytes that end (or start) at a fence.
+    /// `len` bytes that end (or begin) at a guard page.
     pub fn new(len: usize, at_end: bool) -> Fenced {
         let pages = len.div_ceil(PAGE).max(1);
-        // SAFETY: a new mapping of our own; the middle pages are opened.
+        // SAFETY: a new mapping of our own; the middle pages are made accessible.
         let base = unsafe {
             let p = rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -37,15 +37,15 @@ impl Fenced {
         self.base as u64 + self.at as u64
     }
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: inside the open pages.
+        // SAFETY: inside the accessible pages.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(self.at), self.len) }
     }
-    /// All open bytes.
+    /// All accessible bytes.
     fn room(&mut self) -> &mut [u8] {
-        // SAFETY: the open pages.
+        // SAFETY: the accessible pages.
         unsafe { std::slice::from_raw_parts_mut(self.base.add(PAGE), self.pages * PAGE) }
     }
-    /// Whether the open bytes outside the buffer are as they were.
+    /// Whether the accessible bytes outside the buffer are unchanged.
     pub fn clean(&mut self) -> bool {
         let (start, len) = (self.at - PAGE, self.len);
         let room = self.room();

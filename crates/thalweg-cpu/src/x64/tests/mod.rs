@@ -1,4 +1,5 @@
-//! The emitter against an evaluation of the op table, point by point, on every instruction set of the machine.
+//! Compares the emitter with an evaluation of the operation table, point by point, on every instruction set of the
+//! machine.
 
 mod along;
 mod encoder;
@@ -12,12 +13,12 @@ mod speed;
 
 use super::{Isa, Knobs};
 
-/// The instruction sets that can be tested here.
+/// Instruction sets that this machine can test.
 fn isas() -> impl Iterator<Item = Isa> {
     [Isa::Avx512, Isa::Avx2].into_iter().filter(|i| i.available())
 }
 
-/// xorshift64*
+/// The xorshift64* generator.
 pub struct Rng(pub u64);
 impl Rng {
     pub fn next(&mut self) -> u64 {

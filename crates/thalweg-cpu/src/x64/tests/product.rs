@@ -1,5 +1,5 @@
-//! The micro-kernels of contractions, read back by another decoder. (What they compute is checked in
-//! `contract/tests.rs` on the instruction sets of the machine; this holds for both everywhere.)
+//! Decodes the micro-kernels of contractions with an independent decoder. (`contract/tests.rs` checks their results on
+//! the machine's instruction sets; this checks both instruction sets on every machine.)
 
 use super::super::Isa;
 use super::super::product::{
@@ -25,13 +25,13 @@ fn forms(isa: Isa) -> Vec<Form> {
     tiles.chain(streams).chain(dots).collect()
 }
 
-/// Every arithmetic with the forms that an instruction set has of it.
+/// All arithmetics with the forms that an instruction set has for them.
 fn all(isa: Isa) -> impl Iterator<Item = (Arithmetic, Form)> {
     use Arithmetic::{F32, F64, Pairs, Quads};
     let narrow = if isa == Isa::Avx512 { &[Pairs, Quads][..] } else { &[] };
     let narrow = narrow.iter().flat_map(move |&arithmetic| {
         let forms = forms(isa).into_iter().map(|form| match form {
-            // Bytes that lie with their signs; what is widened goes one by one.
+            // Bytes are read as signed; widened layouts only exist without groups.
             Form::Dots { rows, columns, right: Lying::Bf16 | Lying::F16 } => {
                 let right = if arithmetic == Quads { Lying::Offset } else { Lying::Slots };
                 Form::Dots { rows, columns, right }
@@ -43,7 +43,7 @@ fn all(isa: Isa) -> impl Iterator<Item = (Arithmetic, Form)> {
     [F32, F64].into_iter().flat_map(move |a| forms(isa).into_iter().map(move |form| (a, form))).chain(narrow)
 }
 
-/// What adds products to a sum.
+/// Instruction that adds products to a sum.
 fn adds_products(arithmetic: Arithmetic) -> Mnemonic {
     match arithmetic {
         Arithmetic::F32 => Mnemonic::Vfmadd231ps,
@@ -53,7 +53,7 @@ fn adds_products(arithmetic: Arithmetic) -> Mnemonic {
     }
 }
 
-/// Every instruction up to the return.
+/// All instructions up to the return.
 fn decoded(code: &[u8]) -> Vec<Instruction> {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     let mut all = Vec::new();
@@ -75,11 +75,11 @@ fn every_form_is_whole_and_stays_in_its_registers() {
             let fused = adds_products(arithmetic);
             let count = all.iter().filter(|i| i.mnemonic() == fused).count();
             let expected = match form {
-                // Four terms in the loop, one behind it.
+                // Four terms in the unrolled loop, one in the remainder.
                 Form::Tile { rows, vectors, .. } => 5 * rows * vectors,
-                // Four vectors in the loop, one behind it, one that is masked.
+                // Four vectors in the unrolled loop, one in the remainder, and a masked one.
                 Form::Stream { terms, .. } => 6 * terms,
-                // 64 bytes of lanes for each sum.
+                // 64 bytes of lanes per sum.
                 Form::Dots { rows, columns, .. } => rows * columns * (64 / isa.bytes()),
             };
             assert_eq!(count, expected, "{isa:?} {arithmetic:?} {form:?}");

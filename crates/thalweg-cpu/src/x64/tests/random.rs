@@ -7,7 +7,7 @@ use thalweg_ir::element::Output;
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
-/// Operations whose result is exact, or rounded once.
+/// Operations whose result is exact or rounded once.
 pub const BASIC: &[ElementOp] = {
     use ElementOp::*;
     &[
@@ -28,7 +28,7 @@ pub fn takes(op: ElementOp, dtype: DType) -> bool {
 pub const CLASSES: [AccessClass; 5] =
     [AccessClass::Contiguous, AccessClass::Uniform, AccessClass::Reversed, AccessClass::Strided, AccessClass::Mapped];
 
-/// The bits of a value, of which those of a NaN and the sign of a zero are not said.
+/// A bitcast whose argument is normalised, since the bits of NaN and the sign of zero are unspecified.
 fn bitcast(b: &mut BodyBuilder, x: NodeId, to: DType) -> NodeId {
     let d = b.body().dtype(x);
     if !d.is_float() {
@@ -292,7 +292,7 @@ fn a_stride_out_of_range_is_left_to_the_slow_path() {
         let code = super::super::compile(&body, isa).unwrap();
         for stride in [1i64 << 25, i64::MIN, -(1 << 25) - 1] {
             let args = [x.as_ptr() as u64, 0, stride as u64, 0, y.as_mut_ptr() as u64, 0, 0, 0];
-            // SAFETY: nothing is read or written: the stride is refused.
+            // SAFETY: nothing is read or written: the stride is rejected.
             assert!(!unsafe { code.run(&args, 4, 1) });
             assert_eq!(y, [5.0; 4]);
         }
@@ -316,7 +316,7 @@ fn long_sweep() {
 
 #[test]
 fn many_operands_and_large_frames() {
-    // Every value is used at both ends, so all are live at once; more pointers than registers, frames of several pages.
+    // Every value is used at both ends, so all are live at once: more pointers than registers, frames of several pages.
     let mut r = Rng(21);
     for dtype in [DType::F32, DType::I16, DType::F64, DType::BF16] {
         let mut b = BodyBuilder::new(true);

@@ -1,4 +1,4 @@
-//! Math functions against the scalar machine, and a report of compile times and throughput.
+//! Compares math functions with the scalar machine, and reports compile times and throughput.
 
 use super::super::along::{assemble_along, compile_along_with};
 use super::super::{Isa, Knobs, compile, compile_along, compile_with};
@@ -103,7 +103,7 @@ fn sample(r: &mut Rng) -> f64 {
     }
 }
 
-/// GELU written by hand with Abramowitz and Stegun's erf, as a user would.
+/// GELU with Abramowitz and Stegun's erf, written out as a user would.
 fn gelu(b: &mut BodyBuilder, x: NodeId) -> NodeId {
     use ElementOp::*;
     let k = |b: &mut BodyBuilder, v: f64| b.constant(Scalar::Float(v), DType::F32);
@@ -252,11 +252,11 @@ fn layernorm(b: &mut BodyBuilder, x: NodeId, n: NodeId) -> NodeId {
     b.element(ElementOp::Div, &[d, root])
 }
 
-/// Rows of the reports.
+/// Points per row, and rows, of the reports.
 const N: usize = 1024;
 const ROWS: usize = 64;
 
-/// What is reported of rows.
+/// Row bodies of the reports.
 fn row_bodies() -> [(&'static str, Body); 5] {
     use ElementOp::*;
     let mut sum = BodyBuilder::new(false);
@@ -289,7 +289,7 @@ fn row_bodies() -> [(&'static str, Body); 5] {
     ]
 }
 
-/// A line for a row body with so many copies of its loop.
+/// Prints the report of a row body with `copies` copies of its loop.
 fn row_report(name: &str, body: &Body, isa: Isa, copies: Option<usize>, x: &[f32]) {
     let code = compile_along_with(body, isa, true, Knobs { copies, ..Knobs::default() }).unwrap();
     if let Some(folder) = thalweg_runtime::environment::CODE.path() {
@@ -333,7 +333,7 @@ fn row_report(name: &str, body: &Body, isa: Isa, copies: Option<usize>, x: &[f32
     );
 }
 
-/// A line for column sums: row after row into the same.
+/// Prints the report of column sums: all rows accumulate into the same one.
 fn columns_report(isa: Isa, x: &[f32]) {
     let mut body = map(DType::F32, false, 1, |_, x| x[0]);
     body.stores[0].combine = Some(Monoid::Sum);
