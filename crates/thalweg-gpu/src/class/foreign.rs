@@ -1,4 +1,4 @@
-//! Operations whose source is the user's.
+//! Operations with the user's own source.
 
 use thalweg_ir::Foreign;
 
@@ -7,12 +7,12 @@ use thalweg_ir::Foreign;
 pub struct ForeignClass {
     /// The operation.
     pub of: Foreign,
-    /// Threads of a block.
+    /// Block dimensions, in threads.
     pub block: [u32; 3],
 }
 
 impl ForeignClass {
-    /// Words: the addresses of operands and results, the sizes, the numbers.
+    /// Number of argument words: addresses of operands and results, sizes, numbers.
     pub fn words(&self) -> usize {
         let s = self.of.source();
         s.operands.len() + s.results.len() + s.sizes + s.numbers.len()
