@@ -120,7 +120,7 @@ fn launches(
             Way::Lines(_) => lines / most >= 512 * target.chip().multiprocessors as usize,
             Way::Copy | Way::Runs(_) | Way::Take => true,
         };
-        // Indices are looked at once for all lines that have them in common.
+        // Indices that several lines share are read once for all of them.
         let (lines, dims) = match way {
             Way::Latest => (rows, dims.iter().filter(|d| d.2 != 0).cloned().collect()),
             _ => (lines, dims.clone()),

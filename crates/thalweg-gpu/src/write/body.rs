@@ -8,7 +8,7 @@ use thalweg_kernel::{Body, Node, NodeId};
 
 /// Environment of a body: the expressions of its leaves.
 pub struct Names<'a> {
-    /// The element of an access.
+    /// Element of an access.
     pub load: &'a dyn Fn(u16) -> Expr,
     /// Index of an access.
     pub index: &'a dyn Fn(u16, DType) -> Expr,
