@@ -26,7 +26,7 @@ pub struct Faults {
 
 #[derive(Debug)]
 struct Words {
-    /// Addresses of the chunks. Word `n` is in chunk `n / chunk`.
+    /// Addresses of the chunks. Slot `n` is in chunk `n / chunk`.
     chunks: Vec<u64>,
     /// Free slots that are 0.
     clean: Vec<u32>,

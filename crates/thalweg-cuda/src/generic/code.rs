@@ -148,7 +148,7 @@ impl<'a> Assembler<'a> {
             lanes /= 2;
         }
         self.free(other);
-        // Another one than the partial result's, which others may still look at.
+        // A slot other than the partial result's, which other threads may still read.
         let value = self.take()?;
         self.control(Code::Broadcast, value, [partial, 0], DType::F32);
         self.values.insert(fold.slot, value);
