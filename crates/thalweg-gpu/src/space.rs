@@ -34,7 +34,7 @@ pub enum Way {
     Mapped(Vec<(u8, bool)>),
 }
 
-/// What decides the source of a kernel over a domain.
+/// Class key of a kernel over a domain: the properties that decide its source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SpaceClass {
     /// Whether indices take 64 bits.
@@ -54,7 +54,7 @@ pub struct SpaceClass {
 /// The sizes of a launch.
 #[derive(Clone, Debug)]
 pub struct Space {
-    /// What decides the source.
+    /// Class key: the properties that decide the source.
     pub class: SpaceClass,
     /// Extents of the kept dimensions, then of those of the row.
     pub extents: Vec<usize>,

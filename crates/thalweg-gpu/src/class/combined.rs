@@ -3,7 +3,7 @@
 use thalweg_ir::Loop;
 use thalweg_kernel::Along;
 
-/// What decides the source.
+/// Class key of a combined kernel: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CombinedClass {
     /// The combine.

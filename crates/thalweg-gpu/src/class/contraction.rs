@@ -107,7 +107,7 @@ pub enum FactorClass {
     Computed(PartClass),
 }
 
-/// What decides the source of a tiled GEMM.
+/// Class key of a tiled GEMM: the properties that decide its source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TileClass {
     /// Dtype of the factors.

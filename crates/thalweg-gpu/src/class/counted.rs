@@ -27,7 +27,7 @@ pub enum Added {
     Element(NodeId),
 }
 
-/// What decides the source, besides the body, which stores nothing.
+/// Class key: the properties that decide the source, besides the body, which stores nothing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CountedClass {
     /// Its domain, without tiles.

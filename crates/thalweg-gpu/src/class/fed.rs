@@ -40,7 +40,7 @@ pub struct FedFactor {
     pub dealt: u8,
 }
 
-/// What decides the source.
+/// Class key: the properties that decide the source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FedClass {
     /// Dtype of the factors.

@@ -2,7 +2,7 @@
 
 use thalweg_ir::Foreign;
 
-/// What decides the source.
+/// Class key of a foreign kernel: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ForeignClass {
     /// The operation.

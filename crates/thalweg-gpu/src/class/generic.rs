@@ -1,6 +1,6 @@
 //! Interpreters of bodies.
 
-/// What decides the source of a generic kernel: the width of its values, and its instruction set.
+/// Class key of a generic kernel: the width of its values and its instruction set decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Width {
     /// Words of 32 bits, for bodies without f64, i64 and the functions of f32.

@@ -7,7 +7,7 @@ use thalweg_kernel::Body;
 /// Threads per block.
 pub const BLOCK: u32 = 256;
 
-/// What decides the source of a map kernel, besides its body.
+/// Class key of a map kernel: the properties that decide its source, besides its body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MapClass {
     /// Its domain.

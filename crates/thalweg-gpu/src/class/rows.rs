@@ -92,7 +92,7 @@ pub struct Stage {
     pub linked: bool,
 }
 
-/// What decides the source of a row kernel, besides its body.
+/// Class key of a row kernel: the properties that decide its source, besides its body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowsClass {
     /// Its domain.

@@ -2,7 +2,7 @@
 
 use thalweg_ir::{DType, ScanOp};
 
-/// What decides the source of a scan.
+/// Class key of a scan: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ScanClass {
     /// The operation.

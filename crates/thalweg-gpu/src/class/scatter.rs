@@ -34,7 +34,7 @@ pub enum Way {
     Take,
 }
 
-/// What decides the source.
+/// Class key: the properties that decide the source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ScatterClass {
     /// Task of the launch.

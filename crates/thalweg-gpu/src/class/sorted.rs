@@ -25,7 +25,7 @@ pub enum SortStep {
     Move,
 }
 
-/// What decides the source of a launch of a sort.
+/// Class key of one launch of a sort: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SortClass {
     /// Task of the launch.

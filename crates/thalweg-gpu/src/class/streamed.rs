@@ -1,4 +1,4 @@
-//! Flash attention: two products with weights between them. What decides the code, and the layout of the argument
+//! Flash attention: two products, with softmax or other weights between them. Class key, and the layout of the argument
 //! words.
 
 use super::body::divisors;
@@ -26,7 +26,7 @@ pub struct StreamedBlock {
     pub stays: bool,
 }
 
-/// What decides the source.
+/// Class key: the properties that decide the source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StreamedClass {
     /// Dtype of the factors.

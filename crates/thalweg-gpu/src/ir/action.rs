@@ -26,7 +26,7 @@ pub enum Left {
 /// How warpgroups that multiply in turns synchronize.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// Named barrier of the chip: the next warpgroup waits at it, the previous one only arrives.
+    /// Hardware named barrier: the next warpgroup waits at it, the previous one only arrives.
     Met,
     /// Signal in shared memory by each warp of the previous warpgroup.
     Told,

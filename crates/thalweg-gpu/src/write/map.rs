@@ -40,7 +40,7 @@ pub fn declared(body: &Body, class: &MapClass, slots: &MapSlots) -> Vec<Statemen
     accesses.declare(&|k| stored(k) || wants[k] != Default::default())
 }
 
-/// Statements for a thread's vectors from number `first` on, a block's threads apart, up to `n`: loads, nodes, `more`
+/// Statements for a thread's vectors from number `first` up to `n`, with the block size as stride: loads, nodes, `more`
 /// for each lane, and stores.
 pub fn vectors(
     body: &Body,

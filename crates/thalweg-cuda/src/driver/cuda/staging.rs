@@ -56,9 +56,9 @@ struct Ring {
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     event: CUevent,
-    /// Whether the event is in the queue, or has been.
+    /// Whether the event is in the queue, or has happened.
     recorded: bool,
-    /// Bytes that are used.
+    /// Bytes in use.
     used: usize,
 }
 

@@ -8,7 +8,7 @@
 //! * `tile`: a tiled GEMM, one kernel with prologues and epilogue.
 //! * `fed`: a warp-specialized TMA GEMM for narrow factors, one kernel with a producer thread.
 //! * `aside`: alignment copies of factors whose rows begin at any address, for any of the other forms.
-//! * `streamed`: flash attention, two products with weights between them in one kernel.
+//! * `streamed`: flash attention, two products, with softmax or other weights between them in one kernel.
 //!
 //! `choice` decides by estimated times.
 

@@ -1,5 +1,5 @@
-//! Flash attention: two products with weights between them in one kernel, `Σ_j w(q·k[j])·v[j]`, with a loop over blocks
-//! of keys `j`.
+//! Flash attention: two products, with softmax or other weights between them in one kernel, `Σ_j w(q·k[j])·v[j]`, with
+//! a loop over blocks of keys `j`.
 //!
 //! A warp has 16 rows. It computes the scores of a block of keys, which stay in its registers as accumulators of the
 //! first product and enter the second one as its left factor. Nothing of size rows × keys is in any memory. Where
