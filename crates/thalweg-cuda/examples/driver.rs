@@ -1,6 +1,6 @@
-//! Goes through everything that a driver does, on the GPU that is there (or, with the feature `emulate` and `emulated`
-//! as argument, on the host), checks what comes of it, and prints what it took. `crash` as argument brings the device
-//! down and prints what is said of it.
+//! Exercises all functions of a driver on a real GPU (or, with the feature `emulate` and `emulated` as argument, on the
+//! host), checks the results, and prints timings. With `crash` as argument it makes the device fail and prints the
+//! error.
 
 use std::process::exit;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(256) large(THALWEG_PARAMETER(2)) {
 extern "C" __global__ void crash(THALWEG_PARAMETER(1)) { *(volatile int*)a.w[0] = 1; }
 "#;
 
-/// The least of several times.
+/// Minimum of several timings.
 fn least<R>(times: usize, mut run: impl FnMut() -> R) -> Duration {
     let one = |_| {
         let start = Instant::now();
@@ -54,7 +54,7 @@ fn rate(bytes: usize, time: Duration) -> String {
     format!("{:.2} GB/s", bytes as f64 / time.as_secs_f64() / 1e9)
 }
 
-/// Kernels of their own, so that nothing remembers them.
+/// Kernels that are new in each run, so that no cache has them.
 fn source(i: usize) -> String {
     format!("{PRELUDE}{}", KERNELS.replace("* 2 +", &format!("* 2 + {i} * 0 +")))
 }

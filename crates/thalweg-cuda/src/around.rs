@@ -1,6 +1,6 @@
-//! What stands around a library's call: small kernels that put operands as the library wants them, and take its results apart.
+//! Helper kernels around a library's call, which pack operands and unpack results.
 //!
-//! In: sources, words. Out: functions of a device, and launches of them with a thread for each element.
+//! In: sources and argument words. Out: functions of a device, and launches of them with a thread for each element.
 //!
 //! Always true: a device compiles such a source once, when it is first needed.
 
@@ -10,20 +10,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_ir::View;
 use thalweg_runtime::{Buffer, Error};
 
-/// Threads of a block of every such kernel.
+/// Threads per block of every helper kernel.
 pub(crate) const BLOCK: usize = 256;
-/// Dimensions that such a kernel takes apart.
+/// Maximum number of dimensions of a view in a helper kernel.
 pub(crate) const RANK: usize = 8;
 
-/// The functions of a source, on one device.
+/// Functions of a source, on one device.
 #[derive(Debug, Default)]
 pub(crate) struct Functions(Mutex<Option<Arc<[Function]>>>);
 
 impl Functions {
-    /// The functions of these names; compiled now, unless they were before.
+    /// Returns the functions with these names; compiles the source at the first call.
     ///
     /// # Errors
-    /// What the compiler or the device says.
+    /// Errors of the compiler or the device.
     pub fn get(&self, driver: &dyn Driver, source: &str, names: &[&str]) -> Result<Arc<[Function]>, Error> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*known {
@@ -34,13 +34,13 @@ impl Functions {
     }
 }
 
-/// A launch with so many threads.
+/// A launch with at least `threads` threads.
 pub(crate) fn launch(function: &Function, arguments: Vec<u64>, threads: usize) -> Launch {
     let grid = [threads.div_ceil(BLOCK) as u32, 1, 1];
     Launch { function: function.clone(), grid, block: BLOCK as u32, shared: 0, arguments, early: false }
 }
 
-/// Where a view's first element lies.
+/// Address of a view's first element.
 pub(crate) fn first_of((buffer, view): (&Buffer, &View), size: usize) -> u64 {
     (buffer.address() as u64).wrapping_add_signed(view.offset as i64 * size as i64)
 }

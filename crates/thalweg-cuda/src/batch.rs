@@ -1,36 +1,36 @@
-//! The launches of a run as one: collected, and put in the queue by one call.
+//! Batches: the launches of a run, collected and submitted by one call.
 //!
-//! In: launches in order, under a key that says that they are the same functions each time. Out: work in the queue. A
-//! run that came often enough, and is long enough, is kept back until it is whole, and becomes a graph: a few, in fact,
-//! since the memory that a loop works in mostly comes round after two or three turns, and a graph that has the right
-//! addresses already needs no change but of scalars.
+//! In: launches in order, under a key that identifies the sequence of functions. Out: work in the queue. A run that is
+//! frequent and long enough is deferred until it is complete, and becomes a CUDA graph. There are several graphs a run,
+//! since the memory of a loop usually repeats after two or three iterations, and a graph that has the right addresses
+//! already needs no updates but of scalars.
 //!
-//! Always true: what the device runs is what was launched, as a graph or one by one.
+//! Always true: the device runs what was launched, as a graph or one by one.
 
 use crate::driver::{Driver, Event, Graph, Launch};
 use std::sync::Arc;
 use thalweg_runtime::{Error, Timing, count};
 
-/// The run from which on launches are kept back.
+/// Number of runs under a key from which on launches are deferred.
 const OFTEN: u32 = 4;
-/// Launches below which a graph gains nothing.
+/// Minimum number of launches for which a graph pays.
 const LONG: usize = 3;
-/// Graphs of one run.
+/// Maximum number of graphs per run.
 const MOST: usize = 4;
 
-/// Launches whose memory is used again.
+/// A list of launches whose memory is reused.
 #[derive(Debug, Default)]
 pub struct Collected {
     launches: Vec<Launch>,
-    /// How many of them are there now.
+    /// Number of launches that are valid.
     count: usize,
 }
 
-/// Sets the words that change, and gives a hash of those that are addresses.
+/// Sets the words that change, and returns a hash of those that are addresses.
 pub type Patch<'a> = &'a mut dyn FnMut(&mut [u64]) -> u64;
 
 impl Collected {
-    /// Puts a launch behind the others.
+    /// Appends a launch.
     fn add(&mut self, launch: &Launch, patch: Patch<'_>) -> u64 {
         let at = self.count;
         self.count += 1;
@@ -50,7 +50,7 @@ impl Collected {
         &self.launches[..self.count]
     }
 
-    /// Puts a launch in the queue at once.
+    /// Submits a launch immediately.
     pub fn launch(&mut self, driver: &dyn Driver, launch: &Launch, patch: Patch<'_>) -> Result<(), Error> {
         self.count = 0;
         self.add(launch, patch);
@@ -58,31 +58,31 @@ impl Collected {
     }
 }
 
-/// Launches one by one.
+/// Submits launches one by one.
 fn plain(driver: &dyn Driver, launches: &[Launch]) -> Result<(), Error> {
     count(|c| c.device_launches += launches.len() as u64);
     launches.iter().try_for_each(|launch| driver.launch(launch))
 }
 
-/// What is known of the launches under one key.
+/// State of the launches under one key.
 #[derive(Debug, Default)]
 pub struct Run {
     collected: Collected,
-    /// Runs so far, and launches of the last one.
+    /// Number of runs so far, and number of launches of the last one.
     seen: u32,
     length: usize,
-    /// Whether this run is kept back.
+    /// Whether this run is deferred.
     kept_back: bool,
-    /// Whether it is timed, and where in the queue it began.
+    /// Whether it is timed, and the event at its beginning.
     timed: bool,
     begun: Option<Box<dyn Event>>,
-    /// Of the functions of this run, and of the addresses that they are given.
+    /// Hash of this run's functions, and hash of its addresses.
     shape: u64,
     addresses: u64,
     graphs: Vec<Made>,
-    /// Whether the driver makes no graph of it.
+    /// Whether the driver refused to create a graph.
     refused: bool,
-    /// When it last ran.
+    /// Time of the last run, as a number of batches.
     pub last: u64,
 }
 
@@ -92,11 +92,11 @@ struct Made {
     length: usize,
     shape: u64,
     addresses: u64,
-    /// The run that used it last.
+    /// Number of the run that used it last.
     last: u32,
 }
 
-/// From one event to another.
+/// Time span between two events.
 #[derive(Debug)]
 pub struct Stretch {
     begin: Box<dyn Event>,
@@ -104,17 +104,17 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// What `run` puts in the queue.
+    /// Span of the work that `run` submits.
     ///
     /// # Errors
-    /// What `run` gives, and when the device refuses.
+    /// Errors of `run`, and of the device.
     pub fn of(driver: &dyn Driver, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Stretch, Error> {
         let begin = driver.event()?;
         run()?;
         Stretch::from(begin, driver)
     }
 
-    /// From an event to the end of the queue as it is now.
+    /// Span from an event to the current end of the queue.
     ///
     /// # Errors
     /// When the device refuses.
@@ -132,14 +132,14 @@ impl Timing for Stretch {
     }
 }
 
-/// A hash with another word.
+/// Mixes a word into a hash.
 pub fn mix(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95)
 }
 
 impl Run {
-    /// Begins a run. Where it is not `keyed`, nothing is kept back; one that is timed is kept back whole, or the
-    /// device's time would have the host's in it.
+    /// Begins a run. Without a key nothing is deferred. A timed run is deferred whole, since the device's time would
+    /// include the host's otherwise.
     pub fn begin(&mut self, keyed: bool, timed: bool) {
         self.seen = self.seen.saturating_add(1);
         (self.timed, self.begun) = (timed, None);
@@ -151,7 +151,7 @@ impl Run {
         self.seen >= OFTEN && self.length >= LONG && !self.refused
     }
 
-    /// Marks where in the queue the run begins, if it is timed.
+    /// Records the event at the run's beginning, if it is timed.
     fn mark(&mut self, driver: &dyn Driver) -> Result<(), Error> {
         if self.timed && self.begun.is_none() {
             self.begun = Some(driver.event()?);
@@ -159,8 +159,7 @@ impl Run {
         Ok(())
     }
 
-    /// How long the run takes, which has ended: what comes behind it in the queue is not in it. `None` where it is not
-    /// timed.
+    /// Timing of a run that has ended, without the work after it in the queue. `None` where it is not timed.
     ///
     /// # Errors
     /// When the device fails.
@@ -169,7 +168,7 @@ impl Run {
         Ok(Some(Arc::new(Stretch { begin, end: driver.event()? })))
     }
 
-    /// Takes a launch: puts it in the queue, or keeps it back.
+    /// Submits a launch, or defers it.
     ///
     /// # Errors
     /// When the device refuses.
@@ -185,8 +184,7 @@ impl Run {
         Ok(())
     }
 
-    /// Puts what was kept back in the queue, since other work is to come behind it; the rest of the run follows one by
-    /// one.
+    /// Submits the deferred launches, since other work must follow them; the rest of the run follows one by one.
     ///
     /// # Errors
     /// When the device refuses.
@@ -200,7 +198,7 @@ impl Run {
         done
     }
 
-    /// Ends the run: everything is in the queue then.
+    /// Ends the run: all of it is submitted.
     ///
     /// # Errors
     /// When the device refuses.
@@ -222,7 +220,7 @@ impl Run {
         made.graph.run(self.collected.all())
     }
 
-    /// The number of the graph to run: one with these addresses, a new one, or the one that was not used for longest.
+    /// Index of the graph to run: one with these addresses, a new one, or the least recently used one.
     fn graph(&mut self, driver: &dyn Driver) -> Option<usize> {
         let launches = self.collected.all();
         let same = |m: &Made| m.length == launches.len() && m.shape == self.shape;
@@ -234,7 +232,7 @@ impl Run {
             if let Some((found, _)) = self.graphs.iter().enumerate().filter(|(_, m)| same(m)).min_by_key(oldest) {
                 return Some(found);
             }
-            // Of other launches: the key came to mean something else.
+            // Graphs of other launches: the key's meaning has changed.
             self.graphs.clear();
         }
         match driver.graph(launches) {

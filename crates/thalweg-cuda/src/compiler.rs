@@ -1,8 +1,8 @@
-//! Sources, compiled once: in this process, and on disk for the next.
+//! Compilation of sources, once: results are cached in the process and on disk.
 //!
-//! In: what decides a source ([`Skeleton`]; text is only written for what is new). Out: functions. Machine code is kept
-//! on disk by a hash of source, chip and compiler; what comes from there is loaded by the driver, which refuses what is
-//! no code for the chip.
+//! In: a key of a source ([`Skeleton`]; text is only printed for new ones). Out: functions. Machine code is cached on
+//! disk by a hash of source, chip and compiler. Code from disk is loaded by the driver, which refuses code that is not
+//! for the chip.
 
 use crate::driver::{Driver, Function};
 use crate::ending;
@@ -20,38 +20,38 @@ use thalweg_ir::{DType, ElementOp};
 use thalweg_runtime::disk::{self, Key, Kind};
 use thalweg_runtime::{Counters, Error, count, counters};
 
-/// A source with one function.
+/// A compilation unit: a source with one function.
 #[derive(Debug)]
 pub struct Unit {
-    /// The function.
+    /// Name of the function.
     name: &'static str,
     source: Source,
-    /// A kernel that has this source.
+    /// A kernel with this source.
     kernel: Arc<Skeleton>,
     function: OnceLock<Function>,
-    /// Nanoseconds that compiling took; 0 where it came from disk.
+    /// Nanoseconds that compilation took; 0 where the code came from disk.
     compile_ns: AtomicU64,
-    /// Held while it is compiled.
+    /// Locked while it is compiled.
     work: Mutex<()>,
 }
 
 impl Unit {
-    /// The source.
+    /// The unit's source.
     #[cfg(test)]
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Nanoseconds that compiling it took; 0 where nobody has had to.
+    /// Nanoseconds that compilation took; 0 where it was not compiled.
     pub fn compile_ns(&self) -> u64 {
         self.compile_ns.load(Relaxed)
     }
 }
 
-/// Units kept; beyond, the memory of them starts over. Bound kernels hold those that they run.
+/// Maximum number of cached units; beyond that the cache is cleared. Bound kernels keep the units that they run.
 const MOST: usize = 1 << 14;
 
-/// Bytes of the stack of a thread that compiles: as many as the compiler finds on a main thread.
+/// Stack bytes of a compiling thread: as many as the compiler has on a main thread.
 const STACK: usize = 8 << 20;
 
 /// The compiler of a device.
@@ -59,19 +59,19 @@ const STACK: usize = 8 << 20;
 pub struct Compiler {
     driver: Arc<dyn Driver>,
     device: String,
-    /// By what decides the source.
+    /// Units by the key of their source.
     units: RwLock<FxHashMap<Arc<Skeleton>, Arc<Unit>>>,
-    /// By source.
+    /// Units by source.
     sources: Mutex<FxHashMap<Source, Arc<Unit>>>,
 }
 
 impl Compiler {
-    /// Over that driver.
+    /// Compiler that uses that driver.
     pub fn new(driver: Arc<dyn Driver>, device: String) -> Compiler {
         Compiler { driver, device, units: RwLock::default(), sources: Mutex::default() }
     }
 
-    /// The unit of a kernel, its source written where it is new.
+    /// Unit of a kernel; its source is printed if it is new.
     pub fn unit(&self, of: &Arc<Skeleton>) -> Arc<Unit> {
         if let Some(unit) = self.units.read().unwrap_or_else(PoisonError::into_inner).get(of) {
             return unit.clone();
@@ -87,7 +87,7 @@ impl Compiler {
         units.entry(of.clone()).or_insert(unit).clone()
     }
 
-    /// The unit of a kernel that has a source.
+    /// Unit of a kernel that has a source.
     fn written(&self, of: &Arc<Skeleton>) -> Arc<Unit> {
         let source = render::source(of);
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +101,7 @@ impl Compiler {
         sources.entry(source).or_insert_with_key(new).clone()
     }
 
-    /// The unit of a product that a library computes.
+    /// Unit of a library's GEMM.
     fn library(&self, of: &Arc<Skeleton>, product: &Product) -> Arc<Unit> {
         let function = self.driver.product(product).map_or_else(OnceLock::new, OnceLock::from);
         let source = Source { options: "", own: String::new() };
@@ -109,7 +109,7 @@ impl Compiler {
         Arc::new(Unit { name: of.name(), source, kernel: of.clone(), function, compile_ns, work })
     }
 
-    /// The function of a unit: there already, from disk, or compiled now.
+    /// Function of a unit: from memory, from disk, or compiled now.
     ///
     /// # Errors
     /// [`Error::Compile`].
@@ -122,12 +122,12 @@ impl Compiler {
         if let Some(done) = unit.function.get() {
             return Ok(done.clone());
         }
-        // What failed is tried again the next time: there may be memory then.
+        // A failed compilation is retried the next time: there may be memory then.
         let function = self.make(unit)?;
         Ok(unit.function.get_or_init(|| function).clone())
     }
 
-    /// How many units have to be compiled: those that are neither there nor on disk, from where they are loaded now.
+    /// Number of units that must be compiled. Those on disk are loaded now.
     pub fn missing<'a>(&self, units: impl Iterator<Item = &'a Arc<Unit>>) -> usize {
         let mut missing: Vec<&Arc<Unit>> = vec![];
         for unit in units {
@@ -139,7 +139,7 @@ impl Compiler {
         missing.len()
     }
 
-    /// Whether a unit's code was on disk, and is loaded.
+    /// Whether a unit's code is in memory, or was loaded from disk now.
     fn loaded(&self, unit: &Unit) -> bool {
         let Ok(_working) = ending::work(&self.device) else { return false };
         let _work = unit.work.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +147,7 @@ impl Compiler {
             || self.kept(unit, &self.key(unit)).is_some_and(|function| unit.function.set(function).is_ok())
     }
 
-    /// What a unit's code is kept by on disk.
+    /// Key of a unit's code on disk.
     fn key(&self, unit: &Unit) -> Key {
         // The prelude is hashed once for all sources.
         static PRELUDE_KEY: LazyLock<Key> = LazyLock::new(|| Key::of(&[PRELUDE.as_bytes()]));
@@ -158,7 +158,7 @@ impl Compiler {
         Key::of(&[sm.as_bytes(), chip.compiler.as_bytes(), options.as_bytes(), prelude, own.as_bytes()])
     }
 
-    /// A unit's function from disk.
+    /// Loads a unit's function from disk.
     fn kept(&self, unit: &Unit, key: &Key) -> Option<Function> {
         let image = disk::cache()?.get(Kind::Code, key)?;
         let function = self.load(unit, &image).ok()?;
@@ -166,7 +166,7 @@ impl Compiler {
         Some(function)
     }
 
-    /// The function in machine code.
+    /// Loads the function from machine code.
     fn load(&self, unit: &Unit, image: &[u8]) -> Result<Function, Error> {
         let functions = self.driver.load(image, &[unit.name])?;
         functions.into_iter().next().ok_or_else(|| Error::Compile {
@@ -175,11 +175,11 @@ impl Compiler {
         })
     }
 
-    /// Has several units compiled at once, each by a thread of its own up to as many as there are processors. What
-    /// fails is told by [`Compiler::function`].
+    /// Compiles several units in parallel, by up to as many threads as there are processors. Failures are reported by
+    /// [`Compiler::function`].
     ///
-    /// Not by rayon: a worker of the program's own pool, waiting here with its stream locked, would take up other work
-    /// of the program that wants the same stream.
+    /// This does not use rayon: a worker of the program's own pool, waiting here with its stream locked, would take up
+    /// other work of the program that needs the same stream.
     pub fn compile<'a>(&self, units: impl Iterator<Item = &'a Arc<Unit>>) {
         let mut new: Vec<&Arc<Unit>> = vec![];
         for unit in units.filter(|u| u.function.get().is_none()) {
@@ -187,7 +187,7 @@ impl Compiler {
                 new.push(unit);
             }
         }
-        // Most often there is nothing to compile; to ask how many processors there are takes 10 µs.
+        // There is mostly nothing to compile; asking for the number of processors takes 10 µs.
         if new.len() < 2 {
             return;
         }
@@ -201,10 +201,10 @@ impl Compiler {
             }
             counters()
         };
-        // Every thread counts for itself; what these did is on the account of whoever asked.
+        // Every thread counts for itself; the counts of these threads are added to the caller's.
         let done: Vec<Counters> = std::thread::scope(|s| {
             let thread = |_| std::thread::Builder::new().stack_size(STACK).spawn_scoped(s, work);
-            // Where there are no more threads the units are compiled one after the other.
+            // Where no threads can be created the units are compiled one after the other.
             let threads: Vec<_> = (0..threads).filter_map(|n| thread(n).ok()).collect();
             threads.into_iter().filter_map(|t| t.join().ok()).collect()
         });
@@ -265,8 +265,7 @@ impl Target for Compiler {
     }
 }
 
-/// Writes a source to the folder for dumps, to be read or compiled by hand, and beside it the program that it is a
-/// printing of.
+/// Writes a source to the dump folder, to be read or compiled by hand, with the program that it was printed from.
 fn dump(unit: &Unit) {
     thalweg_runtime::dump(unit.name, || {
         let mut all = vec![("cu", unit.source.text().into_bytes())];

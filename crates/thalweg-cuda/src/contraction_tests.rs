@@ -1,4 +1,4 @@
-//! Products on the emulated GPU, of small integers: exact, whatever the tile, the layout and the edges.
+//! Tests of matrix products on the emulated GPU, with small integers: exact for every tile, layout and edge.
 
 use crate::device::CudaDevice;
 use crate::driver::Emulated;
@@ -9,7 +9,7 @@ use thalweg_kernel::reference::{Array, Data};
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, MatmulGeometry, Precision};
 use thalweg_runtime::Device;
 
-/// A small integer at each place.
+/// A small integer for each index.
 fn value(seed: usize, i: usize) -> f64 {
     ((i * 7 + seed * 13 + i / 11) % 9) as f64 - 4.0
 }
@@ -21,7 +21,7 @@ fn array(dtype: DType, values: Vec<f64>) -> Array {
     Array { shape, dtype, data }
 }
 
-/// How a factor lies: whether terms are neighbours, elements before it, elements between its lines that are not its own.
+/// Layout of a factor: whether terms are contiguous, elements before it, and gap in elements between its lines.
 #[derive(Clone, Copy, Debug)]
 struct Lies {
     along: bool,
@@ -92,7 +92,7 @@ fn check(
     assert!(got == bytes, "{dtype} {precision:?} {count}x{m}x{n}x{k}, {lies:?}");
 }
 
-/// Pairs of the ways that a factor can lie: terms or lines together, alone and beside something, aligned and not.
+/// Pairs of layouts of factors: terms or lines contiguous, with and without gaps, aligned and not.
 fn ways(quick: bool) -> Vec<[Lies; 2]> {
     let lies = |along, first, between| Lies { along, first, between };
     let [a, b, c, d] = [lies(true, 0, 0), lies(false, 0, 0), lies(true, 16, 16), lies(false, 3, 1)];
@@ -103,7 +103,7 @@ fn check_all(kinds: &[(DType, Precision)], sizes: &[[usize; 4]], quick: bool) {
     for sm in [80, 90] {
         let device = CudaDevice::with(Arc::new(Emulated::of(sm).unwrap()), "cuda:emulated").unwrap();
         for &kind in kinds {
-            // Only narrow floats are computed otherwise on sm_90.
+            // Only bf16 and f16 use another arithmetic on sm_90.
             let narrow = matches!(kind.0, DType::BF16 | DType::F16);
             for &size in sizes.iter().filter(|_| sm == 90 || narrow) {
                 for lies in ways(quick) {
@@ -138,16 +138,16 @@ fn terms_of_few_tiles_are_shared() {
         (DType::F64, Precision::Full),
         (DType::I32, Precision::Full),
     ];
-    // Shares of one length and a shorter last one, tiles that reach beyond the result, batches.
+    // Splits of equal length with a shorter last one, tiles that exceed the result, batches.
     check_all(&kinds, &[[1, 64, 64, 512], [2, 65, 130, 700], [1, 5, 9, 1000]], true);
-    // Each block leaves its sums: one launch, and its scratch memory.
+    // Split-K stores accumulators in scratch: one launch, with scratch memory.
     let device = CudaDevice::with(Arc::new(Emulated::of(80).unwrap()), "cuda:emulated").unwrap();
     let scratch = |k: usize, precision| {
         let before = thalweg_runtime::counters();
         check(&device, (DType::F32, precision), [1, 64, 128, k], ways(true)[0]);
         thalweg_runtime::counters().scratch_bytes - before.scratch_bytes
     };
-    // Two tiles, of each 8 shares of 128 terms; of few terms, and in order, one.
+    // Two tiles with 8 splits of 128 terms each; a single split for few terms, and in strict mode.
     let bytes = (2 * 64 * 64 * 4) as u64;
     assert_eq!([1024, 200].map(|k| scratch(k, Precision::Full)), [8 * bytes, 0]);
     assert_eq!(scratch(1024, Precision::Ordered), 0);
@@ -156,7 +156,7 @@ fn terms_of_few_tiles_are_shared() {
 #[test]
 fn edges_of_tiles_of_every_size() {
     let kinds = [(DType::BF16, Precision::Full), (DType::F32, Precision::Full), (DType::F32, Precision::Tf32)];
-    // Few terms and many; large tiles where there are many of them.
+    // Few terms and many; large tiles where there are many tiles.
     let sizes = [[1, 64, 64, 1], [1, 63, 65, 31], [3, 2, 2, 0], [1, 64, 128, 64], [3, 70, 66, 129]];
     check_all(&kinds, &sizes, true);
 }
@@ -181,20 +181,20 @@ fn fed_tiles_go_round() {
     let device = CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap();
     let [a, b] = [true, false].map(|along| Lies { along, first: 0, between: 0 });
     let bf16 = (DType::BF16, Precision::Full);
-    // More steps than there is room for; tiles of a round and of three, large ones and small ones.
+    // More steps than stages; tiles of one round and of three, large and small.
     check(&device, bf16, [1, 72, 136, 648], [a, b]);
     check(&device, bf16, [1, 72, 136, 648], [b, a]);
     check(&device, bf16, [33, 136, 136, 72], [b, a]);
     check(&device, (DType::F16, Precision::Full), [70, 136, 136, 40], [a, b]);
     check(&device, bf16, [400, 8, 72, 8], [b, b]);
-    // Both: a warpgroup waits while the other goes round more than once.
+    // Both: a warpgroup waits while the other one passes all stages more than once.
     check(&device, bf16, [140, 8, 8, 648], [a, a]);
     check(&device, bf16, [267, 8, 8, 1200], [b, a]);
     let apart = |along| Lies { along, first: 8, between: 24 };
     check(&device, bf16, [3, 65, 72, 136], [apart(true), apart(false)]);
 }
 
-/// Columns that are dealt to threads: whole blocks of them, fewer than a tile has, and terms that end within a step.
+/// Interleaved columns: whole blocks, fewer than a tile has, and terms that end within a step.
 #[test]
 fn columns_are_dealt_to_threads() {
     let device = CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap();
@@ -205,7 +205,7 @@ fn columns_are_dealt_to_threads() {
         check(&device, (dtype, Precision::Full), [1, 200, 288, 72], [b, apart]);
     }
     check(&device, (DType::BF16, Precision::Full), [1, 1500, 1120, 40], [a, a]);
-    // Rows that begin anywhere, with a last tile of few columns, and none.
+    // Rows of any alignment, whose last tile has few columns or none.
     for (n, between) in [(257, 0), (131, 0), (1031, 8), (190, 0), (1151, 0)] {
         let b = Lies { along: true, first: 0, between };
         check(&device, (DType::F16, Precision::Full), [1, 200, n, 72], [a, b]);
@@ -218,12 +218,12 @@ fn factors_whose_rows_begin_anywhere_are_copied_aside() {
     let device = CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap();
     let [a, b, c] = [(true, 0), (false, 0), (true, 3)].map(|(along, first)| Lies { along, first, between: 0 });
     let bf16 = (DType::BF16, Precision::Full);
-    // An odd number of terms that are neighbours, then of columns.
+    // An odd number of contiguous terms, then of contiguous columns.
     check(&device, bf16, [1, 64, 66, 65537], [c, b]);
     check(&device, bf16, [1, 64, 2051, 2048], [a, b]);
 }
 
-/// `softmax(q·kᵀ/8 + mask)·v` of these, row-major.
+/// Reference `softmax(q·kᵀ/8 + mask)·v` of row-major inputs.
 fn attention_of([heads, m, n, d]: [usize; 4], x: &[Vec<f64>]) -> Vec<f64> {
     let mut out = vec![0.0; heads * m * d];
     for row in 0..heads * m {
@@ -255,7 +255,7 @@ fn attention_is_right_on_every_kind_of_tensor_cores() {
     }
 }
 
-/// With few multiprocessors blocks stay for several tiles, two or three warpgroups together.
+/// With few multiprocessors, persistent blocks of two or three warpgroups run several tiles.
 #[test]
 fn attention_is_right_in_blocks_that_stay() {
     for count in [1, 3, 2] {
@@ -278,7 +278,7 @@ fn attention_is_right_in_blocks_that_stay() {
     }
 }
 
-/// Compares a kernel of attention with [`attention_of`].
+/// Compares an attention kernel with [`attention_of`].
 fn check_attention(device: &CudaDevice, sizes: [usize; 4], dtype: DType, masked: Masked) {
     let [heads, m, n, d] = sizes;
     let mask = |i: usize| match masked {

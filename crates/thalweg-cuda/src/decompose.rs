@@ -1,11 +1,10 @@
-//! Decompositions of matrices by the driver's library.
+//! Matrix decompositions by the driver's library.
 //!
-//! In: matrices in any layout. Out: results, row-major. The library wants its matrices column-major: a kernel packs them,
-//! its routines take them apart, other kernels put the results where they belong, and look whether there are any: what of a
-//! matrix keeps it from having a decomposition is one word of the device (`faults`), which is asked for when a result is
-//! read.
+//! In: matrices in any layout. Out: results, row-major. The library takes column-major matrices: a kernel packs them,
+//! the library's routines decompose them, and other kernels unpack the results and check whether they exist. The reason
+//! why a matrix has no decomposition is reported to a fault slot (`faults`), which is checked when a result is read.
 //!
-//! Always true: everything is put in the queue in one turn, and what it needs of memory besides is given back behind it.
+//! Always true: all work is submitted in one turn, and its temporary memory is freed after it.
 
 use crate::around::{BLOCK, Functions, RANK, first_of, launch};
 use crate::driver::{Driver, Function, Launch, Matrices, Place, Places, Routine};
@@ -14,7 +13,7 @@ use std::sync::Arc;
 use thalweg_ir::View;
 use thalweg_runtime::{Batch, Buffer, Decomposition, DecompositionKind as Kind, Error, Pool, Unfit, count};
 
-/// The kernels, each for f32 and f64 but for the last two.
+/// Kernels, each for f32 and f64 except for the last two.
 #[derive(Clone, Copy)]
 enum Kernel {
     Pack,
@@ -57,20 +56,20 @@ impl Kernel {
     }
 }
 
-/// The kernels of a device.
+/// Compiled kernels of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Decompositions(Functions);
 
-/// One thing to be put in the queue.
+/// A step of a decomposition.
 enum Step {
-    /// A launch, and which of its words is the address where a matrix that does not do is told.
+    /// A launch, and the index of its argument word for the fault slot, if any.
     Launch(Launch, Option<usize>),
     Routine(Matrices, Places),
-    /// Zeros.
+    /// A fill with zeros.
     Zero(u64, usize),
 }
 
-/// What is to be put in the queue.
+/// A decomposition that is being prepared.
 struct Making<'a> {
     driver: &'a dyn Driver,
     pool: &'a Arc<Pool>,
@@ -82,16 +81,16 @@ struct Making<'a> {
     steps: Vec<Step>,
 }
 
-/// How matrices are packed.
+/// Options of packing.
 #[derive(Clone, Copy, Default)]
 struct How {
     by_columns: bool,
     lower: bool,
-    /// Told where something is not finite.
+    /// Report for a matrix with elements that are not finite.
     finite: Option<Unfit>,
 }
 
-/// What is taken of matrices.
+/// Triangle of a matrix that is copied.
 #[derive(Clone, Copy)]
 enum Half {
     Both,
@@ -102,7 +101,7 @@ enum Half {
 const BY_COLUMNS: How = How { by_columns: true, lower: false, finite: None };
 
 impl Decompositions {
-    /// Puts decompositions in the queue: [`thalweg_runtime::Device::decompose`].
+    /// Submits decompositions: [`thalweg_runtime::Device::decompose`].
     pub fn run(
         &self,
         (queues, pool): (&Queues, &Arc<Pool>),
@@ -114,7 +113,7 @@ impl Decompositions {
             Ok(queue) => queue,
             Err(error) => return Some(Err(error)),
         };
-        // What is told belongs to a batch of its own.
+        // Reports belong to a batch of their own.
         if queue.is_open() || of.count == 0 || of.m == 0 || of.n == 0 || y.iter().any(|y| y.bytes() == 0) {
             return None;
         }
@@ -122,7 +121,7 @@ impl Decompositions {
             return None;
         }
         let driver = queue.driver();
-        // Asks for the library before anything is compiled.
+        // Opens the library before anything is compiled.
         driver.routine(&first(of))?;
         let kernels = self.0.get(driver, include_str!("decompose.cuh"), &NAMES);
         let kernels = kernels.inspect_err(|error| tracing::debug!(%error, "no kernels of decompositions")).ok()?;
@@ -159,7 +158,7 @@ impl Decompositions {
             Ok(())
         });
         if let (Some(why), Ok(_)) = (refused, &put) {
-            // The host writes over what is there by then.
+            // The host overwrites partial results.
             tracing::debug!(why, ?of, "decomposed on the host");
             return None;
         }
@@ -168,7 +167,7 @@ impl Decompositions {
     }
 }
 
-/// The first routine of a decomposition.
+/// First routine of a decomposition.
 fn first(of: &Decomposition) -> Matrices {
     let &Decomposition { kind, double, count, m, n, columns } = of;
     let routine = match kind {
@@ -179,7 +178,7 @@ fn first(of: &Decomposition) -> Matrices {
         Kind::Qr { .. } => Routine::Qr { m, n },
         Kind::Svd { full } => {
             let (m, n) = (m.max(n), m.min(n));
-            // The library has no fewer of many.
+            // The batched routine always computes all columns.
             let left = if full || is_batched(of) { m } else { n };
             Routine::Singular { m, n, left }
         }
@@ -192,23 +191,24 @@ fn first(of: &Decomposition) -> Matrices {
     Matrices { routine, double, count, batched: is_batched(of) }
 }
 
-/// Whether the library is worth while: of several singular value decompositions of matrices too large to be taken together it
-/// does one after the other, with 2 ms for 100 rows, most of it launches; threads of the host have long ended.
+/// Whether the library is faster than the host. It runs several singular value decompositions of matrices too large for
+/// its batched routine one after the other, 2 ms each for 100 rows, mostly launches; host threads finish long before
+/// that.
 fn is_worth_it(of: &Decomposition) -> bool {
     let large = of.m.max(of.n);
     !matches!(of.kind, Kind::Svd { .. } | Kind::SingularValues) || is_batched(of) || of.count < 8 || large > 128
 }
 
-/// Whether the matrices are so small that the library should take them together.
+/// Whether the matrices are so small that the library's batched routine is faster.
 fn is_batched(of: &Decomposition) -> bool {
     let (small, large) = (of.m.min(of.n), of.m.max(of.n));
     of.count > 1
         && match of.kind {
             Kind::Svd { .. } | Kind::SingularValues => large <= 32,
-            // The kernel that multiplies reflections is for small ones.
+            // The kernel that multiplies reflectors is for small matrices.
             Kind::Qr { .. } => large <= 128,
             Kind::Symmetric | Kind::SymmetricValues => small <= 512,
-            // The library takes together what is square.
+            // The library's batched routine takes square matrices only.
             Kind::Lu if of.m != of.n => false,
             _ => small <= 64 * of.count.min(16),
         }
@@ -216,26 +216,26 @@ fn is_batched(of: &Decomposition) -> bool {
 
 impl Making<'_> {
     fn take(&mut self, bytes: usize) -> Option<u64> {
-        // What finds no memory here may find it on the host.
+        // If this allocation fails, the host may still have memory.
         let buffer = self.pool.allocate(bytes.max(1)).ok()?;
         let address = buffer.address() as u64;
         self.held.push(buffer);
         Some(address)
     }
 
-    /// Memory of that many elements for each matrix.
+    /// Allocates this many elements for each matrix.
     fn matrices(&mut self, elements: usize) -> Option<Place> {
         let bytes = elements.checked_mul(self.size)?;
         let at = self.take(self.of.count.checked_mul(bytes)?)?;
         Some(Place { at, step: bytes, list: 0 })
     }
 
-    /// A result with that many elements for each matrix.
+    /// Result with this many elements for each matrix.
     fn result(&self, y: &Buffer, elements: usize) -> Place {
         Place { at: y.address() as u64, step: elements * self.size, list: 0 }
     }
 
-    /// Memory of that many i32 for each matrix.
+    /// Allocates this many i32 for each matrix.
     fn integers(&mut self, each: usize) -> Option<Place> {
         let at = self.take(self.of.count.checked_mul(4 * each)?)?;
         Some(Place { at, step: 4 * each, list: 0 })
@@ -246,7 +246,7 @@ impl Making<'_> {
         self.steps.push(Step::Launch(launch(function, arguments, threads), told));
     }
 
-    /// Puts an operand's matrices one behind the other.
+    /// Packs an operand's matrices contiguously.
     fn pack(&mut self, (buffer, view): (&Buffer, &View), to: Place, how: How) {
         let (rank, size) = (view.shape.rank(), self.size);
         let (rows, columns) = (view.shape[rank - 2], view.shape[rank - 1]);
@@ -273,8 +273,8 @@ impl Making<'_> {
         self.launch(Kernel::Pack, words, total, how.finite.map(|_| 7));
     }
 
-    /// Puts parts of matrices of `[rows, columns]` into a result, row-major; `steps` is from row to row and from column to
-    /// column, in elements.
+    /// Unpacks matrices of `[rows, columns]` into a result, row-major; `steps` are the strides from row to row and from
+    /// column to column, in elements.
     fn unpack(
         &mut self,
         from: Place,
@@ -298,7 +298,8 @@ impl Making<'_> {
         self.launch(Kernel::Unpack, words.to_vec(), total, None);
     }
 
-    /// Tells of zeros on diagonals, or by its minor of what is not finite there; and sets an i32 for each matrix that has such.
+    /// Reports zeros on diagonals, or (`finite`) the minor of an element that is not finite; sets an i32 for each such
+    /// matrix.
     fn diagonal(&mut self, from: Place, n: usize, told: Option<Unfit>, finite: bool, flags: Option<Place>) {
         let total = self.of.count * n;
         let words = [
@@ -315,14 +316,14 @@ impl Making<'_> {
         self.launch(Kernel::Diagonal, words.to_vec(), total, told.map(|_| 5));
     }
 
-    /// Tells what the library said.
+    /// Reports the library's status.
     fn said(&mut self, infos: Place, unfit: Unfit, number: bool) {
         let count = self.of.count;
         let words = vec![infos.at, count as u64, 0, unfit.code(), u64::from(number)];
         self.launch(Kernel::Said, words, count, Some(2));
     }
 
-    /// A routine of the library; gives where it says what came of it.
+    /// Adds a routine of the library; returns its status buffer.
     fn routine(&mut self, routine: Routine, batched: bool, mut places: Places) -> Option<Place> {
         let Decomposition { double, count, .. } = self.of;
         let of = Matrices { routine, double, count, batched };
@@ -332,7 +333,7 @@ impl Making<'_> {
         places.infos = infos.at;
         if batched {
             for place in [&mut places.a, &mut places.b, &mut places.c] {
-                // Only the library knows of which routine it wants a list.
+                // Only the library knows which buffers of a routine need a list.
                 if place.at != 0 {
                     place.list = self.take(8 * count)?;
                     let words = vec![place.list, place.at, place.step as u64, count as u64];
@@ -344,18 +345,18 @@ impl Making<'_> {
         Some(infos)
     }
 
-    /// Everything.
+    /// Adds all steps of the decomposition.
     fn all(&mut self, x: &[(&Buffer, &View)], y: &[&Buffer]) -> Option<()> {
         let Decomposition { kind, m, n, .. } = self.of;
         match kind {
             Kind::Cholesky => {
-                // The library is twice as slow by the upper half, so that nothing is turned for nothing.
+                // The upper triangle would need no transposition, but is twice as slow in the library.
                 let a = self.matrices(n * n)?;
                 self.pack(x[0], a, How { by_columns: true, lower: true, finite: Some(Unfit::Minor(0)) });
                 let infos = self.first(Places { a, ..Places::default() })?;
                 self.said(infos, Unfit::Minor(0), true);
                 self.diagonal(a, n, Some(Unfit::Minor(0)), true, None);
-                // Of many at once it leaves something in the other half.
+                // The batched routine leaves the other triangle undefined.
                 self.unpack(a, (y[0], n, n), [1, n], (Half::Lower, None));
                 Some(())
             }
@@ -389,7 +390,7 @@ impl Making<'_> {
         }
     }
 
-    /// The first routine.
+    /// Adds the first routine.
     fn first(&mut self, places: Places) -> Option<Place> {
         let Matrices { routine, batched, .. } = first(&self.of);
         self.routine(routine, batched, places)
@@ -426,7 +427,7 @@ impl Making<'_> {
         }
         let told = flags.is_none().then_some(Unfit::Pivot(0));
         self.diagonal(a, n, told, false, flags);
-        // A column lies the same in either order.
+        // A single column has the same layout in either order.
         let c = if columns == 1 { self.result(y[0], n) } else { self.matrices(n * columns)? };
         match kind {
             Kind::Solve => self.pack(x[1], c, BY_COLUMNS),
@@ -445,7 +446,7 @@ impl Making<'_> {
     fn qr(&mut self, x: (&Buffer, &View), y: &[&Buffer], columns: usize) -> Option<()> {
         let Decomposition { count, m, n, .. } = self.of;
         let k = m.min(n);
-        // There is room for all columns of Q.
+        // Memory for all columns of Q.
         let (a, b) = (self.matrices(m * n.max(columns))?, self.matrices(k)?);
         self.pack(x, a, BY_COLUMNS);
         self.first(Places { a, b, ..Places::default() })?;
@@ -466,14 +467,14 @@ impl Making<'_> {
 
     fn svd(&mut self, x: (&Buffer, &View), y: &[&Buffer]) -> Option<()> {
         let Decomposition { kind, m, n, .. } = self.of;
-        // Of a wide matrix that of its transpose, which is what a row-major one is to the library.
+        // A wide matrix is decomposed as its transpose: a row-major matrix is its transpose to the library.
         let (wide, rows, k) = (m < n, m.max(n), m.min(n));
         let Routine::Singular { left, .. } = first(&self.of).routine else { unreachable!("that is its routine") };
         let a = self.matrices(m * n)?;
         self.pack(x, a, How { by_columns: !wide, lower: false, finite: Some(Unfit::NotFinite) });
         let vectors = left > 0;
         let s = self.result(y[usize::from(vectors)], k);
-        // Without vectors it writes there, too.
+        // The routine writes there even without vectors.
         let room = left.max(if is_batched(&self.of) { rows } else { k });
         let (c, d) = (self.matrices(rows * room)?, self.matrices(k * k)?);
         let infos = self.first(Places { a, b: s, c, d, ..Places::default() })?;
@@ -483,7 +484,7 @@ impl Making<'_> {
         }
         let full = matches!(kind, Kind::Svd { full: true });
         let (own, other) = if full { (m, n) } else { (k, k) };
-        // Columns of what the library gives are columns of U and rows of Vᵀ.
+        // Columns of the library's results are columns of U and rows of Vᵀ.
         let (left, right) = if wide { ((d, k), (c, rows)) } else { ((c, rows), (d, k)) };
         self.unpack(left.0, (y[0], m, own), [1, left.1], (Half::Both, None));
         self.unpack(right.0, (y[2], other, n), [right.1, 1], (Half::Both, None));

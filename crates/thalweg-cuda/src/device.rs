@@ -34,15 +34,16 @@ struct Parts {
     compiler: Compiler,
     fouriers: Fouriers,
     decompositions: Decompositions,
-    /// Whether generic kernels come before compiled ones where either would do.
+    /// Whether generic kernels are preferred to compiled ones where both apply.
     generic: bool,
 }
 
 impl CudaDevice {
-    /// The device of that name: `cuda` or `cuda:0` for the first GPU, `cuda:1` for the second; `cuda:emulated` for the
-    /// host in the place of one and `cuda:emulated:1` for a second, `cuda:emulated:small` for one of 16 multiprocessors whose second-level
-    /// cache has 4 KiB and whose queues allocate three fault words at a time, where that was built in (feature `emulate`); `cuda:absent` for one of an H100's sizes
-    /// that plans and writes its kernels and computes nothing, so that `explain` can be asked without a GPU.
+    /// Opens the device of that name. `cuda` or `cuda:0` is the first GPU, `cuda:1` the second. With the feature
+    /// `emulate`, `cuda:emulated` is a GPU emulated on the host, `cuda:emulated:1` a second one, and
+    /// `cuda:emulated:small` one with 16 multiprocessors, a second-level cache of 4 KiB, and queues that allocate three
+    /// fault slots at a time. `cuda:absent` has an H100's properties: it plans and generates kernels and computes
+    /// nothing, so that `explain` works without a GPU.
     ///
     /// # Errors
     /// When there is none of that name, or no driver or compiler: with what to install.
@@ -64,7 +65,7 @@ impl CudaDevice {
         }
         let number = if number.is_empty() { Some(0) } else { number.strip_prefix(':').and_then(|n| n.parse().ok()) };
         let number = number.ok_or_else(|| none("a GPU has a number: cuda:0".into()))?;
-        // Where there is no driver nobody knows which GPU was asked for.
+        // The driver's error does not know which GPU was asked for.
         let named = |why| match why {
             Error::Device { message, .. } => none(message),
             other => other,
@@ -72,15 +73,15 @@ impl CudaDevice {
         CudaDevice::with(Cuda::open(number).map_err(named)?, name)
     }
 
-    /// Whether there is a GPU, and kernels can be compiled for the first one. Where there is no driver this takes no
-    /// time to speak of.
+    /// Whether there is a GPU, and kernels can be compiled for the first one. Where there is no driver the check is
+    /// fast.
     ///
     /// # Errors
-    /// Why a GPU that is there, or a driver, cannot be used.
+    /// The reason why an existing GPU, or a driver, cannot be used.
     pub fn is_usable() -> Result<bool, Error> {
         let driver = find(Sought::Driver);
         if driver.library.is_none() {
-            // A file that was named and is none is no machine without a GPU.
+            // A named driver file that cannot be loaded is an error, and not a machine without a GPU.
             let named = environment::CUDA_DRIVER.read()?.and(driver.advice);
             return named.map_or(Ok(false), |message| Err(Error::Device { device: "cuda:0".into(), message }));
         }
@@ -96,19 +97,19 @@ impl CudaDevice {
         }
     }
 
-    /// The device of a driver, under that name.
+    /// Device of a driver, under that name.
     ///
     /// # Errors
-    /// When it has no memory at all.
+    /// When it cannot allocate any memory.
     pub fn with(driver: Arc<dyn Driver>, name: &str) -> Result<Arc<CudaDevice>, Error> {
         CudaDevice::of(driver, name, false)
     }
 
-    /// The same device once more, which runs by the generic kernels whatever they cover and nobody wants to wait for, though
-    /// it may have been compiled: so that these can be tested.
+    /// Returns a copy of this device that runs generic kernels wherever they apply, even where compiled ones exist. For
+    /// tests.
     ///
     /// # Errors
-    /// When it has no memory at all.
+    /// When it cannot allocate any memory.
     pub fn by_generic_kernels(&self) -> Result<Arc<CudaDevice>, Error> {
         CudaDevice::of(self.0.driver.clone(), &self.0.name, true)
     }
@@ -117,7 +118,7 @@ impl CudaDevice {
         let queues = Queues::new(&driver, name)?;
         let pool = DeviceMemory::pool(queues.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
-        // Products are checked in a queue where no kernels of the program are.
+        // Products are checked in a queue that runs none of the program's kernels.
         let compiler = Compiler::new(queues.order().driver(MEMORY).clone(), name.into());
         Ok(Arc::new(CudaDevice(Arc::new(Parts {
             name: name.into(),
@@ -165,7 +166,7 @@ impl CudaDevice {
         Written::new(plan, &self.0.compiler)
     }
 
-    /// The program of a launch by the generic kernels, where they cover it.
+    /// Program of a launch by the generic kernels, where they support it.
     pub(crate) fn generic(&self, kernel: &Kernel, geometry: &Geometry) -> Option<Result<BoundProgram, Error>> {
         let plan = generic::plan(kernel, geometry, &self.0.compiler)?;
         let written = self.written(plan);
@@ -186,7 +187,7 @@ pub(crate) struct BoundProgram {
     bound: Bound,
     info: ProgramInfo,
     moved: Moved,
-    /// Whether it is by the generic kernels.
+    /// Whether it runs generic kernels.
     generic: bool,
     device: CudaDevice,
 }
@@ -234,7 +235,7 @@ impl Program for BoundProgram {
     }
 }
 
-/// A kernel that is bound anew for every launch: what [`Device::program`] has to give.
+/// A kernel that is bound anew for every launch, the result of [`Device::program`].
 #[derive(Debug)]
 struct AnyProgram {
     kernel: Kernel,
@@ -248,7 +249,7 @@ impl Program for AnyProgram {
     }
 
     fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
-        // What cannot be launched moves nothing.
+        // A geometry that cannot be launched moves nothing.
         plan(&self.kernel, geometry, &self.device.0.compiler).map_or(Moved::default(), |plan| plan.moved)
     }
 
@@ -279,7 +280,8 @@ impl Device for CudaDevice {
 
     fn throughput(&self) -> Option<Throughput> {
         let chip = self.0.driver.chip();
-        // What an H100 was measured to reach: 0.82 to 0.93 of its memory's rate, 0.88 of the additions of 128 lanes a multiprocessor.
+        // Measured on an H100: 0.82 to 0.93 of the memory bandwidth, 0.88 of the additions of 128 lanes a
+        // multiprocessor.
         let (memory, additions) = (0.85 * chip.bandwidth, 0.88 * 128.0 * chip.clock * chip.multiprocessors as f64);
         Some(Throughput { memory, cache: 2.25 * memory, cache_bytes: chip.l2, additions, launch: 1_000.0 })
     }
@@ -342,7 +344,7 @@ impl Device for CudaDevice {
 
     fn uncompiled(&self, launches: &[(&Kernel, &Geometry)]) -> usize {
         let compiler = &self.0.compiler;
-        // What cannot be planned fails where it is prepared.
+        // A kernel that cannot be planned fails when it is prepared.
         let plans = launches.iter().filter_map(|(k, g)| plan(k, g, compiler).ok());
         let written: Vec<Written> = plans.map(|plan| self.written(plan)).collect();
         compiler.missing(written.iter().flat_map(|w| &w.units))

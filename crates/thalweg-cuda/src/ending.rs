@@ -1,14 +1,15 @@
-//! The end of a process while a thread of ours is in a compiler or a driver that is not.
+//! Process exit while one of our threads is in a compiler or a driver, which are not our code.
 //!
-//! In: threads that say when they are. Out: the process's end waits for them. When `main` returns, libraries take down
-//! what they have while our threads still run; a compiler in the midst of its work would crash then.
+//! In: threads that report when they are. Out: the exit waits for them. When `main` returns, libraries destroy their
+//! state while our threads still run; a compiler in the midst of its work would crash.
 //!
-//! What ends first are the values of the thread that ends the process, then handlers, the last one registered first. So the
-//! main thread has such a value where it asks for something to be compiled beside it; and for other threads that end the
-//! process a handler is registered again when a compiler has compiled something, since that may register more of its own.
+//! First the thread-local values of the exiting thread are dropped, then exit handlers run, the last one registered
+//! first. So the main thread has such a value if it had something compiled in the background. For other threads that
+//! end the process, a handler is registered again after each compilation, since a compiler may register more of its
+//! own.
 //!
-//! Always true: once the end has begun no other thread comes back from asking whether it may work, and those that were at
-//! work are waited for. A process that ends by `_exit` or a signal takes nothing down.
+//! Always true: once the exit has begun, [`work`] returns on no other thread, and threads at work are waited for. A
+//! process that ends by `_exit` or a signal destroys nothing.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -17,9 +18,9 @@ use std::thread::{self, ThreadId};
 use thalweg_runtime::Error;
 
 struct Working {
-    /// Threads at work.
+    /// Number of threads at work.
     count: usize,
-    /// The thread that ends the process.
+    /// Thread that ends the process.
     ended_by: Option<ThreadId>,
 }
 
@@ -30,14 +31,15 @@ fn working() -> MutexGuard<'static, Working> {
     WORKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread at work, until it is dropped.
+/// Guard of a thread at work.
 #[derive(Debug)]
 pub struct Work(());
 
-/// Says that the calling thread goes to work. Where the process ends it does not return, but on the thread that ends it.
+/// Marks the calling thread as at work. While the process exits it never returns, except on the thread that ends the
+/// process.
 ///
 /// # Errors
-/// [`Error::Compile`] on that thread.
+/// [`Error::Compile`] on the thread that ends the process.
 pub fn work(device: &str) -> Result<Work, Error> {
     let mut working = working();
     if let Some(ended_by) = working.ended_by {
@@ -60,17 +62,17 @@ impl Drop for Work {
     }
 }
 
-/// Handlers that are registered; beyond, a compiler has all of its own.
+/// Maximum number of registered handlers; by then a compiler has registered all of its own.
 const MOST: u32 = 64;
 
-/// Sees to it that the end waits: the value of the main thread, and the handler once more.
+/// Makes the process' exit wait: creates the main thread's value, and registers the handler again.
 pub fn register() {
     thread_local! {
         static END: RefCell<Option<End>> = const { RefCell::new(None) };
     }
     if thread::current().name() == Some("main") {
-        // Too late on a thread that is ending. One is made only where there is none: one that is let go of says that the
-        // process ends.
+        // Fails on a thread that is ending. A value is created only where there is none: dropping one would mean that
+        // the process exits.
         let _ = END.try_with(|end| end.borrow_mut().get_or_insert_with(|| End(thread::current().id())).0);
     }
     unsafe extern "C" {
@@ -78,8 +80,8 @@ pub fn register() {
     }
     static REGISTERED: AtomicU32 = AtomicU32::new(0);
     if REGISTERED.fetch_add(1, Relaxed) < MOST {
-        // SAFETY: C's own function, with the types that it has there; the handler is a function of the program, lives as
-        // long as that, and does not unwind.
+        // SAFETY: C's own function, with its types there; the handler is a function of the program, lives as long as
+        // it, and does not unwind.
         let registered = unsafe { atexit(handler) };
         if registered != 0 {
             tracing::warn!("no room for a handler of the process's end");
@@ -87,7 +89,7 @@ pub fn register() {
     }
 }
 
-/// What ends with the main thread.
+/// Value that is dropped when the main thread ends.
 struct End(ThreadId);
 
 impl Drop for End {
@@ -100,7 +102,7 @@ extern "C" fn handler() {
     wait(thread::current().id());
 }
 
-/// Waits for those at work, and lets no other thread begin.
+/// Waits for threads at work, and lets no other thread begin.
 fn wait(on: ThreadId) {
     let mut working = working();
     working.ended_by.get_or_insert(on);
@@ -116,8 +118,8 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
-    /// What the main thread of a process does that has two things compiled beside it. It ends the process, so that it is not
-    /// for the one that the tests run in.
+    /// Behaviour of a main thread that has two things compiled in the background. It ends the process, so it must not
+    /// run in the test process.
     #[test]
     #[ignore = "run as a process of its own by the test below"]
     fn child() {

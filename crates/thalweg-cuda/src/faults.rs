@@ -1,43 +1,42 @@
-//! Where launches tell of indices out of range, and who asks.
+//! Fault slots: reports of out-of-range indices by launches, and their checks.
 //!
-//! In: launches that may meet such an index, or a matrix that has no decomposition. Out: a word of 64 bits of device memory
-//! for each, which it sets; and later, when somebody asks, whether it did, and to what. Nobody waits before that.
+//! In: launches that may meet such an index, or a matrix that has no decomposition. Out: a 64-bit word of device memory
+//! for each, which the launch sets. Later a check asks whether it did, and reads the report. Nobody waits before that.
 //!
-//! Slots come in chunks. When all are out, all batches that have ended are asked; where one batch alone has them all, another
-//! chunk is allocated, so that a run may have any number of launches with indices.
+//! Slots are allocated in chunks. When all are in use, all batches that have ended are checked. Where a single batch
+//! uses them all, another chunk is allocated, so that a run may have any number of launches with indices.
 //!
-//! Always true: a word is 0 when a launch is given it, and nobody else's until its [`Faulted`] is gone or has been
-//! asked.
+//! Always true: a slot is 0 when a launch gets it, and nobody else's until its [`Faulted`] is dropped or checked.
 
 use crate::driver::Driver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use thalweg_runtime::{Check, Error, Found};
 
-/// Bytes of a fault word.
+/// Bytes of a fault slot.
 const BYTES: usize = 8;
 
-/// The words of a device.
+/// The fault slots of a device.
 #[derive(Debug)]
 pub struct Faults {
     driver: Arc<dyn Driver>,
-    /// Words of a chunk.
+    /// Slots per chunk.
     chunk: usize,
     words: Mutex<Words>,
 }
 
 #[derive(Debug)]
 struct Words {
-    /// Addresses of the chunks. Word `n` is in chunk `n / chunk`.
+    /// Addresses of the chunks. Slot `n` is in chunk `n / chunk`.
     chunks: Vec<u64>,
-    /// Free, and 0.
+    /// Free slots that are 0.
     clean: Vec<u32>,
-    /// Free, and perhaps not 0.
+    /// Free slots that may not be 0.
     dirty: Vec<u32>,
-    /// Those out, in batches that have ended.
+    /// Slots in use, by batches that have ended.
     out: Vec<Weak<Faulted>>,
 }
 
-/// Values of words: of each chunk that was read, from the first word on that was asked for.
+/// Values of slots: for each chunk that was read, its first slot read and the bytes from there on.
 struct Known(Vec<(u32, Vec<u8>)>);
 
 impl Known {
@@ -49,17 +48,17 @@ impl Known {
     }
 }
 
-/// Launches of a batch that may have met an index out of range.
+/// Launches of a batch that may have met an out-of-range index.
 #[derive(Debug)]
 pub struct Faulted {
     faults: Arc<Faults>,
-    /// Words, and the number of the program that has each.
+    /// Slots, each with the number of its program.
     words: Vec<(u32, u32)>,
     outcome: OnceLock<Result<Vec<Found>, Error>>,
 }
 
 impl Faults {
-    /// Words on that device; `None` where there is no memory.
+    /// Fault slots of a device; `None` where there is no memory.
     pub fn new(driver: Arc<dyn Driver>) -> Option<Arc<Faults>> {
         let words = Words { chunks: vec![], clean: vec![], dirty: vec![], out: vec![] };
         let chunk = driver.chip().faults;
@@ -68,7 +67,7 @@ impl Faults {
         grown.then_some(faults)
     }
 
-    /// Another chunk of words; false where there is no memory.
+    /// Allocates another chunk; `false` where there is no memory.
     fn grow(&self, words: &mut Words) -> bool {
         let Some(base) = self.driver.obtain(BYTES * self.chunk) else { return false };
         let first = (words.chunks.len() * self.chunk) as u32;
@@ -81,7 +80,7 @@ impl Faults {
         self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The address of a word.
+    /// Address of a slot.
     pub fn address(&self, word: u32) -> u64 {
         self.address_in(&self.words().chunks, word)
     }
@@ -90,7 +89,7 @@ impl Faults {
         chunks[word as usize / self.chunk] + (BYTES * (word as usize % self.chunk)) as u64
     }
 
-    /// A word that is 0 for what is put in the queue from now on.
+    /// Takes a slot that is 0 for work that is submitted from now on.
     ///
     /// # Errors
     /// When the device fails, or has no memory.
@@ -118,7 +117,7 @@ impl Faults {
         Err(none())
     }
 
-    /// Sets free words to 0.
+    /// Zeroes the free slots.
     fn clean(&self, words: &mut Words) -> Result<(), Error> {
         let mut dirty = std::mem::take(&mut words.dirty);
         dirty.sort_unstable();
@@ -126,18 +125,18 @@ impl Faults {
         for run in dirty.chunk_by(runs_on) {
             self.driver.fill(self.address_in(&words.chunks, run[0]), 0, BYTES * run.len())?;
         }
-        // The next to be taken lie side by side, so that a run's words are read at once.
+        // The next slots to be taken are neighbours, so that one read gets a run's slots.
         words.clean.extend(dirty.iter().rev());
         Ok(())
     }
 
-    /// Asks about all batches that have ended.
+    /// Checks all batches that have ended.
     fn ask_all(&self) -> Result<(), Error> {
         let out: Vec<Arc<Faulted>> = self.words().out.drain(..).filter_map(|f| f.upgrade()).collect();
         self.ask(&out)
     }
 
-    /// Asks about several batches at once.
+    /// Checks several batches at once.
     fn ask(&self, all: &[Arc<Faulted>]) -> Result<(), Error> {
         if all.is_empty() {
             return Ok(());
@@ -153,7 +152,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Values of these words: one read a chunk, of all that lies between them.
+    /// Reads these slots: one read a chunk, from its first to its last one.
     fn read<'a>(&self, words: impl Iterator<Item = &'a (u32, u32)>) -> Result<Known, Error> {
         let mut all: Vec<u32> = words.map(|w| w.0).collect();
         all.sort_unstable();
@@ -181,7 +180,7 @@ impl Drop for Faults {
 }
 
 impl Faulted {
-    /// The launches that have these words.
+    /// Launches with these slots.
     pub fn new(faults: &Arc<Faults>, words: Vec<(u32, u32)>) -> Arc<Faulted> {
         let faulted = Arc::new(Faulted { faults: faults.clone(), words, outcome: OnceLock::new() });
         let mut words = faults.words();
@@ -193,7 +192,7 @@ impl Faulted {
         faulted
     }
 
-    /// The programs whose words are set, and the words.
+    /// Programs whose slots are set, with the reports.
     fn set(&self, known: &Known) -> Vec<Found> {
         let all = self.words.iter().map(|&(at, program)| Found { launch: program as usize, word: known.at(at) });
         all.filter(|found| found.word != 0).collect()
@@ -202,12 +201,12 @@ impl Faulted {
 
 impl Check for Faulted {
     fn outcome(&self) -> Result<Vec<Found>, Error> {
-        // What was put in the queue before is through then, too: after a loop that nobody has read from for long all is asked
-        // at once. What fails is told below.
+        // All batches submitted before have ended then, too: after a long loop without reads, all are checked at once.
+        // A failure is reported below.
         if self.outcome.get().is_none() {
             let _ = self.faults.ask_all();
         }
-        // Another thread may be asking about this one, and not know yet.
+        // Another thread may be checking this batch, and have no outcome yet.
         let asked = || {
             let outcome = self.faults.read(self.words.iter()).map(|known| self.set(&known));
             self.faults.give_back(self, outcome.as_ref().is_ok_and(Vec::is_empty));

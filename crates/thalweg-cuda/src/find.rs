@@ -1,9 +1,9 @@
-//! Where NVIDIA's libraries are.
+//! Search for NVIDIA's libraries.
 //!
-//! In: which one. Out: the library, opened by its path with its symbols visible to all, so that whoever asks the loader
-//! for it by name later gets the same one; or what was looked for in vain, and what to install.
+//! In: a library's kind. Out: the library, opened by its path with global symbols, so that whoever asks the loader for
+//! it by name later gets the same one; or a report of what was searched for, and what to install.
 //!
-//! Always true: nothing is opened before it is asked for, each at most once in a process, and nothing panics when
+//! Always true: a library is opened only when it is requested, at most once in a process, and nothing panics when
 //! something is missing.
 
 use libloading::Library;
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use thalweg_runtime::environment::{self, Value, Variable};
 
-/// A library that is found at run time.
+/// A library that is searched for at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sought {
-    /// The driver: comes with the GPU's kernel module.
+    /// The driver, which comes with the GPU's kernel module.
     Driver,
     /// NVRTC, the compiler.
     Nvrtc,
@@ -26,34 +26,34 @@ pub enum Sought {
     Cusolver,
 }
 
-/// What looking for a library came to.
+/// Result of a search for a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Which one.
+    /// Kind of the library.
     pub sought: Sought,
-    /// Where it is; `None` when there is none.
+    /// Path of the library; `None` when there is none.
     pub library: Option<PathBuf>,
-    /// Its version, "13.0", where it is there.
+    /// Version, such as "13.0", if there is one.
     pub version: Option<String>,
-    /// What to do when it is missing, or cannot be used.
+    /// Advice when it is missing, or cannot be used.
     pub advice: Option<String>,
 }
 
-/// A library in use.
+/// An opened library.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) library: Library,
     pub(crate) path: PathBuf,
 }
 
-/// Majors of CUDA whose libraries are looked for, the newest first.
+/// CUDA major versions whose libraries are searched for, the newest first.
 const MAJORS: [u32; 2] = [13, 12];
 
 impl Sought {
     /// All of them.
     pub const ALL: [Sought; 5] = [Sought::Driver, Sought::Nvrtc, Sought::CublasLt, Sought::Cufft, Sought::Cusolver];
 
-    /// Its name, for people.
+    /// Name for people.
     pub fn name(self) -> &'static str {
         match self {
             Sought::Driver => "NVIDIA driver",
@@ -64,7 +64,7 @@ impl Sought {
         }
     }
 
-    /// The variable that names the file to use, if it is set.
+    /// Environment variable that names the file to use.
     fn variable(self) -> &'static Variable {
         match self {
             Sought::Driver => &environment::CUDA_DRIVER,
@@ -75,7 +75,7 @@ impl Sought {
         }
     }
 
-    /// The names that the loader knows it by.
+    /// File names that the loader knows it by.
     fn files(self) -> Vec<String> {
         match self {
             Sought::Driver => vec!["libcuda.so.1".into()],
@@ -86,12 +86,12 @@ impl Sought {
         }
     }
 
-    /// By how much its major is behind that of CUDA.
+    /// Difference between CUDA's major version and the library's.
     fn behind(self) -> u32 {
         u32::from(matches!(self, Sought::Cufft | Sought::Cusolver))
     }
 
-    /// What to install.
+    /// Advice what to install.
     fn advice(self) -> String {
         let (variable, [newest, ..]) = (self.variable().name, MAJORS);
         match self {
@@ -116,7 +116,7 @@ impl Sought {
         }
     }
 
-    /// Where pip's packages have it.
+    /// Folders of pip's packages that contain it.
     fn in_packages(self) -> &'static [&'static str] {
         match self {
             Sought::Driver => &[],
@@ -128,7 +128,7 @@ impl Sought {
     }
 }
 
-/// The folders in `folder` whose names begin so, the last by name first: the newest of several versions.
+/// Subfolders of `folder` whose names begin with `prefix`, the highest version first.
 fn inside(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let named = entries.filter(|e| e.file_name().to_str().is_some_and(|n| n.starts_with(prefix)));
@@ -137,7 +137,7 @@ fn inside(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     folders
 }
 
-/// The numbers of a file's name, to order "cuda-12.10" behind "cuda-12.9".
+/// Numbers in a file's name, which order "cuda-12.10" after "cuda-12.9".
 fn numbers(path: &Path) -> Vec<u64> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
@@ -147,7 +147,7 @@ fn variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from)
 }
 
-/// The folders of Python's packages, of the environment in force first.
+/// Folders of Python packages, those of the active environment first.
 fn packages() -> Vec<PathBuf> {
     let mut roots: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(|v| variable(v)).collect();
     roots.extend(variable("HOME").map(|home| home.join(".local")));
@@ -157,8 +157,8 @@ fn packages() -> Vec<PathBuf> {
     pythons.flat_map(|p| ["site-packages", "dist-packages"].map(|kind| p.join(kind))).filter(|p| p.is_dir()).collect()
 }
 
-/// Folders that the loader may not know, in the order they are looked into: what the user points to, what is installed,
-/// what pip brought.
+/// Folders that the loader may not know, in search order: those that the user points to; then installed ones, and those
+/// of pip packages.
 fn folders(sought: Sought) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let within = |root: PathBuf| [root.join("lib64"), root.join("lib")];
     let pointed = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|v| variable(v)).flat_map(within);
@@ -172,7 +172,7 @@ fn folders(sought: Sought) -> (Vec<PathBuf>, Vec<PathBuf>) {
         known.extend(packages().iter().flat_map(|p| sought.in_packages().iter().map(|at| p.join(at))));
     }
     known.extend(variable("CONDA_PREFIX").map(|root| root.join("lib")));
-    // The toolkit has a driver's stub, which is none.
+    // The toolkit contains a stub of the driver, which does not work.
     let pointed = if sought == Sought::Driver { vec![] } else { pointed.collect() };
     (pointed, known)
 }
@@ -180,8 +180,8 @@ fn folders(sought: Sought) -> (Vec<PathBuf>, Vec<PathBuf>) {
 #[cfg(unix)]
 fn load(file: &Path) -> Result<Library, libloading::Error> {
     use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY};
-    // SAFETY: NVIDIA's libraries may be opened by anybody at any time; that the file is one of them is what its name
-    // says.
+    // SAFETY: NVIDIA's libraries may be opened by anybody at any time; that the file is one of them follows from its
+    // name.
     Ok(unsafe { Library::open(Some(file), RTLD_LAZY | RTLD_GLOBAL) }?.into())
 }
 
@@ -191,7 +191,7 @@ fn load(file: &Path) -> Result<Library, libloading::Error> {
     unsafe { Library::new(file) }
 }
 
-/// Where the loader has a library that it was given only the name of.
+/// Path of a library that the loader opened by name.
 fn place(file: &str) -> PathBuf {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let path = maps.lines().filter_map(|line| line.split_whitespace().last()).map(Path::new).find(|path| {
@@ -204,7 +204,7 @@ fn place(file: &str) -> PathBuf {
     path.map_or_else(|| PathBuf::from(file), Path::to_owned)
 }
 
-/// Opens the first that there is; newer majors than `at_most` are passed over.
+/// Opens the first library that exists; major versions above `at_most` are skipped.
 fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
     let named = sought.variable().read().map_err(|mistake| mistake.to_string())?;
     if named == Some(Value::Word("off")) {
@@ -243,7 +243,7 @@ fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
     first(&known).ok_or_else(|| refused.unwrap_or_else(|| sought.advice()))
 }
 
-/// The library, opened now or before; what to do when there is none. `at_most` matters only when it is opened now.
+/// Returns the library, opened at the first call; the error is advice. `at_most` matters at the first call only.
 pub(crate) fn open(sought: Sought, at_most: Option<u32>) -> Result<&'static Opened, &'static str> {
     static OPENED: [OnceLock<Result<Opened, String>>; Sought::ALL.len()] =
         [const { OnceLock::new() }; Sought::ALL.len()];
@@ -255,8 +255,8 @@ pub(crate) fn open(sought: Sought, at_most: Option<u32>) -> Result<&'static Open
     OPENED[sought as usize].get_or_init(search).as_ref().map_err(|advice| advice.as_str())
 }
 
-/// Looks for a library, and opens it if it is there. One that is to work with the driver is none of a major that the
-/// driver does not know.
+/// Searches for a library, and opens it. Libraries that work with the driver must have a major version that the driver
+/// supports.
 pub fn find(sought: Sought) -> Found {
     let known = match sought {
         Sought::Driver => None,
@@ -269,34 +269,34 @@ pub fn find(sought: Sought) -> Found {
     }
 }
 
-/// What a library says of its version.
+/// Version that a library reports.
 fn version(sought: Sought, library: &Library) -> Option<String> {
     let (mut major, mut minor) = (0i32, 0i32);
     match sought {
         Sought::Driver => {
             type Ask = unsafe extern "C" fn(*mut i32) -> i32;
-            // SAFETY: the type that cuda.h gives it. It may be called before cuInit.
+            // SAFETY: its type in cuda.h. It may be called before cuInit.
             let failed = unsafe { library.get::<Ask>(b"cuDriverGetVersion\0").ok()?(&mut major) };
             (major, minor) = (major / 1000, major % 1000 / 10);
             (failed == 0).then(|| format!("{major}.{minor}"))
         }
         Sought::Nvrtc => {
             type Ask = unsafe extern "C" fn(*mut i32, *mut i32) -> i32;
-            // SAFETY: the type that nvrtc.h gives it.
+            // SAFETY: its type in nvrtc.h.
             let failed = unsafe { library.get::<Ask>(b"nvrtcVersion\0").ok()?(&mut major, &mut minor) };
             (failed == 0).then(|| format!("{major}.{minor}"))
         }
         Sought::CublasLt => {
             type Ask = unsafe extern "C" fn() -> usize;
-            // SAFETY: the type that cublasLt.h gives it.
+            // SAFETY: its type in cublasLt.h.
             let number = unsafe { library.get::<Ask>(b"cublasLtGetVersion\0").ok()?() };
-            // 130400 since 12; 11 counted in hundreds.
+            // 130400 since version 12; version 11 counted in hundreds.
             Some(format!("{}.{}.{}", number / 10000, number / 100 % 100, number % 100))
         }
         Sought::Cufft | Sought::Cusolver => {
             type Ask = unsafe extern "C" fn(i32, *mut i32) -> i32;
             let name: &[u8] = if sought == Sought::Cufft { b"cufftGetProperty\0" } else { b"cusolverGetProperty\0" };
-            // SAFETY: the type that cufft.h and cusolver_common.h give it: 0 asks for the major, 1 for the minor.
+            // SAFETY: its type in cufft.h and cusolver_common.h: 0 asks for the major version, 1 for the minor one.
             let ask = unsafe { library.get::<Ask>(name).ok()? };
             // SAFETY: as above.
             let failed = unsafe { ask(0, &mut major) | ask(1, &mut minor) };

@@ -1,10 +1,10 @@
 //! Fourier transforms by the driver's library.
 //!
-//! In: real and imaginary parts in any layout, of `[outer, n, inner]`. Out: the same of the transforms, row-major. The
-//! library wants the numbers of a line side by side, real and imaginary part beside each other: one kernel puts them so
-//! (`pack`), the library transforms all lines, another kernel takes them apart and multiplies (`unpack`).
+//! In: real and imaginary parts in any layout, of `[outer, n, inner]`. Out: those of the transforms, row-major. The
+//! library takes contiguous lines of complex numbers as interleaved pairs: one kernel packs them (`pack`), the library
+//! transforms all lines, another kernel unpacks and scales them (`unpack`).
 //!
-//! Always true: everything is put in the queue in one turn, and what it needs of memory besides is given back behind it.
+//! Always true: all work is submitted in one turn, and its temporary memory is freed after it.
 
 use crate::around::{Functions, RANK, first_of, launch};
 use crate::driver::Lines;
@@ -16,10 +16,10 @@ use thalweg_runtime::{Buffer, Error, Fourier, FourierKind, Pool, count};
 const PACK_WORDS: usize = 8 + 3 * RANK;
 const UNPACK_WORDS: usize = 7;
 
-/// Both kernels, for f32 and f64. Words of `pack`: real and imaginary part (0 where the numbers are real), where to, how
-/// many, elements of a line, lines behind the axis, whether the imaginary parts at the ends of a line are 0 (1: of the first,
-/// 2: of the last, too), the rank (0 where both parts lie row-major), sizes, steps of both parts. Of `unpack`: where from,
-/// real and imaginary part, how many, elements of a line, lines behind the axis, the factor.
+/// Both kernels, for f32 and f64. Words of `pack`: real and imaginary part (0 for real numbers), destination, number of
+/// elements, elements of a line, lines after the axis, whether the imaginary parts at the ends of a line are 0 (1: of
+/// the first, 2: of the last, too), rank (0 where both parts are row-major), extents, strides of both parts. Words of
+/// `unpack`: source, real and imaginary part, number of elements, elements of a line, lines after the axis, the factor.
 const SOURCE: &str = r#"
 #define PACK(NAME, T) \
 extern "C" __global__ void __launch_bounds__(256) NAME(THALWEG_PARAMETER(32)) { \
@@ -71,12 +71,12 @@ UNPACK(unpack_f64, double)
 
 const NAMES: [&str; 4] = ["pack_f32", "unpack_f32", "pack_f64", "unpack_f64"];
 
-/// The kernels of a device.
+/// Compiled kernels of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Fouriers(Functions);
 
 impl Fouriers {
-    /// Puts a transform in the queue: [`thalweg_runtime::Device::fourier`].
+    /// Submits a transform: [`thalweg_runtime::Device::fourier`].
     pub fn run(
         &self,
         (queues, pool): (&Queues, &Arc<Pool>),
@@ -96,14 +96,14 @@ impl Fouriers {
         let workspace = driver.transform(&lines)?;
         let kernels = self.0.get(driver, SOURCE, &NAMES);
         let kernels = kernels.inspect_err(|error| tracing::debug!(%error, "no kernels of transforms")).ok()?;
-        // What finds no memory here may find it on the host.
+        // If an allocation fails here, the host may still have memory.
         let size = if of.double { 8 } else { 4 };
         let (taken, given) = (of.kind.taken(of.n), of.kind.given(of.n));
         let [real_in, real_out] = [of.kind == FourierKind::Half, of.kind == FourierKind::Real];
         let bytes =
             |line: usize, real: bool| lines.count.checked_mul(line)?.checked_mul(if real { size } else { 2 * size });
         let from = pool.allocate(bytes(taken, real_in)?).ok()?;
-        // Complex lines are transformed where they are.
+        // Complex lines are transformed in place.
         let to = if real_in || real_out { Some(pool.allocate(bytes(given, real_out)?).ok()?) } else { None };
         let work = pool.allocate(workspace.max(1)).ok()?;
         let address = |b: &Buffer| b.address() as u64;

@@ -1,9 +1,8 @@
-//! Golden sources: what is written for a dozen kernels that stand for the rest, kept as text that people read
-//! (`golden/*.cu`).
+//! Golden sources: generated code of representative kernels, kept as readable text (`golden/*.cu`).
 //!
-//! A change of the renderer shows as a change of these files; `THALWEG_BLESS=1 cargo test -p thalweg-cuda golden`
-//! writes them anew. What is the same in all, the prelude, is left out. Where there is an NVRTC, each is compiled for
-//! the chips that matter.
+//! A change of the code generator shows as a change of these files; `THALWEG_BLESS=1 cargo test -p thalweg-cuda golden`
+//! writes them anew. The prelude, which all share, is left out. Where there is an NVRTC, each source is compiled for
+//! the relevant chips.
 
 mod contractions;
 mod foreign;
@@ -30,7 +29,7 @@ use thalweg_kernel::{
     random::random_node,
 };
 
-/// A body with the geometry of its accesses, as they are added.
+/// A body under construction, with the geometry of its accesses.
 pub(crate) struct Draft {
     pub(crate) b: BodyBuilder,
     at: Vec<AccessGeometry>,
@@ -39,12 +38,12 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Over points of these sizes, of which the first `kept` number rows.
+    /// Draft over points of these extents, of which the first `kept` number rows.
     pub(crate) fn new(strict: bool, extents: &[usize], kept: usize) -> Draft {
         Draft { b: BodyBuilder::new(strict), at: vec![], extents: extents.to_vec(), kept }
     }
 
-    /// An access of the next operand (of none where `operand` is false) by strides.
+    /// Adds a strided access of the next operand (without an operand where `operand` is false).
     pub(crate) fn access(&mut self, dtype: DType, strides: &[isize], operand: bool) -> u16 {
         let class = match strides.last() {
             Some(1) => AccessClass::Contiguous,
@@ -71,7 +70,7 @@ impl Draft {
         self.b.body().accesses.iter().filter(|a| a.operand.is_some()).count() as u16
     }
 
-    /// An access of the next operand through a map, up to that element.
+    /// Adds an access of the next operand through an index map, whose highest offset is `high`.
     #[cfg(feature = "emulate")]
     pub(crate) fn mapped(&mut self, dtype: DType, map: IndexMap, high: usize) -> u16 {
         let access = Access { operand: Some(self.operands()), dtype, class: AccessClass::Mapped, per_row: false };
@@ -79,7 +78,7 @@ impl Draft {
         self.push(access, AccessGeometry { base: 0, strides, map, reach: Some((0, high)), distinct: high + 1 })
     }
 
-    /// What is loaded of the next operand by strides that may go back from its element `base`, which it all lies around.
+    /// Loads from the next operand by strides that may be negative, with its first element at `base`.
     #[cfg(feature = "emulate")]
     pub(crate) fn flipped(&mut self, dtype: DType, strides: &[isize], base: isize) -> NodeId {
         let class = AccessClass::of_step(strides[strides.len() - 1]);
@@ -127,7 +126,7 @@ impl Draft {
     }
 }
 
-/// `x·(erf(x/√2) + 1)/2` on that many elements.
+/// `x·(erf(x/√2) + 1)/2` of `n` elements.
 fn gelu(dtype: DType, n: usize) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[n], 0);
     let x = d.load(dtype, &[1]);
@@ -153,7 +152,7 @@ fn transposed() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// A matrix with a border of a scalar around it, times 2.
+/// A matrix padded with a border of a scalar, times 2.
 fn padded() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[102, 66], 0);
     let map = IndexMap::new(View::contiguous(Shape::new(&[100, 64]))).pad(&[(1, 1), (1, 1)]);
@@ -176,7 +175,7 @@ fn padded() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// Rows of a table by an index: `y[i, j] = x[index[i], j]`.
+/// Rows of a table, gathered by an index: `y[i, j] = x[index[i], j]`.
 fn gathered() -> (Kernel, Geometry) {
     let (n, columns, rows) = (4096, 256, 50_000);
     let mut d = Draft::new(false, &[n, columns], 0);
@@ -207,7 +206,7 @@ fn softmax(columns: bool) -> (Kernel, Geometry) {
     d.rows(if columns { Orientation::Across } else { Orientation::Along })
 }
 
-/// Squared distances of many points from few: rows that are pairs.
+/// Squared distances of many points from few: pairwise rows.
 fn distances() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[200_000, 64, 16], 2);
     let (x, y) = (d.load(DType::F32, &[16, 0, 1]), d.load(DType::F32, &[0, 16, 1]));
@@ -218,7 +217,7 @@ fn distances() -> (Kernel, Geometry) {
     d.rows(Orientation::Along)
 }
 
-/// Layer normalisation of short bf16 rows, a warp each, with scale and shift.
+/// Layer normalization of short bf16 rows, a warp each, with scale and shift.
 fn layernorm() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[8192, 768], 1);
     let wide = |d: &mut Draft, strides: &[isize]| {
@@ -243,7 +242,7 @@ fn layernorm() -> (Kernel, Geometry) {
     d.rows(Orientation::Along)
 }
 
-/// What is the same all along a row, read by two passes: `sum(x)` and whether `x` is infinite, at each point.
+/// An operand that is constant along rows, read by two passes: `sum(x)` and whether `x` is infinite, at each point.
 fn same_along_rows() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[1000, 8], 1);
     let x = d.load(DType::F32, &[1, 0]);
@@ -254,7 +253,7 @@ fn same_along_rows() -> (Kernel, Geometry) {
     d.rows(Orientation::Along)
 }
 
-/// Sums over the last dimension, or the first.
+/// Sums over the last dimension, or the first (`columns`).
 fn sum(strict: bool, [rows, n]: [usize; 2], columns: bool) -> (Kernel, Geometry) {
     let mut d = Draft::new(strict, &[rows, n], 1);
     let x = d.load(DType::F32, &if columns { [1, rows as isize] } else { [n as isize, 1] });
@@ -263,7 +262,7 @@ fn sum(strict: bool, [rows, n]: [usize; 2], columns: bool) -> (Kernel, Geometry)
     d.rows(if columns { Orientation::Across } else { Orientation::Along })
 }
 
-/// `1 / (1 + Σeˣ)` along so many rows, from the end.
+/// `1 / (1 + Σeˣ)` along rows, scanned from the end.
 fn running(rows: usize, n: usize) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[rows, n], 1);
     let x = d.load(DType::F32, &[n as isize, 1]);
@@ -284,7 +283,7 @@ fn scanned(op: ScanOp) -> (Kernel, Geometry) {
     d.rows(Orientation::Along)
 }
 
-/// Places of the sorted elements of one long row.
+/// Indices of the sorted elements of one long row.
 fn argsort_of_all() -> (Kernel, Geometry) {
     let n = 1 << 22;
     let mut d = Draft::new(false, &[1, n], 1);
@@ -310,7 +309,7 @@ fn scattered(dtype: DType, columns: usize) -> (Kernel, Geometry) {
     (Kernel::Scatter { op: ScatterOp::Add, dtype, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
-/// How many of a vector's elements are between each two neighbouring whole numbers below 100.
+/// A histogram: number of a vector's elements in each unit interval below 100.
 fn counted() -> (Kernel, Geometry) {
     let n = 1 << 24;
     let mut d = Draft::new(false, &[n], 0);
@@ -344,7 +343,7 @@ fn normal() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// Variances of long rows: two passes at once.
+/// Variances of long rows: two fused passes.
 fn variance() -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[4, 1 << 22], 1);
     let x = d.load(DType::F32, &[1 << 22, 1]);
@@ -359,7 +358,7 @@ fn variance() -> (Kernel, Geometry) {
     d.rows(Orientation::Along)
 }
 
-/// All of them, by the name of their file.
+/// All kernels, by the names of their files.
 fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
     vec![
         ("gelu_f32", gelu(DType::F32, 32 << 20)),
@@ -411,7 +410,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
     ]
 }
 
-/// How many turns `z² + c` stays inside, and another one on the other part of its number: a loop in a kernel of fast
+/// Number of iterations for which `z² + c` stays inside, plus that of another loop: loops in a kernel of contracted
 /// arithmetic.
 fn mandelbrot() -> (Kernel, Geometry) {
     let turns = "loop{200;f32,f32;k0:f32,k0:f32,k0:i32;c0,c1,mul:0:0,mul:1:1,add:2:3,k40800000:f32,le:4:5,sub:2:3,a0,add:7:8,\
@@ -427,7 +426,8 @@ fn mandelbrot() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// A linear recurrence along rows, or its last element for each; the combine of the user's own is a launch between passes.
+/// A linear recurrence along rows, or its last element for each row; the user-defined combine is a launch between
+/// passes.
 fn combined(along: Along) -> (Kernel, Geometry) {
     let of = "loop{1;f32,f32;k3f800000:f32,k0:f32;k1:bool,c0,c1,a0,a1,mul:1:3,mul:3:2,add:6:4;0;5,7}";
     let of = thalweg_ir::Loop::parse(of).expect("a combine");
@@ -440,20 +440,20 @@ fn combined(along: Along) -> (Kernel, Geometry) {
     d.rows(Orientation::Along)
 }
 
-/// The generic kernels, which are of no kernel in particular.
+/// Sources of the generic kernels.
 fn generic() -> Vec<(&'static str, String)> {
     let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
     let texts = generic::units(&compiler).map(|u| u.source().text());
     ["generic_narrow", "generic_functions", "generic_wide", "generic_double"].into_iter().zip(texts).collect()
 }
 
-/// The sources of all kernels.
+/// Sources of all kernels.
 fn all() -> Vec<(&'static str, Vec<String>)> {
     let own = kernels().into_iter().map(|(name, kernel)| (name, sources(&kernel)));
     own.chain(generic().into_iter().map(|(name, text)| (name, vec![text]))).collect()
 }
 
-/// The sources of a kernel, each once, in the order in which they run.
+/// Sources of a kernel, each once, in the order in which they run.
 fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
     let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
     let mut all: Vec<String> = vec![];
@@ -466,7 +466,7 @@ fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
     all
 }
 
-/// The programs of a kernel, each once.
+/// Programs of a kernel, each once.
 fn programs((kernel, geometry): &(Kernel, Geometry)) -> String {
     let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
     let stages = plan(kernel, geometry, &compiler).unwrap().stages;
@@ -484,9 +484,9 @@ fn biased() -> (Kernel, Geometry) {
     d.map()
 }
 
-/// A source without what it shares with others.
+/// A source without the texts that it shares with others.
 fn own(source: &str) -> String {
-    // What contains another part comes first.
+    // Texts that contain another one come first.
     let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, BY_BLOCKS, TOLD, GENERIC, ONLINE];
     shared.iter().fold(source.to_owned(), |own, part| own.replacen(part, "", 1))
 }
@@ -553,9 +553,9 @@ fn golden_sources_compile_for_every_chip() {
             let compiled = nvrtc::remarks_for(sm, source);
             let (image, log) = compiled.unwrap_or_else(|why| panic!("{name} for sm_{sm}: {why}"));
             assert_eq!(&image[..4], b"\x7fELF", "{name} for sm_{sm}");
-            // Remarks of that kind say that multiplications of warpgroups wait for each other.
+            // Remarks C75 report that multiplications by warpgroups are serialized.
             assert!(!log.contains("C75"), "{name} for sm_{sm}: {log}");
-            // What a spill costs depends on where; in the loop of a contraction it is dear.
+            // The cost of a spill depends on where it is; in the main loop of a contraction it is high.
             let spilled = log.contains("spill") && !log.contains(" 0 bytes spill stores");
             let tight = [" contraction(", " scanned(", " scan(", " generic("].iter().any(|name| source.contains(name));
             assert!(!spilled || !tight, "{name} for sm_{sm}: {log}");

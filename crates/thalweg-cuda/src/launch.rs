@@ -1,8 +1,8 @@
-//! Bound kernels: what one launch of a geometry puts in the queue.
+//! Bound kernels: the launches of one geometry.
 //!
-//! In: functions with the words of their arguments, and which of these words change from run to run. Out: launches,
-//! their words patched in place. Nothing is allocated on the way but scratch memory from the pool, which is free for
-//! the queue's next user as soon as the launches are queued.
+//! In: functions with their argument words, and which of these change from run to run. Out: launches, with their words
+//! patched in place. Nothing is allocated per run but scratch memory from the pool, which is free for the queue's next
+//! user as soon as the launches are queued.
 
 use crate::batch::mix;
 use crate::compiler::{Compiler, Unit};
@@ -16,37 +16,37 @@ use thalweg_runtime::{Buffer, Error, Pool, count};
 /// One launch of a bound kernel.
 #[derive(Clone, Debug)]
 pub struct Stage {
-    /// What runs.
+    /// The kernel's function.
     pub function: Function,
-    /// Blocks.
+    /// Number of blocks.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads per block.
     pub block: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Words that stay.
+    /// Argument words that are the same in every run.
     pub words: Vec<u64>,
-    /// Words that change.
+    /// Argument words that are patched at each run, by index.
     pub patches: Vec<(usize, Word)>,
 }
 
-/// A plan, and the unit of each of its launches.
+/// A plan, and the compilation unit of each of its launches.
 #[derive(Debug)]
 pub struct Written {
-    /// What is launched.
+    /// The launches.
     pub plan: Plan,
-    /// One a launch.
+    /// Unit of each launch.
     pub units: Vec<Arc<Unit>>,
 }
 
 impl Written {
-    /// Of a plan: sources are written where they are new, and not compiled.
+    /// Prints the sources that are new, without compiling them.
     pub fn new(plan: Plan, compiler: &Compiler) -> Written {
         let units = plan.stages.iter().map(|stage| compiler.unit(&stage.kernel)).collect();
         Written { plan, units }
     }
 
-    /// The launches with functions.
+    /// Compiles the functions of the launches.
     ///
     /// # Errors
     /// [`Error::Compile`].
@@ -69,16 +69,16 @@ pub struct Bound {
     patches: Vec<Vec<(usize, Word)>>,
     /// Bytes of each region of scratch memory.
     scratch: Vec<usize>,
-    /// The bytes that each operand must have.
+    /// Minimum size of each operand, in bytes.
     needs: Vec<(u16, usize)>,
-    /// Bytes in which the blocks of its launches tell each other something.
+    /// Bytes of the inter-block exchange buffer.
     told: usize,
-    /// Whether an index may be out of range.
+    /// Whether it may report an out-of-range index.
     pub checked: bool,
 }
 
 impl Bound {
-    /// Of stages that run one after the other.
+    /// Binds stages that run in order.
     pub fn new(stages: Vec<Stage>, scratch: Vec<usize>, needs: Vec<(u16, usize)>, checked: bool) -> Bound {
         let patches: Vec<_> = stages.iter().map(|s| s.patches.clone()).collect();
         let told = |&(_, word): &(usize, Word)| if let Word::Told(bytes) = word { bytes } else { 0 };
@@ -94,17 +94,17 @@ impl Bound {
         Bound { launches: stages.into_iter().map(launch).collect(), patches, scratch, needs, told, checked }
     }
 
-    /// Its launches, with arguments that are not all set.
+    /// Launches, whose argument words are not all set.
     pub fn launches(&self) -> &[Launch] {
         &self.launches
     }
 
-    /// Registers, spilled bytes and the like of its functions.
+    /// Functions of its launches, with their registers and spilled bytes.
     pub fn functions(&self) -> impl Iterator<Item = &Function> {
         self.launches.iter().map(|l| &l.function)
     }
 
-    /// Puts the launches in the thread's batch, which is open.
+    /// Adds the launches to the thread's open batch.
     ///
     /// # Errors
     /// When there is no scratch memory, or the device refuses.

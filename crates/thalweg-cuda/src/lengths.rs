@@ -1,4 +1,4 @@
-//! How many sources a length takes that changes from call to call: a handful serve all.
+//! Tests that a length that changes from call to call needs only a handful of sources.
 
 use crate::compiler::Compiler;
 use crate::driver::Absent;
@@ -9,7 +9,7 @@ use thalweg_gpu::plan;
 use thalweg_ir::{DType, ElementOp, Monoid};
 use thalweg_kernel::{Geometry, Kernel, Orientation};
 
-/// Sources of a kernel at each of these lengths.
+/// Number of sources of a kernel over all of these lengths.
 fn sources(lengths: impl Iterator<Item = usize>, kernel: impl Fn(usize) -> (Kernel, Geometry)) -> usize {
     let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
     let mut all = BTreeSet::new();
@@ -21,7 +21,7 @@ fn sources(lengths: impl Iterator<Item = usize>, kernel: impl Fn(usize) -> (Kern
     all.len()
 }
 
-/// Softmax of scores, scaled: `rows` of them, `n` keys each.
+/// Softmax of scaled scores: `rows` of them, `n` keys each.
 fn softmax(rows: usize, n: usize, dtype: DType) -> (Kernel, Geometry) {
     let mut d = Draft::new(false, &[rows, n], 1);
     let x = d.load(dtype, &[n as isize, 1]);
@@ -38,7 +38,7 @@ fn softmax(rows: usize, n: usize, dtype: DType) -> (Kernel, Geometry) {
     d.rows(Orientation::Along)
 }
 
-/// What a decoder makes of its cache beside the products: each head's `n` weights times its `n` values of 64, summed.
+/// A decoder's weighted sum over its cache: for each head `n` weights times `n` values of 64, summed.
 fn weighted(heads: usize, n: usize) -> (Kernel, Geometry) {
     let (n, width) = (n as isize, 64);
     let mut d = Draft::new(false, &[heads, width as usize, n as usize], 2);
@@ -72,7 +72,7 @@ fn six_sources_serve_a_softmax_of_512_lengths() {
 #[test]
 fn a_map_has_one_for_vectors_and_one_without() {
     let n = sources(1..=512, |n| biased(65_536, n));
-    // Each with one or two vectors a thread, and where all are the same dimension.
+    // Each with one or two vectors a thread, and with all dimensions merged.
     assert!(n <= 5, "{n} sources");
 }
 

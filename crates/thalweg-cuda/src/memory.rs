@@ -1,9 +1,9 @@
-//! A device's memory as the pool of buffers takes it.
+//! Device memory for the pool of buffers.
 //!
-//! In: sizes. Out: addresses on the device, in the form of pointers that the host must not follow.
+//! In: sizes. Out: addresses on the device, in the form of pointers that the host must not dereference.
 //!
-//! Always true: memory is taken and given back in a queue of its own: behind what uses it, and before what will. So a
-//! buffer may go while what uses it has not run yet, and nobody waits on the host.
+//! Always true: memory is allocated and freed in a queue of its own, after its earlier uses and before its later ones.
+//! So a buffer may be dropped while its uses have not run yet, and the host does not wait.
 
 use crate::driver::Driver;
 use crate::order::MEMORY;
@@ -12,14 +12,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use thalweg_runtime::{Block, Memory, Points, Pool, When};
 
-/// Memory of a device behind [`Memory`].
+/// Implementation of [`Memory`] for a device.
 #[derive(Debug)]
 pub struct DeviceMemory {
     queues: Arc<Queues>,
 }
 
 impl DeviceMemory {
-    /// A pool of buffers in the memory of the device that has these queues; errors call it by that name.
+    /// Pool of buffers in the memory of the device with these queues; `name` is its name in errors.
     pub fn pool(queues: Arc<Queues>, name: String) -> Arc<Pool> {
         Pool::new(name, Box::new(DeviceMemory { queues }))
     }
@@ -53,7 +53,7 @@ impl Memory for DeviceMemory {
         }
         let behind = order.behind_all(order.queue(MEMORY), &block.last, &|other| self.queues.make_whole(other));
         if let Err(error) = behind {
-            // Of a device that has failed.
+            // The device has failed.
             tracing::debug!(%error, "memory is not given back");
             return;
         }
@@ -84,7 +84,7 @@ mod tests {
         driver.write(address, &[7; 1000]).unwrap();
         drop(a);
         assert_eq!(pool.allocate(1000).unwrap().address() as u64, address);
-        // 8 GiB in all: 5 that are kept have to go for 6.
+        // 8 GiB in all: 5 cached ones must be freed for 6.
         drop(pool.allocate(5 << 30).unwrap());
         assert_eq!(pool.stats().reserved, (5 << 30) + 1024);
         let all = pool.allocate(6 << 30).unwrap();

@@ -1,11 +1,11 @@
-//! Who waits for whom: the order between a device's queues.
+//! Synchronization between a device's queues.
 //!
-//! In: uses of memory, each by queue and ticket, and what wants to come behind them. Out: events and waits in the driver's
-//! queues, no more than are needed. What is put in a queue in one go has one ticket; tickets of a queue grow. A point of a
-//! queue becomes an event when another queue first has to wait for it.
+//! In: uses of memory, each a queue and a ticket, and work that must follow them. Out: events and waits in the driver's
+//! queues, as few as possible. Work that is submitted together has one ticket; tickets of a queue grow. An event is
+//! recorded when another queue first has to wait for a ticket.
 //!
-//! Always true: an event that stands for a ticket comes behind everything that has this ticket or an earlier one; what a
-//! thread is still putting in the queue has a later one.
+//! Always true: an event for a ticket is after all work with this ticket or an earlier one. Work that a thread is still
+//! submitting has a later ticket.
 
 use crate::driver::{Driver, Event};
 use std::collections::VecDeque;
@@ -13,36 +13,36 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_runtime::{Error, Points, QUEUES, Uses, When, count, environment};
 
-/// Queues for kernels. A thread has one of them; from the fifth thread on they are shared.
+/// Number of queues for kernels. Each thread has one; from the fifth thread on they are shared.
 pub const COMPUTE: usize = 4;
-/// The queue of large copies to the device.
+/// Queue of large copies to the device.
 pub const TO_DEVICE: usize = 4;
-/// That of large copies to the host.
+/// Queue of large copies to the host.
 pub const TO_HOST: usize = 5;
-/// Where memory is taken from the driver and given back, and where a library's products are checked.
+/// Queue in which memory is allocated and freed by the driver, and a library's products are checked.
 pub const MEMORY: usize = 6;
-/// Copies to other GPUs, as far as memory here is concerned: it waits for their ends.
+/// Queue that stands for copies to other GPUs: it waits for their ends, and memory here is tracked by it.
 pub const PEERS: usize = 7;
 
-/// Events of a queue that are remembered. Who asks for an older point gets a later event.
+/// Maximum number of events that a queue remembers. For an older ticket a later event is used.
 const MOST: usize = 64;
 
-/// The order between the queues of a device.
+/// Synchronization state between the queues of a device.
 #[derive(Debug)]
 pub struct Order {
     drivers: [Arc<dyn Driver>; QUEUES],
     known: [Known; QUEUES],
-    /// Whether everything goes into the first queue.
+    /// Whether all work goes into the first queue.
     one: bool,
 }
 
-/// What is known of one queue.
+/// State of one queue.
 #[derive(Debug, Default)]
 struct Known {
     put: Mutex<Put>,
-    /// Everything up to this ticket has run.
+    /// All work up to this ticket has run.
     done: AtomicU64,
-    /// For each queue the ticket that this one is behind.
+    /// For each other queue, the ticket that this one already waits for.
     behind: [AtomicU64; QUEUES],
 }
 
@@ -51,40 +51,40 @@ type Marked = (u64, Arc<dyn Event>);
 
 #[derive(Debug, Default)]
 struct Put {
-    /// The last ticket.
+    /// Last ticket.
     now: u64,
-    /// Whether a thread is still putting work of that ticket in the queue.
+    /// Whether a thread is still submitting work of that ticket.
     open: bool,
-    /// In order.
+    /// Recorded events, in order.
     events: VecDeque<Marked>,
 }
 
 impl Put {
-    /// The last ticket all of whose work is in the queue.
+    /// Last ticket all of whose work has been submitted.
     fn whole(&self) -> u64 {
         self.now - u64::from(self.open)
     }
 }
 
 impl Order {
-    /// Between the queues of that driver's GPU.
+    /// Queues of that driver's GPU.
     pub fn new(driver: &Arc<dyn Driver>) -> Order {
         let one = environment::CUDA_QUEUES.is("off");
         let drivers = std::array::from_fn(|queue| driver.on(if one { 0 } else { queue }));
         Order { drivers, known: Default::default(), one }
     }
 
-    /// The queue that work for that one goes into.
+    /// Number of the queue that takes the work of queue `queue`.
     pub fn queue(&self, queue: usize) -> usize {
         if self.one { 0 } else { queue }
     }
 
-    /// Whether everything goes into one queue.
+    /// Whether all work goes into one queue.
     pub fn is_one(&self) -> bool {
         self.one
     }
 
-    /// The driver with that queue.
+    /// Driver bound to a queue.
     pub fn driver(&self, queue: usize) -> &Arc<dyn Driver> {
         &self.drivers[queue]
     }
@@ -93,8 +93,8 @@ impl Order {
         self.known[queue].put.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ticket of what is put in the queue from now on, until [`Order::end`]. One thread at a time does so: it has the
-    /// queue's turn.
+    /// Returns the ticket of work that is submitted from now on, until [`Order::end`]. One thread at a time calls it:
+    /// the one that holds the queue's gate.
     pub fn begin(&self, queue: usize) -> u64 {
         let mut put = self.put(queue);
         put.now += 1;
@@ -102,15 +102,15 @@ impl Order {
         put.now
     }
 
-    /// Says that everything up to the last ticket is in the queue.
+    /// Marks all work up to the last ticket as submitted.
     pub fn end(&self, queue: usize) {
         self.put(queue).open = false;
     }
 
-    /// A ticket for what was just put in a queue where nobody has turns, and an event for it alone.
+    /// Issues a ticket for work that was just submitted to a queue without a gate, and records an event for it alone.
     ///
     /// # Errors
-    /// When the device fails. The ticket holds all the same.
+    /// When the device fails. The ticket is valid nevertheless.
     pub fn stamp(&self, queue: usize) -> (u64, Result<(), Error>) {
         let mut put = self.put(queue);
         put.now += 1;
@@ -118,7 +118,7 @@ impl Order {
         (ticket, self.record(queue, &mut put).map(|_| ()))
     }
 
-    /// Makes an event for everything that is in a queue.
+    /// Records an event after all work in a queue.
     fn record(&self, queue: usize, put: &mut Put) -> Result<Marked, Error> {
         let (whole, event) = (put.whole(), Arc::<dyn Event>::from(self.drivers[queue].point()?));
         if put.events.len() >= MOST {
@@ -134,7 +134,8 @@ impl Order {
         other == queue || ticket <= self.known[queue].behind[other].load(Relaxed) || ticket <= known.done.load(Relaxed)
     }
 
-    /// An event for a ticket, and the ticket that it stands for; `None` while not everything of it is in the queue.
+    /// Returns an event for a ticket, and the ticket that it stands for; `None` while some of that ticket's work is not
+    /// submitted.
     fn event(&self, queue: usize, ticket: u64) -> Result<Option<Marked>, Error> {
         let mut put = self.put(queue);
         if let Some(found) = put.events.iter().find(|e| e.0 >= ticket) {
@@ -147,12 +148,12 @@ impl Order {
         self.record(queue, &mut put).map(Some)
     }
 
-    /// Looks how far the device has come with a queue.
+    /// Polls how far the device has come with a queue.
     fn look(&self, queue: usize, ticket: u64) {
         let Ok(Some(_)) = self.event(queue, ticket) else { return };
         let mut put = self.put(queue);
         while let Some((ticket, event)) = put.events.front() {
-            // Who waits for what failed is told.
+            // Failures are reported to whoever waits.
             if !matches!(event.has_happened(), Ok(true)) {
                 break;
             }
@@ -161,8 +162,8 @@ impl Order {
         }
     }
 
-    /// Has what is put in a queue from now on run behind a ticket of another one. `missing` is called while not all of
-    /// that is in its queue, and returns when more of it is.
+    /// Makes later work of a queue wait for a ticket of another one. `missing` is called while some of that ticket's
+    /// work is not submitted, and returns when more of it is.
     ///
     /// # Errors
     /// When the device fails.
@@ -178,7 +179,7 @@ impl Order {
         Ok(())
     }
 
-    /// Has what is put in a queue here run behind what wrote a buffer of another GPU.
+    /// Makes later work of a queue here wait for the writer of a buffer of another GPU.
     ///
     /// # Errors
     /// When a device fails.
@@ -195,7 +196,7 @@ impl Order {
         }
     }
 
-    /// Makes the event that who reads a buffer later comes behind, at the end of the queue as it is now.
+    /// Records the event that a later read of a buffer will wait for, at the current end of the queue.
     pub fn mark(&self, uses: &Uses) {
         if let Some((queue, ticket)) = uses.written()
             && ticket > self.known[queue].done.load(Relaxed)
@@ -205,7 +206,7 @@ impl Order {
         }
     }
 
-    /// The event of a ticket that [`Order::stamp`] gave, or of a later one.
+    /// Returns the event of a ticket from [`Order::stamp`], or a later one.
     ///
     /// # Errors
     /// When the device fails.
@@ -213,7 +214,7 @@ impl Order {
         Ok(self.event(queue, ticket)?.expect("a stamp is made when everything is in the queue").1)
     }
 
-    /// Has what is put in a queue from now on run behind an event.
+    /// Makes later work of a queue wait for an event.
     ///
     /// # Errors
     /// When the device fails.
@@ -223,8 +224,8 @@ impl Order {
         Ok(())
     }
 
-    /// [`Order::behind`] what wrote a buffer, or behind all uses where it is to be written: one that nobody has written since
-    /// it was handed out, always.
+    /// [`Order::behind`] the writer of a buffer, or behind all of its uses if it is to be written. A buffer that nobody
+    /// has written since it was allocated counts as written.
     ///
     /// # Errors
     /// When the device fails.
@@ -235,7 +236,7 @@ impl Order {
         }
     }
 
-    /// [`Order::behind`] all of these.
+    /// [`Order::behind`] all of these points.
     ///
     /// # Errors
     /// When the device fails.
@@ -244,7 +245,7 @@ impl Order {
         all.try_for_each(|(other, &ticket)| self.behind(queue, other, ticket, missing))
     }
 
-    /// Who would wait if that queue used memory of these points.
+    /// Whether a queue that uses memory with these points would have to wait.
     pub fn when(&self, queue: usize, points: &Points) -> When {
         let mut when = When::Now;
         for (other, &ticket) in points.iter().enumerate() {

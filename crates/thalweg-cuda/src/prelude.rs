@@ -1,4 +1,4 @@
-//! What every source starts with.
+//! Prelude of all sources.
 
-/// Types, vectors, functions: CUDA C++ that g++ takes, too, where the host plays a GPU.
+/// Types, vectors, functions, in CUDA C++ that g++ accepts, too, for the emulator.
 pub const PRELUDE: &str = include_str!("render/prelude.cuh");

@@ -1,11 +1,11 @@
-//! A queue for kernels, with what its launches share, and the turns that threads take at it.
+//! A queue for kernels, the memory that its launches share, and the gate by which threads take turns.
 //!
-//! In: launches, in a batch: the launches of a run. Out: the same in the queue, in order; a batch that comes again and
-//! again is kept back until it is whole, and becomes a graph ([`crate::batch`]).
+//! In: launches, in a batch: the launches of a run. Out: the same launches in the queue, in order. A frequent batch is
+//! deferred until it is complete, and becomes a graph ([`crate::batch`]).
 //!
-//! Always true: while a thread's batch is open, nobody else puts launches in the queue. Everything that a batch puts there
-//! has one ticket ([`crate::order`]), which the memory that it uses is marked with; so nobody else gets that memory before
-//! the launches that use it are in the queue.
+//! Always true: while a thread's batch is open, no other thread submits launches to the queue. All work of a batch has
+//! one ticket ([`crate::order`]), which marks the memory that it uses. So no other user gets that memory before the
+//! launches that use it are submitted.
 
 use crate::batch::{Patch, Run, Stretch};
 use crate::driver::{Driver, Event, Launch};
@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_gpu::target::COUNTERS;
 use thalweg_runtime::{Batch, Buffer, Check, Error, Timing, environment};
 
-/// The least memory in which blocks tell each other something.
+/// Minimum bytes of the inter-block exchange buffer.
 const TOLD: usize = 1 << 20;
 
-/// Schedules remembered; beyond, those that did not come for long are forgotten.
+/// Maximum number of schedules that are remembered; beyond that, those that have not run for long are dropped.
 const MOST_RUNS: usize = 512;
 
 /// A queue of a device.
@@ -33,22 +33,22 @@ pub struct Queue {
     driver: Arc<dyn Driver>,
     /// The device's name.
     device: String,
-    /// Device memory: the counters.
+    /// Address of the counters in device memory.
     counters: u64,
-    /// Memory in which blocks of a launch tell each other something, with its bytes; the last is the largest. What was
-    /// too small for a launch may still be named by a graph.
+    /// Exchange buffers for blocks of a launch, with their sizes; the last one is the largest. A graph may still refer
+    /// to an earlier one, which was too small for a later launch.
     told: Mutex<Vec<(u64, usize)>>,
     faults: Arc<Faults>,
     gate: Mutex<Gate>,
     graphs: bool,
 }
 
-/// What the thread has whose turn it is.
+/// State of the thread that holds the gate.
 #[derive(Debug, Default)]
 struct Gate {
-    /// By key.
+    /// Runs by key.
     runs: FxHashMap<u64, Run>,
-    /// For launches that are no run which comes again.
+    /// Run for launches without a key.
     single: Run,
     batches: u64,
 }
@@ -57,14 +57,14 @@ struct Gate {
 struct Open {
     queue: usize,
     run: Run,
-    /// Of what it puts in the queue: the first, and the one that holds now.
+    /// First ticket of its work, and current ticket.
     first: u64,
     ticket: u64,
-    /// Where somebody asks how long the next launches take: the event before the first of them, once that is there.
+    /// Timing of the next launches, if requested: the event before the first of them, once it is recorded.
     clock: Option<Option<Box<dyn Event>>>,
-    /// Programs launched so far.
+    /// Number of programs launched so far.
     programs: u32,
-    /// Words in which indices out of range are told, with the program that does.
+    /// Fault slots for out-of-range indices, each with the program that reports to it.
     words: Vec<(u32, u32)>,
 }
 
@@ -72,7 +72,7 @@ thread_local! {
     static OPEN: RefCell<Option<Open>> = const { RefCell::new(None) };
 }
 
-/// Closes the thread's batch, whatever happens.
+/// Closes the thread's batch when dropped, also on panics.
 struct Close<'a>(&'a Queue);
 
 impl Close<'_> {
@@ -83,7 +83,7 @@ impl Close<'_> {
 
 impl Drop for Close<'_> {
     fn drop(&mut self) {
-        // Of a batch that panicked: its words are free again.
+        // A batch that panicked: its fault slots are released.
         if let Some(open) = Close::take().filter(|open| !open.words.is_empty()) {
             drop(Faulted::new(&self.0.faults, open.words));
         }
@@ -92,10 +92,10 @@ impl Drop for Close<'_> {
 }
 
 impl Queue {
-    /// The queue of that number.
+    /// Queue of that number.
     ///
     /// # Errors
-    /// When there is no memory for what launches share.
+    /// When there is no memory for the buffers that launches share.
     pub fn new(order: Arc<Order>, number: usize, device: &str) -> Result<Queue, Error> {
         let driver = order.driver(number).clone();
         let bytes = 4 * COUNTERS;
@@ -117,18 +117,18 @@ impl Queue {
         })
     }
 
-    /// The driver with this queue, for what needs no turn.
+    /// Driver bound to this queue, for work that needs no gate.
     pub fn driver(&self) -> &dyn Driver {
         &*self.driver
     }
 
-    /// The address of the counters, all 0 between launches.
+    /// Address of the counters, all 0 between launches.
     pub fn counters(&self) -> u64 {
         self.counters
     }
 
-    /// The address of at least so many bytes in which the blocks of a launch tell each other something. They begin as
-    /// zeros, and nobody else ever writes there: what is not of this launch is of an earlier one.
+    /// Address of an exchange buffer of at least this many bytes for the blocks of a launch. It begins as zeros, and
+    /// only launches of this queue write there: a value without this launch's tag is of an earlier one.
     ///
     /// # Errors
     /// When there is no memory.
@@ -150,15 +150,15 @@ impl Queue {
         std::ptr::from_ref(self) as usize
     }
 
-    /// The thread's turn.
+    /// Locks the gate.
     fn gate(&self) -> MutexGuard<'_, Gate> {
-        // Whoever panics here leaves a queue in order, and at most a schedule forgotten.
+        // A panic here leaves the queue consistent, and at most a schedule forgotten.
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls `f` with the calling thread's open batch of this queue, if there is one.
     fn open<R>(&self, f: impl FnOnce(&mut Open) -> R) -> Option<R> {
-        // A thread that ends frees values when it has no batch any more.
+        // A thread that exits drops values after its batch is gone.
         let done = OPEN.try_with(|o| o.borrow_mut().as_mut().filter(|o| o.queue == self.id()).map(f));
         done.ok().flatten()
     }
@@ -168,8 +168,8 @@ impl Queue {
         self.open(|_| ()).is_some()
     }
 
-    /// Begins the next program of the open batch; the address of the word for its indices out of range where it may
-    /// meet any.
+    /// Begins the next program of the open batch. Returns the address of its fault slot if it may meet an out-of-range
+    /// index, else 0.
     ///
     /// # Errors
     /// When the device fails.
@@ -187,8 +187,8 @@ impl Queue {
         begun.unwrap_or(Ok(0))
     }
 
-    /// Notes that the open batch uses a buffer: reads it, or writes it where nobody has since it was handed out. What comes
-    /// next is put in the queue behind what other queues do with it. `missing` is as for [`Order::behind`].
+    /// Records that the open batch uses a buffer: it reads it, or writes it where nobody has since it was allocated.
+    /// Later work of the batch waits for what other queues do with the buffer. `missing` is as for [`Order::behind`].
     ///
     /// # Errors
     /// When the device fails.
@@ -199,7 +199,7 @@ impl Queue {
         let (first, ticket) = self.tickets();
         let uses = buffer.uses();
         match uses.written() {
-            // What this batch has written it may write more of.
+            // A buffer that this batch has written may be written by it again.
             Some((queue, written)) if queue == self.number && written >= first => uses.write(self.number, ticket),
             Some((queue, _)) if queue == self.number => uses.used(self.number, ticket),
             Some((queue, written)) => {
@@ -211,7 +211,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Notes that the open batch writes a buffer, whatever others did with it before.
+    /// Records that the open batch writes a buffer, whatever its earlier uses.
     ///
     /// # Errors
     /// When the device fails.
@@ -220,17 +220,18 @@ impl Queue {
     /// As [`Queue::uses`].
     pub fn writes(&self, buffer: &Buffer, missing: &dyn Fn(usize)) -> Result<(), Error> {
         self.order.behind_all(self.number, &buffer.uses().points(), missing)?;
-        // Asked for again: where something was missing, the batch goes on with a later one.
+        // Asked for again: if work was missing, the batch has a later ticket now.
         buffer.uses().write(self.number, self.tickets().1);
         Ok(())
     }
 
-    /// The open batch's first ticket, and the one that holds now.
+    /// First and current ticket of the open batch.
     fn tickets(&self) -> (u64, u64) {
         self.open(|open| (open.first, open.ticket)).expect("memory is used in a batch")
     }
 
-    /// Puts a launch in the open batch: `patch` sets the words that change, and gives a hash of those that are addresses.
+    /// Adds a launch to the open batch. `patch` sets the words that change, and returns a hash of those that are
+    /// addresses.
     ///
     /// # Errors
     /// When the device refuses.
@@ -247,10 +248,10 @@ impl Queue {
         put.expect("launches are put in a batch")
     }
 
-    /// [`thalweg_runtime::Device::clocked`]. What the first launch has to wait for in other queues is not in it.
+    /// [`thalweg_runtime::Device::clocked`]. Waits of the first launch for other queues are not included.
     ///
     /// # Errors
-    /// As there.
+    /// See there.
     pub fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Arc<dyn Timing>, Error> {
         if self.open(|open| open.clock = Some(None)).is_none() {
             return Ok(Arc::new(Stretch::of(&*self.driver, run)?));
@@ -265,7 +266,7 @@ impl Queue {
     /// [`thalweg_runtime::Device::batch`].
     ///
     /// # Errors
-    /// As there.
+    /// See there.
     pub fn batch(
         &self,
         key: Option<u64>,
@@ -295,7 +296,7 @@ impl Queue {
         let close = Close(self);
         let done = run();
         let Open { run: mut known, words, .. } = Close::take().expect("it is open until here");
-        // What of a failed run was kept back nobody will ask for.
+        // Deferred launches of a failed run are dropped.
         let done = done.and_then(|()| known.submit(&*self.driver)).and_then(|()| known.timing(&*self.driver));
         drop(close);
         match key {
@@ -307,11 +308,11 @@ impl Queue {
         done.map(|timing| Batch { check: check.map(|c| c as Arc<dyn Check>), timing })
     }
 
-    /// Puts in the queue what was kept back, since something else is to come behind it; then calls `f`, in the thread's
-    /// batch: one of its own where none is open.
+    /// Submits the deferred launches, since other work must follow them, then calls `f` in the thread's batch, or in
+    /// one of its own where none is open.
     ///
     /// # Errors
-    /// What `f` gives.
+    /// Errors of `f`.
     pub fn behind(&self, f: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
         match self.open(|open| open.run.flush(&*self.driver)) {
             Some(flushed) => {
@@ -324,8 +325,8 @@ impl Queue {
         }
     }
 
-    /// Sees to it that what has a ticket by now is in the queue: what the thread's batch has kept back, or by waiting for
-    /// another thread's batch to end.
+    /// Makes sure that all work with a ticket is submitted: the deferred launches of the thread's own batch, or by
+    /// waiting for another thread's batch to end.
     pub fn make_whole(&self) {
         let own = self.open(|open| {
             if let Err(error) = open.run.flush(&*self.driver) {
@@ -438,11 +439,11 @@ mod tests {
         let (x, y) = (6 + 3, 12);
         assert_eq!(run(10, false, false), (true, x + 11, y + 20, 1, 1));
         assert_eq!(run(5, false, false), (true, x + 17, y + 30, 1, 1));
-        // What is written is written between.
+        // An exclusive write is ordered between the launches.
         assert_eq!(run(7, false, true), (true, 1, y + 44, 3, 0));
-        // What was kept back of a run that failed is not run.
+        // Deferred launches of a failed run do not run.
         assert_eq!(run(9, true, false), (false, 1, y + 44, 0, 0));
-        // Shorter than a graph is worth was the last one.
+        // The last run was too short for a graph.
         assert_eq!(run(1, false, false).3, 3);
         assert_eq!(run(1, false, false), (true, 5, y + 48, 1, 1));
     }
@@ -458,7 +459,7 @@ mod tests {
                     b.add(&own, 1)?;
                 }
                 drop(own);
-                // All that nobody has goes: the emulated driver would mind a launch that still wants it.
+                // Frees all unused memory: the emulated driver fails if a launch still needs it.
                 b.pool.trim();
                 b.add(&keep, 1)
             });

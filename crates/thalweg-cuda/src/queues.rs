@@ -1,10 +1,10 @@
-//! The queues of a device: which one a thread's kernels go into, and which copies take one of their own.
+//! Assignment of work to a device's queues: a thread's kernels, and large copies.
 //!
-//! In: buffers, and bytes for them or from them. Out: copies in a queue, behind what they need. A thread has a queue for its
-//! kernels; with up to [`COMPUTE`] threads nobody shares one. Large copies go through a queue for each direction, so that
-//! they run beside kernels; small ones are not worth an event, and go into the thread's own.
+//! In: buffers, and bytes to copy to or from them. Out: copies in a queue, after the work that they depend on. A thread
+//! has a queue for its kernels; up to [`COMPUTE`] threads share none. Large copies have a queue for each direction, so
+//! that they overlap with kernels. Small ones are not worth an event, and go into the thread's own queue.
 //!
-//! Always true: a copy to the device is behind all that uses the memory, and one from it behind what wrote it.
+//! Always true: a copy to the device is after all uses of the memory, and a copy from it after its writer.
 
 #[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod tests;
@@ -16,7 +16,7 @@ use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use thalweg_runtime::{Buffer, Error, count};
 
-/// Bytes from which on a copy has a queue of its own.
+/// Minimum bytes of a copy that goes into a queue of its own.
 pub const LARGE: usize = 64 << 10;
 
 /// The queues of a device.
@@ -24,12 +24,12 @@ pub const LARGE: usize = 64 << 10;
 pub struct Queues {
     order: Arc<Order>,
     device: String,
-    /// Made when a thread first needs them.
+    /// Created when a thread first needs them.
     compute: [OnceLock<Queue>; COMPUTE],
     making: Mutex<()>,
 }
 
-/// Numbers that threads have; a thread that ends leaves its own to the next one.
+/// Numbers in use by threads; a thread that ends frees its number.
 static TAKEN: Mutex<Vec<bool>> = Mutex::new(vec![]);
 
 struct Number(usize);
@@ -52,20 +52,20 @@ impl Drop for Number {
     }
 }
 
-/// The calling thread's number.
+/// Number of the calling thread.
 fn number() -> usize {
     thread_local! {
         static NUMBER: OnceCell<Number> = const { OnceCell::new() };
     }
-    // A thread that ends has none any more: what it still does goes where others' work does.
+    // A thread that is ending has no number any more: its work goes where other threads' work does.
     NUMBER.try_with(|n| n.get_or_init(Number::take).0).unwrap_or(0)
 }
 
 impl Queues {
-    /// The queues of that driver's GPU, one of which is made.
+    /// Queues of that driver's GPU. The calling thread's queue is created.
     ///
     /// # Errors
-    /// When there is no memory for what launches share.
+    /// When there is no memory for the buffers that launches share.
     pub fn new(driver: &Arc<dyn Driver>, device: &str) -> Result<Arc<Queues>, Error> {
         let order = Arc::new(Order::new(driver));
         let queues = Queues { order, device: device.into(), compute: Default::default(), making: Mutex::default() };
@@ -73,20 +73,20 @@ impl Queues {
         Ok(Arc::new(queues))
     }
 
-    /// The order between them.
+    /// Synchronization between the queues.
     pub fn order(&self) -> &Order {
         &self.order
     }
 
-    /// The number of the calling thread's queue.
+    /// Number of the calling thread's queue.
     pub fn number(&self) -> usize {
         self.order.queue(number() % COMPUTE)
     }
 
-    /// The calling thread's queue.
+    /// Queue of the calling thread.
     ///
     /// # Errors
-    /// When it is made now, and there is no memory for what launches share.
+    /// When it is created now, and there is no memory for the buffers that launches share.
     pub fn mine(&self) -> Result<&Queue, Error> {
         let number = self.number();
         if let Some(queue) = self.compute[number].get() {
@@ -100,19 +100,20 @@ impl Queues {
         Ok(self.compute[number].get().expect("just made"))
     }
 
-    /// [`Queue::make_whole`] of a queue by number. Of those that are not for kernels, everything that has a ticket is there.
+    /// [`Queue::make_whole`] of a queue by number. In queues that are not for kernels, all work with a ticket is
+    /// submitted.
     pub fn make_whole(&self, queue: usize) {
         if let Some(queue) = self.compute.get(queue).and_then(|q| q.get()) {
             queue.make_whole();
         }
     }
 
-    /// The queue that bytes for the device go through, if it is not the calling thread's.
+    /// Queue for a copy of this many bytes to the device, if it is not the calling thread's.
     pub fn to_device(&self, bytes: usize) -> Option<usize> {
         (bytes >= LARGE && !self.order.is_one()).then_some(TO_DEVICE)
     }
 
-    /// Copies to the start of a buffer: stretches, one behind the other.
+    /// Copies spans, one after the other, to the start of a buffer.
     ///
     /// # Errors
     /// When the device fails.
@@ -129,13 +130,14 @@ impl Queues {
         };
         self.order.behind_uses(queue, buffer.uses(), true, missing)?;
         let done = self.order.driver(queue).write_all(address, stretches);
-        // A failed one may have copied some.
+        // A failed copy may have written some bytes.
         let (ticket, stamped) = self.order.stamp(queue);
         buffer.uses().write(queue, ticket);
         done.and(stamped)
     }
 
-    /// Copies the first bytes of a buffer of another GPU to the start of one here. `None` where the drivers cannot.
+    /// Copies the first bytes of another GPU's buffer to the start of one here. `None` where the drivers do not support
+    /// it.
     pub fn copy_from(&self, to: &Buffer, other: &Queues, from: &Buffer, bytes: usize) -> Option<Result<(), Error>> {
         if self.order.is_one() || other.order.is_one() {
             return None;
@@ -150,7 +152,7 @@ impl Queues {
             let (ticket, stamped) = self.order.stamp(queue);
             to.uses().write(queue, ticket);
             copied.and(stamped)?;
-            // Whoever gets the memory there waits for this.
+            // The next user of the source memory waits for this.
             let there = other.order.queue(PEERS);
             other.order.after(there, &*self.order.stamped(queue, ticket)?)?;
             let (ticket, stamped) = other.order.stamp(there);
@@ -162,7 +164,7 @@ impl Queues {
         here().transpose()
     }
 
-    /// Copies from the start of a buffer, which is alive meanwhile, and waits for that.
+    /// Copies from the start of a buffer, which stays alive meanwhile, and waits for the copy.
     ///
     /// # Errors
     /// When the device fails, now or in an earlier launch.
@@ -171,7 +173,7 @@ impl Queues {
         let large = bytes.len() >= LARGE && !self.order.is_one();
         let queue = if large { TO_HOST } else { self.number() };
         self.order.behind_uses(queue, buffer.uses(), false, &|other| self.make_whole(other))?;
-        // What can be read was computed by a batch that has ended; nobody waits for the turn of others here.
+        // A readable buffer was computed by a batch that has ended, so this does not wait for other threads' gates.
         self.order.driver(queue).read(buffer.address() as u64, bytes)
     }
 }

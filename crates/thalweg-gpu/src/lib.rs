@@ -1,15 +1,15 @@
-//! What all GPUs share: how a kernel is spread over a chip for the sizes at hand.
+//! GPU lowering, shared by all GPU backends: spreads a kernel over a chip for given sizes.
 //!
-//! In: a kernel and a geometry, and a [`Target`] that says what the chip is like. Out: a [`Plan`]: launches of
-//! [`Skeleton`]s with the words of their arguments, and scratch memory. Nothing here is text or knows a driver: a
-//! device's own crate makes code of skeletons, and runs launches.
+//! In: a kernel, a geometry, and a [`Target`] that describes the chip. Out: a [`Plan`]: launches of [`Skeleton`]s with
+//! their kernel arguments, and scratch memory. Nothing here prints source or knows a driver: a device's own crate
+//! generates code from skeletons and runs launches.
 //!
-//! * `target`: what a chip is like, and what is asked of its device. `maps`, `product`: tensors that a chip copies by
-//!   boxes, products that a library computes.
-//! * `space`: the domain of a launch. `class`: what decides a kernel's code, and where the words of its argument are.
+//! * `target`: the chip's properties, and what lowering asks of its device. `maps`, `product`: tensor maps (TMA
+//!   descriptors) and GEMMs that a library computes.
+//! * `space`: the domain of a launch. `class`: what decides a kernel's code, and the layout of its argument words.
 //! * `skeleton`: all kinds of kernels.
-//! * `text`: programs that are written by hand.
-//! * `plan`: launches. `lower`: plans from kernels. `traffic`: what launches move.
+//! * `text`: kernels written by hand, in a small DSL.
+//! * `plan`: launches. `lower`: plans from kernels. `traffic`: bytes that launches move.
 
 pub mod class;
 pub mod ir;

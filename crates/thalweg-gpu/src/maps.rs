@@ -1,12 +1,12 @@
-//! Tensors as the chip's copies of boxes see them (TMA, sm_90).
+//! Tensor maps (TMA descriptors, sm_90).
 //!
-//! In: how a tensor lies. Out: a *map*, 128 bytes that only the driver can write, among the words of a launch. A copy
-//! brings a box of the tensor to shared memory, in lines of 128 bytes whose parts are exchanged as warpgroups want them,
-//! and zeros for what is outside.
+//! In: the layout of a tensor. Out: a *map*, 128 bytes that only the driver can encode, among the words of a launch. A
+//! copy brings a box of the tensor to shared memory, in lines of 128 bytes with the 128-byte swizzle of `wgmma`, and
+//! zeros for elements out of bounds.
 
-/// Words of a map; its first stands at a multiple of 64 bytes.
+/// Words of a tensor map; its first word is aligned to 64 bytes.
 pub const MAP_WORDS: usize = 16;
-/// Dimensions that a map may have.
+/// Maximum number of dimensions of a tensor map.
 pub const MAP_RANK: usize = 5;
 /// Bytes of a line in shared memory.
 pub const LINE: usize = 128;
@@ -16,16 +16,16 @@ pub const LINE: usize = 128;
 pub struct TensorMap {
     /// Whether elements are f16, not bf16.
     pub f16: bool,
-    /// Sizes, the innermost dimension first, whose elements are neighbours.
+    /// Extents, the innermost (contiguous) dimension first.
     pub extents: Vec<usize>,
-    /// Bytes from element to element of each dimension but the first: multiples of 16.
+    /// Stride in bytes of each dimension but the first: a multiple of 16.
     pub strides: Vec<usize>,
-    /// Elements of a box along each dimension: a line, and at most 256 of any other.
+    /// Elements of a box along each dimension: a line of the first one, at most 256 of any other.
     pub tile: [u32; MAP_RANK],
 }
 
 impl TensorMap {
-    /// Whether a driver can write it.
+    /// Whether a driver can encode it.
     pub fn is_possible(&self) -> bool {
         let rank = self.extents.len();
         let sizes = self.extents.iter().all(|&n| (1..=u32::MAX as usize).contains(&n));
@@ -34,7 +34,7 @@ impl TensorMap {
         (2..=MAP_RANK).contains(&rank) && self.strides.len() == rank - 1 && sizes && strides && tile
     }
 
-    /// Bytes that a copy brings, what is outside counted.
+    /// Bytes of a copy, including elements out of bounds.
     pub fn bytes(&self) -> u32 {
         self.tile.iter().product::<u32>() * 2
     }

@@ -1,32 +1,33 @@
-//! What a kernel needs to run, before there is code of it: launches with the words of their arguments, and scratch memory.
+//! Launch plans: launches with their argument words, and scratch memory, before there is code for them.
 //!
-//! Plain data, which `lower` makes of kernels, and a device binds.
+//! Plain data, which `lower` computes from kernels and a device binds.
 
 use crate::skeleton::Skeleton;
 use std::sync::Arc;
 use thalweg_kernel::Moved;
 
-/// A word that changes from run to run.
+/// A kernel argument word that is patched at each run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Word {
-    /// The address of an operand, plus so many bytes.
+    /// Address of an operand, plus an offset in bytes.
     Operand(u16, i64),
-    /// A scalar.
+    /// Value of a scalar.
     Scalar(u16),
-    /// The reciprocal of one, as f64 or as f32.
+    /// Reciprocal of a scalar, as f64 (`true`) or f32.
     Reciprocal(u16, bool),
-    /// The address of a region of scratch memory, plus so many bytes.
+    /// Address of a region of scratch memory, plus an offset in bytes.
     Scratch(u16, i64),
-    /// The map of an operand, [`crate::maps::MAP_WORDS`] words, whose first element is so many bytes behind its address.
+    /// Tensor map (TMA descriptor) of an operand, [`crate::maps::MAP_WORDS`] words. Its first element is at this offset
+    /// in bytes from the operand's address.
     Map(u16, i64),
-    /// The same of a region of scratch memory.
+    /// Tensor map of a region of scratch memory, with an offset in bytes.
     ScratchMap(u16, i64),
-    /// Where an index out of range is told.
+    /// Address of the fault slot that an out-of-range index is reported to.
     Fault,
-    /// Counters that are 0 between launches.
+    /// Address of counters that are 0 between launches.
     Counters,
-    /// Memory of so many bytes in which blocks of a launch tell each other something, in words that also say which
-    /// launch wrote them.
+    /// Address of a buffer of this many bytes through which blocks of a launch exchange values. Each word of it also
+    /// holds the tag of the launch that wrote it.
     Told(usize),
 }
 
@@ -37,33 +38,34 @@ pub struct Plan {
     pub stages: Vec<Draft>,
     /// Bytes of each region of scratch memory.
     pub scratch: Vec<usize>,
-    /// Bytes that each operand must have.
+    /// Minimum size in bytes of each operand.
     pub needs: Vec<(u16, usize)>,
-    /// Whether an index may be out of range.
+    /// Whether the launches may report an out-of-range index.
     pub checked: bool,
-    /// What the launches move.
+    /// Memory traffic of the launches.
     pub moved: Moved,
 }
 
 /// A launch, before there is code for it.
 #[derive(Debug)]
 pub struct Draft {
-    /// What runs.
+    /// The kernel.
     pub kernel: Arc<Skeleton>,
-    /// Blocks.
+    /// Number of blocks.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads per block.
     pub block: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Words that stay.
+    /// Argument words that are the same in every run.
     pub words: Vec<u64>,
-    /// Words that change.
+    /// Argument words that are patched at each run, by index.
     pub patches: Vec<(usize, Word)>,
 }
 
 impl Plan {
-    /// Takes in what another kernel does, its operands being these, its scalars from that number on.
+    /// Appends the launches of another kernel. Its operand `o` is `operands[o]` here, and its scalars are numbered from
+    /// `scalars` on.
     pub fn absorb(&mut self, other: Plan, operands: &[Word], scalars: u16) {
         let regions = self.scratch.len() as u16;
         for mut draft in other.stages {
@@ -99,11 +101,11 @@ impl Plan {
     }
 }
 
-/// Blocks that a grid may have along its first dimension. Along the others there are at most 65,535, and kernels go
-/// through what is more.
+/// Maximum number of blocks along a grid's first dimension. The other dimensions allow 65,535; kernels loop over what
+/// exceeds that.
 pub const MOST_BLOCKS: u32 = i32::MAX as u32;
 
-/// Blocks of so many that cover `n`; where these are more than can be told, more than [`MOST_BLOCKS`].
+/// Number of blocks of `each` elements that cover `n`. Saturates at `u32::MAX`, which is more than [`MOST_BLOCKS`].
 pub fn blocks(n: usize, each: usize) -> u32 {
     u32::try_from(n.div_ceil(each)).unwrap_or(u32::MAX)
 }

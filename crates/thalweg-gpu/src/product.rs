@@ -1,48 +1,47 @@
-//! Matrix products as a library takes them.
+//! GEMM descriptions for a library (cuBLASLt).
 //!
-//! In: a [`MatmulGeometry`]: any strides, any batch dimensions. Out: one [`Product`] (columns lie together, each
-//! operand has one unit stride and one other, one batch dimension) with the places of each launch of it; or nothing,
-//! and the product runs on plain cores.
+//! In: a [`MatmulGeometry`]: any strides, any batch dimensions. Out: one [`Product`] (column-major, each operand with
+//! one unit stride and one other, one batch dimension) with the offsets of each of its launches; or nothing, and the
+//! product runs on tiles of our own.
 //!
-//! The library counts in columns where we count in rows: our row-major `c = a·b` of [m, n] is its column-major `cᵀ =
+//! The library is column-major where we are row-major: our row-major `c = a·b` of [m, n] is its column-major `cᵀ =
 //! bᵀ·aᵀ` of [n, m], the same bytes. So `b` is its left side.
 //!
-//! Always true: every launch reads and writes what the geometry says, in the order of its arguments: left, right,
+//! Always true: every launch reads and writes what the geometry describes, in the order of its arguments: left, right,
 //! result, workspace.
 
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Precision};
 use thalweg_runtime::environment::CUBLASLT_FROM;
 
-/// Launches of one product at most: more batch dimensions than one are taken in turns.
+/// Maximum number of launches of one product: batch dimensions beyond the library's one are looped over.
 const MOST_LAUNCHES: usize = 64;
 /// Multiplications below which plain cores are as fast as choosing and checking an algorithm is slow: half a
 /// millisecond for each new size.
 const LEAST: usize = 1 << 18;
-/// Bytes that buffers are aligned to, whoever has them: parts of an arena are to 64. More than 16 no algorithm asks
-/// for.
+/// Alignment in bytes that all buffers have: parts of an arena are aligned to 64. No algorithm requires more than 16.
 const ALIGNED: usize = 16;
-/// Terms whose sum of ones f32 has exactly: beyond, no algorithm could be checked.
+/// Number of terms whose sum of ones f32 represents exactly. Beyond that no algorithm can be checked.
 const MOST_TERMS: usize = 1 << 24;
 
-/// One side of a product. Stored as columns of neighbours: of rows (`depth` columns of the left side; of the right side
+/// One operand of a product, stored column-major (the left side as `depth` columns of `rows`, the right side as
 /// `columns` columns of `depth`), or transposed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Side {
-    /// Whether rows lie together, and not columns.
+    /// Whether rows are contiguous, and not columns.
     pub transposed: bool,
-    /// Elements from one column to the next (of what is stored).
+    /// Leading dimension: elements from one stored column to the next.
     pub leading: usize,
-    /// Elements from one product of the batch to the next; 0 where all have the same.
+    /// Batch stride: elements from one product of the batch to the next; 0 for a broadcast operand.
     pub stride: usize,
-    /// Bytes that its first element is aligned to, in each launch.
+    /// Alignment in bytes of its first element, in each launch.
     pub alignment: usize,
 }
 
-/// A product `[rows, depth]·[depth, columns]`, or a batch of them, of matrices whose columns lie together.
+/// A product `[rows, depth]·[depth, columns]`, or a strided batch of them, of column-major matrices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Product {
-    /// Of operands and result.
+    /// Dtype of operands and result.
     pub dtype: DType,
     /// Whether factors may be rounded to TF32.
     pub tf32: bool,
@@ -52,29 +51,29 @@ pub struct Product {
     pub columns: usize,
     /// Terms of each sum.
     pub depth: usize,
-    /// Products.
+    /// Number of products in the batch.
     pub count: usize,
-    /// `[rows, depth]`.
+    /// Operand `[rows, depth]`.
     pub left: Side,
-    /// `[depth, columns]`.
+    /// Operand `[depth, columns]`.
     pub right: Side,
-    /// `[rows, columns]`.
+    /// Result `[rows, columns]`.
     pub result: Side,
 }
 
-/// A product with the places of its launches: bytes from the beginnings of `a`, `b` and `c`.
+/// A product with the offsets of its launches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Launches {
-    /// What each of them computes.
+    /// Product of each launch.
     pub product: Product,
-    /// Where.
+    /// Offsets of each launch, in bytes from the beginnings of `a`, `b` and `c`.
     pub places: Vec<[i64; 3]>,
 }
 
-/// Words of the argument of a launch: the addresses of left side, right side, result and workspace.
+/// Number of argument words of a launch: the addresses of left side, right side, result and workspace.
 pub const WORDS: usize = 4;
 
-/// Multiplications from which on products are the library's: `THALWEG_CUBLASLT_FROM`, or what was found to pay.
+/// Minimum number of multiplications for the library: `THALWEG_CUBLASLT_FROM`, or the measured default.
 fn least() -> usize {
     use std::sync::OnceLock;
     static LEAST_HERE: OnceLock<usize> = OnceLock::new();
@@ -82,7 +81,7 @@ fn least() -> usize {
     *LEAST_HERE.get_or_init(read)
 }
 
-/// The product as the library takes it; `None` where it does not, or should not.
+/// Describes a product for the library; `None` where it does not support it, or is not worth it.
 pub fn launches(dtype: DType, precision: Precision, geometry: &MatmulGeometry) -> Option<Launches> {
     let products: usize = geometry.batch.iter().map(|d| d.0).product();
     let all = [geometry.m, geometry.n, geometry.k].into_iter().try_fold(products, usize::checked_mul)?;
@@ -100,7 +99,7 @@ fn described(dtype: DType, tf32: bool, geometry: &MatmulGeometry) -> Option<Laun
     let (batch, m, rows_of_a) = folded(geometry);
     let (n, k) = (geometry.n, geometry.k);
     let left = stored([n, k], [geometry.b.2, geometry.b.1])?;
-    // The right side's columns are our rows.
+    // Columns of the right side are our rows.
     let right = stored([m, k], [rows_of_a, geometry.a.2]).map(|(transposed, leading)| (!transposed, leading))?;
     let (inner, outer) = taken(&batch)?;
     let stride = |s: isize| usize::try_from(s).ok();
@@ -130,7 +129,7 @@ fn described(dtype: DType, tf32: bool, geometry: &MatmulGeometry) -> Option<Laun
     Some(Launches { product, places })
 }
 
-/// A batch dimension: its size, and the steps in `a`, `b` (elements) and `c` (products).
+/// A batch dimension: its size, and its strides in `a`, `b` (elements) and `c` (products).
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Batch {
     size: usize,
@@ -139,8 +138,8 @@ struct Batch {
     c: usize,
 }
 
-/// The batch dimensions, merged where strides allow, with the rows of `a` and the distance between two: a dimension
-/// over which `b` stays the same, and that goes on where the rows of `a` end, is more rows.
+/// Batch dimensions, merged where strides allow, with the number of rows of `a` and their stride. A dimension over
+/// which `b` is broadcast, and whose stride in `a` continues its rows, becomes more rows.
 fn folded(geometry: &MatmulGeometry) -> (Vec<Batch>, usize, isize) {
     let (mut m, mut step) = (geometry.m, geometry.a.1);
     let mut out: Vec<Batch> = vec![];
@@ -160,8 +159,8 @@ fn folded(geometry: &MatmulGeometry) -> (Vec<Batch>, usize, isize) {
     (out, m, step)
 }
 
-/// The dimension that the library takes, and those that are taken in turns: as few turns as may be. `None` where there
-/// are too many.
+/// Splits the batch dimensions into the library's one and those that are looped over, with as few launches as possible.
+/// `None` where there are too many.
 fn taken(batch: &[Batch]) -> Option<(Batch, Vec<Batch>)> {
     let none = Batch { size: 1, a: 0, b: 0, c: 0 };
     let fits = |b: &Batch| b.a >= 0 && b.b >= 0;
@@ -174,7 +173,7 @@ fn taken(batch: &[Batch]) -> Option<(Batch, Vec<Batch>)> {
     (turns <= MOST_LAUNCHES).then_some((inner, outer))
 }
 
-/// The places of all combinations of these, in elements of `a` and `b` and products of `c`.
+/// Offsets of all combinations of these dimensions, in elements of `a` and `b` and products of `c`.
 fn offsets(outer: &[Batch]) -> impl Iterator<Item = [i64; 3]> {
     let turns: usize = outer.iter().map(|b| b.size).product();
     (0..turns).map(|turn| {
@@ -187,11 +186,10 @@ fn offsets(outer: &[Batch]) -> impl Iterator<Item = [i64; 3]> {
     })
 }
 
-/// How a matrix of that size (neighbours, others) with these strides lies: whether its second dimension is the one of
-/// neighbours, and the distance of the columns then. `None` where neither has a unit stride, or columns lie over each
-/// other.
+/// Layout of a matrix of that size (contiguous dimension, other one) with these strides: whether its second dimension
+/// is contiguous, and the leading dimension then. `None` where neither has a unit stride, or columns overlap.
 fn stored([x, k]: [usize; 2], [step_x, step_k]: [isize; 2]) -> Option<(bool, usize)> {
-    // Of one column the distance to the next does not matter; the least that is allowed is the most usual.
+    // The leading dimension of a single column does not matter; the minimum is the most common one.
     let leading = |others: usize, step: isize, neighbours: usize| match others {
         1 => Some(neighbours),
         _ => usize::try_from(step).ok().filter(|&s| s >= neighbours),
@@ -200,7 +198,7 @@ fn stored([x, k]: [usize; 2], [step_x, step_k]: [isize; 2]) -> Option<(bool, usi
     let along_k = || leading(x, step_x, k).map(|l| (true, l));
     let (unit_x, unit_k) = (step_x == 1 && x > 1, step_k == 1 && k > 1);
     let true_unit = if unit_x { along_x() } else { None }.or_else(|| if unit_k { along_k() } else { None });
-    // A dimension of one element has whatever stride it needs.
+    // The stride of a dimension of extent 1 does not matter.
     true_unit.or_else(|| if x == 1 { along_x() } else { None }).or_else(|| if k == 1 { along_k() } else { None })
 }
 
@@ -245,7 +243,7 @@ mod tests {
 
     #[test]
     fn one_row_or_column_lies_as_it_likes() {
-        // [1, 7]·[7, 5], the row every second element.
+        // [1, 7]·[7, 5], where the row has stride 2.
         let row = f32(&geometry(&[], [1, 5, 7], [99, 2], [5, 1])).unwrap();
         assert_eq!(shape(&row), ([5, 1, 7, 1], [(false, 5, 0), (true, 2, 0)]));
         let row = f32(&geometry(&[], [1, 5, 7], [0, 1], [5, 1])).unwrap();
@@ -253,7 +251,7 @@ mod tests {
         // [3, 1]·[1, 5]
         let outer = f32(&geometry(&[], [3, 5, 1], [2, 0], [0, 1])).unwrap();
         assert_eq!(shape(&outer), ([5, 3, 1, 1], [(false, 5, 0), (false, 2, 0)]));
-        // The same broadcast along k cannot be.
+        // A row that is broadcast along k is not possible.
         assert_eq!(f32(&geometry(&[], [1, 5, 7], [0, 0], [5, 1])), None);
         let one = f32(&geometry(&[], [1, 1, 1], [0, 0], [0, 0])).unwrap();
         assert_eq!(shape(&one), ([1, 1, 1, 1], [(false, 1, 0), (true, 1, 0)]));
@@ -267,23 +265,23 @@ mod tests {
         let merged = of(&[(2, 84, 140), (4, 21, 35)]).unwrap();
         assert_eq!(shape(&merged), ([5, 3, 7, 8], [(false, 5, 35), (false, 7, 21)]));
         assert_eq!(merged.product.result.stride, 15);
-        // One b for all: more rows.
+        // One b for all products: more rows.
         let rows = of(&[(2, 84, 0), (4, 21, 0)]).unwrap();
         assert_eq!(shape(&rows), ([5, 24, 7, 1], [(false, 5, 0), (false, 7, 0)]));
-        // One a for all.
+        // One a for all products.
         let shared = of(&[(4, 0, 35)]).unwrap();
         assert_eq!(shape(&shared), ([5, 3, 7, 4], [(false, 5, 35), (false, 7, 0)]));
-        // The inner dimension has one b for all, the outer one does not.
+        // b is broadcast over the inner dimension, and not over the outer one.
         let both = of(&[(4, 42, 35), (2, 21, 0)]).unwrap();
         assert_eq!(shape(&both), ([5, 6, 7, 4], [(false, 5, 35), (false, 7, 42)]));
         assert_eq!(both.product.result.stride, 30);
-        // Two dimensions that do not go on: the larger one is the library's.
+        // Two dimensions that cannot be merged: the larger one is the library's.
         let turns = of(&[(9, 1000, 35), (2, 21, 1000)]).unwrap();
         assert_eq!(shape(&turns), ([5, 3, 7, 9], [(false, 5, 35), (false, 7, 1000)]));
         assert_eq!(turns.product.result.stride, 30);
         assert_eq!(turns.places, [[0, 0, 0], [84, 4000, 60]]);
         assert_eq!(of(&[(100, 1000, 35), (99, 21, 1000)]), None);
-        // Backwards: one at a time.
+        // Negative stride: one launch per product.
         let backwards = of(&[(3, -21, 35)]).unwrap();
         assert_eq!((backwards.product.count, backwards.places.len()), (1, 3));
         assert_eq!(backwards.places[2], [-168, 280, 120]);

@@ -1,4 +1,4 @@
-//! All kinds of kernels.
+//! Skeletons: the kinds of kernels, each with what decides its code.
 
 use crate::class::combined::CombinedClass;
 use crate::class::contraction::{Math, Tile, TileClass};
@@ -18,52 +18,52 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use thalweg_kernel::{Along, Body};
 
-/// What decides the code of a launch: a kind of kernel, with its bodies and its class.
+/// Key of generated code: a kind of kernel with its bodies and its class, without sizes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Skeleton {
-    /// A map.
+    /// An elementwise map.
     Map(Body, MapClass),
     /// A row kernel, or a stage of one.
     Rows(Body, RowsClass),
     /// A scan of rows in memory.
     Scan(ScanClass),
-    /// A fold or scan of rows in memory by a combine of the user's own.
+    /// A fold or scan of rows in memory by a user-defined combine.
     Combined(CombinedClass),
-    /// A contraction, tile by tile.
+    /// A fused GEMM, one tile a block, whose factors are copied by all threads (`cp.async`) or computed.
     Contraction(Box<TileClass>),
-    /// The same, whose factors are brought by a thread of its own.
+    /// A warp-specialized GEMM: one producer thread copies the factors by TMA.
     Fed(Box<FedClass>),
-    /// Two products with weights between them.
+    /// Flash attention: two GEMMs with attention weights between them, by online softmax.
     Streamed(Box<StreamedClass>),
     /// A scatter.
     Scatter(ScatterClass),
-    /// Sums of integers in few places, with what computes the index.
+    /// A histogram: sums of integers in tables in shared memory, with the body that computes the index.
     Counted(Body, CountedClass),
-    /// A sort of the indices of one.
+    /// A sort of the indices of a scatter.
     ScatterSort(SortClass),
-    /// An operation whose source is the user's.
+    /// An operation with the user's own source.
     Foreign(ForeignClass),
-    /// An interpreter.
+    /// An interpreter of bodies (generic kernel).
     Generic(Width),
-    /// Parts of these classes, which need nothing of each other, in one launch.
+    /// Independent kernels of these classes in one launch (horizontal fusion).
     Joined(JoinedClass),
-    /// A library's product: it has no source.
+    /// A library's GEMM, which has no source.
     Product(Product),
 }
 
-/// Parts of a launch that need nothing of each other.
+/// A grouped launch of independent kernels.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct JoinedClass {
-    /// The classes of parts, each once, in the order of [`Skeleton::rank`].
+    /// The classes of the kernels, each once, in the order of [`Skeleton::rank`].
     pub parts: Vec<Arc<Skeleton>>,
-    /// Threads of a block.
+    /// Threads per block.
     pub block: u32,
-    /// Words of the argument.
+    /// Number of argument words.
     pub words: usize,
 }
 
 impl Skeleton {
-    /// Its name, which is that of its function.
+    /// Name of the kernel and of its function.
     pub fn name(&self) -> &'static str {
         match self {
             Skeleton::Map(..) => "map",
@@ -79,9 +79,9 @@ impl Skeleton {
         }
     }
 
-    /// Whether its arithmetic is to have the same bits wherever it is compiled: no product and sum become one
-    /// operation. So it is where fused and unfused are to agree (strict bodies), or something is computed twice
-    /// (repeatable ones).
+    /// Whether the arithmetic must have the same bits wherever it is compiled, so that multiplications and additions
+    /// are not contracted to FMA. Holds where fused and unfused results must agree (strict bodies), or something is
+    /// computed twice (repeatable ones).
     pub fn is_exact(&self) -> bool {
         let same_bits = |body: &Body| body.strict || body.repeatable || body.has_loops();
         match self {
@@ -96,7 +96,8 @@ impl Skeleton {
         }
     }
 
-    /// Whether its blocks ask for nothing but words and their number: it can be a part of a joined launch.
+    /// Whether blocks depend on nothing but argument words and the block's number, so that the kernel can join a
+    /// grouped launch.
     pub fn is_simple(&self) -> bool {
         match self {
             Skeleton::Map(..) => true,
@@ -105,7 +106,7 @@ impl Skeleton {
         }
     }
 
-    /// Whether it multiplies by warpgroups, which chips of compute capability 9.0 alone have.
+    /// Whether the kernel multiplies by warpgroups (`wgmma`), which only chips of compute capability 9.0 have.
     pub fn has_warpgroups(&self) -> bool {
         match self {
             Skeleton::Contraction(class) => class.math == Math::Warpgroup,
@@ -115,7 +116,7 @@ impl Skeleton {
         }
     }
 
-    /// What it is, in a line for people.
+    /// Returns a description of one line for people.
     pub fn about(&self) -> String {
         match self {
             Skeleton::Map(_, MapClass { tile: Some(t), vectors, space }) => {
@@ -236,7 +237,7 @@ impl Skeleton {
         }
     }
 
-    /// A number by which classes of a joined launch are put in order, so that launches of the same ones share code.
+    /// Returns a number that orders the classes of a grouped launch, so that launches of the same classes share code.
     pub fn rank(&self) -> u64 {
         let mut hasher = FxHasher::default();
         self.hash(&mut hasher);

@@ -1,73 +1,75 @@
-//! The domain of a launch, as source text and as words of its argument.
+//! The domain of a launch, as a class that decides source and as argument words.
 //!
 //! In: extents and accesses of a geometry. Out: a [`SpaceClass`], which decides the source, and the sizes, which become
-//! words. Dimensions that all accesses run on through are merged; what is left is counted in 32 bits where every
-//! position fits, else in 64.
+//! argument words. Dimensions are merged where all accesses allow it. Indices have 32 bits where every offset fits,
+//! else 64.
 //!
-//! Always true: source and words agree on where a word is, since both ask [`Slots`], which knows the class alone.
+//! Always true: source and words agree on the index of each word, since both ask [`Slots`], which depends on the class
+//! alone.
 
 use thalweg_kernel::{Access, AccessGeometry, IndexMap, dims};
 
-/// How an access moves along the dimension whose points a thread takes several of.
+/// Stride of an access along the lane dimension, whose neighbouring points a thread takes as a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Inner {
-    /// From element to element.
+    /// Stride 1.
     Unit,
-    /// Not.
+    /// Stride 0: all lanes read one element.
     Zero,
-    /// By a number of elements.
+    /// Any other stride.
     Any,
 }
 
-/// How an access finds its elements.
+/// Addressing mode of an access.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Way {
     /// By strides.
     Strided {
-        /// Along the dimension of lanes.
+        /// Stride along the dimension of lanes.
         inner: Inner,
-        /// Whether the lanes of a thread lie in one aligned vector.
+        /// Whether the lanes of a thread are one aligned vector.
         vector: bool,
     },
-    /// By an index map: the rank of each view, the domain's first, and whether it masks.
+    /// By an index map. For each view, the domain's first: its rank, and whether it has a mask.
     Mapped(Vec<(u8, bool)>),
 }
 
-/// What decides the source of a kernel over a domain.
+/// Class key of a kernel over a domain: the properties that decide its source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SpaceClass {
-    /// Whether positions take 64 bits.
+    /// Whether indices take 64 bits.
     pub wide: bool,
-    /// How many dimensions number rows.
+    /// Number of dimensions that number rows.
     pub kept: u8,
-    /// How many are in a row.
+    /// Number of dimensions within a row.
     pub row: u8,
-    /// Points that a thread takes side by side.
+    /// Neighbouring points that a thread takes as a vector.
     pub lanes: u8,
-    /// Whether lanes lie side by side in the last kept dimension rather than in the last one of the row.
+    /// Whether lanes are neighbours in the last kept dimension rather than in the last one of the row.
     pub across: bool,
-    /// One an access.
+    /// Addressing mode of each access.
     pub ways: Vec<Way>,
 }
 
 /// The sizes of a launch.
 #[derive(Clone, Debug)]
 pub struct Space {
-    /// What decides the source.
+    /// Class key: the properties that decide the source.
     pub class: SpaceClass,
-    /// Sizes: the kept ones, then those of the row.
+    /// Extents of the kept dimensions, then of those of the row.
     pub extents: Vec<usize>,
-    /// Of each access: the first position, and elements between neighbours in each dimension.
+    /// Of each access: the offset of its first element, and the stride of each dimension.
     pub steps: Vec<(isize, Vec<isize>)>,
     maps: Vec<Option<std::sync::Arc<IndexMap>>>,
 }
 
-/// What numbers of points have room for: a thread's loop over them goes one step, of all threads that share them, beyond the last.
+/// Headroom below 2³¹ for 32-bit indices: a thread's loop counter ends one step of all threads that share the loop
+/// beyond the last point.
 const STEP: usize = 1 << 16;
 
 impl Space {
-    /// The domain with `kept` dimensions of rows (none for a map), accesses as the body has them. `lanes`: the most
-    /// that a thread may take side by side.
+    /// Returns the domain with `kept` dimensions of rows (none for a map), and the body's accesses. `lanes` is the
+    /// maximum number of points in a thread's vector.
     pub fn new(
         extents: &[usize],
         kept: usize,
@@ -79,16 +81,16 @@ impl Space {
         let runs_on =
             |o: usize, i: usize, n: usize| at.iter().all(|a| a.map.is_some() || dims::runs_on(&a.strides, o, i, n));
         let mut dims = dims::merge(extents, 0..kept, false, runs_on);
-        // A row of one point is a row: its length is no class.
+        // A row of one point keeps its dimension: its length is not part of the class.
         let of_rows = dims::merge(extents, kept..extents.len(), kept > 0, runs_on);
         let kept = dims.len();
         dims.extend(of_rows);
         Space::of(&dims, kept, across, accesses, lanes)
     }
 
-    /// The domain `[batch…, rows…, columns…]` of a part of a contraction: dimensions are merged within these three
-    /// groups only, the second of which begins at `rows` and the third at `columns`. Also how many dimensions the batch
-    /// and the rows have then.
+    /// Returns the domain `[batch…, rows…, columns…]` of a contraction's body. Dimensions are merged only within these
+    /// three groups, of which the second begins at `rows` and the third at `columns`. Also returns the number of batch
+    /// and of row dimensions after merging.
     pub fn grouped(
         extents: &[usize],
         [rows, columns]: [usize; 2],
@@ -106,7 +108,7 @@ impl Space {
         (Space::of(&dims, kept, false, accesses, lanes), [batch, kept - batch])
     }
 
-    /// Of these dimensions, `kept` of which number rows.
+    /// Returns the space over merged dimensions, of which the first `kept` number rows.
     fn of(
         dims: &[dims::Merged],
         kept: usize,
@@ -133,12 +135,12 @@ impl Space {
         self.extents[..self.class.kept as usize].iter().product()
     }
 
-    /// Points of a row.
+    /// Number of points in a row.
     pub fn row(&self) -> usize {
         self.extents[self.class.kept as usize..].iter().product()
     }
 
-    /// The position of an access's first point; 0 where a map says it.
+    /// Offset of an access's first element; 0 where an index map gives it.
     pub fn base(&self, access: usize) -> isize {
         if self.maps[access].is_some() { 0 } else { self.steps[access].0 }
     }
@@ -148,7 +150,7 @@ impl Space {
         self.class.lane()
     }
 
-    /// Writes the words that say how large: see [`Slots`]. Addresses are left for [`crate::Word`].
+    /// Writes the size and stride words ([`Slots`]). Addresses are left for [`crate::Word`].
     pub fn fill(&self, slots: &Slots, words: &mut [u64]) {
         let lanes = self.class.lanes as usize;
         for (d, &extent) in self.extents.iter().enumerate() {
@@ -181,8 +183,7 @@ impl SpaceClass {
         (self.kept + self.row) as usize
     }
 
-    /// The words of a size that positions are taken apart by: where these take 64 bits, kernels divide by the size
-    /// itself.
+    /// Two words that divide an index by `size`. With 64-bit indices kernels divide by the size itself.
     fn divisor(&self, size: usize) -> [u64; 2] {
         let size = size.max(1);
         if self.wide { [size as u64, 0] } else { divisor(size) }
@@ -206,7 +207,7 @@ impl SpaceClass {
     }
 }
 
-/// The most points side by side that divide the dimension and fill vectors of 16 bytes of the narrowest dtype.
+/// Maximum lane count that divides the dimension and fills a vector of 16 bytes of the narrowest dtype.
 fn widest(
     extent: usize,
     most: usize,
@@ -219,7 +220,7 @@ fn widest(
     let sizes: Vec<usize> = (0..accesses.len()).filter(runs).map(|i| accesses[i].dtype.size()).collect();
     let (Some(small), Some(large)) = (sizes.iter().min(), sizes.iter().max()) else { return 1 };
     let wanted = (16 / small).min(32 / large).clamp(1, most.max(1));
-    // Nothing between four and one: each is a source, and lengths change.
+    // No lane counts between four and one: each would be another source, and lengths change.
     [wanted, 4].into_iter().find(|&v| v <= wanted && extent.is_multiple_of(v)).unwrap_or(1)
 }
 
@@ -234,7 +235,7 @@ fn way(access: &Access, at: &AccessGeometry, steps: &(isize, Vec<isize>), lane: 
         _ => Inner::Any,
     };
     let bytes = lanes * access.dtype.size();
-    // What a vector has to be aligned to, in elements.
+    // Alignment of a vector, in elements.
     let unit = (bytes.min(16) / access.dtype.size()).max(1) as isize;
     let others = steps.1.iter().enumerate().filter(|(d, _)| Some(*d) != lane).all(|(_, s)| s % unit == 0);
     let vector = inner == Inner::Unit && lanes > 1 && steps.0 % unit == 0 && others && access.operand.is_some();
@@ -254,36 +255,36 @@ fn spans(at: &AccessGeometry, steps: &(isize, Vec<isize>), extents: &[usize]) ->
     steps.0.unsigned_abs() as u64 + moved.sum::<u64>()
 }
 
-/// Two words by which `split` in the prelude divides by `d` (Granlund and Montgomery 1994, with a multiplier of 33
-/// bits).
+/// Two words by which `split` in the prelude divides by `d` (Granlund and Montgomery 1994, with a 33-bit multiplier).
 pub fn divisor(d: usize) -> [u64; 2] {
     if d >= 1 << 31 {
         return [d as u64, 0];
     }
     let shift = (d as u64).next_power_of_two().trailing_zeros() as u64;
     let multiplier = ((1u64 << 32) * ((1u64 << shift) - d as u64)) / d as u64 + 1;
-    // A divisor of 1 needs no multiplier; the quotient is the number.
+    // A divisor of 1 needs no multiplier; the quotient is the number itself.
     [d as u64 | (multiplier & 0xFFFF_FFFF) << 32, shift]
 }
 
-/// Words of one dimension of a view in a map: divisor, its shift, stride; with a mask its bounds.
+/// Number of words of an index map. A dimension of a view has a divisor (two words) and a stride, with a mask also two
+/// bounds; each view has an offset.
 fn map_words(levels: &[(u8, bool)]) -> usize {
     levels.iter().map(|&(rank, masked)| 1 + rank as usize * if masked { 5 } else { 3 }).sum()
 }
 
-/// Where the words of a space are among those of the argument.
+/// Indices of a space's words in the argument.
 #[derive(Clone, Debug)]
 pub struct Slots {
-    /// Two words a dimension: see [`divisor`]; the dimension of lanes is counted in vectors.
+    /// First of two words per dimension, see [`divisor`]. The dimension of lanes is counted in vectors.
     pub dims: usize,
-    /// Of each access the first word: its address (position, where it has no operand), then its strides, or its map.
+    /// First word of each access: its address (or offset, where it has no operand), then its strides or its index map.
     pub accesses: Vec<usize>,
-    /// The first word behind.
+    /// First word after the space's.
     pub end: usize,
 }
 
 impl Slots {
-    /// From word `first` on.
+    /// Lays out a class's words from word `first` on.
     pub fn new(class: &SpaceClass, first: usize) -> Slots {
         let mut end = first + 2 * class.rank();
         let place = |way: &Way| {
@@ -306,7 +307,7 @@ mod tests {
     use thalweg_ir::{DType, MAX_RANK, Shape, View};
     use thalweg_kernel::AccessClass;
 
-    /// A source of so many elements, every third column of which is read, through strides or through a map.
+    /// A source of `5 * columns` elements, every (`columns / 3`)-th of which is read, by strides or by an index map.
     fn space(columns: usize, mapped: bool) -> Space {
         let shape = Shape::new(&[5, 3]);
         let map =
@@ -320,8 +321,7 @@ mod tests {
         Space::new(shape.dims(), 0, false, (&[own], &[at]), 1)
     }
 
-    /// Kernels with positions of 64 bits divide by the size itself (`decompose`, `map_function`), others by its
-    /// multiplier.
+    /// Kernels with 64-bit indices divide by the size itself (`decompose`, `map_function`), others by a multiplier.
     #[test]
     fn sizes_of_wide_domains_stand_as_they_are() {
         for mapped in [false, true] {
@@ -342,7 +342,7 @@ mod tests {
         }
     }
 
-    /// A loop over a row's points ends at a number behind the last one, up to a block's threads further.
+    /// A loop over a row's points ends at an index beyond the last one, by up to a block's threads.
     #[test]
     fn a_step_behind_the_last_point_has_a_number() {
         let wide = |points: usize| {

@@ -1,39 +1,39 @@
-//! What launches move: bytes between memory and the multiprocessors.
+//! Memory traffic of launches: bytes between memory and the multiprocessors.
 //!
-//! In: bodies with their geometries, as the kernels pass over them. Out: [`Moved`], summed over a plan's launches as
-//! they are added. A multiprocessor keeps registers, shared memory and 64 KiB of its first-level cache;
-//! everything else is memory, the second-level cache included. So a row that is held in registers is read once, one
-//! that is passed over again is read again, and what kernels hand to each other goes through scratch, written and read.
+//! In: bodies with their geometries, as kernels pass over them. Out: [`Moved`], summed over a plan's launches as they
+//! are added. A multiprocessor caches registers, shared memory and 64 KiB of its first-level cache; everything else is
+//! memory, including the second-level cache. So a row that is held in registers is read once, one that is read by every
+//! pass counts each time, and values between kernels go through scratch, written and read.
 
 use std::ops::Range;
 use thalweg_kernel::{
     AccessGeometry, Body, MatmulGeometry, Moved, Nest, Node, Phase, RowGeometry, ScatterGeometry, Stream, Way,
 };
 
-/// Bytes of the first-level cache that a block counts on: a few run side by side in some 200 KiB.
+/// Bytes of the first-level cache that a block can rely on: several resident blocks share some 200 KiB.
 const PRIVATE: u64 = 64 << 10;
-/// Rows and columns of the result that a block of a matrix product has.
+/// Rows and columns of a block's tile of a matrix product.
 const PRODUCT_TILE: usize = 64;
 
-/// Where a pass goes.
+/// Index space of a pass.
 #[derive(Clone, Copy)]
 pub struct Domain<'a> {
-    /// Sizes.
+    /// Extents.
     pub extents: &'a [usize],
-    /// How many of them number rows.
+    /// Number of dimensions that number rows.
     pub kept: usize,
-    /// Where each access goes.
+    /// Geometry of each access.
     pub at: &'a [AccessGeometry],
 }
 
 impl<'a> Domain<'a> {
-    /// Of a row kernel.
+    /// Domain of a row kernel.
     pub fn of(g: &'a RowGeometry) -> Domain<'a> {
         Domain { extents: &g.extents, kept: g.kept, at: &g.accesses }
     }
 }
 
-/// Accesses that a body loads through, and whether by places that are data.
+/// Accesses that a body loads through, and whether by data-dependent indices.
 fn loads(body: &Body) -> Vec<(usize, bool)> {
     let of = |node: &Node| match *node {
         Node::Load { access } => Some((access as usize, false)),
@@ -43,8 +43,8 @@ fn loads(body: &Body) -> Vec<(usize, bool)> {
     body.nodes.iter().filter_map(of).filter(|l| body.accesses[l.0].operand.is_some()).collect()
 }
 
-/// A pass through these accesses, of a body whose accesses of that number on are no operands; what rows have one
-/// element of apart.
+/// Loop nests of a pass through these accesses: one over all points, and one over rows for accesses with one element a
+/// row. Accesses beyond the geometry's are buffers, and are left out.
 fn nests(body: &Body, domain: Domain<'_>, loads: &[(usize, bool)], written: bool) -> [Nest; 2] {
     [false, true].map(|per_row| {
         let dims = if per_row { domain.kept } else { domain.extents.len() };
@@ -62,7 +62,7 @@ fn nests(body: &Body, domain: Domain<'_>, loads: &[(usize, bool)], written: bool
     })
 }
 
-/// What is read by passes that run together, each element once where it stays.
+/// Bytes read by passes that run together: each element once where it stays cached.
 fn read(bodies: &[&Body], domain: Domain<'_>) -> u64 {
     let Some(first) = bodies.first() else { return 0 };
     let mut all: Vec<(usize, bool)> = bodies.iter().flat_map(|b| loads(b)).collect();
@@ -71,7 +71,7 @@ fn read(bodies: &[&Body], domain: Domain<'_>) -> u64 {
     nests(first, domain, &all, false).iter().map(|n| n.read(PRIVATE)).sum()
 }
 
-/// What a body's stores write; what they combine with comes from memory as well.
+/// Bytes that a body's stores write; elements that they combine with are loads of the body.
 fn written(body: &Body, domain: Domain<'_>) -> u64 {
     let points = |per_row: bool| {
         let dims = if per_row { domain.kept } else { domain.extents.len() };
@@ -81,14 +81,14 @@ fn written(body: &Body, domain: Domain<'_>) -> u64 {
     own.map(|s| &body.accesses[s.access as usize]).map(|a| points(a.per_row) * a.dtype.size() as u64).sum()
 }
 
-/// A map.
+/// Traffic of a map.
 pub fn map(body: &Body, extents: &[usize], at: &[AccessGeometry]) -> Moved {
     let domain = Domain { extents, kept: extents.len(), at };
     Moved { read: read(&[body], domain), written: written(body, domain), ..Moved::default() }
 }
 
-/// A row kernel of one launch; `held`: a row stays in registers from its first pass to its last; `together` run on a
-/// tile of it while that is near.
+/// Traffic of a row kernel in one launch. `held`: a row stays in registers from its first pass to its last. The passes
+/// `together` run on a tile of the row while that is cached.
 pub fn whole(phases: &[Phase], domain: Domain<'_>, held: bool, together: Option<Range<usize>>) -> Moved {
     let bodies: Vec<&Body> = phases.iter().map(|p| &p.body).collect();
     let near = together.unwrap_or(0..0);
@@ -99,8 +99,8 @@ pub fn whole(phases: &[Phase], domain: Domain<'_>, held: bool, together: Option<
     Moved { read, written: bodies.iter().map(|b| written(b, domain)).sum(), ..Moved::default() }
 }
 
-/// A row kernel of a launch for each pass: buffers are memory, and so are the folds' results and the partial results of
-/// `chunks` of a row. `more`: other passes come behind. `together` is one of the launches.
+/// Traffic of a row kernel with a launch for each pass: buffers are in memory, and so are results of folds and the
+/// partial results of `chunks` of a row. `more`: other passes follow. The passes `together` are one launch.
 pub fn staged(
     phases: &[Phase],
     more: bool,
@@ -118,30 +118,30 @@ pub fn staged(
         moved.read += loads(body).iter().filter_map(|l| buffer(l.0)).sum::<u64>();
         moved.written += body.stores.iter().filter_map(|s| buffer(s.access as usize)).sum::<u64>();
         let results: u64 = body.folds.iter().map(|f| rows * body.dtype(f.node).size() as u64).sum();
-        // What the last of these folds, blocks leave as states.
+        // The folds of the last fused pass are stored as states.
         let states = near.contains(&number) && number + 1 == near.end;
         let parts = if chunks > 1 && !states { chunks as u64 } else { 0 };
-        // Results are left where a later pass takes them.
+        // Results are stored where a later pass reads them.
         let taken = (more || phases[number + 1..].iter().any(|p| !p.once)) as u64;
         moved += scratch(results * (parts + taken));
     }
     moved
 }
 
-/// Bytes that one launch leaves and another one takes.
+/// Traffic of bytes that one launch writes and another one reads.
 pub fn scratch(bytes: u64) -> Moved {
     Moved { read: bytes, written: bytes, ..Moved::default() }
 }
 
-/// A matrix product: each block of the result reads its rows and columns.
+/// Traffic of a matrix product: each block of the result reads its rows and columns.
 pub fn product(g: &MatmulGeometry, size: usize) -> Moved {
     let batches: usize = g.batch.iter().map(|d| d.0).product();
     let read = g.m * g.k * g.n.div_ceil(PRODUCT_TILE) + g.k * g.n * g.m.div_ceil(PRODUCT_TILE);
     Moved { read: (batches * read * size) as u64, written: (batches * g.m * g.n * size) as u64, ..Moved::default() }
 }
 
-/// A scatter: tensor, index and values are read and the result is written, and its launches hand so many bytes of
-/// scratch to each other. What its values find in memory where they are put in is theirs to read and write.
+/// Traffic of a scatter: tensor, index and values are read, the result is written, and `bytes` of scratch pass between
+/// its launches. Each value also reads and writes its target element.
 pub fn scatter(g: &ScatterGeometry, size: usize, bytes: usize) -> Moved {
     let beside: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product();
     let distinct = |which: usize| {

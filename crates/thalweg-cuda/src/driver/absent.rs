@@ -1,10 +1,9 @@
-//! A GPU that is not there.
+//! A GPU that does not exist.
 //!
-//! In: sources. Out: the sources, each once, for whoever wants to look at them or have them compiled
-//! ([`super::nvrtc::compile_for`]). Memory is addresses and nothing else, what is launched does not run, and what is
-//! read is zeros.
+//! In: sources. Out: the sources, each once, for inspection or compilation ([`super::nvrtc::compile_for`]). Memory is
+//! addresses only, launches do not run, and reads return zeros.
 //!
-//! Always true: it succeeds, needs nothing that a machine may lack, and takes no time to speak of.
+//! Always true: it always succeeds, depends on nothing that a machine may lack, and takes negligible time.
 
 use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, MAP_WORDS, Module, TensorMap};
 use crate::prelude::PRELUDE;
@@ -13,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_runtime::Error;
 
-/// The GPU that is not there: an H100 as far as the planner and the renderer can tell.
+/// The absent GPU: an H100 to the planner and the printer.
 #[derive(Clone, Debug)]
 pub struct Absent(Arc<Parts>);
 
 #[derive(Debug)]
 struct Parts {
     chip: Chip,
-    /// The next address to hand out; none is handed out twice.
+    /// Next address to allocate; addresses are not reused.
     next: AtomicU64,
     sources: Mutex<Sources>,
 }
@@ -32,7 +31,7 @@ struct Sources {
 }
 
 impl Absent {
-    /// Without any sources yet.
+    /// GPU without any sources yet.
     pub fn new() -> Absent {
         let chip = Chip {
             name: "absent GPU".into(),
@@ -52,7 +51,7 @@ impl Absent {
         Absent(Arc::new(Parts { chip, next: AtomicU64::new(1 << 32), sources: Mutex::default() }))
     }
 
-    /// The sources that it was first asked to compile since the last call.
+    /// Returns the sources that were first compiled since the last call.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.sources.lock().unwrap_or_else(PoisonError::into_inner).new)
     }
@@ -64,10 +63,10 @@ impl Default for Absent {
     }
 }
 
-/// Several sources as few, in the same order: what all begin with is only read once then, which is half of the time of
-/// compiling them. No more than `most` become one.
+/// Concatenates several sources to few, in the same order: the compiler then reads the prelude once for all, which is
+/// half of their compile time. At most `most` sources become one.
 pub fn joined(sources: &[&str], most: usize) -> Vec<String> {
-    // By their options, which are the compiler's for all of a source.
+    // Grouped by their options, which apply to a whole source.
     let mut groups: Vec<(&str, Vec<&str>)> = vec![];
     for source in sources {
         let (options, own) = source.split_once(PRELUDE).expect("every source has the prelude");
@@ -79,7 +78,7 @@ pub fn joined(sources: &[&str], most: usize) -> Vec<String> {
     let one = |(options, all): &(&str, Vec<&str>)| {
         let mut text = format!("{options}{PRELUDE}");
         for (i, own) in all.iter().enumerate() {
-            // Helpers of the same name are told apart by their namespace, functions of C by a number.
+            // Helpers with the same name differ by namespace, `extern "C"` functions by a number.
             let own = own.replacen("(THALWEG_PARAMETER", &format!("{i}(THALWEG_PARAMETER"), 1);
             text += &format!("namespace k{i} {{\n{own}}}\n");
         }
@@ -88,12 +87,12 @@ pub fn joined(sources: &[&str], most: usize) -> Vec<String> {
     groups.iter().map(one).collect()
 }
 
-/// A source for people: without what all sources have.
+/// Source for people, without the prelude.
 pub fn readable(source: &str) -> String {
     source.replacen(PRELUDE, "", 1)
 }
 
-/// What is in the place of code.
+/// Module, graph and event without contents.
 #[derive(Debug)]
 struct Nothing;
 

@@ -1,11 +1,11 @@
-//! cuBLASLt, NVIDIA's library of matrix products.
+//! Bindings to cuBLASLt, NVIDIA's library of matrix products.
 //!
 //! In: a [`Product`]. Out: algorithms for it, and their launches on a stream. Types and constants are those of
-//! cublasLt.h; cudarc is not used here, since it would ask the loader for `libcublasLt.so` by name before the one that
-//! [`crate::find`] chose, and brings ten thousand lines for the twenty functions.
+//! cublasLt.h. cudarc is not used here: it would ask the loader for `libcublasLt.so` by name before the one that
+//! [`crate::find`] chose, and adds ten thousand lines for the twenty functions.
 //!
-//! Always true: an algorithm that comes from here adds each sum up as a whole (reduction scheme NONE), so its bits
-//! depend on nothing but the algorithm.
+//! Always true: an algorithm from here splits no sum (reduction scheme NONE), so its bits depend on the algorithm
+//! alone.
 
 use super::functions::functions;
 use crate::find::Sought;
@@ -14,17 +14,17 @@ use std::ptr::{from_ref, null_mut};
 use thalweg_gpu::product::{Product, Side};
 use thalweg_ir::DType;
 
-/// Bytes of workspace that an algorithm may have: what PyTorch gives it on Hopper.
+/// Maximum workspace of an algorithm in bytes: what PyTorch allows on Hopper.
 pub const MOST_WORKSPACE: usize = 32 << 20;
-/// Algorithms that are asked for.
+/// Number of algorithms that are requested.
 const CANDIDATES: usize = 8;
 
 type Status = i32;
 const SUCCESS: Status = 0;
 type Opaque = *mut c_void;
 
-/// An algorithm as the library gives it: 64 bytes that mean something to the version that they come from, and may be
-/// kept.
+/// An algorithm in the library's encoding: 64 bytes that are valid for the version that they come from, and may be
+/// stored.
 pub type Algorithm = [u64; 8];
 
 #[repr(C)]
@@ -40,7 +40,7 @@ struct Heuristic {
 const NO_HEURISTIC: Heuristic =
     Heuristic { algorithm: [0; 8], workspace: 0, state: SUCCESS, waves: 0.0, reserved: [0; 4] };
 
-/// Attributes that are set, by the numbers of cublasLt.h.
+/// Attribute numbers of cublasLt.h.
 mod attribute {
     pub const TRANSPOSE_LEFT: u32 = 3;
     pub const TRANSPOSE_RIGHT: u32 = 4;
@@ -86,23 +86,23 @@ impl Api {
 
     #[cold]
     fn failure(&self, call: &str, status: Status) -> String {
-        // SAFETY: it may be asked of any number.
+        // SAFETY: it accepts any number.
         let text = unsafe { (self.text)(status) };
         if text.is_null() {
             return format!("{call}: status {status}");
         }
-        // SAFETY: the library's texts end with zero and stay.
+        // SAFETY: the library's texts are zero-terminated and static.
         format!("{call}: {} (status {status})", unsafe { CStr::from_ptr(text) }.to_string_lossy())
     }
 }
 
-/// The library, made ready for a device.
+/// The library, initialised for a device.
 pub struct CublasLt {
     api: &'static Api,
     handle: Opaque,
 }
 
-// SAFETY: the library says that a handle may be used on several threads at once; nothing is set on it here.
+// SAFETY: by its documentation a handle may be used on several threads at once; nothing is set on it here.
 unsafe impl Send for CublasLt {}
 // SAFETY: as above.
 unsafe impl Sync for CublasLt {}
@@ -114,19 +114,19 @@ impl std::fmt::Debug for CublasLt {
 }
 
 impl CublasLt {
-    /// The library of a major up to that, for the device whose context is current.
+    /// Opens the library of a CUDA major version of at most `at_most`, for the device whose context is current.
     ///
     /// # Errors
-    /// What to install when there is none, or what it says.
+    /// What to install when there is none, or the library's message.
     pub fn new(at_most: u32) -> Result<CublasLt, String> {
         let api = Api::get(Sought::CublasLt, at_most)?;
         let mut handle = null_mut();
-        // SAFETY: a place for a handle; a context is current.
+        // SAFETY: an out-pointer to a handle; a context is current.
         api.check("cublasLtCreate", unsafe { (api.create)(&mut handle) })?;
         Ok(CublasLt { api, handle })
     }
 
-    /// The library's version, as it counts: algorithms mean nothing to another one.
+    /// Version of the library in its own numbering: algorithms are valid for one version only.
     pub fn version(&self) -> usize {
         // SAFETY: it may be called at any time.
         unsafe { (self.api.version)() }
@@ -135,17 +135,17 @@ impl CublasLt {
 
 impl Drop for CublasLt {
     fn drop(&mut self) {
-        // SAFETY: made in `new`, and nobody has it any more.
+        // SAFETY: created in `new`, and nobody uses it any more.
         unsafe { (self.api.destroy)(self.handle) };
     }
 }
 
-/// What destroys a description.
+/// Function that destroys a description.
 type Destroy = unsafe extern "C" fn(Opaque) -> Status;
-/// What sets an attribute of one.
+/// Function that sets an attribute of a description.
 type Set = unsafe extern "C" fn(Opaque, u32, *const c_void, usize) -> Status;
 
-/// A description that the library has made; destroyed when dropped.
+/// A description that the library has created; destroyed when dropped.
 struct Description {
     handle: Opaque,
     destroy: Destroy,
@@ -153,15 +153,15 @@ struct Description {
 
 impl Drop for Description {
     fn drop(&mut self) {
-        // SAFETY: made by the function's counterpart, and nobody has it any more.
+        // SAFETY: created by the function's counterpart, and nobody uses it any more.
         unsafe { (self.destroy)(self.handle) };
     }
 }
 
 impl Description {
-    /// Sets an attribute, of the type that cublasLt.h gives it.
+    /// Sets an attribute, of the type in cublasLt.h.
     fn set<T>(&self, api: &Api, set: Set, attribute: u32, value: &T) -> Result<(), String> {
-        // SAFETY: a value of so many bytes, which is copied in the call.
+        // SAFETY: a value of this many bytes, which is copied in the call.
         let done = unsafe { set(self.handle, attribute, from_ref(value).cast(), size_of::<T>()) };
         api.check("cublasLt…SetAttribute", done)
     }
@@ -176,7 +176,7 @@ pub struct Problem {
     result: Description,
 }
 
-// SAFETY: descriptions are plain memory of the library; nothing changes them once they are made.
+// SAFETY: descriptions are plain memory of the library; nothing changes them once they are created.
 unsafe impl Send for Problem {}
 // SAFETY: as above.
 unsafe impl Sync for Problem {}
@@ -187,7 +187,7 @@ impl std::fmt::Debug for Problem {
     }
 }
 
-/// `cudaDataType_t` of the operands, `cublasComputeType_t`, and `cudaDataType_t` of the factors before the product.
+/// `cudaDataType_t` of the operands, `cublasComputeType_t`, and `cudaDataType_t` of the scale factors.
 fn types(product: &Product) -> (u32, u32, u32) {
     const F32: u32 = 0;
     const F64: u32 = 1;
@@ -210,12 +210,12 @@ impl CublasLt {
     /// Describes a product.
     ///
     /// # Errors
-    /// What the library says.
+    /// The library's message.
     pub fn problem(&self, product: &Product) -> Result<Problem, String> {
         let api = self.api;
         let (operands, compute, scale) = types(product);
         let mut handle = null_mut();
-        // SAFETY: a place for a handle.
+        // SAFETY: an out-pointer to a handle.
         api.check("cublasLtMatmulDescCreate", unsafe { (api.operation)(&mut handle, compute, scale) })?;
         let operation = Description { handle, destroy: api.operation_destroy };
         for (attribute, side) in
@@ -226,7 +226,7 @@ impl CublasLt {
         let layout = |side: &Side, rows: usize, columns: usize| -> Result<Description, String> {
             let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
             let mut handle = null_mut();
-            // SAFETY: a place for a handle.
+            // SAFETY: an out-pointer to a handle.
             let made = unsafe { (api.layout)(&mut handle, operands, rows as u64, columns as u64, side.leading as i64) };
             api.check("cublasLtMatrixLayoutCreate", made)?;
             let layout = Description { handle, destroy: api.layout_destroy };
@@ -243,27 +243,26 @@ impl CublasLt {
         Ok(Problem { product: *product, operation, left, right, result })
     }
 
-    /// Algorithms for a product with their workspaces, the fastest first by what the library thinks. The same each
-    /// time.
+    /// Algorithms for a product with their workspaces, the fastest first by the library's heuristic. Always the same.
     ///
     /// # Errors
-    /// What the library says; it has none for every product.
+    /// The library's message. Some products have no algorithm.
     pub fn candidates(&self, problem: &Problem) -> Result<Vec<(Algorithm, usize)>, String> {
         let api = self.api;
         let mut handle = null_mut();
-        // SAFETY: a place for a handle.
+        // SAFETY: an out-pointer to a handle.
         api.check("cublasLtMatmulPreferenceCreate", unsafe { (api.preference)(&mut handle) })?;
         let preference = Description { handle, destroy: api.preference_destroy };
         let set = |attribute, value: u32| preference.set(api, api.preference_set, attribute, &value);
         preference.set(api, api.preference_set, attribute::MOST_WORKSPACE, &(MOST_WORKSPACE as u64))?;
-        // None of them: no sum is split.
+        // Reduction scheme NONE: no sum is split.
         set(attribute::REDUCTION_SCHEMES, 0)?;
         let Product { left, right, result, .. } = &problem.product;
         for (attribute, side) in attribute::ALIGNMENTS.into_iter().zip([left, right, result, result]) {
             set(attribute, side.alignment as u32)?;
         }
         let (mut found, mut count) = ([NO_HEURISTIC; CANDIDATES], 0);
-        // SAFETY: descriptions of this library, and room for so many results.
+        // SAFETY: descriptions of this library, and space for this many results.
         let asked = unsafe {
             (api.heuristic)(
                 self.handle,
@@ -283,10 +282,10 @@ impl CublasLt {
         Ok(found.filter(|h| self.is_unsplit(h)).map(|h| (h.algorithm, h.workspace)).collect())
     }
 
-    /// Whether an algorithm splits no sum, and keeps within the workspace.
+    /// Whether an algorithm splits no sum, and fits the maximum workspace.
     fn is_unsplit(&self, found: &Heuristic) -> bool {
         let (mut scheme, mut written) = (u32::MAX, 0);
-        // SAFETY: an algorithm of this library, and a place for a number of so many bytes.
+        // SAFETY: an algorithm of this library, and an out-pointer to a number of this many bytes.
         let asked = unsafe {
             let place = (&raw mut scheme).cast();
             (self.api.algorithm_get)(&found.algorithm, attribute::ALGORITHM_REDUCTION, place, 4, &mut written)
@@ -294,11 +293,10 @@ impl CublasLt {
         asked == SUCCESS && scheme == 0 && found.workspace <= MOST_WORKSPACE
     }
 
-    /// The workspace of an algorithm that was kept; `None` where it is none for this product on this device.
+    /// Workspace of a stored algorithm; `None` where it is not valid for this product on this device.
     pub fn workspace(&self, problem: &Problem, algorithm: &Algorithm) -> Option<usize> {
         let mut result = NO_HEURISTIC;
-        // SAFETY: descriptions of this library, and a place for a result. What the algorithm says is what is asked
-        // here.
+        // SAFETY: descriptions of this library, and an out-pointer to a result. The call checks the algorithm.
         let asked = unsafe {
             (self.api.check)(
                 self.handle,
@@ -315,15 +313,15 @@ impl CublasLt {
         (asked == SUCCESS && result.state == SUCCESS && self.is_unsplit(&result)).then_some(result.workspace)
     }
 
-    /// Puts a product in a stream of the current context: of the matrices at `left`, `right` and `result`, with a
-    /// workspace of so many bytes.
+    /// Submits a product of the matrices at `left`, `right` and `result` to a stream of the current context, with a
+    /// workspace of `workspace` bytes.
     ///
     /// # Errors
-    /// What the library says.
+    /// The library's message.
     ///
     /// # Safety
-    /// The addresses are those of memory of the device that holds what the product's layouts reach, and the stream is
-    /// one of the current context.
+    /// The addresses are of device memory that covers the product's layouts, and the stream is one of the current
+    /// context.
     pub unsafe fn multiply(
         &self,
         problem: &Problem,
@@ -331,13 +329,13 @@ impl CublasLt {
         [left, right, result, work]: [u64; 4],
         stream: usize,
     ) -> Result<(), String> {
-        // Of the type of the product's scale.
+        // Scale factors have the type of the product's scale.
         let (one, zero) = ((1f32, 1f64), (0f32, 0f64));
         let pick = |v: &(f32, f64)| -> *const c_void {
             if problem.product.dtype == DType::F64 { from_ref(&v.1).cast() } else { from_ref(&v.0).cast() }
         };
         let at = |address: u64| address as usize as *mut c_void;
-        // SAFETY: the caller's promise; descriptions and algorithm are of this library and fit each other. The result
+        // SAFETY: the caller's promise; descriptions and algorithm are of this library and match each other. The result
         // is not read, since it is multiplied by 0.
         let put = unsafe {
             (self.api.multiply)(

@@ -1,21 +1,21 @@
-//! A GPU through NVIDIA's driver.
+//! A real GPU, by NVIDIA's driver.
 //!
-//! In: what [`Driver`] takes. Out: work on streams of the device's primary context, which other libraries in the process
-//! share; a stream for each queue.
+//! In: the calls of [`Driver`]. Out: work on streams of the device's primary context, which is shared with other
+//! libraries in the process; a stream for each queue.
 //!
-//! Always true: whatever is done, is done in the order of the queue that the driver is of: memory is taken and given back
-//! in it too, so neither waits for the device.
+//! Always true: all work is in the order of the driver's queue. Memory is allocated and freed in that order too, so
+//! neither waits for the device.
 //!
 //! * `api`: the driver's functions.
-//! * `chip`: what it tells of a GPU.
+//! * `chip`: properties of a GPU.
 //! * `chosen`: a matrix product with its algorithm.
-//! * `code`: what is loaded, and launches of it.
+//! * `code`: loaded modules, and their launches.
 //! * `gpu`: context, streams, errors, waiting.
 //! * `staging`: copies between host and device.
-//! * `graph`: launches that the device knows as one.
-//! * `map`: tensors as the chip's copies of boxes see them.
+//! * `graph`: CUDA graphs.
+//! * `map`: tensor maps (TMA descriptors).
 //! * `peer`: copies from one GPU to another.
-//! * `products`: which algorithm of cuBLASLt a matrix product has.
+//! * `products`: choice of a product's algorithm in cuBLASLt.
 
 mod api;
 mod chip;
@@ -50,7 +50,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_runtime::{Error, QUEUES, environment};
 
-/// Bytes that the pool is made to hold ahead.
+/// Bytes that the pool is grown by in advance, at least and at most.
 const LEAST_AHEAD: usize = 32 << 20;
 const MOST_AHEAD: usize = 512 << 20;
 
@@ -61,32 +61,33 @@ pub struct Cuda {
     queue: usize,
 }
 
-/// What all queues of a GPU share.
+/// State that all queues of a GPU share.
 #[derive(Debug)]
 pub struct Parts {
     gpu: Arc<Gpu>,
     chip: Chip,
-    /// Null where the device has none: then every block is the driver's own, which waits for the device.
+    /// Null where the device does not support pools: then each block is allocated by the driver directly, which waits
+    /// for the device.
     ///
-    /// A pool of ours and not the device's: others set that one up as they like. It keeps what is given back to it,
-    /// however much, since the pool of buffers above this gives back only to ask for something else; what is then still
-    /// not needed, the next [`Driver::synchronize`] gives to the system.
+    /// A pool of our own, and not the device's: others configure that one as they like. It keeps all memory that is
+    /// freed to it, since the pool of buffers above frees only to allocate something else. What is still unused then,
+    /// the next [`Driver::synchronize`] returns to the system.
     pool: CUmemoryPool,
-    /// Whether memory was given back that the pool still has.
+    /// Whether the pool holds freed memory.
     kept: AtomicBool,
-    /// Bytes that were ever obtained, and that the pool was made to hold for them: see [`Cuda::grow`].
+    /// Bytes that were ever allocated, and bytes that the pool was grown by in advance: see [`Cuda::grow`].
     obtained: [AtomicUsize; 2],
     staging: Staging,
-    /// The driver's version of CUDA, as it numbers them: 12040 for 12.4.
+    /// CUDA version of the driver, in its own numbering: 12040 for 12.4.
     version: u32,
-    /// Its major: newer libraries do not work with it.
+    /// Major version: newer libraries do not work with it.
     major: u32,
     products: Products,
-    /// Of cuFFT.
+    /// Plans of cuFFT.
     transforms: Mutex<Plans>,
-    /// Of cuSOLVER.
+    /// Handles of cuSOLVER.
     solvers: Mutex<Solvers>,
-    /// The GPUs whose copies may read what this one's pool hands out.
+    /// GPUs that have access to this one's pool, for copies.
     open_to: Mutex<Vec<CUdevice>>,
 }
 
@@ -104,28 +105,28 @@ impl Deref for Cuda {
 }
 
 impl Cuda {
-    /// How many GPUs there are.
+    /// Number of GPUs.
     ///
     /// # Errors
     /// [`Error::Device`] with what to install when there is no driver.
     pub fn count() -> Result<usize, Error> {
         let api = Api::get()?;
         let mut n = 0;
-        // SAFETY: a place for a number. It fails where there is none, of which cuInit has told.
+        // SAFETY: an out-pointer to a number. It fails where there is no driver, which cuInit has reported.
         let counted = unsafe { (api.device_count)(&mut n) };
         Ok(if counted == SUCCESS { n.max(0) as usize } else { 0 })
     }
 
-    /// What the GPUs are like, by number. None of them is opened.
+    /// Properties of all GPUs, by number. No GPU is opened.
     ///
     /// # Errors
-    /// [`Error::Device`] with what to install when there is no driver, or why a GPU does not tell.
+    /// [`Error::Device`] with what to install when there is no driver, or why a GPU cannot be queried.
     pub fn chips() -> Result<Vec<Chip>, Error> {
         let api = Api::get()?;
         let chip = |ordinal: usize| {
             let failed = |message| Error::Device { device: format!("cuda:{ordinal}"), message };
             let mut device = 0;
-            // SAFETY: a place for a number.
+            // SAFETY: an out-pointer to a number.
             match unsafe { (api.device)(&mut device, ordinal as i32) } {
                 SUCCESS => chip(api, device, &|attribute| ask(api, device, attribute)).map_err(failed),
                 error => Err(failed(format!("cuDeviceGet: {}", api.describe(error)))),
@@ -134,7 +135,7 @@ impl Cuda {
         (0..Cuda::count()?).map(chip).collect()
     }
 
-    /// The GPU of that number. Its primary context is retained for as long as the process lives: threads remember that
+    /// Opens a GPU by number. Its primary context is retained for as long as the process lives: threads remember that
     /// they made it current.
     ///
     /// # Errors
@@ -152,20 +153,20 @@ impl Cuda {
             return Err(failed(format!("there is no such GPU: {there} are seen by this process")));
         }
         let (mut device, mut context) = (0, null_mut());
-        // SAFETY: a place for a number.
+        // SAFETY: an out-pointer to a number.
         check("cuDeviceGet", unsafe { (api.device)(&mut device, ordinal as i32) })?;
-        // SAFETY: a place for a handle.
+        // SAFETY: an out-pointer to a handle.
         check("cuDevicePrimaryCtxRetain", unsafe { (api.context)(&mut context, device) })?;
         let gpu = Arc::new(Gpu::new(api, name.clone(), context)?);
         let attribute = |attribute| ask(api, device, attribute);
         let chip = chip(api, device, &attribute).map_err(&failed)?;
-        // Hopper's first; kernels wait by themselves from there on.
+        // Programmatic dependent launch needs Hopper or newer.
         let asked = !environment::CUDA_OVERLAP.is("off");
         gpu.overlaps.store(asked && chip.sm >= 90, Relaxed);
         let pooled = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).map_err(&failed)? != 0;
         let pool = if pooled { pool(&gpu, device)? } else { null_mut() };
         let (staging, mut version) = (Staging::new(gpu.clone()), 0);
-        // SAFETY: a place for a number.
+        // SAFETY: an out-pointer to a number.
         check("cuDriverGetVersion", unsafe { (api.version)(&mut version) })?;
         let parts = Parts {
             gpu,
@@ -184,8 +185,8 @@ impl Cuda {
         Ok(Arc::new(Cuda { parts: Arc::new(parts), queue: 0 }))
     }
 
-    /// Has the pool hold more than is asked for, by half of what it has: to map memory takes the driver some hundred
-    /// microseconds each time, and what is computed with new sizes asks again and again.
+    /// Grows the pool by more than is requested, by half of its size: mapping memory takes the driver some hundred
+    /// microseconds each time, and computations with new sizes request memory again and again.
     fn grow(&self, bytes: usize) {
         let [obtained, held] = &self.obtained;
         let now = obtained.fetch_add(bytes, Relaxed) + bytes;
@@ -196,14 +197,14 @@ impl Cuda {
         let more = bytes + (before / 2).clamp(LEAST_AHEAD, MOST_AHEAD);
         if let Some(address) = self.try_obtain(more) {
             held.fetch_add(more, Relaxed);
-            // What is held on purpose is not given back to the system.
+            // Memory that is held in advance is not returned to the system.
             let kept = self.kept.load(Relaxed);
             self.release(address);
             self.kept.store(kept, Relaxed);
         }
     }
 
-    /// Gives the system the memory that nobody uses.
+    /// Returns unused memory to the system.
     fn trim(&self) {
         self.obtained.iter().for_each(|n| n.store(0, Relaxed));
         self.kept.store(false, Relaxed);
@@ -216,7 +217,7 @@ impl Cuda {
     fn try_obtain(&self, bytes: usize) -> Option<u64> {
         let (api, mut address) = (self.gpu.api, 0);
         let turn = self.gpu.turn(self.queue).ok()?;
-        // SAFETY: a place for an address; the pool is ours.
+        // SAFETY: an out-pointer to an address; the pool is ours.
         let result = unsafe {
             if self.pool.is_null() {
                 (api.allocate)(&mut address, bytes)
@@ -231,18 +232,18 @@ impl Cuda {
     }
 }
 
-/// A pool of memory that keeps what is given back to it.
+/// Creates a memory pool that keeps all memory that is freed to it.
 fn pool(gpu: &Gpu, device: CUdevice) -> Result<CUmemoryPool, Error> {
-    // SAFETY: all of it may be zero: no handles to share, no limit.
+    // SAFETY: all fields may be zero: no handles to share, no limit.
     let mut properties: CUmemPoolProps = unsafe { MaybeUninit::zeroed().assume_init() };
     properties.allocType = CUmemAllocationType_enum::CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location.type_ = CUmemLocationType_enum::CU_MEM_LOCATION_TYPE_DEVICE;
     properties.location.id = device;
     let (mut pool, mut threshold) = (null_mut(), u64::MAX);
-    // SAFETY: a place for a handle, and properties as they should be.
+    // SAFETY: an out-pointer to a handle, and valid properties.
     gpu.check("cuMemPoolCreate", unsafe { (gpu.api.pool)(&mut pool, &properties) })?;
     let attribute = CUmemPool_attribute_enum::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as u32;
-    // SAFETY: the pool just made, and a value of the attribute's type.
+    // SAFETY: the pool just created, and a value of the attribute's type.
     let set = unsafe { (gpu.api.pool_set)(pool, attribute, (&raw mut threshold).cast()) };
     gpu.check("cuMemPoolSetAttribute", set)?;
     Ok(pool)
@@ -251,8 +252,8 @@ fn pool(gpu: &Gpu, device: CUdevice) -> Result<CUmemoryPool, Error> {
 impl Drop for Parts {
     fn drop(&mut self) {
         if !self.pool.is_null() && self.gpu.drain_all().is_ok() {
-            // SAFETY: ours, and the queues are empty. Blocks that are still out keep their memory until they are given
-            // back, which nobody can any more.
+            // SAFETY: the pool is ours, and the queues are empty. Blocks that are still allocated keep their memory
+            // until they are freed, which is no longer possible.
             unsafe { (self.gpu.api.pool_destroy)(self.pool) };
         }
     }
@@ -271,7 +272,7 @@ impl Driver for Cuda {
         self.gpu.enter().ok()?;
         self.grow(bytes);
         self.try_obtain(bytes.max(1)).or_else(|| {
-            // What was given back and is still in use by launches before it, and what is in blocks too small.
+            // Waits for freed memory that earlier launches still use, and returns fragments to the system.
             self.gpu.drain(self.queue).ok()?;
             self.trim();
             self.try_obtain(bytes.max(1))
@@ -280,7 +281,7 @@ impl Driver for Cuda {
 
     fn release(&self, address: u64) {
         let Ok(turn) = self.gpu.turn(self.queue) else { return };
-        // SAFETY: it came from `obtain`, and whoever had it uses it in nothing that is put in the queue later.
+        // SAFETY: it came from `obtain`, and its owner uses it in no work that is submitted later.
         let result = unsafe {
             if self.pool.is_null() {
                 (self.gpu.api.free)(address)
@@ -307,12 +308,12 @@ impl Driver for Cuda {
             let (entry, mut blocks) = (code::entry(function), 0);
             self.gpu.enter()?;
             let function = entry.allow(&self.gpu, shared)?;
-            // SAFETY: a place for a number, and a loaded function.
+            // SAFETY: an out-pointer to a number, and a loaded function.
             let asked = unsafe { (self.gpu.api.occupancy)(&mut blocks, function, block as i32, shared as usize) };
             self.gpu.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", asked)?;
             Ok(blocks)
         };
-        // Where the driver refuses, it would refuse the launch.
+        // Where the driver refuses this, it would refuse the launch.
         ask().map_or(0, |blocks| blocks.max(0) as u32)
     }
 
@@ -334,7 +335,7 @@ impl Driver for Cuda {
     fn run_transform(&self, lines: &Lines, places: [u64; 3]) -> Result<(), Error> {
         let turn = self.gpu.turn(self.queue)?;
         let mut plans = self.transforms.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: whoever calls has memory of the device at these places, and the stream is this context's.
+        // SAFETY: the caller has device memory at these addresses, and the stream is this context's.
         let put = unsafe { plans.run(lines, places, turn.handle as usize, self.major) };
         put.map_err(|message| Error::Device { device: self.gpu.name.clone(), message })
     }
@@ -349,10 +350,10 @@ impl Driver for Cuda {
     fn run_routine(&self, of: &Matrices, places: &Places) -> Result<Result<(), String>, Error> {
         let turn = self.gpu.turn(self.queue)?;
         let mut solvers = self.solvers.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: whoever calls has memory of the device at these places, and the stream is this context's.
+        // SAFETY: the caller has device memory at these addresses, and the stream is this context's.
         let put = unsafe { solvers.run(of, places, turn.handle as usize, self.major) };
         drop(turn);
-        // What ended the context is an error of the device.
+        // A failure that ended the context is an error of the device.
         self.gpu.enter()?;
         Ok(put)
     }
@@ -442,12 +443,12 @@ impl Cuda {
     }
 }
 
-/// A point in a queue.
+/// An event of the driver.
 #[derive(Debug)]
 struct Moment {
     gpu: Arc<Gpu>,
     event: CUevent,
-    /// Whether it tells the time.
+    /// Whether it has a timestamp.
     timed: bool,
 }
 
@@ -470,7 +471,7 @@ impl Event for Moment {
     fn since(&self, earlier: &dyn Event) -> Result<f64, Error> {
         self.wait()?;
         let mut milliseconds = 0f32;
-        // SAFETY: a place for a number; both are events of this device, and have happened.
+        // SAFETY: an out-pointer to a number; both are events of this device that have happened.
         let asked = unsafe { (self.gpu.api.event_elapsed)(&mut milliseconds, earlier.handle() as CUevent, self.event) };
         self.gpu.check("cuEventElapsedTime", asked)?;
         Ok(f64::from(milliseconds) * 1e6)

@@ -1,8 +1,8 @@
-//! cuFFT, NVIDIA's library of Fourier transforms.
+//! Bindings to cuFFT, NVIDIA's library of Fourier transforms.
 //!
 //! In: [`Lines`]. Out: plans for them, and their runs on a stream. Types and constants are those of cufft.h.
 //!
-//! Always true: a plan has no memory of its own but what it was told of: it is given its workspace for each run.
+//! Always true: a plan allocates no workspace; it is given one for each run.
 
 use super::Lines;
 use super::functions::functions;
@@ -16,7 +16,7 @@ const SUCCESS: Status = 0;
 type Handle = i32;
 type Place = *mut c_void;
 
-/// Plans that are kept.
+/// Maximum number of cached plans.
 const MOST: usize = 128;
 
 functions! {
@@ -36,7 +36,7 @@ functions! {
     real_double: "cufftExecZ2D" (Handle, Place, Place);
 }
 
-/// What the library means by a status.
+/// Error message of a status.
 fn said(call: &str, status: Status) -> String {
     let text = match status {
         1 => "invalid plan",
@@ -60,21 +60,21 @@ fn check(call: &str, status: Status) -> Result<(), String> {
 struct Plan {
     api: &'static Api,
     handle: Handle,
-    /// Bytes.
+    /// Workspace in bytes.
     workspace: usize,
 }
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // SAFETY: made by `cufftCreate`, and nobody has it any more. What it put in a stream does not need it.
+        // SAFETY: created by `cufftCreate`, and nobody uses it any more. Work that it submitted does not need it.
         unsafe { (self.api.destroy)(self.handle) };
     }
 }
 
-/// The plans of a device, the last used one last.
+/// Plans of a device, the most recently used last.
 #[derive(Default)]
 pub(super) struct Plans {
-    /// By the stream too: one plan does not run twice at once.
+    /// Plans by lines and stream: a plan cannot run twice at once.
     known: Vec<((Lines, usize), Plan)>,
 }
 
@@ -85,10 +85,11 @@ impl std::fmt::Debug for Plans {
 }
 
 impl Plans {
-    /// The workspace of a plan for these lines in that stream, which is made if need be; the device's context is current.
+    /// Workspace of a plan for these lines in that stream, which is created if necessary. The device's context must be
+    /// current.
     ///
     /// # Errors
-    /// What to install when there is no library of a major of CUDA up to that, or what it says.
+    /// What to install when there is no library of a CUDA major version up to `at_most`, or its message.
     pub fn workspace(&mut self, lines: &Lines, stream: usize, at_most: u32) -> Result<usize, String> {
         self.plan(lines, stream, at_most).map(|plan| plan.workspace)
     }
@@ -107,14 +108,14 @@ impl Plans {
         Ok(&self.known.last().expect("just put there").1)
     }
 
-    /// Puts the transforms in a stream of the current context.
+    /// Submits the transforms to a stream of the current context.
     ///
     /// # Errors
-    /// What the library says.
+    /// The library's message.
     ///
     /// # Safety
-    /// The addresses are those of memory of the device: of the lines, of as many results (the same, where both are complex),
-    /// and of a workspace as large as [`Plans::workspace`] says; the stream is one of the current context.
+    /// The addresses are of device memory: of the lines, of as many results (the same, where both are complex), and of
+    /// a workspace of [`Plans::workspace`] bytes. The stream is one of the current context.
     pub unsafe fn run(
         &mut self,
         lines: &Lines,
@@ -156,14 +157,14 @@ fn kind(lines: &Lines) -> i32 {
 
 fn plan(api: &'static Api, lines: &Lines) -> Result<Plan, String> {
     let mut handle = 0;
-    // SAFETY: a place for a handle.
+    // SAFETY: an out-pointer to a handle.
     check("cufftCreate", unsafe { (api.create)(&mut handle) })?;
     let mut plan = Plan { api, handle, workspace: 0 };
-    // SAFETY: the plan just made.
+    // SAFETY: the plan just created.
     check("cufftSetAutoAllocation", unsafe { (api.own_memory)(handle, 0) })?;
     let mut n = lines.n as i64;
-    // Without embedding the lines lie one behind the other.
-    // SAFETY: the plan just made, a size, and a place for a number.
+    // Without embedding, the lines are contiguous.
+    // SAFETY: the plan just created, a size, and an out-pointer to a number.
     let made = unsafe {
         let count = lines.count as i64;
         let (none, size) = (null_mut(), &mut plan.workspace);

@@ -1,10 +1,10 @@
-//! cuSOLVER, NVIDIA's library of decompositions, and what it brings of cuBLAS.
+//! Bindings to cuSOLVER, NVIDIA's library of decompositions, and to some functions of cuBLAS.
 //!
 //! In: [`Matrices`]. Out: workspaces for them, and runs of routines on a stream. Types and constants are those of
-//! cusolverDn.h and cublas_api.h. cuSOLVER is linked with cuBLAS, so that its functions are found through the same
+//! cusolverDn.h and cublas_api.h. cuSOLVER is linked with cuBLAS, so the functions of both are found through the same
 //! library.
 //!
-//! Always true: each stream has handles of its own, since what a handle holds of memory one stream at a time may use.
+//! Always true: each stream has handles of its own, since only one stream at a time may use a handle's memory.
 
 use super::functions::functions;
 use super::{Matrices, Place, Places, Routine};
@@ -19,7 +19,8 @@ const SUCCESS: Status = 0;
 type Handle = *mut c_void;
 type At = *mut c_void;
 
-/// Matrices that a call of `XsyevBatched` takes: of one more it says that there is an internal error (CUDA 13.0, H100).
+/// Maximum number of matrices of a call of `XsyevBatched`: with one more it returns an internal error (CUDA 13.0,
+/// H100).
 const MOST_SYMMETRIC: usize = 65_535;
 
 /// `CUBLAS_FILL_MODE_LOWER` and `_UPPER`.
@@ -103,7 +104,7 @@ functions! {
     trsm_batched_double: "cublasDtrsmBatched" (Handle, i32, i32, i32, i32, i32, i32, At, At, i32, At, i32, i32);
 }
 
-/// What only newer versions have: 11.7.1 and later, of CUDA 12.6.
+/// Functions of newer versions: 11.7.1 and later, of CUDA 12.6.
 mod newer {
     use super::{At, Handle, Status, functions};
 
@@ -118,7 +119,7 @@ mod newer {
         );
     }
 
-    /// These functions.
+    /// Table of these functions.
     #[derive(Clone, Copy)]
     pub(super) struct Table(&'static Api);
 
@@ -133,14 +134,14 @@ mod newer {
 
     impl Table {
         /// # Safety
-        /// A place for a handle.
+        /// `params` is an out-pointer to a handle.
         pub(super) unsafe fn make(self, params: &mut Handle) -> Status {
             // SAFETY: as above.
             unsafe { (self.0.params)(params) }
         }
 
         /// # Safety
-        /// It was made by [`Table::make`], and nobody has it any more.
+        /// It was created by [`Table::make`], and nobody uses it any more.
         pub(super) unsafe fn destroy(self, params: Handle) {
             // SAFETY: as above.
             unsafe { (self.0.params_destroy)(params) };
@@ -153,7 +154,7 @@ mod newer {
         ) -> (Status, [usize; 2]) {
             let ([mut device, mut host], kind, none) = ([0; 2], kind(double), std::ptr::null_mut());
             let n = n as i64;
-            // SAFETY: places for two numbers; matrices are not looked at.
+            // SAFETY: out-pointers to two numbers; matrices are not accessed.
             let status = unsafe {
                 (self.0.syev_size)(
                     handle,
@@ -176,7 +177,7 @@ mod newer {
         }
 
         /// # Safety
-        /// The addresses are of memory as large as it has to be.
+        /// The addresses are of memory of sufficient size.
         pub(super) unsafe fn run(
             self,
             (handle, params): (Handle, Handle),
@@ -211,7 +212,7 @@ mod newer {
     }
 }
 
-/// What the library means by a status.
+/// Error message of a status.
 fn said(call: &str, status: Status) -> String {
     let text = match status {
         1 => "not initialised",
@@ -232,7 +233,7 @@ fn check(call: &str, status: Status) -> Result<(), String> {
     if status == SUCCESS { Ok(()) } else { Err(said(call, status)) }
 }
 
-/// Sizes as the library takes them.
+/// Converts a size to the library's type.
 fn int(n: usize) -> Result<i32, String> {
     i32::try_from(n).map_err(|_| format!("{n} is beyond what the library counts"))
 }
@@ -247,8 +248,8 @@ struct Solver {
     symmetric_jacobi: Handle,
     /// Null where there is no `newer`.
     params: Handle,
-    /// Memory of the host that a routine may use while it runs, the largest last. What was too small is kept: a routine that
-    /// was put in the stream may still use it.
+    /// Host memory that a routine may use while it runs, the largest last. Smaller ones are kept: a routine in the
+    /// stream may still use them.
     host: Vec<Vec<u8>>,
 }
 
@@ -258,7 +259,7 @@ unsafe impl Send for Solver {}
 impl Drop for Solver {
     fn drop(&mut self) {
         let api = self.api;
-        // SAFETY: each was made by the function beside it, or is null, and nobody has it any more.
+        // SAFETY: each was created by the function beside it, or is null, and nobody uses it any more.
         unsafe {
             if let (Some(newer), false) = (self.newer, self.params.is_null()) {
                 newer.destroy(self.params);
@@ -276,7 +277,7 @@ impl Drop for Solver {
     }
 }
 
-/// The handles of a device, by stream.
+/// Handles of a device, by stream.
 #[derive(Default)]
 pub(super) struct Solvers(HashMap<usize, Solver>);
 
@@ -287,10 +288,10 @@ impl std::fmt::Debug for Solvers {
 }
 
 impl Solvers {
-    /// Bytes of workspace for a routine in that stream; the device's context is current.
+    /// Bytes of workspace for a routine in that stream. The device's context must be current.
     ///
     /// # Errors
-    /// What to install when there is no library of a major of CUDA up to that, or what it says.
+    /// What to install when there is no library of a CUDA major version up to `at_most`, or its message.
     pub fn workspace(&mut self, of: &Matrices, stream: usize, at_most: u32) -> Result<usize, String> {
         self.solver(stream, at_most)?.workspace(of)
     }
@@ -302,14 +303,14 @@ impl Solvers {
         })
     }
 
-    /// Puts a routine in a stream of the current context.
+    /// Submits a routine to a stream of the current context.
     ///
     /// # Errors
-    /// What the library says.
+    /// The library's message.
     ///
     /// # Safety
-    /// The places are of memory of the device, each as large as sizes and steps say, and of a workspace as large as
-    /// [`Solvers::workspace`] says; the stream is one of the current context.
+    /// The addresses are of device memory, of the extents that sizes and steps require, and of a workspace of
+    /// [`Solvers::workspace`] bytes. The stream is one of the current context.
     pub unsafe fn run(&mut self, of: &Matrices, places: &Places, stream: usize, at_most: u32) -> Result<(), String> {
         let solver = self.solver(stream, at_most)?;
         let (bytes, most) = (solver.workspace(of)?, solver.at_once(of));
@@ -321,7 +322,7 @@ impl Solvers {
     }
 }
 
-/// The function for that precision.
+/// Function of the precision: `$wide` for f64, else `$single`.
 macro_rules! of {
     ($api:expr, $double:expr, $single:ident, $wide:ident) => {
         if $double { $api.$wide } else { $api.$single }
@@ -343,7 +344,7 @@ impl Solver {
             params: none,
             host: vec![],
         };
-        // SAFETY: places for handles, and a stream of the current context.
+        // SAFETY: out-pointers to handles, and a stream of the current context.
         unsafe {
             check("cusolverDnCreate", (api.create)(&mut s.handle))?;
             check("cusolverDnSetStream", (api.stream)(s.handle, stream as At))?;
@@ -358,17 +359,17 @@ impl Solver {
         Ok(s)
     }
 
-    /// Whether the library has one call for all matrices.
+    /// Whether the library has a batched call for the matrices.
     fn is_together(&self, of: &Matrices) -> bool {
         match of.routine {
-            // The older one is for small matrices.
+            // The older batched function is for small matrices.
             Routine::Symmetric { n, .. } => of.batched && (self.newer.is_some() || n <= 32),
             Routine::Reflections { .. } => false,
             _ => of.batched,
         }
     }
 
-    /// How many matrices one call takes, at least one.
+    /// Number of matrices that one call takes, at least one.
     fn at_once(&self, of: &Matrices) -> usize {
         match of.routine {
             _ if !self.is_together(of) => 1,
@@ -381,9 +382,9 @@ impl Solver {
         let (api, h, double, together) = (self.api, self.handle, of.double, self.is_together(of));
         let (none, mut elements, count) = (null_mut(), 0, int(of.count)?);
         let size = if double { 8 } else { 4 };
-        // Offsets within a matrix are counted so, too.
+        // Offsets within a matrix have the library's integer type, too.
         let fits = |m: usize, n: usize| int(m.checked_mul(n).ok_or("too large")?).map(|_| ());
-        // SAFETY: a place for a number; matrices are not looked at.
+        // SAFETY: an out-pointer to a number; matrices are not accessed.
         unsafe {
             match of.routine {
                 Routine::Cholesky { n } => {
@@ -457,8 +458,8 @@ impl Solver {
         Ok(elements.max(0) as usize * size)
     }
 
-    /// Puts the routine for a matrix in the stream, or that for several together, the first of which has that number, with a
-    /// workspace of so many bytes.
+    /// Submits the routine for the matrix with number `first`, or a batched routine for several from `first` on, with a
+    /// workspace of `bytes` bytes.
     ///
     /// # Safety
     /// As [`Solvers::run`].
@@ -573,8 +574,8 @@ mod tests {
     use super::*;
     use crate::find::find;
 
-    /// Where the library is there, so is all of it that is used: a function by a wrong name would put everything on the
-    /// host, and nobody would notice.
+    /// If the library is installed, it has all functions that are used: a wrong function name would silently move all
+    /// decompositions to the host.
     #[test]
     fn what_is_there_has_all_functions() {
         if find(Sought::Cusolver).library.is_some() {

@@ -1,20 +1,20 @@
-//! A GPU played by the host: the same sources, compiled by g++, thread by thread.
+//! Emulated GPU on the host: the same sources, compiled by g++, run thread by thread.
 //!
-//! In: CUDA C++ as the renderer writes it for a GPU. Out: the values that a GPU would compute, but for the last bits of
-//! library functions. For tests: it is as strict as it can be made cheaply (memory begins as rubbish and ends at
-//! forbidden pages, waiting for who does not come is an error), and about as fast as a slow interpreter.
+//! In: CUDA C++ as generated for a GPU. Out: the values that a GPU would compute, except for the last bits of library
+//! functions. For tests: it is as strict as is cheap (memory starts with garbage and ends at guard pages, and a barrier
+//! that some threads never reach is an error), and about as fast as a slow interpreter.
 //!
-//! Always true: what is in a queue runs when somebody waits for it, and no sooner; of other queues only what has to run
-//! before, and what is drawn. So who does not wait for another queue finds what was there before. One launch runs at a time
-//! in the process.
+//! Always true: work in a queue runs when somebody waits for it, and not earlier. From other queues runs only what must
+//! precede it, and randomly chosen work. So a missing wait for another queue exposes old contents. One launch runs at a
+//! time in the process.
 //!
 //! * `compile`: sources to shared objects.
-//! * `faults`: what a thread does that ends a process, as an error.
+//! * `faults`: faults of kernel threads as errors of the launch.
 //! * `fibers`: the threads of a block.
 //! * `fourier`: transforms in the place of cuFFT's.
 //! * `solver`: decompositions in the place of cuSOLVER's.
-//! * `memory`: memory that finds out who does not stay in it.
-//! * `queues`: what waits to be run.
+//! * `memory`: allocations that detect out-of-bounds accesses.
+//! * `queues`: pending work.
 
 mod compile;
 mod faults;
@@ -42,13 +42,13 @@ use thalweg_gpu::target::COMPANY;
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Error, QUEUES};
 
-/// The device's name in errors.
+/// Device name in errors.
 const NAME: &str = "cuda:emulated";
-/// Bytes of shared memory that a block may have.
+/// Maximum bytes of shared memory of a block.
 const SHARED: usize = 227 << 10;
-/// Bytes of arguments that a launch may have.
+/// Maximum bytes of arguments of a launch.
 const ARGUMENTS: usize = 32_760;
-/// Fault words, allocated at a time.
+/// Fault slots that are allocated at a time.
 const FAULTS: usize = 4096;
 
 /// The emulated GPU, an H100 with less memory, and one of its queues.
@@ -58,7 +58,7 @@ pub struct Emulated {
     queue: usize,
 }
 
-/// What all queues share.
+/// State that all queues share.
 #[derive(Debug)]
 struct Parts {
     chip: Chip,
@@ -77,7 +77,7 @@ fn failed(message: impl Into<String>) -> Error {
 }
 
 impl Emulated {
-    /// The emulated GPU.
+    /// Emulates an H100.
     ///
     /// # Errors
     /// [`Error::Compile`] when there is no g++.
@@ -85,7 +85,7 @@ impl Emulated {
         Emulated::of(90)
     }
 
-    /// One of that compute capability: 90 for 9.0.
+    /// Emulates a chip of that compute capability: 90 for 9.0.
     ///
     /// # Errors
     /// [`Error::Compile`] when there is no g++.
@@ -110,7 +110,7 @@ impl Emulated {
         Ok(Emulated { parts, queue: 0 })
     }
 
-    /// The same with so many multiprocessors.
+    /// Returns a GPU with `count` multiprocessors.
     pub fn with_multiprocessors(self, count: u32) -> Emulated {
         let chip = Chip { multiprocessors: count, ..self.parts.chip.clone() };
         let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
@@ -118,7 +118,7 @@ impl Emulated {
         Emulated { parts, queue: 0 }
     }
 
-    /// A chip with so many fault words at a time.
+    /// Returns a GPU that allocates `faults` fault slots at a time.
     pub fn with_faults(self, faults: usize) -> Emulated {
         let chip = Chip { faults, ..self.parts.chip.clone() };
         let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
@@ -126,7 +126,7 @@ impl Emulated {
         Emulated { parts, queue: 0 }
     }
 
-    /// The same with a second-level cache of so many bytes.
+    /// Returns a GPU with a second-level cache of `bytes` bytes.
     pub fn with_cache(self, bytes: usize) -> Emulated {
         let chip = Chip { l2: bytes, ..self.parts.chip.clone() };
         let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
@@ -134,7 +134,7 @@ impl Emulated {
         Emulated { parts, queue: 0 }
     }
 
-    /// Puts work in the queue.
+    /// Submits work to the queue.
     fn put(&self, work: impl FnOnce(&Parts) -> Result<(), Error> + Send + 'static) -> Result<(), Error> {
         self.parts.put(self.queue, Item::Do(Box::new(work)))
     }
@@ -145,7 +145,7 @@ impl Parts {
         self.memory.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Whether a range lies within one block.
+    /// Whether a range is within one allocation.
     fn check(&self, address: u64, bytes: usize) -> Result<(), Error> {
         let memory = self.memory();
         let block = memory.blocks.range(..=address).next_back();
@@ -163,13 +163,13 @@ impl Parts {
 #[derive(Debug)]
 struct Object {
     entries: Box<[Entry]>,
-    /// Held so that the code stays where it is.
+    /// Kept so that the code stays loaded.
     _library: Library,
 }
 
 impl Module for Object {}
 
-/// What a function's handle points to.
+/// Target of a function's handle.
 #[derive(Debug)]
 struct Entry {
     name: String,
@@ -177,13 +177,13 @@ struct Entry {
     runtime: *mut Runtime,
 }
 
-// SAFETY: `runtime` is written only by who holds `SCHEDULER`.
+// SAFETY: `runtime` is written only by the holder of `SCHEDULER`.
 unsafe impl Send for Entry {}
 // SAFETY: as above.
 unsafe impl Sync for Entry {}
 
 fn entry(function: &Function) -> &Entry {
-    // SAFETY: handles are made in `load`, of entries of the object that `function.module` keeps.
+    // SAFETY: handles are created in `load`, from entries of the object that `function.module` keeps.
     unsafe { &*(function.handle as *const Entry) }
 }
 
@@ -212,7 +212,7 @@ impl Driver for Emulated {
             Some(address)
         };
         try_obtain().or_else(|| {
-            // What is on its way back.
+            // Runs pending frees.
             self.parts.run_all();
             try_obtain()
         })
@@ -234,8 +234,8 @@ impl Driver for Emulated {
     }
 
     fn compile(&self, source: &str) -> Result<Vec<u8>, Error> {
-        // What runs here is to be CUDA C++, too: `THALWEG_EMULATE_NVRTC=80,90` has NVRTC compile every source for these
-        // chips.
+        // Sources that run here must also be valid CUDA C++: `THALWEG_EMULATE_NVRTC=80,90` has NVRTC compile every
+        // source for these chips.
         if let Some(Value::Numbers(chips)) = environment::EMULATE_NVRTC.read()? {
             chips.into_iter().try_for_each(|sm| super::nvrtc::compile_for(sm, source).map(|_| ()))?;
         }
@@ -246,9 +246,9 @@ impl Driver for Emulated {
         let file = compile::Temporary::new();
         std::fs::write(&file.0, image).map_err(|e| failed(format!("no temporary file: {e}")))?;
         let refused = |e: libloading::Error| failed(format!("the compiled kernel cannot be loaded: {e}"));
-        // SAFETY: made by `compile`; it has no initialisers.
+        // SAFETY: created by `compile`; it has no initialisers.
         let library = unsafe { Library::open(Some(&file.0), RTLD_NOW | RTLD_LOCAL) }.map_err(refused)?;
-        // SAFETY: a variable of emulated.cpp, with the type it has there.
+        // SAFETY: a variable of emulated.cpp, with its type there.
         let runtime = unsafe { library.get::<*mut Runtime>(b"thalweg_runtime\0") }.map_err(refused)?;
         let runtime: *mut Runtime = *runtime;
         let mut entries = vec![];
@@ -260,7 +260,7 @@ impl Driver for Emulated {
         // SAFETY: `runtime` is set when the object is loaded; these two are never written.
         let shared = unsafe { (*runtime).fixed_end as usize - (*runtime).fixed as usize };
         let object = Arc::new(Object { entries: entries.into(), _library: library });
-        // That of all functions together: the object does not say whose it is.
+        // Total of all functions: the object does not attribute shared memory to functions.
         let info = FunctionInfo { registers: 32, local: 0, shared: shared as u32, workspace: None };
         let function = |e: &Entry| Function { handle: std::ptr::from_ref(e) as usize, module: object.clone(), info };
         Ok(object.entries.iter().map(function).collect())
@@ -277,7 +277,7 @@ impl Driver for Emulated {
     }
 
     fn transform(&self, lines: &Lines) -> Option<usize> {
-        // As the library, which wants some.
+        // Like the library, which needs some workspace.
         (!environment::CUFFT.is("off")).then_some(16 * lines.n)
     }
 
@@ -287,14 +287,14 @@ impl Driver for Emulated {
             parts.check(from, taken)?;
             parts.check(to, given)?;
             parts.check(work, 16 * lines.n)?;
-            // SAFETY: both lie within blocks, of which who put it there says that nobody else uses them now.
+            // SAFETY: both are within allocations that, by the submitter's promise, nobody else uses now.
             unsafe { fourier::run(&lines, from, to) };
             Ok(())
         })
     }
 
     fn routine(&self, of: &Matrices) -> Option<usize> {
-        // As the library, which wants some.
+        // Like the library, which needs some workspace.
         (!environment::CUSOLVER.is("off")).then_some(64 * of.count)
     }
 
@@ -302,14 +302,14 @@ impl Driver for Emulated {
         let (of, places) = (*of, *places);
         let put = self.put(move |parts| {
             solver::reaches(&of, &places).into_iter().try_for_each(|(at, bytes)| parts.check(at, bytes))?;
-            // SAFETY: all of it lies within blocks, of which who put it there says that nobody else uses them now.
+            // SAFETY: all of it is within allocations that, by the submitter's promise, nobody else uses now.
             unsafe { solver::run(&of, &places) };
             Ok(())
         });
         put.map(Ok)
     }
 
-    /// As `map_copy` in mapped.cuh reads it: address, rank, extents, strides, elements of a box.
+    /// Encodes a map as `map_copy` in mapped.cuh reads it: address, rank, extents, strides, elements of a box.
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
         if self.parts.chip.sm < 90 || !map.is_possible() {
             return None;
@@ -337,7 +337,7 @@ impl Driver for Emulated {
         self.parts.check(address, bytes)?;
         self.put(move |parts| {
             parts.check(address, bytes)?;
-            // SAFETY: it lies within a block, of which who put it there says that nobody else uses it now.
+            // SAFETY: it is within an allocation that, by the submitter's promise, nobody else uses now.
             unsafe { (address as *mut u8).write_bytes(value, bytes) };
             Ok(())
         })
@@ -400,7 +400,7 @@ impl Driver for Emulated {
     }
 }
 
-/// The launches that a graph was made with: what does not change of them.
+/// The launches of a graph: their properties that do not change.
 #[derive(Debug)]
 struct Chain {
     gpu: Emulated,
@@ -420,7 +420,7 @@ impl Graph for Chain {
     }
 }
 
-/// What a real driver would refuse.
+/// Reports what a real driver would refuse.
 fn check(launch: &Launch) -> Result<(), Error> {
     let name = &entry(&launch.function).name;
     refused(launch).map_or(Ok(()), |what| Err(failed(format!("launch of {name}: {what}"))))
@@ -440,7 +440,7 @@ fn refused(launch: &Launch) -> Option<String> {
     (arguments.len() * 8 > ARGUMENTS).then(|| format!("{} words of arguments", arguments.len()))
 }
 
-/// Memory of the launch that runs: each ends at a forbidden page.
+/// Memory of the running launch. Each part ends at a guard page.
 struct Around {
     shared: Guarded,
     arguments: Guarded,
@@ -448,7 +448,7 @@ struct Around {
 
 static AROUND: Mutex<Option<Around>> = Mutex::new(None);
 
-/// A launch as work; what it moves is the calling thread's.
+/// A launch as work. Its traffic counts for the calling thread.
 fn running(launch: Launch) -> impl FnOnce(&Parts) -> Result<(), Error> + Send + 'static {
     let moved = MOVED.with(Arc::clone);
     move |_| run(&launch, &moved)
@@ -458,7 +458,7 @@ fn running(launch: Launch) -> impl FnOnce(&Parts) -> Result<(), Error> + Send + 
 fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
     faults::catch();
     let entry = entry(&launch.function);
-    // Also what keeps launches apart that write the same runtime, and the same shared memory.
+    // The lock also separates launches that use the same runtime and shared memory.
     let mut scheduler = SCHEDULER.lock().unwrap_or_else(|e| e.into_inner());
     let mut around = AROUND.lock().unwrap_or_else(|e| e.into_inner());
     if around.is_none() {
@@ -467,7 +467,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
     }
     let Around { shared, arguments } = around.as_ref().expect("just made");
     let (words, bytes) = (&launch.arguments, (launch.shared as usize).next_multiple_of(16));
-    // SAFETY: `check` saw to it that both fit, and nobody else has them while they are locked.
+    // SAFETY: `check` made sure that both fit, and nobody else uses them while they are locked.
     let (words, dynamic) = unsafe {
         let at = arguments.end().cast::<u64>().sub(words.len());
         at.copy_from_nonoverlapping(words.as_ptr(), words.len());
@@ -488,11 +488,11 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
     let say = |block: [u32; 3], why: String| failed(format!("{} in block {block:?}: {why}", entry.name));
     // SAFETY: as above.
     let (static_part, fixed) = unsafe { ((*runtime).fixed, (*runtime).fixed_end as usize - (*runtime).fixed as usize) };
-    // Blocks that wait for others, with what they have in shared memory.
+    // Blocks that wait for others, with the contents of their shared memory.
     let mut aside: VecDeque<(Aside, [u32; 3], Vec<u8>)> = VecDeque::new();
     let shared_now = || {
         let mut all = vec![0; fixed + bytes];
-        // SAFETY: as above; the shared memory is the block's alone that runs.
+        // SAFETY: as above; the shared memory is the running block's alone.
         unsafe {
             static_part.copy_to(all.as_mut_ptr(), fixed);
             dynamic.copy_to(all.as_mut_ptr().add(fixed), bytes);
@@ -514,11 +514,11 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
             Outcome::Done => {}
             Outcome::Waits(who, _) => aside.push_back((who, block, shared_now())),
         }
-        // Those that wait look again, until nobody comes further.
+        // Waiting blocks resume in turn, until none of them makes progress.
         let mut in_vain = 0;
         while in_vain < aside.len() {
             let (who, block, memory) = aside.pop_front().expect("some wait");
-            // SAFETY: as above: the memory is what this block had when it was put aside.
+            // SAFETY: as above; the memory is what this block had when it was suspended.
             let done = unsafe {
                 (*runtime).block = block;
                 static_part.copy_from(memory.as_ptr(), fixed);
@@ -558,9 +558,9 @@ thread_local! {
     static MOVED: Arc<[AtomicU64; 2]> = Arc::default();
 }
 
-/// Bytes of global memory that the kernels which the calling thread launched load and store, as they really do it: scratch,
-/// second passes and what several threads load of one place included. Atomic operations, sorts and scatters are not, or
-/// not in full. What is still in a queue of an emulated GPU runs now.
+/// Bytes of global memory that the kernels launched by the calling thread have loaded and stored, including scratch,
+/// second passes, and loads of one element by several threads. Atomic operations, sorts and scatters are not counted,
+/// or not in full. Pending work of all emulated GPUs runs first.
 pub fn moved() -> [u64; 2] {
     queues::run_everything();
     MOVED.with(|moved| moved.each_ref().map(|m| m.load(Relaxed)))

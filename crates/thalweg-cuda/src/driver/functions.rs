@@ -1,7 +1,7 @@
-//! The functions of a library that is found at run time, as a table.
+//! Tables of functions of libraries that are loaded at run time.
 
-/// Makes a struct `Api` of the functions of a library, by name, symbol and types, and what looks them up. Where nothing is
-/// said they give a `Status`. Types are those of the library's header; the library is never closed.
+/// Defines a struct `Api` with a library's functions, by name, symbol and types, and their lookup. The default return
+/// type is `Status`. Types are those of the library's header; the library is never closed.
 macro_rules! functions {
     (@gives) => { Status };
     (@gives $gives:ty) => { $gives };
@@ -21,8 +21,8 @@ macro_rules! functions {
                 Ok(Api { $($name,)* })
             }
 
-            /// The library's functions; opened at the first call, of a major of CUDA up to that. What to install when there
-            /// is none.
+            /// Returns the library's functions; opens the library at the first call, with a CUDA major version of at
+            /// most `at_most`. The error says what to install.
             fn get(sought: $crate::find::Sought, at_most: u32) -> Result<&'static Api, &'static str> {
                 static API: std::sync::OnceLock<Result<Api, String>> = std::sync::OnceLock::new();
                 let open = || {

@@ -1,21 +1,21 @@
-//! What the rest of the crate needs of a GPU: memory, compiled sources, launches in order.
+//! Interface to a GPU: memory, compilation, launches in order.
 //!
-//! In: CUDA C++ and words of arguments. Out: work in the device's queues. A [`Driver`] is a device together with one of
-//! its queues; [`Driver::on`] gives the same device with another. Two implementations: the driver of a real GPU
-//! ([`Cuda`]), and one that runs the same sources on the host, thread by thread, so that everything above can be tested
-//! where there is no GPU (`Emulated`). A third only collects sources ([`Absent`]).
+//! In: CUDA C++ and argument words. Out: work in the device's queues. A [`Driver`] is a device together with one of its
+//! queues; [`Driver::on`] returns the same device with another one. Two implementations: the driver of a real GPU
+//! ([`Cuda`]), and an emulator that runs the same sources on the host, thread by thread, so that everything above can
+//! be tested without a GPU (`Emulated`). A third one only collects sources ([`Absent`]).
 //!
-//! * `absent`: no GPU, and what one would have compiled.
+//! * `absent`: no GPU; records what one would have compiled.
 //! * `cublaslt`: NVIDIA's library of matrix products.
 //! * `cuda`: NVIDIA's driver.
 //! * `cufft`: NVIDIA's library of Fourier transforms.
 //! * `cusolver`: NVIDIA's library of decompositions.
 //! * `emulated` (feature `emulate`): sources compiled by g++ and run on the host.
-//! * `functions`: libraries that are found at run time, as tables of functions.
-//! * `nvrtc`: sources to machine code, for a GPU that need not be there.
+//! * `functions`: libraries that are loaded at run time, as tables of functions.
+//! * `nvrtc`: compilation of sources to machine code, for a GPU that need not be present.
 //!
-//! Always true: what is put in one queue runs in order, so memory that only this queue uses may be given to its next user
-//! at once. What is in different queues runs in any order, but for what [`Driver::after`] says.
+//! Always true: work in one queue runs in order, so memory that only this queue uses may be passed to its next user at
+//! once. Work in different queues is unordered, except by [`Driver::after`].
 
 mod absent;
 mod cublaslt;
@@ -42,16 +42,16 @@ use thalweg_gpu::maps::{MAP_WORDS, TensorMap};
 use thalweg_gpu::product::Product;
 use thalweg_runtime::{Error, FourierKind};
 
-/// What the driver says of a compiled function.
+/// Resources of a compiled function, as the driver reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FunctionInfo {
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of local memory of a thread: what was spilled, and arrays with computed indices.
+    /// Bytes of local memory per thread: spills, and arrays with computed indices.
     pub local: u32,
-    /// Bytes of shared memory fixed in the code.
+    /// Bytes of static shared memory.
     pub shared: u32,
-    /// Of a library's function, of which nothing else is known: bytes of workspace that it is given.
+    /// Bytes of workspace of a library's function, of which nothing else is known.
     pub workspace: Option<usize>,
 }
 
@@ -61,7 +61,7 @@ pub struct Function {
     pub(crate) handle: usize,
     #[expect(dead_code, reason = "held, not read")]
     pub(crate) module: Arc<dyn Module>,
-    /// What the driver says of it.
+    /// Resources of the function.
     pub info: FunctionInfo,
 }
 
@@ -71,165 +71,165 @@ pub trait Module: Send + Sync + Debug {}
 /// One launch: `function` has one parameter, a struct of `arguments.len()` 64-bit words by value.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// What runs.
+    /// The kernel's function.
     pub function: Function,
-    /// Blocks; y and z at most 65,535.
+    /// Number of blocks; y and z at most 65,535.
     pub grid: [u32; 3],
-    /// Threads of a block, along x.
+    /// Threads per block, along x.
     pub block: u32,
-    /// Bytes of dynamic shared memory of a block.
+    /// Bytes of dynamic shared memory per block.
     pub shared: u32,
-    /// The words of the argument.
+    /// Argument words.
     pub arguments: Vec<u64>,
-    /// Whether its blocks may come to the chip while the launch before it ends, since the function waits by itself
-    /// (`begin` in the prelude).
+    /// Programmatic dependent launch: whether blocks may start while the previous launch ends, since the function waits
+    /// by itself (`begin` in the prelude).
     pub early: bool,
 }
 
-/// Fourier transforms of lines that lie one behind the other, the parts of complex numbers beside each other.
+/// Batched Fourier transforms of contiguous lines, with complex numbers as interleaved pairs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Lines {
-    /// What is transformed into what.
+    /// Kind of transform.
     pub kind: FourierKind,
-    /// Whether in f64, and not in f32.
+    /// Whether elements are f64 instead of f32.
     pub double: bool,
-    /// Samples of a transform.
+    /// Samples per transform.
     pub n: usize,
-    /// Lines.
+    /// Number of lines.
     pub count: usize,
 }
 
-/// What a library's routine makes of a matrix. Matrices are column-major.
+/// Routine of a library (cuSOLVER, cuBLAS) on a column-major matrix, with buffers `a` to `d` ([`Places`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Routine {
-    /// `potrf`: the lower half of A into L of `A = L Lᵀ`. Of matrices that are taken together anything may be in the upper one then.
+    /// `potrf`: the lower half of A into L of `A = L Lᵀ`. After a batched call the upper half is undefined.
     Cholesky {
-        /// Rows and columns.
+        /// Number of rows and columns.
         n: usize,
     },
-    /// `getrf`: A into L and U of `A = P L U`, and in b the row that each row was exchanged with, one after the other and
-    /// counted from 1, as i32.
+    /// `getrf`: A into L and U of `A = P L U`; b gets the row that each row was exchanged with, in order and counted
+    /// from 1, as i32.
     Lu {
-        /// Rows.
+        /// Number of rows.
         m: usize,
-        /// Columns.
+        /// Number of columns.
         n: usize,
     },
-    /// `getrs`: A and b as [`Routine::Lu`] left them, and B in c into X of `A X = B`.
+    /// `getrs`: solves `A X = B`; A and b are results of [`Routine::Lu`], and B in c becomes X.
     Solve {
-        /// Rows and columns of A.
+        /// Number of rows and columns of A.
         n: usize,
-        /// Columns of B.
+        /// Number of columns of B.
         columns: usize,
     },
-    /// `geqrf`: A into R, and reflections below its diagonal, with their factors in b.
+    /// `geqrf`: A into R, with Householder reflectors below its diagonal and their factors in b.
     Qr {
-        /// Rows.
+        /// Number of rows.
         m: usize,
-        /// Columns.
+        /// Number of columns.
         n: usize,
     },
-    /// `orgqr`: A and b as [`Routine::Qr`] left them into the first columns of the product of all reflections.
+    /// `orgqr`: A and b, results of [`Routine::Qr`], into the first columns of the product of all reflectors.
     Reflections {
-        /// Rows.
+        /// Number of rows.
         m: usize,
-        /// Columns of the product.
+        /// Number of columns of the product.
         columns: usize,
-        /// Reflections.
+        /// Number of reflectors.
         k: usize,
     },
-    /// `syevd`: the upper half of A into the eigenvectors, as columns, if they are asked for; b is the eigenvalues.
+    /// `syevd`: the upper half of A into the eigenvectors, as columns, if requested; b gets the eigenvalues.
     Symmetric {
-        /// Rows and columns.
+        /// Number of rows and columns.
         n: usize,
-        /// Whether the vectors are asked for.
+        /// Whether the eigenvectors are requested.
         vectors: bool,
     },
-    /// `gesvdj`: A into nothing; b is the singular values, c and d are U and V. Where these are not asked for there is room for
-    /// them, of as many columns of U as there are of A, or, of matrices that are taken together, of rows.
+    /// `gesvdj`: b gets the singular values, c and d U and V; A is overwritten. Where U and V are not requested there
+    /// is space for them nevertheless: U has as many columns as A, or in a batched call as A has rows.
     Singular {
-        /// Rows, not fewer than columns.
+        /// Number of rows, at least that of columns.
         m: usize,
-        /// Columns, and those of V.
+        /// Number of columns, and of those of V.
         n: usize,
-        /// Columns of U: none, as many as there are values, or as many as there are rows.
+        /// Number of columns of U: 0, the number of singular values, or the number of rows.
         left: usize,
     },
-    /// `trsm`: B in c, of as many rows as `columns`, into X of `X A = B`, or of `X Aᵀ = B`.
+    /// `trsm`: solves `X A = B`, or `X Aᵀ = B`; B in c, with `columns` rows, becomes X.
     Triangular {
-        /// Rows and columns of A.
+        /// Number of rows and columns of A.
         n: usize,
-        /// Rows of B.
+        /// Number of rows of B.
         columns: usize,
-        /// Which half of A is read.
+        /// Whether the upper half of A is read, instead of the lower.
         upper: bool,
         /// Whether A is transposed.
         transposed: bool,
-        /// Whether A's diagonal is ones.
+        /// Whether A has a unit diagonal.
         unit: bool,
     },
 }
 
-/// A routine over several matrices.
+/// A routine over a batch of matrices.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Matrices {
-    /// What is made of each.
+    /// Routine for each matrix.
     pub routine: Routine,
-    /// Whether they are f64, and not f32.
+    /// Whether elements are f64 instead of f32.
     pub double: bool,
-    /// How many.
+    /// Number of matrices.
     pub count: usize,
-    /// Whether they are small, and taken together.
+    /// Whether the matrices are small, and one batched call takes all.
     pub batched: bool,
 }
 
-/// Where what a routine takes of each matrix lies.
+/// Buffer of a routine, for all matrices of a batch.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Place {
-    /// The address of the first matrix' part.
+    /// Address of the first matrix' part.
     pub at: u64,
-    /// Bytes to the next one's.
+    /// Bytes from one matrix' part to the next.
     pub step: usize,
-    /// The address of a list of the addresses of all, where they are taken together.
+    /// Address of a list of the addresses of all parts, for batched calls.
     pub list: u64,
 }
 
-/// Where everything lies that a routine takes.
+/// Buffers of a routine.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Places {
-    /// A.
+    /// Matrix A.
     pub a: Place,
-    /// See [`Routine`].
+    /// Operand b, see [`Routine`].
     pub b: Place,
-    /// See [`Routine`].
+    /// Operand c, see [`Routine`].
     pub c: Place,
-    /// See [`Routine`].
+    /// Operand d, see [`Routine`].
     pub d: Place,
-    /// What the library says of each matrix: an i32, 0 where all is well.
+    /// Address of the library's status of each matrix: an i32, 0 for success.
     pub infos: u64,
-    /// As many bytes as [`Driver::routine`] says.
+    /// Address of the workspace, of the size that [`Driver::routine`] returns.
     pub work: u64,
 }
 
-/// Several launches that the device knows as one.
+/// A CUDA graph: several launches that are submitted as one.
 pub trait Graph: Send + Sync + Debug {
-    /// Puts them in the queue, one after the other, with other arguments and grids where `launches` differ from the
-    /// last time. Functions, blocks and number of launches are those it was made with.
+    /// Submits the launches in order, with other arguments and grids where `launches` differ from the last run.
+    /// Functions, blocks and number of launches are those of its creation.
     ///
     /// # Errors
     /// When the device fails.
     fn run(&mut self, launches: &[Launch]) -> Result<(), Error>;
 }
 
-/// A point in a queue.
+/// An event: a point in a queue.
 pub trait Event: Send + Sync + Debug {
-    /// Returns when the device has come to it.
+    /// Waits until the device has reached it.
     ///
     /// # Errors
     /// When the device fails.
     fn wait(&self) -> Result<(), Error>;
 
-    /// Whether the device has come to it.
+    /// Whether the device has reached it.
     ///
     /// # Errors
     /// When the device fails.
@@ -247,28 +247,29 @@ pub trait Event: Send + Sync + Debug {
 
 /// A GPU and one of its queues. Methods may be called on any thread, several at once.
 pub trait Driver: Any + Send + Sync + Debug {
-    /// The same GPU with the queue of that number.
+    /// Returns the same GPU with another queue.
     ///
     /// # Panics
-    /// When there is none: from [`thalweg_runtime::QUEUES`] on.
+    /// When `queue` is not below [`thalweg_runtime::QUEUES`].
     fn on(&self, queue: usize) -> Arc<dyn Driver>;
 
-    /// What the chip is like.
+    /// Properties of the chip.
     fn chip(&self) -> &Chip;
 
-    /// Who drives it, with the version; `None` where launches compute nothing, and take no time.
+    /// Driver with its version; `None` where launches compute nothing, and take no time.
     fn version(&self) -> Option<String>;
 
-    /// Memory of that many bytes, aligned to 256, for what is put in the queue from now on; `None` when there is none.
+    /// Allocates memory for work that is submitted to the queue from now on, aligned to 256 bytes; `None` when there is
+    /// none.
     fn obtain(&self, bytes: usize) -> Option<u64>;
 
-    /// Gives memory back, when everything in the queue has run.
+    /// Frees memory after all work in the queue has run.
     fn release(&self, address: u64);
 
-    /// CUDA C++ to machine code for this chip. May be called on any thread.
+    /// Compiles CUDA C++ to machine code for this chip. May be called on any thread.
     ///
     /// # Errors
-    /// [`Error::Compile`] with what the compiler said.
+    /// [`Error::Compile`] with the compiler's messages.
     fn compile(&self, source: &str) -> Result<Vec<u8>, Error>;
 
     /// Loads machine code of [`Driver::compile`] and finds functions in it (`extern "C" __global__`).
@@ -277,18 +278,18 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// When the driver refuses.
     fn load(&self, image: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error>;
 
-    /// Blocks of that function that a multiprocessor holds at once.
+    /// Maximum number of resident blocks of a function on a multiprocessor.
     fn occupancy(&self, function: &Function, block: u32, shared: u32) -> u32;
 
-    /// Puts a launch in the queue.
+    /// Submits a launch.
     ///
     /// # Errors
     /// When the device refuses, or an earlier launch failed.
     fn launch(&self, launch: &Launch) -> Result<(), Error>;
 
-    /// A library's function that computes that product: its words are the addresses of left side, right side, result
-    /// and workspace, grid and block do not matter. The same for the same product each time, and so are its bits.
-    /// `None` where there is no such library, or it does not compute this product, or computes it wrongly.
+    /// Returns a library's function that computes a product. Its words are the addresses of left side, right side,
+    /// result and workspace; grid and block are ignored. The same product always gets the same function, and so the
+    /// same bits. `None` where there is no such library, or it does not support the product, or computes it wrongly.
     fn product(&self, _product: &Product) -> Option<Function> {
         None
     }
@@ -299,8 +300,8 @@ pub trait Driver: Any + Send + Sync + Debug {
         None
     }
 
-    /// Puts transforms that [`Driver::transform`] knows in the queue: addresses of the lines, of the results (the same where
-    /// both are complex), and of the workspace. Without a factor. What goes in may be written over.
+    /// Submits transforms that [`Driver::transform`] supports: addresses of the lines, of the results (the same where
+    /// both are complex), and of the workspace. Results are not scaled. The input may be overwritten.
     ///
     /// # Errors
     /// When the device or the library refuses.
@@ -308,14 +309,14 @@ pub trait Driver: Any + Send + Sync + Debug {
         Err(Error::Device { device: self.chip().name.clone(), message: format!("there is no library for {lines:?}") })
     }
 
-    /// Bytes of workspace that a library needs for this routine. `None` where there is no such library, or it does not have it
-    /// for these sizes.
+    /// Bytes of workspace that a library needs for this routine. `None` where there is no such library, or it does not
+    /// support these sizes.
     fn routine(&self, _of: &Matrices) -> Option<usize> {
         None
     }
 
-    /// Puts a routine that [`Driver::routine`] knows in the queue. What the library says that keeps it from that, where it
-    /// does: then who asked may do without.
+    /// Submits a routine that [`Driver::routine`] supports. The inner error is the library's reason not to run it; the
+    /// caller may use another implementation then.
     ///
     /// # Errors
     /// When the device refuses.
@@ -323,22 +324,22 @@ pub trait Driver: Any + Send + Sync + Debug {
         Ok(Err(format!("there is no library for {of:?}")))
     }
 
-    /// A map of a tensor that begins at no address yet. `None` where the chip has no copies of boxes, or cannot make this
+    /// Encodes the tensor map of a tensor, without its address. `None` where the chip has no TMA, or cannot encode this
     /// one.
     fn map(&self, _map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
         None
     }
 
-    /// Sets the address of a map of [`Driver::map`], a multiple of 16: its words among those of a launch.
+    /// Sets the address, a multiple of 16, in a tensor map of [`Driver::map`] among the words of a launch.
     fn place(&self, _map: &mut [u64], _address: u64) {}
 
-    /// A graph of launches.
+    /// Creates a graph of launches.
     ///
     /// # Errors
     /// When the device refuses.
     fn graph(&self, launches: &[Launch]) -> Result<Box<dyn Graph>, Error>;
 
-    /// Puts a fill with bytes of that value in the queue.
+    /// Submits a fill with bytes of that value.
     ///
     /// # Errors
     /// When the device refuses.
@@ -350,7 +351,7 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// When the device fails.
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Error>;
 
-    /// [`Driver::write`] of several stretches, one behind the other.
+    /// Copies several spans to the device, one after the other ([`Driver::write`]).
     ///
     /// # Errors
     /// When the device fails.
@@ -363,7 +364,8 @@ pub trait Driver: Any + Send + Sync + Debug {
         })
     }
 
-    /// Copies from the device after everything in the queue, and waits for it (and for nothing put in the queue later).
+    /// Copies from the device after all work in the queue, and waits for the copy (but not for work that is submitted
+    /// later).
     ///
     /// # Errors
     /// When the device fails, now or in an earlier launch.
@@ -375,20 +377,20 @@ pub trait Driver: Any + Send + Sync + Debug {
     /// When the device refuses.
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), Error>;
 
-    /// Copies from another GPU to this one, in the order of this queue and not of the other's; the host has no part in it
-    /// where the chips can. `None` where they are of different kinds, and nothing was done.
+    /// Copies from another GPU to this one, in the order of this queue and not of the other's; directly where the chips
+    /// support it. `None` where the drivers are of different kinds, and nothing was done.
     fn copy_from(&self, other: &dyn Driver, from: u64, to: u64, bytes: usize) -> Option<Result<(), Error>> {
         let _ = (other, from, to, bytes);
         None
     }
 
-    /// A point in the queue: here.
+    /// Records an event at the current end of the queue.
     ///
     /// # Errors
     /// When the device refuses.
     fn event(&self) -> Result<Box<dyn Event>, Error>;
 
-    /// A point in the queue that does not tell the time, and is cheaper to wait for.
+    /// Records an event without a timestamp, which is cheaper to wait for.
     ///
     /// # Errors
     /// When the device refuses.
@@ -396,14 +398,14 @@ pub trait Driver: Any + Send + Sync + Debug {
         self.event()
     }
 
-    /// Has what is put in the queue from now on run after an event, which may be of another queue. The host does not
-    /// wait, and the event may be dropped then.
+    /// Makes later work of the queue wait for an event, which may be of another queue. The host does not wait, and the
+    /// event may be dropped afterwards.
     ///
     /// # Errors
     /// When the device refuses.
     fn after(&self, event: &dyn Event) -> Result<(), Error>;
 
-    /// Waits for everything in all queues.
+    /// Waits for all work in all queues.
     ///
     /// # Errors
     /// When the device failed.

@@ -1,10 +1,10 @@
-//! CUDA C++ to machine code by NVRTC.
+//! Compilation of CUDA C++ to machine code by NVRTC.
 //!
-//! In: a source, and the compute capability it is for. Out: a cubin (PTX where this NVRTC does not know the chip), or
-//! what the compiler said.
+//! In: a source, and a compute capability. Out: a cubin (PTX where this NVRTC does not know the chip), or the
+//! compiler's messages.
 //!
-//! Always true: no GPU is needed, any number of threads may compile at once, and no headers are read: a source stands
-//! for itself. A first line `// options: -fmad=false` gives the compiler further options.
+//! Always true: no GPU is needed, any number of threads may compile at once, and no headers are read: a source is
+//! self-contained. A first line `// options: -fmad=false` passes further options to the compiler.
 //!
 //! NVRTC is called directly and not through cudarc, which asks the loader for `libnvrtc.so` by name before the one that
 //! [`crate::find`] chose, knows no majors newer than itself, and panics where one is missing.
@@ -17,7 +17,7 @@ use thalweg_runtime::Error;
 
 type Program = *mut c_void;
 
-/// The functions of nvrtc.h that are used, with their types there. All give 0 for success.
+/// Functions of nvrtc.h that are used, with their types there. They all return 0 for success.
 struct Nvrtc {
     create: unsafe extern "C" fn(
         *mut Program,
@@ -37,7 +37,7 @@ struct Nvrtc {
     sms: Vec<u32>,
 }
 
-/// A result of a program: its size, and itself.
+/// An output of a program: functions for its size and its contents.
 struct Output {
     size: unsafe extern "C" fn(Program, *mut usize) -> c_int,
     get: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
@@ -47,7 +47,7 @@ fn failed(message: impl Into<String>) -> Error {
     Error::Compile { device: "cuda".into(), message: message.into() }
 }
 
-/// NVRTC, opened now or before: one of a major up to `at_most`, if it is opened now.
+/// Returns NVRTC, opened at the first call, then with a major version of at most `at_most`.
 fn nvrtc(at_most: Option<u32>) -> Result<&'static Nvrtc, Error> {
     static NVRTC: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
     let open = || {
@@ -57,8 +57,8 @@ fn nvrtc(at_most: Option<u32>) -> Result<&'static Nvrtc, Error> {
     NVRTC.get_or_init(open).as_ref().map_err(|why| failed(why.clone()))
 }
 
-/// Makes NVRTC ready, of a major up to that if none was opened before, and gives its version. Newer majors make code
-/// that an older driver refuses.
+/// Opens NVRTC, of a major version of at most `at_most` if none was opened before, and returns its version. Newer
+/// majors generate code that an older driver refuses.
 ///
 /// # Errors
 /// [`Error::Compile`] with what to install when there is none.
@@ -66,7 +66,7 @@ pub(super) fn open(at_most: u32) -> Result<(u32, u32), Error> {
     nvrtc(Some(at_most)).map(|n| n.version)
 }
 
-/// The version of NVRTC.
+/// Returns the version of NVRTC.
 ///
 /// # Errors
 /// [`Error::Compile`] with what to install when there is none.
@@ -74,7 +74,7 @@ pub fn version() -> Result<(u32, u32), Error> {
     nvrtc(None).map(|n| n.version)
 }
 
-/// The compute capabilities that NVRTC compiles for, 90 for 9.0, ascending.
+/// Compute capabilities that NVRTC compiles for, 90 for 9.0, ascending.
 ///
 /// # Errors
 /// [`Error::Compile`] with what to install when there is none.
@@ -85,21 +85,21 @@ pub fn supported_sms() -> Result<Vec<u32>, Error> {
 /// Compiles a source for a compute capability, 90 for 9.0.
 ///
 /// # Errors
-/// [`Error::Compile`] with what the compiler said, or with what to install when there is none.
+/// [`Error::Compile`] with the compiler's messages, or with what to install when there is none.
 pub fn compile_for(sm: u32, source: &str) -> Result<Vec<u8>, Error> {
     nvrtc(None)?.run(sm, source).map(|compiled| compiled.0)
 }
 
-/// The same, and what the assembler says of it: registers, spilled bytes, what it has to do one after the other.
+/// Like [`compile_for`], with the assembler's remarks: registers, spilled bytes, serialized instructions.
 ///
 /// # Errors
-/// As [`compile_for`].
+/// Errors of [`compile_for`].
 #[cfg(test)]
 pub fn remarks_for(sm: u32, source: &str) -> Result<(Vec<u8>, String), Error> {
     nvrtc(None)?.run(sm, &source.replacen('\n', " --ptxas-options=-v\n", 1))
 }
 
-/// What the first line of a source asks for.
+/// Options in the first line of a source.
 fn options_of(source: &str) -> impl Iterator<Item = &str> {
     let first = source.lines().next().and_then(|line| line.strip_prefix("// options:"));
     first.unwrap_or_default().split_whitespace()
@@ -108,7 +108,7 @@ fn options_of(source: &str) -> impl Iterator<Item = &str> {
 impl Nvrtc {
     fn new(library: &libloading::Library) -> Result<Nvrtc, String> {
         fn symbol<T: Copy>(library: &libloading::Library, name: &str) -> Result<T, String> {
-            // SAFETY: every use below gives the type that nvrtc.h gives that name, and the library is never closed.
+            // SAFETY: every use below has the type that nvrtc.h gives that name, and the library is never closed.
             unsafe { library.get::<T>(name.as_bytes()) }.map(|s| *s).map_err(|e| e.to_string())
         }
         let output = |kind: &str| -> Result<Output, String> {
@@ -117,17 +117,17 @@ impl Nvrtc {
         };
         let ask: unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int = symbol(library, "nvrtcVersion")?;
         let (mut major, mut minor) = (0, 0);
-        // SAFETY: both are places for a number.
+        // SAFETY: out-pointers to numbers.
         if unsafe { ask(&mut major, &mut minor) } != 0 {
             return Err("nvrtcVersion fails".into());
         }
         let count: unsafe extern "C" fn(*mut c_int) -> c_int = symbol(library, "nvrtcGetNumSupportedArchs")?;
         let list: unsafe extern "C" fn(*mut c_int) -> c_int = symbol(library, "nvrtcGetSupportedArchs")?;
         let mut n = 0;
-        // SAFETY: a place for a number.
+        // SAFETY: an out-pointer to a number.
         let counted = unsafe { count(&mut n) };
         let mut sms = vec![0; n.max(0) as usize];
-        // SAFETY: room for as many as there are.
+        // SAFETY: space for as many as there are.
         if counted != 0 || unsafe { list(sms.as_mut_ptr()) } != 0 {
             return Err("nvrtcGetSupportedArchs fails".into());
         }
@@ -146,8 +146,8 @@ impl Nvrtc {
         })
     }
 
-    /// The options for a chip, and whether machine code comes of them. For a chip that is not known: code of the newest
-    /// known one of its generation, which it runs too, or PTX, which the driver compiles.
+    /// Options for a chip, and whether the output is machine code. For an unknown chip: code of the newest known one of
+    /// its generation, which it runs too, or PTX, which the driver compiles.
     fn target(&self, sm: u32) -> Result<(String, bool), Error> {
         if self.sms.contains(&sm) {
             return Ok((format!("--gpu-architecture=sm_{sm}"), true));
@@ -163,17 +163,17 @@ impl Nvrtc {
         }
     }
 
-    /// Code, and the log.
+    /// Compiles; returns code and log.
     fn run(&self, sm: u32, source: &str) -> Result<(Vec<u8>, String), Error> {
         let (target, mut machine_code) = self.target(sm)?;
         let mut options = vec!["-default-device", "--std=c++17"];
         if self.version >= (12, 4) {
-            // Without declarations for textures, `new` and the like: a tenth to a fifth of the time of a small kernel.
+            // Omits declarations of textures, `new` and the like: a tenth to a fifth of the time of a small kernel.
             options.push("-minimal");
         }
         options.extend(options_of(source));
         match options.iter().find(|o| o.starts_with("--gpu-architecture=") || o.starts_with("-arch=")) {
-            // As "sm_90a" for what only one chip has.
+            // A source may name its own target, as "sm_90a" for features that only one chip has.
             Some(own) => machine_code = own.contains("=sm_"),
             None => options.push(&target),
         }
@@ -182,10 +182,10 @@ impl Nvrtc {
         let options: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
         let (source, name) = (text(source)?, c"kernel");
         let mut program = Made { nvrtc: self, program: std::ptr::null_mut() };
-        // SAFETY: all texts end with zero and live until the call returns; there are no headers.
+        // SAFETY: all texts are zero-terminated and live until the call returns; there are no headers.
         let made = unsafe { (self.create)(&mut program.program, source.as_ptr(), name.as_ptr(), 0, null(), null()) };
         self.check(made)?;
-        // SAFETY: as many options as are said, which live until the call returns.
+        // SAFETY: as many options as stated, which live until the call returns.
         let compiled = unsafe { (self.compile)(program.program, options.len() as c_int, options.as_ptr()) };
         let log = program.output(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(log.strip_suffix(b"\0").unwrap_or(&log)).trim().to_owned();
@@ -201,7 +201,7 @@ impl Nvrtc {
         if result == 0 {
             return Ok(());
         }
-        // SAFETY: it gives a text for every number.
+        // SAFETY: it returns a text for every number.
         let text = unsafe { CStr::from_ptr((self.describe)(result)) };
         Err(failed(text.to_string_lossy()))
     }
@@ -216,10 +216,10 @@ struct Made<'a> {
 impl Made<'_> {
     fn output(&self, output: &Output) -> Result<Vec<u8>, Error> {
         let mut size = 0;
-        // SAFETY: the program is one, and `size` is a place for a size.
+        // SAFETY: a valid program, and an out-pointer to a size.
         self.nvrtc.check(unsafe { (output.size)(self.program, &mut size) })?;
         let mut bytes = vec![0; size];
-        // SAFETY: as above, and there is room for as many bytes as it said.
+        // SAFETY: as above, and there is space for as many bytes as it returned.
         self.nvrtc.check(unsafe { (output.get)(self.program, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }
@@ -228,7 +228,7 @@ impl Made<'_> {
 impl Drop for Made<'_> {
     fn drop(&mut self) {
         if !self.program.is_null() {
-            // SAFETY: made by `create`, and destroyed only here.
+            // SAFETY: created by `create`, and destroyed only here.
             unsafe { (self.nvrtc.destroy)(&mut self.program) };
         }
     }
@@ -249,7 +249,7 @@ mod tests {
         ((float4*)a.w[1])[i] = make_float4(x, of_warp[0], of_warp[7], fmaxf(x, 1));
     }"#;
 
-    /// Whether there is an NVRTC; says so where there is none, which a test's output in CI shows as skipped.
+    /// Whether there is an NVRTC; prints a message where there is none, so that CI shows the test as skipped.
     fn there_is() -> bool {
         let there = version().is_ok();
         if !there {

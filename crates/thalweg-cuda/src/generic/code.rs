@@ -1,11 +1,10 @@
-//! Instructions of the generic kernels (`render/generic.cuh` runs them).
+//! Assembler for the generic kernels (bytecode that `render/generic.cuh` interprets).
 //!
-//! In: bodies, one after the other, and what becomes of the values of a row between them. Out: words, each an
-//! instruction: its number, the slot for its result, and up to three operands, which are slots or (from [`WORD`] on)
-//! words of the argument that all threads share. A slot is free again behind the last use of what it holds; what is
-//! known of a row keeps its own.
+//! In: bodies in order, and the use of a row's values between them. Out: words, each an instruction: its number, the
+//! slot of its result, and up to three operands, which are slots or (from [`WORD`] on) argument words that all threads
+//! share. A slot is freed after the last use of its value; values of a row keep their slots.
 //!
-//! Always true: `None` where a body has something that there is no instruction for, or does not fit.
+//! Always true: the result is `None` where a body has an operation without an instruction, or does not fit.
 
 use super::accesses::Described;
 use crate::render::generic::{Code, Computes, WORDS, computed, has_instruction, number};
@@ -16,13 +15,13 @@ use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{Body, Fold, Node, NodeId, expand};
 
-/// Operands from here on are words of the argument.
+/// First operand number of argument words.
 const WORD: u32 = 0x800;
 
-/// Slots that a block may have.
+/// Maximum number of slots of a block.
 const SLOTS: usize = 40;
 
-/// The instructions of a launch in the making.
+/// Instructions of a launch that is being assembled.
 pub struct Assembler<'a> {
     width: Width,
     described: &'a Described,
@@ -30,19 +29,19 @@ pub struct Assembler<'a> {
     /// Constants, the first of which is word `constants_at`.
     constants: Vec<u64>,
     constants_at: usize,
-    /// The word of the first scalar.
+    /// Word of the first scalar.
     scalars: usize,
-    /// Whether a slot is taken.
+    /// Slots in use.
     taken: Vec<bool>,
-    /// The most that were.
+    /// Maximum number of slots in use so far.
     most: usize,
     /// Slots of the values of a row.
     values: FxHashMap<u16, u32>,
-    /// Whether something is gathered, so that an index may be out of range.
+    /// Whether a gather occurs, so that an index may be out of range.
     pub gathers: bool,
 }
 
-/// An instruction without operands.
+/// Encodes an instruction.
 fn word(number: u16, to: u32, [a, b, c]: [u32; 3], dtype: DType, arity: u64) -> u64 {
     u64::from(number)
         | u64::from(to) << 10
@@ -54,7 +53,7 @@ fn word(number: u16, to: u32, [a, b, c]: [u32; 3], dtype: DType, arity: u64) -> 
 }
 
 impl<'a> Assembler<'a> {
-    /// Of a launch whose scalars stand from that word on, with constants and instructions behind them.
+    /// Assembler of a launch whose `count` scalars begin at word `scalars`; constants and instructions follow them.
     pub fn new(width: Width, described: &'a Described, scalars: usize, count: usize) -> Assembler<'a> {
         let constants_at = scalars + count;
         Assembler {
@@ -71,12 +70,12 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    /// Adds an instruction about the loop.
+    /// Adds a control instruction.
     pub fn control(&mut self, code: Code, to: u32, operands: [u32; 2], dtype: DType) {
         self.code.push(word(code as u16, to, [operands[0], operands[1], 0], dtype, 0));
     }
 
-    /// The number of an instruction, if the kernel has it.
+    /// Number of an instruction, if the kernel supports it.
     fn number(&self, of: Computes) -> Option<u16> {
         number(of).filter(|_| has_instruction(self.width, of))
     }
@@ -95,7 +94,7 @@ impl<'a> Assembler<'a> {
         self.taken[slot as usize] = false;
     }
 
-    /// The operand of a constant, given by its bits in a register.
+    /// Operand of a constant, given by its bits in a register.
     fn constant(&mut self, bits: u64) -> u32 {
         let at = self.constants.iter().position(|&c| c == bits).unwrap_or_else(|| {
             self.constants.push(bits);
@@ -104,8 +103,8 @@ impl<'a> Assembler<'a> {
         WORD + (self.constants_at + at) as u32
     }
 
-    /// The instructions of a pass over the points of rows, or of what is computed once a row. Folds are left in the
-    /// slots of their values.
+    /// Assembles a pass over the points of rows, or a phase that runs once a row. Results of folds are in the slots of
+    /// their values.
     pub fn phase(&mut self, body: &Body, once: bool, deep: u32) -> Option<()> {
         let body = &expand(body, &crate::render::elements::is_native);
         if once {
@@ -124,7 +123,7 @@ impl<'a> Assembler<'a> {
         let begin = self.code.len();
         self.control(Code::Loop, 0, [0; 2], DType::F32);
         self.points(body, &partials)?;
-        // Targets are counted from the first instruction on, which nobody knows the word of yet.
+        // Jump targets are relative to the first instruction, whose word is not known yet.
         self.control(Code::EndLoop, 0, [begin as u32 + 1, 0], DType::F32);
         self.code[begin] = word(Code::Loop as u16, 0, [self.code.len() as u32, 0, 0], DType::F32, 0);
         for (fold, &partial) in body.folds.iter().zip(&partials) {
@@ -133,7 +132,7 @@ impl<'a> Assembler<'a> {
         Some(())
     }
 
-    /// Folds what the threads of a row have: pairwise, then the lanes. All get the result.
+    /// Reduces a row's partial results over its threads by a butterfly, then over lanes. All threads get the result.
     fn fold(&mut self, body: &Body, fold: &Fold, partial: u32, deep: u32) -> Option<()> {
         let other = self.take()?;
         let mut distance = deep / 2;
@@ -149,14 +148,14 @@ impl<'a> Assembler<'a> {
             lanes /= 2;
         }
         self.free(other);
-        // Another one than the partial result's, which others may still look at.
+        // A slot other than the partial result's, which other threads may still read.
         let value = self.take()?;
         self.control(Code::Broadcast, value, [partial, 0], DType::F32);
         self.values.insert(fold.slot, value);
         Some(())
     }
 
-    /// Puts what an operand holds behind a partial result, where lanes are live.
+    /// Combines an operand into a partial result, in live lanes.
     fn combine(&mut self, op: Monoid, dtype: DType, partial: u32, other: u32) -> Option<()> {
         let body = expand(&combination(op, dtype, false), &crate::render::elements::is_native);
         let given = |node: &Node| match *node {
@@ -171,7 +170,7 @@ impl<'a> Assembler<'a> {
         Some(())
     }
 
-    /// The instructions of a point: its nodes, stores, sets and folds.
+    /// Assembles the computation of a point: its nodes, stores, sets and folds.
     fn points(&mut self, body: &Body, partials: &[u32]) -> Option<()> {
         let nodes = self.nodes(body, &|_| None)?;
         for store in &body.stores {
@@ -196,7 +195,8 @@ impl<'a> Assembler<'a> {
         Some(())
     }
 
-    /// The instructions of a body's nodes, each in a slot or a word; `given` are values that stand elsewhere.
+    /// Assembles a body's nodes, each in a slot or a word; `given` yields the operands of nodes that have values
+    /// already.
     fn nodes(&mut self, body: &Body, given: &dyn Fn(&Node) -> Option<u32>) -> Option<Nodes> {
         let mut last = vec![0usize; body.nodes.len()];
         for i in 0..body.nodes.len() {
@@ -212,10 +212,10 @@ impl<'a> Assembler<'a> {
             }
             match self.node(body, id, &mut nodes)? {
                 Made::Is(operand) => nodes.at[i] = operand,
-                // Lies where its argument does, as long as either is asked for.
+                // Shares its argument's slot, as long as either is needed.
                 Made::Same(of) => nodes.share(id, of),
                 Made::By(number, operands, dtype, arity) => {
-                    // Arguments that nobody asks for again make room for the result.
+                    // Arguments without later uses free their slots for the result.
                     nodes.release(i, self);
                     let slot = self.take()?;
                     self.code.push(word(number, slot, operands, dtype, arity));
@@ -248,7 +248,7 @@ impl<'a> Assembler<'a> {
                 let mut operands = [0; 3];
                 body.args(id).zip(&mut operands).for_each(|(a, o)| *o = nodes.operand(a));
                 if divisor(body, &body.nodes[id.index()]).is_some() {
-                    // The bits that compiled kernels give, which multiply by the reciprocal of a number.
+                    // Same bits as compiled kernels, which multiply by the reciprocal of a number.
                     let one = Scalar::Float(1.0).to_bits(of);
                     let (one, inverse) = (self.constant(one), self.take()?);
                     let [divide, multiply] =
@@ -262,7 +262,7 @@ impl<'a> Assembler<'a> {
                     Made::By(Code::Where as u16, operands, DType::F32, arity)
                 } else {
                     let number = self.number(Computes::Element(op, computed(of)))?;
-                    // The dtype that the result wraps to; others wrap by themselves.
+                    // The dtype to which the result wraps; others need no wrapping.
                     Made::By(number, operands, dtype, arity)
                 }
             }
@@ -285,14 +285,15 @@ impl<'a> Assembler<'a> {
         })
     }
 
-    /// Leaves a row's value where partial results of its chunks are, the address of which is that word.
+    /// Stores a row's value to its chunk's partial results, whose address is in the word `address`.
     pub fn partial(&mut self, slot: u16, dtype: DType, address: usize) -> Option<()> {
         let value = *self.values.get(&slot)?;
         self.control(Code::Partial, 0, [value, address as u32], dtype);
         Some(())
     }
 
-    /// Constants and instructions, which follow the scalars; where the first instruction is; and the slots it takes.
+    /// Returns the constants and instructions, which follow the scalars; the index of the first instruction; and the
+    /// number of slots.
     pub fn finish(mut self) -> Option<(Vec<u64>, usize, usize)> {
         self.control(Code::End, 0, [0; 2], DType::F32);
         let begin = self.constants_at + self.constants.len();
@@ -310,7 +311,7 @@ impl<'a> Assembler<'a> {
     }
 }
 
-/// Whether a value of one dtype is held as that of another one is, with the same meaning.
+/// Whether a value of one dtype is represented like that of another one, with the same meaning.
 fn is_same(from: DType, to: DType) -> bool {
     use DType::{BF16, Bool, F16, F32, I8, I16, I32, U8, U32};
     from == to
@@ -323,23 +324,23 @@ fn is_same(from: DType, to: DType) -> bool {
         )
 }
 
-/// How a node has its value.
+/// How a node gets its value.
 enum Made {
-    /// It stands there.
+    /// It is this operand.
     Is(u32),
-    /// It is another node.
+    /// It is the value of another node.
     Same(NodeId),
-    /// By an instruction: number, operands, dtype, arguments.
+    /// It is the result of an instruction: number, operands, dtype, number of arguments.
     By(u16, [u32; 3], DType, u64),
 }
 
-/// Where the nodes of a body are.
+/// Slot allocation of a body's nodes.
 struct Nodes {
-    /// The operand of each.
+    /// Operand of each node.
     at: Vec<u32>,
-    /// Slots with the nodes that lie in them.
+    /// Slots with the nodes that they hold.
     owner: Vec<(u32, Vec<NodeId>)>,
-    /// The last node that asks for each.
+    /// Last user of each node.
     last: Vec<usize>,
 }
 
@@ -360,7 +361,7 @@ impl Nodes {
         }
     }
 
-    /// Frees the slots of what no node behind that one asks for.
+    /// Frees the slots of values without uses after node `node`.
     fn release(&mut self, node: usize, assembler: &mut Assembler<'_>) {
         let last = &self.last;
         self.owner.retain(|(slot, ids)| {

@@ -1,13 +1,14 @@
-//! Launches of the generic kernels: what runs a single operation before anybody has compiled it.
+//! Generic kernels: interpreters of bytecode that run any single operation before a kernel is compiled (unfused
+//! fallback).
 //!
-//! In: a kernel and a geometry. Out: a [`Plan`] whose only sources are the generic ones, and which has the same results;
-//! `None` for what they do not cover. Covered are maps, kernels in boxes, and rows that fold; not covered are scans,
-//! loops whose end depends on data, products, scatters, sources of the user's own, u16, u64 and bits as another dtype. In strict mode sums and products
-//! of floats are not covered either, since the order of elements is another one here: so bits do not depend on the
-//! tier.
+//! In: a kernel and a geometry. Out: a [`Plan`] with the same results whose only sources are the generic kernels;
+//! `None` for kernels that they do not cover. They cover maps, kernels in boxes, and rows with folds. They do not cover
+//! scans, data-dependent loops, products, scatters, the user's own sources, u16, u64 and bitcasts. In strict mode they
+//! do not cover sums and products of floats either, since they add elements in another order: so bits do not depend on
+//! the tier.
 //!
 //! * `code`: bodies as instructions.
-//! * `accesses`: where these read and write.
+//! * `accesses`: descriptors of accesses.
 
 mod accesses;
 mod code;
@@ -32,13 +33,13 @@ use thalweg_kernel::{
     RowGeometry, expand, phases, reciprocals, widen,
 };
 
-/// Words in front of those of the accesses.
+/// Number of words before those of the accesses.
 const HEAD: usize = 8;
 
 /// Points of a row beyond which a block does not have it alone.
 const LONGEST: usize = 1 << 21;
 
-/// What it takes to launch a kernel by the generic ones; `None` where they do not cover it.
+/// Plans a kernel by the generic ones; `None` where they do not cover it.
 pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Option<Plan> {
     let covered = match kernel {
         Kernel::Map(body) | Kernel::Rows { body, .. } => is_covered(body),
@@ -62,22 +63,23 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Option
     plan.stages.iter().all(|s| s.grid[0] <= MOST_BLOCKS).then_some(plan)
 }
 
-/// Whether the generic kernels have all dtypes of a body.
+/// Whether the generic kernels support all dtypes of a body.
 fn is_covered(body: &Body) -> bool {
     let nodes = (0..body.nodes.len()).map(|i| body.dtype(NodeId(i as u32)));
     nodes.chain(body.accesses.iter().map(|a| a.dtype)).all(has)
 }
 
-/// The sources that all of this needs.
+/// Units of the four generic kernels.
 pub fn units(compiler: &Compiler) -> [Arc<Unit>; 4] {
     Width::ALL.map(|width| compiler.unit(&Arc::new(Skeleton::Generic(width))))
 }
 
-/// The first of the generic kernels, which are compiled together; those of f64 are for who asks for them.
+/// Number of generic kernels that are compiled together, the first ones; the one with f64 is compiled when it is
+/// needed.
 const COMMON: usize = 3;
 
-/// Has those that a plan needs ready. What is not on disk either is compiled now, and the others with it, at once: that
-/// is what a first run waits for, and each of them is asked for soon.
+/// Loads or compiles the generic kernels of a plan. If one of them is not on disk, the common ones are compiled with it
+/// in parallel: a first run waits for that, and each of them is needed soon.
 pub fn compile(needed: &[Arc<Unit>], compiler: &Compiler) {
     if compiler.missing(needed.iter()) > 0 {
         let all = units(compiler);
@@ -101,8 +103,8 @@ fn map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler
     Some(())
 }
 
-/// Points of a map that a block takes: a point a thread where there are few, else several times its lanes, so that what
-/// a block begins with is little beside it.
+/// Points per block of a map: a point a thread where there are few, else several times its lanes, so that a block's
+/// startup is cheap in comparison.
 fn stretch(n: usize, width: Width, chip: &Chip) -> usize {
     let (threads, lanes) = (THREADS as usize, width.lanes());
     let busy = chip.multiprocessors as usize * 16;
@@ -158,13 +160,13 @@ fn rows(
     Some(())
 }
 
-/// Adds a launch, which may meet an index out of range or not.
+/// Adds a launch, and whether it may meet an out-of-range index.
 fn push(plan: &mut Plan, (draft, checked): (Draft, bool)) {
     plan.stages.push(draft);
     plan.checked |= checked;
 }
 
-/// The kernels whose words all values fit, the narrowest first: one of them may have all instructions.
+/// Kernels whose words hold all values, the narrowest first: any of them may have all instructions.
 fn widths(phases: &[Phase]) -> &'static [Width] {
     let mut dtypes = phases.iter().flat_map(|p| {
         let nodes = (0..p.body.nodes.len() as u32).map(|i| p.body.dtype(NodeId(i)));
@@ -174,14 +176,14 @@ fn widths(phases: &[Phase]) -> &'static [Width] {
     if long { &[Width::Wide, Width::Double] } else { &[Width::Narrow, Width::Functions] }
 }
 
-/// How rows are shared among blocks and threads.
+/// How rows are divided among blocks and threads.
 #[derive(Clone, Copy)]
 struct Shape {
-    /// Threads of a row.
+    /// Threads per row.
     deep: u32,
-    /// Whether neighbours have neighbouring rows, and not neighbouring points.
+    /// Whether neighbouring threads have neighbouring rows, and not neighbouring points.
     across: bool,
-    /// Blocks that share a row, and the points of each.
+    /// Number of blocks that divide a row, and points of each.
     chunks: usize,
     length: usize,
 }
@@ -195,20 +197,20 @@ impl Shape {
     }
 }
 
-/// A launch in the making.
+/// A launch that is being planned.
 struct Launch<'a> {
     body: &'a Body,
     phases: &'a [Phase],
     domain: Domain<'a>,
     width: Width,
     shape: Shape,
-    /// Regions for partial results of chunks, one a fold: what the launch leaves.
+    /// Regions of the partial results that the launch stores, one a fold.
     partials: &'a [u16],
     compiler: &'a Compiler,
 }
 
 impl Launch<'_> {
-    /// The launch, and whether it may meet an index out of range.
+    /// Returns the launch, and whether it may meet an out-of-range index.
     fn draft(self) -> Option<(Draft, bool)> {
         let Launch { body, domain, shape, .. } = self;
         let Domain { extents, kept, at } = domain;
@@ -267,7 +269,7 @@ impl Launch<'_> {
     }
 }
 
-/// Whether blocks may share rows: all folds are in one pass, behind which everything is once a row.
+/// Whether blocks may divide rows: all folds are in one pass, and all later phases run once a row.
 fn can_split(list: &[Phase], geometry: &RowGeometry) -> bool {
     let Some((first, rest)) = list.split_first() else { return false };
     let mapped = |p: &Phase| {
@@ -278,7 +280,7 @@ fn can_split(list: &[Phase], geometry: &RowGeometry) -> bool {
     alone && geometry.extents.len() < MAX_RANK && rest.iter().all(|p| p.once && !mapped(p))
 }
 
-/// Rows that several blocks share: they leave partial results, which a second launch folds.
+/// Rows that several blocks divide: they store partial results, which a second launch combines.
 struct Split<'a> {
     body: &'a Body,
     list: &'a [Phase],
@@ -297,7 +299,7 @@ impl Split<'_> {
         self.list[0].body.dtype(fold.node)
     }
 
-    /// Memory for the partial results of each fold.
+    /// Allocates scratch memory for the partial results of each fold.
     fn regions(&self, plan: &mut Plan) -> Vec<u16> {
         let mut region = |fold: &Fold| {
             let bytes = self.geometry.rows() * self.chunks * self.dtype(fold).size();
@@ -308,7 +310,7 @@ impl Split<'_> {
         self.folds().iter().map(&mut region).collect()
     }
 
-    /// The launch that folds the partial results, and does the rest.
+    /// Launch that combines the partial results and runs the later phases.
     fn rest(&self, regions: &[u16]) -> Option<(Draft, bool)> {
         let kept = self.geometry.kept;
         let mut extents = self.geometry.extents[..kept].to_vec();

@@ -1,4 +1,4 @@
-//! What the generic kernels compute, against compiled ones: the same bits, on the emulated GPU.
+//! Tests of the generic kernels against compiled ones, on the emulated GPU: their bits are the same.
 
 use crate::device::CudaDevice;
 use crate::driver::{Absent, Emulated};
@@ -8,7 +8,7 @@ use thalweg_ir::{DType, ElementOp, Monoid, Scalar, Shape, View};
 use thalweg_kernel::{Access, AccessGeometry, Geometry, IndexMap, Kernel, Node, NodeId, Orientation};
 use thalweg_runtime::{Buffer, Device, Program};
 
-/// The dtypes that the generic kernels know.
+/// Dtypes that the generic kernels support.
 fn known() -> impl Iterator<Item = DType> {
     DType::ALL.into_iter().filter(|d| crate::render::generic::has(*d))
 }
@@ -17,7 +17,7 @@ fn device() -> Arc<CudaDevice> {
     CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap()
 }
 
-/// Numbers at which operations have something to show, and others between.
+/// Test values: special numbers, and others between.
 fn bytes(dtype: DType, n: usize, seed: usize) -> Vec<u8> {
     const SPECIAL: [f64; 16] = [
         0.0,
@@ -69,9 +69,9 @@ fn accesses(kernel: &Kernel, geometry: &Geometry) -> Vec<(Access, usize, bool)> 
     body.accesses.iter().zip(at).enumerate().map(|(k, (a, g))| (*a, bytes(a, g), stored(k))).collect()
 }
 
-/// Makes all NaN the same: which one an operation gives, its sign above all, is the compiler's.
+/// Makes all NaN the same: the compiler decides which one an operation returns, and above all its sign.
 fn one_nan(dtype: DType, bytes: &mut [u8]) {
-    // Bits of the exponent, where there is a fraction below.
+    // Bits of the exponent; NaN has a fraction besides.
     let exponent: u64 = match dtype {
         DType::F64 => 0x7FF0 << 48,
         DType::F32 => 0x7F80 << 16,
@@ -89,7 +89,7 @@ fn one_nan(dtype: DType, bytes: &mut [u8]) {
     }
 }
 
-/// What a program leaves in the operands that are written.
+/// Runs a program; returns the contents of the written operands.
 fn run(device: &Arc<CudaDevice>, program: &dyn Program, (kernel, geometry): &(Kernel, Geometry)) -> Vec<Vec<u8>> {
     let all = accesses(kernel, geometry);
     let operands: u16 = all.iter().filter_map(|a| a.0.operand).max().map_or(0, |o| o + 1);
@@ -122,7 +122,7 @@ fn compiled(device: &Arc<CudaDevice>, kernel: &(Kernel, Geometry)) -> Vec<Vec<u8
     run(device, &*program, kernel)
 }
 
-/// Both ways, with the same bits.
+/// Runs a kernel by both, and compares the bits.
 fn check(device: &Arc<CudaDevice>, kernel: &(Kernel, Geometry), what: &str) {
     let got = generic(device, kernel).unwrap_or_else(|| panic!("{what} is not covered"));
     assert!(got == compiled(device, kernel), "{what}");
@@ -130,7 +130,8 @@ fn check(device: &Arc<CudaDevice>, kernel: &(Kernel, Geometry), what: &str) {
 
 const SIZE: usize = 203;
 
-/// Some of the operations on a dtype, each with a result of its own. (`Where` has a condition for its first.)
+/// Kernel of several operations on a dtype, each with a result of its own. (The first argument of `Where` is a
+/// condition.)
 fn elements(dtype: DType, ops: &[ElementOp]) -> (Kernel, Geometry) {
     let mut d = Draft::new(true, &[SIZE], 0);
     let [x, y, z] = [(); 3].map(|()| d.load(dtype, &[1]));
@@ -178,7 +179,7 @@ fn every_cast_has_the_bits_of_a_compiled_one() {
     }
 }
 
-/// A sum of two operands with those strides, over one point to many.
+/// Sums of two operands with various strides and numbers of points.
 #[test]
 fn strides_and_sizes_are_what_the_launch_says() {
     let device = device();
@@ -200,7 +201,7 @@ fn strides_and_sizes_are_what_the_launch_says() {
     }
 }
 
-/// A flip begins at the last element and goes back: positions lie before where it begins.
+/// A flip begins at the last element and goes back: offsets are below its base.
 #[test]
 fn flips_go_back_from_where_they_begin() {
     let device = device();
@@ -214,7 +215,7 @@ fn flips_go_back_from_where_they_begin() {
     }
 }
 
-/// A source of five times seven elements with borders of zeros and every other column, read through maps.
+/// Map through an index map: a source of five by seven elements with a border of zeros, and every second column.
 fn mapped(dtype: DType) -> (Kernel, Geometry) {
     let map = IndexMap::new(View::contiguous(Shape::new(&[5, 7])));
     let map = map.slice(&[(0, 1, 5), (0, 2, 4)]).pad(&[(1, 2), (0, 3)]);
@@ -239,8 +240,8 @@ fn padding_and_slices_go_through_maps() {
     }
 }
 
-/// The extremes of rows, and which points they are: folds whose order does not show, along and across, in one block or
-/// shared by many.
+/// Maxima and minima of rows: folds whose order cannot be observed, inner- and outer-axis, in one block or divided
+/// among many.
 fn extremes(dtype: DType, [rows, n]: [usize; 2], across: bool) -> (Kernel, Geometry) {
     let strides = if across { [1, rows as isize] } else { [n as isize, 1] };
     let mut d = Draft::new(true, &[rows, n], 1);
@@ -264,7 +265,7 @@ fn folds_without_an_order_have_the_same_bits() {
     }
 }
 
-/// Two passes: what is at most a quarter below the largest is counted.
+/// Two passes: counts the elements above half of the maximum.
 fn counted([rows, n]: [usize; 2]) -> (Kernel, Geometry) {
     let mut d = Draft::new(true, &[rows, n], 1);
     let x = d.load(DType::I32, &[n as isize, 1]);
@@ -287,7 +288,7 @@ fn later_passes_know_what_earlier_ones_found() {
     }
 }
 
-/// Sums of floats are in another order, which strict mode does not allow, and come close otherwise.
+/// Sums of floats are in another order, which strict mode does not allow, and close otherwise.
 #[test]
 fn sums_of_floats_are_close_and_never_strict() {
     let device = device();
@@ -314,7 +315,7 @@ fn sums_of_floats_are_close_and_never_strict() {
     }
 }
 
-/// Positions that take 64 bits are divided by sizes themselves, others by multipliers: the launch says which.
+/// Kernels with 64-bit indices divide by sizes, others by multipliers: a word of the launch says which.
 #[test]
 fn positions_of_64_bits_are_told_to_the_kernel() {
     let compiler = crate::compiler::Compiler::new(Arc::new(Absent::new()), "cuda:0".into());

@@ -1,4 +1,4 @@
-//! Contractions: products with what surrounds them, attention, a convolution.
+//! Golden contractions: products with prologues and epilogues, attention, a convolution.
 
 use super::{Draft, sources};
 use crate::compiler::Compiler;
@@ -10,7 +10,7 @@ use thalweg_kernel::{
     MatmulGeometry, Node, NodeId, Orientation, Precision, Prologue, TileBox, TileGeometry,
 };
 
-/// Products of eight pairs of bf16 matrices, the second ones transposed.
+/// Products of eight pairs of bf16 matrices, the right ones transposed.
 pub(super) fn products() -> (Kernel, Geometry) {
     let (m, n, k) = (300, 200, 100);
     let geometry = MatmulGeometry {
@@ -28,7 +28,7 @@ pub(super) fn products() -> (Kernel, Geometry) {
     )
 }
 
-/// The tiles of a map or row kernel over `[batch…, rows, columns]`.
+/// Tiles of a map or row kernel over `[batch…, rows, columns]`.
 pub(crate) fn tiles(geometry: Geometry) -> TileGeometry {
     let geometry = match geometry {
         Geometry::Map(g) => g,
@@ -41,7 +41,7 @@ pub(crate) fn tiles(geometry: Geometry) -> TileGeometry {
     TileGeometry { rows: columns - 1, columns, boxes, extents }
 }
 
-/// Products of so many pairs of plain matrices, or of plain ones and transposed ones.
+/// Products of `count` pairs of matrices, the right ones transposed or not.
 pub(crate) fn product_of(count: usize, [m, n, k]: [usize; 3], transposed: bool) -> MatmulGeometry {
     MatmulGeometry {
         batch: vec![(count, (m * k) as isize, (k * n) as isize)],
@@ -99,7 +99,7 @@ pub(super) fn product_of_one_row() -> (Kernel, Geometry) {
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }
 
-/// Queries, keys and values of 4,096 rows.
+/// Queries, keys and values of 4,096 rows: three products in one launch.
 pub(super) fn three_products() -> (Kernel, Geometry) {
     let sizes = || Geometry::Contraction(Box::new(ContractionGeometry::bare(product_of(1, [4096, 1024, 1024], true))));
     let kernel = Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Full));
@@ -107,18 +107,18 @@ pub(super) fn three_products() -> (Kernel, Geometry) {
     (Kernel::Group { kernels: vec![kernel], parts: vec![part; 3] }, Geometry::Group((0..3).map(|_| sizes()).collect()))
 }
 
-/// Which scores count.
+/// Mask of attention scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Masked {
-    /// All of them.
+    /// No mask.
     None,
-    /// What an operand adds to them says it.
+    /// An operand added to the scores.
     Added,
-    /// Each row sees the keys up to its own number.
+    /// Causal: each row sees the keys up to its own number.
     Causal,
 }
 
-/// `softmax(q·kᵀ/8, masked)·v`, as the planner has it.
+/// `softmax(q·kᵀ/8, masked)·v`, as the planner builds it.
 pub(crate) fn attention(heads: usize, [m, n, d]: [usize; 3], dtype: DType, masked: Masked) -> (Kernel, Geometry) {
     let added = |of: &mut Draft, scaled: NodeId| {
         let mask = of.load(dtype, &[0, n as isize, 1]);
@@ -142,10 +142,10 @@ pub(crate) fn attention(heads: usize, [m, n, d]: [usize; 3], dtype: DType, maske
     }
 }
 
-/// What a mask makes of scores.
+/// Applies a mask to a score.
 type Mask<'a> = &'a dyn Fn(&mut Draft, NodeId) -> NodeId;
 
-/// The same with what a mask, which reads so many operands with the scores, makes of scores.
+/// Attention with a mask; the scores' body has `reads` operands.
 fn masked_attention(
     heads: usize,
     [m, n, d]: [usize; 3],
@@ -186,7 +186,7 @@ fn masked_attention(
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }
 
-/// 3 × 3 windows of 16 images of 8 channels, by 64 filters.
+/// Convolution: 3 × 3 windows of 16 images of 8 channels, by 64 filters.
 pub(super) fn convolution(dtype: DType, precision: Precision) -> (Kernel, Geometry) {
     let (images, channels, side, out) = (16, 8, 16, 14);
     let (m, n, k) = (64, out * out, 9 * channels);
@@ -205,7 +205,7 @@ pub(super) fn convolution(dtype: DType, precision: Precision) -> (Kernel, Geomet
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }
 
-/// A product of so many rows, columns and terms of bf16, terms lying together on the left and columns on the right.
+/// A product of bf16 of these sizes, with contiguous terms on the left and contiguous columns on the right.
 fn bare(m: usize, n: usize, k: usize) -> (Kernel, Geometry) {
     let product = MatmulGeometry {
         batch: vec![],
@@ -266,7 +266,7 @@ fn tiles_count_rows_columns_and_terms_in_32_bits() {
     }
 }
 
-/// `relu(a·b + bias)` of f32: 16 tiles of 64 times 64, whose terms eight blocks share.
+/// `relu(a·b + bias)` of f32: 16 tiles of 64 × 64, whose terms eight blocks divide (split-K).
 pub(super) fn product_of_few_tiles() -> (Kernel, Geometry) {
     let (m, n, k) = (128, 512, 1024);
     let mut d = Draft::new(false, &[1, m, n], 0);

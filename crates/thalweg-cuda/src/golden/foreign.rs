@@ -1,5 +1,5 @@
-//! An operation whose source is the user's: blocks of two dimensions, shared memory of both kinds, inline PTX, a name that
-//! the prelude has, too.
+//! A golden source of the user's own: two-dimensional blocks, static and dynamic shared memory, inline PTX, and a name
+//! that also exists in the prelude.
 
 use thalweg_ir::{DType, ForeignLaunch, ForeignSource};
 use thalweg_kernel::{ForeignGeometry, Geometry, Kernel};
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(TILE * 8) transposed(const unsigned
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0 && threadIdx.y == 0) *clock = now;
 }"#;
 
-/// A transpose of bf16 to f32, by a number.
+/// A transpose of bf16 to f32, scaled by a number.
 pub(super) fn transposed() -> (Kernel, Geometry) {
     let source = ForeignSource {
         name: "transposed".into(),

@@ -1,5 +1,6 @@
-//! What has to wait waits, and what has not does not. The emulated GPU runs a queue when somebody waits for it: a wait that is
-//! missing gives what was there before. (With `Driver::after` left out of `Order::behind`, the first five fail.)
+//! Tests that work waits for what it depends on, and for nothing else. The emulated GPU runs a queue when somebody
+//! waits for it: a missing wait exposes old contents. (Without `Driver::after` in `Order::behind`, the first five
+//! fail.)
 
 use super::*;
 use crate::driver::{Emulated, Function, Launch};
@@ -53,7 +54,7 @@ impl Bench {
         }
     }
 
-    /// Writes over what is there, as a run does over an input that dies.
+    /// Overwrites a buffer, as a run does with an input that dies.
     fn add(&self, to: &Buffer, n: u64) {
         to.uses().renew();
         self.put(0, &[to], [to.address() as u64, n]);
@@ -124,12 +125,12 @@ fn memory_is_used_again_behind_what_used_it() {
     let b = bench();
     let mut results = vec![];
     for n in 0..40u64 {
-        // The memory of an input goes round between the copies to the device and this thread's kernels.
+        // An input's memory alternates between the copies to the device and this thread's kernels.
         let (x, y) = (b.big(n), b.small());
         b.take(&x, &y);
         drop(x);
         results.push(y);
-        // What another thread has freed is this one's, and the other way round.
+        // Memory that another thread has freed is reused by this one, and the reverse.
         let mine = b.small();
         b.set(&mine, 1000 + n);
         let theirs = b.small();
@@ -173,7 +174,7 @@ fn memory_goes_back_to_the_driver_behind_what_uses_it() {
             b.take(&x, &y);
         });
         drop(x);
-        // A kernel that wants it after that touches what is nobody's, which is an error.
+        // A later kernel that still needs it would access freed memory, which is an error.
         b.pool.trim();
         b.queues.order().driver(MEMORY).event().unwrap().wait().unwrap();
         assert_eq!(b.value(&y), n);
@@ -195,14 +196,15 @@ fn memory_of_an_open_batch_is_nobody_else_s() {
             }
             let address = scratch.address() as usize;
             drop(scratch);
-            // From the fourth time on the launches are kept back. This one must not wait: nobody would end the batch.
+            // From the fourth run on the launches are deferred. This read must not wait for them: nobody would end the
+            // batch.
             let (other, got) = b.on_another_thread(|| {
                 let other = b.small();
                 b.set(&other, 99);
                 (other.address() as usize, b.value(&other))
             });
             assert!(other != address && got == 99);
-            // This thread itself gets it.
+            // This thread gets the memory.
             let mine = [b.small(), b.small()];
             assert!(mine.iter().any(|m| m.address() as usize == address));
             Ok(())
@@ -226,14 +228,14 @@ fn independent_work_waits_for_nothing() {
         for _ in 0..10 {
             b.take(&x, &y);
             b.add(&x, 1);
-            // Both read it, and only what wrote it is waited for.
+            // Both threads read it, and wait only for its writer.
             b.take(&shared, &y);
         }
         ((counters() - before).queue_waits, b.value(&x))
     };
     let (send, receive) = channel();
     let other = b.on_another_thread(|| {
-        // A queue of its own while the other thread has its.
+        // Holds a queue of its own while the other thread has one.
         send.send(b.queues.number()).unwrap();
         work()
     });
@@ -249,7 +251,7 @@ fn a_gpu_copies_from_another_one_behind_what_wrote_and_before_what_comes_next() 
         let (x, to) = (there.big(n), here.pool.allocate(BIG).unwrap());
         there.add(&x, 5);
         here.queues.copy_from(&to, &there.queues, &x, BIG).unwrap().unwrap();
-        // Its memory may be another's there at once, and it may be written over.
+        // Its memory may be reused there at once, and it may be overwritten.
         match n % 2 {
             0 => drop(x),
             _ => there.add(&x, 1000),

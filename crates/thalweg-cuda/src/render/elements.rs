@@ -6,7 +6,7 @@
 use super::types::held;
 use thalweg_ir::{DType, ElementOp};
 
-/// The expression of an operation on arguments of `dtype`, where CUDA C++ has one.
+/// Expression of an operation on arguments of `dtype`, where CUDA C++ has one.
 fn written(op: ElementOp, dtype: DType, args: &[&str]) -> Option<String> {
     if dtype.is_float() {
         float(op, dtype, args)
@@ -17,12 +17,12 @@ fn written(op: ElementOp, dtype: DType, args: &[&str]) -> Option<String> {
     }
 }
 
-/// Whether an operation has an expression; others are opened into simpler ones ([`thalweg_kernel::expand`]).
+/// Whether an operation has an expression; others are expanded into simpler ones ([`thalweg_kernel::expand`]).
 pub fn is_native(op: ElementOp, dtype: DType) -> bool {
     written(op, dtype, &["", "", ""]).is_some()
 }
 
-/// The expression of an operation on arguments of `dtype`.
+/// Expression of an operation on arguments of `dtype`; panics where there is none.
 pub fn expression(op: ElementOp, dtype: DType, args: &[&str]) -> String {
     written(op, dtype, args)
         .unwrap_or_else(|| panic!("{} of {dtype} has no expression, and none was put in its place", op.name()))
@@ -45,7 +45,7 @@ fn float(op: ElementOp, dtype: DType, a: &[&str]) -> Option<String> {
     if let Some(sign) = compared(op) {
         return Some(format!("{} {sign} {}", a[0], a[1]));
     }
-    // The functions of C have an f behind their names for f32.
+    // C's functions of f32 have the suffix f.
     let f = if dtype == DType::F64 { "" } else { "f" };
     let call = |name: &str| format!("{name}{f}({})", a.join(", "));
     let x = a[0];

@@ -1,18 +1,18 @@
-//! Operations whose source is the user's.
+//! Operations with the user's own source.
 //!
-//! In: CUDA C++ with a named entry, and the block that it is launched with. Out: source of a function `foreign`, which calls
-//! the entry with addresses, sizes and numbers from the words of its argument. So a launch of it is one like all others: it
-//! waits for what runs before it, is part of graphs, and runs where the host plays a GPU.
+//! In: CUDA C++ with a named entry, and the block that it is launched with. Out: source of a function `foreign`, which
+//! calls the entry with addresses, sizes and numbers from its argument words. So it is launched like all other kernels:
+//! it waits for earlier work, is part of graphs, and runs on the emulator.
 //!
-//! Always true: an entry that takes other parameters than the operation has does not compile. What the source and the
-//! prelude name does not meet: the source is in a namespace of its own. Functions that are marked `__global__` in it are
-//! called, not launched. A block of several dimensions is one of a single dimension, whose threads have the same order.
+//! Always true: an entry whose parameters differ from the operation's does not compile. Names of the source and of the
+//! prelude do not collide: the source has a namespace of its own. Its functions that are marked `__global__` are
+//! called, not launched. A block of several dimensions is launched as one dimension, with threads in the same order.
 
 use std::fmt::Write;
 use thalweg_gpu::class::foreign::ForeignClass;
 use thalweg_ir::DType;
 
-/// How arguments become what the entry's parameters are.
+/// Conversions of arguments to the types of the entry's parameters.
 const ARGUMENTS: &str = r#"template <class T> struct ThalwegType { enum { kind = 0, pointer = 0 }; };
 template <> struct ThalwegType<float> { enum { kind = 1, pointer = 0 }; };
 template <> struct ThalwegType<double> { enum { kind = 2, pointer = 0 }; };
@@ -34,7 +34,7 @@ template <class V> struct ThalwegNumber {
 };
 "#;
 
-/// The source.
+/// Source of the unit.
 pub fn source(class: &ForeignClass) -> String {
     let (s, k, [x, y, z]) = (class.of.source(), class.words(), class.block);
     let mut out = format!(
@@ -66,7 +66,7 @@ pub fn source(class: &ForeignClass) -> String {
     out
 }
 
-/// What the entry is called with.
+/// Arguments of the entry's call.
 fn arguments(class: &ForeignClass) -> Vec<String> {
     let s = class.of.source();
     let elements = s.operands.iter().chain(&s.results).enumerate().map(|(w, d)| {

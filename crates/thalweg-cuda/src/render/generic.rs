@@ -1,12 +1,12 @@
-//! The generic kernels: an interpreter on the GPU, as source.
+//! Source of the generic kernels, interpreters of bodies on the GPU.
 //!
-//! In: nothing but the width of a slot's word. Out: a kernel that runs the instructions which `generic` makes of a
-//! body. What an instruction computes is the expression that a compiled kernel has for it (`elements`, `types`), so
-//! that results are the same. `generic.cuh` is the loop around them.
+//! In: the width of a slot's word. Out: a kernel that interprets the instructions which `generic` assembles from a
+//! body. An instruction's computation is the same expression as in a compiled kernel (`elements`, `types`), so that
+//! results are the same. `generic.cuh` is the interpreter loop.
 //!
-//! There are a few kernels, since a compiler takes as long as a source is: each has the instructions that come together.
+//! There are several kernels, since compile time grows with the source: each has instructions that occur together.
 //!
-//! Always true: an instruction has one number in all of them.
+//! Always true: an instruction has the same number in all of them.
 
 use super::elements::{expression, is_native};
 use super::types::cast;
@@ -15,14 +15,14 @@ use std::sync::LazyLock;
 use thalweg_gpu::class::generic::Width;
 use thalweg_ir::{DType, ElementOp};
 
-/// Threads of a block.
+/// Threads per block.
 pub const THREADS: u32 = 128;
-/// Words of the argument: 4 KiB is all that a launch may have before CUDA 12.1.
+/// Number of argument words: a launch has at most 4 KiB before CUDA 12.1.
 pub const WORDS: usize = 500;
-/// Bytes of a slot of a block.
+/// Bytes of a slot for a block.
 pub const SLOT: usize = THREADS as usize * 16;
 
-/// Whether the kernel of that width has an instruction.
+/// Whether the kernel of that width supports an instruction.
 pub fn has_instruction(width: Width, of: Computes) -> bool {
     let dtypes = match of {
         Computes::Element(_, dtype) => [dtype; 2],
@@ -42,7 +42,7 @@ pub fn has_instruction(width: Width, of: Computes) -> bool {
     }
 }
 
-/// Instructions that are no operations, by number: through an access up to [`Code::Gather`], then those about the loop.
+/// Instructions that are no operations. Up to [`Code::Gather`] they use an access, the others are control flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Code {
@@ -83,15 +83,15 @@ const CODES: [(&str, Code); 16] = [
     ("WHERE", Code::Where),
 ];
 
-/// The dtypes that values are computed in. Narrow integers are computed in i32 and wrapped.
+/// Dtypes of computation. Narrow integers are computed in i32 and wrapped.
 const COMPUTED: [DType; 6] = [DType::F32, DType::I32, DType::U32, DType::Bool, DType::F64, DType::I64];
 
-/// Whether the generic kernels know a dtype.
+/// Whether the generic kernels support a dtype.
 pub fn has(dtype: DType) -> bool {
     !matches!(dtype, DType::U16 | DType::U64)
 }
 
-/// The dtype of [`COMPUTED`] that a value of a dtype is held in.
+/// Dtype of [`COMPUTED`] in which a value is held.
 pub fn computed(dtype: DType) -> DType {
     match dtype {
         DType::BF16 | DType::F16 => DType::F32,
@@ -100,16 +100,16 @@ pub fn computed(dtype: DType) -> DType {
     }
 }
 
-/// What an instruction computes.
+/// Operation of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Computes {
-    /// An operation on arguments of a dtype of [`COMPUTED`].
+    /// Elementwise operation on arguments of a dtype of [`COMPUTED`].
     Element(ElementOp, DType),
-    /// A value of one of these as one of any dtype.
+    /// Cast from a dtype of [`COMPUTED`] to any dtype.
     Cast(DType, DType),
 }
 
-/// The operations, whose numbers follow those of [`Code`].
+/// Operations, numbered after those of [`Code`].
 static OPERATIONS: LazyLock<Vec<Computes>> = LazyLock::new(|| {
     let elements = COMPUTED.into_iter().flat_map(|d| {
         let own = ElementOp::ALL.iter().filter(move |&&op| op != ElementOp::Where && is_native(op, d));
@@ -121,13 +121,13 @@ static OPERATIONS: LazyLock<Vec<Computes>> = LazyLock::new(|| {
     elements.chain(casts.filter(|c| !matches!(c, Computes::Cast(a, b) if a == b))).collect()
 });
 
-/// The number of an instruction that computes something.
+/// Number of an instruction that computes a value.
 pub fn number(of: Computes) -> Option<u16> {
     OPERATIONS.iter().position(|o| *o == of).map(|at| (CODES.len() + at) as u16)
 }
 
-/// Whether an instruction is in the source for each lane. All others are calls of a function that has them once: what
-/// takes many instructions, or is rare. So the source stays short, which is what its compiler takes its time by.
+/// Whether an instruction is expanded in the source for each lane. Others, which take many instructions or are rare,
+/// are calls of one function. So the source stays short, which bounds its compile time.
 fn is_light(of: Computes) -> bool {
     use ElementOp::*;
     let arithmetic = |op| matches!(op, Add | Sub | Mul);
@@ -140,7 +140,7 @@ fn is_light(of: Computes) -> bool {
     }
 }
 
-/// Whether an operation is a function of many instructions.
+/// Whether an operation takes many instructions (transcendental functions).
 fn is_function(of: Computes) -> bool {
     use ElementOp::*;
     let Computes::Element(op, dtype) = of else { return false };
@@ -150,12 +150,12 @@ fn is_function(of: Computes) -> bool {
     dtype.is_float() && !plain && !asked
 }
 
-/// How a name reads a word as a dtype.
+/// Expression that reads a word as a dtype.
 fn reading(dtype: DType, name: &str) -> String {
     format!("as_{}({name})", dtype.name())
 }
 
-/// The expression of an instruction on these words.
+/// Expression of an instruction on these words.
 fn text(of: Computes, [x, y, z]: [&str; 3]) -> String {
     match of {
         Computes::Element(op, dtype) => {
@@ -166,7 +166,7 @@ fn text(of: Computes, [x, y, z]: [&str; 3]) -> String {
     }
 }
 
-/// The source of a kernel with one function, `generic`.
+/// Source of a kernel with one function, `generic`.
 pub fn source(width: Width) -> String {
     let mut out = String::new();
     let word = if width.is_wide() { "u64" } else { "u32" };
@@ -210,10 +210,10 @@ pub fn source(width: Width) -> String {
     out + GENERIC
 }
 
-/// The loop over instructions, which all of them have.
+/// Interpreter loop, shared by all widths.
 pub const GENERIC: &str = include_str!("generic.cuh");
 
-/// Words and what they stand for: a value of 32 bits or less has the low half of a word.
+/// Conversions between words and values: a value of 32 bits or less is in the low half of a word.
 const WORDS_TEXT: &str = "FN float as_f32(WORD x) { return bits_f32((u32)x); }
 FN i32 as_i32(WORD x) { return (i32)(u32)x; }
 FN u32 as_u32(WORD x) { return (u32)x; }

@@ -1,23 +1,24 @@
-//! Parts that need nothing of each other, in one launch.
+//! Grouped launches: independent kernels in one launch (horizontal fusion).
 //!
-//! In: the classes of parts. Out: a source with one function, `group`. The argument is a table (of each part its first
-//! block, its class, and where its words are) with the words of all parts behind; a block looks its part up, and does
-//! what a block of that part alone would do. The source has each class once, whatever the number of parts and sizes.
+//! In: the classes of the components. Out: a source with one function, `group`. Its argument is a table (for each
+//! component its first block, its class, and the index of its words), followed by the words of all components. A block
+//! looks its component up and does what a block of that component alone would do. The source has each class once,
+//! whatever the number and sizes of components.
 
 use super::Source;
 use std::fmt::Write;
 use thalweg_gpu::skeleton::JoinedClass;
 
-/// What a function begins with.
+/// First words of a kernel's function.
 const FUNCTION: &str = "extern \"C\" __global__";
 
-/// What stands in front of a part's function for its folds, a line each.
+/// Definitions before a component's function for its folds, a line each.
 fn definitions(part: &Source) -> impl Iterator<Item = &str> {
     let function = part.own.rfind(FUNCTION).unwrap_or(0);
     part.own[..function].lines().filter(|line| line.starts_with("struct "))
 }
 
-/// What stands between the braces of a part's function, which is the last thing in its source.
+/// Body of a component's function, which is the last item of its source.
 fn statements(part: &Source) -> &str {
     let own = &part.own;
     let function = own.rfind(FUNCTION).unwrap_or(0);
@@ -26,7 +27,7 @@ fn statements(part: &Source) -> &str {
     &own[begin..end]
 }
 
-/// The source, behind the prelude.
+/// Source after the prelude.
 pub fn source(class: &JoinedClass) -> String {
     let (block, words) = (class.block, class.words);
     let parts: Vec<Source> = class.parts.iter().map(|part| super::source(part)).collect();
@@ -49,7 +50,7 @@ extern "C" __global__ void __launch_bounds__({block}) group(THALWEG_PARAMETER({w
   switch ((u32)(part_head >> 52)) {{
 "#
     );
-    // Classes that differ in what no statement says are one.
+    // Classes whose source is the same share a case.
     for (number, part) in parts.iter().enumerate() {
         if parts[..number].iter().any(|other| other.own == part.own) {
             continue;

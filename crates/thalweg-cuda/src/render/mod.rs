@@ -1,14 +1,14 @@
-//! CUDA C++ from kernels.
+//! Code generation: CUDA C++ from kernels.
 //!
 //! In: a [`Skeleton`]. Out: source text, the same for all sizes of its class. Sizes, addresses and scalars are words of
 //! the one argument.
 //!
 //! * `print`: programs of `thalweg-gpu`, which nearly all kernels are.
-//! * `types`, `elements`, `monoid`: dtypes, elementwise operations, what folds and scans put together. `warpgroup`: the
-//!   multiplications of four warps.
-//! * `generic`: an interpreter of bodies. `foreign`: sources of the user's own.
-//! * `joined`: parts that need nothing of each other.
-//! * `tidy`: how they are laid out.
+//! * `types`, `elements`, `monoid`: dtypes, elementwise operations, combine operations of folds and scans. `warpgroup`:
+//!   `wgmma`.
+//! * `generic`: an interpreter of bodies. `foreign`: the user's own sources.
+//! * `joined`: grouped launches.
+//! * `tidy`: formatting.
 
 pub mod elements;
 pub mod foreign;
@@ -27,7 +27,7 @@ use thalweg_gpu::ir::{Kernel, verify};
 use thalweg_gpu::{Skeleton, write};
 use tidy::tidy;
 
-/// The first line of a source: what the compiler is asked for. Exact kernels are compiled without contraction.
+/// First line of a source: the compiler options. Exact kernels are compiled without contraction to FMA.
 fn options(of: &Skeleton) -> &'static str {
     match (of.has_warpgroups(), of.is_exact()) {
         (false, false) => "// options:\n",
@@ -37,39 +37,39 @@ fn options(of: &Skeleton) -> &'static str {
     }
 }
 
-/// What stands in front of row kernels whose scans run in registers.
+/// Device functions of row kernels with scans in registers.
 pub const SCANNED: &str = concat!(include_str!("told.cuh"), include_str!("scanned.cuh"));
-/// What stands in front of contractions.
+/// Device functions of contractions.
 pub const CONTRACTIONS: &str = include_str!("contraction.cuh");
-/// What stands in front of those whose factors are copied by maps of tensors.
+/// Device functions of contractions whose factors are copied by tensor maps (TMA).
 pub const FED: &str = concat!(include_str!("contraction.cuh"), include_str!("mapped.cuh"));
-/// What blocks of a launch tell each other.
+/// Device functions for exchange between blocks of a launch.
 pub const TOLD: &str = include_str!("told.cuh");
-/// What stands in front of row kernels whose blocks hold a part of each row.
+/// Device functions of row kernels whose blocks hold a segment of each row.
 pub const BY_BLOCKS: &str = concat!(include_str!("told.cuh"), include_str!("by_blocks.cuh"));
-/// What stands in front of row kernels with online passes.
+/// Device functions of row kernels with online passes.
 pub const ONLINE: &str = include_str!("online.cuh");
 
-/// What is compiled: options and the prelude, then what follows them here.
+/// Source of a compilation: options and the prelude, followed by a kernel's own text.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Source {
-    /// The first line.
+    /// First line, the compiler options.
     pub options: &'static str,
-    /// What comes behind the prelude.
+    /// Text after the prelude.
     pub own: String,
 }
 
 impl Source {
-    /// All of it.
+    /// Whole source.
     pub fn text(&self) -> String {
         format!("{}{PRELUDE}{}", self.options, self.own)
     }
 }
 
-/// The source of a kernel; a joined one is put together from those of its parts.
+/// Source of a kernel. A grouped launch is assembled from the sources of its components.
 ///
 /// # Panics
-/// Of a library's product, which has none.
+/// For a library's GEMM, which has no source.
 pub fn source(of: &Skeleton) -> Source {
     let own = match program(of) {
         Some(kernel) => print::kernel(&kernel),
@@ -78,16 +78,16 @@ pub fn source(of: &Skeleton) -> Source {
     if let Skeleton::Joined(_) = of {
         return Source { options: options(of), own };
     }
-    // The user's own lines stay as they are, and so does what was written by hand.
+    // The user's own lines and hand-written sources are not reformatted.
     let as_is = matches!(of, Skeleton::Foreign(_) | Skeleton::Generic(_));
     let own = if as_is { own } else { tidy(own.trim_start()) };
     Source { options: options(of), own: format!("{}\n// {}\n{own}", before(of), of.about()) }
 }
 
-/// The program of a kernel that is not written as text. It is checked wherever programs are tested.
+/// Program of a kernel; `None` for kernels with hand-written CUDA C++. It is verified wherever programs are tested.
 ///
 /// # Panics
-/// When it is wrong.
+/// When the program is invalid.
 pub fn program(of: &Skeleton) -> Option<Kernel> {
     let kernel = match of {
         Skeleton::Map(body, class) => write::map::kernel(body, class, &is_native),
@@ -114,7 +114,7 @@ pub fn program(of: &Skeleton) -> Option<Kernel> {
     Some(kernel)
 }
 
-/// The source of what has no program.
+/// Source of a kernel without a program.
 fn text(of: &Skeleton) -> String {
     match of {
         Skeleton::Map(..)
@@ -134,7 +134,7 @@ fn text(of: &Skeleton) -> String {
     }
 }
 
-/// What stands behind the prelude.
+/// Device functions of a kernel, between the prelude and its own text.
 fn before(of: &Skeleton) -> &'static str {
     match of {
         Skeleton::Fed(_) => FED,

@@ -6,9 +6,9 @@ use thalweg_ir::{DType, Monoid, ScanOp};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{Node, NodeId, expand};
 
-/// Two partial results put together: an expression of `before` and `after`, which are names.
+/// Expression that combines two partial results, the variables `before` and `after`.
 pub fn combined(op: Monoid, dtype: DType, before: &str, after: &str) -> String {
-    // The extremes of the prelude give one NaN by themselves.
+    // The prelude's extremes return one NaN without further help.
     let body = expand(&combination(op, dtype, false), &is_native);
     let mut text: Vec<String> = Vec::with_capacity(body.nodes.len());
     let last = body.nodes.len() - 1;
@@ -29,37 +29,37 @@ pub fn combined(op: Monoid, dtype: DType, before: &str, after: &str) -> String {
     text.swap_remove(body.sets[0].node.index())
 }
 
-/// The name of the struct that folds of the dtype are written with.
+/// Name of the struct of a fold's combine operation.
 pub fn name(op: Monoid, dtype: DType) -> String {
     format!("{}_{}", op.row().name, held(dtype))
 }
 
-/// The struct of a fold.
+/// Definition of that struct.
 pub fn definition(op: Monoid, dtype: DType) -> String {
     let (name, h, of) = (name(op, dtype), held(dtype), combined(op, dtype, "x", "y"));
     format!("struct {name} {{ FN static {h} of({h} x, {h} y) {{ return {of}; }} }};\n")
 }
 
-/// What a scan accumulates.
+/// Accumulator of a scan.
 pub struct Running {
-    /// Its type.
+    /// Type of the accumulator.
     pub wide: &'static str,
-    /// Of nothing.
+    /// Identity.
     pub identity: String,
-    /// Two of them, `x` before `y`, put together.
+    /// Expression that combines two accumulators, `x` before `y`.
     pub combined: String,
-    /// Functions that this needs.
+    /// Functions that the expression needs.
     pub functions: &'static str,
 }
 
 impl Running {
-    /// Of elements of that dtype.
+    /// Accumulator of a scan over elements of that dtype.
     pub fn new(op: ScanOp, dtype: DType) -> Running {
         let carried = if dtype.is_float() { DType::F64 } else { Monoid::widest(dtype) };
         let wide = held(carried);
         let monoid = op.monoid().expect("what is no sort runs a monoid");
         let identity = constant(carried, (monoid.row().neutral)(carried).to_bits(carried));
-        // A running logarithm is its own state: the logarithm of two sums is found from theirs.
+        // The running logarithm is its own state: the logarithm of a sum of two follows from their logarithms.
         let (combined, functions) = match monoid {
             Monoid::LogSumExp => ("log_add(x, y)".into(), LOG_ADD),
             other => (combined(other, carried, "x", "y"), ""),

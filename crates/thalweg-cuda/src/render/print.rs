@@ -1,7 +1,7 @@
-//! Programs of GPU kernels ([`thalweg_gpu::ir`]) in CUDA C++.
+//! Printer of GPU programs ([`thalweg_gpu::ir`]) as CUDA C++.
 //!
-//! In: a kernel, or statements of one. Out: text. What the prelude has a function for is a call of it: loads and stores,
-//! which stand in order and are volatile, quotients by words, gathers.
+//! In: a kernel, or statements of one. Out: text. Operations with a function in the prelude are calls of it: loads and
+//! stores (in order and volatile), divisions by words, gathers.
 
 use super::elements::expression;
 use super::monoid::{self, Running};
@@ -14,7 +14,7 @@ use thalweg_gpu::ir::{
 };
 use thalweg_ir::DType;
 
-/// How tightly an expression holds together, as in C.
+/// Operator precedence, as in C.
 mod tight {
     pub const SELECT: u8 = 0;
     pub const OR: u8 = 1;
@@ -31,11 +31,11 @@ mod tight {
     pub const ATOM: u8 = 12;
 }
 
-/// The source of a kernel, behind the prelude.
+/// Source of a kernel, after the prelude.
 pub fn kernel(k: &Kernel) -> String {
     let definitions: String = k.definitions.iter().map(definition).collect();
     let blocks = k.blocks.map_or(String::new(), |n| format!(", {n}"));
-    // Maps are aligned.
+    // Tensor maps need alignment.
     let lines = if k.has_maps() { "_LINES" } else { "" };
     format!(
         "{definitions}extern \"C\" __global__ void __launch_bounds__({}{blocks}) {}(THALWEG_PARAMETER{lines}({})) {{\n  begin();\n{}}}\n",
@@ -46,7 +46,7 @@ pub fn kernel(k: &Kernel) -> String {
     )
 }
 
-/// The name of a type.
+/// C++ name of a type.
 pub fn type_name(ty: Type) -> Cow<'static, str> {
     match ty {
         Type::Held(dtype) => held(dtype).into(),
@@ -57,7 +57,7 @@ pub fn type_name(ty: Type) -> Cow<'static, str> {
     }
 }
 
-/// What a routine is made of, a line each.
+/// Definition that a routine needs.
 fn definition(of: &Definition) -> String {
     match *of {
         Definition::Monoid(op, dtype) => monoid::definition(op, dtype),
@@ -78,7 +78,7 @@ fn definition(of: &Definition) -> String {
     }
 }
 
-/// An accumulated value, `y`, as one in a register.
+/// Conversion of an accumulator `y` to a register value.
 fn narrowed(dtype: DType) -> String {
     match dtype {
         DType::F64 => "y".into(),
@@ -113,7 +113,7 @@ fn write(out: &mut String, statement: &Statement) {
             writeln!(out, "THALWEG_SHARED(room);\n{ty} *const {name} = ({ty} *)room;")
         }
         Statement::Shared { name, ty, shape } => {
-            // Others are laid out in bytes.
+            // A byte array is aliased by others, which need alignment.
             let aligned = if *ty == Type::Stored(DType::U8) { "__align__(16) " } else { "" };
             writeln!(out, "__shared__ {aligned}{} {name}{};", type_name(*ty), sizes(shape))
         }
@@ -164,7 +164,7 @@ fn write(out: &mut String, statement: &Statement) {
                 Atomic::Min => "Min",
                 Atomic::Exchange => "Exch",
             };
-            // There are no sums of signed numbers of 64 bits: they wrap, so those without a sign do.
+            // CUDA has no 64-bit signed atomic addition: additions wrap, so the unsigned one serves.
             let wraps = op == "Add" && matches!(value.ty(), Type::Held(DType::I64) | Type::Stored(DType::I64));
             let ty = if wraps { "u64".into() } else { type_name(value.ty()) };
             let before = before.as_ref().map(|b| format!("const {ty} {b} = ")).unwrap_or_default();
@@ -208,7 +208,7 @@ fn looped(out: &mut String, turns: &For) {
     let _ = writeln!(out, "for ({ty} {name} = {from}; {name} < {below}; {on}) {{\n{}}}", statements(body));
 }
 
-/// A routine that gives no value.
+/// Prints a routine without a result.
 fn act(out: &mut String, action: &Action) {
     let _ = match action {
         Action::FoldPoints { monoid, dtype, wide, registers } => {
@@ -330,7 +330,7 @@ fn act(out: &mut String, action: &Action) {
     };
 }
 
-/// A barrier in shared memory.
+/// Pointer to an mbarrier in shared memory.
 fn barrier((name, at): &(String, Expr)) -> String {
     format!("(Barrier *)({})", place(name, at))
 }
@@ -342,7 +342,7 @@ fn turn_name(how: Turn) -> &'static str {
     }
 }
 
-/// A routine of these arguments.
+/// Call of a routine with a result.
 fn routine(of: Routine, args: &[Expr]) -> String {
     let all = || args.iter().map(expr).collect::<Vec<_>>().join(", ");
     match of {
@@ -411,7 +411,7 @@ fn indices(at: &[Expr]) -> String {
     at.iter().map(|i| format!("[{}]", expr(i))).collect()
 }
 
-/// Where an element of memory is.
+/// Pointer to an element of memory.
 fn place(operand: &str, at: &Expr) -> String {
     format!("{operand} + {}", at_least(at, tight::PRODUCT))
 }
@@ -421,13 +421,13 @@ pub fn expr(of: &Expr) -> String {
     written(of).0
 }
 
-/// An expression, in brackets where it does not hold together that tightly.
+/// Prints an expression, parenthesised if its precedence is lower than `tightness`.
 fn at_least(of: &Expr, tightness: u8) -> String {
     let (text, own) = written(of);
     if own < tightness { format!("({text})") } else { text }
 }
 
-/// An expression, and how tightly it holds together.
+/// Prints an expression; also returns its precedence.
 fn written(of: &Expr) -> (String, u8) {
     use tight::{ATOM, SELECT, UNARY};
     let atom = |x: &Expr| at_least(x, UNARY);
@@ -445,7 +445,7 @@ fn written(of: &Expr) -> (String, u8) {
         Expr::Threads => ("blockDim.x".into(), ATOM),
         Expr::Binary(op, two) => {
             let (sign, own) = sign(*op);
-            // What stands on the right of the same sign was put together first.
+            // Operators are left-associative: a right operand of the same precedence needs parentheses.
             let [left, right] = [at_least(&two[0], own), at_least(&two[1], own + 1)];
             (format!("{left} {sign} {right}"), own)
         }
@@ -460,7 +460,7 @@ fn written(of: &Expr) -> (String, u8) {
         Expr::Product(two) => (format!("rounded_product({}, {})", expr(&two[0]), expr(&two[1])), ATOM),
         Expr::Hidden(x) => (format!("hidden({})", expr(x)), ATOM),
         Expr::Cast(from, to, x) => (cast(*from, *to, &atom(x)), UNARY),
-        // As it is in memory, a narrow float is its bits.
+        // A narrow float in its memory format is its bits.
         Expr::Bitcast(DType::BF16 | DType::F16, DType::U16, x) if matches!(**x, Expr::Unpack(..)) => {
             written(&x.parts()[0])
         }
@@ -489,7 +489,7 @@ fn written(of: &Expr) -> (String, u8) {
     }
 }
 
-/// A number that is a position or counts something.
+/// Integer literal.
 fn number(n: i64, ty: Type) -> String {
     match ty {
         Type::U32 => format!("{n}u"),

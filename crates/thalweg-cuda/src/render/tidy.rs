@@ -1,12 +1,11 @@
-//! Source text as people like to read it.
+//! Formatting of generated source.
 //!
-//! In: statements, however they stand. Out: the same, a statement a line, indented by braces, without spaces at the
-//! end.
+//! In: statements in any layout. Out: the same with a statement a line, indented by braces, without trailing spaces.
 
 /// One level of indentation.
 const STEP: &str = "  ";
 
-/// Lays a text out anew.
+/// Reformats a text.
 pub fn tidy(text: &str) -> String {
     let (mut out, mut depth) = (String::with_capacity(text.len()), 0usize);
     for line in text.lines().flat_map(statements) {
@@ -25,7 +24,7 @@ pub fn tidy(text: &str) -> String {
     out
 }
 
-/// A line cut behind each statement that stands in no brackets; blocks that open and close in it stay whole.
+/// Splits a line after each statement outside of brackets; blocks that open and close in it stay whole.
 fn statements(line: &str) -> Vec<&str> {
     if line.trim_start().starts_with("//") {
         return vec![line];

@@ -1,8 +1,8 @@
-//! Dtypes in CUDA C++: what an element is in memory and in a register, and how one becomes the other.
+//! Dtypes in CUDA C++: types in memory and in registers, and conversions between them.
 
 use thalweg_ir::{DType, Scalar};
 
-/// The type of an element in memory.
+/// Type of an element in memory.
 pub fn stored(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "float",
@@ -19,7 +19,7 @@ pub fn stored(dtype: DType) -> &'static str {
     }
 }
 
-/// The type of a value in a register: bf16 and f16 are the float that they stand for.
+/// Type of a value in a register; bf16 and f16 are held as float.
 pub fn held(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 | DType::BF16 | DType::F16 => "float",
@@ -28,7 +28,7 @@ pub fn held(dtype: DType) -> &'static str {
     }
 }
 
-/// A register's value from what was loaded.
+/// Register value of a loaded element.
 pub fn unpack(dtype: DType, raw: &str) -> String {
     match dtype {
         DType::BF16 => format!("from_bf16({raw})"),
@@ -38,7 +38,7 @@ pub fn unpack(dtype: DType, raw: &str) -> String {
     }
 }
 
-/// What is stored for a register's value.
+/// Element to store for a register value.
 pub fn pack(dtype: DType, value: &str) -> String {
     match dtype {
         DType::BF16 => format!("to_bf16({value})"),
@@ -48,7 +48,7 @@ pub fn pack(dtype: DType, value: &str) -> String {
     }
 }
 
-/// The same of the value of a node, which is rounded already.
+/// Element to store for a node's value, which is rounded already.
 pub fn pack_rounded(dtype: DType, value: &str) -> String {
     if dtype == DType::BF16 { format!("bits_bf16({value})") } else { pack(dtype, value) }
 }
@@ -74,7 +74,7 @@ pub fn constant(dtype: DType, bits: u64) -> String {
     }
 }
 
-/// A scalar that the launch gives as a word.
+/// Scalar that is passed in an argument word.
 pub fn scalar(dtype: DType, word: &str) -> String {
     match dtype {
         DType::F32 | DType::BF16 | DType::F16 => format!("bits_f32((u32){word})"),
@@ -84,7 +84,7 @@ pub fn scalar(dtype: DType, word: &str) -> String {
     }
 }
 
-/// A value of one dtype as another.
+/// Conversion of a value from one dtype to another.
 pub fn cast(from: DType, to: DType, x: &str) -> String {
     use DType::{BF16, Bool, F16, F32, F64};
     let narrow = |d| matches!(d, BF16 | F16);
@@ -92,7 +92,7 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
     match (from, to) {
         (a, b) if a == b => x.into(),
         (_, Bool) => format!("({x} != 0)"),
-        // All of bool and the integers of 8 and 16 bits are exact in f32; others round once, on their way through f64 where that is
+        // Bool and integers of 8 and 16 bits are exact in f32. Others are rounded once, through f64 where that is
         // exact.
         (Bool | DType::I8 | DType::I16 | DType::U8 | DType::U16 | F32 | BF16 | F16, t) if narrow(t) => {
             format!("round_{}((float){x})", name(t))
@@ -106,7 +106,7 @@ pub fn cast(from: DType, to: DType, x: &str) -> String {
     }
 }
 
-/// The bits of a value of one dtype as another of the same width.
+/// Bitcast of a value to another dtype of the same width.
 pub fn bitcast(from: DType, to: DType, x: &str) -> String {
     let bits = match from {
         DType::F32 => format!("f32_bits({x})"),

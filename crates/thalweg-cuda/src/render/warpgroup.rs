@@ -1,23 +1,23 @@
-//! Multiplications by a warpgroup, four warps together (sm_90a): what the text of a kernel needs to say them.
+//! Multiplications by a warpgroup (`wgmma`, sm_90a) as CUDA C++ with inline PTX.
 //!
-//! The instruction names every register of the sums, so a function for each width is written where it is used; the
+//! The instruction names every accumulator register, so a function for each width is generated where it is used. The
 //! emulator has templates of the same names.
 
 use std::fmt::Write;
 
-/// Bytes from eight lines to the next eight.
+/// Stride byte offset: bytes from eight lines to the next eight.
 pub const EIGHT: u32 = 1024;
 
-/// How the left factor comes.
+/// Source of the left factor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// From shared memory; whether its rows lie together there.
+    /// Shared memory; `across`: its rows are contiguous there (M-major).
     Shared { across: bool },
-    /// From registers.
+    /// Registers.
     Registers,
 }
 
-/// The function `warpgroup_multiply` of so many columns.
+/// Function `warpgroup_multiply` for `columns` columns.
 pub fn function(f16: bool, left: Left, right_across: bool, columns: u32) -> String {
     let sums = columns / 2;
     let dtype = if f16 { "f16" } else { "bf16" };

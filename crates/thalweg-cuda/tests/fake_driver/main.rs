@@ -1,5 +1,4 @@
-//! What `Cuda` does with a driver, seen from the driver: one that is made here, of fake.cpp. Its queue does everything
-//! as late as it may.
+//! Tests of `Cuda` from the driver's side, with a fake driver (fake.cpp). Its queue runs everything as late as allowed.
 
 #![cfg(all(feature = "emulate", unix))]
 
@@ -13,7 +12,8 @@ use thalweg_cuda::driver::{Cuda, Driver, Function, Launch};
 use thalweg_cuda::find::{Sought, find};
 use thalweg_runtime::Error;
 
-/// The fake, compiled and named to `find` before anything asks for a driver. Tests hold it: its state is one.
+/// The fake driver, compiled and set in the environment before anything asks for a driver. Tests lock it: its state is
+/// shared.
 static FAKE: LazyLock<Mutex<libloading::Library>> = LazyLock::new(|| {
     let library = compiled();
     // SAFETY: only tests run here, and each waits for this before it does anything.
@@ -22,19 +22,19 @@ static FAKE: LazyLock<Mutex<libloading::Library>> = LazyLock::new(|| {
         if matches!(thalweg_runtime::environment::CUBLASLT.read(), Ok(None)) {
             std::env::set_var("THALWEG_CUBLASLT", &library);
         }
-        // Products of any size are the library's, and what is chosen is kept in a folder of this process.
+        // The library takes products of any size, and choices are cached in a folder of this process.
         std::env::set_var("THALWEG_CUBLASLT_FROM", "0");
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&cache);
         std::env::set_var("THALWEG_CACHE", cache);
     }
-    // SAFETY: it has no initialisers that mind.
+    // SAFETY: its initialisers are harmless.
     let opened = unsafe { libloading::Library::new(&library) }.unwrap();
     assert_eq!(find(Sought::Driver).version.as_deref(), Some("13.0"));
     Mutex::new(opened)
 });
 
-/// The fake as a library: compiling it takes seconds, so it is kept as long as its source is the same.
+/// Compiles the fake driver: that takes seconds, so the library is cached by its source.
 fn compiled() -> PathBuf {
     const SOURCE: &str = include_str!("fake.cpp");
     let mut hash = DefaultHasher::new();
@@ -259,7 +259,7 @@ fn graphs_set_only_what_differs() {
     assert_eq!(b.get(x), 2 * 211 + 221 + 121 + 2 * 122);
 }
 
-/// In a process of its own: after it, the device is gone.
+/// Runs in a process of its own: afterwards the device is unusable.
 #[test]
 fn a_crash_is_reported_at_the_next_call_and_at_all_later_ones() {
     if std::env::var_os("TEST_FAKE_CRASH").is_none() {

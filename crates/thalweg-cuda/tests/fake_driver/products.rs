@@ -1,5 +1,5 @@
-//! Matrix products through a cuBLASLt that fake.cpp plays: layouts, batches, alignment, the check of algorithms, what
-//! is remembered, graphs, and what runs on plain cores after all.
+//! Matrix products through a fake cuBLASLt (fake.cpp): layouts, batches, alignment, the check of algorithms, cached
+//! choices, graphs, and fallbacks to our own tiles.
 
 use super::{Bench, bench};
 use half::{bf16, f16};
@@ -19,7 +19,7 @@ fn device(b: &Bench) -> Arc<CudaDevice> {
     CudaDevice::with(b.gpu.clone(), "cuda:0").unwrap()
 }
 
-/// A tensor: sizes with strides, and the position of the first element.
+/// Layout of a tensor: extents with strides, and the index of the first element.
 #[derive(Clone)]
 struct Lies {
     dims: Vec<(usize, isize)>,
@@ -53,7 +53,7 @@ fn geometry(a: &Lies, b: &Lies) -> MatmulGeometry {
     }
 }
 
-/// Numbers as they stand in memory, and back.
+/// Bytes of numbers in a dtype, and the reverse.
 fn bytes_of(values: &[f64], dtype: DType) -> Vec<u8> {
     let bytes = |&v: &f64| match dtype {
         DType::F64 => v.to_le_bytes().to_vec(),
@@ -74,7 +74,7 @@ fn values_of(bytes: &[u8], dtype: DType) -> Vec<f64> {
     bytes.chunks_exact(dtype.size()).map(value).collect()
 }
 
-/// Integers, so that every order of a sum gives the same.
+/// Integers, so that every order of a sum gives the same result.
 fn number(i: usize) -> f64 {
     ((i * i + 3 * i) % 7) as f64 - 3.0
 }
@@ -154,7 +154,7 @@ impl Work {
     }
 }
 
-/// Operands of [m, k] and [k, n] as programs have them.
+/// Layouts of operands [m, k] and [k, n] that programs have.
 fn layouts() -> Vec<(Lies, Lies)> {
     let (m, n, k) = (5, 6, 9);
     let (a, b) = ((lies(&[(m, 9), (k, 1)], 0)), lies(&[(k, 6), (n, 1)], 0));
@@ -164,15 +164,15 @@ fn layouts() -> Vec<(Lies, Lies)> {
         (lies(&[(m, 1), (k, 5)], 0), b.clone()),
         (a.clone(), lies(&[(k, 1), (n, 9)], 0)),
         (lies(&[(m, 1), (k, 5)], 0), lies(&[(k, 1), (n, 9)], 0)),
-        // Slices: gaps between rows, and a beginning that is aligned to no more than an element.
+        // Slices: gaps between rows, and a start that is aligned to one element only.
         (lies(&[(m, 13), (k, 1)], 3), lies(&[(k, 11), (n, 1)], 1)),
-        // One row, one column, one term; rows at any distance then.
+        // One row, one column, one term, with any stride.
         (lies(&[(1, 77), (k, 2)], 0), b.clone()),
         (a.clone(), lies(&[(k, 3), (1, 77)], 0)),
         (lies(&[(m, 2), (1, 77)], 0), lies(&[(1, 77), (n, 1)], 0)),
         (lies(&[(1, 0), (1, 0)], 0), lies(&[(1, 0), (1, 0)], 2)),
-        // Batches: side by side, one side for all, two dimensions that merge, heads that lie between each other,
-        // backwards, and two that take turns.
+        // Batches: contiguous, one side broadcast, two dimensions that merge, interleaved heads, reversed, and two that
+        // are looped over.
         (batched(&a, &[(3, 45)], 0), batched(&b, &[(3, 54)], 0)),
         (batched(&a, &[(3, 45)], 0), batched(&b, &[(3, 0)], 0)),
         (batched(&a, &[(3, 0)], 0), batched(&b, &[(3, 54)], 0)),
@@ -181,7 +181,7 @@ fn layouts() -> Vec<(Lies, Lies)> {
         (batched(&a, &[(3, -45)], 90), batched(&b, &[(3, 54)], 0)),
         (batched(&a, &[(2, 135), (3, 45)], 0), batched(&b, &[(2, 54), (3, 0)], 0)),
         (batched(&a, &[(2, 45), (3, 90)], 0), batched(&b, &[(2, 54), (3, 108)], 0)),
-        // Windows that lie over each other: the products share elements.
+        // Overlapping windows: the products share elements.
         (lies(&[(4, 9), (3, 9), (k, 1)], 0), batched(&b, &[(4, 54)], 0)),
     ]
 }
@@ -200,7 +200,7 @@ fn every_layout_gives_the_product() {
     }
 }
 
-/// What plain cores are to run: the fake has no compiler, so binding fails.
+/// Whether a product falls back to our own tiles: the fake has no compiler, so binding fails.
 fn is_on_plain_cores(device: &CudaDevice, dtype: DType, precision: Precision, g: &MatmulGeometry) -> bool {
     bound(device, dtype, precision, g).is_err()
 }
@@ -218,7 +218,7 @@ fn what_is_not_the_library_s_runs_on_plain_cores() {
     for dtype in [DType::I8, DType::I32, DType::I64, DType::U8] {
         assert!(is_on_plain_cores(&device, dtype, Precision::Full, &plain));
     }
-    // Without a unit stride, backwards, broadcast along the sum, rows over each other.
+    // Without a unit stride, reversed, broadcast along the sum, overlapping rows.
     for a in [[16, 2], [8, -1], [8, 0], [3, 1]] {
         let a = Lies { base: if a[1] < 0 { 7 } else { 0 }, ..lies(&[(4, a[0]), (8, a[1])], 0) };
         let g = geometry(&a, &lies(&[(8, 4), (4, 1)], 0));
@@ -226,7 +226,7 @@ fn what_is_not_the_library_s_runs_on_plain_cores() {
     }
 }
 
-/// The product of [m, k] and [k, n], both row-major.
+/// Product of [m, k] and [k, n], both row-major.
 fn square(dtype: DType, [m, n, k]: [usize; 3]) -> Launches {
     let g = geometry(&lies(&[(m, k as isize), (k, 1)], 0), &lies(&[(k, n as isize), (n, 1)], 0));
     launches(dtype, Precision::Full, &g).unwrap()
@@ -241,7 +241,7 @@ fn algorithms_that_give_wrong_sums_are_passed_over() {
     let b = bench();
     for (n, dtype) in FLOATS.into_iter().enumerate() {
         for (k, sizes) in [4, 1000, 3001].into_iter().enumerate() {
-            // Sizes of no other test: what is chosen is remembered on disk.
+            // Sizes of no other test, since choices are cached on disk.
             let p = product(dtype, [40 + n, 50 + k, sizes]);
             b.tell("fakeOffer", 2);
             assert!(b.gpu.product(&p).is_none(), "{p:?}");
@@ -250,14 +250,14 @@ fn algorithms_that_give_wrong_sums_are_passed_over() {
             let heard = b.ask("fakeHeuristics");
             assert!(b.gpu.product(&p).is_some(), "{p:?}");
             assert_eq!(b.ask("fakeHeuristics"), heard + 1);
-            // NaN lies behind the last row.
+            // NaN is stored after the last row.
             let g = geometry(&lies(&[(4, sizes as isize + 5), (sizes, 1)], 0), &lies(&[(sizes, 12), (7 + n, 1)], 0));
             let p = launches(dtype, Precision::Full, &g).unwrap().product;
             b.tell("fakeOffer", 3);
             assert!(b.gpu.product(&p).is_none(), "{p:?}");
         }
     }
-    // Split sums, whatever the library was asked for.
+    // Algorithms that split sums, against the request.
     b.tell("fakeOffer", 6);
     assert!(b.gpu.product(&product(DType::F32, [41, 43, 47])).is_none());
     b.tell("fakeOffer", 1);
@@ -273,14 +273,14 @@ fn a_choice_is_made_once_for_all_processes() {
     let after = (before.0 + 1, before.1 + 2);
     assert_eq!((b.ask("fakeHeuristics"), b.ask("fakeProducts")), after, "two algorithms, each checked once");
     assert_eq!(b.gpu.product(&p).unwrap().info, first.info);
-    // As another process would: what it finds on disk it does not ask for again, nor check.
+    // Like another process: a choice on disk is neither requested nor checked again.
     let other = Cuda::open(0).unwrap();
     assert!(other.product(&p).is_some());
     assert_eq!((b.ask("fakeHeuristics"), b.ask("fakeProducts")), after);
     // Another layout or precision is another product.
     assert!(other.product(&Product { tf32: true, dtype: DType::F32, ..p }).is_some());
     assert_eq!(b.ask("fakeHeuristics"), after.0 + 1);
-    // That there is none is remembered, too.
+    // The lack of an algorithm is cached, too.
     let none = product(DType::F32, [31, 33, 36]);
     b.tell("fakeOffer", 5);
     assert!(b.gpu.product(&none).is_none());
@@ -364,20 +364,20 @@ fn products_are_part_of_graphs() {
     }
     assert_eq!(run(&all[0]), (1, 1, 1));
     assert_eq!(run(&all[0]), (1, 1, 0));
-    // Four sets of addresses have a graph each; a fifth one takes over the graph of another.
+    // Four sets of addresses have a graph each; a fifth one reuses another's graph.
     for works in &all[1..4] {
         assert_eq!(run(works), (1, 1, 1));
     }
     assert_eq!(b.ask("fakeChildUpdates"), updates);
     assert_eq!(run(&all[4]), (1, 1, 0));
     assert_eq!(b.ask("fakeChildUpdates"), updates + 3);
-    // Where the driver refuses, it is launches again.
+    // Where the driver refuses, launches run one by one.
     b.tell("fakeRefuse", 1);
     run(&all[5]);
     b.tell("fakeRefuse", 0);
 }
 
-/// In a process of its own: what was not found is not looked for again.
+/// Runs in a process of its own: a failed search is not repeated.
 #[test]
 fn without_the_library_everything_runs_on_plain_cores() {
     const NAME: &str = "products::without_the_library_everything_runs_on_plain_cores";

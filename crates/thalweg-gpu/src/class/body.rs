@@ -1,13 +1,13 @@
-//! What bodies ask of the kernel around them.
+//! Queries of bodies: scalars, divisors, and how accesses are used.
 
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
-/// The scalar that a node is, in which dtype it is computed with.
+/// Returns the scalar that a node loads, and the dtype in which it is used.
 pub fn as_scalar(body: &Body, id: NodeId) -> Option<(u16, DType)> {
     match body.nodes[id.index()] {
         Node::Scalar { slot, dtype } if dtype.is_float() => Some((slot, dtype)),
-        // Narrow floats come as the bits of an f32.
+        // Scalars of bf16 and f16 are passed as the bits of an f32.
         Node::Cast { dtype: DType::F32, arg } if matches!(body.dtype(arg), DType::BF16 | DType::F16) => {
             as_scalar(body, arg).map(|s| (s.0, DType::F32))
         }
@@ -15,7 +15,7 @@ pub fn as_scalar(body: &Body, id: NodeId) -> Option<(u16, DType)> {
     }
 }
 
-/// The scalar that a node divides by.
+/// Returns the scalar that a node divides by.
 pub fn divisor(body: &Body, node: &Node) -> Option<(u16, DType)> {
     match *node {
         Node::Element { op: ElementOp::Div, args, dtype: DType::F32 | DType::F64 } if !body.strict => {
@@ -25,8 +25,8 @@ pub fn divisor(body: &Body, node: &Node) -> Option<(u16, DType)> {
     }
 }
 
-/// Scalars that a body divides by, with their dtype: the host has their reciprocals, and a product takes a tenth of a
-/// quotient. It is one ulp off at most, as in PyTorch and XLA. Strict bodies divide.
+/// Scalars that a body divides by, with their dtype. The host passes their reciprocals: a multiplication takes a tenth
+/// of a division's time. The result is off by one ulp at most, as in PyTorch and XLA. Strict bodies divide.
 pub fn divisors(body: &Body) -> Vec<(u16, DType)> {
     let mut all: Vec<(u16, DType)> = vec![];
     for found in body.nodes.iter().filter_map(|n| divisor(body, n)) {
@@ -37,18 +37,18 @@ pub fn divisors(body: &Body) -> Vec<(u16, DType)> {
     all
 }
 
-/// What of an access a body wants.
+/// How a body uses an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
-    /// The element.
+    /// Loads the element.
     pub load: bool,
-    /// The position, or whether it is inside.
+    /// Uses the index, or whether it is in bounds.
     pub position: bool,
-    /// Something is gathered through it.
+    /// Gathers through it.
     pub gather: bool,
 }
 
-/// What a body wants of its accesses.
+/// Returns how a body uses each of its accesses.
 pub fn wanted(body: &Body) -> Vec<Wanted> {
     let mut all = vec![Wanted::default(); body.accesses.len()];
     for node in &body.nodes {
@@ -67,7 +67,7 @@ pub fn gathers(body: &Body) -> bool {
     body.nodes.iter().any(|n| matches!(n, Node::Gather { .. }))
 }
 
-/// Whether a body may be computed where there is no element: it neither ends by its data nor looks up places.
+/// Whether a body may be computed where there is no element: it has no data-dependent loops and no gathers.
 pub fn is_harmless(body: &Body) -> bool {
     !body.nodes.iter().any(|n| matches!(n, Node::Loop { .. } | Node::Gather { .. }))
 }

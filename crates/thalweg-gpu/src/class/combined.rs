@@ -1,21 +1,21 @@
-//! Folds and scans of rows of scratch memory by combines of the user's own.
+//! Folds and scans of rows of scratch memory by user-defined combines.
 
 use thalweg_ir::Loop;
 use thalweg_kernel::Along;
 
-/// What decides the source.
+/// Class key of a combined kernel: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CombinedClass {
     /// The combine.
     pub of: Loop,
-    /// What becomes of a row.
+    /// Fold or scan.
     pub along: Along,
 }
 
-/// Threads of a block: whole segments.
+/// Threads per block. A block has whole segments.
 pub const BLOCK: u32 = 256;
 
-/// Levels of a scan at most: elements, the last ones of segments, the last ones of segments of these, …
+/// Maximum number of levels of a scan: elements, the last elements of segments, the last of segments of these, …
 pub const LEVELS: usize = 11;
 
 impl CombinedClass {
@@ -24,8 +24,8 @@ impl CombinedClass {
         self.of.region().args.len()
     }
 
-    /// Words: the components' addresses; those of the results of a fold, or of the memory of a scan; points of a row, the
-    /// steps from row to row and from point to point, elements of a row in the memory of a scan.
+    /// Number of argument words: the components' addresses; those of the results of a fold, or of a scan's scratch;
+    /// points of a row, strides from row to row and from point to point, elements of a row in a scan's scratch.
     pub fn words(&self) -> usize {
         2 * self.components() + 4
     }

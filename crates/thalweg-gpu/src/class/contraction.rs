@@ -1,58 +1,58 @@
-//! Contractions by tiles: what decides their code, and where their words are.
+//! Tiled GEMM: what decides the code, and the layout of the argument words.
 
 use super::body::divisors;
 use crate::space::{Inner, Slots, SpaceClass, Way};
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, Body, Node};
 
-/// Words before those of the batch dimensions: rows, columns, terms, tiles of rows, tiles of columns, where an index
-/// out of range is told.
+/// Number of words before those of the batch dimensions: rows, columns, terms (K), tiles of rows, tiles of columns,
+/// address of the fault slot.
 pub const HEAD: usize = 6;
 
 /// Arithmetic of a tile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Math {
-    /// Tensor cores, factors of bf16 or f16.
+    /// Tensor cores (`mma.sync`), factors of bf16 or f16.
     Narrow,
-    /// The same by warpgroups, whose factors lie in shared memory in lines of 128 bytes (sm_90a).
+    /// Tensor cores by warpgroups (`wgmma`, sm_90a), factors of bf16 or f16 in 128-byte lines of shared memory.
     Warpgroup,
     /// Tensor cores, factors of f32 rounded to TF32.
     Tf32,
-    /// Plain cores, in order.
+    /// CUDA cores, terms added in order.
     Plain,
 }
 
-/// What a block computes, and how it is shared among its threads.
+/// Tile of a block, and how its warps divide it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tile {
     /// Rows.
     pub m: u32,
     /// Columns.
     pub n: u32,
-    /// Terms a step.
+    /// Terms (K) per pipeline step.
     pub k: u32,
-    /// Warps along rows and along columns; of plain cores 16 times 16 threads stand as these warps do.
+    /// Warps along rows and along columns. On CUDA cores, as many threads form a grid of 16 × 16.
     pub warps: [u32; 2],
-    /// Steps in shared memory at a time.
+    /// Pipeline stages in shared memory.
     pub stages: u32,
-    /// Blocks that a multiprocessor is to hold, for the compiler's use of registers.
+    /// Resident blocks per multiprocessor, a hint for register allocation (launch bounds).
     pub blocks: u32,
 }
 
-/// A body of the contraction over `[batch…, rows…, columns…]`.
+/// One body of a contraction, over `[batch…, rows…, columns…]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PartClass {
-    /// What is computed at a point.
+    /// The computation at a point.
     pub body: Body,
     /// Its domain.
     pub space: SpaceClass,
-    /// How many dimensions the batch and the rows have.
+    /// Number of batch and of row dimensions.
     pub groups: [u8; 2],
 }
 
 impl PartClass {
-    /// The store of sums that are written as they are, to rows that begin anywhere, as those of an odd length do: the access. Nothing else is
-    /// read or written.
+    /// Returns the access of the store if the epilogue only casts the accumulators and stores them, with nothing else
+    /// read or written, to rows of any alignment, such as those of an odd length.
     pub fn shifted(&self, sums: u16) -> Option<usize> {
         let (space, body) = (&self.space, &self.body);
         let [store] = body.stores[..] else { return None };
@@ -66,7 +66,7 @@ impl PartClass {
         (fits && matches!(dtype.size(), 2 | 4)).then_some(k)
     }
 
-    /// The same of sums that are but rounded on the way, to a narrow float.
+    /// Like `shifted`, if the epilogue only rounds accumulators to bf16 or f16.
     pub fn rounded(&self, sums: u16) -> Option<usize> {
         let k = self.shifted(sums)?;
         let dtype = self.body.accesses[k].dtype;
@@ -74,8 +74,8 @@ impl PartClass {
         (matches!(dtype, DType::BF16 | DType::F16) && self.body.nodes.iter().all(only)).then_some(k)
     }
 
-    /// Bytes that a thread reads for one point, but for an operand in registers or in shared memory; with the place of
-    /// what is not there by strides.
+    /// Bytes that a thread reads for one point, without the accumulators. An access through an index map counts 8 bytes
+    /// more for its address.
     pub fn loads(&self, sums: u16) -> usize {
         let read = |k: usize| self.body.nodes.iter().any(|n| n.access() == Some(k as u16));
         let all = self.body.accesses.iter().enumerate().filter(|&(k, a)| a.operand != Some(sums) && read(k));
@@ -88,75 +88,76 @@ impl PartClass {
     }
 }
 
-/// How a factor comes into shared memory.
+/// How a factor is brought to shared memory.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum FactorClass {
-    /// As it lies: 16 bytes at a time, along terms or along its lines (rows of the left one, columns of the right one).
+    /// Copied from memory in vectors of 16 bytes, along terms or along its lines (rows of A, columns of B).
     Copied {
-        /// Whether terms are neighbours.
+        /// Whether terms are neighbours in memory (K-major).
         along: bool,
     },
-    /// As it lies, element by element: what it reads is by strides of several dimensions, as windows are.
+    /// Copied from memory element by element, by strides of several dimensions, as the windows of a convolution are.
     Strided {
-        /// A body that loads and stores.
+        /// A body that only loads and stores.
         part: PartClass,
         /// Whether elements that are near each other in memory are terms.
         along: bool,
     },
-    /// Computed on its way through registers.
+    /// Computed in registers by its body (prologue).
     Computed(PartClass),
 }
 
-/// What decides the source of a contraction.
+/// Class key of a tiled GEMM: the properties that decide its source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TileClass {
-    /// Of the factors.
+    /// Dtype of the factors.
     pub dtype: DType,
-    /// Of the sums.
+    /// Dtype of the accumulators.
     pub sums: DType,
     /// The arithmetic.
     pub math: Math,
     /// The tile.
     pub tile: Tile,
-    /// Batch dimensions.
+    /// Number of batch dimensions.
     pub batch: u8,
     /// The factors.
     pub factors: [FactorClass; 2],
-    /// What is made of the sums, which are this operand of it.
+    /// The epilogue, and which of its operands is the accumulators.
     pub result: (PartClass, u16),
-    /// Whether several blocks share the terms of a tile: each leaves its sums, and the last one makes something of all.
+    /// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory, and the last
+    /// one adds them all and runs the epilogue.
     pub split: bool,
 }
 
 impl Math {
-    /// Whether factors are narrow floats as they are in memory.
+    /// Whether factors are stored as bf16 or f16 in shared memory.
     pub fn is_narrow(self) -> bool {
         matches!(self, Math::Narrow | Math::Warpgroup)
     }
 }
 
 impl Tile {
-    /// Threads of a block.
+    /// Threads per block.
     pub fn threads(&self) -> u32 {
         32 * self.warps[0] * self.warps[1]
     }
 }
 
-/// Where the words of a part are.
+/// Indices of a body's argument words.
 #[derive(Clone, Debug)]
 pub struct PartSlots {
-    /// Of its domain.
+    /// Words of its domain.
     pub space: Slots,
-    /// The first scalar.
+    /// First scalar.
     pub scalars: usize,
-    /// The reciprocals of those that are divided by.
+    /// First reciprocal of the scalars that are divided by.
     pub reciprocals: usize,
-    /// The first word behind.
+    /// First word after the body's.
     pub end: usize,
 }
 
 impl PartSlots {
-    /// From word `first` on.
+    /// Lays out a body's words from word `first` on.
     pub fn new(part: &PartClass, first: usize) -> PartSlots {
         let space = Slots::new(&part.space, first);
         let scalars = space.end;
@@ -165,33 +166,34 @@ impl PartSlots {
     }
 }
 
-/// Where the words of a factor are.
+/// Indices of a factor's argument words.
 #[derive(Clone, Debug)]
 pub enum FactorSlots {
-    /// The address, then the elements from line to line, or from term to term.
+    /// Index of the address. The stride in elements from line to line, or from term to term, follows.
     Copied(usize),
-    /// Those of its part.
+    /// Words of its body.
     Computed(PartSlots),
 }
 
-/// Where the words of a contraction are.
+/// Indices of a tiled GEMM's argument words.
 #[derive(Clone, Debug)]
 pub struct TileSlots {
-    /// Of each factor.
+    /// Words of each factor.
     pub factors: [FactorSlots; 2],
-    /// Of the result.
+    /// Words of the epilogue.
     pub result: PartSlots,
-    /// Where terms are shared: the steps of a share, how many shares there are, the addresses of their sums and of counters.
+    /// First word of split-K: steps per split, number of splits, addresses of the partial accumulators and of the
+    /// counters.
     pub split: usize,
-    /// Words in all.
+    /// Number of words.
     pub end: usize,
 }
 
-/// Words of a tile whose terms are shared.
+/// Number of words of split-K.
 const SPLIT_WORDS: usize = 4;
 
 impl TileSlots {
-    /// Those of a class. Each batch dimension has four words: two to divide by its size, then how far it goes in the
+    /// Lays out the words of a class. Each batch dimension has four: two to divide by its size, then its stride in the
     /// left and in the right factor: elements of a copied one, matrices of a computed one.
     pub fn new(class: &TileClass) -> TileSlots {
         let mut end = HEAD + 4 * class.batch as usize;
@@ -213,24 +215,24 @@ impl TileSlots {
     }
 }
 
-/// How a factor lies in shared memory.
+/// Layout of a factor in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// Whether terms are neighbours.
+    /// Whether terms are neighbours (K-major).
     pub along: bool,
-    /// Elements from line to line, or from term to term.
+    /// Pitch in elements, from line to line or from term to term.
     pub pitch: u32,
-    /// Elements of a stage.
+    /// Elements per pipeline stage.
     pub all: u32,
 }
 
 impl TileClass {
-    /// Sums of a thread.
+    /// Accumulators per thread.
     pub fn sums_of_thread(&self) -> u32 {
         self.tile.m * self.tile.n / self.tile.threads()
     }
 
-    /// Its bodies.
+    /// Bodies of the computed factors and of the epilogue.
     pub fn bodies(&self) -> impl Iterator<Item = &Body> {
         let factors = self.factors.iter().filter_map(|f| match f {
             FactorClass::Computed(part) => Some(&part.body),
@@ -239,7 +241,7 @@ impl TileClass {
         factors.chain([&self.result.0.body])
     }
 
-    /// Bytes of an element in shared memory.
+    /// Bytes of a factor's element in shared memory.
     pub fn element_size(&self) -> u32 {
         match (self.math, self.dtype) {
             (Math::Narrow | Math::Warpgroup, _) => 2,
@@ -248,7 +250,7 @@ impl TileClass {
         }
     }
 
-    /// How a factor lies in shared memory. Pitches are such that the threads of a warp read from different banks.
+    /// Layout of a factor in shared memory. Pitches are such that the threads of a warp read from different banks.
     pub fn layout(&self, factor: usize) -> Layout {
         let lines = if factor == 0 { self.tile.m } else { self.tile.n };
         let along = self.math != Math::Plain
@@ -274,7 +276,7 @@ impl TileClass {
         Layout { along, pitch, all: pitch * others }
     }
 
-    /// Rows of the sums that are in shared memory at a time.
+    /// Rows of accumulators that are in shared memory at a time in the epilogue.
     fn rows_a_pass(&self) -> u32 {
         match self.math {
             Math::Plain | Math::Warpgroup => self.tile.m.min(64),
@@ -282,7 +284,7 @@ impl TileClass {
         }
     }
 
-    /// How sums are handed to what is made of them.
+    /// How accumulators are passed to the epilogue.
     pub fn handed(&self) -> Handed<'_> {
         let (rows, by) = (self.rows_a_pass(), By::Block(self.tile.threads()));
         Handed { result: &self.result, sums: self.sums, rows, columns: self.tile.n, passes: self.tile.m / rows, by }
@@ -293,7 +295,8 @@ impl TileClass {
         self.table_at(2)
     }
 
-    /// Where the table of a strided factor's terms is in shared memory, behind everything else; of factor 2 the end of all.
+    /// Offset in shared memory of the table of a strided factor's terms, after everything else; for factor 2 the end of
+    /// all.
     pub fn table_at(&self, factor: usize) -> u32 {
         let stages = self.tile.stages * (self.layout(0).all + self.layout(1).all) * self.element_size();
         let tables = self.factors[..factor].iter().map(|f| match f {
@@ -304,55 +307,56 @@ impl TileClass {
     }
 }
 
-/// Sums on their way through shared memory.
+/// How the epilogue receives the accumulators, a pass at a time.
 pub struct Handed<'a> {
-    /// What is made of them, and which of its operands they are.
+    /// The epilogue, and which of its operands is the accumulators.
     pub result: &'a (PartClass, u16),
-    /// Their dtype.
+    /// Dtype of the accumulators.
     pub sums: DType,
-    /// Rows that are there at a time.
+    /// Rows per pass.
     pub rows: u32,
-    /// Columns that are there at a time.
+    /// Columns per pass.
     pub columns: u32,
-    /// How many times.
+    /// Number of passes.
     pub passes: u32,
-    /// Who does it.
+    /// Threads that run a pass.
     pub by: By,
 }
 
-/// Who makes something of the sums together.
+/// Threads that run a pass of the epilogue together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// All threads of a block, of so many.
+    /// All threads of a block, this many; accumulators go through shared memory.
     Block(u32),
-    /// A warp. The kernel says where its first row is (`warp_row`).
+    /// A warp; accumulators go through shared memory of its own. The kernel defines its first row (`warp_row`).
     Warp {
-        /// Where its own sums are in shared memory, in bytes from the beginning.
+        /// Offset in bytes of the first warp's accumulators in shared memory.
         at: u32,
-        /// Passes that are beside each other.
+        /// Number of passes side by side along columns.
         across: u32,
     },
-    /// A thread, of the sums in its registers: as many neighbouring columns of a row as a vector has. A warp has eight rows a pass.
+    /// Each thread by itself, from its accumulator registers: as many neighbouring columns of a row as a vector has. A
+    /// pass of a warp has eight rows.
     Thread {
-        /// Passes of eight rows that are beside each other.
+        /// Number of passes of eight rows side by side along columns.
         across: u32,
     },
 }
 
 impl Handed<'_> {
-    /// Elements from row to row.
+    /// Pitch in elements, from row to row.
     pub fn pitch(&self) -> u32 {
         self.columns + 8
     }
 
-    /// Bytes of shared memory, of all threads of a block or of a warp.
+    /// Bytes of shared memory, for all threads of a block or for one warp.
     pub fn bytes(&self) -> u32 {
         self.rows * self.pitch() * self.sums.size() as u32
     }
 }
 
-/// Bytes of a line of a matrix in shared memory.
+/// Bytes of a line of a factor in shared memory (the swizzle span of `wgmma`).
 pub const LINE: u32 = 128;
 
-/// Elements of it.
+/// Elements of bf16 or f16 in a line.
 pub const LINE_ELEMENTS: u32 = 64;

@@ -1,45 +1,47 @@
-//! Sums of integers in few places.
+//! Histograms: sums of integers in tables in shared memory.
 
 use super::map::{MapClass, MapSlots};
 use thalweg_ir::DType;
 use thalweg_kernel::NodeId;
 
-/// Threads of a block: many, since each block adds its table to the result.
+/// Threads per block. Many, since each block adds its table to the result.
 pub const BLOCK: u32 = 512;
 
-/// Blocks of a multiprocessor.
+/// Blocks per multiprocessor.
 pub const BLOCKS: usize = 4;
 
-/// Bytes of a block's tables at most: a multiprocessor has four times that, and without being asked a block gets no more.
+/// Maximum bytes of a block's tables. A multiprocessor has four times that, and a block gets no more without requesting
+/// it.
 pub const ROOM: usize = 48 << 10;
 
-/// Tables of a block at most (of 4, 8 and 16 measured on an H200 eight are the best for 100 places, and none is worse for 1,000).
+/// Maximum number of tables per block. Of 4, 8 and 16 measured on an H200, eight is best for 100 bins, and none is
+/// worse for 1,000.
 pub const TABLES: usize = 8;
 
-/// What is added.
+/// The addend.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Added {
     /// One number for all points.
     Same,
-    /// What this node of the body is.
+    /// The value of this node of the body.
     Element(NodeId),
 }
 
-/// What decides the source, beside the body, which stores nothing.
+/// Class key: the properties that decide the source, besides the body, which stores nothing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CountedClass {
-    /// Its domain; no tiles.
+    /// Its domain, without tiles.
     pub map: MapClass,
-    /// The node that is the index.
+    /// The node of the index.
     pub index: NodeId,
-    /// What is added.
+    /// The addend.
     pub added: Added,
-    /// Of the result: an integer of 32 or 64 bits.
+    /// Dtype of the result: an integer of 32 or 64 bits.
     pub dtype: DType,
 }
 
 impl CountedClass {
-    /// Bytes of a place in a table.
+    /// Bytes of a bin in a table.
     pub fn size(&self) -> usize {
         match self.added {
             Added::Same => 4,
@@ -48,25 +50,25 @@ impl CountedClass {
     }
 }
 
-/// Where the words are, behind those of a map.
+/// Indices of the argument words, after those of a map.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedSlots {
-    /// Places.
+    /// Number of bins.
     pub places: usize,
-    /// Tables of a block, a power of two; a place has one word after the other.
+    /// Tables per block, a power of two. The copies of a bin are neighbours in shared memory.
     pub tables: usize,
-    /// Address of the first place.
+    /// Address of the first bin of the result.
     pub to: usize,
-    /// Elements from place to place.
+    /// Elements from bin to bin.
     pub step: usize,
-    /// Address of the number that is added to all.
+    /// Address of the number that is added for all points.
     pub value: usize,
-    /// Words in all.
+    /// Number of words.
     pub end: usize,
 }
 
 impl CountedSlots {
-    /// Behind these.
+    /// Lays out the words after those of a map.
     pub fn new(map: &MapSlots) -> CountedSlots {
         let first = map.end;
         let [places, tables, to, step, value, end] = [0, 1, 2, 3, 4, 5].map(|i| first + i);

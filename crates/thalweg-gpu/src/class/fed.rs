@@ -1,84 +1,87 @@
-//! Contractions whose tiles are fed: what decides their code, and where their words are.
+//! Warp-specialized TMA GEMM: what decides the code, and the layout of the argument words.
 
 use super::contraction::{By, HEAD, Handed, LINE_ELEMENTS, PartClass, PartSlots};
 use crate::maps::MAP_WORDS;
 use thalweg_ir::DType;
 
-/// Terms of a step: those of a line in shared memory.
+/// Terms (K) per pipeline step: those of a line in shared memory.
 pub const TERMS: u32 = LINE_ELEMENTS;
 
-/// Bytes of a barrier.
+/// Bytes of an mbarrier.
 pub const BARRIER: u32 = 8;
 
-/// The tile of a team.
+/// The tile of a team of consumer warpgroups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FedTile {
-    /// Warpgroups that compute it together, rows shared among them: one, or two.
+    /// Consumer warpgroups per tile, one or two. Two divide its rows.
     pub team: u32,
     /// Rows: 64 or 128.
     pub m: u32,
     /// Columns.
     pub n: u32,
-    /// Steps in shared memory at a time.
+    /// Pipeline stages in shared memory.
     pub stages: u32,
 }
 
-/// How a factor lies.
+/// Memory layout of a factor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FedFactor {
-    /// Whether terms are neighbours in memory.
+    /// Whether terms are neighbours in memory (K-major).
     pub along: bool,
-    /// Dimensions of its terms, of its lines, and of its batch.
+    /// Number of dimensions of its terms.
     pub terms: u8,
-    /// See above.
+    /// Number of dimensions of its lines.
     pub lines: u8,
-    /// See above.
+    /// Number of dimensions of its batch.
     pub batch: u8,
-    /// How many neighbouring columns of the result each thread has, where the lines of the right factor are *dealt*: they lie in shared
-    /// memory in the order in which a multiplication gives them to threads. 0 where they lie as in memory.
+    /// Neighbouring result columns per thread, where the lines of the right factor are *dealt* (interleaved): their
+    /// order in shared memory is that in which `wgmma` assigns columns to threads. 0 where their order is that of
+    /// memory.
     pub dealt: u8,
 }
 
-/// What decides the source.
+/// Class key: the properties that decide the source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FedClass {
-    /// Of the factors.
+    /// Dtype of the factors.
     pub dtype: DType,
     /// The tile.
     pub tile: FedTile,
-    /// Batch dimensions.
+    /// Number of batch dimensions.
     pub batch: u8,
     /// The factors.
     pub factors: [FedFactor; 2],
-    /// What is made of the sums, which are this operand of it.
+    /// The epilogue, and which of its operands is the accumulators.
     pub result: (PartClass, u16),
-    /// Products in one launch.
+    /// Number of products in one launch.
     pub products: u32,
-    /// Whether lines of the right factor that fill no tile are copied as they lie, though the others are dealt.
+    /// Whether the last lines of the right factor, which do not fill a tile, are copied uninterleaved though the others
+    /// are dealt.
     pub rest: bool,
 }
 
-/// Where the words are.
+/// Indices of the argument words.
 #[derive(Clone, Debug)]
 pub struct FedSlots {
-    /// The maps of the factors.
+    /// Tensor maps of the factors.
     pub maps: [usize; 2],
-    /// The map of the right one's lines that fill no tile.
+    /// Tensor map of the right factor's last lines, which do not fill a tile.
     pub rest: usize,
-    /// Of each factor, two words to divide by for each of its dimensions but the outermost ones: of terms, lines, batch.
+    /// First divisor word of each factor: two words for each dimension of terms, lines and batch but the outermost
+    /// ones.
     pub dims: [usize; 2],
-    /// Of the result.
+    /// Words of the epilogue.
     pub result: PartSlots,
-    /// All, a multiple of those of a map, as the argument is aligned.
+    /// Number of words, a multiple of a tensor map's, as the argument is aligned.
     pub end: usize,
 }
 
-/// The word with the number of tiles.
+/// Index of the word with the number of tiles.
 pub const TILES: usize = HEAD;
 
 impl FedSlots {
-    /// Those of a class. Behind those of every contraction is the number of tiles. Each batch dimension has four words: two
-    /// to divide by its size, then how many matrices it goes further in each factor.
+    /// Lays out the words of a class. The number of tiles follows the words of every contraction. Each batch dimension
+    /// has four words: two to divide by its size, then its stride in each factor, in matrices.
     pub fn new(class: &FedClass) -> FedSlots {
         let first = FedSlots::batch(class.batch as usize);
         let second = first + class.factors[0].divisors();
@@ -89,46 +92,47 @@ impl FedSlots {
         FedSlots { maps: [maps, maps + MAP_WORDS], rest, dims: [first, second], result, end }
     }
 
-    /// The first word of a batch dimension.
+    /// First word of a batch dimension.
     pub fn batch(d: usize) -> usize {
         HEAD + 1 + 4 * d
     }
 }
 
 impl FedFactor {
-    /// Words to divide by.
+    /// Number of divisor words.
     pub fn divisors(&self) -> usize {
         inner(self.terms) + inner(self.lines) + inner(self.batch)
     }
 }
 
 impl FedClass {
-    /// Elements of a step of a factor.
+    /// Elements of a factor in a pipeline stage.
     pub fn all(&self, factor: usize) -> u32 {
         TERMS * if factor == 0 { self.tile.m } else { self.tile.n }
     }
 
-    /// Threads of a block: two teams that compute in turns, and a warpgroup of which one thread has the factors copied.
+    /// Threads per block: two teams of consumers that alternate between multiplying and the epilogue, and a producer
+    /// warpgroup, of which one thread issues the TMA copies.
     pub fn threads(&self) -> u32 {
         (2 * self.tile.team + 1) * 128
     }
 
-    /// Rows of a warpgroup.
+    /// Rows per warpgroup.
     pub fn rows(&self) -> u32 {
         self.tile.m / self.tile.team
     }
 
-    /// How many neighbouring columns a thread has the sums of; 0 where it has pairs.
+    /// Neighbouring columns per thread, where columns are dealt; 0 where a thread has pairs.
     pub fn dealt(&self) -> u32 {
         self.factors[1].dealt.into()
     }
 
-    /// Where the warps' sums are in shared memory.
+    /// Offset in bytes of the warps' epilogue buffers in shared memory.
     fn sums_at(&self) -> u32 {
         self.tile.stages * (self.all(0) + self.all(1)) * 2
     }
 
-    /// How sums are handed to what is made of them.
+    /// How accumulators are passed to the epilogue.
     pub fn handed(&self) -> Handed<'_> {
         let (result, sums) = (&self.result, DType::F32);
         if self.dealt() > 0 {
@@ -143,7 +147,7 @@ impl FedClass {
                 by: By::Thread { across },
             };
         }
-        // Two warpgroups have half the registers each, and what is read beside the sums waits in them.
+        // With teams of two warpgroups a thread has half the registers, and the epilogue's loads wait in them.
         let alone = self.result.0.loads(self.result.1) == 0;
         let columns = if self.tile.team == 1 || alone { 64 } else { 32 };
         let across = self.tile.n / columns;
@@ -151,7 +155,7 @@ impl FedClass {
         Handed { result, sums, rows: 16, columns, passes: self.rows() / 64 * across, by }
     }
 
-    /// Where the barriers are in shared memory.
+    /// Offset in bytes of the mbarriers in shared memory.
     pub fn barriers_at(&self) -> u32 {
         let room = if self.dealt() > 0 { 0 } else { self.handed().bytes() };
         self.sums_at() + 8 * self.tile.team * room
@@ -163,7 +167,7 @@ impl FedClass {
     }
 }
 
-/// Words to divide by along so many dimensions.
+/// Number of divisor words for `dims` dimensions.
 pub fn inner(dims: u8) -> usize {
     2 * (dims as usize).saturating_sub(1)
 }

@@ -1,18 +1,18 @@
-//! Operations whose source is the user's.
+//! Operations with the user's own source.
 
 use thalweg_ir::Foreign;
 
-/// What decides the source.
+/// Class key of a foreign kernel: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ForeignClass {
     /// The operation.
     pub of: Foreign,
-    /// Threads of a block.
+    /// Block dimensions, in threads.
     pub block: [u32; 3],
 }
 
 impl ForeignClass {
-    /// Words: the addresses of operands and results, the sizes, the numbers.
+    /// Number of argument words: addresses of operands and results, sizes, numbers.
     pub fn words(&self) -> usize {
         let s = self.of.source();
         s.operands.len() + s.results.len() + s.sizes + s.numbers.len()

@@ -1,23 +1,23 @@
 //! Interpreters of bodies.
 
-/// What decides the source of a generic kernel: which values it has, and which instructions.
+/// Class key of a generic kernel: the width of its values and its instruction set decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Width {
-    /// Words of 32 bits: for bodies without f64 and i64. Without the functions of f32.
+    /// Words of 32 bits, for bodies without f64, i64 and the functions of f32.
     Narrow,
-    /// The same with the functions of f32, and without most of what integers have.
+    /// Words of 32 bits with the functions of f32, without most integer operations.
     Functions,
-    /// Words of 64 bits, for i64; without f64 and the functions of f32.
+    /// Words of 64 bits, for i64, without f64 and the functions of f32.
     Wide,
-    /// The same with f64 and its functions.
+    /// Words of 64 bits with f64 and its functions.
     Double,
 }
 
 impl Width {
-    /// Every one.
+    /// All variants.
     pub const ALL: [Width; 4] = [Width::Narrow, Width::Functions, Width::Wide, Width::Double];
 
-    /// Points that a thread takes side by side.
+    /// Points per thread.
     pub fn lanes(self) -> usize {
         if self.is_wide() { 2 } else { 4 }
     }

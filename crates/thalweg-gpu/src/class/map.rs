@@ -4,55 +4,55 @@ use super::body::divisors;
 use crate::space::{Slots, SpaceClass};
 use thalweg_kernel::Body;
 
-/// Threads of a block.
+/// Threads per block.
 pub const BLOCK: u32 = 256;
 
-/// What decides the source of a map kernel, beside its body.
+/// Class key of a map kernel: the properties that decide its source, besides its body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MapClass {
     /// Its domain.
     pub space: SpaceClass,
-    /// Vectors that a thread takes.
+    /// Vectors per thread.
     pub vectors: u8,
-    /// How blocks cover tiles, where they do.
+    /// The two-dimensional tile of a block, where blocks have one.
     pub tile: Option<Tile>,
 }
 
-/// A tile of the innermost dimension and another one. A thread's vectors follow each other along that one.
+/// A tile over the innermost and another dimension. A thread's vectors follow each other along the other one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tile {
     /// The other dimension.
     pub dim: u8,
-    /// Threads along it, neighbours in a warp; the others of the block stand along the innermost one.
+    /// Threads along the other dimension, neighbours in a warp. The rest of the block is along the innermost one.
     pub depth: u8,
 }
 
 impl Tile {
-    /// Points along the other dimension, and vectors along the innermost one.
+    /// Extent in points along the other dimension, and in vectors along the innermost one.
     pub fn sizes(self, vectors: u8) -> [usize; 2] {
         [self.depth as usize * vectors as usize, BLOCK as usize / self.depth as usize]
     }
 }
 
-/// Where the words of a map are.
+/// Indices of a map's argument words.
 #[derive(Clone, Debug)]
 pub struct MapSlots {
-    /// Of the domain; word 0 is the number of vectors.
+    /// Words of the domain. Word 0 is the number of vectors.
     pub space: Slots,
-    /// The first scalar.
+    /// First scalar.
     pub scalars: usize,
-    /// The reciprocals of those that are divided by.
+    /// First reciprocal of the scalars that are divided by.
     pub reciprocals: usize,
-    /// Where an index out of range is told.
+    /// Address of the fault slot.
     pub fault: usize,
-    /// How many tiles there are along the innermost dimension, and along the other one: two words each, to divide by.
+    /// Numbers of tiles along the innermost and the other dimension: two divisor words each.
     pub tiles: usize,
-    /// Words in all.
+    /// Number of words.
     pub end: usize,
 }
 
 impl MapSlots {
-    /// Those of a class.
+    /// Lays out the words of a class.
     pub fn new(class: &MapClass, body: &Body) -> MapSlots {
         let space = Slots::new(&class.space, 1);
         let scalars = space.end;

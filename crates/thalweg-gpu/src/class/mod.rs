@@ -1,7 +1,7 @@
-//! What decides the code of a kernel, a kind a file: its class (lanes, tiles, who has a row), and where sizes, addresses
-//! and scalars are among the words of its argument.
+//! Kernel classes, one kind a file: what decides the code (lanes, tiles, how rows are divided among threads), and the
+//! indices of sizes, addresses and scalars among the argument words.
 //!
-//! Always true: two launches of one class differ in words alone.
+//! Always true: two launches of one class differ in argument words alone.
 
 pub mod body;
 pub mod combined;

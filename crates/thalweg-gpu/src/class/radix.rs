@@ -1,21 +1,21 @@
-//! Sorts of rows in memory by digits.
+//! Radix sorts of rows in memory.
 
 use thalweg_ir::DType;
 
-/// Values of a digit, and threads of a block.
+/// Number of digit values, and threads per block.
 pub const DIGITS: usize = 256;
 
-/// Words of a launch: from, to, rows, points, step from row to row, from point to point; tiles of a row; the number of
-/// the pass, or blocks of a row that count; where digits begin; elements and places of two buffers; what blocks tell
-/// each other, or counters.
+/// Number of argument words: from, to, rows, points, strides from row to row and from point to point; tiles of a row;
+/// the number of the pass, or blocks of a row that count; offsets of digits; elements and indices of two buffers; the
+/// exchange buffer of blocks, or counters.
 pub const WORDS: usize = 14;
 
-/// Passes of a sort of such elements.
+/// Number of passes of a sort.
 pub fn passes(dtype: DType) -> usize {
     dtype.size().max(2)
 }
 
-/// Elements of a tile.
+/// Elements per tile.
 pub fn tile(dtype: DType) -> usize {
     DIGITS * if dtype.size() == 8 { 8 } else { 16 }
 }

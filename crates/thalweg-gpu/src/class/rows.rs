@@ -1,4 +1,4 @@
-//! What decides the source of a row kernel beside its body, and where its words are.
+//! Row kernels: what decides the source besides the body, and the layout of the argument words.
 
 use super::body::divisors;
 use crate::space::{Slots, SpaceClass};
@@ -7,54 +7,54 @@ use thalweg_kernel::{
     Along, Body, OnlineFold, OnlinePasses, Phase, Phases, Rescaling, Scan, Shift, online_passes, phases,
 };
 
-/// How rows are shared among threads.
+/// How rows are divided among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Sharing {
-    /// A group of so many threads a row (a power of two, up to 32 or the whole block), the row in registers: so many
-    /// vectors a thread, which cover it exactly or not.
+    /// A group of threads per row (a power of two up to 32, or the whole block), with the row in registers.
     Held {
-        /// Threads of a row.
+        /// Threads per row.
         group: u16,
-        /// Vectors of a thread.
+        /// Vectors per thread.
         steps: u8,
-        /// Whether they cover the row exactly.
+        /// Whether the vectors cover the row exactly.
         exact: bool,
     },
-    /// The same, each pass reading the row from memory.
+    /// A group of threads per row, each pass reading the row from memory.
     Again {
-        /// Threads of a row.
+        /// Threads per row.
         group: u16,
     },
-    /// Lanes across rows: so many vectors of rows side by side, and so many threads for the points of each.
+    /// Lanes over neighbouring rows (outer-axis reduction), several threads for the points of each row.
     Across {
-        /// Vectors of rows.
+        /// Vectors of rows, side by side.
         wide: u16,
-        /// Threads for their points.
+        /// Threads along the points of a row.
         deep: u16,
     },
-    /// Lanes across rows, which several blocks hold a part of each in registers: as across, so many vectors a thread. Blocks tell each
-    /// other what they have folded.
+    /// Lanes over neighbouring rows. Several co-resident blocks hold a segment of each row in registers and exchange
+    /// their partial results.
     HeldByBlocks {
-        /// Vectors of rows.
+        /// Vectors of rows, side by side.
         wide: u16,
-        /// Threads for the points of a part.
+        /// Threads along the points of a segment.
         deep: u16,
-        /// Vectors of a thread.
+        /// Vectors per thread.
         steps: u8,
     },
-    /// A thread a few rows of the many that pairs of rows are: neighbours along the first of two dimensions.
+    /// A thread per few rows, neighbours along the first of two row dimensions. For rows that are pairs, as in pairwise
+    /// distances.
     Pairs {
-        /// Rows of a thread.
+        /// Rows per thread.
         rows: u8,
-        /// A bit for each access: whether it is the same for all of these.
+        /// Bit mask of accesses whose element is the same for all rows of a thread.
         still: u64,
     },
-    /// A warp a row, strictly in order.
+    /// A warp per row, terms strictly in order.
     Ordered,
 }
 
 impl Sharing {
-    /// Threads of a block.
+    /// Threads per block.
     pub fn block(self) -> u32 {
         match self {
             Sharing::Held { group, .. } | Sharing::Again { group } => {
@@ -69,7 +69,7 @@ impl Sharing {
         }
     }
 
-    /// Rows (across: vectors of rows; of pairs: threads that have a few) of a block.
+    /// Rows per block (across: vectors of rows; pairs: threads, each with several rows).
     pub fn rows(self) -> u32 {
         match self {
             Sharing::Held { group, .. } | Sharing::Again { group } => self.block() / group as u32,
@@ -80,49 +80,49 @@ impl Sharing {
     }
 }
 
-/// One pass of several that run as kernels of their own.
+/// One phase of several that run as kernels of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stage {
     /// Number of its phase.
     pub phase: u8,
-    /// Whether several blocks share a row.
+    /// Whether several blocks divide a row (partial results are combined by the last one).
     pub split: bool,
-    /// Whether the scan behind the phase and the pass behind that are part of it: blocks have a tile of a row in
-    /// registers, and tell each other what comes before.
+    /// Whether the phase includes the scan after it and the pass after that: a chained scan with decoupled look-back. A
+    /// block has a tile of a row in registers and exchanges prefixes with others.
     pub linked: bool,
 }
 
-/// What decides the source of a row kernel, beside its body.
+/// Class key of a row kernel: the properties that decide its source, besides its body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowsClass {
     /// Its domain.
     pub space: SpaceClass,
-    /// How it is shared.
+    /// How its rows are divided among threads.
     pub sharing: Sharing,
-    /// Which part of it runs; all where there is none.
+    /// The phase that runs; `None` for all of them.
     pub stage: Option<Stage>,
-    /// Where two passes run as one, by rescaling identities: how many of the body's folds are its own. The others are
-    /// the lower moments that these want.
+    /// Where two passes are fused by rescaling identities: number of folds of the body itself. The others are the lower
+    /// moments that these need.
     pub online: Option<u16>,
 }
 
 impl RowsClass {
-    /// Whether blocks have a tile of a row each, and pass on what comes before.
+    /// Whether the kernel is a chained scan, whose blocks have a tile of a row each.
     pub fn is_linked(&self) -> bool {
         self.stage.is_some_and(|s| s.linked)
     }
 
-    /// Whether blocks hold a part of a row each, and tell each other what they have folded.
+    /// Whether blocks hold a segment of a row each and exchange what they have folded.
     pub fn is_held_by_blocks(&self) -> bool {
         matches!(self.sharing, Sharing::HeldByBlocks { .. })
     }
 
-    /// Whether several blocks share a row.
+    /// Whether several blocks divide a row.
     pub fn is_shared(&self) -> bool {
         self.is_held_by_blocks() || self.stage.is_some_and(|s| s.split || s.linked)
     }
 
-    /// The vectors of a tile, where blocks have one each.
+    /// Vectors per tile of a chained scan.
     pub fn tile(&self) -> Option<usize> {
         match self.sharing {
             Sharing::Held { group, steps, .. } if self.is_linked() => Some(group as usize * steps as usize),
@@ -130,24 +130,24 @@ impl RowsClass {
         }
     }
 
-    /// Whether what it runs has scans in registers.
+    /// Whether it scans in registers.
     pub fn has_scans(&self, body: &Body) -> bool {
         let held = matches!(self.sharing, Sharing::Held { .. }) && (self.stage.is_none() || self.is_linked());
         held && !body.scans.is_empty()
     }
 
-    /// The name of its function.
+    /// Name of its function.
     pub fn name(&self, body: &Body) -> &'static str {
         if self.has_scans(body) { "scanned" } else { "rows" }
     }
 
-    /// Its phases: what is held in registers is kept there.
+    /// Its phases. Where a row is held in registers, the values computed from it are kept there too.
     pub fn phases(&self, body: &Body) -> Phases {
         let held = matches!(self.sharing, Sharing::Held { .. } | Sharing::HeldByBlocks { .. });
         phases(body, held && self.stage.is_none())
     }
 
-    /// The passes of these phases that run together: all that the second one folds differs from means.
+    /// The two passes that are fused, if everything that the second one folds is a deviation from a mean.
     pub fn passes(&self, body: &Body, phases: &Phases) -> Option<OnlinePasses> {
         let of_mean = |l: &OnlineFold| match &l.how {
             Rescaling::Shifted { rate, from, .. } => rate.is_none() && matches!(from, Shift::Mean(_)),
@@ -157,38 +157,38 @@ impl RowsClass {
     }
 }
 
-/// Where the words of a row kernel are.
+/// Indices of a row kernel's argument words.
 #[derive(Clone, Debug)]
 pub struct RowsSlots {
-    /// Of the domain. Before it: rows (across: vectors of rows; of pairs: threads that have a few); points of a row (along: vectors of
-    /// them); chunks of a row (of pairs: the size of the first dimension), points (vectors) of each; runs of a row (held by blocks: tiles
-    /// of rows), points of each.
+    /// Words of the domain. The six words before it: rows (across: vectors of rows; pairs: threads with several rows);
+    /// points of a row (along: vectors); chunks of a row (pairs: extent of the first dimension), points (vectors) of
+    /// each; runs of a row (held by blocks: tiles of rows), points of each.
     pub space: Slots,
-    /// The first scalar.
+    /// First scalar.
     pub scalars: usize,
-    /// The reciprocals of those that are divided by.
+    /// First reciprocal of the scalars that are divided by.
     pub reciprocals: usize,
-    /// Where an index out of range is told.
+    /// Address of the fault slot.
     pub fault: usize,
-    /// Addresses of the results of folds.
+    /// First address of the results of folds.
     pub values: usize,
-    /// Addresses of their partial results.
+    /// First address of their partial results.
     pub partials: usize,
-    /// Addresses of the buffers.
+    /// First address of the buffers.
     pub buffers: usize,
-    /// Address of the counters, or of what blocks tell each other.
+    /// Address of the counters, or of the exchange buffer of blocks.
     pub counters: usize,
-    /// Addresses of the states of online folds.
+    /// First address of the states of online folds.
     pub states: usize,
-    /// Words in all.
+    /// Number of words.
     pub end: usize,
 }
 
-/// Words before those of the domain.
+/// Number of words before those of the domain.
 const HEAD: usize = 6;
 
 impl RowsSlots {
-    /// Those of a class.
+    /// Lays out the words of a class.
     pub fn new(class: &RowsClass, body: &Body, phases: &Phases) -> RowsSlots {
         let space = Slots::new(&class.space, HEAD);
         let scalars = space.end;
@@ -206,20 +206,20 @@ impl RowsSlots {
     }
 }
 
-/// Values of a row that folds by combines of the user's own give; they follow those of the folds.
+/// Number of a row's values that user-defined combines fold. They follow those of the folds.
 pub fn combined_values(body: &Body) -> usize {
     let folds = body.combined.iter().filter(|c| c.along == Along::Fold);
     folds.map(|c| c.elements().len()).sum()
 }
 
-/// The values of a row that a phase leaves to folds by combines of the user's own.
+/// Slots of the row's values that a phase leaves to folds by user-defined combines.
 pub fn left(phase: &Phase) -> impl Iterator<Item = u16> + '_ {
     let folds = phase.combined.iter().filter(|c| c.along == Along::Fold);
     folds.flat_map(|c| (c.slot..).take(c.of.region().args.len()))
 }
 
-/// Whether a phase runs once a row behind the last pass, and takes what a fold by a combine of the user's own makes of it: a
-/// launch of its own.
+/// Whether phase `number` runs once a row after the last pass and reads the result of a fold by a user-defined combine:
+/// it is a launch of its own.
 pub fn runs_behind(phases: &Phases, number: usize) -> bool {
     let last = phases.list.iter().rposition(|p| !p.once);
     last.is_some_and(|last| last < number && left(&phases.list[last]).next().is_some())
@@ -230,7 +230,7 @@ pub fn state_bytes(online: &OnlinePasses) -> Vec<usize> {
     online.list.iter().map(|l| (power(l) as usize + 3) * l.dtype.size()).collect()
 }
 
-/// The highest power of what an online fold sums up.
+/// Highest power that an online fold sums.
 pub fn power(fold: &OnlineFold) -> u8 {
     match fold.how {
         Rescaling::Shifted { power, .. } => power,
@@ -238,8 +238,8 @@ pub fn power(fold: &OnlineFold) -> u8 {
     }
 }
 
-/// Whether a scan of such elements can run in registers: not what is sorted; and of products of floats in another order
-/// one may overflow where the other vanishes.
+/// Whether a scan of such elements can run in registers. Sorts cannot. Products of floats cannot, since in another
+/// order one may overflow where the other underflows.
 pub fn is_in_registers(scan: &Scan, dtype: DType) -> bool {
     !matches!(scan.op, ScanOp::Sort | ScanOp::Argsort) && (scan.op != ScanOp::Prod || !dtype.is_float())
 }

@@ -2,50 +2,50 @@
 
 use thalweg_ir::{DType, ScanOp};
 
-/// What decides the source of a scan.
+/// Class key of a scan: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ScanClass {
-    /// Which.
+    /// The operation.
     pub op: ScanOp,
-    /// From the end; of a sort: descending.
+    /// Scans from the end; of a sort: descending.
     pub reverse: bool,
-    /// Of the elements.
+    /// Dtype of the elements.
     pub dtype: DType,
-    /// How rows are shared.
+    /// How rows are divided among threads.
     pub way: Way,
 }
 
-/// Who has a row, or a part of one.
+/// Threads that share a row or a segment of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Way {
-    /// A thread.
+    /// A thread per row.
     InOrder,
-    /// A few threads of a warp.
+    /// Several threads of a warp per row.
     Short,
-    /// A block of one to eight warps, or several of them.
+    /// One or several blocks per row, of one to eight warps.
     Long,
-    /// A column of threads of a block, whose neighbours have neighbouring rows; or several.
+    /// One or several columns of a block's threads per row. Neighbouring columns have neighbouring rows.
     Across,
-    /// Of a sort: a block has a stretch of a row, or rows that fit one.
+    /// First launch of a merge sort: a block sorts a run of 2,048 keys, or several rows that fit one.
     Stretch,
-    /// Of a sort: a block has a stretch of two runs that are merged.
+    /// Merge of a merge sort: a block has a segment of the merge of two runs.
     Merge,
-    /// Of a sort by digits: blocks share a row to count them.
+    /// Histogram of a radix sort: blocks divide a row and count its digits.
     Count,
-    /// Of a sort by digits: a block has a tile of a row, and moves it by one of them.
+    /// Pass of a radix sort: a block moves the elements of a tile by one digit.
     Pass,
 }
 
-/// Words: from, to, rows, points, step from row to row, from point to point; threads of a row, or points of a chunk;
-/// blocks of a row, chunks of a block, chunks of a row, whether chunks are only folded, partial results, rows of a
-/// block.
+/// Number of argument words: from, to, rows, points, strides from row to row and from point to point; threads of a row,
+/// or points of a chunk; blocks of a row, chunks of a block, chunks of a row, whether chunks are only folded, partial
+/// results, rows of a block.
 pub const WORDS: usize = 13;
 
-/// Threads of a block.
+/// Threads per block.
 pub const BLOCK: usize = 256;
 
-/// Points of a thread in a turn.
+/// Points per thread and iteration.
 pub const POINTS: usize = 8;
 
-/// Points of a warp in a turn.
+/// Points per warp and iteration.
 pub const WARP: usize = 32 * POINTS;

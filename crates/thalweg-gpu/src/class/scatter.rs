@@ -1,49 +1,50 @@
-//! Scatters: values put in at given places along an axis.
+//! Scatters: values written at given indices along an axis.
 
 use thalweg_ir::{DType, ScatterOp};
 
-/// Words before those of the dimensions: addresses of tensor, index, values, result; lines; indices of a line; elements
-/// of a line; strides along the axis of the four; the fault; sorted indices, or the latest ones; what a thread's number is divided by (two
-/// words); threads; whether threads side by side have lines side by side.
+/// Number of words before those of the dimensions: addresses of tensor, index, values, result; lines; indices of a
+/// line; elements of a line; strides along the axis of the four; address of the fault slot; sorted indices, or the
+/// latest ones; divisor of a thread's number (two words); threads; whether neighbouring threads have neighbouring
+/// lines.
 pub const HEAD: usize = 17;
 
-/// Words of a dimension: what it is divided by (two words), its strides in tensor, index, values, result and sorted
+/// Number of words of a dimension: its divisor (two words), its strides in tensor, index, values, result and sorted
 /// indices.
 pub const EACH: usize = 7;
 
-/// Threads of a block.
+/// Threads per block.
 pub const BLOCK: u32 = 128;
 
-/// What a launch does.
+/// Task of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Way {
     /// Copies the tensor.
     Copy,
-    /// Puts the values of a line in, a thread each.
+    /// Scatters the values of a line in order, a thread per line.
     Lines(ScatterOp),
-    /// Puts the values that meet an element in, a thread each.
+    /// Scatters the values of one element in order, a thread per element with values (a run of sorted indices).
     Runs(ScatterOp),
-    /// Puts each value in by an atomic operation.
+    /// Scatters each value by an atomic operation.
     AtOnce(ScatterOp),
-    /// Sets what is known of the latest indices to 0.
+    /// Clears the table of the latest indices.
     Clear,
-    /// Finds the number of the last index that names an element, plus one.
+    /// Finds the number of the last index that names an element, plus one, by an atomic maximum.
     Latest,
-    /// Puts the value of that one in, or copies the element where there is none.
+    /// Stores the value of that index, or copies the element where there is none.
     Take,
 }
 
-/// What decides the source.
+/// Class key: the properties that decide the source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ScatterClass {
-    /// What the launch does.
+    /// Task of the launch.
     pub way: Way,
-    /// Of tensor, values, result.
+    /// Dtype of tensor, values, result.
     pub dtype: DType,
-    /// Dimensions beside the axis.
+    /// Number of dimensions besides the axis.
     pub dims: u8,
-    /// Whether threads are numbered by 64 bits.
+    /// Whether thread numbers take 64 bits.
     pub wide: bool,
-    /// Lines of a thread that lie side by side and have their indices in common: what fills a vector, or one.
+    /// Neighbouring lines per thread that have their indices in common: as many as fill a vector, or one.
     pub lanes: u8,
 }

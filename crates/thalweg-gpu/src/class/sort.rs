@@ -1,16 +1,16 @@
-//! Sorts of rows in memory by merges.
+//! Merge sorts of rows in memory.
 
 use thalweg_ir::DType;
 
-/// Elements of a block.
+/// Elements per block.
 pub const STRETCH: usize = 2048;
 
-/// Threads of a block: eight elements each.
+/// Threads per block, with eight elements each.
 pub const BLOCK: u32 = (STRETCH / 8) as u32;
 
-/// Words of a launch: from, to, rows, points, step from row to row, from point to point, the logarithm of what a row
-/// has of a stretch, stretches of a row, the length of runs, whether the result is given out, keys, places, next keys,
-/// next places, and the elements to give out with their steps.
+/// Number of argument words: from, to, rows, points, strides from row to row and from point to point, the logarithm of
+/// a row's share of a block's elements, blocks of a row, the length of runs, whether the result is written, keys,
+/// indices, next keys, next indices, and the elements to write with their strides.
 pub const WORDS: usize = 17;
 
 /// Whether keys take 64 bits.

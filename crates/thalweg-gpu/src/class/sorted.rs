@@ -1,34 +1,35 @@
-//! Sorts of the indices of a scatter by the place that they name.
+//! Radix sorts of the indices of a scatter by the element that they name.
 
 /// Bits of a digit.
 pub const BITS: u32 = 8;
 
-/// Values of a digit, and threads of a block.
+/// Number of digit values, and threads per block.
 pub const DIGITS: u32 = 1 << BITS;
 
-/// Pairs of a thread.
+/// Pairs per thread.
 pub const EACH: u32 = 8;
 
-/// Words before those of the dimensions: addresses of what is sorted and of the result, of counts and of totals;
-/// indices of a row; places; tiles of a row; the digit's lowest bit; the stride of the indices; the fault.
+/// Number of words before those of the dimensions: addresses of the input and of the result, of counts and of totals;
+/// indices of a row; number of elements that may be named; tiles of a row; the digit's lowest bit; the stride of the
+/// indices; address of the fault slot.
 pub const HEAD: usize = 10;
 
-/// What a launch of a sort does.
+/// Task of a launch of a sort.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SortStep {
     /// Counts the digits of each tile.
     Count,
     /// Sums the counts of a digit over the tiles.
     Offsets,
-    /// Moves pairs to where their digits are.
+    /// Moves pairs to the offsets of their digits.
     Move,
 }
 
-/// What decides the source of a launch of a sort.
+/// Class key of one launch of a sort: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SortClass {
-    /// What it does.
+    /// Task of the launch.
     pub step: SortStep,
-    /// The dimensions of rows where it reads the indices themselves; none where it reads pairs.
+    /// Number of row dimensions where the launch reads the indices themselves; `None` where it reads pairs.
     pub dims: Option<u8>,
 }

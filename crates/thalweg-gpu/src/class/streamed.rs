@@ -1,4 +1,5 @@
-//! Two products with weights between them: what decides their code, and where their words are.
+//! Flash attention: two products, with softmax or other weights between them. Class key, and the layout of the argument
+//! words.
 
 use super::body::divisors;
 use super::contraction::{By, Handed, LINE_ELEMENTS, Math, PartClass, PartSlots};
@@ -7,75 +8,76 @@ use crate::maps::MAP_WORDS;
 use thalweg_ir::DType;
 use thalweg_kernel::{Body, Seen};
 
-/// Words before those of the batch dimensions: rows, columns of the result, keys, terms of a score, tiles of rows, where
-/// an index out of range is told, products of the batch.
+/// Number of words before those of the batch dimensions: rows, columns of the result, keys, terms of a score, tiles of
+/// rows, address of the fault slot, products of the batch.
 pub const HEAD: usize = 7;
 
-/// What a block has.
+/// Shape of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct StreamedBlock {
-    /// Warps that compute, each with 16 rows.
+    /// Consumer warps, each with 16 query rows.
     pub warps: u32,
-    /// Keys of a step.
+    /// Keys per pipeline step.
     pub keys: u32,
-    /// Blocks that a multiprocessor is to hold, for the compiler's use of registers.
+    /// Resident blocks per multiprocessor, a hint for register allocation (launch bounds).
     pub blocks: u32,
-    /// Whether it stays until all tiles are done: two or three warpgroups that share keys, and one more, of which a thread
-    /// has them copied.
+    /// Whether the block is persistent: two or three consumer warpgroups that share keys, and a producer warpgroup, of
+    /// which one thread issues the TMA copies.
     pub stays: bool,
 }
 
-/// What decides the source.
+/// Class key: the properties that decide the source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StreamedClass {
-    /// Of the factors.
+    /// Dtype of the factors.
     pub dtype: DType,
-    /// On tensor cores: any but [`Math::Plain`].
+    /// Arithmetic on tensor cores: any but [`Math::Plain`].
     pub math: Math,
-    /// How it is shared among threads.
+    /// How it is divided among threads.
     pub block: StreamedBlock,
-    /// Terms of a score and columns of the result, as powers of two, at least 16, for warpgroups 64.
+    /// Terms of a score and columns of the result, rounded up to powers of two of at least 16 (for warpgroups 64).
     pub sizes: [u32; 2],
-    /// Batch dimensions.
+    /// Number of batch dimensions.
     pub batch: u8,
     /// Of rows, keys and values: whether terms are neighbours (of values the keys are the terms).
     pub along: [bool; 3],
-    /// How they lie, where a warp of its own has them copied by boxes: then the others are one warpgroup.
+    /// Memory layouts of rows, keys and values, where a producer warp copies them by TMA. The other warps are one
+    /// warpgroup then, or several of a persistent block.
     pub fed: Option<[FedFactor; 3]>,
-    /// What is made of a score, each of the last one's result, which is this operand of it: the first product's
-    /// epilogue, where it has one, then the weights.
+    /// Bodies applied to a score, each to the result of the one before, which is this operand of it: the first
+    /// product's epilogue, if any, then the weights.
     pub points: Vec<(PartClass, u16)>,
-    /// Where rows see their first keys only: which of `points` says so, and how.
+    /// Causal mask, where rows see only their first keys: which of `points` has it, and its form.
     pub seen: Option<(u8, Seen)>,
-    /// What a weight is multiplied by at the end, with the values of the row that are maximum and sum; `None` where
-    /// weights are no exponentials.
+    /// Final factor of the row's weights, with the row values that are maximum and sum; `None` where weights are not
+    /// exponentials.
     pub once: Option<(Body, [u16; 2])>,
-    /// What is made of the sums, which are this operand of it.
+    /// The epilogue, and which of its operands is the accumulators.
     pub result: (PartClass, u16),
 }
 
-/// Where the words are.
+/// Indices of the argument words.
 #[derive(Clone, Debug)]
 pub struct StreamedSlots {
-    /// Address and pitch of rows, keys and values; of those that are copied by boxes the words to divide by.
+    /// First word of rows, keys and values: address and pitch; of those copied by TMA the divisors.
     pub factors: [usize; 3],
-    /// Their maps.
+    /// Their tensor maps.
     pub maps: [usize; 3],
-    /// All.
+    /// Number of words.
     pub end: usize,
-    /// Of what is made of a score.
+    /// Words of the bodies applied to a score.
     pub points: Vec<PartSlots>,
-    /// How many keys more than its number a row sees.
+    /// Word of the causal offset: a row sees this many keys more than its number.
     pub ahead: usize,
-    /// The scalars of the factor at the end, and their reciprocals.
+    /// First scalar of the final factor, and first reciprocal.
     pub once: [usize; 2],
-    /// Of the result.
+    /// Words of the epilogue.
     pub result: PartSlots,
 }
 
 impl StreamedSlots {
-    /// Those of a class. Each batch dimension has five words: two to divide by its size, then how far it goes in rows,
-    /// keys and values.
+    /// Lays out the words of a class. Each batch dimension has five: two to divide by its size, then its stride in
+    /// rows, keys and values.
     pub fn new(class: &StreamedClass) -> StreamedSlots {
         let mut end = HEAD + 5 * class.batch as usize;
         let mut factors = [end, end + 2, end + 4];
@@ -106,13 +108,13 @@ impl StreamedSlots {
 }
 
 impl StreamedClass {
-    /// Its bodies.
+    /// Bodies of scores, of the final factor and of the epilogue.
     pub fn bodies(&self) -> impl Iterator<Item = &Body> {
         let points = self.points.iter().map(|p| &p.0.body);
         points.chain(self.once.iter().map(|o| &o.0)).chain([&self.result.0.body])
     }
 
-    /// Threads of a block.
+    /// Threads per block.
     pub fn threads(&self) -> u32 {
         let others = match (&self.fed, self.block.stays) {
             (None, _) => 0,
@@ -122,7 +124,7 @@ impl StreamedClass {
         32 * (self.block.warps + others)
     }
 
-    /// Steps in shared memory at a time.
+    /// Pipeline stages in shared memory.
     pub fn stages(&self) -> u32 {
         if self.fed.is_some() && !self.block.stays && self.block.keys * self.sizes[0].max(self.sizes[1]) <= 64 * 64 {
             3
@@ -131,12 +133,13 @@ impl StreamedClass {
         }
     }
 
-    /// Rows of a block.
+    /// Rows per block.
     pub fn rows(&self) -> u32 {
         16 * self.block.warps
     }
 
-    /// Of rows, keys and values: elements from line to line or term to term in shared memory, and all of a block's.
+    /// Of rows, keys and values: pitch in shared memory in elements (from line to line or from term to term), and
+    /// elements of a stage.
     pub fn layout(&self, factor: usize) -> [u32; 2] {
         let (lines, terms) = match factor {
             0 => (self.rows(), self.sizes[0]),
@@ -147,7 +150,7 @@ impl StreamedClass {
             return [LINE_ELEMENTS, lines * terms];
         }
         let (inner, outer) = if self.along[factor] { (terms, lines) } else { (lines, terms) };
-        // Threads side by side are to read from different banks.
+        // Neighbouring threads must read from different banks.
         let pitch = match self.math {
             Math::Tf32 if factor == 1 && self.scores_by_fours() => inner + (16 + 32 - inner % 32) % 32,
             Math::Tf32 if self.along[factor] || factor == 2 => inner + 4,
@@ -156,8 +159,8 @@ impl StreamedClass {
         [pitch, pitch * outer]
     }
 
-    /// Whether a thread takes four terms of a key side by side in shared memory, for two multiplications: the order of terms within
-    /// sixteen is the threads' own. What it takes of its rows for one lies side by side, too.
+    /// Whether a thread reads four neighbouring terms of a key in shared memory, for two multiplications: the order of
+    /// terms within sixteen is permuted. Its row elements for one multiplication are neighbours, too.
     pub fn scores_by_fours(&self) -> bool {
         self.math == Math::Tf32 && self.along[0] && self.along[1]
     }
@@ -168,7 +171,7 @@ impl StreamedClass {
         (rows + self.stages() * (keys + values)) * self.dtype.size() as u32
     }
 
-    /// How sums are handed to what is made of them.
+    /// How accumulators are passed to the epilogue.
     pub fn handed(&self) -> Handed<'_> {
         let columns = self.sizes[1];
         let all = Handed {
@@ -186,7 +189,7 @@ impl StreamedClass {
         Handed { rows: 16, columns: LINE_ELEMENTS, passes: across, by: By::Warp { at: self.factors(), across }, ..all }
     }
 
-    /// Where the barriers of a block that is fed are in shared memory.
+    /// Offset in bytes of the mbarriers in shared memory.
     pub fn barriers_at(&self) -> u32 {
         self.factors() + self.block.warps * self.handed().bytes()
     }
@@ -201,12 +204,13 @@ impl StreamedClass {
     }
 }
 
-/// Warpgroups that compute.
+/// Number of consumer warpgroups.
 pub fn groups(class: &StreamedClass) -> u32 {
     class.block.warps / 4
 }
 
-/// Barriers of a block: rows copied, rows done with; the same of each place for keys and for values; turns.
+/// Number of mbarriers of a persistent block: rows full and empty; keys and values full and empty for each stage; turns
+/// of the warpgroups.
 pub fn barriers(class: &StreamedClass) -> u32 {
     2 + 4 * class.stages() + groups(class)
 }

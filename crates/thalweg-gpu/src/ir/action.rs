@@ -1,236 +1,239 @@
-//! Routines that give no value.
+//! Routines without a result.
 
 use super::{Expr, Name};
 use thalweg_ir::{DType, Monoid};
 
-/// Arithmetic of a multiplication of small matrices by the threads of a warp, with sums in f32.
+/// Arithmetic of a matrix multiplication by a warp (`mma.sync`), with f32 accumulators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Math {
     /// [16, 16] by [16, 8] of bf16.
     Bf16,
-    /// The same of f16.
+    /// [16, 16] by [16, 8] of f16.
     F16,
     /// [16, 8] by [8, 8] of TF32.
     Tf32,
 }
 
-/// The left factor of a warpgroup's multiplication, 64 by 16.
+/// Left factor of a warpgroup's multiplication, 64 by 16.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Left {
-    /// In shared memory.
+    /// In shared memory, by descriptor.
     Matrix(Expr),
-    /// Four u32 of registers: the indices of all dimensions but the last.
+    /// Four u32 of registers, with the indices of all dimensions but the last.
     Registers(Name, Vec<Expr>),
 }
 
-/// How warpgroups that multiply in turns tell each other.
+/// How warpgroups that multiply in turns synchronize.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// Both meet at a barrier of the chip, at which the one before does not wait.
+    /// Hardware named barrier: the next warpgroup waits at it, the previous one only arrives.
     Met,
-    /// Each warp of the one before tells it in shared memory.
+    /// Signal in shared memory by each warp of the previous warpgroup.
     Told,
 }
 
-/// A routine that gives no value.
+/// A routine without a result.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Action {
-    /// Registers folded over threads of a warp of which so many have rows side by side, and the others their points.
+    /// Reduces registers over the threads of a warp that share rows. `wide` threads have neighbouring rows, the others
+    /// are along the points of these.
     FoldPoints {
-        /// How.
+        /// Monoid.
         monoid: Monoid,
-        /// Of the registers.
+        /// Dtype of the registers.
         dtype: DType,
-        /// Threads whose rows are side by side.
+        /// Number of threads with neighbouring rows.
         wide: u16,
-        /// The registers.
+        /// Registers.
         registers: Name,
     },
-    /// What blocks have folded of the parts of rows that they hold, put together: each tells the others, and waits until they have told.
-    /// All threads of a block come here.
+    /// All-reduce of row segments held by co-resident blocks: each publishes its partial results and waits for those of
+    /// the others. All threads of the block must call it.
     FoldBlocks {
-        /// How.
+        /// Monoid.
         monoid: Monoid,
-        /// Of the registers.
+        /// Dtype of the registers.
         dtype: DType,
-        /// The result, for all threads.
+        /// Result, for all threads.
         value: Name,
-        /// What the warps of the block have folded, in shared memory: by lane and vector of rows, sixteen, and one more for the banks.
+        /// Partial results of the block's warps in shared memory: by lane and vector of rows, sixteen each, and one of
+        /// padding against bank conflicts.
         parts: Name,
         /// Shared memory for the result.
         all: Name,
-        /// The ticket.
+        /// Ticket.
         ticket: Name,
-        /// Where in the ticket's words they tell it, a u64; the number of this block and how many they are, both u32.
+        /// Offset in the ticket's exchange buffer, a u64; number of this block and number of blocks, both u32.
         at: [Expr; 3],
     },
-    /// One more result for a tree of them ([`super::Statement::Tree`]).
+    /// Pushes a result onto a tree ([`super::Statement::Tree`]).
     Push {
-        /// The tree.
+        /// Tree.
         tree: Name,
-        /// The result.
+        /// Result.
         value: Expr,
     },
-    /// What a thread has written is there for the threads of other blocks that come to know of it from here on.
+    /// Memory fence: this thread's writes are visible to threads of other blocks that are signalled from here on.
     Fence,
-    /// A counter of the queue's is 0 again, as the next launch finds it.
+    /// Resets a counter of the queue to 0 for the next launch.
     Reset {
-        /// The counters.
+        /// Counters.
         counters: Name,
-        /// Its position.
+        /// Index.
         at: Expr,
     },
-    /// A state to memory.
+    /// Stores the state of an online fold.
     StoreState {
-        /// The operand.
+        /// Operand.
         operand: Name,
-        /// Its position.
+        /// Offset.
         at: Expr,
-        /// The state.
+        /// State.
         value: Expr,
     },
-    /// Bytes of memory copied to shared memory past the registers, 16 or those of an element.
+    /// Asynchronous copy from global to shared memory (`cp.async`), of 16 bytes or of one element.
     CopyAhead {
-        /// The shared elements, and which one comes first.
+        /// Shared array, and index of the first element.
         to: (Name, Expr),
-        /// The operand, and the position of the first element.
+        /// Operand, and offset of the first element.
         from: (Name, Expr),
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
-        /// Of 16 bytes how many are there, an i32; of an element whether it is there. What is not comes as zeros.
+        /// Number of valid bytes of 16, an i32; of one element whether it is valid. The rest is filled with zeros.
         kept: Option<Expr>,
     },
-    /// Narrow floats that four threads side by side have of a row, eight of each of its blocks of 32, to memory, wherever that begins. All
-    /// threads of a warp come here.
+    /// Stores a row's elements of bf16 or f16 to memory of any alignment. Each of four neighbouring threads has eight
+    /// elements of each block of 32. All threads of the warp must call it.
     StoreDealt {
-        /// The operand.
+        /// Operand.
         operand: Name,
-        /// The position of the row's first element, an i64.
+        /// Offset of the row's first element, an i64.
         at: Expr,
-        /// The elements, two in a u32, four of these a block.
+        /// Elements, two in a u32, four u32 a block.
         from: Name,
-        /// Whether the row is there.
+        /// Whether the row exists.
         kept: Expr,
     },
-    /// What was copied ahead since the last one of these is a step.
+    /// Commits the copies since the last commit as a group (`cp.async.commit_group`).
     CopiesCommit,
-    /// All steps but so many have come.
+    /// Waits until at most this many groups are pending (`cp.async.wait_group`).
     CopiesWait(u32),
-    /// What was written to shared memory is there for what reads it by other ways than threads do.
+    /// Proxy fence: writes to shared memory are visible to asynchronous copies and `wgmma`.
     AsyncFence,
-    /// Matrices from shared memory to the registers of a warp, four of 8 by 8 elements of two bytes.
+    /// Loads four 8 × 8 matrices of 2-byte elements from shared memory to a warp's registers (`ldmatrix.x4`).
     Fragments {
-        /// Four u32 of registers: the indices of all dimensions but the last.
+        /// Four u32 of registers, with the indices of all dimensions but the last.
         to: (Name, Vec<Expr>),
-        /// The shared elements, and the first of this thread's line.
+        /// Shared array, and index of the first element of this thread's line.
         from: (Name, Expr),
-        /// Whether they are transposed on the way.
+        /// Whether the matrices are transposed.
         transposed: bool,
     },
-    /// Sums in the registers of a warp, and the product of two small matrices added to them.
+    /// Multiplies two small matrices and adds to accumulators of a warp (`mma.sync`).
     Multiply {
-        /// The arithmetic.
+        /// Arithmetic.
         math: Math,
-        /// Four sums.
+        /// Four accumulators.
         sums: (Name, Vec<Expr>),
         /// Four u32 of the left matrix.
         left: (Name, Vec<Expr>),
-        /// Two of the right one.
+        /// Two u32 of the right matrix.
         right: [Expr; 2],
     },
-    /// What registers hold is known to all multiplications of the warpgroup from here on.
+    /// Orders register accesses before the warpgroup's next multiplications (`wgmma.fence`).
     WarpgroupFence,
-    /// The same by a warpgroup, of 64 rows and 16 terms ([`super::Definition::Warpgroups`]).
+    /// Asynchronous multiplication by a warpgroup, 64 rows by 16 terms (`wgmma`, [`super::Definition::Warpgroups`]).
     WarpgroupMultiply {
-        /// Of f16, or of bf16.
+        /// Whether factors are f16; else bf16.
         f16: bool,
-        /// The sums: the indices before those of columns.
+        /// Accumulators: the indices before those of columns.
         sums: (Name, Vec<Expr>),
-        /// The left factor, and whether its lines lie together.
+        /// Left factor, and whether its lines are neighbours in shared memory (M-major).
         left: (Left, bool),
-        /// The right one, in shared memory.
+        /// Right factor in shared memory, and whether its lines are neighbours (N-major).
         right: (Expr, bool),
-        /// Columns.
+        /// Number of columns.
         columns: u32,
-        /// Whether sums are added to; else they are what there was nothing before. A factor in registers always adds.
+        /// Whether to add to the accumulators instead of overwriting them. With a factor in registers it always adds.
         keep: Expr,
     },
-    /// The warpgroup's multiplications since the last one of these belong together.
+    /// Commits the multiplications since the last commit as a group (`wgmma.commit_group`).
     WarpgroupCommit,
-    /// All multiplications of the warpgroup are done, but for the latest so many.
+    /// Waits until at most this many groups are pending (`wgmma.wait_group`).
     WarpgroupWait(u32),
-    /// What multiplications leave in these registers is not used before.
+    /// Compiler barrier for accumulators: reads of these registers stay after it.
     Kept(Name, Vec<Expr>),
-    /// A barrier in shared memory, an element of 64 bits, at which so many threads come to the end of a phase.
+    /// Initializes an mbarrier, a 64-bit element of shared memory, for this many arrivals a phase.
     BarrierStart((Name, Expr), u32),
-    /// Barriers are there for copies of boxes.
+    /// Makes initialized mbarriers visible to asynchronous copies.
     BarriersStarted,
-    /// A thread comes to it.
+    /// Arrives at an mbarrier.
     BarrierArrive((Name, Expr)),
-    /// A thread comes to it, and so many bytes will, a u32.
+    /// Arrives at an mbarrier, and announces bytes of copies, a u32.
     BarrierExpect((Name, Expr), Expr),
-    /// Until the phase of that parity, a u32, is over.
+    /// Waits until the phase of this parity, a u32, is complete.
     BarrierWait((Name, Expr), Expr),
-    /// A map of a tensor will be used soon: its first word.
+    /// Prefetches a tensor map, given by its first word.
     MapAhead(usize),
-    /// A box of a tensor, copied by its map.
+    /// Copies a box of a tensor by its tensor map (TMA).
     MapCopy {
-        /// The shared elements, and which one comes first.
+        /// Shared array, and index of the first element.
         to: (Name, Expr),
-        /// The first word of the map.
+        /// First word of the tensor map.
         map: usize,
-        /// The barrier that the bytes come to.
+        /// Mbarrier that counts the bytes.
         barrier: (Name, Expr),
-        /// Where it begins, an i32 for each dimension.
+        /// Coordinates of the box, an i32 for each dimension.
         at: Vec<Expr>,
     },
-    /// The warpgroup gives registers away, down to so many a thread.
+    /// Lowers the warpgroup's registers to this many a thread (`setmaxnreg.dec`).
     RegistersLess(u32),
-    /// It takes them, up to so many.
+    /// Raises the warpgroup's registers to this many a thread (`setmaxnreg.inc`).
     RegistersMore(u32),
-    /// Warpgroups that multiply in turns: the first of so many may begin.
+    /// Starts the rotation of this many warpgroups that multiply in turns: the first may begin.
     FirstTurn(u32),
-    /// This warpgroup's turn: barriers in shared memory, and a variable that changes each time.
+    /// Waits for this warpgroup's turn. Arguments: mbarriers in shared memory, and a phase variable that flips each
+    /// time.
     TakeTurn(Turn, Name, Name),
-    /// The next one's, of so many.
+    /// Passes the turn to the next of this many warpgroups.
     GiveTurn(Turn, Name, u32),
-    /// The sums of 16 rows of a warp, eight columns so many times, to shared memory.
+    /// Stores the accumulators of a pass, 16 rows of a warp, to shared memory.
     HandOn {
-        /// Which of the cases.
+        /// Number of the pass, an index of `cases`.
         pass: Expr,
-        /// The shared elements, and an index of them.
+        /// Shared array, and an index of it.
         to: (Name, Vec<Expr>),
-        /// Elements from row to row.
+        /// Pitch in elements.
         pitch: u32,
-        /// How many times eight columns.
+        /// Number of blocks of eight columns.
         eights: u32,
-        /// For each case sums, and the first of their eights.
+        /// For each pass, its accumulators and their first block of eight columns.
         cases: Vec<((Name, Vec<Expr>), u32)>,
     },
-    /// A scan of a row's vectors, or of a tile's, of which threads have every so manieth in registers. All threads of a
-    /// block come here.
+    /// Scan of the vectors of a row or of a tile, which the row's threads have interleaved in registers. All threads of
+    /// a block must call it.
     Scan {
-        /// Number of its buffer.
+        /// Number of the scan's buffer.
         number: u16,
-        /// Threads of a row.
+        /// Threads per row.
         group: u16,
-        /// Whether from the end.
+        /// Whether it scans from the end.
         back: bool,
-        /// The registers.
+        /// Registers.
         buffer: Name,
-        /// The thread's number.
+        /// Number of the thread.
         thread: Expr,
-        /// How many vectors there are.
+        /// Number of vectors.
         count: Expr,
         /// Shared memory for a result of each warp and vector.
         parts: Name,
-        /// Where tiles tell each other: the ticket, and the numbers of row, tile, and tiles of a row.
+        /// Decoupled look-back: the ticket, and the numbers of row, tile, and tiles of a row.
         links: Option<(Name, Vec<Expr>)>,
     },
 }
 
 impl Action {
-    /// Whether all threads of a block have to come to it.
+    /// Whether all threads of a block must reach it.
     pub fn is_met(&self) -> bool {
         matches!(self, Action::Scan { .. } | Action::FoldBlocks { .. })
     }

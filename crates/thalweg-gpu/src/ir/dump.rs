@@ -1,4 +1,4 @@
-//! Programs as people read them: what `THALWEG_DUMP` writes, and what errors of `verify` quote.
+//! Text form of programs for people: written by `THALWEG_DUMP`, quoted in errors of `verify`.
 
 use super::{Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Statement, Type, Unroll};
 use std::fmt::{self, Display, Formatter};
@@ -91,7 +91,7 @@ impl Display for Expr {
     }
 }
 
-/// Arguments, with commas.
+/// Arguments, separated by commas.
 struct List<'a>(&'a [Expr]);
 
 impl Display for List<'_> {
@@ -185,7 +185,7 @@ impl Display for Definition {
     }
 }
 
-/// Statements, so deep in others.
+/// Statements with their nesting depth.
 struct Block<'a>(&'a [Statement], usize);
 
 impl Display for Block<'_> {

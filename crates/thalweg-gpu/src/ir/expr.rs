@@ -4,32 +4,32 @@ use super::{Name, Routine, Type};
 use std::ops;
 use thalweg_ir::{DType, ElementOp};
 
-/// Arithmetic and comparisons, and what holds of two conditions.
+/// Binary operators: arithmetic, comparisons, and connectives of conditions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Binary {
-    /// The sum.
+    /// Addition.
     Add,
-    /// The difference.
+    /// Subtraction.
     Sub,
-    /// The product.
+    /// Multiplication.
     Mul,
-    /// The quotient, towards zero.
+    /// Quotient, rounded towards zero.
     Div,
-    /// What is left of that.
+    /// Remainder of that quotient.
     Rem,
-    /// Bits of both.
+    /// Bitwise and.
     BitAnd,
-    /// Bits of one or the other.
+    /// Bitwise or.
     BitOr,
-    /// Bits of one of them alone.
+    /// Bitwise exclusive or.
     BitXor,
-    /// Bits moved to the left.
+    /// Left shift.
     Shl,
-    /// Bits moved to the right.
+    /// Right shift.
     Shr,
-    /// Both hold; where the first does not, the second is not computed.
+    /// Logical and; the second operand is evaluated only where the first holds.
     And,
-    /// One holds; where the first does, the second is not computed.
+    /// Logical or; the second operand is evaluated only where the first does not hold.
     Or,
     /// Less.
     Lt,
@@ -58,109 +58,108 @@ pub enum Expr {
     Name(Name, Type),
     /// An element of registers or of shared memory.
     Element {
-        /// What it is of.
+        /// Name of the array.
         of: Name,
-        /// An index for each dimension.
+        /// Index of each dimension.
         at: Vec<Expr>,
-        /// Its type.
+        /// Element type.
         ty: Type,
     },
-    /// The same of a vector of elements of 16 bits that are read two at a time, as a value.
+    /// Element of a vector of bf16 whose elements are read two at a time, as a value.
     OfPair {
-        /// What it is of.
+        /// Name of the array.
         of: Name,
-        /// An index for each dimension but the last.
+        /// Index of each dimension but the last.
         at: Vec<Expr>,
-        /// The lane.
+        /// Lane.
         lane: Box<Expr>,
-        /// The dtype, bf16.
+        /// Dtype, bf16.
         dtype: DType,
     },
-    /// A word of the argument, a u64.
+    /// Argument word, a u64.
     Word(usize),
-    /// A word as a value of a dtype ([`thalweg_ir::Scalar::to_bits`]).
+    /// Argument word as a value of a dtype ([`thalweg_ir::Scalar::to_bits`]).
     Scalar(DType, usize),
-    /// A number that is a position or counts something.
+    /// Integer literal, an index or a count.
     Number(i64, Type),
     /// A constant of a dtype, in the form of [`thalweg_ir::Scalar::to_bits`].
     Constant(DType, u64),
-    /// The thread's number in its block, a u32.
+    /// Number of the thread in its block, a u32.
     Thread,
-    /// The block's number, a u32.
+    /// Number of the block, a u32.
     Block,
-    /// How many blocks there are, a u32.
+    /// Number of blocks, a u32.
     Blocks,
-    /// How many threads a block has, a u32.
+    /// Number of threads per block, a u32.
     Threads,
-    /// Arithmetic of positions, products of floats, and conditions.
+    /// Binary operation: index arithmetic, products of floats, conditions.
     Binary(Binary, Box<[Expr; 2]>),
-    /// An integer or a condition as another integer, or as a float.
+    /// Conversion of an integer or a condition to another integer type or to a float.
     Convert(Type, Box<Expr>),
-    /// The quotient of a [`super::Statement::Split`], a u32.
+    /// Quotient of a [`super::Statement::Split`], a u32.
     Quotient(Name),
-    /// Its remainder, a u32.
+    /// Remainder of a [`super::Statement::Split`], a u32.
     Remainder(Name),
     /// An elementwise operation on values of a dtype.
     Operation(ElementOp, DType, Vec<Expr>),
-    /// The reciprocal of an f32, an ulp or so off.
+    /// Approximate reciprocal of an f32, off by about one ulp.
     Inverse(Box<Expr>),
-    /// A float of which the compiler is to know nothing.
+    /// Float whose value is opaque to the compiler.
     Hidden(Box<Expr>),
-    /// A product of two f32 or f64 that is rounded by itself: no compiler contracts it with a sum.
+    /// Product of two f32 or f64 that is rounded by itself: no compiler contracts it with a sum to FMA.
     Product(Box<[Expr; 2]>),
-    /// A value of one dtype as another.
+    /// Conversion of a value from one dtype to another.
     Cast(DType, DType, Box<Expr>),
-    /// An f32 taken for a narrow float, or the other way round, as it is in its register: nothing is rounded.
+    /// Reinterpretation of an f32 register as a narrow float or back, without rounding.
     Unrounded(DType, Box<Expr>),
-    /// The bits of a value of one dtype as another.
+    /// Bitcast of a value from one dtype to another.
     Bitcast(DType, DType, Box<Expr>),
-    /// A value from an element as it is in memory.
+    /// Value from an element in memory format.
     Unpack(DType, Box<Expr>),
-    /// An element as it is in memory from a value, which has been rounded to the dtype.
+    /// Element in memory format from a value that has been rounded to the dtype.
     Pack(DType, Box<Expr>),
-    /// The second where the first holds, else the third; the other is not computed.
+    /// Select: the second where the first holds, else the third; the other is not evaluated.
     Select(Box<[Expr; 3]>),
-    /// An element of memory: the operand, and its position.
+    /// Load from memory: the operand, and the element's offset.
     Load(Type, Name, Box<Expr>),
-    /// The same of scratch memory, which lies over nothing else.
+    /// Load from scratch memory, which aliases nothing.
     Scratch(Type, Name, Box<Expr>),
-    /// The same of what other blocks of the launch have written.
+    /// Load of an element that other blocks of the launch have written.
     Fresh(Type, Name, Box<Expr>),
-    /// A state from memory, which other blocks have written.
+    /// Load of an online fold's state that other blocks have written.
     LoadState(u16, Name, Box<Expr>),
-    /// A matrix of narrow floats in lines of 128 bytes whose parts are exchanged: shared elements, where it begins among
-    /// them, and bytes from 64 lines to the next 64, or from 64 terms to the next.
+    /// Descriptor of a matrix of bf16 or f16 in 128-byte lines with 128-byte swizzle (`wgmma`).
     Matrix {
-        /// The shared elements.
+        /// Shared array.
         of: Name,
-        /// Where it begins.
+        /// Index of the first element.
         at: Box<Expr>,
-        /// See above.
+        /// Leading byte offset: bytes from 64 lines to the next 64, or from 64 terms to the next.
         leading: u32,
     },
-    /// All of registers, or of shared elements.
+    /// Whole array of registers or shared memory, as an argument.
     Whole(Name, Type),
-    /// The result of a tree, or the identity where nothing was pushed.
+    /// Result of a tree, or the identity where nothing was pushed.
     Taken {
-        /// The tree.
+        /// Tree.
         tree: Name,
-        /// The identity.
+        /// Identity.
         identity: Box<Expr>,
     },
-    /// The number of a ticket, a u32.
+    /// Number of a ticket, a u32.
     Drawn(Name),
-    /// A routine of these.
+    /// Call of a routine.
     Routine(Routine, Vec<Expr>),
-    /// An element of memory that data say the place of. Where that is not inside, the element is 0, and the fault is told.
+    /// Gathered element, at a data-dependent offset. Out of range it is 0, and a fault is reported.
     Gather {
-        /// Of the element.
+        /// Dtype of the element.
         dtype: DType,
         /// The operand.
         operand: Name,
-        /// Its position, an i64; whether it is inside; the address where a fault is told, a u64, 0 where it is none.
+        /// Offset, an i64; whether it is in range; address of the fault slot, a u64, 0 for no report.
         place: Box<[Expr; 3]>,
     },
-    /// What a function of the kernel gives for a position.
+    /// Call of one of the kernel's functions with an index.
     Call(Name, Box<Expr>),
 }
 
@@ -209,7 +208,7 @@ impl Expr {
         }
     }
 
-    /// As another integer, where it is none of that already.
+    /// Converts to another integer type, if it is of another type.
     pub fn to(self, ty: Type) -> Expr {
         match self {
             Expr::Number(n, _) => Expr::Number(n, ty),
@@ -222,47 +221,47 @@ impl Expr {
         Expr::Binary(op, Box::new([self, other]))
     }
 
-    /// Whether it is less.
+    /// Comparison `<`.
     pub fn lt(self, other: Expr) -> Expr {
         self.with(Binary::Lt, other)
     }
 
-    /// Whether it is not less.
+    /// Comparison `>=`.
     pub fn ge(self, other: Expr) -> Expr {
         self.with(Binary::Ge, other)
     }
 
-    /// Whether both are the same.
+    /// Comparison `==`.
     pub fn same(self, other: Expr) -> Expr {
         self.with(Binary::Eq, other)
     }
 
-    /// Whether both hold.
+    /// Logical and.
     pub fn and(self, other: Expr) -> Expr {
         self.with(Binary::And, other)
     }
 
-    /// Whether one holds.
+    /// Logical or.
     pub fn or(self, other: Expr) -> Expr {
         self.with(Binary::Or, other)
     }
 
-    /// The bits of both.
+    /// Bitwise and.
     pub fn bits(self, other: Expr) -> Expr {
         self.with(Binary::BitAnd, other)
     }
 
-    /// The second where this holds, else the third.
+    /// Select: `yes` where this condition holds, else `no`.
     pub fn select(self, yes: Expr, no: Expr) -> Expr {
         Expr::Select(Box::new([self, yes, no]))
     }
 
-    /// The sum of those that there are, 0 of that type where there are none.
+    /// Sum of the terms; 0 of that type where there are none.
     pub fn sum(terms: impl IntoIterator<Item = Expr>, ty: Type) -> Expr {
         terms.into_iter().reduce(|x, y| x + y).unwrap_or(Expr::Number(0, ty))
     }
 
-    /// What it is made of.
+    /// Direct subexpressions.
     pub fn parts(&self) -> &[Expr] {
         use std::slice::from_ref;
         match self {
@@ -291,7 +290,7 @@ impl Expr {
 }
 
 impl Routine {
-    /// On these arguments.
+    /// Call with these arguments.
     pub fn of(self, args: impl IntoIterator<Item = Expr>) -> Expr {
         Expr::Routine(self, args.into_iter().collect())
     }

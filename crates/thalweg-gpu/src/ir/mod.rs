@@ -1,9 +1,9 @@
-//! Kernels of a GPU as programs: statements over typed values, of which a device's own language is a printing.
+//! Intermediate representation of GPU kernels: statements over typed values, printed in a device's own language.
 //!
-//! In: what `write` makes of a skeleton. Out: a [`Kernel`], which `verify` checks and `dump` shows. It names operands by
-//! the word with their address and a position behind it, never by an address that it computes.
+//! In: the programs that `write` builds from skeletons. Out: a [`Kernel`], which `verify` checks and `dump` prints. It
+//! accesses memory by the argument word with an operand's address and an offset, never by a computed address.
 //!
-//! Always true: an expression knows its type by itself ([`Expr::ty`]).
+//! Always true: the type of an expression follows from the expression alone ([`Expr::ty`]).
 
 mod action;
 mod dump;
@@ -24,270 +24,271 @@ pub type Name = String;
 /// The type of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Type {
-    /// A value in a register: narrow floats are the f32 that they stand for.
+    /// A value in a register. Narrow floats are held as f32.
     Held(DType),
-    /// An element as it is in memory.
+    /// An element in its memory format.
     Stored(DType),
     /// The state of an online fold ([`Definition::State`]).
     State(u16),
-    /// What a scan accumulates ([`Definition::Scan`]).
+    /// Accumulator of a scan ([`Definition::Scan`]).
     Wide(u16),
-    /// A matrix in shared memory as warpgroups take it ([`Expr::Matrix`]).
+    /// Descriptor of a matrix in shared memory, an operand of `wgmma` ([`Expr::Matrix`]).
     Matrix,
 }
 
 impl Type {
     /// Conditions.
     pub const BOOL: Type = Type::Held(DType::Bool);
-    /// Numbers of threads, blocks and lanes.
+    /// Type of thread, block and lane numbers.
     pub const U32: Type = Type::Held(DType::U32);
-    /// Positions, where all of a launch fit.
+    /// Type of indices, where all of a launch fit.
     pub const I32: Type = Type::Held(DType::I32);
-    /// Positions.
+    /// Type of indices.
     pub const I64: Type = Type::Held(DType::I64);
-    /// Words.
+    /// Type of argument words.
     pub const U64: Type = Type::Held(DType::U64);
 
-    /// The type of positions, of 64 bits or of 32.
+    /// Type of indices, of 64 bits or of 32.
     pub fn index(wide: bool) -> Type {
         if wide { Type::I64 } else { Type::I32 }
     }
 
-    /// Whether it is an integer that positions are computed in.
+    /// Whether it is an integer type of index arithmetic.
     pub fn is_index(self) -> bool {
         matches!(self, Type::I32 | Type::U32 | Type::I64 | Type::U64)
     }
 }
 
-/// Whether a loop is written out.
+/// Unrolling of a loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unroll {
-    /// All of its turns.
+    /// Full unrolling.
     All,
-    /// Not: nothing is known of how many there are.
+    /// None: the trip count is unknown.
     Never,
-    /// So many of its turns at a time.
+    /// Unrolling by a factor.
     Times(u32),
-    /// As the compiler likes.
+    /// The compiler's choice.
     Free,
 }
 
 /// A counting loop.
 #[derive(Clone, PartialEq, Debug)]
 pub struct For {
-    /// The variable that counts.
+    /// Loop variable.
     pub name: Name,
-    /// Its type.
+    /// Type of the loop variable.
     pub ty: Type,
-    /// Where it begins.
+    /// First value.
     pub from: Expr,
-    /// What it stays below.
+    /// Exclusive upper bound.
     pub below: Expr,
-    /// How far it goes each turn.
+    /// Increment.
     pub step: Expr,
-    /// Whether it is written out.
+    /// Unrolling.
     pub unroll: Unroll,
-    /// A turn.
+    /// Body of an iteration.
     pub body: Vec<Statement>,
 }
 
-/// What is done with an element of memory that others may do something with at the same time.
+/// Operation of an atomic update.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Atomic {
-    /// The sum.
+    /// Addition.
     Add,
-    /// The larger one.
+    /// Maximum.
     Max,
-    /// The smaller one.
+    /// Minimum.
     Min,
-    /// The new one.
+    /// Exchange.
     Exchange,
 }
 
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Statement {
-    /// A variable that stays as it is.
+    /// Immutable variable.
     Let(Name, Expr),
-    /// A variable that changes, with its first value.
+    /// Mutable variable with its initial value.
     Variable(Name, Expr),
-    /// A variable that changes, and has no value yet.
+    /// Mutable variable without an initial value.
     Later(Name, Type),
-    /// Elements in the registers of a thread, over some dimensions, the last of which is one of lanes: a vector.
+    /// Array in the registers of a thread. Its last dimension is a vector of lanes.
     Registers {
-        /// Their name.
+        /// Name.
         name: Name,
-        /// The type of one.
+        /// Element type.
         ty: Type,
-        /// Sizes.
+        /// Dimensions.
         shape: Vec<u32>,
     },
-    /// Elements that the threads of a block share, over some dimensions; without any as many as the launch asks for, bytes
-    /// aligned as every copy wants them.
+    /// Array in shared memory. Without dimensions it is dynamic shared memory of the size that the launch requests, in
+    /// bytes, aligned for every copy.
     Shared {
-        /// Their name.
+        /// Name.
         name: Name,
-        /// The type of one.
+        /// Element type.
         ty: Type,
-        /// Sizes.
+        /// Dimensions.
         shape: Vec<u32>,
     },
-    /// Others in a part of those, which are bytes.
+    /// Array that aliases a range of another one in shared memory, whose elements are bytes.
     SharedPart {
-        /// Their name.
+        /// Name.
         name: Name,
-        /// The type of one.
+        /// Element type.
         ty: Type,
-        /// Sizes.
+        /// Dimensions.
         shape: Vec<u32>,
-        /// Whose part.
+        /// The aliased array.
         of: Name,
-        /// Bytes before it.
+        /// Offset in bytes.
         at: u32,
     },
-    /// Results of blocks of a row, put together pairwise as they come: the order that strict kernels keep to.
+    /// Tree that combines the results of a row's blocks pairwise as they are pushed: the fixed order of strict kernels.
     Tree {
-        /// Its name.
+        /// Name.
         name: Name,
-        /// How.
+        /// Monoid.
         monoid: Monoid,
-        /// Of the results.
+        /// Dtype of the results.
         dtype: DType,
     },
-    /// A block's number in the order in which blocks begin, so that those before it have begun, too ([`Expr::Drawn`]).
+    /// Ticket of a block: its number in the order in which blocks begin, so that all blocks with lower numbers have
+    /// begun ([`Expr::Drawn`]).
     Ticket {
-        /// Its name.
+        /// Name.
         name: Name,
-        /// The word with the address where blocks tell each other.
+        /// Word with the address of the exchange buffer.
         word: usize,
     },
-    /// An operand: elements from the address that is in a word.
+    /// Operand in global memory, at the address in a word.
     Operand {
-        /// Its name.
+        /// Name.
         name: Name,
-        /// The type of one.
+        /// Element type.
         ty: Type,
-        /// The word.
+        /// Index of the word.
         word: usize,
     },
-    /// The same of elements that no thread of the launch writes: what all threads of a block read of one place is the same.
+    /// Read-only operand, which no thread of the launch writes: loads of one element give all threads the same value.
     Constants {
-        /// Its name.
+        /// Name.
         name: Name,
-        /// The type of one.
+        /// Element type.
         ty: Type,
-        /// The word.
+        /// Index of the word.
         word: usize,
     },
-    /// A function of a position, which may use the words.
+    /// Function of an index, which may use argument words.
     Function {
-        /// Its name.
+        /// Name.
         name: Name,
-        /// Its argument, an i64.
+        /// Parameter, an i64.
         argument: Name,
-        /// What it does.
+        /// Body.
         body: Vec<Statement>,
-        /// What it gives, an i64.
+        /// Returned value, an i64.
         value: Expr,
     },
-    /// A number taken apart by the divisor that stands in a word and the next one ([`crate::space::divisor`]).
+    /// Division of a number by the divisor in two argument words ([`crate::space::divisor`]).
     Split {
-        /// What quotient and remainder are asked of.
+        /// Name by which quotient and remainder are referred to.
         name: Name,
-        /// The number, a u32.
+        /// Dividend, a u32.
         of: Expr,
-        /// The first word.
+        /// Index of the divisor's first word.
         word: usize,
     },
-    /// A variable, or an element of registers or of shared memory, set to something.
+    /// Assignment to a variable, or to an element of registers or of shared memory.
     Set(Expr, Expr),
-    /// A vector of registers filled from memory, which is aligned for it.
+    /// Vector load from memory, aligned.
     LoadVector {
-        /// The registers, and indices of all dimensions but the last.
+        /// Destination registers, with indices of all dimensions but the last.
         to: (Name, Vec<Expr>),
-        /// The operand.
+        /// Operand.
         operand: Name,
-        /// The position of the first element.
+        /// Offset of the first element.
         at: Expr,
-        /// Whether other blocks of the launch have written it: what a first-level cache has may be old.
+        /// Whether other blocks of the launch have written it: the first-level cache may be stale.
         fresh: bool,
     },
-    /// The same to memory.
+    /// Vector store to memory, aligned.
     StoreVector {
-        /// The operand.
+        /// Operand.
         operand: Name,
-        /// The position of the first element.
+        /// Offset of the first element.
         at: Expr,
-        /// The registers, and indices of all dimensions but the last.
+        /// Source registers, with indices of all dimensions but the last.
         from: (Name, Vec<Expr>),
     },
-    /// An element to memory.
+    /// Store of an element to memory.
     Store {
-        /// The operand.
+        /// Operand.
         operand: Name,
-        /// Its position.
+        /// Offset.
         at: Expr,
-        /// The element.
+        /// Element.
         value: Expr,
     },
-    /// An element to scratch memory, which lies over nothing else: in any order with other memory's loads and stores.
+    /// Store to scratch memory, which aliases nothing: it may be reordered with accesses to other memory.
     SetScratch {
-        /// The operand.
+        /// Operand.
         name: Name,
-        /// Its position.
+        /// Offset.
         at: Expr,
-        /// The element.
+        /// Element.
         value: Expr,
     },
-    /// A routine.
+    /// Call of a routine without a result.
     Do(Action),
-    /// An element of memory, or of shared memory, changed though others may change it at the same time.
+    /// Atomic update of an element of global or shared memory.
     Atomic {
-        /// How.
+        /// Operation.
         op: Atomic,
-        /// The operand or the shared elements.
+        /// Operand or shared array.
         name: Name,
-        /// Its position.
+        /// Offset.
         at: Expr,
-        /// What with.
+        /// Right operand of the atomic update.
         value: Expr,
-        /// The variable that is what was there before.
+        /// Variable that receives the previous value.
         before: Option<Name>,
     },
-    /// An index out of range is told where this address says.
+    /// Report of an out-of-range index to the fault slot at this address.
     Fault(Expr),
     /// A loop.
     For(For),
-    /// A loop as long as a condition holds.
+    /// Loop while a condition holds.
     While(Expr, Vec<Statement>),
-    /// What is done where a condition holds, and where not.
+    /// Conditional: statements where the condition holds, and where not.
     If(Expr, Vec<Statement>, Vec<Statement>),
-    /// Statements with names of their own.
+    /// Block with a scope of its own.
     Scope(Vec<Statement>),
-    /// The same, whose words are counted from that number on, a u32.
+    /// Block whose argument words are counted from a base, a u32. Used by launches of several kernels.
     Within(Expr, Vec<Statement>),
-    /// The end of the loop around it.
+    /// Exit from the innermost loop.
     Break,
-    /// The end of a thread.
+    /// Exit of a thread.
     Return,
-    /// All threads of the block come here before one goes on.
+    /// Barrier of the block (`__syncthreads`).
     Barrier,
-    /// All threads of the warp do.
+    /// Barrier of the warp.
     WarpBarrier,
 }
 
 impl Statement {
-    /// What is done where a condition holds.
+    /// A conditional without an else branch.
     pub fn when(condition: Expr, then: Vec<Statement>) -> Statement {
         Statement::If(condition, then, vec![])
     }
 
-    /// A loop over the lanes of a vector, `v`.
+    /// A loop `v` over the lanes of a vector.
     pub fn lanes(lanes: usize, unroll: Unroll, body: Vec<Statement>) -> Statement {
         Statement::count("v", lanes, unroll, body)
     }
 
-    /// A loop of so many turns.
+    /// A loop of `turns` iterations.
     pub fn count(name: &str, turns: usize, unroll: Unroll, body: Vec<Statement>) -> Statement {
         let number = |n: usize| Expr::Number(n as i64, Type::I32);
         let (from, below, step) = (number(0), number(turns), number(1));
@@ -295,25 +296,25 @@ impl Statement {
     }
 }
 
-/// A kernel: what each thread does. Its argument is an array of words of 64 bits.
+/// A kernel: the program of each thread. Its argument is an array of 64-bit words.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kernel {
     /// Its name.
     pub name: &'static str,
-    /// Threads of a block, along one dimension.
+    /// Threads per block, in one dimension.
     pub block: u32,
-    /// Blocks that a multiprocessor is to hold, if that is said.
+    /// Resident blocks per multiprocessor, if specified (launch bounds).
     pub blocks: Option<u32>,
-    /// Words of the argument.
+    /// Number of argument words.
     pub words: usize,
-    /// What its routines are made of.
+    /// Definitions that its routines need.
     pub definitions: Vec<Definition>,
-    /// What a thread does.
+    /// Program of a thread.
     pub body: Vec<Statement>,
 }
 
 impl Kernel {
-    /// Whether boxes are copied by maps that are part of the argument.
+    /// Whether it copies boxes by tensor maps in its argument (TMA).
     pub fn has_maps(&self) -> bool {
         fn any(body: &[Statement]) -> bool {
             body.iter().any(|s| match s {

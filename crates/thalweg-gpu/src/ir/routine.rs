@@ -1,125 +1,127 @@
-//! Routines: what every device has code of its own for, around the arithmetic of folds and scans.
+//! Routines: operations around folds and scans that every device implements by code of its own.
 
 use super::Type;
 use thalweg_ir::{DType, Monoid, ScanOp};
 
-/// What stands in front of a kernel for its routines.
+/// Definition that precedes a kernel, for its routines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Definition {
-    /// How two partial results of a fold are put together.
+    /// Combine operation of a fold.
     Monoid(Monoid, DType),
-    /// What a scan of a buffer's elements accumulates.
+    /// Accumulator of a scan over a buffer's elements.
     Scan {
         /// Number of the buffer.
         number: u16,
         /// The scan.
         op: ScanOp,
-        /// Of the elements.
+        /// Dtype of the elements.
         dtype: DType,
     },
-    /// Multiplications by warpgroups ([`super::Action::WarpgroupMultiply`]): of f16 or of bf16, how the factors come, and how
-    /// many columns there are.
+    /// Multiplication by warpgroups ([`super::Action::WarpgroupMultiply`]) with this dtype, these layouts and this
+    /// width.
     Warpgroups {
-        /// Of f16.
+        /// Whether factors are f16; else bf16.
         f16: bool,
-        /// Whether the left factor's lines lie together in shared memory; of one in registers none.
+        /// Whether the left factor's lines are neighbours in shared memory (M-major); `None` for a factor in registers.
         left: Option<bool>,
-        /// Whether the right factor's do.
+        /// Whether the right factor's lines are neighbours in shared memory (N-major).
         right: bool,
-        /// Columns.
+        /// Number of columns.
         columns: u32,
     },
-    /// What is known of elements that were shifted: how many, by what, and sums of powers up to that one; whether what is
-    /// wanted is about their mean.
+    /// State of an online fold over shifted elements: their count, the shift, and sums of powers up to `power`.
     State {
         /// Number of the online fold.
         number: u16,
-        /// Of the sums.
+        /// Dtype of the sums.
         dtype: DType,
-        /// The highest power.
+        /// Highest power.
         power: u8,
-        /// Whether it is about the mean.
+        /// Whether the fold is about the mean.
         mean: bool,
     },
 }
 
-/// Where a thread of a warp takes a value from.
+/// Source lane of a shuffle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shuffle {
-    /// The thread of that number.
+    /// The lane of that number.
     From,
-    /// The one so many before it; where there is none, its own.
+    /// The lane this many before; the thread's own where there is none.
     Up,
-    /// The one whose number differs in those bits.
+    /// The lane whose number differs in these bits.
     Xor,
 }
 
-/// A routine that gives a value.
+/// A routine with a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Routine {
-    /// Two partial results put together.
+    /// Combines two partial results.
     Combine(Monoid, DType),
-    /// The lanes of registers folded, which are used up.
+    /// Reduces the lanes of registers, whose contents are overwritten.
     FoldLanes(Monoid, DType),
-    /// What threads have, folded over groups of so many, or over warps where that is fewer: all get the result.
+    /// Reduces over groups of this many threads, or over warps where that is fewer. All threads get the result.
     FoldThreads(Monoid, DType, u16),
-    /// What warps of a block of so many threads have left in shared memory, folded: all threads get the result.
+    /// Reduces the partial results that a block's warps have stored in shared memory, with this many threads a block.
+    /// All threads get the result.
     FoldWarps(Monoid, DType, u16),
-    /// What the first thread of a warp has.
+    /// Value of the first lane of a warp.
     FirstLane(DType),
-    /// The mean of a thread's own elements: of their sum, their number, the row's points and the largest number.
+    /// Mean of a thread's own elements. Arguments: their sum, their count, the row's points and the largest number.
     OwnMean(DType),
-    /// The state of nothing.
+    /// State of no elements.
     NoState(u16),
-    /// Of so many elements, their shift, and sums of powers from the first on.
+    /// State of elements. Arguments: their count, their shift, and sums of powers from the first on.
     State(u16),
-    /// Two states put together.
+    /// Combines two states.
     CombineStates(u16),
-    /// The states of a warp's threads, put together, in groups of so many threads.
+    /// Combines the states of a warp's threads, in groups of this many threads.
     StatesOfWarp(u16, u16),
-    /// Those that a block's warps have left in shared memory.
+    /// Combines the states that a block's warps have stored in shared memory.
     StatesOfBlock(u16, u16),
-    /// What a state says of elements that differ from a number.
+    /// Moment about a number, from a state.
     About(DType),
-    /// The same where that is their mean but for rounding: of state, number, mean and the relative error of a number.
+    /// Moment about the mean, which is known up to rounding. Arguments: state, number, mean and the relative error of a
+    /// number.
     AboutMean(DType),
-    /// What a scan has accumulated of nothing ([`Definition::Scan`]).
+    /// Accumulator of no elements ([`Definition::Scan`]).
     Nothing(u16),
-    /// The same of an element.
+    /// Accumulator of one element.
     Widened(u16),
-    /// What it has accumulated, and what comes behind that, put together.
+    /// Combines two accumulators, the second after the first.
     Accumulated(u16),
-    /// What it has accumulated as an element.
+    /// Element of an accumulator's value.
     Narrowed(u16, DType),
-    /// A product and a sum, rounded once whatever the mode: bits of a sum follow from its terms.
+    /// Fused multiply-add, in every mode: bits of a sum follow from its terms.
     MultiplyAdd(DType),
-    /// An f32 rounded to TF32.
+    /// Rounding of an f32 to TF32.
     Tf32,
-    /// The bits of an f32, a u32.
+    /// Bits of an f32, a u32.
     Bits,
-    /// What another thread of the warp has: of a value, and a u32 that says which thread. All threads of the warp come here.
+    /// Warp shuffle. Arguments: a value, and a u32 that selects the lane. All threads of the warp must call it.
     Shuffle(Shuffle, Type),
-    /// A bit of a u32 for each thread of the warp, whether something holds there. All threads of the warp come here.
+    /// Ballot: a u32 with a bit for each thread of the warp. All threads of the warp must call it.
     Ballot,
-    /// How many bits of a u32 are set.
+    /// Population count of a u32.
     Ones,
-    /// Whether something holds in a thread of the warp. All of them come here.
+    /// Whether a condition holds in some thread of the warp. All threads of the warp must call it.
     AnyOfWarp,
-    /// Two to the power of an f32, as the chip has it.
+    /// Two to the power of an f32, by the chip's approximate instruction.
     PowerOfTwo,
-    /// Two f32 rounded to f16 or to bf16, the first in the lower half of a u32.
+    /// Rounds two f32 to f16 or bf16, packed in a u32, the first in the lower half.
     Pair(DType),
-    /// A matrix that begins so many bytes further, a u32.
+    /// Matrix descriptor advanced by this many bytes, a u32.
     Further,
-    /// Whether something holds in a thread of the block. All of them come here.
+    /// Whether a condition holds in some thread of the block. All threads of the block must call it.
     AnyOfBlock,
-    /// How often a digit stands in the tiles of a row before this one: of a ticket, where in its words the tile tells it,
-    /// the tile's number in its row, and how often the tile itself has it, all u32 but the place, a u64.
+    /// Decoupled look-back of a radix sort: number of elements with a digit in the row's tiles before this one.
+    /// Arguments: ticket, offset of the tile in the exchange buffer (a u64), the tile's number in its row and its own
+    /// count of the digit (both u32).
     TilesBefore,
 }
 
 impl Routine {
-    /// The type of what it gives.
+    /// Type of the result.
     pub fn ty(self) -> Type {
         match self {
             Routine::Combine(_, dtype)

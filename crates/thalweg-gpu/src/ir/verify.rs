@@ -1,13 +1,14 @@
-//! What is always true of a kernel, checked.
+//! Verifier of kernels: checks the IR's invariants.
 //!
 //! * Every name is declared before its use, once in a scope, and used as what it is: with its type, with an index for
-//!   each dimension, a constant index within it. What is declared by `Let` stays as it is. No value mentions the name that it
-//!   gets: in most languages that is the new one already.
-//! * Operands of an operation have one type, conditions are bool, positions integers; nothing becomes another type but by
-//!   an expression that says so.
-//! * Words are those of the argument.
-//! * All threads of a block come to a barrier: conditions and loops around it, and returns before it, depend on words,
-//!   constants and the block's number alone. A return in a loop is before all that is in the loop.
+//!   each dimension, a constant index within bounds. `Let` declares an immutable variable. The value of a declaration
+//!   does not mention the declared name: in most languages that refers to the new one already.
+//! * Operands of an operation have one type, conditions are bool, indices integers. Types change by explicit
+//!   conversions only.
+//! * Argument words are within bounds.
+//! * All threads of a block reach every barrier (barriers are in uniform control flow): conditions and loops around it,
+//!   and returns before it, depend on words, constants and the block's number alone. A return in a loop is before all
+//!   barriers of the loop.
 
 mod action;
 mod value;
@@ -20,10 +21,11 @@ use value::mentions;
 /// Checks a kernel.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A description of the violated rule.
 pub fn verify(kernel: &Kernel) -> Result<(), String> {
     let (words, definitions) = (kernel.words, &kernel.definitions);
-    // What changes is the same in all threads until it is found to be set in some alone, or to something else in each.
+    // Fixed point: a mutable variable counts as uniform until an assignment in divergent control flow, or of a value
+    // that differs between threads, is found.
     let mut apart = FxHashSet::default();
     loop {
         let before = apart.len();
@@ -37,22 +39,22 @@ pub fn verify(kernel: &Kernel) -> Result<(), String> {
     }
 }
 
-/// What a name stands for.
+/// Kind of a declared name.
 #[derive(Clone, Debug)]
 enum Known {
-    /// A variable: whether it changes, and whether all threads of a block have the same value.
+    /// A variable: whether it is mutable, and whether it is uniform in a block.
     Value {
         ty: Type,
         changes: bool,
         same: bool,
     },
-    /// Registers or shared elements, with their sizes; of shared elements that the launch counts none.
+    /// An array of registers or shared memory, with its dimensions; `None` for dynamic shared memory.
     Elements {
         ty: Type,
         shape: Option<Vec<u32>>,
         shared: bool,
     },
-    /// Elements of memory; of those that no thread of the launch writes whether they are the same ones for all threads.
+    /// An operand. For a read-only one, whether its base is uniform in a block.
     Operand {
         ty: Type,
         constant: Option<bool>,
@@ -60,7 +62,7 @@ enum Known {
     Function,
     Tree(DType),
     Ticket,
-    /// A number taken apart, the same in all threads or not.
+    /// A division, uniform in a block or not.
     Split {
         same: bool,
     },
@@ -70,15 +72,15 @@ struct Checker<'a> {
     words: usize,
     definitions: &'a [Definition],
     scopes: Vec<FxHashMap<Name, Known>>,
-    /// Whether all threads of the block are here.
+    /// Whether control flow is uniform: all threads of the block are here.
     same: bool,
-    /// Whether all of them count their words from the same number on ([`Statement::Within`]).
+    /// Whether the base of argument words is uniform ([`Statement::Within`]).
     same_words: bool,
-    /// Whether some threads have left for good.
+    /// Whether some threads have returned.
     left: bool,
-    /// Loops around.
+    /// Number of enclosing loops.
     loops: usize,
-    /// Variables, by name, that differ between threads of a block.
+    /// Names of mutable variables that differ between threads of a block.
     apart: FxHashSet<Name>,
 }
 
@@ -106,7 +108,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Statements that threads of a block run together, or not; in a loop with what it counts.
+    /// Checks statements in uniform or divergent control flow, with the loop variable of a loop.
     fn under(&mut self, same: bool, counter: Option<(&str, Type)>, body: &[Statement]) -> Checked {
         let before = self.same;
         self.same &= same;
@@ -116,12 +118,12 @@ impl Checker<'_> {
         }
         body.iter().try_for_each(|s| self.statement(s))?;
         self.scopes.pop();
-        // Where some threads have left for good, those that are left are not all.
+        // Where some threads have returned, the remaining ones are not all.
         self.same = before && !self.left;
         Ok(())
     }
 
-    /// The turns of a loop, as many in all threads or not: what is computed in each turn, what is counted, and what is done.
+    /// Checks a loop with a uniform trip count or not: expressions of each iteration, loop variable, and body.
     fn repeated(
         &mut self,
         same: bool,
@@ -129,7 +131,7 @@ impl Checker<'_> {
         counter: Option<(&str, Type)>,
         body: &[Statement],
     ) -> Checked {
-        // Who leaves in one turn does not come to the next.
+        // A thread that exits in one iteration does not reach the next.
         let same = same && !breaks(body) && !leaves(body);
         let before = self.same;
         self.same &= same;
@@ -176,7 +178,7 @@ impl Checker<'_> {
                 };
                 let count = |shape: &[u32]| shape.iter().map(|&n| u64::from(n)).product::<u64>();
                 let end = u64::from(*at) + size * count(shape);
-                // How many there are where the launch says it is for the class to know.
+                // The size of dynamic shared memory is the class's responsibility.
                 let room = room.as_ref().map_or(u64::from(u32::MAX), |room| count(room));
                 want(u64::from(*at) % size == 0, || format!("`{name}` begins at {at}, between elements"))?;
                 want(end <= room, || format!("`{name}` ends {end} bytes behind the begin of `{of}`"))?;
@@ -204,7 +206,7 @@ impl Checker<'_> {
             Statement::Function { name, argument, body, value } => {
                 self.scopes.push(FxHashMap::default());
                 self.declare(argument, Known::Value { ty: Type::I64, changes: false, same: false })?;
-                // It is used where some threads are, and in no loop that it could end.
+                // Calls may be divergent, and the function's body cannot exit a loop around a call.
                 let before = (std::mem::replace(&mut self.same, false), std::mem::take(&mut self.loops));
                 body.iter().try_for_each(|s| self.statement(s))?;
                 self.typed(value, Type::I64)?;
@@ -302,7 +304,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a variable that is set to something, the same in all threads or not, is the same in them from there on.
+    /// Records an assignment, of a uniform value or not; returns whether the variable is uniform from there on.
     fn changed(&mut self, name: &str, same: bool) -> bool {
         if !(same && self.same) {
             self.apart.insert(name.into());
@@ -331,7 +333,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The same of one that threads write.
+    /// Type of an operand that threads may write.
     fn written(&self, name: &str) -> Result<Type, String> {
         let constant = matches!(self.known(name)?, Known::Operand { constant: Some(_), .. });
         want(!constant, || format!("`{name}` is constant"))?;
@@ -339,7 +341,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a thread may come to its end in these statements.
+/// Whether a thread may return in these statements.
 fn leaves(body: &[Statement]) -> bool {
     body.iter().any(|s| match s {
         Statement::Return => true,
@@ -352,7 +354,7 @@ fn leaves(body: &[Statement]) -> bool {
     })
 }
 
-/// Whether the loop around these statements may end in them.
+/// Whether these statements may exit the loop around them.
 fn breaks(body: &[Statement]) -> bool {
     body.iter().any(|s| match s {
         Statement::Break => true,

@@ -1,4 +1,4 @@
-//! Kernels that are wrong in one way each, and what is said of them.
+//! Tests of the verifier: kernels with one violation each, and the expected messages.
 
 use super::*;
 use crate::ir::{Atomic, Routine, Unroll};
@@ -122,11 +122,11 @@ fn barriers_behind_threads_that_have_left() {
     let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
     let leaves = || Statement::when(mine(), vec![Statement::Return]);
     let all = || Expr::Word(0).to(Type::U32).lt(Expr::Number(3, Type::U32));
-    // In a loop, in what all threads do, and in the turn before.
+    // In a loop, in uniform control flow, and in the iteration before.
     assert_eq!(check(2, vec![loops(number(2), vec![leaves()]), Statement::Barrier]), late);
     assert_eq!(check(2, vec![Statement::when(all(), vec![leaves()]), Statement::Barrier]), late);
     assert_eq!(check(2, vec![loops(number(2), vec![Statement::Barrier, leaves()])]), late);
-    // Where all leave, or none, they come.
+    // Barriers are reached where all threads return, or none does.
     assert_eq!(check(2, vec![Statement::when(all(), vec![Statement::Return]), Statement::Barrier]), Ok(()));
     let other = vec![Statement::Barrier];
     assert_eq!(check(2, vec![Statement::If(all(), vec![leaves()], other.clone())]), late);
@@ -145,7 +145,7 @@ fn conditions_around_what_all_threads_tell() {
     assert_eq!(says(mine().select(any(), all())), late);
     assert_eq!(says(any().and(mine())), Ok(()));
     assert_eq!(says(all().and(any())), Ok(()));
-    // Who breaks off does not come to the next turn's condition.
+    // A thread that breaks does not evaluate the next iteration's condition.
     let broken = vec![Statement::when(mine(), vec![Statement::Break])];
     assert_eq!(check(2, vec![Statement::While(any(), broken)]), late);
     assert_eq!(check(2, vec![Statement::While(any(), vec![Statement::Barrier])]), Ok(()));

@@ -1,4 +1,5 @@
-//! Folds and scans of rows of scratch memory by combines of the user's own (`render/combined.rs`): a block a row.
+//! Lowering of folds and scans of rows of scratch memory by user-defined combines (`write/combined.rs`): a block per
+//! row.
 
 use crate::class::combined::{BLOCK, CombinedClass, LEVELS};
 use crate::plan::Word;
@@ -11,18 +12,18 @@ use thalweg_kernel::{Along, Moved};
 /// A fold or scan of rows.
 pub struct RowCombined<'a> {
     pub class: CombinedClass,
-    /// How many rows, and points of each.
+    /// Number of rows, and points of each.
     pub size: [usize; 2],
-    /// Elements from row to row, and from point to point.
+    /// Strides in elements from row to row, and from point to point.
     pub steps: [usize; 2],
-    /// The regions with the components of the elements.
+    /// Regions with the components of the elements.
     pub buffers: &'a [u16],
-    /// Those for the results of a fold.
+    /// Regions for the results of a fold.
     pub results: &'a [u16],
 }
 
 impl RowCombined<'_> {
-    /// Adds its launch.
+    /// Adds the launch.
     pub fn add(self, plan: &mut Plan) {
         let RowCombined { class, size: [rows, n], steps, buffers, results } = self;
         let scans = class.along != Along::Fold;
@@ -53,13 +54,15 @@ impl RowCombined<'_> {
     }
 }
 
-/// The elements of a scan of so many points, the last ones of its segments, the last ones of the segments of these, …
+/// Number of elements of each level of a scan: `n` points, the last ones of their segments, the last ones of these
+/// segments' segments, …
 fn levels(n: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(n), |n| (*n > SEGMENT).then(|| n.div_ceil(SEGMENT))).take(LEVELS)
 }
 
-/// What a row moves, in elements. A fold reads two for each that it writes, and leaves its result. A scan goes over all once,
-/// leaves the last ones of segments, and goes over what follows them, each read with what it follows.
+/// Traffic of a row, in elements. A fold reads two for each that it writes, and stores its result. A scan reads all
+/// once, stores the last elements of segments, and updates all elements after the first segment, each with the last one
+/// before it.
 fn moved(n: usize, scans: bool) -> Moved {
     if !scans {
         let (n, pairs) = (n as u64, n.saturating_sub(1) as u64);

@@ -1,4 +1,4 @@
-//! Launches of operations whose source is the user's (`render/foreign.rs`).
+//! Lowering of operations with the user's own source (`thalweg-cuda/src/render/foreign.rs`).
 
 use crate::class::foreign::ForeignClass;
 use crate::plan::Word;
@@ -10,10 +10,10 @@ use thalweg_ir::Foreign;
 use thalweg_kernel::{ForeignGeometry, Moved};
 use thalweg_runtime::Error;
 
-/// Adds the launch. Results that nobody wants go to scratch memory.
+/// Adds the launch. Results that nothing uses go to scratch memory.
 ///
 /// # Errors
-/// [`Error::Compile`] where a block has no room for the shared memory that it asks for.
+/// [`Error::Compile`] where the chip has less shared memory per block than requested.
 pub fn add(
     plan: &mut Plan,
     (of, wanted): (Foreign, &[u16]),

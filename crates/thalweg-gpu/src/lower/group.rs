@@ -1,11 +1,11 @@
-//! Launches that need nothing of each other, as one.
+//! Horizontal fusion: independent launches merged into one.
 //!
-//! In: drafts of maps and row kernels. Out: fewer drafts. The argument of such a launch is a table (of each part its
-//! first block, its class, and where its words are) with the words of all parts behind; a block looks its part up, and
-//! does what a block of that part alone would do. The source has each class of parts once, whatever their number and
-//! sizes, so that groups of the same classes share machine code.
+//! In: drafts of maps and row kernels. Out: fewer drafts. The argument of a merged launch is a table (for each
+//! component its first block, its class, and the index of its words) followed by the words of all components. A block
+//! looks its component up and does what a block of that component alone would do. The source has each class once,
+//! whatever the number and sizes of components, so that groups of the same classes share machine code.
 //!
-//! Always true: parts keep the threads of a block that they have alone; where these differ, there is a launch for each.
+//! Always true: components keep their number of threads per block; where these differ, there is a launch for each.
 
 use crate::plan::Word;
 use crate::plan::{Draft, Plan};
@@ -21,8 +21,7 @@ const FEW: usize = 8;
 /// Sizes of arguments, in words: few, so that sources are the same more often.
 const SIZES: [usize; 5] = [128, 256, 512, 1536, 4095];
 
-/// Whether a draft can be a part: it does not share counters with others, and knows its blocks by their first number
-/// alone.
+/// Whether a draft can be a component: it shares no counters with others, and its blocks depend only on their number.
 fn can_be_part(draft: &Draft) -> bool {
     draft.kernel.is_simple()
         && draft.shared == 0
@@ -30,7 +29,7 @@ fn can_be_part(draft: &Draft) -> bool {
         && !draft.patches.iter().any(|p| matches!(p.1, Word::Counters | Word::Told(_)))
 }
 
-/// Puts launches of the plan together; `which` of them need nothing of each other, and nothing of the rest.
+/// Merges launches of the plan. Those of `which` are independent of each other and of the rest.
 pub fn join(plan: &mut Plan, which: &[usize], target: &dyn Target) {
     if which.len() < 2 {
         return;
@@ -52,7 +51,7 @@ pub fn join(plan: &mut Plan, which: &[usize], target: &dyn Target) {
     }
 }
 
-/// Puts drafts of the same kind together, as many in each launch as its argument holds.
+/// Merges drafts of one kind, as many in each launch as its argument holds.
 fn pack(plan: &mut Plan, drafts: Vec<Draft>, target: &dyn Target) {
     let most = (target.chip().arguments / 8).min(SIZES[SIZES.len() - 1]);
     let (mut now, mut words, mut classes, mut blocks): (Vec<Draft>, usize, Vec<Arc<Skeleton>>, u64) =
@@ -75,7 +74,7 @@ fn pack(plan: &mut Plan, drafts: Vec<Draft>, target: &dyn Target) {
     finish(plan, now, classes, most);
 }
 
-/// The launch of some drafts.
+/// Adds the launch of some drafts.
 fn finish(plan: &mut Plan, drafts: Vec<Draft>, mut parts: Vec<Arc<Skeleton>>, most: usize) {
     if drafts.len() < 2 {
         plan.stages.extend(drafts);

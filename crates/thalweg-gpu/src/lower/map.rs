@@ -1,4 +1,4 @@
-//! Maps for the sizes at hand: how many points a thread takes, and whether blocks cover tiles.
+//! Lowering of maps: how many points a thread takes, and whether blocks cover two-dimensional tiles.
 
 use super::operands::{add_reciprocals, addresses, needs};
 use crate::class::body::gathers;
@@ -18,12 +18,12 @@ const LONG: usize = 100;
 /// Points of a domain for each multiprocessor from which on blocks cover tiles.
 const TILED: usize = 128;
 
-/// Points that a thread of a map takes side by side at most: fewer where the arithmetic of each needs the registers.
+/// Maximum number of lanes of a map: fewer where the arithmetic of each point needs the registers.
 fn most_lanes(body: &Body) -> usize {
     if body.nodes.len() > 400 { 2 } else { 8 }
 }
 
-/// Adds the maps of all boxes of a kernel.
+/// Adds the maps of a kernel's boxes.
 pub fn add_boxes(plan: &mut Plan, bodies: &[Body], boxes: &[MapGeometry], target: &dyn Target) {
     assert_eq!(bodies.len(), boxes.len(), "one geometry a box");
     bodies.iter().zip(boxes).for_each(|(b, g)| add_map(plan, b, g, target));
@@ -37,16 +37,16 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
     let threads = chip.multiprocessors as usize * chip.threads as usize;
     let laid_out = |lanes| Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);
     let mut space = laid_out(most_lanes(body));
-    // A point a thread where there would be few threads: what is small is bound by the time that one point takes.
-    // Nothing between, or changing sizes compile more often.
+    // One point a thread where there would be few threads: a small map is bound by the latency of one point. No lane
+    // counts in between, or changing sizes would compile more often.
     if space.class.lanes > 1 && space.row() / (space.class.lanes as usize) < threads / 16 {
         space = laid_out(1);
     }
     let points = space.row();
     let vectors = points / space.class.lanes as usize;
     let tile = tile(body, &space, chip);
-    // More vectors a thread where there are enough for all: it keeps more loads in flight. In a tile they use up the
-    // lines of memory that the first ones touch; but each is a copy of the body.
+    // More vectors a thread where there are enough for all threads: it keeps more loads in flight. In a tile they use
+    // the rest of the cache lines that the first vector touches; but each is a copy of the body.
     let class = MapClass {
         vectors: match tile {
             Some(_) if body.nodes.len() <= LONG => 4,
@@ -86,9 +86,9 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
     needs(&mut plan.needs, body, &geometry.accesses);
 }
 
-/// The tile that blocks of a map cover, with the extent of its other dimension: where an operand is read along another
-/// dimension than the innermost one. `None` where none is, or the domain is so small that its lines of memory stay near
-/// anyway.
+/// Returns the tile of a map's blocks, with the extent of its other dimension, where an operand is contiguous along
+/// another dimension than the innermost one. `None` where no operand is, or the domain is so small that its cache lines
+/// stay cached anyway.
 fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
     let innermost = space.extents.len().checked_sub(1)?;
     let strided = |w: &Way| matches!(w, Way::Strided { .. });
@@ -100,7 +100,7 @@ fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
         let steps = &space.steps[k].1;
         access.operand.filter(|_| steps[innermost].unsigned_abs() > 1)?;
         let dim = (0..innermost).find(|&d| steps[d] == 1 && space.extents[d] >= 8)?;
-        // A sector of 32 bytes.
+        // One sector of 32 bytes.
         let depth = (32 / access.dtype.size()).clamp(4, 16);
         Some((Tile { dim: dim as u8, depth: depth as u8 }, space.extents[dim]))
     };

@@ -1,11 +1,10 @@
-//! Kernels bound to sizes: which sources a geometry needs, and the words of its launches.
+//! Lowering: kernels bound to sizes, as launches of skeletons with their argument words.
 //!
-//! In: a kernel and a geometry. Out: a [`Plan`]. The classes of its launches are chosen here, by sizes, layouts and what
-//! the chip is like.
+//! In: a kernel and a geometry. Out: a [`Plan`]. The classes of its launches are chosen here by sizes, layouts and the
+//! chip's properties.
 //!
-//! * `map`, `rows`, `scan`, `sort`, `contraction`, `scatter`, `foreign`: one kind of kernel each. `group`: launches that need nothing
-//!   of each other, as one.
-//! * `operands`: words of operands and scalars.
+//! * `map`, `rows`, `scan`, `sort`, `contraction`, `scatter`, `foreign`: one kind of kernel each. `group`: independent
+//!   launches, fused into one (horizontal fusion).
 
 mod combined;
 mod contraction;
@@ -31,7 +30,7 @@ use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{Body, Computed, Geometry, GroupPart, Kernel, MapGeometry, ScatterGeometry};
 use thalweg_runtime::Error;
 
-/// What it takes to launch a kernel with a geometry.
+/// Plans the launches of a kernel with a geometry.
 ///
 /// # Errors
 /// [`Error::Compile`] where there is no source for it, or a launch would have too many blocks.
@@ -74,8 +73,8 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, target: &dyn Target) -> Result
     }
 }
 
-/// Adds a scatter, behind what computes its index and its values. Operands: tensor, index or what it is computed from,
-/// values or what they are, result.
+/// Adds a scatter, after the kernels that compute its index and its values. Operands: tensor; index or the operands of
+/// its computation; values or the operands of theirs; result.
 fn add_scatter(
     plan: &mut Plan,
     (op, dtype): (ScatterOp, DType),
@@ -124,7 +123,7 @@ fn add_scatter(
     Ok(())
 }
 
-/// Adds kernels that need nothing of each other: all they read comes first, then all they write.
+/// Adds independent kernels. Operands: those that they read, then those that they write.
 fn add_group(
     plan: &mut Plan,
     kernels: &[Kernel],
@@ -152,7 +151,7 @@ fn add_group(
     for (kernel, geometry, operands, scalars) in all {
         let mut own = Plan::default();
         match (kernel, geometry) {
-            // Its boxes are parts like others.
+            // The boxes of a map are components of the group like others.
             (Kernel::Boxes(bodies), Geometry::Boxes(g)) => add_boxes(&mut own, bodies, g, target),
             (kernel, geometry) => own = self::plan(kernel, geometry, target)?,
         }
@@ -165,7 +164,7 @@ fn add_group(
     Ok(())
 }
 
-/// A part of a group that is a product: kernel and geometry, operands, and its first scalar.
+/// Component of a group that is a matrix product: kernel and geometry, operands, and its first scalar.
 fn as_product<'a>(
     (kernel, geometry, operands, scalars): &(&'a Kernel, &'a Geometry, Vec<Word>, u16),
 ) -> Option<contraction::Sibling<'a>> {
@@ -173,7 +172,7 @@ fn as_product<'a>(
     Some(contraction::Sibling { contraction, geometry, operands: operands.clone(), scalars: *scalars })
 }
 
-/// Bytes that an input of a scatter takes where it is computed, row-major.
+/// Bytes of a scatter's computed input, row-major.
 fn output_bytes(kernel: &Kernel, geometry: &Geometry) -> usize {
     let of = |body: &Body, g: &MapGeometry| {
         let last = body.accesses.len() - 1;

@@ -1,4 +1,4 @@
-//! Words of operands and scalars, and what operands must have.
+//! Argument words of operands and scalars, and sizes that operands must have.
 
 use crate::class::body::divisors;
 use crate::plan::Word;
@@ -6,10 +6,10 @@ use crate::space::{Slots, Space};
 use thalweg_ir::DType;
 use thalweg_kernel::{AccessGeometry, Body};
 
-/// Operands from this number on are regions of scratch memory.
+/// First operand number of regions of scratch memory.
 pub const SCRATCH: u16 = 0x8000;
 
-/// The words that are addresses of operands.
+/// Adds the patches of operand addresses.
 pub fn addresses(patches: &mut Vec<(usize, Word)>, slots: &Slots, body: &Body, space: &Space) {
     for (i, access) in body.accesses.iter().enumerate() {
         let Some(operand) = access.operand else { continue };
@@ -22,13 +22,13 @@ pub fn addresses(patches: &mut Vec<(usize, Word)>, slots: &Slots, body: &Body, s
     }
 }
 
-/// The words that are reciprocals of scalars.
+/// Adds the patches of reciprocals of scalars.
 pub fn add_reciprocals(patches: &mut Vec<(usize, Word)>, first: usize, body: &Body) {
     let word = |(slot, dtype): (u16, DType)| Word::Reciprocal(slot, dtype == DType::F64);
     patches.extend(divisors(body).into_iter().enumerate().map(|(i, d)| (first + i, word(d))));
 }
 
-/// The bytes that operands must have.
+/// Adds the minimum sizes of operands in bytes.
 pub fn needs(needs: &mut Vec<(u16, usize)>, body: &Body, accesses: &[AccessGeometry]) {
     for (access, at) in body.accesses.iter().zip(accesses) {
         let (Some(operand), Some((_, high))) = (access.operand, at.reach) else { continue };

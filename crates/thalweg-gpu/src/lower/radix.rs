@@ -1,4 +1,4 @@
-//! Radix sorts of rows of scratch memory: a launch that counts, and one for each digit (`render/radix.rs`).
+//! Lowering of radix sorts of rows of scratch memory: a launch that counts, and one for each digit (`write/radix.rs`).
 
 use super::row_scan::RowScan;
 use crate::class::radix::{DIGITS, WORDS, passes, tile};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use thalweg_ir::ScanOp;
 use thalweg_kernel::Moved;
 
-/// Points of a row up to which merges are not more launches than passes.
+/// Maximum number of points of a row for which merges take no more launches than passes.
 fn short(size: usize) -> usize {
     match size {
         1 => 4 << 10,
@@ -24,14 +24,14 @@ fn short(size: usize) -> usize {
 }
 
 impl RowScan {
-    /// Whether its rows are so long that passes over digits take less than merges.
+    /// Whether its rows are so long that radix passes take less time than merges.
     pub fn is_radix(&self) -> bool {
         let counters = self.rows.saturating_mul(passes(self.dtype) * DIGITS + 1);
         let tiles = self.rows.saturating_mul(self.points.div_ceil(tile(self.dtype)));
         self.points > short(self.dtype.size()) && self.points < 1 << 31 && counters <= COUNTERS && tiles < 1 << 31
     }
 
-    /// Adds the launches of a sort by digits.
+    /// Adds the launches of a radix sort.
     pub fn add_radix(self, plan: &mut Plan, target: &dyn Target) {
         let RowScan { op, dtype, rows, points: n, .. } = self;
         let (passes, tiles, total) = (passes(dtype), n.div_ceil(tile(dtype)), rows * n);
@@ -43,7 +43,7 @@ impl RowScan {
         let starts = region(4 * rows * passes * (DIGITS + 1));
         let elements = [0; 2].map(|_| region(dtype.size() * total));
         let own_places = [0; 2].map(|_| if places { region(4 * total) } else { starts });
-        // Where no pass is left out; the last one writes what is asked for.
+        // Traffic if no pass is skipped; the last pass writes the result.
         let (element, place) = ((dtype.size() * total) as u64, if places { 4 * total as u64 } else { 0 });
         let result = if places { 8 * total as u64 } else { element };
         plan.moved += Moved { read: 2 * element, written: result, ..Moved::default() };

@@ -1,4 +1,4 @@
-//! A scan or sort of rows of scratch memory, before anybody chose how it runs.
+//! A scan or sort of rows of scratch memory, before its strategy is chosen.
 
 use crate::class::scan::{ScanClass, Way};
 use thalweg_ir::{DType, ScanOp};
@@ -6,28 +6,28 @@ use thalweg_ir::{DType, ScanOp};
 /// A scan of rows of scratch memory.
 #[derive(Clone, Copy, Debug)]
 pub struct RowScan {
-    /// Which.
+    /// The operation.
     pub op: ScanOp,
-    /// From the end; of a sort: descending.
+    /// Scans from the end; of a sort: descending.
     pub reverse: bool,
-    /// Of the elements.
+    /// Dtype of the elements.
     pub dtype: DType,
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
     /// Points of a row.
     pub points: usize,
-    /// Elements from row to row.
+    /// Stride from row to row, in elements.
     pub row_step: usize,
-    /// Elements from point to point.
+    /// Stride from point to point, in elements.
     pub point_step: usize,
-    /// The region with the elements.
+    /// Region of the elements.
     pub from: u16,
-    /// The region for the result; may be the same.
+    /// Region of the result; may be the same.
     pub to: u16,
 }
 
 impl RowScan {
-    /// The class of its source, in order.
+    /// The class for the in-order strategy.
     pub fn class(&self) -> ScanClass {
         ScanClass { op: self.op, reverse: self.reverse, dtype: self.dtype, way: Way::InOrder }
     }

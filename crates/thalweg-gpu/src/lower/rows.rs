@@ -1,9 +1,9 @@
-//! How a row kernel is spread over the chip for the sizes at hand.
+//! Lowering of row kernels: how rows are divided among blocks and threads.
 //!
-//! In: a body, its orientation, a geometry. Out: stages. One kernel where every multiprocessor gets rows to itself;
-//! where rows are too few for that, each pass is a kernel whose blocks share rows. Strict kernels run in order. What is
-//! combined with what lies in memory (a fold over other dimensions than the row's) is written down point by point and
-//! folded by a kernel of its own.
+//! In: a body, its orientation, a geometry. Out: stages. There is one kernel where every multiprocessor gets whole
+//! rows; where rows are too few for that, each pass is a kernel whose blocks divide rows. Strict kernels run in order.
+//! A fold over other dimensions than the row's, combined with memory, is split off: its elements are stored, and a
+//! kernel of its own folds them.
 
 mod by_blocks;
 mod linked;
@@ -48,7 +48,7 @@ const LARGE: usize = 1 << 20;
 /// Elements of a launch below which one block a row does, however few rows.
 const SMALL: usize = 1 << 15;
 
-/// Adds what it takes to run a row kernel.
+/// Adds the launches of a row kernel.
 ///
 /// # Errors
 /// [`Error::Compile`] where there is no source for it.
@@ -73,7 +73,8 @@ pub fn add(
         Space::new(&order.extents, geometry.kept, across, accesses, lanes)
     };
     let mut space = laid_out(lanes);
-    // To find where a point of several dimensions is takes longer than to read it: once for two, where their number allows.
+    // The index arithmetic of a point of several dimensions takes longer than its load: do it once for two points,
+    // where their number allows.
     if lanes > 1 && !across && space.class.lanes == 1 && space.class.row > 1 && space.row() >= LARGE {
         space = laid_out(2);
     }
@@ -92,7 +93,7 @@ struct Spread<'a> {
     geometry: &'a RowGeometry,
     space: &'a Space,
     target: &'a dyn Target,
-    /// Folds that are the body's own, where two of its passes run as one.
+    /// Number of the body's own folds, where two of its passes are fused.
     online: Option<u16>,
 }
 
@@ -116,8 +117,8 @@ impl Spread<'_> {
         RowsClass { space: self.space.class.clone(), sharing, stage, online: self.online }
     }
 
-    /// The body with what rescaling identities want, where its rows lie along and would be read in every pass, and two of
-    /// these can run as one.
+    /// The body with the lower moments that rescaling identities need, where rows are along the inner axis, would be
+    /// read in every pass, and two of the passes can be fused.
     fn with_lower_moments(&self) -> Option<Body> {
         let sharing = self.sharing();
         let along = matches!(sharing, Sharing::Held { .. } | Sharing::Again { .. });
@@ -135,7 +136,7 @@ impl Spread<'_> {
         self.space.class.lanes as usize
     }
 
-    /// Rows, and points of each, counted as the kernel does.
+    /// Rows, and points of each, in the kernel's units (vectors).
     fn counts(&self) -> (usize, usize) {
         let (rows, row) = (self.space.rows(), self.space.row());
         if self.space.class.across { (rows / self.lanes(), row) } else { (rows, row / self.lanes()) }
@@ -150,11 +151,11 @@ impl Spread<'_> {
             if let Some(held) = self.by_blocks() {
                 return held;
             }
-            // Few rows are cut into many blocks, of which the last has to put all the others' results together: narrow
-            // ones share that, and still read whole lines of memory.
+            // Few rows are cut into many blocks, and the last block combines the results of all others. Narrow blocks
+            // divide that work, and still read whole cache lines.
             let most = if rows < FEW { self.line() } else { 32 };
             let wide = rows.next_power_of_two().clamp(1, most);
-            // Powers of four: lengths that change compile less often.
+            // Powers of four: changing lengths compile less often.
             let deep = n.next_power_of_two();
             let deep = (deep << (deep.trailing_zeros() % 2)).clamp(1, 256 / wide);
             let wide = rows.next_power_of_two().clamp(1, 256 / deep);
@@ -163,7 +164,7 @@ impl Spread<'_> {
         self.pairs().or_else(|| self.held(n)).unwrap_or(Sharing::Again { group: 512 })
     }
 
-    /// Vectors of rows that a line of memory has, of the narrowest that is read.
+    /// Vectors of rows in a cache line, for the narrowest operand that is read.
     fn line(&self) -> usize {
         let vectors = self.space.class.ways.iter().zip(&self.body.accesses).filter_map(|(way, access)| match way {
             Way::Strided { inner: Inner::Unit, .. } if access.operand.is_some() => Some(access.dtype.size()),
@@ -175,9 +176,10 @@ impl Spread<'_> {
 
     /// Rows of `n` vectors in registers, where they fit.
     ///
-    /// Four vectors a thread: enough loads in flight, and registers for what is computed. Where that covers a long row
-    /// exactly, the source is for that. All other lengths share a few: groups some powers of two apart, and the last
-    /// vectors masked. A length that changes from call to call (a decoder's cache) is to compile next to nothing.
+    /// Four vectors a thread: enough loads in flight, and registers left for the computation. Where that covers a long
+    /// row exactly, the source is specialized for it. All other lengths share few sources: groups some powers of two
+    /// apart, with the last vectors masked. A length that changes from call to call (a decoder's cache) must compile
+    /// next to nothing.
     fn held(&self, n: usize) -> Option<Sharing> {
         let weight = self.weight() * self.lanes();
         let fits = |group: usize, steps: usize| steps * weight <= if group > 512 { HELD / 2 } else { HELD };
@@ -194,7 +196,7 @@ impl Spread<'_> {
         })
     }
 
-    /// Registers of 4 bytes that a point takes from its first pass to its last.
+    /// Registers of 4 bytes that a point occupies from its first pass to its last.
     fn weight(&self) -> usize {
         let class = RowsClass {
             space: self.space.class.clone(),
@@ -210,7 +212,7 @@ impl Spread<'_> {
         words.sum::<usize>().max(1)
     }
 
-    /// Whether rows are so few that blocks have to share them.
+    /// Whether rows are so few that several blocks divide each.
     fn is_split(&self, sharing: Sharing) -> bool {
         let (rows, n) = self.counts();
         let work = self.space.rows() * self.space.row();
@@ -223,7 +225,7 @@ impl Spread<'_> {
         }
     }
 
-    /// A launch of a class; `folds` are the regions of results and partial results of folds, `buffers` those of the
+    /// Adds a launch of a class. `folds` are the regions of folds' results and partial results, `buffers` those of the
     /// buffers, `states` those of the states of online folds.
     fn draft(
         &self,
@@ -277,11 +279,11 @@ impl Spread<'_> {
         plan.stages.push(Draft { kernel, grid, block: sharing.block(), shared: 0, words, patches });
     }
 
-    /// A kernel for each pass, with scans between.
+    /// Adds a kernel for each pass, with scans in between.
     fn stages(&self, plan: &mut Plan, sharing: Sharing) {
         let split = self.is_split(sharing);
         let linked = self.linked(sharing);
-        // Blocks that share a row are whole.
+        // Blocks that divide a row have no smaller groups.
         let sharing = match sharing {
             Sharing::Held { .. } | Sharing::Again { .. } if split => Sharing::Again { group: 512 },
             Sharing::Held { group, .. } if group <= 32 => Sharing::Again { group },
@@ -298,8 +300,8 @@ impl Spread<'_> {
         let tiles = rows.div_ceil(sharing.rows() as usize);
         let chunks = if split {
             let most = (COUNTERS / tiles).max(1);
-            // As many blocks as run at once: one more would run alone at the end.
-            // (Those that hold tiles take twice the registers.)
+            // As many blocks as run at once: one more would run alone at the end. (Blocks of online passes, which hold
+            // tiles, take twice the registers.)
             let at_once = if online.is_some() { 2 } else { 6 };
             let busy = at_once * self.target.chip().multiprocessors as usize;
             let least = match sharing {
@@ -333,7 +335,7 @@ impl Spread<'_> {
             plan.moved += traffic::scratch((per_row * chunks * states.iter().sum::<usize>()) as u64);
         }
         let states: Vec<u16> = states.into_iter().map(|bytes| region(per_row * chunks * bytes)).collect();
-        // Passes that run together are the launch of the last of them.
+        // Fused passes are the launch of the last of them.
         let within = |number: usize| together.as_ref().is_some_and(|t| t.contains(&number) && number + 1 != t.end);
         for (number, phase) in alone.iter().enumerate().filter(|(n, p)| !p.once && !within(*n)) {
             self.draft(plan, class(stage(number, split)), chunks, &folds, (&buffers, &states));
@@ -353,7 +355,7 @@ impl Spread<'_> {
             debug_assert!(phase.once, "what runs behind the last pass runs once a row");
             self.draft(plan, class(stage(number, false)), 1, &folds, (&buffers, &[]));
         }
-        // What runs once a row and nothing passes: a row without points to store.
+        // Phases that run once a row without any pass: a row without points to store.
         if phases.list.iter().all(|p| p.once) {
             self.draft(plan, class(None), 1, &[], (&[], &[]));
         }
@@ -375,7 +377,7 @@ impl Spread<'_> {
 
     fn scan(&self, plan: &mut Plan, phases: &Phases, scan: &thalweg_kernel::BufferScan, buffers: &[u16]) {
         let (rows, row) = (self.space.rows(), self.space.row());
-        // In a kernel across rows buffers lie point by point, so that neighbours are rows.
+        // In an outer-axis kernel buffers are stored point by point, so that neighbours are rows.
         let [row_step, point_step] = if self.space.class.across { [1, rows] } else { [row, 1] };
         RowScan {
             op: scan.scan.op,
@@ -392,7 +394,8 @@ impl Spread<'_> {
     }
 }
 
-/// The kernel with what store number `store` combines written down, and a kernel that folds it.
+/// Splits off store number `store`, which combines with memory: one kernel stores its elements to scratch, another
+/// folds them.
 fn apart(
     plan: &mut Plan,
     body: &Body,
@@ -405,7 +408,7 @@ fn apart(
     let op = taken.combine.expect("it is one that combines");
     let was = body.accesses[taken.access as usize];
     let dtype = body.dtype(taken.node);
-    // Written down row-major.
+    // Row-major strides of the scratch buffer.
     let mut strides = [0isize; MAX_RANK];
     let mut step = 1;
     for d in (0..geometry.extents.len()).rev() {
@@ -425,7 +428,7 @@ fn apart(
     rest.stores[store] =
         thalweg_kernel::Store { node: taken.node, access: rest.accesses.len() as u16 - 1, combine: None };
     add(plan, &rest, orientation, &own, target)?;
-    // The rows of this kernel are the points of the other's rows.
+    // The rows of this kernel are the points of the other kernel's rows.
     let (kept, row) = geometry.extents.split_at(geometry.kept);
     let transposed: Vec<usize> = row.iter().chain(kept).copied().collect();
     let turn = |from: &[isize; MAX_RANK]| {

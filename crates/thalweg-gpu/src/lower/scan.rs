@@ -1,5 +1,5 @@
-//! Scans of rows of scratch memory for the sizes at hand: who has a row, and how chunks of it are shared
-//! (`render/scan.rs`).
+//! Lowering of scans of rows in scratch memory: which threads have a row, and how chunks of it are divided among blocks
+//! (`write/scan.rs`).
 
 use super::row_scan::RowScan;
 use super::sort;
@@ -12,13 +12,13 @@ use crate::traffic;
 use std::sync::Arc;
 use thalweg_ir::ScanOp;
 
-/// Chunks of a row at most: each block folds the partial results of those before its own.
+/// Maximum number of chunks of a row: each block folds the partial results of those before its own.
 const CHUNKS: usize = 512;
 /// Turns of a row above which blocks may share it.
 const LONG: usize = 4;
 
 impl RowScan {
-    /// Adds its launches.
+    /// Adds the launches.
     pub fn add(self, plan: &mut Plan, target: &dyn Target) {
         let RowScan { op, dtype, rows, points: n, .. } = self;
         if rows * n == 0 {
@@ -31,7 +31,7 @@ impl RowScan {
             return sort::add(self, plan);
         }
         plan.moved += traffic::scratch((rows * n * dtype.size()) as u64);
-        // Of products in another order one may overflow where the other vanishes.
+        // Products of floats in another order may overflow where they would underflow.
         if op == ScanOp::Prod && dtype.is_float() {
             return self.draft(plan, Way::InOrder, blocks(rows, 32), 32, &[]);
         }
@@ -46,12 +46,12 @@ impl RowScan {
             let grid = blocks(rows, BLOCK / threads);
             return self.draft(plan, Way::Short, grid, BLOCK as u32, &[threads]);
         }
-        // No more warps than have points.
+        // No more warps than there are points for.
         let deep = n.div_ceil(POINTS).next_power_of_two().clamp(32, BLOCK);
         self.add_chunks(plan, target, Way::Long, 1, deep);
     }
 
-    /// Blocks of `wide` rows side by side, `deep` threads for each.
+    /// Adds blocks of `wide` neighbouring rows, with `deep` threads each.
     fn add_chunks(self, plan: &mut Plan, target: &dyn Target, way: Way, wide: usize, deep: usize) {
         let (turn, tiles, n) = (deep * POINTS, self.rows.div_ceil(wide), self.points);
         let chunk = n.div_ceil(CHUNKS).next_multiple_of(turn).max(turn);
@@ -66,7 +66,7 @@ impl RowScan {
         if shares == 1 {
             return self.draft(plan, way, grid, block, &[chunk, 1, own, chunks, 0, 0, wide]);
         }
-        // The first launch only reads the elements, and leaves a partial result of each chunk.
+        // The first launch only reads the elements and stores a partial result of each chunk.
         plan.moved.read += (self.rows * n * self.dtype.size()) as u64;
         plan.moved += traffic::scratch((8 * self.rows * chunks) as u64);
         plan.scratch.push((8 * self.rows * chunks).max(64));
@@ -79,7 +79,7 @@ impl RowScan {
         }
     }
 
-    /// A launch with these words behind the sizes.
+    /// Adds a launch with these words after the sizes.
     fn draft(self, plan: &mut Plan, way: Way, grid: u32, block: u32, more: &[usize]) {
         let mut words = vec![0; WORDS];
         let sizes = [self.rows, self.points, self.row_step, self.point_step];

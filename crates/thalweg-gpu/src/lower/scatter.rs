@@ -1,4 +1,4 @@
-//! Scatters for the sizes at hand: one of several ways (`write/scatter.rs`), by sizes and chip alone.
+//! Lowering of scatters: chooses one of several strategies (`write/scatter.rs`) by sizes and chip alone.
 
 use super::scatter_sort;
 use crate::class::scatter::{BLOCK, HEAD, ScatterClass, Way};
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::ScatterGeometry;
 
-/// The dimensions of lines, the innermost last: size, strides of the four, and stride in sorted indices (0 where all
-/// have the same).
+/// Dimensions of lines, the innermost last: extent, strides in tensor, index, values and result, and stride in sorted
+/// indices (0 where lines share their indices).
 type Dims = Vec<(usize, [isize; 4], usize)>;
 
-/// The dimensions of lines, and how many sorted rows of indices there are: one for each line whose indices are its own.
+/// Dimensions of lines, and number of sorted rows of indices: one for each line with indices of its own.
 fn dimensions(g: &ScatterGeometry) -> (Dims, usize) {
     let mut rows = 1;
     let mut dims: Dims = g.outer.iter().chain(&g.inner).map(|&(d, strides)| (d, strides, 0)).collect();
@@ -27,11 +27,10 @@ fn dimensions(g: &ScatterGeometry) -> (Dims, usize) {
     (dims, rows)
 }
 
-/// The way for a scatter whose indices are these many sorted rows.
+/// Chooses the strategy of a scatter with this many lines and sorted rows of indices.
 fn choose(op: ScatterOp, dtype: DType, g: &ScatterGeometry, [lines, rows]: [usize; 2], chip: &Chip) -> Way {
     let multiprocessors = chip.multiprocessors as usize;
-    // One after the other, values take half a microsecond each; as many launches as a sort takes are no faster than 64
-    // of them.
+    // Values written one after the other take half a microsecond each. A sort's launches are no faster than 64 of them.
     if g.n <= 64 || lines >= 512 * multiprocessors || lines.saturating_mul(g.n) >= 1 << 37 {
         return Way::Lines(op);
     }
@@ -52,8 +51,8 @@ fn choose(op: ScatterOp, dtype: DType, g: &ScatterGeometry, [lines, rows]: [usiz
     Way::Runs(op)
 }
 
-/// Lines that a thread takes as a vector: they lie side by side in tensor, values and result, each vector on its own size,
-/// and have their indices in common.
+/// Number of neighbouring lines that a thread takes as a vector: they are contiguous and aligned in tensor, values and
+/// result, and share their indices.
 fn lanes(g: &ScatterGeometry, dtype: DType, targets: &[(usize, Word)]) -> usize {
     let most = (16 / dtype.size()).min(8);
     let Some(&(size, innermost)) = g.inner.last() else { return 1 };
@@ -71,12 +70,12 @@ fn lanes(g: &ScatterGeometry, dtype: DType, targets: &[(usize, Word)]) -> usize 
     if fits { most } else { 1 }
 }
 
-/// Adds a scatter. `targets`: where tensor, index, values and result are.
+/// Adds a scatter. `targets`: addresses of tensor, index, values and result.
 pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, targets: [Word; 4], target: &dyn Target) {
     launches(plan, (op, dtype, true), g, targets, target);
 }
 
-/// Adds what brings the tensor to where the result is, and nothing else.
+/// Adds the copy of the tensor to the result, and nothing else.
 pub fn copy(
     plan: &mut Plan,
     op: ScatterOp,
@@ -106,7 +105,7 @@ fn launches(
         let base = g.base[i] as i64 * sizes[i] as i64;
         let word = match target {
             Word::Operand(o, offset) => Word::Operand(o, offset + base),
-            // What is computed is read through a view, too.
+            // Computed inputs are read through a view, too.
             Word::Scratch(region, offset) => Word::Scratch(region, offset + base),
             other => other,
         };
@@ -115,13 +114,13 @@ fn launches(
     plan.checked = true;
     let most = lanes(g, dtype, &patches);
     let stage = |plan: &mut Plan, way: Way, (threads, across): (usize, bool), patches: Vec<(usize, Word)>| {
-        // Where a thread has whole lines, it takes enough of them to keep the chip busy.
+        // A thread takes vectors of lines only where enough threads remain to keep the chip busy.
         let vectors = match way {
             Way::AtOnce(_) | Way::Clear | Way::Latest => false,
             Way::Lines(_) => lines / most >= 512 * target.chip().multiprocessors as usize,
             Way::Copy | Way::Runs(_) | Way::Take => true,
         };
-        // Indices are looked at once for all lines that have them in common.
+        // Indices that several lines share are read once for all of them.
         let (lines, dims) = match way {
             Way::Latest => (rows, dims.iter().filter(|d| d.2 != 0).cloned().collect()),
             _ => (lines, dims.clone()),
@@ -134,11 +133,11 @@ fn launches(
         words[13..15].copy_from_slice(&by(if across { lines } else { threads / lines }));
         words[15..17].copy_from_slice(&[threads as u64, u64::from(across)]);
         for (i, (d, strides, sorted)) in dims.iter().enumerate() {
-            // The innermost one is numbered by vectors.
+            // The innermost dimension is counted in vectors.
             let vector = if i + 1 == dims.len() { lanes } else { 1 };
             words.extend(by(d / vector));
             words.extend(strides.map(|s| (s * vector as isize) as u64));
-            // Of the latest a row has as many as places.
+            // The table of the latest indices has `size` entries a row.
             let each = if matches!(way, Way::Latest | Way::Take) { *sorted / g.n * g.size } else { *sorted };
             words.push((each * vector) as u64);
         }
@@ -147,7 +146,7 @@ fn launches(
         let grid = [blocks(threads, BLOCK as usize), 1, 1];
         plan.stages.push(Draft { kernel, grid, block: BLOCK, shared: 0, words, patches });
     };
-    // Neighbours in memory are neighbouring threads: the result is contiguous.
+    // Threads are numbered along memory: the result is contiguous.
     let across = !g.inner.is_empty();
     let way = choose(op, dtype, g, [lines, rows], target.chip());
     let putting = put && g.n > 0 && lines > 0;
@@ -174,7 +173,7 @@ fn launches(
             let of_rows: Vec<_> = dims.iter().filter(|d| d.2 != 0).map(|d| (d.0, d.1[1])).collect();
             let region = scatter_sort::add(plan, g, (rows, &of_rows), index);
             patches.push((12, Word::Scratch(region, 0)));
-            // Where each line has its own indices, those of one line lie side by side.
+            // Where each line has its own indices, those of one line are contiguous.
             let across = across && dims.last().is_some_and(|d| d.2 == 0);
             stage(plan, way, (lines * g.n, across), patches);
         }

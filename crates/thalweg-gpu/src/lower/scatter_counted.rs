@@ -1,7 +1,7 @@
-//! Sums of integers in few places for the sizes at hand: tables in shared memory (`write/counted.rs`).
+//! Lowering of histograms: sums of integers in tables in shared memory (`write/counted.rs`).
 //!
-//! The index is computed in the same launch where that is a map whose points are the scatter's in their order; else it is
-//! read from where it lies.
+//! The index is computed in the same launch where it is a map over the scatter's points in their order; else it is read
+//! from memory.
 
 use super::operands::{add_reciprocals, addresses, needs};
 use crate::class::counted::{Added, BLOCK, BLOCKS, CountedClass, CountedSlots, ROOM, TABLES};
@@ -21,37 +21,38 @@ use thalweg_kernel::{
 
 /// Values below which what is there already does: a block each for so few would add more than it counts.
 const FEW: usize = 256;
-/// Vectors that a thread has on the way.
+/// Vectors per thread and iteration.
 const VECTORS: u8 = 4;
 
-/// Whether values are counted in tables: integers that are added along the only dimension, to places for which there is
-/// room, and more of them than places.
+/// Whether values are counted in tables: integers that are added along the only dimension. The tables must fit shared
+/// memory, and there must be more values than bins.
 pub fn fits(op: ScatterOp, dtype: DType, g: &ScatterGeometry) -> bool {
     let lines: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product();
     let size = if g.steps[2] == 0 { 4 } else { dtype.size() };
     let whole = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
-    // A step of the grid beyond the last one is a number of 32 bits, too.
+    // The counter of a loop over the grid, one step beyond the last point, must fit 32 bits.
     let many = g.n >= FEW && g.n / 4 >= g.size && g.n < (1 << 31) - (1 << 24);
     op == ScatterOp::Add && whole && lines == 1 && g.size > 0 && g.size * size <= ROOM && many
 }
 
-/// Where the index comes from.
+/// Source of the index.
 #[derive(Clone, Copy)]
 pub enum Index<'a> {
-    /// A map over these extents, its operands numbered from 0 on, the last of them what it would be written to.
+    /// A map over these extents. Its operands are numbered from 0 on; the last of them is the result, which is not
+    /// written.
     Map(&'a Body, &'a [usize], &'a [AccessGeometry]),
-    /// It lies there.
+    /// An operand in memory.
     Lies(Word),
 }
 
-/// What computes the index, if it can do so in the same launch: a map of as many points in their order.
+/// Returns the map that computes the index, if it can run in the same launch: over as many points in the same order.
 pub fn fused<'a>(input: Option<&'a Computed>, g: &'a ScatterGeometry) -> Option<Index<'a>> {
     let (Kernel::Map(body), Some(Geometry::Map(own))) = (&input?.kernel, g.inputs[0].as_deref()) else { return None };
     let as_it_lies = g.steps[1] == 1 && g.base[1] == 0 && own.points() == g.n;
     (as_it_lies && body.stores.len() == 1).then_some(Index::Map(body, &own.extents, &own.accesses))
 }
 
-/// An access of a vector's elements, so many apart.
+/// Geometry of an access to a vector's elements with this base and stride.
 fn along(extents: &[usize], [base, step]: [isize; 2]) -> AccessGeometry {
     let mut strides = [0; MAX_RANK];
     let mut each = step;
@@ -62,7 +63,8 @@ fn along(extents: &[usize], [base, step]: [isize; 2]) -> AccessGeometry {
     AccessGeometry { base, strides, map: None, reach: None, distinct: extents.iter().product() }
 }
 
-/// Adds the launch. `operands` are those of what computes the index; values and result lie at the other two words.
+/// Adds the launch. `operands` are those of the index computation; the other two words are the addresses of values and
+/// result.
 pub fn add(
     plan: &mut Plan,
     dtype: DType,
@@ -91,7 +93,7 @@ pub fn add(
         }
     };
     let mut body = expand(&widen(body), &|op, dtype| target.is_native(op, dtype));
-    // The last operand and access are what the index would be written to.
+    // The last operand and access are the index's result, which is not written.
     let Some(Store { node: index, .. }) = body.stores.pop() else { unreachable!("an index is computed") };
     let mut accesses = accesses[..accesses.len() - 1].to_vec();
     body.accesses.pop();
@@ -119,7 +121,7 @@ pub fn add(
     words[0] = vectors as u64;
     space.fill(&slots.space, &mut words);
     let table = g.size * class.size();
-    // A power of two of them, as far as there is room for what a multiprocessor has of blocks.
+    // A power of two of tables, as many as fit `ROOM`.
     let tables = 1 << (ROOM / table).clamp(1, TABLES).ilog2();
     words[own.places] = g.size as u64;
     words[own.tables] = tables as u64;
@@ -143,7 +145,7 @@ pub fn add(
     let shared = (tables * table) as u32;
     own_plan.stages.push(Draft { kernel, grid: [grid as u32, 1, 1], block: BLOCK, shared, words, patches });
     plan.absorb(own_plan, &all, 0);
-    // The tensor is copied, and each block reads and writes every place.
+    // The tensor is copied, and each block reads and writes every bin.
     let result = g.size * dtype.size();
     let read = if added == Added::Same { dtype.size() } else { g.n * dtype.size() };
     let each = result * grid;

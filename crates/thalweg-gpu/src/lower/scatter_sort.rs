@@ -1,4 +1,4 @@
-//! The sort of a scatter's indices by place: launches for each digit.
+//! Lowering of the radix sort of a scatter's indices: launches for each digit.
 
 use crate::class::sorted::{BITS, DIGITS, EACH, HEAD, SortClass, SortStep};
 use crate::plan::Word;
@@ -7,18 +7,18 @@ use crate::skeleton::Skeleton;
 use std::sync::Arc;
 use thalweg_kernel::ScatterGeometry;
 
-/// Tiles of a row of so many indices.
+/// Number of tiles of a row of `n` indices.
 pub fn tiles(n: usize) -> usize {
     n.div_ceil((EACH * DIGITS) as usize)
 }
 
-/// Passes of a sort by so many places, and the one for indices out of range.
+/// Number of passes of a sort by `size` elements, and one more value for indices out of range.
 pub fn passes(size: usize) -> usize {
     (usize::BITS - size.leading_zeros()).div_ceil(BITS).max(1) as usize
 }
 
-/// Adds a sort of rows (how many; sizes and strides of their dimensions) of indices; the region of scratch memory with
-/// the pairs.
+/// Adds a sort of rows of indices (number of rows; extents and strides of their dimensions). Returns the region of
+/// scratch memory with the sorted pairs.
 pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, dims): (usize, &[(usize, isize)]), index: Word) -> u16 {
     let (tiles, passes) = (tiles(g.n), passes(g.size));
     let mut region = |bytes: usize| {
@@ -43,11 +43,11 @@ pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, dims): (usize, &[(usize,
         let own = first.then_some(dims.len() as u8);
         let steps = [
             (SortStep::Count, rows * tiles, own),
-            // A warp has a digit of a row.
+            // A warp per digit of a row.
             (SortStep::Offsets, rows * 32, None),
             (SortStep::Move, rows * tiles, own),
         ];
-        // Who moves a tile that is alone counts for itself.
+        // With a single tile, the block that moves it counts by itself.
         for &(step, blocks, dims) in if tiles == 1 { &steps[2..] } else { &steps[..] } {
             let kernel = Arc::new(Skeleton::ScatterSort(SortClass { step, dims }));
             let mut words = words.clone();

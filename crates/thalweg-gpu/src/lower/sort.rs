@@ -1,4 +1,5 @@
-//! Sorts of rows of scratch memory: a launch for stretches, and one for each doubling of runs (`render/sort.rs`).
+//! Lowering of merge sorts of rows of scratch memory: a launch that sorts runs, and one for each doubling of runs
+//! (`write/sort.rs`).
 
 use super::row_scan::RowScan;
 use crate::class::scan::{ScanClass, Way};
@@ -25,10 +26,9 @@ pub fn add(scan: RowScan, plan: &mut Plan) {
         let keys = [0; 2].map(|_| region(if is_wide(dtype) { 8 } else { 4 } * total));
         (keys, [0; 2].map(|_| region(4 * total)))
     });
-    // Where the result comes to lie over the elements, and not all blocks are through with them when the first one
-    // writes.
+    // The result may alias the elements, and some blocks still read them when the first one writes.
     let copy = (parts > 1 && op == ScanOp::Sort && from == to).then(|| region(dtype.size() * total));
-    // Keys and places go through memory before each merge; what comes out is read by its place.
+    // Keys and indices go through memory before each merge; the result's elements are gathered by index.
     let (elements, merges) = ((total * dtype.size()) as u64, parts.next_power_of_two().ilog2() as u64);
     let pair = ((if is_wide(dtype) { 12 } else { 8 }) * total) as u64;
     let (again, result) = if op == ScanOp::Sort { (elements, elements) } else { (0, 8 * total as u64) };

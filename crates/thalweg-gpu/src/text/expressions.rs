@@ -1,16 +1,16 @@
-//! Expressions of a text.
+//! Expressions of the DSL.
 
 use super::parser::{Macro, Meaning, Memory, Parser, Read, Value};
 use super::tokens::Token;
 use crate::ir::{Binary, Expr, Routine, Shuffle, Type};
 use thalweg_ir::{DType, ElementOp};
 
-/// Operators between two values, those of a line alike in how tightly they hold, from the loosest on, as in C.
+/// Binary operators by precedence, from the loosest on, as in C.
 const OPERATORS: [&[&str]; 9] =
     [&["||"], &["&&"], &["|"], &["^"], &["&"], &["==", "!="], &["<", "<=", ">", ">="], &["<<", ">>"], &["+", "-"]];
 const TIGHTEST: [&str; 3] = ["*", "/", "%"];
 
-/// The operator of that sign; `>` and `>=` are `<` and `<=` the other way round.
+/// Operator of a sign; `>` and `>=` are `<` and `<=` with swapped operands.
 fn operator(sign: &str) -> Binary {
     match sign {
         "+" => Binary::Add,
@@ -33,7 +33,7 @@ fn operator(sign: &str) -> Binary {
     }
 }
 
-/// The same between floats.
+/// Operation of an operator on floats.
 fn of_floats(op: Binary) -> Option<ElementOp> {
     Some(match op {
         Binary::Add => ElementOp::Add,
@@ -57,7 +57,7 @@ fn typed(expr: Expr) -> Value {
 }
 
 impl Value {
-    /// The number that it is, where it is one of any type.
+    /// Its number, if it is an untyped literal.
     pub(super) fn number(&self) -> Option<i64> {
         match self.expr {
             Expr::Number(n, _) if self.free => Some(n),
@@ -65,13 +65,13 @@ impl Value {
         }
     }
 
-    /// The same where another value says which type numbers have.
+    /// Its expression, where an untyped literal takes type `ty`.
     pub(super) fn like(self, ty: Type) -> Expr {
         if self.free { self.expr.to(ty) } else { self.expr }
     }
 }
 
-/// What a number of any type gives with another.
+/// Constant folding of two untyped literals.
 fn folded(op: Binary, x: i64, y: i64) -> Option<i64> {
     Some(match op {
         Binary::Add => x.checked_add(y)?,
@@ -95,18 +95,18 @@ fn folded(op: Binary, x: i64, y: i64) -> Option<i64> {
 }
 
 impl<'t> Parser<'t> {
-    /// An expression with a type of its own.
+    /// Parses an expression that has a type.
     pub(super) fn expression(&mut self) -> Read<Expr> {
         let value = self.value()?;
         if value.free { self.wrong(format!("{} meets nothing that says its type", value.expr)) } else { Ok(value.expr) }
     }
 
-    /// An expression of that type, where it is a number of any.
+    /// Parses an expression; an untyped literal takes type `ty`.
     pub(super) fn of_type(&mut self, ty: Type) -> Read<Expr> {
         Ok(self.value()?.like(ty))
     }
 
-    /// A number that is known as the text is read.
+    /// Parses a compile-time constant.
     pub(super) fn known(&mut self) -> Read<i64> {
         match self.value()?.number() {
             Some(n) => Ok(n),
@@ -114,7 +114,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The same, which counts something.
+    /// Parses a compile-time constant that is a count.
     pub(super) fn number(&mut self) -> Read<u32> {
         let n = self.known()?;
         u32::try_from(n).or_else(|_| self.wrong(format!("{n} is no count")))
@@ -135,7 +135,7 @@ impl<'t> Parser<'t> {
         Ok(typed(condition.expr.select(yes, no)))
     }
 
-    /// Two values of one type.
+    /// Gives two operands one type.
     fn alike(&self, x: Value, y: Value) -> Read<(Expr, Expr)> {
         match (x.free, y.free) {
             (true, true) => self.wrong(format!("{} and {} meet nothing that says their type", x.expr, y.expr)),
@@ -163,13 +163,13 @@ impl<'t> Parser<'t> {
         Ok(left)
     }
 
-    /// Two values put together.
+    /// Applies a binary operator, with constant folding and algebraic simplification.
     pub(super) fn both(&self, op: Binary, left: Value, right: Value) -> Read<Value> {
         if let (Some(x), Some(y)) = (left.number(), right.number()) {
             return folded(op, x, y).map(free).map_or_else(|| self.wrong(format!("{x} {op} {y}")), Ok);
         }
         let (x, y) = self.alike(left, right)?;
-        // What a class leaves out: a first term of 0, a step of 0.
+        // Identities that classes produce: a first term of 0, a step of 0.
         let is = |x: &Expr, n: i64| matches!(x, Expr::Number(m, _) if *m == n);
         if let Type::Held(dtype) = x.ty()
             && dtype.is_float()
@@ -280,7 +280,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The number of a word: a name or a number, or a sum in brackets.
+    /// Parses the index of an argument word: a name, a number, or a sum in parentheses.
     pub(super) fn word(&mut self) -> Read<usize> {
         match self.primary()?.number().map(usize::try_from) {
             Some(Ok(n)) => Ok(n),
@@ -307,7 +307,7 @@ impl<'t> Parser<'t> {
         Ok(all)
     }
 
-    /// A value as a type.
+    /// Parses a conversion to a type.
     fn converted(&mut self, ty: Type) -> Read<Value> {
         self.want("(")?;
         let value = self.value()?;
@@ -327,7 +327,7 @@ impl<'t> Parser<'t> {
         }))
     }
 
-    /// A use of a `fn`.
+    /// Expands a use of a `fn`.
     fn expanded(&mut self, of: &Macro<'t>) -> Read<Value> {
         let meanings = self.meanings(of)?;
         self.inside(of, meanings, |parser| {
@@ -337,7 +337,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// What the parameters of a macro stand for in the use that begins here.
+    /// Parses the arguments of a macro's use, and binds its parameters.
     pub(super) fn meanings(&mut self, of: &Macro<'t>) -> Read<rustc_hash::FxHashMap<&'t str, Meaning<'t>>> {
         self.want("(")?;
         let mut all = rustc_hash::FxHashMap::default();
@@ -345,7 +345,7 @@ impl<'t> Parser<'t> {
             if n > 0 {
                 self.want(",")?;
             }
-            // What is no value goes on as what it is.
+            // An argument that is no value (a function, an array) is bound as what it is.
             let whole = match (self.ahead(0), self.ahead(1)) {
                 (Token::Name(name), Token::Sign("," | ")")) => self.meaning(name),
                 _ => None,
@@ -363,7 +363,7 @@ impl<'t> Parser<'t> {
         Ok(all)
     }
 
-    /// What every text has.
+    /// Parses a call of a built-in routine.
     fn routine(&mut self, name: &str) -> Read<Value> {
         if self.ahead(0) != Token::Sign("(") {
             return self.wrong(format!("`{name}` is not declared"));

@@ -1,4 +1,4 @@
-//! Programs as text: kernels that are written by hand are written in this, and become statements of [`crate::ir`].
+//! DSL for kernels that are written by hand; programs in it become statements of [`crate::ir`].
 //!
 //! ```text
 //! operand from: S = word 0;                 an operand, from the address in a word; `scratch` is memory that nothing
@@ -15,11 +15,11 @@
 //! copy_ahead(sums[i], from[j], 16);         and others that fill registers or shared memory
 //! ```
 //!
-//! A name of a type called with a value is that value as the type: integers are converted, `S(x)` packs what is held
-//! for memory, `value(raw)` unpacks it, and `bits(x)` are the bits of a value. Numbers have the type of what they
-//! meet. Nothing else is converted. What a skeleton decides (types, numbers, functions) is given from outside ([`Text`]).
+//! A type called with a value converts it: integers are converted, `S(x)` packs a value for memory, `value(raw)`
+//! unpacks it, and `bits(x)` are the bits of a value. Literals take the type of the other operand. There are no
+//! implicit conversions. What a skeleton decides (types, numbers, functions) is bound from outside ([`Text`]).
 //!
-//! Always true: names of a `proc` are its own, whatever its arguments mention.
+//! Always true: macros are hygienic: names of a `proc` are its own, whatever its arguments mention.
 
 mod expressions;
 mod parser;
@@ -31,12 +31,12 @@ use parser::Parser;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
-/// A function that is given from outside.
+/// An expression function bound from outside.
 type Function<'a> = Rc<dyn Fn(&[Expr]) -> Expr + 'a>;
-/// Statements that are given from outside.
+/// A statement procedure bound from outside.
 type Procedure<'a> = Rc<dyn Fn(&[Expr]) -> Vec<Statement> + 'a>;
 
-/// What a name of a text stands for that comes from outside.
+/// Meaning of a name that is bound from outside.
 #[derive(Clone)]
 enum Given<'a> {
     Number(i64),
@@ -50,14 +50,14 @@ enum Given<'a> {
     Statements(Rc<[Statement]>),
 }
 
-/// What a text is read with.
+/// Environment in which a text is read.
 #[derive(Clone, Default)]
 pub struct Text<'a> {
     given: FxHashMap<&'a str, Given<'a>>,
 }
 
 impl<'a> Text<'a> {
-    /// Nothing but what every text has.
+    /// Environment without bindings.
     pub fn new() -> Text<'a> {
         Text::default()
     }
@@ -67,61 +67,62 @@ impl<'a> Text<'a> {
         self
     }
 
-    /// A number, of the type of what it meets.
+    /// Binds an integer literal, which takes the type of the other operand.
     pub fn number(self, name: &'a str, n: impl TryInto<i64>) -> Text<'a> {
         let n = n.try_into().unwrap_or_else(|_| panic!("{name} fits 63 bits"));
         self.with(name, Given::Number(n))
     }
 
-    /// A number that is 1 where something holds, and 0 where not, for `when`.
+    /// Binds a condition for `when`: 1 where it holds, else 0.
     pub fn holds(self, name: &'a str, holds: bool) -> Text<'a> {
         self.number(name, i64::from(holds))
     }
 
-    /// A type.
+    /// Binds a type.
     pub fn ty(self, name: &'a str, ty: Type) -> Text<'a> {
         self.with(name, Given::Type(ty))
     }
 
-    /// A function of values.
+    /// Binds a function of values.
     pub fn function(self, name: &'a str, f: impl Fn(&[Expr]) -> Expr + 'a) -> Text<'a> {
         self.with(name, Given::Function(Rc::new(f)))
     }
 
-    /// A value, or what a variable of the program around has.
+    /// Binds a value, or a variable of the surrounding program for reading.
     pub fn value(self, name: &'a str, value: Expr) -> Text<'a> {
         self.with(name, Given::Value(value))
     }
 
-    /// A variable that the program around declares, to be set.
+    /// Binds a variable of the surrounding program for assignment.
     pub fn variable(self, name: &'a str, variable: Expr) -> Text<'a> {
         self.with(name, Given::Variable(variable))
     }
 
-    /// Registers or shared elements that the program around declares under that name.
+    /// Declares an array of registers or shared memory of the surrounding program, under its own name.
     pub fn elements(self, name: &'a str, ty: Type) -> Text<'a> {
         self.with(name, Given::Elements(ty))
     }
 
-    /// An operand that the program around declares under that name.
+    /// Declares an operand of the surrounding program, under its own name.
     pub fn operand(self, name: &'a str, ty: Type) -> Text<'a> {
         self.with(name, Given::Operand(ty))
     }
 
-    /// Statements as they are, where the name stands alone; what they declare is for others of these.
+    /// Binds statements that replace the name where it is a statement. Their declarations are visible only to other
+    /// bound statements.
     pub fn given(self, name: &'a str, statements: Vec<Statement>) -> Text<'a> {
         self.with(name, Given::Statements(statements.into()))
     }
 
-    /// Statements on values and variables.
+    /// Binds a procedure: statements built from argument values and variables.
     pub fn procedure(self, name: &'a str, f: impl Fn(&[Expr]) -> Vec<Statement> + 'a) -> Text<'a> {
         self.with(name, Given::Procedure(Rc::new(f)))
     }
 
-    /// The statements of texts, one behind the other.
+    /// Parses texts, joined in order, to statements.
     ///
     /// # Panics
-    /// When a text is wrong, with the line. Texts are ours, and every one is read in tests.
+    /// When a text has an error, with the line. Texts are ours, and every one is parsed in tests.
     pub fn statements(&self, texts: &[&str]) -> Vec<Statement> {
         let text = texts.join("\n");
         let read = Parser::new(&self.given, &text).and_then(|mut parser| parser.all());

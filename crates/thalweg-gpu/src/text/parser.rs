@@ -1,4 +1,4 @@
-//! Where a text is being read, and what its names stand for.
+//! Parser state: the token position, and scopes of names.
 
 use super::tokens::{Token, tokens};
 use super::{Function, Given, Procedure};
@@ -9,24 +9,24 @@ use thalweg_ir::DType;
 
 pub(super) type Read<T> = Result<T, String>;
 
-/// How an operand's elements are read and written.
+/// Memory model of an operand's accesses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Memory {
-    /// In order, since others may lie over it.
+    /// In order, since other operands may alias it.
     Ordered,
     /// In any order.
     Scratch,
 }
 
-/// A value, and whether it is a number that has the type of what it meets.
+/// A value, and whether it is an untyped literal.
 #[derive(Clone)]
 pub(super) struct Value {
     pub(super) expr: Expr,
     pub(super) free: bool,
 }
 
-/// An expression or statements that stand for each of their uses: names of arguments, where the body begins, and the scopes
-/// around it.
+/// A macro (`fn` or `proc`), expanded at each use: its parameters, the position of its body, and the scopes around its
+/// definition.
 #[derive(Clone)]
 pub(super) struct Macro<'t> {
     pub(super) parameters: Vec<&'t str>,
@@ -34,20 +34,20 @@ pub(super) struct Macro<'t> {
     around: Vec<usize>,
 }
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone)]
 pub(super) enum Meaning<'t> {
     Value(Value),
-    /// A variable, by its name in the program.
+    /// Variable, with its name in the program.
     Variable(String, Type),
-    /// Registers or shared memory.
+    /// Array of registers or shared memory.
     Elements(String, Type),
     Operand(String, Type, Memory),
     Ticket(String),
     Type(Type),
     Function(Function<'t>),
     Procedure(Procedure<'t>),
-    /// Statements as they are.
+    /// Statements that replace the name.
     Given(Rc<[Statement]>),
     Fn(Macro<'t>),
     Proc(Macro<'t>),
@@ -55,19 +55,19 @@ pub(super) enum Meaning<'t> {
 
 pub(super) struct Parser<'t> {
     tokens: Vec<(Token<'t>, usize)>,
-    /// The next one.
+    /// Position of the next token.
     pub(super) at: usize,
-    /// All that there were, and the numbers of those around.
+    /// All scopes so far, and the indices of the enclosing ones.
     scopes: Vec<FxHashMap<&'t str, Meaning<'t>>>,
     around: Vec<usize>,
-    /// Uses of procs so far, and the one that is being read.
+    /// Number of `proc` uses so far, and the use that is being expanded.
     pub(super) uses: usize,
     pub(super) within: Option<usize>,
-    /// Uses of `fn`s and procs around.
+    /// Nesting depth of macro uses.
     deep: usize,
 }
 
-/// Uses in each other at most.
+/// Maximum nesting depth of macro uses.
 const DEEPEST: usize = 32;
 
 const TYPES: [DType; 12] = [
@@ -108,7 +108,7 @@ impl<'t> Parser<'t> {
         Ok(Parser { tokens, at: 0, scopes, around: vec![0, 1], uses: 0, within: None, deep: 0 })
     }
 
-    /// What stands so many tokens further.
+    /// Token at offset `by` from the position.
     pub(super) fn ahead(&self, by: usize) -> Token<'t> {
         self.tokens.get(self.at + by).map_or(Token::End, |t| t.0)
     }
@@ -119,13 +119,13 @@ impl<'t> Parser<'t> {
         token
     }
 
-    /// What is wrong, with the line.
+    /// Error with the current line.
     pub(super) fn wrong<T>(&self, what: impl std::fmt::Display) -> Read<T> {
         let line = self.tokens[self.at.saturating_sub(1).min(self.tokens.len() - 1)].1;
         Err(format!("line {line}: {what}"))
     }
 
-    /// Whether that sign or word stands here; then it is behind.
+    /// Consumes that sign or word if it is next; returns whether it was.
     pub(super) fn is(&mut self, what: &str) -> bool {
         let here = matches!(self.ahead(0), Token::Sign(s) | Token::Name(s) if s == what);
         self.at += usize::from(here);
@@ -144,7 +144,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What stands in brackets, with commas between.
+    /// Parses a list in parentheses, separated by commas.
     pub(super) fn listed<T>(&mut self, read: impl Fn(&mut Self) -> Read<T>) -> Read<Vec<T>> {
         self.want("(")?;
         let mut all = vec![];
@@ -161,13 +161,13 @@ impl<'t> Parser<'t> {
         self.around.iter().rev().find_map(|&scope| self.scopes[scope].get(name).cloned())
     }
 
-    /// Gives a name a meaning from here on.
+    /// Binds a name in the innermost scope.
     pub(super) fn means(&mut self, name: &'t str, meaning: Meaning<'t>) {
         let scope = *self.around.last().expect("a text is in a scope");
         self.scopes[scope].insert(name, meaning);
     }
 
-    /// Reads with names of its own.
+    /// Parses in a new scope.
     pub(super) fn scoped<T>(
         &mut self,
         names: FxHashMap<&'t str, Meaning<'t>>,
@@ -180,7 +180,7 @@ impl<'t> Parser<'t> {
         result
     }
 
-    /// The name in the program: those of a proc are its own.
+    /// Name of a variable in the program; within a `proc` it is made unique.
     pub(super) fn own(&self, name: &str) -> String {
         self.within.map_or_else(|| name.into(), |n| format!("{name}_{n}"))
     }
@@ -199,7 +199,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The parameters and the body of a macro, which ends where `end` finds it.
+    /// Parses the name and parameters of a macro, and skips its body up to `close`.
     pub(super) fn definition(&mut self, open: &str, close: &str) -> Read<(&'t str, Macro<'t>)> {
         let name = self.name()?;
         let parameters = self.listed(Parser::name)?;
@@ -218,7 +218,7 @@ impl<'t> Parser<'t> {
         Ok((name, Macro { parameters, body, around: self.around.clone() }))
     }
 
-    /// Reads the body of a macro, whose parameters have these meanings, where it was defined.
+    /// Parses the body of a macro with its parameters bound, in the scopes of its definition.
     pub(super) fn inside<T>(
         &mut self,
         of: &Macro<'t>,

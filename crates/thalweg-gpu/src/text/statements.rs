@@ -1,4 +1,4 @@
-//! Statements of a text.
+//! Statements of the DSL.
 
 use super::parser::{Meaning, Memory, Parser, Read, Value};
 use super::tokens::Token;
@@ -6,7 +6,7 @@ use crate::ir::{Action, Atomic, Binary, Expr, For, Left, Math, Name, Statement, 
 use rustc_hash::FxHashMap;
 
 impl<'t> Parser<'t> {
-    /// Statements up to the end of the text.
+    /// Parses statements up to the end of the text.
     pub(super) fn all(&mut self) -> Read<Vec<Statement>> {
         let mut out = vec![];
         while self.ahead(0) != Token::End {
@@ -15,7 +15,7 @@ impl<'t> Parser<'t> {
         Ok(out)
     }
 
-    /// Statements in braces, whose names end with them.
+    /// Parses statements in braces, in a scope of their own.
     fn block(&mut self) -> Read<Vec<Statement>> {
         self.want("{")?;
         self.scoped(FxHashMap::default(), Parser::rest_of_block)
@@ -101,7 +101,7 @@ impl<'t> Parser<'t> {
         self.want(";")
     }
 
-    /// A name, what it is called in the program, and its type.
+    /// Parses `name: type`; returns the name, its name in the program, and the type.
     fn declared(&mut self) -> Read<(&'t str, String, Type)> {
         let name = self.name()?;
         self.want(":")?;
@@ -119,7 +119,7 @@ impl<'t> Parser<'t> {
         Ok(shape)
     }
 
-    /// `a = x, b: u32 = y`: what changes, or not.
+    /// Parses declarations `a = x, b: u32 = y`, mutable or not.
     fn declarations(&mut self, out: &mut Vec<Statement>, changes: bool) -> Read<()> {
         loop {
             let name = self.name()?;
@@ -152,7 +152,7 @@ impl<'t> Parser<'t> {
                     if value.free && ty.is_none() && changes {
                         return self.wrong(format!("`{name}` has no type"));
                     }
-                    // A number of any type stays one.
+                    // An untyped literal stays one.
                     if value.free && ty.is_none() {
                         self.means(name, Meaning::Value(value));
                     } else {
@@ -187,7 +187,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Routines that fill registers or shared memory; false where the name is none of these.
+    /// Parses an action (a routine that fills registers or shared memory); `false` for other names.
     fn action(&mut self, name: &str, out: &mut Vec<Statement>) -> Read<bool> {
         let action = match name {
             "copies_commit" => Action::CopiesCommit,
@@ -270,7 +270,7 @@ impl<'t> Parser<'t> {
         Ok(true)
     }
 
-    /// `(N)`, which is known here.
+    /// Parses `(N)` with a compile-time constant.
     fn count(&mut self) -> Read<u32> {
         self.want("(")?;
         let n = self.number()?;
@@ -278,7 +278,7 @@ impl<'t> Parser<'t> {
         Ok(n)
     }
 
-    /// `(f16, left lies across, right lies across, columns, sums, left, right, whether to add)`.
+    /// Parses `(f16, left M-major, right N-major, columns, accumulators, left, right, whether to add)`.
     fn warpgroup_multiply(&mut self) -> Read<Action> {
         self.want("(")?;
         let mut known = [0; 4];
@@ -312,7 +312,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// Something with elements, and its indices.
+    /// Parses an array or operand, and its indices.
     fn vector(&mut self) -> Read<(Name, Vec<Expr>)> {
         let name = self.name()?;
         let own = match self.meaning(name) {
@@ -322,7 +322,7 @@ impl<'t> Parser<'t> {
         Ok((own, self.indices()?))
     }
 
-    /// The same with one index.
+    /// Parses an array or operand with one index.
     pub(super) fn place(&mut self) -> Read<(Name, Expr)> {
         let (name, mut at) = self.vector()?;
         match (at.pop(), at.is_empty()) {
@@ -331,7 +331,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `atomic_add(counts[i], 1)`, and the name of what was there before; false where the name is none of these.
+    /// Parses `atomic_add(counts[i], 1)`, whose previous value is bound to a name; `false` for other names.
     fn atomic(&mut self, name: &str, before: Option<&'t str>, out: &mut Vec<Statement>) -> Read<bool> {
         let op = match name {
             "atomic_add" => Atomic::Add,
@@ -388,14 +388,14 @@ impl<'t> Parser<'t> {
         if self.is("else") {
             if self.is("if") { self.choice(&mut otherwise)? } else { otherwise = self.block()? }
         }
-        // What is given from outside may be nothing.
+        // Bound statements may be empty.
         if !(then.is_empty() && otherwise.is_empty()) {
             out.push(Statement::If(condition, then, otherwise));
         }
         Ok(())
     }
 
-    /// What stands in one of two blocks, as if it stood here.
+    /// Parses `when`: the statements of the chosen block replace it.
     fn chosen(&mut self, out: &mut Vec<Statement>) -> Read<()> {
         let holds = self.known()? != 0;
         self.alternative(holds, out)?;
@@ -417,7 +417,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// The rest of a chain of `when`s whose first condition holds.
+    /// Skips the rest of a chain of `when`s whose first condition holds.
     fn alternative_of_when(&mut self) -> Read<()> {
         while self.ahead(0) != Token::Sign("{") {
             if self.next() == Token::End {
@@ -432,7 +432,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Up to behind the end of a block.
+    /// Skips to the end of a block.
     fn leave_out(&mut self) -> Read<()> {
         let mut deep = 1usize;
         while deep > 0 {
@@ -446,13 +446,13 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// A use of a `proc`.
+    /// Expands a use of a `proc`.
     fn expanded_proc(&mut self, of: &super::parser::Macro<'t>, out: &mut Vec<Statement>) -> Read<()> {
         let mut meanings = self.meanings(of)?;
         self.uses += 1;
         let within = self.within.replace(self.uses);
         let mut body = vec![];
-        // Arguments are computed once, and first.
+        // Arguments are evaluated once, before the body.
         for &parameter in &of.parameters {
             let Some(Meaning::Value(value)) = meanings.get(parameter) else { continue };
             if !matches!(value.expr, Expr::Number(..) | Expr::Name(..)) {

@@ -1,4 +1,4 @@
-//! What texts become, and what is said of wrong ones.
+//! Tests of the DSL: statements of texts, and messages of errors.
 
 use super::*;
 use crate::ir::{Kernel, verify};
@@ -8,7 +8,7 @@ fn kernel(text: &Text<'_>, source: &str) -> Kernel {
     Kernel { name: "k", block: 64, blocks: None, words: 8, definitions: vec![], body: text.statements(&[source]) }
 }
 
-/// The statements of a text, as people read them.
+/// Statements of a text in their printed form.
 #[track_caller]
 fn shown(text: &Text<'_>, source: &str) -> String {
     let kernel = kernel(text, source);
@@ -51,12 +51,12 @@ fn loops_and_choices() {
 
 #[test]
 fn what_stands_for_others_has_its_own_names() {
-    // `m` of the proc is not the `m` that its argument mentions; functions see what was around them.
+    // `m` of the proc is not the `m` that its argument mentions; functions see the names around their definition.
     becomes(
         "let m = thread; fn next(i) = m + i; proc more(x, f) { let m = f(x + 1); x = m; } var y = m; more(y, next); more(y, next);",
         "m: u32 = thread\nvariable y: u32 = m\nscope:\n  m_1: u32 = (m + (y + 1))\n  y = m_1\nscope:\n  m_2: u32 = (m + (y + 1))\n  y = m_2\n",
     );
-    // An argument is computed once.
+    // An argument is evaluated once.
     becomes(
         "var y: u32[EACH]; proc set(i) { y[i] = i; } set(thread % EACH);",
         "registers y: u32 [4]\nscope:\n  i_1: u32 = (thread % 4)\n  y[i_1] = i_1\n",

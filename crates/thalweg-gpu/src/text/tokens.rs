@@ -1,6 +1,6 @@
-//! Words, numbers and signs of a text.
+//! Lexer of the DSL.
 
-/// What a text is made of.
+/// A token.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Token<'a> {
     Name(&'a str),
@@ -9,10 +9,10 @@ pub(super) enum Token<'a> {
     End,
 }
 
-/// Signs of two characters; all others are of one.
+/// Operators of two characters; all others have one.
 const PAIRS: [&str; 15] = ["..", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=", "&=", "|=", "^="];
 
-/// The tokens, each with the number of its line.
+/// Tokens of a text, each with the number of its line.
 pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, usize)>, String> {
     let mut all = vec![];
     for (line, content) in text.lines().enumerate() {
@@ -27,7 +27,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(Token<'_>, usize)>, String> {
     Ok(all)
 }
 
-/// What a text that is not empty begins with, and its length.
+/// First token of a non-empty text, and its length.
 fn first(text: &str) -> Result<(Token<'_>, usize), String> {
     let while_ = |of: fn(char) -> bool| text.find(|c| !of(c)).unwrap_or(text.len());
     let begin = text.chars().next().unwrap_or(' ');

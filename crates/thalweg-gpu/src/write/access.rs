@@ -1,8 +1,8 @@
-//! How a kernel reads and writes through the accesses of a body.
+//! Loads and stores through the accesses of a body.
 //!
-//! In: where a thread stands (a position for each access). Out: statements. What is loaded for access `k` is in
-//! `r{k}[v]`, lane by lane as it is in memory; the position that a map gives is in `m{k}[v]`; what is to be stored
-//! through it in `y{k}[v]`.
+//! In: a thread's position (an offset for each access). Out: statements. The elements that access `k` loads are in
+//! `r{k}[v]`, lane by lane in their memory format; the offsets that an index map yields are in `m{k}[v]`; the elements
+//! to store are in `y{k}[v]`.
 
 use super::place::map_function;
 use crate::class::body::Wanted;
@@ -14,29 +14,29 @@ use thalweg_kernel::Access;
 /// The accesses of a kernel.
 #[derive(Clone, Copy)]
 pub struct Accesses<'a> {
-    /// Those of the body, with buffers behind where there are some.
+    /// Accesses of the body, followed by its buffers where there are some.
     pub list: &'a [Access],
-    /// How they move.
+    /// Addressing modes.
     pub class: &'a SpaceClass,
-    /// Where their words are.
+    /// Indices of their argument words.
     pub slots: &'a Slots,
-    /// What stands in its names before the number, where a kernel has several bodies.
+    /// Tag in their names before the number, where a kernel has several bodies.
     pub tag: &'static str,
 }
 
-/// Where a thread stands: its first lane.
+/// Position of a thread: that of its first lane.
 pub struct Stand<'a> {
-    /// The position of an access that is strided.
+    /// Offset of a strided access.
     pub position: &'a dyn Fn(usize) -> Expr,
-    /// The row-major point of the whole domain, an i64.
+    /// Row-major index of the point in the whole domain, an i64.
     pub point: Expr,
-    /// From lane to lane, an i64.
+    /// Step from lane to lane, an i64.
     pub step: Expr,
-    /// Lanes.
+    /// Number of lanes.
     pub lanes: usize,
 }
 
-/// The variable of a lane.
+/// Variable of the lane number.
 pub fn lane_number() -> Expr {
     Expr::name("v", Type::I32)
 }
@@ -54,7 +54,7 @@ impl Accesses<'_> {
         Type::Stored(self.list[k].dtype)
     }
 
-    /// The operands, and the maps as functions.
+    /// Declares the operands, and the index maps as functions.
     pub fn declare(&self, used: &dyn Fn(usize) -> bool) -> Vec<Statement> {
         let mut out = vec![];
         for (k, access) in self.list.iter().enumerate().filter(|(k, _)| used(*k)) {
@@ -69,7 +69,7 @@ impl Accesses<'_> {
         out
     }
 
-    /// The step from lane to lane of a strided access.
+    /// Stride from lane to lane of a strided access.
     pub fn lane_step(&self, k: usize) -> Expr {
         match (&self.class.ways[k], self.class.lane()) {
             (Way::Strided { inner: Inner::Unit, .. }, _) => Expr::Number(1, Type::I64),
@@ -80,7 +80,7 @@ impl Accesses<'_> {
         }
     }
 
-    /// Whether all lanes have the same element.
+    /// Whether all lanes read the same element.
     pub fn single(&self, k: usize) -> bool {
         matches!(self.class.ways[k], Way::Strided { inner: Inner::Zero, .. })
     }
@@ -89,14 +89,15 @@ impl Accesses<'_> {
         matches!(self.class.ways[k], Way::Strided { vector: true, .. }) && lanes > 1
     }
 
-    /// Declares the elements of an access, with the sizes `before` in front of the lanes: 4 for several vectors.
+    /// Declares the element registers of an access. `before` are the dimensions before the lanes: 4 for several
+    /// vectors.
     pub fn elements(&self, k: usize, lanes: usize, before: &[u32]) -> Statement {
         let n = if self.single(k) { 1 } else { lanes };
         let shape = before.iter().copied().chain([n as u32]).collect();
         Statement::Registers { name: self.named("r", k), ty: self.stored(k), shape }
     }
 
-    /// Declares what [`Accesses::fetch`] fills.
+    /// Declares the registers that [`Accesses::fetch`] fills.
     pub fn arrays(&self, k: usize, wanted: Wanted, lanes: usize, before: &[u32]) -> Vec<Statement> {
         let n = if self.single(k) { 1 } else { lanes };
         let mut out: Vec<Statement> = wanted.load.then(|| self.elements(k, lanes, before)).into_iter().collect();
@@ -121,7 +122,7 @@ impl Accesses<'_> {
         Expr::Load(self.stored(k), self.named("p", k), Box::new(at))
     }
 
-    /// Fills the arrays of an access; `at` and `place` are the indices before the lanes, of elements and of positions.
+    /// Fills the registers of an access; `at` and `place` are the indices before the lanes, of elements and of offsets.
     pub fn fetch(&self, k: usize, wanted: Wanted, stand: &Stand, [at, place]: [&[Expr]; 2]) -> Vec<Statement> {
         let (v, mut out) = (stand.lanes, vec![]);
         if wanted == Wanted::default() {
@@ -159,7 +160,7 @@ impl Accesses<'_> {
             });
         }
         if wanted.position {
-            // The word holds an address where there is an operand: positions are asked of accesses without one.
+            // The word is an address where there is an operand: indices are used only of accesses without one.
             let base = Expr::Word(self.slots.accesses[k]).to(Type::I64);
             let n = if self.single(k) { 1 } else { v };
             let found = base + position.to(Type::I64) + lane().to(Type::I64) * step;
@@ -168,9 +169,9 @@ impl Accesses<'_> {
         out
     }
 
-    /// Fills the elements of a strided access that `h` has of a dimension: `count` times eight of them, of which a thread has
-    /// `halves` vectors of `v`, the first of all at `position`. Their number is that of the eight, of `h`, and within the two
-    /// that a thread has.
+    /// Fills the elements of a strided access for half `h` of a dimension's blocks of eight: `count` blocks, of each of
+    /// which a thread has `halves` vectors of `v`. The first element is at `position`. Registers are indexed by block,
+    /// `h`, and vector.
     pub fn fetch_apart(&self, k: usize, position: Expr, [count, halves, v]: [u32; 3]) -> Vec<Statement> {
         let i32 = |n: u32| Expr::Number(n.into(), Type::I32);
         let name = |name: &str| Expr::name(name, Type::I32);
@@ -205,7 +206,7 @@ impl Accesses<'_> {
         if self.single(k) { Expr::Number(0, Type::I32) } else { lane_number() }
     }
 
-    /// The element of lane `v`.
+    /// Element of lane `v`.
     pub fn element(&self, k: usize, at: &[Expr]) -> Expr {
         let dtype = self.list[k].dtype;
         let vector = matches!(self.class.ways[k], Way::Strided { vector: true, .. });
@@ -215,12 +216,12 @@ impl Accesses<'_> {
         Expr::Unpack(dtype, Box::new(self.loaded(k, at, self.lane(k))))
     }
 
-    /// The position of lane `v` as a value.
+    /// Index of lane `v` as a value.
     pub fn position(&self, k: usize, dtype: DType, at: &[Expr]) -> Expr {
         Expr::Convert(Type::Held(dtype), Box::new(self.found(k, at, self.lane(k))))
     }
 
-    /// Whether lane `v` is inside.
+    /// Whether lane `v` is in bounds.
     pub fn valid(&self, k: usize, at: &[Expr]) -> Expr {
         match self.class.ways[k] {
             Way::Mapped(_) => self.found(k, at, lane_number()).ge(Expr::Number(0, Type::I64)),
@@ -228,8 +229,7 @@ impl Accesses<'_> {
         }
     }
 
-    /// The element `offset` elements from where lane `v` is.
-    /// An index out of range is told where `fault` says.
+    /// Element at `offset` elements from lane `v`'s position. An out-of-range index is reported to the address `fault`.
     pub fn gathered(&self, k: usize, stand: &Stand, [offset, inside, fault]: [Expr; 3]) -> Expr {
         let dtype = self.list[k].dtype;
         let position = (stand.position)(k).to(Type::I64) + lane_number().to(Type::I64) * self.lane_step(k);
@@ -238,7 +238,7 @@ impl Accesses<'_> {
         Expr::Unpack(dtype, Box::new(raw))
     }
 
-    /// Declares what is to be stored through an access.
+    /// Declares the registers of the elements to store through an access.
     pub fn result(&self, k: usize, lanes: usize) -> Statement {
         Statement::Registers { name: self.named("y", k), ty: self.stored(k), shape: vec![lanes as u32] }
     }
@@ -247,12 +247,12 @@ impl Accesses<'_> {
         Expr::Element { of: self.named("y", k), at: vec![lane], ty: self.stored(k) }
     }
 
-    /// Sets lane `v` of it.
+    /// Sets lane `v` of the elements to store.
     pub fn set(&self, k: usize, value: Expr) -> Statement {
         Statement::Set(self.computed(k, lane_number()), Expr::Pack(self.list[k].dtype, Box::new(value)))
     }
 
-    /// Stores it.
+    /// Stores the elements.
     pub fn store(&self, k: usize, stand: &Stand) -> Statement {
         let (v, position, step) = (stand.lanes, (stand.position)(k), self.lane_step(k));
         let operand = self.named("p", k);

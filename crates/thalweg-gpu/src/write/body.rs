@@ -6,32 +6,32 @@ use crate::ir::{Expr, Name, Statement, Type};
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
-/// What a body cannot say by itself.
+/// Environment of a body: the expressions of its leaves.
 pub struct Names<'a> {
-    /// The element of an access.
+    /// Element of an access.
     pub load: &'a dyn Fn(u16) -> Expr,
-    /// Its position.
+    /// Index of an access.
     pub index: &'a dyn Fn(u16, DType) -> Expr,
-    /// Whether it is inside.
+    /// Whether an access is in bounds.
     pub valid: &'a dyn Fn(u16) -> Expr,
-    /// A gathered element: access, offset, inside.
+    /// Gathered element; arguments: access, offset, whether it is in bounds.
     pub gather: &'a dyn Fn(u16, Expr, Expr) -> Expr,
-    /// A value of the row.
+    /// Value of the row.
     pub value: &'a dyn Fn(u16, DType) -> Expr,
-    /// The word of a scalar.
+    /// Argument word of a scalar.
     pub scalar: &'a dyn Fn(u16) -> usize,
-    /// The word of its reciprocal, if it is one of [`crate::class::body::divisors`].
+    /// Argument word of a scalar's reciprocal, if it is one of [`crate::class::body::divisors`].
     pub reciprocal: &'a dyn Fn(u16) -> Option<usize>,
-    /// What the device has.
+    /// Operations that the device has.
     pub native: Native<'a>,
 }
 
-/// The variable of a node.
+/// Name of a node's variable.
 pub fn name(id: NodeId) -> Name {
     format!("n{}", id.0)
 }
 
-/// A node as a value.
+/// Variable of a node, as an expression.
 pub fn value(body: &Body, id: NodeId) -> Expr {
     Expr::name(name(id), Type::Held(body.dtype(id)))
 }
@@ -39,7 +39,7 @@ pub fn value(body: &Body, id: NodeId) -> Expr {
 /// Statements that compute every node of the body, each in a variable of its [`name`].
 pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
     let own = |id: NodeId| value(body, id);
-    // Quotients that are rounded as a division is; those by a number are products in every kernel.
+    // Nodes whose quotients are rounded like a division; quotients by a constant are products in every kernel.
     let mut exact = vec![false; body.nodes.len()];
     for node in &body.nodes {
         if let Node::Round { arg } = *node {
@@ -57,7 +57,7 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
             Node::Const { bits, dtype } => Expr::Constant(dtype, bits),
             Node::Element { op, args, dtype } => match (op, reciprocal(body, node, names)) {
                 (_, Some(of)) => own(args[0]) * of,
-                // As PyTorch divides a scalar by a tensor.
+                // A scalar divided by a tensor is a multiplication by the approximate reciprocal, as in PyTorch.
                 (ElementOp::Div, _)
                     if !exact[i] && dtype == DType::F32 && !body.strict && as_scalar(body, args[0]).is_some() =>
                 {
@@ -65,7 +65,7 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
                 }
                 _ => Expr::Operation(op, body.operand_dtype(id), arguments(body, id, own)),
             },
-            // Narrow floats have been widened before; what is no product is rounded as it stands.
+            // Narrow floats have been widened before. A node that is no product is rounded as it is.
             Node::Round { arg } => rounded(body, arg, names),
             Node::Cast { dtype, arg } => Expr::Cast(body.dtype(arg), dtype, Box::new(own(arg))),
             Node::Bitcast { dtype, arg } => Expr::Bitcast(body.dtype(arg), dtype, Box::new(own(arg))),
@@ -84,7 +84,7 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
     out
 }
 
-/// A node whose product, if it is one, no compiler contracts with a sum.
+/// A node's value. If it is a product, no compiler contracts it with a sum to FMA.
 fn rounded(body: &Body, id: NodeId, names: &Names) -> Expr {
     let own = |id: NodeId| value(body, id);
     let node = &body.nodes[id.index()];
@@ -100,7 +100,7 @@ fn rounded(body: &Body, id: NodeId, names: &Names) -> Expr {
     Expr::Product(Box::new(factors))
 }
 
-/// The reciprocal of the scalar that a node divides by.
+/// Reciprocal of the scalar that a node divides by.
 fn reciprocal(body: &Body, node: &Node, names: &Names) -> Option<Expr> {
     let (slot, dtype) = divisor(body, node)?;
     Some(Expr::Scalar(dtype, (names.reciprocal)(slot)?))

@@ -1,8 +1,8 @@
-//! Folds and scans of rows of scratch memory by combines of the user's own, a block a row.
+//! Folds and scans of rows of scratch memory by user-defined combines, a block per row.
 //!
-//! In: the combine, and what becomes of a row. Out: the program. The elements' components lie in a region each. Always
-//! true: the order is that of [`thalweg_kernel::order::fold_by`] and [`thalweg_kernel::order::scan_by`], so that results have
-//! the bits that every other device gives, where the combine is made of what is rounded correctly.
+//! In: the combine, and whether it folds or scans. Out: the program. Each component of the elements has a region of its
+//! own. Always true: the order is that of [`thalweg_kernel::order::fold_by`] and [`thalweg_kernel::order::scan_by`], so
+//! that results have the same bits on every device, if all operations of the combine are correctly rounded.
 
 use super::looped::{Native, inner, statement};
 use crate::class::combined::{BLOCK, CombinedClass, LEVELS};
@@ -37,7 +37,8 @@ pub fn kernel(class: &CombinedClass, native: Native) -> Kernel {
     Kernel { name: "combine", block: BLOCK, blocks: None, words: class.words(), definitions: vec![], body }
 }
 
-/// A text with its lines that have a `#` once for each component, whose number it stands for; `@x` stands for `x0, x1, …`.
+/// Expands a DSL text: a line with `#` is repeated for each component, whose number replaces it; `@x` becomes `x0, x1,
+/// …`.
 fn for_each(text: &str, components: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -56,7 +57,7 @@ fn for_each(text: &str, components: usize) -> String {
     out
 }
 
-/// Sets the last third of these to what the first and the second give.
+/// Sets the last third of `all` to the combination of the first and the second third.
 fn combine(of: Loop, all: &[Expr], native: Native) -> Vec<Statement> {
     let k = all.len() / 3;
     let (before, after, to) = (&all[..k], &all[k..2 * k], &all[2 * k..]);
@@ -75,7 +76,7 @@ const HEAD: &str = r"
 let n = i64(word SIZES), begin = i64(block) * i64(word (SIZES + 1)), step = i64(word (SIZES + 2)), t = i64(thread);
 ";
 
-/// Halves put together, then halves of what is left.
+/// Tree fold: combines the two halves of the row, then the halves of the result.
 const FOLD: &str = r"
 var left = n;
 while left > 1 {
@@ -95,7 +96,8 @@ if t == 0 {
 }
 ";
 
-/// Segments, a thread each; their last ones as a level above; and these put before what follows.
+/// Scan: each thread scans segments; the segments' last elements are the next level; their running results are then
+/// combined into what follows.
 const SCAN: &str = r"
 let own = i64(block) * i64(word (SIZES + 3));
 fn place(i) = begin + (REVERSED ? n - 1 - i : i) * step;

@@ -1,11 +1,12 @@
-//! Sums of integers in few places.
+//! Histograms: sums of integers in tables in shared memory (privatization).
 //!
-//! In: what computes an index for each point, and what is added there: one number for all points, or an element for
-//! each. Out: a launch in which every block has a table of all places in shared memory, counts its points in it, and adds
-//! the table to the result at the end. Of one number it counts how often, and multiplies. Where places are few, a block has
-//! several tables, so that fewer threads meet at one number; those of a place lie side by side, for threads that do.
+//! In: the index of each point, and the addend: one number for all points, or an element for each. Out: a launch in
+//! which every block has a table of all bins in shared memory, adds its points to it, and adds the table to the result
+//! at the end. If the addend is one number, the table counts points, and counts are multiplied at the end. Where bins
+//! are few, a block has several tables, so that fewer threads update one word; the copies of a bin are neighbours, one
+//! for each of as many neighbouring threads.
 //!
-//! Always true: sums of integers wrap, so they are the same in any order.
+//! Always true: sums of integers wrap, so they do not depend on the order.
 
 use super::body::value;
 use super::looped::Native;
@@ -23,7 +24,7 @@ fn u32(name: &str) -> Expr {
     Expr::name(name, Type::U32)
 }
 
-/// A sum in shared memory goes up.
+/// Atomic addition to a word of the table.
 fn add(at: Expr, value: Expr, before: Option<&str>) -> Statement {
     Statement::Atomic { op: Atomic::Add, name: "table".into(), at, value, before: before.map(Into::into) }
 }
@@ -33,8 +34,7 @@ pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
     let slots = MapSlots::new(&class.map, body);
     let own = CountedSlots::new(&slots);
     let ty = Type::index(class.map.space.wide);
-    // A number of 64 bits is two halves, the lower ones in a half of the room of their own: there are no sums of 64 bits in
-    // shared memory.
+    // A 64-bit sum is two 32-bit halves, in two ranges of the table: there are no 64-bit additions in shared memory.
     let wide = class.size() == 8;
     let words = if wide { number(2) * u32("places") } else { u32("places") };
     let element = |at: Expr| Expr::Element { of: "table".into(), at: vec![at], ty: Type::U32 };
@@ -76,7 +76,7 @@ pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
     Kernel { name: "scatter", block: BLOCK, blocks: None, words: own.end, definitions: vec![], body: out }
 }
 
-/// What is done with the index of a lane.
+/// Update of the table for the index of a lane.
 fn count(body: &Body, class: &CountedClass, wide: bool, fault: Expr) -> Vec<Statement> {
     let u64 = |name: &str| Expr::name(name, Type::U64);
     let at = |place: Expr| u32("own") + place.to(Type::U32) * u32("tables");
@@ -107,7 +107,7 @@ fn count(body: &Body, class: &CountedClass, wide: bool, fault: Expr) -> Vec<Stat
     ]
 }
 
-/// The sum of a place's tables, times a factor, added to the result.
+/// Reduces a bin's copies, multiplies by the factor, and adds to the result.
 fn give_out(wide: bool, ty: Type, factor: Option<Expr>, step: usize) -> Vec<Statement> {
     let own = if wide { Type::U64 } else { Type::U32 };
     let sum = || Expr::name("sum", own);
@@ -116,7 +116,7 @@ fn give_out(wide: bool, ty: Type, factor: Option<Expr>, step: usize) -> Vec<Stat
         Expr::Element { of: "table".into(), at: vec![at], ty: Type::U32 }
     };
     let term = if wide {
-        // 2 to the power of 32 times the upper half.
+        // The upper half times 2³².
         let upper = element(u32("places") + u32("i")).to(Type::U64);
         element(u32("i")).to(Type::U64) + upper * Expr::Number(1 << 32, Type::U64)
     } else {

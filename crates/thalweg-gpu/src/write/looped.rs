@@ -1,7 +1,7 @@
-//! Loops whose ends depend on data.
+//! Loops with data-dependent trip counts.
 //!
 //! In: a loop and its arguments. Out: statements that leave its carried values in variables ([`result`]). Always true:
-//! carried values change together, after all else of a turn.
+//! carried values change together, at the end of an iteration.
 
 use crate::ir::{Expr, For, Name, Statement, Type, Unroll};
 use thalweg_ir::{DType, ElementOp, First, Loop};
@@ -10,13 +10,13 @@ use thalweg_kernel::{Body, Node, NodeId, expand, turn};
 /// Whether a device has an operation on a dtype.
 pub type Native<'a> = &'a dyn Fn(ElementOp, DType) -> bool;
 
-/// The variable of a carried value of the loop of that name.
+/// Variable of a carried value of the loop `name`.
 pub fn result(name: &str, number: u16) -> Name {
     format!("{name}_{number}")
 }
 
-/// The arguments of an elementwise node of a strict body: no function of a constant is folded by the compiler, whose last
-/// bit is another.
+/// Arguments of an elementwise node. In strict bodies they are hidden from the compiler: its constant folding of
+/// functions may differ in the last bit.
 pub fn arguments(body: &Body, id: NodeId, name: impl Fn(NodeId) -> Expr) -> Vec<Expr> {
     let Node::Element { op, .. } = body.nodes[id.index()] else { unreachable!("only operations have arguments") };
     let hide = body.strict && op.row().function && body.operand_dtype(id).is_float();
@@ -24,7 +24,7 @@ pub fn arguments(body: &Body, id: NodeId, name: impl Fn(NodeId) -> Expr) -> Vec<
     body.args(id).map(arg).collect()
 }
 
-/// The loop of that name on these arguments.
+/// Statements of the loop `name` on these arguments.
 pub fn statements(of: Loop, name: &str, args: &[Expr], native: Native) -> Vec<Statement> {
     let region = of.region();
     let body = expand(&turn(of), native);
@@ -59,12 +59,12 @@ fn negated(condition: Expr) -> Expr {
     Expr::Operation(ElementOp::Not, DType::Bool, vec![condition])
 }
 
-/// The variable of a node of a turn.
+/// Variable of a node of the loop body.
 pub fn inner(name: &str, id: NodeId) -> Name {
     format!("{name}n{}", id.0)
 }
 
-/// A node of a turn, carried values being the first so many of its values and the others `args`.
+/// Statements of a node of the loop body. The first `count` of its values are carried, the others are `args`.
 pub fn statement(
     body: &Body,
     id: NodeId,
@@ -75,7 +75,7 @@ pub fn statement(
 ) -> Vec<Statement> {
     let own = |id: NodeId| Expr::name(inner(name, id), Type::Held(body.dtype(id)));
     let value = match body.nodes[id.index()] {
-        // A copy, since it changes before the turn is over.
+        // A copy, since the carried value changes before the iteration ends.
         Node::Value { slot, .. } if (slot as usize) < count => carried(slot as usize),
         Node::Value { slot, .. } => args[slot as usize - count].clone(),
         Node::Const { bits, dtype } => Expr::Constant(dtype, bits),

@@ -1,10 +1,10 @@
-//! Map kernels: one result a point.
+//! Map kernels: elementwise, one result a point.
 //!
-//! A thread takes `lanes` neighbouring points at a time, 16 bytes of the narrowest operand, and several such vectors
-//! with all of their loads before the first use, so that enough is in flight to keep the memory busy. A block covers
-//! one stretch of the domain; the last one may be cut off. Where an operand's neighbours lie along another dimension
-//! than the result's, a block covers a *tile* of the two, and a warp a part of it in which both sides of the memory are
-//! read and written by whole sectors of 32 bytes.
+//! A thread takes `lanes` neighbouring points at a time, 16 bytes of the narrowest operand. It takes several such
+//! vectors with all of their loads before the first use, so that enough loads are in flight for the memory bandwidth. A
+//! block covers one range of the domain; the last one may be partial. Where an operand is contiguous along another
+//! dimension than the result, a block covers a two-dimensional *tile* and a warp a part of it, in which both sides read
+//! and write whole sectors of 32 bytes.
 
 use super::access::{Accesses, Stand};
 use super::body::{Names, statements, value};
@@ -32,7 +32,7 @@ pub fn kernel(body: &Body, class: &MapClass, native: Native) -> Kernel {
     Kernel { name: "map", block: BLOCK, blocks: None, words: slots.end, definitions: vec![], body: out }
 }
 
-/// The operands of a kernel.
+/// Declarations of the operands.
 pub fn declared(body: &Body, class: &MapClass, slots: &MapSlots) -> Vec<Statement> {
     let accesses = Accesses { list: &body.accesses, class: &class.space, slots: &slots.space, tag: "" };
     let wants = wanted(body);
@@ -40,8 +40,8 @@ pub fn declared(body: &Body, class: &MapClass, slots: &MapSlots) -> Vec<Statemen
     accesses.declare(&|k| stored(k) || wants[k] != Default::default())
 }
 
-/// The vectors that a thread takes from the one of number `first` on, as many apart as a block has threads, up to `n`:
-/// loads, nodes, what `more` does with these for each lane, and stores.
+/// Statements for a thread's vectors from number `first` up to `n`, with the block size as stride: loads, nodes, `more`
+/// for each lane, and stores.
 pub fn vectors(
     body: &Body,
     class: &MapClass,
@@ -114,7 +114,8 @@ pub fn vectors(
     out
 }
 
-/// Where a thread of a tile stands: `i{d}` for every dimension but the tile's other one, which begins at `first{dim}`.
+/// Coordinates of a thread in a tile: `i{d}` for every dimension but the tile's other one, which begins at
+/// `first{dim}`.
 fn in_tile(class: &MapClass, slots: &MapSlots, tile: Tile) -> Vec<Statement> {
     let (lane, dim, word) = (class.space.rank() - 1, tile.dim as usize, slots.tiles);
     let (ty, number) = (Type::index(class.space.wide), |n: usize| Expr::Number(n as i64, Type::U32));

@@ -1,9 +1,9 @@
-//! Kernels as programs, from skeletons.
+//! Code generation: programs of kernels from skeletons.
 //!
-//! * `place`: where a point of a domain is, and an access of it. `access`: reading and writing through index maps.
+//! * `place`: index arithmetic of points and accesses. `access`: loads and stores through accesses.
 //! * `body`, `looped`: nodes as statements.
-//! * `map`, `rows`, `counted`, `scatter`: kernels that are put together from statements.
-//! * `scan`, `sort`, `radix`, `scatter_sort`, `combined`: kernels that are written as text (the module `text`).
+//! * `map`, `rows`, `counted`, `scatter`: kernels that are assembled from statements.
+//! * `scan`, `sort`, `radix`, `scatter_sort`, `combined`: kernels in the DSL of the module `text`.
 
 pub mod access;
 pub mod body;

@@ -1,11 +1,11 @@
-//! Where a point of a domain is, and an access of it.
+//! Index arithmetic: coordinates of a point of the domain, offsets of accesses.
 
 use crate::ir::{Expr, Statement, Type};
 use crate::space::{Inner, Slots, SpaceClass, Way};
 use std::ops::Range;
 
-/// Statements that take `index`, row-major over some dimensions, apart into `{name}0, {name}1, …` (numbered by
-/// dimension), from the innermost on.
+/// Statements that decompose `index`, row-major over some dimensions, into coordinates `{name}0, {name}1, …` (numbered
+/// by dimension), from the innermost on.
 pub fn decompose(class: &SpaceClass, slots: &Slots, dims: Range<usize>, index: Expr, name: &str) -> Vec<Statement> {
     let (mut out, ty) = (vec![], Type::index(class.wide));
     if dims.is_empty() {
@@ -31,8 +31,8 @@ pub fn decompose(class: &SpaceClass, slots: &Slots, dims: Range<usize>, index: E
     out
 }
 
-/// The part of an access's position that some dimensions make, `names` their indices; the dimension of lanes counts in
-/// vectors and is left at the first lane. Nothing where they make none.
+/// Offset that some dimensions contribute to an access, where `name` prefixes their coordinates. The dimension of lanes
+/// counts in vectors, at the first lane. `None` where they contribute nothing.
 pub fn offset(class: &SpaceClass, slots: &Slots, access: usize, dims: Range<usize>, name: &str) -> Option<Expr> {
     let Way::Strided { inner, .. } = &class.ways[access] else { unreachable!("a map has no strides") };
     let ty = Type::index(class.wide);
@@ -50,7 +50,7 @@ pub fn offset(class: &SpaceClass, slots: &Slots, access: usize, dims: Range<usiz
     dims.filter_map(term).reduce(|x, y| x + y)
 }
 
-/// The function of that name which maps a row-major point of the domain to a position, -1 where it is masked out.
+/// Function that maps a row-major index of the domain to an offset, -1 where it is masked out.
 pub fn map_function(class: &SpaceClass, slots: &Slots, access: usize, name: String) -> Statement {
     let Way::Mapped(levels) = &class.ways[access] else { unreachable!("no map") };
     let i64 = |name: &str| Expr::name(name, Type::I64);
@@ -84,7 +84,7 @@ pub fn map_function(class: &SpaceClass, slots: &Slots, access: usize, name: Stri
             }
             level.push(Statement::Scope(dim));
         }
-        // Where a point is masked out, the next view is not to be asked for something below 0.
+        // Where a point is masked out, the next view must not get a negative index.
         level.push(set(i64("at"), inside().select(i64("to"), Expr::Number(0, Type::I64))));
         body.push(Statement::Scope(level));
         w += rank as usize * step;

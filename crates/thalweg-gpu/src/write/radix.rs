@@ -1,20 +1,20 @@
 //! Radix sorts of long rows in memory, from the lowest digit on.
 //!
-//! In: rows of elements. Out: the rows sorted, or the places that their elements came from; equal keys keep their order.
-//! First the digits of all passes are counted, and the last block of a row finds where each digit begins. Then there is
-//! a launch for each digit, from the lowest on: a block brings its tile in order of the digit and moves it to where that
-//! belongs, which is behind what tiles before have of the digit; these tell it as they go (Adinets and Merrill 2022). So
-//! a pass reads and writes each element once. Elements move as they are, and the key is made of them anew; places move
-//! with them only where they are asked for.
+//! In: rows of elements. Out: the sorted rows, or the original indices of their elements. The sort is stable. The first
+//! launch builds the histograms of all passes, and the last block of a row computes where each digit begins. Each pass
+//! is one launch: a block sorts its tile by the digit in shared memory and moves it after the elements of earlier tiles
+//! with the same digit, which it learns by decoupled look-back (Adinets and Merrill 2022). So a pass reads and writes
+//! each element once. Elements are moved unchanged, and their keys are recomputed; indices are moved only if they are
+//! the result.
 //!
-//! Always true: a pass in which all keys of a row agree moves nothing.
+//! Always true: a pass in which all keys of a row have the same digit moves nothing.
 
 use super::sort::keys;
 use crate::class::radix::{DIGITS, WORDS, passes, tile};
 use crate::class::scan::{ScanClass, Way};
 use crate::ir::{Kernel, Routine};
 
-/// The kernel that counts digits, or that moves elements by one of them.
+/// Kernel of the histogram, or of a pass.
 pub fn kernel(class: &ScanClass) -> Kernel {
     let (passes, tile) = (passes(class.dtype) as u32, tile(class.dtype) as u32);
     let digits = DIGITS as u32;
@@ -25,9 +25,9 @@ pub fn kernel(class: &ScanClass) -> Kernel {
         .number("TILE", tile)
         .number("EACH", tile / digits)
         .number("PASSES", passes)
-        // More tables where there are few passes: fewer threads meet at a number.
+        // More tables where there are few passes: fewer threads update one word.
         .number("COPIES", 16 / passes)
-        // Of eight passes most digits are often the same: a thread counts how often one comes again before it tells.
+        // With eight passes most digits are often the same: a thread counts repetitions before it updates the table.
         .holds("RUNS", passes == 8)
         .function("tiles_before", |x| Routine::TilesBefore.of(x.to_vec()));
     let body = text.statements(&[HEAD, if class.way == Way::Count { COUNT } else { MOVE }]);
@@ -55,7 +55,7 @@ proc sum_to(x) {
 }
 ";
 
-/// Digits of all passes, of every so manieth tile of a row.
+/// Histograms of all passes, over every `shares`-th tile of a row.
 const COUNT: &str = r"
 let shares = u32(word 7), row = block / shares, share = block % shares;
 let begin = i64(row) * i64(word 4);
@@ -147,7 +147,7 @@ if last[0] == 1 {
 }
 ";
 
-/// One digit.
+/// One pass.
 const MOVE: &str = r"
 let pass = u32(word 7);
 shared elements: S[TILE];

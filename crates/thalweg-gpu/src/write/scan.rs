@@ -1,22 +1,22 @@
-//! Scans along rows in memory: running sums, products, extremes and logarithms of sums of exponentials. Sorts are in
+//! Scans of rows in memory: running sums, products, extremes and logarithms of sums of exponentials. Sorts are in
 //! [`super::sort`].
 //!
-//! In: the class of a scan. Out: its program. Floats are accumulated in f64 and each result is rounded once, as on every
-//! device.
+//! In: the class of a scan. Out: its program. Floats are accumulated in f64 and each result is rounded once, as on
+//! every device.
 //!
-//! Each thread takes eight neighbouring points: it folds them, the block scans the totals of its threads (a *turn*),
-//! and each thread gives out its points. A row is cut into *chunks* of turns, which are put together in order; so where
-//! rows are too few to keep the chip busy, several blocks share one: a launch folds each chunk, and in a second one
-//! each block begins with what the chunks before its own give.
+//! Each thread takes eight neighbouring points: it reduces them, the block scans its threads' totals (an *iteration*,
+//! `turn` in the program), and each thread writes its points. A row is cut into *chunks* of iterations, which are
+//! combined in order. Where rows are too few to keep the chip busy, several blocks divide one: the first launch reduces
+//! each chunk, and in the second one each block begins with the total of the chunks before its own.
 //!
-//! Always true: where rows lie along memory, results have the same bits whatever the number of rows and blocks, since
+//! Always true: where rows are contiguous, results have the same bits whatever the number of rows and blocks, since
 //! chunks follow from the length of a row alone.
 
 use crate::class::scan::{BLOCK, POINTS, ScanClass, WARP, WORDS, Way};
 use crate::ir::{Definition, Expr, Kernel, Routine, Type};
 use crate::text::Text;
 
-/// Threads of a block where each has a row.
+/// Threads of a block in which each has a row.
 const ROWS: u32 = 32;
 
 /// The kernel.
@@ -47,7 +47,7 @@ pub fn kernel(class: &ScanClass) -> Kernel {
     Kernel { name: "scan", block, blocks: None, words: WORDS, definitions, body }
 }
 
-/// How every kernel begins.
+/// Prologue of every kernel.
 const HEAD: &str = r"
 scratch from: S = word 0;
 scratch to: S = word 1;
@@ -58,7 +58,7 @@ fn slot(s) = s + s / 32;
 fn place(i) = REVERSED ? n - 1 - i : i;
 ";
 
-/// A thread a row, a few points at a time so that several loads are on their way.
+/// A thread per row, several points at a time so that several loads are in flight.
 const IN_ORDER: &str = r"
 let row = i64(block) * ROWS + i64(t), start = row * row_step;
 if row >= rows { return; }
@@ -77,7 +77,7 @@ for first: i64 in 0..n by POINTS {
 }
 ";
 
-/// Rows of at most 256 points, as many of them a warp as there are threads for.
+/// Rows of at most 256 points, as many per warp as there are threads for.
 const SHORT: &str = r"
 let threads_of_row = u32(word 6), own = 32 / threads_of_row, part = lane % threads_of_row, points = u32(n);
 let first = (i64(block) * WARPS + i64(warp)) * i64(own), live = min(rows - first, i64(own));
@@ -121,8 +121,8 @@ for k: u32 in 0..POINTS unroll {
 }
 ";
 
-/// A block has points side by side; they go through shared memory, so that a warp touches neighbours at once and each
-/// thread has eight in a row.
+/// Contiguous rows. A block's points go through shared memory, so that a warp accesses neighbours and each thread has
+/// eight consecutive points.
 const ALONG: &str = r"
 let shares = u32(word 7);
 let row = i64(block / shares), start = row * row_step;
@@ -177,7 +177,7 @@ proc store(first, stop, carry, x) {
 }
 ";
 
-/// Threads side by side have rows side by side.
+/// Outer-axis rows: neighbouring threads have neighbouring rows.
 const ACROSS: &str = r"
 let shares = u32(word 7);
 let width = u32(word 12), own_column = t % width, depth = t / width, deep = threads / width;
@@ -216,7 +216,7 @@ proc store(first, stop, carry, x) {
 }
 ";
 
-/// A turn of all threads after the other, a chunk after the other.
+/// Main loop: iterations of all threads, chunk by chunk.
 const CHUNKED: &str = r"
 let chunk = i64(word 6), own = i64(word 8), chunks = i64(word 9), share = i64(block % shares);
 let folded = word 10 != 0;

@@ -1,25 +1,26 @@
-//! Scatters: values put in at given places along an axis.
+//! Scatters: values written at given indices along an axis.
 //!
-//! In: an operation and the geometry of a scatter. Out: launches, and their programs. First the tensor is copied to
-//! where the result is, unless it lies there. Then values are put in, one of these ways, by sizes and chip alone:
+//! In: an operation and the geometry of a scatter. Out: launches, and their programs. First the tensor is copied to the
+//! result, unless they share memory. Then values are scattered by one of these strategies, chosen by sizes and chip
+//! alone:
 //!
-//! * *in lines*: each thread takes one line along the axis, and puts its values in one after the other.
-//! * *in runs*, where lines are too few to keep the chip busy: indices are sorted by place, and each thread
-//!   takes the values that meet one element.
-//!   Where lines that lie side by side have their indices in common, a thread of these takes a vector of lines.
-//! * *the latest*, there too, where values replace each other: a thread for each index finds by an atomic maximum which
-//!   is the last one that names an element, and a thread for each element takes that one's value. (The copy is left out.)
-//! * *at once*, there too, where the order cannot be seen (sums and extremes of integers): a thread for each value, and
-//!   atomic operations. Sums in few places are counted in shared memory ([`super::counted`]).
+//! * *lines*: each thread has one line along the axis, and writes its values one after the other.
+//! * *runs*, where lines are too few to keep the chip busy: indices are sorted by the element that they name, and each
+//!   thread takes all values of one element. Where neighbouring lines share their indices, a thread takes a vector of
+//!   lines.
+//! * *latest*, likewise, where values replace each other: a thread for each index finds by an atomic maximum the last
+//!   index that names an element, and a thread for each element takes that index's value. (There is no copy.)
+//! * *at once*, likewise, where the order cannot be observed (sums and extremes of integers): a thread for each value,
+//!   and atomic operations. Sums with few bins are counted in shared memory ([`super::counted`]).
 //!
-//! Always true: values that meet one element do so in the order of the index, and each result is rounded where it lies.
-//! So all ways give the same bits.
+//! Always true: the values of one element are applied in the order of the index, and each result is rounded to its
+//! dtype. So all strategies give the same bits.
 
 use crate::class::scatter::{BLOCK, EACH, HEAD, ScatterClass, Way};
 use crate::ir::{Atomic, Binary, Definition, Expr, For, Kernel, Routine, Statement, Type, Unroll};
 use thalweg_ir::{DType, ElementOp, Monoid, ScatterOp};
 
-/// Values that a run loads before it puts the first of them in.
+/// Number of values that a run loads before it applies the first of them.
 const AHEAD: u32 = 8;
 
 /// The kernel.
@@ -31,7 +32,7 @@ pub fn kernel(class: &ScatterClass) -> Kernel {
 
 struct Scatter<'a> {
     class: &'a ScatterClass,
-    /// The type that threads are numbered in.
+    /// Type of thread numbers.
     number: Type,
 }
 
@@ -47,12 +48,12 @@ fn word(n: usize, ty: Type) -> Expr {
     Expr::Word(n).to(ty)
 }
 
-/// A variable that stays as it is.
+/// Immutable variable.
 fn set(name: &str, value: Expr) -> Statement {
     Statement::Let(name.into(), value)
 }
 
-/// What an operation puts elements of a dtype together by, and the dtype that it does so in.
+/// Monoid of an operation, and the dtype that it computes in.
 fn monoid(op: ScatterOp, dtype: DType) -> Option<(Monoid, DType)> {
     let held = if matches!(dtype, DType::BF16 | DType::F16) { DType::F32 } else { dtype };
     op.monoid().map(|monoid| (monoid, held))
@@ -76,7 +77,7 @@ impl Scatter<'_> {
         Type::Stored(self.class.dtype)
     }
 
-    /// A variable of the type that threads are numbered in.
+    /// Variable of the type of thread numbers.
     fn own(&self, name: &str) -> Expr {
         Expr::name(name, self.number)
     }
@@ -115,13 +116,13 @@ impl Scatter<'_> {
         out
     }
 
-    /// Which place of the index, and which line, a thread has: `along`, and the positions `at0` to `at4` of the line in tensor,
-    /// index, values, result and sorted indices.
+    /// Coordinates of a thread: its index along the axis (`along`), and the offsets `at0` to `at4` of its line in
+    /// tensor, index, values, result and sorted indices.
     fn place(&self, ty: Type) -> Vec<Statement> {
         let (way, wide) = (self.class.way, self.class.wide);
         let mut out = vec![];
-        // From the last index on, so that most find a later one there; what the first-level cache has may be old, and says
-        // less then.
+        // Blocks run from the last index on, so that most threads find a later index already there. The first-level
+        // cache may be stale, and then holds a smaller one.
         let block = |ty| Expr::Block.to(ty) * number(BLOCK.into(), ty);
         let beyond = match way {
             Way::Latest => {
@@ -149,7 +150,7 @@ impl Scatter<'_> {
                 (Expr::Quotient("cut".into()), Expr::Remainder("cut".into()))
             };
             out.extend([set("high", high), set("low", low)]);
-            // Whether threads side by side have lines side by side.
+            // Whether neighbouring threads have neighbouring lines.
             let sides = || word(16, Type::I64).same(number(0, Type::I64));
             let [high, low] = ["high", "low"].map(|name| self.own(name));
             out.push(set("along", sides().select(low.clone(), high.clone())));
@@ -187,7 +188,7 @@ impl Scatter<'_> {
         Statement::StoreVector { operand: "to".into(), at, from: (name.into(), vec![]) }
     }
 
-    /// The place of the result's element of that number along the axis.
+    /// Offset of the result's element number `along` of the axis.
     fn result(along: Expr) -> Expr {
         i64("at3") + along * word(10, Type::I64)
     }
@@ -201,14 +202,14 @@ impl Scatter<'_> {
         ]
     }
 
-    /// The place that index number `at` of a line names.
+    /// Element along the axis that index number `at` of a line names.
     fn named(at: Expr) -> Expr {
         let at = i64("at1") + at * word(8, Type::I64);
         let load = Expr::Load(Type::Stored(DType::I64), "index".into(), Box::new(at));
         Expr::Unpack(DType::I64, Box::new(load))
     }
 
-    /// Whether `place` is none of the axis.
+    /// Whether `place` is out of range.
     fn is_outside() -> Expr {
         i64("place").lt(number(0, Type::I64)).or(i64("place").ge(word(6, Type::I64)))
     }
@@ -217,7 +218,7 @@ impl Scatter<'_> {
         Statement::Fault(Expr::Word(11))
     }
 
-    /// A statement that puts the element `raw` in at `place`, both registers.
+    /// Statements that apply the element `raw` to `place`, both registers.
     fn put(&self, op: ScatterOp, raw: Expr, place: Expr) -> Vec<Statement> {
         let dtype = self.class.dtype;
         let Some((monoid, held)) = monoid(op, dtype) else { return vec![Statement::Set(place, raw)] };
@@ -294,7 +295,7 @@ impl Scatter<'_> {
         ]
     }
 
-    /// The last index of an element that is known so far, plus one.
+    /// Last index known so far that names an element, plus one.
     fn known(at: Expr) -> Expr {
         Expr::Load(Type::U32, "latest".into(), Box::new(i64("at4") + at))
     }
@@ -307,7 +308,7 @@ impl Scatter<'_> {
             Statement::Operand { name: "latest".into(), ty: Type::U32, word: 12 },
             set("place", Scatter::named(self.along())),
             Statement::when(Scatter::is_outside(), vec![Scatter::fault(), Statement::Return]),
-            // One that names the same element behind it is the later one.
+            // The next index names the same element, and is later.
             Statement::when(next.lt(word(5, self.number)).and(same), vec![Statement::Return]),
             Statement::when(
                 Scatter::known(i64("place")).lt(own.clone()),
@@ -342,7 +343,7 @@ impl Scatter<'_> {
         ]
     }
 
-    /// The values of a run of sorted indices, which name one element, are put in by the thread of its first one.
+    /// Applies the values of a run of sorted indices, which name one element, in the thread of the run's first index.
     fn runs(&self, op: ScatterOp) -> Vec<Statement> {
         let (lanes, u32) = (self.class.lanes, |name: &str| Expr::name(name, Type::U32));
         let pair = |at: Expr| Expr::Load(Type::U64, "sorted".into(), Box::new(i64("at4") + at));
@@ -383,7 +384,7 @@ impl Scatter<'_> {
             Statement::when(number(0, Type::I64).lt(along()).and(before), vec![Statement::Return]),
             self.registers("elements"),
             Scatter::load("elements", vec![], "to", result()),
-            // Loads of several values at once, and then one after the other.
+            // Loads several values at once, then applies them one after the other.
             Statement::For(For {
                 name: "first".into(),
                 ty: Type::U32,

@@ -1,11 +1,11 @@
-//! Indices of a scatter sorted by the place that they name.
+//! Radix sort of a scatter's indices by the element that they name.
 //!
-//! In: rows of indices. Out: rows of pairs (place in the upper half, number of the index in the lower), sorted by place
-//! and then by number; those out of range, which name the place behind the last one, come last. A radix sort from the
-//! lowest digit on: each pass counts digits in tiles, finds where each digit of each tile begins, and moves the pairs
-//! there; of rows of one tile a pass is one launch.
+//! In: rows of indices. Out: rows of pairs (element in the upper half, number of the index in the lower), sorted by
+//! element and then by number. Out-of-range indices count as one beyond the last element, and come last. From the
+//! lowest digit on, each pass counts digits in tiles, computes the offset of each digit in each tile, and moves the
+//! pairs there. For rows of one tile a pass is one launch.
 //!
-//! Always true: a pass keeps pairs of the same digit in order.
+//! Always true: a pass is stable.
 
 use crate::class::sorted::{BITS, DIGITS, EACH, HEAD, SortClass, SortStep};
 use crate::ir::{Kernel, Type};
@@ -13,7 +13,7 @@ use crate::text::Text;
 use std::fmt::Write;
 use thalweg_ir::DType;
 
-/// The kernel of a step.
+/// Kernel of a step.
 pub fn kernel(class: &SortClass) -> Kernel {
     let text = Text::new()
         .ty("Index", Type::Stored(DType::I64))
@@ -80,7 +80,7 @@ proc pair(i, x) {
 }
 ";
 
-/// How often each digit stands in a tile.
+/// Histogram of the digits of a tile.
 const COUNT: &str = r"
 shared counts: u32[DIGITS];
 counts[t] = 0;
@@ -98,7 +98,7 @@ operand in_tiles: u32 = word 2;
 in_tiles[(i64(row) * DIGITS + i64(t)) * i64(tiles) + i64(tile)] = counts[t];
 ";
 
-/// Where each tile's pairs of a digit begin, among those of the digit; and how many of these there are.
+/// Prefix sums over the tiles: the offset of each tile's pairs among those of their digit, and the total of each digit.
 const OFFSETS: &str = r"
 let which = i64(block) * WARPS + i64(warp), begin = which * i64(tiles);
 operand in_tiles: u32 = word 2;
@@ -121,7 +121,7 @@ for first: u32 in 0..tiles by 128 {
 if lane == 0 { totals[which] = before; }
 ";
 
-/// Each pair to where its digit's are, in the order in which they were.
+/// Moves each pair to its digit's range, in stable order.
 const MOVE: &str = r"
 shared counts: u32[WARPS][DIGITS];
 shared starts: u32[DIGITS];

@@ -1,12 +1,12 @@
-//! Sorts of rows in memory.
+//! Merge sorts of rows in memory.
 //!
-//! In: rows of elements. Out: the rows sorted, or the places that their elements came from. An element is a key (an
-//! unsigned integer in its order) and a place, and equal keys keep their order.
+//! In: rows of elements. Out: the sorted rows, or the original indices of their elements. A sort is of pairs: a key (an
+//! unsigned integer with the element's order) and an index. It is stable.
 //!
-//! A block sorts a stretch in shared memory: eight elements in the registers of each thread, then merges. Rows that fit
-//! a stretch are done then, and short ones share a block; of longer ones pairs of sorted runs are merged in launches, a
-//! stretch of what comes out a block. A merge finds what each block, and then each thread, begins with by a binary
-//! search for how many elements the left run gives (Green, McColl and Bader 2012).
+//! A block sorts 2,048 elements in shared memory: eight in the registers of each thread, then by merges. Rows that fit
+//! are done then, and short ones share a block. Longer ones are merged by launches that combine pairs of sorted runs;
+//! each block writes 2,048 elements of the merge. Each block, and then each thread, finds the start of its range in
+//! both runs by a binary search (merge path; Green, McColl and Bader 2012).
 
 use crate::class::scan::{ScanClass, Way};
 use crate::class::sort::{BLOCK, STRETCH, WORDS, is_wide};
@@ -14,12 +14,12 @@ use crate::ir::{Binary, Expr, Kernel, Type};
 use crate::text::Text;
 use thalweg_ir::{DType, ElementOp, ScanOp};
 
-/// The type of a key.
+/// Dtype of a key.
 fn key_type(dtype: DType) -> DType {
     if is_wide(dtype) { DType::U64 } else { DType::U32 }
 }
 
-/// The key of an element, in the lowest bytes, as many as the element has: NaN the largest, zeros equal.
+/// Key of an element, in as many low bytes as the element has: NaN is the largest, zeros are equal.
 fn key_of(dtype: DType, raw: Expr) -> Expr {
     let key = key_type(dtype);
     let constant = |bits: u64| Expr::Constant(key, bits);
@@ -45,13 +45,13 @@ fn key_of(dtype: DType, raw: Expr) -> Expr {
     let unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool);
     match dtype {
         _ if unsigned => number,
-        // What a sign has filled up is left out.
+        // Masks the sign extension.
         DType::I8 | DType::I16 => with(Binary::BitXor, with(Binary::BitAnd, number, constant(all)), constant(high)),
         _ => with(Binary::BitXor, number, constant(high)),
     }
 }
 
-/// What both kinds of sorts are written with: types of elements and keys, and `key_of`.
+/// Environment of the sorts' DSL texts: types of elements and keys, and `key_of`.
 pub(super) fn keys(class: &ScanClass) -> Text<'static> {
     let (dtype, descending) = (class.dtype, class.reverse);
     let key = key_type(dtype);
@@ -70,7 +70,7 @@ pub(super) fn keys(class: &ScanClass) -> Text<'static> {
         })
 }
 
-/// The kernel that sorts stretches, or merges two runs.
+/// Kernel that sorts runs of 2,048, or merges two runs.
 pub fn kernel(class: &ScanClass) -> Kernel {
     let first = class.way == Way::Stretch;
     let text = keys(class)
@@ -139,7 +139,7 @@ proc put() {
 }
 ";
 
-/// Keys and places of a stretch, sorted in shared memory. A stretch has several short rows, or a part of one.
+/// Sorts keys and indices of a block in shared memory. A block has several short rows, or a part of one.
 const SORT: &str = r"
 let tile = i64(block / parts) * i64(STRETCH >> width);
 scratch from: S = word 0;
@@ -185,7 +185,7 @@ while run < u32(1) << width {
 }
 ";
 
-/// A stretch of what two runs in memory give.
+/// Merges a block's range of the output of two runs in memory.
 const MERGE: &str = r"
 let tile = i64(block / parts), run = i64(word 8);
 let pair = first / (2 * run) * (2 * run), rest = n - pair;
@@ -225,7 +225,7 @@ merge(0, here, count - here, t * 8);
 put();
 ";
 
-/// What was asked for, or keys and places for the next merge.
+/// Writes the result, or keys and indices for the next merge.
 const GIVE_OUT: &str = r"
 if word 9 == 0 {
     scratch next_keys: Key = word KEYS;

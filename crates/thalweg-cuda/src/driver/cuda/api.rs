@@ -1,10 +1,10 @@
-//! The functions of cuda.h that are used.
+//! Table of the driver's functions (cuda.h) that are used.
 //!
-//! In: the driver's library. Out: a table of its functions. Types and constants are cudarc's; its functions are not
-//! called: they panic where a driver is too old to have one, and give an enum, which a number that only a newer driver
+//! In: the driver's library. Out: a table of its functions. Types and constants are cudarc's. Its functions are not
+//! called: they panic where a driver is too old to have one, and return an enum, which a value that only a newer driver
 //! knows must not become.
 //!
-//! Always true: every function of the table is there, or there is no table.
+//! Always true: all functions of the table exist, or there is no table.
 
 use crate::find::{self, Opened, Sought};
 use cudarc::driver::sys::{
@@ -15,14 +15,14 @@ use std::ffi::{CStr, c_char, c_uint, c_void};
 use std::sync::OnceLock;
 use thalweg_runtime::Error;
 
-/// Results that are looked for.
+/// Result codes that are tested.
 pub(super) const SUCCESS: i32 = 0;
 pub(super) const NO_DEVICE: i32 = 100;
 pub(super) const NOT_READY: i32 = 600;
 
 macro_rules! functions {
     ($($name:ident: $symbol:literal ($($type:ty),*);)*) => {
-        /// The table. All functions give [`SUCCESS`] or an error's number.
+        /// Table of functions. They all return [`SUCCESS`] or an error code.
         pub(super) struct Api {
             $(pub(super) $name: unsafe extern "C" fn($($type),*) -> i32,)*
         }
@@ -109,10 +109,10 @@ functions! {
 }
 
 impl Api {
-    /// The driver's functions, initialised; opened at the first call.
+    /// Returns the initialised table; opens the library at the first call.
     ///
     /// # Errors
-    /// [`Error::Device`] with what to install, or what the driver says.
+    /// [`Error::Device`] with what to install, or the driver's message.
     pub(super) fn get() -> Result<&'static Api, Error> {
         static API: OnceLock<Result<Api, String>> = OnceLock::new();
         let open = || {
@@ -129,13 +129,13 @@ impl Api {
         API.get_or_init(open).as_ref().map_err(failed)
     }
 
-    /// An error's name, and what the driver says of it.
+    /// Describes an error code: its name and the driver's description.
     pub(super) fn describe(&self, error: i32) -> String {
         let text = |ask: unsafe extern "C" fn(i32, *mut *const c_char) -> i32| {
             let mut text = std::ptr::null();
-            // SAFETY: a place for an address.
+            // SAFETY: an out-pointer to an address.
             let known = unsafe { ask(error, &mut text) } == SUCCESS && !text.is_null();
-            // SAFETY: the driver's texts end with zero and stay.
+            // SAFETY: the driver's texts are zero-terminated and static.
             known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy())
         };
         match (text(self.error_name), text(self.error_text)) {

@@ -1,21 +1,21 @@
-//! What the driver tells of a GPU.
+//! Properties of a GPU, as the driver reports them.
 
 use super::api::{Api, SUCCESS};
 use crate::driver::{Chip, nvrtc};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use std::ffi::CStr;
 
-/// An attribute of a device.
+/// Queries an attribute of a device.
 pub(super) fn ask(api: &Api, device: CUdevice, attribute: Attribute) -> Result<u32, String> {
     let mut value = 0;
-    // SAFETY: a place for a number.
+    // SAFETY: an out-pointer to a number.
     match unsafe { (api.device_attribute)(&mut value, attribute as u32, device) } {
         SUCCESS => Ok(value.max(0) as u32),
         error => Err(format!("cuDeviceGetAttribute: {}", api.describe(error))),
     }
 }
 
-/// What the chip is like.
+/// Queries the properties of a chip.
 pub(super) fn chip(
     api: &Api,
     device: CUdevice,
@@ -23,7 +23,7 @@ pub(super) fn chip(
 ) -> Result<Chip, String> {
     let mut name = [0; 128];
     let (mut memory, mut version) = (0, 0);
-    // SAFETY: places for a text of that length and for numbers.
+    // SAFETY: out-pointers to a text of that length and to numbers.
     let asked = unsafe {
         [
             (api.device_name)(name.as_mut_ptr(), name.len() as i32, device),
@@ -34,23 +34,23 @@ pub(super) fn chip(
     if let Some(&error) = asked.iter().find(|&&result| result != SUCCESS) {
         return Err(format!("cuDeviceGetName: {}", api.describe(error)));
     }
-    // SAFETY: the driver ends it with zero.
+    // SAFETY: the driver terminates it with zero.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned();
-    // A GPU without a compiler can be looked at; what is compiled says what to install.
+    // A GPU without a compiler can be queried; compilation reports what to install.
     let nvrtc = nvrtc::open(version as u32 / 1000);
     let compiler = nvrtc.as_ref().map_or_else(|_| "no NVRTC".into(), |(major, minor)| format!("NVRTC {major}.{minor}"));
-    // Since CUDA 12.1 of both, and of every chip that we compile for.
+    // Long arguments need CUDA 12.1 of both driver and compiler; every chip that we compile for supports them.
     let long = version >= 12_010 && nvrtc.is_ok_and(|version| version >= (12, 1));
     let (major, minor) = (
         get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
         get(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
     );
     let multiprocessors = get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-    // Not every driver tells clocks: they are for planning alone.
+    // Not every driver reports clocks: they are used for planning only.
     let known = |attribute, otherwise| get(attribute).ok().filter(|&n| n > 0).map_or(otherwise, f64::from);
     let khz = known(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 0.0);
     let bits = known(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 0.0);
-    // Two transfers a cycle; or as much a multiprocessor as an H100 has.
+    // Two transfers a cycle; where clocks are unknown, the bandwidth per multiprocessor of an H100.
     let bandwidth = if khz * bits > 0.0 { 2e-6 * khz * bits / 8.0 } else { 25.0 * f64::from(multiprocessors) };
     Ok(Chip {
         name,

@@ -1,21 +1,21 @@
-//! A matrix product with its algorithm, as it is launched.
+//! A library's GEMM with its chosen algorithm.
 
 use crate::driver::cublaslt::{Algorithm, CublasLt, Problem};
 use std::sync::Arc;
 
-/// A product with its algorithm: what an entry has in the place of a kernel.
+/// A product with its algorithm, the contents of an entry in the place of a kernel.
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) library: Arc<CublasLt>,
     pub(super) problem: Problem,
     pub(super) algorithm: Algorithm,
-    /// Bytes.
+    /// Workspace in bytes.
     pub(super) workspace: usize,
     pub(super) alignments: [usize; 3],
 }
 
 impl Chosen {
-    /// Puts it in a stream; the context is current.
+    /// Submits it to a stream; the context must be current.
     pub(super) fn launch(&self, words: &[u64], stream: usize) -> Result<(), String> {
         let &[left, right, result, work] = words else {
             return Err(format!("a product has 4 words, not {}", words.len()));
@@ -28,8 +28,8 @@ impl Chosen {
             }
         }
         let chosen = (&self.algorithm, self.workspace);
-        // SAFETY: the words are addresses of the matrices and of a workspace of that size, as whoever launches has
-        // bound them.
+        // SAFETY: the words are addresses of the matrices and of a workspace of that size, as the caller has bound
+        // them.
         unsafe { self.library.multiply(&self.problem, chosen, [left, right, result, work], stream) }
     }
 }

@@ -1,9 +1,8 @@
-//! Code that is loaded, and what of it runs.
+//! Loaded code, and its launches.
 //!
-//! In: machine code, or a product that the library does. Out: functions, whose handles point to entries, and launches in
-//! a queue.
+//! In: machine code, or a library's product. Out: functions, whose handles point to entries, and launches in a queue.
 //!
-//! Always true: an entry lives as long as a function of it, which keeps its module.
+//! Always true: an entry lives as long as any function of it, since functions keep its module.
 
 use super::api::SUCCESS;
 use super::chosen::Chosen;
@@ -19,27 +18,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use thalweg_runtime::Error;
 
-/// Dynamic shared memory that a block may have without being allowed more.
+/// Bytes of dynamic shared memory that a block may have without raising the function's limit.
 const SHARED_BY_DEFAULT: u32 = 48 << 10;
 
-/// Loaded code, with its functions.
+/// Loaded code with its functions.
 struct Code {
     gpu: Arc<Gpu>,
     module: CUmodule,
     entries: Box<[Entry]>,
 }
 
-/// What a function's handle points to.
+/// Target of a function's handle.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) what: What,
 }
 
-/// What runs.
+/// Kind of an entry.
 #[derive(Debug)]
 pub(super) enum What {
-    /// A function of a module, and the dynamic shared memory that its blocks are allowed.
+    /// A function of a module, and its current limit of dynamic shared memory.
     Kernel { function: CUfunction, allowed: AtomicU32 },
     /// A matrix product of cuBLASLt.
     Product(Box<Chosen>),
@@ -67,20 +66,20 @@ impl Drop for Code {
     fn drop(&mut self) {
         // A launch of it may still be in a queue.
         if !self.module.is_null() && self.gpu.drain_all().is_ok() {
-            // SAFETY: loaded in `load`; nobody has a function of it any more.
+            // SAFETY: loaded in `load`; no function of it exists any more.
             unsafe { (self.gpu.api.module_unload)(self.module) };
         }
     }
 }
 
-/// What a function's handle points to.
+/// Returns the entry of a function's handle.
 pub(super) fn entry(function: &Function) -> &Entry {
-    // SAFETY: handles are made in `load`, of entries of the code that `function.module` keeps.
+    // SAFETY: handles are created in `load`, from entries of the code that `function.module` keeps.
     unsafe { &*(function.handle as *const Entry) }
 }
 
 impl Entry {
-    /// The function of a module, and what its blocks are allowed.
+    /// Function of a module, and its limit of dynamic shared memory.
     fn kernel(&self, gpu: &Gpu) -> Result<(CUfunction, &AtomicU32), Error> {
         match &self.what {
             What::Kernel { function, allowed } => Ok((*function, allowed)),
@@ -93,13 +92,13 @@ impl Entry {
 
     fn ask(&self, gpu: &Gpu, attribute: FunctionAttribute) -> Result<u32, Error> {
         let (function, mut value) = (self.kernel(gpu)?.0, 0);
-        // SAFETY: a place for a number, and a loaded function.
+        // SAFETY: an out-pointer to a number, and a loaded function.
         let asked = unsafe { (gpu.api.function_get)(&mut value, attribute as u32, function) };
         gpu.check("cuFuncGetAttribute", asked)?;
         Ok(value.max(0) as u32)
     }
 
-    /// The function, its blocks allowed that much dynamic shared memory.
+    /// Returns the function after raising its limit of dynamic shared memory.
     pub(super) fn allow(&self, gpu: &Gpu, shared: u32) -> Result<CUfunction, Error> {
         let (function, allowed) = self.kernel(gpu)?;
         if shared <= allowed.load(Relaxed) {
@@ -114,16 +113,16 @@ impl Entry {
     }
 }
 
-/// Loads machine code, and finds these functions of it.
+/// Loads machine code, and looks up functions in it.
 pub(super) fn load(gpu: &Arc<Gpu>, image: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {
     gpu.enter()?;
     let mut code = Code { gpu: gpu.clone(), module: null_mut(), entries: Box::default() };
-    // SAFETY: a place for a handle, and an image as `compile` makes them; PTX ends with zero.
+    // SAFETY: an out-pointer to a handle, and an image as `compile` returns it; PTX is zero-terminated.
     gpu.check("cuModuleLoadData", unsafe { (gpu.api.module_load)(&mut code.module, image.as_ptr().cast()) })?;
     let find = |&name: &&str| -> Result<Entry, Error> {
         let mut function = null_mut();
         let text = CString::new(name).map_err(|_| Error::Value(format!("{name:?} is no name of a function")))?;
-        // SAFETY: a place for a handle, the module just loaded, and a text that ends with zero.
+        // SAFETY: an out-pointer to a handle, the module just loaded, and a zero-terminated text.
         let found = unsafe { (gpu.api.module_function)(&mut function, code.module, text.as_ptr()) };
         gpu.check(&format!("cuModuleGetFunction({name})"), found)?;
         let what = What::Kernel { function, allowed: AtomicU32::new(SHARED_BY_DEFAULT) };
@@ -143,12 +142,12 @@ pub(super) fn load(gpu: &Arc<Gpu>, image: &[u8], functions: &[&str]) -> Result<V
     code.entries.iter().map(function).collect()
 }
 
-/// Puts a launch in a queue.
+/// Submits a launch to a queue.
 pub(super) fn launch(gpu: &Gpu, turn: &mut Turn<'_>, launch: &Launch) -> Result<(), Error> {
     let entry = entry(&launch.function);
     if let What::Product(chosen) = &entry.what {
-        // Nothing comes early behind it: whether the library's kernels wait for those before them to end, it does not
-        // say.
+        // No launch after it may start early: the library does not document whether its kernels wait for earlier ones
+        // to end.
         let failed = |message| Error::Device { device: gpu.name.clone(), message };
         return chosen.launch(&launch.arguments, turn.handle as usize).map_err(failed);
     }

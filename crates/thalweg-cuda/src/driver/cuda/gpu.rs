@@ -1,8 +1,8 @@
-//! A GPU's context and streams, and what every call of the driver goes through.
+//! Context and streams of a GPU, and error handling of all driver calls.
 //!
-//! In: calls. Out: their results as [`Error`]s. A queue is a stream, made when something is first put there. Always true:
-//! the context is current on the thread that calls, after an error that ends a context (an illegal address, say) every
-//! call says so, and one thread at a time puts something in a queue.
+//! In: calls. Out: their results as [`Error`]s. A queue is a stream, created when work is first submitted to it. Always
+//! true: the context is current on the calling thread; after an error that ends the context (such as an illegal
+//! address) every call returns it; and one thread at a time submits work to a queue.
 
 use super::api::{Api, NOT_READY, SUCCESS};
 use cudarc::driver::sys::{CUcontext, CUevent, CUevent_flags_enum, CUstream};
@@ -13,37 +13,37 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use thalweg_runtime::{Error, QUEUES};
 
-/// How long a wait asks again and again: a read of what a small kernel computes ends within.
+/// Time that a wait polls without yielding: a read of a small kernel's result ends within.
 const SPIN: Duration = Duration::from_micros(50);
-/// How long it then asks between letting others run. Being woken takes longer than this costs.
+/// Time that it then polls while yielding to other threads. Waking a thread takes longer than this costs.
 const YIELD: Duration = Duration::from_millis(2);
 
 /// Context and streams of a GPU.
 pub(super) struct Gpu {
     pub(super) api: &'static Api,
-    /// As in `THALWEG_DEVICE`: "cuda:0".
+    /// Device name as in `THALWEG_DEVICE`: "cuda:0".
     pub(super) name: String,
     pub(super) context: CUcontext,
-    /// By number of the queue.
+    /// Streams by number of the queue.
     streams: [Mutex<Stream>; QUEUES],
-    /// Whether launches may come to the chip while the one before ends.
+    /// Whether programmatic dependent launch is enabled: launches may start while the previous one ends.
     pub(super) overlaps: AtomicBool,
-    /// The error that ended the context.
+    /// Error that ended the context.
     failed: OnceLock<Error>,
-    /// Events that nobody has: those that tell the time, and those that do not and are cheaper to wait for.
+    /// Free events: those with timestamps, and those without, which are cheaper to wait for.
     events: [Mutex<Vec<Handle>>; 2],
-    /// A stream in which nothing runs: what is put there is captured.
+    /// A stream for captures, in which nothing runs.
     capturing: Mutex<Option<Capturing>>,
 }
 
 /// A queue.
 #[derive(Debug)]
 struct Stream {
-    /// Null until something is put there.
+    /// Null until work is submitted.
     handle: CUstream,
-    /// Whether what was put there last is a launch: a copy before a launch that comes early may be overtaken.
+    /// Whether the last submitted work is a launch: a copy before a launch that starts early could be overtaken.
     after_launch: bool,
-    /// Turns that threads had, and the last one up to which the stream is known to be empty.
+    /// Number of turns that threads had, and the last turn after which the stream is known to be empty.
     turns: u64,
     drained: u64,
 }
@@ -51,21 +51,21 @@ struct Stream {
 // SAFETY: a stream may be used on any thread.
 unsafe impl Send for Stream {}
 
-/// A thread's turn at a queue: what it puts there stays together.
+/// A thread's exclusive turn at a queue: the work that it submits is contiguous.
 pub(super) struct Turn<'a> {
     pub(super) handle: CUstream,
-    /// Whether a launch is what is there last.
+    /// Whether the last submitted work is a launch.
     pub(super) after_launch: bool,
     stream: MutexGuard<'a, Stream>,
 }
 
 impl Turn<'_> {
-    /// Says that a launch is what was put there last.
+    /// Records that the last submitted work is a launch.
     pub(super) fn launched(&mut self) {
         self.stream.after_launch = true;
     }
 
-    /// Puts an event there.
+    /// Submits an event.
     pub(super) fn record(&self, gpu: &Gpu, event: CUevent) -> Result<(), Error> {
         // SAFETY: an event and a stream of this context.
         gpu.check("cuEventRecord", unsafe { (gpu.api.event_record)(event, self.handle) })
@@ -78,7 +78,7 @@ pub(super) struct Capturing(CUstream);
 // SAFETY: a stream may be used on any thread.
 unsafe impl Send for Capturing {}
 
-/// The stream for captures, for as long as it is held.
+/// Exclusive access to the stream for captures.
 pub(super) struct Held<'a>(MutexGuard<'a, Option<Capturing>>);
 
 impl Held<'_> {
@@ -102,7 +102,7 @@ impl std::fmt::Debug for Gpu {
     }
 }
 
-/// Whether an error leaves a context with which nothing can be done any more.
+/// Whether an error leaves the context unusable.
 fn ends_context(error: i32) -> bool {
     // ECC, contained and other hardware errors; illegal address, timeout, assert, stack, instruction, alignment,
     // address space, program counter, launch failed.
@@ -110,7 +110,7 @@ fn ends_context(error: i32) -> bool {
 }
 
 impl Gpu {
-    /// The primary context of a device.
+    /// Gpu over the primary context of a device.
     pub(super) fn new(api: &'static Api, name: String, context: CUcontext) -> Result<Gpu, Error> {
         let gpu = Gpu {
             api,
@@ -128,10 +128,10 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// The calling thread's turn at a queue.
+    /// Takes the calling thread's turn at a queue.
     ///
     /// # Errors
-    /// The error that ended the context, if one did; when the driver has no stream more.
+    /// The error that ended the context, if any; errors of creating a stream.
     pub(super) fn turn(&self, queue: usize) -> Result<Turn<'_>, Error> {
         self.enter()?;
         let mut stream = self.stream(queue);
@@ -150,11 +150,11 @@ impl Gpu {
     /// Makes the context current on this thread.
     ///
     /// # Errors
-    /// The error that ended the context, if one did.
+    /// The error that ended the context, if any.
     pub(super) fn enter(&self) -> Result<(), Error> {
         thread_local! {
-            /// The context that was made current here last. Others who change it set it back, as whoever shares a
-            /// primary context has to.
+            /// The context that was last made current here. Others who change it restore it, as every user of a shared
+            /// primary context must.
             static CURRENT: Cell<usize> = const { Cell::new(0) };
         }
         if let Some(error) = self.failed.get() {
@@ -168,10 +168,10 @@ impl Gpu {
         Ok(())
     }
 
-    /// The result of a call as an error.
+    /// Converts the result of a call.
     ///
     /// # Errors
-    /// When it is no success.
+    /// When it is not success.
     pub(super) fn check(&self, call: &str, result: i32) -> Result<(), Error> {
         if result == SUCCESS { Ok(()) } else { Err(self.error(call, result)) }
     }
@@ -195,7 +195,7 @@ impl Gpu {
         self.failed.get().is_some()
     }
 
-    /// An event, new or used before; whether it is to tell the time.
+    /// Returns an event, new or reused, with or without a timestamp.
     pub(super) fn obtain_event(&self, timed: bool) -> Result<CUevent, Error> {
         if let Some(event) = self.events[usize::from(timed)].lock().unwrap_or_else(|e| e.into_inner()).pop() {
             return Ok(event.0);
@@ -203,17 +203,17 @@ impl Gpu {
         let mut event = null_mut();
         let untimed = if timed { 0 } else { CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32 };
         let flags = CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32 | untimed;
-        // SAFETY: a place for a handle.
+        // SAFETY: an out-pointer to a handle.
         self.check("cuEventCreate", unsafe { (self.api.event)(&mut event, flags) })?;
         Ok(event)
     }
 
-    /// Gives an event back; the driver minds neither that it has not happened yet, nor that it is recorded again.
+    /// Frees an event for reuse; the driver allows that it has not happened yet, or is recorded again.
     pub(super) fn release_event(&self, event: CUevent, timed: bool) {
         self.events[usize::from(timed)].lock().unwrap_or_else(|e| e.into_inner()).push(Handle(event));
     }
 
-    /// The stream in which launches are captured, made at the first call; nobody else has it meanwhile.
+    /// Locks the stream for captures, which is created at the first call.
     pub(super) fn capturing(&self) -> Result<Held<'_>, Error> {
         let mut held = self.capturing.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_none() {
@@ -225,13 +225,12 @@ impl Gpu {
     fn new_stream(&self) -> Result<CUstream, Error> {
         const NON_BLOCKING: u32 = 1;
         let mut stream = null_mut();
-        // SAFETY: a place for a handle.
+        // SAFETY: an out-pointer to a handle.
         self.check("cuStreamCreate", unsafe { (self.api.stream)(&mut stream, NON_BLOCKING) })?;
         Ok(stream)
     }
 
-    /// Puts a fill in a queue: so many elements of 2 or 4 bytes in each of so many rows, whose beginnings are `pitch`
-    /// bytes apart.
+    /// Submits a fill of `height` rows, each of `width` elements of 2 or 4 bytes, with starts `pitch` bytes apart.
     pub(super) fn fill_rows(
         &self,
         queue: usize,
@@ -250,7 +249,7 @@ impl Gpu {
         self.check("cuMemsetD2DAsync", filled)
     }
 
-    /// Whether the device has come to an event.
+    /// Whether the device has reached an event.
     pub(super) fn has_happened(&self, event: CUevent) -> Result<bool, Error> {
         // SAFETY: an event of this context.
         match unsafe { (self.api.event_query)(event) } {
@@ -259,7 +258,7 @@ impl Gpu {
         }
     }
 
-    /// Returns when the device has come to an event.
+    /// Waits until the device has reached an event.
     pub(super) fn wait(&self, event: CUevent) -> Result<(), Error> {
         let mut begun = None;
         loop {
@@ -277,7 +276,7 @@ impl Gpu {
         }
     }
 
-    /// Returns when a queue is empty: at once where nobody has put anything there since that was so.
+    /// Waits until a queue is empty; returns at once where no work was submitted since it was last empty.
     pub(super) fn drain(&self, queue: usize) -> Result<(), Error> {
         let stream = self.stream(queue);
         if stream.turns == stream.drained {
@@ -293,7 +292,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Returns when all queues are empty.
+    /// Waits until all queues are empty.
     pub(super) fn drain_all(&self) -> Result<(), Error> {
         (0..QUEUES).try_for_each(|queue| self.drain(queue))
     }
@@ -302,19 +301,19 @@ impl Gpu {
 impl Drop for Gpu {
     fn drop(&mut self) {
         if self.drain_all().is_err() {
-            // Of a context that has ended, nothing can be destroyed.
+            // In a context that has ended nothing can be destroyed.
             return;
         }
         for events in &mut self.events {
             for event in events.get_mut().unwrap_or_else(|e| e.into_inner()).drain(..) {
-                // SAFETY: nobody has it, and the queues are empty.
+                // SAFETY: nobody uses it, and the queues are empty.
                 unsafe { (self.api.event_destroy)(event.0) };
             }
         }
         let capturing = self.capturing.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let streams = self.streams.iter_mut().map(|s| s.get_mut().unwrap_or_else(PoisonError::into_inner).handle);
         for stream in streams.filter(|s| !s.is_null()).chain(capturing.map(|c| c.0)) {
-            // SAFETY: whoever used the stream held this.
+            // SAFETY: all users of the stream held this.
             unsafe { (self.api.stream_destroy)(stream) };
         }
     }

@@ -1,10 +1,10 @@
-//! Launches that the device knows as one.
+//! CUDA graphs: several launches that are submitted as one.
 //!
-//! In: launches. Out: the same, put in the queue by one call, whatever their number. A node keeps a copy of its
-//! arguments; only those that differ from the last time are set again. A matrix product is a graph in the graph: the
-//! library's launches, captured. With other addresses it is captured again.
+//! In: launches. Out: the same launches, submitted by one call, whatever their number. A node keeps a copy of its
+//! arguments; only nodes whose arguments changed are updated. A matrix product is a child graph: the library's
+//! launches, captured. With other addresses it is captured again.
 //!
-//! Always true: the device runs what `run` was given, by single launches where it refuses to take a change.
+//! Always true: the device runs what `run` was given, by single launches where it refuses an update.
 
 use super::chosen::Chosen;
 use super::code::{What, entry};
@@ -15,27 +15,27 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use thalweg_runtime::Error;
 
-/// A chain of kernels.
+/// A graph whose nodes are a chain of kernels.
 #[derive(Debug)]
 pub(super) struct Chain {
     gpu: Arc<Gpu>,
-    /// The queue that it runs in.
+    /// Queue that it runs in.
     queue: usize,
     graph: CUgraph,
     exec: CUgraphExec,
     nodes: Vec<CUgraphNode>,
-    /// What the nodes have now.
+    /// Launches that the nodes currently have.
     launches: Vec<Launch>,
-    /// Whether a change was refused: nodes may have some of it.
+    /// Whether an update was refused: nodes may be partly updated.
     refused: bool,
 }
 
-// SAFETY: the driver's handles may be used on any thread, one at a time, which `&mut` sees to.
+// SAFETY: the driver's handles may be used on any thread, one at a time, which `&mut` ensures.
 unsafe impl Send for Chain {}
 // SAFETY: as above; nothing is done through `&`.
 unsafe impl Sync for Chain {}
 
-/// What a matrix product puts in a stream, as a graph.
+/// A matrix product's work in a stream, captured as a graph.
 struct Captured<'a> {
     gpu: &'a Gpu,
     graph: CUgraph,
@@ -43,15 +43,15 @@ struct Captured<'a> {
 
 impl<'a> Captured<'a> {
     fn new(gpu: &'a Gpu, product: &Chosen, words: &[u64]) -> Result<Captured<'a>, Error> {
-        // Others may do what they like meanwhile, and the library loads its code when it first needs it.
+        // Relaxed mode allows other threads' calls meanwhile, and the library to load its code at its first use.
         const RELAXED: u32 = 2;
         let stream = gpu.capturing()?;
         let stream = stream.handle();
-        // SAFETY: a stream of this context in which nothing is, and which nobody else uses meanwhile.
+        // SAFETY: an empty stream of this context, which nobody else uses meanwhile.
         gpu.check("cuStreamBeginCapture", unsafe { (gpu.api.capture)(stream, RELAXED) })?;
         let put = product.launch(words, stream as usize);
         let mut captured = Captured { gpu, graph: null_mut() };
-        // SAFETY: as above, and a place for a handle.
+        // SAFETY: as above, and an out-pointer to a handle.
         let ended = unsafe { (gpu.api.capture_end)(stream, &mut captured.graph) };
         put.map_err(|message| Error::Device { device: gpu.name.clone(), message })?;
         gpu.check("cuStreamEndCapture", ended)?;
@@ -62,13 +62,13 @@ impl<'a> Captured<'a> {
 impl Drop for Captured<'_> {
     fn drop(&mut self) {
         if !self.graph.is_null() {
-            // SAFETY: captured in `new`; whoever used it has a copy.
+            // SAFETY: captured in `new`; its users have copies.
             unsafe { (self.gpu.api.graph_destroy)(self.graph) };
         }
     }
 }
 
-/// The driver's form of a launch, for a call to which `words` points as the one parameter.
+/// The driver's form of a launch; `words` is the parameter list that it points to.
 fn parameters(
     launch: &Launch,
     function: CUfunction,
@@ -92,24 +92,24 @@ fn parameters(
 }
 
 impl Chain {
-    /// Makes it; does not run it.
+    /// Creates the graph without running it.
     pub(super) fn new(gpu: Arc<Gpu>, queue: usize, launches: &[Launch]) -> Result<Chain, Error> {
         gpu.enter()?;
         let (graph, exec, nodes) = (null_mut(), null_mut(), vec![]);
         let launches_now = launches.to_vec();
         let mut chain = Chain { gpu: gpu.clone(), queue, graph, exec, nodes, launches: launches_now, refused: false };
-        // SAFETY: a place for a handle.
+        // SAFETY: an out-pointer to a handle.
         gpu.check("cuGraphCreate", unsafe { (gpu.api.graph)(&mut chain.graph, 0) })?;
         for launch in launches {
             let node = chain.add(launch)?;
             chain.nodes.push(node);
         }
-        // SAFETY: a place for a handle, and the graph made above.
+        // SAFETY: an out-pointer to a handle, and the graph created above.
         gpu.check("cuGraphInstantiate", unsafe { (gpu.api.graph_instantiate)(&mut chain.exec, chain.graph, 0) })?;
         Ok(chain)
     }
 
-    /// Adds the node of a launch behind those that are there.
+    /// Adds the node of a launch after the existing ones.
     fn add(&self, launch: &Launch) -> Result<CUgraphNode, Error> {
         let (gpu, mut node) = (&*self.gpu, null_mut());
         let before = self.nodes.last().map_or(&[][..], std::slice::from_ref);
@@ -124,31 +124,31 @@ impl Chain {
         }
         let mut words = [null_mut()];
         let parameters = parameters(launch, entry.allow(gpu, launch.shared)?, &mut words);
-        // SAFETY: the node before it is of this graph; arguments are copied in the call, and are as many as the
-        // function has.
+        // SAFETY: the node before it is of this graph; arguments are copied in the call, and match the function's
+        // parameter.
         let added =
             unsafe { (gpu.api.graph_kernel)(&mut node, self.graph, before.as_ptr(), before.len(), &parameters) };
         gpu.check("cuGraphAddKernelNode", added)?;
         Ok(node)
     }
 
-    /// Gives a node another launch of the same kind.
+    /// Updates a node to another launch of the same kind.
     fn set(&self, node: CUgraphNode, launch: &Launch) -> Result<(), Error> {
         let (gpu, entry) = (&*self.gpu, entry(&launch.function));
         if let What::Product(product) = &entry.what {
             let child = Captured::new(gpu, product, &launch.arguments)?;
-            // SAFETY: a node of the graph that `exec` was made of; the child is copied in the call.
+            // SAFETY: a node of the graph from which `exec` was instantiated; the child is copied in the call.
             let set = unsafe { (gpu.api.graph_update_child)(self.exec, node, child.graph) };
             return gpu.check("cuGraphExecChildGraphNodeSetParams", set);
         }
         let mut words = [null_mut()];
         let parameters = parameters(launch, entry.allow(gpu, launch.shared)?, &mut words);
-        // SAFETY: a node of the graph that `exec` was made of; arguments are copied in the call.
+        // SAFETY: a node of the graph from which `exec` was instantiated; arguments are copied in the call.
         let set = unsafe { (gpu.api.graph_update)(self.exec, node, &parameters) };
         gpu.check("cuGraphExecKernelNodeSetParams", set)
     }
 
-    /// Sets what differs; `false` when the device refuses.
+    /// Updates the nodes that differ; `false` when the device refuses.
     fn update(&mut self, launches: &[Launch]) -> Result<bool, Error> {
         for (i, launch) in launches.iter().enumerate() {
             let known = &self.launches[i];
@@ -162,7 +162,7 @@ impl Chain {
                 return if self.gpu.has_failed() { Err(error) } else { Ok(false) };
             }
             let known = &mut self.launches[i];
-            // The room of the old arguments is used again.
+            // Reuses the memory of the old arguments.
             known.arguments.clone_from(&launch.arguments);
             (known.grid, known.shared, known.block) = (launch.grid, launch.shared, launch.block);
             if known.function.handle != launch.function.handle {
@@ -188,7 +188,7 @@ impl Graph for Chain {
             return launches.iter().try_for_each(one);
         }
         let turn = self.gpu.turn(self.queue)?;
-        // SAFETY: the graph was made for this context, and its functions are held by `launches`.
+        // SAFETY: the graph was created for this context, and its functions are kept by `launches`.
         let put = unsafe { (self.gpu.api.graph_launch)(self.exec, turn.handle) };
         self.gpu.check("cuGraphLaunch", put)
     }
@@ -199,7 +199,7 @@ impl Drop for Chain {
         if self.gpu.enter().is_err() {
             return;
         }
-        // SAFETY: made in `new` where they are not null; the driver keeps what is still running until it has run.
+        // SAFETY: created in `new` where they are not null; the driver keeps running ones until they end.
         unsafe {
             if !self.exec.is_null() {
                 (self.gpu.api.graph_exec_destroy)(self.exec);

@@ -1,4 +1,4 @@
-//! Maps of tensors: see [`crate::driver::TensorMap`].
+//! Encoding of tensor maps: see [`crate::driver::TensorMap`].
 
 use super::Gpu;
 use super::api::SUCCESS;
@@ -6,17 +6,17 @@ use crate::driver::{MAP_WORDS, TensorMap};
 use cudarc::driver::sys::{CUtensorMap, CUtensorMapDataType as Type};
 use std::ffi::c_void;
 
-/// What stands for the address until there is one: the driver looks at its alignment alone.
+/// Placeholder address until there is one: the driver checks its alignment only.
 const NOWHERE: usize = 1 << 30;
-/// Enumerations of cuda.h: no interleaving, parts of lines of 128 bytes exchanged, 128 bytes to the second-level cache at a
-/// time, zeros outside.
+/// Enumerators of cuda.h: no interleaving, 128-byte swizzle, promotion to 128 bytes in the second-level cache, zero
+/// fill.
 const INTERLEAVE: u32 = 0;
 const SWIZZLE: u32 = 3;
 const PROMOTION: u32 = 2;
 const FILL: u32 = 0;
 
 impl Gpu {
-    /// A map without an address; `None` where the driver refuses.
+    /// Encodes a tensor map without an address; `None` where the driver refuses.
     pub(super) fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
         let mut out = CUtensorMap { opaque: [0; MAP_WORDS] };
         let dtype =
@@ -26,7 +26,7 @@ impl Gpu {
         let strides: Vec<u64> = map.strides.iter().map(|&s| s as u64).collect();
         let tile = &map.tile[..rank];
         let steps = vec![1u32; rank];
-        // SAFETY: lists as long as the rank says, and a place for the map, aligned as its type is.
+        // SAFETY: lists as long as the rank, and an out-pointer to the map, aligned as its type requires.
         let encoded = unsafe {
             (self.api.map)(
                 &mut out,
@@ -50,11 +50,11 @@ impl Gpu {
         Some(out.opaque)
     }
 
-    /// Sets the address of a map.
+    /// Sets the address of a tensor map.
     pub(super) fn place(&self, map: &mut [u64], address: u64) {
         let mut own = CUtensorMap { opaque: [0; MAP_WORDS] };
         own.opaque.copy_from_slice(map);
-        // SAFETY: a map that the driver made, aligned as its type is.
+        // SAFETY: a map that the driver encoded, aligned as its type requires.
         let placed = unsafe { (self.api.map_place)(&mut own, address as *mut c_void) };
         debug_assert_eq!(placed, SUCCESS, "a map begins at {address:#x}");
         map.copy_from_slice(&own.opaque);

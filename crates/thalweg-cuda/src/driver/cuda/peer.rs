@@ -1,8 +1,8 @@
 //! Copies from one GPU to another.
 //!
-//! In: addresses on two GPUs. Out: a copy in a queue of the one that gets the bytes. Where the chips reach each other's
-//! memory the driver copies without the host: the pool that the bytes are in is opened to the other chip first. Where they
-//! do not it goes through memory of the host, which is the driver's business.
+//! In: addresses on two GPUs. Out: a copy in a queue of the destination. Where the chips have peer access the driver
+//! copies directly: the source's pool is made accessible to the other chip first. Otherwise the driver copies through
+//! host memory.
 
 use super::Cuda;
 use super::gpu::Gpu;
@@ -12,18 +12,18 @@ use std::sync::PoisonError;
 use thalweg_runtime::Error;
 
 impl Gpu {
-    /// The GPU's handle.
+    /// Device handle of the GPU.
     fn device(&self) -> Result<CUdevice, Error> {
         self.enter()?;
         let mut device = 0;
-        // SAFETY: a place for a handle.
+        // SAFETY: an out-pointer to a handle.
         self.check("cuCtxGetDevice", unsafe { (self.api.current_device)(&mut device) })?;
         Ok(device)
     }
 }
 
 impl Cuda {
-    /// Lets another GPU read what this one's pool hands out, if it can.
+    /// Gives another GPU access to this one's pool, where the chips support it.
     fn open_to(&self, other: &Gpu) -> Result<(), Error> {
         let (this, reader) = (self.gpu.device()?, other.device()?);
         let mut known = self.open_to.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,7 +32,7 @@ impl Cuda {
         }
         known.push(reader);
         let mut can = 0;
-        // SAFETY: a place for a number.
+        // SAFETY: an out-pointer to a number.
         let asked = unsafe { (self.gpu.api.can_access)(&mut can, reader, this) };
         self.gpu.check("cuDeviceCanAccessPeer", asked)?;
         if can == 0 {

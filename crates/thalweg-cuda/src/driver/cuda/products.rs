@@ -1,16 +1,15 @@
-//! Matrix products through cuBLASLt: which algorithm, and whether it is right.
+//! Matrix products by cuBLASLt: choice of the algorithm, and its check.
 //!
-//! In: a [`Product`]. Out: a function that computes it by one algorithm, the same each time: the library's first choice
-//! that passes the check. What was chosen is remembered, here and on disk, by the product, the library's version and
-//! the chip.
+//! In: a [`Product`]. Out: a function that computes it by one algorithm, always the same: the library's first choice
+//! that passes the check. Choices are cached in memory and on disk, by product, library version and chip.
 //!
-//! The check: cuBLASLt 12.8 to 13.1 is known to leave out the last terms of sums in some of its kernels. So before an
-//! algorithm is used for a product of some size it computes one of ones, in which every element has to be the number of
-//! terms. Where the dtype does not hold that number (bf16 has 8 bits), it also computes one with the second half of the
-//! terms negative: every element has to be 0 or 1, and a tail that is left out shows. What lies between columns is NaN
-//! meanwhile, and so is the result before.
+//! The check: cuBLASLt 12.8 to 13.1 is known to drop the last terms of sums in some of its kernels. So before an
+//! algorithm is used for a size, it computes a product of ones, in which every element must be the number of terms.
+//! Where the dtype cannot represent that number (bf16 has 8 bits), a second product has the second half of its terms
+//! negative: every element must be 0 or 1, and dropped terms show. Gaps between columns are NaN meanwhile, and so is
+//! the result before.
 //!
-//! Always true: an algorithm that did not pass is not used.
+//! Always true: an algorithm that failed the check is never used.
 
 use super::Cuda;
 use super::chosen::Chosen;
@@ -26,27 +25,28 @@ use thalweg_ir::DType;
 use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Key, Kind};
 
-/// Products remembered; beyond, they start over from disk. Bound kernels hold those that they run.
+/// Maximum number of cached products; beyond that they are read from disk again. Bound kernels keep the functions that
+/// they run.
 const MOST: usize = 1 << 14;
-/// Bytes of a result that are read back and compared at once.
+/// Bytes of a result that are read back and compared at a time.
 const READ: usize = 16 << 20;
 
-/// The products of a device.
+/// Matrix products of a device.
 #[derive(Debug, Default)]
 pub(super) struct Products {
     library: OnceLock<Option<Arc<CublasLt>>>,
-    /// `None` for those that no algorithm computes. Held while one is chosen.
+    /// Chosen functions; `None` for products that no algorithm computes. Locked while one is chosen.
     known: Mutex<FxHashMap<Product, Option<Function>>>,
 }
 
-/// What keeps an entry that is a product.
+/// Owner of an entry that is a product.
 #[derive(Debug)]
 struct Kept(Entry);
 
 impl Module for Kept {}
 
 impl Cuda {
-    /// The function of a product: see [`Driver::product`].
+    /// Function of a product: see [`Driver::product`].
     pub(super) fn chosen(&self, product: &Product) -> Option<Function> {
         let library = self.products.library.get_or_init(|| self.open_library()).as_ref()?;
         let mut known = self.products.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,8 +67,7 @@ impl Cuda {
         made.map(Arc::new).inspect_err(|why| tracing::debug!(why, "products run on plain cores")).ok()
     }
 
-    /// The function of a product that was not asked for before. What fails for want of memory may not fail later, and
-    /// is no answer.
+    /// Chooses the function of a new product. A failure for lack of memory may not recur, and is not cached.
     fn choose(&self, library: &Arc<CublasLt>, product: &Product) -> Result<Option<Function>, Error> {
         self.gpu.enter()?;
         let problem = match library.problem(product) {
@@ -114,7 +113,7 @@ impl Cuda {
         Error::Device { device: self.gpu.name.clone(), message }
     }
 
-    /// Everything that a choice follows from.
+    /// Key of a choice: all that it depends on.
     fn key(&self, library: &CublasLt, product: &Product) -> Key {
         let chip = &self.chip;
         let text = format!("{} {} {} {} {product:?}", library.version(), chip.name, chip.sm, chip.multiprocessors);
@@ -135,7 +134,7 @@ impl Cuda {
         Function { handle: from_ref(&module.0) as usize, module, info }
     }
 
-    /// Whether an algorithm gives the sums of ones, and of ones of both signs.
+    /// Whether an algorithm computes the sums of ones, and of ones of both signs.
     fn is_right(&self, function: &Function, product: &Product, workspace: usize) -> Result<bool, Error> {
         let check = Check::new(self, product, workspace)?;
         let terms = product.depth as f64;
@@ -151,11 +150,11 @@ impl Cuda {
     }
 }
 
-/// Matrices of ones, and a place for their product.
+/// Operands of ones, and their product's result.
 struct Check<'a> {
     cuda: &'a Cuda,
     product: &'a Product,
-    /// Left, right, result, workspace.
+    /// Addresses of left, right, result, workspace.
     addresses: [u64; 4],
 }
 
@@ -165,13 +164,13 @@ impl Drop for Check<'_> {
     }
 }
 
-/// Elements that a side reaches.
+/// Elements from a side's first to its last one.
 fn reach(side: &Side, [rows, columns]: [usize; 2], count: usize) -> usize {
     let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
     (count - 1) * side.stride + (columns - 1) * side.leading + rows
 }
 
-/// Whether no two elements of a side are in one place, but for those that all products share.
+/// Whether no two elements of a side overlap, except for a broadcast batch.
 fn is_apart(side: &Side, [rows, columns]: [usize; 2], count: usize) -> bool {
     let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
     let mut dims = [(1, rows), (side.leading, columns), (side.stride, if side.stride == 0 { 1 } else { count })];
@@ -191,7 +190,7 @@ impl<'a> Check<'a> {
         for (address, (side, sizes)) in check.addresses.iter_mut().zip(sides) {
             let bytes = reach(side, sizes, count) * dtype.size();
             *address = cuda.obtain(bytes).ok_or_else(|| none(bytes))?;
-            // NaN, whatever the dtype.
+            // NaN in every float dtype.
             cuda.fill(*address, 0xff, bytes)?;
         }
         if workspace > 0 {
@@ -201,7 +200,7 @@ impl<'a> Check<'a> {
         Ok(check)
     }
 
-    /// Writes a value to all elements of a side that begins there.
+    /// Fills all elements of a side with a value.
     fn fill(&self, address: u64, side: &Side, [rows, columns]: [usize; 2], value: f64) -> Result<(), Error> {
         let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
         let (size, mut count, mut columns) = (self.product.dtype.size(), self.product.count, columns);
@@ -218,8 +217,8 @@ impl<'a> Check<'a> {
                 self.cuda.gpu.fill_rows(self.cuda.queue, (address, pitch), (size, bits as u32), sizes)?;
                 continue;
             }
-            // Words of 64 bits are pairs of halves, each filled as a column: of all, of each column, or of each row,
-            // whatever are the fewest.
+            // 64-bit elements are pairs of halves, each filled as a column: one for all elements, one per column, or
+            // one per row, whichever are fewest.
             let (lines, apart, step, many) = match side.leading == rows {
                 true => (1, 0, size, rows * columns),
                 false if columns <= rows => (columns, pitch, size, rows),
@@ -235,7 +234,7 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// Whether every element of the product is that, `ones` of the terms being ones and the others of the other sign.
+    /// Whether every element of the product is `expected`, where the first `ones` terms are 1 and the others -1.
     fn gives(&self, function: &Function, ones: usize, expected: f64) -> Result<bool, Error> {
         let &Product { rows, columns, depth, count, dtype, left, result, .. } = self.product;
         self.fill(self.addresses[0], &left, [rows, depth], 1.0)?;
@@ -261,7 +260,7 @@ impl<'a> Check<'a> {
             for at in (first..end).step_by(READ) {
                 let bytes = &mut bytes[..READ.min(end - at)];
                 self.cuda.read(self.addresses[2] + at as u64, bytes)?;
-                // All are what the first one is, each being the same as the one before.
+                // All elements equal the first one, if each equals the one before.
                 if bytes[..want.len()] != *want || bytes[want.len()..] != bytes[..bytes.len() - want.len()] {
                     return Ok(false);
                 }
@@ -270,7 +269,7 @@ impl<'a> Check<'a> {
         Ok(true)
     }
 
-    /// Writes -1 to the terms of the left side from there on.
+    /// Writes -1 to the terms of the left side from `address` on.
     fn rest(&self, address: u64, left: &Side, sizes: [usize; 2]) -> Result<(), Error> {
         let [rows, terms] = sizes;
         let size = self.product.dtype.size();
@@ -286,7 +285,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// A number rounded to a dtype, as it stands in memory.
+/// Bits of a number rounded to a dtype, as in memory.
 fn bits_of(value: f64, dtype: DType) -> u64 {
     match dtype {
         DType::F64 => value.to_bits(),
@@ -296,12 +295,12 @@ fn bits_of(value: f64, dtype: DType) -> u64 {
     }
 }
 
-/// A choice as bytes: nothing, or an algorithm.
+/// Serialises a choice: empty, or an algorithm.
 fn to_bytes(algorithm: Option<&Algorithm>) -> Vec<u8> {
     algorithm.map_or(vec![], |a| a.iter().flat_map(|w| w.to_le_bytes()).collect())
 }
 
-/// Reads a choice; `None` where the bytes are none.
+/// Parses a choice; `None` for invalid bytes.
 fn from_bytes(bytes: &[u8]) -> Option<Option<Algorithm>> {
     if bytes.is_empty() {
         return Some(None);

@@ -1,12 +1,12 @@
-//! Copies between host and device by way of pinned memory.
+//! Copies between host and device through pinned memory.
 //!
-//! In: bytes of anybody's memory. Out: the same on the other side. Pinned memory is what the device copies from and to
-//! by itself, while the host does something else: a small write costs a copy on the host and a word in the queue, and
-//! of a large one the host copies one chunk while the device copies another. Several threads do that for one large copy,
-//! since one does not copy as fast as the bus.
+//! In: bytes of any host memory. Out: the same on the other side. The device copies from and to pinned memory by itself
+//! while the host continues: a small write costs a copy on the host and an entry in the queue, and of a large one the
+//! host copies one chunk while the device copies another. Several threads serve one large copy, since one thread is
+//! slower than the bus.
 //!
-//! Always true: a chunk of pinned memory is not written while the device may still read it, or the other way round, and
-//! nobody waits for a chunk who has one.
+//! Always true: a chunk of pinned memory is not written while the device may still read it, or the reverse, and a
+//! thread that holds a chunk does not wait for another one.
 
 use super::gpu::Gpu;
 use cudarc::driver::sys::CUevent;
@@ -18,29 +18,29 @@ use thalweg_runtime::{Error, QUEUES};
 
 /// Bytes up to which a write goes through the ring of its queue.
 const SMALL: usize = 64 << 10;
-/// Stretches of a ring, and their bytes.
+/// Segments of a ring, and their size in bytes.
 const STRETCHES: usize = 4;
 const STRETCH: usize = 256 << 10;
 
-/// Bytes of a chunk: long enough for the device to copy at full speed. And chunks of a device at most.
+/// Bytes of a chunk, long enough for the device to copy at full speed; and maximum number of chunks of a device.
 const CHUNK: usize = 4 << 20;
 const CHUNKS: usize = 32;
-/// A copy has a few parts, of so many bytes at least: the host copies one while the device copies another.
+/// Number of parts of a copy, and their minimum size in bytes: the host copies one while the device copies another.
 const PARTS: usize = 4;
 const LEAST: usize = 256 << 10;
-/// Threads that copy for one call, and the bytes from which on they do.
+/// Maximum number of threads that copy for one call, and minimum bytes for several.
 const THREADS: usize = 8;
 const LARGE: usize = 8 << 20;
-/// Chunks of a thread that reads.
+/// Chunks in flight per reading thread.
 const FLYING: usize = 2;
 
-/// Pinned memory, each part made when it is first used.
+/// Pinned memory, allocated when it is first used.
 #[derive(Debug)]
 pub(super) struct Staging {
     gpu: Arc<Gpu>,
-    /// For small writes, by queue.
+    /// Rings for small writes, by queue.
     rings: [Mutex<Option<Ring>>; QUEUES],
-    /// For everything else.
+    /// Chunks for all other copies.
     chunks: Mutex<Chunks>,
     given_back: Condvar,
 }
@@ -49,20 +49,20 @@ pub(super) struct Staging {
 struct Ring {
     base: *mut u8,
     stretches: [Stretch; STRETCHES],
-    /// The one that is being filled.
+    /// Segment that is being filled.
     now: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     event: CUevent,
-    /// Whether the event is in the queue, or has been.
+    /// Whether the event is in the queue, or has happened.
     recorded: bool,
-    /// Bytes that are used.
+    /// Bytes in use.
     used: usize,
 }
 
-/// Chunks that nobody has; the one that was given back first is the first.
+/// Free chunks, in the order in which they were freed.
 #[derive(Debug, Default)]
 struct Chunks {
     free: VecDeque<Chunk>,
@@ -72,7 +72,7 @@ struct Chunks {
 #[derive(Debug)]
 struct Chunk {
     base: *mut u8,
-    /// Behind the last copy from or to it.
+    /// Event after the last copy from or to it.
     event: CUevent,
     recorded: bool,
 }
@@ -85,7 +85,7 @@ unsafe impl Send for Chunk {}
 fn pinned(gpu: &Gpu, bytes: usize) -> Result<*mut u8, Error> {
     let mut base = null_mut();
     gpu.enter()?;
-    // SAFETY: a place for an address.
+    // SAFETY: an out-pointer to an address.
     let made = unsafe { (gpu.api.host_allocate)(&mut base, bytes, 0) };
     gpu.check("cuMemHostAlloc", made)?;
     Ok(base.cast())
@@ -117,7 +117,7 @@ impl Staging {
         self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A chunk that the device has done with, or that is new; `None` where there is none and nobody is to wait.
+    /// Takes a chunk that is idle or new; `None` where there is none and `wait` is false.
     fn chunk(&self, wait: bool) -> Result<Option<Chunk>, Error> {
         let mut chunks = self.chunks();
         loop {
@@ -168,7 +168,7 @@ impl Staging {
         self.given_back.notify_one();
     }
 
-    /// Copies stretches to the device, one behind the other, in the queue's order.
+    /// Copies spans to the device, one after the other, in the queue's order.
     pub(super) fn write(&self, queue: usize, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
         self.gpu.enter()?;
         let all = Stretches::new(stretches);
@@ -177,7 +177,7 @@ impl Staging {
         }
         let (threads, size) = (threads(all.bytes), part(all.bytes));
         let parts = all.bytes.div_ceil(size);
-        // Each has every so-manieth part, so that the device gets them about in order.
+        // Parts are interleaved over threads, so that the device gets them about in order.
         let share = |first: usize| {
             (first..parts).step_by(threads).try_for_each(|i| {
                 let (at, bytes) = (i * size, (all.bytes - i * size).min(size));
@@ -192,15 +192,15 @@ impl Staging {
         })
     }
 
-    /// Copies a part that fits a chunk: where it begins in the stretches, and its bytes.
+    /// Copies a part that fits a chunk, given by its start in the spans and its bytes.
     fn put(&self, queue: usize, address: u64, all: &Stretches<'_>, (at, bytes): (usize, usize)) -> Result<(), Error> {
         let gpu = &*self.gpu;
         let mut chunk = self.chunk(true)?.expect("it was waited for");
-        // SAFETY: the chunk is ours and has room, and the device has copied what was there before.
+        // SAFETY: the chunk is ours and large enough, and the device has copied its previous contents.
         unsafe { all.copy(at, bytes, chunk.base) };
         let done = gpu.turn(queue).and_then(|turn| {
             let from = chunk.base.cast::<c_void>();
-            // SAFETY: pinned memory that stays as it is until the event behind it has happened; the address is the
+            // SAFETY: pinned memory that does not change until the event after it has happened; the address is the
             // caller's.
             let put = unsafe { (gpu.api.to_device)(address, from, bytes, turn.handle) };
             gpu.check("cuMemcpyHtoDAsync", put)?;
@@ -223,22 +223,22 @@ impl Staging {
             self.next_stretch(queue, ring)?;
         }
         let stretch = &mut ring.stretches[ring.now];
-        // SAFETY: the stretch is this ring's, which is locked, and has room; the device has copied what was there
-        // before.
+        // SAFETY: the segment is this ring's, which is locked, and has space; the device has copied its previous
+        // contents.
         let from = unsafe {
             let from = ring.base.add(ring.now * STRETCH + stretch.used);
             all.copy(0, bytes, from);
             from
         };
-        // Copies of the next write begin at a line of their own.
+        // The next write begins at a cache line of its own.
         stretch.used += bytes.next_multiple_of(64);
         let turn = gpu.turn(queue)?;
-        // SAFETY: as in `put`, the event being put there when the stretch is full.
+        // SAFETY: as in `put`; the event is submitted when the segment is full.
         let put = unsafe { (gpu.api.to_device)(address, from.cast::<c_void>(), bytes, turn.handle) };
         gpu.check("cuMemcpyHtoDAsync", put)
     }
 
-    /// Goes on to the next stretch, when the device has done with it.
+    /// Advances to the next segment, once the device has copied it.
     fn next_stretch(&self, queue: usize, ring: &mut Ring) -> Result<(), Error> {
         let full = &mut ring.stretches[ring.now];
         self.gpu.turn(queue)?.record(&self.gpu, full.event)?;
@@ -253,8 +253,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Copies from the device, after everything in the queue. Of more bytes than a few chunks have, what others put in
-    /// the queue meanwhile may come between.
+    /// Copies from the device, after all work in the queue. If it takes more than a few chunks, work that others submit
+    /// meanwhile may be interleaved.
     pub(super) fn read(&self, queue: usize, address: u64, bytes: &mut [u8]) -> Result<(), Error> {
         self.gpu.enter()?;
         let (threads, size) = (threads(bytes.len()), part(bytes.len()));
@@ -317,7 +317,7 @@ impl Staging {
         let mut result = put();
         for one in flying {
             if result.is_err() {
-                // What is still in the queue writes the chunk, which its event may not tell of.
+                // Copies still in the queue write to the chunk, and its event may not cover them.
                 let _ = gpu.drain(queue);
                 self.give_back(one.0);
                 continue;
@@ -330,10 +330,10 @@ impl Staging {
     }
 }
 
-/// Bytes of the host in several places.
+/// Host bytes in several spans.
 struct Stretches<'a> {
     all: &'a [&'a [u8]],
-    /// Where each begins, one behind the other.
+    /// Start of each span in their concatenation.
     starts: Vec<usize>,
     bytes: usize,
 }
@@ -350,10 +350,10 @@ impl<'a> Stretches<'a> {
         Stretches { all, starts, bytes }
     }
 
-    /// Copies so many from a place on.
+    /// Copies bytes from an offset of the concatenation on.
     ///
     /// # Safety
-    /// There is room for them.
+    /// `to` has space for them.
     unsafe fn copy(&self, at: usize, bytes: usize, to: *mut u8) {
         let (mut at, mut left, mut to) = (at, bytes, to);
         let first = self.starts.partition_point(|&s| s <= at).saturating_sub(1);
@@ -373,12 +373,12 @@ impl<'a> Stretches<'a> {
     }
 }
 
-/// How many threads copy so many bytes: no more than half of the cores, which others need, too.
+/// Number of threads for a copy: at most half of the cores, which others need, too.
 fn threads(bytes: usize) -> usize {
     if bytes < LARGE { 1 } else { std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).clamp(1, THREADS)) }
 }
 
-/// Bytes of a part of a copy of so many.
+/// Bytes per part of a copy.
 fn part(bytes: usize) -> usize {
     (bytes / PARTS).next_multiple_of(4096).clamp(LEAST, CHUNK)
 }
@@ -389,7 +389,7 @@ impl Drop for Staging {
             return;
         }
         let free = |base: *mut u8| {
-            // SAFETY: the queues are empty, so the device has done with it.
+            // SAFETY: the queues are empty, so the device no longer uses it.
             unsafe { (self.gpu.api.host_free)(base.cast()) };
         };
         for ring in &mut self.rings {

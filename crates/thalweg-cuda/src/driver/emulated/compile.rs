@@ -1,9 +1,9 @@
-//! Sources to shared objects by the system's C++ compiler.
+//! Compilation of sources to shared objects by the system's C++ compiler.
 //!
-//! In: CUDA C++. Out: the bytes of a shared object that has its kernels as functions of one address, the arguments'
-//! words.
+//! In: CUDA C++. Out: the bytes of a shared object that has its kernels as functions of one parameter, the address of
+//! the argument words.
 //!
-//! Always true: one source is compiled once in a process, and once in all where `THALWEG_EMULATE_CACHE` names a folder.
+//! Always true: a source is compiled once in a process, and once overall where `THALWEG_EMULATE_CACHE` names a folder.
 
 use super::NAME;
 use rustc_hash::FxHashMap;
@@ -17,8 +17,8 @@ use thalweg_runtime::{Error, environment};
 
 const PRELUDE: &str = include_str!("../emulated.cpp");
 
-/// Statics of inline functions are to be each object's own (`no-gnu-unique`); the rest is what device code takes for
-/// granted, or saves time. -O1 takes no longer than -O0, and a header compiled before saves 6 of 45 ms.
+/// Options: statics of inline functions must be each object's own (`no-gnu-unique`); the rest is what device code
+/// assumes, or saves time. -O1 takes no longer than -O0, and a precompiled header saves 6 of 45 ms.
 const OPTIONS: &str = "-x c++ -std=c++17 -O1 -fPIC -shared -nostdlib -pipe -w -ffp-contract=off -fno-builtin -fno-gnu-unique -fno-exceptions -fno-rtti \
                        -fno-strict-aliasing -fwrapv -fno-math-errno -fno-asynchronous-unwind-tables";
 
@@ -42,10 +42,10 @@ pub(super) fn compiler() -> Result<&'static str, Error> {
     VERSION.get_or_init(ask).as_deref().map_err(|e| failed(e.clone()))
 }
 
-/// Compiles, or remembers.
+/// Compiles a source, or returns the cached object.
 ///
 /// # Errors
-/// [`Error::Compile`] with what the compiler said.
+/// [`Error::Compile`] with the compiler's messages.
 pub(super) fn compile(source: &str) -> Result<Vec<u8>, Error> {
     compile_in(environment::EMULATE_CACHE.path(), source)
 }
@@ -70,7 +70,7 @@ fn compile_in(folder: Option<PathBuf>, source: &str) -> Result<Vec<u8>, Error> {
     Ok(image)
 }
 
-/// Options that contract products with sums, as NVRTC does unless a source asks for `-fmad=false`.
+/// Options that contract products with sums to FMA, as NVRTC does unless a source has `-fmad=false`.
 const CONTRACTED: [&str; 3] = ["-ffp-contract=fast", "-fexpensive-optimizations", "-mfma"];
 
 /// The compiler's options for a source.
@@ -81,14 +81,13 @@ fn options(source: &str) -> Vec<&'static str> {
         options.extend(CONTRACTED);
     }
     if environment::EMULATE_SANITIZE.get().is_some() {
-        // Misaligned accesses stop a GPU; here they do only when asked for, since it takes half as long again to
-        // compile.
+        // Misaligned accesses stop a GPU. Here they do only on request, since compilation takes half as long again.
         options.extend(["-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"]);
     }
     options
 }
 
-/// The file's name for a source: everything that the object follows from.
+/// File name for a source: a hash of all that the object depends on.
 fn key(source: &str) -> Result<String, Error> {
     let part = |salt: u8| -> Result<u64, Error> {
         let mut hash = DefaultHasher::new();
@@ -98,7 +97,7 @@ fn key(source: &str) -> Result<String, Error> {
     Ok(format!("{:016x}{:016x}.so", part(0)?, part(1)?))
 }
 
-/// Writes a file so that whoever reads it finds it whole. A cache that cannot be written is as good as none.
+/// Writes a file atomically. A cache that cannot be written is ignored.
 fn keep(path: &Path, image: &[u8]) {
     let beside = path.with_extension(unique());
     let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
@@ -107,13 +106,13 @@ fn keep(path: &Path, image: &[u8]) {
     }
 }
 
-/// A name that no other process and no other call has.
+/// A name that no other process and no other call uses.
 fn unique() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed))
 }
 
-/// A file in the folder for temporary ones, removed when dropped.
+/// A temporary file, removed when dropped.
 pub(super) struct Temporary(pub(super) PathBuf);
 
 impl Temporary {
@@ -138,7 +137,7 @@ fn run(source: &str) -> Result<Vec<u8>, Error> {
     let io = |e: std::io::Error| failed(format!("g++ cannot be run: {e}"));
     let mut child = command.spawn().map_err(io)?;
     let mut input = child.stdin.take().expect("it was piped");
-    // A compiler that gives up early closes its end; what it says tells why.
+    // A compiler that gives up early closes its end; its messages say why.
     let _ = write!(input, "{PRELUDE}\n#line 1 \"kernel\"\n{source}\n");
     drop(input);
     let out = child.wait_with_output().map_err(io)?;

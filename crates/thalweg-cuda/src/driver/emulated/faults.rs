@@ -1,7 +1,7 @@
-//! What a thread of a block does that would end the process, as an error of the launch.
+//! Faults of a block's threads, as errors of the launch instead of the process' end.
 //!
-//! In: signals. Out: of those that a thread of a block brought about, the end of the block. Always true: all others go
-//! to whom they would have gone to.
+//! In: signals. Out: for signals that a thread of a block caused, the end of the block. Always true: all other signals
+//! reach their previous handlers.
 
 use super::fibers::{Fault, end_thread};
 use libc::{
@@ -12,43 +12,42 @@ use std::sync::OnceLock;
 
 const SIGNALS: [c_int; 4] = [SIGSEGV, SIGBUS, SIGILL, SIGFPE];
 
-/// Who had the signals before.
+/// Previous handlers of the signals.
 static BEFORE: OnceLock<[libc::sigaction; 4]> = OnceLock::new();
 
-/// Sees to it that faults of kernels are caught, from now on.
+/// Installs the handlers for faults of kernels.
 pub(super) fn catch() {
     BEFORE.get_or_init(|| SIGNALS.map(install));
 }
 
 fn install(signal: c_int) -> libc::sigaction {
-    // SAFETY: all of it may be zero: no flags, an empty mask.
+    // SAFETY: all fields may be zero: no flags, an empty mask.
     let (mut new, mut old): (libc::sigaction, libc::sigaction) = unsafe { MaybeUninit::zeroed().assume_init() };
     let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = handle;
     new.sa_sigaction = handler as *const () as usize;
-    // On the stack that Rust's threads have for it, since the thread's own may be full.
+    // Runs on the signal stack of Rust's threads, since the thread's own stack may be full.
     new.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    // SAFETY: the handler is one of this kind, and does nothing that a handler must not where the fault is not a
-    // kernel's.
+    // SAFETY: the handler has this type, and for faults outside of kernels it does only what a handler may do.
     let installed = unsafe { libc::sigaction(signal, &new, &mut old) };
     debug_assert_eq!(installed, 0);
     old
 }
 
 extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the system hands over both, of these types.
+    // SAFETY: the system passes both, of these types.
     let (address, registers) =
         unsafe { ((*info).si_addr() as usize, &mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs) };
-    // SAFETY: these signals are brought about by the instruction at hand.
+    // SAFETY: these signals are caused by the current instruction.
     let on = unsafe { end_thread(registers[REG_RSP as usize] as usize, Fault::Signal(signal, address)) };
     if let Some((stack, instruction)) = on {
-        // The thread is left where it is, and `run_block` goes on as if it had been switched to.
+        // The thread is abandoned, and `run_block` continues as if it had been switched to.
         registers[REG_RSP as usize] = stack as i64;
         registers[REG_RIP as usize] = instruction as i64;
         return;
     }
     let which = SIGNALS.iter().position(|&s| s == signal);
     if let (Some(before), Some(which)) = (BEFORE.get(), which) {
-        // SAFETY: as it was. When the instruction is run again, it goes to whom it would have gone to.
+        // SAFETY: the previous handler. The instruction runs again, and its signal reaches that handler.
         unsafe { libc::sigaction(signal, &before[which], std::ptr::null_mut()) };
     }
 }

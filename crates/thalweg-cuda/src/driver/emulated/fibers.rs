@@ -1,14 +1,15 @@
-//! The threads of a block on one thread of the host.
+//! Fibers: the threads of a block on one host thread.
 //!
-//! In: a kernel, its arguments, and how many threads. Out: what the kernel wrote. A thread runs until it meets others
-//! (a barrier, a shuffle, a ballot); then others run until all have come that it waits for. Each thread that waits has
-//! a stack of its own; threads that never wait run one after the other on one stack, as a loop would.
+//! In: a kernel, its arguments, and the number of threads. Out: the memory that the kernel wrote. A thread runs until
+//! it synchronizes with others (a barrier, a shuffle, a ballot); then others run until all that it waits for have
+//! arrived. Each waiting thread has a stack of its own; threads that never wait run one after the other on one stack,
+//! as a loop would.
 //!
-//! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it. One that waits for
-//! what others tell, and so for blocks that may not have begun, is put aside ([`Aside`]) and goes on later.
-//! Threads run forwards or backwards, and so do blocks, as a number drawn for each launch says; in half of the blocks the
-//! threads of one warp are late where they look for what others do. What needs an order that nothing enforces fails sooner
-//! or later.
+//! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it. A
+//! block that waits for values of other blocks, which may not have begun, is suspended ([`Aside`]) and resumed later.
+//! Threads run forwards or backwards, and so do blocks, by a number drawn for each launch. In half of the blocks the
+//! threads of one warp are late when they poll for other threads' progress. So code that relies on an unenforced order
+//! fails sooner or later.
 
 use super::memory::{self, Guarded};
 use std::collections::VecDeque;
@@ -19,18 +20,18 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 const STACK: usize = 128 << 10;
 const BARRIER: u32 = 0;
 const BALLOT: u32 = 2;
-/// A thread looks again and again for what others do: they are to go on first.
+/// Wait kind: the thread polls for progress of other threads, which run first.
 const LOOK: u32 = 3;
-/// A thread looks for what other blocks tell: these are to go on first, when no thread of its own block can.
+/// Wait kind: the thread polls for values of other blocks, which run first when no thread of its own block can.
 const ABROAD: u32 = 4;
-/// Looks after which nobody does it any more.
+/// Maximum number of polls, after which the launch fails.
 const MOST_LOOKS: u64 = 1 << 16;
-/// Looks of others before those of a late warp.
+/// Polls of other threads before one of the late warp.
 const PATIENCE: u64 = 1 << 10;
-/// What a shuffle brings from a thread that did not take part.
+/// Result of a shuffle from a thread that did not take part.
 const NOBODY: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
-/// As in emulated.cpp: what a kernel sees of the launch, and the way back from it.
+/// Layout as in emulated.cpp: what a kernel knows of the launch, and its call back into the scheduler.
 #[repr(C)]
 pub(super) struct Runtime {
     pub(super) thread: [u32; 3],
@@ -38,7 +39,7 @@ pub(super) struct Runtime {
     pub(super) block_size: [u32; 3],
     pub(super) grid_size: [u32; 3],
     pub(super) shared: *mut u8,
-    /// Shared memory of fixed size, up to `fixed_end`.
+    /// Static shared memory, up to `fixed_end`.
     pub(super) fixed: *mut u8,
     pub(super) fixed_end: *mut u8,
     pub(super) meet: unsafe extern "C" fn(u32, u32, u64, u32) -> u64,
@@ -49,20 +50,20 @@ pub(super) struct Runtime {
 /// A kernel of a shared object.
 pub(super) type Kernel = unsafe extern "C" fn(*const u64);
 
-/// The scheduler, for one launch at a time.
+/// The scheduler, locked by one launch at a time.
 pub(super) static SCHEDULER: Mutex<Scheduler> = Mutex::new(Scheduler::new());
-/// The scheduler for `meet`, which gets no other word of it. Set while a block runs.
+/// The scheduler for `meet`, which has no other access to it. Set while a block runs.
 static RUNNING: AtomicPtr<Scheduler> = AtomicPtr::new(null_mut());
 
 /// A thread of the block.
 #[derive(Clone, Copy)]
 struct Thread {
-    /// Where its stack stands while it waits.
+    /// Stack pointer while it waits.
     stack: *mut u8,
-    /// What it waits for: the kind of meeting, and who is to come.
+    /// Wait kind, and mask of the threads that it waits for.
     kind: u32,
     mask: u32,
-    /// What it brought, then what it takes with it.
+    /// Value that it brought, then its result.
     value: u64,
     source: u32,
 }
@@ -75,83 +76,83 @@ struct Warp {
     waiting: u32,
 }
 
-/// Why a block does not go on.
+/// Reason why a block cannot continue.
 #[derive(Clone, Copy)]
 pub(super) enum Fault {
-    /// A thread meets others under a mask that does not have it.
+    /// A thread synchronizes under a mask without its own bit.
     NotInMask(u32),
-    /// These two meet, one to shuffle, one to vote.
+    /// Two threads synchronize by different kinds, a shuffle and a vote.
     Kinds(usize, usize),
-    /// A thread looks for what nobody does.
+    /// A thread polls for something that never happens.
     Looks,
     /// There is no memory for another stack.
     Stacks,
-    /// A signal, and the address that it is about.
+    /// A signal, and the address that caused it.
     Signal(i32, usize),
 }
 
-/// The threads of a block, and who of them waits for whom.
+/// The threads of a block, and their wait queues.
 struct Block {
     backwards: bool,
     threads: Vec<Thread>,
     warps: Vec<Warp>,
     started: usize,
     live: usize,
-    /// Threads at the block's barrier, and how many of them brought something that is not zero.
+    /// Threads at the block's barrier, and how many of them brought a non-zero value.
     at_barrier: usize,
     counted: u64,
     ready: VecDeque<usize>,
-    /// Threads that look again when nobody else can go on.
+    /// Threads that poll again when no other thread can run.
     looking: VecDeque<usize>,
-    /// Threads that look again when other blocks have gone on.
+    /// Threads that poll again when other blocks have run.
     abroad: Vec<usize>,
-    /// Meetings that threads have come to since the block went on.
+    /// Number of waits since the block was resumed.
     met: usize,
-    /// The warp that is late.
+    /// Number of the late warp.
     late: Option<usize>,
 }
 
-/// A block that waits for others.
+/// A suspended block, which waits for others.
 pub(super) struct Aside(Box<Block>);
 
-/// How far a block has come.
+/// Result of running a block.
 pub(super) enum Outcome {
     Done,
-    /// It waits for other blocks; whether any of its threads has come further than it was.
+    /// Waits for other blocks; whether any of its threads has made progress.
     Waits(Aside, bool),
 }
 
-/// Who runs.
+/// Scheduler of a block's threads.
 pub(super) struct Scheduler {
     runtime: *mut Runtime,
     kernel: Option<Kernel>,
     arguments: *const u64,
     launches: u64,
     block: Block,
-    /// The thread that runs.
+    /// Number of the running thread.
     now: usize,
-    /// Blocks and looks so far.
+    /// Number of blocks and of polls so far.
     blocks: u64,
     looks: u64,
     fault: Option<Fault>,
-    /// Where the scheduler's own stack stands.
+    /// Stack pointer of the scheduler's own stack.
     main: *mut u8,
-    /// Where the stack stands that has just become idle.
+    /// Stack pointer of the stack that has just become idle.
     parked: *mut u8,
     idle: Vec<*mut u8>,
     stacks: Vec<Guarded>,
 }
 
-// SAFETY: the pointers are to stacks that it owns, and to a kernel's things while `run_block` borrows it exclusively.
+// SAFETY: the pointers are to stacks that it owns, and to a kernel's data while `run_block` borrows it exclusively.
 unsafe impl Send for Scheduler {}
 
-/// Saves where this stack stands in `from` and goes on where `to` stands.
+/// Saves this stack's pointer in `from` and continues on stack `to`.
 ///
 /// # Safety
-/// `to` was saved by this function, or is a new stack of [`Scheduler::new_stack`], and is left for good.
+/// `to` was saved by this function, or is a new stack of [`Scheduler::new_stack`], and is not used again.
 #[unsafe(naked)]
 unsafe extern "C" fn switch(from: *mut *mut u8, to: *mut u8) {
-    // Only what a call preserves has to be saved: the rest is dead at a call.
+    // Only callee-saved registers are saved: the others are dead at a call.
     std::arch::naked_asm!(
         "push rbp",
         "push rbx",
@@ -166,61 +167,62 @@ unsafe extern "C" fn switch(from: *mut *mut u8, to: *mut u8) {
     )
 }
 
-/// The second half of [`switch`]: goes on where the stack stands.
+/// Second half of [`switch`]: continues on the current stack.
 ///
 /// # Safety
-/// Jumped to, with such a stack.
+/// Only jumped to, on a stack that `switch` saved.
 #[unsafe(naked)]
 unsafe extern "C" fn go_on() {
     std::arch::naked_asm!("pop r15", "pop r14", "pop r13", "pop r12", "pop rbx", "pop rbp", "ret",)
 }
 
-/// Ends the thread that runs on that stack, and with it the block: a handler of a signal that goes on at the stack and
-/// the instruction that this gives lets [`Scheduler::run_block`] go on. `None` when no thread of a block runs there.
+/// Ends the thread that runs on a stack, and its block. Returns a stack pointer and an instruction pointer: a signal
+/// handler that continues there makes [`Scheduler::run_block`] continue. `None` when no thread of a block runs on that
+/// stack.
 ///
 /// # Safety
-/// Called by the handler of a signal that the thread's own instruction brought about.
+/// Called by the handler of a signal that the thread's own instruction caused.
 pub(super) unsafe fn end_thread(stack: usize, why: Fault) -> Option<(usize, usize)> {
     let s = RUNNING.load(Relaxed);
-    // SAFETY: a scheduler is never moved; the stacks' list changes only between threads of a block.
+    // SAFETY: a scheduler is never moved; its list of stacks changes only between threads of a block.
     if s.is_null() || !unsafe { &(*s).stacks }.iter().any(|area| area.has(stack)) {
         return None;
     }
-    // SAFETY: a thread of the block runs, so `run_block` waits in `switch` and no reference lives.
+    // SAFETY: a thread of the block runs, so `run_block` waits in `switch` and no reference is live.
     unsafe { (*s).fault = Some(why) };
     // SAFETY: as above.
     Some((unsafe { (*s).main } as usize, go_on as *const () as usize))
 }
 
-/// Runs on every stack: threads that have not begun, one after the other, for ever.
+/// Entry of every stack: runs threads that have not begun, one after the other, forever.
 extern "C" fn worker() -> ! {
     loop {
         let s = RUNNING.load(Relaxed);
-        // SAFETY: the scheduler is borrowed by `run_block`, which waits in `switch`; no reference lives across a switch
-        // or a kernel.
+        // SAFETY: the scheduler is borrowed by `run_block`, which waits in `switch`; no reference is live across a
+        // switch or a kernel.
         while let Some(kernel) = unsafe { (*s).start() } {
-            // SAFETY: `run_block`'s caller vouches for kernel and arguments.
+            // SAFETY: the caller of `run_block` vouches for kernel and arguments.
             unsafe { kernel((*s).arguments) };
             // SAFETY: as above.
             unsafe { (*s).leave() };
         }
-        // SAFETY: `main` was saved when `run_block` came here; this stack goes on in the next block.
+        // SAFETY: `main` was saved when `run_block` switched here; this stack continues in the next block.
         unsafe { switch(&raw mut (*s).parked, (*s).main) };
     }
 }
 
-/// Called by kernels: waits for others.
+/// Called by kernels: waits for other threads.
 unsafe extern "C" fn meet(kind: u32, mask: u32, value: u64, source: u32) -> u64 {
     let s = RUNNING.load(Relaxed);
     // SAFETY: as in `worker`.
     let mine = unsafe { (*s).arrive(kind, mask, value, source) };
-    // SAFETY: `main` was saved when `run_block` went to this thread.
+    // SAFETY: `main` was saved when `run_block` switched to this thread.
     unsafe { switch(mine, (*s).main) };
-    // SAFETY: `run_block` comes back only with `now` as it was.
+    // SAFETY: `run_block` switches back only with `now` set to this thread.
     unsafe { (&(*s).block.threads)[(*s).now].value }
 }
 
-/// What `Runtime::meet` is to be.
+/// Value of `Runtime::meet`.
 pub(super) const MEET: unsafe extern "C" fn(u32, u32, u64, u32) -> u64 = meet;
 
 impl Block {
@@ -261,22 +263,21 @@ impl Scheduler {
         }
     }
 
-    /// In which direction the threads of even blocks run in the next launch, and its blocks: backwards or not.
+    /// Draws the directions of the next launch: whether threads of even blocks run backwards, and whether blocks do.
     pub(super) fn directions(&mut self) -> (bool, bool) {
         self.launches += 1;
-        // Not every other one: launches come in patterns themselves.
+        // Not alternating: launches come in patterns themselves.
         let drawn = self.launches.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
         (drawn & 1 != 0, drawn & 2 != 0)
     }
 
-    /// Runs a block of so many threads, to its end or until it waits for others.
+    /// Runs a block, until it ends or waits for other blocks.
     ///
     /// # Errors
-    /// When threads wait for others that never come.
+    /// When threads wait for others that never arrive.
     ///
     /// # Safety
-    /// The kernel belongs to `runtime`'s shared object and may do with these arguments and these threads whatever it
-    /// does.
+    /// The kernel belongs to `runtime`'s shared object, and is valid for these arguments and this number of threads.
     pub(super) unsafe fn run_block(
         &mut self,
         runtime: *mut Runtime,
@@ -302,32 +303,32 @@ impl Scheduler {
         unsafe { self.go_on() }
     }
 
-    /// Goes on with a block that was put aside; shared memory and what its threads see of the launch are as they were then.
+    /// Resumes a suspended block; shared memory and the launch's data are as they were when it was suspended.
     ///
     /// # Errors
-    /// As [`Scheduler::run_block`].
+    /// Errors of [`Scheduler::run_block`].
     ///
     /// # Safety
-    /// As [`Scheduler::run_block`], which put it aside in the same launch.
+    /// As for [`Scheduler::run_block`], which suspended it in the same launch.
     pub(super) unsafe fn take_up(&mut self, Aside(mut block): Aside) -> Result<Outcome, String> {
         block.ready.extend(std::mem::take(&mut block.abroad));
-        // Those that look again in vain come to one meeting each.
+        // Threads whose poll fails again wait once each.
         block.met = 0;
         self.block = *block;
         // SAFETY: as promised.
         unsafe { self.go_on() }
     }
 
-    /// Lets threads of the block go on until none can.
+    /// Runs threads of the block until none can continue.
     ///
     /// # Safety
-    /// As [`Scheduler::run_block`].
+    /// As for [`Scheduler::run_block`].
     unsafe fn go_on(&mut self) -> Result<Outcome, String> {
         let s: *mut Scheduler = self;
         RUNNING.store(s, Relaxed);
-        // SAFETY: the stacks that are gone to use `s` only while this waits in `switch`.
+        // SAFETY: the stacks that are switched to use `s` only while this waits in `switch`.
         while let Some(to) = unsafe { (*s).next() } {
-            // SAFETY: `to` was saved or is new, and `next` forgot it.
+            // SAFETY: `to` was saved or is new, and `next` dropped it.
             unsafe { switch(&raw mut (*s).main, to) };
             // SAFETY: as above.
             let parked = unsafe { std::mem::replace(&mut (*s).parked, null_mut()) };
@@ -350,14 +351,14 @@ impl Scheduler {
         Ok(Outcome::Done)
     }
 
-    /// Forgets all threads that wait, those of blocks that were put aside, too. Kernels have nothing to drop: the stacks may go as they
-    /// are.
+    /// Drops all waiting threads, those of suspended blocks too. Kernels have nothing to drop, so stacks may be freed
+    /// as they are.
     pub(super) fn forget(&mut self) {
         (self.idle, self.stacks) = (vec![], vec![]);
         self.block = Block::new();
     }
 
-    /// The stack to go on with: a thread that may, else one for threads that have not begun.
+    /// Stack to continue on: that of a ready thread, else one for threads that have not begun.
     fn next(&mut self) -> Option<*mut u8> {
         if self.fault.is_some() {
             return None;
@@ -375,7 +376,7 @@ impl Scheduler {
         self.idle.pop().or_else(|| self.new_stack())
     }
 
-    /// The thread that is to look again: of the late warp every so many looks only, or where nobody else looks.
+    /// Thread that polls next: one of the late warp only every [`PATIENCE`] polls, or where no other thread polls.
     fn look_again(&mut self) -> Option<usize> {
         self.looks += 1;
         let in_time = |&t: &usize| Some(t / 32) != self.block.late;
@@ -383,17 +384,17 @@ impl Scheduler {
         self.block.looking.remove(at.unwrap_or(0))
     }
 
-    /// A stack that begins with [`worker`].
+    /// Allocates a stack that begins with [`worker`].
     fn new_stack(&mut self) -> Option<*mut u8> {
         let Some(stack) = Guarded::new(STACK) else {
             self.fault = Some(Fault::Stacks);
             return None;
         };
-        // Stacks whose tops lay at the same place of a page would fight for the same lines of the cache.
+        // Stacks whose tops have the same offset in a page would conflict in the cache.
         let stagger = self.stacks.len() % 32 * 64;
         let entry: extern "C" fn() -> ! = worker;
-        // SAFETY: within the stack: where `switch` finds six registers, then where it returns to. At `worker`'s start
-        // the stack is then as after a call: 8 beside a multiple of 16.
+        // SAFETY: within the stack: six registers for `switch` to restore, then its return address. At the start of
+        // `worker` the stack is aligned as after a call, 8 beside a multiple of 16.
         let top = unsafe {
             let top = stack.end().sub(stagger + 64).cast::<usize>();
             top.write_bytes(0, 8);
@@ -404,16 +405,16 @@ impl Scheduler {
         Some(top)
     }
 
-    /// Shows a thread its own index.
+    /// Sets the thread index that a thread sees.
     fn show(&mut self, thread: usize) {
-        // SAFETY: `run_block`'s caller vouches for the runtime; kernels read it, and none runs now.
+        // SAFETY: the caller of `run_block` vouches for the runtime; kernels read it, and none runs now.
         unsafe { (*self.runtime).thread[0] = thread as u32 };
     }
 
-    /// The next thread that has not begun, made the one that runs.
+    /// Starts the next thread that has not begun.
     fn start(&mut self) -> Option<Kernel> {
         let n = self.block.threads.len();
-        // Threads that may go on come first, so that few wait at a time.
+        // Ready threads run first, so that few wait at a time.
         if self.block.started == n || !self.block.ready.is_empty() || self.fault.is_some() {
             return None;
         }
@@ -423,7 +424,7 @@ impl Scheduler {
         self.kernel
     }
 
-    /// The thread that runs has returned: nobody waits for it any more.
+    /// The current thread has returned: nobody waits for it any more.
     fn leave(&mut self) {
         let (warp, lane) = (self.now / 32, self.now % 32);
         self.block.live -= 1;
@@ -438,7 +439,7 @@ impl Scheduler {
         }
     }
 
-    /// The thread that runs has come to a meeting; where its stack is to be saved.
+    /// The current thread reached a barrier or another wait; returns where to save its stack pointer.
     fn arrive(&mut self, kind: u32, mask: u32, value: u64, source: u32) -> *mut *mut u8 {
         let (now, warp, lane) = (self.now, self.now / 32, self.now % 32);
         self.block.met += 1;
@@ -464,7 +465,7 @@ impl Scheduler {
         &raw mut self.block.threads[now].stack
     }
 
-    /// Lets all go on when all who live are at the barrier.
+    /// Releases the block's barrier when all live threads have reached it.
     fn open_barrier(&mut self) {
         if self.block.at_barrier == 0 || self.block.at_barrier < self.block.live {
             return;
@@ -484,13 +485,13 @@ impl Scheduler {
         self.block.warps[thread / 32].live >> (thread % 32) & 1 == 1
     }
 
-    /// Lets the lanes of a mask go on when all of them who live have come, each with what it asked for.
+    /// Releases the lanes of a mask when all live ones have arrived, each with its result.
     fn open_warp(&mut self, warp: usize, mask: u32) {
         let Warp { live, waiting } = self.block.warps[warp];
         let group = mask & live;
         let lanes: Vec<usize> = (0..32).filter(|&l| group >> l & 1 == 1).map(|l| 32 * warp + l).collect();
         let of = |t: usize| (self.block.threads[t].kind, self.block.threads[t].mask);
-        // Those of another mask wait for others first.
+        // Lanes under another mask wait for others first.
         if group & !waiting != 0 || lanes.iter().any(|&t| of(t).1 != mask) {
             return;
         }
@@ -531,7 +532,7 @@ impl Scheduler {
         }
     }
 
-    /// Who waits, where nobody can go on.
+    /// Describes who waits, where no thread can continue.
     fn who_waits(&self) -> String {
         let say = |t: usize| {
             let Thread { kind, mask, .. } = self.block.threads[t];

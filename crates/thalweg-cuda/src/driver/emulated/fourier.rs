@@ -1,10 +1,10 @@
-//! Fourier transforms in the place of cuFFT's: each result as the sum that it is, in f64.
+//! Fourier transforms that replace cuFFT's: each result by its defining sum, in f64.
 
 use crate::driver::Lines;
 use std::f64::consts::TAU;
 use thalweg_runtime::FourierKind;
 
-/// Bytes of the lines that go in and come out.
+/// Bytes of the input and the output lines.
 pub(super) fn bytes(lines: &Lines) -> [usize; 2] {
     let size = if lines.double { 8 } else { 4 };
     let of = |n: usize, real: bool| lines.count * n * size * if real { 1 } else { 2 };
@@ -15,7 +15,7 @@ pub(super) fn bytes(lines: &Lines) -> [usize; 2] {
 /// Transforms all lines.
 ///
 /// # Safety
-/// There is memory of [`bytes`] at both addresses, which are those of numbers of the type, and nobody else uses it.
+/// Both addresses have [`bytes`] of memory, of numbers of the type, which nobody else uses.
 pub(super) unsafe fn run(lines: &Lines, from: u64, to: u64) {
     let Lines { kind, n, count, .. } = *lines;
     let (taken, given) = (kind.taken(n), kind.given(n));
@@ -28,7 +28,7 @@ pub(super) unsafe fn run(lines: &Lines, from: u64, to: u64) {
             .map(|k| line * taken + k)
             .map(|i| if real_in { (get(i), 0.0) } else { (get(2 * i), get(2 * i + 1)) })
             .collect();
-        // The half stands for all of it.
+        // The missing half follows by symmetry.
         let at = |k: usize| if k < taken { x[k] } else { (x[n - k].0, -x[n - k].1) };
         for j in 0..given {
             let (mut re, mut im) = (0.0, 0.0);

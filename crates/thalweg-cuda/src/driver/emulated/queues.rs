@@ -1,11 +1,11 @@
-//! The queues of the emulated GPU: what waits to be run, and in which order it is.
+//! Queues of the emulated GPU: pending work, and its order.
 //!
-//! In: work, and points of other queues that what follows has to come behind. Out: the same, run on the thread that waits
-//! for it, as late as may be: a queue runs up to the point that somebody waits for, and another one as far as that needs.
-//! Now and then a queue that nobody asked for goes on, too, as it is drawn. So work that should be behind other work, and
-//! does not say so, mostly runs before it.
+//! In: work, and events of other queues that later work must follow. Out: the work, run on the thread that waits for
+//! it, as late as possible: a queue runs up to the event that somebody waits for, and another one as far as that
+//! requires. From time to time another queue, drawn at random, advances too. So work that lacks a wait for other work
+//! mostly runs before it.
 //!
-//! Always true: the work of a queue runs in order, and none before the points that it is behind.
+//! Always true: the work of a queue runs in order, and after the events that it waits for.
 
 use super::{Parts, failed};
 use crate::driver::Event;
@@ -16,31 +16,31 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 use thalweg_runtime::{Error, QUEUES};
 
-/// What may wait in all queues: beyond, a queue runs. A GPU holds no more either.
+/// Maximum number of pending items in all queues; beyond that a queue runs. A GPU holds no more either.
 const MOST: usize = 1024;
-/// Items that run each time somebody asks whether an event has happened.
+/// Items that run each time an event is polled.
 const STEPS: u64 = 2;
 
-/// A point in a queue.
+/// An event: a point in a queue.
 #[derive(Clone, Debug)]
 pub(super) struct Moment {
     parts: Weak<Parts>,
     queue: usize,
-    /// Items of the queue before it, from the beginning on.
+    /// Number of the queue's items before it.
     position: u64,
-    /// When it happened: nanoseconds, 0 before.
+    /// Time at which it happened in nanoseconds, 0 before.
     at: Arc<AtomicUsize>,
 }
 
 type Do = Box<dyn FnOnce(&Parts) -> Result<(), Error> + Send>;
 
-/// What stands in a queue.
+/// An item of a queue.
 pub(super) enum Item {
     /// Work.
     Do(Do),
-    /// What follows comes behind that.
+    /// Wait: later items follow that event.
     After(Moment),
-    /// Here is an event.
+    /// Event.
     Here(Arc<AtomicUsize>),
 }
 
@@ -54,16 +54,16 @@ impl fmt::Debug for Item {
     }
 }
 
-/// What waits in all queues.
+/// Pending work of all queues.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     queues: [VecDeque<Item>; QUEUES],
-    /// Items that were put there, and that have run.
+    /// Number of items that were submitted, and that have run.
     put: [u64; QUEUES],
     run: [u64; QUEUES],
-    /// What went wrong, said at the next call.
+    /// First failure, reported at the next call.
     failed: Option<Error>,
-    /// What is drawn next follows from this.
+    /// State of the random generator.
     drawn: u64,
 }
 
@@ -84,8 +84,8 @@ impl Work {
             Some(Item::After(_)) => {}
             Some(Item::Here(at)) => at.store(nanoseconds(), Relaxed),
             Some(Item::Do(work)) => {
-                // A real GPU runs nothing after a failure; here everything that does not fail does, so that one test's
-                // failure is no other's.
+                // A real GPU runs nothing after a failure. Here all other work runs, so that one test's failure does
+                // not affect others.
                 if let Err(error) = work(parts) {
                     self.failed.get_or_insert(error);
                 }
@@ -97,14 +97,15 @@ impl Work {
 
     fn is_past(&self, parts: &Parts, moment: &Moment) -> bool {
         match moment.parts.upgrade() {
-            // Another GPU's, whose queues are not locked now.
+            // An event of another GPU, whose queues are not locked now.
             Some(other) if !std::ptr::eq(&*other, parts) => moment.at.load(Relaxed) != 0,
             Some(_) => self.run[moment.queue] > moment.position,
             None => true,
         }
     }
 
-    /// Runs a queue up to so many items, and others as far as that needs. Gives what has to happen on another GPU first.
+    /// Runs a queue up to `items` items, and others as far as that requires. Returns an event of another GPU that must
+    /// happen first.
     fn run_to(&mut self, parts: &Parts, queue: usize, items: u64) -> Option<Moment> {
         while self.run[queue] < items {
             if self.draw(4) == 0 {
@@ -146,12 +147,12 @@ impl Parts {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What went wrong before, said once; a GPU would go on saying it.
+    /// Returns the first failure, once; a GPU would report it again.
     pub(super) fn healthy(&self) -> Result<(), Error> {
         self.work().failed.take().map_or(Ok(()), Err)
     }
 
-    /// Runs a queue up to so many items, and what that needs of this GPU and of others.
+    /// Runs a queue up to `items` items, and what that requires of this GPU and of others.
     fn run_to(&self, queue: usize, items: u64) {
         loop {
             let needed = self.work().run_to(self, queue, items);
@@ -162,7 +163,7 @@ impl Parts {
         }
     }
 
-    /// Puts something in a queue.
+    /// Submits an item to a queue.
     pub(super) fn put(&self, queue: usize, item: Item) -> Result<(), Error> {
         let mut work = self.work();
         work.put(queue, item)?;
@@ -175,19 +176,19 @@ impl Parts {
         Ok(())
     }
 
-    /// Puts something in a queue, and leaves it to the next call to say what went wrong before.
+    /// Submits an item to a queue, and leaves earlier failures to the next call.
     pub(super) fn put_quietly(&self, queue: usize, item: Item) {
         self.work().put_quietly(queue, item);
     }
 
-    /// Runs everything that is in a queue.
+    /// Runs all work in a queue.
     pub(super) fn finish(&self, queue: usize) -> Result<(), Error> {
         let to = self.work().put[queue];
         self.run_to(queue, to);
         self.healthy()
     }
 
-    /// Runs everything that is in any queue.
+    /// Runs all work in all queues.
     pub(super) fn run_all(&self) {
         let first = self.work().draw(QUEUES as u64) as usize;
         for n in 0..QUEUES {
@@ -197,7 +198,7 @@ impl Parts {
         }
     }
 
-    /// An event at the end of a queue.
+    /// Records an event at the end of a queue.
     pub(super) fn moment(self: &Arc<Parts>, queue: usize) -> Result<Moment, Error> {
         let (at, mut work) = (Arc::new(AtomicUsize::new(0)), self.work());
         work.put(queue, Item::Here(at.clone()))?;
@@ -205,16 +206,16 @@ impl Parts {
     }
 }
 
-/// Nanoseconds since the first ones were asked for, from 1 on.
+/// Nanoseconds since the first call, from 1 on.
 fn nanoseconds() -> usize {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed().as_nanos() as usize + 1
 }
 
 impl Moment {
-    /// An event of an emulated GPU.
+    /// Converts an event of an emulated GPU.
     pub(super) fn of(event: &dyn Event) -> Moment {
-        // SAFETY: events of an emulated GPU have the address of their moment as handle, and the caller holds it.
+        // SAFETY: an event of an emulated GPU has the address of its moment as handle, and the caller holds it.
         unsafe { (*(event.handle() as *const Moment)).clone() }
     }
 
@@ -251,14 +252,14 @@ impl Event for Moment {
 
 static ALL: Mutex<Vec<Weak<Parts>>> = Mutex::new(vec![]);
 
-/// Notes an emulated GPU for [`run_everything`].
+/// Registers an emulated GPU for [`run_everything`].
 pub(super) fn register(parts: &Arc<Parts>) {
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|p| p.strong_count() > 0);
     all.push(Arc::downgrade(parts));
 }
 
-/// Runs everything that is in a queue of any emulated GPU.
+/// Runs all work in all queues of all emulated GPUs.
 pub(super) fn run_everything() {
     let all = ALL.lock().unwrap_or_else(PoisonError::into_inner).clone();
     all.iter().filter_map(Weak::upgrade).for_each(|parts| parts.run_all());

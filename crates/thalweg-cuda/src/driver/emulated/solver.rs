@@ -1,15 +1,15 @@
-//! What cuSOLVER's and cuBLAS's routines do, in their place: by the algorithms of textbooks, in f64, one matrix at a time.
+//! Decompositions that replace cuSOLVER's and cuBLAS's: textbook algorithms in f64, one matrix at a time.
 //!
-//! Matrices are column-major, and what the library leaves alone is left alone. Where it does not say what happens - a
-//! matrix with NaN, say - anything may.
+//! Matrices are column-major, and parts that the library does not modify are not modified. Where its behaviour is
+//! undefined (a matrix with NaN, say) any result is possible.
 
 use crate::driver::{Matrices, Place, Places, Routine};
 
-/// The elements of one part of a matrix, in memory of the device.
+/// A column-major matrix in device memory.
 #[derive(Clone, Copy)]
 struct Part {
     at: u64,
-    /// Elements of a column.
+    /// Number of rows, also its leading dimension.
     rows: usize,
     double: bool,
 }
@@ -17,7 +17,7 @@ struct Part {
 impl Part {
     fn get(self, i: usize, j: usize) -> f64 {
         let at = j * self.rows + i;
-        // SAFETY: `reaches` was checked, and `run`'s caller says that nobody else uses it.
+        // SAFETY: `reaches` was checked, and by the promise of `run`'s caller nobody else uses it.
         unsafe {
             match self.double {
                 true => *(self.at as *const f64).add(at),
@@ -50,7 +50,7 @@ impl Part {
     }
 }
 
-/// A matrix to compute with.
+/// A matrix for computation.
 #[derive(Clone)]
 struct Dense {
     rows: usize,
@@ -80,7 +80,7 @@ impl Dense {
         &self.x[j * self.rows..][..self.rows]
     }
 
-    /// Turns columns i and j into `c i - s j` and `s i + c j`.
+    /// Rotates columns i and j to `c i - s j` and `s i + c j`.
     fn turn(&mut self, i: usize, j: usize, c: f64, s: f64) {
         for r in 0..self.rows {
             let (a, b) = (self.at(r, i), self.at(r, j));
@@ -89,7 +89,7 @@ impl Dense {
         }
     }
 
-    /// The same with rows.
+    /// Rotates rows i and j likewise.
     fn turn_rows(&mut self, i: usize, j: usize, c: f64, s: f64) {
         for k in 0..self.columns {
             let (a, b) = (self.at(i, k), self.at(j, k));
@@ -103,7 +103,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Cosine and sine of the turn after which `[[a, c], [c, b]]` is diagonal.
+/// Cosine and sine of the rotation that diagonalizes `[[a, c], [c, b]]`.
 fn diagonal(a: f64, b: f64, c: f64) -> (f64, f64) {
     let zeta = (b - a) / (2.0 * c);
     let t = zeta.signum() / (zeta.abs() + (1.0 + zeta * zeta).sqrt());
@@ -111,11 +111,11 @@ fn diagonal(a: f64, b: f64, c: f64) -> (f64, f64) {
     (cosine, cosine * t)
 }
 
-/// Sweeps of turns until nothing is left to be turned, at most.
+/// Maximum number of sweeps of rotations.
 const SWEEPS: usize = 60;
 
-/// Singular values and vectors of a matrix with no more columns than rows (one-sided Jacobi), the largest first; the
-/// columns of U are as many as were asked for.
+/// Singular values, largest first, and vectors of a matrix with no more columns than rows (one-sided Jacobi). U has
+/// `left` columns.
 fn singular(mut a: Dense, left: usize) -> (Dense, Vec<f64>, Dense) {
     let n = a.columns;
     let mut v = Dense::identity(n, n);
@@ -144,7 +144,7 @@ fn singular(mut a: Dense, left: usize) -> (Dense, Vec<f64>, Dense) {
     let small = s.first().map_or(0.0, |s| s * 1e-15);
     let given = |i: usize, k: usize| if k < n && s[k] > small { a.at(i, order[k]) / s[k] } else { 0.0 };
     let mut u = Dense::new(a.rows, left, given);
-    // What has no length, and what is beyond A's columns, is whatever is at right angles to the rest.
+    // Columns of length zero, and those beyond A's columns, are completed orthogonally.
     for k in 0..left {
         let mut unit = 0;
         while dot(u.column(k), u.column(k)) < 0.5 {
@@ -166,7 +166,7 @@ fn singular(mut a: Dense, left: usize) -> (Dense, Vec<f64>, Dense) {
     (u, s, turned)
 }
 
-/// Eigenvalues from the smallest on, and eigenvectors, of a symmetric matrix (Jacobi).
+/// Eigenvalues, smallest first, and eigenvectors of a symmetric matrix (Jacobi).
 fn symmetric(mut a: Dense) -> (Vec<f64>, Dense) {
     let n = a.columns;
     let mut v = Dense::identity(n, n);
@@ -193,7 +193,7 @@ fn symmetric(mut a: Dense) -> (Vec<f64>, Dense) {
     (order.iter().map(|&i| a.at(i, i)).collect(), Dense::new(n, n, |i, k| v.at(i, order[k])))
 }
 
-/// U of `A = Uᵀ U` in the upper half; the order of the first minor that is not positive, or 0.
+/// Computes U of `A = Uᵀ U` in the upper half; returns the order of the first minor that is not positive, or 0.
 fn cholesky(a: &mut Dense) -> usize {
     for j in 0..a.columns {
         for i in 0..=j {
@@ -211,7 +211,7 @@ fn cholesky(a: &mut Dense) -> usize {
     0
 }
 
-/// L and U in the place of A; the rows that were exchanged, and the first pivot that is 0, counted from 1.
+/// Replaces A by L and U; returns the exchanged rows, and the first zero pivot, counted from 1.
 fn lu(a: &mut Dense) -> (Vec<usize>, usize) {
     let (mut exchanged, mut zero) = (vec![], 0);
     for k in 0..a.rows.min(a.columns) {
@@ -242,7 +242,7 @@ fn lu(a: &mut Dense) -> (Vec<usize>, usize) {
     (exchanged, zero)
 }
 
-/// R, and reflections `1 - tau v vᵀ` below it, in the place of A.
+/// Replaces A by R, and reflectors `1 - tau v vᵀ` below its diagonal; returns the factors tau.
 fn qr(a: &mut Dense) -> Vec<f64> {
     let mut factors = vec![];
     for k in 0..a.rows.min(a.columns) {
@@ -263,14 +263,14 @@ fn qr(a: &mut Dense) -> Vec<f64> {
     factors
 }
 
-/// `x - tau v (vᵀ x)` from row k on, with v in column k.
+/// Computes `x - tau v (vᵀ x)` from row k on, with v in column k.
 fn reflect(a: &Dense, k: usize, tau: f64, x: impl Fn(usize) -> f64, from: usize) -> Vec<(usize, f64)> {
     let v = |i: usize| if i == k { 1.0 } else { a.at(i, k) };
     let along: f64 = (from..a.rows).map(|i| v(i) * x(i)).sum();
     (from..a.rows).map(|i| (i, x(i) - tau * v(i) * along)).collect()
 }
 
-/// What a routine reaches: addresses, and bytes from there.
+/// Memory that a routine accesses: addresses, and bytes from there.
 pub(super) fn reaches(of: &Matrices, places: &Places) -> Vec<(u64, usize)> {
     let size = if of.double { 8 } else { 4 };
     let mut all = vec![];
@@ -322,10 +322,10 @@ pub(super) fn reaches(of: &Matrices, places: &Places) -> Vec<(u64, usize)> {
 /// Runs a routine over all matrices.
 ///
 /// # Safety
-/// There is memory as [`reaches`] says, of numbers of the type, and nobody else uses it.
+/// There is memory as in [`reaches`], of numbers of the type, which nobody else uses.
 pub(super) unsafe fn run(of: &Matrices, places: &Places) {
     for i in 0..of.count {
-        // Matrices that are taken together are where the list says.
+        // The matrices of a batched call are at the addresses in the list.
         let at = |place: Place| match (of.batched, place.list) {
             // SAFETY: the caller's promise.
             (true, list) if list != 0 => unsafe { *(list as *const u64).add(i) },
@@ -340,7 +340,7 @@ pub(super) unsafe fn run(of: &Matrices, places: &Places) {
                 let a = part(places.a, n);
                 let mut x = Dense::new(n, n, |i, j| a.get(i.max(j), i.min(j)));
                 info(cholesky(&mut x));
-                // As the library, which leaves something in the other half of matrices that it takes together.
+                // Like the library, whose batched call leaves the other half undefined.
                 let other = |i: usize, j: usize| if of.batched { f64::NAN } else { a.get(i, j) };
                 a.write(&Dense::new(n, n, |i, j| if i < j { other(i, j) } else { x.at(j, i) }));
             }
@@ -415,7 +415,7 @@ pub(super) unsafe fn run(of: &Matrices, places: &Places) {
                 let (a, c) = (part(places.a, n), part(places.c, columns));
                 let of_a = |i: usize, j: usize| if transposed { a.get(j, i) } else { a.get(i, j) };
                 let mut x = c.read(n);
-                // X A = B: column j of X follows from those that A's column j has elements for.
+                // X A = B: column j of X depends on the columns for which A's column j has elements.
                 let forwards = upper != transposed;
                 for step in 0..n {
                     let j = if forwards { step } else { n - 1 - step };

@@ -2,7 +2,7 @@ use super::*;
 
 const PRELUDE: &str = include_str!("../../render/prelude.cuh");
 
-/// A kernel in front of a GPU's memory.
+/// A kernel with an emulated GPU.
 struct Bench {
     gpu: Emulated,
     function: Function,
@@ -12,7 +12,7 @@ fn bench(source: &str) -> Bench {
     let gpu = Emulated::new().unwrap();
     let source = format!("{PRELUDE}{source}");
     if crate::driver::nvrtc::version().is_ok() {
-        // What is tested here is CUDA C++ to the real compiler too.
+        // The real compiler must accept the test's source, too.
         crate::driver::nvrtc::compile_for(90, &source).unwrap();
     }
     let image = gpu.compile(&source).unwrap();
@@ -60,7 +60,7 @@ fn maps() {
     assert_eq!(b.get::<f32>(to, 1000), x.iter().map(|x| 2.0 * x + 1.0).collect::<Vec<_>>());
 }
 
-/// Threads of the second half return before the barriers; the sums go through fixed and through dynamic shared memory.
+/// Threads of the second half return before the barriers; sums go through static and through dynamic shared memory.
 #[test]
 fn reduces_with_shuffles_barriers_and_early_exits() {
     let b = bench(
@@ -184,7 +184,7 @@ fn a_missing_barrier_shows_and_one_that_some_miss_is_an_error() {
         }"#,
     );
     let to = b.gpu.obtain(256).unwrap();
-    // Whether the first thread runs first is drawn for each launch.
+    // The direction of threads is drawn for each launch.
     let mut found = std::collections::BTreeSet::new();
     for _ in 0..32 {
         b.launch([1, 1, 1], 64, 0, &[to, 0]).unwrap();
@@ -216,7 +216,7 @@ fn memory_ends_where_it_ends() {
     let a = gpu.obtain(100).unwrap();
     assert!(a.is_multiple_of(256) && gpu.obtain(9 << 30).is_none());
     assert!(gpu.write(a, &[0; 101]).is_err() && gpu.fill(a + 100, 0, 1).is_err());
-    // SAFETY: what a kernel that runs over does; it stays within the page.
+    // SAFETY: an out-of-bounds write as of a kernel; it stays within the page.
     unsafe { *((a + 100) as *mut u8) = 0 };
     gpu.release(a);
     assert!(gpu.synchronize().unwrap_err().to_string().contains("beside an allocation of 100 bytes"));
@@ -267,7 +267,7 @@ fn faults_are_errors_that_say_who_and_where() {
         "thread 5 divides by zero",
         "thread 5 stops itself",
         "behind its stack",
-        // Whether it is near an allocation, is as it happens.
+        // Whether it is near an allocation depends on chance.
         "thread 5 touches 0x",
     ]
     .into_iter()

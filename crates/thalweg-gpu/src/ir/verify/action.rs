@@ -1,17 +1,17 @@
-//! What actions ask for: routines that give no value.
+//! Checks of actions, the routines without a result.
 
 use super::{Checked, Checker, Known, want};
 use crate::ir::{Action, Definition, Expr, Left, Name, Type};
 use thalweg_ir::DType;
 
 impl Checker<'_> {
-    /// A barrier in shared memory.
+    /// Checks a reference to an mbarrier in shared memory.
     pub(super) fn barrier(&self, (name, at): &(Name, Expr)) -> Checked {
         want(self.shared(name)? == Type::U64, || format!("`{name}` are no barriers"))?;
         self.position(at)
     }
 
-    /// The type of shared elements.
+    /// Element type of a shared array.
     pub(super) fn shared(&self, name: &str) -> Result<Type, String> {
         match self.known(name)? {
             Known::Elements { ty, shared: true, .. } => Ok(*ty),

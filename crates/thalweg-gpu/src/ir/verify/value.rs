@@ -1,4 +1,4 @@
-//! What values and routines ask for.
+//! Checks of expressions and of routines with a result.
 
 use super::{Checked, Checker, Known, want};
 use crate::ir::{Binary, Definition, Expr, Routine, Type};
@@ -14,7 +14,7 @@ impl Checker<'_> {
         want(self.definitions.iter().any(is), || format!("state {l} is not defined"))
     }
 
-    /// The dtype of what a scan is of.
+    /// Dtype of a scan's elements.
     pub(super) fn scan(&self, number: u16) -> Result<DType, String> {
         let of = |d: &Definition| match *d {
             Definition::Scan { number: n, dtype, .. } if n == number => Some(dtype),
@@ -23,7 +23,7 @@ impl Checker<'_> {
         self.definitions.iter().find_map(of).ok_or_else(|| format!("scan {number} is not defined"))
     }
 
-    /// A routine: what it is made of is defined, and its arguments are of its kind.
+    /// Checks a routine: its definition exists, and its arguments have the right types.
     pub(super) fn routine(&self, routine: Routine, args: &[Expr]) -> Checked {
         args.iter().try_for_each(|arg| self.check(arg))?;
         let each = |ty: Type| args.iter().try_for_each(|arg| self.typed(arg, ty));
@@ -125,7 +125,7 @@ impl Checker<'_> {
             Expr::Word(number) | Expr::Scalar(_, number) => self.word(*number),
             Expr::Number(n, ty) => {
                 want(ty.is_index(), || format!("a number that counts is {ty}"))?;
-                // A mask may be written as a negative number.
+                // A bit mask may be written as a negative number.
                 let fits = match *ty {
                     Type::I32 => i32::try_from(*n).is_ok(),
                     Type::U32 => i32::try_from(*n).is_ok() || u32::try_from(*n).is_ok(),
@@ -221,7 +221,7 @@ impl Checker<'_> {
         }
     }
 
-    /// All threads of a block come to what is computed where a condition says so.
+    /// Checks operands that are evaluated conditionally: a block-wide routine in them needs a uniform condition.
     pub(super) fn reached(&self, condition: &Expr, then: &[Expr]) -> Checked {
         let all = self.is_same(condition) || !then.iter().any(is_met);
         want(all, || "some threads of a block do not come to what all of them tell".into())
@@ -235,14 +235,14 @@ impl Checker<'_> {
         }
         let of = match op {
             Binary::And | Binary::Or => left.ty() == Type::BOOL,
-            // Products by reciprocals are of floats.
+            // Products of floats occur with reciprocals.
             Binary::Mul => matches!(left.ty(), Type::Held(d) if d.is_float()) || left.ty().is_index(),
             _ => left.ty().is_index(),
         };
         want(of, || format!("{left} is {}, which has no {op:?}", left.ty()))
     }
 
-    /// An element of something, all of whose dimensions but the last so many have an index.
+    /// Checks an indexed array, where all dimensions but the last `open` have an index.
     pub(super) fn element(&self, name: &str, at: &[Expr], ty: Type, open: usize) -> Checked {
         let Known::Elements { ty: is, shape, .. } = self.known(name)? else {
             return Err(format!("`{name}` has no elements"));
@@ -259,22 +259,22 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether all threads of a block have the same value.
+    /// Whether an expression is uniform in a block.
     pub(super) fn is_same(&self, of: &Expr) -> bool {
         let own = match of {
             Expr::Name(name, _) => matches!(self.known(name), Ok(Known::Value { same: true, .. })),
             Expr::Quotient(name) | Expr::Remainder(name) => matches!(self.known(name), Ok(Known::Split { same: true })),
-            // What all threads read of one place that they share.
+            // All threads read the same element, if the index is uniform.
             Expr::Element { of, .. } => matches!(self.known(of), Ok(Known::Elements { shared: true, .. })),
             Expr::Drawn(_) => true,
             Expr::Routine(Routine::AnyOfBlock, _) => return true,
             Expr::Routine(Routine::Ones, _) => true,
             Expr::Thread | Expr::OfPair { .. } | Expr::Whole(..) | Expr::Routine(..) | Expr::Taken { .. } => false,
-            // Other threads may have written what is read.
+            // Other threads may have written the element.
             Expr::Load(_, name, _) | Expr::Scratch(_, name, _) => {
                 matches!(self.known(name), Ok(Known::Operand { constant: Some(true), .. }))
             }
-            // What a function reads beside its argument is not known.
+            // Values that a function reads besides its argument are not known.
             Expr::Fresh(..) | Expr::LoadState(..) | Expr::Gather { .. } | Expr::Call(..) => false,
             Expr::Word(_) | Expr::Scalar(..) => self.same_words,
             _ => true,
@@ -283,12 +283,12 @@ impl Checker<'_> {
     }
 }
 
-/// Whether all threads of a block have to come to what a value is made of.
+/// Whether a value contains a block-wide routine, which all threads must reach.
 pub(super) fn is_met(value: &Expr) -> bool {
     matches!(value, Expr::Routine(Routine::AnyOfBlock, _)) || value.parts().iter().any(is_met)
 }
 
-/// Whether a value is made of something of that name.
+/// Whether a value mentions a name.
 pub(super) fn mentions(value: &Expr, name: &str) -> bool {
     let own = match value {
         Expr::Name(n, _) | Expr::Element { of: n, .. } | Expr::OfPair { of: n, .. } | Expr::Whole(n, _) => n == name,

@@ -1,8 +1,8 @@
-//! Factors whose rows begin anywhere: copied to scratch memory first, where rows begin on 16 bytes.
+//! Alignment copies: factors whose rows begin at any address are copied to scratch memory with rows on 16 bytes.
 //!
-//! In: a contraction with a narrow factor in memory that no copy of whole vectors finds, as gradients of 50,257 logits
-//! are. Out: launches that copy such factors, then those of the contraction of the copies; or nothing, where the copies
-//! would not pay.
+//! In: a contraction with a narrow factor in memory that vector copies cannot read, such as gradients of 50,257 logits.
+//! Out: launches that copy such factors, then those of the contraction of the copies; or nothing, where copies would
+//! not pay.
 //!
 //! Always true: whether a factor is copied depends on sizes, layouts and chip alone.
 
@@ -20,7 +20,7 @@ use thalweg_runtime::Error;
 /// Rows and columns below which a product reads its factors for not much longer than a copy would.
 const FEW: usize = 64;
 
-/// The launches; `None` where no factor is copied.
+/// Plans the launches; `None` where no factor is copied.
 pub fn plan(
     c: &Contraction,
     g: &ContractionGeometry,
@@ -36,7 +36,8 @@ pub fn plan(
     odd.iter().any(Option::is_some).then(|| copied(c, g, odd, written, target))
 }
 
-/// Whether terms are neighbours, of a factor whose lines or terms do not begin on 16 bytes; `None` of others.
+/// For a factor whose lines or terms are not aligned to 16 bytes: whether terms are neighbours; `None` for other
+/// factors.
 fn neighbours(c: &Contraction, g: &ContractionGeometry, n: usize) -> Option<bool> {
     let (first, line, term) = lies_at(&g.product, n);
     let pitch = if term == 1 { line } else { term };
@@ -68,7 +69,7 @@ fn copied(
     Ok(plan)
 }
 
-/// The launch that copies factor `n`, and where it lies then; the geometry says so, too.
+/// Adds the launch that copies factor `n`, and returns its address. The geometry is updated to the copy.
 fn copy(
     plan: &mut Plan,
     (dtype, n, along): (DType, usize, bool),

@@ -1,4 +1,4 @@
-//! Bare products: by the library that the driver has; of few rows or columns as folds; else tiles of our own.
+//! Unfused GEMM: by the driver's library; of few rows or columns as folds; else by tiles of our own.
 
 use crate::plan::Word;
 use crate::plan::{Draft, Plan};
@@ -11,8 +11,8 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, MatmulGeometry};
 use thalweg_runtime::Error;
 
-/// The launches of a product of factors in memory, operands left, right, result; the result in that dtype, which is
-/// that of the factors or of the sums.
+/// Plans a product of factors in memory; operands: left, right, result. The result is in dtype `written`, that of the
+/// factors or of the sums.
 ///
 /// # Errors
 /// [`Error::Compile`] where it has no source.
@@ -29,7 +29,7 @@ pub fn plan(c: &Contraction, g: &MatmulGeometry, written: DType, target: &dyn Ta
     super::tiles(&bare, &ContractionGeometry::bare(g.clone()), written, target)
 }
 
-/// A product that a library computes; `None` where none does.
+/// Plans a product by the library; `None` where it does not support it.
 fn library(c: &Contraction, geometry: &MatmulGeometry, target: &dyn Target) -> Option<Plan> {
     let launches = product::launches(c.dtype, c.precision, geometry)?;
     let workspace = target.product(&launches.product)?;
@@ -37,7 +37,7 @@ fn library(c: &Contraction, geometry: &MatmulGeometry, target: &dyn Target) -> O
     let mut plan = Plan { moved: traffic::product(geometry, c.dtype.size()), ..Plan::default() };
     plan.scratch.extend((workspace > 0).then_some(workspace));
     for [a, b, c] in launches.places {
-        // Our right operand is the library's left side.
+        // The library is column-major: our right operand is its left one.
         let mut patches = vec![(0, Word::Operand(1, b)), (1, Word::Operand(0, a)), (2, Word::Operand(2, c))];
         patches.extend((workspace > 0).then_some((3, Word::Scratch(0, 0))));
         let words = vec![0; product::WORDS];
@@ -47,7 +47,7 @@ fn library(c: &Contraction, geometry: &MatmulGeometry, target: &dyn Target) -> O
     Some(plan)
 }
 
-/// Takes down the bytes that operands of a product must have.
+/// Records the minimum sizes of a product's operands in bytes.
 pub fn needs(plan: &mut Plan, dtype: DType, written: DType, g: &MatmulGeometry) {
     for (o, reach) in g.reach.iter().enumerate() {
         plan.needs.extend(reach.map(|(_, high)| (o as u16, (high + 1) * dtype.size())));

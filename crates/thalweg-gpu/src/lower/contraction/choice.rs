@@ -1,7 +1,7 @@
-//! Whether a contraction is one kernel or several launches around a library's product: what takes less, by what chips of
-//! a generation were measured to give.
+//! Cost model of contractions: one kernel of our own, or several launches around a library's GEMM. It uses rates that
+//! were measured on chips of each generation.
 //!
-//! Always true: the answer depends on the contraction, its sizes and the chip alone, so that its bits do.
+//! Always true: the choice depends on the contraction, its sizes and the chip alone, and therefore its bits do.
 
 use super::{fed, points, tile};
 use crate::class::contraction::{Math, Tile};
@@ -11,15 +11,15 @@ use crate::target::Target;
 use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, Precision, TileGeometry};
 
-/// Nanoseconds that a launch takes by itself, its start hidden as far as it can be.
+/// Nanoseconds per launch, with its latency hidden as far as possible.
 const LAUNCH: f64 = 2_000.0;
-/// Bytes of memory a nanosecond for each multiprocessor.
+/// Memory bandwidth per multiprocessor, in bytes a nanosecond.
 const MEMORY: f64 = 32.0;
 
-/// Multiplications a nanosecond for each multiprocessor, of our tiles and of the library.
+/// Multiplications a nanosecond per multiprocessor, of our tiles and of the library.
 ///
-/// Measured on an H200 (4096³): our tiles 400 of bf16 and the library 696 Tflop/s, TF32 85 and 350; on sm_80 both
-/// are bound by the same instruction.
+/// Measured on an H200 (4096³): our tiles 400 of bf16 and the library 696 Tflop/s, TF32 85 and 350; on sm_80 both are
+/// bound by the same instruction.
 fn rates(c: &Contraction, chip: &Chip) -> [f64; 2] {
     let hopper = chip.sm >= 90;
     match (c.dtype, c.precision) {
@@ -48,31 +48,33 @@ fn rates(c: &Contraction, chip: &Chip) -> [f64; 2] {
     }
 }
 
-/// The same of tiles that are fed.
+/// Multiplications a nanosecond per multiprocessor, of TMA tiles.
 const FED: f64 = 2_500.0;
 
-/// What of the library's rate is left where rows of narrow results, or terms of narrow factors, are no multiple of 16 bytes: it moves
-/// them one by one. Measured on an H200: 6.6 ms for 8192 × 50257 × 768 in bf16, 96 TFLOP/s, 7.1 ms for 8192 × 768 × 50257.
+/// Share of the library's rate that remains where rows of narrow results, or terms of narrow factors, are no multiple
+/// of 16 bytes: it copies such elements one by one. Measured on an H200: 6.6 ms for 8192 × 50257 × 768 in bf16, 96
+/// TFLOP/s, 7.1 ms for 8192 × 768 × 50257.
 const ODD: f64 = 0.15;
 
 /// Multiplications below which that does not matter.
 pub const LARGE: usize = 1 << 28;
 
-/// Whether they lie so, of a large product.
+/// Whether a large product of narrow factors has rows or terms that are no multiple of 16 bytes.
 pub fn is_odd(c: &Contraction, g: &ContractionGeometry) -> bool {
     let p = &g.product;
     let odd = !p.n.is_multiple_of(8) || !p.k.is_multiple_of(8);
     c.dtype.size() == 2 && odd && points(g).saturating_mul(p.k) >= LARGE
 }
 
-/// Whether a bare product may be better off with tiles of our own: where the library is slow, or is launched for each part of a batch.
+/// Whether tiles of our own may be faster for an unfused GEMM: where the library is slow, or needs a launch for each
+/// part of a batch.
 pub fn is_own(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
     let several = || product::launches(c.dtype, c.precision, &g.product).is_some_and(|l| l.places.len() > 1);
     is_odd(c, g) || fed::fits(c, g, chip) && several()
 }
 
-/// Our rate of factors that are copied element by element: copying, not arithmetic, is what it takes. Measured on an H200
-/// with the layers of ResNet-18.
+/// Our rate where factors are copied element by element: the copies, not the arithmetic, are the bottleneck. Measured
+/// on an H200 with the layers of ResNet-18.
 fn windowed(rate: f64, c: &Contraction) -> f64 {
     rate.min(match (c.dtype.size(), c.precision) {
         (2, _) => 450.0,
@@ -81,7 +83,7 @@ fn windowed(rate: f64, c: &Contraction) -> f64 {
     })
 }
 
-/// Bytes a nanosecond for each multiprocessor at which a factor is written to memory whose places follow from maps.
+/// Bytes a nanosecond per multiprocessor at which a factor is computed to memory through index maps.
 const MAPPED: f64 = 2.5;
 /// Elements of a tile on plain cores that is small, and the rate of such: a thread has 16 sums, and reads half as many
 /// numbers for each step of them. Measured on an H200.
@@ -90,15 +92,15 @@ const SMALL_RATE: f64 = 35.0;
 /// Rows and columns of the library's tiles on plain cores, which split no sums; in a batch they are smaller.
 const LIBRARY_TILE: [usize; 2] = [128, 256];
 
-/// Whether rows and columns of a computed factor are one dimension each, without maps: a tile goes through it by strides.
-/// Windows are not so; each tile would work their places out again.
+/// Whether rows and columns of a computed factor are one dimension each, without index maps: a tile reads it by
+/// strides. Windows are not plain; each tile would repeat their index arithmetic.
 fn is_plain(tiles: &TileGeometry) -> bool {
     let one = tiles.columns == tiles.rows + 1 && tiles.extents.len() == tiles.columns + 1;
     one && tiles.boxes.iter().all(|b| b.geometry.accesses.iter().all(|a| a.map.is_none()))
 }
 
-/// Whether one kernel of our own is expected to take less than a library's product with what is around it in launches
-/// of their own. So it does where no library takes the product.
+/// Whether one kernel of our own is expected to take less time than a library's GEMM with prologues and epilogue in
+/// launches of their own. Also holds where no library takes the product.
 pub fn tiles(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> bool {
     let Some(opened) = product::launches(c.dtype, c.precision, &g.product) else { return true };
     if target.product(&opened.product).is_none() {
@@ -112,8 +114,7 @@ pub fn tiles(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> b
     own_time(c, g, chip) < opened_time(c, g, chip)
 }
 
-/// Nanoseconds that one kernel of tiles is expected to take: fed ones where they can be, unless fewer terms a block are
-/// worth more.
+/// Estimated nanoseconds of one tiled kernel: by TMA where possible, unless split-K tiles are estimated to be faster.
 fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     match fed_time(c, g, chip) {
         Some(fed) if tile::shares(c, g, chip) > 1 => fed.min(tile_time(c, g, chip)),
@@ -122,20 +123,20 @@ fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     }
 }
 
-/// Whether a contraction is better off with tiles whose terms several blocks share than with fed ones.
+/// Whether split-K tiles are estimated to be faster than TMA tiles.
 pub fn is_shared(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
     tile::shares(c, g, chip) > 1 && fed_time(c, g, chip).is_none_or(|fed| tile_time(c, g, chip) < fed)
 }
 
-/// Nanoseconds that fed tiles are expected to take, where there can be some.
+/// Estimated nanoseconds of TMA tiles, where they are possible.
 fn fed_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<f64> {
     fed::choose(c, g, chip).map(|fed| fed.work / FED)
 }
 
-/// Nanoseconds that it takes to leave sums in memory, to hear that all have come, and to read them.
+/// Nanoseconds that split-K adds: storing accumulators, signalling, and reading them again.
 const TOGETHER: f64 = 2_500.0;
 
-/// The same of tiles that are not fed.
+/// Estimated nanoseconds of tiles without TMA.
 fn tile_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let [mut own, _] = rates(c, chip);
     if (0..2).any(|n| tile::is_windowed(c, g, n, chip)) {
@@ -147,20 +148,21 @@ fn tile_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
         own = own.min(SMALL_RATE);
     }
     let blocks = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
-    // The last round of blocks takes as long as the others.
+    // The last wave of blocks takes as long as the others.
     let rounds = blocks.div_ceil(chip.multiprocessors as usize) as f64;
     let (shares, computed) = (tile::shares(c, g, chip), computed_time(c, g, tile, chip));
     let together = if shares > 1 { TOGETHER } else { 0.0 };
     rounds * f64::from(tile.m * tile.n) * p.k as f64 / own / shares as f64 + together + computed
 }
 
-/// Elements a nanosecond that a multiprocessor computes of a factor by a body of few operations, as it goes into tiles
-/// for tensor cores; a longer body takes that much longer. Measured on an H200: 1.3 of a norm's and a cast's elements, 0.2 of
-/// a gradient's by 16 operations.
+/// Elements of a factor that a multiprocessor computes a nanosecond in a tile for tensor cores, by a body of few
+/// operations. A longer body takes proportionally longer. Measured on an H200: 1.3 for a norm and a cast, 0.2 for a
+/// gradient of 16 operations.
 const COMPUTED: f64 = 1.3;
 const FEW: f64 = 4.0;
 
-/// Nanoseconds that it takes to compute factors in tiles, each again for each tile of the other side. Plain cores hide it.
+/// Nanoseconds spent on computing factors in tiles: each factor is recomputed for every tile of the other side. CUDA
+/// cores hide it.
 fn computed_time(c: &Contraction, g: &ContractionGeometry, tile: Tile, chip: &Chip) -> f64 {
     if tile::math(c, chip) == Math::Plain {
         return 0.0;
@@ -175,8 +177,8 @@ fn computed_time(c: &Contraction, g: &ContractionGeometry, tile: Tile, chip: &Ch
     (0..2).filter_map(of).sum::<f64>() / f64::from(chip.multiprocessors)
 }
 
-/// Nanoseconds that a library's product is expected to take with what is around it in launches of their own, or a kernel
-/// of our own behind launches that compute the factors.
+/// Estimated nanoseconds of a library's GEMM with prologues and epilogue in launches of their own, or of a kernel of
+/// our own after launches that compute the factors.
 fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let [_, mut library] = rates(c, chip);
     if is_odd(c, g) {
@@ -197,7 +199,7 @@ fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let mut launches = parts + g.factors.iter().flatten().count();
     if c.epilogue.is_some() {
         product += 2.0 * points(g) as f64 * size / MEMORY / many;
-        // What is made of the sums is part of the product where that takes less.
+        // The epilogue is fused into the product where that takes less.
         if tile::fits(&rest, &of_rest)
             && fed::fits(&rest, &of_rest, chip)
             && own_time(&rest, &of_rest, chip) < product + LAUNCH

@@ -1,11 +1,11 @@
-//! A contraction of two narrow factors in memory as fed tiles (sm_90).
+//! Lowering of warp-specialized TMA GEMMs, of two narrow factors in memory (sm_90).
 //!
 //! In: a contraction that [`super::tile::fits`]. Out: one launch, or nothing where a factor cannot be copied by boxes.
 //!
-//! A factor has lines, terms and products of the batch, each of one dimension or of several, as heads beside each other
-//! are. A copy takes a box of 64 terms and some lines, so it must not go over the end of an inner dimension.
+//! A factor has lines, terms and a batch, each of one dimension or of several (as neighbouring attention heads are). A
+//! TMA copy takes a box of 64 terms and some lines, so it must not cross the end of an inner dimension.
 //!
-//! Always true: which tile is taken depends on sizes, layouts and chip alone.
+//! Always true: the tile depends on sizes, layouts and chip alone.
 
 use super::tile::{Part, is_counted, is_strided, lies_at, math, result, sums_operand};
 use crate::class::body::is_harmless;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, Moved};
 
-/// Tiles, with the share of the arithmetic's rate that each reaches.
+/// Tile candidates, each with its share of the peak rate.
 const TILES_AND_RATES: [(FedTile, f64); 4] = [
     (FedTile { team: 1, m: 128, n: 128, stages: 5 }, 1.0),
     (FedTile { team: 1, m: 128, n: 64, stages: 7 }, 0.9),
@@ -31,25 +31,26 @@ const TILES_AND_RATES: [(FedTile, f64); 4] = [
     (FedTile { team: 1, m: 64, n: 64, stages: 8 }, 0.7),
 ];
 
-/// The tile that two warpgroups compute together where an element of the result reads no more than so many bytes, which
-/// wait in registers: 1 to 3 % faster than one, on an H200.
+/// Tile that two warpgroups compute together where an element of the result reads at most this many bytes, which wait
+/// in registers: 1 to 3 % faster than one warpgroup, on an H200.
 const SHARED: (u32, u32) = (128, 128);
 const FEW_READ: usize = 8;
 
 /// Sums of a thread up to which it makes something of them where they are: all of that is written out.
 const DEALT: u32 = 64;
 
-/// What the form is for a contraction.
+/// A contraction as TMA tiles.
 pub struct Fed {
     tile: FedTile,
     factors: [Factor; 2],
-    /// How long all tiles take: multiplications of a multiprocessor that is as fast as it can be.
+    /// Estimated time of all tiles, as the number of multiplications that a multiprocessor would do meanwhile at its
+    /// peak rate.
     pub work: f64,
 }
 
-/// A factor: sizes and elements from neighbour to neighbour, outermost dimension first.
+/// A factor: extents and strides, outermost dimension first.
 pub struct Factor {
-    /// Among the contraction's, and where it begins.
+    /// Operand of the contraction, and offset of the first element.
     pub operand: u16,
     pub first: isize,
     /// Whether terms are neighbours in memory.
@@ -57,14 +58,14 @@ pub struct Factor {
     terms: Vec<(usize, isize)>,
     lines: Vec<(usize, isize)>,
     batch: Vec<(usize, isize)>,
-    /// How many of its matrices each dimension of the contraction's batch goes further.
+    /// Stride of each batch dimension of the contraction, in matrices of the factor.
     pub far: Vec<usize>,
-    /// How many neighbouring columns of the result each thread is to have; 0 where lines are copied as they lie.
+    /// Neighbouring result columns per thread (interleaved lines); 0 where lines are copied in memory order.
     dealt: usize,
 }
 
 impl Factor {
-    /// That one; `None` where it is computed, or lies by maps.
+    /// Factor `n` of a contraction; `None` where it is computed, or read through index maps.
     fn new(c: &Contraction, g: &ContractionGeometry, n: usize, first_operand: u16) -> Option<Factor> {
         let p = &g.product;
         if let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) {
@@ -100,7 +101,7 @@ impl Factor {
         let mut far = vec![];
         let mut many = 1;
         for &(extent, stride) in products.iter().rev() {
-            // What is the same for all of a batch is one.
+            // A broadcast batch dimension has one matrix.
             far.insert(0, if stride == 0 { 0 } else { many });
             many *= if stride == 0 { 1 } else { extent };
         }
@@ -122,7 +123,7 @@ impl Factor {
         Some(Factor { operand, first, along, terms, lines, batch, far, dealt: 0 })
     }
 
-    /// Its map, where so many lines and terms are copied at a time, in slices of 64 neighbours.
+    /// Tensor map for copies of this many lines and terms, in slices of 64 neighbours.
     pub fn map(&self, dtype: DType, [lines, terms]: [u32; 2]) -> Option<TensorMap> {
         let size = dtype.size();
         let whole =
@@ -135,8 +136,8 @@ impl Factor {
         let (mut dims, mut tile) = (vec![*near.last()?, *next.last()?], [1; MAP_RANK]);
         tile[..2].copy_from_slice(&[TERMS, if self.along { of_lines } else { of_terms }]);
         if self.dealt > 0 {
-            // Line `4·v·block + v·q + 2·e + one` comes at `4·v·block + 8·e + 2·q + one`: the sums of a thread are of columns
-            // `2·q` and `2·q + 1` of every eight.
+            // Line `4·v·block + v·q + 2·e + one` is stored at `4·v·block + 8·e + 2·q + one`: a thread's accumulators
+            // are columns `2·q` and `2·q + 1` of every eight.
             let ((all, far), v) = (dims[1], self.dealt);
             let apart = |n: usize| n as isize * far;
             dims.truncate(1);
@@ -147,7 +148,7 @@ impl Factor {
             dims.extend(group.iter().rev().skip(1));
         }
         dims.extend(self.batch.iter().rev());
-        // How far apart those of one are matters to nobody.
+        // The stride of a dimension of extent 1 does not matter.
         let bytes = |d: &(usize, isize)| if d.0 == 1 { Some(16) } else { usize::try_from(d.1 * size as isize).ok() };
         let strides = dims[1..].iter().map(bytes).collect::<Option<Vec<_>>>()?;
         let extents = dims.iter().map(|d| d.0).collect();
@@ -156,14 +157,14 @@ impl Factor {
         (aligned && map.is_possible()).then_some(map)
     }
 
-    /// What of it decides the source.
+    /// The properties that decide the source.
     pub fn class(&self) -> FedFactor {
         let [terms, lines, batch] = [&self.terms, &self.lines, &self.batch].map(|d| d.len() as u8);
         FedFactor { along: self.along, terms, lines, batch, dealt: self.dealt as u8 }
     }
 
-    /// The factor with its lines dealt for vectors of so many columns, where it is a matrix whose terms are neighbours: those that are
-    /// whole blocks of so many.
+    /// Returns the factor with its lines interleaved for vectors of `lanes` columns, where it is one matrix whose terms
+    /// are neighbours. It covers whole blocks of lines only.
     fn dealt(&self, lanes: usize, block: usize) -> Option<Factor> {
         let ([_], [(lines, far)]) = (&self.terms[..], &self.lines[..]) else { return None };
         let lines = lines / block * block;
@@ -178,7 +179,7 @@ impl Factor {
         })
     }
 
-    /// Fills the words that say where a box is: by how many inner dimensions are divided.
+    /// Fills the divisor words by which a box's coordinates are computed, two for each inner dimension.
     pub fn fill(&self, at: usize, words: &mut [u64]) {
         let inner = [&self.terms, &self.lines, &self.batch].into_iter().flat_map(|d| d.iter().skip(1));
         for (i, d) in inner.enumerate() {
@@ -187,12 +188,12 @@ impl Factor {
     }
 }
 
-/// Whether the contraction can be fed on that chip, as far as can be told without the driver.
+/// Whether the contraction can use TMA tiles on that chip, as far as the driver need not be asked.
 pub fn fits(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
     choose(c, g, chip).is_some()
 }
 
-/// The tile of a contraction; `None` where it cannot be fed.
+/// Chooses the tile of a contraction; `None` where TMA tiles are not possible.
 pub fn choose(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<Fed> {
     let p = &g.product;
     if math(c, chip) != Math::Warpgroup || !is_counted(p) || p.m == 0 || p.n == 0 || p.k == 0 || g.batches() == 0 {
@@ -211,13 +212,13 @@ pub fn choose(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<F
     Some(Fed { tile, factors, work })
 }
 
-/// The launch of a contraction; `None` where it does not fit, or the driver makes no such maps.
+/// Plans the launch of a contraction; `None` where it does not fit, or the driver cannot encode the tensor maps.
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<Plan> {
     planned(c, g, written, target).map(|p| p.0)
 }
 
-/// Adds one launch for several contractions of one class and size, whose operands are those. `false`, and nothing is added,
-/// where there is none.
+/// Adds one launch for several contractions of one class and size (grouped GEMM). Returns `false`, and adds nothing,
+/// where that is not possible.
 pub fn add_together(plan: &mut Plan, siblings: &[Sibling<'_>], target: &dyn Target) -> bool {
     let own = |p: &Sibling<'_>| planned(p.contraction, p.geometry, p.contraction.dtype, target);
     let Some(all) = siblings.iter().map(own).collect::<Option<Vec<_>>>() else { return false };
@@ -249,7 +250,7 @@ pub fn add_together(plan: &mut Plan, siblings: &[Sibling<'_>], target: &dyn Targ
     true
 }
 
-/// A contraction among several, with what its operands and its first scalar are.
+/// A contraction of a grouped GEMM, with its operands and its first scalar.
 pub struct Sibling<'a> {
     pub contraction: &'a Contraction,
     pub geometry: &'a ContractionGeometry,
@@ -257,7 +258,7 @@ pub struct Sibling<'a> {
     pub scalars: u16,
 }
 
-/// The launch of a contraction with what decides its source.
+/// Plans the launch of a contraction, and returns the class that decides its source.
 fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<(Plan, FedClass)> {
     let chip = target.chip();
     let Fed { tile, mut factors, .. } = choose(c, g, chip)?;
@@ -270,7 +271,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     let shared = (tile.m, tile.n) == SHARED && of_result.0.loads(sums) <= FEW_READ;
     let mut tile = FedTile { team: 1 + u32::from(shared), ..tile };
     let few = tile.m * tile.n / (tile.team * 128) <= DEALT && is_harmless(&of_result.0.body);
-    // Vectors of the result; or rows that begin anywhere, whose last tile is not dealt.
+    // Vectors of the result; or rows of any alignment, whose last tile is not interleaved.
     let anywhere = of_result.0.rounded(sums).is_some();
     let lanes = if anywhere { 8 } else { usize::from(of_result.0.space.lanes) };
     let block = if anywhere { tile.n as usize } else { 4 * lanes };
@@ -281,7 +282,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     if let Some(factor) = dealt.filter(|f| f.map(c.dtype, [tile.n, TERMS]).is_some()) {
         let lying = std::mem::replace(&mut factors[1], factor);
         undealt = rest.then_some(Factor { batch: vec![], ..lying });
-        // There is no room for sums on their way.
+        // The epilogue needs no buffer in shared memory: the space goes to two more stages.
         tile.stages += 2;
     }
     let mut class = FedClass {
@@ -332,7 +333,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     Some((plan, class))
 }
 
-/// The last element of its operand that a factor has.
+/// Index of a factor's last element in its operand.
 fn reach(c: &Contraction, g: &ContractionGeometry, n: usize) -> Option<usize> {
     let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else {
         return g.product.reach[n].map(|r| r.1);
@@ -342,7 +343,7 @@ fn reach(c: &Contraction, g: &ContractionGeometry, n: usize) -> Option<usize> {
     tiles.boxes[0].geometry.accesses[read].reach.map(|r| r.1)
 }
 
-/// What it moves: rows and columns of the factors for each tile, and everything else once.
+/// Memory traffic: lines of the factors once for each tile, everything else once.
 fn moved(c: &Contraction, g: &ContractionGeometry, result: &Part, tile: FedTile) -> Moved {
     let p = &g.product;
     let again = [p.n.div_ceil(tile.n as usize), p.m.div_ceil(tile.m as usize)];

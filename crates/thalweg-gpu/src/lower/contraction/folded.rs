@@ -1,11 +1,12 @@
-//! Products of few rows, or of few columns, as one row kernel: each element of the long factor is read once, multiplied by
-//! the few numbers that meet it, and folded; what follows is computed from the sums, once a row.
+//! GEMV: products of few rows or few columns as one row kernel. Each element of the long factor is read once,
+//! multiplied by the few elements of the short one, and summed. The epilogue runs on the sums, once a row.
 //!
 //! In: a contraction of factors in memory whose epilogue, if it has one, is a map. Out: a [`Kernel::Rows`] over
-//! `[batch…, lines…, terms]`, with as many folds as the short side has lines. Such products are bound by memory, which row
-//! kernels read at nine tenths of its rate; a library's tiles are mostly empty then, and split no sums.
+//! `[batch…, lines…, terms]`, with a fold for each line of the short side. Such products are bound by memory, which row
+//! kernels read at nine tenths of its bandwidth; a library's tiles are mostly empty then, and it does not split terms.
 //!
-//! Example: `silu(x·w1ᵀ)`, `x: [1, 2048]`, `w1: [5632, 2048]`: 5,632 rows of 2,048 terms, one fold, and the sigmoid of its result.
+//! Example: `silu(x·w1ᵀ)`, `x: [1, 2048]`, `w1: [5632, 2048]`: 5,632 rows of 2,048 terms, one fold, and the sigmoid of
+//! its result.
 //!
 //! Always true: operands are those of the contraction, in its order.
 
@@ -25,28 +26,29 @@ const FEW: usize = 8;
 /// Multiplications of a line of the short side from which on a bare product is folded.
 const LONG: usize = 1 << 16;
 
-/// Whether the product is one of few rows or columns, in any order of terms.
+/// Whether the product has few rows or columns, and any order of terms is allowed.
 fn is_few(c: &Contraction, p: &MatmulGeometry) -> bool {
     let foldable = matches!(c.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16 | DType::I32 | DType::I64);
     let some = p.k > 0 && p.m * p.n > 0 && p.batch.iter().all(|d| d.0 > 0);
     foldable && some && p.m.min(p.n) <= FEW && c.precision != Precision::Ordered
 }
 
-/// Whether folds are worth it for a bare product: where it is long (what is smaller a library's launch does as well), and
-/// its terms lie along memory. Across, the library is a little faster.
+/// Whether folds pay for an unfused product: it is long (a library's launch is as fast for smaller ones), and its terms
+/// are contiguous. With strided terms the library is a little faster.
 pub fn is_worth_it(p: &MatmulGeometry) -> bool {
     let long = p.batch.iter().map(|d| d.0).product::<usize>() * p.m.max(p.n) * p.k >= LONG;
     long && Domain::of(p, None).is_some_and(|d| d.along || !p.batch.is_empty())
 }
 
-/// Whether what is left, when the factor of the short side has been computed, is one kernel of this kind.
+/// Whether the product, after the factor of the short side has been computed, is one such kernel.
 pub fn fits_behind_short(c: &Contraction, g: &ContractionGeometry) -> bool {
     let long = usize::from(g.product.m <= g.product.n);
     let (rest, of_rest) = super::without_factors(c, g);
     c.factors[1 - long].is_some() && c.factors[long].is_none() && kernel(&rest, &of_rest, c.dtype).is_some()
 }
 
-/// Its one kernel, the sums written in that dtype where it has no epilogue; `None` where it is not of this kind.
+/// Plans the kernel, with the sums written in dtype `written` where there is no epilogue; `None` where the contraction
+/// is not of this form.
 pub fn plan(
     c: &Contraction,
     g: &ContractionGeometry,
@@ -78,18 +80,18 @@ fn kernel(c: &Contraction, g: &ContractionGeometry, written: DType) -> Option<(K
     Some((Kernel::Rows { body: w.builder.finish(), orientation }, Geometry::Rows(geometry)))
 }
 
-/// The rows of the kernel: batches, then the lines of the long side; behind them the terms.
+/// Domain of the row kernel: batches, then the lines of the long side; the terms are the points of a row.
 struct Domain {
     extents: Vec<usize>,
-    /// Dimensions that number rows.
+    /// Number of dimensions that number rows.
     kept: usize,
-    /// Of them those of batches: the factors' steps in each.
+    /// Strides of both factors in each batch dimension.
     batches: Vec<[isize; 2]>,
-    /// Whether the long side is that of the columns.
+    /// Whether the long side is the columns.
     columns: bool,
-    /// Lines of the short side.
+    /// Number of lines of the short side.
     few: usize,
-    /// Whether lanes lie along the terms.
+    /// Whether lanes are along the terms.
     along: bool,
 }
 
@@ -118,14 +120,14 @@ impl Domain {
         (extents.len() <= MAX_RANK).then_some(Domain { extents, kept, batches, columns, few, along })
     }
 
-    /// Steps of the lines' dimensions, of which the innermost has that one.
+    /// Strides of the lines' dimensions; the innermost one has stride `step`.
     fn lines(&self, step: isize) -> Vec<isize> {
         let inner = |d: usize| self.extents[d + 1..self.kept].iter().product::<usize>() as isize;
         (self.batches.len()..self.kept).map(|d| step * inner(d)).collect()
     }
 }
 
-/// Batches of a product as the dimensions of what follows it, some of which may be of one element.
+/// Matches a product's batch dimensions to those of the epilogue, some of which may have extent 1.
 fn aligned(batches: &[(usize, [isize; 2])], extents: &[usize]) -> Option<Vec<(usize, [isize; 2])>> {
     let mut left = batches.iter().copied().filter(|b| b.0 != 1);
     let own: Option<Vec<_>> =
@@ -133,8 +135,8 @@ fn aligned(batches: &[(usize, [isize; 2])], extents: &[usize]) -> Option<Vec<(us
     own.filter(|_| left.next().is_none())
 }
 
-/// Whether all that an epilogue stores follows from the sums. What does not would be stored before they are known, and a
-/// result may lie over an operand that is read for what does.
+/// Whether all stores of an epilogue depend on the sums. Others would be stored before the sums are known, and a result
+/// may alias an operand that is read for them.
 fn follows(body: &Body, sums: u16) -> bool {
     let mut from_sums = vec![false; body.nodes.len()];
     for (i, node) in body.nodes.iter().enumerate() {
@@ -151,7 +153,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// An access with these steps of batches, of lines, and of terms.
+    /// Adds an access with these strides of batches, of lines, and of terms.
     fn access(
         &mut self,
         (operand, dtype, per_row): (Option<u16>, DType, bool),
@@ -171,7 +173,7 @@ impl Writer {
         self.builder.access(Access { operand, dtype, class, per_row })
     }
 
-    /// The sums of each line of the short side.
+    /// Adds the sums of each line of the short side.
     fn sums(&mut self, c: &Contraction, p: &MatmulGeometry) -> Vec<NodeId> {
         let of_batch = [0, 1].map(|n| self.domain.batches.iter().map(|d| d[n]).collect::<Vec<isize>>());
         let long = usize::from(self.domain.columns);
@@ -190,7 +192,7 @@ impl Writer {
         (0..few)
             .map(|number| {
                 let y = load(self, 1 - long, number);
-                // Left times right, as everywhere.
+                // Left times right, as in every other kernel.
                 let product = if long == 0 { [x, y] } else { [y, x] };
                 let product = self.builder.element(ElementOp::Mul, &product);
                 self.builder.fold(Monoid::Sum, product)
@@ -198,7 +200,7 @@ impl Writer {
             .collect()
     }
 
-    /// Stores the sums as they are.
+    /// Stores the sums without an epilogue.
     fn results(&mut self, p: &MatmulGeometry, sums: &[NodeId], written: DType) {
         let mut batch: Vec<isize> = vec![];
         let mut step = (p.m * p.n) as isize;
@@ -217,8 +219,7 @@ impl Writer {
         }
     }
 
-    /// Computes what follows, for each line of the short side; `None` where it is more than a map, or reads through
-    /// tables of positions.
+    /// Adds the epilogue for each line of the short side; `None` where it is not a map, or reads through index maps.
     fn epilogue(&mut self, e: &Epilogue, tiles: &TileGeometry, sums: &[NodeId]) -> Option<()> {
         let Kernel::Map(body) = &e.kernel else { return None };
         if body.repeatable {
@@ -227,7 +228,7 @@ impl Writer {
         let body = widen_sums(body, Some(e.sums));
         let at = &tiles.boxes[0].geometry.accesses;
         let is_sums = |a: &Access| a.operand == Some(e.sums);
-        // The sums are a value: they have no place, and nothing masks them out.
+        // Sums are values without an index, and no mask applies to them.
         let is_placed = |node: &Node| match *node {
             Node::Index { access, .. } | Node::Valid { access } => is_sums(&body.accesses[access as usize]),
             _ => false,
@@ -264,7 +265,7 @@ impl Writer {
         Some(())
     }
 
-    /// A body of the sums' points, computed once a row: its loads of sums are `sum`.
+    /// Copies a body into the row's once-a-row computation, with `sum` for its loads of sums.
     fn copied(&mut self, body: &Body, accesses: &[u16], sum: NodeId) {
         let access = |a: u16| accesses[a as usize];
         let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
@@ -289,7 +290,7 @@ impl Writer {
     }
 }
 
-/// Elements from the first line to line `i` of a group of dimensions.
+/// Offset in elements of line `i` of a group of dimensions.
 fn offset(mut i: usize, extents: &[usize], dims: std::ops::Range<usize>, strides: &[isize]) -> isize {
     let mut to = 0;
     for d in dims.rev() {
@@ -304,7 +305,7 @@ mod tests {
     use super::*;
     use thalweg_kernel::{MapGeometry, TileBox};
 
-    /// Sums of `few` rows by 130 columns of 96 terms, halved; the sums' points as the planner has them, where a
+    /// Product of `few` rows by 130 columns of 96 terms, halved by the epilogue. Its geometry is the planner's, where a
     /// single row is a batch of its own.
     fn halved(few: usize) -> (Contraction, ContractionGeometry) {
         let (n, k) = (130usize, 96usize);
@@ -350,7 +351,7 @@ mod tests {
             assert_eq!((body.folds.len(), body.stores.len(), orientation), (few, few, Orientation::Along));
             assert_eq!(g.extents, if few == 1 { vec![1, 130, 96] } else { vec![130, 96] });
             assert_eq!(g.kept, g.extents.len() - 1);
-            // Weights once, then each row.
+            // Weights are loaded once, then each row.
             let loads: Vec<Option<u16>> = body.accesses.iter().map(|a| a.operand).collect();
             assert_eq!(loads.iter().filter(|o| **o == Some(1)).count(), 1);
             assert_eq!(loads.iter().filter(|o| **o == Some(2)).count(), few);

@@ -1,16 +1,16 @@
-//! Contractions for the sizes at hand: which of their forms, and its launches.
+//! Lowering of contractions: chooses the form of a contraction and plans its launches.
 //!
 //! In: a contraction with its geometry. Out: a [`Plan`] whose operands are the contraction's. The forms:
 //!
-//! * `open`: launches one after the other, which every contraction can be.
-//! * `folded`: a product of few rows or columns, with what follows, as a kernel that folds along its terms.
-//! * `bare`: a product alone: a library's.
-//! * `tile`: one kernel with prologues and epilogue.
-//! * `fed`: such a kernel with a thread that has narrow factors copied by boxes.
-//! * `aside`: factors whose rows begin anywhere are copied first, for any of the others.
-//! * `streamed`: two products with weights between them, as one kernel.
+//! * `open`: unfused fallback, several launches; every contraction can take it.
+//! * `folded`: GEMV, a product of few rows or columns with its epilogue, as a row kernel that folds terms.
+//! * `bare`: an unfused GEMM, by a library.
+//! * `tile`: a tiled GEMM, one kernel with prologues and epilogue.
+//! * `fed`: a warp-specialized TMA GEMM for narrow factors, one kernel with a producer thread.
+//! * `aside`: alignment copies of factors whose rows begin at any address, for any of the other forms.
+//! * `streamed`: flash attention, two products, with softmax or other weights between them in one kernel.
 //!
-//! `choice` says which, by what each is expected to take.
+//! `choice` decides by estimated times.
 
 mod aside;
 mod bare;
@@ -29,7 +29,7 @@ use thalweg_runtime::Error;
 
 pub use fed::{Sibling, add_together};
 
-/// What it takes to launch a contraction.
+/// Plans the launches of a contraction.
 ///
 /// # Errors
 /// [`Error::Compile`] where there is no source for it.
@@ -41,7 +41,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> Re
     plan_writing(c, g, c.dtype, target)
 }
 
-/// The same, of a contraction whose sums are written in that dtype where it has no epilogue.
+/// Plans a contraction whose sums are written in dtype `written` where it has no epilogue.
 fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
     if (!c.is_bare() || folded::is_worth_it(&g.product))
         && let Some(plan) = folded::plan(c, g, written, target)
@@ -66,7 +66,7 @@ fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target
     open::plan(c, g, written, target)
 }
 
-/// What is left of a contraction when its factors are computed.
+/// The contraction that remains after its factors are computed.
 fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, ContractionGeometry) {
     let bare = ContractionGeometry::bare(g.product.clone());
     (
@@ -75,7 +75,7 @@ fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, Co
     )
 }
 
-/// One kernel of tiles, which are fed where they can be.
+/// Plans one tiled kernel, by TMA where possible.
 fn tiles(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
     let fed = if choice::is_shared(c, g, target.chip()) { None } else { fed::plan(c, g, written, target) };
     fed.map_or_else(|| tile::plan(c, g, written, target), Ok)

@@ -1,8 +1,8 @@
-//! A contraction as launches one after the other: what each factor is computed from, the product, what is made of its
-//! sums, which may be one with the product; between them scratch memory.
+//! Unfused fallback: a contraction as several launches. Factors are computed to scratch memory, then comes the product,
+//! then the epilogue (which may be fused with the product).
 //!
-//! In: any contraction. Out: ordinary launches of maps, row kernels and products. It is what every contraction can
-//! be, and what those are whose product a library computes faster than a kernel of our own would with everything in it.
+//! In: any contraction. Out: ordinary launches of maps, row kernels and products. Every contraction can take this form.
+//! It is chosen where a library's product is faster than a fused kernel of our own.
 
 use super::{bare, points};
 use crate::lower;
@@ -13,7 +13,7 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, RowGeometry, TileGeometry};
 use thalweg_runtime::Error;
 
-/// The launches of a contraction that writes its sums in that dtype where it has no epilogue.
+/// Plans the launches; `written` is the dtype of the sums where there is no epilogue.
 ///
 /// # Errors
 /// [`Error::Compile`] where a part has no source.
@@ -53,7 +53,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         scalars += f.scalars as u16;
     }
     if c.factors.iter().any(Option::is_some) {
-        // Of what is in memory now: any form that it can have.
+        // The rest of the contraction has its factors in memory: it takes any form.
         let (rest, of_rest) = super::without_factors(c, g);
         let mut all = sides.to_vec();
         all.extend(take(c.epilogue.as_ref().map_or(1, |e| (e.reads - 1 + e.writes) as usize)));
@@ -71,19 +71,19 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     Ok(plan)
 }
 
-/// The dtype of sums between two launches: that of the product, as where nothing is fused. In strict mode they are not
-/// rounded, as where everything is.
+/// Dtype of sums between two launches: that of the product, as where nothing is fused. In strict mode sums are not
+/// rounded, as where everything is fused.
 fn between(c: &Contraction) -> DType {
     if c.precision == thalweg_kernel::Precision::Ordered { c.accumulator() } else { c.dtype }
 }
 
-/// A region of scratch memory for so many elements.
+/// Adds a region of scratch memory for `points` elements.
 fn scratch(plan: &mut Plan, points: usize, dtype: DType) -> Word {
     plan.scratch.push((points * dtype.size()).max(64));
     Word::Scratch(plan.scratch.len() as u16 - 1, 0)
 }
 
-/// The whole domain of a part.
+/// Geometry of a body's whole domain.
 pub fn whole(kernel: &Kernel, tiles: &TileGeometry) -> Geometry {
     let first = || tiles.boxes[0].geometry.clone();
     match kernel {

@@ -1,7 +1,8 @@
-//! A contraction whose left factor is computed from another product, as one kernel that goes through the keys once.
+//! Lowering of flash attention: a contraction whose left factor is computed from another product, as one kernel that
+//! reads the keys once.
 //!
-//! In: weights of one pass ([`thalweg_kernel::weights`]) between two products of factors in memory. Out: one launch. What
-//! is not of that form, or too large for the registers of a warp, is opened into several.
+//! In: weights of one pass ([`thalweg_kernel::weights`]) between two products of factors in memory. Out: one launch.
+//! Other forms, and those too large for the registers of a warp, take the unfused fallback.
 
 use super::fed::Factor;
 use super::tile::{Part, alignable, is_counted, is_pitch, lies_at, math, result, sums_operand};
@@ -25,10 +26,10 @@ use thalweg_kernel::{
 
 /// Columns of the result, and terms of a score, at most: more, and a warp's registers do not hold its sums.
 const WIDEST: usize = 128;
-/// Most lanes of what is made of scores: two keys lie side by side in a thread.
+/// Maximum number of lanes of the score bodies: a thread has two neighbouring keys.
 const LANES: usize = 2;
 
-/// What the form needs of a contraction.
+/// Properties of a contraction of this form.
 struct Found<'a> {
     inner: &'a Inner,
     of_inner: &'a ContractionGeometry,
@@ -39,7 +40,7 @@ struct Found<'a> {
     math: Math,
 }
 
-/// How a factor lies: batch strides, first element, elements from line to line and from term to term.
+/// Layout of a factor: batch strides, offset of the first element, strides from line to line and from term to term.
 struct Lies {
     batch: Vec<isize>,
     first: isize,
@@ -55,7 +56,7 @@ fn lies(g: &MatmulGeometry, right: bool) -> Lies {
 }
 
 impl Lies {
-    /// Whether terms are neighbours; `None` where it cannot be copied sixteen bytes at a time.
+    /// Whether terms are neighbours; `None` where it cannot be copied in vectors of 16 bytes.
     fn along(&self, size: usize) -> Option<bool> {
         let aligned = |pitch| is_pitch(pitch) && alignable(self.batch.iter().copied().chain([self.first, pitch]), size);
         match () {
@@ -70,7 +71,7 @@ impl Lies {
     }
 }
 
-/// Its parts, where the contraction is of that form.
+/// Matches the contraction to this form.
 fn find<'a>(c: &'a Contraction, g: &'a ContractionGeometry, chip: &Chip) -> Option<Found<'a>> {
     let math = math(c, chip);
     let (prologue, tiles) = c.factors[0].as_deref().zip(g.factors[0].as_deref())?;
@@ -89,7 +90,7 @@ fn find<'a>(c: &'a Contraction, g: &'a ContractionGeometry, chip: &Chip) -> Opti
         _ => return None,
     };
     let (p, q) = (&g.product, &of_inner.product);
-    // The weights are those of each product of the batch, one after the other.
+    // Weights are row-major, the matrices of the batch one after the other.
     let mut matrix = (p.m * p.k) as isize;
     let mut row_major = true;
     for d in p.batch.iter().rev() {
@@ -103,17 +104,17 @@ fn find<'a>(c: &'a Contraction, g: &'a ContractionGeometry, chip: &Chip) -> Opti
     }
     let size = c.dtype.size();
     let along = [lies(q, false).along(size)?, lies(q, true).along(size)?, lies(p, true).along(size)?];
-    // Once a weight needs one pass only: see there.
+    // `weights` is `None` where a weight needs more than one pass.
     let weights = weights(body)?;
     Some(Found { inner, of_inner, prologue, tiles, weights, along, math })
 }
 
-/// The launch of a contraction of that form; `None` for others.
+/// Plans the launch of a contraction of this form; `None` for others.
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<Plan> {
     let Found { inner, of_inner, prologue, tiles, weights, along, math } = find(c, g, target.chip())?;
     let (p, q) = (&g.product, &of_inner.product);
     let (mut plan, size) = (Plan::default(), c.dtype.size());
-    // Operands: rows, keys, what the first product's epilogue reads, what the weights read, values, and the rest.
+    // Operands: rows, keys, those of the first product's epilogue, those of the weights, values, and the rest.
     let reads = inner.product.reads() as u16;
     let values = reads + prologue.operands as u16;
     let mut points = vec![];
@@ -151,7 +152,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         along,
         fed: by_boxes.as_ref().map(|all| all.each_ref().map(|b| b.0.class())),
         points: of_points,
-        // How far ahead is a word.
+        // The causal offset is an argument word, and not part of the class.
         seen: seen.as_ref().map(|(n, s)| {
             let body = expand(&widen_sums(&s.body, Some(points[*n].1)), &|op, dtype| target.is_native(op, dtype));
             (*n as u8, Seen { ahead: 0, body, ..s.clone() })
@@ -227,24 +228,25 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
 }
 
 impl StreamedBlock {
-    /// One whose rows, keys and values are copied by boxes, of so many tiles of so many rows; `loads` are the bytes that
-    /// each score reads beside them, which wait in registers. Where there are enough tiles, blocks stay and share keys
-    /// among two warpgroups or, where there is room in the registers and their 64 more rows do not leave multiprocessors
-    /// without work, three. Else blocks of one warpgroup, side by side, hide each other's steps.
+    /// A block whose rows, keys and values are copied by TMA. `tiles(rows)` is the number of tiles of so many rows;
+    /// `loads` are the bytes that each score reads besides them, which wait in registers. Where there are enough tiles,
+    /// blocks are persistent and share keys among two warpgroups, or among three where registers allow and the 64 more
+    /// rows leave no multiprocessors idle. Otherwise several resident blocks of one warpgroup hide each other's
+    /// latency.
     fn fed(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: usize) -> StreamedBlock {
         let narrow = sizes.iter().all(|&n| n <= 64);
         let room = loads == 0 || narrow && loads <= 4;
         if !room || tiles(128) < chip {
             return StreamedBlock { warps: 4, keys: 64, blocks: if narrow { 3 } else { 2 }, stays: false };
         }
-        // Measured on an H200: a round of three takes 1.3 times one of two.
+        // Measured on an H200: a wave of blocks of three takes 1.3 times one of two.
         let rounds = |rows: usize| tiles(rows).div_ceil(chip);
         let three = narrow && loads == 0 && 13 * rounds(192) <= 10 * rounds(128);
         StreamedBlock { warps: if three { 12 } else { 8 }, keys: 128, blocks: 1, stays: true }
     }
 
-    /// One in which all threads copy. Measured on an H200: four warps, of which three blocks run side by side, hide each
-    /// other's steps.
+    /// A block in which all threads copy. Measured on an H200: blocks of four warps, three of them per multiprocessor,
+    /// hide each other's latency.
     fn unfed(math: Math, many: bool) -> StreamedBlock {
         match (math, many) {
             (Math::Warpgroup, _) => StreamedBlock { warps: 4, keys: 64, blocks: 3, stays: false },
@@ -253,14 +255,14 @@ impl StreamedBlock {
         }
     }
 
-    /// Lines and terms that are copied at a time of rows, keys and values.
+    /// Lines and terms per copy, of rows, keys and values.
     fn boxes(&self, [depth, columns]: [u32; 2]) -> [[u32; 2]; 3] {
         [[16 * self.warps, depth], [self.keys, depth], [columns, self.keys]]
     }
 }
 
-/// Rows, keys and values with their maps, where boxes of so many lines and terms are copied; `None` where they lie
-/// otherwise, or the driver makes no such maps.
+/// Rows, keys and values with their tensor maps, for boxes of so many lines and terms. `None` where layouts differ, or
+/// the driver cannot encode the maps.
 fn boxes(
     c: &Contraction,
     (p, q): (&MatmulGeometry, &MatmulGeometry),
@@ -286,7 +288,7 @@ fn boxes(
     Some([one(0)?, one(1)?, one(2)?])
 }
 
-/// What it moves: each block of rows goes through keys and values, and everything else is read once.
+/// Memory traffic: each block of rows reads all keys and values that it sees, everything else is read once.
 fn moved(
     (c, g): (&Contraction, &ContractionGeometry),
     of_inner: &ContractionGeometry,

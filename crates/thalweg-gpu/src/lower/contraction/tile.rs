@@ -1,4 +1,4 @@
-//! A contraction as one kernel over tiles of its result.
+//! Lowering of tiled GEMMs: a contraction as one kernel over tiles of its result.
 
 use crate::class::body::gathers;
 use crate::class::contraction::{
@@ -22,14 +22,14 @@ use thalweg_runtime::Error;
 
 /// Bytes of a copy past the registers.
 pub const COPY: usize = 16;
-/// Bytes of the elements that plain cores can have copied one by one.
+/// Element sizes in bytes of single-element copies for CUDA cores.
 const COPIED_APART: [usize; 2] = [4, 8];
 /// Rows, columns or terms of all steps under way of the largest tile.
 const MOST: usize = 512;
-/// What stands for what is in shared memory among the operands of a part.
+/// Operand number that stands for accumulators, or for results in shared memory.
 const NO_OPERAND: u16 = u16::MAX;
 
-/// Whether the contraction can be one kernel: its parts are maps that are not cut into boxes.
+/// Whether the contraction can be one kernel: its bodies are maps that are not cut into boxes.
 pub fn fits(c: &Contraction, g: &ContractionGeometry) -> bool {
     let map = |k: &Kernel, tiles: &TileGeometry| matches!(k, Kernel::Map(_)) && tiles.boxes.len() == 1;
     let factors = c.factors.iter().zip(&g.factors);
@@ -40,12 +40,12 @@ pub fn fits(c: &Contraction, g: &ContractionGeometry) -> bool {
         && epilogue.is_none_or(|(e, t)| map(&e.kernel, t))
 }
 
-/// Whether rows, columns and terms are numbered in 32 bits, those of the last tile that are outside counted, too.
+/// Whether rows, columns and terms fit 32-bit indices, including those of the last tile that are out of bounds.
 pub fn is_counted(p: &MatmulGeometry) -> bool {
     [p.m, p.n, p.k].iter().all(|&n| n <= i32::MAX as usize - MOST)
 }
 
-/// Whether a copy may go by a pitch: kernels have it in 32 bits.
+/// Whether a pitch fits 32 bits, as copies need it.
 pub fn is_pitch(pitch: isize) -> bool {
     i32::try_from(pitch).is_ok()
 }
@@ -54,7 +54,7 @@ pub fn is_pitch(pitch: isize) -> bool {
 pub fn math(c: &Contraction, chip: &Chip) -> Math {
     match (c.dtype, c.precision) {
         (_, Precision::Ordered) => Math::Plain,
-        // What other chips have not.
+        // Only sm_90 has wgmma.
         (DType::BF16 | DType::F16, _) if chip.sm == 90 => Math::Warpgroup,
         (DType::BF16 | DType::F16, _) if chip.sm >= 80 => Math::Narrow,
         (DType::F32, Precision::Tf32) if chip.sm >= 80 => Math::Tf32,
@@ -62,13 +62,13 @@ pub fn math(c: &Contraction, chip: &Chip) -> Math {
     }
 }
 
-/// The tile of a contraction: large ones where there are enough of them to keep the chip busy.
+/// Chooses the tile of a contraction: a large one where there are enough tiles for all multiprocessors.
 pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     let p = &g.product;
     let large = p.m > 64 && g.batches() * p.m.div_ceil(128) * p.n.div_ceil(128) >= chip.multiprocessors as usize;
     let huge = g.batches() * p.m.div_ceil(128) * p.n.div_ceil(256) >= chip.multiprocessors as usize;
     let wide = c.accumulator().size() > 4;
-    // Few rows and many columns, as a convolution of few channels has.
+    // Few rows and many columns, as in a convolution of few channels.
     let flat = p.m <= 64 && g.batches() * p.n.div_ceil(256) >= chip.multiprocessors as usize;
     match math(c, chip) {
         Math::Plain if flat && !wide => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
@@ -91,8 +91,9 @@ const SHARE: usize = 128;
 /// Shares of a tile at most: the last block reads the sums of all.
 const MOST_SHARES: usize = 16;
 
-/// How many blocks share the terms of a tile: several where tiles are too few for the chip, and terms many. It follows from
-/// sizes and chip alone, and shares are put together in order, so results are the same each time.
+/// Split-K factor: number of blocks that divide the terms of a tile. Several where tiles are too few for the chip and
+/// terms many. It follows from sizes and chip alone, and partial accumulators are added in order, so results are
+/// reproducible.
 pub fn shares(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
     let p = &g.product;
     let tile = shape(c, g, chip);
@@ -103,16 +104,16 @@ pub fn shares(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
     }
     let free = chip.multiprocessors as usize / tiles;
     let most = free.min(steps / least).clamp(1, MOST_SHARES);
-    // No share is empty.
+    // Every split has terms.
     steps.div_ceil(steps.div_ceil(most).max(1)).max(1)
 }
 
-/// The sums: what is in shared memory or in registers, of what a body reads.
+/// Returns the body's operand that is in shared memory or registers, the accumulators.
 fn sums(operands: &[u16]) -> Option<u16> {
     operands.iter().position(|&o| o == NO_OPERAND).map(|o| o as u16)
 }
 
-/// A body with its domain, and the number of its first operand among the contraction's.
+/// A body with its domain, and its operands in the contraction.
 pub struct Part {
     pub body: Body,
     pub space: Space,
@@ -124,7 +125,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Of a body that computes.
+    /// A part whose body computes.
     pub fn new(
         body: &Body,
         tiles: &TileGeometry,
@@ -136,7 +137,7 @@ impl Part {
         Part::of(body, tiles, lanes, operands, first_scalar)
     }
 
-    /// Of a body without operations: it loads, converts and stores.
+    /// A part whose body only loads, converts and stores.
     pub fn copying(body: &Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>) -> Part {
         Part::of(widen_sums(body, sums(&operands)), tiles, lanes, operands, 0)
     }
@@ -148,8 +149,8 @@ impl Part {
         Part { body, space, groups, geometry, operands, first_scalar }
     }
 
-    /// A part that reads from operand `first` on, but for one that is in shared memory or in registers, and gives its
-    /// result to the kernel: `reads` counts what it reads, that one included.
+    /// A part that passes its result to the kernel. It reads from the contraction's operand `first` on, except the
+    /// operand `sums`, which is in shared memory or registers. `reads` counts its operands including that one.
     pub fn reading(
         body: &Body,
         tiles: &TileGeometry,
@@ -162,13 +163,13 @@ impl Part {
         Part::new(body, tiles, lanes, operands, others)
     }
 
-    /// What decides its source.
+    /// The class that decides its source.
     pub fn class(&self) -> PartClass {
         let groups = self.groups.map(|g| g as u8);
         PartClass { body: self.body.clone(), space: self.space.class.clone(), groups }
     }
 
-    /// The words of the part, and what it needs of its operands.
+    /// Fills the part's argument words, and records the sizes that its operands must have.
     pub fn fill(&self, slots: &PartSlots, words: &mut [u64], plan: &mut Plan, patches: &mut Vec<(usize, Word)>) {
         self.space.fill(&slots.space, words);
         let mut own = vec![];
@@ -195,17 +196,18 @@ impl Part {
     }
 }
 
-/// How a factor comes into a tile.
+/// How a factor is brought into a tile.
 enum Factor {
-    /// Whether terms are neighbours, operand, first element, elements from line to line or from term to term.
+    /// Copied in vectors: whether terms are neighbours, operand, offset of the first element, and stride from line to
+    /// line or from term to term.
     Copied { along: bool, operand: u16, first: isize, pitch: isize },
-    /// By its body; whether it is that of a matrix in memory, made to load it.
+    /// Computed by its body. `loaded`: the body only loads a matrix in memory.
     Computed { part: Part, loaded: bool },
-    /// As it lies, element by element; whether near elements are terms.
+    /// Copied element by element, by strides. `along`: whether elements that are near in memory are terms.
     Strided { part: Part, loaded: bool, along: bool },
 }
 
-/// The kernel of a contraction that [`fits`]; its sums are written in that dtype where it has no epilogue.
+/// Plans the kernel of a contraction that [`fits`]; `written` is the dtype of the sums where there is no epilogue.
 ///
 /// # Errors
 /// [`Error::Compile`] where there are more rows, columns or terms than it counts.
@@ -287,17 +289,17 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     Ok(plan)
 }
 
-/// Whether elements so far from the beginning can be copied sixteen bytes at a time.
+/// Whether elements at these offsets can be copied in vectors of 16 bytes.
 pub fn alignable(mut all: impl Iterator<Item = isize>, size: usize) -> bool {
     all.all(|s| (s * size as isize).rem_euclid(COPY as isize) == 0)
 }
 
-/// Where a factor begins, and elements from line to line and from term to term.
+/// Offset of a factor's first element, and strides from line to line and from term to term.
 pub fn lies_at(p: &MatmulGeometry, n: usize) -> (isize, isize, isize) {
     if n == 0 { p.a } else { (p.b.0, p.b.2, p.b.1) }
 }
 
-/// A factor of the contraction: copied where sixteen bytes at a time can be, else computed.
+/// Chooses how a factor is brought into a tile: copied in vectors of 16 bytes where possible, else computed.
 fn factor(
     c: &Contraction,
     g: &ContractionGeometry,
@@ -308,7 +310,7 @@ fn factor(
 ) -> Factor {
     let (first_operand, first_scalar) = (*operands, *scalars);
     let lines = if n == 0 { tile.m } else { tile.n };
-    // Each thread takes one vector at least.
+    // Each thread takes at least one vector.
     let lanes = (lines * tile.k / tile.threads()).min(8) as usize;
     if let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) {
         let Kernel::Map(body) = &f.kernel else { unreachable!("a factor that fits is a map") };
@@ -344,8 +346,8 @@ fn factor(
     through(c, n, math, (&body, &tiles, lanes, vec![first_operand, NO_OPERAND], 0), (true, target))
 }
 
-/// A factor by its body, or element by element where that only loads: where elements are of a size that can be copied
-/// one by one, or narrow ones for tensor cores.
+/// A factor by its body, or copied element by element where the body only loads and elements have a size that allows
+/// it: 4 or 8 bytes on CUDA cores, 2 bytes for tensor cores.
 fn through(
     c: &Contraction,
     n: usize,
@@ -357,11 +359,11 @@ fn through(
         return Factor::Computed { part: Part::new(body, tiles, lanes, operands, (scalar, target)), loaded };
     }
     let part = Part::copying(body, tiles, 1, operands);
-    // How many elements lie together along lines and along terms, the gaps between them counted.
+    // Density of elements along lines and along terms: extent by stride.
     let read = part.body.accesses.iter().position(|a| a.operand == Some(0)).unwrap_or(0);
     let innermost = |dims: std::ops::Range<usize>| {
         let of = |d: usize| part.space.extents[d] as f64 / part.space.steps[read].1[d].unsigned_abs().max(1) as f64;
-        // Of a side of one element no dimension is left.
+        // A side of extent 1 has no dimension.
         dims.last().map_or(1.0, of)
     };
     let (batch, matrix) = (part.groups[0], part.groups[0] + part.groups[1]);
@@ -370,7 +372,7 @@ fn through(
     Factor::Strided { part, loaded, along }
 }
 
-/// Whether a factor's body only loads by strides what the arithmetic takes as it is in memory.
+/// Whether a factor's body only loads by strides, in the dtype that the arithmetic takes.
 pub fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -> bool {
     let [store] = &body.stores[..] else { return false };
     let Node::Load { access } = body.nodes[store.node.0 as usize] else { return false };
@@ -380,7 +382,7 @@ pub fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -
         && tiles.boxes[0].geometry.accesses.iter().all(|a| a.map.is_none())
 }
 
-/// Whether factor `n` is loaded by strides, element by element, if it is not computed.
+/// Whether factor `n` has a body that only loads by strides, element by element.
 pub fn is_windowed(c: &Contraction, g: &ContractionGeometry, n: usize, chip: &Chip) -> bool {
     let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else { return false };
     matches!(&f.kernel, Kernel::Map(body) if is_strided(c.dtype, math(c, chip), body, tiles))
@@ -429,12 +431,12 @@ pub fn copy_of(
     (b.finish(), tiles)
 }
 
-/// Number of the operand of the epilogue that the sums are.
+/// Operand of the epilogue that is the accumulators.
 pub fn sums_operand(c: &Contraction) -> u16 {
     c.epilogue.as_ref().map_or(0, |e| e.sums)
 }
 
-/// What is made of the sums: the epilogue, or they are written down.
+/// The epilogue, or the body that stores the sums.
 pub fn result(
     c: &Contraction,
     g: &ContractionGeometry,
@@ -463,7 +465,7 @@ pub fn result(
     Part::copying(&body, &tiles, 8, vec![NO_OPERAND, operands])
 }
 
-/// What the kernel moves: each block reads its rows and columns of the factors, and everything else once.
+/// Memory traffic: each block reads its rows and columns of the factors; everything else is read once.
 fn moved(factors: &[Factor; 2], result: &Part, g: &ContractionGeometry, c: &Contraction, tile: Tile) -> Moved {
     let p = &g.product;
     let again = [p.n.div_ceil(tile.n as usize), p.m.div_ceil(tile.m as usize)];
@@ -472,7 +474,7 @@ fn moved(factors: &[Factor; 2], result: &Part, g: &ContractionGeometry, c: &Cont
     for (n, factor) in factors.iter().enumerate() {
         let read = match factor {
             Factor::Copied { .. } => (g.batches() * lines[n] * p.k * c.dtype.size()) as u64,
-            // A factor may be the same for several products of the batch.
+            // A factor may be broadcast over the batch.
             Factor::Computed { part, loaded: true } | Factor::Strided { part, loaded: true, .. } => part.read(None),
             Factor::Computed { part, .. } | Factor::Strided { part, .. } => {
                 part.read(None) * (g.batches() / (part.points() / part.matrix()).max(1)) as u64
@@ -486,17 +488,17 @@ fn moved(factors: &[Factor; 2], result: &Part, g: &ContractionGeometry, c: &Cont
 }
 
 impl Part {
-    /// Points of its domain.
+    /// Number of points of its domain.
     fn points(&self) -> usize {
         self.space.extents.iter().product()
     }
 
-    /// Points of one of its matrices.
+    /// Number of points of one of its matrices.
     pub fn matrix(&self) -> usize {
         self.space.extents[self.groups[0]..].iter().product()
     }
 
-    /// Bytes that its body reads, but for an operand in shared memory.
+    /// Bytes that its body reads, except from an operand in shared memory.
     pub fn read(&self, shared: Option<u16>) -> u64 {
         let mut body = self.body.clone();
         body.accesses.iter_mut().filter(|a| shared.is_some() && a.operand == shared).for_each(|a| a.operand = None);

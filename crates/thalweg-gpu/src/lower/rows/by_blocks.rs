@@ -1,26 +1,28 @@
-//! Rows across memory that several blocks hold a part of each, so that memory is read once.
+//! Outer-axis rows that several blocks hold in registers, a segment each, so that memory is read once.
 //!
-//! In: a kernel whose rows lie across. Out: whether it has two passes over what does not stay in the second-level cache, and fits the
-//! registers of as many blocks as may wait for one another ([`crate::target::Chip::company`]); how it is shared then.
+//! In: a kernel with outer-axis rows. Out: its sharing, where two passes read what does not stay in the second-level
+//! cache, and the rows fit the registers of as many co-resident blocks as may wait for one another
+//! ([`crate::target::Chip::company`]).
 //!
-//! What a block reads is as wide as a line of memory: each strip of rows has few blocks to hear from, and 128 bytes are read as well as more.
+//! A block reads strips as wide as a cache line: each strip of rows then has few blocks to exchange with, and reads of
+//! 128 bytes are as fast as wider ones.
 
 use super::{HELD, LINE, Sharing, Spread};
 use crate::class::body::gathers;
 use crate::target::COMPANY;
 use thalweg_kernel::{Along, Body};
 
-/// Threads of a block: two fit a multiprocessor with what they hold. As many warps as blocks may wait for one another: sixteen lanes
-/// fold either.
+/// Threads per block. Two blocks fit a multiprocessor with the registers they hold. The number of warps equals the
+/// maximum number of blocks that may wait for one another: sixteen lanes fold either.
 const THREADS: usize = 512;
 
 impl Spread<'_> {
-    /// The sharing, where it is to be this one.
+    /// Returns the sharing, if this strategy applies.
     pub(super) fn by_blocks(&self) -> Option<Sharing> {
         let (body, chip) = (self.body, self.target.chip());
         let (_, n) = self.counts();
         let points = self.space.rows() * self.space.row();
-        // What is small is asked no more: this is done for all new sizes.
+        // Small kernels return early, since this runs for all new sizes.
         let all: usize = body.accesses.iter().map(|a| a.dtype.size()).sum();
         if points * all <= chip.l2 / 2 || !body.scans.is_empty() || !body.combined.is_empty() || gathers(body) {
             return None;
@@ -31,14 +33,14 @@ impl Spread<'_> {
         let wide = self.line().min(LINE / 16);
         let deep = THREADS / wide;
         let weight = self.held_between_passes() * self.lanes();
-        // Half of the registers, so that two blocks are on a multiprocessor; all of them where rows are too long for that.
+        // Half of the registers, so that a multiprocessor has two blocks; all of them where rows are too long for that.
         let fits = |steps: &usize| n.div_ceil(deep * steps) <= chip.company();
         let steps = (0..5).map(|s| 1 << s).take_while(|s| s * weight <= HELD / 2).last()?;
         let steps = [steps, 2 * steps].into_iter().find(fits)?;
         (steps >= 2).then_some(Sharing::HeldByBlocks { wide: wide as u16, deep: deep as u16, steps: steps as u8 })
     }
 
-    /// Bytes a point of what more than one pass would read; `None` where nothing is.
+    /// Bytes a point that more than one pass would read; `None` for none.
     fn read_again(&self) -> Option<usize> {
         let phases = thalweg_kernel::phases(self.body, false);
         let passes: Vec<_> = phases.list.iter().filter(|p| !p.once).map(|p| super::wanted(&p.body)).collect();
@@ -50,9 +52,9 @@ impl Spread<'_> {
         Some(sizes.sum()).filter(|&bytes| bytes > 0)
     }
 
-    /// Registers of 4 bytes that a point takes between two passes, where that is most: what the earlier ones have loaded or made and
-    /// the later ones take. (Rows that one block holds are chosen by [`Spread::weight`], which adds up what passes hold one after the
-    /// other, too: their sizes were measured with that.)
+    /// Registers of 4 bytes that a point occupies between two passes, at most: values that earlier passes have loaded
+    /// or computed and later ones use. (Rows that one block holds are chosen by [`Spread::weight`], which adds up what
+    /// consecutive passes hold: their sizes were measured with that.)
     fn held_between_passes(&self) -> usize {
         let phases = thalweg_kernel::phases(self.body, true);
         let first_buffer = self.body.accesses.len();
@@ -75,7 +77,7 @@ impl Spread<'_> {
         between.max().unwrap_or(0).max(1)
     }
 
-    /// Blocks that share a row which is held.
+    /// Number of blocks that hold a row.
     pub(super) fn parts(&self, sharing: Sharing) -> usize {
         let (_, n) = self.counts();
         match sharing {
@@ -84,7 +86,8 @@ impl Spread<'_> {
         }
     }
 
-    /// Bytes in which so many blocks tell each other what they have folded: two words an element (`by_blocks.cuh`).
+    /// Bytes of the buffer through which this many blocks exchange partial results: two words an element
+    /// (`by_blocks.cuh`).
     pub(super) fn told(&self, sharing: Sharing, blocks: usize) -> usize {
         debug_assert!(self.parts(sharing) <= COMPANY && self.body.combined.iter().all(|c| c.along != Along::Fold));
         64 + 16 * self.body.folds.len() * blocks * sharing.rows() as usize * self.lanes()

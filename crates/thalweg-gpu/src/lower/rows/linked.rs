@@ -1,33 +1,33 @@
-//! Which scans of a row kernel run in registers, and how.
+//! Scans in registers: held rows, and chained scans with decoupled look-back.
 //!
-//! In: a kernel with its sharing. Out: whether whole rows are held, scans included; where they are too long for that,
-//! the phase from which on blocks have a tile of a row each, and tell each other what comes before.
+//! In: a row kernel with its sharing. Out: whether whole rows are held, scans included; for longer rows the phase from
+//! which on blocks have a tile of a row each and exchange prefixes.
 //!
-//! Always true: which way a scan goes does not depend on how many rows there are, so each row has the same bits
-//! whatever else there is.
+//! Always true: the strategy of a scan does not depend on the number of rows, so each row has the same bits whatever
+//! else there is.
 
 use super::{HELD, Sharing, Spread, Stage};
 use crate::class::rows::{RowsClass, is_in_registers};
 use thalweg_ir::DType;
 use thalweg_kernel::{Phases, Scan};
 
-/// Threads of a block with a tile.
+/// Threads of a block, which has a tile.
 const THREADS: u16 = 256;
 /// Vectors of a row from which on tiles are twice as large.
 const LONG: usize = 1 << 16;
-/// Tiles that tell a number of their own together.
+/// Tiles per group of the look-back. A group publishes one prefix.
 const GROUP: usize = 32;
 
-/// How a row that is too long for a block is scanned.
+/// Chained scan of a row that is too long for a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Linked {
-    /// The phase whose scan it is; the pass behind that is the last one.
+    /// Phase of the scan; the pass after it is the last one.
     pub(super) phase: usize,
-    /// Vectors of a thread in a tile.
+    /// Vectors per thread in a tile.
     steps: u8,
 }
 
-/// Bytes in which blocks of so many rows of so many tiles tell each other what comes before (`scanned.cuh`).
+/// Bytes of the buffer through which blocks exchange prefixes, for this many rows and tiles a row (`scanned.cuh`).
 pub(super) fn told(rows: usize, tiles: usize) -> usize {
     64 + rows * (16 * tiles + 32 * tiles.div_ceil(GROUP))
 }
@@ -37,13 +37,13 @@ impl Spread<'_> {
         self.body.dtype(scan.node)
     }
 
-    /// Whether all scans run where the row is held.
+    /// Whether all scans run in registers, where the row is held.
     pub(super) fn scans_are_held(&self, sharing: Sharing) -> bool {
         let held = matches!(sharing, Sharing::Held { .. });
         held && self.body.scans.iter().all(|s| is_in_registers(s, self.scan_dtype(s)))
     }
 
-    /// How the scan of a longer row runs; `None` where its elements go through memory.
+    /// Plans the chained scan of a longer row; `None` where its elements go through memory.
     pub(super) fn linked(&self, sharing: Sharing) -> Option<Linked> {
         let [scan] = self.body.scans[..] else { return None };
         let along = matches!(sharing, Sharing::Held { .. } | Sharing::Again { .. });
@@ -53,13 +53,13 @@ impl Spread<'_> {
         let class = |steps| self.linked_class(Linked { phase: 0, steps });
         let Phases { list, .. } = class(1).phases(self.body);
         let phase = list.iter().position(|p| !p.scans.is_empty())?;
-        // A fold of what the pass or the one behind it goes over is known too late.
+        // A fold over this pass or the next one would be known too late.
         let [here, behind] = &list[phase..] else { return None };
         if behind.once || !here.body.folds.is_empty() || !behind.body.folds.is_empty() {
             return None;
         }
-        // Many in a long row: what a tile waits for does not take longer, and fewer tiles wait. Beside them there have to be registers
-        // for what is before each vector, and three blocks on a multiprocessor.
+        // Eight vectors a thread in a long row: the time that a tile waits does not grow, and fewer tiles wait. They
+        // need registers for the prefix of each vector, and three blocks on a multiprocessor.
         let (weight, long) = (self.weight() * self.lanes(), self.counts().1 >= LONG);
         let fits = |steps: &u8| match *steps {
             8 => long && 8 * weight <= HELD / 2,
@@ -69,7 +69,7 @@ impl Spread<'_> {
         Some(Linked { phase, steps })
     }
 
-    /// The class of its source.
+    /// Class of the chained scan.
     pub(super) fn linked_class(&self, Linked { phase, steps }: Linked) -> RowsClass {
         RowsClass {
             space: self.space.class.clone(),

@@ -1,8 +1,8 @@
-//! Which rows are pairs of a row of this operand and one of that, of which threads take several.
+//! Pairwise rows: each row combines a row of one operand with a row of another, and a thread takes several.
 //!
-//! In: a kernel over rows that are numbered by two dimensions, along each of which some operand stays where it is
-//! (`(x.unsqueeze(1) - &y).square().sum(-1)`). Out: how many neighbouring rows a thread has along the first one. What it reads of the
-//! operands that stay is read once for all of them.
+//! In: a kernel over rows numbered by two dimensions, along each of which some operand has stride 0 (`(x.unsqueeze(1) -
+//! &y).square().sum(-1)`). Out: number of neighbouring rows a thread has along the first one. Elements of the operands
+//! with stride 0 are read once for all of them.
 
 use super::{Sharing, Spread};
 use crate::class::body::wanted;
@@ -10,7 +10,7 @@ use crate::class::rows::RowsClass;
 use crate::space::Way;
 use thalweg_ir::DType;
 
-/// Rows of a thread. (Eight took as long on an H100, with twice the registers; two were not tried.)
+/// Rows per thread. (Eight took as long on an H100, with twice the registers; two were not tried.)
 const ROWS: usize = 4;
 /// Registers of 4 bytes for what is folded of a thread's rows.
 const FOLDED: usize = 32;
@@ -25,7 +25,7 @@ const WAITING: usize = 8;
 const SIDE: usize = 16;
 
 impl Spread<'_> {
-    /// How rows that are pairs are shared; `None` where they are none, or too few.
+    /// Returns the sharing of pairwise rows; `None` where rows are not pairs, or are too few.
     pub(super) fn pairs(&self) -> Option<Sharing> {
         let (space, body) = (&self.space.class, self.body);
         let apart = body.strict || space.across || self.online.is_some();

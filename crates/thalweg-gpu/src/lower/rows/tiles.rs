@@ -1,19 +1,19 @@
-//! Rows whose operands have their neighbours along different dimensions: `(x * x.t()).sum(..)`.
+//! Tiled order of row elements, where operands are contiguous along different dimensions: `(x * x.t()).sum(..)`.
 //!
-//! In: a geometry. Out: the same points in another order, which a fold does not mind: tiles of the two dimensions, one
-//! after the other, so that the threads of a warp read whole sectors of 32 bytes of either operand. Only strides and sizes
-//! change; which kernel runs over them does not.
+//! In: a geometry. Out: the same points in another order, which a fold allows: tiles of the two dimensions, one after
+//! the other, so that a warp reads whole sectors of 32 bytes of both operands. Only strides and sizes change; the
+//! kernel is the same.
 
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{Access, AccessGeometry, Body, RowGeometry};
 
-/// Bytes of a sector, and of what a warp reads side by side along the innermost dimension.
+/// Bytes of a sector, and bytes that a warp reads as neighbours along the innermost dimension.
 const SECTOR: usize = 32;
 const SIDE: usize = 64;
 /// Points along either dimension below which lines of memory stay near anyway.
 const LEAST: usize = 64;
 
-/// The geometry in tiles, where that helps and every point may come at any time.
+/// Returns the tiled geometry, where that helps and the points' order is free.
 pub(super) fn tiled(body: &Body, g: &RowGeometry) -> Option<RowGeometry> {
     let in_order = body.strict || !body.scans.is_empty() || !body.combined.is_empty();
     let rank = g.extents.len();
@@ -35,7 +35,7 @@ pub(super) fn tiled(body: &Body, g: &RowGeometry) -> Option<RowGeometry> {
     if !fits(innermost, wide) {
         return None;
     }
-    // How many of a dimension a step of the tiles' own takes.
+    // Points of a dimension that a tile covers.
     let step = |d: usize| match d {
         _ if d == dim => deep,
         _ if d == innermost => wide,

@@ -1,32 +1,33 @@
-//! Boxes of a factor, which the chip copies by a map of the tensor: slices of 64 neighbours.
+//! TMA copies of boxes of a factor by its tensor map, in slices of 64 neighbours.
 
 use super::of;
 use crate::class::contraction::LINE_ELEMENTS;
 use crate::class::fed::{FedFactor, inner};
 use crate::ir::{Action, Expr, Name, Statement, Type};
 
-/// What is copied of a factor at a time.
+/// A box of a factor to copy.
 pub(super) struct Boxes {
     pub(super) factor: FedFactor,
-    /// Its number, for names; `batch` with it is where the product is among the factor's matrices, a u32 or an i64.
+    /// Number of the factor, for names. The variable `batch` with that number is the index of the product among the
+    /// factor's matrices, of the type below, a u32 or an i64.
     pub(super) number: usize,
     pub(super) batch: Type,
-    /// The first word to divide by, and its map.
+    /// First divisor word, and first word of the tensor map.
     pub(super) words: usize,
     pub(super) map: usize,
-    /// Lines and terms of a step, and the first ones.
+    /// Number of lines and terms of a step, and the first line and term.
     pub(super) counts: [u32; 2],
     pub(super) first: [Expr; 2],
-    /// Where it goes, an i32 or a u32, in the part of shared memory with its number, and the barrier that waits for it.
+    /// Index in the shared array of the factor, an i32 or a u32, and the mbarrier of the copy.
     pub(super) to: Expr,
     pub(super) barrier: (Name, Expr),
 }
 
-/// Statements that take a number apart along so many dimensions, whose divisors begin at a word, and what each of them is:
-/// the innermost first.
+/// Statements that decompose a number along `dims` dimensions, whose divisors begin at word `words`. Returns the
+/// coordinates, the innermost first.
 fn apart(number: Expr, name: &str, dims: u8, mut words: usize) -> (Vec<Statement>, Vec<Expr>) {
     let (mut out, mut parts, mut rest) = (vec![], vec![], number);
-    // Words are of the inner dimensions, outermost first.
+    // Divisors exist for the inner dimensions, outermost first.
     words += 2 * (dims as usize).saturating_sub(1);
     for d in 1..dims {
         words -= 2;
@@ -42,7 +43,7 @@ fn apart(number: Expr, name: &str, dims: u8, mut words: usize) -> (Vec<Statement
 }
 
 impl Boxes {
-    /// The statements.
+    /// Statements that issue the copies.
     pub(super) fn statements(&self) -> Vec<Statement> {
         let Boxes { factor, number, words, map, counts: [lines, terms], .. } = *self;
         let behind_terms = words + inner(factor.terms);
@@ -60,7 +61,8 @@ impl Boxes {
             out.extend(of_lines);
             out.extend(of_terms);
             if factor.dealt > 0 {
-                // Pairs, their places in vectors, and vectors side by side are whole.
+                // The inner dimensions of an interleaved factor (pairs, their positions in vectors, neighbouring
+                // vectors) are copied whole.
                 let zero = || Expr::Number(0, Type::I32);
                 let block = Expr::Number(4 * i64::from(factor.dealt), Type::I32);
                 let at = vec![terms[0].clone(), zero(), zero(), zero(), lines[0].clone() / block];

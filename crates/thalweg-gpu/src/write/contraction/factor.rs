@@ -1,8 +1,8 @@
-//! How a factor comes into shared memory, step by step.
+//! Copies and prologues: how a factor is brought into shared memory, step by step.
 //!
-//! A factor that lies in memory with neighbours along one of its dimensions is copied past the registers, and several
-//! steps are under way at a time. One that lies there by strides of more dimensions is copied element by element. Any
-//! other is loaded before the arithmetic of a step and computed behind it.
+//! A factor in memory that is contiguous along one of its dimensions is copied asynchronously (`cp.async`), with
+//! several steps in flight. One with strides of more dimensions is copied element by element. Any other is loaded to
+//! registers before the arithmetic of a step and computed after it.
 
 use super::part::Part;
 use super::strided::Strided;
@@ -22,7 +22,7 @@ pub(super) enum Factor<'a> {
     Computed(Computed<'a>),
 }
 
-/// The names of a factor's accesses.
+/// Tags in the names of a factor's accesses.
 const TAGS: [&str; 2] = ["a", "b"];
 
 impl<'a> Factor<'a> {
@@ -43,7 +43,7 @@ impl<'a> Factor<'a> {
         }
     }
 
-    /// What stands before the loop.
+    /// Declarations before the main loop.
     pub(super) fn declared(&self) -> Vec<Statement> {
         match self {
             Factor::Copied(copy) => copy.declared(),
@@ -52,7 +52,7 @@ impl<'a> Factor<'a> {
         }
     }
 
-    /// What begins a step: its number, and its place among those in shared memory.
+    /// Start of a step's copies or loads; arguments: number of the step, and its pipeline stage.
     pub(super) fn early(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         vec![Statement::Scope(match self {
             Factor::Copied(copy) => copy.step(step, slot),
@@ -61,7 +61,7 @@ impl<'a> Factor<'a> {
         })]
     }
 
-    /// What is left of it when what has been asked for is there.
+    /// Rest of a step's work after its loads have arrived.
     pub(super) fn late(&self, slot: Expr) -> Vec<Statement> {
         let all = match self {
             Factor::Copied(_) => vec![],
@@ -71,7 +71,7 @@ impl<'a> Factor<'a> {
         if all.is_empty() { all } else { vec![Statement::Scope(all)] }
     }
 
-    /// What is to be known one round of all steps in shared memory ahead.
+    /// Preparation of a step, one round of all pipeline stages ahead.
     pub(super) fn prepare(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         match self {
             Factor::Strided(strided) => vec![Statement::Scope(strided.terms(step, slot))],
@@ -80,63 +80,63 @@ impl<'a> Factor<'a> {
     }
 }
 
-/// Where copied elements go.
+/// Layout of copied elements in shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placing {
     /// Neighbours stay neighbours.
     Kept,
-    /// What is neighbours in memory is apart.
+    /// Transposed: neighbours in memory are a pitch apart.
     Transposed,
-    /// To lines of 128 bytes, as warpgroups take them.
+    /// Lines of 128 bytes with 128-byte swizzle, as `wgmma` reads them.
     Lines,
 }
 
-/// A dimension of what is copied.
+/// A dimension of a copy.
 #[derive(Clone)]
 pub struct Side {
-    /// Elements of a step.
+    /// Elements per step.
     pub count: u32,
-    /// The first one of all steps, an i32.
+    /// First element of all steps, an i32.
     pub first: Expr,
-    /// How far a step goes.
+    /// Increment per step.
     pub step: u32,
-    /// How many there are in all, an i64.
+    /// Extent of the whole dimension, an i64.
     pub most: Expr,
 }
 
-/// A factor that is copied to shared memory past the registers.
+/// A factor that is copied to shared memory asynchronously (`cp.async`).
 pub struct Copy {
-    /// Names end with it.
+    /// Number of the factor, a suffix of names.
     pub number: usize,
-    /// The type of an element in memory.
+    /// Element type in memory.
     pub element: Type,
-    /// Its bytes.
+    /// Bytes of an element.
     pub size: u32,
-    /// Rows of the left factor, columns of the right one.
+    /// Lines: rows of the left factor, columns of the right one.
     pub lines: Side,
-    /// Terms.
+    /// Terms (K).
     pub terms: Side,
-    /// Threads that copy it.
+    /// Number of threads that copy.
     pub threads: u32,
     /// Whether terms are neighbours in memory.
     pub along: bool,
-    /// Where elements go.
+    /// Layout in shared memory.
     pub placing: Placing,
-    /// Elements from line to line or from term to term in shared memory.
+    /// Pitch in shared memory in elements, from line to line or from term to term.
     pub pitch: u32,
-    /// Elements of a step there.
+    /// Elements per pipeline stage.
     pub all: u32,
-    /// The words of its address and of its pitch in memory.
+    /// First word: the address, followed by the pitch in memory.
     pub at: usize,
 }
 
 impl Copy {
-    /// What is outer in memory, and what is neighbours there.
+    /// Outer and inner (contiguous) dimension in memory.
     fn sides(&self) -> (&Side, &Side) {
         if self.along { (&self.lines, &self.terms) } else { (&self.terms, &self.lines) }
     }
 
-    /// What texts are read with; their `#` is the number.
+    /// Reads a DSL text with the names of this copy; `#` in it is the factor's number.
     fn text(&self, template: &str, extend: impl FnOnce(Text<'_>) -> Text<'_>) -> Vec<Statement> {
         let Copy { number, threads, pitch, all, size, .. } = *self;
         let (outer, inner) = self.sides();
@@ -176,7 +176,7 @@ impl Copy {
         extend(text).statements(&[IN_LINES, &template.replace('#', &number.to_string())])
     }
 
-    /// What stands before the loop.
+    /// Declarations before the main loop.
     pub fn declared(&self) -> Vec<Statement> {
         let mut out = vec![
             Statement::Operand { name: of("factor", self.number), ty: self.element, word: self.at },
@@ -188,7 +188,7 @@ impl Copy {
         out
     }
 
-    /// A step: its number and its place in shared memory, each an i32.
+    /// Copies of a step; arguments: number of the step, and its pipeline stage, each an i32.
     pub fn step(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         let transposed = self.placing == Placing::Transposed;
         let (_, inner) = self.sides();
@@ -198,26 +198,27 @@ impl Copy {
         self.text(template, |text| text.value("step", step).value("slot", slot))
     }
 
-    /// What a thread has copied of a step of f32, rounded to TF32: once, and not wherever it becomes part of a multiplication.
+    /// Rounds the elements that a thread has copied in a step from f32 to TF32: once, instead of at every
+    /// multiplication.
     pub fn round(&self, slot: Expr) -> Vec<Statement> {
         self.text(ROUND, |text| text.value("slot", slot).function("tf32", |x| Routine::Tf32.of(x.to_vec())))
     }
 
-    /// The same of the rows of a block, where [`crate::class::streamed::StreamedClass::scores_by_fours`] says how they lie. All threads
-    /// of the block come here.
+    /// Rounds the rows of a block to TF32, and stores them in fragment order
+    /// ([`crate::class::streamed::StreamedClass::scores_by_fours`]). All threads of the block must call it.
     pub fn round_to_fragments(&self) -> Vec<Statement> {
         self.text(ROUND_TO_FRAGMENTS, |text| text.function("tf32", |x| Routine::Tf32.of(x.to_vec())))
     }
 
-    /// Whether a thread takes one line: then it does not matter how far the next one is.
+    /// Whether a thread takes a single line, so that the distance to the next one does not matter.
     fn outer_once(&self) -> bool {
         let (outer, inner) = self.sides();
         inner.count / (16 / self.size) * outer.count == self.threads
     }
 }
 
-/// Element by element, terms side by side in memory and lines in shared memory: of threads side by side each has a term
-/// of a line.
+/// Copies element by element: terms are neighbours in memory, lines are neighbours in shared memory. Neighbouring
+/// threads have neighbouring terms of a line.
 const ELEMENTS: &str = r"
 let DEEP = INNERS, COUNT = INNERS * OUTERS / THREADS;
 for u: u32 in 0..COUNT unroll {
@@ -230,7 +231,8 @@ for u: u32 in 0..COUNT unroll {
 }
 ";
 
-/// Sixteen bytes at a time. A thread's share lies at one place along neighbours, some lines or terms apart.
+/// Copies vectors of 16 bytes. A thread's vectors have one position along the inner dimension, and are some lines or
+/// terms apart along the outer one.
 const VECTORS_BEGIN: &str = r"
 let outer# = i32(t) / WIDTH, inner# = i32(t) % WIDTH * VECTOR;
 let from# = batch# + i64(outer_first + outer#) * i64(pitch#) + i64(inner_first + inner#);
@@ -262,8 +264,8 @@ for u: i32 in 0..EACH unroll {
 }
 ";
 
-/// Sixteen rows by sixteen terms are what a warp takes for two multiplications: of the first one two terms of two rows for each thread,
-/// then those of the second.
+/// Fragment order: a warp takes 16 rows by 16 terms for two multiplications. Each thread has two terms of two rows for
+/// the first one, followed by those for the second one.
 const ROUND_TO_FRAGMENTS: &str = r"
 var x: f32[EACH][VECTOR];
 for u: i32 in 0..EACH unroll {
@@ -277,7 +279,7 @@ for u: i32 in 0..EACH unroll {
 }
 ";
 
-/// A factor of a tile that is copied.
+/// Copy of a factor of a tiled GEMM.
 fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> Copy {
     let (tall, first, most) = lines(class, number);
     let Layout { along: kept, pitch, all } = class.layout(number);
@@ -293,7 +295,7 @@ fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> Copy {
         along,
         placing: match class.math {
             Math::Warpgroup => Placing::Lines,
-            // On plain cores terms are apart in shared memory.
+            // On CUDA cores terms are a pitch apart in shared memory.
             _ if kept != along => Placing::Transposed,
             _ => Placing::Kept,
         },
@@ -303,7 +305,7 @@ fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> Copy {
     }
 }
 
-/// A factor that goes through its body.
+/// A factor that is computed by its body (prologue).
 pub(super) struct Computed<'a> {
     tile: &'a TileClass,
     number: usize,
@@ -315,13 +317,13 @@ impl Computed<'_> {
         self.part.class.space.lanes as u32
     }
 
-    /// Vectors of a thread in a step.
+    /// Vectors per thread in a step.
     fn each(&self) -> u32 {
         let (tall, ..) = lines(self.tile, self.number);
         tall * self.tile.tile.k / self.tile.tile.threads() / self.lanes()
     }
 
-    /// The accesses that are loaded before the arithmetic of a step.
+    /// Accesses that are loaded before the arithmetic of a step.
     fn fetched(&self) -> Vec<usize> {
         let wants = wanted(&self.part.class.body);
         (0..wants.len()).filter(|&k| wants[k].load || wants[k].position).collect()
@@ -337,8 +339,8 @@ impl Computed<'_> {
         out
     }
 
-    /// What texts are read with. Rows of the left factor's domain are lines and its columns terms; of the right one the
-    /// other way round.
+    /// Environment of the DSL texts. Rows of the left factor's domain are lines and its columns terms; for the right
+    /// factor it is the reverse.
     fn text(&self, step: Expr) -> Text<'static> {
         let (tall, first, most) = lines(self.tile, self.number);
         let (terms, v) = (self.tile.tile.k, self.lanes());
@@ -367,7 +369,7 @@ impl Computed<'_> {
             .given("stand_at", at)
     }
 
-    /// Where a thread stands, and what is done with that.
+    /// Calls `then` with the position of a thread.
     fn with_stand<T>(&self, then: impl FnOnce(&Stand) -> T) -> T {
         let position = |k: usize| self.part.position(k);
         let name = |name: &str| Expr::name(name, Type::I64);
@@ -380,7 +382,7 @@ impl Computed<'_> {
         then(&Stand { position: &position, point, step, lanes: self.lanes() as usize })
     }
 
-    /// Loads what a step reads.
+    /// Loads the elements of a step.
     fn fetch(&self, step: Expr) -> Vec<Statement> {
         let (accesses, wants) = (self.part.accesses(), wanted(&self.part.class.body));
         let u = [Expr::name("u", Type::U32)];
@@ -393,7 +395,7 @@ impl Computed<'_> {
         out
     }
 
-    /// Computes it, and writes it to shared memory.
+    /// Computes a step's elements and stores them to shared memory.
     fn put(&self, slot: Expr) -> Vec<Statement> {
         let (accesses, body) = (self.part.accesses(), &self.part.class.body);
         let u = [Expr::name("u", Type::U32)];
@@ -424,7 +426,7 @@ impl Computed<'_> {
     }
 }
 
-/// Where vector `u` of a thread is.
+/// Coordinates of vector `u` of a thread.
 const PLACE: &str = r"
 fn c(u) = t + u * THREADS;
 fn line_of(u) = LEFT ? c(u) / (TERMS / LANES) : c(u) % (TALL / LANES) * LANES;

@@ -1,10 +1,10 @@
-//! Tiles that are fed: one thread has the chip copy the factors, and two warpgroups compute a tile each, so that one
-//! multiplies while the other makes something of its sums. Blocks stay until all tiles are done.
+//! Warp-specialized persistent TMA GEMM: a producer thread copies the factors by TMA, and two consumer teams compute a
+//! tile each, so that one multiplies while the other runs its epilogue (ping-pong).
 //!
-//! In: a [`FedClass`]. Out: a program. docs/gpu-contractions.md has the idea.
+//! In: a [`FedClass`]. Out: a program. docs/gpu-contractions.md explains the design.
 //!
-//! A launch may have several products of one left factor and one shape: each has the words of a launch of its own, one
-//! behind the other, and tiles are numbered through all of them.
+//! A launch may have several products with one left factor and one shape (grouped GEMM): the words of their own
+//! launches follow each other, and tiles are numbered through all of them.
 
 use super::boxes::Boxes;
 use super::{batches_of, next_place, registers, result, shared_part, which_tile};
@@ -15,7 +15,7 @@ use crate::text::Text;
 use crate::write::looped::Native;
 use thalweg_ir::DType;
 
-/// Registers of the thread that has the factors copied.
+/// Registers of a producer thread.
 const LESS: u32 = 24;
 
 struct Fed<'a> {
@@ -49,7 +49,7 @@ pub fn kernel(class: &FedClass, native: Native) -> Kernel {
 }
 
 impl Fed<'_> {
-    /// Whether lines of the factors lie together in shared memory, not terms.
+    /// Whether lines of the factors are contiguous in shared memory instead of terms.
     fn across(&self) -> [bool; 2] {
         self.class.factors.map(|f| !f.along)
     }
@@ -58,7 +58,7 @@ impl Fed<'_> {
         self.class.products > 1
     }
 
-    /// Statements about one of several products, whose words are those of its own launch.
+    /// Statements whose words are those of one of several products.
     fn within(&self, body: Vec<Statement>) -> Vec<Statement> {
         match self.several() {
             true => vec![Statement::Within(Expr::name("own_words", Type::U32), body)],
@@ -66,7 +66,7 @@ impl Fed<'_> {
         }
     }
 
-    /// Parts of shared memory.
+    /// Ranges of shared memory: factors and mbarriers.
     fn begin(&self) -> Vec<Statement> {
         let (class, stages) = (self.class, self.class.tile.stages);
         let element = Type::Stored(class.dtype);
@@ -77,13 +77,13 @@ impl Fed<'_> {
             shared_part("s0".into(), element, all[0], 0),
             shared_part("s1".into(), element, all[1], all[0] * 2),
             shared_part("full".into(), Type::U64, stages, barriers),
-            // Behind those of places are the ones of turns.
+            // The mbarriers of turns follow those of stages.
             shared_part("empty".into(), Type::U64, stages + 2, barriers + 8 * stages),
             shared_part("turns".into(), Type::U64, 2, barriers + 16 * stages),
         ]
     }
 
-    /// The sums of a pass, from a warp's registers.
+    /// Stores the accumulators of an epilogue pass from a warp's registers to shared memory.
     fn hand_on(&self) -> Vec<Statement> {
         let handed = self.class.handed();
         let across = self.class.tile.n / handed.columns;
@@ -94,7 +94,7 @@ impl Fed<'_> {
         result::hand_on_pass(&handed, (0..handed.passes).map(case).collect())
     }
 
-    /// The copies of a step of a factor, or of lines of the right one that fill no tile.
+    /// TMA copies of a step of a factor, or (`rest`) of the right factor's last lines, which do not fill a tile.
     fn copies(&self, number: usize, rest: bool) -> Vec<Statement> {
         let (class, slots) = (self.class, &self.slots);
         let factor = class.factors[number];
@@ -119,7 +119,7 @@ impl Fed<'_> {
         self.within(boxes.statements())
     }
 
-    /// The multiplications of a step. 64 rows lie together either way: as so many lines of terms, or as a part of every
+    /// Multiplications of a step. The 64 rows of an instruction are either so many lines of terms, or a slice of each
     /// term's line.
     fn multiply(&self) -> Vec<Statement> {
         let class = self.class;
@@ -159,7 +159,7 @@ warpgroup_commit;
 "])
     }
 
-    /// A loop over the tiles of a block, and which tile it has.
+    /// Loop over the tiles of a block, with the number of each.
     fn tiles(&self, body: &str) -> String {
         let numbers = match self.several() {
             true => {
@@ -206,7 +206,7 @@ warpgroup_commit;
             .given("multiply", vec![Statement::Scope(self.multiply())])
     }
 
-    /// What the thread that has everything copied is written with.
+    /// Environment of the producer thread's text.
     fn copy_text(&self, which: Vec<Statement>, batches: Vec<Statement>) -> Text<'static> {
         let class = self.class;
         Text::new()
@@ -274,7 +274,7 @@ for i: i32 in 0..steps {
 }
 ";
 
-/// Tiles go to the two teams in turns.
+/// Consumers: the two teams take tiles in turns.
 const COMPUTE: &str = r"
 if own % 2 != team {
     let behind = slot + u32(steps);

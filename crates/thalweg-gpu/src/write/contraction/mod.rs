@@ -1,13 +1,13 @@
-//! Contractions as one kernel: tiles of the result, whose factors are copied or computed into shared memory a few terms
-//! at a time, and whose sums are handed on there to what is made of them. docs/gpu-contractions.md has the idea.
+//! Fused GEMM: tiles of the result, whose factors are copied or computed into shared memory a few terms at a time, and
+//! whose accumulators are passed to the epilogue through shared memory. docs/gpu-contractions.md explains the design.
 //!
-//! In: a [`TileClass`]. Out: a program. Nothing here knows sizes; which class a contraction gets is decided in
-//! `lower/contraction`.
+//! In: a [`TileClass`]. Out: a program. Nothing here knows sizes; `lower/contraction` chooses the class of a
+//! contraction.
 //!
-//! * `fed`: tiles that are fed by a thread which has the factors copied by `boxes`.
-//! * `factor`: how a factor comes into shared memory, `strided` one that lies in memory in more dimensions than a matrix
-//!   has. `multiply`: the arithmetic on it. `result`: what is made of the sums. `part`: what all bodies need.
-//! * `streamed`: two products, the rows of one streamed through the other.
+//! * `fed`: warp-specialized TMA GEMM, whose producer thread copies the factors by `boxes`.
+//! * `factor`: copies or computes a factor into shared memory; `strided`: a factor with more dimensions than a matrix.
+//!   `multiply`: the arithmetic. `result`: the epilogue. `part`: shared by all bodies.
+//! * `streamed`: flash attention, two products of which the second consumes the first block by block.
 
 mod boxes;
 pub mod factor;
@@ -25,35 +25,35 @@ use crate::text::Text;
 use factor::Factor;
 use thalweg_ir::{DType, ElementOp};
 
-/// The type of an element in shared memory: where tensor cores take narrow floats, as they are in memory.
+/// Element type in shared memory: the memory format where tensor cores take narrow floats.
 fn element_of(class: &TileClass) -> Type {
     if class.math.is_narrow() { Type::Stored(class.dtype) } else { Type::Held(class.dtype) }
 }
 
-/// Lines of a tile of a factor, the first one, an i32, and how many there are in all, an i64.
+/// Lines of a tile of a factor: their number, the first one (an i32), and the number of the whole factor (an i64).
 fn lines(class: &TileClass, number: usize) -> (u32, Expr, Expr) {
     let (tall, first, most) = if number == 0 { (class.tile.m, "row0", "m") } else { (class.tile.n, "column0", "n") };
     (tall, Expr::name(first, Type::I64).to(Type::I32), Expr::name(most, Type::I64))
 }
 
-/// Where sixteen bytes go, in elements from the beginning of a step: of `outers` lines of 128 bytes, part `inner` (an
-/// element's number along the line, a multiple of eight) of line `outer`, as warpgroups take them: parts of a line are
-/// exchanged by its number among eight.
+/// Offset of a 16-byte chunk from the beginning of a stage, in elements: of `outers` lines of 128 bytes, chunk `inner`
+/// (an element's number along the line, a multiple of eight) of line `outer`. 128-byte swizzle as `wgmma` reads it: the
+/// chunk's number is XORed with the line's number modulo eight.
 const IN_LINES: &str = r"
 fn in_lines(outer, outers, inner) = inner / LINE * (outers * LINE) + outer * LINE + ((inner % LINE / 8 ^ outer & 7) * 8);
 ";
 
-/// The name of something that each factor has.
+/// Name with a factor's number.
 fn of(name: &str, number: usize) -> Name {
     format!("{name}{number}")
 }
 
-/// A part of the bytes of shared memory.
+/// Declares a range of the dynamic shared memory.
 fn shared_part(name: Name, ty: Type, elements: u32, at: u32) -> Statement {
     Statement::SharedPart { name, ty, shape: vec![elements], of: "shared".into(), at }
 }
 
-/// The statements that say which tile a number stands for: `product` of the batch, `row0`, `column0`.
+/// Statements that compute a tile's coordinates from its number: `product` of the batch, `row0`, `column0`.
 pub fn which_tile(number: Expr, [m, n]: [u32; 2]) -> Vec<Statement> {
     Text::new().value("number", number).number("M", m).number("N", n).statements(&[r"
 // Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
@@ -63,8 +63,8 @@ let row0 = i64(first + within % rows) * M, column0 = i64(within / rows) * N;
 "])
 }
 
-/// Where product `product` of the batch begins in each of so many factors, `batch0` and so on, of that type: `words` is the first
-/// word of a batch dimension, two to divide by and one for each factor.
+/// Offset of product `product` of the batch in each of `factors` factors, `batch0` and so on, of type `ty`. `words(d)`
+/// is the first word of a batch dimension: two to divide by, then a stride for each factor.
 fn batches_of(factors: usize, batch: u8, words: impl Fn(usize) -> usize, ty: Type) -> Vec<Statement> {
     let (mut out, mut rest) = (vec![], Expr::name("product", Type::U32));
     let mut moved = vec![vec![]; factors];
@@ -80,7 +80,7 @@ fn batches_of(factors: usize, batch: u8, words: impl Fn(usize) -> usize, ty: Typ
     out
 }
 
-/// On to the next of so many places in shared memory, which go round in phases.
+/// Advances to the next of `stages` pipeline stages; the phase flips when they wrap around.
 fn next_place(place: &str, phase: &str, stages: u32) -> Vec<Statement> {
     let text = Text::new().number("STAGES", stages);
     let [own, phase] = [place, phase].map(|name| Expr::name(name, Type::U32));
@@ -89,19 +89,20 @@ fn next_place(place: &str, phase: &str, stages: u32) -> Vec<Statement> {
         .statements(&["place += 1; if place == STAGES { place = 0; phase ^= 1; }"])
 }
 
-/// Registers of a multiprocessor, and most of a thread that computes.
+/// Registers of a multiprocessor, and maximum number of a consumer thread.
 const REGISTERS: u32 = 65536;
 const MOST_REGISTERS: u32 = 240;
 
-/// Registers of a thread of so many warpgroups that compute, where those of one more give theirs away but for `less`. They
-/// share what the block has at its start, the same for each thread: who asks for more waits for ever.
+/// Registers per consumer thread of `groups` warpgroups, where the producer warpgroup keeps only `less` (`setmaxnreg`).
+/// All share the block's allocation at launch, which is the same for each thread: who requests more than that waits
+/// forever.
 fn registers(groups: u32, less: u32) -> u32 {
     let eights = |n: u32| n / 8 * 8;
     let first = eights(REGISTERS / (128 * (groups + 1)));
     eights((first * (groups + 1) - less) / groups).min(MOST_REGISTERS)
 }
 
-/// What is done with each sum of a thread: its indices, and its number among them.
+/// Nested loops over a thread's accumulators: their indices, and their number among them.
 fn each_sum(shape: &[u32], body: impl FnOnce(Vec<Expr>, Expr) -> Vec<Statement>) -> Vec<Statement> {
     let index = |d: usize| Expr::name(of("u", d), Type::I32);
     let at: Vec<Expr> = (0..shape.len()).map(index).collect();
@@ -115,11 +116,11 @@ fn each_sum(shape: &[u32], body: impl FnOnce(Vec<Expr>, Expr) -> Vec<Statement>)
     })
 }
 
-/// A contraction as it is written.
+/// A tiled GEMM that is being generated.
 struct Tiles<'a> {
     class: &'a TileClass,
     slots: &'a TileSlots,
-    /// The sizes of the registers of a thread's sums, `sum`.
+    /// Dimensions of the register array `sum`, a thread's accumulators.
     shape: Vec<u32>,
     factors: [Factor<'a>; 2],
 }
@@ -151,7 +152,7 @@ impl Tiles<'_> {
         Type::Held(self.class.sums)
     }
 
-    /// Sums that are 0.
+    /// Zeroes the accumulators.
     fn cleared(&self) -> Vec<Statement> {
         let zero = Expr::Constant(self.class.sums, 0);
         each_sum(&self.shape, |at, _| {
@@ -159,7 +160,7 @@ impl Tiles<'_> {
         })
     }
 
-    /// Who is who, and what is declared.
+    /// Prologue: coordinates and declarations.
     fn begin(&self) -> Vec<Statement> {
         let (class, w) = (self.class, self.slots.split);
         let Tile { m, n, k, stages, .. } = class.tile;
@@ -189,7 +190,7 @@ when SPLIT {
         out
     }
 
-    /// The loop over the terms, some steps of which are on their way.
+    /// Main loop over the terms, software-pipelined with `stages` steps in flight.
     fn turns(&self) -> Vec<Statement> {
         let (class, factors) = (self.class, &self.factors);
         let stages = class.tile.stages;
@@ -235,14 +236,14 @@ copies_wait(0);
 "])
     }
 
-    /// The sums of all shares of a tile: every block leaves its own, as its threads have them, and the last one to come
-    /// puts them together in order. The others end here.
+    /// Split-K reduction: every block stores its partial accumulators in scratch memory, by thread, and the last block
+    /// to finish adds them all in order. The other blocks exit here.
     fn put_together(&self) -> Vec<Statement> {
         let (class, w, ty) = (self.class, self.slots.split, self.sum());
         let (threads, all) = (class.tile.threads(), class.sums_of_thread() * class.tile.threads());
         let sum = |at: &[Expr]| Expr::Element { of: "sum".into(), at: at.to_vec(), ty };
         let other = |at: &[Expr]| Expr::Element { of: "other".into(), at: at.to_vec(), ty };
-        // The sum of that number of share `s`.
+        // Offset of an accumulator of split `s`.
         let place = |s: &str, number: Expr| {
             let share = Expr::name(s, Type::U32).to(Type::I64) * Expr::Number(all.into(), Type::I64);
             let within = (number * Expr::Number(threads.into(), Type::I32)).to(Type::I64);
@@ -293,7 +294,7 @@ for s: u32 in 0..shares { add_share; }
     }
 }
 
-/// A routine as a statement.
+/// A routine call as a statement.
 fn routine(action: Action) -> Vec<Statement> {
     vec![Statement::Do(action)]
 }

@@ -1,4 +1,4 @@
-//! The arithmetic of one step on what is in shared memory: by tensor cores, or by plain ones in order.
+//! Arithmetic of a step on factors in shared memory: by tensor cores, or by CUDA cores in order.
 
 use super::element_of;
 use crate::class::contraction::{LINE, LINE_ELEMENTS, Math, Tile, TileClass};
@@ -6,10 +6,11 @@ use crate::ir::{Definition, Expr, Routine, Statement, Type};
 use crate::text::Text;
 use thalweg_ir::DType;
 
-/// Threads of a block on plain cores along columns.
+/// Threads along columns of a block on CUDA cores.
 const ACROSS: u32 = 16;
 
-/// The sizes of the registers of a thread's sums. Of tensor cores the last one is of the four sums that an instruction has.
+/// Dimensions of a thread's accumulator registers. On tensor cores the last one is the four accumulators of an
+/// instruction.
 pub(super) fn shape(class: &TileClass) -> Vec<u32> {
     let Tile { m, n, warps, .. } = class.tile;
     match class.math {
@@ -19,19 +20,19 @@ pub(super) fn shape(class: &TileClass) -> Vec<u32> {
     }
 }
 
-/// What the routines of a step are made of.
+/// Definitions that a step's routines need.
 pub(super) fn definitions(class: &TileClass) -> Vec<Definition> {
     let ([left, right], columns) = (across(class), class.tile.n);
     let of = || Definition::Warpgroups { f16: class.dtype == DType::F16, left: Some(left), right, columns };
     (class.math == Math::Warpgroup).then(of).into_iter().collect()
 }
 
-/// Whether lines of the factors lie together in shared memory, not terms.
+/// Whether lines of the factors are contiguous in shared memory instead of terms.
 fn across(class: &TileClass) -> [bool; 2] {
     [0, 1].map(|f| !class.layout(f).along)
 }
 
-/// What texts are read with.
+/// Environment of the DSL texts.
 fn text(class: &TileClass) -> Text<'static> {
     let Tile { m, n, k, warps, .. } = class.tile;
     let (left, right, dtype) = (class.layout(0), class.layout(1), class.sums);
@@ -67,7 +68,7 @@ fn text(class: &TileClass) -> Text<'static> {
         .function("tf32", |x| Routine::Bits.of([Routine::Tf32.of(x.to_vec())]))
 }
 
-/// The statements of a step.
+/// Statements of a step.
 pub(super) fn step(class: &TileClass) -> Vec<Statement> {
     match class.math {
         Math::Warpgroup => warpgroup(class),
@@ -97,7 +98,7 @@ const WARPS: &str = r"
 let lane = t % 32, rows_at = t / 32 / WARPS * ROWS, columns_at = t / 32 % WARPS * COLUMNS;
 ";
 
-/// Places are i32: sums that cannot wrap around are part of an instruction.
+/// Offsets are i32: signed additions cannot wrap around, so the compiler folds them into addressing.
 const NARROW_F32: &str = r"
 let row_own = rows_at + lane / 4, column_own = columns_at + lane / 4, term_own = lane % 4;
 let left = i32(first0 + (ALONG0 ? row_own * PITCH0 + term_own : term_own * PITCH0 + row_own));
@@ -155,7 +156,7 @@ for p: u32 in 0..TERMS by 16 unroll {
 }
 ";
 
-/// The multiplications of a warpgroup: its 64 rows by all columns. Lines that lie together are terms, or 64 rows or columns
+/// Multiplications of a warpgroup: its 64 rows by all columns. Contiguous lines are either terms, or 64 rows or columns
 /// at a time.
 fn warpgroup(class: &TileClass) -> Vec<Statement> {
     let Tile { n, k, .. } = class.tile;
@@ -185,7 +186,7 @@ warpgroup_commit;
     vec![Statement::Scope(body)]
 }
 
-/// Statements that write the sums of pass `pass` to `sums` in shared memory, those of the threads that have some.
+/// Stores the accumulators of pass `pass` to `sums` in shared memory, from the threads that have them.
 pub(super) fn hand_on(class: &TileClass) -> Vec<Statement> {
     let high = match class.math {
         Math::Plain => (class.tile.m / ACROSS).min(4),

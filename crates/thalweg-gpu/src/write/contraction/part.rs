@@ -1,4 +1,4 @@
-//! A body of a contraction, over `[batch…, rows…, columns…]`.
+//! Bodies of a contraction, over `[batch…, rows…, columns…]`.
 
 use crate::class::body::divisors;
 use crate::class::contraction::{PartClass, PartSlots};
@@ -10,15 +10,15 @@ use crate::write::place::{decompose, offset};
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
 
-/// The word that says where an index out of range is told.
+/// Argument word of the fault slot's address.
 const FAULT: usize = 5;
 
-/// A part, and what is around it.
+/// A body with its environment.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
     pub(super) class: &'a PartClass,
     pub(super) slots: &'a PartSlots,
-    /// What stands in the names of its accesses.
+    /// Tag in the names of its accesses.
     pub(super) tag: &'static str,
     pub(super) native: Native<'a>,
 }
@@ -28,12 +28,12 @@ impl<'a> Part<'a> {
         Accesses { list: &self.class.body.accesses, class: &self.class.space, slots: &self.slots.space, tag: self.tag }
     }
 
-    /// The type of positions.
+    /// Type of indices.
     pub(super) fn index(&self) -> Type {
         Type::index(self.class.space.wide)
     }
 
-    /// The indices of a place, from the numbers of its product, row and column.
+    /// Coordinates of a point, from the numbers of its product, row and column.
     pub(super) fn decomposed(&self, [product, row, column]: [Expr; 3]) -> Vec<Statement> {
         let (space, slots) = (&self.class.space, &self.slots.space);
         let [batch, rows] = self.class.groups.map(usize::from);
@@ -43,20 +43,20 @@ impl<'a> Part<'a> {
             .collect()
     }
 
-    /// The position of an access where the indices are known.
+    /// Offset of an access, where the coordinates are known.
     pub(super) fn position(&self, access: usize) -> Expr {
         let space = &self.class.space;
         let all = offset(space, &self.slots.space, access, 0..space.rank(), "i");
         all.unwrap_or(Expr::Number(0, self.index()))
     }
 
-    /// A sum as an access takes it: not rounded to the access's dtype.
+    /// An accumulator as an access reads it: not rounded to the access's dtype.
     pub(super) fn sum(&self, own: &Expr, access: u16) -> Expr {
         held(own.clone(), self.class.body.accesses[access as usize].dtype)
     }
 
-    /// The nodes of a body in one lane, the part's own or one that reads the same: `load` gives the elements, `at` the indices
-    /// before the lanes of what was fetched.
+    /// Statements of a body's nodes in one lane, the part's own body or one with the same accesses. `load` yields the
+    /// elements, `at` the indices before the lanes of what was fetched.
     pub(super) fn compute(
         &self,
         body: &Body,
@@ -82,7 +82,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A float in a register taken for one of that dtype, as it is.
+/// A float register reinterpreted as another dtype, without rounding.
 pub(super) fn held(x: Expr, dtype: DType) -> Expr {
     if x.ty() == Type::Held(dtype) { x } else { Expr::Unrounded(dtype, Box::new(x)) }
 }

@@ -1,12 +1,12 @@
-//! What is made of the sums of a tile: its body, on the sums in shared memory, some of them at a time.
+//! Epilogue of a tile: its body runs on the accumulators, a pass at a time.
 //!
-//! Threads stand side by side along columns there, however the sums were shared among them, so that what is read and
-//! written beside the sums goes through memory in whole lines. All threads of a block do that together, some rows at a
-//! time, or each warp for itself.
+//! Accumulators go through shared memory, where neighbouring threads take neighbouring columns whatever thread computed
+//! them. So the epilogue's other loads and its stores access whole cache lines. Either all threads of a block run a
+//! pass together, some rows at a time, or each warp runs passes of its own.
 //!
-//! A warp may compute outside of the result, too (`warp`), and sums that are written as they are to rows that begin
-//! anywhere go by pairs (`shifted`). Where columns of the right factor are dealt, threads have vectors of the result, and sums stay where
-//! they are (`dealt`).
+//! A warp may compute out of bounds, too (`warp`). Accumulators that are stored unchanged to rows of any alignment are
+//! stored in pairs (`shifted`). With interleaved columns of the right factor, threads own vectors of the result, and
+//! accumulators stay in registers (`dealt`).
 
 mod dealt;
 mod shifted;
@@ -22,12 +22,12 @@ use crate::write::access::{Stand, lane_number};
 use crate::write::body::value;
 use crate::write::looped::Native;
 
-/// Vectors that a thread of a warp has under way at a time.
+/// Maximum number of vectors of a thread that a warp's epilogue has in flight.
 const MOST_AHEAD: u32 = 8;
-/// Warps of a block at most.
+/// Maximum number of warps of a block.
 const MOST_WARPS: u32 = 32;
 
-/// The statements behind the loop over the terms; `hand_on` writes the sums of pass `pass` to `sums`. Around them are `m`
+/// Epilogue after the main loop; `hand_on` stores the accumulators of pass `pass` to `sums`. It uses the variables `m`
 /// and `n`, `row0` and `column0` (of a warp `warp_row`), all i64, `product` and `t`, both u32, and the bytes `shared`.
 pub fn statements(handed: &Handed<'_>, slots: &PartSlots, native: Native, hand_on: Vec<Statement>) -> Vec<Statement> {
     let part = Part { class: &handed.result.0, slots, tag: "", native };
@@ -35,8 +35,8 @@ pub fn statements(handed: &Handed<'_>, slots: &PartSlots, native: Native, hand_o
     result.shifted().or_else(|| result.by_warp()).unwrap_or_else(|| result.by_points())
 }
 
-/// The same of sums that stay where they are: what comes before the terms, with what is around it of the words, and what comes behind
-/// them.
+/// Epilogue on accumulators in registers: statements before the main loop (`within` surrounds those that use argument
+/// words), and statements after it.
 pub fn dealt(
     handed: &Handed<'_>,
     slots: &PartSlots,
@@ -47,7 +47,7 @@ pub fn dealt(
     Result { handed, part, hand_on: vec![] }.dealt(within)
 }
 
-/// Statements that write the sums of a warp's 16 rows to those of all warps: eight columns so many times.
+/// Stores the accumulators of each warp's 16 rows to shared memory, in `eights` blocks of eight columns.
 pub fn hand_on_rows(handed: &Handed<'_>, eights: u32) -> Vec<Statement> {
     Text::new()
         .number("EIGHTS", eights)
@@ -64,7 +64,7 @@ for j: u32 in 0..EIGHTS unroll {
 "])
 }
 
-/// Those of a pass of a warp.
+/// Stores the accumulators of a warp's pass to shared memory.
 pub fn hand_on_pass(handed: &Handed<'_>, cases: Vec<((Name, Vec<Expr>), u32)>) -> Vec<Statement> {
     let to = ("sums".into(), vec![u32("t") / Expr::Number(32, Type::U32)]);
     let (pass, pitch, eights) = (Expr::name("pass", Type::I32), handed.pitch(), handed.columns / 8);
@@ -90,7 +90,7 @@ impl Result<'_> {
         matches!(self.handed.by, By::Warp { .. })
     }
 
-    /// Who is alone with these sums: a thread's number among them, and how many they are.
+    /// Threads that run a pass together: a thread's number among them, and how many there are.
     fn threads(&self) -> (Expr, u32) {
         match self.handed.by {
             By::Block(threads) => (u32("t"), threads),
@@ -98,7 +98,7 @@ impl Result<'_> {
         }
     }
 
-    /// The first row and the first column of a pass.
+    /// First row and first column of a pass.
     fn origin(&self, pass: &Expr) -> [Expr; 2] {
         let number = |n: u32| Expr::Number(n.into(), Type::I32);
         let (rows, columns) = (self.handed.rows, self.handed.columns);
@@ -118,7 +118,7 @@ impl Result<'_> {
         }
     }
 
-    /// The sums in shared memory.
+    /// Declares the accumulators in shared memory.
     fn room(&self) -> Statement {
         let (ty, elements) = (Type::Held(self.handed.sums), self.handed.rows * self.handed.pitch());
         match self.handed.by {
@@ -139,21 +139,21 @@ impl Result<'_> {
         self.part.class.space.lanes as u32
     }
 
-    /// What is declared for the accesses.
+    /// Declarations for the accesses.
     fn declared(&self) -> Vec<Statement> {
         let (body, wants) = (&self.part.class.body, wanted(&self.part.class.body));
         let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
         self.part.accesses().declare(&|k| !self.is_sums(k) && (stored(k) || wants[k] != Wanted::default()))
     }
 
-    /// The accesses that are fetched beside the sums.
+    /// Accesses that are loaded besides the accumulators.
     fn fetched(&self) -> Vec<(usize, Wanted)> {
         let wants = wanted(&self.part.class.body);
         let fetched = |&k: &usize| !self.is_sums(k) && (wants[k].load || wants[k].position);
         (0..wants.len()).filter(fetched).map(|k| (k, wants[k])).collect()
     }
 
-    /// What texts are read with. `pass` is the pass that a place is asked for.
+    /// Environment of the DSL texts. Coordinates are those of pass `pass`.
     fn text(&self, pass: &Expr) -> Text<'static> {
         let (index, [row0, column0], (lane, threads)) = (self.part.index(), self.origin(pass), self.threads());
         let (rows, v) = (self.handed.rows, self.lanes());
@@ -185,7 +185,7 @@ impl Result<'_> {
             .given("decomposed", self.part.decomposed([u32("product"), row, column]))
     }
 
-    /// Where a thread stands, and what is done with that.
+    /// Calls `then` with the position of a thread.
     fn with_stand<T>(&self, then: impl FnOnce(&Stand) -> T) -> T {
         let position = |k: usize| self.part.position(k);
         let at = |name: &str| Expr::name(name, self.part.index()).to(Type::I64);
@@ -194,8 +194,8 @@ impl Result<'_> {
         then(&Stand { position: &position, point, step, lanes: self.lanes() as usize })
     }
 
-    /// The statements for a vector: its sums are `own`, what was fetched has the index `number`, and it is stored where
-    /// `inside` holds, if that is said.
+    /// Statements for a vector: `own` is its accumulators, `number` the index of what was loaded. It is stored where
+    /// `inside` holds, if given.
     fn compute(&self, own: Expr, number: &[Expr], inside: Option<Expr>) -> Vec<Statement> {
         let (accesses, body, v) = (self.part.accesses(), &self.part.class.body, self.lanes() as usize);
         let stores = || body.stores.iter().map(|s| (s.access as usize, s.node));
@@ -214,7 +214,7 @@ impl Result<'_> {
         out
     }
 
-    /// Vectors one after the other.
+    /// Epilogue that takes vectors one after the other.
     fn by_points(&self) -> Vec<Statement> {
         let (accesses, v) = (self.part.accesses(), self.lanes() as usize);
         let mut loads = vec![];
@@ -238,12 +238,12 @@ impl Result<'_> {
     }
 }
 
-/// A sum in shared memory.
+/// Accumulator in shared memory.
 const SUM_AT: &str = r"
 fn sum_at(i) = WARP ? sums[t / 32][i] : sums[i];
 ";
 
-/// The sums of a pass, from where they were computed to where something is made of them.
+/// Stores the accumulators of a pass to shared memory, between barriers.
 const CHANGE_PLACES: &str = r"
 when WARP { warp_barrier; } else { barrier; }
 hand_on;

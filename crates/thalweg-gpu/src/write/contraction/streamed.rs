@@ -1,14 +1,16 @@
-//! Two products with weights between them, as one kernel: `Σ_j w(q·k[j])·v[j]`, the keys `j` streamed.
+//! Flash attention: two products, with softmax or other weights between them in one kernel, `Σ_j w(q·k[j])·v[j]`, with
+//! a loop over blocks of keys `j`.
 //!
-//! A warp has 16 rows. Of a block of keys it computes the scores, which stay in its registers as the sums of the first
-//! product and go into the second one as its left factor; nothing of the size rows times keys is in any memory. Where
-//! weights are exponentials, the sums so far are multiplied by what a larger score changes
-//! ([`thalweg_kernel::Weights`]).
+//! A warp has 16 rows. It computes the scores of a block of keys, which stay in its registers as accumulators of the
+//! first product and enter the second one as its left factor. Nothing of size rows × keys is in any memory. Where
+//! weights are exponentials, the accumulators are rescaled when a larger score comes (online softmax,
+//! [`thalweg_kernel::Weights`]).
 //!
-//! In: a [`StreamedClass`]. Out: a program. docs/gpu-contractions.md has the idea.
+//! In: a [`StreamedClass`]. Out: a program. docs/gpu-contractions.md explains the design.
 //!
-//! * `multiply`: the two products of a step. `point`, `scaled`: what is made of a score. `weigh`: from scores to weights.
-//! * `copied`, `feed`, `stay`: who has rows, keys and values copied, and the loop over steps.
+//! * `multiply`: the two products of a step. `point`, `scaled`: bodies on a score (scale, mask). `weigh`: from scores
+//!   to weights.
+//! * `copied`, `feed`, `stay`: copies of rows, keys and values, and the main loop.
 
 mod copied;
 mod feed;
@@ -30,7 +32,7 @@ use scaled::{Scaled, scaled};
 use thalweg_ir::DType;
 use thalweg_kernel::Seen;
 
-/// A kernel as it is written.
+/// A kernel that is being generated.
 struct Streamed<'a> {
     class: &'a StreamedClass,
     slots: &'a StreamedSlots,
@@ -77,7 +79,7 @@ pub fn kernel(class: &StreamedClass, native: Native) -> Kernel {
 }
 
 impl Streamed<'_> {
-    /// Parts of shared memory, and who is who.
+    /// Prologue: ranges of shared memory, and numbers of threads.
     fn begin(&self) -> Vec<Statement> {
         let class = self.class;
         let size = class.dtype.size() as u32;
@@ -97,13 +99,13 @@ let t = thread, lane = t % 32, warp = t / 32;
         out
     }
 
-    /// An element of a factor, in memory and in shared memory.
+    /// Element type of a factor, in memory and in shared memory.
     fn element(&self) -> Type {
         let dtype = self.class.dtype;
         if self.class.math == Math::Tf32 { Type::Held(dtype) } else { Type::Stored(dtype) }
     }
 
-    /// What every text here is read with.
+    /// Environment of all DSL texts here.
     fn text(&self) -> Text<'static> {
         let class = self.class;
         let keys = class.block.keys;
@@ -131,12 +133,12 @@ let t = thread, lane = t % 32, warp = t / 32;
         ["t", "lane", "warp"].into_iter().fold(text, |text, name| text.value(name, u32(name)))
     }
 
-    /// Where the product of a tile is in each factor.
+    /// Offset of a tile's product in each factor.
     fn batches(&self) -> Vec<Statement> {
         batches_of(3, self.class.batch, |d| HEAD + 5 * d, Type::I64)
     }
 
-    /// The statements that say how many keys a block of rows goes through, and so how many steps.
+    /// Statements that compute how many keys a block of rows sees, and the number of steps.
     fn seen(&self) -> Vec<Statement> {
         let text = self.text().number("AHEAD", self.slots.ahead as u32);
         let Some((point, Seen { moved, hidden, .. })) = &self.class.seen else {
@@ -171,7 +173,8 @@ let steps = i32((seen + (KEYS - 1)) / KEYS);
         ])
     }
 
-    /// Statements that hide what a row does not see, in blocks of keys that some rows of the warpgroup do not see whole.
+    /// Causal mask on accumulators: sets hidden scores to -∞, in blocks of keys that some rows of the warpgroup see
+    /// only partly.
     fn hide(&self) -> Vec<Statement> {
         self.text().value("step", i32("step")).value("ahead", i64("ahead")).statements(&[r"
 if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
@@ -189,18 +192,18 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
 "])
     }
 
-    /// What is declared for the reads of a score.
+    /// Declarations for the loads of the score bodies.
     fn declared(&self) -> Vec<Statement> {
         self.points.iter().flat_map(|p| p.declared.clone()).collect()
     }
 
-    /// Loads what the scores of a step need.
+    /// Loads for the scores of a step.
     fn fetch(&self, step: &Expr) -> Vec<Statement> {
         let all = self.fetch_points(step);
         if all.is_empty() { all } else { vec![Statement::Scope(all)] }
     }
 
-    /// What the first step needs.
+    /// Loads for the first step.
     fn first_fetch(&self) -> Vec<Statement> {
         let fetch = self.fetch(&Expr::Number(0, Type::I32));
         match fetch.is_empty() {
@@ -209,7 +212,7 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
         }
     }
 
-    /// From the scores of step `step` to weights, with what the next step's scores need on its way.
+    /// Computes weights from the scores of step `step`, with the loads of the next step in flight.
     fn make(&self) -> Vec<Statement> {
         let points = |of: &dyn Fn(&Point) -> Vec<Statement>| self.points.iter().flat_map(of).collect::<Vec<_>>();
         let compute = points(&|p| p.compute.clone());
@@ -230,7 +233,7 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
         out
     }
 
-    /// What is made of the sums.
+    /// Epilogue.
     fn result(&self) -> Vec<Statement> {
         let handed = self.class.handed();
         let hand_on = if self.class.fed.is_some() {
@@ -243,7 +246,7 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
     }
 }
 
-/// How many of the keys a row sees that sees so many of more.
+/// Number of visible keys, `most` clamped to the number of keys.
 const SEEN_KEYS: &str = r"
 fn seen_keys(most) = most < 0 ? 0 : most < keys ? most : keys;
 ";

@@ -1,9 +1,9 @@
-//! A factor that lies in memory by strides of several dimensions, as the windows of a convolution do: copied element by
-//! element, without arithmetic.
+//! Strided factors: read by strides of several dimensions, like the windows of a convolution, and copied element by
+//! element without arithmetic.
 //!
-//! An element's place is that of its line plus that of its term. A thread has the same line in every step, or as many
-//! as it has elements, and finds their places once. The places of a step's terms are a table in shared memory, which
-//! the first threads fill one round of steps ahead; so nothing is divided for an element.
+//! The offset of an element is that of its line plus that of its term (implicit GEMM). A thread has the same line in
+//! every step, or as many lines as elements, and computes their offsets once. The offsets of a step's terms are a table
+//! in shared memory, which the first threads fill one round of stages ahead. So copies need no division per element.
 
 use super::part::Part;
 use super::{IN_LINES, element_of, lines, of, shared_part};
@@ -15,18 +15,18 @@ use crate::write::place::{decompose, offset};
 use std::ops::Range;
 use thalweg_ir::DType;
 
-/// A factor of that kind.
+/// A strided factor.
 pub(super) struct Strided<'a> {
     class: &'a TileClass,
     number: usize,
     part: Part<'a>,
     /// Whether elements that are near each other in memory are terms.
     along: bool,
-    /// Elements that a thread has side by side: two narrow ones are a word of shared memory.
+    /// Neighbouring elements per thread: two elements of two bytes are a word of shared memory.
     side: u32,
-    /// Threads that stand side by side.
+    /// Threads along the inner dimension.
     across: u32,
-    /// Times that all threads take some, and how far they go each time.
+    /// Number of iterations of all threads over a step, and outer distance between two iterations.
     each: u32,
     apart: u32,
 }
@@ -43,13 +43,13 @@ impl<'a> Strided<'a> {
         Strided { class, number, part, along, side, across, each, apart }
     }
 
-    /// The access that is loaded.
+    /// Access that loads the factor.
     fn read(&self) -> usize {
         let wants = wanted(&self.part.class.body);
         wants.iter().position(|w| w.load).expect("a strided factor is loaded")
     }
 
-    /// Statements that take an index apart along some dimensions, and the place that these make.
+    /// Statements that decompose an index along some dimensions, and the offset that these contribute.
     fn place(&self, dims: Range<usize>, index: Expr) -> (Vec<Statement>, Expr) {
         let (space, slots) = (&self.part.class.space, &self.part.slots.space);
         let place = offset(space, slots, self.read(), dims.clone(), "i");
@@ -57,7 +57,7 @@ impl<'a> Strided<'a> {
         (decompose(space, slots, dims, index, "i"), place.unwrap_or(Expr::Number(0, self.part.index())))
     }
 
-    /// The place of a line or of a term that is not there.
+    /// Offset that marks a line or term out of bounds.
     fn nowhere(&self) -> Expr {
         match self.part.index() {
             Type::I64 => Expr::Constant(DType::I64, 1 << 63),
@@ -65,7 +65,7 @@ impl<'a> Strided<'a> {
         }
     }
 
-    /// Reads a text; its `#` is the number, and its `elements` what is read.
+    /// Reads a DSL text; `#` in it is the factor's number, and `elements` the operand.
     fn text(&self, template: &str, extend: impl FnOnce(Text<'_>) -> Text<'_>) -> Vec<Statement> {
         let (tall, first, most) = lines(self.class, self.number);
         let Layout { along: kept, pitch, all } = self.class.layout(self.number);
@@ -107,8 +107,8 @@ impl<'a> Strided<'a> {
         extend(text).statements(&[IN_LINES, SHARES, &template])
     }
 
-    /// What says where lines and terms are: the places of the thread's own lines, and the table of terms for all steps of
-    /// the first round.
+    /// Declarations and tables: the offsets of the thread's own lines, and the table of terms for all steps of the
+    /// first round.
     pub(super) fn declared(&self) -> Vec<Statement> {
         let wants = wanted(&self.part.class.body);
         let [batch, rows] = self.part.class.groups.map(usize::from);
@@ -149,7 +149,7 @@ impl<'a> Strided<'a> {
         })
     }
 
-    /// What begins a step.
+    /// Start of a step's copies or loads.
     pub(super) fn early(&self, step: Expr, slot: Expr) -> Vec<Statement> {
         let template = if self.class.math.is_narrow() { FETCH } else { COPY };
         let dtype = self.class.dtype;
@@ -158,7 +158,7 @@ impl<'a> Strided<'a> {
         self.text(template, |text| text.value("step", step).value("slot", slot).function("raw", raw))
     }
 
-    /// What is left of it when what was asked for is there.
+    /// Stores of a step after its loads have arrived.
     pub(super) fn late(&self, slot: Expr) -> Vec<Statement> {
         if !self.class.math.is_narrow() {
             return vec![];
@@ -167,7 +167,7 @@ impl<'a> Strided<'a> {
     }
 }
 
-/// Where element `e` of a thread's turn `u` is in a step.
+/// Coordinates of element `e` in a thread's iteration `u` of a step.
 const SHARES: &str = r"
 fn line_of(u, e) = ALONG ? t / ACROSS + u * APART : t % ACROSS * SIDE + e;
 fn term_of(u, e) = ALONG ? t % ACROSS * SIDE + e : t / ACROSS + u * APART;
@@ -198,8 +198,8 @@ if t < TERMS {
 }
 ";
 
-/// Elements that the copying of single ones can take. Lines that are not there are copied from the last one that is:
-/// nobody looks at their sums. Terms that are not there are zeros, in the last step alone.
+/// Copies single elements asynchronously, for element sizes that allow it. Lines out of bounds repeat the last line:
+/// their accumulators are discarded. Terms out of bounds are zeros, in the last step only.
 const COPY: &str = r"
 fn line_at(u) = ALONG ? lines#[u] : lines#[0];
 fn term_at(u) = table#[u32(slot) * TERMS + term_of(u, 0)];
@@ -213,7 +213,7 @@ if (step + 1) * TERMS <= i32(k) {
 }
 ";
 
-/// Elements of two bytes, two side by side, go through registers.
+/// Copies pairs of 2-byte elements through registers.
 const FETCH: &str = r"
 fn line_at(u, e) = ALONG ? lines#[u] : lines#[e];
 fn term_at(u, e) = table#[u32(slot) * TERMS + term_of(u, e)];

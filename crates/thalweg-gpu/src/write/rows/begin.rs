@@ -1,4 +1,4 @@
-//! Where the threads of a row kernel stand, and what is kept all along.
+//! Prologue of row kernels: coordinates of threads, and storage for the whole kernel.
 
 use super::{Rows, live, number};
 use crate::class::body::{Wanted, gathers, wanted};
@@ -7,7 +7,7 @@ use crate::ir::{Expr, Statement, Type};
 use crate::write::place::decompose;
 
 impl Rows<'_> {
-    /// Whether an access, or a buffer, is one of the kernel's.
+    /// Which accesses and buffers the kernel uses.
     fn used(&self) -> Vec<bool> {
         let mut used = vec![false; self.accesses.list.len()];
         for p in &self.phases.list {
@@ -19,7 +19,7 @@ impl Rows<'_> {
         used
     }
 
-    /// The statements in front of all phases.
+    /// Statements before all phases.
     pub(super) fn begin(&self) -> Vec<Statement> {
         let t = self.t;
         let used = self.used();
@@ -60,8 +60,8 @@ impl Rows<'_> {
                 out.push(Statement::when(place("row").ge(place("rows")), vec![Statement::Return]));
                 out.push(set("live", Expr::Constant(thalweg_ir::DType::Bool, 1)));
             }
-            // Threads beyond the last row come along where others wait for them, on what is that row's: perhaps written
-            // over already, so what they find in it is nothing to tell of.
+            // Threads beyond the last row take part where others wait for them, on the last row's data. That may be
+            // overwritten already, so an out-of-range index in it is not reported.
             _ => {
                 out.push(set("own_row", row));
                 out.push(set("live", place("own_row").lt(place("rows"))));
@@ -77,7 +77,7 @@ impl Rows<'_> {
         out
     }
 
-    /// The part of a row that a block has, and the number of what it has of all rows.
+    /// Declares the block's segment of a row; returns the number of its tile of rows.
     fn chunk(&self, out: &mut Vec<Statement>) -> Expr {
         let t = self.t;
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);
@@ -103,7 +103,7 @@ impl Rows<'_> {
         Expr::name("tile", Type::U32)
     }
 
-    /// What is in registers from the first pass on, buffers in memory, and the values of rows.
+    /// Declares registers that are held from the first pass on, buffers in memory, and the values of rows.
     fn storage(&self, out: &mut Vec<Statement>) {
         if let Some((_, steps, _)) = self.held_row() {
             let cached = (0..self.first_buffer).filter(|&k| self.cached(k));

@@ -1,8 +1,8 @@
-//! From the folds of threads to the values of a row.
+//! Reductions of row kernels: from threads' partial results to the values of a row.
 //!
-//! In: what each thread has folded of its points. Out: statements that bring `value{slot}` to every thread of the row:
-//! over lanes, threads of a group, threads that share the points of a row across, and in a split stage over blocks, by
-//! partial results in scratch memory.
+//! In: each thread's partial results. Out: statements that set `value{slot}` in every thread of the row. They reduce
+//! over lanes, over threads of a group, over the threads that divide an outer-axis row, and in a split stage over
+//! blocks, by partial results in scratch memory.
 
 use super::{Rows, lane, lanes, live, number, thread, value_name};
 use crate::class::rows::{Sharing, runs_behind};
@@ -10,8 +10,8 @@ use crate::ir::{Action, Atomic, Expr, For, Name, Routine, Statement, Type, Unrol
 use crate::target::COMPANY;
 use thalweg_kernel::{Fold, Phase};
 
-/// Bytes of shared memory for the folds of a pass across rows, of which there may be two: of points, and of what blocks
-/// have left. Without asking for more a block has 48 KiB.
+/// Bytes of shared memory for the folds of an outer-axis pass. There may be two such buffers: for points, and for
+/// blocks' partial results. Without requesting more, a block has 48 KiB.
 const ROOM: usize = 16 << 10;
 
 /// Whether a thread is the first of its warp.
@@ -24,13 +24,13 @@ pub(super) fn warp() -> Expr {
     Expr::Thread / number(32, Type::U32)
 }
 
-/// The first element of shared memory of its kind is set by the first thread of each warp.
+/// Stores a value of each warp's first thread to shared memory, indexed by warp.
 pub(super) fn leave_in_warps(name: Name, ty: Type, value: Expr) -> Statement {
     Statement::when(leads(), vec![Statement::Set(Expr::Element { of: name, at: vec![warp()], ty }, value)])
 }
 
 impl Rows<'_> {
-    /// Folds of a pass over lanes and threads of a group: `value{slot}` in all of them.
+    /// Reduces a pass's folds over lanes and threads of a group: `value{slot}` in all threads.
     pub(super) fn fold_along(&self, phase: &Phase, group: u16, from: &str) -> Vec<Statement> {
         let mut out = vec![];
         let value = |f: &Fold| self.value_at(f.slot, number(0, Type::I32));
@@ -56,8 +56,9 @@ impl Rows<'_> {
         out
     }
 
-    /// Folds of a pass over the threads that share the points of a row: `value{slot}[v]` in all of them. Those of a warp
-    /// by shuffles, then warps through shared memory; more folds than there is room for take turns in it.
+    /// Reduces a pass's folds over the threads that divide the points of a row: `value{slot}[v]` in all threads.
+    /// Threads of a warp reduce by shuffles, warps through shared memory. Folds that do not fit it together use it one
+    /// after the other.
     pub(super) fn fold_across(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> Vec<Statement> {
         let v = self.v;
         // Threads of a warp with the same rows.
@@ -129,7 +130,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Where a value of the row is in memory, between stages: its first lane.
+    /// Index of a row's value in memory, between stages: its first lane.
     fn place_of_value(&self) -> Expr {
         match self.across() {
             true => self.place("row").to(Type::I64) * number(self.v, Type::I64),
@@ -137,14 +138,14 @@ impl Rows<'_> {
         }
     }
 
-    /// The memory in which values of rows are between stages.
+    /// Operand that has the values of rows between stages.
     fn values_in_memory(&self, slot: u16) -> (Statement, Name, Type) {
         let (name, ty) = (format!("left{slot}"), Type::Held(self.phases.values[slot as usize]));
         let word = self.slots.values + slot as usize;
         (Statement::Operand { name: name.clone(), ty, word }, name, ty)
     }
 
-    /// Does something with each lane of a value, at its place in memory.
+    /// Applies `f` to each lane of a value and its index in memory.
     fn each_lane(&self, f: impl Fn(Expr, Expr) -> Statement) -> Statement {
         match self.across() {
             true => {
@@ -155,7 +156,7 @@ impl Rows<'_> {
         }
     }
 
-    /// A value that an earlier stage has left.
+    /// Reads a value that an earlier stage has stored.
     pub(super) fn read_value(&self, slot: u16) -> Statement {
         let (operand, name, ty) = self.values_in_memory(slot);
         let read = |lane: Expr, at: Expr| {
@@ -164,8 +165,8 @@ impl Rows<'_> {
         Statement::Scope(vec![operand, self.each_lane(read)])
     }
 
-    /// What the results of a stage's folds are for: partial results of a split row are put together by its last block,
-    /// and later stages find them in memory.
+    /// Completes a stage's folds: the last block of a split row combines its partial results, and values are stored for
+    /// later stages.
     pub(super) fn finish(&self, phase: &Phase, number: usize) -> Vec<Statement> {
         let mut out = vec![];
         if self.class.stage.is_some_and(|s| s.split) && !phase.body.folds.is_empty() {
@@ -176,14 +177,14 @@ impl Rows<'_> {
         out
     }
 
-    /// What the threads of the blocks that hold parts of a row have folded: `value{slot}[v]` in all of them. Those of a warp by shuffles,
-    /// then warps through shared memory, then blocks by what they tell each other.
+    /// All-reduce over the blocks that hold a row's segments: `value{slot}[v]` in all threads. Threads of a warp reduce
+    /// by shuffles, warps through shared memory, blocks through the exchange buffer.
     pub(super) fn fold_blocks(&self, f: &Fold, wide: u16) -> Vec<Statement> {
         let (monoid, dtype, v) = (f.op, self.fold_dtype(f.slot), self.v);
         let ty = Type::Held(dtype);
         let [parts, all] = ["fparts", "all"].map(|name| format!("{name}{}", f.slot));
         let [tile, chunk, chunks] = ["tile", "chunk", "chunks"].map(|name| Expr::name(name, Type::U32));
-        // Two words an element, of which narrow ones take one.
+        // Two words an element; narrow dtypes use one of them.
         let each = number(2 * v * wide as usize, Type::U64);
         let place = number(f.slot.into(), Type::U64) * Expr::Word(4) + tile.to(Type::U64);
         let first = place * chunks.clone().to(Type::U64) * each;
@@ -207,7 +208,7 @@ impl Rows<'_> {
         ]
     }
 
-    /// Results of folds left for the stages behind phase `number`, if there are.
+    /// Stores results of folds for the stages after phase `number`, if there are any.
     pub(super) fn leave_values(&self, folds: &[Fold], number: usize) -> Option<Statement> {
         let list = &self.phases.list;
         let more = (number + 1..list.len()).any(|n| !list[n].once || runs_behind(self.phases, n));
@@ -227,7 +228,7 @@ impl Rows<'_> {
         Some(Statement::when(thread().same(super::number(0, Type::U32)).and(live()), out))
     }
 
-    /// The place of a partial result, of that chunk; across, of the first lane.
+    /// Index of a chunk's partial result; for outer-axis rows, of the first lane.
     fn place_of_partial(&self, chunk: Expr) -> Expr {
         let wide = |name: &str| self.place(name).to(Type::I64);
         let chunk = chunk.to(Type::I64);
@@ -237,14 +238,14 @@ impl Rows<'_> {
         }
     }
 
-    /// The memory in which partial results of a fold are.
+    /// Operand that has the partial results of a fold.
     fn partials_in_memory(&self, slot: u16) -> (Statement, Name, Type) {
         let (name, ty) = (format!("shares{slot}"), Type::Held(self.fold_dtype(slot)));
         let word = self.slots.partials + slot as usize;
         (Statement::Operand { name: name.clone(), ty, word }, name, ty)
     }
 
-    /// Leaves partial results of folds, and what else there is to leave; all blocks but the last of a row end here.
+    /// Stores partial results of folds, then executes `more`. All blocks of a row but the last one exit here.
     pub(super) fn leave_partials(&self, folds: &[Fold], more: Vec<Statement>) -> Vec<Statement> {
         let zero = || number(0, Type::U32);
         let mut left = vec![];
@@ -287,7 +288,7 @@ impl Rows<'_> {
         ]
     }
 
-    /// Partial results of all chunks of a row, put together.
+    /// Combines the partial results of all chunks of a row.
     pub(super) fn gather_partials(&self, phase: &Phase) -> Vec<Statement> {
         let n = if self.across() { self.v } else { 1 };
         let mut out = vec![];

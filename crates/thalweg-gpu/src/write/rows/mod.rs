@@ -1,20 +1,20 @@
-//! Row kernels: bodies that fold over the rows of their domain.
+//! Row kernels: bodies with reductions and scans over the rows of their domain.
 //!
-//! Ways to run one, along and across each with all of its phases in one kernel or a kernel for each pass (a *stage*):
+//! Strategies, each with all phases in one kernel or a kernel for each pass (a *stage*):
 //!
-//! * along: a group of threads a row, lanes along the row. The row is *held* in registers from its first pass on where
-//!   it fits, else it is read *again*;
-//! * across: lanes are neighbouring rows (columns of memory), threads of a block share the points of a row; where they are to be read
-//!   once, several blocks *hold* a part of each row in registers;
-//! * in pairs: a thread has a few rows, of which an operand's part is the same;
-//! * in order: a warp a row, in the order that [`thalweg_kernel::order`] says, for strict kernels.
+//! * along (inner-axis): a group of threads a row, lanes along the row. The row is *held* in registers from its first
+//!   pass on where it fits, else each pass reads it *again*;
+//! * across (outer-axis): lanes are neighbouring rows (columns of memory), threads of a block divide the points of a
+//!   row. Where rows are to be read once, several blocks *hold* a segment of each row in registers;
+//! * pairs: a thread has several rows, which share the elements of an operand;
+//! * ordered: a warp a row, in the order of [`thalweg_kernel::order`], for strict kernels.
 //!
-//! A stage may be *split*: several blocks share a row, leave partial results in scratch memory, and the last one of
-//! them to finish puts these together, in a fixed order. Later stages read the results of folds from scratch memory,
-//! and compute what follows from them again.
+//! A stage may be *split*: several blocks divide a row and store partial results in scratch memory. The last one of
+//! them to finish combines these in a fixed order. Later stages read the results of folds from scratch memory and
+//! recompute what follows from them.
 //!
-//! * `begin`: where threads stand. `once`, `pass`: phases. `folds`: from what threads have folded to values of rows.
-//!   `online`: two passes at once. `scans`: running results between two passes. `paired`: all of a kernel over pairs.
+//! * `begin`: coordinates of threads. `once`, `pass`: phases. `folds`: from threads' partial results to values of rows.
+//!   `online`: two fused passes. `scans`: scans between two passes. `paired`: the whole kernel for pairs.
 
 mod begin;
 mod folds;
@@ -56,7 +56,7 @@ pub fn kernel(body: &Body, class: &RowsClass, native: Native) -> Kernel {
     Kernel { name, block, blocks: None, words: slots.end, definitions: rows.definitions(), body: rows.function() }
 }
 
-/// The accesses of a body with those of its buffers behind.
+/// Accesses of a body, followed by those of its buffers.
 fn all_accesses(body: &Body, phases: &Phases) -> Vec<Access> {
     let buffer = |&dtype: &DType| Access { operand: None, dtype, class: AccessClass::Contiguous, per_row: false };
     body.accesses.iter().copied().chain(phases.buffers.iter().map(buffer)).collect()
@@ -66,46 +66,46 @@ struct Rows<'a> {
     body: &'a Body,
     class: &'a RowsClass,
     online: Option<OnlinePasses>,
-    /// Whether what is written goes over a tile that is in registers: vectors of a thread.
+    /// Vectors per thread of the tile in registers that the current code runs over, if any.
     tile: Cell<Option<u8>>,
     phases: &'a Phases,
     slots: &'a RowsSlots,
     accesses: Accesses<'a>,
-    /// The type of a position.
+    /// Type of an index.
     t: Type,
-    /// Lanes.
+    /// Number of lanes.
     v: usize,
-    /// Accesses from here on are buffers.
+    /// Number of the first access that is a buffer.
     first_buffer: usize,
     native: Native<'a>,
 }
 
-/// A number that counts, of that type.
+/// Integer literal of a type.
 fn number(n: usize, ty: Type) -> Expr {
     Expr::Number(n as i64, ty)
 }
 
-/// The lane.
+/// Lane number.
 fn lane() -> Expr {
     Expr::name("v", Type::I32)
 }
 
-/// The number of a row's thread.
+/// Number of the thread within its row.
 fn thread() -> Expr {
     Expr::name("t", Type::U32)
 }
 
-/// Whether a thread's row is one of the launch's.
+/// Whether the thread's row exists.
 fn live() -> Expr {
     Expr::name("live", Type::BOOL)
 }
 
-/// A loop over so many lanes, written out.
+/// Unrolled loop over lanes.
 fn lanes(n: usize, body: Vec<Statement>) -> Statement {
     Statement::lanes(n, Unroll::All, body)
 }
 
-/// The variable of a value of the row.
+/// Variable of a value of the row.
 fn value_name(slot: u16) -> Name {
     format!("value{slot}")
 }
@@ -119,7 +119,7 @@ impl Rows<'_> {
         self.class.space.kept as usize
     }
 
-    /// A variable that is a position.
+    /// Variable of an index.
     fn place(&self, name: &str) -> Expr {
         Expr::name(name, self.t)
     }
@@ -133,7 +133,7 @@ impl Rows<'_> {
         Expr::Constant(dtype, f.op.identity(dtype))
     }
 
-    /// The value of a row in a pass or in what runs once, at lane `v`.
+    /// Value of a row in a pass or a once-a-row phase, at lane `v`.
     fn value(&self, slot: u16) -> Expr {
         self.value_at(slot, lane())
     }
@@ -163,14 +163,14 @@ impl Rows<'_> {
             && self.loading(k).nth(1).is_some()
     }
 
-    /// The passes of this kernel that load through an access, by number.
+    /// Numbers of this kernel's passes that load through an access.
     fn loading(&self, k: usize) -> impl Iterator<Item = usize> + '_ {
         let first = self.class.stage.map_or(0, |s| s.phase as usize);
         let own = self.phases.list.iter().enumerate().skip(first);
         own.filter(move |(_, p)| !p.once && wanted(&p.body)[k].load).map(|(number, _)| number)
     }
 
-    /// What its folds, scans and states are made of.
+    /// Definitions of its folds, scans and states.
     fn definitions(&self) -> Vec<Definition> {
         let mut out: Vec<Definition> = vec![];
         for f in &self.body.folds {
@@ -203,7 +203,7 @@ impl Rows<'_> {
         let list = &self.phases.list;
         let stage = self.class.stage;
         let current = stage.map(|s| s.phase as usize);
-        // Results of folds of earlier stages.
+        // Results of earlier stages' folds.
         let together = self.online.as_ref().map(|o| o.phases.clone()).unwrap_or(0..0);
         let inside = |number: usize| together.contains(&number) && current.is_none_or(|c| c + 1 == together.end);
         if let Some(current) = current {
@@ -221,7 +221,7 @@ impl Rows<'_> {
                 continue;
             }
             match current {
-                // What runs once is computed again by every stage behind it, and stored by the first.
+                // A once-a-row phase is recomputed by every later stage, and stored by the first.
                 Some(c) if phase.once && number <= c => {
                     let stores = !list[number..c].iter().any(|p| !p.once);
                     out.extend(self.once(phase, stores.then(|| self.is_first_chunk())));
@@ -233,7 +233,7 @@ impl Rows<'_> {
                         false => out.push(self.pass(phase, number)),
                     };
                 }
-                // Behind the last pass, its last block does the rest.
+                // After the last pass, its last block runs the rest.
                 Some(_) if runs_behind(self.phases, number) => {}
                 Some(c) if phase.once && !list[c + 1..].iter().any(|p| !p.once) => {
                     out.extend(self.once(phase, Some(None)));
@@ -246,12 +246,12 @@ impl Rows<'_> {
         out
     }
 
-    /// Of blocks that share a row, whether it is the first.
+    /// Whether this block is the first of those that divide a row.
     fn is_first_chunk(&self) -> Option<Expr> {
         self.class.is_shared().then(|| Expr::name("chunk", Type::U32).same(number(0, Type::U32)))
     }
 
-    /// The position of an access for the row alone, or for a point of it.
+    /// Offset of an access, for the row alone or for a point of it.
     fn position(&self, k: usize, point: bool) -> Expr {
         let space = &self.class.space;
         let row = offset(space, &self.slots.space, k, 0..self.kept(), "i");
@@ -259,7 +259,7 @@ impl Rows<'_> {
         Expr::sum(row.into_iter().chain(own), self.t)
     }
 
-    /// The row-major point of the domain, and the step from lane to lane.
+    /// Row-major index of the point in the domain, and the step from lane to lane.
     fn point(&self) -> [Expr; 2] {
         let wide = |name: &str| self.place(name).to(Type::I64);
         let v = number(self.v, Type::I64);
@@ -269,7 +269,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The place in a buffer in memory.
+    /// Index in a buffer in memory.
     fn buffer_place(&self) -> Expr {
         let wide = |name: &str| self.place(name).to(Type::I64);
         let vector = match self.across() {
@@ -279,7 +279,7 @@ impl Rows<'_> {
         vector * number(self.v, Type::I64) + lane().to(Type::I64)
     }
 
-    /// The places along the row's dimensions of point `q`.
+    /// Coordinates of point `q` along the row's dimensions.
     fn row_point(&self) -> Vec<Statement> {
         let row_dims = self.kept()..self.class.space.rank();
         decompose(&self.class.space, &self.slots.space, row_dims, self.place("q"), "j")
@@ -294,12 +294,12 @@ impl Rows<'_> {
         Some(self.slots.reciprocals + at)
     }
 
-    /// Where an index out of range is told: by threads whose row is one of the launch's.
+    /// Address of the fault slot, for threads whose row exists; else 0.
     fn fault(&self) -> Expr {
         Expr::name("fault", Type::U64)
     }
 
-    /// Folds of a phase, with their lanes.
+    /// Accumulator registers of a phase's folds, for all lanes.
     fn fold_registers<'b>(&'b self, phase: &'b Phase) -> impl Iterator<Item = Statement> + 'b {
         phase.body.folds.iter().map(|f| self.registers("f", f, self.v))
     }
@@ -310,13 +310,13 @@ impl Rows<'_> {
         Statement::Registers { name: format!("{from}{}", f.slot), ty, shape: vec![n as u32] }
     }
 
-    /// One of them.
+    /// Partial result of a lane.
     fn partial_result(&self, from: &str, f: &Fold, lane: Expr) -> Expr {
         let ty = Type::Held(self.fold_dtype(f.slot));
         Expr::Element { of: format!("{from}{}", f.slot), at: vec![lane], ty }
     }
 
-    /// None of a fold in all of so many.
+    /// Sets all partial results of a fold to its identity.
     fn cleared(&self, from: &str, f: &Fold, n: usize) -> Statement {
         lanes(n, vec![Statement::Set(self.partial_result(from, f, lane()), self.identity(f))])
     }

@@ -1,4 +1,4 @@
-//! What runs once a row.
+//! Phases that run once a row.
 
 use super::{Rows, lanes, live, number, thread};
 use crate::class::body::wanted;
@@ -8,7 +8,8 @@ use crate::write::body::{Names, statements, value};
 use thalweg_kernel::Phase;
 
 impl Rows<'_> {
-    /// A phase that runs once a row. It stores what it has to store on that condition, always, or not.
+    /// A phase that runs once a row. `stores`: the condition of its stores; `Some(None)` for unconditional ones, `None`
+    /// for no stores.
     pub(super) fn once(&self, phase: &Phase, stores: Option<Option<Expr>>) -> Option<Statement> {
         let body = &phase.body;
         let stores = stores.filter(|_| !body.stores.is_empty());
@@ -17,7 +18,7 @@ impl Rows<'_> {
         }
         let n = if self.across() { self.v } else { 1 };
         let position = |k: usize| self.position(k, false);
-        // A map is over the whole domain: the first point of the row.
+        // An index map takes points of the whole domain: the first point of the row.
         let wide = |name: &str| self.place(name).to(Type::I64);
         let v = number(self.v, Type::I64);
         let (point, step) = match self.across() {

@@ -1,14 +1,14 @@
-//! Two passes over a row as one, by rescaling identities ([`thalweg_kernel::online_passes`]): sums of powers of what
-//! differs from a mean.
+//! Online passes: two passes over a row fused by rescaling identities ([`thalweg_kernel::online_passes`]), for sums of
+//! powers of deviations from a mean.
 //!
-//! In: the phases that run together. Out: statements that go through the points of a row in tiles, which threads hold in
-//! registers. Of every so manieth tile a thread finds the mean of its own elements, and what follows from that once a row;
-//! its elements of that tile and of the next ones are shifted by it, which is near enough that little cancels. So the second pass's folds take
-//! each element as it is loaded, beside the first's. What they give of some tiles goes into a *state*, and states are put
-//! together over tiles, threads and blocks.
+//! In: the phases to fuse. Out: statements that traverse the row in tiles, which threads hold in registers. In every
+//! [`TILES`]-th tile a thread computes the mean of its own elements, and what depends on it once a row. Its elements of
+//! that tile and the next ones are shifted by this mean, which is near enough to the row's mean that little cancels. So
+//! the second pass's folds take each element as it is loaded, like the first's. Their results over [`TILES`] tiles
+//! become a *state*, and states are combined over tiles, threads and blocks.
 //!
-//! Rows lie along, and are read again by what comes behind. What differs from an extreme, or is chosen by one, would have
-//! to be passed again when a larger one comes, which took twice as long as two passes; it takes two passes.
+//! Inner-axis rows only, which later passes read again. Deviations from an extreme, or values selected by one, would
+//! have to be recomputed whenever a larger one comes, which took twice as long as two passes; these take two passes.
 
 use super::folds::leave_in_warps;
 use super::{Rows, number, thread};
@@ -19,18 +19,18 @@ use crate::write::access::Stand;
 use thalweg_ir::{DType, ElementOp, Scalar};
 use thalweg_kernel::{Fold, OnlineFold, OnlinePasses, Rescaling, Shift};
 
-/// Vectors of a thread in a tile.
+/// Vectors per thread in a tile.
 const TILE: u8 = 4;
-/// Tiles that are shifted by the mean of the first of them. To put a state together with another costs as much as some tens of
-/// elements; what cancels is at most as many times as large as what is left.
+/// Number of tiles that are shifted by the mean of the first of them. Combining two states costs as much as some tens
+/// of elements; what cancels is at most this many times as large as what remains.
 const TILES: usize = 8;
 
-/// The state of online fold number `l`.
+/// State of online fold number `l`.
 fn state(l: usize) -> Expr {
     Expr::Name(format!("s{l}"), Type::State(l as u16))
 }
 
-/// A variable that counts elements.
+/// Variable that counts elements.
 fn counted(name: &str) -> Expr {
     Expr::name(name, Type::U32)
 }
@@ -41,7 +41,7 @@ fn float(dtype: DType, value: f64) -> Expr {
 }
 
 impl Rows<'_> {
-    /// The passes that run together, and what runs once a row between them.
+    /// The fused passes, and the once-a-row phases between them.
     pub(super) fn online_pass(&self, online: &OnlinePasses) -> Statement {
         let (first, second) = (online.phases.start, online.phases.end - 1);
         let [one, two] = [first, second].map(|p| &self.phases.list[p]);
@@ -80,7 +80,7 @@ impl Rows<'_> {
         number(0, Type::U32).lt(counted(name))
     }
 
-    /// The loop over the tiles of a row.
+    /// Loop over the tiles of a row.
     fn tiles(&self, online: &OnlinePasses, group: u16) -> Statement {
         let (first, second) = (online.phases.start, online.phases.end - 1);
         let [one, two] = [first, second].map(|p| &self.phases.list[p]);
@@ -92,7 +92,7 @@ impl Rows<'_> {
             Statement::when(self.is_some("many"), self.put(online, &two.body.folds)),
             Statement::Variable("few".into(), number(0, Type::U32)),
         ];
-        // Of its own: the row's go on.
+        // Folds of this tile alone; the row's accumulators continue.
         mean.extend(self.fold_registers(one));
         mean.extend(self.clear_folds(&one.body.folds));
         mean.push(self.over_tile(Some(more("few")), self.steps(one, first).inner, group));
@@ -108,7 +108,7 @@ impl Rows<'_> {
         let turn = || Expr::name("turn", Type::I32);
         let every = (turn() % number(TILES, Type::I32)).same(number(0, Type::I32));
         tile.push(Statement::when(every, mean));
-        // Folds of the second pass begin again with it.
+        // Folds of the second pass restart after each new mean.
         let again = counted("many").same(number(0, Type::U32));
         tile.push(Statement::when(again, self.clear_folds(&two.body.folds)));
         self.tile.set(Some(TILE));
@@ -116,7 +116,7 @@ impl Rows<'_> {
         tile.push(self.over_tile(Some(more("many")), self.steps(two, second).inner, group));
         self.tile.set(None);
         tile.push(Statement::Set(turn(), turn() + number(1, Type::I32)));
-        // Threads whose place in the last tile is behind the row's end have none of it.
+        // Threads whose position in the last tile is beyond the row's end have no elements of it.
         let below = self.place("stop") - thread().to(self.t);
         let tiles = For {
             name: "tile_of_row".into(),
@@ -131,7 +131,7 @@ impl Rows<'_> {
         Statement::Scope(vec![turn, Statement::For(tiles)])
     }
 
-    /// What is known of the tiles that have been shifted by one mean, put to the states.
+    /// Combines the sums of the tiles shifted by one mean into the states.
     fn put(&self, online: &OnlinePasses, folds: &[Fold]) -> Vec<Statement> {
         let mut out: Vec<Statement> = folds.iter().map(|f| self.folded_lanes(f)).collect();
         for (l, fold) in online.list.iter().enumerate() {
@@ -141,14 +141,14 @@ impl Rows<'_> {
         out
     }
 
-    /// A value from the lanes of a thread's fold.
+    /// Reduces the lanes of a thread's fold to a value.
     fn folded_lanes(&self, f: &Fold) -> Statement {
         let dtype = self.fold_dtype(f.slot);
         let own = Expr::Whole(format!("f{}", f.slot), Type::Held(dtype));
         Statement::Set(self.row_value(f.slot), Routine::FoldLanes(f.op, dtype).of([own]))
     }
 
-    /// The folds of the second pass that the body had.
+    /// Folds of the second pass that are the body's own.
     fn own_folds(&self, online: &OnlinePasses) -> Vec<Fold> {
         let second = &self.phases.list[online.phases.end - 1].body;
         let is_own = |f: &Fold| online.list.iter().any(|l| l.second == f.slot);
@@ -159,7 +159,7 @@ impl Rows<'_> {
         folds.iter().map(|f| self.cleared("f", f, self.v)).collect()
     }
 
-    /// Something for each vector that a thread has of a tile.
+    /// Loop over a thread's vectors of a tile.
     fn over_tile(&self, before: Option<Statement>, inner: Vec<Statement>, group: u16) -> Statement {
         let t = self.t;
         let own = Rows::step().to(t) * number(group.into(), t) + thread().to(t);
@@ -171,7 +171,7 @@ impl Rows<'_> {
         Statement::count("k", TILE.into(), Unroll::All, turn)
     }
 
-    /// All that these passes load of a tile.
+    /// Loads all elements of a tile that these passes use.
     fn loads(&self, passes: &[usize], group: u16) -> Vec<Statement> {
         let mut want = vec![Wanted::default(); self.first_buffer];
         for &number in passes {
@@ -194,7 +194,7 @@ impl Rows<'_> {
         out
     }
 
-    /// What stands for the first pass's folds where elements are shifted.
+    /// Replaces the sums of the first pass by the thread's own means.
     fn localised(&self, online: &OnlinePasses, folds: &[Fold]) -> Vec<Statement> {
         let mut out = vec![];
         for f in folds {
@@ -211,12 +211,12 @@ impl Rows<'_> {
         out
     }
 
-    /// How many points a row has, as a float.
+    /// Number of points of a row, as a float.
     fn points(&self, dtype: DType) -> Expr {
         self.place("n").to(Type::Held(dtype)) * float(dtype, self.v as f64)
     }
 
-    /// The state of what was shifted by one mean.
+    /// State of the elements that were shifted by one mean.
     fn state_of(&self, l: usize, fold: &OnlineFold) -> Expr {
         let Rescaling::Shifted { lower, .. } = &fold.how else { unreachable!("what is chosen takes two passes") };
         let many = counted("many").to(Type::Held(fold.dtype));
@@ -225,7 +225,7 @@ impl Rows<'_> {
         Routine::State(l as u16).of(all.chain([self.row_value(fold.second)]))
     }
 
-    /// What a row's state means, for what its values are.
+    /// Final value of an online fold from the row's state.
     fn result(&self, l: usize, fold: &OnlineFold) -> Expr {
         let (dtype, shift) = (fold.dtype, self.row_value(fold.shift));
         match fold.how {
@@ -239,7 +239,7 @@ impl Rows<'_> {
         }
     }
 
-    /// States of threads put together over a group: all of its threads have them.
+    /// Reduces states over a group of threads: all of them get the result.
     fn states_along(&self, online: &OnlinePasses, group: u16, tag: &str) -> Vec<Statement> {
         let mut out = vec![];
         let name = |l: usize| format!("{tag}states{l}");
@@ -257,7 +257,7 @@ impl Rows<'_> {
         out
     }
 
-    /// In a split stage: what blocks leave, and what the last one makes of it.
+    /// In a split stage: stores of the blocks' states and partial results, and their combination by the last block.
     fn online_partials(&self, online: &OnlinePasses, group: u16) -> Vec<Statement> {
         if !self.class.stage.is_some_and(|s| s.split) {
             return vec![];

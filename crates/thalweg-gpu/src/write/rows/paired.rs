@@ -1,8 +1,8 @@
-//! Rows that are pairs: each point is made of one row of this operand and one of that (distances of points from points).
+//! Pairwise rows: each row combines a row of one operand with a row of another (distances between points).
 //!
-//! A thread has a few neighbouring rows of one operand, and one of the other, which threads side by side have different ones of. So what
-//! it loads of that one serves all of its pairs, and what it loads of its own ones is the same for the whole warp. No
-//! threads share a row, and nothing of one is held from a vector to the next but what is folded.
+//! A thread has several neighbouring rows of one operand and one row of the other; neighbouring threads have different
+//! rows of the latter. So each load of the latter serves all of the thread's pairs, and loads of the former are uniform
+//! in a warp. Threads do not divide rows, and only accumulators are held from one vector to the next.
 
 use super::{Rows, lane, lanes, number};
 use crate::class::body::{Wanted, wanted};
@@ -12,13 +12,13 @@ use crate::write::body::{Names, statements, value};
 use crate::write::place::decompose;
 use thalweg_kernel::{Fold, Phase};
 
-/// The row among a thread's.
+/// Number of a row among the thread's rows.
 fn own() -> Expr {
     Expr::name("u", Type::I32)
 }
 
 impl Rows<'_> {
-    /// Where a thread's rows are: the first of them is pair `i0`, `i1`.
+    /// Coordinates of a thread's rows: the first is pair `i0`, `i1`.
     pub(super) fn stand_in_pairs(&self, rows: u8) -> Vec<Statement> {
         let t = self.t;
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);
@@ -36,7 +36,7 @@ impl Rows<'_> {
         out
     }
 
-    /// Something for each of a thread's rows; those behind the last one are the last one again, and not `live`.
+    /// Loop over a thread's rows. Rows beyond the last one repeat it, and are not `live`.
     fn each_row(&self, rows: u8, body: Vec<Statement>) -> Statement {
         let t = self.t;
         let place = |name: &str| self.place(name);
@@ -49,13 +49,14 @@ impl Rows<'_> {
         Statement::count("u", rows.into(), Unroll::All, inner)
     }
 
-    /// What has been folded of a thread's rows, at lane `v` of row `u`.
+    /// Accumulator of row `u` at lane `v`.
     fn in_pairs(&self, f: &Fold) -> Expr {
         let ty = Type::Held(self.fold_dtype(f.slot));
         Expr::Element { of: format!("pairs{}", f.slot), at: vec![own(), lane()], ty }
     }
 
-    /// The only pass, and what runs once a row behind it. Accesses of which `still` has a bit are the same for all rows of a thread.
+    /// The only pass, and the once-a-row phases after it. Accesses with a bit in `still` have the same element for all
+    /// rows of a thread.
     pub(super) fn pairs(&self, rows: u8, still: u64) -> Vec<Statement> {
         let (pass, once) = self.phases.list.split_first().expect("rows have a pass");
         let mut out = vec![];
@@ -82,7 +83,7 @@ impl Rows<'_> {
         out
     }
 
-    /// What is done for a vector of points of all rows of a thread: all loads stand before the first use of one.
+    /// Loop body for a vector of points of all rows of a thread: all loads are before the first use of one.
     fn vector_of_pairs(&self, pass: &Phase, rows: u8, still: u64) -> Vec<Statement> {
         let body = &pass.body;
         let is_still = |k: usize| still >> k & 1 == 1;

@@ -1,4 +1,4 @@
-//! A pass over the points of a row, and what its folds give.
+//! Passes over the points of a row, with their reductions.
 
 use super::{Rows, lane, live, number, thread};
 use crate::class::body::{Wanted, wanted};
@@ -10,7 +10,7 @@ use crate::write::body::{Names, statements, value};
 use thalweg_kernel::order::BLOCK as ORDERED;
 use thalweg_kernel::{Body, Phase, Store};
 
-/// What is done for the points of a row: what is loaded before them, then for a vector of points, and what is done with it.
+/// Statements for the points of a row: loads before the points, loads of a vector of points, and its computation.
 pub(super) struct Steps {
     pub(super) ahead: Vec<Statement>,
     pub(super) fetched: Vec<Statement>,
@@ -18,12 +18,12 @@ pub(super) struct Steps {
 }
 
 impl Rows<'_> {
-    /// The vector of a thread in a tile.
+    /// Number of a thread's vector in a tile.
     pub(super) fn step() -> Expr {
         Expr::name("k", Type::I32)
     }
 
-    /// A pass.
+    /// A pass with its reductions and scans.
     pub(super) fn pass(&self, phase: &Phase, number: usize) -> Statement {
         let mut out = vec![];
         let ordered = self.class.sharing == Sharing::Ordered;
@@ -40,7 +40,7 @@ impl Rows<'_> {
         out.extend(ahead);
         match self.class.sharing {
             _ if let Some((group, steps, exact)) = self.held_row() => {
-                // All of the row is on its way before the first of it is used.
+                // All loads of the row are issued before the first use.
                 out.extend(self.row_arrays(phase, steps));
                 let parts = [fetched, inner].into_iter().filter(|p| !p.is_empty());
                 out.extend(parts.map(|part| self.over_held(part, (group, steps, exact))));
@@ -70,7 +70,7 @@ impl Rows<'_> {
         Statement::Scope(out)
     }
 
-    /// Something for each vector that a thread has of a row, or of a tile of one, in registers.
+    /// Loop over the vectors that a thread holds of a row, or of a tile of it.
     fn over_held(&self, part: Vec<Statement>, (group, steps, exact): (u16, u8, bool)) -> Statement {
         let own = Rows::step().to(self.t) * number(group.into(), self.t) + thread().to(self.t);
         let of_part = self.class.is_linked() || self.class.is_held_by_blocks();
@@ -83,7 +83,7 @@ impl Rows<'_> {
         Statement::count("k", steps.into(), Unroll::All, vec![Statement::Let("q".into(), place), inside])
     }
 
-    /// A strict pass: block by block of each run, lane by lane.
+    /// A strict pass: block by block of each run, with lanes in order.
     fn ordered(&self, phase: &Phase, inner: Vec<Statement>) -> Vec<Statement> {
         let t = self.t;
         let (runs, length) = (Expr::Word(4).to(t), || Expr::Word(5).to(t));
@@ -117,15 +117,15 @@ impl Rows<'_> {
         out
     }
 
-    /// What a pass alone loads of a row that is held.
+    /// Registers of the elements that only this pass loads of a held row.
     fn row_arrays(&self, phase: &Phase, steps: u8) -> Vec<Statement> {
         let wants = wanted(&phase.body);
         let own = (0..self.first_buffer).filter(|&k| wants[k].load && !self.cached(k) && !self.is_ahead(k));
         own.map(|k| self.accesses.elements(k, self.v, &[steps.into()])).collect()
     }
 
-    /// Whether what an access loads is loaded before the points of a pass, which are not cut into tiles: it is the same for all
-    /// of them.
+    /// Whether an access is loaded before the points of a pass, since all points read the same element. Not in passes
+    /// over tiles.
     fn is_ahead(&self, k: usize) -> bool {
         self.tile.get().is_none()
             && k < self.first_buffer
@@ -134,7 +134,7 @@ impl Rows<'_> {
             && matches!(self.class.space.ways[k], Way::Strided { .. })
     }
 
-    /// What is done for the points of a row; `q` is the number of a vector of them.
+    /// Statements for the points of a row; `q` is the number of a vector.
     pub(super) fn steps(&self, phase: &Phase, number: usize) -> Steps {
         let body = &phase.body;
         let position = |k: usize| self.position(k, true);
@@ -180,8 +180,7 @@ impl Rows<'_> {
         steps
     }
 
-    /// What is loaded before the points, what is loaded for a vector of points before anything is computed, and the
-    /// positions that are found as it is.
+    /// Loads before the points, loads of a vector of points before its computation, and index arithmetic during it.
     fn fetches(&self, body: &Body, number: usize, stand: &Stand<'_>) -> Steps {
         let held_row = self.held_row().is_some();
         let first_pass = |k: usize| self.loading(k).next() == Some(number);
@@ -197,8 +196,8 @@ impl Rows<'_> {
                 steps.ahead.extend(arrays(k, want));
                 steps.ahead.extend(self.accesses.fetch(k, want, &row, [&[], &[]]));
             } else if held_row {
-                // Loads first; positions are found again where they are used, which takes fewer registers than to hold
-                // them.
+                // Loads come first. Indices are recomputed where they are used, which takes fewer registers than
+                // holding them.
                 let (load, place) = (Wanted { position: false, ..want }, Wanted { load: false, ..want });
                 if want.load && (!self.cached(k) || first_pass(k)) {
                     steps.fetched.extend(arrays(k, Wanted::default()));
@@ -216,13 +215,13 @@ impl Rows<'_> {
         steps
     }
 
-    /// An element of a buffer in registers.
+    /// Element of a buffer in registers.
     fn buffered(&self, b: usize) -> Expr {
         let ty = Type::Held(self.phases.buffers[b]);
         Expr::Element { of: format!("b{b}"), at: vec![Rows::step(), lane()], ty }
     }
 
-    /// Keeps what is stored of a point: in a buffer of the row, or for the store of its vector.
+    /// Stores a node of a point: to a buffer of the row, or to the registers of its vector's store.
     fn keep(&self, body: &Body, s: &Store) -> Statement {
         let node = value(body, s.node);
         match (s.access as usize).checked_sub(self.first_buffer) {

@@ -1,20 +1,22 @@
-//! What a thread makes of its own sums, where they are: the columns of the right factor are dealt so that they are neighbours.
+//! Epilogue on accumulator registers. The right factor's columns are interleaved in shared memory, so that each thread
+//! owns contiguous columns of the result.
 //!
-//! A multiplication gives a thread two columns of every eight. Which line of the factor is which column is its place in shared memory, and
-//! a copy by boxes puts lines in any order that strides can say. So a thread has vectors of the result, and reads and writes these: nothing
-//! goes through shared memory, and nobody waits. What is read first is asked for before the terms.
+//! A multiplication gives a thread two columns of every eight. The column of a factor's line follows from its position
+//! in shared memory alone, and a TMA copy stores lines in any order that strides can express. So a thread owns vectors
+//! of the result, and loads and stores these: nothing goes through shared memory, and no thread waits. The first loads
+//! are issued before the main loop.
 
 use super::{By, Result};
 use crate::ir::{Action, Expr, Routine, Statement, Type};
 use crate::write::access::lane_number;
 use thalweg_ir::DType;
 
-/// Bytes of what is read beside the sums that a thread has under way at a time, and vectors at most.
+/// Bytes of epilogue loads that a thread has in flight, and maximum number of vectors.
 const AHEAD_BYTES: u32 = 64;
 const MOST_AHEAD: u32 = 4;
 
 impl Result<'_> {
-    /// What comes before the terms, and behind them.
+    /// Statements before and after the main loop.
     pub(super) fn dealt(&self, within: &dyn Fn(Vec<Statement>) -> Vec<Statement>) -> [Vec<Statement>; 2] {
         let (handed, v) = (self.handed, self.lanes());
         if let Some(access) = self.part.class.rounded(handed.result.1) {
@@ -29,7 +31,7 @@ impl Result<'_> {
         let turn = [pass.clone() % number(ahead)];
         let turn: &[Expr] = if fetched.is_empty() { &[] } else { &turn };
         let place = |pass: &Expr| self.text(pass).statements(&[PLACE]);
-        // Of what is fetched for pass `at`, in the place of this pass.
+        // Loads for pass `at`, to the registers of this pass.
         let fetch = |at: &Expr| {
             let loads = self.with_stand(|stand| {
                 fetched.iter().flat_map(|&(k, wants)| accesses.fetch(k, wants, stand, [turn, turn])).collect()
@@ -64,7 +66,8 @@ impl Result<'_> {
         [before, within(behind)]
     }
 
-    /// Sums as they are to rows that begin anywhere. Their last tile is not dealt, and goes one by one.
+    /// Stores rounded accumulators to rows of any alignment. The last tile is not interleaved, and is stored element by
+    /// element.
     fn dealt_anywhere(&self, access: usize) -> Vec<Statement> {
         let By::Thread { across } = self.handed.by else { unreachable!("they are dealt") };
         let dtype = self.part.class.body.accesses[access].dtype;

@@ -1,19 +1,21 @@
-//! Sums that are written to rows that begin anywhere, as those of an odd length do, and nothing else is read or written.
+//! Epilogue that stores accumulators unchanged to rows of any alignment, such as those of an odd length, and neither
+//! loads nor stores anything else.
 //!
-//! In: sums in shared memory. Out: statements by which a warp writes a row of them after the other, each thread two
-//! neighbours that lie in memory as pairs do. A row that begins or ends between two pairs has an element that is alone
-//! there; those of all rows of a warp are written together behind them, so that the loop over rows has no branches.
+//! In: accumulators in shared memory. Out: statements by which a warp stores row after row; each thread has two
+//! neighbours that are an aligned pair in memory. A row that begins or ends within a pair has a single element there.
+//! The single elements of all rows of a warp are stored together at the end, so that the loop over rows has no
+//! branches.
 
 use super::{By, CHANGE_PLACES, Result, SUM_AT, u32};
 use crate::ir::{Expr, Statement, Type};
 use crate::write::access::Stand;
 use crate::write::body::value;
 
-/// Rows that a warp has under way at a time.
+/// Rows that a warp has in flight.
 const BESIDE: u32 = 4;
 
 impl Result<'_> {
-    /// The statements, for results of that kind.
+    /// Statements of this epilogue; `None` for other results.
     pub(super) fn shifted(&self) -> Option<Vec<Statement>> {
         let (class, handed) = (self.part.class, self.handed);
         let body = &class.body;
@@ -77,7 +79,7 @@ impl Result<'_> {
     }
 }
 
-/// Where line `line` is there, and where it begins in memory.
+/// Whether line `line` exists, and its offset in memory.
 const PLACE: &str = r"
 let x = Index(row0) + Index(line), y = Index(column0);
 let row = x, column = y, there = x < Index(m);

@@ -1,8 +1,8 @@
-//! What a warp makes of its own sums, a pass after another, where it may compute outside of the result, too.
+//! Epilogue of a warp on its own accumulators, pass by pass, where out-of-bounds elements may be computed, too.
 //!
-//! There are no branches around arithmetic: what is read and written is guarded, nothing else. So the compiler has the
-//! elements of two vectors under way together, and what the next pass reads comes while this one computes: a warp is
-//! alone with its scheduler there, and waits for whatever it asks late.
+//! There are no branches around arithmetic: only loads and stores are guarded. So the compiler interleaves the elements
+//! of two vectors, and loads of the next pass are in flight while this one computes. A warp is alone on its scheduler
+//! there, so it would wait for every late load.
 
 use super::{CHANGE_PLACES, MOST_AHEAD, Result, SUM_AT};
 use crate::class::body::is_harmless;
@@ -13,7 +13,7 @@ use crate::write::access::lane_number;
 const BESIDE: u32 = 2;
 
 impl Result<'_> {
-    /// The statements, where a warp's vectors are few enough to be under way at a time.
+    /// Statements of this epilogue, where a warp's vectors are few enough to be in flight together.
     pub(super) fn by_warp(&self) -> Option<Vec<Statement>> {
         let (handed, v) = (self.handed, self.lanes());
         let each = handed.rows * (handed.columns / v) / 32;

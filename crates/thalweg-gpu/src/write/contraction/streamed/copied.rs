@@ -1,13 +1,13 @@
-//! Rows, keys and values copied by all threads, two steps in shared memory.
+//! Attention blocks in which all threads copy rows, keys and values, with two steps in shared memory.
 
 use super::{Copy, Placing, Side, Streamed, i32, i64};
 use crate::class::contraction::Math;
 use crate::ir::{Expr, Statement, Type};
 
 impl Streamed<'_> {
-    /// Which tile a block has that has one, and where that is in each factor.
+    /// Coordinates of a block's only tile, and its offsets in the factors.
     pub(super) fn own_tile(&self) -> Vec<Statement> {
-        // Those that see most keys come first.
+        // Tiles that see most keys come first.
         self.text().given("batches", self.batches()).statements(&[r"
 let product = block / u32(word 4), within = block % u32(word 4);
 let row0 = i64(SEEN ? u32(word 4) - 1 - within : within) * ROWS, column0: i64 = 0;
@@ -15,7 +15,7 @@ batches;
 "])
     }
 
-    /// Sums and scores that are 0.
+    /// Declares accumulators and sets them to 0.
     pub(super) fn cleared(&self, name: &str) -> Vec<Statement> {
         let count = if name == "s" { "EIGHTS" } else { "COLUMNS" };
         let text = format!(
@@ -52,7 +52,7 @@ batches;
         [copy(0, rows, depth()), copy(1, keys(), depth()), copy(2, columns, keys())]
     }
 
-    /// The kernel of a block whose threads all copy.
+    /// Program of a block whose threads all copy.
     pub(super) fn copied(&self) -> Vec<Statement> {
         let [rows, keys, values] = self.copies();
         let none = || Expr::Number(0, Type::I32);

@@ -1,4 +1,5 @@
-//! Rows, keys and values by boxes: a warp of its own has them copied, some steps ahead of those that compute.
+//! Attention blocks whose rows, keys and values are copied by TMA: a producer warp issues the copies some steps ahead
+//! of the consumers.
 
 use super::{Streamed, i32, i64, shared_part, u32};
 use crate::class::fed::FedFactor;
@@ -6,7 +7,7 @@ use crate::ir::{Expr, Name, Statement, Type};
 use crate::write::contraction::boxes::Boxes;
 
 impl Streamed<'_> {
-    /// What is copied of a factor, lines and terms from these on, to a place in its part of shared memory.
+    /// TMA copies of a box of a factor, from these lines and terms on, to a stage of its range of shared memory.
     pub(super) fn boxes(
         &self,
         (factors, number): (&[FedFactor; 3], usize),
@@ -33,12 +34,12 @@ impl Streamed<'_> {
         boxes.statements()
     }
 
-    /// Bytes of rows, keys and values of a step.
+    /// Bytes of rows, keys and values per step.
     pub(super) fn bytes(&self) -> [u32; 3] {
         [0, 1, 2].map(|n| self.class.layout(n)[1] * self.class.dtype.size() as u32)
     }
 
-    /// The kernel of a block of one warpgroup.
+    /// Program of a block of one consumer warpgroup.
     pub(super) fn fed(&self, factors: &[FedFactor; 3]) -> Vec<Statement> {
         let (class, stages) = (self.class, self.class.stages());
         let none = || Expr::Number(0, Type::I32);

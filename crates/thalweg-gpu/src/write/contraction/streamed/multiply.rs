@@ -1,4 +1,5 @@
-//! The two products of a step: on what is in shared memory, and on the weights in registers.
+//! The two products of an attention step: scores from factors in shared memory, and sums of values from weights in
+//! registers.
 
 use super::Streamed;
 use crate::class::contraction::{LINE, LINE_ELEMENTS, Math};
@@ -7,7 +8,7 @@ use crate::ir::{Definition, Expr, Routine, Statement, Type};
 use crate::text::Text;
 use thalweg_ir::DType;
 
-/// What the routines of a step are made of.
+/// Definitions that a step's routines need.
 pub(super) fn definitions(class: &StreamedClass) -> Vec<Definition> {
     if class.math != Math::Warpgroup {
         return vec![];
@@ -18,7 +19,7 @@ pub(super) fn definitions(class: &StreamedClass) -> Vec<Definition> {
 }
 
 impl Streamed<'_> {
-    /// What texts here are read with; `slot` is a place in shared memory, a u32.
+    /// Environment of the DSL texts here; `slot` is a pipeline stage, a u32.
     fn product_text(&self, slot: &Expr) -> Text<'static> {
         let class = self.class;
         let [depth, columns] = class.sizes;
@@ -53,8 +54,8 @@ impl Streamed<'_> {
         })
     }
 
-    /// Begins the first product of the block of keys in a place in shared memory, by warpgroups. Where terms are neighbours, 64
-    /// of them are a slice of lines; where lines are, 64 of those.
+    /// Starts the first product of the block of keys in a pipeline stage, by warpgroups. Where terms are contiguous, a
+    /// slice of lines has 64 of them; where lines are, 64 lines.
     pub(super) fn begin_scores(&self, slot: &Expr) -> Vec<Statement> {
         vec![Statement::Scope(self.product_text(slot).statements(&[r"
 let x = matrix(s0[OWN > 0 ? t / 128 * OWN : u32(0)], DEPTH_LINES), y = matrix(s1[slot * ALL1], DEPTH_LINES);
@@ -68,7 +69,7 @@ warpgroup_commit;
 "]))]
     }
 
-    /// The weights as the left factor of the second product.
+    /// Packs the weights as the left factor of the second product.
     pub(super) fn pack(&self) -> Vec<Statement> {
         self.product_text(&Expr::Number(0, Type::U32)).statements(&[r"
 for p: i32 in 0..FRAGMENTS unroll {
@@ -80,7 +81,7 @@ for p: i32 in 0..FRAGMENTS unroll {
 "])
     }
 
-    /// Begins the second product of a block of keys, by warpgroups.
+    /// Starts the second product of a block of keys, by warpgroups.
     pub(super) fn begin_sums(&self, slot: &Expr) -> Vec<Statement> {
         vec![Statement::Scope(self.product_text(slot).statements(&[r"
 let z = matrix(s2[slot * ALL2], KEYS_LINES);
@@ -93,7 +94,7 @@ warpgroup_commit;
 "]))]
     }
 
-    /// The first product of a block of keys.
+    /// First product of a block of keys (scores).
     pub(super) fn scores(&self, slot: &Expr) -> Vec<Statement> {
         if self.class.math == Math::Warpgroup {
             let mut out = self.begin_scores(slot);
@@ -104,7 +105,7 @@ warpgroup_commit;
         vec![Statement::Scope(self.product_text(slot).statements(&[text]))]
     }
 
-    /// The second product of a block of keys.
+    /// Second product of a block of keys (sums of values).
     pub(super) fn sums(&self, slot: &Expr) -> Vec<Statement> {
         if self.class.math == Math::Warpgroup {
             let mut out = vec![self.fragments()];
@@ -117,13 +118,14 @@ warpgroup_commit;
         vec![Statement::Scope(self.product_text(slot).statements(&[text]))]
     }
 
-    /// Registers for the weights as a left factor.
+    /// Declares registers for the weights as a left factor.
     pub(super) fn fragments(&self) -> Statement {
         Statement::Registers { name: "w".into(), ty: Type::U32, shape: vec![self.class.block.keys / 16, 4] }
     }
 }
 
-/// All are rounded since they came ([`super::copied`]). Places are i32: sums that cannot wrap around are part of an instruction.
+/// All factors have been rounded to TF32 after their copy ([`super::copied`]). Offsets are i32: signed additions cannot
+/// wrap around, so the compiler folds them into addressing.
 const SCORES_F32: &str = r"
 when SCORES_BY_FOURS {
     let left = i32(warp * (DEPTH * 16) + lane * 4);
@@ -183,7 +185,7 @@ for p: u32 in 0..DEPTH by 16 unroll {
 }
 ";
 
-/// The order of terms within eight is the threads' own: a thread's two scores are its two terms.
+/// Terms within eight are permuted: a thread's two scores are its two terms.
 const SUMS_F32: &str = r"
 let right = i32(slot * ALL2 + (ALONG2 ? lane / 4 * PITCH2 + lane % 4 * 2 : lane % 4 * 2 * PITCH2 + lane / 4));
 fn value(column, key) = bits(s2[right + (ALONG2 ? column * PITCH2 + key : key * PITCH2 + column)]);

@@ -1,4 +1,4 @@
-//! What is made of a score, in the registers of the thread that has it: a scale, a mask, a bias, whatever a map body says.
+//! Score bodies: what a map body computes from a score (scale, mask, bias), in the registers of the thread that has it.
 
 use super::{Streamed, i64, u32};
 use crate::class::body::{Wanted, wanted};
@@ -11,25 +11,25 @@ use crate::write::contraction::part::{Part, held};
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
 
-/// What is made of a score by one body.
+/// Statements of one score body.
 pub(super) struct Point {
-    /// What stands before the loop over steps.
+    /// Declarations before the main loop.
     pub(super) declared: Vec<Statement>,
-    /// Statements that compute it.
+    /// Statements that compute the body.
     pub(super) compute: Vec<Statement>,
-    /// The same where all keys are seen, if that is something else.
+    /// Variant for blocks of keys that the row sees whole, if it differs.
     pub(super) seen: Option<Vec<Statement>>,
 }
 
-/// The names of the accesses of what is made of scores.
+/// Tags in the names of the score bodies' accesses.
 const TAGS: [&str; 2] = ["a", "b"];
 
-/// A point, and what is around it.
+/// A score body with its environment.
 struct At<'a> {
     part: Part<'a>,
     streamed: &'a Streamed<'a>,
     sums: u16,
-    /// Vectors of a thread: of two rows, of each eight keys two.
+    /// Vectors per thread: of two rows, and two of every eight keys.
     each: u32,
 }
 
@@ -41,7 +41,7 @@ impl Streamed<'_> {
         At { part, streamed: self, sums: *sums, each }
     }
 
-    /// What is made of a score by body `number`.
+    /// Statements of score body `number`.
     pub(super) fn point(&self, number: usize) -> Point {
         let at = self.at(number);
         let body = &at.part.class.body;
@@ -56,7 +56,7 @@ impl Streamed<'_> {
         Point { declared: at.declared(), compute, seen }
     }
 
-    /// Loads what the scores of a step need.
+    /// Loads for the scores of a step.
     pub(super) fn fetch_points(&self, step: &Expr) -> Vec<Statement> {
         (0..self.class.points.len()).flat_map(|number| self.at(number).fetch(step)).collect()
     }
@@ -71,7 +71,7 @@ impl At<'_> {
         self.part.class.body.accesses[access].operand == Some(self.sums)
     }
 
-    /// Whether an access asks for its position by strides, which is a few additions where it is needed.
+    /// Whether an access needs its index, by strides: recomputing it where it is used takes a few additions.
     fn is_placed(&self, access: usize, wants: Wanted) -> bool {
         wants.position && matches!(self.part.class.space.ways[access], Way::Strided { .. })
     }
@@ -91,7 +91,7 @@ impl At<'_> {
         out
     }
 
-    /// What texts are read with.
+    /// Environment of the DSL texts.
     fn text(&self, step: &Expr) -> Text<'static> {
         let (v, keys) = (self.lanes(), self.streamed.class.block.keys);
         let index = self.part.index();
@@ -109,7 +109,7 @@ impl At<'_> {
             .given("decomposed", self.part.decomposed([u32("product"), row, column]))
     }
 
-    /// Where a thread stands, and what is done with that.
+    /// Calls `then` with the position of a thread.
     fn with_stand<T>(&self, then: impl FnOnce(&Stand) -> T) -> T {
         let position = |k: usize| self.part.position(k);
         let own = |name: &str| Expr::name(name, Type::I32).to(Type::I64);
@@ -119,8 +119,8 @@ impl At<'_> {
         then(&Stand { position: &position, point, step, lanes: self.lanes() as usize })
     }
 
-    /// Statements for each vector of a thread. What lies behind the edges is taken from the last row and, in the last block,
-    /// the last keys; it counts for nothing.
+    /// Loop over a thread's vectors. Rows out of bounds repeat the last row and, in the last block, keys out of bounds
+    /// the last keys; their results are discarded.
     fn for_each(&self, step: &Expr, last: bool, body: Vec<Statement>) -> Vec<Statement> {
         self.text(step).holds("LAST", last).given("body", body).statements(&[r"
 for u: i32 in 0..EACH unroll {
@@ -140,7 +140,7 @@ for u: i32 in 0..EACH unroll {
 "])
     }
 
-    /// Loads what the scores of a step need.
+    /// Loads for the scores of a step.
     fn fetch(&self, step: &Expr) -> Vec<Statement> {
         let (accesses, fetched) = (self.part.accesses(), self.fetched());
         if fetched.is_empty() {
@@ -153,7 +153,7 @@ for u: i32 in 0..EACH unroll {
             };
             self.with_stand(all)
         };
-        // Where keys are one dimension, those of a thread lie at fixed distances from its first one.
+        // Where keys are one dimension, a thread's keys are at fixed distances from its first one.
         let space = &self.part.class.space;
         let [batch, rows] = self.part.class.groups.map(usize::from);
         let strided = |&(k, w): &(usize, Wanted)| matches!(space.ways[k], Way::Strided { .. }) && !w.position;
@@ -183,13 +183,13 @@ for h: i32 in 0..2 unroll {
             .statements(&["if (step + 1) * KEYS <= i32(keys) { whole; } else { edge; }"])
     }
 
-    /// Computes it for each score of a thread.
+    /// Computes the body for each score of a thread.
     fn compute(&self, body: &Body) -> Vec<Statement> {
         let (accesses, v) = (self.part.accesses(), self.lanes());
         let i32 = |n: u32| Expr::Number(n.into(), Type::I32);
         let u = [Expr::name("u", Type::I32)];
         let mut each = vec![];
-        // As many as of what is fetched, since names are the same; each turn of the loop needs its own alone.
+        // Arrays have the shape of the loaded ones, since names are the same; each iteration uses only its own element.
         for (k, wants) in wanted(body).into_iter().enumerate().filter(|&(k, w)| self.is_placed(k, w)) {
             let position = Wanted { position: wants.position, ..Wanted::default() };
             each.extend(accesses.arrays(k, position, v as usize, &[self.each]));

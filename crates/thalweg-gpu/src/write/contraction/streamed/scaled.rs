@@ -1,8 +1,9 @@
-//! Scores that are a multiple of something by a number of the launch, as `q·k/√d` are: the number joins the one that
-//! turns exponentials into powers of two, and is multiplied with once a step instead of once a score.
+//! Score scaling folded into the exponent: where scores are multiplied by a number of the launch, as in `q·k/√d`, that
+//! number is merged with the factor that turns exponentials into powers of two. It is applied once a step instead of
+//! once a score.
 //!
-//! In: what is made of a score that is seen. Out: the same without the multiplication, which is made up for where the
-//! number may not join, since it is not above zero (maxima would be minima).
+//! In: the body of a visible score. Out: the body without the multiplication. The multiplication is done separately
+//! where the number is not above zero and therefore cannot be merged (maxima would become minima).
 
 use super::Streamed;
 use crate::class::streamed::{StreamedClass, StreamedSlots};
@@ -10,17 +11,18 @@ use crate::ir::{Expr, Statement, Type};
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
-/// What is known of such scores.
+/// A score scaling that may be folded.
 pub(super) struct Scaled {
-    /// Which of what is made of scores multiplies.
+    /// Number of the score body that multiplies.
     pub(super) number: usize,
-    /// The factor.
+    /// The scaling factor.
     factor: Expr,
-    /// What is made of a score that is seen: without the factor.
+    /// Body of a visible score, without the factor.
     pub(super) whole: Body,
 }
 
-/// A product with a number of the launch: its node, what is multiplied, and the number, which nothing else reads.
+/// Matches a product with a number of the launch: returns its node, the multiplicand, and the number, which no other
+/// node reads.
 fn multiple(body: &Body, id: NodeId) -> Option<[NodeId; 3]> {
     let Node::Element { op: ElementOp::Mul, args: [a, b, _], dtype: DType::F32 } = body.nodes[id.index()] else {
         return None;
@@ -39,7 +41,7 @@ fn multiple(body: &Body, id: NodeId) -> Option<[NodeId; 3]> {
     }
 }
 
-/// The number.
+/// Value of the number.
 fn number(body: &Body, id: NodeId, scalars: usize) -> Expr {
     match body.nodes[id.index()] {
         Node::Scalar { slot, dtype } => Expr::Scalar(dtype, scalars + slot as usize),
@@ -55,20 +57,20 @@ fn without(body: &Body, [product, multiplied, _]: [NodeId; 3]) -> Body {
     body
 }
 
-/// What is known of the scores of a class, where they are such multiples and weights are powers of two.
+/// Finds the score scaling of a class, where weights are powers of two.
 pub(super) fn scaled(class: &StreamedClass, slots: &StreamedSlots) -> Option<Scaled> {
     if class.once.is_none() || !class.math.is_narrow() {
         return None;
     }
     let body = |n: usize| &class.points[n].0.body;
     let root = |body: &Body| body.stores[0].node;
-    // What hands a score on changes nothing.
+    // A body that only passes the score on.
     let hands_on = |n: usize| matches!(body(n).nodes[root(body(n)).index()], Node::Load { .. });
     let last = class.points.len() - 1;
     let found = if last > 0 && hands_on(last) { last - 1 } else { last };
     let whole = match &class.seen {
         None => body(found),
-        // Where nothing hides scores the body is another one.
+        // Where the mask hides nothing, the body is the variant of visible scores.
         Some((n, seen)) if *n as usize == found => &seen.body,
         Some(_) => return None,
     };
@@ -78,7 +80,7 @@ pub(super) fn scaled(class: &StreamedClass, slots: &StreamedSlots) -> Option<Sca
 }
 
 impl Streamed<'_> {
-    /// Statements that say what the factor is and where it has gone: `factor`, `joins`, `joined`, `by`.
+    /// Statements that define the factor and how it is applied: `factor`, `joins`, `joined`, `by`.
     pub(super) fn scale(&self) -> Vec<Statement> {
         let Some(scaled) = &self.scaled else { return vec![] };
         let constant = |x: f32| Expr::Constant(DType::F32, x.to_bits().into());
@@ -95,7 +97,7 @@ let joined = joins ? factor : one, by = joined * log2e;
 "])
     }
 
-    /// Statements behind [`Scaled::whole`], where the factor has not joined the exponent.
+    /// Statements after [`Scaled::whole`] that multiply by the factor where it is not folded into the exponent.
     pub(super) fn scale_late(&self) -> Vec<Statement> {
         self.text().value("joins", Expr::name("joins", Type::BOOL)).value("factor", super::f32("factor")).statements(&[
             r"

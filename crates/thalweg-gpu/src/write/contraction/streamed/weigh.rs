@@ -1,4 +1,5 @@
-//! From scores to weights: the maximum and the sum of each row so far, and what they change of the sums.
+//! Online softmax: from scores to weights, with the running maximum and sum of each row, and the rescaling of the
+//! accumulators.
 
 use super::{Streamed, f32, i32};
 use crate::class::body::divisors;
@@ -8,7 +9,7 @@ use crate::write::contraction::part::held;
 use thalweg_ir::DType;
 
 impl Streamed<'_> {
-    /// What a row knows of its scores so far: a thread has a part of two rows, eight apart.
+    /// State of the online softmax: a thread has a part of two rows, eight apart.
     pub(super) fn row_begins(&self) -> Vec<Statement> {
         self.text().statements(&[r"
 when ONCE {
@@ -22,12 +23,12 @@ when ONCE {
 "])
     }
 
-    /// From the scores of step `step` to weights, with the maximum and the sum of each row so far. Where scores have a factor
-    /// that may join the exponent, `by` is what they are multiplied with there.
+    /// Computes the weights from the scores of step `step`, and updates the maximum and sum of each row. Where scores
+    /// have a factor that may be folded into the exponent, `by` includes it.
     ///
-    /// Narrow weights are powers of two of scaled scores: one multiplication and addition each. Where the maximum is rounded
-    /// as it is scaled, all weights of the row are off by the same. Scores that overflow as they are scaled (masks of the
-    /// smallest number) go the long way.
+    /// With bf16 and f16 factors, weights are powers of two of scaled scores: one fused multiply-add each. The rounding
+    /// of the scaled maximum changes all weights of a row by the same factor. Scores that overflow when they are scaled
+    /// (masks of the smallest number) take the slow path.
     pub(super) fn weigh(&self) -> Vec<Statement> {
         let constant = |x: f32| Expr::Constant(DType::F32, x.to_bits().into());
         let outside = if self.class.once.is_some() { constant(f32::NEG_INFINITY) } else { constant(0.0) };
@@ -42,9 +43,10 @@ when ONCE {
             .statements(&[OUTSIDE, WEIGH])
     }
 
-    /// What a larger score changes of the sums so far.
+    /// Rescales the accumulators when the row's maximum has grown.
     pub(super) fn rescale(&self) -> Vec<Statement> {
-        // Two warpgroups in a block that stays have slots to spare: looking first takes longer (measured on an H200).
+        // Two warpgroups in a persistent block have issue slots to spare: testing first takes longer (measured on an
+        // H200).
         let always = self.class.block.stays && self.class.block.warps < 12;
         self.text().holds("ALWAYS", always).elements("again", Type::Held(DType::F32)).statements(&[r"
 when ONCE {
@@ -61,7 +63,7 @@ when ONCE {
 "])
     }
 
-    /// What the sums of a row are multiplied by at the end.
+    /// Final factor of a row's sums.
     pub(super) fn row_ends(&self) -> Vec<Statement> {
         let Some((body, [max, sum])) = &self.class.once else { return vec![] };
         let top = Expr::Element { of: "top".into(), at: vec![i32("h")], ty: Type::Held(DType::F32) };
@@ -117,7 +119,7 @@ if (step + 1) * KEYS > i32(keys) {
 }
 ";
 
-/// Both rows of a thread side by side, each in two parts: what waits for what is short then.
+/// Computes both rows of a thread together, each in two halves: that shortens the dependency chains.
 const WEIGH: &str = r"
 when ONCE {
     var most: f32[2][2];
