@@ -41,11 +41,11 @@ pub(crate) struct Ready {
     pub memory: Memory,
     /// Traffic of its launches.
     pub traffic: Traffic,
-    /// What each result follows from, once that was asked.
+    /// Dependences of each result, computed on first use.
     reach: OnceLock<Arc<Reach>>,
-    /// What ran before it and is measured against it, where it took the place of another plan.
+    /// Instance of the plan that this one replaced; it competes with this one.
     earlier: Option<Arc<Ready>>,
-    /// The plan store is to be asked before it runs: it has something else by now, or will soon.
+    /// Whether the plan store must be asked before it runs: it has another instance by now, or will soon.
     outdated: AtomicBool,
 }
 
