@@ -2,7 +2,7 @@
 //!
 //! In: source text, entry point, dtypes of operands and results. Out: a [`Foreign`], an id that is compared and
 //! recorded like other operations. Equal sources share an id; its hash is that of the content, by which plans on disk
-//! are found. Interned sources are never freed: there are as many as in the program. Invariant: dtypes and counts are
+//! are found. Interned sources are never freed: there are as many as in the program. Always true: dtypes and counts are
 //! part of the source, sizes are not.
 
 use crate::DType;

@@ -1,6 +1,6 @@
 //! Interning of structures that are too large to be recorded with an operation.
 //!
-//! In: a structure. Out: its number in a table. Invariants: equal structures have the same number; interned structures
+//! In: a structure. Out: its number in a table. Always true: equal structures have the same number; interned structures
 //! are never freed (a program has a bounded number of them); the hash is that of the content, hence the same in other
 //! processes.
 

@@ -17,7 +17,7 @@ use thalweg_ir::MAX_RANK;
 pub enum Along {
     /// Constant stride along the line.
     Runs,
-    /// The same elements in every row.
+    /// Equal elements in every row.
     Repeats,
     /// Other elements in every row.
     Apart,

@@ -120,7 +120,7 @@ pub fn widen(body: &Body) -> Body {
     widen_sums(body, None)
 }
 
-/// As [`widen`], with an f32 operand that stands for narrow floats: the accumulators of a product. They are rounded
+/// As [`widen`], with an f32 operand in place of narrow floats: the accumulators of a product. They are rounded
 /// when they are stored, not when they are used further, like other values of a kernel. (Where the same bits are
 /// needed, or where something is computed twice, they are rounded.)
 pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {

@@ -3,7 +3,7 @@
 //! In: the process's environment. Out: typed values, or a [`Mistake`] that lists the permitted values. Unset and empty
 //! variables have no value.
 //!
-//! Invariants: no other code of the workspace reads variables whose name starts with `THALWEG_` at run time, and no
+//! Always true: no other code of the workspace reads variables whose name starts with `THALWEG_` at run time, and no
 //! invalid value is ignored. Devices check all variables when they are created ([`check`]), so mistakes are reported
 //! where a `Result` is available.
 

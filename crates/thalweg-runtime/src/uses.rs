@@ -4,8 +4,8 @@
 //! uses after which the buffer's next use must be ordered. Reads are ordered after the last write, writes after all
 //! uses. Devices without queues never use this.
 //!
-//! Invariant: a newly allocated buffer, or one taken over to be overwritten, counts as unwritten, so that its first use
-//! is ordered after all previous uses.
+//! Always true: a newly allocated buffer, or one taken over to be overwritten, counts as unwritten, so that its first
+//! use is ordered after all previous uses.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

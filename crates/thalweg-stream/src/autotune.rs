@@ -82,7 +82,7 @@ pub(crate) struct Turn<P> {
     /// Whether this run may decide the autotuning.
     pub counts: bool,
     tried: usize,
-    /// Number of runs that its time stands for.
+    /// Number of runs that its time represents.
     runs: u64,
 }
 

@@ -19,7 +19,7 @@ pub type Tell = Box<dyn Fn(Found) -> Error + Send + Sync>;
 /// Error for the failures that all launches reported; `None` if they do not concern the result.
 type TellOfAll = Box<dyn Fn(&[Found]) -> Option<Error> + Send + Sync>;
 
-/// Check of a run that may have met an index out of range, or of a call that may have met an unfit matrix.
+/// Check of a run in which an index may be out of range, or of a call whose matrix may be unfit.
 pub(crate) struct DeferredCheck {
     check: Arc<dyn Check>,
     tell: TellOfAll,

@@ -62,7 +62,7 @@ pub(crate) struct OfRun {
 }
 
 impl OfRun {
-    /// Checks of a run whose inputs have `inherited`, and whose device left `met`.
+    /// Checks of a run whose inputs have `inherited`, and on which the device reported `met`.
     pub fn new(reach: Arc<Reach>, inherited: Inherited, met: Option<Met>) -> OfRun {
         OfRun { reach, inherited, met: met.map(Arc::new), known: vec![] }
     }

@@ -39,7 +39,7 @@ const MAX_PATTERN_OPS: usize = 1 << 22;
 struct Pattern {
     device: DeviceRef,
     mode: Mode,
-    /// The stream that owns it in a reproducible mode: no plan may depend on what other threads met before.
+    /// The stream that owns it in a reproducible mode: no plan may depend on what other threads ran before.
     stream: Option<u32>,
     effort: Effort,
     ops: Box<[RelOp]>,
@@ -75,7 +75,7 @@ struct PlannedClass {
 
 /// State of the search for a class's plan.
 enum Search {
-    /// Not asked for yet; the class was met this often.
+    /// Not requested yet; number of occurrences of the class.
     After(u32),
     /// Asked for, in the background.
     Asked,
@@ -340,7 +340,7 @@ impl Entry {
         })
     }
 
-    /// Counts a meeting of a class without a plan, and asks for a search if it was met often enough.
+    /// Counts an occurrence of a class without a plan, and requests a search after enough of them.
     fn met_again(self: &Arc<Entry>, known: &mut Known, at: usize, device: DeviceRef, at_hand: (Segment<'_>, &[i64])) {
         count(|c| c.first_sight += 1);
         let Search::After(met) = &mut known.planned[at].search else { return };

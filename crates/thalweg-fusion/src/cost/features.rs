@@ -264,7 +264,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
             !access.per_row && access.class != AccessClass::Contiguous
         });
     } else {
-        // Where 32 points of a strip are adjacent, they run as one.
+        // 32 adjacent points of a strip run as one.
         f.runs += if r.joined { stretches.div_ceil(lanes) } else { stretches };
         // The lanes of each fold start from the identity, and are combined at the end.
         f.work.fold += rows * row.div_ceil(order::BLOCK as u64) * row.min(lanes) * counted.folds as u64;

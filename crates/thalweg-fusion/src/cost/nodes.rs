@@ -9,7 +9,7 @@ use thalweg_kernel::{AccessClass, Along, Body, Node, NodeId, Passes, own_cost};
 
 /// Maximum points of a row for which values are buffered.
 const KEEP_POINTS: u64 = 1 << 20;
-/// Maximum number of passes whose values are counted: later passes of a long chain of folds are alike.
+/// Maximum number of passes whose values are counted: later passes of a long chain of folds are similar.
 const MOST_PASSES: usize = 32;
 
 /// Arithmetic by class. Evaluations are weighted by the 4-byte vectors that they fill (double if anything in the body

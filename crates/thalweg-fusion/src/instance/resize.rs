@@ -3,7 +3,7 @@
 //! In: a kernel of elementwise operations, a launch of it for other sizes, and the sizes. Out: the launch for these, at
 //! a tenth of the cost of writing its body again.
 //!
-//! Such a body depends only on the pattern and on the broadcast axes of each value: its [`Form`]. No other decision of
+//! The body depends only on the pattern and on the broadcast axes of each value: its [`Form`]. No other decision of
 //! the writer depends on sizes, since its paths have broadcasts only and every value is read under one map. The layout
 //! of the accesses is computed again.
 

@@ -2,7 +2,7 @@
 //! which are dropped and recomputed (rematerialization).
 //!
 //! In: a segment, and its *kept* results: no handle holds them, but a tape does, since derivative rules will read them.
-//! Out: the results to write, so that every kept one is stored or can be computed from what is.
+//! Out: the results to write, so that every kept one is stored or computable from stored ones.
 //!
 //! This is a minimum cut. Each operation has two nodes: "is recomputed" and "is available in the backward pass". The
 //! edge between the two has the cost of writing the result and reading it once; the edge from the source to the first

@@ -327,7 +327,7 @@ impl<'a> Facts<'a> {
         true
     }
 
-    /// Row class of the reduction that a value stands for.
+    /// Row class of the reduction that a value represents.
     pub fn rows_behind(&self, i: usize) -> Option<usize> {
         self.fold_of.get(&i).map(|f| self.row_class[f])
     }

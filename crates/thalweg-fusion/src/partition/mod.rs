@@ -111,7 +111,7 @@ pub fn plan_of_turns(segment: Segment<'_>, costs: &Costs, at_hand: AtHand<'_>) -
     Some(Planned { plan: finish(&facts, &state), time: state.time, complete: false, visits, parts })
 }
 
-/// Whether a segment consists of iterations of a loop only: then it will recur, however rarely it was met so far.
+/// Whether a segment consists of iterations of a loop only: then it will recur, however rarely it has occurred so far.
 pub fn is_of_turns(segment: &Segment<'_>) -> bool {
     segment.mode.fused && periodic::Loop::of(segment, 0).is_some_and(|l| l.begin == 0)
 }

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! An element whose loop has ended does not change any more, whatever its neighbours do. An [`Op::Loop`](crate::Op) is
-//! one carried value after the last iteration; its arguments are the region's. Invariant: the values are f32, f64, i32
-//! or bool, and every operation is rounded separately in every mode: an extra iteration is not a matter of an ulp.
+//! one carried value after the last iteration; its arguments are the region's. Always true: the values are f32, f64,
+//! i32 or bool, and every operation is rounded separately in every mode: an extra iteration is not a matter of an ulp.
 //!
 //! Regions are interned: equal ones are one [`Loop`], so operations with a loop are compared by a number. Its hash is
 //! that of the structure, by which plans on disk are found. Interned regions are never freed: there are as many as

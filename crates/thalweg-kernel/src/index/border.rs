@@ -296,7 +296,7 @@ mod tests {
                 (0, 2, 2),
                 (1, 1, 2),
             ]));
-            // The same points, renumbered, go through a table.
+            // With renumbered points, a table is used.
             let shape = windows.shape();
             let merged = windows.reshape(Shape::new(&[2, 27, shape[4] * shape[5]]));
             assert_eq!(merged.bordered(), None);

@@ -53,7 +53,7 @@ pub enum Rescaling {
         weighted: bool,
         /// Definition of `m`.
         from: Shift,
-        /// Whether a mean that is exact except for rounding stands for the exact one.
+        /// Whether a mean that is exact except for rounding is treated as the exact one.
         exact: bool,
         /// Folds of lower powers, ascending, that the block computes; `None` for its number of elements.
         lower: Vec<Option<u16>>,

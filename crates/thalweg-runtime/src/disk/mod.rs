@@ -3,9 +3,9 @@
 //! In: bytes with their [`Kind`] and [`Key`]. Out: the same bytes, in this or a later process; or nothing, if anything
 //! is wrong with the entry.
 //!
-//! Invariants: nothing here panics or returns an error to computations; an invalid entry is treated as missing, and the
-//! next [`Cache::put`] replaces it. Returned bytes have the checksum with which they were stored, but another program
-//! of the same user may have written them: readers must validate the content.
+//! Always true: nothing here panics or returns an error to computations; an invalid entry is treated as missing, and
+//! the next [`Cache::put`] replaces it. Returned bytes have the checksum with which they were stored, but another
+//! program of the same user may have written them: readers must validate the content.
 //!
 //! * `entry`: binary format of an entry, with its checks.
 //! * `folder`: files and folders that only the user can have written.

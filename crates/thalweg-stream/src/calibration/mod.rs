@@ -93,7 +93,7 @@ pub(crate) fn sane(device: DeviceRef, costs: Costs) -> Option<Costs> {
     (footprints && near == costs).then_some(costs)
 }
 
-/// Puts constants in force, in all threads.
+/// Activates constants in all threads.
 pub fn set_costs(device: DeviceRef, costs: Costs) {
     watch::end(device);
     let mut known = COSTS.write().unwrap_or_else(|e| e.into_inner());

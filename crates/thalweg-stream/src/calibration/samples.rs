@@ -41,9 +41,9 @@ pub struct Sizes {
     pub product: usize,
     /// Values of a scatter.
     scattered: usize,
-    /// Whether launches are asynchronous and run so many points at once that only long samples are measurable.
+    /// Whether launches are asynchronous and run so many points concurrently that only long samples are measurable.
     pub wide: bool,
-    /// First memory level that can be told apart from launch overhead; nearer levels take as long.
+    /// First memory level whose time differs measurably from launch overhead; nearer levels take as long.
     pub nearest: usize,
 }
 

@@ -249,8 +249,8 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
         return Ok(Found { state, complete: false });
     }
     if kernels.visits >= limit {
-        // Most of what is undone are values that many kernels recompute, one move each. A plan that starts with these
-        // stored may be ahead, and gets the same budget.
+        // Most of the remaining moves store values that many kernels recompute, one move each. A plan that starts with
+        // these stored may be better, and gets the same budget.
         let mut other = begin::begin_shared(kernels, component)?;
         weights::stream(kernels, &mut other);
         factors::store_factors(kernels, &mut other);

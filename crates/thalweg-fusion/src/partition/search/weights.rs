@@ -1,11 +1,11 @@
 //! Flash attention as a move: weights between two products, on a device with tile contractions, are one kernel or
 //! three.
 //!
-//! Such a device folds nothing along rows of an operand, except one-pass weights whose scores are another product's
-//! accumulators (docs/gpu-contractions.md). A softmax alone can be merged with neither product, only all of it with
-//! both. No pairwise move leads there, so this is a separate move: it merges the product of the weights, the folds
-//! along its left operand's rows, and the product of the scores. The products' operands have to be in memory and are
-//! stored if they are not.
+//! A device with tile contractions folds nothing along rows of an operand, except one-pass weights whose scores are
+//! another product's accumulators (docs/gpu-contractions.md). A softmax alone can be merged with neither product, only
+//! all of it with both. No pairwise move leads there, so this is a separate move: it merges the product of the weights,
+//! the folds along its left operand's rows, and the product of the scores. The products' operands have to be in memory
+//! and are stored if they are not.
 
 use super::State;
 use super::factors::computed;

@@ -171,7 +171,7 @@ fn a_search_that_was_stopped_goes_on_from_where_it_stopped() {
     assert!(on.time as f64 <= 1.02 * full.time as f64, "{} and {} ps", on.time, full.time);
     assert!(on.visits < full.visits, "{} and {} visits", on.visits, full.visits);
     assert_eq!(planned(&g, &parts).time, on.time, "it is known now");
-    // A search that is told to stop still has a plan.
+    // A search that is stopped still has a plan.
     let parts = Parts::new();
     planned_with(&g, Effort::Visits(20), &parts);
     let at_hand = AtHand { parts: &parts, further: Some(&|| false) };
