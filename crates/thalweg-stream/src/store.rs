@@ -8,8 +8,8 @@
 //! winner of an autotuning becomes the plan of its class.
 //!
 //! Always true: a pattern has few planned classes, and the class is computed only if there is no instance for the
-//! sizes. Which plan is taken follows from the segment and from what the pattern met before, in order; in a
-//! reproducible mode that is the stream's own history.
+//! sizes. The plan taken depends on the segment and on the previous sizes of the pattern, in order; in a reproducible
+//! mode these are the stream's own history.
 
 use crate::DeviceRef;
 use crate::autotune::Autotuning;

@@ -3,7 +3,7 @@
 //! | bytes | |
 //! |---|---|
 //! | 0..8 | `thalweg` and a zero |
-//! | 8..40 | BLAKE3 of everything behind it |
+//! | 8..40 | BLAKE3 of all bytes after it |
 //! | 40..44, 44..48 | format, kind |
 //! | 48..64 | version of Thalweg, filled with zeros |
 //! | 64..96 | key |
