@@ -106,7 +106,7 @@ pub trait Timing: Send + Sync + Debug {
 /// Results of a batch.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Pending checks, if an index may be out of range. The launches have not been waited for.
+    /// Pending checks, if an index may be out of range or a matrix unsuitable. The launches have not been waited for.
     pub check: Option<Arc<dyn Check>>,
     /// Its duration, if requested and supported by the device.
     pub timing: Option<Arc<dyn Timing>>,
