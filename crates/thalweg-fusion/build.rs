@@ -1,11 +1,11 @@
-//! Gives the planner a number of its own: a hash of everything that it is written in. A plan on disk is used by the
+//! Build script: gives the planner a version, a hash of all sources it depends on. A plan on disk is used only by the
 //! very planner that made it.
 
 use std::path::{Path, PathBuf};
 
 fn main() {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    // The crates that it is written on stand beside it; where they do not, they have versions.
+    // Crates that it depends on are in sibling folders; outside of the workspace they have versions.
     for folder in ["src", "../thalweg-ir/src", "../thalweg-kernel/src"] {
         println!("cargo::rerun-if-changed={folder}");
         let mut files = vec![];

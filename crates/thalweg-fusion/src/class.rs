@@ -1,11 +1,11 @@
-//! Classes of a segment's arguments: for which of them one plan is as good as for the others.
+//! Size classes of segments: arguments for which one plan is equally good.
 //!
-//! In: a segment. Out: its [`SegmentClass`]: how large it is, and how what it reads lies in memory. A plan is legal or
-//! not whatever the class; but which of the legal ones is the fastest depends on it: a value is worth storing where
-//! reading its source again is dear (strided columns), and is not where that lies in a cache.
+//! In: a segment. Out: its [`SegmentClass`]: its size, and the memory layouts that it reads. The legality of a plan
+//! does not depend on the class, but the fastest legal plan does. A value is worth storing if reading its source again
+//! is expensive (strided columns), and not if that is in cache.
 //!
-//! Always true: the class follows from the segment alone, so that equal segments are of equal classes in all processes.
-//! There are few: sizes that are near each other share one, and so do all strides of a kind.
+//! Always true: the class follows from the segment alone, so equal segments have equal classes in all processes. There
+//! are few classes: similar sizes share one, and so do all strides of a kind.
 
 use crate::cost::footprint;
 use crate::rewrite::Rewrite;
@@ -13,23 +13,22 @@ use crate::segment::{Indexed, Segment, ValueId};
 use crate::write::movement::{layout, strided, view_base};
 use thalweg_ir::{Op, View};
 
-/// The order in which the elements of a view lie, broadcast dimensions and those of one element aside.
+/// Order of a view's elements in memory, ignoring broadcast dimensions and those of size 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Order {
     /// Row-major, without gaps.
     Contiguous,
-    /// Neighbours along the innermost dimension lie side by side; between its rows there are gaps, or they lie in
-    /// another order.
+    /// Contiguous along the innermost dimension; rows have gaps between them or are permuted.
     Gaps,
-    /// Neighbours along another dimension lie side by side.
+    /// Contiguous along another dimension.
     Transposed,
-    /// No neighbours do.
+    /// Contiguous along no dimension.
     Strided,
-    /// No strides say where they lie.
+    /// Not expressible by strides.
     Mapped,
 }
 
-/// How an input, or a slice of a value, lies.
+/// Memory layout of an input, or of a slice of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Layout {
     order: Order,
@@ -37,32 +36,31 @@ struct Layout {
     broadcast: bool,
 }
 
-/// What a plan is found for, beside the pattern: plans are kept by it.
+/// Key of a plan beside the pattern: plans are cached by it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SegmentClass {
-    /// Of each input; then of each operation whose integer arguments decide how its result lies.
+    /// Layout of each input; then of each operation whose integer arguments determine the layout of its result.
     layouts: Box<[Layout]>,
-    /// The reductions that are written out, which sizes decide.
+    /// Unrolled reductions, which depend on sizes.
     unrolled: Box<[u32]>,
-    /// The number of [`SIZES`] that the footprint reaches.
+    /// Number of [`SIZES`] that the footprint reaches.
     size: u8,
-    /// What is changed before anything is planned, which sizes decide.
+    /// Rewrite, which depends on sizes.
     rewrite: Rewrite,
 }
 
-/// Footprints in bytes at which a size class ends: a factor of eight each, so that each level of caches of usual
-/// processors has one. What is smaller is bound by launches, what is larger by memory, and there sizes make no
-/// difference.
+/// Footprints in bytes at which a size class ends. They grow by a factor of eight, so each cache level of common
+/// processors has one. Below, launches dominate, above, memory does; there sizes make no difference.
 const SIZES: [u64; 4] = [64 << 10, 512 << 10, 4 << 20, 32 << 20];
 
 impl SegmentClass {
-    /// The class of a segment. Without fusion there is one plan only, and so one class.
+    /// Class of a segment. Without fusion there is only one plan, so only one class.
     pub fn of(segment: &Segment<'_>) -> SegmentClass {
         if !segment.mode.fused {
             return SegmentClass::default();
         }
         let inputs = segment.inputs.iter().map(|(_, view)| Layout::of(Some(*view)));
-        // Of other movements the pattern says how they lie, given how their argument does.
+        // The layout of other movements follows from the pattern and the layout of their argument.
         let decides = |i: &usize| matches!(segment.ops[*i].op, Op::Slice | Op::Window);
         let mut decided = (0..segment.ops.len()).filter(decides).peekable();
         let (layouts, unrolled) = match decided.peek() {
@@ -79,7 +77,7 @@ impl SegmentClass {
     }
 }
 
-/// Where the result of a movement lies in the value that it is a view of; `None` where strides do not say.
+/// Layout of a movement's result within the value that it is a view of; `None` if strides do not express it.
 fn place(ix: &Indexed<'_>, i: usize) -> Option<View> {
     let (base, chain) = view_base(ix, ValueId::Op(i), &|_| false);
     strided(ix, layout(ix, base), &chain)
@@ -128,14 +126,14 @@ mod tests {
             assert_eq!(order(&[5, n], &[16 * own, 16]), (Order::Strided, false));
             assert_eq!(order(&[5, n], &[0, 1]), (Order::Contiguous, true));
             assert_eq!(order(&[5, n], &[-own, -1]), (Order::Strided, false));
-            // A dimension of one element lies nowhere in particular.
+            // A dimension of size 1 does not affect the order.
             assert_eq!(order(&[1, n], &[77, 1]), (Order::Contiguous, false));
         }
         assert_eq!(order(&[0, 4], &[9, 2]), (Order::Contiguous, false));
         assert_eq!(Layout::of(None).order, Order::Mapped);
     }
 
-    /// A slice of `rows` rows and every `step`th of so many columns, and its exponentials.
+    /// Class of a slice of `rows` rows and every `step`th column, with its exponentials.
     fn class(rows: usize, columns: usize, step: usize, fused: bool) -> SegmentClass {
         let wide = View::contiguous(Shape::new(&[rows, columns * step]));
         let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 2, contiguous: true });
@@ -163,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_a_slice_leaves_between_elements_is_part_of_the_class() {
-        // Nearly as many bytes.
+        // Nearly equal numbers of bytes.
         assert_ne!(class(64, 512, 1, true), class(8, 512, 16, true));
         assert_eq!(class(64, 512, 16, true).layouts, class(60, 480, 5, true).layouts);
         assert_eq!(class(64, 512, 1, false), class(8, 512, 16, false), "without fusion there is one plan");

@@ -1,27 +1,28 @@
-//! Exact operations: those whose results are rounded to their dtype in every kernel that computes them.
+//! Exact operations: results that are rounded to their dtype in every kernel that computes them.
 //!
-//! In: the operations of a segment. Out: the set of operations whose floats are written with [`thalweg_kernel::Node::Round`]: a
-//! bf16 or f16 is not carried in f32, a product is not contracted with a sum. All others are *smooth arithmetic*, which may
-//! be computed more precisely than its dtype.
+//! In: the operations of a segment. Out: the set of operations whose float results are written with
+//! [`thalweg_kernel::Node::Round`]: a bf16 or f16 is not carried in f32, a product is not contracted with a sum. All
+//! other operations are *smooth arithmetic*, which may be computed more precisely than its dtype.
 //!
-//! An operation is exact for one of these reasons:
+//! Reasons for an operation to be exact:
 //!
-//! - **Something selects by it.** A comparison, a step (`floor`, `sign`), a remainder, a conversion to integers or bool, a sort,
-//!   an extreme or its place, a loop that ends by data: there a rounding error decides. (Not a maximum that is but
-//!   subtracted in exponents, as in a softmax.) What it takes, and whatever that is computed from, is exact, back to
-//!   values in memory, products of matrices and (in f32 and f64, where the order of a sum varies anyway) sums. So every
-//!   kernel and every tier selects alike.
-//! - **Its product meets another product.** In `a·a - b·b` one product would be rounded and the other not, so that equal
-//!   products differ. Both are exact then, through views, extremes and sums: in `mean(x·x) - mean(x)·mean(x)`, too. A
-//!   difference that only exponentials read is left alone, since it changes their results by a rounding error. So are
-//!   products in bf16 and f16, which are exact in f32, unless one goes through a reduction, whose result is rounded.
+//! - **Something selects by it.** A comparison, a step function (`floor`, `sign`), a remainder, a conversion to
+//!   integers or bool, a sort, an extreme or its index, a loop that ends by data: there a rounding error decides.
+//!   (Except a maximum that is only subtracted in exponents, as in a softmax.) Its argument and all ancestors of that
+//!   are exact, back to values in memory, matrix products and (in f32 and f64, where the order of a sum varies anyway)
+//! sums. So every kernel and every tier selects the same.
+//! - **Its product is added to or subtracted from another product.** In `a·a - b·b` one product would be rounded and
+//!   the other not, so that equal products would differ. Both are exact then, also through views, extremes and sums, as
+//!   in `mean(x·x) - mean(x)·mean(x)`. A difference that only exponentials read is left alone, since it changes their
+//!   results by a rounding error. So are products in bf16 and f16, which are exact in f32, unless one goes through a
+//!   reduction, whose result is rounded.
 //!
 //! Example: in `m = s.amax(1); s.eq(m)` with `s = x / 3.3` in bf16 the division is exact; in `s.tanh().sum(1)` it is not.
 
 use crate::segment::{BitSet, Indexed, ValueId};
 use thalweg_ir::{DType, ElementOp, Op, ReduceOp, RegionNode, ScanOp};
 
-/// Operations through which the search for a product goes, at most: others are rare, and a segment may have thousands.
+/// Maximum number of operations visited when searching for a product: more are rare, and a segment may have thousands.
 const MAX_PRODUCT_STEPS: usize = 32;
 
 /// Whether the result of operation `i` is rounded to its dtype wherever it is computed.
@@ -29,16 +30,17 @@ pub(crate) fn is_exact(ix: &Indexed<'_>, i: usize) -> bool {
     ix.exact_by(find).has(i)
 }
 
-/// Whether the arithmetic inside an exact operation may be contracted, or its last product with what follows: functions
-/// and what is written in simpler operations. A kernel with such is [`thalweg_kernel::Body::repeatable`].
+/// Whether arithmetic inside an exact operation may be contracted, or its last product with a following sum: true of
+/// functions and of operations that expand into simpler ones. A kernel with such operations is
+/// [`thalweg_kernel::Body::repeatable`].
 pub(crate) fn may_contract_inside(op: Op, dtype: DType) -> bool {
     let Op::Element(e) = op else { return false };
     let row = e.row();
     dtype.is_float() && e != ElementOp::Square && !row.is_exact() && (row.function || row.expand.is_some())
 }
 
-/// The exact operations of a segment. Empty in strict mode, whose bodies are exact as a whole; all where each is a kernel
-/// of its own, so that a GPU divides a number by a tensor there as it does in a fused kernel that is exact.
+/// Exact operations of a segment. Empty in strict mode, whose bodies are exact as a whole. All of them without fusion,
+/// so that a GPU divides a number by a tensor there as it does in a fused exact kernel.
 fn find(ix: &Indexed<'_>) -> BitSet {
     let n = ix.seg.ops.len();
     if ix.seg.mode.strict {
@@ -63,7 +65,7 @@ fn find(ix: &Indexed<'_>) -> BitSet {
     search.exact
 }
 
-/// Whether an operation may make others exact: most segments have none and need no search.
+/// Whether an operation may make others exact: most segments have none and skip the search.
 fn may_begin(rel: &thalweg_ir::RelOp) -> bool {
     match rel.op {
         Op::Element(e) => e.row().selects() || matches!(e, ElementOp::Add | ElementOp::Sub) && rel.dtype.is_float(),
@@ -85,12 +87,12 @@ fn chooses(op: ReduceOp) -> bool {
 struct Search<'a> {
     ix: &'a Indexed<'a>,
     exact: BitSet,
-    /// The operations that read each, once that was asked for.
+    /// Readers of each operation, computed on first use.
     readers: Option<Vec<Vec<u32>>>,
 }
 
 impl Search<'_> {
-    /// Marks a value, if an operation of the segment computes it in floats.
+    /// Marks a value if an operation of the segment computes it in floats.
     fn mark(&mut self, v: ValueId) {
         if let ValueId::Op(i) = v
             && self.ix.seg.ops[i].dtype.is_float()
@@ -104,7 +106,7 @@ impl Search<'_> {
         ix.tensors(i).for_each(|(_, v)| self.mark(v));
     }
 
-    /// Marks what an operation selects by.
+    /// Marks the values that an operation selects by.
     fn roots(&mut self, i: usize) {
         let rel = &self.ix.seg.ops[i];
         let selects = match rel.op {
@@ -124,7 +126,7 @@ impl Search<'_> {
         }
     }
 
-    /// Marks what an exact operation is computed from.
+    /// Marks the arguments of an exact operation.
     fn spread(&mut self, i: usize) {
         let rel = &self.ix.seg.ops[i];
         let narrow = is_narrow(rel.dtype);
@@ -139,7 +141,7 @@ impl Search<'_> {
         }
     }
 
-    /// Marks products that are added to or subtracted from products.
+    /// Marks products that are added to or subtracted from other products.
     fn products(&mut self) {
         let ix = self.ix;
         let mut found = [vec![], vec![]];
@@ -153,7 +155,8 @@ impl Search<'_> {
             let [of_x, of_y] = [self.product(x, &mut found[0]), self.product(y, &mut found[1])];
             let mut meet = of_x.is_some() && of_y.is_some();
             if op == ElementOp::Sub && [x, y].iter().any(|v| matches!(v, ValueId::Input(_))) {
-                // An input may be a product of an earlier segment. Quotients by a number of the row stay cheap.
+                // An input may be a product of an earlier segment. Divisions are not marked here, so quotients by a
+                // row's number stay cheap.
                 found.iter_mut().for_each(|f| f.retain(|&p| ix.seg.ops[p].op != Op::Element(ElementOp::Div)));
                 meet = true;
             }
@@ -165,7 +168,7 @@ impl Search<'_> {
         }
     }
 
-    /// The product that a value is, or that it is chosen from or summed up from; the operations are appended.
+    /// Product that a value is, is selected from or is summed from; the operations on the way are appended to `found`.
     fn product(&self, v: ValueId, found: &mut Vec<usize>) -> Option<Product> {
         let ix = self.ix;
         let (mut stack, mut product) = (vec![v], None);
@@ -179,11 +182,11 @@ impl Search<'_> {
                 continue;
             }
             match rel.op {
-                // A division by a number is a product with its reciprocal on GPUs.
+                // GPUs compute a division by a number as a product with its reciprocal.
                 Op::Element(ElementOp::Square | ElementOp::Mul | ElementOp::Div) => {
                     product = Some(());
                     found.push(i);
-                    // The mean of products is a sum of them times or by a number.
+                    // A mean of products is their sum, multiplied or divided by a number.
                     stack.extend(ix.tensors(i).map(|(_, v)| v).filter(|v| self.is_sum(*v)));
                 }
                 Op::Matmul => product = Some(()),
@@ -202,7 +205,7 @@ impl Search<'_> {
         product.map(|()| Product { reduced })
     }
 
-    /// Whether a value is a sum over axes, as it is or viewed.
+    /// Whether a value is a sum over axes, or a view of one.
     fn is_sum(&self, v: ValueId) -> bool {
         let ValueId::Op(i) = v else { return false };
         match self.ix.seg.ops[i].op {
@@ -211,14 +214,14 @@ impl Search<'_> {
         }
     }
 
-    /// Whether nothing but exponentials reads an operation's result.
+    /// Whether only exponentials read an operation's result.
     fn only_exp(&mut self, i: usize) -> bool {
         let ops = self.ix.seg.ops;
         let is_exp = |r: usize| matches!(ops[r].op, Op::Element(ElementOp::Exp | ElementOp::Exp2));
         !self.ix.seg.live.has(i) && self.readers(i).iter().all(|&r| is_exp(r as usize))
     }
 
-    /// Whether an extreme is but subtracted in exponents.
+    /// Whether an extreme is only subtracted in exponents.
     fn shifts_only(&mut self, extreme: usize) -> bool {
         let (ix, mut stack) = (self.ix, vec![extreme]);
         while let Some(i) = stack.pop() {
@@ -237,7 +240,7 @@ impl Search<'_> {
         true
     }
 
-    /// The operations that read a result.
+    /// Operations that read a result.
     fn readers(&mut self, i: usize) -> &[u32] {
         let ix = self.ix;
         &self.readers.get_or_insert_with(|| {
@@ -254,9 +257,9 @@ impl Search<'_> {
     }
 }
 
-/// A product that was found on the way to a value.
+/// Product found among the ancestors of a value.
 struct Product {
-    /// A reduction is on the way.
+    /// Whether it goes through a reduction.
     reduced: bool,
 }
 
@@ -266,7 +269,7 @@ mod tests {
     use crate::partition::tests::graphs::{Graph, T};
     use ElementOp::{Add, Eq, Exp, Mul, Sub, Tanh};
 
-    /// The exact ones of these values.
+    /// Exactness of these values.
     fn exact(g: &Graph, of: &[T]) -> Vec<bool> {
         let ix = Indexed::new(g.0.as_segment());
         let is_exact = |t: &T| matches!(*t, T::Op(i) if is_exact(&ix, i));
@@ -322,7 +325,7 @@ mod tests {
         g.live(d);
         g.live(s);
         assert_eq!(exact(&g, &[p, q, r]), [true, true, false]);
-        // An input may be the same product, of an earlier segment.
+        // An input may be the same product, from an earlier segment.
         let mut g = Graph::new();
         let [a, b] = [(); 2].map(|()| g.input(&[64]));
         let p = g.binary(Mul, a, a);

@@ -1,12 +1,12 @@
-//! From a segment to a plan: which operations share a kernel, in which order, and what each launch looks like.
+//! Planning: from a segment to a plan (which operations share a kernel, in which order) and to its launches.
 //!
 //! * [`plan`] partitions a [`Segment`]'s operations into kernels. It looks at the whole graph with its sizes in bytes.
-//! * [`instantiate`] works a [`Plan`] out for concrete sizes: kernel bodies, geometry, buffers.
-//! * [`unfused`] puts a segment together of one kernel an operation, without a search.
+//! * [`instantiate`] turns a [`Plan`] into kernel bodies, geometry and buffers for concrete sizes.
+//! * [`unfused`] assembles a segment from one kernel per operation, without a search.
 //! * [`schedule`] finds the order of an [`Instance`]'s launches and the memory of each result.
-//! * [`keep`] says what of a forward pass is written for the backward pass.
-//! * [`SegmentClass`] says which sizes and layouts share a plan.
-//! * [`Explanation`] says what was done and why, in text, JSON and HTML.
+//! * [`keep`] decides which values of a forward pass are saved for the backward pass, and which are recomputed.
+//! * [`SegmentClass`] (size class) says which sizes and layouts share a plan.
+//! * [`Explanation`] reports what was fused and why the rest was not, as text, JSON and HTML.
 
 mod class;
 mod cost;

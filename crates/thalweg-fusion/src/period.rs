@@ -1,16 +1,16 @@
-//! Finding the repetition in a stretch of operations, so that a loop that never reads is cut at the same place every
-//! time.
+//! Period detection: finds the repetition in a sequence of operations, so that a loop without reads is cut at the same
+//! point every time.
 //!
-//! In: the operations that wait. Out: the period, and whether its turns need anything of each other. Turns that do not
-//! are no one computation that goes on and on, but work side by side, which is better planned together.
+//! In: the waiting operations. Out: the period, and whether its iterations are independent. Independent iterations are
+//! not one long computation but parallel ones, which are better planned together.
 
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 use thalweg_ir::{Arg, RelOp};
 
-/// What operation `i` looks like from its own place: arguments by distance, inputs by kind alone.
+/// Hash of operation `i` relative to its position: arguments by distance, inputs by kind only.
 fn signature(ops: &[RelOp], i: usize) -> u64 {
-    // A step of an optimiser asks for hundreds each time; two operations taken for one cost a cut at another place.
+    // Fast rather than strong: an optimiser step computes hundreds of these each time. A collision only moves a cut.
     let mut h = FxHasher::default();
     let o = &ops[i];
     (o.op, o.dtype, o.rank, o.attr).hash(&mut h);
@@ -24,9 +24,9 @@ fn signature(ops: &[RelOp], i: usize) -> u64 {
     h.finish()
 }
 
-/// The shortest period that the last operations repeat at least twice over, if any covers at least half of the stretch.
+/// Shortest period of the last operations that repeats at least twice and covers at least half of the sequence.
 ///
-/// Knuth, Morris and Pratt's failure function over the reversed signatures, linear in the stretch.
+/// Knuth-Morris-Pratt failure function over the reversed signatures: linear time.
 pub fn period(ops: &[RelOp]) -> Option<usize> {
     let s: Vec<u64> = (0..ops.len()).rev().map(|i| signature(ops, i)).collect();
     let mut fail = vec![0usize; s.len()];
@@ -45,7 +45,7 @@ pub fn period(ops: &[RelOp]) -> Option<usize> {
     best
 }
 
-/// The period of a stretch and how many whole turns of it the last operations are.
+/// Period of a sequence, and the number of whole iterations at its end.
 pub(crate) fn turns(ops: &[RelOp]) -> Option<(usize, usize)> {
     let period = period(ops)?;
     let alike = |&i: &usize| signature(ops, i) == signature(ops, i - period);
@@ -53,13 +53,14 @@ pub(crate) fn turns(ops: &[RelOp]) -> Option<(usize, usize)> {
     Some((period, repeated / period + 1))
 }
 
-/// Where a turn begins, in operations before the end, if no turn of that period reads what an earlier one computed.
+/// Start of an iteration, as a number of operations before the end, if no iteration of that period reads a result of an
+/// earlier one.
 ///
-/// No argument of the last turns may lie on the other side of their beginnings, wherever these are: of the `period`
-/// places where that could be, each argument rules out those between it and its use.
+/// No argument of the last iterations may cross their boundaries. There are `period` candidate positions for a
+/// boundary; each argument rules out those between it and its use.
 pub fn independent_turns(ops: &[RelOp], period: usize) -> Option<usize> {
-    // How many arguments are on the other side of each place, as differences; place `p` is before the operation `p + 1`
-    // from the end.
+    // Number of arguments that cross each position, as differences. Position `p` is before the operation `p + 1` from
+    // the end.
     let mut crossings = vec![0i32; period + 1];
     let n = ops.len();
     for (i, op) in ops.iter().enumerate().skip(n - period) {
@@ -69,7 +70,7 @@ pub fn independent_turns(ops: &[RelOp], period: usize) -> Option<usize> {
             if apart >= period {
                 return None;
             }
-            // The places before operations `from + 1` to `i`, of which some may be a turn further back.
+            // Positions before operations `from + 1` to `i`; some of them may belong to the iteration before.
             let (near, far) = (n - 1 - i, n - 2 - from);
             crossings[near] += 1;
             if far < period {
@@ -86,7 +87,7 @@ pub fn independent_turns(ops: &[RelOp], period: usize) -> Option<usize> {
         crossed == 0
     });
     let open: Vec<usize> = open.enumerate().filter(|p| p.1).map(|p| p.0).collect();
-    // Rather whole turns from the first operation on.
+    // Prefer a position that gives whole iterations from the first operation on.
     let whole = open.iter().find(|&&p| (n - 1 - p).is_multiple_of(period));
     whole.or(open.first()).map(|p| (p + 1) % period)
 }
@@ -115,7 +116,8 @@ mod tests {
     #[test]
     fn turns_that_need_nothing_of_each_other_are_told_apart() {
         let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 1, contiguous: true });
-        // Turns of three in a chain, the first of an input; two operations more of the last.
+        // Iterations of a chain of three operations, the first of which reads an input; then two operations of the last
+        // iteration.
         let turn = |i: usize, carried: bool| match i % 3 {
             0 if !carried => op(ElementOp::Exp, input),
             k => op([ElementOp::Exp, ElementOp::Neg, ElementOp::Tanh][k], RelArg::op(i.saturating_sub(1))),
@@ -125,7 +127,7 @@ mod tests {
         assert_eq!(independent_turns(&apart[..30], 3), Some(0));
         let carried: Vec<RelOp> = (0..32).map(|i| turn(i, true)).collect();
         assert_eq!(independent_turns(&carried, 3), None);
-        // Each turn reads what the one before computed first.
+        // Each iteration reads the first result of the one before.
         let mut far = apart.clone();
         (3..32).filter(|i| i % 3 == 2).for_each(|i| far[i] = op(ElementOp::Tanh, RelArg::op(i - 5)));
         assert_eq!(independent_turns(&far, 3), None);

@@ -1,87 +1,86 @@
 //! Plans: which operations of a segment share a kernel.
 //!
-//! A plan names operations by number and nothing by size; [`crate::Instance`] works it out for concrete sizes.
+//! A plan refers to operations by number and contains no sizes; [`crate::Instance`] adds concrete sizes.
 
 use crate::rewrite::Rewrite;
 use crate::segment::ValueId;
 use std::fmt;
 
-/// The partition of a pattern into kernels.
+/// Partition of a pattern into kernels.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// The kernels, each after those it reads from.
+    /// Kernels, each after those it reads from.
     pub kernels: Vec<KernelPlan>,
-    /// How each live-out is had, in order of the operations.
+    /// Kind of each live-out, in order of the operations.
     pub outputs: Vec<(usize, OutputPlan)>,
-    /// What is changed of a segment first: operations are numbered as they are then.
+    /// Rewrite applied to a segment first; operation numbers refer to the rewritten segment.
     pub(crate) rewrite: Rewrite,
 }
 
-/// One kernel of a plan.
+/// Kernel of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KernelPlan {
-    /// Results for each point of a domain, and for each row of it.
+    /// Elementwise or row kernel: results for each point of a domain, and for each row of it.
     Map {
-        /// The value whose shape is the domain.
+        /// Value whose shape is the domain.
         domain: ValueId,
-        /// The reduction or scan that makes rows of the domain, if there is one: its operand is `domain`.
+        /// Reduction or scan that defines the rows, if any: its operand is `domain`.
         rows: Option<usize>,
-        /// The operations whose results are written point by point, in the planner's canonical order, as those below:
-        /// code is written from what is stored on, and must not depend on what was recorded first.
+        /// Operations whose results are written point by point. These lists are in the planner's canonical order: code
+        /// is generated starting from the stores, and must not depend on the order of recording.
         stores: Vec<usize>,
-        /// The operations whose results are written row by row.
+        /// Operations whose results are written row by row.
         row_stores: Vec<usize>,
-        /// Reductions over everything but the rows: their results are put together from all rows in the same pass.
+        /// Reductions over all rows (outer axes), combined from all rows in the same pass.
         column_stores: Vec<usize>,
-        /// Every operation computed in it, ascending.
+        /// All operations computed in it, ascending.
         ops: Vec<usize>,
     },
-    /// A matrix product with what is computed of its factors, where these are not in memory, and of its sums.
+    /// Matrix product with an optional prologue for each operand and an optional epilogue.
     Contraction {
-        /// What is multiplied.
+        /// Products, and the rows of prologue and epilogue.
         products: Products,
-        /// The operations whose results are written, one element a sum each, in the planner's canonical order; the
+        /// Operations whose results are written, one element per accumulator, in the planner's canonical order; the
         /// product may be among them.
         stores: Vec<usize>,
-        /// The operations whose results are written row by row of the sums.
+        /// Operations whose results are written row by row of the accumulators.
         row_stores: Vec<usize>,
-        /// Every operation computed in it, ascending.
+        /// All operations computed in it, ascending.
         ops: Vec<usize>,
     },
-    /// A scatter, an operation in another language, or a matrix product on a device without contractions, its operands read
-    /// through views. A scatter computes index and values where they are not in memory.
+    /// Scatter, foreign operation, or matrix product on a device without contractions; operands are read through views.
+    /// A scatter computes its index and values if they are not in memory.
     Opaque {
-        /// The operations whose results are written, ascending: one, but for several results of one call of an operation
-        /// in another language.
+        /// Operations whose results are written, ascending: one, or several results of one call of a foreign operation.
         stores: Vec<usize>,
-        /// What its operands are views of.
+        /// Values that its operands are views of.
         operands: Vec<ValueId>,
-        /// Every operation computed in it, ascending.
+        /// All operations computed in it, ascending.
         ops: Vec<usize>,
     },
-    /// Kernels that need nothing of each other, in one launch.
+    /// Independent kernels in one launch (horizontal fusion).
     Group {
-        /// [`KernelPlan::Map`]s, at least two, over any domains; or [`KernelPlan::Contraction`]s of one left factor and one
-        /// shape.
+        /// At least two [`KernelPlan::Map`]s over any domains, or [`KernelPlan::Contraction`]s with one left operand
+        /// and one shape.
         parts: Vec<KernelPlan>,
     },
 }
 
-/// The products of a contraction, and the rows that its factors and its sums are folded along.
+/// Products of a contraction, and the rows that its prologue and epilogue fold along.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Products {
     /// The product.
     pub product: usize,
-    /// The product that its left factor is computed from, over the same points, and the operation that ends the chain
-    /// of what is made of its sums alone, point by point: the rest of the factor is computed from that.
+    /// Inner product that the left operand is computed from, and the last operation of the elementwise chain over its
+    /// accumulators alone. The rest of the prologue starts from that operation's result.
     pub inner: Option<(usize, usize)>,
-    /// A reduction or scan along the rows of the left factor, if that is computed with such.
+    /// Reduction or scan along the rows of the left operand, if its prologue has one.
     pub left_rows: Option<usize>,
-    /// A reduction or scan along the rows of the sums, if what follows has such.
+    /// Reduction or scan along the rows of the accumulators, if the epilogue has one.
     pub rows: Option<usize>,
 }
 
-/// How a live-out is had.
+/// Kind of a live-out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputPlan {
     /// Written by a kernel.
@@ -90,45 +89,45 @@ pub enum OutputPlan {
     Alias,
 }
 
-/// A value that goes from one kernel to another through memory.
+/// Value passed from one kernel to another through memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Edge {
-    /// The operation whose result it is.
+    /// Operation whose result it is.
     pub op: usize,
-    /// The kernel that writes it.
+    /// Kernel that writes it.
     pub from: usize,
-    /// The kernel that reads it.
+    /// Kernel that reads it.
     pub to: usize,
-    /// Why it is not computed where it is read.
+    /// Reason why it is not recomputed where it is read.
     pub reason: Reason,
 }
 
-/// Why two operations do not share a kernel. Found out when somebody asks: `partition/why.rs`.
+/// Reason why two operations do not share a kernel. Found on request: `partition/why.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// Fusion is off.
     FusionOff,
-    /// The consumer runs by itself.
+    /// The consumer is an opaque kernel.
     OperandOf(&'static str),
-    /// The producer runs by itself.
+    /// The producer is an opaque kernel.
     ResultOf(&'static str),
-    /// The consumer reads other elements than the one it is computing, and computing them again would cost more.
+    /// The consumer reads other elements than the one it computes, and recomputing them would cost more.
     OtherElements,
-    /// Several kernels need the value, and computing it in each would cost more.
+    /// Several kernels need the value, and recomputing it in each would cost more.
     Shared,
-    /// One kernel for both would take that many nanoseconds more, by the cost model.
+    /// A shared kernel would take that many more nanoseconds, by the cost model.
     Slower(u64),
-    /// The value is wanted, so it is written anyway, and reading it costs less than computing it again.
+    /// The value is live, so it is written anyway, and reading it costs less than recomputing it.
     Wanted,
-    /// Something between the two has to run first.
+    /// An operation between the two has to run first.
     Between,
-    /// A reduction whose rows are not those of the consumer's kernel: all of it has to be known first.
+    /// A reduction whose rows are not those of the consumer's kernel: it has to be complete first.
     OtherRows(&'static str),
-    /// A reduction over other axes than its consumer's rows, made in the pass of another kernel.
+    /// A reduction over other axes than its consumer's rows, computed in the pass of another kernel.
     SharedPass(&'static str),
-    /// Each of the two kernels has a matrix product of its own.
+    /// Each of the two kernels has a matrix product.
     SecondProduct,
-    /// The kernel holds as many operations as a kernel may.
+    /// The kernel has the maximum number of operations.
     KernelFull,
 }
 
@@ -154,7 +153,7 @@ impl fmt::Display for Reason {
 }
 
 impl KernelPlan {
-    /// The product of a kernel that has one alone.
+    /// Product of a kernel that contains exactly one.
     pub(crate) fn product(&self) -> Option<usize> {
         match self {
             KernelPlan::Contraction { products: Products { product, inner: None, .. }, .. } => Some(*product),
@@ -162,7 +161,7 @@ impl KernelPlan {
         }
     }
 
-    /// The kernels that it is made of: itself, or its parts.
+    /// Member kernels of a group, or the kernel itself.
     pub fn parts(&self) -> &[KernelPlan] {
         match self {
             KernelPlan::Group { parts } => parts,
@@ -170,8 +169,8 @@ impl KernelPlan {
         }
     }
 
-    /// The operations whose results it writes: part after part, and of each point by point, row by row, then over all
-    /// rows.
+    /// Operations whose results it writes, member by member; within one: point stores, row stores, then reductions over
+    /// all rows.
     pub fn writes(&self) -> impl Iterator<Item = usize> + '_ {
         self.parts().iter().flat_map(|part| {
             let [points, rows, columns]: [&[usize]; 3] = match part {
@@ -184,7 +183,7 @@ impl KernelPlan {
         })
     }
 
-    /// Every operation computed in it, part after part.
+    /// Operations computed in it, member by member.
     pub fn ops(&self) -> impl Iterator<Item = usize> + '_ {
         self.parts().iter().flat_map(|part| {
             let ops: &[usize] = match part {
@@ -199,7 +198,7 @@ impl KernelPlan {
 }
 
 impl Plan {
-    /// Whether something of a segment is changed first, so that operations have other numbers in the kernels than there.
+    /// Whether the segment is rewritten first, so that its operations have other numbers in the kernels.
     pub fn is_rewritten(&self) -> bool {
         !self.rewrite.is_empty()
     }

@@ -1,24 +1,24 @@
-//! Scalars that are equal share their arithmetic.
+//! Classes of equal scalars, which share their arithmetic.
 //!
-//! A program written by hand names the same constant many times (`x·p` and `-x·p`), and half of the work of such a
-//! program disappears when the two are known to be equal. Whether they are is no structure: it holds for one run and
-//! may fail in the next. So equality is an assumption beside the plan: scalars are sorted into classes, every run
-//! checks that the classes still hold, and when they do not they are split, never joined again. A pattern with `n`
-//! scalars changes at most `n` times.
+//! A program written by hand names the same constant many times (`x·p` and `-x·p`); half of its work may disappear if
+//! the two are known to be equal. Equality is not structure: it holds for one run and may fail in the next. So it is an
+//! assumption beside the plan. Scalars are sorted into classes, and every run checks that the classes still hold. If
+//! they do not, they are split, never merged again. So the classes of a pattern with `n` scalars change at most `n`
+//! times.
 
 use rustc_hash::FxHashMap;
 
-/// A partition of a pattern's scalars into classes of equal bits.
+/// Partition of a pattern's scalars into classes of equal bits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ScalarClasses {
-    /// For each scalar the first one of its class.
+    /// First scalar of the class, for each scalar.
     first: Vec<u32>,
-    /// Scalars that are not the first of their class: what a run checks.
+    /// Scalars that are not the first of their class: a run checks these.
     others: Vec<u32>,
 }
 
 impl ScalarClasses {
-    /// The classes of these scalars.
+    /// Classes of these scalars.
     pub fn new(scalars: &[u64]) -> ScalarClasses {
         ScalarClasses::sort(scalars.iter().map(|&s| (s, 0)))
     }
@@ -30,18 +30,18 @@ impl ScalarClasses {
         ScalarClasses { first, others }
     }
 
-    /// Whether scalars that the classes hold for equal are equal.
+    /// Whether these scalars are equal within each class.
     #[inline]
     pub fn hold(&self, scalars: &[u64]) -> bool {
         self.others.iter().all(|&i| scalars[i as usize] == scalars[self.first[i as usize] as usize])
     }
 
-    /// The classes split where these scalars differ.
+    /// Classes split where these scalars differ.
     pub fn split(&self, scalars: &[u64]) -> ScalarClasses {
         ScalarClasses::sort(scalars.iter().zip(&self.first).map(|(&s, &c)| (s, c)))
     }
 
-    /// The first scalar of the class of scalar `i`.
+    /// First scalar of the class of scalar `i`.
     pub(crate) fn representative(&self, i: usize) -> usize {
         self.first[i] as usize
     }

@@ -1,24 +1,24 @@
-//! Segments: a stretch of a stream, cut off to be planned and run.
+//! Segments: sequences of recorded operations, cut off a stream to be planned and run.
 
 use std::cell::OnceCell;
 use thalweg_ir::{Arg, DType, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_kernel::{Contracts, Precision};
 
-/// How a segment is planned.
+/// Planning mode of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mode {
-    /// Operations share kernels; otherwise each is a kernel of its own.
+    /// Fuse operations into shared kernels; otherwise each is a kernel of its own.
     pub fused: bool,
-    /// Fused and unfused agree to the bit: no contraction, narrow floats rounded after each operation.
+    /// Fused and unfused results agree to the bit: no contraction, narrow floats rounded after each operation.
     pub strict: bool,
-    /// Matrix products of f32 may round their factors to TF32, where the device gains by it; not in strict mode.
+    /// Matrix products of f32 may round their operands to TF32, where the device gains by it; not in strict mode.
     pub tf32: bool,
-    /// What the device makes one kernel of around matrix products.
+    /// Operations that the device can fuse with matrix products.
     pub contracts: Contracts,
 }
 
 impl Mode {
-    /// How exactly a matrix product of that dtype is computed.
+    /// Precision of a matrix product of that dtype.
     pub fn precision(self, dtype: DType) -> Precision {
         match dtype {
             _ if self.strict => Precision::Ordered,
@@ -29,18 +29,19 @@ impl Mode {
 }
 
 impl Mode {
-    /// Whether a kernel's code takes a compiler that does not end soon where there is much of it: a GPU's.
+    /// Whether large kernels compile slowly: true of a GPU's compiler.
     pub fn compiles_long(self) -> bool {
         self.contracts == Contracts::Tiles
     }
 
-    /// Whether the device brings the elements that a row kernel writes to where they belong, if that is no stretch of
-    /// memory: CPUs do, whose runs are calls.
+    /// Whether the device can write results of a row kernel that are not contiguous in memory, by staging them. CPUs
+    /// do: each of their runs is a call.
     pub fn parts_rows(self) -> bool {
         self.contracts == Contracts::Rows
     }
 
-    /// Whether a device without rows around products computes a product of another one's weights in one kernel.
+    /// Whether a device without fused row operations (a GPU) computes flash attention for that dtype: a product whose
+    /// left operand is computed from another product.
     pub fn streams(self, dtype: DType) -> bool {
         match dtype {
             DType::BF16 | DType::F16 => !self.strict,
@@ -49,62 +50,62 @@ impl Mode {
     }
 }
 
-/// A set of small numbers.
+/// Set of small integers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct BitSet(Vec<u64>);
 
 impl BitSet {
-    /// The empty set, with room for numbers below `n`.
+    /// Empty set with capacity for numbers below `n`.
     pub fn new(n: usize) -> BitSet {
         BitSet(vec![0; n.div_ceil(64)])
     }
 
-    /// Makes this the empty set with room for numbers below `n`, keeping its memory.
+    /// Makes this the empty set with capacity for numbers below `n`, reusing its memory.
     pub fn reset(&mut self, n: usize) {
         self.0.clear();
         self.0.resize(n.div_ceil(64), 0);
     }
 
-    /// Puts a number in.
+    /// Inserts a number.
     #[inline]
     pub fn insert(&mut self, i: usize) {
         self.0[i / 64] |= 1 << (i % 64);
     }
 
-    /// Whether a number is in.
+    /// Whether it contains a number.
     #[inline]
     pub fn has(&self, i: usize) -> bool {
         self.0.get(i / 64).is_some_and(|w| w >> (i % 64) & 1 == 1)
     }
 
-    /// Takes a number out.
+    /// Removes a number.
     pub fn remove(&mut self, i: usize) {
         self.0[i / 64] &= !(1 << (i % 64));
     }
 
-    /// How many numbers are in.
+    /// Size of the set.
     pub fn count(&self) -> usize {
         self.0.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// Puts everything of another set of the same room in.
+    /// Inserts all numbers of another set of the same capacity.
     pub fn union(&mut self, other: &BitSet) {
         for (a, b) in self.0.iter_mut().zip(&other.0) {
             *a |= b;
         }
     }
 
-    /// Whether the sets share a number.
+    /// Whether the sets have a number in common.
     pub fn meets(&self, other: &BitSet) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
 
-    /// The numbers in it that lie in a range, ascending.
+    /// Numbers of the set in a range, ascending.
     pub fn within(&self, range: &std::ops::Range<usize>) -> impl Iterator<Item = usize> + '_ {
         range.clone().filter(|&i| self.has(i))
     }
 
-    /// The numbers in it, ascending.
+    /// Numbers of the set, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(w, &bits)| {
             let mut left = bits;
@@ -119,28 +120,28 @@ impl BitSet {
     }
 }
 
-/// A stretch of recorded operations with everything that is known when it is cut.
+/// Sequence of recorded operations with everything that is known at its cut.
 ///
-/// `ops` with `live` is the *pattern*: what decides the plan. The rest are its arguments.
+/// `ops` and `live` form the *pattern*, which determines the plan. The other fields are its arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
-    /// The operations in the order of recording; an argument always precedes its use.
+    /// Operations in order of recording; an argument always precedes its use.
     pub ops: &'a [RelOp],
-    /// The results that somebody can still ask for.
+    /// Live-outs: results that are still reachable.
     pub live: &'a BitSet,
-    /// How to plan.
+    /// Planning mode.
     pub mode: Mode,
-    /// The shape of each result.
+    /// Shape of each result.
     pub shapes: &'a [Shape],
     /// Integer arguments of all operations, in order.
     pub ints: &'a [i64],
     /// Scalar arguments of all operations, in order, in the form of [`thalweg_ir::Scalar::to_bits`].
     pub scalars: &'a [u64],
-    /// Where each input lies.
+    /// Dtype and layout of each input.
     pub inputs: &'a [(DType, View)],
 }
 
-/// A segment that owns what it holds: for planning in another thread.
+/// Segment that owns its data, for planning on another thread.
 #[derive(Clone, Debug)]
 pub struct OwnedSegment {
     /// See [`Segment::ops`].
@@ -160,7 +161,7 @@ pub struct OwnedSegment {
 }
 
 impl OwnedSegment {
-    /// The segment.
+    /// Borrowed form.
     pub fn as_segment(&self) -> Segment<'_> {
         Segment {
             ops: &self.ops,
@@ -175,7 +176,7 @@ impl OwnedSegment {
 }
 
 impl OwnedSegment {
-    /// Says in the operations how inputs lie, after those were set.
+    /// Updates the operations' input arguments after `inputs` were changed.
     pub fn relink(&mut self) {
         for arg in self.ops.iter_mut().flat_map(|o| &mut o.args) {
             if let Arg::Input(n) = arg.decode() {
@@ -188,7 +189,7 @@ impl OwnedSegment {
 }
 
 impl Segment<'_> {
-    /// A copy that owns what it holds.
+    /// Copy that owns its data.
     pub fn to_owned(&self) -> OwnedSegment {
         OwnedSegment {
             ops: self.ops.to_vec(),
@@ -202,7 +203,7 @@ impl Segment<'_> {
     }
 }
 
-/// A segment's operations with their arguments found: what planning and instantiating read.
+/// Segment with an index of its arguments, as planning and instantiating read it.
 pub(crate) struct Indexed<'a> {
     pub seg: Segment<'a>,
     int_at: Vec<u32>,
@@ -211,7 +212,7 @@ pub(crate) struct Indexed<'a> {
     exact: OnceCell<BitSet>,
 }
 
-/// The most elements that a reduction of windows takes one by one.
+/// Maximum number of elements of a window reduction that is unrolled.
 const MOST_UNROLLED: usize = 16;
 
 impl<'a> Indexed<'a> {
@@ -227,15 +228,15 @@ impl<'a> Indexed<'a> {
         ix
     }
 
-    /// Finds the reductions of [`Indexed::is_unrolled`]: over axes that stand side by side, of few elements, of what is
-    /// computed element by element from a window. Windows share elements, so that loads of them one by one come from
-    /// the nearest cache, where rows would be gathered together.
+    /// Finds the unrolled reductions ([`Indexed::is_unrolled`]): over adjacent axes with few elements, of values
+    /// computed elementwise from a window. Windows overlap, so single loads of their elements hit the first-level
+    /// cache, whereas a row kernel would stage each row.
     fn find_unrolled(&mut self) {
         let ops = self.seg.ops;
         if !self.seg.mode.fused || !ops.iter().any(|o| o.op == Op::Window) {
             return;
         }
-        // What shows elements of a window, each at a place of its own.
+        // Values whose elements are those of a window, one to one.
         let mut windowed = BitSet::new(ops.len());
         self.unrolled = BitSet::new(ops.len());
         for (i, rel) in ops.iter().enumerate() {
@@ -251,7 +252,7 @@ impl<'a> Indexed<'a> {
         }
     }
 
-    /// Whether a reduction takes few elements, of axes that stand side by side.
+    /// Whether a reduction is over few elements, along adjacent axes.
     fn has_few(&self, reduction: usize) -> bool {
         let axes = self.seg.ops[reduction].attr & 0xFF;
         let Some((_, operand)) = self.tensors(reduction).next() else { return false };
@@ -262,13 +263,13 @@ impl<'a> Indexed<'a> {
         side_by_side && (1..=MOST_UNROLLED).contains(&few) && shape.numel() > 0
     }
 
-    /// Whether operation `i` is a reduction that is written as what it does with each of its few elements, like an
-    /// elementwise operation of as many arguments: it needs no rows.
+    /// Whether operation `i` is an unrolled reduction: written as arithmetic on each of its few elements, like an
+    /// elementwise operation with that many arguments. It needs no rows.
     pub fn is_unrolled(&self, i: usize) -> bool {
         self.unrolled.has(i)
     }
 
-    /// The exact operations, found once.
+    /// Exact operations, computed once by `find`.
     pub fn exact_by(&self, find: fn(&Indexed<'_>) -> BitSet) -> &BitSet {
         self.exact.get_or_init(|| find(self))
     }
@@ -279,19 +280,18 @@ impl<'a> Indexed<'a> {
         (op.is_fold() || matches!(op, Op::Scan(_) | Op::ScanBy(_))) && !self.is_unrolled(i)
     }
 
-    /// The integer arguments of operation `i`.
+    /// Integer arguments of operation `i`.
     pub fn ints(&self, i: usize) -> &'a [i64] {
         &self.seg.ints[self.int_at[i] as usize..self.int_at[i + 1] as usize]
     }
 
-    /// Number of the segment's scalar that argument `arg` of operation `i` is.
+    /// Number of the segment's scalar that is argument `arg` of operation `i`.
     pub fn scalar(&self, i: usize, arg: usize) -> usize {
         let before = self.seg.ops[i].args().take(arg).filter(|a| *a == Arg::Scalar).count();
         self.scalar_at[i] as usize + before
     }
 
-    /// Whether two operations are results of one call of an operation in another language: of the same operands, sizes and
-    /// numbers.
+    /// Whether two operations are results of one call of a foreign operation: with equal operands, sizes and scalars.
     pub fn is_same_call(&self, a: usize, b: usize) -> bool {
         let (x, y) = (&self.seg.ops[a], &self.seg.ops[b]);
         let numbers = |i: usize| {
@@ -305,7 +305,7 @@ impl<'a> Indexed<'a> {
             && numbers(a) == numbers(b)
     }
 
-    /// Number of the segment's scalar that the first scalar argument of operation `i` is.
+    /// Number of the segment's scalar that is the first scalar argument of operation `i`.
     pub fn first_scalar(&self, i: usize) -> usize {
         self.scalar_at[i] as usize
     }
@@ -328,7 +328,7 @@ impl<'a> Indexed<'a> {
         self.shape(v).numel() * self.dtype(v).size()
     }
 
-    /// The tensor arguments of operation `i`, with their argument numbers.
+    /// Tensor arguments of operation `i`, with their argument numbers.
     pub fn tensors(&self, i: usize) -> impl Iterator<Item = (usize, ValueId)> + '_ {
         self.seg.ops[i].args().enumerate().filter_map(|(n, a)| match a {
             Arg::Op(o) => Some((n, ValueId::Op(o))),
@@ -337,7 +337,7 @@ impl<'a> Indexed<'a> {
         })
     }
 
-    /// The dtype that an elementwise operation computes in.
+    /// Dtype that an elementwise operation computes in.
     pub fn operand_dtype(&self, i: usize) -> DType {
         let rel = &self.seg.ops[i];
         let condition = rel.op == Op::Element(thalweg_ir::ElementOp::Where);
@@ -346,7 +346,7 @@ impl<'a> Indexed<'a> {
     }
 }
 
-/// A tensor that a segment knows: an input, or an operation's result.
+/// Tensor of a segment: an input, or the result of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum ValueId {
     /// An input, by number.

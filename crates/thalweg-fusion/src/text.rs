@@ -1,11 +1,10 @@
-//! A segment as text, with all else that its plan follows from: what a report of a defect holds, and what is read back
-//! to look into it.
+//! Text form of a segment with everything that its plan depends on: written into reports of defects, and read back to
+//! reproduce them.
 //!
-//! In: a segment, the constants and the effort. Out: a text of a line an operation, and from that the same again. It
-//! names shapes, layouts, scalars and operations; no element of a tensor is in it.
+//! In: a segment, the cost constants and the search effort. Out: text with one line per operation, and from that the
+//! same again. It contains shapes, layouts, scalars and operations, but no elements of tensors.
 //!
-//! Always true: what was written is read back as it was ([`read`] of [`write()`] is the identity); a text that is none
-//! is refused with the line that is wrong.
+//! Always true: [`read`] of [`write()`] is the identity. Invalid text is rejected with the line that is wrong.
 
 use crate::cost::Costs;
 use crate::partition::{Effort, PLANNER};
@@ -14,14 +13,14 @@ use std::fmt::Write;
 use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, MAX_RANK, Op, RelArg, RelOp, Shape, View};
 use thalweg_kernel::Contracts;
 
-/// The first line.
+/// First line.
 const HEAD: &str = "thalweg segment 2";
 
-/// What a device contracts, by name.
+/// Names of [`Contracts`] values, in their order.
 const CONTRACTS: [(&str, Contracts); 3] =
     [("bare", Contracts::Bare), ("tiles", Contracts::Tiles), ("contracts", Contracts::Rows)];
 
-/// The text of a segment that was planned with these constants, for so long.
+/// Text of a segment planned with these constants and this effort.
 pub fn write(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> String {
     let mut out = format!("{HEAD}\nplanner {PLANNER}\n");
     let word = |on: bool, yes, no| if on { yes } else { no };
@@ -58,10 +57,10 @@ pub fn write(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> String {
     out
 }
 
-/// What [`write()`] has written; lines that begin with `#` are passed over.
+/// Parses the output of [`write()`]; lines that begin with `#` are skipped.
 ///
 /// # Errors
-/// The line that is wrong, where the text is no such segment.
+/// The first invalid line.
 pub fn read(text: &str) -> Result<(OwnedSegment, Costs, Effort), String> {
     let mut lines = text.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty());
     if lines.next().map(str::trim) != Some(HEAD) {
@@ -86,11 +85,11 @@ pub fn read(text: &str) -> Result<(OwnedSegment, Costs, Effort), String> {
     Ok(read)
 }
 
-/// Takes in one line; `None` where it is wrong.
+/// Parses one line; `None` if it is invalid.
 fn take(line: &str, (segment, costs, effort): &mut (OwnedSegment, Costs, Effort)) -> Option<()> {
     let (word, rest) = line.split_once(' ')?;
     match word {
-        // The planner that wrote it may have been another one.
+        // The text may come from another version of the planner.
         "planner" => {}
         "mode" => {
             let words: Vec<&str> = rest.split(' ').collect();
@@ -175,7 +174,7 @@ fn operation(word: &str, rest: &str, segment: &mut OwnedSegment) -> Option<()> {
     Some(())
 }
 
-/// The numbers of `[1, 2, 3] …`, and what follows them.
+/// Numbers of `[1, 2, 3] …`, and the rest of the text.
 fn list<T: std::str::FromStr>(text: &str) -> Option<(Vec<T>, &str)> {
     let (inside, rest) = text.strip_prefix('[')?.split_once(']')?;
     let numbers = inside.split(',').map(str::trim).filter(|n| !n.is_empty());

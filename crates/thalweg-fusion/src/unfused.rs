@@ -1,12 +1,12 @@
-//! One kernel an operation, put together from kernels that are known: what runs a segment at first sight, where nobody
-//! wants to wait for a search or a compiler.
+//! Unfused fallback: one kernel per operation, assembled from known kernels. It runs a segment at a cold start, where
+//! nobody wants to wait for a search or a compiler.
 //!
-//! In: a segment, and somebody who knows what single operations are as kernels (by their [`SingleKey`]). Out: a plan
-//! and its instance, with what is known beside each launch, in one pass over the operations. Movement that strides
-//! express is no kernel, as without fusion.
+//! In: a segment, and a lookup of single operations as kernels (by their [`SingleKey`]). Out: a plan and its instance,
+//! with the lookup's extra data for each launch, in one pass over the operations. Movement that strides express is no
+//! kernel, as without fusion.
 //!
-//! Always true: the kernels are those that the planner gives each operation in a segment of its own, fusion being off;
-//! so results have the bits of an unfused run.
+//! Always true: the kernels are those that the planner gives each operation in a segment of its own without fusion. So
+//! results have the bits of an unfused run.
 
 use crate::instance::{Instance, Output, instantiate};
 use crate::plan::{KernelPlan, OutputPlan, Plan, Products};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, RelArg, RelOp, Shape, View};
 use thalweg_kernel::IndexMap;
 
-/// What the kernel of one operation follows from: the operation, its arguments being inputs, and how these lie.
+/// Key of a single operation's kernel: the operation with inputs as arguments, and their layouts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SingleKey {
     op: RelOp,
@@ -30,27 +30,27 @@ pub struct SingleKey {
     inputs: Vec<(DType, View)>,
 }
 
-/// One operation as a kernel.
+/// Operation as a kernel.
 #[derive(Debug)]
 pub struct Single {
     kernel: KernelPlan,
-    /// None where it has nothing to write.
+    /// Launch; none if it has nothing to write.
     step: Option<Step>,
 }
 
 impl Single {
-    /// The launch, for whoever compiles it.
+    /// Launch, to be compiled.
     pub fn step(&self) -> Option<&Step> {
         self.step.as_ref()
     }
 }
 
 impl SingleKey {
-    /// Plans the operation; `None` where it is no single launch.
+    /// Plans the operation; `None` if it is not a single launch.
     pub fn plan(&self) -> Option<Single> {
         let mut live = BitSet::new(1);
         live.insert(0);
-        // Different ones, so that the kernel assumes no two to be equal.
+        // Distinct values, so that the kernel does not assume any two to be equal.
         let scalars: Vec<u64> = (1..).take(self.op.args().filter(|a| *a == Arg::Scalar).count()).collect();
         let segment = Segment {
             ops: &[self.op],
@@ -69,7 +69,7 @@ impl SingleKey {
     }
 }
 
-/// How many kernels a segment is without fusion, and the bytes of all that they read and write.
+/// Number of kernels of a segment without fusion, and the bytes that they read and write.
 pub fn unfused_work(segment: &Segment<'_>) -> (usize, usize) {
     let result = |i: usize| segment.shapes[i].numel() * segment.ops[i].dtype.size();
     let argument = |a: Arg| match a {
@@ -83,24 +83,24 @@ pub fn unfused_work(segment: &Segment<'_>) -> (usize, usize) {
     })
 }
 
-/// What somebody knows of an operation: it as a kernel, and something beside it; `None` where it is no single launch.
+/// Result of a lookup: a single-operation kernel with extra data; `None` if it is not a single launch.
 pub type Known<P, E> = Result<Option<(P, Arc<Single>)>, E>;
 
-/// A segment as one kernel an operation.
+/// Segment as one kernel per operation.
 #[derive(Debug)]
 pub struct Unfused<P> {
-    /// Its plan.
+    /// Plan.
     pub plan: Plan,
-    /// The plan's instance.
+    /// Instance of the plan.
     pub instance: Instance,
-    /// What is known beside each launch of the instance, in order.
+    /// Extra data of each launch of the instance, in order.
     pub beside: Vec<P>,
 }
 
-/// Puts a segment together. `known` tells what an operation is as a kernel, with anything beside it (its program).
+/// Assembles a segment. `known` looks up an operation's kernel, with extra data such as its program.
 ///
 /// # Errors
-/// `Ok(None)` where an operation is no single launch, and what `known` gives.
+/// Errors of `known`. `Ok(None)` if an operation is not a single launch.
 pub fn unfused<P, E>(
     segment: Segment<'_>,
     known: &mut dyn FnMut(&SingleKey) -> Known<P, E>,
@@ -138,7 +138,7 @@ pub fn unfused<P, E>(
     Ok(Some(Unfused { plan, instance, beside }))
 }
 
-/// The operations that some live result is computed from.
+/// Operations that a live result depends on.
 fn needed(ix: &Indexed<'_>) -> BitSet {
     let mut needed = ix.seg.live.clone();
     for i in (0..ix.seg.ops.len()).rev() {
@@ -153,16 +153,16 @@ fn needed(ix: &Indexed<'_>) -> BitSet {
     needed
 }
 
-/// Where the results so far lie.
+/// Layouts of the results so far.
 struct Lies {
-    /// For each operation what it is a view of, and which.
+    /// For each operation, the value it is a view of, and that view.
     at: Vec<Option<(ValueId, View)>>,
-    /// The buffer of each that has one.
+    /// Buffer of each operation that has one.
     buffer_of: Vec<usize>,
 }
 
 impl Lies {
-    /// Where a value lies.
+    /// Base and view of a value.
     fn of(&self, ix: &Indexed<'_>, v: ValueId) -> (ValueId, View) {
         match v {
             ValueId::Input(n) => (v, ix.seg.inputs[n].1),
@@ -170,7 +170,7 @@ impl Lies {
         }
     }
 
-    /// Where the result of a view lies, if strides lead to it.
+    /// Base and view of a view's result, if strides express it.
     fn moved(&self, ix: &Indexed<'_>, i: usize) -> Option<(ValueId, View)> {
         if !ix.seg.ops[i].op.is_view() {
             return None;
@@ -188,10 +188,10 @@ impl Lies {
     }
 }
 
-/// The key of one operation after the other, with what its inputs are in the segment.
+/// Key of one operation after the other, with the segment's values of its inputs.
 struct Asked {
     key: SingleKey,
-    /// The argument that each input is, and what that is a view of.
+    /// Argument for each input, and its base.
     arguments: Vec<(ValueId, ValueId)>,
 }
 
@@ -224,7 +224,7 @@ impl Asked {
         }
     }
 
-    /// The launch of the operation in the segment.
+    /// Launch of the operation in the segment.
     fn step(&self, ix: &Indexed<'_>, i: usize, single: &Step, kernel_index: usize, lies: &Lies) -> Step {
         let slot = |s: &Slot| match *s {
             Slot::Input(n) => lies.slot(self.arguments[n].1),
@@ -250,7 +250,7 @@ impl Asked {
         }
     }
 
-    /// The kernel in the segment's plan.
+    /// Kernel in the segment's plan.
     fn kernel(&self, i: usize, single: &KernelPlan) -> KernelPlan {
         let value = |v: ValueId| match v {
             ValueId::Input(n) => self.arguments[n].0,

@@ -1,4 +1,4 @@
-//! Element types, and the type that a computation on them is carried out in.
+//! Element types, and the types that computations on them use.
 
 use std::fmt;
 
@@ -34,20 +34,20 @@ pub enum DType {
     Bool,
 }
 
-/// The numbers that a float dtype has.
+/// Properties of a float dtype.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FloatInfo {
     /// Bits of a number.
     pub bits: u32,
-    /// From 1 to the next larger number.
+    /// Difference between 1 and the next larger number.
     pub epsilon: f64,
-    /// The largest number; the least is this with a minus.
+    /// The largest finite number; the smallest is its negative.
     pub max: f64,
     /// The smallest positive number of full precision.
     pub smallest_normal: f64,
 }
 
-/// The register type in which elements of a [`DType`] are computed.
+/// Register type in which elements of a [`DType`] are computed.
 ///
 /// Narrow types are widened when loaded and narrowed when stored; narrow integers wrap to their
 /// width after each operation.
@@ -97,7 +97,7 @@ impl DType {
         }
     }
 
-    /// The name that users and messages see.
+    /// The name in the API and in messages.
     pub const fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -173,7 +173,7 @@ impl DType {
         }
     }
 
-    /// What numbers a float dtype has, as NumPy's `finfo`.
+    /// Properties of a float dtype, as NumPy's `finfo`.
     ///
     /// # Panics
     /// For a dtype that is not a float.
@@ -192,8 +192,8 @@ impl DType {
         }
     }
 
-    /// Wraps an exact integer result to this integer dtype (two's complement; bool keeps bit 0). A u64 is its 64 bits,
-    /// here and in the meanings of operations; [`Scalar::integer`](crate::Scalar::integer) reads them.
+    /// Wraps an exact integer result to this integer dtype (two's complement; bool keeps bit 0). A u64 is represented
+    /// by its 64 bits, here and in the meanings of operations; [`Scalar::integer`](crate::Scalar::integer) converts it.
     pub const fn wrap(self, v: i64) -> i64 {
         match self {
             DType::I8 => v as i8 as i64,
@@ -232,8 +232,8 @@ impl DType {
     }
 }
 
-/// The value as f32, rounded to odd (Boldo, Melquiond 2008): rounding that to a narrower float to nearest is one
-/// rounding of the value, which half's own conversion from f64 is not.
+/// Value as f32, rounded to odd (Boldo, Melquiond 2008). Rounding the result to nearest in a narrower float rounds the
+/// value only once, unlike half's own conversion from f64.
 fn to_odd(v: f64) -> f32 {
     let near = v as f32;
     if near as f64 == v || !near.is_finite() && v.is_infinite() || v.is_nan() {
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn narrow_floats_are_rounded_once() {
         assert_eq!(DType::BF16.round(1866466089.0), 1870659584.0);
-        // Just above the middle of 1 and its successor in bf16; f32 has it in the middle.
+        // Just above the midpoint of 1 and its successor in bf16; rounding to f32 first would give the midpoint.
         assert_eq!(DType::BF16.round(1.0 + 2f64.powi(-8) + 2f64.powi(-40)), 1.0 + 2f64.powi(-7));
         assert_eq!(DType::BF16.round(1.0 + 2f64.powi(-8)), 1.0);
         assert_eq!(DType::F16.round(1e30), f64::INFINITY);

@@ -1,62 +1,63 @@
-//! Operations that are written in another language: a source text with a named entry.
+//! Operations written in another language: source text with a named entry point.
 //!
-//! In: the text, its entry, the dtypes of operands and results. Out: a [`Foreign`], a number that is compared and recorded
-//! as other operations are. Equal sources are one; the hash is that of the content, so that plans on disk are found by it.
-//! What is interned stays: as many as a program has sources. Always true: dtypes and counts are part of it, sizes are not.
+//! In: source text, entry point, dtypes of operands and results. Out: a [`Foreign`], an id that is compared and
+//! recorded like other operations. Equal sources share an id; its hash is that of the content, by which plans on disk
+//! are found. Interned sources are never freed: there are as many as in the program. Always true: dtypes and counts are
+//! part of the source, sizes are not.
 
 use crate::DType;
 use crate::interned::{Interned, Table, by_content};
 use std::fmt;
 
-/// What an operation in another language is.
+/// Definition of an operation in another language.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ForeignSource {
-    /// The operation's name, for people.
+    /// Display name of the operation.
     pub name: String,
-    /// The text: CUDA C++.
+    /// Source text in CUDA C++.
     pub text: String,
-    /// The function in it that is launched.
+    /// Function in the source that is launched.
     pub entry: String,
-    /// The dtypes of the operands.
+    /// Dtypes of the operands.
     pub operands: Vec<DType>,
-    /// The dtypes of the results.
+    /// Dtypes of the results.
     pub results: Vec<DType>,
-    /// How many sizes it is given.
+    /// Number of size arguments.
     pub sizes: usize,
-    /// The dtypes of the numbers that it is given: f64 or i64.
+    /// Dtypes of the scalar arguments: f64 or i64.
     pub numbers: Vec<DType>,
 }
 
-/// A source that is interned: its number. Equal sources are equal; order and hash are those of the content's hash.
+/// Id of an interned source. Equal sources have equal ids; order and hash are those of the content's hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Foreign(u32);
 
 static SOURCES: Table<ForeignSource, ()> = Table::new();
 
-/// How a launch of a [`Foreign`] is made, as it is recorded: the first of its integers.
+/// Launch configuration of a [`Foreign`], recorded as the first of its integers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ForeignLaunch {
-    /// Blocks.
+    /// Number of blocks.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads per block.
     pub block: [u32; 3],
-    /// Bytes of dynamic shared memory of a block.
+    /// Bytes of dynamic shared memory per block.
     pub shared: u32,
-    /// Arithmetic, in additions, where that was said.
+    /// Arithmetic, in additions, if given.
     pub additions: Option<u64>,
 }
 
 impl ForeignLaunch {
-    /// How many integers it is recorded as.
+    /// Number of integers that represent it.
     pub const INTS: usize = 8;
 
-    /// As integers.
+    /// Converts to integers.
     pub fn to_ints(self) -> [i64; ForeignLaunch::INTS] {
         let ([x, y, z], [a, b, c]) = (self.grid.map(i64::from), self.block.map(i64::from));
         [x, y, z, a, b, c, i64::from(self.shared), self.additions.map_or(-1, |n| n as i64)]
     }
 
-    /// Out of the integers of an operation.
+    /// Converts from the integers of an operation.
     pub fn from_ints(ints: &[i64]) -> ForeignLaunch {
         let at = |i: usize| ints[i] as u32;
         ForeignLaunch {
@@ -69,12 +70,12 @@ impl ForeignLaunch {
 }
 
 impl ForeignSource {
-    /// The one that all equal sources are.
+    /// Interns the source; equal sources give equal ids.
     pub fn intern(self) -> Foreign {
         Foreign(SOURCES.intern(self, |_| ()))
     }
 
-    /// How many integers travel beside a result: the launch, the sizes, the bytes of each result.
+    /// Number of integers recorded with a result: launch configuration, sizes, bytes of each result.
     pub fn int_count(&self) -> usize {
         ForeignLaunch::INTS + self.sizes + self.results.len()
     }
@@ -85,12 +86,12 @@ impl Foreign {
         SOURCES.get(self.0)
     }
 
-    /// What it is.
+    /// The source.
     pub fn source(self) -> &'static ForeignSource {
         &self.interned().key
     }
 
-    /// The source that a text says; the inverse of `Display`.
+    /// Parses a text; inverse of `Display`.
     pub fn parse(text: &str) -> Option<Foreign> {
         let inside = text.strip_prefix("foreign{")?.strip_suffix('}')?;
         let [name, entry, code, operands, results, sizes, numbers] = inside.split(';').collect::<Vec<_>>()[..] else {
@@ -112,8 +113,8 @@ impl Foreign {
     }
 }
 
-/// A text without spaces, brackets and separators, which [`unquoted`] reads: all but letters, digits and `_` as `%` and
-/// two digits.
+/// Text without spaces, brackets and separators, which [`unquoted`] decodes: bytes other than letters, digits and `_`
+/// become `%` and two hexadecimal digits.
 fn quoted(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02x}") }).collect()
@@ -130,7 +131,7 @@ fn unquoted(text: &str) -> Option<String> {
 }
 
 impl fmt::Display for Foreign {
-    /// A word that [`Foreign::parse`] reads.
+    /// Formats as a word that [`Foreign::parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = self.source();
         let dtypes = |of: &[DType]| of.iter().map(|d| d.name()).collect::<Vec<_>>().join(",");

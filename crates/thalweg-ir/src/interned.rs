@@ -1,37 +1,38 @@
-//! Structures that an operation carries and that are too large to be recorded with it: equal ones are one number.
+//! Interning of structures that are too large to be recorded with an operation.
 //!
-//! In: a structure. Out: its number in a table. Always true: equal structures have one number; what is interned stays, as
-//! many as a program has; the hash is that of the content, so that it is the same in another process.
+//! In: a structure. Out: its number in a table. Always true: equal structures have the same number; interned structures
+//! are never freed (a program has a bounded number of them); the hash is that of the content, hence the same in other
+//! processes.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError, RwLock};
 
-/// The structures of one kind, with what is known of each.
+/// Table of the interned structures of a kind, with derived data of each.
 pub(crate) struct Table<K: 'static, V: 'static> {
     numbers: Mutex<Option<HashMap<&'static K, u32>>>,
     all: RwLock<Vec<&'static Interned<K, V>>>,
 }
 
-/// A structure that is interned.
+/// Interned structure.
 pub(crate) struct Interned<K, V> {
     /// The structure.
     pub key: K,
-    /// What is known of it.
+    /// Data derived from it.
     pub known: V,
-    /// Of the structure.
+    /// Hash of the structure.
     pub hash: [u64; 2],
 }
 
 impl<K: Hash + Eq, V> Table<K, V> {
-    /// An empty one.
+    /// Creates an empty table.
     pub const fn new() -> Table<K, V> {
         Table { numbers: Mutex::new(None), all: RwLock::new(Vec::new()) }
     }
 
-    /// The number of a structure, of which `know` finds out what there is to know where it is new.
+    /// Number of a structure. `know` computes the derived data if it is new.
     pub fn intern(&self, key: K, know: impl FnOnce(&K) -> V) -> u32 {
-        // What panics while it is held leaves it as it was.
+        // A panic while the lock is held leaves the table unchanged.
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let numbers = numbers.get_or_insert_with(HashMap::new);
         if let Some(&number) = numbers.get(&key) {
@@ -44,7 +45,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
         });
         let known = know(&key);
         let interned: &'static Interned<K, V> = Box::leak(Box::new(Interned { key, known, hash }));
-        // Nothing else is done under this lock: to hash a structure may ask for others that it holds.
+        // Nothing else happens under this lock: hashing a structure may look up others that it contains.
         let number = {
             let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
             all.push(interned);
@@ -54,13 +55,13 @@ impl<K: Hash + Eq, V> Table<K, V> {
         number
     }
 
-    /// The structure of a number.
+    /// The structure with a number.
     pub fn get(&self, number: u32) -> &'static Interned<K, V> {
         self.all.read().unwrap_or_else(PoisonError::into_inner)[number as usize]
     }
 }
 
-/// Hash and order of a number are those of its content.
+/// Implements hash and order of a number by its content.
 macro_rules! by_content {
     ($id:ty) => {
         impl std::hash::Hash for $id {

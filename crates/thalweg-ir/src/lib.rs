@@ -1,8 +1,8 @@
-//! The language of Thalweg: dtypes, shapes, views, scalars, and the operations that a stream records.
+//! Program representation of Thalweg: dtypes, shapes, views, scalars, and the operations that a stream records.
 //!
-//! This crate runs nothing. What an elementwise operation means, costs and differentiates to is one
-//! row of one table ([`element::ROWS`]), and how many values become one is a row of another
-//! ([`monoid::MONOIDS`]); everything else that can stand in a stream is a variant of [`Op`].
+//! This crate executes nothing. The meaning, cost and derivative of an elementwise operation are one row of a table
+//! ([`element::ROWS`]); monoids are rows of another one ([`monoid::MONOIDS`]); all other recorded operations are
+//! variants of [`Op`].
 
 mod dtype;
 pub mod element;

@@ -1,13 +1,13 @@
-//! The one table of monoids: how many values become one.
+//! Table of monoids.
 //!
-//! A monoid is one row of [`MONOIDS`]: what its partial results are made of, what stands for none, how an element
-//! becomes a partial result, how two of them are put together, and what the last one means. All of it is written in
-//! elementwise operations ([`crate::element`]), so whoever can run these can fold: the interpreter evaluates the
-//! expressions ([`Evaluate`]), an engine that has no code of its own for a row compiles them. Reductions, scans and
-//! scatters name their row. A monoid of one component is its variant and its row, nothing else: `Probe` (feature
-//! `probe`, tests only) is such a row.
+//! A monoid is one row of [`MONOIDS`]: components of its partial results, identity, conversion of an element to a
+//! partial result (lift), combination of two partial results, and conversion of the last one to the result (finish).
+//! All are written in elementwise operations ([`crate::element`]), so every executor of these can fold: the interpreter
+//! evaluates the expressions ([`Evaluate`]), and an engine without own code for a row compiles them. Reductions, scans
+//! and scatters refer to their row. Adding a monoid of one component takes a variant and a row, nothing else: `Probe`
+//! (feature `probe`, tests only) is such a row.
 //!
-//! The order in which elements meet is no part of the table: `thalweg_kernel::order` says it.
+//! The order in which elements are combined is not part of the table, but defined by `thalweg_kernel::order`.
 
 mod evaluate;
 
@@ -17,13 +17,13 @@ pub use evaluate::{Evaluate, Partial};
 
 macro_rules! monoids {
     (reductions: { $($(#[$doc:meta])* $name:ident),* $(,)? } states: { $($(#[$more:meta])* $state:ident),* $(,)? }) => {
-        /// How many values become one; [`Monoid::row`] says everything about it.
+        /// Monoid of a fold; [`Monoid::row`] defines it.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         #[repr(u8)]
         pub enum Monoid {
             $($(#[$doc])* $name,)*
-            /// The value of the largest magnitude, the larger of two such; NaN if any is NaN. It proves that a row is
-            /// all that a monoid takes.
+            /// The value of the largest magnitude, the larger of two such; NaN if any is NaN. Shows that a row is all
+            /// that a monoid takes.
             #[cfg(feature = "probe")]
             Probe,
             $($(#[$more])* $state,)*
@@ -39,25 +39,25 @@ macro_rules! monoids {
             ];
         }
 
-        /// A reduction.
+        /// Reduction.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         pub enum ReduceOp {
             $($(#[$doc])* $name,)*
             /// [`Monoid::Probe`].
             #[cfg(feature = "probe")]
             Probe,
-            /// Whether any is true; false of nothing.
+            /// Whether any is true; false for no elements.
             Any,
-            /// Whether all are true; true of nothing.
+            /// Whether all are true; true for no elements.
             All,
-            /// Index of the first largest (a NaN counts as largest) along one axis, as i64.
+            /// Index of the first maximum (NaN counts as largest) along one axis, as i64.
             ArgMax,
-            /// Index of the first smallest (a NaN counts as smallest) along one axis, as i64.
+            /// Index of the first minimum (NaN counts as smallest) along one axis, as i64.
             ArgMin,
         }
 
         impl ReduceOp {
-            /// Every reduction.
+            /// All reductions.
             pub const ALL: &[ReduceOp] = &[
                 $(ReduceOp::$name,)*
                 #[cfg(feature = "probe")]
@@ -68,7 +68,7 @@ macro_rules! monoids {
                 ReduceOp::ArgMin,
             ];
 
-            /// The monoid that it is, where it is nothing but the fold of its operand.
+            /// The monoid, if the reduction is just the fold of its operand.
             pub const fn plain(self) -> Option<Monoid> {
                 match self {
                     $(ReduceOp::$name => Some(Monoid::$name),)*
@@ -83,17 +83,17 @@ macro_rules! monoids {
 
 monoids! {
     reductions: {
-        /// The sum; 0 of nothing. Integers wrap.
+        /// Sum; 0 for no elements. Integers wrap.
         Sum,
-        /// The product; 1 of nothing. Integers wrap.
+        /// Product; 1 for no elements. Integers wrap.
         Prod,
-        /// The largest; NaN if any is NaN.
+        /// Maximum; NaN if any is NaN.
         Max,
-        /// The smallest; NaN if any is NaN.
+        /// Minimum; NaN if any is NaN.
         Min,
     }
     states: {
-        /// ln Σ eˣ, without overflow: the largest exponent, and the sum with that taken out.
+        /// ln Σ eˣ without overflow. Components: the largest exponent, and the sum scaled by it.
         LogSumExp,
     }
 }
@@ -110,7 +110,7 @@ impl ReduceOp {
         }
     }
 
-    /// The monoid that it is made of: of a truth value and of an index the extreme that decides it.
+    /// The underlying monoid; for a truth value or an index, the extreme that decides it.
     pub const fn monoid(self) -> Monoid {
         match (self.plain(), self) {
             (Some(monoid), _) => monoid,
@@ -120,40 +120,41 @@ impl ReduceOp {
     }
 }
 
-/// Two partial results in, components in order; one out, into the list.
+/// Combines two partial results, given by component, and appends the components of the result.
 pub type Combine = fn(&mut dyn Build, &[Expr], &[Expr], &mut Vec<Expr>);
 
-/// Everything there is to know about one monoid.
+/// Definition of a monoid.
 pub struct MonoidRow {
     /// The monoid.
     pub monoid: Monoid,
-    /// The name of its reduction.
+    /// Name of its reduction.
     pub name: &'static str,
-    /// The dtypes of its elements.
+    /// Dtypes of its elements.
     pub takes: Classes,
-    /// What no elements give, by component: what folds begin with.
+    /// Identity by component: the initial value of folds and the result for no elements.
     pub identity: &'static [fn(DType) -> Scalar],
-    /// What changes nothing, where `identity` may: 0 makes +0 of a sum of -0, and -0 does not. Of the first component.
+    /// First component of a value that changes no element. `identity` may: 0 turns a sum of -0 into +0, while -0 does
+    /// not.
     pub neutral: fn(DType) -> Scalar,
-    /// The partial result of one element.
+    /// Partial result of one element.
     pub lift: fn(&mut dyn Build, Expr, &mut Vec<Expr>),
-    /// Two partial results put together; the first is of the elements before those of the second.
+    /// Combination of two partial results; the elements of the first precede those of the second.
     pub combine: Combine,
-    /// What the partial result of all elements means.
+    /// Result from the partial result of all elements.
     pub finish: fn(&mut dyn Build, &[Expr]) -> Expr,
-    /// Results that are NaN are one and the same NaN, so that not even its bits tell the order.
+    /// Whether NaN results become the canonical NaN, so that not even their bits depend on the order.
     pub canonical_nan: bool,
-    /// Whether the order of elements shows in the last bits of floats.
+    /// Whether the order of elements affects the last bits of floats.
     pub ordered: bool,
 }
 
 impl MonoidRow {
-    /// Components of a partial result.
+    /// Number of components of a partial result.
     pub const fn components(&self) -> usize {
         self.identity.len()
     }
 
-    /// A row of one component, which is its own element and its own result.
+    /// Row of one component whose partial results are elements and results.
     const fn plain(
         monoid: Monoid,
         name: &'static str,
@@ -185,7 +186,7 @@ impl MonoidRow {
     }
 }
 
-/// The least or the greatest value of a dtype, infinities included.
+/// Smallest or largest value of a dtype, including infinities.
 fn bound(dtype: DType, least: bool) -> Scalar {
     match (dtype.is_float(), least) {
         (true, true) => Scalar::Float(f64::NEG_INFINITY),
@@ -195,7 +196,7 @@ fn bound(dtype: DType, least: bool) -> Scalar {
     }
 }
 
-/// Every monoid, indexed by its discriminant.
+/// All monoids, indexed by discriminant.
 pub static MONOIDS: &[MonoidRow] = &[
     MonoidRow {
         neutral: |dtype| if dtype.is_float() { Scalar::Float(-0.0) } else { Scalar::Int(0) },
@@ -234,7 +235,7 @@ pub static MONOIDS: &[MonoidRow] = &[
         lift: |g, x, out| out.extend([x, g.constant(x, 1.0)]),
         finish: |g, state| {
             use ElementOp::*;
-            // Infinities are answers themselves, but their differences are NaN.
+            // An infinite maximum is the result itself; the difference of infinities would be NaN.
             let (logarithm, finite) = (g.op(Log, &[state[1]]), g.op(IsFinite, &[state[0]]));
             let sum = g.op(Add, &[state[0], logarithm]);
             g.op(Where, &[finite, sum, state[0]])
@@ -247,7 +248,8 @@ pub static MONOIDS: &[MonoidRow] = &[
                 use ElementOp::*;
                 let largest = g.op(Maximum, &[a[0], b[0]]);
                 let mut sums = [a, b].map(|part| {
-                    // Of what is the largest itself nothing is taken out: two infinities are NaN apart.
+                    // The partial result with the largest exponent is not scaled: the difference of two infinities
+                    // would be NaN.
                     let (is, less) = (g.op(Eq, &[part[0], largest]), g.op(Sub, &[part[0], largest]));
                     let scaled = g.op(Exp, &[less]);
                     let scaled = g.op(Mul, &[part[1], scaled]);
@@ -262,23 +264,23 @@ pub static MONOIDS: &[MonoidRow] = &[
 ];
 
 impl Monoid {
-    /// The monoid's row in the table.
+    /// Its row in the table.
     #[inline]
     pub const fn row(self) -> &'static MonoidRow {
         &MONOIDS[self as usize]
     }
 
-    /// What folds begin with and an empty row gives, of a monoid of one component, in the form of [`Scalar::to_bits`].
+    /// Identity of a monoid of one component, in the form of [`Scalar::to_bits`].
     pub fn identity(self, dtype: DType) -> u64 {
         (self.row().identity[0])(dtype).to_bits(dtype)
     }
 
-    /// The integer dtype of 64 bits that holds the elements of an integer dtype or bool: what a scan runs in.
+    /// 64-bit integer dtype that holds the elements of an integer dtype or bool; scans compute in it.
     pub fn widest(dtype: DType) -> DType {
         if dtype == DType::U64 { DType::U64 } else { DType::I64 }
     }
 
-    /// The dtype in which elements of `dtype` are put together.
+    /// Dtype in which elements of `dtype` are combined.
     pub fn carried(dtype: DType) -> DType {
         match dtype {
             DType::BF16 | DType::F16 => DType::F32,

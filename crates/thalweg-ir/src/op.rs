@@ -1,11 +1,10 @@
-//! What can stand in a stream, and its relative form.
+//! Operations of a stream, and their relative form.
 //!
-//! A stream is compared with what was recorded before, so an operation is kept in *relative* form: a
-//! [`RelOp`] names its arguments by their place in the segment, and holds only what decides how the
-//! segment is planned - the operation, the dtype, the rank, which dimensions are broadcast, axes. Sizes,
-//! slice bounds and scalars are arguments: they travel beside the operations, in order, and are no part of
-//! the pattern. There is no symbolic dimension; relative things have types of their own
-//! ([`RelOp`], [`RelArg`]), and a size is always a concrete `usize`.
+//! A stream is compared with earlier recordings, so operations are stored in *relative* form: a [`RelOp`] refers to its
+//! arguments by their position in the segment, and contains only what decides how the segment is planned: operation,
+//! dtype, rank, broadcast dimensions, axes. Sizes, slice bounds and scalars are arguments: they are recorded beside the
+//! operations, in order, and are not part of the pattern. There are no symbolic dimensions: relative data have types of
+//! their own ([`RelOp`], [`RelArg`]), and a size is always a concrete `usize`.
 
 use crate::region::MAX_ARGS;
 use crate::{DType, ElementOp, Foreign, Loop, Monoid, ReduceOp};
@@ -13,27 +12,27 @@ use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// An operation as a stream records it. Attributes that are structure are in [`RelOp::attr`], sizes in
-/// the integer arguments; the variant's text names both.
+/// Operation as recorded by a stream. Structural attributes are in [`RelOp::attr`], sizes in the integer arguments;
+/// each variant's doc lists both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Op {
-    /// Elementwise, arguments broadcast. `attr`: the broadcast mask of argument `i` at bits `8i..8i+8`.
+    /// Elementwise operation with broadcast arguments. `attr`: the broadcast mask of argument `i` at bits `8i..8i+8`.
     Element(ElementOp),
-    /// Converts to the output dtype. Float to integer saturates, NaN gives 0; integer to integer wraps; to bool is `≠
-    /// 0`.
+    /// Conversion to the output dtype. Float to integer saturates, NaN gives 0; integer to integer wraps; to bool: true
+    /// unless 0.
     Cast,
-    /// The bits of each element as another dtype of the same width, neither of them bool. Which NaN a computed one is is not
-    /// said, and a signalling NaN of bf16 or f16 may become a quiet one.
+    /// Bits of each element reinterpreted as another dtype of equal width; neither may be bool. The bits of a computed
+    /// NaN are unspecified, and a signalling NaN of bf16 or f16 may become a quiet one.
     Bitcast,
-    /// Every element one scalar. Arguments: the scalar. Integers: the shape.
+    /// Constant tensor. Arguments: the scalar. Integers: the shape.
     Full,
     /// 0, 1, 2, … in one dimension. Integers: the length.
     Iota,
     /// Counter-based random numbers. Arguments: the key, a 64-bit scalar. Integers: the shape.
     Random(RandomKind),
-    /// The same elements under another shape. Integers: the shape.
+    /// Reshape; order of elements unchanged. Integers: the shape.
     Reshape,
-    /// Dimensions reordered. `attr`: source dimension of output dimension `i` at bits `3i..3i+3`.
+    /// Permutation of dimensions. `attr`: source dimension of output dimension `i` at bits `3i..3i+3`.
     Permute,
     /// Broadcast to a shape. `attr`: the broadcast mask. Integers: the shape.
     Expand,
@@ -41,52 +40,52 @@ pub enum Op {
     Slice,
     /// Sliding windows. `attr`: the axis. Integers: size, step.
     Window,
-    /// Surrounded by a constant. Arguments: the tensor, the scalar. Integers: elements before and after, each
+    /// Padding by a constant. Arguments: the tensor, the scalar. Integers: elements before and after, for each
     /// dimension.
     Pad,
-    /// Two tensors end to end. `attr`: the axis.
+    /// Concatenation of two tensors. `attr`: the axis.
     Cat,
-    /// The first tensor with a box of it replaced by the second. Integers: elements before and after the box, each
+    /// The first tensor with a box replaced by the second one. Integers: elements before and after the box, for each
     /// dimension.
     Put,
-    /// A reduction. `attr`: the axes as a bit mask, bit 8 set where they are kept as size 1.
+    /// Reduction. `attr`: the axes as a bit mask; bit 8 is set if they are kept as size 1.
     Reduce(ReduceOp),
-    /// Matrix product over the last two dimensions, leading ones broadcast.
+    /// Matrix product over the last two dimensions; leading ones broadcast.
     Matmul,
-    /// A running reduction or a sort along an axis. `attr`: the axis, [`REVERSE`] set where it runs from the last
-    /// element to the first (a sort: descending).
+    /// Running reduction or sort along an axis. `attr`: the axis; [`REVERSE`] is set if it runs from the last element
+    /// to the first (a sort: descending).
     Scan(ScanOp),
-    /// Elements at given places along an axis: `out[.., i, ..] = x[.., index[.., i, ..], ..]`. `attr`: the axis.
-    /// Arguments: the tensor, the index (i64, not negative). The index has the result's shape, which is the tensor's
-    /// but for the axis.
+    /// Elements selected by index along an axis: `out[.., i, ..] = x[.., index[.., i, ..], ..]`. `attr`: the axis.
+    /// Arguments: the tensor, the index (i64, not negative). The index has the result's shape, which differs from the
+    /// tensor's only in the axis.
     Gather,
-    /// A tensor with values put in at given places along an axis, in row-major order of the index. `attr`: the axis.
-    /// Arguments: the tensor, the index (i64, not negative), the values. Index and values have one shape, which is the
-    /// tensor's but for the axis.
+    /// Tensor with values stored or combined by index along an axis, in row-major order of the index. `attr`: the axis.
+    /// Arguments: the tensor, the index (i64, not negative), the values. Index and values have one shape, which differs
+    /// from the tensor's only in the axis.
     Scatter(ScatterOp),
-    /// A carried value of a loop whose end depends on data, element by element. `attr`: which one. Arguments: the
-    /// region's, of one shape, or scalars.
+    /// Carried value of an elementwise loop with data-dependent trip count. `attr`: its number. Arguments: those of the
+    /// region, of one shape, or scalars.
     Loop(Loop),
-    /// A component of a fold along an axis by a combine of the user's own ([`Loop::is_combine`]). `attr`: the axis as a bit
-    /// mask, bit 8 set where it is kept as size 1, the component from bit [`COMPONENT`] on. Arguments: the components of
+    /// Component of a fold along an axis by a user-defined combine ([`Loop::is_combine`]). `attr`: the axis as a bit
+    /// mask, bit 8 set if it is kept as size 1, the component from bit [`COMPONENT`] on. Arguments: the components of
     /// the elements, of one shape.
     FoldBy(Loop),
-    /// A component of a scan along an axis by a combine of the user's own. `attr`: the axis, [`REVERSE`] as of a scan, the
+    /// Component of a scan along an axis by a user-defined combine. `attr`: the axis, [`REVERSE`] as for a scan, the
     /// component from bit [`COMPONENT`] on. Arguments: the components of the elements, of one shape.
     ScanBy(Loop),
-    /// A result of an operation that is written in another language. `attr`: which one. Arguments: the operands, which
-    /// are in memory row-major, then the numbers. Integers: the launch ([`ForeignLaunch`](crate::ForeignLaunch)), the sizes
-    /// that it is given, the bytes of each result.
+    /// Result of an operation in another language. `attr`: its number. Arguments: the operands, row-major in memory,
+    /// then the scalars. Integers: the launch configuration ([`ForeignLaunch`](crate::ForeignLaunch)), the size
+    /// arguments, the bytes of each result.
     Foreign(Foreign),
 }
 
-/// In [`RelOp::attr`] of [`Op::FoldBy`] and [`Op::ScanBy`]: the lowest bit of the component's number.
+/// Lowest bit of the component's number in [`RelOp::attr`] of [`Op::FoldBy`] and [`Op::ScanBy`].
 pub const COMPONENT: u32 = 16;
 
-/// In [`RelOp::attr`] of a scan: backwards.
+/// Bit of [`RelOp::attr`] of a scan that runs backwards.
 pub const REVERSE: u32 = 1 << 8;
 
-/// What a scan does along its axis.
+/// Operation of a scan along its axis.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum ScanOp {
     /// Running sum. Integers wrap.
@@ -101,7 +100,7 @@ pub enum ScanOp {
     LogSumExp,
     /// Sorted, stable; NaN is larger than all.
     Sort,
-    /// Where the elements of the sorted row stood (i64), stable.
+    /// Indices of the sorted elements in the original row (i64), stable.
     Argsort,
 }
 
@@ -119,7 +118,7 @@ impl ScanOp {
         }
     }
 
-    /// The monoid that it runs through a row; sorts have none.
+    /// The monoid of a running reduction; none for sorts.
     pub const fn monoid(self) -> Option<Monoid> {
         Some(match self {
             ScanOp::Sum => Monoid::Sum,
@@ -132,18 +131,18 @@ impl ScanOp {
     }
 }
 
-/// What a scatter does where a value meets an element.
+/// Combination of a value with an element by a scatter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum ScatterOp {
-    /// The value takes its place; the last one in order stays.
+    /// The value replaces the element; the last one in order remains.
     Set,
-    /// Their sum, values in order.
+    /// Sum; values in order.
     Add,
-    /// Their product, values in order.
+    /// Product; values in order.
     Prod,
-    /// The larger; NaN if any is NaN.
+    /// Maximum; NaN if any is NaN.
     Max,
-    /// The smaller; NaN if any is NaN.
+    /// Minimum; NaN if any is NaN.
     Min,
 }
 
@@ -159,7 +158,7 @@ impl ScatterOp {
         }
     }
 
-    /// The monoid by which a value and an element become one, if the value does not just take its place.
+    /// The monoid that combines a value and an element, unless the value replaces it.
     pub const fn monoid(self) -> Option<Monoid> {
         Some(match self {
             ScatterOp::Set => return None,
@@ -171,7 +170,7 @@ impl ScatterOp {
     }
 }
 
-/// What kind of random numbers.
+/// Distribution of random numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum RandomKind {
     /// Uniform on [0, 1), every multiple of 2⁻²⁴ (f32 and narrower) or 2⁻⁵³ (f64) equally likely.
@@ -183,7 +182,7 @@ pub enum RandomKind {
 }
 
 impl Op {
-    /// The word that explanations and errors use.
+    /// Name in explanations and errors.
     pub fn name(self) -> &'static str {
         match self {
             Op::Element(e) => e.name(),
@@ -214,17 +213,17 @@ impl Op {
         }
     }
 
-    /// Makes one element of each row: a reduction.
+    /// Whether it makes one element from each row: a reduction.
     pub fn is_fold(self) -> bool {
         matches!(self, Op::Reduce(_) | Op::FoldBy(_))
     }
 
-    /// A fold or scan by a combine of the user's own.
+    /// Whether it is a fold or scan by a user-defined combine.
     pub fn is_combined(self) -> bool {
         matches!(self, Op::FoldBy(_) | Op::ScanBy(_))
     }
 
-    /// The region that it is written with.
+    /// The region that defines it.
     pub fn region(self) -> Option<Loop> {
         match self {
             Op::Loop(l) | Op::FoldBy(l) | Op::ScanBy(l) => Some(l),
@@ -238,7 +237,7 @@ impl Op {
         matches!(self, Op::Loop(_) | Op::FoldBy(_) | Op::ScanBy(_) | Op::Foreign(_))
     }
 
-    /// The name, of what is interned with all that it does: a text without spaces that [`Op::from_name`] reads.
+    /// Name, or for interned operations a full definition: text without spaces that [`Op::from_name`] reads.
     pub fn spelled(self) -> Cow<'static, str> {
         match self {
             Op::Loop(l) => Cow::Owned(l.to_string()),
@@ -249,7 +248,7 @@ impl Op {
         }
     }
 
-    /// The operation of that name; of what is interned that of what [`Op::spelled`] gives.
+    /// The operation with a name or a text from [`Op::spelled`].
     pub fn from_name(name: &str) -> Option<Op> {
         if name.starts_with("loop{") {
             return Loop::parse(name).map(Op::Loop);
@@ -265,7 +264,7 @@ impl Op {
         element.or_else(|| Op::OTHERS.iter().copied().find(|op| op.name() == name))
     }
 
-    /// Every operation that is not elementwise, but for what is interned, of which there is no end.
+    /// All operations that are neither elementwise nor interned (the latter are unbounded in number).
     pub const OTHERS: &[Op] = &[
         Op::Cast,
         Op::Bitcast,
@@ -308,42 +307,42 @@ impl Op {
         Op::Scatter(ScatterOp::Min),
     ];
 
-    /// Computes each element from those at the same place.
+    /// Whether each element is computed from elements at the same index.
     pub fn by_element(self) -> bool {
         matches!(self, Op::Element(_) | Op::Cast | Op::Bitcast | Op::Loop(_))
     }
 
-    /// A pure index map: no arithmetic, no masked elements.
+    /// Whether it is a pure index map: no arithmetic, no masked elements.
     pub fn is_view(self) -> bool {
         matches!(self, Op::Reshape | Op::Permute | Op::Expand | Op::Slice | Op::Window)
     }
 }
 
-/// An argument in relative form.
+/// Argument in relative form.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RelArg(u32);
 
-/// What a [`RelArg`] refers to.
+/// Decoded [`RelArg`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arg {
     /// No argument.
     None,
-    /// The result of the segment's operation of that number.
+    /// Result of an operation of the segment, by number.
     Op(usize),
-    /// The segment's input of that number.
+    /// Input of the segment, by number.
     Input(usize),
-    /// The next scalar in order.
+    /// Next scalar in order.
     Scalar,
 }
 
-/// What is known of an input by structure: part of the pattern.
+/// Structural properties of an input: part of the pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InputKind {
     /// Its dtype.
     pub dtype: DType,
     /// Its rank.
     pub rank: usize,
-    /// Whether it lies row-major without gaps.
+    /// Whether it is dense and row-major.
     pub contiguous: bool,
 }
 
@@ -356,7 +355,7 @@ impl RelArg {
     pub const NONE: RelArg = RelArg(u32::MAX);
     /// The next scalar in order.
     pub const SCALAR: RelArg = RelArg(SCALAR);
-    /// The most inputs that a segment can name.
+    /// Maximum number of inputs of a segment.
     pub const MAX_INPUTS: usize = 1 << 21;
 
     /// The result of operation `n` of the segment.
@@ -374,7 +373,7 @@ impl RelArg {
         RelArg(INPUT | kind << 21 | n as u32)
     }
 
-    /// What the argument refers to.
+    /// Decodes the argument.
     #[inline]
     pub fn decode(self) -> Arg {
         match self.0 >> TAG {
@@ -397,7 +396,7 @@ impl fmt::Debug for RelArg {
     }
 }
 
-/// An operation in relative form: one comparison tells whether it is the one expected.
+/// Operation in relative form: one comparison decides whether it matches a recorded one.
 #[derive(Clone, Copy, Eq, Debug)]
 pub struct RelOp {
     /// The operation.
@@ -406,17 +405,17 @@ pub struct RelOp {
     pub dtype: DType,
     /// The rank of its result.
     pub rank: u8,
-    /// Structural attributes; [`Op`] says which.
+    /// Structural attributes; see [`Op`].
     pub attr: u32,
     /// The arguments.
     pub args: [RelArg; MAX_ARGS],
 }
 
-/// Arguments that any operation may have; more than that those alone have that are interned.
+/// Maximum number of arguments of operations that are not interned.
 const FEW: usize = 3;
 
 impl PartialEq for RelOp {
-    /// Asked for every operation that is recorded.
+    /// Called for every recorded operation.
     #[inline]
     fn eq(&self, other: &RelOp) -> bool {
         let ([a, b, c, rest @ ..], [x, y, z, others @ ..]) = (&self.args, &other.args);
@@ -434,19 +433,19 @@ impl Hash for RelOp {
 }
 
 impl RelOp {
-    /// The arguments as an operation holds them.
+    /// Packs arguments into a fixed array.
     pub fn pack(args: &[RelArg]) -> [RelArg; MAX_ARGS] {
         let mut all = [RelArg::NONE; MAX_ARGS];
         all[..args.len()].copy_from_slice(args);
         all
     }
 
-    /// The arguments that are there.
+    /// Arguments that are present.
     pub fn args(&self) -> impl Iterator<Item = Arg> + '_ {
         self.args.iter().map(|a| a.decode()).take_while(|a| *a != Arg::None)
     }
 
-    /// How many integer arguments travel beside the operation.
+    /// Number of integer arguments recorded with the operation.
     pub fn int_count(&self) -> usize {
         let rank = self.rank as usize;
         match self.op {
@@ -465,7 +464,7 @@ pub fn pack_order(order: &[usize]) -> u32 {
     order.iter().enumerate().fold(0, |bits, (i, &o)| bits | (o as u32) << (3 * i))
 }
 
-/// The inverse of [`pack_order`].
+/// Inverse of [`pack_order`].
 pub fn unpack_order(attr: u32, rank: usize) -> Vec<usize> {
     (0..rank).map(|i| (attr >> (3 * i) & 7) as usize).collect()
 }
@@ -477,12 +476,12 @@ mod tests {
     #[test]
     fn operations_are_known_by_their_names() {
         let all: Vec<Op> = ElementOp::ALL.iter().map(|&e| Op::Element(e)).chain(Op::OTHERS.iter().copied()).collect();
-        // Two of one name would be one that is not found.
+        // A second operation of the same name would not be found.
         all.iter().for_each(|&op| assert_eq!(Op::from_name(op.name()), Some(op)));
         assert_eq!(Op::from_name("nonsense"), None);
     }
 
-    /// An operation that is missing in the list is missing in reports of defects.
+    /// Operations missing from the list are missing from defect reports.
     #[test]
     fn the_list_of_operations_is_whole() {
         let kinds = |kind: fn(&Op) -> bool| Op::OTHERS.iter().filter(|op| kind(op)).count();

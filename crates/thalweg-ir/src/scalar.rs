@@ -1,16 +1,16 @@
-//! Scalars: single values that are arguments of operations, never part of a pattern.
+//! Scalars: single values that are arguments of operations and never part of a pattern.
 
 use crate::{Compute, DType};
 
-/// A number or truth value that the caller gave, before it takes a tensor's dtype.
+/// Number or truth value given by the caller, before conversion to a tensor's dtype.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Scalar {
     /// A floating-point value.
     Float(f64),
     /// An integer value.
     Int(i64),
-    /// An integer value above [`i64::MAX`], which `Int` does not hold: a number has one form, so equal integers are equal
-    /// scalars.
+    /// An integer value above [`i64::MAX`], which `Int` cannot hold. Each number has one representation, so equal
+    /// integers are equal scalars.
     Unsigned(u64),
     /// A truth value.
     Bool(bool),
@@ -27,7 +27,7 @@ impl Scalar {
         }
     }
 
-    /// The value as i64, floats saturating toward zero, NaN as 0. An integer above [`i64::MAX`] wraps: its bits.
+    /// The value as i64; floats saturate toward zero, NaN gives 0. An integer above [`i64::MAX`] wraps.
     pub fn to_i64(self) -> i64 {
         match self {
             Scalar::Float(v) => v as i64,
@@ -37,7 +37,7 @@ impl Scalar {
         }
     }
 
-    /// The value as an integer that no dtype exceeds, floats toward zero, NaN as 0.
+    /// The value as an integer wider than all dtypes; floats truncate toward zero, NaN gives 0.
     pub fn to_i128(self) -> i128 {
         match self {
             Scalar::Float(v) => v as i128,
@@ -47,7 +47,7 @@ impl Scalar {
         }
     }
 
-    /// An element of an integer dtype or bool, from its bits: what [`DType::wrap`] gives.
+    /// Element of an integer dtype or bool from its bits, as returned by [`DType::wrap`].
     #[inline]
     pub const fn integer(bits: i64, dtype: DType) -> Scalar {
         if bits < 0 && matches!(dtype, DType::U64) { Scalar::Unsigned(bits as u64) } else { Scalar::Int(bits) }
@@ -62,18 +62,18 @@ impl Scalar {
         (Scalar::integer(least as i64, dtype), Scalar::integer(most as i64, dtype))
     }
 
-    /// Whether the dtype can hold this value without turning it into another kind of number:
-    /// a fraction does not fit an integer, a value out of range does not fit (a finite one that a float dtype would round
-    /// to an infinity neither), and only 0 and 1 fit bool.
+    /// Whether the dtype can represent this value without changing its kind: fractions do not fit an integer, values
+    /// out of range do not fit (nor finite ones that a float dtype would round to an infinity), and only 0 and 1 fit
+    /// bool.
     pub fn fits(self, dtype: DType) -> bool {
         if dtype.is_float() {
-            // Every number that is small enough for f16 is for all.
+            // Numbers small enough for f16 fit all float dtypes.
             let size = self.to_f64().abs();
             return size <= 65504.0 || !size.is_finite() || dtype.round(size).is_finite();
         }
         let (lo, hi) = dtype.int_range();
         match self {
-            // An i128 holds what is just outside of every dtype, too.
+            // An i128 also holds values just outside the range of every dtype.
             Scalar::Float(v) => v.fract() == 0.0 && (lo..=hi).contains(&(v as i128)),
             Scalar::Int(v) => (lo..=hi).contains(&(v as i128)),
             Scalar::Unsigned(_) => dtype == DType::U64,
@@ -81,8 +81,8 @@ impl Scalar {
         }
     }
 
-    /// The bits of this value as a kernel's argument: rounded or wrapped to `dtype`, then held in
-    /// the dtype's [`Compute`] type (32-bit types in the low half, sign-extended integers).
+    /// Bits of this value as a kernel argument: rounded or wrapped to `dtype`, then stored as the dtype's [`Compute`]
+    /// type (32-bit types in the low half, integers sign-extended).
     pub fn to_bits(self, dtype: DType) -> u64 {
         match dtype.compute() {
             Compute::F32 => (dtype.round(self.to_f64()) as f32).to_bits() as u64,
@@ -97,7 +97,7 @@ impl Scalar {
         }
     }
 
-    /// The inverse of [`Scalar::to_bits`].
+    /// Inverse of [`Scalar::to_bits`].
     pub fn from_bits(bits: u64, dtype: DType) -> Scalar {
         match dtype.compute() {
             Compute::F32 => Scalar::Float(f32::from_bits(bits as u32) as f64),

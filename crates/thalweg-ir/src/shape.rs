@@ -3,10 +3,10 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// The largest number of dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 pub const MAX_RANK: usize = 8;
 
-/// The sizes of a tensor's dimensions, outermost first. Copied freely, never on the heap.
+/// Sizes of a tensor's dimensions, outermost first. Copyable and without heap allocation.
 #[derive(Clone, Copy)]
 pub struct Shape {
     dims: [usize; MAX_RANK],
@@ -42,7 +42,7 @@ impl Shape {
         &self.dims[..self.rank as usize]
     }
 
-    /// The sizes, to change in place.
+    /// Mutable sizes.
     #[inline]
     pub fn dims_mut(&mut self) -> &mut [usize] {
         &mut self.dims[..self.rank as usize]
@@ -54,7 +54,7 @@ impl Shape {
         self.dims().iter().fold(1usize, |n, &d| n.saturating_mul(d))
     }
 
-    /// The number of elements, or `None` where `numel × size` bytes exceed what an allocation may have.
+    /// Number of bytes, or `None` if `numel × size` exceeds the limit of an allocation.
     pub fn checked_bytes(&self, size: usize) -> Option<usize> {
         let n = self.dims().iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
         n.checked_mul(size).filter(|&b| b <= isize::MAX as usize)
@@ -71,7 +71,7 @@ impl Shape {
         strides
     }
 
-    /// A copy with `size` put in before dimension `at` (`at == rank` appends).
+    /// A copy with `size` inserted before dimension `at` (`at == rank` appends).
     ///
     /// # Panics
     /// When `at` is past the end or the rank limit is reached.
@@ -99,8 +99,8 @@ impl Shape {
         s
     }
 
-    /// The shape that both broadcast to by NumPy's rule (align at the last dimension; sizes agree
-    /// or one of them is 1), or `None`.
+    /// The shape to which both broadcast by NumPy's rule (aligned at the last dimension; sizes agree or one of them is
+    /// 1), or `None`.
     #[inline]
     pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
         if self == other {
@@ -121,8 +121,8 @@ impl Shape {
         Some(out)
     }
 
-    /// Bit `i` (counted from the last dimension of `out`) is set where this shape is stretched to reach `out`:
-    /// a size 1 against another size, or a leading dimension that this shape lacks.
+    /// Mask of broadcast dimensions. Bit `i` (counted from the last dimension of `out`) is set if this shape is
+    /// broadcast there to reach `out`: its size is 1 and the other one is not, or it lacks that leading dimension.
     #[inline]
     pub fn broadcast_mask(&self, out: &Shape) -> u8 {
         if self == out {
@@ -151,8 +151,8 @@ impl Deref for Shape {
 impl PartialEq for Shape {
     #[inline]
     fn eq(&self, other: &Shape) -> bool {
-        // Size by size: a value's shape is often compared right after it was written, and wider loads than the stores wait
-        // for these.
+        // Size by size: a value's shape is often compared right after it was written, and loads wider than the
+        // preceding stores stall until these retire.
         self.rank == other.rank && self.dims().iter().zip(other.dims()).all(|(a, b)| a == b)
     }
 }

@@ -1,24 +1,25 @@
 //! Size thresholds that choose an algorithm, as parameters.
 //!
-//! Each crate declares its thresholds once, as a struct of [`Tunable`]s, by [`tunables!`](crate::tunables!). A program runs
-//! with the defaults, which were measured. The fuzzer sets other values for each random program, so that a program of ten
-//! elements takes the algorithms that otherwise need millions, and counts how often each side of each threshold was taken.
+//! Each crate declares its thresholds once, as a struct of [`Tunable`]s, with [`tunables!`](crate::tunables!). Programs
+//! run with the defaults, which were measured. The fuzzer sets other values for each random program, so that a program
+//! of ten elements takes algorithms that otherwise need millions, and counts how often each side of each threshold was
+//! taken.
 //!
-//! Every value in a tunable's range gives the same results: a constant that is part of the documented meaning of a result,
-//! such as the order of a fold, is none.
+//! Every value in a tunable's range gives the same results. Constants that are part of the documented meaning of a
+//! result, such as the order of a fold, are not tunables.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Whether the sides of thresholds are counted.
+/// Whether to count the sides of thresholds.
 static COUNTING: AtomicBool = AtomicBool::new(false);
 
-/// Counts from now on how often each side of each threshold is taken.
+/// Starts counting how often each side of each threshold is taken.
 pub fn count_sides() {
     COUNTING.store(true, Relaxed);
 }
 
-/// A threshold. A read is one relaxed load.
+/// Threshold. A read is one relaxed load.
 #[derive(Debug)]
 pub struct Tunable {
     name: &'static str,
@@ -29,7 +30,7 @@ pub struct Tunable {
 }
 
 impl Tunable {
-    /// A threshold with its measured default and the range that tests draw from.
+    /// Creates a threshold with a measured default and the range from which tests draw.
     pub const fn new(name: &'static str, default: usize, range: RangeInclusive<usize>) -> Tunable {
         let sides = [const { AtomicU64::new(0) }; 2];
         Tunable { name, default, range, value: AtomicUsize::new(default), sides }
@@ -50,20 +51,20 @@ impl Tunable {
         self.range.clone()
     }
 
-    /// The value in force.
+    /// The current value.
     pub fn get(&self) -> usize {
         self.value.load(Relaxed)
     }
 
-    /// The value in force of a size or a bound that is no comparison: counted as within where it is the default, and as
-    /// beyond where a test has set another one.
+    /// Current value of a size or bound that is not a comparison. Counts as within if it is the default, as beyond if a
+    /// test set another one.
     pub fn size(&self) -> usize {
         let value = self.get();
         self.side(value == self.default);
         value
     }
 
-    /// Sets the value for the whole process. Only for tests, which own their process.
+    /// Sets the value for the whole process. Only for tests in a process of their own.
     ///
     /// # Panics
     /// When the value is neither the default nor in the range.
@@ -72,17 +73,17 @@ impl Tunable {
         self.value.store(value, Relaxed);
     }
 
-    /// Whether `n` is at most the value: the side "within" of the threshold.
+    /// Whether `n` is at most the value, that is, within the threshold.
     pub fn admits(&self, n: usize) -> bool {
         self.side(n <= self.get())
     }
 
-    /// Whether `n` is at least the value: the side "beyond" of the threshold.
+    /// Whether `n` is at least the value, that is, beyond the threshold.
     pub fn reached_by(&self, n: usize) -> bool {
         !self.side(n < self.get())
     }
 
-    /// Counts a side, and returns which it is.
+    /// Counts a side and returns `within`.
     pub fn side(&self, within: bool) -> bool {
         if COUNTING.load(Relaxed) {
             self.sides[!within as usize].fetch_add(1, Relaxed);
@@ -90,7 +91,7 @@ impl Tunable {
         within
     }
 
-    /// How often `n` was within the threshold, and how often beyond it, since [`count_sides`].
+    /// Number of times that `n` was within and beyond the threshold since [`count_sides`].
     pub fn sides(&self) -> [u64; 2] {
         self.sides.each_ref().map(|n| n.load(Relaxed))
     }

@@ -1,13 +1,13 @@
-//! Strided views: where the elements of a tensor lie in its buffer.
+//! Strided views: positions of a tensor's elements in its buffer.
 
 use crate::{MAX_RANK, Shape};
 use std::fmt;
 
-/// An affine map from an index to a position in a buffer: `offset + Σ index[i]·stride[i]`, in elements.
+/// Affine map from an index to a position in a buffer: `offset + Σ index[i]·stride[i]`, in elements.
 ///
-/// Movement operations that an affine map can express return another `View`; none copies.
-/// Strides are negative for flipped dimensions and 0 for expanded ones. Every index inside `shape`
-/// maps inside the buffer: who constructs a view keeps that.
+/// Movement operations that an affine map can express return another `View` and copy nothing. Strides are negative for
+/// flipped dimensions and 0 for expanded ones. The constructor of a view must ensure that every index inside `shape`
+/// maps inside the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct View {
     /// The sizes.
@@ -23,7 +23,7 @@ impl View {
         View { shape, strides: shape.strides(), offset: 0 }
     }
 
-    /// A view of these parts.
+    /// Creates a view.
     ///
     /// # Panics
     /// When shape and strides differ in length.
@@ -34,17 +34,17 @@ impl View {
         View { shape, strides: s, offset }
     }
 
-    /// Elements between neighbours, one a dimension.
+    /// Strides in elements, one per dimension.
     pub fn strides(&self) -> &[isize] {
         &self.strides[..self.shape.rank()]
     }
 
-    /// Whether the elements lie row-major without gaps from position 0.
+    /// Whether the elements are dense and row-major from position 0.
     pub fn is_contiguous(&self) -> bool {
         self.offset == 0 && self.is_dense()
     }
 
-    /// Whether the elements lie row-major without gaps, from any position.
+    /// Whether the elements are dense and row-major from any position.
     pub fn is_dense(&self) -> bool {
         let mut step = 1isize;
         for (&d, &s) in self.shape.iter().zip(self.strides()).rev() {
@@ -61,7 +61,7 @@ impl View {
         self.offset + index.iter().zip(self.strides()).map(|(&i, &s)| i as isize * s).sum::<isize>()
     }
 
-    /// The lowest and the highest position of an element; `None` where there is none.
+    /// Minimum and maximum position of an element; `None` if there is no element.
     pub fn reach(&self) -> Option<(isize, isize)> {
         if self.shape.numel() == 0 {
             return None;
@@ -70,7 +70,7 @@ impl View {
         Some(spans.fold((self.offset, self.offset), |(low, high), s| (low + s.min(0), high + s.max(0))))
     }
 
-    /// Number of distinct positions that the view reaches (an expanded dimension adds none).
+    /// Number of distinct positions in the view (expanded dimensions add none).
     pub fn distinct(&self) -> usize {
         self.shape.iter().zip(self.strides()).map(|(&d, &s)| if s == 0 { d.min(1) } else { d }).product()
     }
@@ -82,7 +82,7 @@ impl View {
         View::new(Shape::new(&dims), &strides, self.offset)
     }
 
-    /// Broadcast to `shape`, NumPy's rule: stretched and leading dimensions get stride 0.
+    /// Broadcast to `shape` by NumPy's rule: broadcast and leading dimensions get stride 0.
     ///
     /// # Panics
     /// When the shapes do not broadcast.
@@ -97,8 +97,8 @@ impl View {
         View { shape, strides, offset: self.offset }
     }
 
-    /// Every dimension `i` cut to `len` elements from `start` on, `step` apart (negative: backward), as `(start, step,
-    /// len)`.
+    /// Slice of every dimension, given as `(start, step, len)`: `len` elements from `start`, `step` apart (backward if
+    /// negative).
     pub fn slice(&self, parts: &[(i64, i64, usize)]) -> View {
         let mut v = *self;
         for (i, &(start, step, len)) in parts.iter().enumerate() {
@@ -111,8 +111,8 @@ impl View {
         v
     }
 
-    /// Sliding windows of `size` elements every `step` along `axis`: that dimension counts windows,
-    /// a new last dimension runs inside one.
+    /// Sliding windows of `size` elements every `step` along `axis`: that dimension becomes the index of the window,
+    /// and a new last dimension the index inside it.
     pub fn window(&self, axis: usize, size: usize, step: usize) -> View {
         let count = (self.shape[axis] - size) / step + 1;
         let mut shape = self.shape;
@@ -124,13 +124,13 @@ impl View {
         View::new(shape.insert(shape.rank(), size), &strides, self.offset)
     }
 
-    /// The same elements in the same order under another shape, if strides can express it.
+    /// View of another shape with the same order of elements, if strides can express it.
     pub fn reshape(&self, shape: Shape) -> Option<View> {
         debug_assert_eq!(self.shape.numel(), shape.numel());
         if self.shape.numel() == 0 {
             return Some(View::contiguous(shape));
         }
-        // Dimensions of this view with size 1 dropped, neighbours that run on merged: (size, stride).
+        // Dimensions of this view without those of size 1, contiguous neighbours merged: (size, stride).
         let mut runs: Vec<(usize, isize)> = Vec::with_capacity(MAX_RANK);
         for (&d, &s) in self.shape.iter().zip(self.strides()) {
             match runs.last_mut() {
@@ -142,7 +142,7 @@ impl View {
                 _ => runs.push((d, s)),
             }
         }
-        // Take the new sizes from the back, each out of one run.
+        // Splits the new sizes from the merged dimensions, starting at the last.
         let mut strides = [0isize; MAX_RANK];
         let mut run = runs.pop();
         for i in (0..shape.rank()).rev() {

@@ -1,44 +1,43 @@
-//! Kernel bodies: what is computed for each point of a kernel's domain, as a graph of typed nodes.
+//! Kernel bodies: the computation for each point of a kernel's domain, as a graph of typed nodes.
 //!
 //! A [`Body`] is in topological order and holds no node twice (the [`crate::BodyBuilder`] shares equal nodes and
-//! applies identities that are exact in floating point). Sizes, strides and addresses are not in it: they
-//! come with the launch ([`crate::MapGeometry`]), so one compiled body serves every size of its class.
+//! applies identities that are exact in floating point). It contains no sizes, strides and addresses: they come with
+//! the launch ([`crate::MapGeometry`]), so one compiled body serves every size of its class.
 //!
-//! A *row body* ([`crate::Kernel::Rows`]) also folds and scans over the rows that its points form: a fold's result is a
-//! value of the row, known when all of it has been read, and may be used at every point of the row again.
-//! [`crate::phases`] puts that in order.
+//! A *row body* ([`crate::Kernel::Rows`]) also folds and scans over the rows that its points form. A fold's result is a
+//! value of the row: known once the whole row has been read, and usable at every point of the row. [`crate::phases`]
+//! orders such a body.
 
 use thalweg_ir::{DType, ElementOp, Loop, MAX_ARGS, Monoid, ScanOp};
 
-/// A node of a [`Body`], by position.
+/// Node of a [`Body`], by position.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// The position as an index.
+    /// Position as an index.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// How an access moves through its source while the innermost domain dimension runs.
+/// Class of an access: its movement through the source along the innermost domain dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum AccessClass {
-    /// Neighbours in the domain are neighbours in the source.
+    /// Contiguous: neighbours in the domain are neighbours in the source.
     Contiguous,
     /// One element for the whole row.
     Uniform,
-    /// Neighbours in the domain are neighbours in the source, in the other order: what is read of a flipped axis.
-    /// Never written through.
+    /// Contiguous in reverse, as when a flipped axis is read. Never used for writes.
     Reversed,
-    /// A constant number of elements apart, given at launch.
+    /// With a constant stride, given at launch.
     Strided,
-    /// By a table of positions that the launch fills; a negative position is masked out.
+    /// Through a table of positions that the launch fills; a negative position is masked out.
     Mapped,
 }
 
 impl AccessClass {
-    /// Elements from neighbour to neighbour, where the class says how many.
+    /// Stride in elements, if the class fixes it.
     pub fn step(self) -> Option<isize> {
         match self {
             AccessClass::Contiguous => Some(1),
@@ -48,7 +47,7 @@ impl AccessClass {
         }
     }
 
-    /// The class of what is read in steps of so many elements.
+    /// Class of a read access with that stride.
     pub fn of_step(step: isize) -> AccessClass {
         match step {
             1 => AccessClass::Contiguous,
@@ -59,62 +58,61 @@ impl AccessClass {
     }
 }
 
-/// A way into a buffer, or into an index space without a buffer ([`Node::Index`], [`Node::Valid`]).
+/// Access to a buffer, or to an index space without a buffer ([`Node::Index`], [`Node::Valid`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Access {
-    /// The launch operand; `None` where only indices are asked for.
+    /// Launch operand; `None` for index-only accesses.
     pub operand: Option<u16>,
-    /// What the elements are; of index-only accesses unused (u32).
+    /// Element dtype; unused (u32) for index-only accesses.
     pub dtype: DType,
-    /// How it moves along the innermost dimension.
+    /// Class along the innermost dimension.
     pub class: AccessClass,
-    /// In a row body: the same for all points of a row.
+    /// In a row body: constant over all points of a row.
     pub per_row: bool,
 }
 
 impl Access {
-    /// Elements of an operand that lie side by side, one a point.
+    /// Contiguous access to an operand, one element per point.
     pub fn contiguous(operand: u16, dtype: DType) -> Access {
         Access { operand: Some(operand), dtype, class: AccessClass::Contiguous, per_row: false }
     }
 }
 
-/// One value of a body, of the dtype that [`Body::dtype`] tells.
+/// Value of a body, of the dtype that [`Body::dtype`] returns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Node {
-    /// The element that an access points at; 0 where it is masked out.
+    /// Element at the position of an access; 0 where it is masked out.
     Load {
         /// Number of the access.
         access: u16,
     },
-    /// The position that an access points at: row-major index in its source, modulo 2³² for u32. Unspecified where
-    /// masked out.
+    /// Position of an access: row-major index in its source, modulo 2³² for u32. Unspecified where masked out.
     Index {
         /// Number of the access.
         access: u16,
         /// u32 or i64.
         dtype: DType,
     },
-    /// Whether an access points inside its source (bool).
+    /// Whether an access is inside its source (bool).
     Valid {
         /// Number of the access.
         access: u16,
     },
-    /// A scalar given at launch, in the form of [`thalweg_ir::Scalar::to_bits`].
+    /// Scalar given at launch, encoded by [`thalweg_ir::Scalar::to_bits`].
     Scalar {
         /// Number of the scalar.
         slot: u16,
         /// Its dtype.
         dtype: DType,
     },
-    /// A constant, in the form of [`thalweg_ir::Scalar::to_bits`].
+    /// Constant, encoded by [`thalweg_ir::Scalar::to_bits`].
     Const {
-        /// The bits.
+        /// Bits of the constant.
         bits: u64,
         /// Its dtype.
         dtype: DType,
     },
-    /// An elementwise operation; `dtype` is that of the result, unused arguments repeat the first.
+    /// Elementwise operation; `dtype` is that of the result, unused arguments repeat the first.
     Element {
         /// The operation.
         op: ElementOp,
@@ -123,201 +121,200 @@ pub enum Node {
         /// The arguments.
         args: [NodeId; 3],
     },
-    /// The bits of a value as another dtype of the same width. What it takes has been rounded to its dtype.
+    /// Reinterpretation of a value's bits as another dtype of the same width. The argument is rounded to its dtype.
     Bitcast {
         /// The dtype of the result.
         dtype: DType,
         /// The argument.
         arg: NodeId,
     },
-    /// A conversion. To bf16 and f16 it rounds, whatever the mode.
+    /// Conversion. To bf16 and f16 it rounds, in every mode.
     Cast {
         /// The dtype of the result.
         dtype: DType,
         /// The argument.
         arg: NodeId,
     },
-    /// A float rounded to its dtype, as memory would hold it. Without this node a bf16 or f16 value may be carried in f32
-    /// and a product may be contracted with a sum; what reads this node sees the same bits in every kernel.
+    /// Float rounded to its dtype, as memory would hold it. Without this node a bf16 or f16 value may be carried in
+    /// f32, and a product may be contracted with a sum. Readers of this node see the same bits in every kernel.
     Round {
-        /// The argument, of the same dtype.
+        /// Argument, of the same dtype.
         arg: NodeId,
     },
-    /// A value of the row: the result of the fold of that number, or (in phases) a [`Set`].
+    /// Value of the row: the result of the fold with that number, or (in phases) a [`Set`].
     Value {
-        /// The number.
+        /// Number of the value.
         slot: u16,
         /// Its dtype.
         dtype: DType,
     },
-    /// The element that a scan of the row gives at this point.
+    /// Element of a scan's result at this point.
     Scanned {
         /// Number of the scan.
         scan: u16,
         /// Its dtype.
         dtype: DType,
     },
-    /// A component of what a [`Combined`] of the row gives: of a fold a value of the row, of a scan an element of this
-    /// point.
+    /// Component of the result of a [`Combined`]: for a fold a value of the row, for a scan an element at this point.
     Combined {
         /// Number of the [`Combined`].
         number: u16,
-        /// Which component.
+        /// Number of the component.
         component: u16,
         /// Its dtype.
         dtype: DType,
     },
-    /// The element of an operand at the place that an access points at, plus `offset` elements (i64). Where `inside` is
-    /// false nothing is read, the value is 0, and the launch ends in an index error.
+    /// Element of an operand at the position of an access plus `offset` elements (i64). If `inside` is false, nothing
+    /// is read, the value is 0, and the launch ends in an index error.
     Gather {
         /// Number of the access, which has an operand and is not mapped.
         access: u16,
         /// Elements to add to its position.
         offset: NodeId,
-        /// Whether the place is inside the operand.
+        /// Whether the position is inside the operand.
         inside: NodeId,
     },
-    /// A loop whose end depends on data, which is over for each point by itself. Its results are read through
+    /// Loop with a data-dependent end, which is over for each point separately. Its results are read through
     /// [`Node::Looped`]; [`Body::dtype`] is that of the first.
     Loop {
-        /// The loop.
+        /// Loop.
         of: Loop,
-        /// The arguments of its region; unused ones repeat the first.
+        /// Arguments of its region; unused ones repeat the first.
         args: [NodeId; MAX_ARGS],
     },
-    /// A carried value of a loop after its last turn.
+    /// Carried value of a loop after its last iteration.
     Looped {
-        /// The loop's node.
+        /// Node of the loop.
         of: NodeId,
-        /// Which one.
+        /// Number of the carried value.
         number: u16,
         /// Its dtype.
         dtype: DType,
     },
 }
 
-/// A fold over the row. Its result is [`Node::Value`] with `slot`.
+/// Fold over the row. Its result is [`Node::Value`] with `slot`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Fold {
-    /// How: a monoid of one component. The order in which elements meet is fixed, see [`crate::order`].
+    /// Monoid, of one component. The order of the elements is fixed, see [`crate::order`].
     pub op: Monoid,
-    /// What: f32, f64 or an integer of 32 or 64 bits, also the dtype of the result.
+    /// Operand: f32, f64 or an integer of 32 or 64 bits, which is also the dtype of the result.
     pub node: NodeId,
-    /// Number of the row's value that it gives.
+    /// Number of the row's value for the result.
     pub slot: u16,
 }
 
-/// A scan along the row: its result is a row of the same length, [`Node::Scanned`].
+/// Scan along the row: its result is a row of the same length, [`Node::Scanned`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Scan {
-    /// How.
+    /// Operation.
     pub op: ScanOp,
-    /// From the last element to the first; of a sort: descending.
+    /// From the last element to the first; for a sort: descending.
     pub reverse: bool,
-    /// What. The result has the same dtype, but for [`ScanOp::Argsort`], whose is i64.
+    /// Operand. The result has the same dtype, except for [`ScanOp::Argsort`], whose result is i64.
     pub node: NodeId,
 }
 
-/// What becomes of a row by a combine.
+/// Result shape of a user-defined combine over a row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Along {
     /// One partial result.
     Fold,
-    /// The partial result of the elements up to each.
+    /// Partial results of all prefixes.
     Scan,
-    /// The same from the last element to the first.
+    /// Partial results of all suffixes.
     Reversed,
 }
 
 impl Along {
-    /// How often each element is put together with another.
+    /// Number of times that each element is combined with another.
     pub fn steps(self) -> u64 {
         if self == Along::Fold { 1 } else { crate::order::SCAN_STEPS }
     }
 
-    /// How often the elements of its buffers are read and written on the way: a fold reads all and half again, halves of
-    /// halves, and writes half of what it reads; each step of a scan reads and writes all.
+    /// Number of times that the elements of its buffers are read and written: a fold reads all, then half of them, a
+    /// quarter and so on, and writes half of what it reads; each step of a scan reads and writes all.
     pub fn moves(self) -> [u64; 2] {
         if self == Along::Fold { [2, 1] } else { [self.steps(); 2] }
     }
 }
 
-/// A fold or a scan of the row by a combine of the user's own, in the order that [`crate::order`] says. What it gives is
+/// Fold or scan of the row by a user-defined combine, in the order of [`crate::order`]. Its result is
 /// [`Node::Combined`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Combined {
-    /// The combine ([`Loop::is_combine`]).
+    /// Combine ([`Loop::is_combine`]).
     pub of: Loop,
-    /// What becomes of the row.
+    /// Fold or scan.
     pub along: Along,
-    /// The components of an element; unused ones repeat the first.
+    /// Components of an element; unused ones repeat the first.
     pub nodes: [NodeId; MAX_ARGS],
 }
 
 impl Combined {
-    /// The components of an element.
+    /// Components of an element.
     pub fn elements(&self) -> &[NodeId] {
         &self.nodes[..self.of.region().args.len()]
     }
 
-    /// Arithmetic of a point, in additions.
+    /// Arithmetic per point, in additions.
     pub fn cost(&self) -> u64 {
         self.along.steps() * u64::from(self.of.cost())
     }
 }
 
-/// A value computed once a row and known to later phases as [`Node::Value`] (only in [`crate::Phase`]).
+/// Value computed once per row and known to later phases as [`Node::Value`] (only in [`crate::Phase`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Set {
-    /// The value: f32, f64, i32, u32 or i64.
+    /// Value: f32, f64, i32, u32 or i64.
     pub node: NodeId,
-    /// Its number.
+    /// Number of the value.
     pub slot: u16,
 }
 
-/// A value that the kernel writes.
+/// Store of a value by the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Store {
-    /// The value.
+    /// Value.
     pub node: NodeId,
-    /// The access that it is written through: [`AccessClass::Contiguous`], with an operand of the node's dtype. In a
-    /// row body it may be [`AccessClass::Strided`], or [`Access::per_row`]: one element a row.
+    /// Access that it is written through: [`AccessClass::Contiguous`], with an operand of the node's dtype. In a row
+    /// body it may be [`AccessClass::Strided`], or [`Access::per_row`]: one element per row.
     pub access: u16,
-    /// Put together with what is there instead of taking its place: `old op new`.
+    /// Combines with the existing element instead of replacing it: `old op new`.
     pub combine: Option<Monoid>,
 }
 
-/// What a map kernel computes for each point of its domain.
+/// Computation of a map kernel for each point of its domain.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Body {
-    /// The values, each after its arguments.
+    /// Values, each after its arguments.
     pub nodes: Vec<Node>,
-    /// The ways in and out.
+    /// Accesses for loads, stores and indices.
     pub accesses: Vec<Access>,
-    /// The values written.
+    /// Stores.
     pub stores: Vec<Store>,
-    /// The folds over the row, by slot.
+    /// Folds over the row, by slot.
     pub folds: Vec<Fold>,
-    /// The scans along the row, by number.
+    /// Scans along the row, by number.
     pub scans: Vec<Scan>,
-    /// The folds and scans by combines of the user's own, by number.
+    /// Folds and scans by user-defined combines, by number.
     pub combined: Vec<Combined>,
-    /// The values of the row that this phase computes.
+    /// Values of the row that this phase computes.
     pub sets: Vec<Set>,
-    /// Number of scalars the launch gives.
+    /// Number of scalars that the launch passes.
     pub scalars: u16,
-    /// Number of operands the launch gives.
+    /// Number of operands that the launch passes.
     pub operands: u16,
-    /// Bit-for-bit equal to one kernel an operation: no contraction to fused multiply-add, every bf16 and
-    /// f16 result rounded.
+    /// Bit-for-bit equal to one kernel per operation: no contraction to fused multiply-add, every bf16 and f16 result
+    /// rounded.
     pub strict: bool,
-    /// What is computed in two passes along a row is the same to the bit: no contraction, which may differ with what
-    /// else a pass computes.
+    /// Values computed in two passes along a row are equal to the bit: no contraction, which may depend on the rest of
+    /// a pass.
     pub repeatable: bool,
 }
 
 impl Body {
-    /// The dtype of a node's value.
+    /// Dtype of a node's value.
     #[inline]
     pub fn dtype(&self, id: NodeId) -> DType {
         match self.nodes[id.index()] {
@@ -343,7 +340,7 @@ impl Body {
         !self.folds.is_empty() || !self.scans.is_empty() || !self.combined.is_empty()
     }
 
-    /// The nodes that something outside the graph needs: what is stored, folded, scanned or set.
+    /// Roots of the graph: nodes that are stored, folded, scanned or set.
     pub fn roots(&self) -> impl Iterator<Item = NodeId> + '_ {
         let stores = self.stores.iter().map(|s| s.node);
         let folds = self.folds.iter().map(|f| f.node);
@@ -360,7 +357,7 @@ impl Body {
         self.sets.iter_mut().for_each(|s| s.node = place(s.node));
     }
 
-    /// The arguments of a node.
+    /// Arguments of a node.
     #[inline]
     pub fn args(&self, id: NodeId) -> impl Iterator<Item = NodeId> + use<> {
         let (few, many, n) = match self.nodes[id.index()] {
@@ -374,7 +371,7 @@ impl Body {
         (0..n).map(move |i| many.map_or_else(|| few[i], |all| all[i]))
     }
 
-    /// Of each access, whether an element is loaded through it.
+    /// For each access, whether an element is loaded through it.
     pub fn loaded(&self) -> Vec<bool> {
         let mut loaded = vec![false; self.accesses.len()];
         for node in &self.nodes {
@@ -385,15 +382,15 @@ impl Body {
         loaded
     }
 
-    /// The dtype that an elementwise node computes in: of its last argument, which for [`ElementOp::Where`] is a value
+    /// Dtype that an elementwise node computes in: that of its last argument, which for [`ElementOp::Where`] is a value
     /// and not the condition.
     #[inline]
     pub fn operand_dtype(&self, id: NodeId) -> DType {
         self.args(id).last().map_or_else(|| self.dtype(id), |a| self.dtype(a))
     }
 
-    /// Whether a point has loops whose ends depend on data. Their arithmetic is rounded as [`thalweg_ir::Region`] says, in
-    /// every mode: a device that contracts a whole source or nothing contracts nothing there.
+    /// Whether a point has loops with data-dependent ends. Their arithmetic is rounded as [`thalweg_ir::Region`]
+    /// defines, in every mode: a device that contracts a whole source or nothing contracts nothing there.
     pub fn has_loops(&self) -> bool {
         self.nodes.iter().any(|n| matches!(n, Node::Loop { .. }))
     }
@@ -415,7 +412,7 @@ impl Body {
 }
 
 impl Node {
-    /// The access that it goes through.
+    /// Access that it goes through.
     pub fn access(&self) -> Option<u16> {
         match *self {
             Node::Load { access }
@@ -426,7 +423,7 @@ impl Node {
         }
     }
 
-    /// The node with other arguments.
+    /// Copy with other arguments.
     pub fn with_args(mut self, place: impl Fn(NodeId) -> NodeId) -> Node {
         match &mut self {
             Node::Element { args, .. } => *args = args.map(place),

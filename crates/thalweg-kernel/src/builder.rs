@@ -1,36 +1,36 @@
-//! Building bodies: equal nodes are shared, identities that hold exactly are applied, what nothing needs is dropped.
+//! Body builder: shares equal nodes, applies exact identities, and drops unused nodes.
 
 use crate::{Access, Along, Body, Combined, Fold, Node, NodeId, Scan, Set, Store};
 use rustc_hash::FxHashMap;
 use thalweg_ir::element::{Build, Expr};
 use thalweg_ir::{DType, ElementOp, Loop, MAX_ARGS, Monoid, Scalar, ScanOp};
 
-/// Builds a [`Body`]: equal nodes are shared, identities that hold exactly in floating point are applied.
+/// Builds a [`Body`]: shares equal nodes and applies identities that are exact in floating point.
 #[derive(Default)]
 pub struct BodyBuilder {
     pub(crate) body: Body,
     known: FxHashMap<Node, NodeId>,
-    /// For each node, whether [`BodyBuilder::round`] leaves it as it is.
+    /// For each node, whether [`BodyBuilder::round`] leaves it unchanged.
     rounded: Vec<bool>,
 }
 
 impl BodyBuilder {
-    /// An empty body.
+    /// Builder of an empty body.
     pub fn new(strict: bool) -> BodyBuilder {
         BodyBuilder { body: Body { strict, ..Body::default() }, ..BodyBuilder::default() }
     }
 
-    /// Asks that values be the same to the bit wherever they are computed; see [`Body::repeatable`].
+    /// Makes values equal to the bit wherever they are computed; see [`Body::repeatable`].
     pub fn repeatable(&mut self) {
         self.body.repeatable = true;
     }
 
-    /// The body so far.
+    /// Body so far.
     pub fn body(&self) -> &Body {
         &self.body
     }
 
-    /// A way in or out; equal ones are not shared, the caller keeps them apart.
+    /// Adds an access. Equal ones are not shared; the caller distinguishes them.
     pub fn access(&mut self, access: Access) -> u16 {
         if let Some(operand) = access.operand {
             self.body.operands = self.body.operands.max(operand + 1);
@@ -39,19 +39,19 @@ impl BodyBuilder {
         u16::try_from(self.body.accesses.len() - 1).expect("a kernel has at most 65,536 accesses")
     }
 
-    /// Writes a value through an access.
+    /// Stores a value through an access.
     pub fn store(&mut self, node: NodeId, access: u16) {
         self.body.stores.push(Store { node, access, combine: None });
     }
 
-    /// Puts a value together with what is there. Where an access leads several points to one element, the element
-    /// becomes the fold of their values and of nothing else: what was there before the launch does not count. (Only
-    /// across the rows of a row body; see [`crate::RowGeometry`].)
+    /// Combines a value with the existing element. If an access maps several points to one element, the element becomes
+    /// the fold of their values only; its content before the launch does not count. (Only across the rows of a row
+    /// body; see [`crate::RowGeometry`].)
     pub fn store_combined(&mut self, node: NodeId, access: u16, op: Monoid) {
         self.body.stores.push(Store { node, access, combine: Some(op) });
     }
 
-    /// The fold of a value (f32, f64, or an integer of 32 or 64 bits) over the row.
+    /// Fold of a value (f32, f64, or an integer of 32 or 64 bits) over the row.
     pub fn fold(&mut self, op: Monoid, node: NodeId) -> NodeId {
         debug_assert_eq!(op.row().components(), 1, "a fold of a row gives one value");
         let dtype = self.body.dtype(node);
@@ -64,12 +64,12 @@ impl BodyBuilder {
         self.node(Node::Value { slot: slot as u16, dtype })
     }
 
-    /// The value becomes a value of the row.
+    /// Makes a node a value of the row.
     pub(crate) fn set(&mut self, slot: u16, node: NodeId) {
         self.body.sets.push(Set { node, slot });
     }
 
-    /// The scan of a value along the row.
+    /// Scan of a value along the row.
     pub fn scan(&mut self, op: ScanOp, reverse: bool, node: NodeId) -> NodeId {
         let dtype = if op == ScanOp::Argsort { DType::I64 } else { self.body.dtype(node) };
         let wanted = Scan { op, reverse, node };
@@ -81,7 +81,7 @@ impl BodyBuilder {
         self.node(Node::Scanned { scan: scan as u16, dtype })
     }
 
-    /// A component of the fold or scan of the row by a combine of the user's own, whose elements have these components.
+    /// Component of the fold or scan of the row by a user-defined combine, with these components of an element.
     pub fn combined(&mut self, of: Loop, along: Along, elements: &[NodeId], component: u16) -> NodeId {
         let mut nodes = [elements[0]; MAX_ARGS];
         nodes[..elements.len()].copy_from_slice(elements);
@@ -94,30 +94,30 @@ impl BodyBuilder {
         self.node(Node::Combined { number: number as u16, component, dtype: of.carried(component as usize) })
     }
 
-    /// A scalar argument.
+    /// Scalar argument.
     pub fn scalar(&mut self, slot: u16, dtype: DType) -> NodeId {
         self.body.scalars = self.body.scalars.max(slot + 1);
         self.node(Node::Scalar { slot, dtype })
     }
 
-    /// A constant.
+    /// Constant.
     pub fn constant(&mut self, value: Scalar, dtype: DType) -> NodeId {
         self.node(Node::Const { bits: value.to_bits(dtype), dtype })
     }
 
-    /// A conversion; none where the dtype is already that one.
+    /// Conversion; none if the dtype is already that one.
     pub fn cast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
         if self.body.dtype(arg) == dtype { arg } else { self.node(Node::Cast { dtype, arg }) }
     }
 
-    /// The value rounded to its dtype ([`Node::Round`]); the value itself where it is that already, or the whole body is
+    /// Value rounded to its dtype ([`Node::Round`]); the value itself if it is rounded already, or if the whole body is
     /// strict.
     pub fn round(&mut self, arg: NodeId) -> NodeId {
         if self.body.strict || self.rounded[arg.index()] { arg } else { self.node(Node::Round { arg }) }
     }
 
-    /// Whether every engine computes the same value of its dtype for a node: it is no float, is read from memory, is
-    /// chosen among such values, or is in f32 or f64 and no product that a sum could take in.
+    /// Whether every engine computes the same value of its dtype for a node: it is not a float, is read from memory, is
+    /// selected among such values, or is in f32 or f64 and not a product that a sum could contract.
     fn is_rounded(&self, node: &Node) -> bool {
         let dtype = match *node {
             Node::Element { dtype, .. } | Node::Cast { dtype, .. } => dtype,
@@ -127,9 +127,9 @@ impl BodyBuilder {
             (Node::Element { op, args, .. }, _) if op.row().is_exact() => {
                 args[..op.row().arity].iter().all(|a| self.rounded[a.index()])
             }
-            // The sums of a product are converted without being rounded ([`crate::widen_sums`]).
+            // Accumulators of a product are converted without being rounded ([`crate::widen_sums`]).
             (_, DType::BF16 | DType::F16) => false,
-            // Quotients may become products, and so may what has an expansion.
+            // Quotients may become products, and so may operations with an expansion.
             (Node::Element { op, .. }, DType::F32 | DType::F64) => {
                 !matches!(op, ElementOp::Mul | ElementOp::Div) && op.row().expand.is_none()
             }
@@ -137,7 +137,7 @@ impl BodyBuilder {
         }
     }
 
-    /// The bits of a value as another dtype of the same width; the value itself where they were bits of that dtype before.
+    /// Bits of a value as another dtype of the same width; the original value if it was bits of that dtype before.
     pub fn bitcast(&mut self, arg: NodeId, dtype: DType) -> NodeId {
         let from = match self.body.nodes[arg.index()] {
             Node::Bitcast { arg, .. } => arg,
@@ -147,7 +147,7 @@ impl BodyBuilder {
         if self.body.dtype(from) == dtype { from } else { self.node(Node::Bitcast { dtype, arg: from }) }
     }
 
-    /// An elementwise operation on values of one dtype (the condition of [`ElementOp::Where`] is bool).
+    /// Elementwise operation on values of one dtype (the condition of [`ElementOp::Where`] is bool).
     pub fn element(&mut self, op: ElementOp, args: &[NodeId]) -> NodeId {
         debug_assert_eq!(args.len(), op.row().arity, "{op:?}");
         let dtype = op.output(self.body.dtype(args[args.len() - 1]));
@@ -165,7 +165,7 @@ impl BodyBuilder {
         self.node(Node::Element { op, dtype, args: a })
     }
 
-    /// The node, shared with an equal one.
+    /// Node, shared with an equal one.
     pub fn node(&mut self, node: Node) -> NodeId {
         if let Some(&id) = self.known.get(&node) {
             return id;
@@ -177,7 +177,7 @@ impl BodyBuilder {
         id
     }
 
-    /// Takes over what leaves another body's graph, `place` being where its nodes are here.
+    /// Copies the roots of another body; `place` maps its nodes to those here.
     pub(crate) fn take_roots(&mut self, from: &Body, place: &[NodeId]) {
         self.body.stores = from.stores.clone();
         self.body.folds = from.folds.clone();
@@ -187,7 +187,7 @@ impl BodyBuilder {
         self.body.map_roots(|n| place[n.index()]);
     }
 
-    /// Takes what leaves the graph, which names nodes of this builder.
+    /// Takes roots that refer to nodes of this builder.
     pub(crate) fn set_roots(&mut self, roots: Body) {
         self.body.stores = roots.stores;
         self.body.folds = roots.folds;
@@ -196,7 +196,7 @@ impl BodyBuilder {
         self.body.sets = roots.sets;
     }
 
-    /// An empty body with another one's accesses, operands and scalars.
+    /// Empty body with another one's accesses, operands and scalars.
     pub(crate) fn like(from: &Body) -> BodyBuilder {
         let mut b = BodyBuilder::new(from.strict);
         b.body.repeatable = from.repeatable;
@@ -206,7 +206,7 @@ impl BodyBuilder {
         b
     }
 
-    /// The same body, to go on with: its nodes keep their numbers.
+    /// Copy of a body to continue with: its nodes keep their numbers.
     pub(crate) fn copy(from: &Body) -> BodyBuilder {
         let known = from.nodes.iter().enumerate().map(|(i, &n)| (n, NodeId(i as u32))).collect();
         let mut b = BodyBuilder { body: from.clone(), known, rounded: Vec::with_capacity(from.nodes.len()) };
@@ -223,7 +223,7 @@ impl BodyBuilder {
         }
     }
 
-    /// Identities that are exact for every value, NaN and signed zeros included, in every dtype.
+    /// Applies identities that are exact for every value, NaN and signed zeros included, in every dtype.
     fn identity(&mut self, op: ElementOp, x: &[NodeId]) -> Option<NodeId> {
         use ElementOp::*;
         match op {
@@ -286,7 +286,7 @@ impl BodyBuilder {
         self.node(Node::Element { op: ElementOp::Sub, dtype, args: [a, b, a] })
     }
 
-    /// The finished body: nodes that nothing outside needs are dropped.
+    /// Finished body: nodes that no root needs are dropped.
     pub fn finish(self) -> Body {
         let mut body = self.body;
         let mut used = vec![false; body.nodes.len()];
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(open.operands, 2);
     }
 
-    /// A scan's operand rounded to bf16 is a node of its own, which has to stand before the scan's result.
+    /// A scan's operand rounded to bf16 is a node of its own, which must come before the scan's result.
     #[test]
     fn what_a_scan_takes_stays_before_what_it_gives() {
         let mut b = BodyBuilder::new(false);

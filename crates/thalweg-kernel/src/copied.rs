@@ -1,24 +1,24 @@
-//! Bodies that only copy: what they write lies in memory, by strides inside of bounds, with one value around.
+//! Bodies that only copy: their source is strided within bounds, with one value outside.
 //!
-//! In: a map body and where its accesses go. Out: a [`Copied`], for devices that read such elements from where they lie
-//! instead of running the body (the windows of a convolution), and for the cost model, which counts them so.
+//! In: a map body and the geometry of its accesses. Out: a [`Copied`], for devices that read such elements in place
+//! instead of running the body (the windows of a convolution), and for the cost model, which counts them accordingly.
 
 use crate::{AccessGeometry, Body, Bordered, MapGeometry, Node, NodeId};
 use thalweg_ir::{DType, ElementOp, MAX_RANK};
 
-/// What a body copies.
+/// Copy performed by a body.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Copied {
-    /// The number of the access that reads it.
+    /// Number of the access that it reads.
     pub access: usize,
-    /// Where its elements lie, and which points have one: at most [`MAX_RANK`] bounds.
+    /// Positions of its elements, and the points that have one: at most [`MAX_RANK`] bounds.
     pub from: Bordered,
-    /// A constant or a scalar of the launch: what the other points have. `None`: there are no others.
+    /// Constant or launch scalar at all other points. `None`: there are no other points.
     pub outside: Option<NodeId>,
 }
 
-/// What the body converts from bytes to i32 for its one store, if that is all it does: a device that multiplies bytes
-/// reads them where they lie.
+/// Copy that converts from bytes to i32 for the body's one store, if that is all it does: a device that multiplies
+/// bytes reads them in place.
 pub fn widened_bytes(body: &Body, g: &MapGeometry) -> Option<Copied> {
     let [store] = &body.stores[..] else { return None };
     let Node::Cast { dtype: DType::I32, arg } = body.nodes[store.node.index()] else { return None };
@@ -31,7 +31,7 @@ pub fn widened_bytes(body: &Body, g: &MapGeometry) -> Option<Copied> {
     Some(Copied { access: access as usize, from, outside: None })
 }
 
-/// Where an access goes by steps, inside of bounds.
+/// Positions of an access as bounded strides.
 fn bordered(g: &MapGeometry, access: u16) -> Option<Bordered> {
     match &g.accesses[access as usize] {
         AccessGeometry { map: Some(map), .. } => map.bordered().filter(|_| map.shape().dims() == g.extents),
@@ -43,7 +43,7 @@ fn bordered(g: &MapGeometry, access: u16) -> Option<Bordered> {
     }
 }
 
-/// What the body copies to its one store, if that is all it does.
+/// Copy to the body's one store, if that is all it does.
 pub fn copied(body: &Body, g: &MapGeometry) -> Option<Copied> {
     let [store] = &body.stores[..] else { return None };
     if store.combine.is_some() {
@@ -62,7 +62,7 @@ pub fn copied(body: &Body, g: &MapGeometry) -> Option<Copied> {
                 return None;
             }
             let (mut from, bounds) = (bordered(g, access)?, bordered(g, asked)?.bounds);
-            // What is outside of another bound is 0, and not the value around.
+            // Outside of another bound the load gives 0, not the outside value.
             if bounds.len() > MAX_RANK || from.bounds.iter().any(|b| !bounds.contains(b)) {
                 return None;
             }

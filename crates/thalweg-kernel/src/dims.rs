@@ -1,25 +1,25 @@
-//! Neighbouring dimensions merged, for every device and for the writer of kernels.
+//! Merging of neighbouring dimensions, for devices and for the kernel writer.
 //!
-//! In: extents, and whether an access runs on from one dimension into the next. Out: fewer dimensions over the same
-//! points in the same order. A contiguous tensor of shape `[8, 3, 100]` is one dimension of 2400 points; beside an
+//! In: extents, and whether an access is contiguous from one dimension into the next. Out: fewer dimensions over the
+//! same points in the same order. A contiguous tensor of shape `[8, 3, 100]` is one dimension of 2400 points; beside an
 //! operand that is broadcast over the first axis it is `[8, 300]`.
 //!
-//! Always true: the row-major order of the points stays, so what goes by the number of a point goes on as before.
+//! Always true: the row-major order of the points is unchanged, so the number of a point stays valid.
 
 use std::ops::Range;
 
-/// A dimension made of neighbours.
+/// Merged dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Merged {
-    /// Its points.
+    /// Number of points.
     pub extent: usize,
-    /// The innermost dimension in it, whose strides it has.
+    /// Innermost original dimension, whose strides it has.
     pub inner: usize,
 }
 
-/// Some dimensions of a domain, outermost first, neighbours merged wherever `runs_on(outer, inner, extent)` holds: a
-/// step along `outer` leads as far as `extent` steps along `inner`, for every access. Dimensions of size 1 are left
-/// out, but for the last one where `keep_last` asks for it.
+/// Merged dimensions of a range of a domain, outermost first. Neighbours are merged if `runs_on(outer, inner, extent)`
+/// holds: for every access, a step along `outer` equals `extent` steps along `inner`. Dimensions of size 1 are dropped,
+/// except the last one if `keep_last`.
 pub fn merge(
     extents: &[usize],
     range: Range<usize>,
@@ -37,7 +37,7 @@ pub fn merge(
     dims
 }
 
-/// Whether an access with these strides runs on: see [`merge`].
+/// Whether an access with these strides is contiguous from `inner` into `outer`: see [`merge`].
 pub fn runs_on(strides: &[isize], outer: usize, inner: usize, extent: usize) -> bool {
     strides[outer] == strides[inner].wrapping_mul(extent as isize)
 }

@@ -1,4 +1,4 @@
-//! The sizes of a launch: everything about a kernel that its program does not contain.
+//! Geometry of a launch: all sizes, strides and offsets, which a kernel's program does not contain.
 
 pub mod contraction;
 pub mod in_place;
@@ -8,30 +8,30 @@ use contraction::{Contraction, ContractionGeometry};
 use std::sync::Arc;
 use thalweg_ir::{DType, Foreign, ForeignLaunch, MAX_RANK, ScatterOp};
 
-/// Where one access of a [`crate::Body`] goes in one launch.
+/// Geometry of one access of a [`crate::Body`] in one launch.
 #[derive(Clone, Debug)]
 pub struct AccessGeometry {
     /// Position (in elements) of the domain's first point.
     pub base: isize,
-    /// Elements between neighbours along each domain dimension; the last one is 1, 0 or any according to the access's
-    /// class. Meaningless where `map` is given.
+    /// Strides in elements along each domain dimension; the last one is 1, 0 or any according to the access's class.
+    /// Unused if `map` is given.
     pub strides: [isize; MAX_RANK],
-    /// The map from the row-major domain index to the position, for [`crate::AccessClass::Mapped`]. In a row kernel
-    /// that runs along rows a load of class [`crate::AccessClass::Contiguous`] may have one too, without masks: its
-    /// elements are brought together before they are read.
+    /// Map from the row-major domain index to the position, for [`crate::AccessClass::Mapped`]. In an inner-axis row
+    /// kernel, a load of class [`crate::AccessClass::Contiguous`] may have one too, without masks: its elements are
+    /// staged before they are read.
     pub map: Option<Arc<IndexMap>>,
     /// Lowest and highest position reached, both inside the operand; `None` if none is reached.
     pub reach: Option<(usize, usize)>,
-    /// Distinct elements touched.
+    /// Number of distinct elements touched.
     pub distinct: usize,
 }
 
-/// The domain of one launch of a map kernel.
+/// Domain of one launch of a map kernel.
 #[derive(Clone, Debug)]
 pub struct MapGeometry {
-    /// Sizes of the collapsed domain, outermost first, at least one; the product is the number of points, never 0.
+    /// Sizes of the merged dimensions, outermost first, at least one; the product is the number of points, never 0.
     pub extents: Vec<usize>,
-    /// One for each access of the body.
+    /// Geometry of each access of the body.
     pub accesses: Vec<AccessGeometry>,
 }
 
@@ -42,15 +42,15 @@ impl MapGeometry {
     }
 }
 
-/// The domain of one launch of a row kernel: the points of a row are those that differ in the last dimensions alone.
+/// Domain of one launch of a row kernel: the points of a row differ only in the last dimensions.
 #[derive(Clone, Debug)]
 pub struct RowGeometry {
     /// Sizes: first `kept` dimensions that number the rows, none of size 0, then those of the row, at least one,
     /// outermost first.
     pub extents: Vec<usize>,
-    /// How many dimensions number the rows; at least one if the kernel runs across rows.
+    /// Number of dimensions that number the rows; at least one in an outer-axis kernel.
     pub kept: usize,
-    /// One for each access of the body, strides over all of `extents`.
+    /// Geometry of each access of the body, with strides over all of `extents`.
     pub accesses: Vec<AccessGeometry>,
 }
 
@@ -66,25 +66,23 @@ impl RowGeometry {
     }
 }
 
-/// Which points stand side by side in a vector, when a row kernel runs.
+/// Orientation of a row kernel: the points that a vector holds side by side.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Orientation {
-    /// Neighbours in a row: the last dimension. Accesses have their class along it.
+    /// Inner-axis: neighbours in a row, along the last dimension. Access classes refer to it.
     Along,
-    /// The same place in neighbouring rows: the last kept dimension. Accesses have their class along that.
+    /// Outer-axis: the same index in neighbouring rows, along the last kept dimension. Access classes refer to it.
     Across,
 }
 
-/// How exactly the sums of a matrix product are computed. What a device has only one way of is computed that way
-/// whatever is said.
+/// Precision of a matrix product's accumulation. A device with only one implementation uses that one regardless.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Precision {
-    /// In an order that depends on the length of the sum alone: strict mode.
+    /// In an order that depends only on the length of the sum: strict mode.
     Ordered,
-    /// In the dtype's own precision (narrow floats in f32), in any order that is the same each time.
+    /// In the dtype's own precision (narrow floats in f32), in any order that is deterministic.
     Full,
-    /// As [`Precision::Full`], of factors that may be rounded to TF32 first: f32 with 10 bits behind the point. Of f32
-    /// only.
+    /// As [`Precision::Full`], but operands may be rounded to TF32 first: f32 with 10 mantissa bits. For f32 only.
     Tf32,
 }
 
@@ -102,128 +100,128 @@ pub struct MatmulGeometry {
     pub k: usize,
     /// Position of the first element, row stride and column stride of `a`.
     pub a: (isize, isize, isize),
-    /// The same of `b`.
+    /// Position of the first element, row stride and column stride of `b`.
     pub b: (isize, isize, isize),
-    /// Lowest and highest positions reached, of `a` and `b`.
+    /// Lowest and highest positions reached in `a` and `b`.
     pub reach: [Option<(usize, usize)>; 2],
 }
 
-/// One launch of a scatter. Strides and positions are of tensor, index, values and result, in that order; where index
-/// or values are computed, in what is computed.
+/// Geometry of a scatter. Strides and positions are those of tensor, index, values and result, in that order; for a
+/// computed index or values, within the computed array.
 #[derive(Clone, Debug)]
 pub struct ScatterGeometry {
-    /// Number of the axis among all dimensions, for messages.
+    /// Index of the axis among all dimensions, for messages.
     pub axis: usize,
     /// Sizes and strides of the dimensions before the axis, outermost first.
     pub outer: Vec<(usize, [isize; 4])>,
-    /// Of those behind it.
+    /// Sizes and strides of the dimensions after the axis.
     pub inner: Vec<(usize, [isize; 4])>,
-    /// Indices along the axis.
+    /// Number of indices along the axis.
     pub n: usize,
-    /// Elements of the tensor along the axis, which an index chooses from.
+    /// Size of the tensor along the axis: the bound of an index.
     pub size: usize,
     /// Strides along the axis.
     pub steps: [isize; 4],
     /// Positions of the first elements.
     pub base: [isize; 4],
-    /// The sizes of index and values that are [`Computed`].
+    /// Geometry of index and values that are [`Computed`].
     pub inputs: [Option<Box<Geometry>>; 2],
 }
 
-/// One launch of an operation that is written in another language.
+/// Geometry of a launch of a foreign operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForeignGeometry {
-    /// Blocks, threads, and what arithmetic they are said to do.
+    /// Grid, block, and the arithmetic that it declares.
     pub launch: ForeignLaunch,
-    /// The sizes that it is given.
+    /// Sizes passed to it.
     pub sizes: Vec<i64>,
-    /// Of each operand, the position of its first element, and its elements.
+    /// Position of the first element of each operand, and its number of elements.
     pub operands: Vec<(isize, usize)>,
     /// Bytes of each result, whether wanted or not.
     pub results: Vec<usize>,
 }
 
-/// A device-independent program: what is computed, without sizes.
+/// Device-independent program, without sizes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Kernel {
-    /// One result a point. Operands as the body's accesses say.
+    /// Elementwise kernel: one result per point. Operands follow the body's accesses.
     Map(crate::Body),
-    /// A map whose domain is cut into boxes, each with a body of its own; all have the same operands and scalars.
+    /// Elementwise kernel on a domain cut into boxes, each with a body of its own; all have the same operands and
+    /// scalars.
     Boxes(Vec<crate::Body>),
-    /// A body with folds or scans over the rows of its domain. Operands as the body's accesses say.
+    /// Row kernel: a body with folds or scans over the rows of its domain. Operands follow the body's accesses.
     Rows {
-        /// What is computed.
+        /// Body.
         body: crate::Body,
-        /// How it runs.
+        /// Orientation.
         orientation: Orientation,
     },
-    /// A matrix product with what is computed of its factors and of its sums.
+    /// Matrix product with optional prologues and epilogue.
     Contraction(Contraction),
-    /// Values put in at given places along an axis. Operands: tensor, index (i64), values, result, which may be the
-    /// tensor; in the place of an index or values that the kernel computes stand the operands that it computes them
-    /// from. Where several values meet one element they do so in order, each result rounded to the dtype. An index out
-    /// of range ends in an error.
+    /// Scatter: values written at indices along an axis. Operands: tensor, index (i64), values, result, which may be
+    /// the tensor. Instead of a computed index or values, the operands that it is computed from come in its place.
+    /// Several values for one element are combined in order, each result rounded to the dtype. An index out of range is
+    /// an error.
     Scatter {
-        /// How a value is put in.
+        /// Combination of a value with the existing one.
         op: ScatterOp,
-        /// The dtype of tensor, values and result.
+        /// Dtype of tensor, values and result.
         dtype: DType,
-        /// How index and values are computed, where they are not in memory.
+        /// Computation of index and values that are not in memory.
         inputs: [Option<Box<Computed>>; 2],
     },
-    /// An operation that is written in another language. Operands: its own, row-major, then the results that are wanted.
-    /// Scalars: its numbers.
+    /// Foreign operation. Operands: its own, row-major, then the wanted results. Scalars: its numbers.
     Foreign {
-        /// What it is.
+        /// The operation.
         of: Foreign,
-        /// The numbers of the results that are operands; the others go to scratch memory.
+        /// Numbers of the results that are operands; the others go to scratch memory.
         wanted: Vec<u16>,
     },
-    /// Kernels that need nothing of each other, in one launch. Operands: what the first part reads, what the second
-    /// reads and so on, then what the first part writes, what the second writes and so on. Scalars: the first part's,
-    /// the second's and so on.
+    /// Group: independent kernels in one launch. Operands: the reads of the first member, of the second and so on, then
+    /// the writes of the first member, of the second and so on. Scalars: those of the first member, of the second and
+    /// so on.
     ///
-    /// What a part writes is no other part's operand, whether read or written, so the parts may run in any order and at
-    /// the same time.
+    /// No member writes an operand of another member, read or written, so members may run in any order and at the same
+    /// time.
     Group {
-        /// The kernels, each different: [`Kernel::Map`], [`Kernel::Boxes`] or [`Kernel::Rows`]; or all
-        /// [`Kernel::Contraction`], of one shape.
+        /// Distinct kernels: [`Kernel::Map`], [`Kernel::Boxes`] or [`Kernel::Rows`]; or all [`Kernel::Contraction`], of
+        /// one shape.
         kernels: Vec<Kernel>,
-        /// The parts, at least one.
+        /// Members, at least one.
         parts: Vec<GroupPart>,
     },
 }
 
-/// One part of a [`Kernel::Group`].
+/// Member of a [`Kernel::Group`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GroupPart {
-    /// Number of its kernel among those of the group.
+    /// Index of its kernel among those of the group.
     pub kernel: u32,
-    /// How many operands it reads: the first ones of its kernel.
+    /// Number of operands that it reads: the first ones of its kernel.
     pub reads: u32,
-    /// How many it writes: those behind them.
+    /// Number of operands that it writes: those after the reads.
     pub writes: u32,
-    /// How many scalars it has.
+    /// Number of its scalars.
     pub scalars: u32,
 }
 
-/// An input that a kernel computes before it uses it, and that nobody else sees.
+/// Input that a kernel computes before it uses it, private to that kernel.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Computed {
-    /// A [`Kernel::Map`] or [`Kernel::Boxes`] with one output, row-major, whose operand and access are its last.
+    /// A [`Kernel::Map`] or [`Kernel::Boxes`] with one row-major output, which is its last operand and access.
     pub kernel: Kernel,
-    /// How many operands it reads.
+    /// Number of operands that it reads.
     pub operands: usize,
-    /// How many scalars it has.
+    /// Number of its scalars.
     pub scalars: usize,
 }
 
-/// The sizes that go with a [`Kernel`] of the same kind.
+/// Geometry for a [`Kernel`] of the same kind.
 #[derive(Clone, Debug)]
 pub enum Geometry {
     /// For [`Kernel::Map`].
     Map(MapGeometry),
-    /// For [`Kernel::Boxes`]: one a body. No two write the same element.
+    /// For [`Kernel::Boxes`]: one per body. No two write the same element.
     Boxes(Vec<MapGeometry>),
     /// For [`Kernel::Rows`].
     Rows(RowGeometry),
@@ -233,6 +231,6 @@ pub enum Geometry {
     Scatter(ScatterGeometry),
     /// For [`Kernel::Foreign`].
     Foreign(ForeignGeometry),
-    /// For [`Kernel::Group`]: one a part, of the kind of its kernel.
+    /// For [`Kernel::Group`]: one per member, of the kind of its kernel.
     Group(Vec<Geometry>),
 }

@@ -1,9 +1,9 @@
 //! Index maps: from a point of a kernel's domain to a position in a source, through any chain of movement.
 //!
-//! A map is a stack of strided views. The top one has the domain's shape; each turns an index into a
-//! row-major index of the one below, the bottom one into a position in the buffer. Movement that a strided
-//! view can express changes the top; only a reshape that it cannot express puts a new view on the stack
-//! (the idea of tinygrad's ShapeTracker). Padding is a range of valid indices kept beside a view.
+//! A map is a stack of strided views. The top one has the domain's shape. Each turns an index into a row-major index of
+//! the one below, the bottom one into a position in the buffer. Movement that a strided view can express changes the
+//! top; only a reshape that it cannot express pushes a new view (the idea of tinygrad's ShapeTracker). Padding is a
+//! range of valid indices kept beside a view.
 
 mod border;
 mod compose;
@@ -22,20 +22,20 @@ struct Level {
     mask: Option<[(i64, i64); MAX_RANK]>,
 }
 
-/// A map from a domain's points to positions in a source, or to nothing where a point lies in padding.
+/// Map from a domain's points to positions in a source, or to nothing for points in padding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexMap {
-    /// Bottom (buffer side) first; never empty.
+    /// Levels, bottom (buffer side) first; never empty.
     levels: SmallVec<[Level; 1]>,
 }
 
 impl IndexMap {
-    /// The map that a view of a buffer is.
+    /// Map of a view of a buffer.
     pub fn new(view: View) -> IndexMap {
         IndexMap { levels: smallvec![Level { view, mask: None }] }
     }
 
-    /// The shape of the domain.
+    /// Shape of the domain.
     pub fn shape(&self) -> Shape {
         self.top().view.shape
     }
@@ -44,7 +44,7 @@ impl IndexMap {
         self.levels.last().expect("a map has a level")
     }
 
-    /// The whole map as one strided view, where it is one and masks nothing.
+    /// The whole map as one strided view, if it is one and masks nothing.
     pub fn as_view(&self) -> Option<&View> {
         match self.levels.as_slice() {
             [Level { view, mask: None }] => Some(view),
@@ -68,13 +68,13 @@ impl IndexMap {
         self
     }
 
-    /// The views, the one of the domain first, each with the valid indices `lo..hi` of its dimensions where some are
-    /// masked out: the row-major position in one is the point of the next, in the last the position in the source.
+    /// Views, the domain's first, each with the valid indices `lo..hi` of its dimensions if some are masked out. The
+    /// row-major position in one is the point of the next; in the last it is the position in the source.
     pub fn levels(&self) -> impl ExactSizeIterator<Item = (&View, Option<&[(i64, i64)]>)> {
         self.levels.iter().rev().map(|l| (&l.view, l.mask.as_ref().map(|m| &m[..l.view.shape.rank()])))
     }
 
-    /// Dimensions reordered.
+    /// Reorders dimensions.
     pub fn permute(self, order: &[usize]) -> IndexMap {
         self.with_top(|l| {
             l.view = l.view.permute(order);
@@ -87,7 +87,7 @@ impl IndexMap {
         })
     }
 
-    /// Broadcast to a shape.
+    /// Broadcasts to a shape.
     pub fn expand(self, shape: Shape) -> IndexMap {
         self.with_top(|l| {
             let old = l.view.shape;
@@ -99,7 +99,7 @@ impl IndexMap {
                     let full = (0, shape[i] as i64);
                     mask[i] = match i.checked_sub(lead) {
                         Some(j) if old[j] == shape[i] => from[j],
-                        // A single masked-out element stays masked out however often it is repeated.
+                        // A single masked-out element stays masked out when it is repeated.
                         Some(j) if from[j].0 >= from[j].1 || from[j].0 > 0 => (0, 0),
                         _ => full,
                     };
@@ -108,7 +108,7 @@ impl IndexMap {
         })
     }
 
-    /// Start, step and length of each dimension.
+    /// Slices each dimension: start, step and length.
     pub fn slice(self, parts: &[(i64, i64, usize)]) -> IndexMap {
         self.with_top(|l| {
             l.view = l.view.slice(parts);
@@ -124,12 +124,12 @@ impl IndexMap {
 
     /// Sliding windows along an axis.
     pub fn window(self, axis: usize, size: usize, step: usize) -> IndexMap {
-        // A masked dimension split in two is no longer a box of valid indices: keep it below.
+        // A masked dimension split in two is not a box of valid indices: keep it at a level below.
         let map = if self.top().mask.is_some() { self.level_up() } else { self };
         map.with_top(|l| l.view = l.view.window(axis, size, step))
     }
 
-    /// Elements before and after each dimension, masked out.
+    /// Pads each dimension with masked-out elements before and after.
     pub fn pad(self, parts: &[(usize, usize)]) -> IndexMap {
         self.with_top(|l| {
             let mut mask = l.mask.unwrap_or([(0, 0); MAX_RANK]);
@@ -149,9 +149,9 @@ impl IndexMap {
         })
     }
 
-    /// The same points in the same order under another shape.
+    /// Reshapes: the same points in the same order.
     pub fn reshape(mut self, shape: Shape) -> IndexMap {
-        // A level that only numbers the points anew adds nothing to a further reshape.
+        // A level that only renumbers the points adds nothing to a further reshape.
         while let [.., below, top] = self.levels.as_slice()
             && top.mask.is_none()
             && top.view.is_contiguous()
@@ -183,8 +183,7 @@ impl IndexMap {
         self
     }
 
-    /// The shapes that the domain's points have on the way down, where it is a mere renumbering: the domain could as
-    /// well be of such a shape.
+    /// Shapes of the levels below while the map only renumbers points: equivalent shapes of the domain.
     pub fn renumberings(&self) -> impl Iterator<Item = Shape> + '_ {
         let points = self.shape().numel();
         let plain = |l: &&Level| l.mask.is_none() && l.view.is_contiguous() && l.view.shape.numel() == points;
@@ -193,8 +192,8 @@ impl IndexMap {
         whole.filter(move |s| s.numel() == points).chain(self.split())
     }
 
-    /// The domain with those dimensions that number several of the level below taken apart into these; the others,
-    /// broadcast ones among them, as they are.
+    /// Domain in which dimensions that number several of the level below are split into these; the others, including
+    /// broadcast ones, are unchanged.
     fn split(&self) -> Option<Shape> {
         let [.., below, Level { view, mask: None }] = self.levels.as_slice() else { return None };
         let (inner, places) = (below.view.shape, places(below.view.shape));
@@ -218,14 +217,14 @@ impl IndexMap {
         (dims.len() <= MAX_RANK && dims != view.shape.dims()).then(|| Shape::new(&dims))
     }
 
-    /// The places along each dimension of the domain where validity changes, if the domain's own index decides it.
+    /// Index range of each domain dimension that is valid, if the domain's own index determines validity.
     pub fn mask_bounds(&self) -> Option<&[(i64, i64)]> {
         let top = self.top();
         top.mask.as_ref().map(|m| &m[..top.view.shape.rank()])
     }
 
-    /// The map on a box of the domain, `(start, length)` of each dimension, on which no mask of the domain's own index
-    /// changes; `None` where the box is masked out. (What is masked further down may become a mask of the box.)
+    /// Map on a box of the domain, `(start, length)` per dimension, on which no mask of the domain's own index changes;
+    /// `None` if the box is masked out. (A mask at a level below may become a mask of the box.)
     pub fn on_box(&self, parts: &[(usize, usize)]) -> Option<IndexMap> {
         if let Some(mask) = &self.top().mask {
             let inside = |(lo, hi): (i64, i64), (start, len): (usize, usize)| {
@@ -241,7 +240,7 @@ impl IndexMap {
         Some(self.clone().with_top(|l| (l.view, l.mask) = (l.view.slice(&parts), None)))
     }
 
-    /// The position of the domain's point of that row-major index; `None` where it is masked out.
+    /// Position of the domain's point with that row-major index; `None` if it is masked out.
     pub fn position(&self, point: usize) -> Option<usize> {
         let mut at = point as i64;
         for level in self.levels.iter().rev() {
@@ -263,9 +262,9 @@ impl IndexMap {
         Some(at as usize)
     }
 
-    /// Writes the positions of the points `start..start + out.len()`, -1 where one is masked out.
+    /// Writes the positions of the points `start..start + out.len()`, -1 for masked-out ones.
     ///
-    /// Sources of more than 2³¹ elements need positions relative to `origin`, which is subtracted.
+    /// Positions are relative to `origin`, for sources of more than 2³¹ elements.
     pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
         let (top, below) = self.levels.split_last().expect("a map has a level");
         let below = IndexMap { levels: below.iter().cloned().collect() };
@@ -276,7 +275,7 @@ impl IndexMap {
             out.fill(p);
             return;
         }
-        // An odometer over the top view: one addition a point, and the rest on a carry.
+        // An odometer over the top view: one addition per point, and more only on a carry.
         let mut index = [0usize; MAX_RANK];
         let mut at = start;
         for i in (0..rank).rev() {
@@ -294,7 +293,7 @@ impl IndexMap {
             let stride = top.view.strides()[rank - 1] as i64;
             let row = top.view.position(&index[..rank]) as i64;
             let row_out = &mut out[done..done + run];
-            // The valid stretch of this row.
+            // Valid range of this row.
             let first = index[rank - 1] as i64;
             let (lo, hi) = match &top.mask {
                 _ if !outer_valid => (0, 0),
@@ -324,8 +323,9 @@ impl IndexMap {
         }
     }
 
-    /// Tells `found` of the positions of the points `start..start + len` as stretches `(first point, position, step,
-    /// points)`, the points counted from `start`; `false` where the map is no strided view, and nothing was told.
+    /// Reports the positions of the points `start..start + len` to `found` as runs `(first point, position, step,
+    /// points)`, with points counted from `start`. Returns `false`, with nothing reported, if the map is not a strided
+    /// view.
     pub fn stretches(&self, start: usize, len: usize, mut found: impl FnMut(usize, usize, isize, usize)) -> bool {
         let Some(view) = self.as_view() else { return false };
         let (extents, strides) = (view.shape.dims(), view.strides());
@@ -362,9 +362,8 @@ impl IndexMap {
         true
     }
 
-    /// After how many points, along inner dimensions, the positions begin anew: the size of those behind the last
-    /// dimensions that the map does not move along. All of its points where there are none, or the map is no strided
-    /// view.
+    /// Number of points, along inner dimensions, after which positions repeat: the size of the dimensions inside the
+    /// leading ones that the map is broadcast along. All points if there are none, or if the map is not a strided view.
     pub fn period(&self) -> usize {
         let points = self.shape().numel();
         let Some(view) = self.as_view() else { return points };
@@ -373,7 +372,7 @@ impl IndexMap {
         view.shape.dims()[first..].iter().product()
     }
 
-    /// Lowest and highest position of the bottom view's valid points; every position reached lies between.
+    /// Lowest and highest position of the bottom view's valid points; every position reached is between these.
     pub fn reach(&self) -> Option<(usize, usize)> {
         let level = &self.levels[0];
         let shape = level.view.shape;
@@ -391,12 +390,12 @@ impl IndexMap {
         Some((lo as usize, hi as usize))
     }
 
-    /// Distinct positions reached, at most: exact for a single strided view without overlap.
+    /// Upper bound of distinct positions reached: exact for a single strided view without overlap.
     pub fn distinct(&self) -> usize {
         self.levels
             .iter()
             .map(|l| {
-                // Windows overlap: there are no more positions than from the lowest one to the highest.
+                // Windows overlap: there are no more positions than between the lowest and the highest.
                 let (mut n, mut span) = (1, 1);
                 for (i, (&d, &s)) in l.view.shape.iter().zip(l.view.strides()).enumerate() {
                     let valid = l.mask.map_or(d, |m| (m[i].1 - m[i].0).max(0) as usize);
@@ -439,7 +438,7 @@ mod tests {
         }
     }
 
-    /// A tensor of positions, moved element by element: what the maps are compared with.
+    /// Reference: a tensor of positions, moved element by element.
     #[derive(Clone)]
     struct Moved(Vec<Option<usize>>, Shape);
 
@@ -471,7 +470,7 @@ mod tests {
 
     #[test]
     fn a_number_for_each_row_is_a_view_of_the_rows_once_these_are_taken_apart() {
-        // A value for each sample, for each of its tokens, in a matrix with a row for each token.
+        // A value per sample, for each of its tokens, in a matrix with a row per token.
         let samples = IndexMap::new(View::contiguous(Shape::new(&[16, 1]))).expand(Shape::new(&[16, 64]));
         let matrix = samples.reshape(Shape::new(&[1024, 1])).expand(Shape::new(&[1024, 96]));
         assert!(matrix.as_view().is_none());
@@ -489,7 +488,7 @@ mod tests {
         }
         let rows = IndexMap::new(View::contiguous(Shape::new(&[6, 4]))).pad(&[(1, 2), (0, 0)]);
         assert_eq!(rows.reshape(Shape::new(&[36])).mask_bounds(), Some(&[(4, 28)][..]));
-        // The masked dimension itself is taken apart.
+        // The masked dimension itself is split.
         assert!(x.reshape(Shape::new(&[6, 5, 2, 4])).mask_bounds().is_none());
     }
 
@@ -513,7 +512,7 @@ mod tests {
         dims
     }
 
-    /// A movement of one kind, of positions and of elements.
+    /// Random movement, applied to the map and to the elements.
     fn step(rng: &mut Lcg, mut map: IndexMap, mut moved: Moved) -> (IndexMap, Moved) {
         let shape = moved.1;
         let rank = shape.rank();
@@ -602,7 +601,7 @@ mod tests {
         (map, moved)
     }
 
-    /// That a map of a source of so many elements says where the elements are.
+    /// Asserts that a map of a source of that many elements gives the positions of the moved elements.
     fn agrees(rng: &mut Lcg, map: &IndexMap, moved: &Moved, source: usize) {
         assert_eq!(map.shape(), moved.1);
         let n = moved.0.len();

@@ -1,4 +1,4 @@
-//! Kernels: device-independent programs, the index maps in them, and the interpreter that says what operations mean.
+//! Kernels: device-independent programs, their index maps, and the reference interpreter that defines operations.
 //!
 //! In: operations of [`thalweg_ir`]. Out: a [`Kernel`] (what is computed) with a [`Geometry`] (how large), which a
 //! device compiles and launches.

@@ -1,18 +1,18 @@
-//! Partial results of a fold put together, as a body: what an engine compiles that has no code of its own for a monoid.
+//! Combination of partial results as a body, for engines without native code for a monoid.
 //!
 //! In: a row of the table ([`thalweg_ir::monoid`]), of one component. Out: a body without accesses, from the values 0
-//! (what came before) and 1 (what comes after) to the value 0.
+//! (the earlier result) and 1 (the later one) to the value 0.
 
 use crate::{Access, AccessClass, Body, BodyBuilder, Node, NodeId, Store, turn};
 use thalweg_ir::element::{Build, Expr};
 use thalweg_ir::{DType, ElementOp, Loop, Monoid, Scalar};
 
-/// What puts two partial results of a dtype together. `canonical`: where the row says so, a NaN is made the one that
-/// all are; not for those whose own extremes give one NaN anyway.
+/// Body that combines two partial results of a dtype. `canonical`: if the row asks for it, NaN results become the
+/// canonical NaN; not needed where native extremes give one NaN anyway.
 pub fn combination(op: Monoid, dtype: DType, canonical: bool) -> Body {
     let row = op.row();
     assert_eq!(row.components(), 1, "{} is no value of a row", row.name);
-    // Strict: no engine is to contract what another does not.
+    // Strict: no engine may contract what another does not.
     let mut b = BodyBuilder::new(true);
     let [before, after] = [0, 1].map(|slot| Expr(b.node(Node::Value { slot, dtype }).0));
     let mut out = vec![];
@@ -27,9 +27,9 @@ pub fn combination(op: Monoid, dtype: DType, canonical: bool) -> Body {
     b.finish()
 }
 
-/// A combine of the user's own ([`Loop::is_combine`]) as a map. With `n` components operands 0 to `n - 1` are those of what
-/// comes before, the next `n` those of what comes after, and the last `n` those of the result; `before` and `after` say how the
-/// first ones lie.
+/// User-defined combine ([`Loop::is_combine`]) as a map. With `n` components, operands 0 to `n - 1` are the earlier
+/// element, the next `n` the later one, and the last `n` the result; `before` and `after` are the access classes of the
+/// inputs.
 pub fn combine_map(of: Loop, [before, after]: [AccessClass; 2]) -> Body {
     let mut body = turn(of);
     let dtypes = &of.region().args;
@@ -45,7 +45,7 @@ pub fn combine_map(of: Loop, [before, after]: [AccessClass; 2]) -> Body {
             *node = Node::Load { access: slot };
         }
     }
-    // The first of a turn's values is whether there is one.
+    // The first set of an iteration's body is the loop condition.
     let results = std::mem::take(&mut body.sets).into_iter().skip(1);
     body.stores = results.map(|s| Store { node: s.node, access: 2 * n + s.slot - 1, combine: None }).collect();
     body.operands = 3 * n;

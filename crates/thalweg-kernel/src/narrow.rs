@@ -1,37 +1,38 @@
-//! Domains whose innermost dimension is narrow: rows of a few points - three channels, a few columns - that lie side by
-//! side in what is written, and beside which some operand does not run on from row to row.
+//! Narrow domains: rows of a few points (three channels, a few columns) that are contiguous in the output, with some
+//! operand that is not contiguous from row to row.
 //!
-//! In: a map body, the sizes of its domain and the steps of its accesses. Out: how each access goes along the *line* of
-//! all rows one after the other, where the launch can pass over that instead of over rows. What does not run on is
-//! brought into that order first: what is the same in every row once for many of them, what is not a chunk at a time.
+//! In: a map body, the sizes of its domain and the strides of its accesses. Out: the pattern of each access along the
+//! *line* of all rows one after the other, if the launch can iterate over that line instead of over rows. An access
+//! that is not contiguous along it is staged in that order first: a row that repeats once for many rows, other accesses
+//! one chunk at a time.
 //!
-//! **Example.** `images / std` of shapes `[8192, 3]` and `[3]`: the images and the result run on, the divisor repeats
-//! itself every three points. A line of 24,576 points, beside a table of some rows of the divisor.
+//! **Example.** `images / std` of shapes `[8192, 3]` and `[3]`: the images and the result are contiguous, the divisor
+//! repeats every three points. The line has 24,576 points, beside a table of some copies of the divisor.
 
 use crate::{AccessClass, Body, Node};
 use thalweg_ir::MAX_RANK;
 
-/// How an access goes along the line.
+/// Pattern of an access along the line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Along {
-    /// By one step all along.
+    /// Constant stride along the line.
     Runs,
-    /// The same in every row.
+    /// Equal elements in every row.
     Repeats,
-    /// Otherwise in every row.
+    /// Other elements in every row.
     Apart,
 }
 
-/// The widest rows that are taken together where operands run on or repeat themselves, and where one does neither: what
-/// it costs to bring an element to its place is what a row costs, shared by its points.
+/// Maximum row widths: if all operands are contiguous or repeat, and if one does neither. Staging an element costs
+/// about as much as a row's overhead, which is shared by the row's points.
 const WIDEST: (usize, usize) = (128, 8);
-/// Fewer rows are not worth it.
+/// Minimum number of rows for which this pays.
 const LEAST_ROWS: usize = 8;
-/// Points of a call, about.
+/// Approximate number of points of a call.
 const CALL: usize = 1536;
 
-/// How each access goes along the rows of the innermost dimension one after the other, where the launch may pass over
-/// these; `None` where rows are wide or few, where a result does not run on, or nothing would be gained.
+/// Pattern of each access along the line of all rows, if the launch may iterate over it; `None` if rows are wide or
+/// few, if a result is not contiguous, or if nothing would be gained.
 pub fn narrow<'a>(
     body: &Body,
     extents: &[usize],
@@ -63,7 +64,7 @@ pub fn narrow<'a>(
 /// Points of a call along a line of narrow rows: whole rows, and whole vectors of any dtype (of wide rows: of 4 bytes).
 pub fn call(width: usize) -> usize {
     let vectors = if width <= 32 { 64 } else { 16 };
-    // The rows that are whole vectors together.
+    // Number of rows that together are whole vectors.
     let unit = vectors >> width.trailing_zeros().min(u32::trailing_zeros(vectors as u32));
     (CALL / width).next_multiple_of(unit) * width
 }
@@ -74,7 +75,7 @@ mod tests {
     use crate::{Access, BodyBuilder};
     use thalweg_ir::{DType, ElementOp};
 
-    /// `x op y`, stored.
+    /// Body that stores `x op y`.
     fn body(class: AccessClass) -> Body {
         let mut b = BodyBuilder::new(false);
         let x = b.access(Access::contiguous(0, DType::F32));

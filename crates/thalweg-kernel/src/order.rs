@@ -1,43 +1,43 @@
-//! The order in which the elements of a row meet in a fold.
+//! Order in which the elements of a row are combined in a fold.
 //!
-//! It is part of what a kernel means: it depends on the row's dimensions and on nothing else - not on vector length,
-//! threads, orientation, or what shares the kernel. Strictly these dimensions are logical: neighbouring reduced axes
-//! are one. Otherwise the planner takes those of memory (`thalweg-fusion/src/write/rows.rs`). So a sum has the same bits
-//! on 1 and on 64 threads, from either engine, strictly also fused and unfused, and its error grows with the logarithm
-//! of its length (pairwise summation, Higham 1993).
+//! It is part of a kernel's meaning: it depends on the row's dimensions only, not on vector length, threads,
+//! orientation, or other parts of the kernel. In strict mode these dimensions are logical: adjacent reduced axes are
+//! one. Otherwise the planner takes those of memory (`thalweg-fusion/src/write/rows.rs`). So a sum has the same bits on
+//! 1 and on 64 threads, from either engine, in strict mode also fused and unfused, and its error grows with the
+//! logarithm of its length (pairwise summation, Higham 1993).
 //!
 //! The last dimension of the row is a *run*; the dimensions before it number the runs. A run is cut into *blocks* of
-//! [`BLOCK`] elements. In a block, element `i` (counted from the block's first) is put to lane `i mod` [`LANES`], each
-//! lane in ascending order; lanes start with the identity. Then lane `l` and lane `l + 16` are put together, those with
-//! `l + 8`, and so on to one. The blocks of all runs, in order, are put together pairwise: [`Tree`]. A row without
-//! elements gives the identity.
+//! [`BLOCK`] elements. In a block, element `i` (counted from the block's first) is accumulated in lane `i mod`
+//! [`LANES`], each lane in ascending order; lanes start with the identity. Then lane `l` is combined with lane `l +
+//! 16`, then with `l + 8`, and so on down to one. The blocks of all runs, in order, are combined pairwise: [`Tree`]. A
+//! row without elements gives the identity.
 //!
-//! What a combine of the user's own puts together ([`Loop::is_combine`](thalweg_ir::Loop)) has an order in which
-//! whole vectors of partial results meet, so that any engine runs it with elementwise operations: [`fold_by`], [`scan_by`].
+//! User-defined combines ([`Loop::is_combine`](thalweg_ir::Loop)) have an order in which whole vectors of partial
+//! results are combined, so that any engine runs them with elementwise operations: [`fold_by`], [`scan_by`].
 //!
-//! Maxima and minima take -0 for less than +0 and give the canonical NaN if any element is NaN, so for them the order
-//! does not matter.
+//! Maxima and minima order -0 below +0 and give the canonical NaN if any element is NaN, so the order does not matter
+//! for them.
 
 use thalweg_ir::monoid::Partial;
 use thalweg_ir::{DType, Monoid, Scalar};
 
 /// Elements of a block.
 pub const BLOCK: usize = 4096;
-/// Elements of a block of a running sum of floats. Its elements are added in order from -0, those totals of all blocks
-/// before it in order too; from there on the block goes element by element. All in f64. Not a power of two: blocks that
-/// are worked on at once would fall into the same sets of the caches.
+/// Elements of a block of a running sum of floats. Elements of a block are added in order from -0, and the totals of
+/// all blocks before it in order too; a block's prefix sums start from that. All in f64. Not a power of two: blocks
+/// processed at once would map to the same cache sets.
 pub const SCAN_BLOCK: usize = 4064;
-/// Partial results that a block is folded in.
+/// Number of lanes: partial results of a block.
 pub const LANES: usize = 32;
 
-/// Elements of a segment of a scan by a combine of the user's own.
+/// Elements of a segment of a user-defined scan.
 pub const SEGMENT: usize = 64;
-/// How often such a scan puts each element together with another: in its segment, then with all before.
+/// Number of times that such a scan combines each element: in its segment, then with everything before.
 pub const SCAN_STEPS: u64 = 2;
 
-/// The steps of a fold of `n` elements by a combine of the user's own: with `(half, count)` element `i` becomes itself with
-/// element `i + half` after it, for `i` below `count`; in the end element 0 is the result. The combine is commutative, as
-/// those of all folds are.
+/// Steps of a user-defined fold of `n` elements. For `(half, count)`, element `i` is combined with element `i + half`,
+/// for `i` below `count`; at the end element 0 is the result. The combine is commutative, as those of all folds are.
+/// Example: 5 elements give `(3, 2)`, `(2, 1)`, `(1, 1)`.
 pub fn halves(mut n: usize) -> impl Iterator<Item = (usize, usize)> {
     std::iter::from_fn(move || {
         let half = n.div_ceil(2);
@@ -47,7 +47,7 @@ pub fn halves(mut n: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// A fold by a combine of the user's own; `identity` of no elements.
+/// User-defined fold; `identity` for no elements.
 pub fn fold_by<T: Clone>(mut row: Vec<T>, identity: T, combine: impl Fn(&T, &T) -> T) -> T {
     for (half, count) in halves(row.len()) {
         for i in 0..count {
@@ -57,9 +57,9 @@ pub fn fold_by<T: Clone>(mut row: Vec<T>, identity: T, combine: impl Fn(&T, &T) 
     row.into_iter().next().unwrap_or(identity)
 }
 
-/// A scan by a combine of the user's own. In segments of [`SEGMENT`] elements they are put together one after the other; the
-/// last ones of all segments are scanned in the same way; then all elements of a segment are put together with the scanned last
-/// one of the segment before (Blelloch 1990).
+/// User-defined scan. Elements of each segment of [`SEGMENT`] are combined sequentially; the last elements of all
+/// segments are scanned recursively; then every element of a segment is combined with the scanned last element of the
+/// segment before (Blelloch 1990).
 pub fn scan_by<T: Clone>(row: &mut [T], combine: &impl Fn(&T, &T) -> T) {
     for segment in row.chunks_mut(SEGMENT) {
         for i in 1..segment.len() {
@@ -77,7 +77,7 @@ pub fn scan_by<T: Clone>(row: &mut [T], combine: &impl Fn(&T, &T) -> T) {
     }
 }
 
-/// Two partial results put together as the monoid's row says; values in the form of [`Scalar::to_bits`], f32, f64, i32,
+/// Combination of two partial results by the monoid's row; values are encoded by [`Scalar::to_bits`], f32, f64, i32,
 /// u32 or i64.
 pub fn combine(op: Monoid, dtype: DType, a: u64, b: u64) -> u64 {
     let of = |bits| Partial::of(op, dtype, Scalar::from_bits(bits, dtype));
@@ -86,7 +86,7 @@ pub fn combine(op: Monoid, dtype: DType, a: u64, b: u64) -> u64 {
     both.result().to_bits(dtype)
 }
 
-/// Partial results of blocks, put together pairwise as they come.
+/// Partial results of blocks, combined pairwise as they arrive.
 #[derive(Debug)]
 pub struct Tree {
     op: Monoid,
@@ -96,12 +96,12 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Of no blocks.
+    /// Empty tree.
     pub fn new(op: Monoid, dtype: DType) -> Tree {
         Tree { op, dtype, partial: Vec::new(), count: 0 }
     }
 
-    /// The next block's.
+    /// Adds the result of the next block.
     pub fn push(&mut self, mut value: u64) {
         let mut n = self.count;
         while n & 1 == 1 {
@@ -113,7 +113,7 @@ impl Tree {
         self.count += 1;
     }
 
-    /// The result of all, ready for the next row.
+    /// Result of all blocks; leaves the tree empty for the next row.
     pub fn take(&mut self) -> u64 {
         self.count = 0;
         let Some(mut value) = self.partial.pop() else { return self.op.identity(self.dtype) };
@@ -128,7 +128,7 @@ impl Tree {
 mod tests {
     use super::*;
 
-    /// Strings put together show the order.
+    /// Concatenated lists show the order.
     #[test]
     fn a_scan_by_a_combine_keeps_the_order_and_a_fold_takes_each_once() {
         for n in [0, 1, 2, 63, 64, 65, 500, 64 * 64 + 1] {

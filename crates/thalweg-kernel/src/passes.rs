@@ -1,49 +1,49 @@
-//! The passes of a row body: in which of them each node is computed, and which nodes are kept between them.
+//! Passes of a row body: the passes that compute each node, and the nodes that are buffered between passes.
 //!
-//! A fold's result is known when the whole row has been read, so what depends on it takes another pass over the row.
-//! In: a body. Out: for each node the pass from which on it can be computed (its *level*), whether it is the same for
-//! all points of a row (*once*), the passes that need it, and whether a later pass reads it from a buffer instead of
-//! computing it again. [`crate::phases`] builds the phases from it; the cost model counts it.
+//! A fold's result is known once the whole row has been read, so everything that depends on it takes another pass over
+//! the row. In: a body. Out: for each node the first pass that can compute it (its *level*), whether it is the same for
+//! all points of a row (*once*), the passes that need it, and whether later passes read it from a buffer (*kept*)
+//! instead of recomputing it. [`crate::phases`] builds phases from this; the cost model counts it.
 //!
 //! Example: softmax. `x` has level 0, `exp(x - max)` level 1, the quotient level 2. Pass 2 needs the exponential again,
-//! which costs more than writing it down: it is kept, computed in pass 1 and read in pass 2. `x` is loaded in passes 0
-//! and 1.
+//! and recomputing costs more than a buffer: it is kept, computed in pass 1 and read in pass 2. `x` is loaded in passes
+//! 0 and 1.
 //!
-//! Always true: a node is needed in a pass only where a node computed there takes it, or a root belongs there; what is
-//! kept is computed in the first pass that needs it, everything else in each.
+//! Always true: a node is needed in a pass only if a node computed there uses it, or it is a root of that pass. A kept
+//! node is computed in the first pass that needs it, any other node in each.
 
 use crate::{Along, Body, Node, NodeId};
 
-/// Arithmetic (in additions) from which a value is kept in a buffer rather than computed again.
+/// Arithmetic (in additions) from which a value is buffered rather than recomputed.
 const KEEP: u32 = 8;
-/// What a load that is not contiguous counts as.
+/// Cost of a load that is not contiguous, in additions.
 const GATHERED: u32 = 8;
 
-/// What holds of a node in all passes.
+/// Properties of a node, independent of the pass.
 #[derive(Clone, Copy, Default)]
 struct Placed {
     level: u32,
     once: bool,
     kept: bool,
-    /// Nodes that take it.
+    /// Number of nodes that use it.
     uses: u16,
-    /// Arithmetic from loads and values of the row.
+    /// Arithmetic since loads and values of the row.
     cost: u32,
 }
 
-/// The passes of a body.
+/// Passes of a body.
 pub struct Passes {
     nodes: Vec<Placed>,
     last: usize,
-    /// For each node `words` words: the set of passes that need it. Of what is computed once a row bit 0 says that
-    /// something needs it.
+    /// Set of passes that need each node, as `words` words per node. For nodes computed once per row, bit 0 says
+    /// whether anything needs them.
     needed: Vec<u64>,
     words: usize,
 }
 
 impl Passes {
-    /// The passes of a body over rows, or over single points, of which there is one pass and nothing that is once a
-    /// row. With `keep`, dear values are kept.
+    /// Passes of a body over rows, or over single points: then there is one pass, and nothing is once per row. With
+    /// `keep`, expensive values are buffered.
     pub fn new(body: &Body, rows: bool, keep: bool) -> Passes {
         let nodes = place(body, rows);
         let point_roots = || along(body).chain(stores(body, false));
@@ -54,13 +54,13 @@ impl Passes {
             p.need(id, p.level(id));
         }
         stores(body, false).for_each(|id| p.need(id, last));
-        // What is stored once a row may follow from the last fold.
+        // Values stored once per row may depend on the last fold.
         stores(body, true).for_each(|id| p.need(id, p.level(id).min(last)));
         p.spread(body, keep);
         p
     }
 
-    /// Back from the roots: which passes need what, and what is kept.
+    /// Backward from the roots: the passes that need each node, and the nodes that are kept.
     fn spread(&mut self, body: &Body, keep: bool) {
         for i in (0..self.nodes.len()).rev() {
             let id = NodeId(i as u32);
@@ -95,7 +95,7 @@ impl Passes {
         &self.needed[id.index() * self.words..][..self.words]
     }
 
-    /// How many passes need it.
+    /// Number of passes that need it.
     fn count(&self, id: NodeId) -> u32 {
         self.set(id).iter().map(|w| w.count_ones()).sum()
     }
@@ -105,12 +105,12 @@ impl Passes {
         64 * w + word.trailing_zeros() as usize
     }
 
-    /// The last pass over the points of a row.
+    /// Last pass over the points of a row.
     pub fn last(&self) -> usize {
         self.last
     }
 
-    /// The pass from which on a node can be computed.
+    /// First pass that can compute a node.
     pub fn level(&self, id: NodeId) -> usize {
         self.nodes[id.index()].level as usize
     }
@@ -120,7 +120,7 @@ impl Passes {
         self.nodes[id.index()].once
     }
 
-    /// Nodes that take it.
+    /// Number of nodes that use it.
     pub fn uses(&self, id: NodeId) -> usize {
         self.nodes[id.index()].uses as usize
     }
@@ -141,30 +141,30 @@ impl Passes {
         needs && (!self.kept(id) || self.first(id) == pass)
     }
 
-    /// How many passes compute it.
+    /// Number of passes that compute it.
     pub fn evaluations(&self, id: NodeId) -> u32 {
         if self.kept(id) { 1 } else { self.count(id) }
     }
 
-    /// How often a kept node goes through its buffer: written once, read in every later pass that needs it.
+    /// Number of times that a kept node goes through its buffer: written once, read in every later pass that needs it.
     pub fn transfers(&self, id: NodeId) -> u32 {
         if self.kept(id) { self.count(id) } else { 0 }
     }
 }
 
-/// What is folded, scanned and combined along the row.
+/// Operands of folds, scans and combines along the row.
 fn along(body: &Body) -> impl Iterator<Item = NodeId> + '_ {
     let folded = body.folds.iter().map(|f| f.node);
     let combined = body.combined.iter().flat_map(|c| c.elements().iter().copied());
     folded.chain(body.scans.iter().map(|s| s.node)).chain(combined)
 }
 
-/// What is stored, once a row or at each point.
+/// Stored nodes, once per row or at each point.
 fn stores(body: &Body, per_row: bool) -> impl Iterator<Item = NodeId> + '_ {
     body.stores.iter().filter(move |s| body.accesses[s.access as usize].per_row == per_row).map(|s| s.node)
 }
 
-/// Arithmetic of a node by itself, in additions.
+/// Arithmetic of a node alone, in additions.
 pub fn own_cost(node: Node) -> u32 {
     match node {
         Node::Element { op, .. } => op.row().cost,
@@ -174,7 +174,7 @@ pub fn own_cost(node: Node) -> u32 {
     }
 }
 
-/// Forth from the loads: levels, what is once a row, costs.
+/// Forward from the loads: levels, once-per-row nodes, costs.
 fn place(body: &Body, rows: bool) -> Vec<Placed> {
     let mut nodes = vec![Placed::default(); body.nodes.len()];
     for (i, node) in body.nodes.iter().enumerate() {
@@ -185,7 +185,7 @@ fn place(body: &Body, rows: bool) -> Vec<Placed> {
             arg.uses = arg.uses.saturating_add(1);
             p.level = p.level.max(arg.level);
             p.once &= arg.once;
-            // A value that is needed twice counts twice, so this may grow beyond any number.
+            // A value used twice counts twice, so this may overflow without saturation.
             p.cost = p.cost.saturating_add(if arg.once { 0 } else { arg.cost });
         }
         let after = |operand: NodeId| {
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!((p.evaluations(e), p.evaluations(x), p.kept(e)), (2, 3, false));
     }
 
-    /// More passes than a word has bits: each fold takes the one before it.
+    /// More passes than a word has bits: each fold uses the one before it.
     #[test]
     fn there_is_no_bound_on_the_number_of_passes() {
         let mut b = BodyBuilder::new(false);

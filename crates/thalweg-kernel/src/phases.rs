@@ -1,78 +1,80 @@
-//! A row body put in order: which part of it runs over the points of a row when.
+//! Phases of a row body: the order in which parts of it run over the points of a row.
 //!
-//! A fold's result is known when the whole row has been read, so what depends on it takes another pass along the row.
-//! In: a row body, prepared for the device. Out: *phases*, each a body of its own, run one after the other for each
-//! row. A phase runs over the points, or *once*, for the values of the row.
+//! A fold's result is known once the whole row has been read, so everything that depends on it takes another pass along
+//! the row. In: a row body, prepared for the device. Out: *phases*, each a body of its own, run one after the other for
+//! each row. A phase runs over the points, or *once* per row, for the row's values.
 //!
-//! What a pass needs from an earlier one it computes again from the same loads (the row is in cache), or, where that
-//! would cost more than writing it down, reads from a *buffer* of a row's length which the earlier pass filled. What is
-//! the same for all points of a row is computed once.
+//! A pass recomputes what it needs from an earlier one from the same loads (the row is in cache). If that costs more
+//! than storing it, it reads a *buffer* of a row's length which the earlier pass filled. Values that are the same for
+//! all points of a row are computed once.
 //!
-//! Always true: all phases have the accesses of the whole body, in its order, with the buffers behind; folds and sets
-//! give the values that later phases read as [`Node::Value`]; results are stored point by point in the last phase over
-//! points, so an output may lie over an input which the row reads at the same points.
+//! Always true: all phases have the accesses of the whole body, in its order, followed by the buffers. Folds and sets
+//! give the values that later phases read as [`Node::Value`]. Point stores are in the last phase over points, so an
+//! output may reuse an input's memory if the row reads it at the same points.
 
 use crate::passes::Passes;
 use crate::{Access, AccessClass, Along, Body, BodyBuilder, Node, NodeId, Scan, Set, Store};
 use rustc_hash::FxHashMap;
 use thalweg_ir::{DType, Loop};
 
-/// A row body in phases.
+/// Row body in phases.
 #[derive(Clone, Debug)]
 pub struct Phases {
-    /// In the order in which they run.
+    /// Phases in the order in which they run.
     pub list: Vec<Phase>,
-    /// Dtypes of the values of a row: the results of folds, by fold, then those of folds by combines of the user's own, then
-    /// what is computed once a row.
+    /// Dtypes of the values of a row: the results of folds, by fold, then those of user-defined folds, then values
+    /// computed once per row.
     pub values: Vec<DType>,
-    /// Dtypes of the buffers: operands from [`Body::operands`] of the whole body on, accesses from its accesses on.
+    /// Dtypes of the buffers. Their operands start at the whole body's [`Body::operands`], their accesses after its
+    /// accesses.
     pub buffers: Vec<DType>,
-    /// What is computed once a row and known to later phases: nodes of the whole body with the numbers of their values,
-    /// by node.
+    /// Nodes of the whole body that are computed once per row and passed to later phases, with the numbers of their
+    /// values; sorted by node.
     pub held: Vec<(NodeId, u16)>,
 }
 
-/// A part of a row body that runs by itself.
+/// Phase of a row body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Phase {
-    /// What it computes. Its scans are empty: see [`Phase::scans`].
+    /// Body. Its scans are empty: see [`Phase::scans`].
     pub body: Body,
-    /// Once a row instead of at each point: it stores through accesses that are [`Access::per_row`], and sets values.
+    /// Whether it runs once per row instead of at each point: it then stores through accesses that are
+    /// [`Access::per_row`], and sets values.
     pub once: bool,
-    /// Scans to run when it has filled their buffers.
+    /// Scans to run once it has filled their buffers.
     pub scans: Vec<BufferScan>,
-    /// What combines of the user's own make of buffers, to run then, too.
+    /// User-defined combines of buffers to run then, too.
     pub combined: Vec<BufferCombined>,
 }
 
 impl Phase {
-    /// Whether something is to run over whole buffers when it has filled them.
+    /// Whether something runs over whole buffers after it.
     pub fn leaves_buffers(&self) -> bool {
         !self.scans.is_empty() || !self.combined.is_empty()
     }
 }
 
-/// A fold or scan of buffers by a combine of the user's own. A fold leaves nothing of its buffers, a scan its result.
+/// User-defined fold or scan of buffers. A fold destroys its buffers, a scan leaves its result there.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BufferCombined {
-    /// The combine.
+    /// Combine.
     pub of: Loop,
-    /// What becomes of a row.
+    /// Fold or scan.
     pub along: Along,
-    /// The first of the buffers with the components of the elements.
+    /// First of the buffers with the components of the elements.
     pub buffers: u16,
-    /// The first of the values of the row that a fold gives.
+    /// First of the row's values that a fold gives.
     pub slot: u16,
 }
 
-/// A scan from one buffer to another.
+/// Scan from one buffer to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BufferScan {
-    /// What (its node is meaningless here).
+    /// Scan (its node is unused here).
     pub scan: Scan,
-    /// The buffer with the elements.
+    /// Buffer with the elements.
     pub from: u16,
-    /// The buffer for the result; may be the same.
+    /// Buffer for the result; may be the same.
     pub to: u16,
 }
 
@@ -84,17 +86,17 @@ fn holds(dtype: DType) -> bool {
 struct Planner<'a> {
     body: &'a Body,
     passes: Passes,
-    /// The buffer that holds a node.
+    /// Buffer of each kept node.
     kept: FxHashMap<NodeId, u16>,
-    /// The value that holds a node.
+    /// Value of each held node.
     held: FxHashMap<NodeId, u16>,
     values: Vec<DType>,
     buffers: Vec<DType>,
-    /// Of what is combined the first buffer, and the first value of the row.
+    /// First buffer and first row value of each user-defined combine.
     combined: Vec<(u16, u16)>,
 }
 
-/// Puts a row body in order. With `keep`, dear values are kept in buffers.
+/// Splits a row body into phases. With `keep`, expensive values are buffered.
 pub fn phases(body: &Body, keep: bool) -> Phases {
     let values = body.folds.iter().map(|f| body.dtype(f.node)).collect();
     let (kept, held) = (FxHashMap::default(), FxHashMap::default());
@@ -108,7 +110,7 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
     let row_stores: Vec<&Store> = body.stores.iter().filter(|s| body.accesses[s.access as usize].per_row).collect();
     let mut list = vec![];
     for l in 0..=deepest.max(last) {
-        // Values of the row that its passes or its stores need.
+        // Values of the row that this level's passes or stores need.
         let level = |n: NodeId| p.passes.level(n);
         let mut sets: Vec<_> = p.held.iter().map(|(n, s)| (*n, *s)).filter(|(n, _)| level(*n) == l).collect();
         sets.sort_unstable();
@@ -126,7 +128,7 @@ pub fn phases(body: &Body, keep: bool) -> Phases {
 }
 
 impl Planner<'_> {
-    /// What pass `l` over the points has to give.
+    /// Roots of pass `l` over the points.
     fn roots(&self, l: usize) -> impl Iterator<Item = NodeId> + '_ {
         let combined = self.body.combined.iter().flat_map(|c| c.elements().iter().copied());
         let ends = self.body.folds.iter().map(|f| f.node).chain(self.body.scans.iter().map(|s| s.node)).chain(combined);
@@ -135,7 +137,7 @@ impl Planner<'_> {
         ends.filter(move |id| self.passes.level(*id) == l).chain(at_points)
     }
 
-    /// Buffers that scans take their elements from and leave their results in, by scan.
+    /// Buffers that scans read and write, by scan.
     fn scan_buffers(&mut self) -> Vec<(u16, u16)> {
         let body = self.body;
         let mut buffer = |dtype| {
@@ -151,7 +153,7 @@ impl Planner<'_> {
         both.collect()
     }
 
-    /// Buffers for the elements of what is combined, and values of the row for what its folds give.
+    /// Buffers for the elements of user-defined combines, and row values for the results of folds.
     fn combine_buffers(&mut self) {
         for c in &self.body.combined {
             self.combined.push((self.buffers.len() as u16, self.values.len() as u16));
@@ -163,7 +165,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What is combined, as later phases read it.
+    /// Results of user-defined combines, as later phases read them.
     fn read_combined(&self, b: &mut BodyBuilder, done: &mut FxHashMap<NodeId, NodeId>) {
         for (i, node) in self.body.nodes.iter().enumerate() {
             let Node::Combined { number, component, dtype } = *node else { continue };
@@ -176,12 +178,12 @@ impl Planner<'_> {
         }
     }
 
-    /// The last level at which something combined has its elements: that of its latest component.
+    /// Level at which the last component of a user-defined combine's elements is known.
     fn combined_level(&self, number: usize) -> usize {
         self.body.combined[number].elements().iter().map(|&e| self.passes.level(e)).max().unwrap_or(0)
     }
 
-    /// Gives what is kept a buffer, and what passes need of the row a value.
+    /// Assigns buffers to kept nodes, and row values to once-per-row nodes that passes need.
     fn keep_and_hold(&mut self) {
         let all = (0..=self.passes.last()).flat_map(|l| self.roots(l));
         let roots: Vec<NodeId> = all.filter(|id| self.passes.once(*id)).collect();
@@ -202,7 +204,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Makes a value of the row known to the phases, where it is worth more than a constant.
+    /// Makes a value of the row available to later phases, unless it is a constant or the like.
     fn hold(&mut self, id: NodeId) {
         match self.body.nodes[id.index()] {
             Node::Element { .. }
@@ -243,8 +245,8 @@ impl Planner<'_> {
         self.body.accesses.len() as u16 + buffer
     }
 
-    /// Node `root` in pass `l` (`None`: in a phase that runs once a row, before which `held` values of level `below`
-    /// are not there).
+    /// Node `root` in pass `l` (`None`: in a once-per-row phase, in which held values of level `below` and above are
+    /// not available yet).
     fn write(
         &self,
         b: &mut BodyBuilder,
@@ -334,7 +336,7 @@ impl Planner<'_> {
                 combined.push(BufferCombined { of: c.of, along: c.along, buffers, slot });
             }
         }
-        // A node is kept by the first pass that computes it.
+        // A kept node is stored by the first pass that computes it.
         let mut kept: Vec<(NodeId, u16)> = self.kept.iter().map(|(n, b)| (*n, *b)).collect();
         kept.sort_unstable();
         fill.extend(kept.into_iter().filter(|(n, _)| self.passes.computes(l, *n)));
@@ -363,7 +365,7 @@ mod tests {
         b.access(Access { operand: Some(operand), dtype: DType::F32, class, per_row })
     }
 
-    /// Softmax: two folds, three passes, the exponentials kept.
+    /// Softmax: two folds, three passes, with buffered exponentials.
     #[test]
     fn softmax_is_three_passes_and_keeps_its_exponentials() {
         let mut b = BodyBuilder::new(false);
@@ -385,13 +387,13 @@ mod tests {
         let last = &p.list[2].body;
         assert!(last.nodes.iter().all(|n| !matches!(n, Node::Element { op: ElementOp::Exp, .. })));
         assert_eq!(last.stores[0].access, 1);
-        // Without buffers it is computed again.
+        // Without buffers it is recomputed.
         let p = phases(&body, false);
         assert!(p.buffers.is_empty());
         assert!(p.list[2].body.nodes.iter().any(|n| matches!(n, Node::Element { op: ElementOp::Exp, .. })));
     }
 
-    /// The scale of RMS norm is computed once a row; a mean that is wanted is stored once a row.
+    /// The scale of RMS norm is computed once per row; a mean that is an output is stored once per row.
     #[test]
     fn what_is_the_same_for_a_row_is_computed_once() {
         let mut b = BodyBuilder::new(false);

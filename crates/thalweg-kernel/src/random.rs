@@ -1,9 +1,9 @@
 //! Counter-based random numbers: Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw: "Parallel random
 //! numbers: as easy as 1, 2, 3", SC 2011), the generator that JAX uses.
 //!
-//! A number depends on its key and its position alone, so it is the same on every device, for every number of threads,
-//! fused or not. It is written twice: as a function, and as an expression of u32 additions, rotations and exclusive ors
-//! in a kernel body.
+//! A number depends only on its key and its index, so it is the same on every device, for every number of threads,
+//! fused or not. It is implemented twice: as a function, and as an expression of u32 additions, rotations and exclusive
+//! ors in a kernel body.
 
 use crate::{BodyBuilder, NodeId};
 use thalweg_ir::{DType, ElementOp, RandomKind, Scalar};
@@ -11,7 +11,7 @@ use thalweg_ir::{DType, ElementOp, RandomKind, Scalar};
 const ROTATIONS: [u32; 8] = [13, 15, 26, 6, 17, 29, 16, 24];
 const PARITY: u32 = 0x1BD1_1BDA;
 
-/// Two random words for a position.
+/// Two random words for an index.
 pub fn threefry(key: u64, position: u64) -> [u32; 2] {
     let (k0, k1) = (key as u32, (key >> 32) as u32);
     let keys = [k0, k1, k0 ^ k1 ^ PARITY];
@@ -28,7 +28,7 @@ pub fn threefry(key: u64, position: u64) -> [u32; 2] {
     [x, y]
 }
 
-/// The same in a kernel body, on u32 nodes: low and high word of the position, low and high word of the key.
+/// Threefry in a kernel body, on u32 nodes: low and high word of the index, low and high word of the key.
 fn threefry_nodes(b: &mut BodyBuilder, position: [NodeId; 2], key: [NodeId; 2]) -> [NodeId; 2] {
     let word = |b: &mut BodyBuilder, v: u32| b.constant(Scalar::Int(v as i64), DType::U32);
     let two = |b: &mut BodyBuilder, op, x, y| b.element(op, &[x, y]);
@@ -55,7 +55,7 @@ fn threefry_nodes(b: &mut BodyBuilder, position: [NodeId; 2], key: [NodeId; 2]) 
     [x, y]
 }
 
-/// A random value as a node of that dtype, from position and key as two u32 nodes each.
+/// Random value as a node of that dtype, from index and key as two u32 nodes each.
 pub fn random_node(
     b: &mut BodyBuilder,
     kind: RandomKind,
@@ -72,7 +72,7 @@ pub fn random_node(
         let (w, f) = (b.cast(w, dtype), b.constant(Scalar::Float(factor), dtype));
         b.element(ElementOp::Mul, &[w, f])
     };
-    // Narrow floats and normal numbers are made in f32 and rounded.
+    // Narrow floats and normal numbers are computed in f32 and rounded.
     let uniform = |b: &mut BodyBuilder, w: NodeId, digits: u32| {
         let bits = shr(b, w, 32 - digits as i64);
         scaled(b, bits, DType::F32, 1.0 / (1u64 << digits) as f64)

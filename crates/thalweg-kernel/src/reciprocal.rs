@@ -1,19 +1,19 @@
-//! Division by a value of the row, as multiplication by its reciprocal.
+//! Division by a value of the row as multiplication by its reciprocal.
 //!
-//! A division takes as long as a dozen multiplications, and what norms and softmax divide by is the same all along a
-//! row. So `x / s` becomes `(x·p)·(1/(s·p))`, the part that depends on `s` alone being computed once a row. `p` is 1
-//! but for `s` so small or so large that its reciprocal would overflow or lose digits; then it is 2^±64. It brings
-//! nothing out of range that stays in range in `x / s`: where `x·p` overflows or underflows, `x / s` does so too. Zero,
-//! infinity and NaN give what division gives. The result is within 1.5 ulp; strict bodies are left as they are.
+//! A division takes as long as a dozen multiplications, and norms and softmax divide by one value all along a row. So
+//! `x / s` becomes `(x·p)·(1/(s·p))`, where the part that depends on `s` alone is computed once per row. `p` is 1,
+//! except for `s` so small or so large that its reciprocal would overflow or lose digits; then it is 2^±64. It takes
+//! nothing out of range that stays in range in `x / s`: if `x·p` overflows or underflows, so does `x / s`. Zero,
+//! infinity and NaN give the results of a division. The result is within 1.5 ulp; strict bodies are unchanged.
 
 use crate::{Body, BodyBuilder, Node, NodeId};
 use thalweg_ir::{DType, ElementOp, Scalar};
 
-/// What nodes of a row body depend on.
+/// Dependence of a row body's nodes on points and folds.
 pub(crate) struct RowNodes {
-    /// The same for all points of a row.
+    /// Whether each node is the same for all points of a row.
     pub once: Vec<bool>,
-    /// Computed from a fold.
+    /// Whether each node depends on a fold.
     pub folded: Vec<bool>,
 }
 
@@ -33,8 +33,8 @@ impl RowNodes {
     }
 }
 
-/// The body with divisions by values of the row replaced, whether they are computed from folds or read from memory (a
-/// gradient divides by what the forward pass has folded). What is a number for all rows is left to the device.
+/// Body in which divisions by values of the row are replaced, whether these depend on folds or are read from memory (a
+/// gradient divides by a fold of the forward pass). Divisions by constants of all rows are left to the device.
 pub fn reciprocals(body: &Body) -> Body {
     if body.strict || body.folds.is_empty() {
         return body.clone();
@@ -99,7 +99,7 @@ mod tests {
     use crate::{Access, AccessClass};
     use thalweg_ir::Monoid;
 
-    /// The sum of `x / s` over each row, where `s` is read once a row or at each point.
+    /// Body that sums `x / s` over each row, where `s` is read once per row or at each point.
     fn quotients(per_row: bool, strict: bool) -> Body {
         let mut b = BodyBuilder::new(strict);
         let mut access = |operand, per_row| {
@@ -114,7 +114,7 @@ mod tests {
         b.finish()
     }
 
-    /// Divisions at each point, and once a row.
+    /// Number of divisions at each point, and once per row.
     fn divisions(body: &Body) -> [usize; 2] {
         let RowNodes { once, .. } = RowNodes::of(body);
         let divides = |n: &usize| matches!(body.nodes[*n], Node::Element { op: ElementOp::Div, .. });

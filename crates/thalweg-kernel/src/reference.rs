@@ -1,8 +1,8 @@
-//! The reference interpreter: what every operation means, one at a time, element by element.
+//! Reference interpreter: defines every operation, one at a time, element by element.
 //!
-//! Floats are computed in f64 and rounded to their dtype after each operation, integers in i64 and wrapped (a u64 is its
-//! bits there, and the rows of the table know it). There is no cleverness here and no sharing with any code generator but the operation table itself; every test's oracle is this
-//! file.
+//! Floats are computed in f64 and rounded to their dtype after each operation, integers in i64 and wrapped (a u64 is
+//! held as its bits, which the rows of the table take into account). It is simple on purpose and shares nothing with
+//! any code generator except the operation table. Every test uses it as its oracle.
 
 mod along;
 mod looped;
@@ -14,41 +14,41 @@ use crate::random;
 use thalweg_ir::monoid::Partial;
 use thalweg_ir::{Arg, DType, ElementOp, Monoid, Op, RandomKind, ReduceOp, RelOp, Scalar, Shape, unpack_order};
 
-/// A tensor of the interpreter: row-major, floats as f64 and integers and bool as i64.
+/// Tensor of the interpreter: row-major, floats as f64, integers and bool as i64.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
-    /// Its shape.
+    /// Shape.
     pub shape: Shape,
-    /// Its dtype.
+    /// Dtype.
     pub dtype: DType,
-    /// Its elements.
+    /// Elements.
     pub data: Data,
 }
 
-/// The elements of an [`Array`].
+/// Elements of an [`Array`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
-    /// Of a float dtype, each representable in it.
+    /// Elements of a float dtype, each representable in it.
     Float(Vec<f64>),
-    /// Of an integer dtype or bool, each in its range; of u64 the bits.
+    /// Elements of an integer dtype or bool, each in its range; for u64 the bits.
     Int(Vec<i64>),
 }
 
-/// An argument of an operation.
+/// Argument of an operation.
 #[derive(Clone, Copy, Debug)]
 pub enum RefArg<'a> {
     /// A tensor.
     Array(&'a Array),
-    /// A scalar, in the form of [`Scalar::to_bits`].
+    /// A scalar encoded by [`Scalar::to_bits`].
     Scalar(u64),
 }
 
 impl Array {
-    /// From an element function of the row-major index.
+    /// Array from a function of the row-major index.
     fn from_fn(shape: Shape, dtype: DType, mut f: impl FnMut(usize) -> Scalar) -> Array {
         let n = shape.numel();
         let data = if dtype.is_float() {
-            // A NaN keeps its bits, which are seen where they become an integer.
+            // A NaN keeps its bits, which are visible when it becomes an integer.
             let rounded = |v: f64| if v.is_nan() { v } else { dtype.round(v) };
             Data::Float((0..n).map(|i| rounded(f(i).to_f64())).collect())
         } else {
@@ -65,7 +65,7 @@ impl Array {
         }
     }
 
-    /// From little-endian bytes, row-major.
+    /// Array from little-endian bytes, row-major.
     pub fn from_bytes(shape: Shape, dtype: DType, bytes: &[u8]) -> Array {
         let mut chunks = bytes.chunks_exact(dtype.size());
         Array::from_fn(shape, dtype, |_| {
@@ -88,7 +88,7 @@ impl Array {
         })
     }
 
-    /// To little-endian bytes, row-major.
+    /// Little-endian bytes, row-major.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Elements are values of the dtype, so the conversions here are exact.
         let mut out = Vec::with_capacity(self.shape.numel() * self.dtype.size());
@@ -109,13 +109,13 @@ impl Array {
     }
 }
 
-/// Bits of the exponent and of the fraction of a float dtype.
+/// Number of exponent and fraction bits of a float dtype.
 fn fields(dtype: DType) -> (u32, u32) {
     let fraction = dtype.mantissa_digits() - 1;
     (8 * dtype.size() as u32 - 1 - fraction, fraction)
 }
 
-/// An element of a float dtype by its bits. Those of a NaN are kept, which conversions would make a quiet one.
+/// Element of a float dtype from its bits. Keeps the bits of a NaN, which conversions would make quiet.
 fn widened(dtype: DType, bits: u64) -> f64 {
     let ((exponent, fraction), width) = (fields(dtype), 8 * dtype.size());
     let value = match dtype {
@@ -132,7 +132,7 @@ fn widened(dtype: DType, bits: u64) -> f64 {
     f64::from_bits(sign << 63 | 0x7ff << 52 | rest << (52 - fraction))
 }
 
-/// The bits of a NaN in a float dtype.
+/// Bits of a NaN in a float dtype.
 fn nan_bits(dtype: DType, v: f64) -> u64 {
     let (exponent, fraction) = fields(dtype);
     let (bits, quiet) = (v.to_bits(), 1u64 << (fraction - 1));
@@ -154,14 +154,14 @@ fn ravel(index: &[i64], shape: &Shape) -> usize {
     index.iter().zip(shape.iter()).fold(0, |at, (&i, &d)| at * d + i as usize)
 }
 
-/// Row-major index in an array of `shape` of the element that broadcasts to `index` of a larger shape.
+/// Row-major index, in an array of `shape`, of the element that broadcasts to `index` of a larger shape.
 fn broadcast_index(index: &[i64], shape: &Shape) -> usize {
     let lead = index.len() - shape.rank();
     let own: Vec<i64> = index[lead..].iter().zip(shape.iter()).map(|(&i, &d)| if d == 1 { 0 } else { i }).collect();
     ravel(&own, shape)
 }
 
-/// Converts one value: floats to integers saturate, NaN gives 0; integers wrap; to bool is `≠ 0`.
+/// Converts a value: floats to integers saturate and NaN gives 0; integers wrap; to bool is `≠ 0`.
 pub fn cast(v: Scalar, to: DType) -> Scalar {
     match v {
         _ if to == DType::Bool => Scalar::Int((v.to_f64() != 0.0) as i64),
@@ -170,14 +170,14 @@ pub fn cast(v: Scalar, to: DType) -> Scalar {
             Scalar::integer((f as i128).clamp(lo, hi) as i64, to)
         }
         Scalar::Int(_) | Scalar::Unsigned(_) if to.is_int() => Scalar::integer(to.wrap(v.to_i64()), to),
-        // One rounding from the integer, not one to f64 and a second.
+        // One rounding directly from the integer, not a second one through f64.
         Scalar::Int(i) if to == DType::F32 => Scalar::Float(i as f32 as f64),
         Scalar::Unsigned(i) if to == DType::F32 => Scalar::Float(i as f32 as f64),
         other => Scalar::Float(to.round(other.to_f64())),
     }
 }
 
-/// The result of one operation. `shape` is the result's, `ints` the operation's integer arguments.
+/// Result of one operation. `shape` is the result's, `ints` the operation's integer arguments.
 ///
 /// # Panics
 /// When the arguments do not fit the operation; a stream holds no such operation. When an index is out of range, which
@@ -233,7 +233,7 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
             let components: Vec<&Array> = (0..args.len()).map(array).collect();
             along::combined(rel, l, &components, shape)
         }
-        // The front records its reference instead.
+        // The front end records its reference implementation instead.
         Op::Foreign(_) => panic!("{}: it is written in another language, which is not interpreted", rel.op.name()),
         Op::Loop(l) => Array::from_fn(shape, dtype, |p| {
             let of = |(arg, &dtype): (&RefArg<'_>, &DType)| match arg {
@@ -245,15 +245,15 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
     }
 }
 
-/// The element of an array that lies in a larger one of `shape`, `ints` elements before and after it in each dimension,
-/// at position `p` of that.
+/// Element at position `p` of a larger array of `shape`, in which `part` has `ints` elements before and after it in
+/// each dimension; `None` outside of `part`.
 fn inside(part: &Array, shape: &Shape, ints: &[i64], p: usize) -> Option<Scalar> {
     let source: Vec<i64> = unravel(p, shape).iter().enumerate().map(|(i, &x)| x - ints[2 * i]).collect();
     let is = source.iter().zip(part.shape.iter()).all(|(&i, &d)| i >= 0 && i < d as i64);
     is.then(|| part.get(ravel(&source, &part.shape)))
 }
 
-/// An elementwise operation, arguments broadcast.
+/// Elementwise operation with broadcast arguments.
 fn element(rel: &RelOp, e: ElementOp, shape: Shape, args: &[RefArg<'_>]) -> Array {
     let operand = operand_dtype(rel, args);
     Array::from_fn(shape, rel.dtype, |p| {
@@ -276,7 +276,7 @@ fn element(rel: &RelOp, e: ElementOp, shape: Shape, args: &[RefArg<'_>]) -> Arra
     })
 }
 
-/// A pure index map: each element comes from one of `a`.
+/// Pure index map: each element comes from one of `a`.
 fn moved(rel: &RelOp, shape: Shape, a: &Array, ints: &[i64]) -> Array {
     let moved = |f: &dyn Fn(&[i64]) -> Vec<i64>| {
         Array::from_fn(shape, a.dtype, |p| a.get(ravel(&f(&unravel(p, &shape)), &a.shape)))
@@ -322,7 +322,7 @@ fn cat(axis: usize, a: &Array, b: &Array, shape: Shape) -> Array {
     })
 }
 
-/// The dtype that an elementwise operation computes in: of its tensor arguments, the condition of `where` aside.
+/// Dtype that an elementwise operation computes in: that of its tensor arguments, except the condition of `where`.
 fn operand_dtype(rel: &RelOp, args: &[RefArg<'_>]) -> DType {
     let skip = (rel.op == Op::Element(thalweg_ir::ElementOp::Where)) as usize;
     let tensor = args[skip..].iter().find_map(|a| match a {
@@ -334,7 +334,7 @@ fn operand_dtype(rel: &RelOp, args: &[RefArg<'_>]) -> DType {
 
 fn random_value(kind: RandomKind, dtype: DType, key: u64, position: u64) -> Scalar {
     let [w0, w1] = random::threefry(key, position);
-    // As many bits as the dtype holds, so that rounding never reaches 1.
+    // As many bits as the dtype's significand holds, so that rounding never reaches 1.
     let uniform = |w: u32, digits: u32| (w >> (32 - digits)) as f64 / (1u64 << digits) as f64;
     match kind {
         RandomKind::Bits => Scalar::Int(w0 as i64),
@@ -362,7 +362,7 @@ fn reduce(op: ReduceOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Arr
     Array::from_fn(shape, dtype, |p| {
         let g = &groups[p];
         let float = a.dtype.is_float();
-        // First place of the best value, a NaN being the best of all.
+        // First index of the best value; a NaN is better than any number.
         let best = |better: fn(f64, f64) -> bool, better_int: fn(i128, i128) -> bool| {
             let mut at = 0;
             for (i, v) in g.iter().enumerate() {
@@ -390,7 +390,7 @@ fn reduce(op: ReduceOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Arr
     })
 }
 
-/// The fold of some elements as the monoid's row says: floats in f64, integers in the dtype that they are carried in.
+/// Fold of elements by the monoid's row: floats in f64, integers in the dtype that they are carried in.
 fn folded(monoid: Monoid, elements: &[Scalar], dtype: DType) -> Scalar {
     if elements.is_empty() {
         return Partial::none(monoid, dtype).result();
@@ -407,7 +407,7 @@ fn matmul(a: &Array, b: &Array, shape: Shape, dtype: DType) -> Array {
     let element = |x: &Array, index: &[i64], row: i64, col: i64| {
         let mut at = index[..rank - 2].to_vec();
         at.extend([row, col]);
-        // The matrix dimensions themselves never broadcast; a size of 1 there has index 0 anyway.
+        // The matrix dimensions never broadcast; a size of 1 there has index 0 anyway.
         x.get(broadcast_index(&at, &x.shape))
     };
     Array::from_fn(shape, dtype, |p| {
@@ -422,7 +422,7 @@ fn matmul(a: &Array, b: &Array, shape: Shape, dtype: DType) -> Array {
     })
 }
 
-/// Runs a whole segment, one operation after the other; the result of each.
+/// Runs a whole segment, one operation after the other; returns the result of each.
 ///
 /// # Errors
 /// When an index is out of range.

@@ -1,18 +1,19 @@
-//! What a program takes of a GPU: devices say it, explanations show it.
+//! Resources that a program takes of a GPU, reported by devices and shown by explanations.
 
-/// What a kernel takes of each multiprocessor of a GPU: of several launches that of the one that leaves most of it idle.
+/// Resources of a kernel on each multiprocessor of a GPU; of several launches, those of the one with the least
+/// occupancy.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Residence {
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes that a thread keeps in memory for want of registers.
+    /// Bytes that a thread spills to memory for want of registers.
     pub spilled_bytes: u32,
-    /// Bytes of shared memory of a block.
+    /// Shared memory per block in bytes.
     pub shared_bytes: u32,
-    /// Blocks that run on a multiprocessor at once.
+    /// Resident blocks per multiprocessor.
     pub blocks: u32,
-    /// Threads of these.
+    /// Resident threads per multiprocessor.
     pub threads: u32,
-    /// Their share of the threads that a multiprocessor has room for.
+    /// Resident threads as a fraction of the multiprocessor's maximum.
     pub occupancy: f32,
 }

@@ -1,14 +1,14 @@
-//! Bodies written anew: in the operations that a device has, on a part of the domain, in wider arithmetic.
+//! Body transformations: lowering to native operations, specialization to part of a domain, widening to f32.
 
 use crate::{Body, BodyBuilder, Node, NodeId};
 use thalweg_ir::element::{Build, Expr};
 use thalweg_ir::{DType, ElementOp};
 
-/// The body with every operation that `native` refuses written in simpler ones (see
-/// [`thalweg_ir::element::Row::expand`]). An operation that has no expansion stays.
+/// Lowers every operation that `native` rejects to simpler ones (see [`thalweg_ir::element::Row::expand`]). An
+/// operation without an expansion stays.
 pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
     let mut b = BodyBuilder::like(body);
-    // An expansion may use operations that need expanding themselves, so each is opened until none is left.
+    // An expansion may use operations that need expansion themselves, so this recurses until none is left.
     struct Expanding<'a>(&'a mut BodyBuilder, &'a dyn Fn(ElementOp, DType) -> bool);
     impl Build for Expanding<'_> {
         fn op(&mut self, op: ElementOp, args: &[Expr]) -> Expr {
@@ -38,9 +38,9 @@ pub fn expand(body: &Body, native: &dyn Fn(ElementOp, DType) -> bool) -> Body {
     b.finish()
 }
 
-/// The body where some accesses are known to be inside their source throughout (`Some(true)`) or outside
-/// (`Some(false)`): their validity is a constant, and what lies outside is 0. Also the old numbers of the accesses that
-/// are left.
+/// Specializes a body, given that some accesses are inside their source throughout (`Some(true)`) or outside
+/// (`Some(false)`): their validity becomes a constant, and outside loads become 0. Also returns the old numbers of the
+/// remaining accesses.
 pub fn resolve(body: &Body, inside: &[Option<bool>]) -> (Body, Vec<usize>) {
     let mut b = BodyBuilder::like(body);
     let mut place: Vec<NodeId> = Vec::with_capacity(body.nodes.len());
@@ -94,8 +94,7 @@ pub fn resolve(body: &Body, inside: &[Option<bool>]) -> (Body, Vec<usize>) {
     (out, kept)
 }
 
-/// The body where an operand that it reads has another dtype: what is loaded of it is converted to the one that the body
-/// was written for.
+/// Body for another dtype of a read operand: loads are converted to the dtype that the body was written for.
 pub fn reading(body: &Body, operand: u16, dtype: DType) -> Body {
     let is_it = |access: u16| body.accesses[access as usize].operand == Some(operand);
     let mut from = body.clone();
@@ -114,16 +113,16 @@ pub fn reading(body: &Body, operand: u16, dtype: DType) -> Body {
     b.finish()
 }
 
-/// The body with elementwise operations on bf16 and f16 carried out in f32: arguments are cast up, and where the body
-/// is strict, results are rounded back; elsewhere where a [`Node::Round`] asks for it. What follows - expansion, code generation - then sees no narrow arithmetic, and
-/// rounds after an operation, not after each step of one.
+/// Carries out elementwise operations on bf16 and f16 in f32: arguments are widened, and results are rounded back in
+/// strict bodies; elsewhere only where a [`Node::Round`] asks for it. Later steps (expansion, code generation) then see
+/// no narrow arithmetic, and rounding happens after an operation, not after each step of its expansion.
 pub fn widen(body: &Body) -> Body {
     widen_sums(body, None)
 }
 
-/// The same, with an operand of f32 that stands for narrow floats: the sums of a product, which are rounded where they are
-/// stored, not where they are used further, as other values of a kernel are. (They are where the same bits are wanted, or
-/// wherever something is computed twice.)
+/// As [`widen`], with an f32 operand in place of narrow floats: the accumulators of a product. They are rounded
+/// when they are stored, not when they are used further, like other values of a kernel. (Where the same bits are
+/// needed, or where something is computed twice, they are rounded.)
 pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {
     let narrow = |d: DType| matches!(d, DType::BF16 | DType::F16);
     let ids = || (0..body.nodes.len() as u32).map(NodeId);
@@ -131,7 +130,7 @@ pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {
     let is_sum = |id: NodeId| match body.nodes[id.index()] {
         Node::Load { access } => {
             let access = &body.accesses[access as usize];
-            // Whole numbers that become narrow floats are rounded there.
+            // Accumulators of integers that become narrow floats are rounded there.
             sums.is_some() && access.operand == sums && access.dtype == DType::F32
         }
         _ => false,
@@ -141,7 +140,7 @@ pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {
         _ => false,
     };
     let is_narrow = |n: NodeId| matches!(body.nodes[n.index()], Node::Element { .. }) && narrow(body.operand_dtype(n));
-    // Rounding to f32 and f64 is about products: they are not contracted.
+    // Rounding to f32 and f64 concerns products: they are not contracted.
     let rounds = |n: NodeId| match body.nodes[n.index()] {
         Node::Round { arg } => narrow(body.dtype(arg)) || !matches!(body.nodes[arg.index()], Node::Element { .. }),
         _ => false,
@@ -184,8 +183,8 @@ pub fn widen_sums(body: &Body, sums: Option<u16>) -> Body {
             other => b.node(other.with_args(|a| place[a.index()])),
         };
         place.push(new);
-        // What leaves the graph has the dtype that it had. Cast here, not at the end: what a fold or scan takes comes
-        // before what it gives.
+        // Roots keep their dtype. The cast is here, not at the end: the operand of a fold or scan must come before its
+        // result.
         root.push(if is_root[id.index()] { b.cast(new, body.dtype(id)) } else { new });
     }
     b.take_roots(body, &root);

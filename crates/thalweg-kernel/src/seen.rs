@@ -1,35 +1,38 @@
-//! Which keys a row of weights sees, where a mask says so by comparing places.
+//! Causal masks: detects the number of leading keys that each query attends to, if a mask compares indices.
 //!
-//! In: a contraction whose left factor is made of another product by weights of one pass ([`weights`]). Out: how many of
-//! its first keys each row sees, if what is made of a score is `where(key <= row + a, score, -∞)` in any of its
-//! spellings; so that a kernel leaves out blocks of keys that no row of a block sees, and compares places only where some
-//! rows see a key and some do not. Bodies do not know the values of scalars, which come with a launch: what -∞ and `a`
-//! are may be left to it.
+//! In: a contraction whose left operand is computed from another product by one-pass weights ([`weights`]). Out: the
+//! number of leading keys that each row sees, if a score is used as `where(key <= row + a, score, -∞)` in any of its
+//! spellings. A kernel then skips blocks of keys that no row of a block sees, and compares indices only in blocks that
+//! some rows see. Bodies do not know the values of scalars, which come with a launch: the launch may have to check -∞
+//! and `a`.
 
 use crate::weights::{Put, only};
 use crate::{Body, Contraction, ContractionGeometry, Kernel, Node, NodeId, TileGeometry, weights};
 use thalweg_ir::{DType, ElementOp, Scalar};
 
-/// Scores of which a row sees those of its first keys only: the others are -∞, whatever they are computed from.
+/// Causal mask: a row sees its leading keys only; the scores of the others are -∞ regardless of the inputs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Seen {
     /// Row `r` sees keys below `r + ahead`.
     pub ahead: i64,
-    /// A scalar, of f32, that is added to that, or subtracted if so; it is a whole number below 2²⁴, or nothing is known.
+    /// Number of an f32 scalar added to that, or subtracted if `true`. If it is not an integer below 2²⁴ in magnitude,
+    /// nothing is known.
     pub moved: Option<(u16, bool)>,
-    /// The scalar, of f32, that unseen scores are: unless it is -∞, nothing is known. `None` where they are -∞.
+    /// Number of the f32 scalar used as masked score: if it is not -∞, nothing is known. `None` if masked scores are
+    /// -∞.
     pub hidden: Option<u16>,
-    /// What a score is that is seen, for the body that it was found in: the same operands, accesses and scalars.
+    /// Body that computes the unmasked score, with the operands, accesses and scalars of the body in which the mask was
+    /// found.
     pub body: Body,
 }
 
-/// Which keys the rows of a product of weights see, where what is made of a score says so by comparing places, as a causal
-/// mask does; with the number of the body that says it, of [`scores`].
+/// Causal mask of a product of weights, if a score is masked by comparing indices; with the index of the body, in
+/// [`scores`], that contains the mask.
 pub fn seen(c: &Contraction, g: &ContractionGeometry) -> Option<(usize, Seen)> {
     seen_of(&exponentiated(c)?, g)
 }
 
-/// [`scores`] where these are exponentiated: a weight that is -∞ by itself counts.
+/// [`scores`] if these are exponentiated: a weight that is itself -∞ must count.
 pub fn exponentiated(c: &Contraction) -> Option<Vec<Body>> {
     match &c.factors[0].as_deref()?.kernel {
         Kernel::Map(body) | Kernel::Rows { body, .. } => weights(body)?.once?,
@@ -38,22 +41,22 @@ pub fn exponentiated(c: &Contraction) -> Option<Vec<Body>> {
     scores(c)
 }
 
-/// The same where the bodies are known: those that [`exponentiated`] gives.
+/// As [`seen`], for known bodies: those of [`exponentiated`].
 pub fn seen_of(scores: &[Body], g: &ContractionGeometry) -> Option<(usize, Seen)> {
     let tiles = tiles(g)?;
     let ((last, before), last_tiles) = scores.split_last().zip(tiles.last())?;
     if let Some(seen) = seen_by(last, last_tiles) {
         return Some((before.len(), seen));
     }
-    // What is -∞ before stays so where nothing else is made of it.
+    // A score of -∞ stays -∞ if the last body only loads it.
     let [first] = before else { return None };
     let root = last.stores[0].node;
     let plain = matches!(last.nodes[uncast(last, root).index()], Node::Load { .. });
     seen_by(first, tiles[0]).filter(|_| plain).map(|seen| (0, seen))
 }
 
-/// What is made of a score before it is a weight, where weights can be had in one pass: the first product's epilogue, where
-/// it has one, then what is exponentiated.
+/// Bodies from scores to weights, if weights can be computed in one pass: the inner product's epilogue, if it has one,
+/// then the argument of the exponential.
 pub fn scores(c: &Contraction) -> Option<Vec<Body>> {
     let factor = c.factors[0].as_deref()?;
     let one = |kernel: &Kernel| match kernel {
@@ -64,19 +67,19 @@ pub fn scores(c: &Contraction) -> Option<Vec<Body>> {
     epilogue.map(|e| &e.kernel).into_iter().chain([&factor.kernel]).map(one).collect()
 }
 
-/// The domains of these bodies.
+/// Domains of these bodies.
 fn tiles(g: &ContractionGeometry) -> Option<Vec<&TileGeometry>> {
     let epilogue = g.inner.as_deref()?.epilogue.as_deref();
     Some(epilogue.into_iter().chain([g.factors[0].as_deref()?]).collect())
 }
 
-/// The same of one body.
+/// As [`seen_of`], for one body.
 fn seen_by(body: &Body, tiles: &TileGeometry) -> Option<Seen> {
     use ElementOp::{Ge, Gt, Le, Lt, Where};
     if tiles.boxes.len() != 1 {
         return None;
     }
-    // One dimension of rows and one of keys, whose places are exact as floats.
+    // One dimension of rows and one of keys, with indices that are exact as floats.
     let [rows, keys] = [tiles.rows, tiles.columns];
     let plain = keys == rows + 1 && tiles.extents.len() == keys + 1;
     if !plain || tiles.extents[rows..].iter().any(|&n| n >= 1 << 24) {
@@ -84,7 +87,7 @@ fn seen_by(body: &Body, tiles: &TileGeometry) -> Option<Seen> {
     }
     let choice = uncast(body, body.stores[0].node);
     let Node::Element { op: Where, args: [condition, yes, no], .. } = body.nodes[choice.index()] else { return None };
-    // Whether a value is -∞, by which scalar if by one.
+    // Whether a value is -∞; if by a scalar, its number.
     let hidden = |id: NodeId| match body.nodes[id.index()] {
         Node::Const { bits, dtype } => (Scalar::from_bits(bits, dtype).to_f64() == f64::NEG_INFINITY).then_some(None),
         Node::Scalar { slot, dtype: DType::F32 } => Some(Some(slot)),
@@ -97,7 +100,7 @@ fn seen_by(body: &Body, tiles: &TileGeometry) -> Option<Seen> {
     };
     let Node::Element { op, args: [a, b, _], .. } = body.nodes[condition.index()] else { return None };
     let place = |id: NodeId, along: usize| place(body, tiles, id, along);
-    // As `key op row`.
+    // Normalized as `key op row`.
     let turned = |op: ElementOp| match op {
         Lt => Gt,
         Le => Ge,
@@ -124,8 +127,8 @@ fn seen_by(body: &Body, tiles: &TileGeometry) -> Option<Seen> {
     Some(Seen { ahead, moved: by, hidden, body })
 }
 
-/// The first of the places that a value stands for along one dimension, step by step: those of an access without an
-/// operand; and the scalar that is added to them, or subtracted if so.
+/// First index along one dimension that a value stands for, increasing by one per step, from an access without an
+/// operand; and the scalar that is added to it, or subtracted if `true`.
 fn place(body: &Body, tiles: &TileGeometry, id: NodeId, along: usize) -> Option<(i64, Option<(u16, bool)>)> {
     let id = uncast(body, id);
     let scalar = |id: NodeId| match body.nodes[id.index()] {
@@ -153,7 +156,7 @@ fn place(body: &Body, tiles: &TileGeometry, id: NodeId, along: usize) -> Option<
     }
 }
 
-/// The value before it was converted to what holds it.
+/// Value before conversions.
 fn uncast(body: &Body, mut id: NodeId) -> NodeId {
     while let Node::Cast { arg, dtype } = body.nodes[id.index()]
         && matches!(dtype, DType::F32 | DType::F64 | DType::I64 | DType::U64 | DType::U32 | DType::I32)
@@ -169,11 +172,11 @@ mod tests {
     use crate::{Access, AccessClass, AccessGeometry, BodyBuilder, MapGeometry, TileBox};
     use thalweg_ir::MAX_RANK;
 
-    /// How a mask is spelled: the comparison, whether the key stands first, whether the score is taken where it holds, and
-    /// what is added to the row's number.
+    /// Spelling of a mask: the comparison, whether the key is its left side, whether the score is taken if it holds,
+    /// and the sign of a scalar added to the row index.
     type Spelled = (ElementOp, bool, bool, Option<bool>);
 
-    /// A body over `[2, 5, 7]` of scores, keys from 3 on, that is masked so.
+    /// Masked body over `[2, 5, 7]` of scores, with keys from 3 on.
     fn masked((op, key_first, taken, moved): Spelled, hidden: f64) -> (Body, TileGeometry) {
         let mut b = BodyBuilder::new(false);
         let place = Access { operand: None, dtype: DType::F32, class: AccessClass::Strided, per_row: false };
@@ -228,12 +231,12 @@ mod tests {
             let seen = seen_by(&body, &tiles).unwrap_or_else(|| panic!("{spelled:?}"));
             let moved = spelled.3.map(|minus| (4, minus));
             assert_eq!((seen.ahead, seen.moved, seen.hidden), (ahead, moved, None), "{spelled:?}");
-            // A score that is seen is what it is.
+            // A visible score is unchanged.
             assert!(!seen.body.nodes.iter().any(|n| matches!(n, Node::Element { .. })), "{spelled:?}");
         }
     }
 
-    /// Rows that see their last keys, what is hidden as another number, places of other dimensions.
+    /// Rows that see their last keys, other masked values, indices of other dimensions.
     #[test]
     fn what_is_no_such_mask_is_none() {
         use ElementOp::{Eq, Ge, Le};

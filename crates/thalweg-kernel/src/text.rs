@@ -1,11 +1,11 @@
-//! Bodies as text, for people: dumps and test messages.
+//! Text form of bodies, for dumps and test messages.
 
 use crate::{Body, Node};
 use std::fmt;
 use thalweg_ir::Scalar;
 
 impl fmt::Display for Body {
-    /// A line for each access, node and root.
+    /// One line for each access, node and root.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, a) in self.accesses.iter().enumerate() {
             let of = a.operand.map_or("no operand".into(), |o| format!("operand {o}"));

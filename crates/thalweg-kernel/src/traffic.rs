@@ -1,32 +1,33 @@
-//! What a launch moves: bytes between memory and the private storage of the cores, as a program passes over its domain.
+//! Traffic of a launch: bytes moved between memory and the private storage of the cores, as a program traverses its
+//! domain.
 //!
-//! In: the loops of one pass, outermost first, and how each access steps along them ([`Nest`]); the bytes that a core
-//! keeps for itself. Out: the bytes that come from memory. An element that a pass meets again comes from memory again
-//! unless what the pass touches in between fits private storage. So a vector that is added to each row of a matrix
-//! counts once where a row fits, and once a row where it does not.
+//! In: the loops of one pass, outermost first, with the steps of each access along them ([`Nest`]); and the size of a
+//! core's private storage. Out: bytes read from memory. An element that a pass uses again comes from memory again,
+//! unless everything that the pass touches in between fits private storage. So a vector added to each row of a matrix
+//! counts once if a row fits, and once per row if it does not.
 //!
-//! Always true: what is meant are bytes of elements, not of cache lines; several cores count as one.
+//! Always true: these are bytes of elements, not of cache lines; several cores count as one.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
-/// Bytes that a launch moves.
+/// Traffic of a launch in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
-    /// From memory to the private storage of the cores: operands, and scratch that does not stay there. What a core
+    /// From memory to the private storage of the cores: operands, and scratch that does not fit there. Data that a core
     /// still holds does not count again.
     pub read: u64,
     /// To memory.
     pub written: u64,
-    /// What the loops over points load of operands, wherever it comes from: a second pass counts again, what is the
-    /// same for a whole row and stays in a register does not count. The engines that count as they run say the same.
+    /// Loads of operands by the loops over points, from any level. A second pass counts again; a value that is constant
+    /// over a row and stays in a register does not. Engines that count at run time report the same.
     pub loaded: u64,
-    /// What these loops store to operands.
+    /// Stores to operands by these loops.
     pub stored: u64,
 }
 
 impl Moved {
-    /// The same `n` times.
+    /// Traffic of `n` repetitions.
     pub fn times(self, n: u64) -> Moved {
         Moved { read: self.read * n, written: self.written * n, loaded: self.loaded * n, stored: self.stored * n }
     }
@@ -56,46 +57,46 @@ impl Sum for Moved {
     }
 }
 
-/// How an access goes through its operand.
+/// Access pattern of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// By steps (in elements) along the loops of the nest, from a first position.
+    /// Steps (in elements) along the loops of the nest, from a first position.
     Steps {
-        /// The first position.
+        /// First position.
         base: isize,
-        /// One a loop.
+        /// One step per loop.
         steps: Vec<isize>,
     },
-    /// By an index map with so many distinct positions; where it masks points out, these are not read.
+    /// Through an index map; points that it masks out are not read.
     Mapped {
-        /// Distinct positions.
+        /// Number of distinct positions.
         distinct: usize,
         /// Whether points may be masked out.
         masked: bool,
     },
-    /// To places that are data: each point counts.
+    /// At data-dependent positions: each point counts.
     Anywhere,
 }
 
-/// An access in a nest of loops.
+/// Access within a loop nest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stream {
-    /// The operand.
+    /// Number of the operand.
     pub operand: u16,
     /// Bytes of an element.
     pub size: u64,
-    /// Where it goes.
+    /// Access pattern.
     pub way: Way,
-    /// Whether it is written and not read: then it only takes room.
+    /// Whether it is written and not read: then it only occupies storage.
     pub written: bool,
 }
 
-/// The loops of one pass over a domain.
+/// Loop nest of one pass over a domain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Nest {
-    /// Their sizes, outermost first.
+    /// Loop extents, outermost first.
     pub extents: Vec<usize>,
-    /// What goes through memory.
+    /// Accesses that go through memory.
     pub streams: Vec<Stream>,
 }
 
@@ -121,7 +122,7 @@ impl Stream {
         }
     }
 
-    /// Lowest and highest position of what goes by steps.
+    /// Lowest and highest position of a stepped access.
     fn reach(&self, extents: &[usize]) -> Option<(i128, i128)> {
         let Way::Steps { base, steps } = &self.way else { return None };
         let (mut low, mut high) = (*base as i128, *base as i128);
@@ -149,12 +150,12 @@ impl Nest {
         self.streams.iter().map(|s| s.distinct(&self.extents, from).saturating_mul(s.size)).fold(0, u64::saturating_add)
     }
 
-    /// Bytes that come from memory to private storage of `private` bytes.
+    /// Bytes read from memory with private storage of `private` bytes.
     pub fn read(&self, private: u64) -> u64 {
         if self.points() == 0 {
             return 0;
         }
-        // Whether what is met again in the next turn of a loop has been driven out by then.
+        // Whether data reused in the next iteration of each loop has been evicted by then.
         let far: Vec<bool> = (0..self.extents.len()).map(|d| self.footprint(d + 1) > private).collect();
         let mut done = vec![false; self.streams.len()];
         let mut bytes = 0u64;
@@ -173,7 +174,7 @@ impl Nest {
         bytes
     }
 
-    /// Whether what one stream has brought is still there when another one asks for it.
+    /// Whether data that one stream has loaded is still there when another one needs it.
     fn together(&self, i: usize, j: usize, private: u64) -> bool {
         let (a, b) = (&self.streams[i], &self.streams[j]);
         if a.operand != b.operand || b.written || a.size != b.size {
@@ -188,7 +189,7 @@ impl Nest {
         }
     }
 
-    /// Bytes of streams that share what they bring.
+    /// Bytes read by streams that share their data.
     fn read_of(&self, same: &[usize], far: &[bool], private: u64) -> u64 {
         let (mut sum, mut most) = (0u64, 1u64);
         let (mut low, mut high, mut bounded) = (i128::MAX, i128::MIN, true);
@@ -198,7 +199,7 @@ impl Nest {
             let again = match &s.way {
                 Way::Anywhere => 1,
                 Way::Mapped { masked, .. } => {
-                    // Which points share an element is not known: each counts, unless all stays.
+                    // It is unknown which points share an element: each counts, unless everything fits.
                     let stays = distinct.saturating_mul(s.size) <= private;
                     if stays || *masked { 1 } else { (self.points() / distinct.max(1)).max(1) }
                 }

@@ -1,14 +1,14 @@
-//! A turn of a loop as a body: what every engine compiles for a [`Node::Loop`].
+//! Iteration of a loop as a body, which every engine compiles for a [`Node::Loop`].
 //!
-//! In: an interned loop. Out: a strict body without accesses, whose values 0, 1, … are the loop's carried values and then
-//! its arguments, and which sets the value 0 to whether there is this turn, and those from 1 on to the carried values after
-//! it. Always true: what the first is computed from stands before all other nodes, so that an engine may end the loop
+//! In: an interned loop. Out: a strict body without accesses. Its values 0, 1, … are the loop's carried values, then
+//! its arguments. It sets value 0 to the loop condition, and the values from 1 on to the carried values after the
+//! iteration. Always true: the ancestors of the condition come before all other nodes, so an engine may end the loop
 //! there.
 
 use crate::{Body, BodyBuilder, Node, NodeId};
 use thalweg_ir::{Loop, MAX_ARGS, RegionNode};
 
-/// The body of a turn.
+/// Body of an iteration.
 pub fn turn(of: Loop) -> Body {
     let region = of.region();
     let mut turn = Turn { of, place: vec![None; region.nodes.len()], b: BodyBuilder::new(true) };
@@ -26,9 +26,9 @@ struct Turn {
 }
 
 impl Turn {
-    /// A node of the region with all that it is computed from.
+    /// Node of the region with all of its ancestors.
     fn node(&mut self, n: u32) -> NodeId {
-        // From the first node on: a turn is as deep as it is long.
+        // In order from the first node, without recursion: an iteration may be as deep as it is long.
         let region = self.of.region();
         let mut needed = vec![false; n as usize + 1];
         needed[n as usize] = true;
@@ -79,7 +79,7 @@ impl Turn {
 }
 
 impl BodyBuilder {
-    /// A loop on these arguments of its region.
+    /// Loop on these arguments of its region.
     pub fn looped(&mut self, of: Loop, args: &[NodeId]) -> NodeId {
         let mut all = [args[0]; MAX_ARGS];
         all[..args.len()].copy_from_slice(args);

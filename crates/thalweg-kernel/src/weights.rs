@@ -1,39 +1,40 @@
-//! Rows of weights that need not be known whole: what lets `softmax(q·kᵀ + mask)·v` go through its keys once.
+//! One-pass weights (online softmax): allows flash attention, `softmax(q·kᵀ + mask)·v` with a single pass over the
+//! keys.
 //!
-//! In `Σ_j w[j]·v[j]` the weights of a softmax are `w[j] = exp(x[j] - m)·c`, with `m` the maximum of the row and `c` what
-//! follows from `m` and from the sum of the exponentials. Both are known only at the end of the row. But whatever `m` and
-//! `m'` are, `exp(x - m) = exp(m' - m)·exp(x - m')`: sums that were made with the maximum so far are multiplied by a
-//! number of the row where a larger one is met, and by `c` at the end (Milakov and Gimelshein 2018; Dao and others 2022).
-//! Weights without folds (a sigmoid in the place of the softmax) need neither.
+//! In `Σ_j w[j]·v[j]` the weights of a softmax are `w[j] = exp(x[j] - m)·c`, where `m` is the maximum of the row and
+//! `c` depends on `m` and on the sum of the exponentials. Both are known only at the end of the row. But for any `m`
+//! and `m'`, `exp(x - m) = exp(m' - m)·exp(x - m')`. So accumulators computed with the maximum so far are rescaled when
+//! a larger one is found, and multiplied by `c` at the end (Milakov and Gimelshein 2018; Dao and others 2022). Weights
+//! without folds (a sigmoid instead of the softmax) need neither.
 //!
-//! In: the body of a left factor, over its rows or point by point. Out: what is computed at each point, and once a row.
-//! A row whose scores are all -∞ has no weights either way: its results are NaN where the body's are.
+//! In: the body of a left operand, over its rows or elementwise. Out: the computation per point, and the one per row. A
+//! row whose scores are all -∞ has no weights either way: its results are NaN where the body's are.
 
 use crate::{Body, BodyBuilder, Node, NodeId, widen};
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 
-/// A row of weights, for one pass.
+/// Weights of a row, computed in one pass.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Weights {
-    /// What is computed at a point, as its only store: the score `x` that is exponentiated, or the weight itself where
-    /// `once` is none. In f32.
+    /// Computation per point, with a single store in f32: the score `x` that is exponentiated, or the weight itself if
+    /// `once` is none.
     pub point: Body,
-    /// What a weight is multiplied by at the end.
+    /// Factor that weights are multiplied by at the end.
     pub once: Option<Once>,
 }
 
-/// What follows from the folds of a row of weights.
+/// Computation from the folds of a row of weights.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Once {
-    /// Stores the factor `c`; it reads the values of the row.
+    /// Body that stores the factor `c`; it reads the values of the row.
     pub body: Body,
-    /// The value that is the maximum of the scores.
+    /// Number of the row value that is the maximum of the scores.
     pub max: u16,
-    /// The value that is the sum of the exponentials.
+    /// Number of the row value that is the sum of the exponentials.
     pub sum: u16,
 }
 
-/// The weights that a body computes, where they can be had in one pass.
+/// Weights that a body computes, if they can be computed in one pass.
 pub fn weights(body: &Body) -> Option<Weights> {
     let body = &widen(body);
     let [store] = body.stores[..] else { return None };
@@ -68,14 +69,14 @@ pub fn weights(body: &Body) -> Option<Weights> {
 
 struct Find<'a> {
     body: &'a Body,
-    /// What is the same at all points of a row.
+    /// Nodes that are the same at all points of a row.
     row: Vec<bool>,
-    /// What follows from a fold.
+    /// Nodes that depend on a fold.
     folded: Vec<bool>,
 }
 
 impl Find<'_> {
-    /// The value before it was converted between floats.
+    /// Value before conversions between floats.
     fn float(&self, mut id: NodeId) -> NodeId {
         while let Node::Cast { arg, dtype } = self.body.nodes[id.index()]
             && dtype.is_float()
@@ -86,7 +87,7 @@ impl Find<'_> {
         id
     }
 
-    /// The value before it was rounded to a narrow float.
+    /// Value before it was rounded to a narrow float.
     fn narrowed(&self, id: NodeId) -> NodeId {
         match self.body.nodes[id.index()] {
             Node::Cast { arg, dtype: DType::BF16 | DType::F16 } if self.body.dtype(arg) == DType::F32 => arg,
@@ -98,7 +99,7 @@ impl Find<'_> {
         }
     }
 
-    /// Whether a value is a multiple of `e` by something of the row.
+    /// Whether a value is a multiple of `e` by a row value.
     fn linear(&self, id: NodeId, e: NodeId) -> bool {
         let row = |id: NodeId| self.row[id.index()];
         if id == e {
@@ -115,7 +116,7 @@ impl Find<'_> {
     }
 }
 
-/// The nodes that such a node is among what they are computed from, or that are such.
+/// Nodes that are such, or that depend on such a node.
 fn depends(body: &Body, is: impl Fn(&Node) -> bool) -> Vec<bool> {
     let mut all = vec![false; body.nodes.len()];
     for i in 0..all.len() {
@@ -124,22 +125,21 @@ fn depends(body: &Body, is: impl Fn(&Node) -> bool) -> Vec<bool> {
     all
 }
 
-/// The nodes that follow from scalars, constants and folds alone.
+/// Nodes that depend only on scalars, constants and folds.
 fn of_the_row(body: &Body) -> Vec<bool> {
     let at_points = depends(body, |n| n.access().is_some() || matches!(n, Node::Scanned { .. }));
     at_points.into_iter().map(|p| !p).collect()
 }
 
-/// What stands in the place of a node.
+/// Replacement of a node.
 #[derive(Clone, Copy)]
 pub(crate) enum Put {
     One,
-    /// One that comes before it.
+    /// A node that comes before it.
     Node(NodeId),
 }
 
-/// The body that stores nothing but this value, as f32 where it is a float, through its last access; with something else
-/// in the place of a node.
+/// Body that stores only this value, as f32 if it is a float, through its last access; optionally with a node replaced.
 pub(crate) fn only(body: &Body, root: NodeId, other: Option<(NodeId, Put)>) -> Body {
     let mut from = body.clone();
     (from.folds, from.stores) = (vec![], vec![]);
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::Access;
 
-    /// A row body of `x` of bf16 with a mask: `f(builder, x + mask)` is what is stored.
+    /// Row body of a bf16 `x` with a mask; it stores `f(builder, x + mask)`.
     fn body(f: impl FnOnce(&mut BodyBuilder, NodeId) -> NodeId) -> Body {
         let mut b = BodyBuilder::new(false);
         let at = [0, 1].map(|o| b.access(Access::contiguous(o, DType::BF16)));

@@ -1,15 +1,15 @@
-//! Counters: what was recorded, planned, compiled, launched and moved.
+//! Counters of recorded operations, plans, compilations, launches and transfers.
 //!
-//! Every thread counts for itself, without synchronisation; what a thread's streams do is on its account. Tests
-//! assert on counters, because a fusion that silently never happens leaves all values right.
+//! Each thread has its own counters, without synchronisation; they count what the thread's streams do. Tests assert on
+//! counters, because a missing fusion changes no values.
 
 use std::cell::Cell;
 use std::ops::{Add, Sub};
 
-/// Declares the counters, their sums and their differences.
+/// Declares the counters with their addition and subtraction.
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Sums since the thread started. Subtract two snapshots to count a stretch of code.
+        /// Totals since the thread started. Subtract two snapshots to measure a section of code.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         #[non_exhaustive]
         pub struct Counters {
@@ -39,59 +39,61 @@ macro_rules! counters {
 counters! {
     /// Operations recorded.
     operations,
-    /// Segments cut and run.
+    /// Segments cut and executed.
     segments,
-    /// Segments whose run failed. Their live results hold the error, or were computed by another run (`segments_rerun`).
+    /// Segments that failed. Their live results hold the error, or were computed by another run (`segments_rerun`).
     failed_segments,
-    /// Segments of these that were run again: without what failed, or one kernel an operation where only the plan did.
+    /// Failed segments that were run again: without the failed operations, or with one kernel per operation if only the
+    /// plan failed.
     segments_rerun,
-    /// Plans searched for and made.
+    /// Plans found by a search.
     plans_made,
-    /// Operations written into candidates for kernels by searches: what searches took.
+    /// Operations added to kernel candidates by searches: a measure of search effort.
     plan_visits,
-    /// Parts of segments that took the plan that they had in another one, without a search.
+    /// Components of segments that reused the plan of an equal component, without a search.
     parts_taken,
-    /// Parts of segments whose search began from what was known of others.
+    /// Components of segments whose search started from known plans of others.
     parts_grown,
-    /// Plans that a search which went on in the background found a better one for.
+    /// Plans replaced by a better one from a background search.
     plans_improved,
-    /// Segments whose plan was there already.
+    /// Segments whose plan was already in memory.
     plans_found,
-    /// Plans found in the disk cache, and so neither searched for nor there already.
+    /// Plans loaded from the disk cache, neither searched for nor in memory.
     plans_loaded,
-    /// Segments that ran before a plan had been searched for (tier 0).
+    /// Segments executed before a plan had been searched for (tier 0).
     first_sight,
-    /// Segments that ran by a plan that was the fastest of several, measured (tier 2); all others ran by a plan that was
-    /// searched for (tier 1).
+    /// Segments executed with the fastest of several measured plans (tier 2); the other planned ones used a plan from a
+    /// search (tier 1).
     runs_of_measured,
-    /// Times that what things take was measured.
+    /// Calibrations of devices.
     calibrations,
     /// Plans instantiated for concrete sizes (addresses, strides, programs) for the first time.
     instances_made,
-    /// Plans that were measured against others, to the end.
+    /// Plans whose measurement against others was completed.
     autotuned,
-    /// Of these, where another plan was faster.
+    /// Completed measurements in which another plan was faster.
     autotuned_replaced,
-    /// Live results that were not written, because nobody had read them before.
+    /// Live results that were not written, because nobody had read them yet.
     values_deferred,
-    /// Values that were not written, those left for a backward pass with them, and were read after all: each was
-    /// computed by a run of its own.
+    /// Values that were not written, including those dropped for a backward pass, and were read after all: each was
+    /// computed by a separate run.
     values_recomputed,
-    /// Results written because a backward pass will read them or what follows from them, and nobody else.
+    /// Results written only because a backward pass will read them or values computed from them.
     values_kept,
-    /// Their bytes.
+    /// Bytes of these results.
     kept_bytes,
-    /// Results that a backward pass will read and that were not written: it computes them again.
+    /// Results that a backward pass needs and that were not written: it recomputes them.
     values_left,
-    /// Operations recorded again for such results. They count as operations, too.
+    /// Operations recorded again to recompute such results. They count as operations, too.
     operations_again,
-    /// Functions on the host that ran in the midst of a program (`HostOp`).
+    /// Host functions called within a program (`HostOp`).
     host_calls,
-    /// Functions of a device's own libraries that ran in the place of such (Fourier transforms by cuFFT, decompositions by cuSOLVER).
+    /// Library functions of a device called instead of host functions (Fourier transforms by cuFFT, decompositions by
+    /// cuSOLVER).
     library_calls,
     /// Kernels compiled.
     programs_compiled,
-    /// Kernels whose machine code was found in the disk cache.
+    /// Kernels whose machine code was loaded from the disk cache.
     programs_loaded,
     /// Nanoseconds spent compiling.
     compile_ns,
@@ -99,36 +101,36 @@ counters! {
     plan_ns,
     /// Kernels launched.
     kernels,
-    /// What a GPU was given to run for them: functions, or graphs of them. A kernel may take several.
+    /// Launches issued to a GPU: functions, or graphs of them. A kernel may take several.
     device_launches,
-    /// Kernels that ran by the generic ones of a GPU, since nobody had compiled them. They count as kernels, too.
+    /// Kernels executed by generic ones of a GPU, because they had not been compiled. They count as kernels, too.
     generic_kernels,
-    /// Graphs made of launches that come again and again.
+    /// Graphs created from repeated launches.
     graphs_made,
-    /// Graphs run: each is one of the launches above.
+    /// Graphs launched; each counts as one device launch.
     graph_runs,
-    /// Bytes of distinct elements that kernels read, each kernel for itself.
+    /// Bytes of distinct elements read by kernels, counted per kernel.
     bytes_read,
-    /// Bytes that kernels wrote.
+    /// Bytes written by kernels.
     bytes_written,
-    /// Bytes of results and intermediates that took no other's place, each counted for itself: intermediates that share
-    /// an arena, too.
+    /// Bytes of results and intermediates that did not reuse another one's memory, counted individually, even if
+    /// intermediates share an arena.
     bytes_allocated,
-    /// Bytes of the arenas in which intermediates shared memory: what they took instead.
+    /// Bytes of the arenas in which intermediates share memory: the memory actually allocated for them.
     arena_bytes,
-    /// Bytes of scratch memory that launches on a GPU were given beside their operands, a library's workspace included.
+    /// Bytes of scratch memory for launches on a GPU, in addition to operands; includes library workspaces.
     scratch_bytes,
-    /// Bytes that were copied from the host to a GPU.
+    /// Bytes copied from the host to a GPU.
     bytes_to_device,
-    /// Bytes that were copied from a GPU to the host.
+    /// Bytes copied from a GPU to the host.
     bytes_to_host,
-    /// Bytes that were copied from one GPU to another without the program's memory in between.
+    /// Bytes copied from one GPU to another without passing through the program's memory.
     bytes_between_devices,
-    /// Times that a queue of a GPU was made to wait for another one of its queues.
+    /// Number of waits inserted in a GPU queue for another one.
     queue_waits,
-    /// Outputs that took the place of a dying input.
+    /// Outputs that reused the memory of an input after its last use.
     reused_in_place,
-    /// Launches that computed again what was not held, to stay below a memory limit. They count as kernels, too.
+    /// Launches that recomputed values to stay below a memory limit. They count as kernels, too.
     recomputed_launches,
 }
 
@@ -136,12 +138,12 @@ thread_local! {
     static COUNTERS: Cell<Counters> = const { Cell::new(Counters::NONE) };
 }
 
-/// The calling thread's counters.
+/// Counters of the calling thread.
 pub fn counters() -> Counters {
     COUNTERS.get()
 }
 
-/// Adds to the calling thread's counters.
+/// Updates the counters of the calling thread.
 pub fn count(f: impl FnOnce(&mut Counters)) {
     let mut c = COUNTERS.get();
     f(&mut c);

@@ -1,89 +1,90 @@
-//! Decompositions of matrices as a library of a device takes them, and what of a matrix keeps it from having one.
+//! Matrix decompositions by device libraries, and causes of failure.
 
 use std::fmt;
 
-/// What becomes of which matrices.
+/// Kind of decomposition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DecompositionKind {
-    /// A into the lower triangle L of `A = L Lᵀ`, with zeros above. The lower half of A is read.
+    /// The lower triangular L of `A = L Lᵀ`, with zeros above. Only the lower half of A is read.
     Cholesky,
-    /// A into L and U of `A = P L U` in one matrix, and the row of A that each row of `L U` is, as a number of the dtype.
+    /// L and U of `A = P L U` in one matrix, and for each row of `L U` the index of its row of A, as a number of the
+    /// dtype.
     Lu,
-    /// A and B into X of `A X = B`.
+    /// X of `A X = B`.
     Solve,
-    /// A into its inverse.
+    /// Inverse of A.
     Inverse {
-        /// Whether that of a singular matrix is infinities, and no error.
+        /// Whether the inverse of a singular matrix is infinities instead of an error.
         singular: bool,
     },
-    /// A into its determinant.
+    /// Determinant of A.
     Determinant,
-    /// A into its determinant's sign and the logarithm of its magnitude.
+    /// Sign and logarithm of the magnitude of A's determinant.
     LogDeterminant,
-    /// A into Q and R.
+    /// Q and R of A.
     Qr {
-        /// Whether Q is square, and has not only as many columns as the smaller size of A.
+        /// Whether Q is square; otherwise it has as many columns as the smaller dimension of A.
         complete: bool,
     },
-    /// A into U, S and `Vᵀ`, the largest value first.
+    /// U, S and `Vᵀ` of A, singular values in descending order.
     Svd {
-        /// Whether U and V are square, and have not only as many columns as there are values.
+        /// Whether U and V are square; otherwise they have as many columns as there are singular values.
         full: bool,
     },
-    /// A into its singular values, the largest first.
+    /// Singular values of A, in descending order.
     SingularValues,
-    /// A, of which the lower half is read, into eigenvalues, the smallest first, and eigenvectors as columns.
+    /// Eigenvalues, ascending, and eigenvectors as columns, of a symmetric A; only the lower half is read.
     Symmetric,
-    /// A, of which the lower half is read, into its eigenvalues, the smallest first.
+    /// Eigenvalues of a symmetric A, ascending; only the lower half is read.
     SymmetricValues,
-    /// A and B into X of `A X = B`, where one half of A is taken to be zero.
+    /// X of `A X = B` for a triangular A; the other half is treated as zero.
     Triangular {
-        /// Whether it is the lower one.
+        /// Whether A is upper triangular.
         upper: bool,
-        /// Whether A's diagonal is taken to be ones.
+        /// Whether A's diagonal is treated as ones.
         unit: bool,
     },
 }
 
-/// Decompositions of `count` matrices of `[m, n]`, row-major.
+/// Decompositions of `count` row-major matrices of shape `[m, n]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Decomposition {
-    /// What becomes of them.
+    /// Kind of decomposition.
     pub kind: DecompositionKind,
-    /// Whether they are f64, and not f32.
+    /// Whether elements are f64 instead of f32.
     pub double: bool,
-    /// Matrices.
+    /// Number of matrices.
     pub count: usize,
     /// Rows of A.
     pub m: usize,
     /// Columns of A.
     pub n: usize,
-    /// Columns of B, where there is one.
+    /// Columns of B, if there is one.
     pub columns: usize,
 }
 
-/// What of a matrix keeps it from having a decomposition.
+/// Cause for which a matrix has no decomposition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfit {
-    /// A pivot is 0: which.
+    /// Index of a pivot that is 0.
     Pivot(usize),
-    /// A leading minor is not positive: of which order.
+    /// Order of a leading minor that is not positive.
     Minor(usize),
-    /// There is NaN or infinity in a row that has to be positive definite: in which.
+    /// Row with NaN or infinity in a matrix that must be positive definite.
     Row(usize),
-    /// There is NaN or infinity.
+    /// NaN or infinity in the matrix.
     NotFinite,
-    /// An iteration did not end.
+    /// Iteration without convergence.
     NoEnd,
-    /// An element of a triangle's diagonal is 0: which.
+    /// Index of a diagonal element of a triangle that is 0.
     Diagonal(usize),
 }
 
-/// The largest number that [`Unfit`] holds in a word.
+/// Largest number that fits in the word of an [`Unfit`].
 const MOST: u64 = (1 << 28) - 1;
 
 impl Unfit {
-    /// The number of its kind in a word; of two in one matrix the larger one is told.
+    /// Code of its kind in a word. Of two causes for one matrix, the larger code is reported.
     pub const fn code(self) -> u64 {
         match self {
             Unfit::NoEnd => 1,
@@ -95,9 +96,9 @@ impl Unfit {
         }
     }
 
-    /// What a device has left in a word, and the number of the matrix: the complement of the matrix's number in 32 bits, the
-    /// kind in 4, the complement of its number in 28, so that the largest word is that of the first matrix. `None` of 0,
-    /// and of what is no such word.
+    /// Decodes a word written by a device, and gives the matrix's number too. Fields: the complement of the matrix's
+    /// number in 32 bits, the kind in 4, the complement of the cause's number in 28, so that the largest word is that
+    /// of the first matrix. `None` for 0 and other invalid words.
     pub fn of_word(word: u64) -> Option<(usize, Unfit)> {
         let (matrix, number) = (!(word >> 32) & u64::from(u32::MAX), (MOST - (word & MOST)) as usize);
         let all = [
@@ -112,7 +113,7 @@ impl Unfit {
         Some((matrix as usize, unfit))
     }
 
-    /// The word of a matrix of which that is so.
+    /// Word that reports this cause for a matrix.
     pub fn word(self, matrix: usize) -> u64 {
         let number = match self {
             Unfit::Pivot(n) | Unfit::Minor(n) | Unfit::Row(n) | Unfit::Diagonal(n) => n as u64,

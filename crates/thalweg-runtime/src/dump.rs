@@ -1,12 +1,12 @@
-//! What devices compile, written to a folder for people: `THALWEG_DUMP`.
+//! Writes compiled code to a folder for inspection: `THALWEG_DUMP`.
 
 use crate::disk::Key;
 use crate::environment;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Writes what `content` gives to the folder that `THALWEG_DUMP` names, if it names one, as `NAME-HASH.ENDING` for each
-/// ending; the hash is that of the first. What cannot be written is told through `tracing`.
+/// Writes the results of `content` to the folder in `THALWEG_DUMP`, if set, as `NAME-HASH.ENDING` for each ending; the
+/// hash is that of the first one. Write errors are logged by `tracing`.
 pub fn dump(name: &str, content: impl FnOnce() -> Vec<(&'static str, Vec<u8>)>) {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let Some(folder) = FOLDER.get_or_init(|| environment::DUMP.path()) else { return };

@@ -1,11 +1,11 @@
-//! The environment variables that Thalweg reads: their names, what they mean, what they may be.
+//! Environment variables of Thalweg: names, meanings, permitted values.
 //!
-//! In: the process's environment. Out: values of the right kind, or a [`Mistake`] that lists what is allowed. A
-//! variable that is not set or empty has no value.
+//! In: the process's environment. Out: typed values, or a [`Mistake`] that lists the permitted values. Unset and empty
+//! variables have no value.
 //!
-//! Always true: nothing else in the workspace reads a variable whose name begins with `THALWEG_` while a program runs,
-//! and no value that is not allowed is passed over. Devices check all of them when they are made ([`check`]), so that a
-//! mistake is an error where there is a `Result` to give it through.
+//! Always true: no other code of the workspace reads variables whose name starts with `THALWEG_` at run time, and no
+//! invalid value is ignored. Devices check all variables when they are created ([`check`]), so mistakes are reported
+//! where a `Result` is available.
 
 use crate::Error;
 use std::ffi::{OsStr, OsString};
@@ -16,75 +16,75 @@ use std::sync::OnceLock;
 #[cfg(test)]
 mod tests;
 
-/// An environment variable that Thalweg reads.
+/// Environment variable of Thalweg.
 #[derive(Debug)]
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// What it says, in a few words.
+    /// Short description.
     pub about: &'static str,
     allowed: Allowed,
-    /// Whether only those who work on Thalweg set it.
+    /// Whether only developers of Thalweg set it.
     pub inner: bool,
 }
 
-/// What a variable may be.
+/// Permitted values of a variable.
 #[derive(Clone, Copy, Debug)]
 enum Allowed {
-    /// One of these, in any case.
+    /// One of these words, ignoring case.
     Words(&'static [&'static str]),
-    /// One of these, or a whole number from the first to the second of what is named.
+    /// One of these words, or an integer between two bounds, of the named unit.
     Number(&'static [&'static str], u64, u64, &'static str),
-    /// `off`, or a share in percent.
+    /// `off`, or a percentage.
     Percent,
     /// A number of bytes.
     Bytes,
-    /// A device's name.
+    /// Name of a device.
     Device,
-    /// `off` where that is said, or a folder, which need not be there yet.
+    /// Folder, which need not exist; or `off` if permitted.
     Folder { off: bool },
-    /// A library's file that is there, or a name that the loader knows; `off` where that is said.
+    /// Existing library file or a name that the loader resolves; or `off` if permitted.
     There { off: bool },
     /// Compute capabilities.
     Chips,
-    /// Anything: what counts is whether it is set.
+    /// Any value; only whether it is set matters.
     Flag,
 }
 
-/// The value of a variable.
+/// Value of a variable.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// One of the words that it may be.
+    /// One of the permitted words.
     Word(&'static str),
     /// A number: bytes, threads, milliseconds …
     Number(u64),
-    /// A share: 0.05 for 5 %.
+    /// Fraction: 0.05 for 5 %.
     Share(f64),
     /// Compute capabilities.
     Numbers(Vec<u32>),
-    /// A file or folder.
+    /// File or folder.
     Path(PathBuf),
-    /// A text.
+    /// Text.
     Text(String),
 }
 
-/// A variable that is set to what it may not be.
+/// Variable with an invalid value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mistake {
-    /// The variable.
+    /// Name of the variable.
     pub name: &'static str,
-    /// What it is set to.
+    /// Its value.
     pub value: String,
-    /// What is wrong with that, or what it may be.
+    /// Explanation of the mistake, or the permitted values.
     pub why: String,
 }
 
-/// A variable whose name begins as ours do and that nothing reads.
+/// Unused variable whose name starts with `THALWEG_`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unknown {
     /// Its name.
     pub name: String,
-    /// The variable whose name is nearest.
+    /// Variable with the most similar name.
     pub nearest: &'static str,
 }
 
@@ -97,99 +97,99 @@ const fn inner(name: &'static str, allowed: Allowed, about: &'static str) -> Var
 }
 
 const ON_OFF: Allowed = Allowed::Words(&["on", "off"]);
-/// More threads or milliseconds than anybody means.
+/// Upper bound beyond any sensible number of threads or milliseconds.
 const MANY: u64 = 1 << 20;
 
-/// Which device is the default one.
+/// The default device.
 pub static DEVICE: Variable = variable("THALWEG_DEVICE", Allowed::Device, "the default device");
 /// Threads of the CPU device.
 pub static THREADS: Variable =
     variable("THALWEG_THREADS", Allowed::Number(&[], 1, MANY, "threads"), "threads of the CPU device");
-/// How many bytes a device may have in use.
+/// Maximum bytes in use on a device.
 pub static MEMORY_LIMIT: Variable =
     variable("THALWEG_MEMORY_LIMIT", Allowed::Bytes, "the most bytes in use on a device");
-/// What compiles kernels for the CPU.
+/// Instruction set of kernels for the CPU.
 pub static ISA: Variable = variable(
     "THALWEG_ISA",
     Allowed::Words(&["avx512-narrow", "avx512", "avx2", "tile"]),
     "kernels' instructions, if not the best",
 );
-/// Whether operations share kernels.
+/// Whether to fuse operations into kernels.
 pub static FUSION: Variable = variable("THALWEG_FUSION", ON_OFF, "whether operations share kernels");
-/// Whether fused and unfused agree to the bit.
+/// Whether fused and unfused results agree to the bit.
 pub static STRICT: Variable = variable("THALWEG_STRICT", ON_OFF, "whether fused and unfused agree to the bit");
-/// Whether runs are alike to the bit.
+/// Whether repeated runs agree to the bit.
 pub static REPRODUCIBLE: Variable = variable("THALWEG_REPRODUCIBLE", ON_OFF, "whether runs are alike to the bit");
-/// How exactly matrix products of f32 are computed.
+/// Precision of f32 matrix products.
 pub static MATMUL_PRECISION: Variable =
     variable("THALWEG_MATMUL_PRECISION", Allowed::Words(&["highest", "high"]), "f32 products on GPUs: high is TF32");
-/// How long new patterns are planned for.
+/// Search effort for new patterns.
 pub static SEARCH: Variable = variable(
     "THALWEG_SEARCH",
     Allowed::Number(&["none", "full"], 0, u64::MAX, "operations"),
     "how long the planner searches",
 );
-/// The share of run time that goes into measuring plans.
+/// Fraction of run time spent on measuring plans.
 pub static MEASURE: Variable = variable("THALWEG_MEASURE", Allowed::Percent, "run time spent on measuring plans");
-/// Whether results that nobody reads are left unwritten.
+/// Whether to defer results that nobody reads.
 pub static DEFER: Variable = variable("THALWEG_DEFER", ON_OFF, "whether unread results are left unwritten");
 /// Whether new segments run before a plan has been searched for.
 pub static TIERS: Variable = variable("THALWEG_TIERS", ON_OFF, "whether new code runs before it is planned for");
-/// Whether what a backward pass reads may be computed again.
+/// Whether values that a backward pass reads may be recomputed.
 pub static RECOMPUTE: Variable =
     variable("THALWEG_RECOMPUTE", ON_OFF, "whether what a backward pass reads may be computed again");
-/// Where the disk cache is.
+/// Folder of the disk cache.
 pub static CACHE: Variable = variable("THALWEG_CACHE", Allowed::Folder { off: true }, "the disk cache");
-/// When a process measures its device.
+/// When a process calibrates its device.
 pub static CALIBRATE: Variable = variable(
     "THALWEG_CALIBRATE",
     Allowed::Number(&["off"], 0, u64::MAX, "milliseconds of kernels"),
     "when devices are measured",
 );
-/// Whether a run on a GPU becomes a graph.
+/// Whether launches on a GPU become graphs.
 pub static CUDA_GRAPHS: Variable = variable("THALWEG_CUDA_GRAPHS", ON_OFF, "whether launches become CUDA graphs");
 /// Whether launches on a GPU overlap.
 pub static CUDA_OVERLAP: Variable = variable("THALWEG_CUDA_OVERLAP", ON_OFF, "whether launches overlap");
 /// Whether a GPU has several queues.
 pub static CUDA_QUEUES: Variable =
     variable("THALWEG_CUDA_QUEUES", ON_OFF, "whether threads and copies have queues of their own");
-/// Where what devices compile is written to.
+/// Folder for compiled code.
 pub static DUMP: Variable = variable("THALWEG_DUMP", Allowed::Folder { off: false }, "where compiled code is shown");
-/// NVIDIA's driver.
+/// Library of NVIDIA's driver.
 pub static CUDA_DRIVER: Variable =
     variable("THALWEG_CUDA_DRIVER", Allowed::There { off: false }, "the driver's library");
-/// NVIDIA's compiler.
+/// Library of NVIDIA's compiler.
 pub static NVRTC: Variable = variable("THALWEG_NVRTC", Allowed::There { off: false }, "NVRTC's library");
-/// NVIDIA's matrix products.
+/// Library of NVIDIA's matrix products.
 pub static CUBLASLT: Variable = variable("THALWEG_CUBLASLT", Allowed::There { off: true }, "cuBLASLt's library");
-/// From how many multiplications on products are cuBLASLt's.
+/// Minimum number of multiplications of a product by cuBLASLt.
 pub static CUBLASLT_FROM: Variable = inner(
     "THALWEG_CUBLASLT_FROM",
     Allowed::Number(&[], 0, u64::MAX, "multiplications"),
     "least multiplications for cuBLASLt",
 );
-/// NVIDIA's Fourier transforms.
+/// Library of NVIDIA's Fourier transforms.
 pub static CUFFT: Variable = variable("THALWEG_CUFFT", Allowed::There { off: true }, "cuFFT's library");
-/// NVIDIA's decompositions of matrices.
+/// Library of NVIDIA's matrix decompositions.
 pub static CUSOLVER: Variable = variable("THALWEG_CUSOLVER", Allowed::There { off: true }, "cuSOLVER's library");
-/// Chips that the emulated GPU has NVRTC compile every source for.
+/// Chips for which the emulated GPU also compiles every source with NVRTC.
 pub static EMULATE_NVRTC: Variable =
     inner("THALWEG_EMULATE_NVRTC", Allowed::Chips, "chips that emulated sources are compiled for, too");
-/// Where the emulated GPU keeps what it compiles.
+/// Cache folder of the emulated GPU's compilations.
 pub static EMULATE_CACHE: Variable =
     inner("THALWEG_EMULATE_CACHE", Allowed::Folder { off: false }, "where emulated kernels are kept");
 /// Whether the emulated GPU stops at misaligned accesses.
 pub static EMULATE_SANITIZE: Variable =
     inner("THALWEG_EMULATE_SANITIZE", Allowed::Flag, "stops emulated kernels at misaligned accesses");
-/// Where tests of the emitter's speed write its code.
+/// Folder for code written by speed tests of the emitter.
 pub static CODE: Variable = inner("THALWEG_CODE", Allowed::Folder { off: false }, "where speed tests write code");
-/// Whether a test writes the golden files anew.
+/// Whether a test rewrites the golden files.
 pub static BLESS: Variable = inner("THALWEG_BLESS", Allowed::Flag, "has a test write the golden files anew");
-/// Where `bench/setup` puts the peers. (No Rust reads it.)
+/// Folder of competing libraries, installed by `bench/setup`. (Not read by Rust code.)
 pub static BENCH_VENV: Variable =
     inner("THALWEG_BENCH_VENV", Allowed::Folder { off: false }, "where bench/setup puts the peers");
 
-/// All variables, as `thalweg doctor` shows them.
+/// All variables, as shown by `thalweg doctor`.
 pub static ALL: [&Variable; 31] = [
     &DEVICE,
     &THREADS,
@@ -225,23 +225,23 @@ pub static ALL: [&Variable; 31] = [
 ];
 
 impl Variable {
-    /// What it is set to.
+    /// Its value.
     ///
     /// # Errors
-    /// Where that is not allowed.
+    /// When the value is invalid.
     pub fn read(&self) -> Result<Option<Value>, Mistake> {
         self.parse(std::env::var_os(self.name).as_deref())
     }
 
-    /// What it is set to.
+    /// Its value.
     ///
     /// # Panics
-    /// Where that is not allowed: for those who have no way to say so. Whoever made a device has been told before.
+    /// When the value is invalid, for callers without a way to report it. Creating a device has reported it before.
     pub fn get(&self) -> Option<Value> {
         self.read().unwrap_or_else(|mistake| panic!("{mistake}"))
     }
 
-    /// The number that it is set to. Panics as [`Variable::get`] does.
+    /// Its number. Panics like [`Variable::get`].
     pub fn number(&self) -> Option<u64> {
         match self.get() {
             Some(Value::Number(n)) => Some(n),
@@ -249,7 +249,7 @@ impl Variable {
         }
     }
 
-    /// The path that it is set to. Panics as [`Variable::get`] does.
+    /// Its path. Panics like [`Variable::get`].
     pub fn path(&self) -> Option<PathBuf> {
         match self.get() {
             Some(Value::Path(path)) => Some(path),
@@ -257,21 +257,21 @@ impl Variable {
         }
     }
 
-    /// Whether it is set to that word. Panics as [`Variable::get`] does.
+    /// Whether its value is this word. Panics like [`Variable::get`].
     pub fn is(&self, word: &str) -> bool {
         self.get() == Some(Value::Word(self.word(word)))
     }
 
-    /// The word itself, which has to be one that it may be: a misspelt one in our own code would never be found.
+    /// The word itself, which must be permitted: a misspelt one in our own code would go unnoticed.
     fn word(&self, word: &str) -> &'static str {
         let words = self.allowed.words();
         words.iter().find(|w| **w == word).unwrap_or_else(|| panic!("{} is never {word}", self.name))
     }
 
-    /// What a text says as its value.
+    /// Parses a value.
     ///
     /// # Errors
-    /// Where it is not allowed.
+    /// When it is invalid.
     pub fn parse(&self, text: Option<&OsStr>) -> Result<Option<Value>, Mistake> {
         let Some(text) = text.filter(|t| !t.is_empty()) else { return Ok(None) };
         let mistake = |why: String| Mistake { name: self.name, value: text.to_string_lossy().into_owned(), why };
@@ -282,7 +282,7 @@ impl Variable {
         }
     }
 
-    /// What it may be, for people.
+    /// Description of the permitted values.
     pub fn allowed(&self) -> String {
         self.allowed.to_string()
     }
@@ -297,7 +297,7 @@ impl Allowed {
         }
     }
 
-    /// What a text says; `None` where it is not allowed, an error where there is more to say about it.
+    /// Parses a value. `None` if it is invalid, an error if there is an explanation.
     fn parse(self, text: &OsStr) -> Result<Option<Value>, String> {
         let utf8 = text.to_str().map(str::trim);
         let word = self.words().iter().find(|w| utf8.is_some_and(|t| t.eq_ignore_ascii_case(w)));
@@ -318,13 +318,13 @@ impl Allowed {
             }
             Allowed::Bytes => parse_bytes(utf8).map(|n| Value::Number(n as u64)),
             Allowed::Device => is_device(utf8).then(|| Value::Text(utf8.into())),
-            // A bare word is more likely a misspelt `off` than a folder that is to be made.
+            // A bare word is more likely a misspelt `off` than a folder to be created.
             Allowed::Folder { .. } => {
                 let path = PathBuf::from(text);
                 (path.components().count() > 1 || path.has_root() || path.is_dir()).then_some(Value::Path(path))
             }
             Allowed::There { .. } => match PathBuf::from(text) {
-                // A bare name is the loader's to look for.
+                // A bare name is resolved by the loader.
                 path if path.components().count() == 1 || path.exists() => Some(Value::Path(path)),
                 _ => return Err("there is no such file".into()),
             },
@@ -337,7 +337,7 @@ impl Allowed {
     }
 }
 
-/// Whether a device may have that name.
+/// Whether it is a valid device name.
 fn is_device(name: &str) -> bool {
     let number = |n: &str| {
         matches!(n, "emulated" | "emulated:small" | "absent") || !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())
@@ -345,8 +345,7 @@ fn is_device(name: &str) -> bool {
     name == "cpu" || name == "cuda" || name.strip_prefix("cuda:").is_some_and(number)
 }
 
-/// A number of bytes: digits, with `K`, `M`, `G` or `T` behind them units of 1,024 of each other, and `B` or `iB`
-/// behind that.
+/// Number of bytes: digits, optionally followed by the unit `K`, `M`, `G` or `T` (powers of 1,024) and `B` or `iB`.
 fn parse_bytes(text: &str) -> Option<usize> {
     let text = text.to_ascii_lowercase();
     let text = text.strip_suffix("ib").or_else(|| text.strip_suffix('b')).unwrap_or(&text).trim_end();
@@ -412,7 +411,7 @@ pub fn mistakes() -> Vec<Mistake> {
     ALL.iter().filter_map(|v| v.read().err()).collect()
 }
 
-/// Variables that are set, whose names begin with `THALWEG_` and that nothing reads.
+/// Variables in the environment whose names start with `THALWEG_` and that nothing reads.
 pub fn unknown() -> Vec<Unknown> {
     unknown_of(std::env::vars_os().map(|(name, _)| name))
 }
@@ -426,7 +425,7 @@ fn unknown_of(names: impl Iterator<Item = OsString>) -> Vec<Unknown> {
     all
 }
 
-/// Letters put in, left out or changed that make one name of the other.
+/// Edit distance of two names.
 fn edits(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {
@@ -439,10 +438,10 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Checks the environment, and tells through `tracing` of variables that nothing reads; both once a process.
+/// Checks the environment and logs unused variables by `tracing`; both once per process.
 ///
 /// # Errors
-/// [`Error::Environment`] with all mistakes there are.
+/// [`Error::Environment`] with all mistakes.
 pub fn check() -> Result<(), Error> {
     static CHECKED: OnceLock<Result<(), Error>> = OnceLock::new();
     CHECKED

@@ -1,22 +1,22 @@
-//! What the outside world can cause.
+//! Errors returned to calling programs.
 
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// A failure that no change of the calling program's shapes and dtypes would have avoided.
+/// Failure that is independent of the calling program's shapes and dtypes.
 ///
 /// Mistakes in shapes and dtypes panic at the caller's line instead.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device has no memory left for an allocation, or a limit leaves too little for what is to be computed.
+    /// The device is out of memory, or a limit leaves too little for the computation.
     OutOfMemory {
-        /// Bytes asked for: of an allocation, or of all that has to be in use at once to compute a segment.
+        /// Bytes requested: by an allocation, or needed at once to compute a segment.
         requested: usize,
-        /// Bytes in use on the device by this process at that moment.
+        /// Bytes in use on the device by this process at that time.
         in_use: usize,
-        /// The limit that was set for the device, if one was.
+        /// The device's limit, if set.
         limit: Option<usize>,
         /// The device.
         device: String,
@@ -25,63 +25,63 @@ pub enum Error {
     Compile {
         /// The device.
         device: String,
-        /// What the compiler said.
+        /// Message of the compiler.
         message: String,
     },
-    /// The device refused or failed.
+    /// The device rejected a request or failed.
     Device {
         /// The device.
         device: String,
-        /// What it said.
+        /// Message of the device.
         message: String,
     },
-    /// A file could not be read or written, or its content is not what it should be.
+    /// A file could not be read or written, or its content is invalid.
     File {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         message: String,
     },
-    /// The value was asked for in a form that it does not have.
+    /// The value was requested in an unavailable form.
     Value(
-        /// What was asked for and what there is.
+        /// Requested and available form.
         String,
     ),
-    /// An index names no element.
+    /// An index is out of range.
     Index(
-        /// The operation, the index and what there is.
+        /// Operation, index and valid range.
         String,
     ),
-    /// An environment variable is set to what it may not be.
+    /// An environment variable has an invalid value.
     Environment(
-        /// Which, to what, and what it may be.
+        /// Variable, value and permitted values.
         String,
     ),
-    /// A function of the program's own, in the midst of its operations, failed.
+    /// A user-defined function called between operations failed.
     Host {
         /// The operation's name.
         operation: String,
-        /// Where it was called.
+        /// Call site.
         at: &'static Location<'static>,
-        /// Why it failed.
+        /// Cause of the failure.
         cause: Arc<dyn std::error::Error + Send + Sync>,
     },
-    /// Thalweg itself is wrong: no change of the calling program is called for.
+    /// Defect of Thalweg: the calling program need not change.
     Internal {
-        /// What went wrong.
+        /// Description of the defect.
         message: String,
-        /// A file with what is needed to see it again, if one could be written: to be sent in.
+        /// File with the data needed to reproduce it, if one could be written, to be sent with a defect report.
         report: Option<String>,
     },
     /// The value depends on a segment that failed.
     Failed(
-        /// Why it failed.
+        /// Cause of that failure.
         Arc<Error>,
     ),
 }
 
 impl Error {
-    /// The error for values that depend on what failed; it keeps the first cause.
+    /// The error for values that depend on a failed one; it preserves the first cause.
     pub fn poisoned(&self) -> Error {
         match self {
             Error::Failed(cause) => Error::Failed(cause.clone()),

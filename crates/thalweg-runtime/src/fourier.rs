@@ -1,42 +1,42 @@
-//! Fourier transforms as a library of a device takes them.
+//! Fourier transforms by device libraries.
 
-/// What is transformed into what.
+/// Kind of transform.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FourierKind {
-    /// Complex numbers, with `e^(-2πi jk/n)`.
+    /// Complex to complex, with `e^(-2πi jk/n)`.
     Forward,
-    /// Complex numbers, with `e^(+2πi jk/n)`.
+    /// Complex to complex, with `e^(+2πi jk/n)`.
     Inverse,
-    /// Real numbers into the first half of their transform.
+    /// Real to the first half of the transform.
     Half,
-    /// The first half of a transform into `n` times the real numbers.
+    /// First half of a transform to `n` times the real numbers.
     Real,
 }
 
-/// Transforms along the middle axis of `[outer, n, inner]`, of real and imaginary parts that are tensors by themselves.
+/// Transforms along the middle axis of `[outer, n, inner]`; real and imaginary components are separate tensors.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fourier {
-    /// What is transformed into what.
+    /// Kind of transform.
     pub kind: FourierKind,
-    /// Whether the parts are f64, and not f32.
+    /// Whether components are f64 instead of f32.
     pub double: bool,
-    /// Elements of the dimensions before the axis.
+    /// Product of the dimensions before the axis.
     pub outer: usize,
-    /// Samples of a transform: real numbers, where one side is real.
+    /// Samples per transform: real numbers, if one side is real.
     pub n: usize,
-    /// Elements of the dimensions behind the axis.
+    /// Product of the dimensions after the axis.
     pub inner: usize,
-    /// What the results are multiplied by.
+    /// Factor of the results.
     pub scale: f64,
 }
 
 impl FourierKind {
-    /// Elements of a line that goes in, of `n` samples.
+    /// Number of input elements per transform of `n` samples.
     pub fn taken(self, n: usize) -> usize {
         if self == FourierKind::Real { n / 2 + 1 } else { n }
     }
 
-    /// Elements of a line that comes out.
+    /// Number of output elements per transform of `n` samples.
     pub fn given(self, n: usize) -> usize {
         if self == FourierKind::Half { n / 2 + 1 } else { n }
     }

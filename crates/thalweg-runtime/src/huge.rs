@@ -1,11 +1,11 @@
-//! Large stretches of the host's memory that are about to be written for the first time.
+//! Huge pages for large host memory that is about to be written for the first time.
 
-/// Bytes from which on the system is asked for huge pages.
+/// Minimum size for which huge pages are requested.
 const LARGE: usize = 4 << 20;
 
-/// Says that all of these bytes are about to be written: the system may back what it has not yet by huge pages, so that it
-/// is not asked for each 4 KiB. A copy from a GPU to fresh memory takes longer for those than for its bytes. Nothing but
-/// how the memory is backed changes, and nothing at all where the system has no huge pages.
+/// Announces that all of these bytes are about to be written, so that the system may back fresh memory by huge pages
+/// instead of faulting every 4 KiB. These faults take longer than copying the bytes, for a copy from a GPU to fresh
+/// memory. Changes only the backing of the memory, and nothing on systems without huge pages.
 pub fn expect_to_fill(bytes: &mut [u8]) {
     #[cfg(target_os = "linux")]
     if bytes.len() >= LARGE {

@@ -1,9 +1,8 @@
-//! What stands between plans and devices: the [`Device`] trait, [`Buffer`]s and their pool, errors, counters, traces,
-//! and what outlives a process ([`disk`]).
+//! Interface between plans and devices: the [`Device`] trait, [`Buffer`]s and their pool, errors, counters, traces, and
+//! data that outlives a process ([`disk`]).
 //!
-//! A device crate implements [`Device`] and [`Program`]; nothing else of it is seen. Memory of a device is handed
-//! out by a [`Pool`] over the device's own allocator, so that recycled buffers and the figures about them are the
-//! same everywhere.
+//! A device crate implements [`Device`] and [`Program`]; nothing else of it is visible. Device memory is allocated by a
+//! [`Pool`] over the device's own allocator, so that recycling and its statistics work alike on all devices.
 
 mod counters;
 mod decomposition;

@@ -1,14 +1,14 @@
-//! The bytes of a file, without copying them first.
+//! File contents without copying.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The bytes of a file that is not written while they are in use.
+/// Bytes of a file that is not written while they are in use.
 ///
-/// On Unix they are a private mapping, so that only what is looked at is read. The file must not be cut short by
-/// another program meanwhile: the system ends a process that looks at what is no longer there. (Files that are replaced
-/// by renaming, as everything here replaces them, stay as they were.)
+/// On Unix they are a private mapping, so that only accessed pages are read. Other programs must not truncate the file
+/// meanwhile: the system ends a process that accesses missing pages. (Files replaced by renaming, as everywhere in this
+/// project, stay unchanged.)
 pub struct FileBytes(Inner);
 
 #[cfg(unix)]
@@ -48,13 +48,13 @@ mod map {
     use std::io;
     use std::ptr::{self, NonNull};
 
-    /// A mapping of a whole file; of an empty one there is none.
+    /// Mapping of a whole file; nothing is mapped for an empty one.
     pub(super) struct Mapping {
         start: NonNull<u8>,
         length: usize,
     }
 
-    // SAFETY: the bytes are never written by this process; looking at them from any thread is sound.
+    // SAFETY: this process never writes the bytes; reading them from any thread is sound.
     unsafe impl Send for Mapping {}
     // SAFETY: as above.
     unsafe impl Sync for Mapping {}
@@ -69,7 +69,7 @@ mod map {
             if length == 0 {
                 return Ok(Mapping { start: NonNull::dangling(), length });
             }
-            // SAFETY: a new mapping, placed by the system, that nothing else knows of.
+            // SAFETY: a new mapping, placed by the system and unknown to other code.
             let p = unsafe { rustix::mm::mmap(ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, file, 0)? };
             let start = NonNull::new(p.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
             Ok(Mapping { start, length })
@@ -87,7 +87,7 @@ mod map {
     impl Drop for Mapping {
         fn drop(&mut self) {
             if self.length > 0 {
-                // SAFETY: the mapping made in `new`, which nobody borrows any longer.
+                // SAFETY: the mapping created in `new`, no longer borrowed.
                 let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
             }
         }
@@ -105,7 +105,7 @@ mod tests {
         for content in [&b""[..], b"abc", &[7; 10_000]] {
             std::fs::write(&path, content).unwrap();
             let bytes = FileBytes::open(&path).unwrap();
-            // What was opened stays when another file takes the name.
+            // An open mapping stays valid when the file is removed and its name reused.
             std::fs::remove_file(&path).unwrap();
             assert_eq!(&*bytes, content);
         }

@@ -1,13 +1,13 @@
-//! The memory pool: freed blocks are kept and handed out again, and everything is counted.
+//! Memory pool: recycles freed blocks and counts memory use.
 //!
 //! Page faults of a fresh output cost three times the kernel that fills it (../../../docs/architecture.md), so blocks
-//! are recycled by size class: powers of two up to 1 MiB (at most half wasted), eighths of a power of two above
-//! (at most an eighth wasted). A block goes back to the class it came from; nothing is split or merged, so allocating
-//! and freeing cost a lock and a push whatever the number of live blocks.
+//! are recycled by size class: powers of two up to 1 MiB (at most half wasted), eighths of a power of two above (at
+//! most an eighth wasted). A block returns to the class it came from; blocks are never split or merged, so allocating
+//! and freeing cost a lock and a push independent of the number of live blocks.
 //!
-//! On a device with several queues a block keeps the points at which it was used last ([`Uses`]). Whoever gets it puts
-//! nothing in a queue before that queue waits for these points, so a block may go round before the device is done with
-//! it; one that nobody has to wait for comes first.
+//! On devices with several queues a block stores its last uses ([`Uses`]). Its next user makes a queue wait for these
+//! before enqueueing work with the block, so that blocks may be recycled before the device has finished with them.
+//! Blocks without waits are preferred.
 
 use crate::uses::{Points, QUEUES, Uses};
 use crate::{Error, environment};
@@ -16,55 +16,56 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// Where a pool gets its blocks: the device's own allocator.
+/// Source of a pool's blocks: the device's own allocator.
 pub trait Memory: Send + Sync {
-    /// A block of that many bytes, aligned to 64; `None` when there is none.
+    /// Allocates a block of `bytes` bytes, aligned to 64; `None` if out of memory.
     fn obtain(&self, bytes: usize) -> Option<Block>;
 
-    /// Gives back a block of [`Memory::obtain`] with the same size.
+    /// Frees a block of [`Memory::obtain`] with the same size.
     ///
     /// # Safety
-    /// The block came from `obtain(bytes)` of this memory, is given back once, and nobody uses it any more, but for what
-    /// is in the device's queues up to its points.
+    /// The block came from `obtain(bytes)` of this memory, is freed once, and is not used any more except by work in
+    /// the device's queues up to its last uses.
     unsafe fn release(&self, block: Block, bytes: usize);
 
-    /// Who would have to wait if the queue of that number, or that of the calling thread, used a block of these points.
+    /// Waits needed if the queue with a number, or that of the calling thread, used a block with these last uses.
     fn when(&self, points: &Points, queue: Option<usize>) -> When {
         let _ = (points, queue);
         When::Now
     }
 
-    /// Bytes that this memory could hold in all, if known.
+    /// Total capacity in bytes, if known.
     fn total(&self) -> Option<usize>;
 }
 
-/// The pool's figures, in bytes but for the counts.
+/// Statistics of a pool, in bytes except for the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
-    /// In buffers that are alive.
+    /// Bytes of live buffers.
     pub in_use: usize,
-    /// The most that was in use at once.
+    /// Maximum of `in_use`.
     pub peak: usize,
-    /// Held from the device, in use or kept for reuse.
+    /// Bytes allocated from the device, in use or kept for reuse.
     pub reserved: usize,
-    /// Allocations served.
+    /// Number of allocations.
     pub allocations: u64,
-    /// Of these, served from kept blocks.
+    /// Allocations served from kept blocks.
     pub recycled: u64,
-    /// The most that may be in use, where a limit was set.
+    /// Maximum bytes in use, if limited.
     pub limit: Option<usize>,
 }
 
 const CLASSES: usize = 512;
 
-/// Kept blocks that are looked at for one that nobody has to wait for.
+/// Maximum number of kept blocks checked for one without waits.
 const LOOKED_AT: usize = 16;
-/// Kept blocks of a class that all have to be waited for, and their bytes, up to which a new one is obtained instead: a
-/// copy of the next input goes on beside what uses the last ones, and a host that runs ahead takes no more for it.
+/// Maximum number of kept blocks of a class that all require waits, and their bytes, up to which a new block is
+/// allocated instead. The copy of the next input then overlaps uses of previous ones, and a host that runs ahead
+/// allocates no more than that.
 const FEW: usize = 3;
 const FEW_BYTES: usize = 1 << 30;
 
-/// Blocks of one device, recycled.
+/// Pool of recycled blocks of one device.
 pub struct Pool {
     device: String,
     memory: Box<dyn Memory>,
@@ -74,44 +75,44 @@ pub struct Pool {
     reserved: AtomicUsize,
     allocations: AtomicU64,
     recycled: AtomicU64,
-    /// `usize::MAX` for none.
+    /// `usize::MAX` for no limit.
     limit: AtomicUsize,
 }
 
-/// A block of a device's memory that nobody has.
+/// Unowned block of a device's memory.
 #[derive(Debug)]
 pub struct Block {
-    /// Where it begins.
+    /// Start address.
     pub start: NonNull<u8>,
-    /// When it was used last.
+    /// Its last uses.
     pub last: Points,
 }
 
-// SAFETY: a block is owned by who has it alone; the pointer is only handed on.
+// SAFETY: a block has a single owner; the pointer is only passed on.
 unsafe impl Send for Block {}
 
 impl Block {
-    /// One that nobody has used in any queue.
+    /// Creates a block without uses in any queue.
     pub fn unused(start: NonNull<u8>) -> Block {
         Block { start, last: [0; QUEUES] }
     }
 }
 
-/// Who waits for memory.
+/// Waits before a use of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
-    /// Nobody.
+    /// None.
     Now,
-    /// The queue that uses it, on the device.
+    /// The queue that uses it waits, on the device.
     Behind,
-    /// The host: what uses it is not in its queue yet.
+    /// The host would wait: the previous use is not enqueued yet.
     NotYet,
 }
 
-/// A block of device memory; freed to its pool when the last clone of the `Arc` goes.
+/// Block of device memory; returns to its pool when the last clone of the `Arc` is dropped.
 pub type Buffer = Arc<Allocation>;
 
-/// The memory behind a [`Buffer`].
+/// Memory of a [`Buffer`].
 pub struct Allocation {
     start: NonNull<u8>,
     bytes: usize,
@@ -119,29 +120,29 @@ pub struct Allocation {
     owner: Owner,
 }
 
-/// Who has the memory when an allocation goes.
+/// Owner of the memory when an allocation is dropped.
 enum Owner {
-    /// The pool, as a block of that class.
+    /// The pool, as a block of this class.
     Pool(Arc<Pool>, usize),
-    /// The allocation that it is a part of.
+    /// The allocation that contains it.
     Whole(Buffer),
-    /// Somebody else.
+    /// Other code.
     Foreign,
 }
 
-// SAFETY: an allocation is an address and a size. Access to the bytes goes through device code, which orders it.
+// SAFETY: an allocation is an address and a size. Device code orders accesses to the bytes.
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    /// The address on its device.
+    /// Address on its device.
     pub fn address(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// A part of a buffer as a buffer by itself, which keeps all of it alive. Parts may lie over each other: who uses
-    /// them sees to it that they do not at the same time.
+    /// Part of a buffer as a separate buffer, which keeps the whole alive. Parts may overlap; their users must not use
+    /// overlapping ones at the same time.
     ///
     /// # Panics
     /// When it does not lie within the buffer.
@@ -153,20 +154,20 @@ impl Allocation {
         Arc::new(Allocation { start, bytes, uses: Uses::default(), owner: Owner::Whole(whole.clone()) })
     }
 
-    /// Memory that somebody else keeps, as a buffer: scratch of a thread, for the time of a launch.
+    /// Wraps memory owned by other code, such as scratch memory of a thread for a launch.
     ///
     /// # Safety
-    /// There are as many bytes, and they outlive the buffer.
+    /// The memory has as many bytes and outlives the buffer.
     pub unsafe fn foreign(start: NonNull<u8>, bytes: usize) -> Buffer {
         Arc::new(Allocation { start, bytes, uses: Uses::default(), owner: Owner::Foreign })
     }
 
-    /// Bytes asked for; the block may be larger.
+    /// Requested bytes; the block may be larger.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// When it was used last in the queues of its device; of a part, when the whole was.
+    /// Last uses in the queues of its device; for a part, those of the whole.
     pub fn uses(&self) -> &Uses {
         match &self.owner {
             Owner::Whole(whole) => whole.uses(),
@@ -194,7 +195,7 @@ impl fmt::Debug for Allocation {
     }
 }
 
-/// The class of a size, and the bytes of a block of that class.
+/// Class of a size, and bytes of a block of that class.
 fn class_of(bytes: usize) -> Option<(usize, usize)> {
     const SMALL: usize = 1 << 20;
     let bytes = bytes.max(64);
@@ -210,8 +211,8 @@ fn class_of(bytes: usize) -> Option<(usize, usize)> {
     (size <= isize::MAX as usize).then_some((21 + (top - 20) * 8 + eighth, size))
 }
 
-/// Bytes in use for a buffer of so many: what [`MemoryStats::in_use`] counts. `usize::MAX` where there is no such
-/// buffer. One without bytes has a block, for its address, and counts as nothing.
+/// Bytes in use by a buffer of a size, as counted in [`MemoryStats::in_use`]. `usize::MAX` if the size is impossible. A
+/// buffer without bytes has a block, for its address, and counts as 0.
 pub fn granted(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { class_of(bytes).map_or(usize::MAX, |c| c.1) }
 }
@@ -226,7 +227,7 @@ fn size_of_class(class: usize) -> usize {
 }
 
 impl Pool {
-    /// A pool over a device's memory.
+    /// Creates a pool over a device's memory.
     pub fn new(device: String, memory: Box<dyn Memory>) -> Arc<Pool> {
         Arc::new(Pool {
             device,
@@ -241,16 +242,16 @@ impl Pool {
         })
     }
 
-    /// A buffer of that many bytes, uninitialised or with what its last owner left.
+    /// Allocates a buffer, uninitialised or with contents of its previous owner.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the device has none left, kept blocks of other sizes given back first, or when more
-    /// would be in use than the limit says.
+    /// [`Error::OutOfMemory`] if the device has no memory left after freeing kept blocks of other sizes, or if the
+    /// limit would be exceeded.
     pub fn allocate(self: &Arc<Pool>, bytes: usize) -> Result<Buffer, Error> {
         self.allocate_for(bytes, None)
     }
 
-    /// The same for the queue of that number, which will use it first.
+    /// Like [`Pool::allocate`], for first use by a given queue.
     ///
     /// # Errors
     /// As [`Pool::allocate`].
@@ -259,7 +260,7 @@ impl Pool {
         let (class, size) = class_of(bytes).ok_or_else(refused)?;
         let limit = self.limit.load(Relaxed);
         let counted = granted(bytes);
-        // Counted first, so that two threads do not both take the last of it.
+        // Counted first, so that two threads do not both use the last of it.
         let more = |used: usize| used.checked_add(counted).filter(|&now| now <= limit || counted == 0);
         let before = self.in_use.fetch_update(Relaxed, Relaxed, more).map_err(|_| refused())?;
         let Some(block) = self.block((class, size), limit, queue) else {
@@ -272,7 +273,7 @@ impl Pool {
         Ok(Arc::new(Allocation { start, bytes, uses, owner: Owner::Pool(self.clone(), class) }))
     }
 
-    /// A block of a class: one that was kept, or one from the device.
+    /// Block of a class: a kept one, or one allocated from the device.
     fn block(&self, (class, size): (usize, usize), limit: usize, queue: Option<usize>) -> Option<Block> {
         let is_full = || self.reserved.load(Relaxed).saturating_add(size) > limit;
         if let Some(block) = self.kept((class, size), is_full(), queue) {
@@ -297,8 +298,8 @@ impl Pool {
         Some(block)
     }
 
-    /// A block of a class that was kept: the newest that nobody has to wait for, else the oldest, where there are a few or
-    /// there is no room for one more.
+    /// Kept block of a class: the newest without waits; otherwise the oldest, if there are several or no memory for
+    /// another one.
     fn kept(&self, (class, size): (usize, usize), no_room: bool, queue: Option<usize>) -> Option<Block> {
         let mut list = self.lock(class);
         let count = list.len();
@@ -311,13 +312,13 @@ impl Pool {
         Some(list.remove(found))
     }
 
-    /// The error of an allocation, or of several together, that there is no room for.
+    /// Error for one or several allocations that do not fit.
     fn out_of_memory(&self, requested: usize) -> Error {
         let stats = self.stats();
         Error::OutOfMemory { requested, in_use: stats.in_use, limit: stats.limit, device: self.device.clone() }
     }
 
-    /// Sets how many bytes may be in use at once. What is in use stays; what is kept beyond it is given back.
+    /// Sets the maximum bytes in use at once. Live buffers are not affected; kept blocks are freed if they exceed it.
     pub fn set_limit(&self, bytes: Option<usize>) {
         self.limit.store(bytes.unwrap_or(usize::MAX), Relaxed);
         if bytes.is_some_and(|b| self.reserved.load(Relaxed) > b) {
@@ -325,12 +326,12 @@ impl Pool {
         }
     }
 
-    /// Sets the peak to what is in use now.
+    /// Resets the peak to the bytes in use.
     pub fn reset_peak(&self) {
         self.peak.store(self.in_use.load(Relaxed), Relaxed);
     }
 
-    /// Gives every kept block back to the device, but for those whose last use is not in its queue yet.
+    /// Frees all kept blocks except those whose last use is not enqueued yet.
     pub fn trim(&self) {
         for class in 0..CLASSES {
             let blocks = std::mem::take(&mut *self.lock(class));
@@ -347,7 +348,7 @@ impl Pool {
         }
     }
 
-    /// The figures now.
+    /// Current statistics.
     pub fn stats(&self) -> MemoryStats {
         MemoryStats {
             in_use: self.in_use.load(Relaxed),
@@ -365,7 +366,7 @@ impl Pool {
     }
 
     fn lock(&self, class: usize) -> std::sync::MutexGuard<'_, Vec<Block>> {
-        // The list is whole at every point where a panic could leave the lock poisoned.
+        // The list is consistent wherever a panic could poison the lock.
         self.free[class].lock().unwrap_or_else(|e| e.into_inner())
     }
 }
@@ -382,10 +383,10 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// The limit that `THALWEG_MEMORY_LIMIT` sets.
+/// Limit set by `THALWEG_MEMORY_LIMIT`.
 ///
 /// # Errors
-/// Where it is no number of bytes.
+/// When the value is invalid.
 pub fn limit_from_environment() -> Result<Option<usize>, Error> {
     Ok(match environment::MEMORY_LIMIT.read()? {
         Some(environment::Value::Number(bytes)) => Some(bytes as usize),

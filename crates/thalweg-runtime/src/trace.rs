@@ -1,6 +1,6 @@
-//! Traces in the Chrome format (chrome://tracing, <https://ui.perfetto.dev>): what ran when, on which thread.
+//! Traces in the Chrome format (chrome://tracing, <https://ui.perfetto.dev>): time and thread of events.
 //!
-//! Off by default; a span then costs one atomic load. [`start`] and [`finish`] bracket what is traced.
+//! Off by default; a span then costs one atomic load. A trace is delimited by [`start`] and [`finish`].
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ struct Event {
     duration_ns: u64,
 }
 
-/// Begins a trace; one that was running starts over.
+/// Starts a trace; a running one is discarded.
 pub fn start() {
     *EVENTS.lock().unwrap_or_else(|e| e.into_inner()) = Some((Instant::now(), Vec::new()));
     ON.store(true, Relaxed);
@@ -35,7 +35,7 @@ pub fn is_on() -> bool {
     ON.load(Relaxed)
 }
 
-/// Ends the trace and returns it as JSON, one event a span; empty if none was running.
+/// Ends the trace and returns it as JSON, one event per span; empty if none was running.
 pub fn finish() -> String {
     ON.store(false, Relaxed);
     let taken = EVENTS.lock().unwrap_or_else(|e| e.into_inner()).take();
@@ -62,7 +62,7 @@ fn escape(c: char) -> impl Iterator<Item = char> {
     slash.into_iter().chain([c])
 }
 
-/// Runs `f` and, while a trace is on, records how long it took under the name that `name` gives.
+/// Runs `f` and, if a trace is running, records its duration by the name from `name`.
 #[inline]
 pub fn span<T>(category: &'static str, name: impl FnOnce() -> String, f: impl FnOnce() -> T) -> T {
     if !is_on() {

@@ -1,15 +1,15 @@
-//! Measured decisions: a plan that runs often is held against others on the device, by running.
+//! Autotuning: a plan that runs often competes with others in the program's own runs.
 //!
 //! In: a plan instantiated for sizes, and the runs of its segment. Once it has run for long enough, the planner names
-//! other plans for the same segment. From then on the runs take turns between them, so each is timed as it really is:
-//! with the real buffers, what is in the caches from before, memory taken over in place. Every run gives right results,
-//! so a trial costs only what a slower plan takes longer. Out: the plan that runs from then on.
+//! other plans for the same segment. From then on runs alternate between them, so each is timed under real conditions:
+//! real buffers, warm caches, memory reused in place. Every run gives correct results, so a trial costs only the extra
+//! time of a slower plan. Out: the plan that runs from then on.
 //!
-//! Always true: planning and what slower plans took longer stay below a share of all time that the segment has run (5 %
-//! unless set otherwise). A plan wins only if it is faster by more than 3 % in the median and in the lower quartile;
-//! one that has been faster in each of its runs is the one that runs meanwhile where nothing is tried. Where launches
-//! run on their own, it is the device's clock that says so, some runs later: nobody waits for it. Results may differ in
-//! the last bits between plans, as they do between fused and unfused; in strict mode they do not.
+//! Always true: naming plans and the extra time of slower ones stay below a fraction of the segment's total run time (5
+//! % unless set otherwise). A plan wins only if it is more than 3 % faster both in the median and in the lower
+//! quartile. While the budget allows no trial, the leader runs: a plan that was faster in each of its runs. Where
+//! launches are asynchronous the device's clock decides, some runs later; nobody waits for it. Results of different
+//! plans may differ in the last bits, as fused and unfused ones do; in strict mode they do not.
 
 use crate::mode::measuring;
 use std::collections::VecDeque;
@@ -19,33 +19,33 @@ use std::time::Instant;
 use thalweg_fusion::Candidate;
 use thalweg_runtime::{Timing, count};
 
-/// Runs of a segment that are counted before anything is decided.
+/// Number of runs of a segment before anything is decided.
 const FIRST_RUNS: u64 = 8;
-/// A segment that takes less is not worth measuring: the clock and the launches around it are as long.
+/// Shortest run time worth measuring, in nanoseconds: below, clock and launch overhead are as long.
 const SHORTEST_NS: u64 = 20_000;
-/// Nanoseconds that naming other plans is reckoned to take, each ten operations.
+/// Estimated nanoseconds of naming other plans, per ten operations.
 const NAMING_NS: u64 = 500_000;
-/// The same where naming them compiles kernels for a GPU.
+/// Additional nanoseconds if naming them compiles kernels for a GPU.
 const NAMING_ON_GPU_NS: u64 = 200_000_000;
-/// One of so many runs is timed while a plan on a GPU has not run for long enough: events in its queue are not for
-/// nothing.
+/// Sampling interval on a GPU: one run in this many is timed while the plan has not run for long enough, since events
+/// in its queue have a cost.
 const SAMPLE: u64 = 32;
-/// And one of so many asks the device whether it has come to the end of timed ones.
+/// Polling interval: one run in this many asks the device for finished timings.
 const ASK: u64 = 8;
-/// Runs whose time the device has not told yet; beyond, the next ones are not timed.
+/// Maximum number of runs with pending timings; beyond, the next runs are not timed.
 const MOST_WAITING: usize = 64;
-/// Plans held against the one that is there.
+/// Maximum number of plans that compete with the current one.
 pub(crate) const MOST_OTHERS: usize = 4;
-/// Timed runs of each plan, after one that is not counted.
+/// Timed runs of each plan, after one warm-up run that is not counted.
 const ROUNDS: usize = 9;
-/// A plan slower by more than this is given up after three.
+/// Slowdown against the best median beyond which a plan is dropped after three runs.
 const GIVE_UP: f64 = 1.15;
-/// What a plan must be faster by.
+/// Ratio of times below which a plan counts as faster.
 const MARGIN: f64 = 0.97;
 
-/// The autotuning of one plan. `P` is what runs: a plan with its programs.
+/// Autotuning of one plan. `P` is a runnable plan: with its programs.
 pub(crate) struct Autotuning<P> {
-    /// Nothing more to do: the plan stays, or `winner` runs.
+    /// Finished: the plan stays, or `winner` runs.
     decided: AtomicBool,
     winner: OnceLock<Arc<P>>,
     course: Mutex<Course<P>>,
@@ -55,19 +55,19 @@ struct Course<P> {
     runs: u64,
     /// Nanoseconds of all runs.
     total: u64,
-    /// Nanoseconds of naming other plans, and what they took longer.
+    /// Nanoseconds spent on naming other plans, and on the extra time of slower ones.
     spent: u64,
-    /// The plan itself first.
+    /// Candidates; the plan itself is the first.
     tried: Vec<Tried<P>>,
     turn: usize,
-    /// Runs that were not timed since one was.
+    /// Number of runs since one was timed.
     skipped: u64,
-    /// Runs that the device has not come to the end of, in order.
+    /// Runs whose timing the device has not finished, in order.
     waiting: VecDeque<(Turn<P>, Arc<dyn Timing>)>,
 }
 
 struct Tried<P> {
-    /// `None` for the plan itself.
+    /// Runnable plan; `None` for the plan itself.
     ready: Option<Arc<P>>,
     predicted: u64,
     warm: bool,
@@ -75,14 +75,14 @@ struct Tried<P> {
     given_up: bool,
 }
 
-/// Whose turn it is.
+/// Choice of the plan for one run.
 pub(crate) struct Turn<P> {
-    /// What to run in the plan's place.
+    /// Plan to run instead of the current one.
     pub ready: Option<Arc<P>>,
-    /// Whether its run may decide the autotuning.
+    /// Whether this run may decide the autotuning.
     pub counts: bool,
     tried: usize,
-    /// How many runs it stands for.
+    /// Number of runs that its time represents.
     runs: u64,
 }
 
@@ -105,29 +105,29 @@ impl<P> Default for Autotuning<P> {
 }
 
 impl<P> Autotuning<P> {
-    /// A autotuning that is decided before it begins.
+    /// Autotuning that is finished from the start.
     pub fn decided() -> Autotuning<P> {
         Autotuning { decided: AtomicBool::new(true), ..Autotuning::default() }
     }
 
-    /// Whether the plan has run often enough for more to be done about it.
+    /// Whether the plan has run often enough to be worth further work.
     pub fn runs_often(&self) -> bool {
         self.decided.load(Relaxed) || self.locked().runs >= FIRST_RUNS
     }
 
-    /// The plan that won, where it was another.
+    /// Winner, if it is another plan.
     pub fn winner(&self) -> Option<&Arc<P>> {
         self.winner.get()
     }
 
-    /// Whose turn it is, if anything is still to be decided. `name` gives other plans, instantiated; with each its
-    /// predicted picoseconds. `on_its_own`: the device's clock is asked, later.
+    /// Plan for the next run, if the autotuning is still open. `name` returns the other plans, instantiated, with their
+    /// predicted times in picoseconds. `on_its_own`: launches are asynchronous, and the device's clock is read later.
     pub fn turn(&self, operations: usize, on_its_own: bool, name: impl FnOnce() -> Named<P>) -> Option<Turn<P>> {
         if self.decided.load(Relaxed) {
             return None;
         }
         let share = measuring()?;
-        // Another thread that runs the same is not waited for.
+        // If another thread runs the same segment now, do not wait for it.
         let mut c = self.course.try_lock().ok()?;
         if c.waiting.len() >= MOST_WAITING {
             return None;
@@ -146,12 +146,12 @@ impl<P> Autotuning<P> {
         Some(Turn { ready, counts: true, tried, runs: 1 })
     }
 
-    /// Takes note of a turn whose time the device will tell.
+    /// Stores a run whose time the device reports later.
     pub fn wait_for(&self, turn: Turn<P>, timing: Arc<dyn Timing>) {
         self.locked().waiting.push_back((turn, timing));
     }
 
-    /// Notes the time of turns that the device has come to the end of meanwhile. Whether that decides the autotuning.
+    /// Notes the times that the device has finished meanwhile. Returns whether they decide the autotuning.
     pub fn collect(&self) -> bool {
         if self.decided.load(Relaxed) {
             return false;
@@ -170,16 +170,16 @@ impl<P> Autotuning<P> {
                     c.waiting.clear();
                     return true;
                 }
-                // A device that fails says so to whoever reads.
+                // A failed device reports its error to whoever reads.
                 Ok(Some(_)) | Err(_) => {}
             }
         }
         false
     }
 
-    /// Names other plans once the segment has run long enough. Whether there are any.
+    /// Names other plans once the segment has run long enough. Returns whether there are any.
     fn begin(&self, c: &mut Course<P>, share: f64, naming_ns: u64, name: impl FnOnce() -> Named<P>) -> bool {
-        // Without a limit (the fuzzer asks for that) at once, whatever it takes.
+        // Without a limit (the fuzzer sets that) this happens at once, whatever it costs.
         let at_once = share.is_infinite();
         if c.runs < FIRST_RUNS && !at_once {
             return false;
@@ -205,7 +205,7 @@ impl<P> Autotuning<P> {
         true
     }
 
-    /// Notes how many nanoseconds the run took that the turn was for. Whether that decides the autotuning.
+    /// Notes the nanoseconds of a run. Returns whether that decides the autotuning.
     pub fn note(&self, turn: &Turn<P>, ns: u64) -> bool {
         self.note_in(&mut self.locked(), turn, ns)
     }
@@ -249,8 +249,8 @@ impl<P> Autotuning<P> {
         self.decided.store(true, Relaxed);
     }
 
-    /// What is known of the plans, for explanations; `own` is the one that the autotuning is about, and `facts` tells
-    /// how many kernels one has, and spills.
+    /// Measurements of the plans, for explanations. `own` is the plan that the autotuning is about; `facts` returns a
+    /// plan's number of kernels and of spills.
     pub fn candidates(&self, own: &P, facts: impl Fn(&P) -> (usize, Option<usize>)) -> Vec<Candidate> {
         let c = self.locked();
         let winner = self.winner.get();
@@ -274,21 +274,22 @@ impl<P> Autotuning<P> {
     }
 
     fn locked(&self) -> MutexGuard<'_, Course<P>> {
-        // What a panic leaves is figures of runs: any are valid.
+        // A panic leaves figures of runs, all of which are valid.
         self.course.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
-/// Other plans for a segment.
+/// Competing plans of a segment.
 pub(crate) struct Named<P> {
     /// Predicted picoseconds of the plan itself.
     pub own: u64,
-    /// The others, with theirs.
+    /// Other plans, each with its predicted picoseconds.
     pub others: Vec<(Arc<P>, u64)>,
 }
 
 impl<P> Tried<P> {
-    /// Notes a run. While the budget allows no trials only the latest runs of the plan itself are kept.
+    /// Notes a run. Drops the oldest times of a plan beyond twice the number of rounds: while the budget allows no
+    /// trials, only the current plan adds times.
     fn add(&mut self, ns: u64) {
         if self.ns.len() >= 2 * ROUNDS {
             self.ns.drain(..ROUNDS);
@@ -314,7 +315,7 @@ impl<P> Tried<P> {
 }
 
 impl<P> Course<P> {
-    /// The next plan that is still in, if the budget allows it; else the leader.
+    /// Next candidate that was not dropped, if the budget allows it; else the leader.
     fn next(&mut self, share: f64) -> usize {
         let n = self.tried.len();
         let leader = self.leader();
@@ -325,8 +326,8 @@ impl<P> Course<P> {
         if allowed { self.turn } else { leader }
     }
 
-    /// The plan that runs where no other may: the one itself, until another has been faster than it in each of its
-    /// runs, and in more than one.
+    /// Plan to run when no trial is allowed: the plan itself, until another one has been faster than it in each of its
+    /// runs, at least two.
     fn leader(&self) -> usize {
         let own = &self.tried[0];
         let ahead = |t: &Tried<P>| {
@@ -335,11 +336,11 @@ impl<P> Course<P> {
         };
         let others = (1..self.tried.len()).filter(|&k| !self.tried[k].given_up);
         let leads = others.filter(|&k| own.given_up || ahead(&self.tried[k]));
-        // Of those that have not run yet nothing is known.
+        // Candidates that have not run yet do not count.
         leads.filter(|&k| !self.tried[k].ns.is_empty()).min_by_key(|&k| self.tried[k].median()).unwrap_or(0)
     }
 
-    /// Gives up what is hopeless; whether everything has been measured that is to be.
+    /// Drops hopeless candidates. Returns whether all measurements are complete.
     fn is_over(&mut self) -> bool {
         let best = self.tried.iter().filter(|t| t.ns.len() >= 3).filter_map(|t| t.median()).min();
         for t in self.tried.iter_mut().filter(|t| t.ns.len() >= 3) {
@@ -374,7 +375,7 @@ mod tests {
             let mut c = Course { total: 100, tried, ..Course::default() };
             (0..3).map(|_| c.next(0.05)).collect::<Vec<_>>()
         };
-        // Neither the plan itself nor the slowest one fits the budget beside a plan that takes half.
+        // Neither the plan itself nor the slowest one fits the budget beside a plan that takes half the time.
         assert_eq!(turns(all(&[50, 52])), [1, 1, 1]);
         assert_eq!(turns(all(&[50])), [1, 0, 0], "one run may be chance");
         assert_eq!(turns(all(&[50, 99])), [1, 0, 0]);

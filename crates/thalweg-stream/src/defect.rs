@@ -1,10 +1,10 @@
-//! What is reported when Thalweg itself is wrong: not "a kernel panicked" of whatever it was, but which part of it, and
-//! with what to see it again.
+//! Reports of defects in Thalweg itself: which stage failed, and a file to reproduce it with.
 //!
-//! In: a part of the way of a segment, as a closure. Out: what it gives, or [`Error::Internal`] with the path of a file
-//! that holds the segment as text ([`thalweg_fusion::text`]), which `thalweg-fuzz --segment FILE` plans again.
+//! In: a stage of a segment's processing, as a closure. Out: its result, or [`Error::Internal`] with the path of a file
+//! that holds the segment as text ([`thalweg_fusion::text`]). `thalweg-fuzz --segment FILE` plans that segment again.
 //!
-//! Always true: one segment has one file, however often it fails; where none can be written the error says the rest.
+//! Always true: one segment has one file, however often it fails. If the file cannot be written, the error holds the
+//! rest.
 
 use crate::DeviceRef;
 use crate::calibration::planning_costs;
@@ -17,23 +17,23 @@ use thalweg_fusion::{Segment, text};
 use thalweg_runtime::Error;
 use thalweg_runtime::disk::Key;
 
-/// Runs a part of the way of a segment. A panic in it becomes an error that names the part: "the planner".
+/// Runs a stage of a segment's processing. A panic in it becomes an error that names the stage, e.g. "the planner".
 pub(crate) fn caught<T>(
     part: &str,
     device: DeviceRef,
     segment: &Segment<'_>,
     f: impl FnOnce() -> T,
 ) -> Result<T, Error> {
-    // What is locked meanwhile stays usable: see the locks.
+    // Locks held during a panic recover from poisoning; see there.
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
         let why = said(&*panic);
         error(format!("{part} panicked: {why}"), Some((device, segment)))
     })
 }
 
-/// The error for a defect, with a report if the segment is known.
+/// Error for a defect, with a report file if the segment is known.
 pub(crate) fn error(message: String, segment: Option<(DeviceRef, &Segment<'_>)>) -> Error {
-    // What writes the report must not fail the program a second time.
+    // A panic while the report is written must not fail the program a second time.
     let report = segment.and_then(|(device, segment)| {
         catch_unwind(AssertUnwindSafe(|| write(&message, device, segment))).ok().flatten()
     });
@@ -42,13 +42,13 @@ pub(crate) fn error(message: String, segment: Option<(DeviceRef, &Segment<'_>)>)
     Error::Internal { message, report }
 }
 
-/// What a panic said.
+/// Message of a panic.
 pub(crate) fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default()
 }
 
-/// Writes the segment to a file of the folder for temporary ones; its path.
+/// Writes the segment to a file in the temporary directory and returns its path.
 fn write(message: &str, device: DeviceRef, segment: &Segment<'_>) -> Option<PathBuf> {
     let on = device.device();
     let mut report = format!("# Thalweg {}, {}: {}\n", env!("CARGO_PKG_VERSION"), on.name(), on.describe());
@@ -57,7 +57,7 @@ fn write(message: &str, device: DeviceRef, segment: &Segment<'_>) -> Option<Path
     let name = Key::of(&[report.as_bytes()]).to_string();
     let path = std::env::temp_dir().join(format!("thalweg-{}.segment", &name[..16]));
     let mut options = std::fs::OpenOptions::new();
-    // A new one: nobody else's file or link is written to.
+    // Created exclusively: never writes through another user's file or link.
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -76,7 +76,7 @@ mod tests {
     use thalweg_fusion::{BitSet, Mode, OwnedSegment};
     use thalweg_ir::{DType, ElementOp, InputKind, Op, RelArg, RelOp, Shape, View};
 
-    /// `exp` of a matrix of so many rows.
+    /// Segment of one `exp` of a matrix with that many rows.
     fn segment(rows: usize) -> OwnedSegment {
         let shape = Shape::new(&[rows, 3]);
         let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 2, contiguous: true });
@@ -113,7 +113,7 @@ mod tests {
         assert!(report.contains("# the planner panicked: row 7 is no row"), "{report}");
         let (again, ..) = text::read(&report).unwrap();
         assert_eq!((again.ops, again.shapes), (segment.ops.clone(), segment.shapes.clone()));
-        // The same again is the same file.
+        // A second report of the segment goes to the same file.
         let second = caught("the planner", device, &segment.as_segment(), panics).unwrap_err();
         assert_eq!(second.to_string(), text);
         std::fs::remove_file(path).unwrap();

@@ -1,14 +1,14 @@
-//! Lifetimes: results that nobody reads are not written.
+//! Deferred results: results that nobody reads are not written.
 //!
-//! Whoever writes `let y = f(&x); let z = g(&y);` holds `y` until the end of its scope, so `y` is live when `z` is
-//! read, and would be written to memory for nobody. A pattern remembers what became of its live results ([`History`]):
-//! of those that were dropped unread every time, at least twice, no more is written. Such a value is *deferred*: it
-//! keeps a [`Recipe`], and in the rare case that somebody asks for it after all, the segment is run once more by the
-//! very plan that would have written it, so the value is the same to the bit; and the pattern writes it from then on.
+//! After `let y = f(&x); let z = g(&y);` the caller holds `y` until the end of its scope. So `y` is live when `z` is
+//! read, and would be written to memory for nobody. A pattern remembers the reads of its live results ([`History`]).
+//! Results that were dropped unread every time, at least twice, are no longer written. Such a value is *deferred* and
+//! keeps a [`Recipe`]. In the rare case that somebody asks for it after all, the segment runs again by the plan that
+//! would have written it, so its value is the same to the bit. The pattern writes it from then on.
 //!
-//! Always true: what a read asks for is written, and what is still held when [`crate::synchronize`] is called is computed. A recipe keeps the segment's inputs alive;
-//! where nobody else does, these are no more bytes than were saved, and all recipes together keep at most
-//! 256 MiB. `THALWEG_DEFER=off` or [`set_deferring`] turns it off.
+//! Always true: a result that is read is computed, and every result still held at [`crate::synchronize`] is computed. A
+//! recipe keeps the segment's inputs alive. Inputs that nobody else holds have no more bytes than deferring saved, and
+//! all recipes together keep at most 256 MiB of them. `THALWEG_DEFER=off` or [`set_deferring`] turns deferral off.
 
 use crate::DeviceRef;
 use crate::first_sight::tiers;
@@ -26,37 +26,37 @@ use std::sync::{Arc, OnceLock};
 use thalweg_fusion::{BitSet, OwnedSegment};
 use thalweg_runtime::{Error, count};
 
-/// Recipes made by a guess whose values were dropped unread, and those that somebody read.
+/// Number of recipes made by a guess whose values were dropped unread, and of those that somebody read.
 static GUESSED: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 
-/// Whether results that were never read, and never dropped unread either, may be left unwritten: while most such
-/// guesses are right. Somebody has to wait for one that is wrong.
+/// Whether results without history, neither read nor dropped unread before, may be deferred. True while most such
+/// guesses are right: a reader has to wait for a wrong one.
 pub(crate) fn guesses() -> bool {
     let [right, wrong] = [0, 1].map(|i| GUESSED[i].load(Relaxed));
     tiers() && 4 * wrong <= right + 8
 }
 
-/// Bytes that recipes alone keep alive.
+/// Bytes of inputs that only recipes keep alive.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// How to compute what was not written: the segment, its inputs, and the plan that writes all its live results.
+/// Recipe for unwritten results: the segment, its inputs, and the plan that writes all its live results.
 pub(crate) struct Recipe {
     pub device: DeviceRef,
-    /// In which mode it was recorded, on which stream.
+    /// Mode and stream id with which it was recorded.
     pub recorded: (Mode, u32),
     pub segment: OwnedSegment,
     pub sizes: Vec<i64>,
     pub sites: Box<[(u32, Site)]>,
     pub entry: Arc<Entry>,
     pub inputs: Vec<Arc<Value>>,
-    /// The operations that were deferred, and who wants to know whether they are read.
+    /// Operations whose results were deferred; `history` is notified of their reads.
     pub deferred: BitSet,
     pub history: Arc<History>,
-    /// Bytes of inputs that nothing else keeps.
+    /// Bytes of inputs that nothing else keeps alive.
     pub kept: usize,
-    /// Whether no run before says that these are dropped unread.
+    /// Whether the deferral is a guess: no earlier run shows that these results are dropped unread.
     guess: bool,
-    /// What became of the deferred results, once one was asked for.
+    /// Outcomes of the deferred results, once one was asked for.
     made: OnceLock<Outcomes>,
 }
 
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Recipe {
 }
 
 impl Recipe {
-    /// The recipe, if what it keeps is little enough.
+    /// New recipe, if all recipes together stay below their memory limit.
     pub fn new(
         (device, recorded, entry): (DeviceRef, (Mode, u32), Arc<Entry>),
         (segment, sizes, sites): (OwnedSegment, Vec<i64>, &[(u32, Site)]),
@@ -77,7 +77,7 @@ impl Recipe {
     ) -> Option<Arc<Recipe>> {
         let before = KEPT.fetch_add(kept, Relaxed);
         let (sites, made) = (sites.into(), OnceLock::new());
-        // Gives the bytes back when it is dropped.
+        // `Drop` returns the bytes.
         let recipe =
             Recipe { device, recorded, segment, sizes, sites, entry, inputs, deferred, history, kept, guess, made };
         (TUNABLES.max_recipe_bytes.admits(before + kept)).then(|| Arc::new(recipe))
@@ -91,8 +91,8 @@ impl Recipe {
     }
 }
 
-/// A deferred result, as its value knows of it: it is there for as long as somebody holds the value and nobody has asked
-/// for it.
+/// Recipe of one deferred result, held by its value. It lives while somebody holds the value and nobody has asked for
+/// it.
 #[derive(Debug)]
 pub(crate) struct DeferredValue {
     pub recipe: Arc<Recipe>,
@@ -100,10 +100,10 @@ pub(crate) struct DeferredValue {
 }
 
 impl DeferredValue {
-    /// Computes the result for whoever waits for all that is held. The pattern writes it from then on.
+    /// Computes the result for `synchronize`. The pattern writes it from then on.
     ///
     /// # Errors
-    /// What kept it from being computed.
+    /// The error that prevented the result.
     pub fn demand(&self) -> Result<(), Error> {
         let Remade { outcome, watch, .. } = self.make(self.operation);
         watch.iter().for_each(Watch::read);
@@ -130,13 +130,13 @@ impl Drop for Recipe {
 
 const DEFERRING: Setting<bool> = setting!(bool, || !thalweg_runtime::environment::DEFER.is("off"));
 
-/// Whether results of the calling thread that were never read are no longer written: unless `THALWEG_DEFER=off`, until
-/// set.
+/// Whether results of the calling thread that were never read are no longer written. On unless `THALWEG_DEFER=off`,
+/// until it is set.
 pub fn deferring() -> bool {
     DEFERRING.get()
 }
 
-/// Sets what [`deferring`] tells the calling thread, and returns what it was.
+/// Sets [`deferring`] for the calling thread and returns the old value.
 pub fn set_deferring(on: bool) -> bool {
     DEFERRING.set(on)
 }

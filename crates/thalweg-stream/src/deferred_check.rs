@@ -1,11 +1,11 @@
-//! Values that may yet turn out to be failed: a device that runs launches on its own tells of an index out of range, or of a
-//! matrix that has no decomposition, only when it is asked.
+//! Deferred checks: values that may still turn out to be failed. A device with asynchronous launches reports an index
+//! out of range, or a matrix that has no decomposition, only when it is asked.
 //!
-//! In: what a run's device left to be asked ([`Check`]), and the deferred checks of its inputs. Out: the error, when
-//! somebody reads. Recording and running go on meanwhile, so that a gather costs no wait; what is computed from a value
-//! not yet checked waits for the same checks.
+//! In: the pending check of a run ([`Check`]), and the deferred checks of its inputs. Out: the error, when somebody
+//! reads. Recording and running go on meanwhile, so a gather costs no wait. A value computed from an unchecked one
+//! waits for the same checks.
 //!
-//! Always true: no byte of a value is given to anybody before every check of it has passed.
+//! Always true: no byte of a value is given out before all of its checks have passed.
 
 use crate::tunable::TUNABLES;
 use rustc_hash::FxHashSet;
@@ -13,18 +13,18 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use thalweg_runtime::{Check, Error, Found};
 
-/// What to say of what a launch met.
+/// Error for a failure that a launch reported.
 pub type Tell = Box<dyn Fn(Found) -> Error + Send + Sync>;
 
-/// What to say of what all launches met; `None` where that does not matter to who asks.
+/// Error for the failures that all launches reported; `None` if they do not concern the result.
 type TellOfAll = Box<dyn Fn(&[Found]) -> Option<Error> + Send + Sync>;
 
-/// A run that may have met an index out of range, or a call that met a matrix that does not do.
+/// Check of a run in which an index may be out of range, or of a call whose matrix may be unfit.
 pub(crate) struct DeferredCheck {
     check: Arc<dyn Check>,
     tell: TellOfAll,
     outcome: OnceLock<Result<(), Error>>,
-    /// Whether somebody was given the error.
+    /// Whether somebody has received the error.
     told: AtomicBool,
 }
 
@@ -35,7 +35,7 @@ impl std::fmt::Debug for DeferredCheck {
 }
 
 impl DeferredCheck {
-    /// What `tell` says of what this left.
+    /// Check whose report `tell` turns into an error.
     pub fn new(
         check: Arc<dyn Check>,
         tell: impl Fn(&[Found]) -> Option<Error> + Send + Sync + 'static,
@@ -47,7 +47,7 @@ impl DeferredCheck {
         self.outcome.get_or_init(|| (self.tell)(&self.check.outcome()?).map_or(Ok(()), Err))
     }
 
-    /// The outcome for somebody who is given it.
+    /// Outcome, marked as received.
     fn asked(&self) -> &Result<(), Error> {
         let outcome = self.resolve();
         if outcome.is_err() {
@@ -61,41 +61,41 @@ impl DeferredCheck {
     }
 }
 
-/// The deferred checks of results.
+/// Deferred checks of results.
 #[derive(Debug)]
 pub(crate) struct DeferredChecks {
     own: Option<Arc<DeferredCheck>>,
-    /// Those about what they are computed from, the oldest first.
+    /// Checks of the values that the results depend on, the oldest first.
     inherited: Vec<Arc<DeferredCheck>>,
 }
 
 impl DeferredChecks {
-    /// None where there is nothing to be checked.
+    /// Checks of results; none if there is nothing to check.
     pub fn new(own: Option<Arc<DeferredCheck>>, inherited: Vec<Arc<DeferredCheck>>) -> Option<Arc<DeferredChecks>> {
         (own.is_some() || !inherited.is_empty()).then(|| Arc::new(DeferredChecks { own, inherited }))
     }
 
-    /// Waits until it is known whether the results are what they should be.
+    /// Waits until it is known whether the results are valid.
     ///
     /// # Errors
-    /// Why they are not.
+    /// The error if they are not.
     pub fn resolve(&self) -> Result<(), Error> {
         self.inherited.iter().try_for_each(|d| d.asked().as_ref().map(|_| ())).map_err(Error::poisoned)?;
         self.own.as_ref().map_or(Ok(()), |d| d.asked().clone())
     }
 
-    /// The same for who waits for everything: of checks whose error nobody was given yet.
+    /// As [`resolve`](Self::resolve), for `synchronize`: skips checks whose error somebody has received.
     ///
     /// # Errors
-    /// The first of these errors.
+    /// The first error.
     pub fn resolve_untold(&self) -> Result<(), Error> {
         let untold = |d: &&Arc<DeferredCheck>| !d.told.load(Relaxed);
         self.inherited.iter().chain(&self.own).filter(untold).try_for_each(|d| d.asked().clone())
     }
 }
 
-/// The deferred checks that results have whose inputs have these, the oldest first. Each input's list is looked at once: those
-/// of one run, as parameters are, share it.
+/// Deferred checks inherited from inputs, distinct and the oldest first. Each input's list is looked at once: inputs
+/// from one run share a list, as parameters do.
 pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>) -> Vec<Arc<DeferredCheck>> {
     let mut lists: Vec<&Arc<DeferredChecks>> = vec![];
     for checks in inputs {
@@ -113,7 +113,7 @@ pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>)
     }
     let most = TUNABLES.max_checks.get();
     if !TUNABLES.max_checks.admits(all.len()) {
-        // The first one waits; behind it the others mostly are known.
+        // Waits for the oldest checks; after the first wait most others are known.
         let old = all.len() - most / 2;
         let mut number = 0;
         all.retain(|d| {
@@ -124,7 +124,7 @@ pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>)
     all
 }
 
-/// The deferred checks of the results of a call, where there are any.
+/// Deferred checks of the results of a call, if there are any.
 pub(crate) fn of_call(
     own: Option<(Arc<dyn Check>, Tell)>,
     inherited: Vec<Arc<DeferredCheck>>,
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    /// Passes, and counts how often it was asked.
+    /// Check that passes, and counts how often it was asked.
     #[derive(Debug, Default)]
     struct Passes(AtomicUsize);
 
@@ -166,10 +166,10 @@ mod tests {
         let same = |got: Vec<Arc<DeferredCheck>>, want: &[&Arc<DeferredCheck>]| {
             got.len() == want.len() && got.iter().zip(want).all(|(x, y)| Arc::ptr_eq(x, y))
         };
-        // Many inputs of one run, and of two.
+        // Many inputs of one run, and of two runs.
         assert!(same(inherit(std::iter::repeat_n(&one_run, 12)), &[&a, &b]));
         assert!(same(inherit([&one_run, &other, &one_run].into_iter()), &[&a, &b, &c]));
-        // What has passed is nobody's.
+        // A check that has passed is not inherited.
         a.resolve().as_ref().unwrap();
         assert!(same(inherit([&one_run, &other].into_iter()), &[&b, &c]));
         assert_eq!(check.0.load(Relaxed), 1);
@@ -184,7 +184,7 @@ mod tests {
             assert!(inherited.len() <= TUNABLES.max_checks.get(), "{} at step {step}", inherited.len());
             checks = list(&inherited, Some(&one(&check)));
         }
-        // Half of what may be carried along at a time.
+        // Half of the limit is waited for at a time.
         let asked = check.0.load(Relaxed);
         assert!((1000 - TUNABLES.max_checks.get()..1000).contains(&asked), "{asked}");
         checks.resolve().unwrap();

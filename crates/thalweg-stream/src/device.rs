@@ -1,4 +1,4 @@
-//! The devices that streams run on, registered once a process.
+//! Registry of the devices that streams run on, one per process.
 
 use std::sync::{Arc, RwLock};
 use thalweg_runtime::Device;

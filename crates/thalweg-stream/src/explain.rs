@@ -6,32 +6,31 @@ use crate::stream::each_own;
 use crate::tier::TierRun;
 use thalweg_fusion::{Explanation, OwnedSegment};
 
-/// Runs `f`, then everything it recorded and left waiting, and tells which operations went together, what that moved,
-/// and why the rest did not. Only the calling thread's streams are told of.
+/// Runs `f`, then everything it recorded and left waiting. Explains which operations were fused, the memory traffic of
+/// that, and why the others were not fused. Covers the calling thread's streams only.
 pub fn explain<T>(f: impl FnOnce() -> T) -> (T, Explanation) {
     let (out, segments) = alone(|f| report::collected(f), f);
     (out, Explanation { segments })
 }
 
-/// Runs `f`, then everything it recorded and left waiting, and tells the nanoseconds of each launch in the order they
-/// ran. What [`explain`] tells takes time of its own between the launches; this does not.
+/// Runs `f`, then everything it recorded and left waiting. Returns the nanoseconds of each launch, in order. Unlike
+/// [`explain`] it spends no time of its own between launches.
 pub fn launch_times<T>(f: impl FnOnce() -> T) -> (T, Vec<u64>) {
     alone(|f| report::timed(f), f)
 }
 
-/// Runs `f`, then everything it recorded and left waiting, and tells by what each segment ran: how much was known of it.
-/// Unlike [`explain`] this changes nothing: what is new runs at first sight.
+/// Runs `f`, then everything it recorded and left waiting. Returns the tier of each segment's run: how much was known
+/// of it. Unlike [`explain`] this changes nothing: new segments take a cold start.
 pub fn tier_runs<T>(f: impl FnOnce() -> T) -> (T, Vec<TierRun>) {
     alone(|f| report::tiers(f), f)
 }
 
-/// Runs `f`, then everything it recorded and left waiting, and gives the segments that were cut off on the way, as they
-/// were recorded.
+/// Runs `f`, then everything it recorded and left waiting. Returns the segments that were cut, as they were recorded.
 pub fn segments<T>(f: impl FnOnce() -> T) -> (T, Vec<OwnedSegment>) {
     alone(|f| report::cut_off(f), f)
 }
 
-/// Collects about `f` and all it recorded; what waits from before is no part of it.
+/// Collects about `f` and everything it records. Operations that waited before run first and are not included.
 fn alone<T, R>(collect: impl FnOnce(Box<dyn FnOnce() -> T + '_>) -> (T, R), f: impl FnOnce() -> T) -> (T, R) {
     each_own(|r| r.cut(Wanted::All));
     collect(Box::new(|| {

@@ -1,14 +1,14 @@
-//! A hash for addresses and small keys that nobody else chooses.
+//! Hasher for addresses and small keys that no outsider controls (no protection against collision attacks).
 
 use std::hash::Hasher;
 
-/// Addresses are spread well enough by one multiplication, and what an operation looks like by a few.
+/// Multiplicative hasher. One multiplication spreads an address well enough; a relative operation takes a few.
 #[derive(Default)]
 pub(crate) struct AddressHasher(u64);
 
 impl Hasher for AddressHasher {
     fn finish(&self) -> u64 {
-        // The product's high bits are the good ones, and a table looks at the low ones.
+        // The high bits of the product are well mixed, but a hash table indexes by the low ones.
         self.0.rotate_left(32)
     }
     fn write(&mut self, bytes: &[u8]) {

@@ -1,14 +1,14 @@
-//! What became of the live results of a pattern: read, or dropped unread. What is never read need not be written
+//! Read history of a pattern's live results: read, or dropped unread. Results that are never read need not be written
 //! (`deferred.rs`).
 //!
-//! In: [`Watch`]es at values, which tell when they are read or dropped. Out: for each operation of the pattern whether
-//! its result was dropped unread every time.
+//! In: a [`Watch`] at each value, which reports a read or an unread drop. Out: for each operation of the pattern,
+//! whether its result was dropped unread every time.
 
 use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// What became of the live results of one pattern, by operation.
+/// Read history of the live results of one pattern, by operation.
 #[derive(Debug)]
 pub(crate) struct History(Vec<Fate>);
 
@@ -19,7 +19,7 @@ struct Fate {
 }
 
 impl History {
-    /// Of a pattern with so many operations, never run.
+    /// Empty history of a pattern with that many operations.
     pub fn new(operations: usize) -> Arc<History> {
         Arc::new(History((0..operations).map(|_| Fate::default()).collect()))
     }
@@ -29,13 +29,13 @@ impl History {
         !self.0[i].read.load(Relaxed)
     }
 
-    /// Whether a result was dropped unread every time.
+    /// Whether a result was never read and was dropped unread often enough (`min_unread_runs`).
     pub fn is_unread(&self, i: usize) -> bool {
         !self.0[i].read.load(Relaxed) && TUNABLES.min_unread_runs.reached_by(self.0[i].unread.load(Relaxed) as usize)
     }
 }
 
-/// Watches one value for its pattern's history.
+/// Reports the read or the unread drop of one value to its pattern's history.
 #[derive(Debug)]
 pub(crate) struct Watch {
     history: Arc<History>,

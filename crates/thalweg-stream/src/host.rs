@@ -1,9 +1,9 @@
-//! Values that a function on the host computes.
+//! Values computed by a function on the host.
 //!
-//! In: the shapes and dtypes of the results, and a function that gives their bytes. Out: values that are there once
-//! somebody reads one of them, or records an operation on it: only then the function runs, once, on that thread. Always
-//! true: no lock of a stream is held while it runs, so it may compute with tensors itself; what it fails with, or panics
-//! with, is the error of its results.
+//! In: the shapes and dtypes of the results, and a function that returns their bytes. Out: values that are computed
+//! once somebody reads one of them or records an operation on it. Only then the function runs, once, on that thread.
+//! Always true: no lock of a stream is held while it runs, so it may compute with tensors itself. Its error, or its
+//! panic, becomes the error of its results.
 
 use crate::DeviceRef;
 use crate::defect;
@@ -14,35 +14,35 @@ use std::sync::{Arc, Mutex, OnceLock};
 use thalweg_ir::{DType, Shape, View};
 use thalweg_runtime::{Buffer, Check, Error, count};
 
-/// A function that writes the elements of each result, row-major, as bytes of its dtype. It gets the memory of each where
-/// the host sees that, all zero; of the others it gives the bytes, in order.
+/// Function that writes the elements of each result, row-major, as bytes of its dtype. Results in host-visible memory
+/// are passed as zeroed slices; for the others it returns the bytes, in order.
 type Function = Box<dyn FnOnce(Vec<Option<&mut [u8]>>) -> Result<Vec<Vec<u8>>, Error> + Send>;
 
-/// A function of the device's own.
+/// Device implementation of a host function.
 pub struct OnDevice {
-    /// Its operands. They are computed first; what is still to be checked about them is of the results, too, and nobody waits.
+    /// Operands, computed first. The results inherit their deferred checks, without a wait.
     pub operands: Vec<Arc<Value>>,
-    /// Puts the results into these buffers, in the order of the device's queue; `None` where it has no such function, and
-    /// nothing was done.
+    /// Queues the computation of the results into these buffers. `None` if the device has no such function; nothing was
+    /// done then.
     pub run: RunOnDevice,
 }
 
-/// See [`OnDevice`].
+/// Type of [`OnDevice::run`].
 pub type RunOnDevice = Box<dyn FnOnce(&[Storage], &[Buffer]) -> Option<Result<Queued, Error>> + Send>;
 
-/// What there is to be asked before results that are in a queue are given to anybody, and what to say then.
+/// Check to make before queued results are given to anybody, and the error to report if it fails.
 pub type Queued = Option<(Arc<dyn Check>, Tell)>;
 
-/// An operation by its name and the place of the call, for errors.
+/// Operation by its name and call site, for errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Where it was called.
+    /// Location of the call.
     pub at: &'static Location<'static>,
 }
 
-/// Where results lie, and what is to be checked about them.
+/// Storage of the results, and their deferred checks.
 type Results = (Vec<Storage>, Option<Arc<DeferredChecks>>);
 
 /// One call of a function.
@@ -50,7 +50,7 @@ struct Call {
     caller: Caller,
     device: DeviceRef,
     outputs: Vec<(Shape, DType)>,
-    /// Until it runs; what it holds is let go then.
+    /// The functions until one runs; what they own is dropped then.
     function: Mutex<Option<(Option<OnDevice>, Function)>>,
     made: OnceLock<Result<Results, Error>>,
 }
@@ -108,7 +108,7 @@ impl Recompute for Call {
 
 impl OnDevice {
     fn run(self, buffers: &[Buffer]) -> Option<Result<Option<Arc<DeferredChecks>>, Error>> {
-        // An operand that cannot be computed is found out, and said, by the function on the host.
+        // An operand that cannot be computed is reported by the host function.
         let held = self.operands.iter().map(|v| v.unchecked()).collect::<Result<Vec<Storage>, Error>>().ok()?;
         let inherited = deferred_check::inherit(self.operands.iter().filter_map(|v| v.checks()));
         let done = (self.run)(&held, buffers)?;
@@ -116,9 +116,9 @@ impl OnDevice {
     }
 }
 
-/// The results of a function on the host, which runs when one of them is asked for, if ever. It writes as many results as
-/// there are `outputs`, each as many bytes as shape and dtype ask for. Where the device has a function of its own for it,
-/// that runs, and the other one does not.
+/// Results of a function on the host, which runs when one of them is asked for, if ever. It writes one result per
+/// element of `outputs`, each with the bytes that shape and dtype require. If the device has an implementation of its
+/// own, that runs instead.
 pub fn host_call(
     caller: Caller,
     device: DeviceRef,

@@ -1,15 +1,14 @@
-//! What becomes of a segment in which an index was out of range, or an operation in another language does not compile.
+//! Outcomes of a failed segment: an index was out of range, or a foreign operation does not compile.
 //!
-//! In: the segment, where its gathers and scatters were recorded ([`Site`]), and those of its inputs that are still as
-//! they were. Out: for each result its value or its error. Only what depends on an index out of range fails, with an
-//! error that names the caller's function and line, the index and the axis; what else was live is computed by a run of
-//! its own. An input that the failed run has written over or let go of cannot be read again: what depends on that fails
-//! with the segment, too, unless it was there before. The same is found out where results that were not written at first are
-//! computed after all ([`outcomes`]).
+//! In: the segment, the call sites of its gathers and scatters ([`Site`]), and those inputs that still hold their data.
+//! Out: for each result its value or its error. Only results that depend on the failure fail, with an error that names
+//! the caller's function and line, the index and the axis. Other live results are computed by a separate run. An input
+//! that the failed run overwrote or released cannot be read again: what depends on it fails as well, unless it had been
+//! written already. The same applies when deferred or dropped results are computed after all ([`outcomes`]).
 //!
-//! This is the way of failures alone. A device that runs launches on its own tells later
-//! ([`deferred_check`](crate::deferred_check)): nothing is computed again there, since its launches go on, and what does not
-//! depend on an index out of range is right.
+//! Only failures take this path. A device with asynchronous launches reports later
+//! ([`deferred_check`](crate::deferred_check)). Nothing is recomputed there: its launches go on, and results that do
+//! not depend on an index out of range are correct.
 
 use crate::DeviceRef;
 use crate::mode::Mode;
@@ -23,16 +22,16 @@ use thalweg_fusion::{BitSet, Segment, Stretch, ValueId};
 use thalweg_ir::{Arg, Op};
 use thalweg_runtime::Error;
 
-/// A segment that failed.
+/// Segment that failed.
 pub(crate) struct Failure<'a> {
     pub device: DeviceRef,
     pub mode: Mode,
     pub stream: u32,
     pub segment: Segment<'a>,
     pub sites: &'a [(u32, Site)],
-    /// Inputs that are as they were.
+    /// Inputs that still hold their data.
     pub inputs: &'a [Option<Arc<Value>>],
-    /// The results; those that were written before it failed are there.
+    /// Results; those written before the failure are resolved.
     pub values: &'a [Arc<Value>],
 }
 
@@ -45,12 +44,12 @@ enum From {
     Results,
 }
 
-/// What became of a segment.
+/// Outcomes of the results of a failed segment.
 #[derive(Default)]
 pub(crate) struct Sorted {
-    /// Of each operation, why it could not be computed.
+    /// Error of each operation that could not be computed.
     pub errors: Vec<Option<Error>>,
-    /// Of those that were wanted and do not depend on what failed, the value.
+    /// Values of wanted results that do not depend on the failure.
     pub made: Vec<(usize, Result<Storage, Error>)>,
 }
 
@@ -112,8 +111,7 @@ impl Indices<'_> {
 }
 
 impl Failure<'_> {
-    /// What is to be told of each result, of which those in `wanted` were to be written, where the run failed with `error`;
-    /// `None` where nothing was found that fails.
+    /// Outcome of each result in `wanted` after the run failed with `error`; `None` if no failing operation was found.
     pub fn sort_out(&self, wanted: &BitSet, error: &Error) -> Option<Sorted> {
         let ops = self.segment.ops;
         let needed = self.ancestors(wanted.iter(), From::Results);
@@ -128,7 +126,7 @@ impl Failure<'_> {
                 Arg::Op(o) => errors[o].clone(),
                 _ => None,
             });
-            // What it reads may be gone: then nobody can tell whether it was this that failed.
+            // An input may be gone: then it is unknown whether this operation failed.
             let is_lost = rel.args().any(|arg| matches!(arg, Arg::Input(n) if self.inputs[n].is_none()));
             let mut own = || match rel.op {
                 Op::Gather | Op::Scatter(_) => self.out_of_range(i, |o| indices.get(self, (i, o), &errors)),
@@ -152,7 +150,7 @@ impl Failure<'_> {
         matches!(self.values[i].state(), Some(Ok(_)))
     }
 
-    /// These operations and all that they are computed from.
+    /// These operations and all their ancestors, down to the inputs or to values that are resolved.
     fn ancestors(&self, of: impl Iterator<Item = usize>, from: From) -> BitSet {
         let mut all = BitSet::new(self.segment.ops.len());
         let is_computed = |i: usize| from == From::Inputs || !self.is_there(i);
@@ -171,7 +169,7 @@ impl Failure<'_> {
         all
     }
 
-    /// The error of a gather or scatter whose index is out of range; `computed` gives the bytes of an index that the
+    /// Error of a gather or scatter if its index is out of range; `computed` returns the bytes of an index that the
     /// segment computes.
     fn out_of_range(&self, i: usize, computed: impl FnOnce(usize) -> Option<Vec<u8>>) -> Option<Error> {
         let rel = &self.segment.ops[i];
@@ -204,14 +202,14 @@ impl Failure<'_> {
         Some(Error::Index(match counted {
             Counted::Combined => format!("{name}: an index is out of range, at {at}"),
             _ => {
-                // A negative one has been moved by the size.
+                // A negative index was shifted by the size of the axis.
                 let given = if counted == Counted::FromEnd && wrong < 0 { wrong - size } else { wrong };
                 format!("{name}: index {given} is out of range for axis {axis} of size {size}, at {at}")
             }
         }))
     }
 
-    /// The error of an operation in another language that does not compile, with the line of its call.
+    /// Error of a foreign operation that does not compile, with the line of its call.
     fn not_compiled(&self, i: usize) -> Option<Error> {
         let error = self.compute(&[i], From::Results).err().filter(|e| matches!(e, Error::Compile { .. }))?;
         let Some((_, Site { name, at, .. })) = self.sites.iter().find(|s| s.0 as usize == i) else {
@@ -220,7 +218,7 @@ impl Failure<'_> {
         Some(Error::Host { operation: (*name).into(), at, cause: Arc::new(error) })
     }
 
-    /// Computes operations that depend on nothing out of range, by a run of their own.
+    /// Results of operations that depend on nothing out of range, by a separate run.
     fn compute(&self, wanted: &[usize], from: From) -> Result<Vec<Storage>, Error> {
         if wanted.is_empty() {
             return Ok(vec![]);
@@ -246,10 +244,10 @@ impl Failure<'_> {
     }
 }
 
-/// What became of results that are wanted, by operation.
+/// Outcomes of wanted results, by operation.
 pub(crate) type Outcomes = Vec<Option<Result<Storage, Error>>>;
 
-/// Runs a segment alone, on inputs of those sizes, and gives of each result that is wanted what became of it.
+/// Runs a segment without a stream, on inputs of those sizes, and returns the outcome of each wanted result.
 pub(crate) fn outcomes(
     of: &Outside<'_>,
     entry: &Arc<Entry>,

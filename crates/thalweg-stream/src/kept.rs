@@ -1,11 +1,12 @@
-//! Values that a tape alone holds: at a cut some are written, and the others are *left*, to be computed again.
+//! Saved and dropped values of gradient tapes: at a cut some values that only a tape holds are written, and the others
+//! are *left* (dropped), to be recomputed.
 //!
-//! In: a segment with what is live and what is kept. Out: a [`Decision`], by [`thalweg_fusion::keep`], and for each
-//! value left the operations that make it ([`Again`]). Whoever uses such a value records them again, into the segment
-//! that is being recorded, where they are planned with everything else; whoever reads it has them run alone.
+//! In: a segment with its live and kept sets. Out: a [`Decision`] by [`thalweg_fusion::keep`], and for each dropped
+//! value the operations that compute it ([`Again`]). An operation that uses such a value records these again, in the
+//! current segment, where they are planned with everything else. A read of such a value runs them alone.
 //!
-//! Always true: what these operations read has been computed by the time a value knows of them. So a value that is left
-//! is never more than one stretch away from memory.
+//! Always true: the inputs of these operations have been computed when a value gets its recipe. So recomputing a
+//! dropped value never goes back beyond one segment.
 
 use crate::DeviceRef;
 use crate::index_error::outcomes;
@@ -17,20 +18,20 @@ use std::sync::{Arc, Mutex};
 use thalweg_fusion::{BitSet, Keep, OwnedSegment, Question, Stretch, ValueId};
 use thalweg_runtime::{Error, count};
 
-/// What was decided at a cut, for the next one like it.
+/// Decision at a cut, reused at later cuts like it.
 #[derive(Debug)]
 pub(crate) struct Decision {
-    /// What was asked.
+    /// Question: live results, results held by a tape alone, inputs that die here, sizes, and memory budget.
     pub live: BitSet,
     pub kept: BitSet,
     pub dying: BitSet,
     pub sizes: Box<[i64]>,
     room: Option<usize>,
-    /// The answer.
+    /// Answer.
     pub keep: Keep,
-    /// What the values left are made of.
+    /// Subgraph that recomputes the dropped values.
     stretch: Arc<Stretch>,
-    /// For each value left: the operation in the segment and in the stretch, and the inputs that it follows from.
+    /// For each dropped value: its operation in the segment and in the subgraph, and the inputs that it depends on.
     left: Vec<(usize, usize, Vec<u32>)>,
 }
 
@@ -38,7 +39,7 @@ impl Decision {
     pub(crate) fn new(question: &Question<'_>, sizes: &[i64], costs: &thalweg_fusion::Costs) -> Decision {
         let keep = thalweg_fusion::keep(question, costs);
         let (segment, live) = (question.segment, question.segment.live);
-        // What the values left come from, down to what is there.
+        // Ancestors of the dropped values, down to values that are written.
         let mut needed = BitSet::new(segment.ops.len());
         keep.left.iter().for_each(|i| needed.insert(i));
         for i in (0..segment.ops.len()).rev().filter(|&i| !live.has(i) && !keep.written.has(i)) {
@@ -71,7 +72,7 @@ impl Decision {
         }
     }
 
-    /// Whether it answers the same question, with that much room.
+    /// Whether it answers the same question, with that memory budget.
     pub(crate) fn answers(
         &self,
         (live, kept, dying): (&BitSet, &BitSet, &BitSet),
@@ -82,7 +83,7 @@ impl Decision {
         let fits = match (room, self.room) {
             (None, made) => made.is_none_or(|m| peak <= m && self.keep.is_usual()),
             (Some(room), None) => peak <= room,
-            // What was decided for hardly less room does, too; where nothing fitted, nothing fits into as much.
+            // A decision for an eighth less budget is reused. If nothing fitted, nothing fits into slightly more.
             (Some(room), Some(made)) if peak <= made => {
                 peak <= room && (made >= room - room / 8 || self.keep.is_usual())
             }
@@ -91,7 +92,7 @@ impl Decision {
         fits && *live == self.live && *kept == self.kept && *dying == self.dying && *self.sizes == *sizes
     }
 
-    /// How the values left are made again from `values` and `inputs` of the segment. By operation.
+    /// Recipes of the dropped values, from `values` and `inputs` of the segment; each with its operation.
     pub(crate) fn again(
         &self,
         device: DeviceRef,
@@ -117,7 +118,7 @@ impl Decision {
     }
 }
 
-/// A value that was left, as the value knows of it.
+/// Recipe of a dropped value.
 #[derive(Debug)]
 struct LeftValue {
     device: DeviceRef,
@@ -126,7 +127,7 @@ struct LeftValue {
 }
 
 impl LeftValue {
-    /// Runs the operations alone.
+    /// Runs the operations without a stream.
     fn run(&self) -> Result<Storage, Error> {
         let Again { left, at, inputs } = &self.again;
         inputs.iter().for_each(|(_, v)| v.compute());
@@ -164,13 +165,13 @@ impl Recompute for LeftValue {
 
 const RECOMPUTING: Setting<bool> = setting!(bool, || !thalweg_runtime::environment::RECOMPUTE.is("off"));
 
-/// Whether what only a backward pass will read is written only where that beats computing it again, in segments of the
-/// calling thread: unless `THALWEG_RECOMPUTE=off`, until set.
+/// Whether values that only a backward pass will read are written only where that beats recomputing them, in segments
+/// of the calling thread. On unless `THALWEG_RECOMPUTE=off`, until it is set.
 pub fn recomputing() -> bool {
     RECOMPUTING.get()
 }
 
-/// Sets what [`recomputing`] tells the calling thread, and returns what it was.
+/// Sets [`recomputing`] for the calling thread and returns the old value.
 pub fn set_recomputing(on: bool) -> bool {
     RECOMPUTING.set(on)
 }

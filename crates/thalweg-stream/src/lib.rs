@@ -1,11 +1,11 @@
-//! Streams: eager operations recorded, recognised, cut into segments and run.
+//! Streams: record eager operations, recognize repeated sequences, cut them into segments, and run the segments.
 //!
 //! In: operations, one at a time, from [`record`]. Out: [`Value`]s, computed when somebody asks. Each thread has one
-//! stream a device. A stream keeps what was recorded since its last cut and steps a recognizer (`recognizer.rs`) as it
-//! records, so that when it is cut - by a read, by [`synchronize`], by a loop that repeats itself, by much memory
-//! waiting - the plan of a stretch seen before is at hand. Always true: a value that is pending belongs to the segment
-//! that its stream is recording; after a cut every value of the segment that anybody can ask for is there, or holds the
-//! error that kept it from being there.
+//! stream per device. A stream holds what was recorded since its last cut and steps a recognizer (`recognizer.rs`) as
+//! it records. So at a cut the plan of a sequence seen before has been found already. Cuts are caused by reads, by
+//! [`synchronize`], by repeating loops, and by the amount of waiting operations and memory. Always true: a pending
+//! value belongs to the segment that its stream is recording. After a cut, every value of the segment that is still
+//! reachable has its storage, the error that prevented it, or a recipe to compute it.
 
 mod autotune;
 mod calibration;

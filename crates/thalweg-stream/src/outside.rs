@@ -1,7 +1,7 @@
-//! Runs outside of any stream: of segments whose inputs somebody holds.
+//! Runs without a stream, of segments whose inputs somebody holds.
 //!
-//! In: a segment, or a part of one, with its inputs. Out: what was wanted of it. Always true: no input is written over, and
-//! nothing is deferred.
+//! In: a segment, or a subgraph of one, with its inputs. Out: the wanted results. Always true: no input is overwritten,
+//! and nothing is deferred.
 
 use crate::DeviceRef;
 use crate::mode::{Mode, measuring};
@@ -15,14 +15,14 @@ use std::sync::Arc;
 use thalweg_fusion::{BitSet, OwnedSegment, Segment};
 use thalweg_runtime::Error;
 
-/// A segment to be run alone.
+/// Segment to run without a stream.
 #[derive(Clone, Copy)]
 pub(crate) struct Outside<'a> {
     pub device: DeviceRef,
-    /// In which mode it was recorded, on which stream.
+    /// Mode and stream id with which it was recorded.
     pub recorded: (Mode, u32),
     pub segment: Segment<'a>,
-    /// Who recorded its gathers and scatters.
+    /// Call sites of its gathers and scatters.
     pub sites: &'a [(u32, Site)],
 }
 
@@ -47,7 +47,7 @@ impl Rerun {
     }
 }
 
-/// Runs it. Gives values for its operations, those of which are resolved that were written, and what came of the run.
+/// Runs a segment. Returns a value per operation, of which the written ones are resolved, and the outcome of the run.
 pub(crate) fn run_outside(
     of: &Outside<'_>,
     entry: &Arc<Entry>,
@@ -82,10 +82,10 @@ pub(crate) fn run_outside(
     (values, done)
 }
 
-/// A part of a segment as one of its own, on these inputs, of which those results are wanted; and its sizes.
+/// Subgraph of a segment as a segment of its own on these inputs, with `wanted` as its live-outs; and its sizes.
 ///
 /// # Errors
-/// What kept an input from being computed.
+/// The error that prevented an input.
 pub(crate) fn part_on(
     part: OwnedSegment,
     inputs: &[Arc<Value>],
@@ -108,7 +108,7 @@ pub(crate) fn part_on(
 }
 
 impl Outside<'_> {
-    /// The entry of the plan store that it has.
+    /// Plan store entry of the segment.
     pub fn entry(&self) -> Arc<Entry> {
         store::entry(self.device, self.recorded, &self.segment, false)
     }

@@ -1,42 +1,42 @@
-//! What each result of a run follows from: which inputs, and which gathers and scatters.
+//! Dependences of each result of a run: on which inputs, and on which gathers and scatters.
 //!
-//! In: an instance with the operations that it computes. Out: for each result and for each launch, sets of them. So what
-//! met an index out of range fails what depends on it, and nothing else. Always true: where it is not known which
-//! operation of a launch met one, or which launch has an operation, all that may have are in the set.
+//! In: an instance with the operations that it computes. Out: sets of these for each result and each launch. So an
+//! index out of range fails the results that depend on it, and no others. Always true: sets are conservative. If it is
+//! unknown which operations a launch contains, its set has all of them.
 
 use thalweg_fusion::{BitSet, Instance, Plan};
 use thalweg_ir::{Arg, Op, RelOp, Shape};
 use thalweg_kernel::Kernel;
 
-/// A gather or a scatter.
+/// Gather or scatter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Indexed {
-    /// Its number among the operations.
+    /// Index among the operations.
     pub op: usize,
     pub scatters: bool,
     pub axis: usize,
-    /// Of that axis.
+    /// Size of that axis.
     pub size: usize,
 }
 
-/// See the file's head.
+/// Dependences of results and launches; see the module.
 #[derive(Debug)]
 pub(crate) struct Reach {
-    /// The gathers and scatters.
+    /// Gathers and scatters.
     pub indexed: Vec<Indexed>,
-    /// By output: inputs, and numbers in `indexed`.
+    /// By output: inputs, and indices into `indexed`.
     pub outputs: Vec<(BitSet, BitSet)>,
-    /// By step: numbers in `indexed`.
+    /// By step: indices into `indexed`.
     pub steps: Vec<BitSet>,
 }
 
-/// Whether an index that a launch of it reads may be out of range.
+/// Whether a launch may read an index that is out of range.
 pub(crate) fn may_be_out_of_range(instance: &Instance) -> bool {
     instance.steps.iter().any(|s| s.out_of_range.is_some() || matches!(*s.kernel, Kernel::Scatter { .. }))
 }
 
 impl Reach {
-    /// Of an instance of that plan; `shape` gives those of operations and inputs.
+    /// Dependences in an instance of a plan; `shape` gives the shapes of operations and inputs.
     pub fn new(plan: &Plan, instance: &Instance, ops: &[RelOp], inputs: usize, shape: &dyn Fn(Arg) -> Shape) -> Reach {
         let mut indexed: Vec<Indexed> = vec![];
         for (op, rel) in ops.iter().enumerate() {
@@ -70,7 +70,7 @@ impl Reach {
         let step = |s: &thalweg_fusion::Step| {
             let mut own = BitSet::new(indexed.len());
             let kernel = plan.kernels.get(s.kernel_index).filter(|_| !plan.is_rewritten());
-            // The operations of a segment that was rewritten have other numbers.
+            // A rewritten segment has other operation numbers, so its launches may contain any.
             match kernel {
                 Some(kernel) => kernel
                     .ops()

@@ -1,9 +1,8 @@
-//! What is ready to run: an instance with its programs, and its schedules, the memory plans of the instance, made when
-//! they are first needed.
+//! Runnable instances: an instance with its programs and its schedules (memory plans), which are made on first use.
 //!
-//! In: what the segment alone holds of its inputs, and what the device's limit leaves. Out: the schedule to run. Most
-//! segments see the same inputs dying every time and no limit, so the first schedule is nearly always the right one;
-//! the list of them is read without a lock.
+//! In: the bytes of each input that only the segment holds, and the memory left under the device's limit. Out: the
+//! schedule to run. Most segments see the same inputs dying every time and no limit, so the first schedule nearly
+//! always fits; the list of schedules is read without a lock.
 
 use crate::DeviceRef;
 use crate::autotune::{Autotuning, MOST_OTHERS, Named};
@@ -26,35 +25,35 @@ use thalweg_ir::{Arg, RelOp, Shape};
 use thalweg_kernel::Moved;
 use thalweg_runtime::{Error, Program, granted};
 
-/// An instance with its programs.
+/// Instance with its programs.
 pub(crate) struct Ready {
     pub plan: Arc<Plan>,
-    /// The plans of its class: where another one of them turns out to be faster, it is the first that later sizes take.
+    /// Plans of its class: one that turns out to be faster becomes the first that later sizes take.
     pub plans: Arc<ClassPlans>,
     pub instance: Instance,
     pub programs: Vec<Arc<dyn Program>>,
     pub classes: Arc<ScalarClasses>,
-    /// Where the plan is from. Of tier 0 it runs until one has been searched for: the plan store is asked each time.
+    /// Tier of the plan. At tier 0 it is provisional: the plan store is asked on each run.
     pub tier: Tier,
-    /// Whether another plan is faster for these sizes.
+    /// Autotuning: whether another plan is faster for these sizes.
     pub autotuning: Autotuning<Ready>,
-    /// In which order its launches run, and where results lie.
+    /// Schedules: order of launches and memory of results.
     pub memory: Memory,
-    /// What its launches move.
+    /// Traffic of its launches.
     pub traffic: Traffic,
-    /// What each result follows from, once that was asked.
+    /// Dependences of each result, computed on first use.
     reach: OnceLock<Arc<Reach>>,
-    /// What ran before it and is measured against it, where it took the place of another plan.
+    /// Instance of the plan that this one replaced; it competes with this one.
     earlier: Option<Arc<Ready>>,
-    /// The plan store is to be asked before it runs: it has something else by now, or will soon.
+    /// Whether the plan store must be asked before it runs: it has another instance by now, or will soon.
     outdated: AtomicBool,
 }
 
-/// What each launch moves, as its program says, with nothing in place and with something; asked for when it first runs.
+/// Traffic of each launch as its program reports it, without and with in-place outputs; computed on first use.
 #[derive(Default)]
 pub(crate) struct Traffic(OnceLock<Box<[[OnceLock<Moved>; 2]]>>);
 
-/// A schedule, with a number that no other one has, so that a device knows it again.
+/// Schedule with a unique number, by which a device recognizes it.
 pub(crate) struct Numbered {
     schedule: Schedule,
     pub number: u64,
@@ -74,15 +73,15 @@ impl Deref for Numbered {
     }
 }
 
-/// What is known of the memory of an instance.
+/// Memory plans of an instance.
 #[derive(Default)]
 pub(crate) struct Memory {
     schedules: Schedules,
-    /// The plan of the same segment that holds least at once, looked for when nothing else fits.
+    /// Plan of the same segment with the least peak memory, made when nothing else fits.
     lean: OnceLock<Option<Arc<Ready>>>,
 }
 
-/// Schedules made so far: a list that only grows.
+/// Append-only list of schedules.
 #[derive(Default)]
 struct Schedules {
     entry: OnceLock<Made>,
@@ -90,15 +89,15 @@ struct Schedules {
 }
 
 struct Made {
-    /// Bytes of each input that the segment alone held.
+    /// Bytes of each input that only the segment held.
     own: Box<[usize]>,
-    /// The bytes that there were for it, where that was less than it wanted.
+    /// Memory available for it, if that was less than the unlimited schedule needs.
     room: Option<usize>,
     schedule: Arc<Numbered>,
 }
 
 impl Schedules {
-    /// The schedule that `fits` says is the right one, else one made now and kept where there is room.
+    /// Schedule that `fits`, else a new one, which is saved while the list has space.
     fn find<E>(
         &self,
         fits: impl Fn(&Made) -> bool,
@@ -112,7 +111,7 @@ impl Schedules {
                 None => {
                     let made = make()?;
                     let schedule = made.schedule.clone();
-                    // Where another thread was faster, its schedule is kept.
+                    // If another thread was faster, its schedule stays in the list.
                     let _ = list.entry.set(made);
                     return Ok(schedule);
                 }
@@ -122,7 +121,7 @@ impl Schedules {
     }
 }
 
-/// Fills in, for each input, the bytes that nobody but the segment holds.
+/// Fills in the bytes of each input that only the segment holds; 0 for shared inputs.
 pub(crate) fn held_alone(inputs: &[Option<Arc<Value>>], own: &mut Vec<usize>) {
     let bytes = |v: &Arc<Value>| match v.state() {
         Some(Ok(s)) if Arc::strong_count(v) == 1 && Arc::strong_count(&s.buffer) == 1 => s.buffer.bytes(),
@@ -132,7 +131,7 @@ pub(crate) fn held_alone(inputs: &[Option<Arc<Value>>], own: &mut Vec<usize>) {
     own.extend(inputs.iter().map(|v| v.as_ref().map_or(0, bytes)));
 }
 
-/// The programs of all launches of an instance of a segment.
+/// Programs of all launches of an instance of a segment.
 pub(crate) fn prepare(
     device: DeviceRef,
     segment: &Segment<'_>,
@@ -141,7 +140,7 @@ pub(crate) fn prepare(
     defect::caught("the compiler", device, segment, || prepare_steps(device, &instance.steps))?
 }
 
-/// The programs of launches.
+/// Programs of launches.
 pub(crate) fn prepare_steps<'a>(
     device: DeviceRef,
     steps: impl IntoIterator<Item = &'a Step>,
@@ -151,7 +150,7 @@ pub(crate) fn prepare_steps<'a>(
 }
 
 impl Ready {
-    /// A plan of a class instantiated, nothing known of its runs.
+    /// New instance without any runs.
     pub fn new(
         (plan, plans, classes): (Arc<Plan>, Arc<ClassPlans>, Arc<ScalarClasses>),
         instance: Instance,
@@ -163,28 +162,28 @@ impl Ready {
         Ready { plan, plans, instance, programs, classes, tier, autotuning, memory, traffic, reach, earlier, outdated }
     }
 
-    /// The same, of that tier.
+    /// Copy with that tier.
     pub fn of_tier(self, tier: Tier) -> Ready {
         Ready { tier, outdated: AtomicBool::new(tier.number() == 0), ..self }
     }
 
-    /// The same, which another plan is measured against that ran before it.
+    /// Copy that competes with `earlier`, the instance that ran before it.
     pub fn after(self, earlier: Option<Arc<Ready>>) -> Ready {
         Ready { earlier, ..self }
     }
 
-    /// What each result follows from; `ops` are those that it computes, on as many inputs.
+    /// Dependences of each result; `ops` are the operations of the segment, `inputs` the number of its inputs.
     pub fn reach(&self, ops: &[RelOp], inputs: usize, shape: &dyn Fn(Arg) -> Shape) -> &Arc<Reach> {
         self.reach.get_or_init(|| Arc::new(Reach::new(&self.plan, &self.instance, ops, inputs, shape)))
     }
 
-    /// Whether the plan store is to be asked before it runs.
+    /// Whether the plan store must be asked before it runs.
     #[inline]
     pub fn is_outdated(&self) -> bool {
         self.outdated.load(Relaxed)
     }
 
-    /// From now on the plan store is asked.
+    /// Makes later runs ask the plan store.
     pub fn outdate(&self) {
         self.outdated.store(true, Relaxed);
     }
@@ -194,12 +193,12 @@ impl Ready {
         self.tier.number() == 0
     }
 
-    /// Other plans for the same segment, instantiated.
+    /// Competing plans for the same segment, instantiated, with predicted times.
     pub fn others(&self, device: DeviceRef, segment: Segment<'_>) -> Named<Ready> {
         let costs = costs(device);
         let own = self.instance.time(&costs, footprint(&segment));
         let instantiated = |planned: Planned| Some((self.instantiated(device, segment, planned.plan)?, planned.time));
-        // What ran before is a candidate without being named.
+        // The plan that ran before is always a candidate.
         let earlier = self.earlier.iter().filter(|r| Arc::ptr_eq(&r.classes, &self.classes) && r.plan != self.plan);
         let earlier: Vec<_> = earlier.map(|r| (r.clone(), r.instance.time(&costs, footprint(&segment)))).collect();
         let room = MOST_OTHERS - earlier.len();
@@ -208,13 +207,13 @@ impl Ready {
             let others = alternatives(segment, &costs, &self.plan, room).into_iter().filter(new);
             earlier.iter().cloned().chain(others.filter_map(instantiated)).collect()
         };
-        // The plan that runs is as good as it was: a defect here is told of, and nothing is tried.
+        // The current plan stays valid: a defect here is reported, and nothing is tried.
         let others = defect::caught("naming other plans", device, &segment, named).unwrap_or_default();
         Named { own, others }
     }
 
-    /// Another plan for the same segment that holds little at once, whatever it takes: one kernel an operation. `None`
-    /// where this is it.
+    /// Plan for the same segment with low peak memory at any cost in time: unfused. `None` if the segment is unfused
+    /// already.
     pub fn lean(&self, device: DeviceRef, segment: Segment<'_>) -> Option<Arc<Ready>> {
         let apart = Segment { mode: thalweg_fusion::Mode { fused: false, ..segment.mode }, ..segment };
         if !segment.mode.fused {
@@ -224,7 +223,7 @@ impl Ready {
             let planned = thalweg_fusion::plan(apart, &costs(device), effort()).ok()?;
             self.instantiated(device, segment, planned.plan)
         };
-        // Where there is none, what is missing is memory, and that is the error.
+        // Without such a plan the error is the missing memory.
         defect::caught("planning for little memory", device, &apart, planned).ok().flatten()
     }
 
@@ -238,18 +237,18 @@ impl Ready {
 }
 
 impl Ready {
-    /// What a launch of a step moves; `in_place`: an output takes an input's place.
+    /// Traffic of a launch of a step; `in_place`: an output reuses an input's memory.
     pub fn moved(&self, step: usize, in_place: bool) -> Moved {
         let steps = self.traffic.0.get_or_init(|| self.programs.iter().map(|_| Default::default()).collect());
         *steps[step][in_place as usize]
             .get_or_init(|| self.programs[step].moves(&self.instance.steps[step].geometry, in_place))
     }
 
-    /// What to run on `device` where the segment alone holds so many bytes of each input, and how: this, or where the
-    /// device's limit leaves too little whatever is computed twice, the plan that `lean` gives.
+    /// Instance and schedule to run on `device`, where the segment alone holds `own` bytes of each input. It is this
+    /// instance, or the `lean` plan if the device's limit leaves too little even with recomputation.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where that does not do either.
+    /// [`Error::OutOfMemory`] if the lean plan does not fit either.
     pub fn schedule(
         self: &Arc<Ready>,
         device: DeviceRef,
@@ -280,7 +279,7 @@ impl Ready {
         }
     }
 
-    /// The schedule where there is room.
+    /// Schedule without a memory limit.
     fn usual(&self, own: &[usize]) -> Arc<Numbered> {
         let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
         let needs = Needs { own, rereads: &rereads, granted };
@@ -291,11 +290,11 @@ impl Ready {
         never.expect("one that holds what it likes is always found")
     }
 
-    /// A schedule that takes no more than `room`, or the least that one takes.
+    /// Schedule whose peak is at most `room` bytes, or the least peak that is possible.
     fn within(&self, device: DeviceRef, own: &[usize], room: usize) -> Result<Arc<Numbered>, usize> {
         let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
         let needs = Needs { own, rereads: &rereads, granted };
-        // One made for hardly less does, too.
+        // A schedule made for up to an eighth less is reused.
         let fits = |m: &Made| m.schedule.peak <= room && m.room.is_some_and(|r| r >= room - room / 8) && *m.own == *own;
         self.memory.schedules.find(fits, || {
             let (costs, footprint) = (costs(device), self.instance.footprint());

@@ -1,8 +1,8 @@
-//! The recognizer: an automaton over relative operations.
+//! Recognizer: an automaton over relative operations.
 //!
-//! A node stands for everything recorded since the last cut. Recording an operation follows one edge: the node's usual
-//! successor is compared first, so a stretch that was seen before costs one comparison an operation however many plans
-//! there are; other successors are found by hash. Plans hang at nodes, one for each set of live-outs.
+//! A node represents the sequence recorded since the last cut. Recording an operation follows one edge. The node's
+//! usual successor is compared first, so a sequence seen before costs one comparison per operation, however many plans
+//! there are. Other successors are found by hash. Plans are stored at nodes, one for each set of live-outs.
 
 use crate::history::History;
 use crate::kept::Decision;
@@ -14,41 +14,41 @@ use std::sync::Arc;
 use thalweg_fusion::BitSet;
 use thalweg_ir::RelOp;
 
-/// A plan at a node.
+/// Plan at a node, for one set of live-outs.
 pub(crate) struct Known {
-    /// The values that were asked for.
+    /// Live-outs.
     pub live: BitSet,
-    /// The plan with its instances.
+    /// Plan store entry: the plan with its instances.
     pub entry: Arc<Entry>,
-    /// What became of those values.
+    /// Read history of the live-outs.
     pub history: Arc<History>,
-    /// Sizes of the last run, and what ran.
+    /// Sizes and instance of the last run.
     pub last: Option<(Box<[i64]>, Arc<Ready>)>,
 }
 
 struct Node {
     op: RelOp,
-    /// The successor seen first; 0 (a root, which succeeds nothing) for none.
+    /// Successor seen first; 0 for none (node 0 is a root, which succeeds nothing).
     usual: u32,
-    // Boxed: most nodes have none, and one is entered an operation.
+    // Boxed: most nodes have none, and a node is visited per operation.
     #[expect(clippy::box_collection)]
     others: Option<Box<HashMap<RelOp, u32>>>,
     known: Vec<Known>,
-    /// What was decided here about values that a tape alone holds. Boxed: most nodes have none.
+    /// Decisions about values that only a tape holds. Boxed: most nodes have none.
     #[expect(clippy::box_collection)]
     decisions: Option<Box<Vec<Arc<Decision>>>>,
-    /// A loop comes round here: the stream is cut as soon as this node is reached.
+    /// The stream is cut as soon as this node is reached: a loop repeats here.
     cut: bool,
 }
 
 pub(crate) struct Recognizer {
     nodes: Vec<Node>,
     at: u32,
-    /// Plans at all nodes.
+    /// Number of plans at all nodes.
     plans: usize,
 }
 
-/// Roots, one a mode.
+/// Number of roots, one per mode.
 const ROOTS: usize = crate::mode::Mode::COUNT;
 
 impl Recognizer {
@@ -56,7 +56,7 @@ impl Recognizer {
         Recognizer { nodes: (0..ROOTS).map(|_| Node::new(root_op())).collect(), at: 0, plans: 0 }
     }
 
-    /// Goes back to the start, for a mode's segments.
+    /// Returns to the root of a mode. Drops all nodes first if there are too many nodes or plans.
     pub fn restart(&mut self, mode: usize) {
         if !TUNABLES.max_nodes.admits(self.nodes.len()) || !TUNABLES.max_known_plans.admits(self.plans) {
             *self = Recognizer::new();
@@ -64,7 +64,7 @@ impl Recognizer {
         self.at = mode as u32;
     }
 
-    /// Follows an operation. Returns whether the stream is to be cut here.
+    /// Follows an operation's edge. Returns whether the stream is to be cut here.
     #[inline]
     pub fn step(&mut self, op: &RelOp) -> bool {
         let usual = self.nodes[self.at as usize].usual;
@@ -94,32 +94,32 @@ impl Recognizer {
         false
     }
 
-    /// Marks the present node as a place to cut.
+    /// Marks the current node as a cut.
     pub fn cut_here(&mut self) {
         self.nodes[self.at as usize].cut = true;
     }
 
-    /// One of them.
+    /// Plan with that index at the current node.
     pub fn known_at(&self, at: usize) -> &Known {
         &self.nodes[self.at as usize].known[at]
     }
 
-    /// Whether what was recorded since the last cut was run before, with whatever live results.
+    /// Whether the sequence since the last cut has run before, with any live-outs.
     pub fn was_run(&self) -> bool {
         self.nodes[self.at as usize].known.iter().any(|k| k.last.is_some())
     }
 
-    /// The plans known for what was recorded since the last cut.
+    /// Plans known for the sequence since the last cut.
     pub fn known(&mut self) -> &mut [Known] {
         &mut self.nodes[self.at as usize].known
     }
 
-    /// What was decided about values that a tape alone holds, the newest last.
+    /// Decisions about values that only a tape holds, the newest last.
     pub fn decisions(&mut self) -> &mut Vec<Arc<Decision>> {
         self.nodes[self.at as usize].decisions.get_or_insert_default()
     }
 
-    /// Adds a plan for it.
+    /// Adds a plan at the current node.
     pub fn add(&mut self, known: Known) {
         self.plans += 1;
         self.nodes[self.at as usize].known.push(known);
@@ -132,7 +132,7 @@ impl Node {
     }
 }
 
-/// The operation of a root, which is never compared.
+/// Operation of a root; it is never compared.
 fn root_op() -> RelOp {
     use thalweg_ir::{DType, MAX_ARGS, Op, RelArg};
     RelOp { op: Op::Cast, dtype: DType::Bool, rank: 0, attr: u32::MAX, args: [RelArg::NONE; MAX_ARGS] }
@@ -147,7 +147,7 @@ mod tests {
         RelOp { op: Op::Element(e), dtype, rank: 2, attr: 0, args: RelOp::pack(&[RelArg::op(1)]) }
     }
 
-    /// Where a recognizer stands after these operations.
+    /// Node reached after these operations.
     fn at(r: &mut Recognizer, mode: usize, ops: &[RelOp]) -> u32 {
         r.restart(mode);
         for o in ops {
@@ -165,7 +165,7 @@ mod tests {
         let nodes = r.nodes.len();
         assert_eq!(at(&mut r, 0, &[exp, neg, exp]), first);
         assert_eq!(r.nodes.len(), nodes, "a stretch that was seen adds nothing");
-        // The first successor is the usual one; the others are found beside it, again and again.
+        // The first successor is the usual one; others are found by hash, repeatedly.
         let second = at(&mut r, 0, &[exp, neg, wide]);
         assert_ne!(second, first);
         assert_eq!(at(&mut r, 0, &[exp, neg, wide]), second);

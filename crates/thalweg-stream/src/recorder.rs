@@ -1,4 +1,4 @@
-//! Recording: one operation after the other, in relative form.
+//! Recorder: appends operations in relative form, one after the other, and cuts segments.
 
 mod deferral;
 mod dense;
@@ -29,15 +29,15 @@ use thalweg_fusion::{BitSet, Segment, independent_turns, period};
 use thalweg_ir::{Arg, DType, InputKind, MAX_ARGS, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::count;
 
-/// Waiting operations at which a cut is first considered.
+/// Number of waiting operations at which a cut is first considered.
 fn first_check() -> usize {
     TUNABLES.min_period_operations.size().min(TUNABLES.max_operations.get())
 }
 
-/// Epochs number segments, over all streams.
+/// Counter of epochs, which number segments over all streams.
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
 
-/// Why a stream is cut: what has to be written.
+/// Reason for a cut, which determines the results to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
     /// Everything live: somebody waits for all of it.
@@ -46,14 +46,14 @@ pub(crate) enum Wanted {
     Value {
         /// The segment it was recorded in.
         epoch: u64,
-        /// Its place there.
+        /// Index of its operation there.
         index: u32,
     },
-    /// Nothing yet: a loop comes round, or much memory waits.
+    /// Nothing is wanted yet: a loop repeats, or much memory waits.
     Nothing,
 }
 
-/// Shapes of the results, dtypes and layouts of the inputs: what a [`Segment`] borrows and recording does not keep.
+/// Shapes of results, and dtypes and layouts of inputs: borrowed by a [`Segment`] but not kept while recording.
 type Laid = (Vec<Shape>, Vec<(DType, View)>);
 
 /// A recorded operation.
@@ -61,11 +61,11 @@ type Laid = (Vec<Shape>, Vec<(DType, View)>);
 pub struct Made {
     /// The operation.
     pub op: Op,
-    /// [`RelOp::attr`].
+    /// Attribute word; see [`RelOp::attr`].
     pub attr: u32,
-    /// Its integer arguments.
+    /// Integer arguments.
     pub ints: Vec<i64>,
-    /// Its tensors and scalars, in order.
+    /// Tensor and scalar arguments, in order.
     pub args: Vec<MadeFrom>,
 }
 
@@ -74,11 +74,11 @@ pub struct Made {
 pub enum MadeFrom {
     /// A tensor's value.
     Value(Arc<Value>),
-    /// A scalar in the form of [`thalweg_ir::Scalar::to_bits`].
+    /// A scalar encoded by [`thalweg_ir::Scalar::to_bits`].
     Scalar(u64),
 }
 
-/// What one stream has recorded since its last cut.
+/// Operations that one stream has recorded since its last cut.
 pub(crate) struct Recorder {
     stream: u32,
     device: DeviceRef,
@@ -91,37 +91,39 @@ pub(crate) struct Recorder {
     scalars: Vec<u64>,
     inputs: Vec<Option<Arc<Value>>>,
     input_numbers: HashMap<usize, u32, BuildHasherDefault<AddressHasher>>,
-    /// Sizes (and, where they are not row-major, strides) of the inputs, in order.
+    /// Sizes of the inputs, in order; for those that are not row-major also strides and offset.
     input_sizes: Vec<i64>,
     input_bytes: usize,
-    /// Bytes of inputs from which on it is looked up how many of them nobody else holds.
+    /// Threshold of `input_bytes` above which the bytes of inputs that nobody else holds are counted.
     input_limit: usize,
     check_at: usize,
     cut_at: usize,
-    /// Cut before the next operation. Not after the last: its arguments are still held then, by whoever is recording
-    /// it.
+    /// Cut before the next operation. Not right after the last one: the code that recorded it still holds its
+    /// arguments.
     cut_next: bool,
-    /// Operations of turns that need nothing of each other, in a loop that is recorded on: what reads one of them goes
-    /// round an outer loop.
+    /// Number of operations of a loop's independent iterations, if the loop is still being recorded. An operation that
+    /// reads one of these early results begins a new iteration of an outer loop.
     turns: usize,
-    /// Values that died with their segment, as most do, for the next one: more of them at once than an allocator has at
-    /// hand.
+    /// Free list of values that died with their segment, as most do, reused by the next one. They are freed in batches
+    /// larger than an allocator caches.
     spare: Vec<Arc<Value>>,
-    /// Operations that were recorded again, for values that earlier segments left.
+    /// Indices of operations recorded again, for values that earlier segments dropped.
     again: Vec<u32>,
-    /// What was decided about values that a tape alone holds, while the segment runs.
+    /// Decision about values that only a tape holds, while the segment runs.
     decision: Option<Arc<Decision>>,
-    /// Deferred results of earlier segments, of which those are there that somebody holds still.
+    /// Deferred results of earlier segments; the weak reference is alive while somebody holds the value.
     held: Vec<Weak<DeferredValue>>,
-    /// Deferred checks of results since the last wait for everything.
+    /// Deferred checks of results since the last `synchronize`.
     checks: Vec<Weak<DeferredChecks>>,
-    /// Whether the segment has windows.
+    /// Whether the segment has an `Op::Window`.
     has_windows: bool,
-    /// Who recorded the segment's gathers and scatters.
+    /// Call sites of the segment's gathers, scatters and foreign operations.
     sites: Vec<(u32, Site)>,
-    /// While a segment with such runs, its inputs as they lie, and those that others hold: the run lets go of them.
+    /// While a segment with call sites runs: dtype and layout of each input, and the input itself if others hold it.
+    /// The run releases inputs.
     saved: Vec<(DType, View, Option<Arc<Value>>)>,
-    // Kept for their memory. What somebody can still ask for, what a tape alone holds, and what is written.
+    // Scratch buffers kept for their allocation. `live`: reachable results; `kept`: results held by a tape alone;
+    // `planned`: results to write.
     live: BitSet,
     kept: BitSet,
     planned: BitSet,
@@ -168,7 +170,7 @@ impl Recorder {
         }
     }
 
-    /// Records an operation whose pending arguments are all of this stream.
+    /// Records an operation. All of its pending arguments belong to this stream.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the parts of one operation, on the hottest path")]
     pub fn record(
@@ -187,17 +189,17 @@ impl Recorder {
         if self.cut_next || self.turns > 0 && self.comes_round(args) {
             self.cut(Wanted::Nothing);
         }
-        // Looked at under the lock and after the cut of a new mode: until then another thread, or that cut, may resolve
+        // Checked under the lock and after the cut for a new mode: until then another thread, or that cut, may resolve
         // an argument.
         for arg in args {
             if let Operand::Value(v) = arg
                 && v.epoch != self.epoch
             {
-                // One of an earlier segment that was not written then.
+                // A value of an earlier segment that was not written then.
                 if v.state().is_none() {
                     return self.record_from_left(mode, op, dtype, shape, attr, args, ints);
                 }
-                // What is written in another language knows no strides.
+                // Foreign operations take dense operands only.
                 if matches!((op, v.state()), (Op::Foreign(_), Some(Ok(s))) if !s.view.is_dense()) {
                     return self.record_dense(Parts { mode, op, dtype, shape, attr, ints }, args);
                 }
@@ -234,7 +236,7 @@ impl Recorder {
         value
     }
 
-    /// The value of the operation at a place.
+    /// Pending value for the operation at index `at`.
     #[inline]
     fn next_value(&mut self, at: usize, shape: Shape, dtype: DType) -> Arc<Value> {
         let index = at as u32;
@@ -248,7 +250,7 @@ impl Recorder {
         }
     }
 
-    /// The operation that made a value which is pending here.
+    /// Recorded operation whose result is this value, if the value is pending here.
     pub fn made(&self, value: &Value) -> Option<Made> {
         if value.epoch != self.epoch {
             return None;
@@ -273,13 +275,13 @@ impl Recorder {
         Some(Made { op: rel.op, attr: rel.attr, ints, args })
     }
 
-    /// Whether there are windows among what is pending.
+    /// Whether a pending operation is an `Op::Window`.
     pub fn has_windows(&self) -> bool {
         self.has_windows
     }
 
-    /// Whether an operation reads what an early turn computed of a loop whose turns need nothing of each other. The
-    /// same place is found again.
+    /// Whether an argument is a result of an early, independent iteration of a loop: an outer loop begins its next
+    /// iteration. Marks the recognizer's node, so that later runs cut here too.
     fn comes_round(&mut self, args: &[Operand<'_>]) -> bool {
         let early = |v: &Value| v.epoch == self.epoch && (v.index as usize) < self.turns;
         let round = args.iter().any(|a| matches!(a, Operand::Value(v) if early(v)));
@@ -296,7 +298,7 @@ impl Recorder {
         self.recognizer.restart(mode.index());
     }
 
-    /// The argument that a value from before this segment is.
+    /// Input argument for a value from before this segment.
     #[inline]
     fn input(&mut self, v: &Arc<Value>) -> RelArg {
         let number = match v.hint(self.epoch) {
@@ -330,7 +332,7 @@ impl Recorder {
         number
     }
 
-    /// Decides about a cut where the recognizer knows one or many operations wait.
+    /// Decides about a cut if the recognizer asks for one, or if many operations or input bytes wait.
     #[cold]
     fn maybe_cut(&mut self, known: bool) {
         let n = self.ops.len();
@@ -338,7 +340,7 @@ impl Recorder {
         if self.input_bytes > self.input_limit && !TUNABLES.max_input_bytes.admits(self.own_input_bytes()) {
             return self.cut(Wanted::Nothing);
         }
-        // What others hold anyway is no reason to cut: a chain over one large tensor is to fuse like any other.
+        // Memory that others hold anyway is no reason to cut: a chain over one large tensor shall fuse like any other.
         while self.input_bytes > self.input_limit {
             self.input_limit += TUNABLES.max_input_bytes.get();
         }
@@ -352,7 +354,7 @@ impl Recorder {
                 self.check_at = (2 * self.check_at).min(most);
                 return;
             };
-            // Whole turns, so that the next segment starts at the same point of the loop.
+            // Cut after whole iterations, so that the next segment starts at the same point of the loop.
             self.cut_at = match independent_turns(&self.ops, p) {
                 Some(begun) => {
                     self.turns = n - begun;
@@ -367,18 +369,18 @@ impl Recorder {
         }
     }
 
-    /// Bytes of inputs that nobody else holds.
+    /// Bytes of inputs that only this segment holds.
     fn own_input_bytes(&self) -> usize {
         let own = self.inputs.iter().flatten().filter(|v| Arc::strong_count(v) == 1);
         own.filter_map(|v| v.state()).flatten().map(|s| s.buffer.bytes()).sum()
     }
 
-    /// Whether nobody outside holds a value that is pending here.
+    /// Whether no pending value here is held outside of the recorder.
     pub fn is_unwanted(&self) -> bool {
         self.values.iter().all(|v| Arc::strong_count(v) == 1)
     }
 
-    /// Cuts: what was recorded is run, and a new segment begins.
+    /// Cuts the stream: runs what was recorded and begins a new segment.
     pub fn cut(&mut self, wanted: Wanted) {
         if !self.ops.is_empty() {
             self.find_live(wanted);
@@ -394,8 +396,8 @@ impl Recorder {
                 c.operations += self.ops.len() as u64;
                 c.segments += 1;
             });
-            // A panic is a defect of ours; the values it leaves are told so, and the stream goes on. What happens
-            // before kernels run says so itself.
+            // A panic is a defect of the library. The values it leaves unresolved get the error, and the stream goes
+            // on. Stages before the launches catch their own panics.
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run(wanted)));
             let error = match outcome {
                 Ok(Ok(())) => None,
@@ -406,7 +408,7 @@ impl Recorder {
             let error = error.filter(|e| sorted.is_some() || !self.run_unfused(e));
             if let Some(error) = &error {
                 count(|c| c.failed_segments += 1);
-                // With the caller's line, where it was found out.
+                // The sorted error has the caller's line, where that was found.
                 let found = sorted.as_ref().and_then(|s| s.errors.iter().flatten().next());
                 untold(found.unwrap_or(error).clone());
             }
@@ -460,7 +462,7 @@ impl Recorder {
         self.recognizer.restart(self.mode.index());
     }
 
-    /// Finds what somebody can still ask for, and what a tape alone holds.
+    /// Finds the results that are still reachable, and those that only a tape holds.
     fn find_live(&mut self, wanted: Wanted) {
         let n = self.ops.len();
         self.live.reset(n);
@@ -472,7 +474,7 @@ impl Recorder {
                 (false, false) => {}
             }
         }
-        // What is read now is to be there.
+        // A value that is read now must be written.
         if let Wanted::Value { epoch, index } = wanted
             && epoch == self.epoch
             && self.kept.has(index as usize)
@@ -485,7 +487,7 @@ impl Recorder {
         self.sizes.extend_from_slice(&self.input_sizes);
     }
 
-    /// See [`Laid`].
+    /// Shapes and layouts; see [`Laid`].
     fn laid_out(&self) -> Laid {
         let shapes = self.values.iter().map(|v| *v.shape()).collect();
         (shapes, self.inputs.iter().flatten().map(|v| (v.dtype(), view_of(v))).collect())

@@ -1,4 +1,4 @@
-//! Reports of segments as they run, collected where somebody asked for an explanation.
+//! Reports of segments as they run, collected per thread when somebody asked for an explanation.
 
 use crate::DeviceRef;
 use crate::calibration::costs;
@@ -17,35 +17,35 @@ thread_local! {
     static TIMES: RefCell<Option<Vec<u64>>> = const { RefCell::new(None) };
 }
 
-/// Runs `f` and collects the reports of what runs meanwhile on this thread.
+/// Runs `f` and collects the reports of segments that this thread runs meanwhile.
 pub(crate) fn collected<T>(f: impl FnOnce() -> T) -> (T, Vec<SegmentReport>) {
     let outer = COLLECTED.replace(Some(Vec::new()));
     let out = f();
     (out, COLLECTED.replace(outer).unwrap_or_default())
 }
 
-/// Runs `f` and collects the nanoseconds of the launches that run meanwhile on this thread.
+/// Runs `f` and collects the nanoseconds of launches that this thread makes meanwhile.
 pub(crate) fn timed<T>(f: impl FnOnce() -> T) -> (T, Vec<u64>) {
     let outer = TIMES.replace(Some(Vec::new()));
     let out = f();
     (out, TIMES.replace(outer).unwrap_or_default())
 }
 
-/// Runs `f` and collects the segments that are cut off meanwhile on this thread.
+/// Runs `f` and collects the segments that this thread cuts meanwhile.
 pub(crate) fn cut_off<T>(f: impl FnOnce() -> T) -> (T, Vec<OwnedSegment>) {
     let outer = SEGMENTS.replace(Some(Vec::new()));
     let out = f();
     (out, SEGMENTS.replace(outer).unwrap_or_default())
 }
 
-/// Runs `f` and collects by what segments run meanwhile on this thread.
+/// Runs `f` and collects the tiers of segments that this thread runs meanwhile.
 pub(crate) fn tiers<T>(f: impl FnOnce() -> T) -> (T, Vec<TierRun>) {
     let outer = TIERS.replace(Some(Vec::new()));
     let out = f();
     (out, TIERS.replace(outer).unwrap_or_default())
 }
 
-/// Notes by what a segment runs, if somebody wants to know.
+/// Stores the tier of a run, if requested.
 pub(crate) fn ran(run: impl FnOnce() -> TierRun) {
     TIERS.with_borrow_mut(|t| {
         if let Some(runs) = t {
@@ -54,7 +54,7 @@ pub(crate) fn ran(run: impl FnOnce() -> TierRun) {
     });
 }
 
-/// Puts a segment that is cut off away, if somebody wants it.
+/// Stores a segment at its cut, if requested.
 pub(crate) fn cut(segment: impl FnOnce() -> OwnedSegment) {
     SEGMENTS.with_borrow_mut(|s| {
         if let Some(segments) = s {
@@ -63,22 +63,22 @@ pub(crate) fn cut(segment: impl FnOnce() -> OwnedSegment) {
     });
 }
 
-/// Whether somebody wants to know how long launches take.
+/// Whether times of launches are requested.
 pub(crate) fn is_timed() -> bool {
     COLLECTED.with_borrow(|c| c.is_some()) || TIMES.with_borrow(|t| t.is_some())
 }
 
-/// Whether somebody wants to know how segments are planned.
+/// Whether explanations are requested.
 pub(crate) fn is_explained() -> bool {
     COLLECTED.with_borrow(|c| c.is_some())
 }
 
-/// A report for the segment about to run, if somebody wants one.
+/// Report for the segment about to run, if requested.
 pub(crate) fn begin(f: impl FnOnce() -> SegmentReport) -> Option<SegmentReport> {
     COLLECTED.with_borrow(|c| c.is_some()).then(f)
 }
 
-/// The report of a segment that is about to run as `ready`, in an autotuning of `own` if there is one.
+/// Report of a segment that is about to run as `ready`; `own` is the instance whose autotuning is reported.
 pub(crate) fn report(
     device: DeviceRef,
     segment: &Segment<'_>,
@@ -99,7 +99,7 @@ pub(crate) fn report(
     report
 }
 
-/// Puts the report away with what the run did.
+/// Completes the report with the outcome of the run and stores it.
 pub(crate) fn end(report: Option<SegmentReport>, ready: &Ready, outcome: &Result<Run, Error>) {
     TIMES.with_borrow_mut(|t| {
         if let (Some(times), Ok(run)) = (t, outcome) {

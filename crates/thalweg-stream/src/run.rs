@@ -1,4 +1,4 @@
-//! Running an instance: memory for what is written, launches in order and as one batch, results handed over.
+//! Running an instance: allocates results, launches kernels in order as one batch, resolves the live-outs.
 
 use crate::DeviceRef;
 use crate::calibration::ahead::Ahead;
@@ -16,35 +16,35 @@ use thalweg_kernel::Moved;
 use thalweg_kernel::reference::{self, Array};
 use thalweg_runtime::{Allocation, Buffer, Device, Error, Program, Timing, count, trace};
 
-/// What a run did that the plan alone does not say.
+/// Record of a run: everything that does not follow from the plan alone.
 #[derive(Default)]
 pub(crate) struct Run {
-    /// The launches; none before it has run.
+    /// Schedule that ran; `None` before.
     pub schedule: Option<Arc<Numbered>>,
     /// Bytes allocated by each launch.
     pub allocated: Vec<usize>,
-    /// Outputs that took an input's place, by launch.
+    /// Number of outputs that reused an input's memory, by launch.
     pub in_place: Vec<usize>,
-    /// What each launch moved.
+    /// Traffic of each launch.
     pub moved: Vec<Moved>,
-    /// Nanoseconds of each launch, where somebody asked: by the device's clock where launches run on their own, else by
-    /// the host's, memory for results included.
+    /// Nanoseconds of each launch, if requested: by the device's clock where launches are asynchronous, else by the
+    /// host's, including the allocation of results.
     pub ns: Vec<u64>,
-    /// How long all of it takes, as the device will say, where somebody asked.
+    /// Timing of the whole run, which the device finishes later, if requested.
     pub timing: Option<Arc<dyn Timing>>,
 }
 
-/// Launches that are put in a queue, with events between them, while it is busy with one of [`Ahead`].
+/// Launches, with events between them, that the host can queue while the device is busy with one launch of [`Ahead`].
 const TIMED: usize = 8;
 
-/// Whose time somebody asks for.
+/// Requested timing of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timed {
-    /// Nobody does.
+    /// None.
     No,
-    /// That of each launch, for which the host waits.
+    /// The time of each launch; the host waits for them.
     Launches,
-    /// That of all, by the device's clock.
+    /// The time of the whole batch, by the device's clock.
     Batch,
 }
 
@@ -52,17 +52,17 @@ struct Running<'a> {
     device: &'a dyn Device,
     inputs: &'a mut [Option<Arc<Value>>],
     cells: Vec<Option<Buffer>>,
-    /// While launches are to come that need it.
+    /// Arena, held while launches to come need it.
     arena: Option<Buffer>,
-    /// Launches that have run.
+    /// Number of launches that have run.
     finished: usize,
-    /// Of launches whose time somebody asked for.
+    /// Timings of launches, if requested.
     clocks: Vec<Option<Arc<dyn Timing>>>,
     done: Run,
 }
 
-/// Runs an instance as scheduled and resolves the live-outs. `ops` are those of the segment; `sites` says who recorded which of
-/// them.
+/// Runs an instance by a schedule and resolves the live-outs. `ops` are the segment's operations; `sites` are the call
+/// sites of some of them.
 pub(crate) fn run(
     (ready, schedule): (&Ready, Arc<Numbered>),
     device: DeviceRef,
@@ -83,7 +83,7 @@ pub(crate) fn run(
         done: Run::default(),
     };
     let inherited = Inherited::of(r.inputs);
-    // Only a device that runs launches on its own tells later.
+    // Only a device with asynchronous launches reports failures later.
     let later = r.device.throughput().is_some() && may_be_out_of_range(instance);
     let reach = (later || !inherited.is_empty()).then(|| {
         let shape = |arg: Arg| match arg {
@@ -93,12 +93,12 @@ pub(crate) fn run(
         };
         ready.reach(ops, r.inputs.len(), &shape).clone()
     });
-    // Who wants to know how long each launch takes has each put in the queue by itself.
+    // To time each launch, each is queued by itself.
     let each = timed == Timed::Launches;
     let key = (!each).then_some(schedule.number);
     if each && r.device.throughput().is_some() {
-        // The device's own time is asked for, not how long the host takes to put launches in its queue. Outside of the batch,
-        // which numbers its programs.
+        // The device's own time is measured, not the host's queueing. Launched outside of the batch, which numbers its
+        // programs.
         Ahead::of(device)?.launch(1 + schedule.launches.len() / TIMED)?;
     }
     let batch = r.device.batch(key, timed == Timed::Batch, &mut || r.launches(ready, &schedule, scalars, each));
@@ -117,7 +117,7 @@ pub(crate) fn run(
             Slot::Input(i) => r.input_buffer(i).clone(),
             Slot::Buffer(c) => match &r.cells[c] {
                 Some(buffer) => buffer.clone(),
-                // Nothing was launched for a result without elements.
+                // No launch writes a result without elements.
                 None => r.device.allocate(schedule.cells[c])?,
             },
         };
@@ -154,14 +154,14 @@ impl Running<'_> {
             }
             self.finished += 1;
             if at == schedule.arena.last {
-                // What lies in it keeps it until it dies.
+                // Results stored in the arena hold references to it until they die.
                 self.arena = None;
             }
         }
         Ok(())
     }
 
-    /// Waits for the launches whose time the device tells.
+    /// Waits for launches timed by the device, and stores their times.
     fn ask_clocks(&mut self) -> Result<(), Error> {
         if self.clocks.iter().any(Option::is_some) {
             self.device.synchronize()?;
@@ -174,7 +174,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Where a launch found an index out of range: what earlier ones have written is there.
+    /// Resolves the results that earlier launches have written, after one found an index out of range.
     fn resolve_finished(&self, instance: &Instance, schedule: &Schedule, values: &[Arc<Value>]) {
         let finished = &schedule.launches[..self.finished];
         let written = |c: usize| {
@@ -219,7 +219,7 @@ impl Running<'_> {
             };
             self.cells[c] = Some(buffer);
         }
-        // Nothing was launched for a value without elements, but a reduction or product of it has some.
+        // No launch writes a value without elements, but a reduction or product of such a value does have elements.
         for slot in &launch.operands[..step.first_write] {
             if let Slot::Buffer(c) = *slot
                 && schedule.cells[c] == 0
@@ -233,7 +233,7 @@ impl Running<'_> {
             || format!("kernel {} ({} bytes in, {} out)", step.kernel_index, step.bytes_read, step.bytes_written);
         let program: &dyn Program = &*ready.programs[launch.step];
         let done = trace::span("kernel", label, || program.launch(&step.geometry, &operands, scalars));
-        // The plan knows which gather it was.
+        // The plan knows which gather failed.
         done.map_err(|e| match (e, &step.out_of_range) {
             (Error::Index(_), Some(which)) => Error::Index(which.clone()),
             (e, _) => e,
@@ -259,12 +259,12 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// The memory of an operand that dies in this launch, to be written over.
+    /// Memory of an operand that dies in this launch, to be overwritten by an output.
     fn take(&mut self, from: Slot) -> Buffer {
         let buffer = match from {
             Slot::Buffer(c) => self.cells[c].take(),
-            // Ours was the last handle when the schedule was chosen, and the value's the last on its memory; nobody can
-            // have got another since.
+            // The segment held the last reference when the schedule was chosen, and the value the last one to its
+            // memory. Nobody can have obtained another since.
             Slot::Input(i) => {
                 let value = self.inputs[i].as_mut().and_then(Arc::get_mut);
                 value.and_then(Value::take_storage).map(|s| s.buffer)

@@ -1,7 +1,7 @@
-//! Which results of a run have which deferred checks: each those about what it follows from.
+//! Deferred checks of a run's results: each result gets the checks of everything it depends on.
 //!
-//! In: what the device left to be asked about the run, the checks of its inputs, and what each result follows from
-//! ([`Reach`]). Out: the [`DeferredChecks`] of each result.
+//! In: the check that the device left for the run, the checks of its inputs, and each result's dependences ([`Reach`]).
+//! Out: the [`DeferredChecks`] of each result.
 
 use crate::deferred_check::{DeferredCheck, DeferredChecks, inherit};
 use crate::reach::{Indexed, Reach};
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use thalweg_fusion::BitSet;
 use thalweg_runtime::{Check, Error, Found};
 
-/// The lists of deferred checks that inputs of a run have, each once, with the inputs that have it.
+/// Distinct lists of deferred checks among a run's inputs, each with the set of inputs that have it.
 #[derive(Default)]
 pub(crate) struct Inherited(Vec<(Arc<DeferredChecks>, BitSet)>);
 
 impl Inherited {
-    /// Of these inputs, before the run lets go of any.
+    /// Lists of these inputs; collected before the run releases any input.
     pub fn of(inputs: &[Option<Arc<Value>>]) -> Inherited {
         let mut lists: Vec<(Arc<DeferredChecks>, BitSet)> = vec![];
         for (i, checks) in inputs.iter().enumerate().filter_map(|(i, v)| Some((i, v.as_ref()?.checks()?))) {
@@ -30,12 +30,12 @@ impl Inherited {
         Inherited(lists)
     }
 
-    /// Whether there are none.
+    /// Whether no input has checks.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Which of them results have that are computed from these inputs.
+    /// Set of lists inherited by results that depend on these inputs.
     fn reached(&self, inputs: &BitSet) -> BitSet {
         let mut all = BitSet::new(self.0.len());
         let reached = self.0.iter().enumerate().filter(|(_, list)| list.1.meets(inputs));
@@ -44,30 +44,30 @@ impl Inherited {
     }
 }
 
-/// What a run met that may be an index out of range, and what to say of it.
+/// Pending report of out-of-range indices of a run, with the data for its error message.
 pub(crate) struct Met {
     pub check: Arc<dyn Check>,
-    /// The step of each launch.
+    /// Step of each launch.
     pub steps: Box<[u32]>,
     pub sites: Box<[(u32, Site)]>,
 }
 
-/// The deferred checks of the results of one run. Those that follow from the same have the same.
+/// Deferred checks of the results of one run. Results with equal dependences share them.
 pub(crate) struct OfRun {
     reach: Arc<Reach>,
     inherited: Inherited,
     met: Option<Arc<Met>>,
-    /// By which lists are inherited, and which output was the first.
+    /// Distinct checks so far: set of inherited lists, first output that has them, and the checks.
     known: Vec<(BitSet, usize, Option<Arc<DeferredChecks>>)>,
 }
 
 impl OfRun {
-    /// Of a run whose inputs have these, and that left this to be asked.
+    /// Checks of a run whose inputs have `inherited`, and on which the device reported `met`.
     pub fn new(reach: Arc<Reach>, inherited: Inherited, met: Option<Met>) -> OfRun {
         OfRun { reach, inherited, met: met.map(Arc::new), known: vec![] }
     }
 
-    /// Those of an output.
+    /// Checks of an output.
     pub fn of_output(&mut self, output: usize) -> Option<Arc<DeferredChecks>> {
         let (inputs, indexed) = &self.reach.outputs[output];
         let lists = self.inherited.reached(inputs);
@@ -87,11 +87,11 @@ impl OfRun {
 }
 
 impl Met {
-    /// The error of results that follow from these of the gathers and scatters.
+    /// Error of results that depend on the gathers and scatters in `of`; `None` if none of these failed.
     fn error(&self, found: &[Found], reach: &Reach, of: &BitSet) -> Option<Error> {
         let none = BitSet::default();
         let step = |f: &Found| self.steps.get(f.launch).and_then(|&s| reach.steps.get(s as usize)).unwrap_or(&none);
-        // A launch that nobody knows may be any.
+        // A launch with unknown operations may contain any.
         let matters = |f: &&Found| step(f).count() == 0 || step(f).meets(of);
         let met = step(found.iter().find(matters)?);
         let mut said: Vec<String> = vec![];

@@ -1,22 +1,22 @@
-//! Settings of the calling thread: from the environment until somebody sets them.
+//! Per-thread settings: from the environment until they are set.
 
 use std::cell::Cell;
 use std::sync::{PoisonError, RwLock};
 use std::thread::LocalKey;
 
-/// One setting. It only refers to where its values are, so that it is a constant, and asking for it on the way of every
-/// operation reads one thread-local and no more. Made by [`setting!`].
+/// One setting. It only refers to its storage, so it can be a constant. Reading it on the hot path of every operation
+/// costs one thread-local access. Made by [`setting!`].
 pub(crate) struct Setting<T: 'static> {
-    /// What threads begin with: what the environment says, read once, until somebody says otherwise.
+    /// Initial value for threads: read from the environment once, until [`Setting::change_common`] replaces it.
     pub common: &'static RwLock<Option<T>>,
-    /// What holds for the calling thread, once it asked.
+    /// Value of the calling thread, once it has asked.
     pub own: &'static LocalKey<Cell<Option<T>>>,
-    /// Reads the environment.
+    /// Reads the value from the environment.
     pub read: fn() -> T,
 }
 
 impl<T: Copy> Setting<T> {
-    /// The calling thread's.
+    /// Value for the calling thread.
     #[inline]
     pub fn get(&self) -> T {
         match self.own.get() {
@@ -32,14 +32,14 @@ impl<T: Copy> Setting<T> {
         value
     }
 
-    /// Sets the calling thread's, and returns what it was.
+    /// Sets the value for the calling thread and returns the old one.
     pub fn set(&self, new: T) -> T {
         let old = self.get();
         self.own.set(Some(new));
         old
     }
 
-    /// Changes what threads begin with that have not asked yet.
+    /// Changes the initial value for threads that have not asked yet.
     pub fn change_common(&self, change: impl FnOnce(T) -> T) {
         let mut common = self.common.write().unwrap_or_else(PoisonError::into_inner);
         let old = *common.get_or_insert_with(self.read);
@@ -47,7 +47,7 @@ impl<T: Copy> Setting<T> {
     }
 }
 
-/// A [`Setting`] of a type, read from the environment by a function.
+/// Makes a [`Setting`] of a type, read from the environment by a function.
 macro_rules! setting {
     ($type:ty, $read:expr) => {{
         static COMMON: std::sync::RwLock<Option<$type>> = std::sync::RwLock::new(None);

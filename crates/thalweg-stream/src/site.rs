@@ -1,29 +1,29 @@
-//! Who records a gather, a scatter, or an operation in another language: for errors that are found when it runs.
+//! Call sites of gathers, scatters and foreign operations, for errors that are found only when they run.
 
 use std::cell::Cell;
 use std::panic::Location;
 
-/// How an index that a caller gave became the index of the operation.
+/// How the caller's index became the index of the recorded operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counted {
-    /// It is that.
+    /// Unchanged.
     Plain,
-    /// A negative one was counted from the end.
+    /// Negative indices were counted from the end of the axis.
     FromEnd,
-    /// Several indices were put together, -1 where one of them names nothing.
+    /// Several indices were combined into one, -1 where any of them is out of range.
     Combined,
-    /// No caller gave it: the library computed it, so that it is in range.
+    /// Computed by the library, not given by a caller, so it is in range by construction.
     Computed,
 }
 
-/// Who records a gather, a scatter, or an operation in another language.
+/// Call site that recorded a gather, a scatter or a foreign operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
-    /// The function that the caller called.
+    /// Name of the function that the caller called.
     pub name: &'static str,
-    /// Where.
+    /// Source location of the call.
     pub at: &'static Location<'static>,
-    /// What it did to the index.
+    /// How that function transformed the index.
     pub counted: Counted,
 }
 
@@ -31,13 +31,13 @@ thread_local! {
     static NEXT: Cell<Option<Site>> = const { Cell::new(None) };
 }
 
-/// Says who records the next one of these on this thread.
+/// Sets the call site of the next such operation that this thread records.
 #[inline]
 pub fn site(site: Site) {
     NEXT.set(Some(site));
 }
 
-/// Who said so, once.
+/// Takes the call site that [`site`] set.
 #[inline]
 pub(crate) fn take_site() -> Option<Site> {
     NEXT.take()

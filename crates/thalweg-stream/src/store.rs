@@ -1,15 +1,15 @@
-//! The plan store: every pattern's plan, shared by all streams of the process.
+//! Plan store: the plans of every pattern, shared by all streams of the process.
 //!
-//! A stream's recognizer keeps a reference at the node it belongs to, so the store is only looked at when a stream
-//! meets a pattern for the first time.
+//! A stream's recognizer keeps a reference to the entry at its node, so the store is only searched when a stream meets
+//! a pattern for the first time.
 //!
-//! In: a segment with its sizes. Out: what runs it. Plans are kept by the [`SegmentClass`] of their first segment: the
-//! first one of a class is planned for, whatever plans other classes have that would be legal, and the winner of an
-//! autotuning is the plan of its class from then on.
+//! In: a segment with its sizes. Out: a runnable instance. Plans are stored by the [`SegmentClass`] (size class) of
+//! their first segment. The first segment of a class is planned for, even if plans of other classes would be legal. The
+//! winner of an autotuning becomes the plan of its class.
 //!
-//! Always true: classes that are planned for are few a pattern, and the class is asked for only where there is no
-//! instance for the sizes. Which plan is taken follows from the segment and from what the pattern has met before, in
-//! order; in a reproducible mode that is the stream's own history.
+//! Always true: a pattern has few planned classes, and the class is computed only if there is no instance for the
+//! sizes. The plan taken depends on the segment and on the previous sizes of the pattern, in order; in a reproducible
+//! mode these are the stream's own history.
 
 use crate::DeviceRef;
 use crate::autotune::Autotuning;
@@ -32,86 +32,86 @@ use thalweg_fusion::{
 use thalweg_ir::RelOp;
 use thalweg_runtime::{Counters, Error, Program, count};
 
-/// Operations in all patterns of the plan store before it starts over.
+/// Maximum number of operations in all patterns of the plan store before it is cleared.
 const MAX_PATTERN_OPS: usize = 1 << 22;
 
 #[derive(PartialEq, Eq, Hash)]
 struct Pattern {
     device: DeviceRef,
     mode: Mode,
-    /// The stream whose it is, in a reproducible mode: there no plan may depend on what other threads have met before.
+    /// The stream that owns it in a reproducible mode: no plan may depend on what other threads ran before.
     stream: Option<u32>,
     effort: Effort,
     ops: Box<[RelOp]>,
     live: BitSet,
 }
 
-/// What is known of one pattern.
+/// Plan store entry: everything known of one pattern.
 pub(crate) struct Entry {
     mode: Mode,
     known: Mutex<Known>,
 }
 
 struct Known {
-    /// The classes planned for, the oldest first.
+    /// Planned classes, the oldest first.
     planned: Vec<PlannedClass>,
-    /// Plans found for classes beyond those.
+    /// Plans for classes beyond the maximum number of planned ones.
     rest: Arc<ClassPlans>,
-    /// How often a new class counts as met before.
+    /// Initial count of meetings for a new class.
     met: u32,
     classes: Arc<ScalarClasses>,
     instances: HashMap<Box<[i64]>, Arc<Ready>>,
-    /// What searches in the background have cost, not yet on anybody's account.
+    /// Cost of background searches, not yet added to any thread's counters.
     spent: Option<Counters>,
 }
 
 struct PlannedClass {
     class: SegmentClass,
     plans: Arc<ClassPlans>,
-    /// The latest instance of the class.
+    /// Latest instance of the class.
     last: Option<Arc<Ready>>,
     search: Search,
 }
 
-/// How far a class without a plan is from having one.
+/// State of the search for a class's plan.
 enum Search {
-    /// It was met so often.
+    /// Not requested yet; number of occurrences of the class.
     After(u32),
-    /// A search was asked for.
+    /// Asked for, in the background.
     Asked,
-    /// The search is over, whatever it found.
+    /// Finished, with or without a plan.
     Over,
 }
 
-/// A plan instantiated for the sizes at hand.
+/// Plan with its instance for the current sizes.
 type Fitting = (Arc<Plan>, Instance);
 
 #[derive(Default)]
 struct Store {
     entries: HashMap<Pattern, Arc<Entry>>,
-    /// Operations of all patterns.
+    /// Number of operations of all patterns.
     ops: usize,
 }
 
 static STORE: Mutex<Option<Store>> = Mutex::new(None);
 
 fn locked<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while planning leaves maps that are whole, if less full than they might be.
+    // A panic while planning leaves valid maps, if less full than they might be.
     m.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// What the plan store holds.
+/// Size of the plan store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanStoreStats {
-    /// Patterns known.
+    /// Number of patterns.
     pub patterns: usize,
-    /// Plans of all patterns.
+    /// Number of plans of all patterns.
     pub plans: usize,
-    /// Instances of all plans.
+    /// Number of instances of all plans.
     pub instances: usize,
 }
 
-/// What the plan store holds now.
+/// Current size of the plan store.
 pub fn plan_store() -> PlanStoreStats {
     let mut stats = PlanStoreStats::default();
     for entry in locked(&STORE).iter().flat_map(|s| s.entries.values()) {
@@ -123,14 +123,14 @@ pub fn plan_store() -> PlanStoreStats {
     stats
 }
 
-/// Forgets all plans that no stream has at hand, and what plans had in common.
+/// Forgets all plans that no stream holds a reference to, and the partial plans shared between them.
 pub fn clear_plans() {
     first_sight::forget_parts();
     locked(&STORE).take();
 }
 
-/// The entry of a pattern, made if it was not there. `met_otherwise`: the same operations came before, with other live
-/// results, so that this is not the first time.
+/// Entry of a pattern, created if necessary. `met_otherwise`: the same operations ran before with other live-outs, so
+/// this does not count as the first time.
 pub(crate) fn entry(
     device: DeviceRef,
     (mode, stream): (Mode, u32),
@@ -165,15 +165,15 @@ pub(crate) fn entry(
     entry
 }
 
-/// What runs a segment, before its programs are there or with them.
+/// Plan and instance for a segment, with its programs if they exist already.
 struct Chosen {
     plan: Arc<Plan>,
     instance: Instance,
     origin: Origin,
     programs: Option<Vec<Arc<dyn Program>>>,
-    /// Whether the search for it may be gone on with.
+    /// Whether the search may be continued in the background.
     unfinished: bool,
-    /// At first sight, whether it is one kernel an operation.
+    /// Whether it is the unfused fallback of a cold start.
     singles: bool,
 }
 
@@ -194,7 +194,7 @@ impl Chosen {
 }
 
 impl Entry {
-    /// What runs the segment: from before, or instantiated now; and where the plan came from.
+    /// Runnable instance of the segment, existing or made now, and the origin of its plan.
     pub fn ready(
         self: &Arc<Entry>,
         device: DeviceRef,
@@ -211,7 +211,7 @@ impl Entry {
         if let Some(ready) = before.as_ref().filter(|r| !r.is_outdated()) {
             return Ok((ready.clone(), Origin::Memory));
         }
-        // The class of these sizes is known by its plans, of which there are none.
+        // The class of these sizes is identified by its list of plans, which is still empty.
         let provisional = before.and_then(|ready| {
             let at = known.planned.iter().position(|p| Arc::ptr_eq(&p.plans, &ready.plans))?;
             known.planned[at].plans.all().is_empty().then_some((ready, at))
@@ -260,7 +260,7 @@ impl Entry {
         Ok((ready, origin))
     }
 
-    /// A plan of the class at `at`; where it has none, what runs at first sight or what is searched for now.
+    /// Plan of the class at `at`. If it has none: a cold-start plan, or one searched for now.
     fn choose(
         self: &Arc<Entry>,
         known: &mut Known,
@@ -308,8 +308,8 @@ impl Entry {
         Ok(Chosen { unfinished, ..Chosen::planned(known.shared(plan), instance, origin) })
     }
 
-    /// A plan of the class for sizes that are new. Where somebody would have to wait for a compiler, it is compiled in the
-    /// background, and what needs none runs meanwhile.
+    /// Plan of the class for new sizes. If its programs need a slow compiler, they are compiled in the background, and
+    /// something that needs none runs meanwhile.
     fn compiled_or_not(
         self: &Arc<Entry>,
         known: &mut Known,
@@ -340,7 +340,7 @@ impl Entry {
         })
     }
 
-    /// Notes that a class without a plan was met, and asks for a search where that was often enough.
+    /// Counts an occurrence of a class without a plan, and requests a search after enough of them.
     fn met_again(self: &Arc<Entry>, known: &mut Known, at: usize, device: DeviceRef, at_hand: (Segment<'_>, &[i64])) {
         count(|c| c.first_sight += 1);
         let Search::After(met) = &mut known.planned[at].search else { return };
@@ -353,7 +353,7 @@ impl Entry {
         }
     }
 
-    /// A search for a class, as the segment at hand.
+    /// Search job for a class, with the current segment as its example.
     fn job(
         self: &Arc<Entry>,
         known: &Known,
@@ -391,7 +391,7 @@ impl Asks for Entry {
         let plan = known.shared(plan);
         let plans = known.planned[at].plans.clone();
         plans.prefer(&plan);
-        // Where scalars turned out to differ that were equal, the plan is instantiated once more.
+        // Skipped if scalars that were equal have turned out to differ: the plan is then instantiated again.
         if Arc::ptr_eq(&classes, &known.classes) {
             let ready = Arc::new(Ready::new((plan, plans, classes), instance, programs));
             known.keep(&sizes, &ready, Some(at));
@@ -427,11 +427,11 @@ impl Asks for Entry {
         let Some(at) = known.planned.iter().position(|p| p.class == *class) else { return };
         let Found { plan, instance, programs, .. } = found;
         let (plan, plans) = (known.shared(plan), known.planned[at].plans.clone());
-        // What was measured meanwhile, or what runs, is measured against it.
+        // The measured winner, or else the current instance, competes with the new plan.
         let before = known.instances.get(&sizes).filter(|r| Arc::ptr_eq(&r.plans, &plans));
         let earlier = before.map(|own| own.autotuning.winner().unwrap_or(own).clone());
         plans.prefer(&plan);
-        // All sizes of the class ask for it when they run next.
+        // All sizes of the class ask for the new plan when they run next.
         known.instances.retain(|_, r| {
             let other = !Arc::ptr_eq(&r.plans, &plans);
             if !other {
@@ -442,7 +442,7 @@ impl Asks for Entry {
         known.planned[at].last = None;
         spent.plans_improved += 1;
         known.spent = Some(known.spent.take().map_or(spent, |before| before + spent));
-        // Where scalars turned out to differ that were equal, the plan is instantiated once more.
+        // Skipped if scalars that were equal have turned out to differ: the plan is then instantiated again.
         if Arc::ptr_eq(&classes, &known.classes) {
             let ready = Ready::new((plan, plans, classes), instance, programs);
             known.keep(&sizes, &Arc::new(ready.after(earlier)), Some(at));
@@ -451,19 +451,19 @@ impl Asks for Entry {
 }
 
 impl Known {
-    /// Whether a class may run at first sight, not having been searched for in vain.
+    /// Whether a class may run by a cold-start plan: its search is not over.
     fn waits(&self, at: usize, device: DeviceRef, mode: Mode) -> bool {
         !matches!(self.planned[at].search, Search::Over) && first_sight::may_run(device, mode)
     }
 
-    /// Puts what searches in the background have cost on the account of whoever gains by them.
+    /// Adds the cost of background searches to the counters of the calling thread, which gains by them.
     fn account(&mut self) {
         if let Some(spent) = self.spent.take() {
             count(|c| *c = *c + spent);
         }
     }
 
-    /// What was chosen with its programs.
+    /// Chosen instance with its programs.
     fn made_ready(
         &self,
         chosen: Chosen,
@@ -488,7 +488,7 @@ impl Known {
         Ok(Arc::new(ready))
     }
 
-    /// Keeps an instance for sizes.
+    /// Stores an instance for sizes.
     fn keep(&mut self, sizes: &[i64], ready: &Arc<Ready>, of_class: Option<usize>) {
         if TUNABLES.max_instances.reached_by(self.instances.len()) {
             self.instances.clear();
@@ -501,12 +501,12 @@ impl Known {
 }
 
 impl Known {
-    /// A plan of that class that fits these sizes: the newest; where runs are to be alike the oldest, which stays the
-    /// same however many more there are.
+    /// Plan of a planned class that fits these sizes: the newest. In reproducible modes the oldest, which stays the
+    /// same however many are added.
     fn fitting(&self, at: usize, mode: Mode, segment: Segment<'_>) -> Option<Fitting> {
         let of_class = &self.planned[at];
         let plans = of_class.plans.all();
-        // Most sizes differ from the last ones by a number of rows.
+        // Most sizes differ from the last ones only in a number of rows.
         let before = of_class.last.as_ref().filter(|r| Arc::ptr_eq(&r.classes, &self.classes));
         let instantiated = |plan: &Arc<Plan>| {
             let instance = match before.filter(|r| Arc::ptr_eq(&r.plan, plan)) {
@@ -521,8 +521,8 @@ impl Known {
         }
     }
 
-    /// What a class that is not planned for takes, once there are as many as may be: of all plans that fit the one that
-    /// is predicted to be the fastest.
+    /// Plan for a class beyond the maximum number of planned classes: of all plans that fit, the one with the least
+    /// predicted time.
     fn beyond(&self, device: DeviceRef, mode: Mode, segment: Segment<'_>) -> Option<Fitting> {
         if !TUNABLES.max_classes.reached_by(self.planned.len()) {
             return None;
@@ -533,7 +533,7 @@ impl Known {
         found.min_by_key(|(_, instance)| instance.time(&costs, footprint))
     }
 
-    /// The plans of all classes, each once, those of older classes first.
+    /// Distinct plans of all classes, those of older classes first.
     fn distinct_plans(&self) -> Vec<Arc<Plan>> {
         let mut all: Vec<Arc<Plan>> = vec![];
         for plan in self.planned.iter().map(|p| &p.plans).chain([&self.rest]).flat_map(|p| p.all()) {
@@ -544,13 +544,12 @@ impl Known {
         all
     }
 
-    /// The plan, or one that another class has found already and that is equal.
+    /// The plan, or an equal one that another class has already.
     fn shared(&self, plan: Plan) -> Arc<Plan> {
         self.distinct_plans().into_iter().find(|p| **p == plan).unwrap_or_else(|| Arc::new(plan))
     }
 
-    /// The place of the class: the one at hand, else a new one while there may be more. `plan` is one that was found
-    /// for it now.
+    /// Index of the class: `at`, else that of a new class while there may be more. `plan` was found for it now.
     fn class(&mut self, at: Option<usize>, class: SegmentClass, plan: Option<&Arc<Plan>>) -> Option<usize> {
         let at = at.or_else(|| {
             let new = PlannedClass { class, plans: Arc::default(), last: None, search: Search::After(self.met) };

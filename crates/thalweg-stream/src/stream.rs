@@ -1,8 +1,9 @@
-//! Streams, one a thread and device, and how threads reach each other's.
+//! Streams, one per thread and device, and access to the streams of other threads.
 //!
-//! A stream's record is behind a mutex that its own thread takes for each operation. It is uncontended, two atomic
-//! operations: another thread takes it only to ask for a value that is pending there, which it must be able to do while
-//! the stream's own thread is blocked, say joining it. No thread takes a second stream's lock while it holds one.
+//! A stream's recorder is behind a mutex that its own thread takes for each operation. Uncontended, that is two atomic
+//! operations. Another thread takes it only to ask for a value that is pending there. It must be able to do so while
+//! the stream's own thread is blocked, for example joining it. No thread takes a second stream's lock while it holds
+//! one.
 
 use crate::DeviceRef;
 use crate::mode::mode;
@@ -21,15 +22,15 @@ use thalweg_runtime::Error;
 struct Stream {
     id: u32,
     recorder: Mutex<Recorder>,
-    /// The thread is gone; whoever empties the stream removes it, or, where its values were dropped instead, the next
-    /// stream that is made.
+    /// Whether the thread has ended. Whoever empties the stream removes it; if its values were dropped instead, the
+    /// next new stream does.
     orphan: AtomicBool,
 }
 
 static STREAMS: RwLock<Option<HashMap<u32, Arc<Stream>>>> = RwLock::new(None);
 static NEXT_STREAM: AtomicU32 = AtomicU32::new(0);
 
-/// The calling thread's streams, by device.
+/// Streams of the calling thread, by device.
 #[derive(Default)]
 struct Local(Vec<Option<Arc<Stream>>>);
 
@@ -41,7 +42,7 @@ impl Drop for Local {
     fn drop(&mut self) {
         for stream in self.0.drain(..).flatten() {
             stream.orphan.store(true, Relaxed);
-            // What somebody still holds stays to be computed when they ask.
+            // Values that somebody still holds stay pending, to be computed on demand.
             if stream.lock().is_unwanted() {
                 forget_stream(stream.id);
             }
@@ -51,7 +52,7 @@ impl Drop for Local {
 
 fn forget_stream(id: u32) {
     let gone = STREAMS.write().unwrap_or_else(|e| e.into_inner()).as_mut().and_then(|s| s.remove(&id));
-    // Dropped after the registry's lock: values drop buffers, which take locks of their own.
+    // Dropped after the registry's lock is released: values drop buffers, which take locks of their own.
     drop(gone);
 }
 
@@ -71,8 +72,8 @@ impl Stream {
         stream
     }
 
-    /// Whether its thread is gone and all that was pending there has been dropped since. One that is being cut is not
-    /// looked at.
+    /// Whether its thread has ended and all of its pending values have been dropped since. False for a stream that is
+    /// being cut.
     fn is_left_over(&self) -> bool {
         self.orphan.load(Relaxed) && self.recorder.try_lock().is_ok_and(|r| r.is_unwanted())
     }
@@ -103,11 +104,11 @@ impl Local {
     }
 }
 
-/// Records an operation on the calling thread's stream of `device`; runs nothing, unless a loop comes round or much
-/// memory waits.
+/// Records an operation on the calling thread's stream of `device`. Runs nothing, unless a loop repeats or much memory
+/// waits.
 ///
-/// The caller has checked shapes and dtypes: `shape` and `dtype` are those of the result, `attr`, `args` and `ints` are
-/// as the variants of [`Op`] say. An argument that failed gives a result that failed.
+/// The caller has checked shapes and dtypes. `shape` and `dtype` are those of the result; `attr`, `args` and `ints`
+/// follow the variants of [`Op`]. An argument that failed gives a result that failed.
 #[inline]
 pub fn record(
     device: DeviceRef,
@@ -135,7 +136,7 @@ pub fn record(
     }
 }
 
-/// The operation that made a value, where it is pending on a stream of the calling thread.
+/// Recorded operation whose result is this value, if it is pending on a stream of the calling thread.
 pub fn made(value: &Value) -> Option<Made> {
     of_own(value, |recorder| recorder.made(value))
 }
@@ -155,11 +156,11 @@ fn of_own<R>(value: &Value, f: impl FnOnce(&Recorder) -> Option<R>) -> Option<R>
     })
 }
 
-/// Computes arguments where they are pending, before what they are for is recorded, so that no two streams ever wait
-/// for each other; and with the thread's streams free, since a function of the user's may run.
+/// Computes arguments that are pending on other streams before the operation is recorded, so that no two streams ever
+/// wait for each other. The thread's own streams are unlocked meanwhile, since a user's function may run.
 #[cold]
 fn compute_elsewhere(args: &[Operand<'_>], own: u32) {
-    // What that function records is not by who records this.
+    // Operations that such a function records do not belong to this call site.
     let by = take_site();
     for arg in args.iter().filter(|arg| is_elsewhere(arg, own)) {
         let Operand::Value(v) = arg else { continue };
@@ -168,21 +169,21 @@ fn compute_elsewhere(args: &[Operand<'_>], own: u32) {
     by.into_iter().for_each(site);
 }
 
-/// Where the next operation of the calling thread on a device is recorded.
+/// Position at which the calling thread's next operation on a device is recorded.
 pub fn mark(device: DeviceRef) -> Mark {
     LOCAL.with_borrow_mut(|local| local.stream(device).lock().mark(device))
 }
 
-/// What the calling thread recorded behind a mark on its device, to be recorded again on other operands in one go. The caller says
-/// what it was computed of and what came of it, and answers for it that nothing else decided what was recorded. None
-/// where a template cannot say it: an operation depends on more than its arguments, or the stream was cut.
+/// Template of what the calling thread recorded on a device since a mark, to be recorded again on other operands as one
+/// batch. The caller names the operands and results, and guarantees that nothing else determined what was recorded.
+/// None if a template cannot express it: an operation depends on more than its arguments, or the stream was cut.
 pub fn template(mark: Mark, operands: &[&Arc<Value>], results: &[&Arc<Value>]) -> Option<Template> {
     LOCAL.with_borrow_mut(|local| local.stream(mark.device).lock().template(mark, operands, results))
 }
 
-/// Records the operations of a template on operands of the shapes and dtypes of those that it was made with, in their
-/// order, with other `scalars` in the place of those of these numbers, and gives what `then` makes of the results. None where an operand has no value yet that this stream knows:
-/// then nothing is recorded.
+/// Records the operations of a template on other operands, which have the shapes and dtypes of the original ones, in
+/// their order. `scalars` replaces the scalars of these numbers. Returns what `then` makes of the results. None, with
+/// nothing recorded, if an operand has no value yet that this stream knows.
 pub fn record_together<R>(
     device: DeviceRef,
     template: &Template,
@@ -194,14 +195,14 @@ pub fn record_together<R>(
         .with_borrow_mut(|local| local.stream(device).lock().record_together(mode(), template, operands, scalars, then))
 }
 
-/// Whether an argument has to be computed, and not by the stream of that number.
+/// Whether an argument has to be computed by a stream other than `own`.
 #[inline]
 fn is_elsewhere(arg: &Operand<'_>, own: u32) -> bool {
     matches!(arg, Operand::Value(v) if v.stream != own && !v.is_resolved() && v.again().is_none())
 }
 
 impl Value {
-    /// Computes the value if it has not been: cuts the stream that recorded it and runs what is waiting there.
+    /// Computes the value if it is not resolved: cuts the stream that recorded it and runs what waits there.
     pub fn compute(&self) {
         if self.is_resolved() {
             return;
@@ -209,24 +210,24 @@ impl Value {
         if self.is_pending() {
             cut_stream(self.stream, Wanted::Value { epoch: self.epoch, index: self.index });
         }
-        // Not written by that cut or an earlier one.
+        // Deferred or dropped by that cut or an earlier one.
         self.follow_recipe();
     }
 
-    /// Where the value lies, computed now if it has not been, and sure to be what it should be.
+    /// Storage of the value, computed now if necessary, after its deferred checks have passed.
     ///
     /// # Errors
-    /// What kept it from being computed.
+    /// The error that prevented the value.
     pub fn storage(&self) -> Result<Storage, Error> {
         self.compute();
         self.outcome()
     }
 
-    /// The same, without waiting, of a value that may yet turn out to be failed: for who reads it by [`Value::read_to`] later, or
-    /// sees to it that its checks are made.
+    /// Storage of a value whose deferred checks may still fail, without waiting for them. For callers that read it by
+    /// [`Value::read_to`] later, or that see to its checks themselves.
     ///
     /// # Errors
-    /// What is known by now to have kept it from being computed.
+    /// The error, if one is known already.
     pub fn unchecked(&self) -> Result<Storage, Error> {
         self.compute();
         self.note_read();
@@ -239,19 +240,19 @@ impl Value {
     /// The elements, row-major, as bytes of the dtype in the machine's order.
     ///
     /// # Errors
-    /// What kept the value from being computed or copied.
+    /// The error that prevented the value or its copy.
     pub fn read(&self) -> Result<Vec<u8>, Error> {
         self.compute();
         self.bytes()
     }
 
-    /// As [`Value::read`], to memory that is there.
+    /// As [`Value::read`], into an existing buffer.
     ///
     /// # Errors
-    /// What kept the value from being computed or copied.
+    /// The error that prevented the value or its copy.
     ///
     /// # Panics
-    /// When `out` is not as long as the elements are.
+    /// When `out` does not have exactly the size of the elements.
     pub fn read_to(&self, out: &mut [u8]) -> Result<(), Error> {
         assert_eq!(out.len(), self.shape().numel() * self.dtype().size(), "bytes of {} elements", self.shape());
         self.compute();
@@ -259,7 +260,7 @@ impl Value {
     }
 }
 
-/// Cuts the stream of that number, if it is still there, and runs what was recorded.
+/// Cuts the stream with that id, if it still exists, and runs what it recorded.
 fn cut_stream(id: u32, wanted: Wanted) {
     let streams = STREAMS.read().unwrap_or_else(|e| e.into_inner());
     let stream = streams.as_ref().and_then(|s| s.get(&id)).cloned();
@@ -273,22 +274,22 @@ fn cut_stream(id: u32, wanted: Wanted) {
 
 /// Calls `f` with each of the calling thread's recorders.
 pub(crate) fn each_own(mut f: impl FnMut(&mut Recorder)) {
-    // The streams are cloned out first: running may drop tensors, which must find the thread's streams free.
+    // Cloned out first: running may drop tensors, which must find the thread's streams unborrowed.
     let own: Vec<Arc<Stream>> = LOCAL.with_borrow(|l| l.0.iter().flatten().cloned().collect());
     for stream in own {
         f(&mut stream.lock());
     }
 }
 
-/// Cuts the calling thread's streams, computes everything that was recorded on them and is still held, and waits for the
-/// devices.
+/// Cuts the calling thread's streams, computes everything that was recorded on them and is still held, and waits for
+/// their devices.
 ///
 /// # Errors
-/// What kept any of that from being computed, and the error of a segment that failed since the last call where no read has
-/// given it. Values that depend on it give it at their read, too.
+/// The first error among these, and the error of a segment that failed since the last call if no read has returned it.
+/// Values that depend on it return it when they are read, too.
 pub fn synchronize() -> Result<(), Error> {
     flush();
-    // With the streams free: what is computed outside of them may run functions of the user's.
+    // Streams are unlocked here: computing deferred results may run users' functions.
     let (mut held, mut checks) = (vec![], vec![]);
     each_own(|r| {
         let (own, own_checks) = r.take_held();
@@ -304,7 +305,7 @@ pub fn synchronize() -> Result<(), Error> {
     take_untold().map_or(Ok(()), Err).and(computed).and(checked)
 }
 
-/// Starts everything recorded by this thread, and waits for nothing.
+/// Starts everything that this thread recorded, without waiting.
 pub fn flush() {
     each_own(|r| r.cut(Wanted::All));
 }

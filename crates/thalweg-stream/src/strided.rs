@@ -1,8 +1,8 @@
-//! Copies of views by the host, row-major.
+//! Host copies of strided views to row-major order.
 //!
-//! In: a strided view of bytes. Out: its elements one behind the other. Neighbouring dimensions that run on are one;
-//! what lies side by side is copied whole, and where the source lies across the result, in blocks whose lines stay in
-//! the nearest cache.
+//! In: a strided view of bytes. Out: its elements, row-major. Neighbouring dimensions that are contiguous with each
+//! other are merged. Contiguous rows are copied whole. If the source is contiguous along the rows of the result
+//! instead, it is copied in blocks whose lines stay in the first-level cache.
 
 use thalweg_ir::View;
 use thalweg_kernel::dims;
@@ -27,7 +27,7 @@ fn copy_of<const N: usize>(view: &View, source: &[u8], out: &mut [u8]) {
     let (extents, strides) = (view.shape.dims(), view.strides());
     let merged = dims::merge(extents, 0..extents.len(), false, |o, i, n| dims::runs_on(strides, o, i, n));
     let mut dims: Vec<(usize, isize)> = merged.iter().map(|m| (m.extent, strides[m.inner])).collect();
-    // A plane of two dimensions, and what is counted through.
+    // The innermost two dimensions are a plane; the others are iterated.
     let columns = dims.pop().unwrap_or((1, 1));
     let rows = dims.pop().unwrap_or((1, 0));
     let mut index = vec![0; dims.len()];
@@ -53,7 +53,7 @@ fn copy_plane<T: Copy>(source: &[T], at: isize, rows: (usize, isize), columns: (
         }
         return;
     }
-    // Dense along the rows: whole lines of the source in turn.
+    // Source contiguous along the row index: blocks reuse whole source lines.
     let (high, wide) = if rows.1.unsigned_abs() < columns.1.unsigned_abs() { (BLOCK, BLOCK) } else { (1, width) };
     for top in (0..rows.0).step_by(high) {
         for left in (0..width).step_by(wide) {
@@ -74,7 +74,7 @@ mod tests {
     use super::copy;
     use thalweg_ir::{Shape, View};
 
-    /// Every element by its position.
+    /// Reference copy, one element at a time.
     fn slowly(view: &View, source: &[u8], size: usize) -> Vec<u8> {
         let dims = view.shape.dims();
         let element = |n: usize| {

@@ -1,51 +1,51 @@
-//! Stretches of operations that are recorded together.
+//! Templates: sequences of operations that are recorded as one batch.
 //!
-//! In: what a function of tensors recorded when it was called, with its operands and results. Out: a [`Template`], whose
-//! operations are recorded again on other operands of the same shapes and dtypes in one go: under one lock, with one handle for
-//! each result and none for what stands between. Always true: what a template records is what the function would, operation by
-//! operation; where that is not sure, nothing is recorded, and the caller calls the function.
+//! In: what a function of tensors recorded when it was called, with its operands and results. Out: a [`Template`],
+//! whose operations are recorded again on other operands of the same shapes and dtypes. That takes one lock, and makes
+//! handles for the results only, not for intermediates. Always true: a template records what the function would,
+//! operation by operation. Where that is not certain nothing is recorded, and the caller calls the function.
 
 use crate::DeviceRef;
 use crate::value::Value;
 use std::sync::Arc;
 use thalweg_ir::{Arg, Op, RelOp, Shape};
 
-/// Tensors that the operations of a template may be recorded on.
+/// Maximum number of tensor operands of a template.
 pub const MOST_OPERANDS: usize = 8;
 
-/// Operations that are recorded together.
+/// Sequence of operations to record as one batch.
 #[derive(Debug)]
 pub struct Template {
-    /// The operations; of their arguments those are right that are scalars or none.
+    /// Operations. Only their scalar and empty arguments are valid; tensor arguments are in `links`.
     pub(crate) ops: Vec<RelOp>,
-    /// The shapes of their results.
+    /// Shapes of the results of `ops`.
     pub(crate) shapes: Vec<Shape>,
-    /// Their other arguments, in order.
+    /// Tensor arguments of `ops`, in order.
     pub(crate) links: Vec<Link>,
     pub(crate) ints: Vec<i64>,
     pub(crate) scalars: Vec<u64>,
     pub(crate) results: Vec<From>,
 }
 
-/// An argument that is a tensor.
+/// Tensor argument of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
-    /// Of which operation, and which of its arguments.
+    /// Number of the operation, and of its argument (`slot`).
     pub step: u32,
     pub slot: u32,
     pub from: From,
 }
 
-/// Where a tensor comes from.
+/// Source of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum From {
-    /// The operation of that number, counted from the first.
+    /// The result of the operation with that number, counted from the template's first.
     Step(u32),
-    /// The operand of that number.
+    /// The operand with that number.
     Operand(u32),
 }
 
-/// A place in what the calling thread records on a device: what is recorded behind it may become a template.
+/// Position in the calling thread's recording on a device: operations after it may become a template.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     pub(crate) device: DeviceRef,
@@ -56,19 +56,19 @@ pub struct Mark {
 }
 
 impl Template {
-    /// The scalars of its operations, in order, in the form of [`thalweg_ir::Scalar::to_bits`].
+    /// Scalars of the operations, in order, encoded by [`thalweg_ir::Scalar::to_bits`].
     pub fn scalars(&self) -> &[u64] {
         &self.scalars
     }
 
-    /// How many operations it records.
+    /// Number of operations that it records.
     pub fn operations(&self) -> usize {
         self.ops.len()
     }
 
-    /// Of what was recorded behind a mark: operations with their shapes, whose arguments are among themselves, `inputs` by
-    /// number, or earlier operations. None where something else is read than the operands, where an operation depends on
-    /// more than its arguments, or where two operands are one tensor: then it is not known which of them is meant.
+    /// Template of operations recorded since a mark, the first of which has index `first`. `value` gives the value of
+    /// an argument. None if something other than the operands is read, if an operation depends on more than its
+    /// arguments, or if two operands are the same tensor: then it is ambiguous which one is meant.
     pub(crate) fn of(
         recorded: &[(RelOp, &Arc<Value>)],
         first: usize,
@@ -87,7 +87,7 @@ impl Template {
         };
         let (mut ops, mut shapes, mut links) = (Vec::with_capacity(recorded.len()), vec![], vec![]);
         for (step, (rel, made)) in recorded.iter().enumerate() {
-            // What they record has a place of its own in errors, or is drawn anew.
+            // These have call sites of their own for errors, or draw new random numbers.
             if matches!(rel.op, Op::Gather | Op::Scatter(_) | Op::Foreign(_) | Op::Random(_) | Op::Window) {
                 return None;
             }

@@ -1,28 +1,30 @@
-//! By what a segment ran: how much was known of it by then. ../../../docs/tiers.md has the idea.
+//! Tiers: how much was known of a segment when it ran. ../../../docs/tiers.md has the idea.
 
 use std::fmt;
 
-/// By what a segment ran.
+/// Kind of plan that a segment ran by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Tier {
-    /// One kernel an operation, by programs that exist: new, and its operations are small.
+    /// Unfused, one kernel per operation, with programs that exist already: the segment is new and its operations are
+    /// small.
     Singles,
-    /// The first legal plan, improved for as long as pays in one run: new, and its operations are large.
+    /// First legal plan, improved for as long as that pays within one run: the segment is new and its operations are
+    /// large.
     Quick,
-    /// The plan that a search has found, in this process.
+    /// Plan found by a search in this process.
     Searched,
-    /// The plan that an earlier process has left on disk, or one that came with the program.
+    /// Plan loaded from disk: left by an earlier process, or shipped with the program.
     Disk,
-    /// One of several plans that take turns, to be measured.
+    /// One of several plans that run alternately while they are measured.
     Competing,
-    /// The plan that was the fastest of several, measured in this process or an earlier one.
+    /// Fastest of several plans, measured in this process or an earlier one.
     Measured,
-    /// Not by kernels, but by the reference interpreter.
+    /// No kernels: the reference interpreter.
     Reference,
 }
 
 impl Tier {
-    /// 0 at first sight, 1 by a plan, 2 by one that was measured.
+    /// Tier number: 0 for a cold start, 1 for a plan, 2 for a measured plan.
     pub fn number(self) -> u8 {
         match self {
             Tier::Singles | Tier::Quick => 0,
@@ -46,13 +48,13 @@ impl fmt::Display for Tier {
     }
 }
 
-/// A segment that ran.
+/// Record of one segment's run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TierRun {
-    /// By what.
+    /// Kind of plan.
     pub tier: Tier,
-    /// Its operations.
+    /// Number of operations.
     pub operations: usize,
-    /// Its launches.
+    /// Number of kernel launches.
     pub kernels: usize,
 }

@@ -1,8 +1,8 @@
-//! The error of a segment that failed, until somebody was told.
+//! Pending error of a failed segment: kept until somebody receives it.
 //!
-//! A segment may fail at a cut that nobody waits for: where a loop comes round, at a change of mode, at
-//! [`flush`](crate::flush()). Then its results hold the error, and who waits for everything is told, unless a read was
-//! before. The first error counts.
+//! A segment may fail at a cut that nobody waits for: where a loop repeats, at a change of mode, at
+//! [`flush`](crate::flush()). Its results hold the error. [`synchronize`](crate::synchronize) returns it as well,
+//! unless a read has returned it before. Only the first error is kept.
 
 use std::cell::RefCell;
 use thalweg_runtime::Error;
@@ -11,18 +11,18 @@ thread_local! {
     static UNTOLD: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
 
-/// Notes the error of a segment that the calling thread ran.
+/// Stores the error of a segment that the calling thread ran, if none is pending.
 pub(crate) fn untold(error: Error) {
     UNTOLD.with_borrow_mut(|first| {
         first.get_or_insert(error);
     });
 }
 
-/// A read on the calling thread gives this error.
+/// Clears the pending error if a read on the calling thread returns the same one.
 #[cold]
 pub(crate) fn told(error: &Error) {
     let same = |first: &Error| error.poisoned().to_string() == first.poisoned().to_string();
-    // A thread that ends reads nothing any more.
+    // The thread-local may be gone while the thread ends; no read follows then.
     let _ = UNTOLD.try_with(|untold| {
         let mut first = untold.borrow_mut();
         if first.as_ref().is_some_and(same) {
@@ -31,7 +31,7 @@ pub(crate) fn told(error: &Error) {
     });
 }
 
-/// The error that nobody was told, who is told now.
+/// Takes the pending error, to return it.
 pub(crate) fn take_untold() -> Option<Error> {
     UNTOLD.take()
 }

@@ -1,4 +1,4 @@
-//! Values: what a tensor handle holds.
+//! Values: the shared state behind tensor handles.
 
 use crate::DeviceRef;
 use crate::deferred_check::DeferredChecks;
@@ -14,48 +14,47 @@ use thalweg_fusion::Stretch;
 use thalweg_ir::{DType, Shape, View};
 use thalweg_runtime::{Allocation, Buffer, Error};
 
-/// Where a computed value lies: a view of a buffer, which other values may share.
+/// Storage of a computed value: a view of a buffer that other values may share.
 #[derive(Clone, Debug)]
 pub struct Storage {
-    /// The memory.
+    /// Memory.
     pub buffer: Buffer,
-    /// Where in it the elements lie.
+    /// Offset and strides of the elements in it.
     pub view: View,
 }
 
-/// The result of a recorded operation, or data that was there before.
+/// Result of a recorded operation, or data that existed before.
 ///
-/// The number of handles says whether somebody can still ask for it: a stream holds one itself until the cut, and what
-/// has no other then is not computed for its own sake.
+/// The reference count says whether the value is still reachable: a stream holds one reference itself until the cut. A
+/// value without another reference is then not computed for its own sake.
 #[derive(Debug)]
 pub struct Value {
     shape: Shape,
     dtype: DType,
     device: DeviceRef,
-    /// The stream that recorded it.
+    /// Id of the stream that recorded it.
     pub(crate) stream: u32,
-    /// Its place in the segment of that epoch.
+    /// Index of the operation in the segment of that epoch.
     pub(crate) index: u32,
     pub(crate) epoch: u64,
-    /// A guess at its number among the inputs of the segment that last read it: epoch << 24 | number. Whoever reads it
-    /// checks.
+    /// Hint of its input number in the segment that last read it: epoch << 24 | number. Readers verify it.
     pub(crate) input_hint: AtomicU64,
-    /// How many of its handles are [`Kept`] ones.
+    /// Number of its handles that are [`Kept`] ones.
     kept: AtomicU32,
     state: OnceLock<Box<Resolved>>,
-    /// How to compute it, if it was not written.
+    /// Recipe to compute it, if its segment did not write it.
     recipe: Mutex<Option<Arc<dyn Recompute>>>,
 }
 
-/// A handle of a tape's: of a value that is there for the backward pass alone. Where a value has no other handles at a
-/// cut, the planner decides whether it is written or computed again when it is used.
+/// Handle held by a gradient tape: it keeps a value for the backward pass alone. If a value has no other handles at a
+/// cut, the planner decides whether it is written or recomputed when it is used.
 #[derive(Debug)]
 pub struct Kept(Arc<Value>);
 
 impl Kept {
-    /// Of this value.
+    /// Makes a tape's handle of a value.
     pub fn new(value: &Arc<Value>) -> Kept {
-        // The handle first and the count second, and dropped the other way round: no more are counted than there are.
+        // Clone before counting, and drop in reverse order: the count never exceeds the number of handles.
         let value = value.clone();
         value.kept.fetch_add(1, Relaxed);
         Kept(value)
@@ -81,24 +80,24 @@ impl Deref for Kept {
     }
 }
 
-/// How results that were not written are computed after all. A trait, so that values need not know how segments run.
+/// Recomputation of results that were not written. A trait, so that values need not know how segments run.
 pub(crate) trait Recompute: std::fmt::Debug + Send + Sync {
-    /// The result of an operation of the segment.
+    /// Computes the result of an operation of the segment.
     fn make(&self, operation: usize) -> Remade;
 
-    /// The operations that make the result, where whoever uses it may record them again.
+    /// Operations that compute the result, where they may be recorded again by a user of the value.
     fn again(&self) -> Option<&Again> {
         None
     }
 }
 
-/// What [`Recompute`] gives.
+/// Outcome of a [`Recompute`].
 pub(crate) struct Remade {
-    /// The result.
+    /// Result.
     pub outcome: Result<Storage, Error>,
-    /// What has to be resolved before anybody sees it.
+    /// Deferred checks to resolve before the result is given to anybody.
     pub checks: Option<Arc<DeferredChecks>>,
-    /// Who wants to know whether it is read, if anybody does.
+    /// Watch to notify when the result is read, if any.
     pub watch: Option<Watch>,
 }
 
@@ -108,49 +107,49 @@ impl From<Result<Storage, Error>> for Remade {
     }
 }
 
-/// Operations that make a result, to be recorded again.
+/// Operations that compute a result, to be recorded again.
 #[derive(Debug)]
 pub(crate) struct Again {
-    /// What all results that one cut left have in common.
+    /// Data shared by all results that one cut dropped.
     pub left: Arc<LeftOver>,
-    /// The operation that makes the result, among those of the stretch.
+    /// Index, in the subgraph, of the operation that computes the result.
     pub at: usize,
-    /// The inputs of the stretch that it follows from, by number.
+    /// Inputs of the subgraph that it depends on, by number.
     pub inputs: Vec<(u32, Arc<Value>)>,
 }
 
-/// The operations that what one cut left is computed from.
+/// Operations from which the results that one cut dropped can be recomputed.
 #[derive(Debug)]
 pub(crate) struct LeftOver {
     pub stretch: Arc<Stretch>,
     pub scalars: Vec<u64>,
-    /// Who recorded its gathers and scatters, by operation of the stretch.
+    /// Call sites of gathers and scatters, by operation of the subgraph.
     pub sites: Vec<(u32, Site)>,
     pub mode: Mode,
-    /// Which operations have been recorded again in a segment, and at which place there.
+    /// Epoch of a segment, and for each operation its index there if it was recorded again in that segment.
     pub recorded: Mutex<(u64, Vec<Option<u32>>)>,
 }
 
-/// What became of a value.
+/// Outcome of a value.
 #[derive(Debug)]
 struct Resolved {
     outcome: Result<Storage, Error>,
-    /// What has to be resolved before anybody sees it.
+    /// Deferred checks to resolve before the value is given to anybody.
     checks: Option<Arc<DeferredChecks>>,
-    /// Tells the value's pattern whether it was read.
+    /// Reports to the pattern's history whether the value was read.
     watch: Option<Watch>,
 }
 
-/// An argument of an operation.
+/// Argument of an operation.
 #[derive(Clone, Copy)]
 pub enum Operand<'a> {
     /// A tensor's value.
     Value(&'a Arc<Value>),
-    /// A scalar in the form of [`thalweg_ir::Scalar::to_bits`], for the dtype it is computed in.
+    /// A scalar encoded by [`thalweg_ir::Scalar::to_bits`], for the dtype it is computed in.
     Scalar(u64),
 }
 
-/// The stream and epoch of values that no stream recorded.
+/// Stream id of values that no stream recorded.
 pub(crate) const NO_STREAM: u32 = u32::MAX;
 
 impl Value {
@@ -169,7 +168,8 @@ impl Value {
         }
     }
 
-    /// One that [`empty`](Value::empty) was called of, as [`Value::pending`]: field by field, where it lies.
+    /// Reinitializes a value that was [emptied](Value::empty), in place and field by field, to the state of
+    /// [`Value::pending`].
     #[inline]
     pub(crate) fn begin_again(&mut self, shape: Shape, dtype: DType, device: DeviceRef, at: (u32, u64, u32)) {
         debug_assert!(self.state.get().is_none());
@@ -185,7 +185,7 @@ impl Value {
         Arc::new(value)
     }
 
-    /// A value that is there already, row-major from the start of `buffer`.
+    /// A resolved value, row-major from the start of `buffer`.
     ///
     /// # Panics
     /// When the buffer is too small for it.
@@ -195,40 +195,40 @@ impl Value {
         Value::resolved(shape, dtype, device, Ok(Storage { buffer, view: View::contiguous(shape) }))
     }
 
-    /// A value that lies there.
+    /// A resolved value with this storage.
     pub(crate) fn stored(device: DeviceRef, storage: Storage, dtype: DType) -> Arc<Value> {
         Value::resolved(storage.view.shape, dtype, device, Ok(storage))
     }
 
-    /// A value that could not be had.
+    /// A resolved value with this error.
     pub fn failed(device: DeviceRef, error: Error, shape: Shape, dtype: DType) -> Arc<Value> {
         Value::resolved(shape, dtype, device, Err(error))
     }
 
-    /// Its shape.
+    /// Shape.
     #[inline]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Bytes of its elements.
+    /// Size of its elements in bytes.
     pub(crate) fn nbytes(&self) -> usize {
         self.shape.numel() * self.dtype.size()
     }
 
-    /// Its dtype.
+    /// Element type.
     #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Its device.
+    /// Device.
     #[inline]
     pub fn device(&self) -> DeviceRef {
         self.device
     }
 
-    /// Whether it has been computed (or has failed).
+    /// Whether it is resolved: it has its storage or its error.
     #[inline]
     pub fn is_resolved(&self) -> bool {
         self.state.get().is_some()
@@ -239,12 +239,12 @@ impl Value {
         self.state.get().map(|s| &s.outcome)
     }
 
-    /// Sets the outcome; the first one stays.
+    /// Sets the outcome; only the first call has an effect.
     pub(crate) fn resolve(&self, state: Result<Storage, Error>) {
         self.resolve_watched(state, None, None);
     }
 
-    /// The same, with what is still to be checked about it, and who wants to know whether it is read.
+    /// Sets the outcome with its deferred checks and the watch to notify of reads; only the first call has an effect.
     pub(crate) fn resolve_watched(
         &self,
         outcome: Result<Storage, Error>,
@@ -254,29 +254,29 @@ impl Value {
         let _ = self.state.set(Box::new(Resolved { outcome, checks, watch }));
     }
 
-    /// What is still to be checked about it.
+    /// Deferred checks of the value.
     pub(crate) fn checks(&self) -> Option<&Arc<DeferredChecks>> {
         self.state.get().and_then(|s| s.checks.as_ref())
     }
 
-    /// Says how to compute the value in place of its outcome.
+    /// Sets the recipe to compute the value by, in place of an outcome.
     pub(crate) fn defer(&self, recipe: Arc<dyn Recompute>) {
         *self.recipe() = Some(recipe);
     }
 
     fn recipe(&self) -> MutexGuard<'_, Option<Arc<dyn Recompute>>> {
-        // A panic while a recipe is followed leaves it to be followed again.
+        // A panic while a recipe is followed leaves it in place, to be followed again.
         self.recipe.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Notes that somebody reads the value or computes from it.
+    /// Notes that the value is read or is an argument of an operation.
     pub(crate) fn note_read(&self) {
         if let Some(watch) = self.state.get().and_then(|s| s.watch.as_ref()) {
             watch.read();
         }
     }
 
-    /// The memory of a value that only the caller can reach.
+    /// Takes the storage out of a value that only the caller can reach.
     pub(crate) fn take_storage(&mut self) -> Option<Storage> {
         match self.state.take() {
             Some(resolved) => resolved.outcome.ok(),
@@ -284,7 +284,7 @@ impl Value {
         }
     }
 
-    /// Lets go of all that it holds; true, for what comes next.
+    /// Drops the outcome and the recipe. Always returns true, for use in a condition.
     pub(crate) fn empty(&mut self) -> bool {
         self.state.take();
         *self.recipe.get_mut().unwrap_or_else(|e| e.into_inner()) = None;
@@ -300,41 +300,41 @@ impl Value {
         self.input_hint.store(epoch << 24 | input as u64, Relaxed);
     }
 
-    /// Whether it waits in the stream that recorded it: it has no outcome yet, and nobody was told how to compute it.
+    /// Whether it is pending in the stream that recorded it: it has neither an outcome nor a recipe.
     pub(crate) fn is_pending(&self) -> bool {
-        // Whoever follows a recipe holds it until the value is resolved. So without one the value is resolved by now,
-        // or pending.
+        // A thread that follows a recipe holds this lock until the value is resolved. So a value without a recipe is
+        // resolved by now, or pending.
         let recipe = self.recipe();
         recipe.is_none() && !self.is_resolved()
     }
 
-    /// How it can be recorded again, where its segment left it for that.
+    /// Recipe whose operations can be recorded again, if its segment left one.
     pub(crate) fn again(&self) -> Option<Arc<dyn Recompute>> {
         self.recipe().as_ref().filter(|r| r.again().is_some()).cloned()
     }
 
-    /// Whether anything but so many handles and those of tapes holds it, and whether a tape does. What another thread
-    /// does meanwhile may show in one and not in the other; no value depends on the answer.
+    /// Whether anything holds the value besides `own` references and tapes, and whether a tape does. A concurrent
+    /// change in another thread may show in one answer and not in the other; no value depends on that.
     pub(crate) fn holders(self: &Arc<Value>, own: usize) -> (bool, bool) {
         let kept = self.kept.load(Relaxed) as usize;
         (Arc::strong_count(self) > own + kept, kept > 0)
     }
 
-    /// Computes what its segment did not write, if that is how it is.
+    /// Computes the value by its recipe, if it has one.
     pub(crate) fn follow_recipe(&self) {
         let mut recipe = self.recipe();
         if let Some(r) = &*recipe {
             let Remade { outcome, checks, watch } = r.make(self.index as usize);
             self.resolve_watched(outcome, checks, watch);
-            // What it is computed from is let go with the recipe.
+            // The recipe's inputs are dropped with it.
             *recipe = None;
         }
     }
 
-    /// Where a value lies that its stream has run, sure to be what it should be.
+    /// Storage of a value that its stream has run, after its deferred checks have passed.
     ///
     /// # Errors
-    /// What kept it from being computed.
+    /// The error that prevented the value.
     pub(crate) fn outcome(&self) -> Result<Storage, Error> {
         self.note_read();
         if let Some(checks) = self.checks() {
@@ -353,14 +353,14 @@ impl Value {
     /// The elements of a value that its stream has run, row-major, as bytes of the dtype in the machine's order.
     ///
     /// # Errors
-    /// What kept the value from being computed or copied.
+    /// The error that prevented the value or its copy.
     pub(crate) fn bytes(&self) -> Result<Vec<u8>, Error> {
         let mut out = vec![0; self.nbytes()];
         self.copy_to(&mut out)?;
         Ok(out)
     }
 
-    /// As [`Value::bytes`], to memory of that many bytes.
+    /// As [`Value::bytes`], into a buffer of exactly that size.
     pub(crate) fn copy_to(&self, out: &mut [u8]) -> Result<(), Error> {
         let Storage { buffer, view } = self.outcome()?;
         let device = self.device.device();
@@ -378,8 +378,8 @@ impl Value {
             strided::copy(&view, bytes, size, out);
             return Ok(());
         }
-        // No more is brought from the device than lies between its first element and its last: of a large tensor somebody
-        // may want the last one.
+        // Reads only the range between the view's first and last element: somebody may want the last element of a large
+        // tensor.
         let Some((low, high)) = view.reach() else { return Ok(()) };
         let part = Allocation::part(&buffer, low as usize * size, (high - low + 1) as usize * size);
         let mut view = view;

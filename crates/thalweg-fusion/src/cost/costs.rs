@@ -1,112 +1,112 @@
-//! What things take on one device.
+//! Cost constants of one device.
 
 use serde::{Deserialize, Serialize};
+use thalweg_ir::DType;
 
-/// What it takes to move a byte where so many are in use.
+/// Nanoseconds per byte at one memory level, given by the bytes in use.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Level {
-    /// Bytes in use: the footprint of a segment, or what is read again and again.
+    /// Bytes in use: the footprint of a segment, or of data that is read repeatedly.
     pub footprint: u64,
-    /// Nanoseconds a byte that one thread reads.
+    /// Nanoseconds per byte read by one thread.
     pub read: f64,
-    /// That one thread writes.
+    /// Nanoseconds per byte written by one thread.
     pub write: f64,
-    /// Nanoseconds a byte that all threads read together.
+    /// Nanoseconds per byte read by all threads together.
     pub read_all: f64,
-    /// That all write.
+    /// Nanoseconds per byte written by all threads together.
     pub write_all: f64,
 }
 
-/// The constants of a device. Times are nanoseconds; arithmetic is a lane of 4 bytes of a vector that is full, on one
-/// thread.
+/// Cost constants of a device. Times are in nanoseconds. Arithmetic is per 4-byte lane of a full vector, on one thread.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Costs {
-    /// A kernel that does nothing, with what the stream does to launch it: memory for the result, counters. Measured
-    /// with one point.
+    /// Launch of an empty kernel, including the stream's work for it: memory for the result, counters. Measured with
+    /// one point.
     pub launch: f64,
-    /// One more box of a kernel in boxes.
+    /// Each further box of a kernel in boxes.
     pub boxed: f64,
     /// Threads that a launch may use.
     pub threads: u32,
-    /// Until a sleeping thread takes part.
+    /// Time until a sleeping thread takes part.
     pub wake: f64,
     /// Work (on one thread) from which a launch uses more than one.
     pub parallel: f64,
-    /// What a byte takes, by bytes in use, ascending; between two it is interpolated over the logarithm. Measured by
-    /// adding and by copying.
+    /// Memory levels by bytes in use, ascending; interpolated over the logarithm between them. Measured by adding and
+    /// by copying.
     pub levels: [Level; 6],
-    /// How much of the shorter one of arithmetic and memory does not hide behind the longer one, from 0 to 1.
+    /// Fraction of the shorter of arithmetic and memory time that does not overlap with the longer one, from 0 to 1.
     pub overlap: f64,
-    /// An addition, product, comparison or choice. Measured by a chain of them.
+    /// Addition, product, comparison or select. Measured by a chain of them.
     pub simple: f64,
-    /// A division or square root.
+    /// Division or square root.
     pub divide: f64,
-    /// A function, each addition that the table of operations gives for it. Measured with several.
+    /// Elementary function, per addition in its cost in the operation table. Measured with several.
     pub special: f64,
-    /// The same in f64, an element.
+    /// Elementary function in f64, per element and addition in its cost.
     pub special_wide: f64,
-    /// A conversion.
+    /// Conversion.
     pub convert: f64,
-    /// What has no vector form, each addition that the table of operations gives for it.
+    /// Operation without a vector form, per addition in its cost in the operation table.
     pub slow: f64,
-    /// By how much everything else takes longer in a kernel that has no vector code.
+    /// Slowdown of everything else in a kernel without vector code.
     pub portable: f64,
-    /// By how much an element of fewer than 4 bytes takes longer that is strided, mapped or gathered.
+    /// Slowdown of a strided, mapped or gathered element of fewer than 4 bytes.
     pub narrow: f64,
-    /// An element that is folded along a row.
+    /// Element folded along a row (inner axis).
     pub fold: f64,
-    /// An element that is folded across rows.
+    /// Element folded across rows (outer axis).
     pub fold_across: f64,
-    /// An element of a running sum.
+    /// Element of a running sum.
     pub scan: f64,
-    /// An element that is sorted.
+    /// Element that is sorted.
     pub sort: f64,
-    /// An element of a transposed operand, of a strided one, one through a table of positions, one that is gathered.
+    /// Element of a transposed operand. The following four are elements of other kinds of access.
     pub transposed: f64,
-    /// See `transposed`: one whose neighbours lie a multiple of 1,024 bytes apart.
+    /// Element of a transposed operand whose neighbours are a multiple of 1,024 bytes apart.
     pub conflicting: f64,
-    /// See `transposed`.
+    /// Element of a strided operand.
     pub strided: f64,
-    /// See `transposed`.
+    /// Element read through a table of positions.
     pub mapped: f64,
-    /// See `transposed`.
+    /// Gathered element.
     pub gathered: f64,
-    /// A stretch of neighbouring points, however short: loop, and a vector that is not full.
+    /// Run of neighbouring points, however short: loop overhead, and a vector that is not full.
     pub run: f64,
-    /// A call of the code.
+    /// Call of the generated code.
     pub call: f64,
-    /// A strip of a kernel across rows, a pass.
+    /// Strip of an outer-axis kernel, per pass.
     pub strip: f64,
-    /// A row of a kernel along rows, a pass.
+    /// Row of an inner-axis kernel, per pass.
     pub row: f64,
-    /// The end of a fold along a row.
+    /// End of a fold along a row.
     pub row_fold: f64,
-    /// Arithmetic once a row, an addition.
+    /// Arithmetic once per row, per addition.
     pub once: f64,
-    /// Registers for values.
+    /// Number of registers for values.
     pub registers: u32,
-    /// A value more than there are registers, a point.
+    /// Value beyond the number of registers, per point.
     pub spill: f64,
-    /// A multiplication with its addition in a matrix product: of f32, f64, bf16, f16, bytes, other integers, and of f32 that may
-    /// be rounded to TF32.
+    /// Multiply-add in a matrix product: of f32, f64, bf16, f16, bytes, other integers, and f32 that may be rounded to
+    /// TF32.
     pub multiply: [f64; 7],
-    /// One product of a batch.
+    /// Each product of a batch.
     pub product: f64,
-    /// An element of a right factor that is packed again for a block of rows, in additions. Not measured.
+    /// Element of a right operand that is repacked for a block of rows, in additions. Not measured.
     #[serde(default = "packing")]
     pub packing: f64,
-    /// A byte of a factor that is computed, where large products find it in memory. Not measured.
+    /// Byte of a computed operand, where large products read it from memory. Not measured.
     #[serde(default)]
     pub factor: f64,
-    /// By how much a byte of a row that a later pass needs again takes longer than one read from where it stays: less where rows stay
-    /// in registers.
+    /// Cost of a row's byte that a later pass needs again, relative to one read from where it stays: below 1 if rows
+    /// stay in registers.
     pub again: f64,
-    /// A value that a scatter puts in.
+    /// Value that a scatter writes.
     pub scattered: f64,
-    /// Whether weights between two products are made in one pass, where they can be.
+    /// Whether the weights between two products are computed in one pass (flash attention), where possible.
     #[serde(default)]
     pub one_pass: bool,
-    /// Whether a factor of a product that was padded is copied from where it lies, as one that was not is.
+    /// Whether GEMM packing reads a padded operand in place, like an unpadded one.
     #[serde(default = "yes")]
     pub borders: bool,
 }
@@ -115,13 +115,26 @@ fn yes() -> bool {
     true
 }
 
-/// Two additions: read and written once.
+/// Two additions: one read and one write.
 fn packing() -> f64 {
     2.0
 }
 
 impl Costs {
-    /// Those of a processor with 2 to 4 cores and AVX-512: what a process counts with before anything was measured.
+    /// Time of a multiply-add in a matrix product of operands of `dtype`; `tf32` says whether f32 may be rounded to TF32.
+    pub(crate) fn multiply_of(&self, dtype: DType, tf32: bool) -> f64 {
+        self.multiply[match dtype {
+            DType::F32 if tf32 => 6,
+            DType::F32 => 0,
+            DType::F64 => 1,
+            DType::BF16 => 2,
+            DType::F16 => 3,
+            DType::I8 | DType::U8 => 4,
+            _ => 5,
+        }]
+    }
+
+    /// Constants of a CPU with 2 to 4 cores and AVX-512: used until something was measured.
     pub fn typical() -> Costs {
         let level = |footprint: u64, [read, write, read_all, write_all]: [f64; 4]| Level {
             footprint,
@@ -181,8 +194,9 @@ impl Costs {
         }
     }
 
-    /// Those of a device whose launches run on their own, from what it gives: `memory` and `cache` bytes a nanosecond,
-    /// the latter for footprints of up to so many bytes; additions a nanosecond; nanoseconds from launch to launch.
+    /// Constants of a device with asynchronous launches, from its throughput: `memory` and `cache` in bytes per
+    /// nanosecond, the latter for footprints of up to `cache_bytes`; additions per nanosecond; nanoseconds from launch
+    /// to launch.
     pub fn of_throughput(memory: f64, (cache, cache_bytes): (f64, usize), additions: f64, launch: f64) -> Costs {
         let level = |footprint: u64| {
             let near = footprint as usize <= cache_bytes / 2;
@@ -191,7 +205,7 @@ impl Costs {
         };
         let half = cache_bytes as u64 / 2;
         let one = 1.0 / additions;
-        // What reads elements apart moves sectors of 32 bytes, of which neighbours use the rest while they are near.
+        // Non-contiguous reads move sectors of 32 bytes; neighbours use the rest of a sector while it is cached.
         let sector = 32.0 / memory;
         Costs {
             launch,
@@ -216,7 +230,7 @@ impl Costs {
             transposed: sector / 12.0,
             conflicting: sector / 18.0,
             strided: sector / 22.0,
-            // Divisions by the sizes of some dimensions, by multiplication, an element.
+            // Divisions by sizes of dimensions, as multiplications, per element.
             mapped: 50.0 * one,
             gathered: sector / 2.0,
             run: 0.0,
@@ -224,7 +238,7 @@ impl Costs {
             strip: 0.0,
             row: 0.0,
             row_fold: 0.0,
-            // Every thread of a row does it.
+            // Every thread of a row computes it.
             once: 12.0 * one,
             registers: 160,
             spill: 2.0 * one,
@@ -232,7 +246,7 @@ impl Costs {
             multiply: [1.15 * one, 0.9 * one, 0.075 * one, 0.075 * one, 3.0 * one, 2.65 * one, 0.155 * one],
             product: 0.0,
             packing: 0.0,
-            // Written and read.
+            // One write and one read.
             factor: 2.0 / memory,
             // Rows stay in registers.
             again: 0.125,
@@ -242,7 +256,7 @@ impl Costs {
         }
     }
 
-    /// The level between those that were measured; `footprint` may be any.
+    /// Level for any footprint, interpolated between the measured ones.
     pub(crate) fn level(&self, footprint: u64) -> Level {
         let [first, .., last] = self.levels;
         let Some(above) = self.levels.iter().position(|l| footprint <= l.footprint) else { return last };
@@ -262,7 +276,7 @@ impl Costs {
         }
     }
 
-    /// All constants in the order of declaration, levels with theirs.
+    /// All constants: levels first, then the others.
     fn numbers(&mut self) -> Vec<&mut f64> {
         let levels = self.levels.iter_mut();
         let mut all: Vec<&mut f64> =
@@ -307,7 +321,7 @@ impl Costs {
         all
     }
 
-    /// The constants, none further from those of `other` than by that factor.
+    /// Constants clamped to within that factor of those of `other`.
     pub fn near(mut self, other: &Costs, factor: f64) -> Costs {
         let mut other = other.clone();
         for (own, other) in self.numbers().into_iter().zip(other.numbers()) {
@@ -316,16 +330,16 @@ impl Costs {
         self
     }
 
-    /// The constants to four digits: more says nothing, and so they are the same after they were written as text.
+    /// Constants rounded to four digits: more are not significant, and rounded ones survive being written as text.
     pub fn rounded(mut self) -> Costs {
         self.numbers().into_iter().for_each(|n| *n = rounded(*n));
         self
     }
 
-    /// A number that stands for all of them: equal for equal constants, in every process.
+    /// Hash of all constants: equal for equal constants, in every process.
     pub fn id(&self) -> u64 {
         let text = serde_json::to_vec(self).expect("plain numbers become JSON");
-        // FNV-1a: short, and the same everywhere.
+        // FNV-1a: short, and the same on every platform.
         text.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ b as u64).wrapping_mul(0x0100_0000_01b3))
     }
 }

@@ -1,4 +1,4 @@
-//! What the time of a kernel follows from, read from the kernel as it would be launched.
+//! Cost features of a kernel, read from the kernel as it would be launched.
 
 mod contraction;
 
@@ -13,134 +13,135 @@ use thalweg_kernel::{
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
-/// Points of a stretch that is brought together for a row again and again at next to no cost.
+/// Period in points up to which a repeating run is staged for a row at next to no cost.
 const SHORT_PERIOD: usize = 256;
-/// Columns so many bytes apart fall into few sets of the caches, where there are more than so many of them.
+/// Stride in bytes at which columns map to few cache sets; it matters above `LEAST_CONFLICT` columns.
 const CONFLICT: u64 = 1024;
 const LEAST_CONFLICT: usize = 32;
-/// Points of a chunk that one thread takes; what has fewer is not shared.
+/// Points of a chunk that one thread takes; smaller work is not split.
 const CHUNK: u64 = 32 << 10;
 /// Points of a call through tables of positions.
 const TABLE: u64 = 2048;
-/// Calls that take as long as a table for a short run of a row.
+/// Number of calls that take as long as filling a table for a short run of a row.
 const TABLE_CALLS: u64 = 4;
-/// Bytes that the strips of a kernel across rows are cut to, and the columns they have.
+/// Target size in bytes of a strip of an outer-axis kernel, and minimum and maximum number of its columns.
 const STRIP_BYTES: u64 = 512 << 10;
 const STRIP_COLUMNS: (u64, u64) = (64, 2048);
-/// Rows side by side that may run as one stretch.
+/// Maximum number of adjacent rows that may run as one.
 const JOINED: u64 = 128;
-/// A row longer than this is passed over block by block where rescaling identities tie its folds.
+/// Bytes of a row above which it is processed block by block where rescaling identities connect its folds (online
+/// reduction).
 const ONLINE_BYTES: u64 = 512 << 10;
 
-/// How an access goes through its operand.
+/// Access pattern of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 pub enum Way {
-    /// Neighbours after one another.
+    /// Neighbouring elements, one after another.
     Contiguous,
-    /// One element for a whole stretch.
+    /// One element for a whole run.
     Uniform,
-    /// Elements apart, where those between them are used by neighbouring stretches: a transposed view.
+    /// Strided, with the elements between used by neighbouring runs: a transposed view.
     Transposed,
-    /// The same, so many bytes apart that cache lines drive each other out before they are used up.
+    /// Transposed, with a stride at which cache lines evict each other before they are used up.
     Conflicting,
-    /// Elements apart, those between them not used, or backwards.
+    /// Strided, with the elements between unused, or reversed.
     Strided,
     /// Through a table of positions that the launch fills.
     Mapped,
-    /// At places that are computed.
+    /// By computed indices.
     Gathered,
 }
 
-/// What one access moves.
+/// Traffic of one access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Traffic {
-    /// How it goes.
+    /// Access pattern.
     pub way: Way,
     /// Whether it is written.
     pub write: bool,
-    /// Bytes from or to memory: of the distinct elements, and of what lies on their cache lines beside them.
+    /// Bytes moved from or to memory: distinct elements, and the unused rest of their cache lines.
     pub bytes: u64,
-    /// Bytes that it reads again because several points need an element.
+    /// Bytes read again, because several points need an element.
     pub again: u64,
     /// Elements moved, over all points and passes; 0 for a uniform access.
     pub elements: u64,
-    /// Whether elements have fewer than 4 bytes: apart, they are cut out of words.
+    /// Whether elements have fewer than 4 bytes: if strided, they are extracted from words.
     pub narrow: bool,
 }
 
-/// The rows of a row kernel.
+/// Rows of a row kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct RowFeatures {
-    /// Whether vectors hold neighbours of a row; else of neighbouring rows.
+    /// Inner-axis reduction: vectors hold neighbours of one row. Otherwise outer-axis: they hold neighbouring rows.
     pub along: bool,
     /// Number of rows.
     pub rows: u64,
     /// Points of a row.
     pub row: u64,
-    /// How often each row is passed over.
+    /// Number of passes over each row.
     pub passes: u32,
-    /// Folds.
+    /// Number of folds.
     pub folds: u32,
-    /// Bytes that later passes read again, and that go through buffers between passes.
+    /// Bytes that later passes read again, and that are buffered between passes.
     pub again: u64,
-    /// Bytes of what is passed over again before the next row or strip: they decide which cache `again` comes from.
+    /// Bytes of the data reread before the next row or strip: they determine the cache level that `again` comes from.
     pub near: u64,
-    /// Chunks that run by themselves: strips across rows, rows or stretches of them along.
+    /// Independent chunks: strips of an outer-axis kernel; rows, or spans of them, of an inner-axis one.
     pub chunks: u64,
-    /// Calls of the code.
+    /// Calls of the generated code.
     pub calls: u64,
-    /// Whether points across narrow rows run as one stretch.
+    /// Whether points across narrow rows run as one.
     pub joined: bool,
 }
 
-/// A matrix product.
+/// Matrix product.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Product {
-    /// Its dtype.
+    /// Dtype.
     #[serde(serialize_with = "name")]
     pub dtype: DType,
-    /// Multiplications with their additions.
+    /// Number of multiply-adds.
     pub multiplications: u64,
-    /// Single products.
+    /// Number of products in the batch.
     pub count: u64,
-    /// Whether one side is a vector: bound by the bytes of the other.
+    /// Whether one operand is a vector (GEMV): bound by the bytes of the other.
     pub vector: bool,
-    /// Whether factors may be rounded to TF32.
+    /// Whether operands may be rounded to TF32.
     pub tf32: bool,
 }
 
-/// What the time of a kernel follows from.
+/// Cost features of a kernel: everything that its time depends on.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct CostFeatures {
     /// Points of its domain.
     pub points: u64,
-    /// Boxes of a [`Kernel::Boxes`]; else 1.
+    /// Number of boxes of a [`Kernel::Boxes`]; else 1.
     pub boxes: u32,
-    /// Stretches of neighbouring points over all calls: of a transposed or short domain there are many.
+    /// Number of runs of neighbouring points over all calls; a transposed or short domain has many.
     pub runs: u64,
-    /// Calls of the code.
+    /// Calls of the generated code.
     pub calls: u64,
     /// Chunks that threads can share.
     pub chunks: u64,
-    /// One entry an access that has an operand.
+    /// One entry per access that has an operand.
     pub traffic: Vec<Traffic>,
     /// Arithmetic.
     pub work: Work,
-    /// The most values alive at once.
+    /// Maximum number of live values.
     pub alive: u32,
-    /// Of a row kernel.
+    /// Rows of a row kernel.
     pub rows: Option<RowFeatures>,
-    /// Of a matrix product.
+    /// Product of a contraction.
     pub product: Option<Product>,
-    /// Elements of right factors that are packed again for each block of rows.
+    /// Elements of right operands that are repacked for each block of rows.
     pub packed: u64,
-    /// Bytes of factors that are computed.
+    /// Bytes of computed operands.
     pub factors: u64,
-    /// Values that are put in by a scatter.
+    /// Values that a scatter writes.
     pub scattered: u64,
-    /// Whether vector code cannot be emitted for it.
+    /// Whether no vector code can be emitted for it.
     pub portable: bool,
-    /// Whether weights between two products are made in one pass, from scores in registers, where they can be: see
+    /// Whether weights between two products are computed in one pass from scores in registers, where possible: see
     /// [`Costs::one_pass`].
     #[serde(skip)]
     passes_once: bool,
@@ -154,8 +155,8 @@ fn name<S: serde::Serializer>(dtype: &DType, to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl Costs {
-    /// What the time of a kernel follows from. `touched` are the bytes of distinct elements of each operand that is read,
-    /// `written` those of each that is written, in the order of the operands.
+    /// Cost features of a kernel. `touched` are the bytes of distinct elements of each read operand, `written` those of
+    /// each written one, in the order of the operands.
     pub fn features(&self, kernel: &Kernel, geometry: &Geometry, touched: &[usize], written: &[usize]) -> CostFeatures {
         let own = CostFeatures { passes_once: self.one_pass, borders: self.borders, ..CostFeatures::default() };
         let mut f = CostFeatures { boxes: 1, ..own };
@@ -182,7 +183,7 @@ fn add(kernel: &Kernel, geometry: &Geometry, left: &mut [u64], reads: usize, f: 
             f.chunks += g.launch.grid.iter().map(|&n| u64::from(n)).product::<u64>();
         }
         (Kernel::Group { kernels, parts }, Geometry::Group(all)) => {
-            // All reads of all parts, then all writes.
+            // All reads of all member kernels, then all writes.
             let (mut read, mut written) = (0, parts.iter().map(|p| p.reads as usize).sum::<usize>());
             for (part, geometry) in parts.iter().zip(all) {
                 let (r, w) = (part.reads as usize, part.writes as usize);
@@ -216,7 +217,7 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     let (run, call) = if mapped {
         (inner.min(TABLE), inner.min(TABLE))
     } else if is_narrow(body, g) {
-        // Rows one after the other, as many as a table holds.
+        // Consecutive rows, as many as a table holds.
         ((narrow::call(inner as usize) as u64).min(inner * outer), (inner * outer).min(CHUNK))
     } else {
         (inner, (inner * outer).min(CHUNK))
@@ -228,7 +229,7 @@ fn map(body: &Body, g: &MapGeometry, left: &mut [u64], reads: usize, f: &mut Cos
     traffic(body, &g.accesses, (&g.extents, g.extents.len() - 1), evaluations, left, reads, f);
 }
 
-/// Whether narrow rows are passed over as one line.
+/// Whether narrow rows are processed as one line.
 fn is_narrow(body: &Body, g: &MapGeometry) -> bool {
     narrow::narrow(body, &g.extents, |a| &g.accesses[a].strides).is_some()
 }
@@ -249,7 +250,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     traffic(body, &g.accesses, (&g.extents, lane), evaluations, left, reads, f);
     let mut r = row_features(body, along, g, &counted);
     if along {
-        // A table is filled for each run, or elements are brought together for it.
+        // A table is filled for each run, or elements are staged for it.
         r.calls += r.calls * TABLE_CALLS * f.traffic[first..].iter().filter(|t| t.way == Way::Mapped).count() as u64;
     }
     let lanes = order::LANES as u64;
@@ -257,15 +258,15 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     let stretches = passes * points / (g.extents[lane] as u64).max(1);
     if along {
         f.runs += stretches;
-        // A store of elements apart has no vector form.
+        // A non-contiguous store has no vector form.
         f.portable |= body.stores.iter().any(|s| {
             let access = body.accesses[s.access as usize];
             !access.per_row && access.class != AccessClass::Contiguous
         });
     } else {
-        // Where 32 points of a strip lie together they run as one.
+        // 32 adjacent points of a strip run as one.
         f.runs += if r.joined { stretches.div_ceil(lanes) } else { stretches };
-        // The lanes of each fold start from the identity, and are put together.
+        // The lanes of each fold start from the identity, and are combined at the end.
         f.work.fold += rows * row.div_ceil(order::BLOCK as u64) * row.min(lanes) * counted.folds as u64;
     }
     let long = along && row > order::BLOCK as u64;
@@ -303,7 +304,7 @@ fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts)
         let run = (*g.extents.last().expect("a row has a dimension") as u64).max(1);
         let inner = if g.kept == 0 { 1 } else { g.extents[g.kept - 1] as u64 };
         if run == row && row <= block {
-            // As many rows a call as lie one step apart.
+            // As many rows per call as have a constant stride.
             r.chunks = rows / inner.max(1) * (inner * row).div_ceil(CHUNK);
             r.calls = r.chunks;
         } else {
@@ -324,8 +325,8 @@ fn row_features(body: &Body, along: bool, g: &RowGeometry, counted: &NodeCounts)
     r
 }
 
-/// What each access moves, read or written `evaluations` times; `left` is what has not been counted yet of each
-/// operand.
+/// Adds the traffic of each access, executed `evaluations` times; `left` holds the bytes of each operand not counted
+/// yet.
 fn traffic(
     body: &Body,
     all: &[AccessGeometry],
@@ -357,7 +358,7 @@ fn traffic(
             (false, Way::Uniform) => 0,
             (false, _) => evaluations(i),
         };
-        // Of what is gathered no more is moved than is asked for.
+        // A gather moves no more than it asks for.
         let distinct =
             if gathered { elements.min(at.distinct.max(1) as u64 * LINE).max(1) } else { at.distinct as u64 };
         let counted = left.get_mut(operand as usize);
@@ -375,17 +376,16 @@ fn traffic(
     }
 }
 
-/// How an access goes while the lanes of a vector run along dimension `lane`, and how many bytes are moved for one that
-/// is used.
+/// Access pattern where the lanes of a vector go along dimension `lane`, and bytes moved per byte used.
 fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, size: u64) -> (Way, u64) {
     match class {
         AccessClass::Mapped => return (Way::Mapped, 1),
         AccessClass::Uniform => return (Way::Uniform, 1),
-        // What begins anew again and again is brought together once and then doubled.
+        // A source that restarts periodically is staged once and then repeated.
         AccessClass::Contiguous if at.map.as_ref().is_some_and(|m| m.period() > SHORT_PERIOD) => {
             return (Way::Mapped, 1);
         }
-        // Reversed on the way into the lanes, which no memory waits for.
+        // Reversed on the way into the lanes, at no memory cost.
         AccessClass::Contiguous | AccessClass::Reversed => return (Way::Contiguous, 1),
         AccessClass::Strided => {}
     }
@@ -394,7 +394,7 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
     let least = (0..extents.len()).filter(moves).map(bytes).min().unwrap_or(size);
     let spread = (least.min(LINE) / size).max(1);
     let transposed = bytes(lane) >= LINE && least < LINE;
-    // In few rows the lines stay all the same.
+    // With few rows the lines stay in cache anyway.
     let conflicts = bytes(lane).is_multiple_of(CONFLICT) && extents[lane] > LEAST_CONFLICT;
     let way = match (transposed, conflicts) {
         (true, true) => Way::Conflicting,
@@ -404,7 +404,7 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
     (way, spread)
 }
 
-/// Operands that are gone through once.
+/// Adds operands that are traversed once.
 fn contiguous(left: &[u64], reads: usize, f: &mut CostFeatures) {
     f.traffic.extend(left.iter().enumerate().map(|(i, &bytes)| Traffic {
         way: Way::Contiguous,
@@ -427,7 +427,7 @@ fn scatter(
     f.scattered += around * g.n as u64;
     f.points += around * g.n as u64;
     f.chunks += around.max(1);
-    // Tensor, then what index and values are computed from or lie in, then the result.
+    // Operands: the tensor, then the sources of index and values, then the result.
     let last = left.len() - 1;
     contiguous(&[left[0], left[last]], 1, f);
     let mut at = 1;
@@ -438,7 +438,7 @@ fn scatter(
             continue;
         };
         let reads = input.operands;
-        // What it writes stays in cache and is none of the launch's operands.
+        // Its output stays in cache and is no operand of the launch.
         let mut own: Vec<u64> = left[at..at + reads].to_vec();
         add(&input.kernel, geometry, &mut own, usize::MAX, f);
         at += reads;

@@ -1,13 +1,12 @@
-//! What a kernel costs. Policy only: nothing here decides what is allowed.
+//! Cost model: predicted time of a kernel. Policy only: nothing here decides legality.
 //!
-//! In: a kernel as it would be launched, with the bytes that it touches. [`Costs::features`] reads from it what its time
-//! follows from - bytes by the way they are gone through, arithmetic by class, rows and passes, values alive at once -
-//! as plain numbers, the same on every device. [`Costs`] holds what each of these takes on one device. Out:
-//! [`Costs::time`], picoseconds as an integer, so that the sum over the kernels of a plan does not depend on their
-//! order.
+//! In: a kernel as it would be launched, with the bytes that it touches. [`Costs::features`] extracts from it
+//! everything that its time depends on, as plain numbers that are equal on every device: bytes by access pattern,
+//! arithmetic by class, rows and passes, live values. [`Costs`] holds the cost of each of these on one device. Out:
+//! [`Costs::time`], integer picoseconds, so that the sum over a plan's kernels does not depend on their order.
 //!
-//! Always true: a time is never 0; it grows with every feature; a kernel in two parts costs at least a launch more than
-//! in one, if both do the same.
+//! Always true: a time is never 0; it grows with every feature; splitting a kernel in two costs at least one launch
+//! more, if both variants do the same.
 
 mod costs;
 mod features;
@@ -22,7 +21,7 @@ pub use nodes::Work;
 
 use crate::segment::{Indexed, Segment, ValueId};
 
-/// Bytes of what a segment reads and of what it leaves behind: the same for all of its plans. See [`Costs::time`].
+/// Bytes of a segment's inputs and live results: equal for all of its plans. See [`Costs::time`].
 pub fn footprint(segment: &Segment<'_>) -> u64 {
     let ix = Indexed::new(*segment);
     let inputs = segment.inputs.iter().map(|(dtype, view)| view.distinct() * dtype.size());

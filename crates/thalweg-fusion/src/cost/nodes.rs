@@ -1,52 +1,52 @@
-//! The nodes of a body: in which passes each is computed, what that is by class, and how many values are alive at once.
+//! Node counts of a body: the passes that compute each node, its arithmetic by class, and the number of live values.
 //!
-//! Which pass computes a node, and what is kept between passes, is [`Passes`], from which devices build their phases
-//! too.
+//! [`Passes`] determines which pass computes a node and what is buffered between passes; devices derive their phases
+//! from it too.
 
 use serde::Serialize;
 use thalweg_ir::{DType, ElementOp, Loop, RegionNode, ScanOp};
 use thalweg_kernel::{AccessClass, Along, Body, Node, NodeId, Passes, own_cost};
 
-/// Points of a row beyond which nothing is kept in buffers.
+/// Maximum points of a row for which values are buffered.
 const KEEP_POINTS: u64 = 1 << 20;
-/// Passes whose values are counted: later ones of a long chain of folds are like these.
+/// Maximum number of passes whose values are counted: later passes of a long chain of folds are similar.
 const MOST_PASSES: usize = 32;
 
-/// Arithmetic by class: evaluations, each counted as often as a vector of 4-byte lanes has to be filled for it (twice
-/// where anything in the body has 8 bytes).
+/// Arithmetic by class. Evaluations are weighted by the 4-byte vectors that they fill (double if anything in the body
+/// has 8 bytes).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Work {
-    /// Additions, products, comparisons, choices, logic; a product that a sum takes in is not counted.
+    /// Additions, products, comparisons, selects, logic; a product contracted into a sum is not counted.
     pub simple: u64,
     /// Divisions and square roots.
     pub divide: u64,
-    /// Functions: each counts what the table of operations says, in additions.
+    /// Elementary functions, weighted by their cost in the operation table, in additions.
     pub special: u64,
-    /// The same of bodies that compute in f64.
+    /// Elementary functions in f64.
     pub special_wide: u64,
-    /// Conversions between widths or between floats and integers, those of narrow elements on their way in and out with
-    /// them.
+    /// Conversions between widths or between floats and integers, including those of narrow elements at loads and
+    /// stores.
     pub convert: u64,
-    /// What has no vector form: erf and powers in f64, divisions of 64-bit integers. Each counts what the table of
-    /// operations says.
+    /// Operations without a vector form: erf and powers in f64, divisions of 64-bit integers. Weighted by their cost in
+    /// the operation table.
     pub slow: u64,
     /// Elements folded.
     pub fold: u64,
-    /// Elements of running sums, products, maxima.
+    /// Elements of running sums, products, maxima and minima.
     pub scan: u64,
-    /// Elements sorted, or put together by a function (log-sum-exp).
+    /// Elements sorted, or combined by a function (log-sum-exp).
     pub sort: u64,
-    /// Evaluations once a row, in additions.
+    /// Evaluations once per row, in additions.
     pub once: u64,
 }
 
-/// What is found in a body that the accesses need.
+/// Counts of a body.
 pub(super) struct NodeCounts {
-    /// For each access the number of passes that read it, 0 where it is not read.
+    /// Number of passes that read each access; 0 if it is not read.
     pub loads: Vec<u32>,
-    /// Bytes a point that passes write to and read from buffers of their own.
+    /// Bytes per point that passes write to and read from their own buffers.
     pub kept: u64,
-    /// The same, written alone: what such a buffer holds of a point.
+    /// Bytes per point that such buffers hold.
     pub held: u64,
     /// Passes over the points.
     pub passes: u32,
@@ -54,11 +54,11 @@ pub(super) struct NodeCounts {
     pub folds: u32,
     /// Arithmetic of all points.
     pub work: Work,
-    /// The most values alive at once in a pass.
+    /// Maximum number of live values in a pass.
     pub alive: u32,
 }
 
-/// Counts a body over so many points in so many rows; `rows` is 0 for a map.
+/// Counts of a body over `points` points in `rows` rows; `rows` is 0 for a map.
 pub(super) fn nodes(body: &Body, points: u64, rows: u64) -> NodeCounts {
     let row = points.checked_div(rows).unwrap_or(0);
     let passes = Passes::new(body, rows > 0, row <= KEEP_POINTS);
@@ -111,7 +111,7 @@ pub(super) fn nodes(body: &Body, points: u64, rows: u64) -> NodeCounts {
     for c in &body.combined {
         region(c.of, points * wide * c.along.steps(), &mut out.work);
         let size: u64 = c.elements().iter().map(|&e| body.dtype(e).size() as u64).sum();
-        // They are filled, and what a scan leaves is read.
+        // Buffers are filled, and the output of a scan is read.
         out.kept += size * (1 + c.along.moves().iter().sum::<u64>() + u64::from(c.along != Along::Fold));
         out.held += size;
     }
@@ -133,7 +133,7 @@ impl std::ops::AddAssign for Work {
     }
 }
 
-/// Whether vectors have 8-byte lanes: the emitter gives all values of a body as many lanes.
+/// Whether vectors have 8-byte lanes: the emitter gives all values of a body the same number of lanes.
 fn body_is_wide(body: &Body) -> bool {
     use ElementOp::{Div, FloorDiv, Rem};
     body.nodes.iter().enumerate().any(|(i, n)| {
@@ -146,7 +146,7 @@ fn body_is_wide(body: &Body) -> bool {
     })
 }
 
-/// Conversions that an element takes on its way out; to bf16 and f16 it is rounded.
+/// Conversions at a store; bf16 and f16 also need rounding.
 fn narrowing(dtype: DType) -> u64 {
     match dtype {
         DType::BF16 | DType::F16 => 2,
@@ -163,7 +163,7 @@ fn classify(body: &Body, passes: &Passes, id: NodeId, evaluations: u64, wide: u6
             work.convert += if body.accesses[access as usize].dtype.size() < 4 { n } else { 0 };
         }
         Node::Cast { dtype, arg } if dtype != body.dtype(arg) => work.convert += n,
-        // Nothing but of what is held in wider lanes.
+        // Needed only if the value is held in a wider lane.
         Node::Bitcast { dtype, .. } if dtype.size() == 2 => work.convert += n,
         Node::Index { .. } | Node::Valid { .. } => work.simple += n,
         Node::Element { op, dtype, .. } => {
@@ -190,15 +190,15 @@ fn classify(body: &Body, passes: &Passes, id: NodeId, evaluations: u64, wide: u6
     }
 }
 
-/// Counts so many evaluations of a loop, of as many turns as are expected.
+/// Counts evaluations of a loop, with its expected number of iterations.
 fn looped(of: Loop, n: u64, work: &mut Work) {
     let n = n.saturating_mul(of.turns() as u64);
-    // The condition, a mask and what carries values over.
+    // The condition, a mask, and the selects of carried values.
     work.simple += n * (2 + of.region().next.len() as u64);
     region(of, n, work);
 }
 
-/// Counts so many evaluations of a region.
+/// Counts evaluations of a region.
 fn region(of: Loop, n: u64, work: &mut Work) {
     use ElementOp::{Div, FloorDiv, Recip, Rem, Rsqrt, Sqrt};
     for node in &of.region().nodes {
@@ -213,30 +213,30 @@ fn region(of: Loop, n: u64, work: &mut Work) {
     }
 }
 
-/// Functions that have a vector form in f64, or are written in those that have.
+/// Whether a function has a vector form in f64, or expands into operations that have one.
 fn has_vector_form(op: ElementOp) -> bool {
     use ElementOp::{Atan, Cos, Exp, Exp2, Expm1, Log, Log1p, Log2, Sigmoid, Sin, Tanh};
     let known = matches!(op, Exp | Exp2 | Expm1 | Log | Log2 | Log1p | Sin | Cos | Atan | Tanh | Sigmoid);
     known || op.row().expand.is_some()
 }
 
-/// Whether a division is by a value of the row: multiplication by a reciprocal that is computed once.
+/// Whether a division is by a value of the row: a multiplication by its reciprocal, computed once.
 fn is_by_row(body: &Body, passes: &Passes, id: NodeId) -> bool {
     let divisor = body.args(id).nth(1).expect("a division has two arguments");
     !body.strict && !body.folds.is_empty() && passes.once(divisor) && passes.level(divisor) > 0
 }
 
-/// Whether a sum takes in a product that nothing else needs: one instruction.
+/// Whether a sum contracts a product that nothing else needs: one instruction.
 fn takes_product(body: &Body, passes: &Passes, id: NodeId) -> bool {
     let product =
         |a: NodeId| matches!(body.nodes[a.index()], Node::Element { op: ElementOp::Mul, .. }) && passes.uses(a) == 1;
     body.args(id).any(product)
 }
 
-/// The most values alive at once in any of the first passes, those that differ from point to point.
+/// Maximum number of point-varying values alive at once in any of the first passes.
 fn alive(body: &Body, passes: &Passes) -> u32 {
     let mut most = 0;
-    // The pass, counted from 1, in which a node was last seen alive.
+    // Last pass, counted from 1, in which a node was seen alive.
     let mut seen = vec![0; body.nodes.len()];
     for pass in 0..=passes.last().min(MOST_PASSES - 1) {
         let mut now = 0u32;
@@ -248,7 +248,7 @@ fn alive(body: &Body, passes: &Passes) -> u32 {
             if passes.once(id) || !passes.computes(pass, id) {
                 continue;
             }
-            // Backwards: a value comes alive where it is used last, and ends where it is made.
+            // Backwards: a value becomes live at its last use, and ends at its definition.
             now += comes_alive(id) + body.args(id).map(&mut comes_alive).sum::<u32>();
             most = most.max(now);
             now = now.saturating_sub(varies(body, id.index()) as u32);
@@ -257,7 +257,7 @@ fn alive(body: &Body, passes: &Passes) -> u32 {
     most
 }
 
-/// Whether a node has a vector of its own: constants and scalars are operands in memory.
+/// Whether a node needs a vector register: constants and scalars are memory operands.
 fn varies(body: &Body, node: usize) -> bool {
     match body.nodes[node] {
         Node::Load { access } => body.accesses[access as usize].class != AccessClass::Uniform,

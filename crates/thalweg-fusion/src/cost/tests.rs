@@ -5,7 +5,7 @@ use thalweg_kernel::{
     RowGeometry,
 };
 
-/// `ops` times `y = op(y)` over `n` f32 elements.
+/// Body of `ops` times `y = op(y)` over `n` f32 elements.
 fn map(op: ElementOp, ops: usize, n: usize) -> CostFeatures {
     map_of(|b, x| (0..ops).fold(x, |y, _| b.element(op, &[y])), n)
 }
@@ -23,7 +23,7 @@ fn map_of(f: impl Fn(&mut BodyBuilder, NodeId) -> NodeId, n: usize) -> CostFeatu
     Costs::typical().features(&Kernel::Map(b.finish()), &Geometry::Map(geometry), &[4 * n], &[4 * n])
 }
 
-/// Softmax over rows, or without the division the sum of exponentials: `passes` is 3 or 2.
+/// Softmax over rows. `passes` is 3; without the division, the sum of exponentials alone would have 2.
 fn softmax(rows: usize, row: usize) -> (Kernel, Geometry) {
     let mut b = BodyBuilder::new(false);
     let access = |o| Access { operand: Some(o), dtype: DType::F32, class: AccessClass::Contiguous, per_row: false };
@@ -48,7 +48,7 @@ fn features_of_a_softmax() {
     let f = Costs::typical().features(&kernel, &geometry, &[512_000], &[512_000]);
     let rows = f.rows.unwrap();
     assert_eq!((rows.rows, rows.row, rows.passes, rows.folds, rows.along), (128, 1000, 3, 2, true));
-    // The exponentials are kept for the last pass: computed once.
+    // Exponentials are buffered for the last pass: computed once.
     assert_eq!(f.work.special, ElementOp::Exp.row().cost as u64 * 128_000);
     // The division is by a value of the row: two products.
     assert_eq!((f.work.divide, f.work.simple, f.work.fold), (0, 3 * 128_000, 256_000));

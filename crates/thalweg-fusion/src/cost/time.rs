@@ -1,18 +1,17 @@
-//! From features to a time.
+//! Predicted time, from cost features.
 
 use super::costs::{Costs, Level};
 use super::features::{CostFeatures, Way};
-use thalweg_ir::DType;
 
-/// How steeply the time rises where more threads come in: they take what is added, but never all of it.
+/// Slope of the time where more threads join: they take over the additional work, but never all of it.
 const RISE: f64 = 0.05;
 
-/// The level that an element of a conflicting access is measured at.
+/// Index of the memory level at which conflicting accesses are measured.
 const NEAR: usize = 2;
 
 impl Costs {
-    /// Picoseconds that a launch takes. `footprint`: bytes of all that the segment reads and writes, which decides how
-    /// near they are; the same for all plans that are compared.
+    /// Predicted picoseconds of a launch. `footprint`: bytes that the whole segment reads and writes, which determine
+    /// the memory level; equal for all plans that are compared.
     pub fn time(&self, features: &CostFeatures, footprint: u64) -> u64 {
         let level = self.level(footprint);
         let arithmetic = self.arithmetic(features, level);
@@ -21,7 +20,7 @@ impl Costs {
         let (one, all) = self.memory(features, level);
         let alone = self.together(arithmetic, one + near) + overhead;
         let n = (self.threads as u64).min(features.chunks).max(1) as f64;
-        // Few threads do not reach what all do.
+        // A few threads do not reach the bandwidth of all.
         let share = if self.threads > 1 { (n - 1.0) / (self.threads - 1) as f64 } else { 0.0 };
         let moved = one + (all - one) * share;
         let shared = self.together(arithmetic / n, moved + near / n) + overhead / n;
@@ -30,23 +29,23 @@ impl Costs {
         (((fixed + work) * 1e3) as u64).max(1)
     }
 
-    /// Picoseconds that so many launches which read and write so many bytes take at least, whatever else they do.
+    /// Lower bound in picoseconds for that many launches which read and write that many bytes, whatever else they do.
     pub(crate) fn least(&self, launches: u64, read: u64, written: u64, footprint: u64) -> u64 {
         let level = self.level(footprint);
         let moved = read as f64 * level.read_all.min(level.read) + written as f64 * level.write_all.min(level.write);
-        // Rounded down once a launch, as `time` does.
+        // Rounded down once per launch, as in `time`.
         ((launches as f64 * self.launch + moved) * 1e3) as u64 - launches.min(1)
     }
 
-    /// Picoseconds that so many additions, or what the table of operations counts as so many, and so many bytes read
-    /// take at most, on one thread.
+    /// Upper bound in picoseconds for that many additions (or equivalents by the operation table) and bytes read, on
+    /// one thread.
     pub(crate) fn most(&self, additions: u64, read: u64, footprint: u64) -> u64 {
         let level = self.level(footprint);
         let addition = self.simple.max(self.special).max(self.divide / 4.0);
         ((additions as f64 * addition + read as f64 * level.read.max(level.read_all)) * 2e3) as u64
     }
 
-    /// What runs on one thread below the threshold and on several above it, without the jump down between the two.
+    /// Blends one thread below the threshold with several above it, without a jump down in between.
     fn spread(&self, alone: f64, shared: f64) -> f64 {
         let start = self.wake + self.parallel / 2.0;
         if alone <= start {
@@ -55,12 +54,12 @@ impl Costs {
         alone.min((start + (alone - start) * RISE).max(self.wake + shared))
     }
 
-    /// Arithmetic and memory at once: the shorter one hides, but for a part.
+    /// Arithmetic and memory in parallel: the shorter one overlaps, except for a fraction.
     fn together(&self, arithmetic: f64, memory: f64) -> f64 {
         arithmetic.max(memory) + self.overlap * arithmetic.min(memory)
     }
 
-    /// What buffers take, on one thread and on all.
+    /// Memory time of operands, on one thread and on all.
     fn memory(&self, features: &CostFeatures, level: Level) -> (f64, f64) {
         let (mut read, mut write) = (0, 0);
         for t in &features.traffic {
@@ -70,7 +69,7 @@ impl Costs {
         (read * level.read + write * level.write, read * level.read_all + write * level.write_all)
     }
 
-    /// What is moved again within caches of a thread's own.
+    /// Time of rereads within a thread's private caches.
     fn moved_again(&self, features: &CostFeatures) -> f64 {
         let again: u64 = features.traffic.iter().map(|t| t.again).sum();
         let rows = features.rows.map_or(0.0, |r| r.again as f64 * self.again * self.level(r.near).read);
@@ -90,7 +89,7 @@ impl Costs {
             (w.fold, fold),
             (w.scan, self.scan),
             (w.sort, self.sort),
-            // Across rows they are vectors like everything else.
+            // Outer-axis kernels compute these as vectors, like everything else.
             (w.once, if across { self.simple } else { self.once }),
             (features.alive.saturating_sub(self.registers) as u64 * features.points, self.spill),
             (features.scattered, self.scattered),
@@ -102,28 +101,20 @@ impl Costs {
             .map(|t| t.elements as f64 * self.element(t.way, level) * if t.narrow { self.narrow } else { 1.0 })
             .sum();
         let product = features.product.map_or(0.0, |p| {
-            let kind = match p.dtype {
-                DType::F32 if p.tf32 => 6,
-                DType::F32 => 0,
-                DType::F64 => 1,
-                DType::BF16 => 2,
-                DType::F16 => 3,
-                DType::I8 | DType::U8 => 4,
-                _ => 5,
-            };
-            p.multiplications as f64 * self.multiply[kind] + p.count as f64 * self.product
+            let each = self.multiply_of(p.dtype, p.tf32);
+            p.multiplications as f64 * each + p.count as f64 * self.product
         });
         let vectors = classes.iter().map(|&(n, ns)| n as f64 * ns).sum::<f64>() + moves;
         let vectors = if features.portable { vectors * self.portable } else { vectors };
         vectors + w.slow as f64 * self.slow + product + features.factors as f64 * self.factor
     }
 
-    /// What the way of an access adds to an element.
+    /// Extra time per element of an access pattern.
     fn element(&self, way: Way, level: Level) -> f64 {
         match way {
             Way::Contiguous | Way::Uniform => 0.0,
             Way::Transposed => self.transposed,
-            // Lines come again, from as far as the bytes do.
+            // Lines are fetched again, from the level where the bytes are.
             Way::Conflicting => self.conflicting * (level.read / self.levels[NEAR].read).max(1.0),
             Way::Strided => self.strided,
             Way::Mapped => self.mapped,
@@ -131,7 +122,7 @@ impl Costs {
         }
     }
 
-    /// Loops, calls and rows.
+    /// Time of loops, calls and rows.
     fn overhead(&self, features: &CostFeatures) -> f64 {
         let rows = features.rows.map_or(0.0, |r| {
             let along = if r.along {

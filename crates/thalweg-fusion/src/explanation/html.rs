@@ -6,14 +6,14 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use thalweg_kernel::Residence;
 
-/// Operations drawn; a longer segment shows its first ones and says so.
+/// Maximum operations drawn; a longer segment shows its first ones and says so.
 const DRAWN: usize = 400;
-/// Size of a box, the space between rows, and around all of it, in pixels.
+/// Size of a box, gap between rows, and outer margin, in pixels.
 const WIDTH: f64 = 150.0;
 const HEIGHT: f64 = 40.0;
 const GAP_Y: f64 = 38.0;
 const MARGIN: f64 = 20.0;
-/// A graph wider than the page shrinks to this at most; beyond that it scrolls.
+/// Minimum scale of a graph wider than the page; beyond that it scrolls.
 const LEAST_SCALE: f64 = 0.65;
 
 const STYLE: &str = "
@@ -31,7 +31,7 @@ code{font-family:ui-monospace,monospace;font-size:.9em}
 .bar{height:.8rem;border-radius:3px;background:#3d7edb}.bar.u{background:#c3ccd6}";
 
 impl Explanation {
-    /// A page that needs nothing but a browser.
+    /// Self-contained HTML page.
     pub fn html(&self, title: &str) -> String {
         let mut out = String::new();
         let title = escape(title);
@@ -66,7 +66,7 @@ fn overview(out: &mut String, run: &Totals, unfused: &Totals) {
         ("peak in use", run.peak, unfused.peak, true),
     ];
     for (name, a, b, is_bytes) in rows {
-        // What has not run was not measured.
+        // Only what has run was measured.
         let measured = name.ends_with("says");
         let show = |n: usize| if is_bytes { bytes(n) } else { n.to_string() };
         let share = |n: usize| 100.0 * n as f64 / a.max(b).max(1) as f64;
@@ -145,7 +145,7 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
     }
 }
 
-/// The plans that were measured against each other, where any were.
+/// Table of the plans that competed, if any.
 fn autotuning(out: &mut String, candidates: &[Candidate]) {
     if candidates.is_empty() {
         return;
@@ -166,7 +166,7 @@ fn autotuning(out: &mut String, candidates: &[Candidate]) {
     out.push_str("</table></section>");
 }
 
-/// Results that were not written, where there are any.
+/// Deferred results, if any.
 fn deferred(out: &mut String, s: &SegmentReport) {
     if s.deferred.is_empty() {
         return;
@@ -179,7 +179,7 @@ fn deferred(out: &mut String, s: &SegmentReport) {
     out.push_str("</p></section>");
 }
 
-/// What a tape alone holds, where there is anything.
+/// Results that only a tape holds, if any.
 fn kept(out: &mut String, s: &SegmentReport) {
     if !s.again.is_empty() {
         let n = s.again.len();
@@ -209,7 +209,7 @@ fn kept(out: &mut String, s: &SegmentReport) {
     out.push_str("</table></section>");
 }
 
-/// Inputs and operations as boxes, arguments as lines.
+/// Graph: inputs and operations as boxes, arguments as lines.
 fn graph(out: &mut String, s: &SegmentReport) {
     let inputs = s.inputs.len();
     let shown = s.operations.len().min(DRAWN);
@@ -230,7 +230,7 @@ fn graph(out: &mut String, s: &SegmentReport) {
         w * LEAST_SCALE
     );
     let mut labels = String::new();
-    // All readers of a value read the same bytes: they stand once, below its box, where no other label comes near.
+    // All readers of a value read the same bytes: the label is drawn once, below its box, where no other label is near.
     let mut told = HashSet::new();
     for (i, args) in arguments.iter().enumerate() {
         for (&a, way) in args.iter().zip(&layout.ways[i]) {
@@ -267,12 +267,12 @@ fn graph(out: &mut String, s: &SegmentReport) {
     out.push_str("</svg>");
 }
 
-/// The top of the boxes of a row.
+/// Vertical position of the boxes of a row.
 fn top(layer: usize) -> f64 {
     MARGIN + layer as f64 * (HEIGHT + GAP_Y)
 }
 
-/// A line from box to box through the places between them.
+/// Line from box to box through the points between them.
 fn line(from: Place, way: &[Place], to: Place) -> String {
     let x = |p: Place| MARGIN + p.x;
     let mut at = (x(from), top(from.layer) + HEIGHT);
@@ -289,7 +289,7 @@ fn line(from: Place, way: &[Place], to: Place) -> String {
     path
 }
 
-/// A text below a box, on a ground that hides the lines behind it.
+/// Label below a box, with a background that hides the lines behind it.
 fn label(out: &mut String, (x, y): (f64, f64), text: &str) {
     let width = 6.4 * text.len() as f64 + 4.0;
     let _ = write!(
@@ -302,7 +302,7 @@ fn label(out: &mut String, (x, y): (f64, f64), text: &str) {
     );
 }
 
-/// The bytes of node `a` if node `i` reads it through memory; 0 for inputs.
+/// Bytes of node `a` if node `i` reads it through memory; 0 for inputs.
 fn crossing(s: &SegmentReport, inputs: usize, a: usize, i: usize) -> Option<usize> {
     let reader = &s.operations[i.checked_sub(inputs)?];
     match a.checked_sub(inputs) {
@@ -328,12 +328,12 @@ fn node(out: &mut String, (x, y): (f64, f64), fill: &str, stroke: &str, name: &s
     );
 }
 
-/// A colour for each kernel: hues a golden angle apart, so that neighbours differ.
+/// Colour of a kernel: hues a golden angle apart, so that neighbours differ.
 fn colour(k: usize) -> String {
     format!("hsl({} 65% 82%)", (k * 137 + 205) % 360)
 }
 
-/// A number of bytes in few characters: `8.0 KiB`. The table has it exactly.
+/// Short form of a number of bytes: `8.0 KiB`. The table has the exact number.
 fn short(n: usize) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = (n.max(1).ilog2() as usize / 10).min(UNITS.len() - 1);
@@ -347,7 +347,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// What a kernel takes of a GPU, below its name.
+/// Resources that a kernel takes of a GPU, shown below its name.
 fn residence(r: Residence) -> String {
     let spilled =
         if r.spilled_bytes > 0 { format!(", {} spilled", bytes(r.spilled_bytes as usize)) } else { String::new() };

@@ -1,35 +1,35 @@
-//! Where the operations of a segment stand on a page (Sugiyama, Tagawa, Toda 1981).
+//! Layout of a segment's operations on a page (Sugiyama, Tagawa, Toda 1981).
 //!
-//! In: each node's arguments, all before it. Out: a place for each node, and for each line the points that it goes
-//! through. Layers are by depth. A line over several layers holds a narrow place in each, so that it passes beside
-//! boxes and not behind them; lines from one source share theirs. Rows are ordered by barycentres and then moved as
+//! In: each node's arguments, all before it. Out: a position for each node, and for each line the points that it goes
+//! through. Layers are by depth. A line over several layers has a narrow slot in each, so that it passes beside boxes
+//! and not behind them; lines from one source share their slots. Rows are ordered by barycentres and then moved as
 //! close to their neighbours as the order allows.
 
-/// Distance that boxes keep, in units of the page.
+/// Minimum distance between boxes, in units of the page.
 const GAP: f64 = 18.0;
-/// What a line takes of a row.
+/// Half width of a line's slot in a row.
 const LINE: f64 = 4.0;
 
-/// A point: the middle of a place in a row.
+/// Centre of a slot in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
     pub x: f64,
     pub layer: usize,
 }
 
-/// The places of a graph.
+/// Positions of a graph.
 pub(super) struct Layout {
-    /// Of each node.
+    /// Position of each node.
     pub nodes: Vec<Place>,
-    /// For each node and each of its arguments, the places that the line goes through between the two.
+    /// For each node and each of its arguments, the points that the line between them goes through.
     pub ways: Vec<Vec<Vec<Place>>>,
-    /// From 0, so wide is the page.
+    /// Width of the page.
     pub width: f64,
-    /// Rows.
+    /// Number of rows.
     pub layers: usize,
 }
 
-/// Nodes, and after them the places that long lines hold.
+/// Nodes, followed by the slots of long lines.
 struct Items {
     layer: Vec<usize>,
     /// Neighbours in the row above and in the row below.
@@ -38,7 +38,7 @@ struct Items {
     nodes: usize,
 }
 
-/// The layout of a graph of boxes of that width.
+/// Layout of a graph of boxes of that width.
 pub(super) fn layout(arguments: &[Vec<usize>], box_width: f64) -> Layout {
     let n = arguments.len();
     let layer = layers(arguments);
@@ -66,7 +66,7 @@ pub(super) fn layout(arguments: &[Vec<usize>], box_width: f64) -> Layout {
     }
 }
 
-/// One below the lowest argument; a source stands just above its first use rather than at the top of the page.
+/// Layer of each node: one below its lowest argument; a source is just above its first use rather than at the top.
 fn layers(arguments: &[Vec<usize>]) -> Vec<usize> {
     let n = arguments.len();
     let mut layer = vec![0usize; n];
@@ -86,10 +86,9 @@ fn layers(arguments: &[Vec<usize>]) -> Vec<usize> {
 }
 
 impl Items {
-    /// Adds the places of long lines and the neighbours of all. Returns for each node and argument the places between
-    /// them.
+    /// Adds the slots of long lines and all neighbours. Returns for each node and argument the slots between them.
     fn lines(&mut self, arguments: &[Vec<usize>]) -> Vec<Vec<Vec<usize>>> {
-        // The places that lines from each node hold, from the row below it down.
+        // Slots of the lines from each node, from the row below it down.
         let mut held: Vec<Vec<usize>> = vec![vec![]; self.nodes];
         let mut ways = Vec::with_capacity(self.nodes);
         for (i, args) in arguments.iter().enumerate() {
@@ -118,7 +117,7 @@ impl Items {
     }
 }
 
-/// Orders each row by the mean position of the neighbours, down and up in turn.
+/// Orders each row by the mean position of its neighbours, alternating between downward and upward sweeps.
 fn order(rows: &mut [Vec<usize>], items: &Items) {
     let mut slot = vec![0.0; items.layer.len()];
     let number = |row: &[usize], slot: &mut [f64]| {
@@ -145,7 +144,7 @@ fn order(rows: &mut [Vec<usize>], items: &Items) {
     }
 }
 
-/// Positions along the rows: toward the neighbours, as the order and the widths allow.
+/// Positions along the rows: close to the neighbours, as far as order and widths allow.
 fn place(rows: &[Vec<usize>], items: &Items, box_width: f64) -> Vec<f64> {
     let half = |i: usize| if i >= items.nodes { LINE } else { box_width / 2.0 };
     let apart = |a: usize, b: usize| half(a) + half(b) + GAP;
@@ -153,7 +152,7 @@ fn place(rows: &[Vec<usize>], items: &Items, box_width: f64) -> Vec<f64> {
     for row in rows {
         relax(row, &mut x, &vec![(0.0, 1.0); row.len()], apart);
     }
-    // Moves travel a row a round, back and forth, and long lines are to come out straight.
+    // Moves travel one row per round, back and forth; long lines should become straight.
     for round in 0..60 {
         for r in 0..rows.len() {
             let row = &rows[if round % 2 == 0 { r } else { rows.len() - 1 - r }];
@@ -164,7 +163,7 @@ fn place(rows: &[Vec<usize>], items: &Items, box_width: f64) -> Vec<f64> {
     x
 }
 
-/// Where an item would like to be, and how much: in the middle of its neighbours.
+/// Preferred position of an item and its weight: the mean of its neighbours.
 fn wish(i: usize, items: &Items, x: &[f64]) -> (f64, f64) {
     let (mut sum, mut weight) = (0.0, 1e-6);
     for &other in items.above[i].iter().chain(&items.below[i]) {
@@ -175,10 +174,10 @@ fn wish(i: usize, items: &Items, x: &[f64]) -> (f64, f64) {
     (sum / weight, weight)
 }
 
-/// Places a row as near to its wishes (position, weight) as its order and distances allow: least squares, by pooling
-/// neighbours that want to overlap (isotonic regression).
+/// Places a row as near to its preferred positions (position, weight) as order and distances allow: least squares, by
+/// pooling items that would overlap (isotonic regression).
 fn relax(row: &[usize], x: &mut [f64], wishes: &[(f64, f64)], apart: impl Fn(usize, usize) -> f64) {
-    // Positions less the least distance from the first must not fall along the row.
+    // Positions minus the minimum distance from the first item must not decrease along the row.
     let mut offset = 0.0;
     let mut offsets = Vec::with_capacity(row.len());
     let mut pools: Vec<(f64, f64, usize)> = Vec::new();

@@ -1,7 +1,8 @@
-//! Explanations: which operations went together, what that moved, and why the rest did not.
+//! Explanations: which operations were fused, the memory traffic of that, and why the rest was not fused.
 //!
-//! A [`SegmentReport`] is made from a segment, its plan and its instance, and completed with what the run did. It holds
-//! plain data; [`Explanation`] renders all reports of a stretch of code as text, JSON or a self-contained HTML page.
+//! A [`SegmentReport`] is made from a segment, its plan and its instance, and completed with the results of the run. It
+//! holds plain data; [`Explanation`] renders all reports of a piece of code as text, JSON or a self-contained HTML
+//! page.
 
 mod html;
 mod layout;
@@ -22,136 +23,136 @@ use std::collections::HashSet;
 use thalweg_ir::{Arg, Scalar};
 use thalweg_kernel::{Moved, Residence};
 
-/// What was done with the segments of a stretch of code.
+/// Reports of the segments that a piece of code ran.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Explanation {
-    /// One a segment, in the order they ran.
+    /// One report per segment, in the order they ran.
     pub segments: Vec<SegmentReport>,
 }
 
-/// Kernels and bytes of one way to run something.
+/// Kernels and bytes of one variant of running something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// Kernels launched.
     pub kernels: usize,
-    /// Bytes of distinct elements that kernels read, as the plan says.
+    /// Bytes of distinct elements that kernels read, according to the plan.
     pub bytes_read: usize,
-    /// Bytes that they write, as the plan says.
+    /// Bytes that they write, according to the plan.
     pub bytes_written: usize,
-    /// Bytes that the launches read from memory, as the device says: scratch, second passes and repeated reads
-    /// included. 0 of what has not run.
+    /// Bytes that the launches read from memory, as reported by the device: including scratch, second passes and
+    /// repeated reads. 0 if nothing has run.
     pub bytes_read_measured: usize,
-    /// Bytes that they wrote, as the device says.
+    /// Bytes that they wrote, as reported by the device.
     pub bytes_written_measured: usize,
     /// Bytes allocated for results and intermediates.
     pub bytes_allocated: usize,
     /// Bytes of the arenas in which intermediates shared memory.
     pub arena: usize,
-    /// The most bytes in them that were alive at once: no arena could have been smaller.
+    /// Maximum bytes in the arenas alive at once: a lower bound of their size.
     pub arena_live: usize,
-    /// The most bytes in use at once beyond what was in use before, as planned; of several segments the largest.
+    /// Planned peak of memory in use, relative to the start; of several segments the largest.
     pub peak: usize,
-    /// Launches of kernels that had run before, to stay below the memory limit.
+    /// Launches repeated to stay below the memory limit.
     pub repeated: usize,
 }
 
-/// What was done with one segment.
+/// Report of one segment.
 #[derive(Clone, Debug, Serialize)]
 pub struct SegmentReport {
-    /// The operations in the order of recording, after the rewrites.
+    /// Operations in the order of recording, after rewrites.
     pub operations: Vec<OperationReport>,
-    /// What is computed in another way than it was recorded in.
+    /// Rewrites that were applied.
     pub rewrites: Vec<RewriteReport>,
-    /// The place of each recorded operation among the operations, where that is another one.
+    /// Index of each recorded operation among `operations`, if rewrites changed it.
     #[serde(skip)]
     places: Option<Vec<usize>>,
     /// Shapes and dtypes of the inputs.
     pub inputs: Vec<String>,
-    /// The kernels in the order of running.
+    /// Kernels in the order of running.
     pub kernels: Vec<KernelReport>,
-    /// The kernel of each launch, in the order in which they ran.
+    /// Kernel of each launch, in the order in which they ran.
     pub launched: Vec<usize>,
-    /// Values that went from one kernel to another through memory.
+    /// Values passed between kernels through memory.
     pub edges: Vec<EdgeReport>,
-    /// Whether the plan was made now; otherwise it was there already.
+    /// Whether the plan was made for this run; otherwise it existed already.
     pub plan_made: bool,
-    /// As it ran.
+    /// Totals as it ran.
     pub totals: Totals,
-    /// One kernel an operation, nothing reused in place.
+    /// Totals of one kernel per operation, without in-place reuse.
     pub unfused: Totals,
-    /// The plans that were measured against each other, the first one that the model preferred; empty where none were.
+    /// Plans that competed, the model's preferred one first; empty without autotuning.
     pub autotuning: Vec<Candidate>,
-    /// Operations whose results somebody holds but nobody ever read: not written, computed again if somebody asks.
+    /// Operations whose results somebody holds but nobody ever read: deferred, and computed if somebody asks.
     pub deferred: Vec<usize>,
-    /// Results that a backward pass in another segment will read, or that those follow from: written or left.
+    /// Results that a backward pass in another segment will read, or that these depend on: written or dropped.
     pub kept: Vec<KeptReport>,
-    /// Operations recorded again, for results that an earlier segment left.
+    /// Operations recorded again, for results that an earlier segment dropped.
     pub again: Vec<usize>,
-    /// Why the segment failed, if it did.
+    /// Error of the segment, if it failed.
     pub error: Option<String>,
     /// Why it ran beside the stream, once more, if it did: for results that had been deferred, or after a failure.
     pub rerun: Option<&'static str>,
 }
 
-/// A rewrite.
+/// Rewrite.
 #[derive(Clone, Debug, Serialize)]
 pub struct RewriteReport {
-    /// In words.
+    /// Description.
     pub what: String,
-    /// The operations that it was made at.
+    /// Operations that it was applied to.
     pub operations: Vec<usize>,
 }
 
-/// A result that a tape alone holds, or that such results are to be computed from again.
+/// Result that only a tape holds, or that such results are to be recomputed from.
 #[derive(Clone, Debug, Serialize)]
 pub struct KeptReport {
     /// The operation.
     pub operation: usize,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: usize,
-    /// Whether it is written; otherwise it is computed again.
+    /// Whether it is written; otherwise it is recomputed.
     pub written: bool,
-    /// Nanoseconds to write it and to read it once, by the model and at the price that bytes have.
+    /// Predicted nanoseconds to write it and read it once, at the price of its bytes.
     pub keeping_ns: u64,
-    /// Nanoseconds to compute it again from what is there.
+    /// Predicted nanoseconds to recompute it from available values.
     pub again_ns: u64,
 }
 
-/// A plan that was measured.
+/// Plan that competed in an autotuning.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Candidate {
-    /// Launches it has.
+    /// Number of launches.
     pub kernels: usize,
-    /// Nanoseconds that the model says.
+    /// Predicted nanoseconds.
     pub predicted_ns: u64,
-    /// Median nanoseconds of its runs; 0 if there was none.
+    /// Median nanoseconds of its runs; 0 without runs.
     pub measured_ns: u64,
-    /// Runs that count.
+    /// Number of timed runs.
     pub runs: usize,
-    /// Values spilled from registers, where the device says.
+    /// Values spilled from registers, if the device reports it.
     pub spills: Option<usize>,
-    /// Whether it runs from now on.
+    /// Whether it was chosen.
     pub chosen: bool,
 }
 
-/// One operation of a segment.
+/// Operation of a segment.
 #[derive(Clone, Debug, Serialize)]
 pub struct OperationReport {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Its result's dtype and shape, as `f32[2, 3]`.
+    /// Dtype and shape of the result, as `f32[2, 3]`.
     pub result: String,
-    /// Its arguments: `%n` an operation, `inN` an input, else a scalar's value.
+    /// Arguments: `%n` an operation, `inN` an input, else a scalar's value.
     pub arguments: Vec<String>,
-    /// The kernels that compute it; empty for what nobody needed and for views that only re-label memory.
+    /// Kernels that compute it; empty for unused results and for views, which only relabel memory.
     pub kernels: Vec<usize>,
-    /// Whether somebody can still ask for the result.
+    /// Whether the result is live.
     pub live: bool,
-    /// Whether the result is a view of memory that is there anyway.
+    /// Whether the result is a view of existing memory.
     pub alias: bool,
 }
 
-/// Its fields beside those of the kernel: the kernel's crate knows no JSON.
+/// Serializes the fields of a residence beside those of the kernel: the kernel's crate knows no JSON.
 fn residence<S: Serializer>(of: &Option<Residence>, s: S) -> Result<S::Ok, S::Error> {
     let mut map = s.serialize_map(None)?;
     if let Some(Residence { registers, spilled_bytes, shared_bytes, blocks, threads, occupancy }) = of {
@@ -165,76 +166,76 @@ fn residence<S: Serializer>(of: &Option<Residence>, s: S) -> Result<S::Ok, S::Er
     map.end()
 }
 
-/// Who runs a launch.
+/// Engine of a launch.
 #[derive(Clone, Debug, Default)]
 pub struct Runner {
-    /// The instruction set, the chip.
+    /// Instruction set, or chip.
     pub engine: String,
-    /// What it takes of a GPU.
+    /// Resources that it takes of a GPU.
     pub residence: Option<Residence>,
 }
 
-/// One kernel.
+/// Kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelReport {
-    /// What kind: `map`, `rows`, `contraction`, `group`, or the opaque operation.
+    /// Kind: `map`, `rows`, `contraction`, `group`, or the opaque operation.
     pub kind: &'static str,
-    /// Kernels that it runs side by side: several of a group, else one.
+    /// Number of kernels that run side by side: several in a group, else one.
     pub parts: usize,
     /// Operations computed in it.
     pub operations: Vec<usize>,
     /// Operations whose results it writes.
     pub writes: Vec<usize>,
-    /// What it reads, as operations (`%n`) and inputs (`inN`).
+    /// Operands that it reads, as operations (`%n`) and inputs (`inN`).
     pub reads: Vec<String>,
-    /// Its domain's shape; of a group how many there are and the first.
+    /// Shape of its domain; for a group the number of domains and the first shapes.
     pub domain: String,
-    /// Who runs it; empty for a kernel without points, which is not launched.
+    /// Engine that runs it; empty for a kernel without points, which is not launched.
     pub engine: String,
-    /// What it takes of a GPU's multiprocessors, where it runs on one.
+    /// Resources that it takes of a GPU's multiprocessors, if it runs on one.
     #[serde(flatten, serialize_with = "residence", skip_serializing_if = "Option::is_none")]
     pub residence: Option<Residence>,
-    /// Bytes of distinct elements read, as the plan says.
+    /// Bytes of distinct elements read, according to the plan.
     pub bytes_read: usize,
-    /// Bytes written, as the plan says.
+    /// Bytes written, according to the plan.
     pub bytes_written: usize,
-    /// Bytes read from memory, as the device says: see [`Totals`].
+    /// Bytes read from memory, as reported by the device: see [`Totals`].
     pub bytes_read_measured: usize,
-    /// Bytes written, as the device says.
+    /// Bytes written, as reported by the device.
     pub bytes_written_measured: usize,
-    /// Bytes allocated for what it writes.
+    /// Bytes allocated for its results.
     pub bytes_allocated: usize,
-    /// Outputs that took the place of a dying input.
+    /// Number of outputs that reused the memory of a dying input.
     pub in_place: usize,
-    /// How often it ran: more than once where that kept the segment below the memory limit. All its bytes and times but
-    /// the prediction are sums.
+    /// Number of times it ran: more than once to keep the segment below the memory limit. Its bytes and times are sums,
+    /// except the prediction.
     pub launches: usize,
-    /// Nanoseconds that the launch was to take by the constants of the device.
+    /// Nanoseconds of the launch predicted with the device's constants.
     pub predicted_ns: u64,
-    /// Nanoseconds that it took, this once; a program compiled or memory touched for the first time is in it.
+    /// Nanoseconds that it took in this run, including first-time compilation and first-touch of memory.
     pub measured_ns: u64,
-    /// What the prediction follows from.
+    /// Cost features of the prediction.
     #[serde(skip)]
     pub features: CostFeatures,
 }
 
-/// A value that went through memory.
+/// Value passed through memory.
 #[derive(Clone, Debug, Serialize)]
 pub struct EdgeReport {
-    /// The operation.
+    /// Operation.
     pub operation: usize,
-    /// The kernel that wrote it.
+    /// Kernel that wrote it.
     pub from: usize,
-    /// The kernel that read it.
+    /// Kernel that read it.
     pub to: usize,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: usize,
-    /// Why it was not computed where it was read.
+    /// Reason why it was not recomputed where it was read.
     pub reason: String,
 }
 
 impl SegmentReport {
-    /// The report of a segment that is about to run, on a device with these constants. `runners` says who runs each
+    /// Report of a segment that is about to run, on a device with these constants. `runners` gives the engine of each
     /// launch of the instance.
     pub fn new(
         segment: &Segment<'_>,
@@ -295,18 +296,18 @@ impl SegmentReport {
         }
     }
 
-    /// Where a recorded operation stands among the operations.
+    /// Index of a recorded operation among `operations`.
     fn place(&self, recorded: usize) -> usize {
         self.places.as_ref().map_or(recorded, |places| places[recorded])
     }
 
-    /// Adds the results that were not written, and the operations that were recorded again.
+    /// Adds the deferred results and the operations that were recorded again.
     pub fn leaves(&mut self, deferred: &BitSet, again: &[u32]) {
         self.deferred = deferred.iter().map(|i| self.place(i)).collect();
         self.again = again.iter().map(|&i| self.place(i as usize)).collect();
     }
 
-    /// Adds what was decided about results that a tape alone holds.
+    /// Adds the decision about results that only a tape holds.
     pub fn keeps(&mut self, keep: &Keep) {
         let report = |w: &Why| KeptReport {
             operation: self.place(w.operation),
@@ -318,8 +319,8 @@ impl SegmentReport {
         self.kept = keep.why.iter().map(report).collect();
     }
 
-    /// Adds what the run did: for each launch of the schedule the bytes allocated, the outputs that took an input's
-    /// place, what it moved, and the time in nanoseconds.
+    /// Adds the results of the run: for each launch of the schedule the bytes allocated, the outputs in place, the
+    /// traffic, and the time in nanoseconds.
     pub fn ran(
         &mut self,
         (instance, schedule): (&Instance, &Schedule),
@@ -352,18 +353,18 @@ impl SegmentReport {
         }
     }
 
-    /// Notes that the run failed.
+    /// Stores the error of a failed run.
     pub fn failed(&mut self, why: String) {
         self.error = Some(why);
     }
 }
 
-/// A value's dtype and shape.
+/// Dtype and shape of a value.
 fn typed(ix: &Indexed<'_>, v: ValueId) -> String {
     format!("{}{}", ix.dtype(v), ix.shape(v))
 }
 
-/// The operations of a segment, of which some are views of memory that is there anyway; kernels are left out.
+/// Reports of a segment's operations, without their kernels; `aliases` are views of existing memory.
 fn operations(ix: &Indexed<'_>, aliases: &BitSet) -> Vec<OperationReport> {
     let report = |i: usize| OperationReport {
         name: ix.seg.ops[i].op.name(),
@@ -376,7 +377,7 @@ fn operations(ix: &Indexed<'_>, aliases: &BitSet) -> Vec<OperationReport> {
     (0..ix.seg.ops.len()).map(report).collect()
 }
 
-/// The kernels of a plan, before they have run.
+/// Reports of a plan's kernels, before they have run.
 fn kernels(
     ix: &Indexed<'_>,
     costs: &Costs,
@@ -423,10 +424,10 @@ fn kernels(
     kernels
 }
 
-/// Shapes of a group's parts that are listed before the rest is counted.
+/// Number of members' shapes of a group that are listed; the rest is counted.
 const SHAPES: usize = 4;
 
-/// What kind a kernel is, and its domain.
+/// Kind of a kernel, and its domain.
 fn described(ix: &Indexed<'_>, kernel: &KernelPlan) -> (&'static str, String) {
     match kernel {
         KernelPlan::Map { domain, rows, .. } => {
@@ -450,14 +451,14 @@ fn sorted(mut all: Vec<usize>) -> Vec<usize> {
     all
 }
 
-/// Without what came before.
+/// Removes duplicates.
 fn distinct(mut all: Vec<String>) -> Vec<String> {
     let mut seen = HashSet::new();
     all.retain(|s| seen.insert(s.clone()));
     all
 }
 
-/// The operations that a plan's kernels store, in the order of the instance's buffers.
+/// Operations that a plan's kernels store, in the order of the instance's buffers.
 fn stored_order(plan: &Plan) -> Vec<usize> {
     plan.kernels.iter().flat_map(KernelPlan::writes).collect()
 }
@@ -481,7 +482,7 @@ fn arguments(ix: &Indexed<'_>, i: usize) -> Vec<String> {
     rel.args().enumerate().map(named).collect()
 }
 
-/// What one kernel an operation would have cost: the same planner with fusion off.
+/// Totals of one kernel per operation: the same planner without fusion.
 fn unfused_totals(segment: &Segment<'_>) -> Totals {
     let off = Segment { mode: Mode { fused: false, ..segment.mode }, ..*segment };
     let classes = ScalarClasses::new(segment.scalars);
@@ -509,12 +510,12 @@ impl Explanation {
         sum(self.segments.iter().map(|s| s.totals))
     }
 
-    /// Sums over all segments, one kernel an operation.
+    /// Sums over all segments, for one kernel per operation.
     pub fn unfused(&self) -> Totals {
         sum(self.segments.iter().map(|s| s.unfused))
     }
 
-    /// The reports as JSON.
+    /// Reports as JSON.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data becomes JSON")
     }
@@ -536,14 +537,14 @@ fn sum(totals: impl Iterator<Item = Totals>) -> Totals {
 }
 
 impl Candidate {
-    /// What it is, as the `n`th of an autotuning.
+    /// Name as the `n`th candidate of an autotuning.
     fn name(&self, n: usize) -> String {
         let launches = format!("{} {}", self.kernels, if self.kernels == 1 { "launch" } else { "launches" });
         if n == 0 { format!("as planned, {launches}") } else { format!("plan {n}, {launches}") }
     }
 }
 
-/// A number of bytes for people: `4,096 B`, `16.0 MiB`.
+/// Formats a number of bytes: `4,096 B`, `16.0 MiB`.
 pub fn bytes(n: usize) -> String {
     if n >= 1 << 30 {
         format!("{:.2} GiB", n as f64 / (1u64 << 30) as f64)
@@ -554,7 +555,7 @@ pub fn bytes(n: usize) -> String {
     }
 }
 
-/// A time for people: `0.65 µs`, `12.3 µs`, `4.56 ms`.
+/// Formats a time: `0.65 µs`, `12.3 µs`, `4.56 ms`.
 pub fn time(ns: u64) -> String {
     let us = ns as f64 / 1e3;
     match us {
@@ -565,7 +566,7 @@ pub fn time(ns: u64) -> String {
     }
 }
 
-/// A number with its thousands apart.
+/// Formats a number with thousands separators.
 pub(crate) fn grouped(n: usize) -> String {
     let digits = n.to_string();
     let mut out = String::new();

@@ -1,9 +1,9 @@
-//! Explanations for terminals, 80 columns wide.
+//! Explanations as text for terminals, 80 columns wide.
 
 use super::{Explanation, KernelReport, SegmentReport, Totals, bytes, time};
 use std::fmt::{self, Display, Write};
 
-/// Operations listed for one kernel before the rest is counted.
+/// Number of operations listed for one kernel; the rest is counted.
 const SHOWN: usize = 24;
 
 impl Display for Explanation {
@@ -40,13 +40,13 @@ fn totals(f: &mut fmt::Formatter<'_>, name: &str, t: &Totals) -> fmt::Result {
     )
 }
 
-/// What the launches moved, under what the plan says they would.
+/// Writes the measured traffic, below the planned one.
 fn measured(f: &mut fmt::Formatter<'_>, t: &Totals) -> fmt::Result {
     let (read, written) = (bytes(t.bytes_read_measured), bytes(t.bytes_written_measured));
     writeln!(f, "  {:<7} {:>11} {read:>11} read {written:>11} written, as the device says", "moved", "")
 }
 
-/// The most that was in use at once, beside what one kernel an operation would have needed.
+/// Writes the peak memory in use, and that of one kernel per operation.
 fn peak(f: &mut fmt::Formatter<'_>, run: &Totals, unfused: &Totals) -> fmt::Result {
     write!(f, "  peak    {} in use at once, {} unfused", bytes(run.peak), bytes(unfused.peak))?;
     if run.arena > 0 {
@@ -121,7 +121,7 @@ impl SegmentReport {
         Ok(())
     }
 
-    /// What a tape alone holds, and what was recorded again for one.
+    /// Writes results that only a tape holds, and operations recorded again.
     fn kept(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (written, title) in [(true, "kept for the backward pass"), (false, "left, to be computed again there")] {
             let mut about: Vec<_> = self.kept.iter().filter(|k| k.written == written).collect();
@@ -152,7 +152,7 @@ impl SegmentReport {
         let engine = if kernel.engine.is_empty() { "no points" } else { &kernel.engine };
         let over = if kernel.parts > 1 { "of" } else { "over" };
         writeln!(f, "kernel {k}: {} {over} {}, {engine}", kernel.kind, kernel.domain)?;
-        // Where the device moves what the plan says, once is enough.
+        // If the device reports the planned traffic, it is written once.
         let moved = |planned: usize, measured: usize| match planned == measured || kernel.launches == 0 {
             true => bytes(planned),
             false => format!("{} predicted, {} moved", bytes(planned), bytes(measured)),
@@ -196,7 +196,7 @@ impl SegmentReport {
     }
 }
 
-/// Names with commas, the middle of a long list left out.
+/// Comma-separated names, shortened if there are many.
 fn list(names: &[String]) -> String {
     match names.len() {
         0..=8 => names.join(", "),

@@ -1,14 +1,13 @@
-//! Groups with sizes: the launches of independent kernels as one.
+//! Groups with sizes: launches of independent kernels as one.
 
 use crate::write::step::{Slot, Step};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_kernel::{Geometry, GroupPart, Kernel};
 
-/// One launch of several, which belong to one kernel of the plan and need nothing of each other. `out_of_range` as in
-/// [`Step`].
+/// Joins independent launches of one kernel of the plan into one. `out_of_range` as in [`Step`].
 pub(crate) fn group(steps: Vec<Step>, out_of_range: Option<String>) -> Step {
-    // Who else reads an operand must not find it written over, and parts run in any order.
+    // In-place reuse only for operands with a single reader: members run in any order.
     let mut readers: HashMap<Slot, usize> = HashMap::new();
     for step in &steps {
         for &slot in &step.operands[..step.first_write] {

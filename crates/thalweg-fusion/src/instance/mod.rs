@@ -1,9 +1,9 @@
-//! Instances: a plan instantiated for concrete sizes.
+//! Instances: plans instantiated for concrete sizes.
 //!
-//! In: a plan and a segment of its pattern. Out: the kernels' bodies, their geometry, and which value every operand is;
-//! where it lies and in which order they run is the memory plan's (`memory/`). The body is the same for all sizes of a
-//! class, so a device finds its program again. A plan that assumed something which these sizes do not keep (an equality
-//! of shapes, a view that strides express) has no instance for them.
+//! In: a plan and a segment of its pattern. Out: the kernels' bodies and geometry, and the value of every operand.
+//! Locations and order of launches are the memory plan's (`memory/`). A body is the same for all sizes of a class, so a
+//! device finds its program again. A plan with an assumption that these sizes break (equal shapes, a view that strides
+//! express) has no instance for them.
 
 use crate::write::body::{Outline, build_map};
 mod group;
@@ -22,16 +22,16 @@ use group::group;
 use resize::{form, resized};
 use thalweg_ir::{Op, View};
 
-/// A plan with sizes: launches, each after those it reads from.
+/// Plan with sizes: launches, each after those it reads from.
 #[derive(Debug)]
 pub struct Instance {
-    /// The launches.
+    /// Launches.
     pub steps: Vec<Step>,
-    /// The live-outs, in order of the operations.
+    /// Live-outs, in order of the operations.
     pub outputs: Vec<Output>,
     /// Bytes of each buffer that a launch writes.
     pub buffers: Vec<usize>,
-    /// Whether results may share memory: not where fusion is off.
+    /// Whether results may share memory: false without fusion.
     pub fused: bool,
 }
 
@@ -40,19 +40,19 @@ pub struct Instance {
 pub struct Output {
     /// The operation.
     pub op: usize,
-    /// Where it lies.
+    /// Slot of its memory.
     pub slot: Slot,
-    /// How it lies there.
+    /// View of that memory.
     pub view: View,
 }
 
-/// Instantiates a plan for the sizes of a segment; `None` where the plan does not fit them.
+/// Instantiates a plan for the sizes of a segment; `None` if the plan does not fit them.
 pub fn instantiate(plan: &Plan, segment: Segment<'_>, classes: &ScalarClasses) -> Option<Instance> {
     instantiate_from(plan, segment, classes, None)
 }
 
-/// [`instantiate`] where there is an instance of the same plan and the same classes for other sizes: what is alike in
-/// both is not found again.
+/// As [`instantiate`], given an instance of the same plan and classes for other sizes: unchanged kernels are not
+/// written again.
 pub fn instantiate_like(
     before: &Instance,
     plan: &Plan,
@@ -79,7 +79,7 @@ fn instantiate_from(
     Some(instance)
 }
 
-/// [`instantiate_from`] with the operations as they are.
+/// Instantiates without applying a rewrite.
 fn instantiate_as_written(
     plan: &Plan,
     segment: Segment<'_>,
@@ -104,14 +104,14 @@ fn instantiate_as_written(
     let mut steps = Vec::new();
     for (kernel_index, kernel) in plan.kernels.iter().enumerate() {
         let mut parts = Vec::with_capacity(kernel.parts().len());
-        // A launch for other sizes is known by its kernel: of a group it may be that of any part, where the others had
-        // nothing to write.
+        // A launch for other sizes is identified by its kernel. In a group it could belong to any member, if the others
+        // had nothing to write.
         let before = before.filter(|_| kernel.parts().len() == 1);
         let worker = Worker { before, ..worker };
         for part in kernel.parts() {
             parts.extend(worker.step(part, kernel_index).ok()?);
         }
-        // Of a group what has something to write.
+        // Members of a group that have something to write.
         if parts.len() > 1 {
             steps.push(group(parts, out_of_range(&ix, kernel)));
         } else {
@@ -132,21 +132,21 @@ fn instantiate_as_written(
     Some(Instance { steps, outputs, buffers, fused: segment.mode.fused })
 }
 
-/// What the steps of an instance are instantiated from.
+/// Context for instantiating the steps.
 #[derive(Clone, Copy)]
 struct Worker<'a> {
     ix: &'a Indexed<'a>,
     slot: &'a dyn Fn(ValueId) -> Slot,
-    /// The buffer of each operation that is stored.
+    /// Buffer of each stored operation.
     buffer_of: &'a [Option<usize>],
     stored: &'a dyn Fn(usize) -> bool,
     classes: &'a ScalarClasses,
-    /// The plan instantiated for other sizes.
+    /// Instance of the plan for other sizes.
     before: Option<&'a Instance>,
 }
 
 impl Worker<'_> {
-    /// The kernel's launch for other sizes made one for these, if nothing but sizes has changed.
+    /// Launch adapted from one for other sizes, if nothing but sizes has changed.
     fn resized(&self, kernel: &KernelPlan, kernel_index: usize, form: &Option<Form>) -> Option<Step> {
         let form = form.as_ref()?;
         let alike = |s: &&Step| s.kernel_index == kernel_index && s.form.as_ref() == Some(form);
@@ -159,7 +159,7 @@ impl Worker<'_> {
         resized(self.ix, kernel, before, &reads?)
     }
 
-    /// The launch of a kernel that is no group, none where it has nothing to write; or the rule that these sizes break.
+    /// Launch of a kernel that is not a group, none if it has nothing to write; or the rule that these sizes break.
     fn step(&self, plan: &KernelPlan, kernel_index: usize) -> Result<Option<Step>, Rule> {
         let (ix, slot) = (self.ix, self.slot);
         let shapes = ix.seg.shapes;
@@ -191,7 +191,7 @@ impl Worker<'_> {
                     operands,
                     first_write,
                     scalars: map.scalars,
-                    // Without fusion every operation has memory of its own, as the explanation of it says.
+                    // Without fusion every operation has memory of its own, as its explanation says.
                     in_place: if ix.seg.mode.fused { map.in_place } else { vec![] },
                     out_of_range: out_of_range(ix, plan),
                     bytes_read: map.touched.iter().sum(),
@@ -210,7 +210,7 @@ impl Worker<'_> {
                 Ok(Some(step))
             }
             KernelPlan::Opaque { stores, operands, .. } => {
-                // A scatter into nothing still has to say that no index is in range.
+                // A scatter into nothing still has to report that no index is in range.
                 let scatter = Some(stores[0]).filter(|&op| matches!(ix.seg.ops[op].op, Op::Scatter(_)));
                 let indices = scatter.and_then(|op| ix.tensors(op).nth(1));
                 let nothing = plan.writes().all(|s| shapes[s].numel() == 0);
@@ -225,7 +225,7 @@ impl Worker<'_> {
 }
 
 impl Instance {
-    /// What the time of a launch follows from.
+    /// Cost features of a launch.
     pub fn features(&self, step: &Step, costs: &Costs) -> CostFeatures {
         let bytes = |slot: &Slot| match *slot {
             Slot::Buffer(b) => self.buffers[b],
@@ -235,12 +235,12 @@ impl Instance {
         costs.features(&step.kernel, &step.geometry, &step.touched, &written)
     }
 
-    /// Bytes that all launches write, for how near they are: see [`crate::Costs::time`].
+    /// Bytes that all launches write, as a footprint: see [`crate::Costs::time`].
     pub fn footprint(&self) -> u64 {
         self.buffers.iter().sum::<usize>() as u64
     }
 
-    /// Picoseconds that its launches take, by the cost model; `footprint` as in [`Costs::time`].
+    /// Predicted picoseconds of its launches; `footprint` as in [`Costs::time`].
     pub fn time(&self, costs: &Costs, footprint: u64) -> u64 {
         self.steps.iter().map(|s| costs.time(&self.features(s, costs), footprint)).sum()
     }
@@ -256,7 +256,7 @@ impl Instance {
     }
 }
 
-/// Which gathers of a kernel an index may have been out of range of.
+/// Error message that names the gathers of a kernel, for an index out of range.
 fn out_of_range(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<String> {
     let gathers = |part: &&KernelPlan| matches!(part, KernelPlan::Map { .. } | KernelPlan::Contraction { .. });
     let of_maps = kernel.parts().iter().filter(gathers);

@@ -1,11 +1,11 @@
-//! A launch over another number of points: the same body, laid out anew.
+//! Resizing: a launch over another number of points, with the same body and a new layout.
 //!
 //! In: a kernel of elementwise operations, a launch of it for other sizes, and the sizes. Out: the launch for these, at
-//! a tenth of the work of writing its body again.
+//! a tenth of the cost of writing its body again.
 //!
-//! Such a body follows from the pattern and from which axes of each value are broadcast: its [`Form`]. Nothing else
-//! that the writer asks of sizes can have another answer, since its paths have broadcasts only and every value is read
-//! under one map. How the accesses lie is found anew.
+//! The body depends only on the pattern and on the broadcast axes of each value: its [`Form`]. No other decision of
+//! the writer depends on sizes, since its paths have broadcasts only and every value is read under one map. The layout
+//! of the accesses is computed again.
 
 use crate::plan::KernelPlan;
 use crate::segment::{Indexed, ValueId};
@@ -15,7 +15,7 @@ use crate::write::step::{Form, Step};
 use thalweg_ir::{Shape, View};
 use thalweg_kernel::{Geometry, IndexMap, Kernel};
 
-/// A shape's rank, and the axes of the domain, counted from the last, along which it is broadcast.
+/// Shape's rank, and a mask of the domain's axes, counted from the last, along which it is broadcast.
 fn against(shape: Shape, domain: Shape) -> Option<u16> {
     let lead = domain.rank().checked_sub(shape.rank())?;
     let mut word = (shape.rank() as u16) << 8;
@@ -29,8 +29,7 @@ fn against(shape: Shape, domain: Shape) -> Option<u16> {
     Some(word)
 }
 
-/// The form of a kernel that has one: elementwise operations over a domain of at least two points, inputs as they lie
-/// in memory from the first to the last element.
+/// Form of a kernel that has one: elementwise operations over a domain of at least two points, with contiguous inputs.
 pub(crate) fn form(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<Form> {
     let KernelPlan::Map { domain, rows: None, row_stores, column_stores, stores, ops } = kernel else { return None };
     let domain = ix.shape(*domain);
@@ -59,14 +58,14 @@ pub(crate) fn form(ix: &Indexed<'_>, kernel: &KernelPlan) -> Option<Form> {
     Some(Form(words))
 }
 
-/// The launch of the kernel that `before` is a launch of, of the same form and with the same values for operands: these
-/// are `reads`. `None` where it has to be written.
+/// Launch adapted from `before`, a launch of the same kernel with the same form; `reads` are the values of its
+/// operands. `None` if it has to be written.
 pub(crate) fn resized(ix: &Indexed<'_>, kernel: &KernelPlan, before: &Step, reads: &[ValueId]) -> Option<Step> {
     let KernelPlan::Map { domain, .. } = kernel else { return None };
     let Kernel::Map(body) = &*before.kernel else { return None };
     let domain = ix.shape(*domain);
     let writes: Vec<ValueId> = kernel.writes().map(ValueId::Op).collect();
-    // One access an operand, or what is read twice is written down under two maps.
+    // One access per operand; a value read twice has two maps.
     if body.accesses.len() != reads.len() + writes.len() {
         return None;
     }

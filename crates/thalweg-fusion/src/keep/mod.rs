@@ -1,21 +1,22 @@
-//! What a cut between a forward and a backward pass writes for the latter, and what it leaves to be computed again.
+//! Saving or recomputing for the backward pass: at a cut between forward and backward, which values are written, and
+//! which are dropped and recomputed (rematerialization).
 //!
-//! In: a segment, and which of its results are *kept*: no handle holds them, but a tape does, since rules of
-//! derivatives will read them. Out: which results to write, so that every kept one is there or follows from what is.
+//! In: a segment, and its *kept* results: no handle holds them, but a tape does, since derivative rules will read them.
+//! Out: the results to write, so that every kept one is stored or computable from stored ones.
 //!
-//! It is a least cut. Each operation has two nodes: "is computed again" and "is there on the way back". Between the two
-//! stands what it takes to write the result and to read it once; before the first, from the source, what it takes to
-//! compute it again; what is computed again needs its arguments to be there. Kept results must be there. The least cut
-//! is the choice that takes least time: this is the exact form of "written only where that beats computing it again".
+//! This is a minimum cut. Each operation has two nodes: "is recomputed" and "is available in the backward pass". The
+//! edge between the two has the cost of writing the result and reading it once; the edge from the source to the first
+//! has the cost of recomputing it. A recomputed operation needs its arguments available. Kept results must be
+//! available. The minimum cut is the choice of least time, so a value is written exactly if that beats recomputing it.
 //! (As a min-cut, with bans where this has times: Zheng and others, "Fusing recomputation", functorch 2022.)
 //!
-//! A byte has a *price*: beside its time it takes memory until the backward pass has read it. Below a memory limit the
-//! price rises until what is kept, with what is computed again at once on the way back, fits; and where it would rise
-//! too far, early operations pay the higher price and late ones the lower: the early ones are computed again last, when
-//! what was kept for the late ones is gone.
+//! A byte has a *price*: beside its time it occupies memory until the backward pass has read it. Under a memory limit
+//! the price rises until saved values, plus what the backward pass recomputes at once, fit. If it would rise too far,
+//! early operations pay the higher price and late ones the lower. Early ones are recomputed last, when the values saved
+//! for the late ones are gone.
 //!
-//! Always true: what is left follows from at most [`MOST_AGAIN`] operations on what is written, live, or was there
-//! before; what was itself recorded again is not left once more.
+//! Always true: a dropped value is computed by at most [`MOST_AGAIN`] operations from values that are written, live, or
+//! existed before. A value that was itself recorded again is not dropped once more.
 
 mod network;
 mod stretch;
@@ -30,95 +31,94 @@ use network::{ENDLESS, Network, SINK, SOURCE};
 use thalweg_ir::{DType, Op, ScanOp};
 use thalweg_kernel::Along;
 
-/// Operations that a value may be away from what it is computed from again.
+/// Maximum number of operations that recompute a value.
 pub const MOST_AGAIN: usize = 256;
 
-/// What a byte costs beside the time that it takes to write and to read, where memory is not short, in such times: as
-/// much again, since it is memory that nothing else has meanwhile.
+/// Price of a byte when memory is not short, as a multiple of the time to write and read it: doubled, since the memory
+/// is unavailable to anything else meanwhile.
 const USUAL: u32 = 2;
-/// By how much the price rises at a time.
+/// Factor by which the price rises per step.
 const STEEP: u32 = 8;
-/// The highest price, at which all is computed again that may be.
+/// Highest price, at which everything that may be recomputed is.
 const HIGHEST: u32 = USUAL * STEEP.pow(6);
-/// Places up to which early operations pay the higher price, that are tried.
+/// Number of positions tried as the end of the early operations that pay the higher price.
 const TURNS: usize = 8;
-/// How much of arithmetic shows in a kernel that goes through memory or multiplies anyway, as a fraction.
+/// Fraction of arithmetic time that shows in a kernel that is bound by memory or by a product anyway.
 const SHOWS: f64 = 0.5;
-/// Additions that a random number takes.
+/// Additions that a random number costs.
 const RANDOM: f64 = 60.0;
 
-/// What is asked at a cut.
+/// Question at a cut.
 pub struct Question<'a> {
-    /// The segment; its live results are written in any case.
+    /// Segment; its live results are written in any case.
     pub segment: Segment<'a>,
-    /// Results that a tape alone holds.
+    /// Results that only a tape holds.
     pub kept: &'a BitSet,
-    /// Inputs that nobody but this segment holds: whoever computes from them again keeps them.
+    /// Inputs that only this segment holds: recomputing from them keeps them alive.
     pub dying: &'a BitSet,
     /// Operations that were recorded again, for an earlier segment.
     pub again: &'a BitSet,
-    /// Bytes that there are for what is kept, and for what is computed again on the way back; none where there is no
-    /// limit.
+    /// Bytes available for saved values and for recomputation in the backward pass; none without a limit.
     pub room: Option<usize>,
 }
 
-/// What is done with the results that a tape holds.
+/// Decision about the results that a tape holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Keep {
-    /// Results to write beside the live ones: kept ones, and what others follow from.
+    /// Results to write beside the live ones: kept ones, and ancestors of dropped ones.
     pub written: BitSet,
-    /// Kept results that are not written.
+    /// Dropped results: kept ones that are not written.
     pub left: BitSet,
-    /// Bytes that are written for the backward pass.
+    /// Bytes written for the backward pass.
     pub bytes: usize,
-    /// Bytes that are kept, computed again and alive, or gradients of inputs, at once on the way back.
+    /// Peak bytes in the backward pass: saved values, recomputed ones, and gradients of inputs.
     pub peak: usize,
-    /// What a byte was worth, in the times it takes to write and read it: of late operations and of early ones.
+    /// Price of a byte, in multiples of the time to write and read it: for late operations and for early ones.
     pub price: [u32; 2],
-    /// Why, for each result that is kept or written.
+    /// Reasons, for each result that is written or dropped.
     pub why: Vec<Why>,
 }
 
-/// Why a result is written for the backward pass, or left.
+/// Reason why a result is written for the backward pass, or dropped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Why {
     /// The operation.
     pub operation: usize,
-    /// Bytes of its result.
+    /// Size of its result in bytes.
     pub bytes: usize,
-    /// Picoseconds to write it and to read it once, at the price of its bytes.
+    /// Picoseconds to write it and read it once, at the price of its bytes.
     pub keeping: u64,
-    /// Picoseconds to compute it again from what is there.
+    /// Picoseconds to recompute it from available values.
     pub again: u64,
 }
 
 impl Keep {
-    /// Whether it is what is decided where memory is not short.
+    /// Whether it is the decision for unlimited memory.
     pub fn is_usual(&self) -> bool {
         self.price == [USUAL; 2]
     }
 }
 
-/// Decides.
+/// Decides which results to write.
 pub fn keep(question: &Question<'_>, costs: &Costs) -> Keep {
     let graph = Graph::new(question, costs);
     let found = graph.decided();
     Keep { why: graph.why(&found), ..found }
 }
 
-/// The segment as a cut sees it.
+/// Segment with the costs of saving and recomputing.
 struct Graph<'a> {
     ix: Indexed<'a>,
     question: &'a Question<'a>,
-    /// Operations that kept results come from.
+    /// Ancestors of kept results.
     reached: BitSet,
-    /// Picoseconds that each takes to compute again.
+    /// Picoseconds to recompute each operation.
     again: Vec<u64>,
-    /// Picoseconds that it takes to have a byte: written and read, read alone.
+    /// Picoseconds per byte: written and read, and read only.
     byte: (f64, f64),
 }
 
-/// A cut: what is computed again, and what is there on the way back.
+/// Cut: recomputed operations, and those available in the backward pass.
 struct Cut {
     again: BitSet,
     there: BitSet,
@@ -137,7 +137,7 @@ impl<'a> Graph<'a> {
                 });
             }
         }
-        // What is written now is as far away on the way back as all that is kept is large.
+        // The memory level of written values depends on the total size of all kept ones.
         let far: usize = question.kept.iter().map(|i| ix.bytes(ValueId::Op(i))).sum();
         let level = costs.level(far as u64);
         let again = (0..question.segment.ops.len()).map(|i| (anew(&ix, i, costs, level) * 1e3) as u64).collect();
@@ -145,7 +145,7 @@ impl<'a> Graph<'a> {
         Graph { ix, question, reached, again, byte }
     }
 
-    /// The first choice that fits the room, in the order of what they take: nearly.
+    /// First decision that fits the budget, approximately in order of increasing time.
     fn decided(&self) -> Keep {
         let n = self.question.segment.ops.len();
         let usual = self.cut([USUAL; 2], 0, MOST_AGAIN);
@@ -172,7 +172,7 @@ impl<'a> Graph<'a> {
                 better(found, &mut best);
             }
         }
-        // Nothing fits that way. All is computed again, over shorter and shorter stretches.
+        // Nothing fits so far: recompute everything, over shorter and shorter spans.
         for most in [MOST_AGAIN / 4, MOST_AGAIN / 16] {
             let found = self.finish(&self.cut([HIGHEST; 2], 0, most), &usual, [HIGHEST; 2]);
             if better(found, &mut best) {
@@ -182,16 +182,16 @@ impl<'a> Graph<'a> {
         best
     }
 
-    /// What it takes to have a result on the way back that is not computed again.
+    /// Picoseconds to have a result available without recomputing it.
     fn keeping(&self, v: ValueId, price: u32) -> u64 {
         let written = matches!(v, ValueId::Op(o) if !self.question.segment.live.has(o));
         let byte = if written { self.byte.0 } else { self.byte.1 };
-        // At least one: of what costs nothing, too, only what is needed is kept.
+        // At least 1: free results, too, are saved only if needed.
         (self.ix.bytes(v) as f64 * byte * price as f64) as u64 + 1
     }
 
-    /// The least cut, where a byte of what is before operation `turn` has the second price, and behind it the first, and
-    /// nothing is more than `most` operations away.
+    /// Minimum cut. A byte of operations before number `turn` has the second price, later ones the first, and a value
+    /// is recomputed by at most `most` operations.
     fn cut(&self, price: [u32; 2], turn: usize, most: usize) -> Cut {
         let n = self.question.segment.ops.len();
         let inputs = self.question.segment.inputs.len();
@@ -230,7 +230,7 @@ impl<'a> Graph<'a> {
         cut
     }
 
-    /// Writes what would be more operations away.
+    /// Writes results that would need more than `most` operations.
     fn shorten(&self, cut: &mut Cut, most: usize) {
         let n = self.question.segment.ops.len();
         let mut from: Vec<BitSet> = vec![];
@@ -254,11 +254,11 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The choice that a cut is. What the backward pass would like to have written is what `usual` writes.
+    /// Decision for a cut. `usual` gives the values that the backward pass prefers to have written.
     fn finish(&self, cut: &Cut, usual: &Cut, price: [u32; 2]) -> Keep {
         let n = self.question.segment.ops.len();
         let live = self.question.segment.live;
-        // Only what a kept result that is left needs: a cut may be wider than that after it was shortened.
+        // Only ancestors of dropped results: after shortening, a cut may be wider than necessary.
         let (mut needed, mut written, mut left) = (self.question.kept.clone(), BitSet::new(n), BitSet::new(n));
         for i in (0..n).rev().filter(|&i| self.reached.has(i)) {
             if !needed.has(i) || live.has(i) {
@@ -287,7 +287,7 @@ impl<'a> Graph<'a> {
         let about = (0..seen.len()).filter(|&i| keep.written.has(i) || keep.left.has(i));
         let mut out = vec![];
         for operation in about {
-            // What it is computed from, down to what is there.
+            // Ancestors of the operation, down to available values.
             let (mut again, mut waiting) = (0, vec![operation]);
             while let Some(i) = waiting.pop() {
                 again += self.again[i];
@@ -307,14 +307,14 @@ impl<'a> Graph<'a> {
         out
     }
 
-    /// Bytes at once on the way back, which goes from the last operation to the first: what was written and is still
-    /// to be read; of each stretch that is computed again, once it is, what its operations would rather have found; and
-    /// the gradients of inputs.
+    /// Peak bytes in the backward pass, which goes from the last operation to the first: written values still to be
+    /// read; for each span being recomputed, the values its operations would otherwise have found; and gradients of
+    /// inputs.
     fn peak(&self, written: &BitSet, cut: &Cut, usual: &Cut) -> usize {
         let n = self.question.segment.ops.len();
         let wished = |i: usize| cut.again.has(i) && usual.there.has(i) && !usual.again.has(i);
         let end = self.stretches(cut, wished);
-        // What comes at each place of the way, and goes there.
+        // Bytes that appear and disappear at each position of the pass.
         let (mut comes, mut goes) = (vec![0usize; n + 1], vec![0usize; n + 1]);
         for i in self.reached.iter() {
             let bytes = self.ix.bytes(ValueId::Op(i));
@@ -347,9 +347,8 @@ impl<'a> Graph<'a> {
         most
     }
 
-    /// For each operation that is computed again the last one that is computed again with it: what a stretch is
-    /// computed from comes back as a whole. What follows from nothing that was wished for, such as a mask, is no part of
-    /// a stretch: each has its own.
+    /// For each recomputed operation the last one recomputed with it: a connected span is recomputed as a whole. Values
+    /// that do not depend on a large dropped one, such as a mask, form spans of their own.
     fn stretches(&self, cut: &Cut, wished: impl Fn(usize) -> bool) -> Vec<usize> {
         let n = self.question.segment.ops.len();
         let mut stretch: Vec<usize> = (0..n).collect();
@@ -384,7 +383,7 @@ impl<'a> Graph<'a> {
         (0..n).map(|i| end[find(&mut stretch, i)].max(i)).collect()
     }
 
-    /// Where early operations pay the second price up to the end of a range and that fits: as few of them as will do.
+    /// Refines a range in which the boundary of early operations fits: as few early operations as suffice.
     fn refined(&self, prices: [u32; 2], range: (usize, usize), (usual, room): (&Cut, usize), fits: Keep) -> Keep {
         let ((mut short, mut enough), mut best) = (range, fits);
         while enough - short > 8 {
@@ -400,11 +399,11 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Nanoseconds that are never worth it: of what is in another language nobody knows what it takes.
+/// Nanoseconds that never pay: the cost of a foreign operation is unknown.
 const NEVER: f64 = 1e12;
 
-/// Nanoseconds that an operation takes to be done again where its arguments are there, in a kernel that somebody else
-/// needs; one that makes a launch of its own necessary counts that.
+/// Nanoseconds to recompute an operation whose arguments are available, within a kernel that is needed anyway; plus a
+/// launch if it needs one of its own.
 fn anew(ix: &Indexed<'_>, i: usize, costs: &Costs, level: Level) -> f64 {
     let rel = &ix.seg.ops[i];
     let elements = ix.shape(ValueId::Op(i)).numel() as f64;
@@ -430,14 +429,9 @@ fn anew(ix: &Indexed<'_>, i: usize, costs: &Costs, level: Level) -> f64 {
             own + elements * wide * (Along::Scan.steps() * u64::from(l.cost())) as f64 * costs.simple / threads
         }
         Op::Matmul => {
-            let kind = match ix.operand_dtype(i) {
-                DType::F32 => 0,
-                DType::F64 => 1,
-                DType::BF16 | DType::F16 => 2,
-                _ => 3,
-            };
+            let each = costs.multiply_of(ix.operand_dtype(i), false);
             let depth = ix.tensors(i).next().map_or(1, |(_, v)| ix.shape(v).last().copied().unwrap_or(1));
-            own + elements * depth as f64 * costs.multiply[kind] / threads
+            own + elements * depth as f64 * each / threads
         }
         Op::Scan(ScanOp::Sort | ScanOp::Argsort) => own + elements * costs.sort / threads,
         Op::Scan(_) => own + elements * costs.scan / threads,

@@ -1,29 +1,30 @@
-//! The least cut of a network with capacities, by Dinic's algorithm (1970): paths of one length are filled together.
+//! Minimum cut of a flow network by Dinic's algorithm (1970), which saturates all shortest paths of one length per
+//! phase.
 //!
 //! No recursion: networks are as deep as segments are long.
 
-/// A capacity that no cut goes through.
+/// Capacity of edges that no cut may contain.
 pub(super) const ENDLESS: u64 = u64::MAX / 4;
 
 struct Edge {
     to: u32,
-    /// What still goes through; its reverse is the edge beside it, with the last bit of its number turned.
+    /// Residual capacity. The reverse edge has the same number with its last bit flipped.
     left: u64,
 }
 
-/// A network with a source and a sink.
+/// Flow network with a source and a sink.
 pub(super) struct Network {
     edges: Vec<Edge>,
     from: Vec<Vec<u32>>,
 }
 
-/// The first node.
+/// Source node.
 pub(super) const SOURCE: usize = 0;
-/// The second node.
+/// Sink node.
 pub(super) const SINK: usize = 1;
 
 impl Network {
-    /// One of so many nodes, source and sink with them.
+    /// Network with that many nodes, including source and sink.
     pub(super) fn new(nodes: usize) -> Network {
         Network { edges: vec![], from: vec![vec![]; nodes] }
     }
@@ -36,12 +37,13 @@ impl Network {
         self.edges.push(Edge { to: from as u32, left: 0 });
     }
 
-    /// Whether each node is on the sink's side of the least cut; of several such cuts the one nearest to the sink.
+    /// Whether each node is on the sink's side of the minimum cut; of several minimum cuts, the one nearest to the
+    /// sink.
     pub(super) fn sink_side(mut self) -> Vec<bool> {
         while let Some(level) = self.levels() {
             self.fill(&level);
         }
-        // Who still reaches the sink.
+        // Nodes that still reach the sink.
         let mut reaches = vec![false; self.from.len()];
         reaches[SINK] = true;
         let mut waiting = vec![SINK];
@@ -58,7 +60,7 @@ impl Network {
         reaches
     }
 
-    /// How many edges each node is away from the source; none where the sink is not reached any more.
+    /// Distance of each node from the source in edges; none if the sink is unreachable.
     fn levels(&self) -> Option<Vec<u32>> {
         let mut level = vec![u32::MAX; self.from.len()];
         level[SOURCE] = 0;
@@ -75,7 +77,7 @@ impl Network {
         (level[SINK] != u32::MAX).then_some(level)
     }
 
-    /// Fills paths along ascending levels until there is none.
+    /// Saturates paths along ascending levels until none is left.
     fn fill(&mut self, level: &[u32]) {
         let mut next = vec![0usize; self.from.len()];
         let mut path: Vec<u32> = vec![];
@@ -87,7 +89,7 @@ impl Network {
                     self.edges[e as usize].left -= least;
                     self.edges[e as usize ^ 1].left += least;
                 }
-                // Back to before the first edge that is full now.
+                // Back to before the first saturated edge.
                 let full = path.iter().position(|&e| self.edges[e as usize].left == 0).unwrap_or(0);
                 path.truncate(full);
                 continue;
@@ -102,7 +104,7 @@ impl Network {
                     }
                 }
                 None => match path.pop() {
-                    // The node leads nowhere: whoever came here goes on with the next edge.
+                    // Dead end: its predecessor continues with the next edge.
                     Some(e) => next[self.edges[e as usize ^ 1].to as usize] += 1,
                     None => return,
                 },
@@ -115,7 +117,7 @@ impl Network {
 mod tests {
     use super::*;
 
-    /// The least capacity of all cuts, by trying all of them.
+    /// Minimum capacity of all cuts, by trying all of them.
     fn tried(nodes: usize, edges: &[(usize, usize, u64)]) -> u64 {
         let sides = (0..1u32 << nodes).filter(|s| s >> SOURCE & 1 == 0 && s >> SINK & 1 == 1);
         let over = |s: u32| edges.iter().filter(|e| s >> e.0 & 1 == 0 && s >> e.1 & 1 == 1).map(|e| e.2).sum();

@@ -1,27 +1,27 @@
-//! Some of a segment's operations as a segment of their own.
+//! Subgraph of a segment as a segment of its own.
 
 use crate::segment::{BitSet, Indexed, OwnedSegment, Segment, ValueId};
 use thalweg_ir::{Arg, DType, InputKind, RelArg, View};
 
-/// Some operations of a segment. What they read and is not among them is an input.
+/// Subgraph: some operations of a segment. Values that they read from outside are its inputs.
 #[derive(Clone, Debug)]
 pub struct Stretch {
-    /// The operations; none of the results is live. Its scalars are those of the segment that it was taken from.
+    /// Operations; no result is live. Its scalars are those of the original segment.
     pub segment: OwnedSegment,
-    /// What each operation was there, ascending.
+    /// Index of each operation in the original segment, ascending.
     pub from: Vec<u32>,
-    /// What each input was there.
+    /// Value of the original segment for each input.
     pub inputs: Vec<ValueId>,
-    /// Which of the segment's scalars each scalar is.
+    /// Index of each scalar in the original segment.
     pub scalars: Vec<u32>,
-    /// Where the integers of each operation begin, and those of one more.
+    /// Offset of each operation's integers, plus the end.
     pub ints: Vec<u32>,
-    /// The same of scalars.
+    /// Offset of each operation's scalars, plus the end.
     pub scalars_at: Vec<u32>,
 }
 
 impl Stretch {
-    /// The operations in `ops`, in order. Results that become inputs are taken to be row-major.
+    /// Subgraph of the operations in `ops`, in order. Results that become inputs are assumed row-major.
     pub fn of(segment: Segment<'_>, ops: &BitSet) -> Stretch {
         let ix = Indexed::new(segment);
         let mut out = Stretch {
@@ -80,12 +80,12 @@ impl Stretch {
         RelArg::input(number, kind)
     }
 
-    /// The place of an operation of the segment among these.
+    /// Index in the subgraph of an operation of the original segment.
     pub fn place(&self, operation: usize) -> Option<usize> {
         self.from.binary_search(&(operation as u32)).ok()
     }
 
-    /// Operation `at` and those that it is computed from, but for those in `there`, and the inputs that they read.
+    /// Operation `at` and its ancestors, except those in `there`, and the inputs that these read.
     pub fn needed(&self, at: usize, there: impl Fn(usize) -> bool) -> (BitSet, BitSet) {
         let mut ops = BitSet::new(self.from.len());
         let mut inputs = BitSet::new(self.inputs.len());

@@ -1,11 +1,11 @@
-//! Decisions against all others that there are, on small random segments; and bounds on large ones.
+//! Decisions compared with all possible ones, on small random segments; and bounds on large ones.
 
 use super::*;
 use crate::segment::{Mode, OwnedSegment};
 use thalweg_ir::{ElementOp, InputKind, MAX_ARGS, ReduceOp, RelArg, RelOp, Shape, View};
 use thalweg_kernel::Contracts;
 
-/// Numbers that look random and are the same every time.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -73,8 +73,7 @@ fn set(n: usize, of: impl IntoIterator<Item = usize>) -> BitSet {
     set
 }
 
-/// What a choice takes: all that is written, all that is computed again, and the inputs kept for it. None where
-/// something cannot be had.
+/// Cost of a decision: everything written, everything recomputed, and the inputs kept alive for it.
 fn time(graph: &Graph<'_>, written: &BitSet) -> u64 {
     let q = graph.question;
     let (n, inputs) = (q.segment.ops.len(), q.segment.inputs.len());
@@ -124,7 +123,7 @@ fn no_other_choice_takes_less_time() {
     assert!(both[0] > 100 && both[1] > 100, "{both:?}");
 }
 
-/// A chain of so many cheap operations, all kept.
+/// Chain of cheap operations, all kept.
 fn chain(length: usize) -> Made {
     let mut made = Made::new(1);
     let mut x = Made::input(0);
@@ -156,8 +155,8 @@ fn nothing_is_left_far_from_memory_and_nothing_is_left_twice() {
     assert!((0..100).all(|i| found.written.has(i)));
 }
 
-/// Layers of a product and a function; the product of each is kept where there is room, and where there is less the
-/// early ones are computed again.
+/// Layers of a product and a function. With enough memory the product of each is saved; with less, the early ones are
+/// recomputed.
 #[test]
 fn less_room_is_less_kept_and_the_early_ones_go_first() {
     let mut made = Made::new(1);

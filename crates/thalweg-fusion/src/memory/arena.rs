@@ -1,21 +1,21 @@
-//! Offsets in an arena: who lives at the same time lies apart.
+//! Arena packing: offsets for blocks, disjoint for blocks with overlapping lifetimes.
 //!
 //! In: bytes and lifetime of each block. Out: an offset for each, a multiple of 64, and the bytes of the arena. The
-//! best of several orders of placing is taken; each block goes into the smallest gap that holds it between those placed
-//! before which live at the same time.
+//! best of several placement orders is taken; each block goes into the smallest sufficient gap between the placed
+//! blocks that are alive at the same time.
 
 use crate::tunable::TUNABLES;
 
-/// Blocks start at a multiple of this.
+/// Alignment of blocks in bytes.
 const ALIGNMENT: usize = 64;
 
-/// A block to be placed.
+/// Block to place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifetime {
     pub bytes: usize,
-    /// The first launch at which it is there.
+    /// First launch at which it is alive.
     pub first: usize,
-    /// The last one.
+    /// Last launch at which it is alive.
     pub last: usize,
 }
 
@@ -24,13 +24,13 @@ impl Lifetime {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// Bytes up to where the next block may start.
+    /// Bytes up to the earliest start of the next block.
     fn room(&self) -> usize {
         self.bytes.next_multiple_of(ALIGNMENT)
     }
 }
 
-/// The most bytes that are alive at once.
+/// Maximum bytes alive at once.
 pub(super) fn live(blocks: &[Lifetime], launches: usize) -> usize {
     let (mut born, mut gone) = (vec![0; launches + 1], vec![0; launches + 1]);
     for b in blocks {
@@ -45,7 +45,7 @@ pub(super) fn live(blocks: &[Lifetime], launches: usize) -> usize {
     born.iter().zip(&gone).map(at).max().unwrap_or(0)
 }
 
-/// The offset of each block, and the bytes of the arena.
+/// Offset of each block, and the bytes of the arena.
 pub(super) fn pack(blocks: &[Lifetime]) -> (Vec<usize>, usize) {
     let size = |n: usize| std::cmp::Reverse(blocks[n].bytes);
     let mut by_start: Vec<usize> = (0..blocks.len()).collect();
@@ -68,12 +68,11 @@ pub(super) fn pack(blocks: &[Lifetime]) -> (Vec<usize>, usize) {
     best
 }
 
-/// Places blocks in that order. `by_start`: none starts before one that comes earlier, so that what has died need not
-/// be looked at again.
+/// Places blocks in that order. `by_start`: starts ascend, so blocks that have died need not be visited again.
 fn place(blocks: &[Lifetime], order: &[usize], by_start: bool) -> (Vec<usize>, usize) {
     let mut offsets = vec![0usize; blocks.len()];
     let mut bytes = 0;
-    // Those placed, by offset.
+    // Placed blocks, by offset.
     let mut placed: Vec<usize> = Vec::new();
     for &n in order {
         let block = &blocks[n];

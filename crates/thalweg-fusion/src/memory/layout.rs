@@ -1,14 +1,14 @@
-//! From a sequence of launches to a schedule: what lives how long, and where it lies.
+//! Memory layout: turns a sequence of launches into a schedule with lifetimes and locations.
 
 use super::{Arena, Launch, Lifetime, Needs, Place, Schedule, arena};
 use crate::instance::Instance;
 use crate::write::step::Slot;
 
-/// The last launch that needs a cell which stays.
+/// `Uses::last` of a cell that outlives the run.
 pub(super) const STAYS: usize = usize::MAX;
 
-/// The schedule that runs these steps one after the other. `share`: intermediates share an arena. A step may be there
-/// several times: what comes later reads the results of its last run.
+/// Schedule that runs these steps in order. `share`: intermediates share an arena. A step may occur several times;
+/// later steps read the results of its latest run.
 pub(super) fn lay(instance: &Instance, needs: &Needs<'_>, steps: &[usize], share: bool) -> Schedule {
     let mut s = launches(instance, steps);
     let uses = Uses::new(&s, needs.own.len());
@@ -22,21 +22,21 @@ pub(super) fn lay(instance: &Instance, needs: &Needs<'_>, steps: &[usize], share
     s
 }
 
-/// What is in use when, every cell by itself.
+/// Memory in use over time, with every cell separate.
 pub(super) struct Curve {
-    /// What each launch reads and writes.
+    /// Cells that each launch reads and writes.
     pub launches: Vec<Touched>,
-    /// The launches that read each cell.
+    /// Launches that read each cell.
     pub readers: Vec<Vec<usize>>,
-    /// The buffer that each cell is a result for.
+    /// Buffer that each cell is a result for.
     pub buffers: Vec<usize>,
     pub uses: Uses,
-    /// Bytes in use during each launch beyond what was before the first.
+    /// Bytes in use during each launch, relative to before the first.
     pub in_use: Vec<i64>,
     cells: Vec<usize>,
 }
 
-/// The cells that a launch reads, each once, and writes.
+/// Distinct cells that a launch reads, and those that it writes.
 pub(super) struct Touched {
     pub reads: Vec<usize>,
     pub writes: Vec<usize>,
@@ -48,8 +48,7 @@ impl Curve {
     }
 }
 
-/// What is in use during each launch of these steps. `share`: what does not stay counts with its own bytes, as it would
-/// in an arena.
+/// Memory in use during each launch of these steps. `share`: temporary cells count their exact bytes, as in an arena.
 pub(super) fn curve(instance: &Instance, needs: &Needs<'_>, steps: &[usize], share: bool) -> Curve {
     let mut s = launches(instance, steps);
     let uses = Uses::new(&s, needs.own.len());
@@ -80,7 +79,7 @@ pub(super) fn curve(instance: &Instance, needs: &Needs<'_>, steps: &[usize], sha
     Curve { launches: touched, readers, buffers, uses, in_use, cells: s.cells }
 }
 
-/// The launches with their cells, nothing placed.
+/// Launches with their cells, without locations.
 fn launches(instance: &Instance, steps: &[usize]) -> Schedule {
     let mut s = Schedule { cells: instance.buffers.clone(), ..Schedule::default() };
     let mut now: Vec<usize> = (0..instance.buffers.len()).collect();
@@ -114,13 +113,13 @@ fn launches(instance: &Instance, steps: &[usize]) -> Schedule {
     s
 }
 
-/// Which launch needs what last.
+/// First and last uses of cells and inputs.
 pub(super) struct Uses {
-    /// By cell: the first launch that names it, `None` for what nobody writes.
+    /// By cell: the first launch that names it, `None` if nothing writes it.
     pub first: Vec<Option<usize>>,
     /// By cell: the last launch that needs it, [`STAYS`] for outputs.
     pub last: Vec<usize>,
-    /// The same by input; what no launch needs is never let go.
+    /// By input: the last launch that needs it; unused inputs are never released.
     pub inputs: Vec<usize>,
 }
 
@@ -156,7 +155,7 @@ impl Uses {
     }
 }
 
-/// Decides what is written over what. Returns for each cell whose memory it has in the end: a cell's or an input's.
+/// Chooses in-place reuse. Returns for each cell the cell or input whose memory it finally has.
 fn places(instance: &Instance, needs: &Needs<'_>, s: &mut Schedule, uses: &Uses) -> Vec<Slot> {
     let mut roots: Vec<Slot> = (0..s.cells.len()).map(Slot::Buffer).collect();
     for (at, launch) in s.launches.iter_mut().enumerate() {
@@ -168,7 +167,7 @@ fn places(instance: &Instance, needs: &Needs<'_>, s: &mut Schedule, uses: &Uses)
             let Slot::Buffer(cell) = to else { unreachable!("a kernel writes buffers") };
             let fits = match from {
                 Slot::Buffer(_) => true,
-                // A view of a small part would keep all of it.
+                // A view of a small part would keep the whole buffer alive.
                 Slot::Input(i) => needs.own[i] > 0 && needs.own[i] <= 2 * s.cells[cell],
             };
             let free = uses.of(from) == at && taken.iter().all(|t| t.0 != from);
@@ -191,7 +190,7 @@ fn places(instance: &Instance, needs: &Needs<'_>, s: &mut Schedule, uses: &Uses)
     roots
 }
 
-/// Fills in what is let go after each launch: what dies there and has not been written over.
+/// Fills in the releases after each launch: cells that die there and were not overwritten.
 fn releases(s: &mut Schedule, uses: &Uses) {
     let mut over = vec![false; s.cells.len()];
     let mut over_input = vec![false; uses.inputs.len()];
@@ -214,13 +213,13 @@ fn releases(s: &mut Schedule, uses: &Uses) {
     }
 }
 
-/// Memory that one cell after the other has.
+/// Memory used by one cell after the other.
 pub(super) struct Block {
     root: Slot,
     life: Lifetime,
 }
 
-/// The blocks of all cells that are written and have elements.
+/// Blocks of all cells that are written and have elements.
 fn blocks(needs: &Needs<'_>, s: &Schedule, uses: &Uses, roots: &[Slot]) -> Vec<Block> {
     let mut number: Vec<Option<usize>> = vec![None; s.cells.len() + needs.own.len()];
     let mut blocks: Vec<Block> = Vec::new();
@@ -243,7 +242,7 @@ fn blocks(needs: &Needs<'_>, s: &Schedule, uses: &Uses, roots: &[Slot]) -> Vec<B
     blocks
 }
 
-/// Puts what does not stay into an arena, where there are several such.
+/// Puts temporary blocks into an arena, if there are several.
 fn into_arena(s: &mut Schedule, blocks: &[Block]) {
     let inner = |b: &&Block| b.life.last != STAYS && matches!(b.root, Slot::Buffer(_));
     let (roots, lives): (Vec<Slot>, Vec<Lifetime>) = blocks.iter().filter(inner).map(|b| (b.root, b.life)).unzip();
@@ -264,8 +263,8 @@ fn into_arena(s: &mut Schedule, blocks: &[Block]) {
     };
 }
 
-/// Bytes in use during each launch beyond what was before the first. `share`: what does not stay takes its own bytes
-/// and no more.
+/// Bytes in use during each launch, relative to before the first. `share`: temporary cells take exactly their own
+/// bytes.
 fn in_use(needs: &Needs<'_>, s: &Schedule, uses: &Uses, blocks: &[Block], share: bool) -> Vec<i64> {
     let n = s.launches.len();
     let mut change = vec![0i64; n + 1];

@@ -1,10 +1,11 @@
-//! Time for memory: steps that run again instead of holding their results.
+//! Memory limit: steps that run again instead of holding their results (rematerialization).
 //!
-//! In: an instance, and the bytes that may be in use. Out: a schedule that stays below, or the least that was reached.
-//! As Chen et al. (2016) do it for networks, but on any graph: where too much is in use, a result that is held there
-//! and not needed there is let go, and computed again before it is needed next - with what that takes and is gone as
-//! well. The choice that frees the most bytes over the most launches for the least time comes first. What counts is the
-//! sum over all launches of the bytes above the limit: each change makes it smaller, so this ends.
+//! In: an instance, and the bytes that may be in use. Out: a schedule whose peak is below, or the lowest peak that was
+//! reached. Chen et al. (2016) do this for networks, this does it for any graph. Where too much memory is in use, a
+//! result that is held but not needed there is released, and recomputed before its next use, together with released
+//! results that it depends on. The choice that frees the most bytes over the most launches for the least time comes
+//! first. The objective is the sum over all launches of the bytes above the limit; each change reduces it, so this
+//! terminates.
 
 use super::layout::{Curve, STAYS, curve, lay};
 use super::{Needs, Schedule, order};
@@ -12,9 +13,9 @@ use crate::instance::Instance;
 use crate::tunable::TUNABLES;
 use crate::write::step::{Slot, Step};
 
-/// Launches of a schedule for each step of the instance.
+/// Maximum launches of a schedule per step of the instance.
 const MAX_GROWTH: usize = 3;
-/// What is this much smaller than a result is rather held than computed again for it.
+/// Size ratio below which an operand of a result is held rather than recomputed for it.
 const SMALL: usize = 8;
 
 pub(super) fn within(
@@ -24,15 +25,15 @@ pub(super) fn within(
     time: &dyn Fn(usize) -> u64,
 ) -> Result<Schedule, usize> {
     let given: Vec<usize> = (0..instance.steps.len()).collect();
-    // What lies over inputs that die takes nothing, so with such there is no telling.
+    // Results over dying inputs take no memory, so with such inputs there is no lower bound.
     let dying = needs.own.iter().any(|&own| own > 0);
     let floor = if dying { 0 } else { instance.steps.iter().map(|s| alone(instance, s)).max().unwrap_or(0) };
     let mut least = usize::MAX;
     let mut best: Option<(u64, Schedule)> = None;
     for steps in [given, order::low(instance, needs.own)] {
-        // An arena takes a little more than what is alive in it, and is there as a whole while outputs come into being.
+        // An arena is a little larger than its live blocks, and exists as a whole while outputs are allocated.
         let mut ways = &[(8, true), (7, true), (6, true), (8, false)][..];
-        // Where it is hopeless, only what is needed is to be found out.
+        // If the limit is unreachable, only the necessary amount is determined.
         let aim = limit.max(floor);
         if aim > limit {
             ways = &ways[..1];
@@ -55,7 +56,7 @@ pub(super) fn within(
     best.map(|b| b.1).ok_or(least)
 }
 
-/// Bytes that a launch needs whatever else is in use: what it reads or what it writes; the one may lie over the other.
+/// Bytes that a launch needs in any case: its reads or its writes; one may be over the other.
 fn alone(instance: &Instance, step: &Step) -> usize {
     let bytes = |slots: &[Slot]| -> usize {
         let of = |s: &Slot| if let Slot::Buffer(b) = *s { Some(b) } else { None };
@@ -72,32 +73,32 @@ struct Trade<'a> {
     instance: &'a Instance,
     needs: &'a Needs<'a>,
     limit: i64,
-    /// Intermediates share an arena, so that they take no more than their own bytes.
+    /// Whether intermediates share an arena, so that they take exactly their own bytes.
     share: bool,
     time: &'a dyn Fn(usize) -> u64,
-    /// The step that writes each buffer.
+    /// Step that writes each buffer.
     makers: Vec<Option<usize>>,
 }
 
-/// A sequence of launches with what is known of it.
+/// Sequence of launches with its memory curve.
 struct State {
     steps: Vec<usize>,
     curve: Curve,
-    /// The cells of each buffer in the order they are written.
+    /// Cells of each buffer in the order they are written.
     cells: Vec<Vec<usize>>,
-    /// Bytes above the limit, over all launches.
+    /// Bytes above the limit, summed over all launches.
     excess: i64,
-    /// How many launches before each are above the limit.
+    /// Number of launches above the limit before each launch.
     above: Vec<usize>,
 }
 
-/// A result that could be let go for a while.
+/// Result that could be released for a while.
 struct Candidate {
-    /// It is computed again before this launch.
+    /// Launch before which it is recomputed.
     before: usize,
     /// Steps to run again, in order.
     again: Vec<usize>,
-    /// Bytes by launches above the limit, for each picosecond.
+    /// Freed bytes times launches above the limit, per picosecond.
     worth: f64,
 }
 
@@ -119,13 +120,13 @@ impl<'a> Trade<'a> {
         Trade { instance, needs, limit: limit.min(i64::MAX as usize) as i64, share, time, makers }
     }
 
-    /// Changes the sequence until it is below the limit, or nothing helps any more.
+    /// Changes the sequence until it is below the limit, or nothing helps.
     fn search(&self, steps: Vec<usize>) -> Vec<usize> {
         let most = MAX_GROWTH * steps.len() + 8;
         let mut state = self.state(steps);
         while state.excess > 0 && state.steps.len() < most {
             let candidates = self.candidates(&state);
-            // Many at once where there are many, so that long programs do not take their length squared.
+            // Many candidates at once for long programs, to avoid quadratic time.
             let batched = TUNABLES.min_batched_launches.reached_by(state.steps.len());
             let many = if batched { candidates.len() / 16 } else { 1 };
             let at_once =
@@ -160,7 +161,7 @@ impl<'a> Trade<'a> {
         State { steps, curve, cells, excess, above }
     }
 
-    /// Without launches whose results nobody reads because they are computed again first.
+    /// Removes launches whose results are recomputed before anybody reads them.
     fn without_dead(&self, steps: Vec<usize>) -> Vec<usize> {
         let mut times = vec![0usize; self.instance.steps.len()];
         steps.iter().for_each(|&s| times[s] += 1);
@@ -183,7 +184,7 @@ impl<'a> Trade<'a> {
         steps.into_iter().filter(|_| stays.next() == Some(true)).collect()
     }
 
-    /// The sequence with these results let go.
+    /// Sequence with these results released and recomputed.
     fn applied(&self, state: &State, candidates: &[Candidate]) -> State {
         let mut order: Vec<&Candidate> = candidates.iter().collect();
         order.sort_by_key(|c| c.before);
@@ -198,7 +199,7 @@ impl<'a> Trade<'a> {
         self.state(steps)
     }
 
-    /// What could be let go where most is in use, and at the ends of where too much is; the best first.
+    /// Candidates at the peak, and at the first and last launch above the limit; the best first.
     fn candidates(&self, state: &State) -> Vec<Candidate> {
         let in_use = &state.curve.in_use;
         let over = |&t: &usize| in_use[t] > self.limit;
@@ -215,7 +216,7 @@ impl<'a> Trade<'a> {
         all
     }
 
-    /// Letting go of a cell at a launch that does not need it.
+    /// Candidate that releases a cell at a launch that does not need it.
     fn candidate(&self, state: &State, cell: usize, t: usize) -> Option<Candidate> {
         let uses = &state.curve.uses;
         let first = uses.first[cell]?;
@@ -236,7 +237,7 @@ impl<'a> Trade<'a> {
         if freed == 0 || launches == 0 {
             return None;
         }
-        // What nobody has read yet is not run again but later.
+        // A result that nobody has read yet is moved to a later launch, not run twice.
         let again_from = if next == 0 { &again.steps[..again.steps.len() - 1] } else { &again.steps[..] };
         let cost: u64 = again_from.iter().map(|&s| (self.time)(s)).sum();
         let worth = freed as f64 * launches as f64 / (cost + 1) as f64;
@@ -244,21 +245,21 @@ impl<'a> Trade<'a> {
     }
 }
 
-/// What has to run again for a result.
+/// Steps that have to run again for a result.
 struct Again<'a> {
     trade: &'a Trade<'a>,
     state: &'a State,
-    /// The launch at which little is to be held.
+    /// Launch at which memory is to be freed.
     t: usize,
-    /// The launch before which it runs.
+    /// Launch before which the steps run.
     before: usize,
     steps: Vec<usize>,
-    /// Bytes that have to be held at `t` for it that would not be otherwise.
+    /// Bytes that have to be held at `t` for this, and would not be otherwise.
     held: usize,
 }
 
 impl Again<'_> {
-    /// Puts in what computes a buffer, after what that needs. `None` where it would be too much.
+    /// Adds the step that computes a buffer, after those of its operands. `None` if there are too many.
     fn need(&mut self, buffer: usize, large: bool) -> Option<()> {
         let maker = self.trade.makers[buffer]?;
         if self.steps.contains(&maker) {
@@ -272,7 +273,7 @@ impl Again<'_> {
         for slot in &step.operands[..step.first_write] {
             match *slot {
                 Slot::Input(i) => {
-                    // Held by the segment alone, it would have to be kept.
+                    // An input held only by the segment would have to be kept alive.
                     if self.state.curve.uses.inputs[i] < self.t {
                         self.held += self.trade.needs.own[i];
                     }

@@ -1,14 +1,13 @@
-//! The memory plan: in which order the launches of an instance run, and where each of their results lies.
+//! Memory plan: order of an instance's launches, and location of each result.
 //!
-//! In: an [`Instance`], and of each input the bytes that are given back when it dies ([`Needs`]). Out: a [`Schedule`]:
-//! launches, what dies after each, the place of every result, and the most memory that is in use at once. Intermediates
-//! share one arena by the time they live (`arena.rs`); what takes over the place of a dying operand has no place of its
-//! own; results that stay have allocations of their own, so that none keeps an arena alive. The order is one with a low
-//! peak (`order.rs`). Under a limit launches may run twice instead of holding their results (`limit.rs`).
+//! In: an [`Instance`], and the bytes of each input that are freed when it dies ([`Needs`]). Out: a [`Schedule`]:
+//! launches, releases after each, the location of every result, and the peak memory in use. Intermediates share one
+//! arena by lifetime (`arena.rs`); a result that reuses a dying operand's memory needs none of its own; outputs have
+//! separate allocations, so that none keeps an arena alive. The order has a low peak (`order.rs`). Under a limit
+//! launches may run twice instead of holding their results (`limit.rs`).
 //!
-//! Always true: two results that are alive at once lie apart, but for an operand and what is written over it; an
-//! operand is there when it is read; every step runs, and one that runs twice finds the operands that it had the first
-//! time.
+//! Always true: two results that are alive at once do not overlap, except an operand and the result written over it. An
+//! operand exists when it is read. Every step runs, and one that runs twice has the same operands both times.
 
 mod arena;
 mod layout;
@@ -21,77 +20,76 @@ use crate::instance::Instance;
 use crate::write::step::Slot;
 use arena::Lifetime;
 
-/// What a memory plan is made for.
+/// Conditions of a memory plan.
 #[derive(Clone, Copy)]
 pub struct Needs<'a> {
-    /// Of each input the bytes that go back to the device when the segment lets go of it; 0 where somebody else holds
-    /// them, too.
+    /// Bytes of each input that are freed when the segment releases it; 0 if somebody else holds it, too.
     pub own: &'a [usize],
-    /// Whether a written operand of a step may not lie over a read one, whatever [`crate::Step::in_place`] says: the
-    /// program reads again.
+    /// Whether a written operand of a step may not reuse a read one, regardless of [`crate::Step::in_place`]: the
+    /// program reads it again.
     pub rereads: &'a dyn Fn(usize, usize) -> bool,
-    /// Bytes in use after so many were asked for.
+    /// Bytes actually allocated for a request.
     pub granted: fn(usize) -> usize,
 }
 
-/// How an instance runs.
+/// Execution plan of an instance.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Schedule {
-    /// The launches in order.
+    /// Launches in order.
     pub launches: Vec<Launch>,
-    /// Bytes of each cell: a result of a launch. The first are [`Instance::buffers`]; those that follow are results of
-    /// launches that run again.
+    /// Bytes of each cell, which is a result of one launch. The first are [`Instance::buffers`]; those that follow are
+    /// results of repeated launches.
     pub cells: Vec<usize>,
-    /// Where each cell lies.
+    /// Location of each cell.
     pub places: Vec<Place>,
-    /// Where each of [`Instance::outputs`] lies in the end.
+    /// Final slot of each of [`Instance::outputs`].
     pub outputs: Vec<Slot>,
-    /// The arena.
+    /// Arena.
     pub arena: Arena,
-    /// The most that is in use at once, beyond what was when the run began.
+    /// Peak memory in use, relative to the start of the run.
     pub peak: usize,
-    /// Launches of steps that had run before.
+    /// Number of repeated launches.
     pub repeated: usize,
 }
 
-/// One launch of a schedule.
+/// Launch of a schedule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Launch {
-    /// The step of the instance.
+    /// Step of the instance.
     pub step: usize,
-    /// Its operands, buffers being cells. One that is written over is read from where it is written.
+    /// Operands, with buffers as cells. An operand that is overwritten in place has the slot of the result.
     pub operands: Vec<Slot>,
-    /// Cells that nothing needs after it.
+    /// Cells released after it.
     pub release: Vec<usize>,
-    /// Inputs that nothing needs after it.
+    /// Inputs released after it.
     pub release_inputs: Vec<usize>,
 }
 
-/// Where a cell lies.
+/// Location of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// In an allocation of its own.
+    /// Allocation of its own.
     Own,
-    /// That many bytes into the arena.
+    /// Offset in bytes into the arena.
     Arena(usize),
-    /// Where an operand lay that dies in the launch that writes the cell.
+    /// Memory of an operand that dies in the launch that writes the cell.
     Over(Slot),
 }
 
-/// The memory that intermediates share.
+/// Memory shared by intermediates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Arena {
-    /// Its size; 0 for none.
+    /// Size; 0 for none.
     pub bytes: usize,
-    /// The first launch that needs it.
+    /// First launch that needs it.
     pub first: usize,
-    /// The last one.
+    /// Last launch that needs it.
     pub last: usize,
-    /// The most bytes in it that are alive at once: no arena is smaller.
+    /// Maximum bytes in it alive at once: a lower bound of its size.
     pub live: usize,
 }
 
-/// The schedule of an instance where memory is no concern: with few bytes in use at once, each step running once.
+/// Schedule of an instance without a memory limit: a low peak, and each step runs once.
 pub fn schedule(instance: &Instance, needs: &Needs<'_>) -> Schedule {
     let given: Vec<usize> = (0..instance.steps.len()).collect();
     let as_given = layout::lay(instance, needs, &given, instance.fused);
@@ -99,15 +97,14 @@ pub fn schedule(instance: &Instance, needs: &Needs<'_>) -> Schedule {
         return as_given;
     }
     let other = layout::lay(instance, needs, &order::low(instance, needs.own), true);
-    // What was planned stays where that takes hardly more.
+    // The planned order is kept if its peak is at most a sixteenth higher.
     if other.peak < as_given.peak - as_given.peak / 16 { other } else { as_given }
 }
 
-/// A schedule that has at most `limit` bytes in use beyond what was when the run began, or the least bytes of any that
-/// was found. `time` tells how long a step takes.
+/// Schedule with a peak of at most `limit` bytes, relative to the start of the run. `time` gives the time of a step.
 ///
 /// # Errors
-/// The bytes in use by the best schedule found.
+/// Lowest peak that was found, in bytes.
 pub fn schedule_within(
     instance: &Instance,
     needs: &Needs<'_>,

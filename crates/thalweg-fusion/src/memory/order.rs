@@ -1,20 +1,20 @@
-//! An order of launches that holds little.
+//! Order of launches with a low memory peak.
 //!
-//! List scheduling: of the steps whose operands are there, the one next that leaves the fewest bytes more in use. So
-//! what can be used up is used up first, and branches run one after the other instead of side by side. Near linear: a
-//! step is looked at again only when it has become the last one to need something.
+//! List scheduling: of the steps whose operands are available, the one that increases memory in use least is next. So
+//! operands are consumed early, and branches run one after the other instead of interleaved. Near linear: a step is
+//! revisited only when it has become the last reader of an operand.
 
 use crate::instance::Instance;
 use crate::write::step::Slot;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The steps in that order. `own`: bytes given back with each input.
+/// Steps in that order. `own`: bytes freed with each input.
 pub(super) fn low(instance: &Instance, own: &[usize]) -> Vec<usize> {
     let mut list = List::new(instance, own);
     let mut order = Vec::with_capacity(instance.steps.len());
     while let Some(Reverse((change, step))) = list.ready.pop() {
-        // An entry from before it became cheaper.
+        // Stale entry, from before the step became cheaper.
         if list.done[step] || change != list.change(step) {
             continue;
         }
@@ -30,9 +30,9 @@ struct List<'a> {
     own: &'a [usize],
     /// Steps that read each value: buffers, then inputs.
     readers: Vec<Vec<usize>>,
-    /// How many of them have not run; one more for what stays.
+    /// Number of readers that have not run; one more for outputs.
     left: Vec<usize>,
-    /// Operands of each step that are not there.
+    /// Number of unavailable operands of each step.
     missing: Vec<usize>,
     done: Vec<bool>,
     ready: BinaryHeap<Reverse<(i64, usize)>>,
@@ -58,7 +58,7 @@ impl<'a> List<'a> {
             for value in list.reads(n) {
                 list.readers[value].push(n);
                 list.left[value] += 1;
-                // What no step writes has no elements.
+                // A buffer that no step writes has no elements.
                 list.missing[n] += made[value] as usize;
             }
         }
@@ -88,7 +88,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// What a step reads, each once.
+    /// Distinct values that a step reads.
     fn reads(&self, step: usize) -> Vec<usize> {
         let step = &self.instance.steps[step];
         let mut all: Vec<usize> = step.operands[..step.first_write].iter().map(|&s| self.number(s)).collect();
@@ -97,7 +97,7 @@ impl<'a> List<'a> {
         all
     }
 
-    /// Bytes in use after a step that were not before it.
+    /// Change of memory in use by a step, in bytes.
     fn change(&self, step: usize) -> i64 {
         let s = &self.instance.steps[step];
         let written: usize = s.operands[s.first_write..].iter().map(|&s| self.bytes(self.number(s))).sum();

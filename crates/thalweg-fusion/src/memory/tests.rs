@@ -1,4 +1,4 @@
-//! Random instances without kernels: only what is read, written and wanted matters here.
+//! Random instances without kernels: only reads, writes and outputs matter here.
 
 use super::*;
 use crate::instance::Output;
@@ -6,7 +6,7 @@ use crate::write::step::Step;
 use thalweg_ir::{Shape, View};
 use thalweg_kernel::{Geometry, Kernel};
 
-/// Numbers that look random and are the same every time.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -33,7 +33,7 @@ fn step(reads: &[Slot], writes: &[usize], in_place: Vec<(usize, usize)>) -> Step
     }
 }
 
-/// A random graph over two inputs: each step reads up to three values, mostly late ones, and writes one or two.
+/// Random graph over two inputs: each step reads up to three values, mostly recent ones, and writes one or two.
 fn random(dice: &mut Dice, steps: usize) -> Instance {
     let mut instance = Instance { steps: vec![], outputs: vec![], buffers: vec![], fused: true };
     let mut values = vec![Slot::Input(0), Slot::Input(1)];
@@ -68,16 +68,16 @@ fn needs() -> Needs<'static> {
     Needs { own: &OWN, rereads: &|_, _| false, granted: |b| b }
 }
 
-/// Runs a schedule on paper: every cell holds what its step computes, every place who was there last.
+/// Simulates a schedule: checks that every read finds the value that its step computed.
 fn check(instance: &Instance, s: &Schedule) {
-    // What lies where: allocations by the cell they were made for, inputs behind them, and the arena by 64 bytes.
+    // Contents of memory: allocations by their cell, then inputs, and the arena in units of 64 bytes.
     let mut arena: Vec<Option<usize>> = vec![None; s.arena.bytes / 64];
     let mut memory: Vec<Option<usize>> = vec![None; s.cells.len()];
     let mut holds: Vec<Option<usize>> = vec![None; s.cells.len() + OWN.len()];
     let mut ran = vec![false; instance.steps.len()];
     let input = |i: usize| s.cells.len() + i;
     (0..OWN.len()).for_each(|i| holds[input(i)] = Some(usize::MAX - i));
-    // The buffer that a cell is a result for.
+    // Buffer that a cell is a result for.
     let mut buffer: Vec<usize> = (0..s.cells.len()).collect();
     for launch in &s.launches {
         let step = &instance.steps[launch.step];
@@ -86,7 +86,7 @@ fn check(instance: &Instance, s: &Schedule) {
                 Slot::Buffer(b) => b,
                 Slot::Input(i) => usize::MAX - i,
             };
-            // What is written over is found where it lies still.
+            // An operand that is overwritten in place is read from its old location.
             let from = match slot {
                 Slot::Buffer(c) => match s.places[c] {
                     Place::Over(Slot::Buffer(o)) if launch.operands[step.first_write..].contains(&slot) => o,
@@ -178,7 +178,7 @@ fn arenas_are_hardly_larger_than_what_lives_in_them() {
 
 #[test]
 fn branches_run_one_after_the_other() {
-    // Eight large values, each summed up into a small one: recorded all large ones first.
+    // Eight large values, each summed to a small one, with all large ones recorded first.
     let mut instance = Instance { steps: vec![], outputs: vec![], buffers: vec![6400; 8], fused: true };
     instance.steps.extend((0..8).map(|b| step(&[Slot::Input(1)], &[b], vec![])));
     instance.buffers.extend([64; 9]);

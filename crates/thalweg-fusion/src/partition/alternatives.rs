@@ -1,9 +1,8 @@
-//! Other plans that may turn out faster than the one the cost model prefers: what an autotuning on the device is held
-//! between.
+//! Alternative plans that may be faster than the one the cost model prefers: candidates for autotuning.
 //!
-//! The model is wrong where a constant is. So the search is asked again with constants put off, one at a time, by what
-//! such a model errs; and every single move from the plan is looked at, whether the model likes it or not. What the
-//! model itself thinks best of all that is tried.
+//! The model is wrong where a constant is. So the search is repeated with constants scaled, one group at a time, by
+//! typical errors of such a model. In addition every single move from the plan is considered, even if the model
+//! predicts a loss. Of all these, the ones with the least predicted time are tried.
 
 use super::facts::Facts;
 use super::horizontal;
@@ -14,19 +13,17 @@ use crate::cost::Costs;
 use crate::plan::Plan;
 use crate::segment::Segment;
 
-/// Operations written into candidates before no more are looked for: a few tens of milliseconds, between two runs of
-/// the program.
+/// Budget in visits (operations written into candidates): a few tens of milliseconds, between two runs of the program.
 const VISITS: u64 = 40_000;
-/// A plan that the model thinks more than this many times slower is not tried.
+/// Predicted slowdown beyond which a plan is not tried.
 const HOPELESS: u64 = 2;
 
-/// Up to `most` plans other than this one, the most promising first; none where fusion is off, since there is one plan
-/// then.
+/// Up to `most` other plans, the most promising first; none without fusion, where there is only one plan.
 pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Planned> {
     if !segment.mode.fused {
         return vec![];
     }
-    // Of what is rewritten and what is written, the one that this plan is not of is the first.
+    // First comes the variant, rewritten or as recorded, that this plan is not.
     let rewritten = plan.rewrite.apply(&segment);
     let of = rewritten.as_ref().map_or(segment, |r| r.segment(&segment));
     let other = match rewritten {
@@ -39,7 +36,7 @@ pub fn alternatives(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usiz
     other.into_iter().chain(of_same).collect()
 }
 
-/// Other plans of a segment's operations as they are.
+/// Alternative plans of a segment without rewriting it.
 fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> Vec<Planned> {
     let facts = Facts::new(segment);
     let mut kernels = Kernels::new(&facts, costs);
@@ -65,7 +62,7 @@ fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> 
     found.sort_by_cached_key(|s| (s.time, places(s)));
     let mut plans: Vec<Planned> = vec![];
     let mut all = found.iter().map(|s| (finish(&facts, s), s.time)).collect::<Vec<_>>();
-    // Where there is a group, its kernels one by one.
+    // If there is a group, also its kernels launched separately.
     if let Some(apart) = horizontal::apart(plan) {
         all.insert(0, (apart, own.time));
     }
@@ -77,7 +74,7 @@ fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> 
     plans
 }
 
-/// The constants with one kind of them larger or smaller.
+/// Variants of the constants, each with one group scaled up or down.
 fn put_off(costs: &Costs) -> Vec<Costs> {
     let memory = |by: f64| {
         let mut c = costs.clone();

@@ -1,15 +1,15 @@
-//! An order of a segment's operations that does not depend on when they were recorded.
+//! Canonical order of a segment's operations, independent of the order of recording.
 //!
-//! Each operation gets a number from what it is computed from and what is computed from it (Weisfeiler and Lehman's
-//! colours on the graph), sizes included. An input is told apart by who reads it, and so is a class of equal scalars;
-//! their values do not count. First come colours that know about sizes only what counts where the plan of one component
-//! is taken for another: so components that look alike have their operations in the same order.
+//! Each operation gets a number from its ancestors and descendants (Weisfeiler and Lehman's colour refinement on the
+//! graph), sizes included. Inputs, and classes of equal scalars, are distinguished by their readers; values do not
+//! count. Coarse colours come first: of sizes they contain only what matters when the plan of one component is reused
+//! for another. So similar components have their operations in the same order.
 //!
-//! Operations whose colours stay equal play the same part in the graph. Which of them comes first is the recording's
-//! choice, but made once: everything is coloured again with the one that was chosen, so that whatever hangs together
-//! with it follows. All in all the order is the same up to a renaming under which the graph stays what it is. (Colours
-//! do not tell all graphs apart, and in very large segments not every choice is followed up: rare, and the price is no
-//! more than that the plan depends on the order of recording there.)
+//! Operations with equal colours are structurally equivalent. Which of them comes first depends on the recording, but
+//! is chosen once: the chosen one gets a new colour and refinement runs again, so everything connected with it follows.
+//! The resulting order is unique up to automorphisms of the graph. (Colours do not distinguish all graphs, and in very
+//! large segments not every choice is followed up. That is rare, and the plan then merely depends on the order of
+//! recording.)
 
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
@@ -17,15 +17,15 @@ use rustc_hash::FxHashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use thalweg_ir::{Arg, Shape};
 
-/// The most rounds of one colouring. Each carries along the graph from end to end; it ends where a round tells nothing
-/// new apart.
+/// Maximum rounds of one refinement. Each propagates colours through the graph from end to end; it stops when a round
+/// distinguishes nothing new.
 const ROUNDS: usize = 8;
-/// Operations coloured again after choices between equals, times rounds: some milliseconds.
+/// Budget for repeated refinement after choices between equals, in operations times rounds: some milliseconds.
 const CHOICES: usize = 1 << 15;
-/// Mixed into the colour of what was chosen.
+/// Mixed into the colour of a chosen operation.
 const CHOSEN: u64 = 0x5851_F42D_4C95_7F2D;
 
-/// The place of each operation in the order.
+/// Rank of each operation in the order.
 pub(super) fn ranks(ix: &Indexed<'_>) -> Vec<usize> {
     let n = ix.seg.ops.len();
     let graph = Graph::new(ix);
@@ -49,7 +49,7 @@ pub(super) fn ranks(ix: &Indexed<'_>) -> Vec<usize> {
     rank
 }
 
-/// Of each component the first operation that others of it are equal to.
+/// For each component, the first operation that others of it are equal to.
 fn chosen<K: PartialEq>(order: &[usize], component: &[usize], key: impl Fn(&usize) -> K) -> Vec<usize> {
     let mut first: FxHashMap<usize, usize> = FxHashMap::default();
     for equal in order.chunk_by(|a, b| key(a) == key(b)) {
@@ -60,7 +60,7 @@ fn chosen<K: PartialEq>(order: &[usize], component: &[usize], key: impl Fn(&usiz
     first.into_values().collect()
 }
 
-/// For each operation a number that those have with which it shares values, directly or through others.
+/// Component number of each operation: equal for operations connected by values.
 fn components(ix: &Indexed<'_>) -> Vec<usize> {
     let n = ix.seg.ops.len();
     let mut parent: Vec<usize> = (0..n).collect();
@@ -80,13 +80,13 @@ fn components(ix: &Indexed<'_>) -> Vec<usize> {
     (0..n).map(|i| root(&mut parent, i)).collect()
 }
 
-/// What is coloured: operations, and the leaves they are computed from.
+/// Graph to colour: operations and their leaves.
 struct Graph<'a> {
     ix: &'a Indexed<'a>,
     classes: ScalarClasses,
 }
 
-/// A colour for each operation, each input and each scalar (of which the first of a class counts).
+/// Colour of each operation, input and scalar (for scalars only the first of a class counts).
 #[derive(Clone)]
 struct Colours {
     ops: Vec<u64>,
@@ -99,7 +99,7 @@ impl<'a> Graph<'a> {
         Graph { ix, classes: ScalarClasses::new(ix.seg.scalars) }
     }
 
-    /// What components that look alike have in common.
+    /// Initial colours from what similar components have in common.
     fn coarse(&self) -> Colours {
         let ix = self.ix;
         let op = |i: usize| {
@@ -115,7 +115,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The same, with everything that a plan may depend on.
+    /// Initial colours from everything that a plan may depend on.
     fn fine(&self, coarse: &Colours) -> Colours {
         let ix = self.ix;
         let op = |i: usize| mix(coarse.ops[i], hash_of(&(ix.seg.shapes[i], ix.ints(i))));
@@ -126,7 +126,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The colours after as many rounds as tell anything apart.
+    /// Colours after refinement.
     fn refined(&self, mut colours: Colours) -> Colours {
         let mut known = distinct(&colours);
         for _ in 0..ROUNDS {
@@ -140,7 +140,7 @@ impl<'a> Graph<'a> {
         colours
     }
 
-    /// One round: what each operation is computed from goes up to it, and then what is computed from it comes down.
+    /// One round: colours propagate up from arguments, then down from users.
     fn round(&self, colours: &Colours) -> Colours {
         let ix = self.ix;
         let mut ops: Vec<u64> = Vec::with_capacity(colours.ops.len());
@@ -164,7 +164,7 @@ impl<'a> Graph<'a> {
                     Arg::Scalar => scalars.get_mut(self.class(i, n)),
                     Arg::None => None,
                 };
-                // A sum, so that the order of the users does not matter.
+                // A sum, so that the order of users does not matter.
                 if let Some(to) = to {
                     *to = to.wrapping_add(mix(ops[i], n as u64 + 3));
                 }
@@ -174,13 +174,13 @@ impl<'a> Graph<'a> {
         Colours { inputs: with(&colours.inputs, inputs), scalars: with(&colours.scalars, scalars), ops }
     }
 
-    /// The class of the scalar that argument `arg` of operation `i` is.
+    /// Class of the scalar that is argument `arg` of operation `i`.
     fn class(&self, i: usize, arg: usize) -> usize {
         self.classes.representative(self.ix.scalar(i, arg))
     }
 }
 
-/// How many operations are told apart, and how many leaves.
+/// Numbers of distinct colours of operations, inputs and scalars.
 fn distinct(colours: &Colours) -> [usize; 3] {
     [&colours.ops, &colours.inputs, &colours.scalars].map(|all| {
         let mut all = all.clone();
@@ -196,7 +196,7 @@ fn hash_of(x: &impl Hash) -> u64 {
     h.finish()
 }
 
-/// The finaliser of MurmurHash3 over both.
+/// Finaliser of MurmurHash3 over both.
 fn mix(a: u64, b: u64) -> u64 {
     let mut x = a.rotate_left(17) ^ b.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     x = (x ^ x >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
@@ -204,7 +204,7 @@ fn mix(a: u64, b: u64) -> u64 {
     x ^ x >> 33
 }
 
-/// The one that stands for all that `i` has been brought together with.
+/// Representative of the set that contains `i` (union-find).
 pub(super) fn root(parent: &mut [usize], mut i: usize) -> usize {
     while parent[i] != i {
         parent[i] = parent[parent[i]];
@@ -213,7 +213,7 @@ pub(super) fn root(parent: &mut [usize], mut i: usize) -> usize {
     i
 }
 
-/// About how large a tensor is.
+/// Number of bits of a tensor's element count.
 pub(super) fn magnitude(shape: Shape) -> u32 {
     usize::BITS - shape.numel().leading_zeros()
 }

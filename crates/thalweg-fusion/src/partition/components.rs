@@ -1,5 +1,5 @@
-//! The components of a segment: parts that share nothing worth sharing, each searched by itself; of those that look
-//! alike one is searched, and none that was searched before, where such are at hand.
+//! Components of a segment, which share nothing worth sharing and are searched separately. Of similar components one is
+//! searched, and a component with a known plan is not searched at all.
 
 use super::canonical::root;
 use super::facts::Facts;
@@ -11,17 +11,17 @@ use crate::tunable::TUNABLES;
 use crate::write::rules::is_constant;
 use rustc_hash::FxHashMap;
 
-/// The best plan of the whole segment, and whether all searches came to their end.
+/// Best plan of the whole segment, and whether all searches completed.
 ///
 /// # Errors
-/// Where a component has no legal plan.
+/// When a component has no legal plan.
 pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Result<(State, bool), NoPlan> {
     let facts = kernels.facts;
     let mut whole = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
     let mut complete = true;
     let mut spent = 0;
     let mut seen: FxHashMap<Look, Solved> = FxHashMap::default();
-    // What is small enough for the optimum is one component, whatever it consists of.
+    // A segment small enough for the exact search is one component.
     let all: Vec<usize> = facts.needed.iter().collect();
     let values = all.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
     let components = if TUNABLES.max_exact_values.admits(values) && facts.ix.seg.mode.fused {
@@ -51,11 +51,11 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Resul
     Ok((whole, complete))
 }
 
-/// The plan of a component: the one that it had before, in whatever segment; else one that is searched for, from what is
-/// known of it or from nothing.
+/// Plan of a component: a known one, from any segment; else one found by a search, starting from similar known ones or
+/// from scratch.
 ///
 /// # Errors
-/// Where it has no legal plan.
+/// When it has no legal plan.
 pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effort: Effort) -> Result<Found, NoPlan> {
     let facts = kernels.facts;
     let Some(at_hand) = kernels.at_hand.filter(|_| facts.ix.seg.mode.fused && effort != Effort::None) else {
@@ -108,13 +108,13 @@ pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effor
             }
         }
     };
-    // What is hardly begun is nothing to begin from.
+    // A hardly started search is no useful starting point.
     let quick = quickly && standing != Standing::Ended;
     parts.keep(facts, (&component.ops, &ranked), looks, &found.state.stores().0, (standing, quick));
     Ok(found)
 }
 
-/// A component's plan of kernels with these stores, if it is legal.
+/// Plan of a component from the stores of its kernels, if it is legal.
 fn state_of(kernels: &mut Kernels<'_, '_>, stores: &[Vec<usize>]) -> Option<State> {
     let mut stored: BitSet = kernels.facts.required.clone();
     stores.iter().flatten().for_each(|&s| stored.insert(s));
@@ -122,10 +122,10 @@ fn state_of(kernels: &mut Kernels<'_, '_>, stores: &[Vec<usize>]) -> Option<Stat
     state.with(kernels, (stored, &[]), &[], stores).ok()
 }
 
-/// Visits an operation that every component has, whatever others have spent: enough for the obvious moves.
+/// Minimum visits per operation of a component, whatever others have spent: enough for the obvious moves.
 const OWN_SHARE: u64 = 30;
 
-/// What is left of the budget for a component of so many operations.
+/// Remaining budget for a component of that many operations.
 fn share(effort: Effort, spent: u64, operations: usize) -> Effort {
     match effort {
         Effort::Visits(n) => Effort::Visits(n.saturating_sub(spent).max(n.min(OWN_SHARE * operations as u64))),
@@ -133,14 +133,14 @@ fn share(effort: Effort, spent: u64, operations: usize) -> Effort {
     }
 }
 
-/// Operations, ascending, in parts that are connected by values, or by an input that is worth reading once.
+/// Splits operations, ascending, into components connected by values, or by an input that is worth reading once.
 fn components(facts: &Facts<'_>, ops: &[usize]) -> Vec<Component> {
     let ix = &facts.ix;
     let n = ix.seg.ops.len();
     let mut parent: Vec<usize> = (0..n).collect();
     let mut reader: Vec<Option<usize>> = vec![None; ix.seg.inputs.len()];
     for &i in ops {
-        // Through views that nobody computes.
+        // Through views that no kernel computes.
         let viewed = facts.operands.get(&i).into_iter().flatten().filter_map(|v| match v {
             ValueId::Op(a) => Some(a),
             ValueId::Input(_) => None,
@@ -172,12 +172,12 @@ fn components(facts: &Facts<'_>, ops: &[usize]) -> Vec<Component> {
             None => components.push(Component { ops: vec![i] }),
         }
     }
-    // The first of those that look alike is searched, and the first ones get most of the budget.
+    // In canonical order: the first of similar components is searched, and early ones get most of the budget.
     components.sort_by_cached_key(|p| p.ops.iter().map(|&i| facts.rank[i]).min());
     components
 }
 
-/// A plan of a component, by places in its canonical order.
+/// Plan of a component, by ranks in its canonical order.
 struct Solved {
     kernels: Vec<Vec<usize>>,
     complete: bool,
@@ -190,7 +190,7 @@ impl Solved {
         Solved { kernels, complete }
     }
 
-    /// The same plan for a component that looks alike; `None` where its sizes do not allow that.
+    /// Same plan for a similar component; `None` if its sizes do not allow that.
     fn of(&self, kernels: &mut Kernels<'_, '_>, ranked: &[usize]) -> Option<State> {
         let stores = |places: &Vec<usize>| {
             let mut stores: Vec<usize> = places.iter().map(|&at| ranked[at]).collect();

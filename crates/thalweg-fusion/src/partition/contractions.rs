@@ -1,8 +1,8 @@
-//! Candidates around a matrix product: what belongs to its factors, and what to its sums.
+//! Candidates around a matrix product: the split into prologues and epilogue.
 //!
-//! In: the products and folds that a kernel would compute. Out: which product is the kernel's own and which one its left
-//! factor is computed from, and along which rows the left factor and the sums are folded; or the rule that keeps these
-//! from being one kernel. docs/contractions.md has the idea.
+//! In: the products and folds that a kernel would compute. Out: the kernel's outer product, the inner product that its
+//! left operand is computed from, and the rows along which left operand and accumulators are folded; or the rule that
+//! forbids one kernel. docs/contractions.md has the idea.
 
 use super::facts::Facts;
 use super::reach::{Candidate, Reach};
@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use thalweg_ir::{Op, Shape};
 use thalweg_kernel::Contracts;
 
-/// The kernel of a product, or of two one of which goes into the other's left factor.
+/// Kernel of one product, or of two, the inner of which feeds the outer's left operand.
 pub(super) fn contraction(
     facts: &Facts<'_>,
     stores: &[usize],
@@ -41,13 +41,13 @@ pub(super) fn contraction(
     let of_left = ix.tensors(product).next().expect("a product has factors").1;
     let factor = ix.shape(of_left);
     if let Some(inner) = inner {
-        // Its own factors are in memory, or computed point by point.
+        // The inner product's operands are in memory, or computed elementwise.
         let own = factors(inner);
         if shapes[inner] != factor || reach.folds.iter().any(|f| own.iter().any(|o| o.contains(f))) {
             return Err(Rule::SecondProduct);
         }
     }
-    // A factor is packed before what the kernel writes is complete.
+    // An operand is packed before the kernel's stores are complete.
     if stores.iter().any(|s| left.contains(s) || right.contains(s)) {
         return Err(Rule::ReadElsewhere);
     }
@@ -58,8 +58,8 @@ pub(super) fn contraction(
     let left_rows = along_last(facts, &before, factor)?;
     let rows = along_last(facts, &after, shapes[product])?;
     if ix.seg.mode.contracts < Contracts::Rows {
-        // Tiles know no rows; weights between two products know those of the left factor, and are looked at when they
-        // are written.
+        // Tile kernels support no row operations, except those of the weights between two products (flash attention),
+        // which are checked when they are written.
         if rows.is_some() || left_rows.is_some() && inner.is_none() {
             return Err(Rule::OtherRows);
         }
@@ -67,7 +67,7 @@ pub(super) fn contraction(
             return Err(Rule::SecondProduct);
         }
     }
-    // Tiles have no buffers of whole rows.
+    // Tiles have no buffers for whole rows.
     if reach.ops.iter().any(|&i| ix.seg.ops[i].op.is_combined()) {
         return Err(Rule::OtherRows);
     }
@@ -89,12 +89,12 @@ pub(super) fn contraction(
     Ok(Candidate { plan, loads: reach.loads })
 }
 
-/// The end of the chain of elementwise operations that begins with a product, each being all that the one before is
-/// used for in the kernel: their other arguments follow from no product and no fold.
+/// Last operation of the elementwise chain that starts at a product. Each is the only use of the one before in the
+/// kernel, and its other arguments depend on no product or fold.
 fn end_of_chain(facts: &Facts<'_>, product: usize, factor: ValueId, ops: &[usize], left: &FxHashSet<usize>) -> usize {
     let ix = &facts.ix;
     let users = |i: usize| ops.iter().copied().filter(move |&o| ix.tensors(o).any(|(_, v)| v == ValueId::Op(i)));
-    // What follows from a product or a fold of the factor.
+    // Operations that depend on a product or fold of the operand.
     let mut late: FxHashSet<usize> = FxHashSet::default();
     for &i in ops.iter().filter(|i| left.contains(i)) {
         let op = ix.seg.ops[i].op;
@@ -111,7 +111,7 @@ fn end_of_chain(facts: &Facts<'_>, product: usize, factor: ValueId, ops: &[usize
             ValueId::Op(a) => a == end || !late.contains(&a),
             ValueId::Input(_) => true,
         });
-        // What the factor itself is stays with its own body.
+        // The operand itself stays in its own body.
         let inside = left.contains(&user) && ValueId::Op(user) != factor;
         if !elementwise || !alone || !inside || ix.seg.shapes[user] != ix.seg.shapes[product] {
             return end;
@@ -124,7 +124,7 @@ fn pair(sets: Vec<FxHashSet<usize>>) -> [FxHashSet<usize>; 2] {
     sets.try_into().expect("a product has two factors")
 }
 
-/// The operations that a value is computed from in a kernel with these stores, itself included.
+/// Operations that a value is computed from in a kernel with these stores, including itself.
 fn behind(facts: &Facts<'_>, v: ValueId, stores: &[usize], stored: &BitSet) -> FxHashSet<usize> {
     let ops = facts.ix.seg.ops;
     let (mut seen, mut left) = (FxHashSet::default(), vec![v]);
@@ -138,8 +138,7 @@ fn behind(facts: &Facts<'_>, v: ValueId, stores: &[usize], stored: &BitSet) -> F
     seen
 }
 
-/// The reduction that stands for these: all go along the last axis of that shape, over the same rows; none where there
-/// are none.
+/// Representative of these reductions, all of which go along the last axis of that shape; none if there are none.
 fn along_last(facts: &Facts<'_>, folds: &[usize], shape: Shape) -> Result<Option<usize>, Rule> {
     let ix = &facts.ix;
     let last = 1u32 << (shape.rank() - 1);

@@ -1,5 +1,5 @@
-//! What holds for every plan of a segment, found out once: which operations are needed, which of them have to be
-//! stored, how live results are had, and in which order ties are broken.
+//! Facts about a segment that hold for every plan: needed operations, required stores, kinds of live results, and the
+//! order that breaks ties.
 
 use super::canonical::ranks;
 use crate::cost::footprint;
@@ -11,48 +11,48 @@ use crate::write::rules::{contracts, is_constant, is_opaque};
 use rustc_hash::FxHashMap;
 use thalweg_ir::{Op, View};
 
-/// See the module.
+/// Facts about a segment; see the module.
 pub(crate) struct Facts<'a> {
     /// The segment.
     pub ix: Indexed<'a>,
-    /// Operations that some live result is computed from.
+    /// Operations that a live result depends on.
     pub needed: BitSet,
     /// Operations whose results are stored in every plan.
     pub required: BitSet,
-    /// What is to be stored if it is needed at all.
+    /// Results to store if they are needed at all.
     chosen: BitSet,
-    /// How each live-out is had, in order of the operations.
+    /// Kind of each live-out, in order of the operations.
     pub outputs: Vec<(usize, OutputPlan)>,
-    /// What the operands of an opaque operation are views of.
+    /// Values that the operands of an opaque operation are views of.
     pub operands: FxHashMap<usize, Vec<ValueId>>,
-    /// Operations that a gather, or an opaque kernel, reads in memory.
+    /// Operations that a gather or an opaque kernel reads from memory.
     pub in_memory: FxHashMap<usize, Vec<usize>>,
-    /// For each reduction and scan a number that those over the same rows share, ascending in the canonical order.
+    /// Row class of each reduction and scan: equal for those over the same rows, ascending in the canonical order.
     pub row_class: FxHashMap<usize, usize>,
-    /// For each reduction and scan, and for each operation that stands for one (see [`Facts::end_of_chain`]), the
-    /// reduction.
+    /// For each reduction and scan, and for each operation that is stored instead of one (see [`Facts::end_of_chain`]),
+    /// that reduction.
     pub fold_of: FxHashMap<usize, usize>,
-    /// Views that something reads in memory where no strides lead to them: what is a view of them in turn is read there
+    /// Stored views: read from memory by something, but not expressible by strides. Views of them are read from there
     /// too.
     kept: BitSet,
-    /// For each operation how many others need it, and one of them.
+    /// Number of users of each operation, and one of them.
     users: Vec<(u32, usize)>,
-    /// The place of each operation in an order that does not depend on recording.
+    /// Rank of each operation in the canonical order.
     pub rank: Vec<usize>,
-    /// Bytes of the inputs and of the live results.
+    /// Bytes of inputs and live results.
     pub footprint: u64,
 }
 
-/// Operations behind a product among which its epilogue is looked for.
+/// Maximum distance after a product at which its epilogue is searched for.
 const NEAR: usize = 64;
 
 impl<'a> Facts<'a> {
-    /// Finds them out.
+    /// Facts about a segment.
     pub fn new(segment: Segment<'a>) -> Facts<'a> {
         Facts::with(segment, BitSet::default())
     }
 
-    /// What holds for every plan that stores these results, as far as they are needed.
+    /// Facts for plans that store these results as well, as far as they are needed.
     pub fn with(segment: Segment<'a>, chosen: BitSet) -> Facts<'a> {
         let n = segment.ops.len();
         let mut facts = Facts {
@@ -78,7 +78,7 @@ impl<'a> Facts<'a> {
         facts
     }
 
-    /// Goes through the operations from the last one on; whether all views that turned out to be kept were known to be.
+    /// Visits all operations, from the last one. Returns whether the set of stored views is complete.
     fn look_at_all(&mut self) -> bool {
         let n = self.ix.seg.ops.len();
         let mut used = BitSet::new(n);
@@ -97,7 +97,7 @@ impl<'a> Facts<'a> {
         known
     }
 
-    /// Notes what operation `i` needs, everything after it having been looked at.
+    /// Visits operation `i`, after everything that follows it.
     fn look_at(&mut self, i: usize, used: &mut BitSet) {
         let seg = self.ix.seg;
         let op = seg.ops[i].op;
@@ -129,11 +129,11 @@ impl<'a> Facts<'a> {
             arguments[in_memory..].iter().for_each(|v| Facts::mark(*v, used));
             return;
         }
-        // The operands of an opaque operation are in memory: stored, or strided views of what is. Of a scatter only the
-        // tensor is; what index and values are strided views of is computed, each over its own shape, so that an index
-        // which all columns share is computed once.
+        // Operands of an opaque operation are in memory: stored, or strided views of stored values. For a scatter this
+        // holds for the tensor only. Its index and values may be computed, each over the shape before strided views, so
+        // that an index shared by all columns is computed once.
         let computes = seg.mode.fused && matches!(op, Op::Scatter(_));
-        // What is written in another language knows no strides.
+        // Foreign operations take dense operands only.
         let dense = matches!(op, Op::Foreign(_));
         let mut operands = vec![];
         for (n, &v) in arguments.iter().enumerate() {
@@ -150,7 +150,7 @@ impl<'a> Facts<'a> {
         self.operands.insert(i, operands);
     }
 
-    /// Whether an operation is what a kernel of its own kind is there for.
+    /// Whether an operation needs a kernel of its own kind.
     fn is_kernel(&self, i: usize) -> bool {
         self.ix.takes_rows(i) || matches!(self.ix.seg.ops[i].op, Op::Matmul | Op::Scatter(_) | Op::Foreign(_))
     }
@@ -161,12 +161,12 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Operation `i` reads a value in memory, where it lies or as a view of what lies there.
+    /// Marks a value as read from memory by operation `i`, directly or as a view of a stored value.
     fn read_in_memory(&mut self, i: usize, v: ValueId) {
         self.reads_there(i, self.viewed(v));
     }
 
-    /// Operation `i` reads a value where it lies in memory.
+    /// Marks exactly this value as read from memory by operation `i`.
     fn reads_there(&mut self, i: usize, v: ValueId) {
         if let ValueId::Op(o) = v {
             self.required.insert(o);
@@ -174,13 +174,13 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// What a value is a strided view of, if anything. Which views others keep is known from the round before, so that
-    /// it does not matter who is asked first.
+    /// Stored value or input that a value is a strided view of, or the value itself. Stored views are those of the
+    /// previous round, so the order of visits does not matter.
     fn viewed(&self, v: ValueId) -> ValueId {
         self.viewed_as(v, |_| true)
     }
 
-    /// The same, where the view is such a one.
+    /// As `viewed`, if the view also fits.
     fn viewed_as(&self, v: ValueId, fits: impl Fn(&View) -> bool) -> ValueId {
         let kept = |j: usize| self.kept.has(j) && ValueId::Op(j) != v;
         let stored = |j: usize| kept(j) || self.ix.seg.live.has(j) && !self.is_alias(j);
@@ -188,8 +188,8 @@ impl<'a> Facts<'a> {
         if strided(&self.ix, layout(&self.ix, base), &chain).is_some_and(|view| fits(&view)) { base } else { v }
     }
 
-    /// Whether a live view need not be copied: its base lies in memory or is worth writing whole, and strides express
-    /// it.
+    /// Whether a live view need not be copied: its base is in memory or worth writing whole, and strides express the
+    /// view.
     fn is_alias(&self, i: usize) -> bool {
         let ix = &self.ix;
         if !ix.seg.ops[i].op.is_view() {
@@ -209,7 +209,7 @@ impl<'a> Facts<'a> {
         in_memory && strided(ix, layout(ix, base), &chain).is_some()
     }
 
-    /// Sorts reductions and scans by their rows.
+    /// Assigns row classes to reductions and scans.
     fn find_rows(&mut self) {
         let mut classes: Vec<usize> = vec![];
         let folds: Vec<usize> = self.needed.iter().filter(|&i| self.ix.takes_rows(i)).collect();
@@ -236,8 +236,8 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The operations whose results operation `i` is computed from, where they are found: an opaque operation goes
-    /// through the views on the way, which nobody computes.
+    /// Operations whose results operation `i` reads; for an opaque operation, those behind views that no kernel
+    /// computes.
     pub fn read_by(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
         let viewed = self.operands.get(&i);
         let named = self.ix.tensors(i).map(|(_, v)| v).filter(move |_| viewed.is_none());
@@ -259,12 +259,11 @@ impl<'a> Facts<'a> {
         self.users[i].0 > 1
     }
 
-    /// The only user of a value, if it computes its result from that value alone, element by element, and the result
-    /// takes no more bytes: storing the result instead serves everyone as well and saves computing it from the value
-    /// again.
+    /// Single user of a value, if it is elementwise, depends on that value alone and its result has no more bytes.
+    /// Storing that result instead serves everyone as well and saves recomputing it.
     fn better_stored(&self, i: usize) -> Option<usize> {
         let (1, user) = self.users[i] else { return None };
-        // A reduction of nothing is a kernel by itself.
+        // A reduction without elements is a kernel of its own.
         if self.ix.takes_rows(i) && self.ix.shape(rows::operand(&self.ix, i)).numel() == 0 {
             return None;
         }
@@ -277,7 +276,7 @@ impl<'a> Facts<'a> {
         .then_some(user)
     }
 
-    /// The end of the chain of elementwise operations that only serve the next one, which begins with `i`.
+    /// Last operation of the elementwise single-use chain that starts at `i`.
     pub fn end_of_chain(&self, mut i: usize) -> usize {
         while let Some(user) = self.better_stored(i) {
             i = user;
@@ -285,11 +284,11 @@ impl<'a> Facts<'a> {
         i
     }
 
-    /// The end of what is made of a product's sums alone, point by point, inputs put in on the way: a bias, an
-    /// activation, a residual. All before it serves nothing else.
+    /// Last operation of a product's elementwise epilogue, whose other arguments are inputs: a bias, an activation, a
+    /// residual. Everything before it has no other use.
     pub fn end_of_product(&self, product: usize) -> usize {
         let seg = self.ix.seg;
-        // What is made of the sums, each with how many of these read it.
+        // Operations of the epilogue, each with its number of readers among them.
         let mut inside: Vec<(usize, u32)> = vec![(product, 0)];
         let mut end = product;
         for i in (product + 1..seg.ops.len().min(product + NEAR)).filter(|&i| self.needed.has(i)) {
@@ -328,17 +327,17 @@ impl<'a> Facts<'a> {
         true
     }
 
-    /// The number of the rows that the reduction behind a value goes along.
+    /// Row class of the reduction that a value represents.
     pub fn rows_behind(&self, i: usize) -> Option<usize> {
         self.fold_of.get(&i).map(|f| self.row_class[f])
     }
 
-    /// Whether it may be chosen to store a value: it is needed, takes work to compute, and storing what follows is not
-    /// as good.
+    /// Whether storing a value is a choice: it is needed, takes work to compute, and storing its single user is not as
+    /// good.
     pub fn may_store(&self, i: usize) -> bool {
         let op = self.ix.seg.ops[i].op;
         let choice = self.needed.has(i) && !self.required.has(i) && !op.is_view() && !is_constant(op);
-        // A reduction may be made in another kernel's pass, what follows it may not.
+        // A reduction may be computed in another kernel's pass, its user may not.
         choice && (self.ix.takes_rows(i) || contracts(op, self.ix.seg.mode) || self.better_stored(i).is_none())
     }
 }

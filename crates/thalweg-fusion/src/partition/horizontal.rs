@@ -1,47 +1,46 @@
-//! Groups: kernels of a finished plan that need nothing of each other and are short enough that a launch of their own
-//! matters, put together in one.
+//! Horizontal fusion: independent short kernels of a finished plan, grouped into one launch.
 //!
-//! In: the kernels in the order in which they run, and which ones read from which. Out: the same kernels, some as
-//! [`KernelPlan::Group`], in an order in which each still runs after those it reads from. How the partition was found
-//! plays no part.
+//! In: the kernels in order of running, and the kernels that read from each. Out: the same kernels, some as
+//! [`KernelPlan::Group`], in an order in which each still runs after those it reads from. It does not depend on how the
+//! partition was found.
 //!
-//! Kernels get *levels*: those of one level depend on none of the same, so whatever of them is put together, the
-//! kernels stay acyclic. A kernel near the end of the plan is as late as can be, one near its beginning as early:
-//! updates of parameters meet at the end, whenever their gradients are known, and tensors that are made meet at the
-//! beginning. All of this is linear in kernels and what they read.
+//! Kernels get *levels*. Kernels of one level do not depend on each other, so grouping any of them keeps the graph
+//! acyclic. A kernel near the end of the plan gets the latest level, one near its beginning the earliest: parameter
+//! updates are grouped at the end, whenever their gradients are known, and tensor initializations at the beginning.
+//! Linear in the kernels and their reads.
 //!
 //! **What pays.** A launch costs the stream about 0.6 µs on one thread; one that wakes threads 7 µs more, and at its
-//! end they wait for the last. A part of a group costs 0.1 µs. So a group takes maps up to half a millisecond (on 16 of
-//! them that is 60 µs, of which waking and waiting are a quarter), and rows, of which a part is one thread's, as long
-//! as a launch of them would not wake others. What a group must not lose is bounded below: what is still in cache when
-//! it is read, memory that an output could take over, memory for outputs.
+//! end they wait for the last. A member of a group costs 0.1 µs. So a group takes maps of up to half a millisecond (on
+//! 16 threads that is 60 µs, of which waking and waiting are a quarter). It takes row kernels, each of which runs on
+//! one thread, if a launch of their own would not wake others. Limits below protect data that is still in cache when it
+//! is read, memory that an output could reuse, and memory for outputs.
 
 use crate::plan::{KernelPlan, Plan};
 use crate::segment::{Indexed, ValueId};
 use crate::tunable::TUNABLES;
 use std::collections::{BTreeSet, HashMap};
 
-/// The longest map and the longest row kernel that is a part, in picoseconds of the cost model.
+/// Longest map and longest row kernel that join a group, in picoseconds of the cost model.
 const MAP_PS: u64 = 500_000_000;
 const ROWS_PS: u64 = 30_000_000;
-/// Bytes that a group writes where no input's memory can be taken: as much memory more than before is held at once.
+/// Maximum bytes that a group writes to new memory: they are in use at once, in addition to what was before.
 const NEW_BYTES: usize = 256 << 20;
 
-/// What bundling asks of a kernel.
+/// Properties of a kernel that grouping depends on.
 struct Size {
-    /// Whether it may be a part.
+    /// Whether it may join a group.
     part: bool,
     /// Bytes read and written.
     moved: usize,
-    /// Bytes written where no input's memory can be taken.
+    /// Bytes written that cannot reuse an input's memory.
     new: usize,
-    /// Large values that it reads, and whether an output could take their place.
+    /// Large values that it reads, and whether an output could reuse their memory.
     takes: Vec<(ValueId, bool)>,
-    /// Whether it reads, or somebody reads from it, what is in cache only if little runs between the two.
+    /// Whether it reads, or writes, data that is in cache only if little runs between writer and reader.
     near: bool,
 }
 
-/// Kernels of a level to be put together.
+/// Kernels of one level to run as one launch.
 struct Group {
     level: usize,
     kernels: Vec<usize>,
@@ -51,8 +50,7 @@ struct Group {
     takes: HashMap<ValueId, bool>,
 }
 
-/// The kernels with what goes together in groups; `readers` are, for each, those that read what it writes, all behind
-/// it, and `times` what the cost model says of each.
+/// Groups kernels. `readers` are the kernels that read from each, all of them later; `times` are predicted times.
 pub(super) fn group(
     ix: &Indexed<'_>,
     kernels: Vec<KernelPlan>,
@@ -77,7 +75,7 @@ pub(super) fn group(
     made.collect()
 }
 
-/// The plan with the parts of its groups one by one; `None` where it has none.
+/// Plan with the members of its groups as separate kernels; `None` if it has no groups.
 pub(super) fn apart(plan: &Plan) -> Option<Plan> {
     let grouped = plan.kernels.iter().any(|k| matches!(k, KernelPlan::Group { .. }));
     let kernels = || plan.kernels.iter().flat_map(|k| k.parts().iter().cloned()).collect();
@@ -85,11 +83,11 @@ pub(super) fn apart(plan: &Plan) -> Option<Plan> {
 }
 
 fn sizes(ix: &Indexed<'_>, kernels: &[KernelPlan], times: &[u64]) -> Vec<Size> {
-    // Which kernel computed an operation last: what it does not compute itself it reads.
+    // Kernel that computed an operation last: a kernel reads what it does not compute.
     let mut computed = vec![usize::MAX; ix.seg.ops.len()];
     let mut seen: HashMap<ValueId, usize> = HashMap::new();
     let mut written_by = vec![usize::MAX; ix.seg.ops.len()];
-    // Bytes that all kernels up to one have moved.
+    // Bytes that all kernels up to each one have moved.
     let cache = TUNABLES.group_cache_bytes.get();
     let mut total = 0;
     let mut until = Vec::with_capacity(kernels.len());
@@ -134,16 +132,16 @@ fn sizes(ix: &Indexed<'_>, kernels: &[KernelPlan], times: &[u64]) -> Vec<Size> {
     sizes
 }
 
-/// Whether a kernel is short enough to be a part.
+/// Whether a kernel is short enough to join a group.
 fn is_short(kernel: &KernelPlan, time: u64) -> bool {
     let KernelPlan::Map { rows, .. } = kernel else { return false };
     time <= if rows.is_some() { ROWS_PS } else { MAP_PS }
 }
 
-/// The level of each kernel: higher than those of all that it reads from.
+/// Level of each kernel: higher than those of all kernels it reads from.
 fn levels(sizes: &[Size], readers: &[Vec<usize>]) -> Vec<usize> {
     let n = readers.len();
-    // The longest ways from the first kernels and to the last ones.
+    // Longest paths from the first kernels and to the last ones.
     let (mut depth, mut height) = (vec![0usize; n], vec![0usize; n]);
     for k in 0..n {
         for &r in &readers[k] {
@@ -155,11 +153,11 @@ fn levels(sizes: &[Size], readers: &[Vec<usize>]) -> Vec<usize> {
         height[k] = readers[k].iter().map(|&r| height[r] + 1).max().unwrap_or(0);
     }
     let last = depth.iter().copied().max().unwrap_or(0);
-    // Of two where one reads from the other, that one has more depth and less height: so if the first is late, the
+    // If one of two kernels reads from the other, it has more depth and less height: so if the first is late, the
     // second is too.
     let mut level: Vec<usize> =
         (0..n).map(|k| if height[k] < depth[k] { last - height[k] } else { depth[k] }).collect();
-    // What nothing depends on either way goes where most is.
+    // Kernels without dependences join the largest level.
     let mut parts = vec![0; last + 1];
     (0..n).filter(|&k| sizes[k].part).for_each(|k| parts[level[k]] += 1);
     let fullest = (0..=last).max_by_key(|&l| (parts[l], last - l)).unwrap_or(0);
@@ -167,10 +165,10 @@ fn levels(sizes: &[Size], readers: &[Vec<usize>]) -> Vec<usize> {
     level
 }
 
-/// Kernels by what runs as one, each group ascending.
+/// Kernels grouped by launch, each group ascending.
 fn groups(sizes: &[Size], levels: &[usize]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Group> = vec![];
-    // The newest ones of each level, what is near apart from the rest.
+    // Newest groups of each level, cache-sensitive ones separate from the rest.
     let mut open: HashMap<(usize, bool), Vec<usize>> = HashMap::new();
     let mut single = vec![];
     for (k, size) in sizes.iter().enumerate() {
@@ -214,7 +212,7 @@ impl Group {
     }
 }
 
-/// The groups in an order in which each runs after those it reads from; of those that could run, the one whose first
+/// Order of the groups in which each runs after those it reads from; of those that could run, the one whose first
 /// kernel comes first.
 pub(super) fn order(groups: &[Vec<usize>], readers: &[Vec<usize>]) -> Vec<usize> {
     let mut group = vec![0; readers.len()];
@@ -247,7 +245,7 @@ mod tests {
         Size { part, moved: 1000, new: 0, takes: vec![], near }
     }
 
-    /// Groups and their order for kernels that are all parts but those named.
+    /// Groups and their order for kernels that may all join, except those listed.
     fn grouped(readers: &[Vec<usize>], apart: &[usize]) -> Vec<Vec<usize>> {
         let sizes: Vec<Size> = (0..readers.len()).map(|k| size(!apart.contains(&k), false)).collect();
         let groups = groups(&sizes, &levels(&sizes, readers));
@@ -256,7 +254,7 @@ mod tests {
 
     #[test]
     fn updates_meet_behind_the_last_gradient() {
-        // Products 0 to 3, each reading the one before, and an update of what each gives.
+        // Products 0 to 3, each reading the one before, and an update from each.
         let readers = [vec![1, 4], vec![2, 5], vec![3, 6], vec![7], vec![], vec![], vec![], vec![]];
         assert_eq!(grouped(&readers, &[0, 1, 2, 3]), [vec![0], vec![1], vec![2], vec![3], vec![4, 5, 6, 7]]);
     }
@@ -276,7 +274,7 @@ mod tests {
 
     #[test]
     fn kernels_stay_acyclic() {
-        // Whatever the graph: `order` refuses what is not.
+        // For any graph: `order` panics on cycles.
         let mut state = 1u64;
         let mut below = |n: usize| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -1,8 +1,7 @@
-//! Candidates for kernels: from what one would store to what it would be, if that is allowed, and how long it would
-//! take.
+//! Candidate kernels: what a kernel with given stores would be, whether it is legal, and its predicted time.
 //!
-//! A candidate is written once and remembered by its stores and by the stored values that it loads: all else follows
-//! from these.
+//! A candidate is written once and cached by its stores and by the stored values that it loads, which determine
+//! everything else.
 
 use super::contractions::contraction;
 use super::facts::Facts;
@@ -24,29 +23,30 @@ use std::rc::Rc;
 use thalweg_ir::{DType, Op};
 use thalweg_kernel::Geometry;
 
-/// A candidate with its time.
+/// Candidate with its predicted time.
 #[derive(Debug)]
 pub(crate) struct Kernel {
     /// Operations that it stores, ascending.
     pub stores: Vec<usize>,
-    /// What it is.
+    /// Plan and loads.
     pub candidate: Candidate,
-    /// Picoseconds, as the cost model has it; 0 where fusion is off.
+    /// Predicted picoseconds; 0 without fusion.
     pub time: u64,
     /// Inputs of the segment that it reads.
     pub inputs: Vec<usize>,
-    /// Operations that it computes for more elements than they have, or under several maps, and for how many in all.
+    /// Recomputed operations: computed for more points than they have elements, or under several maps; each with its
+    /// total points.
     pub again: Vec<(usize, u64)>,
 }
 
 impl Kernel {
-    /// The first of its stores in the canonical order.
+    /// First of its stores in the canonical order.
     pub fn name(&self, facts: &Facts<'_>) -> usize {
         *self.stores.iter().min_by_key(|&&s| facts.rank[s]).expect("a kernel stores something")
     }
 }
 
-/// Finds out what a kernel with these stores would be; `stored` is what all kernels store.
+/// Candidate kernel with these stores; `stored` are the stores of all kernels.
 pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) -> Result<Candidate, Rule> {
     let ix = &facts.ix;
     let reach = Reach::of(facts, stores, stored)?;
@@ -65,7 +65,7 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     let domain = match rows {
         Some(r) => rows::operand(ix, r),
         None => {
-            // The shape with the most dimensions says most about how values lie.
+            // The shape with the most dimensions has the most layout information.
             let shape = |s: usize| (ix.seg.shapes[s].rank(), ix.seg.shapes[s].dims().to_vec());
             let best = stores.iter().max_by_key(|&&s| (shape(s), facts.rank[s])).expect("a kernel stores something");
             ValueId::Op(*best)
@@ -73,7 +73,7 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     };
     let points = ix.shape(domain).numel();
     let (mut at_points, mut at_rows) = (vec![], vec![]);
-    // The writer goes from the stores to the loads, so what a kernel is and takes follows their order too.
+    // The writer goes from the stores to the loads, so the kernel and its time depend on their order.
     for s in facts.ranked(stores).into_iter().filter(|s| !columns.contains(s)) {
         let own = ix.seg.shapes[s].numel();
         let by_row = rows.is_some_and(|r| own == rows::row_count(ix, r));
@@ -95,7 +95,7 @@ pub(crate) fn candidate(facts: &Facts<'_>, stores: &[usize], stored: &BitSet) ->
     Ok(Candidate { plan, loads: reach.loads })
 }
 
-/// The operations that a kernel with this one store would compute, however many they are.
+/// Operations that a kernel with this one store would compute, without any limit.
 pub(crate) fn computed_by(facts: &Facts<'_>, store: usize, stored: &BitSet) -> Vec<usize> {
     let ops = &facts.ix.seg.ops;
     let (mut seen, mut left) = (FxHashSet::default(), vec![store]);
@@ -108,7 +108,7 @@ pub(crate) fn computed_by(facts: &Facts<'_>, store: usize, stored: &BitSet) -> V
     seen.into_iter().collect()
 }
 
-/// The reduction whose rows the kernel has, and the reductions that are made from all rows in its pass.
+/// Reduction that defines the kernel's rows, and reductions over all rows that are computed in its pass.
 fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Option<usize>, Vec<usize>), Rule> {
     let ix = &facts.ix;
     let mut classes: Vec<usize> = reach.folds.iter().map(|f| facts.row_class[f]).collect();
@@ -135,9 +135,9 @@ fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Opti
     }
 }
 
-/// Whether reductions over all other axes can be made in a pass along the last axes, the rows of `rows`: each group of
-/// rows gives a partial result, and the launch puts these together. The order of such a reduction is another than by
-/// itself, so a strict plan keeps the passes apart.
+/// Whether reductions over all other axes can share a pass along the last axes, the rows of `rows`: each group of rows
+/// gives a partial result, and the launch combines these. Their order differs from that of a separate reduction, so
+/// strict plans do not share passes.
 fn share_a_pass(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize, columns: &[usize]) -> bool {
     let ix = &facts.ix;
     let shape = ix.shape(rows::operand(ix, rows));
@@ -162,56 +162,56 @@ fn share_a_pass(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize,
         && columns.iter().all(plain)
 }
 
-/// What a kernel stores, and which stored operations it loads.
+/// Stores of a kernel, and stored operations that it loads.
 type Key = (Vec<usize>, Vec<usize>);
 
-/// Candidates that were looked at.
+/// Cache of candidate kernels.
 pub(crate) struct Kernels<'f, 'a> {
     /// The segment.
     pub facts: &'f Facts<'a>,
-    /// What things take.
+    /// Cost constants.
     pub costs: &'f Costs,
     classes: ScalarClasses,
-    /// By what they store and what they load.
+    /// Cached kernels by stores and loads.
     known: FxHashMap<Key, Result<Rc<Kernel>, Rule>>,
     /// Operations written into candidates so far.
     pub visits: u64,
-    /// Partitions that were found before, if they are at hand.
+    /// Known partial plans, if available.
     pub at_hand: Option<AtHand<'f>>,
-    /// Whether somebody waits for the plan: what was found quickly will do.
+    /// Whether somebody waits for the plan: plans of quick searches will do.
     pub quickly: bool,
-    /// What came of them.
+    /// Use of known partial plans.
     pub parts: PartsUsed,
 }
 
-/// Visits beyond any budget.
+/// Added to `visits` to end a search: beyond any budget.
 const ENDED: u64 = 1 << 62;
 
-/// What came of partitions that were found before.
+/// Use of known partial plans.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PartsUsed {
-    /// Components that took one.
+    /// Components that took a known plan.
     pub taken: u64,
-    /// Components whose search began from some.
+    /// Components whose search started from known plans.
     pub grown: u64,
 }
 
 impl PartsUsed {
-    /// Of both.
+    /// Sum of both.
     pub(super) fn and(self, other: PartsUsed) -> PartsUsed {
         PartsUsed { taken: self.taken + other.taken, grown: self.grown + other.grown }
     }
 }
 
 impl<'f, 'a> Kernels<'f, 'a> {
-    /// None yet.
+    /// Empty cache.
     pub fn new(facts: &'f Facts<'a>, costs: &'f Costs) -> Kernels<'f, 'a> {
         let classes = ScalarClasses::new(facts.ix.seg.scalars);
         let (known, parts) = (FxHashMap::default(), PartsUsed::default());
         Kernels { facts, costs, classes, known, visits: 0, at_hand: None, quickly: false, parts }
     }
 
-    /// None yet, where such partitions were found before.
+    /// Empty cache, with known partial plans.
     pub fn with(
         facts: &'f Facts<'a>,
         costs: &'f Costs,
@@ -220,17 +220,17 @@ impl<'f, 'a> Kernels<'f, 'a> {
         Kernels { at_hand, quickly, ..Kernels::new(facts, costs) }
     }
 
-    /// Operations written into candidates so far, whether it was ended or not.
+    /// Operations written into candidates so far, also if the search was ended.
     pub fn visited(&self) -> u64 {
         self.visits % ENDED
     }
 
-    /// The visits at which so many more are through; where the search was ended, all are.
+    /// Visit count at which `more` visits are spent; 0 if the search was ended.
     pub fn until(&self, more: u64) -> u64 {
         if self.visits < ENDED { self.visits.saturating_add(more) } else { 0 }
     }
 
-    /// The kernel with these stores, ascending.
+    /// Kernel with these stores, ascending.
     pub fn get(&mut self, stores: &[usize], stored: &BitSet) -> Result<Rc<Kernel>, Rule> {
         self.visits += 1;
         let candidate = candidate(self.facts, stores, stored)?;
@@ -248,11 +248,11 @@ impl<'f, 'a> Kernels<'f, 'a> {
         let ix = &facts.ix;
         let is_stored = |i: usize| stored.has(i);
         self.visits += candidate_ops(&candidate).len() as u64;
-        // Where a search is not to go on, its budget is at an end, whatever it is.
+        // A continued search that must stop gets an exhausted budget.
         if self.visits < ENDED && self.at_hand.and_then(|p| p.further).is_some_and(|go_on| !go_on()) {
             self.visits += ENDED;
         }
-        // Without elements nothing is launched; without fusion there is nothing to choose between.
+        // Kernels without elements are not launched; without fusion there is no choice.
         if !ix.seg.mode.fused || stores.iter().all(|&s| ix.seg.shapes[s].numel() == 0) {
             return Ok(Kernel { stores: stores.to_vec(), candidate, time: 0, inputs: vec![], again: vec![] });
         }
@@ -319,8 +319,8 @@ pub(crate) fn candidate_ops(candidate: &Candidate) -> &[usize] {
     }
 }
 
-/// Operations that a kernel computes more often than they have elements; `computed` has each with the number of points
-/// that it is computed for, once for every map.
+/// Operations that a kernel computes for more points than they have elements; `computed` has each with its number of
+/// points, once per map.
 fn computed_again(
     facts: &Facts<'_>,
     computed: &[(usize, usize)],

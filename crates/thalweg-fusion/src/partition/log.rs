@@ -1,8 +1,8 @@
-//! What the search decides, and why: events of `tracing` under the target `thalweg::plan`.
+//! Log of the search: `tracing` events with the target `thalweg::plan`.
 //!
-//! Each move that is considered is an event at level trace: what it would do, the operations it is about, the predicted
-//! picoseconds before and after, and the verdict - taken, `slower`, or the rule that forbids it. Each plan is an event
-//! at level debug, and so is each group. Operations are written as in explanations: number and name.
+//! Each considered move is an event at level trace: the move, its operations, the predicted picoseconds before and
+//! after, and the verdict: taken, `slower`, or the rule that forbids it. Each plan is an event at level debug, and so
+//! is each group. Operations are written as in explanations: number and name.
 //!
 //! Always true: without a subscriber that wants them, nothing is formatted.
 
@@ -15,23 +15,22 @@ use tracing::{Level, event, event_enabled};
 
 const TARGET: &str = "thalweg::plan";
 
-/// A move from plan to plan.
+/// Move from plan to plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Move {
-    /// Reductions over the same rows, and what gives them, go into the kernel that uses them.
+    /// Reductions over the same rows, and their producers, join the kernel that uses them.
     AbsorbRows,
-    /// Two kernels become one.
+    /// Two kernels are merged.
     Merge,
-    /// A stored value is computed wherever it is needed.
+    /// A stored value is recomputed wherever it is needed.
     ComputeAgain,
     /// A value that is computed several times is stored.
     Store,
-    /// A store goes to another kernel.
+    /// A store moves to another kernel.
     Relocate,
 }
 
-/// Notes a move that was considered; `about` are the operations it is about, `next` the time of the plan that it leads
-/// to.
+/// Logs a considered move; `about` are its operations, `next` is the time of the resulting plan.
 pub(super) fn considered(facts: &Facts<'_>, what: Move, about: &[usize], before: u64, next: Result<u64, Rule>) {
     if !event_enabled!(target: TARGET, Level::TRACE) {
         return;
@@ -48,7 +47,7 @@ pub(super) fn considered(facts: &Facts<'_>, what: Move, about: &[usize], before:
     }
 }
 
-/// Notes a plan that was found.
+/// Logs a plan that was found.
 pub(super) fn planned(ix: &Indexed<'_>, plan: &Plan, time: u64, (visits, complete): (u64, bool)) {
     if !event_enabled!(target: TARGET, Level::DEBUG) {
         return;
@@ -68,7 +67,7 @@ pub(super) fn planned(ix: &Indexed<'_>, plan: &Plan, time: u64, (visits, complet
     }
 }
 
-/// Operations by number and name.
+/// Formats operations by number and name.
 struct Operations<'a>(&'a Indexed<'a>, &'a [usize]);
 
 impl fmt::Display for Operations<'_> {

@@ -1,25 +1,25 @@
-//! From a segment to a plan: which operations share a kernel. ../../../../docs/planner.md has the idea.
+//! Partition of a segment into kernels: the planner. ../../../../docs/planner.md has the idea.
 //!
-//! * `facts`: what holds for every plan of the segment.
-//! * `kernels`: candidates for kernels, written by [`crate::write`] or refused by one of its rules, and what they would
-//!   take.
-//! * `reach`: what a kernel would compute.
+//! `facts`: facts that hold for every plan of the segment.
+//! * `kernels`: candidate kernels, written by [`crate::write`] or rejected by one of its rules, and their predicted
+//!   times.
+//! * `reach`: the operations of a candidate kernel.
 //! * `contractions`: candidates around a matrix product.
-//! * `run_order`: kernels in the order in which they run.
-//! * `canonical`: an order of the operations that breaks all ties.
-//! * `components`: the parts of a segment that are planned by themselves; `search`: the best plan of each; `parts`: those
-//!   that were found before.
-//! * `periodic`: the plan of a loop's turn, repeated; `turns`: the same at once, turn by turn.
-//! * `siblings`: products of one input in one launch.
+//! * `run_order`: the order in which kernels run.
+//! * `canonical`: the order of operations that breaks all ties.
+//! * `components`: parts of a segment that are planned separately; `search`: the best plan of each; `parts`: known
+//!   plans of components.
+//! * `periodic`: the plan of a loop's iteration, repeated; `turns`: a quick version, one iteration at a time.
+//! * `siblings`: products of one operand in one launch.
 //! * `horizontal`: short kernels of a finished plan in one launch.
-//! * `log`: what the search decides, as events.
-//! * `stored`: plans as bytes, and back, whatever the bytes are.
+//! * `log`: events about the search's decisions.
+//! * `stored`: serialization of plans; any bytes are safe to read.
 //! * `alternatives`: other plans that are worth measuring.
-//! * `why`: what keeps two kernels of a plan from being one, for explanations.
+//! * `why`: reasons why two kernels of a plan are not one, for explanations.
 //!
-//! Which kernels there are does not depend on the order in which independent operations were recorded. The order in
-//! which they run does, and with it which of the short ones share a launch: a program's own order keeps few values
-//! alive at a time.
+//! The set of kernels does not depend on the order in which independent operations were recorded. The order in which
+//! they run does, and with it which short kernels share a launch: the program's own order keeps few values alive at a
+//! time.
 
 mod alternatives;
 mod canonical;
@@ -57,34 +57,33 @@ pub use search::{Effort, NoPlan};
 pub use stored::{PLANNER, class_question, question};
 pub(crate) use why::why;
 
-/// A plan, and how it was come by.
+/// Plan, and how it was found.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// The plan.
     pub plan: Plan,
-    /// Picoseconds that it takes, as the cost model has it; 0 where fusion is off, as nobody chooses by it.
+    /// Predicted picoseconds; 0 without fusion, where there is no choice.
     pub time: u64,
-    /// Whether the search came to its end; otherwise the budget did.
+    /// Whether the search completed; otherwise its budget ended it.
     pub complete: bool,
-    /// Operations written into candidates for kernels.
+    /// Operations written into candidate kernels.
     pub visits: u64,
-    /// What came of partitions that were found before, for other segments: with any, another process might have found
-    /// another plan.
+    /// Use of partial plans known from other segments: with any, another process might find another plan.
     pub parts: PartsUsed,
 }
 
 /// Plans a segment.
 ///
 /// # Errors
-/// Where there is no legal plan: see [`NoPlan`].
+/// When there is no legal plan: see [`NoPlan`].
 pub fn plan(segment: Segment<'_>, costs: &Costs, effort: Effort) -> Result<Planned, NoPlan> {
     plan_with(segment, costs, effort, None)
 }
 
-/// The same, where partitions that were found before are at hand.
+/// Plans a segment, with known partial plans.
 ///
 /// # Errors
-/// Where there is no legal plan: see [`NoPlan`].
+/// When there is no legal plan: see [`NoPlan`].
 pub fn plan_with(
     segment: Segment<'_>,
     costs: &Costs,
@@ -105,19 +104,19 @@ pub fn plan_with(
     Ok(Planned { visits, parts, ..better })
 }
 
-/// The quick plan of a loop, found for a turn; `None` where the segment is no loop of many turns.
+/// Quick plan of a loop, found for one iteration; `None` if the segment is not a loop of many iterations.
 pub fn plan_of_turns(segment: Segment<'_>, costs: &Costs, at_hand: AtHand<'_>) -> Option<Planned> {
     at_hand.parts.by(costs);
     let (facts, state, (visits, parts)) = turns::plan(segment, costs, Some(at_hand))?;
     Some(Planned { plan: finish(&facts, &state), time: state.time, complete: false, visits, parts })
 }
 
-/// Whether a segment is nothing but turns of a loop: then it comes again, however seldom it was met.
+/// Whether a segment consists of iterations of a loop only: then it will recur, however rarely it has occurred so far.
 pub fn is_of_turns(segment: &Segment<'_>) -> bool {
     segment.mode.fused && periodic::Loop::of(segment, 0).is_some_and(|l| l.begin == 0)
 }
 
-/// Plans a segment with the moves that pay; `None` where there are none, or no plan.
+/// Plans a segment with a rewrite that pays; `None` if there is no such rewrite, or no plan.
 fn plan_rewritten(segment: Segment<'_>, costs: &Costs, effort: Effort, at_hand: Option<AtHand<'_>>) -> Option<Planned> {
     let rewrite = Rewrite::of(&segment);
     let rewritten = rewrite.apply(&segment)?;
@@ -125,7 +124,7 @@ fn plan_rewritten(segment: Segment<'_>, costs: &Costs, effort: Effort, at_hand: 
     Some(Planned { plan: Plan { rewrite, ..planned.plan }, ..planned })
 }
 
-/// Plans a segment's operations as they are.
+/// Plans a segment without rewriting it.
 fn plan_as_written(
     segment: Segment<'_>,
     costs: &Costs,
@@ -150,7 +149,7 @@ fn plan_as_written(
     Ok(Planned { plan, time: state.time, complete, visits, parts: kernels.parts })
 }
 
-/// The plan that a state is.
+/// Plan of a final state.
 fn finish(facts: &Facts<'_>, state: &State) -> Plan {
     let first = |k: usize| state.kernels[k].stores[0];
     let reads = state.reads();

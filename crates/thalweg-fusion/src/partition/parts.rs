@@ -1,10 +1,10 @@
-//! Parts of plans that were found before, in whatever segment. ../../../../docs/planner.md ("Near misses") has the idea.
+//! Known plans of components, from any segment. ../../../../docs/planner.md ("Near misses") has the idea.
 //!
-//! In: components, each with the partition that a search has found for it. Out: that partition for a component that looks
-//! alike; for one that has grown or changed, the partitions that its search may begin from.
+//! In: components, each with the partition that a search found for it. Out: that partition, for an equivalent
+//! component; for a component that has grown or changed, partitions that its search may start from.
 //!
-//! Always true: what comes out are sets of stores, of operations that the component has. Whether they are kernels is asked
-//! like of any others.
+//! Always true: results are sets of stores of operations that the component has. Whether they are legal kernels is
+//! checked as for any others.
 
 use super::canonical::magnitude;
 use super::facts::Facts;
@@ -17,75 +17,76 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_ir::{Arg, DType, InputKind, RelArg, RelOp, View};
 
-/// Operations of all parts that are kept; beyond, it starts over.
+/// Maximum operations of all cached components; beyond, the cache is cleared.
 const MOST: usize = 1 << 17;
 const SHARE_NEW: usize = 3;
-/// A part is found by its first operations, whatever follows, at every so many of them.
+/// Interval of prefixes by which a component is indexed, in operations: it is found by its first operations, whatever
+/// follows.
 const STRETCH: usize = 16;
-/// How far the footprints of two segments may be apart for a plan of the one to be as good for the other: so many times
-/// twice as large.
+/// Maximum difference of the footprints of two segments, in doublings, for a plan of one to be as good for the other.
 const DOUBLINGS: u32 = 2;
 
-/// Parts of plans that were found before: of one device, for one setting of the search's effort.
+/// Cache of known plans of components: for one device and one search effort.
 #[derive(Default)]
 pub struct Parts(Mutex<Known>);
 
-/// Parts as a search has them at hand.
+/// Known plans as available to a search.
 #[derive(Clone, Copy)]
 pub struct AtHand<'p> {
-    /// The parts.
+    /// Cache of known plans.
     pub parts: &'p Parts,
-    /// Where a search that was ended is gone on with: asked now and then; it may wait, and says whether to go on.
+    /// Set if an ended search is continued: called now and then; it may block, and returns whether to go on.
     pub further: Option<&'p dyn Fn() -> bool>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// What things take by all that is known.
+    /// Cost constants that all entries were found with.
     costs: Option<Costs>,
-    /// By what they look like, in the canonical order and as recorded.
+    /// By the hash of their form, in canonical order and as recorded.
     alike: FxHashMap<u64, Vec<Arc<Part>>>,
-    /// By their operations as recorded, by these without the last one, and by every [`STRETCH`] of them.
+    /// By the hash of their operations as recorded, of these without the last one, and of every prefix of [`STRETCH`]
+    /// multiples.
     near: FxHashMap<u64, Vec<Arc<Part>>>,
-    /// Operations of all of them.
+    /// Number of operations of all entries.
     ops: usize,
 }
 
-/// How far the search for a partition came.
+/// Completeness of a component's search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
-    /// To its end.
+    /// Completed.
     Ended,
-    /// Its budget ended.
+    /// Ended by its budget.
     Stopped,
-    /// It began from other partitions, and went to the end from there.
+    /// Started from other partitions, and completed from there.
     Grown,
 }
 
 impl Standing {
-    /// Of a search that began from nothing or where it had stopped, and came to its end or not.
+    /// Completeness of a search from scratch, or of a continued one.
     pub fn of(complete: bool) -> Standing {
         if complete { Standing::Ended } else { Standing::Stopped }
     }
 }
 
-/// A component with its partition.
+/// Component with its partition.
 pub(super) struct Part {
     alike: Look,
     recorded: Look,
-    /// For each operation, as recorded, its place in the canonical order.
+    /// Rank in the canonical order of each operation, as recorded.
     canonical: Vec<u32>,
-    /// What each kernel stores, by place as recorded.
+    /// Stores of each kernel, by index as recorded.
     kernels: Vec<Vec<u32>>,
-    /// About how much its segment reads and writes.
+    /// Footprint of its segment, as a base-2 logarithm.
     footprint: u32,
     pub standing: Standing,
-    /// Found quickly: nothing that anybody else begins with.
+    /// Found by a quick search: not a starting point for others.
     pub quick: bool,
 }
 
-/// What a component looks like: its operations in some order with their arguments by place in it, which of them must be
-/// stored, and about how large they are; where inputs lie that are not row-major; and how it is planned.
+/// Form of a component, used as its key: operations in some order with arguments by index, required stores, approximate
+/// sizes, layouts of inputs that are not row-major, and the mode.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Look {
     ops: Vec<(RelOp, bool, u32)>,
@@ -93,13 +94,13 @@ pub(super) struct Look {
     mode: Mode,
 }
 
-/// About how much a segment reads and writes.
+/// Base-2 logarithm of a segment's footprint.
 fn doublings(facts: &Facts<'_>) -> u32 {
     facts.footprint.checked_ilog2().unwrap_or(0)
 }
 
 impl Look {
-    /// Of these operations, in this order.
+    /// Form of these operations, in this order.
     pub fn of(facts: &Facts<'_>, ops: &[usize]) -> Look {
         let seg = facts.ix.seg;
         let place: FxHashMap<usize, usize> = ops.iter().enumerate().map(|(at, &i)| (i, at)).collect();
@@ -122,9 +123,9 @@ impl Look {
                 };
                 *to = match arg {
                     Arg::Op(a) if place.contains_key(&a) => RelArg::op(place[&a]),
-                    // A constant belongs to no component; what it is made of says enough.
+                    // Constants belong to no component and are identified by their use.
                     Arg::Op(a) if is_constant(seg.ops[a].op) => RelArg::SCALAR,
-                    // What another turn of a loop hands over is in memory, as inputs are.
+                    // Results of another iteration of a loop are in memory, like inputs.
                     Arg::Op(a) => input(ValueId::Op(a)),
                     Arg::Input(a) => input(ValueId::Input(a)),
                     Arg::Scalar => RelArg::SCALAR,
@@ -134,7 +135,7 @@ impl Look {
             (op, facts.required.has(i), magnitude(seg.shapes[i]))
         });
         let ops = look.collect();
-        // Where an input lies matters only if it is not row-major.
+        // The layout of an input matters only if it is not row-major.
         let strided = |v: &ValueId| match v {
             ValueId::Input(n) => Some(seg.inputs[*n].1).filter(|v| !v.is_contiguous()),
             ValueId::Op(_) => None,
@@ -149,7 +150,7 @@ impl Look {
         h.finish()
     }
 
-    /// Of each first stretch of the operations a number, whatever has to be stored and whatever their sizes are.
+    /// Hash of each prefix of the operations, regardless of required stores and sizes.
     fn stretches(&self) -> Vec<u64> {
         let mut h = FxHasher::default();
         self.mode.hash(&mut h);
@@ -160,7 +161,7 @@ impl Look {
         self.ops.iter().map(after).collect()
     }
 
-    /// Whether these operations begin with the other's first ones.
+    /// Whether the first operations are equal to the other's.
     fn begins_with(&self, other: &Look, first: usize) -> bool {
         self.mode == other.mode
             && first <= self.ops.len().min(other.ops.len())
@@ -169,12 +170,12 @@ impl Look {
 }
 
 impl Part {
-    /// What each kernel stores, as operations of a component that looks alike, these in the canonical order.
+    /// Stores of each kernel, as operations of an equivalent component given in canonical order.
     fn stores(&self, ranked: &[usize]) -> Vec<Vec<usize>> {
         self.with(|at| Some(ranked[self.canonical[at] as usize]))
     }
 
-    /// The same for operations that were recorded as its own were, as far as they go.
+    /// Stores of each kernel, as operations recorded in the same order, as far as these go.
     fn stores_recorded(&self, ops: &[usize]) -> Vec<Vec<usize>> {
         self.with(|at| ops.get(at).copied())
     }
@@ -188,35 +189,35 @@ impl Part {
         self.kernels.iter().map(stores).filter(|s| !s.is_empty()).collect()
     }
 
-    /// Whether its search came to the end, for sizes like those; where somebody waits, what was done then is enough.
+    /// Whether its search completed, for sizes like these; `quickly` accepts any.
     fn is_like(&self, look: &Look, long: usize, quickly: bool) -> bool {
         let sizes = self.recorded.ops.iter().zip(&look.ops).take(long).all(|(a, b)| a.2 == b.2);
         sizes && (quickly || self.standing != Standing::Stopped && !self.quick)
     }
 }
 
-/// What the search for a component may begin from.
+/// Starting point for the search of a component.
 pub(super) struct Begun {
-    /// What each kernel of the partitions that are known stores.
+    /// Stores of each kernel of the known partitions.
     pub kernels: Vec<Vec<usize>>,
-    /// Operations that no partition knows.
+    /// Operations that no partition contains.
     pub new: Vec<usize>,
-    /// Whether what is known was searched for to the end, for sizes like these: moves between its kernels gain nothing.
+    /// Whether the known part was fully searched for sizes like these: moves between its kernels gain nothing.
     pub converged: bool,
 }
 
 impl Parts {
-    /// None yet.
+    /// Empty cache.
     pub fn new() -> Parts {
         Parts::default()
     }
 
-    /// Forgets all of them.
+    /// Forgets all entries.
     pub fn clear(&self) {
         *self.known() = Known::default();
     }
 
-    /// How many are known.
+    /// Number of known components.
     pub fn count(&self) -> usize {
         let known = self.known();
         let mut all: Vec<*const Part> = known.alike.values().flatten().map(Arc::as_ptr).collect();
@@ -226,11 +227,11 @@ impl Parts {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // What a panic leaves are maps of what is known.
+        // A panic leaves valid maps.
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Says what things take: what was found where they took something else is forgotten.
+    /// Sets the cost constants. Entries found with other ones are forgotten.
     pub(super) fn by(&self, costs: &Costs) {
         let mut known = self.known();
         if known.costs.as_ref() != Some(costs) {
@@ -238,9 +239,9 @@ impl Parts {
         }
     }
 
-    /// The part that looks like these operations, of a segment about as large, and what its kernels store of them: as they
-    /// were recorded, or in the canonical order (whose ties are broken by all of a segment). `quickly`: one that was found
-    /// quickly will do.
+    /// Known component equivalent to these operations, from a segment of similar size, and the stores of its kernels.
+    /// Operations are compared as recorded, or in the canonical order (whose ties are broken by the whole segment).
+    /// `quickly` accepts results of quick searches.
     pub(super) fn alike(
         &self,
         facts: &Facts<'_>,
@@ -259,8 +260,8 @@ impl Parts {
         found.map(|(stores, part)| (part, stores))
     }
 
-    /// What the search for these operations, ascending, may begin from: parts that have all but the last few of them.
-    /// `split` parts operations that share nothing.
+    /// Starting point for the search of these operations, ascending: known components that contain all but the last few
+    /// of them. `split` divides operations into components.
     pub(super) fn near(
         &self,
         facts: &Facts<'_>,
@@ -293,7 +294,7 @@ impl Parts {
                 let look = Look::of(facts, ops);
                 let last = look.stretches()[ops.len() - 1];
                 let Some(part) = self.of_stretch(&look, last, ops.len(), quickly) else { return false };
-                // Of one that goes on, something else may follow.
+                // If the known component goes on, other operations may follow.
                 if part.recorded.ops.len() > ops.len() + 1 {
                     return false;
                 }
@@ -308,7 +309,7 @@ impl Parts {
         None
     }
 
-    /// Of the parts with so many first operations of these, the one that differs least in what has to be stored.
+    /// Among known components with that prefix, the one whose required stores differ least.
     fn of_stretch(&self, look: &Look, hash: u64, long: usize, quickly: bool) -> Option<Arc<Part>> {
         let known = self.known();
         let fits = |p: &&Arc<Part>| (quickly || !p.quick) && look.begins_with(&p.recorded, long);
@@ -317,7 +318,7 @@ impl Parts {
         known.near.get(&hash)?.iter().rev().filter(fits).min_by_key(other).cloned()
     }
 
-    /// Keeps what was found for operations, ascending, which the canonical order has as `ranked`: what each kernel stores.
+    /// Saves the stores of each kernel found for operations, ascending; `ranked` is their canonical order.
     pub(super) fn keep(
         &self,
         facts: &Facts<'_>,
@@ -336,7 +337,7 @@ impl Parts {
         let mut known = self.known();
         let same = |p: &Arc<Part>| p.alike == part.alike && p.footprint == part.footprint;
         match known.alike.get(&hashes[0]).and_then(|all| all.iter().find(|p| same(p))) {
-            // What took long is not lost to what did not.
+            // A quick result does not replace a thorough one.
             Some(before) if quick && !before.quick => return,
             Some(_) => {}
             None => known.ops += ops.len(),

@@ -1,10 +1,10 @@
-//! Plans of loops: the plan of a few turns is searched for and repeated for all of them.
+//! Plans of loops: the plan of a few iterations is searched for and repeated for all of them.
 //!
-//! In: a segment whose operations repeat with a period. Out: a plan in which a stretch of one to three turns in the
-//! middle is planned alike again and again; none where the search does not plan a few turns so, or what it finds is no
-//! plan of the whole. So the search never sees more than nineteen turns, whatever the loop's length.
+//! In: a segment whose operations repeat with a period. Out: a plan in which a span of one to three iterations in the
+//! middle repeats. None if the search does not plan a few iterations periodically, or the repeated plan is illegal. So
+//! the search never sees more than nineteen iterations, whatever the loop's length.
 //!
-//! Always true: a plan that comes from here is made of kernels that the planner allows ([`Kernels::get`]), as any other.
+//! Always true: such a plan consists of kernels that the planner allows ([`Kernels::get`]), like any other.
 
 use super::components::search_all;
 use super::kernels::{Kernels, candidate_ops};
@@ -14,35 +14,35 @@ use crate::segment::{BitSet, Segment};
 use crate::tunable::TUNABLES;
 use std::ops::Range;
 
-/// Turns of which one kernel may hold parts: what is repeated is a stretch of at most so many.
+/// Maximum iterations that one kernel spans: the repeated span has at most this many.
 const TOGETHER: usize = 3;
-/// Iterations beyond [`min_searched_iterations`](crate::tunable::PlannerTunables::min_searched_iterations) that are searched are those that
-/// leave a multiple of every stretch.
+/// Iterations beyond [`min_searched_iterations`](crate::tunable::PlannerTunables::min_searched_iterations) that are
+/// searched are chosen to leave a multiple of every span.
 const MULTIPLE: usize = 6;
 
-/// The operations of a loop: those before it, and turns up to the segment's end.
+/// Operations of a loop: those before it, and iterations up to the segment's end.
 pub(super) struct Loop {
-    /// Operations before it.
+    /// Operations before the loop.
     pub begin: usize,
-    /// Operations of a turn.
+    /// Operations of an iteration.
     pub period: usize,
-    /// How many turns there are.
+    /// Number of iterations.
     pub turns: usize,
-    /// Turns that are searched.
+    /// Number of iterations that are searched.
     few: usize,
 }
 
-/// A plan of the loop that a segment is, and whether the search for a turn's came to its end.
+/// Plan of the loop that a segment is, and whether the search completed.
 pub(super) fn search(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Option<(State, bool)> {
     let seg = kernels.facts.ix.seg;
     if !seg.mode.fused || effort == Effort::None {
         return None;
     }
-    // Where the first turns and the last leave no room for what is repeated, a few more have it.
+    // If the first and last iterations leave no repeating span, a few more iterations may.
     [0, MULTIPLE].into_iter().find_map(|more| of_few(kernels, &Loop::of(&seg, more)?, effort))
 }
 
-/// The plan of a few turns, repeated.
+/// Plan of a few iterations, repeated.
 fn of_few(kernels: &mut Kernels<'_, '_>, found: &Loop, effort: Effort) -> Option<(State, bool)> {
     let seg = kernels.facts.ix.seg;
     let (live, few) = (found.live(&seg), found.begin + found.few * found.period);
@@ -67,14 +67,14 @@ fn of_few(kernels: &mut Kernels<'_, '_>, found: &Loop, effort: Effort) -> Option
     let mut stored = kernels.facts.required.clone();
     all.iter().flatten().for_each(|&s| stored.insert(s));
     let state = State::of(kernels, &all, &stored)?;
-    // Whatever has to be stored is, once.
+    // Each required result is stored exactly once.
     let once = all.iter().map(Vec::len).sum::<usize>() == stored.count();
     (once && state.check(kernels.facts).is_ok()).then_some((state, complete))
 }
 
 impl Loop {
-    /// The loop that goes on to the segment's end, if it has more turns than are searched and all but the last two are
-    /// alike in sizes and in what is live. `more`: turns that are searched beyond the fewest.
+    /// Loop up to the segment's end, if it has more iterations than are searched, and all but the last two have equal
+    /// sizes and live results. `more`: iterations to search beyond the minimum.
     pub fn of(seg: &Segment<'_>, more: usize) -> Option<Loop> {
         if !TUNABLES.min_periodic_operations.reached_by(seg.ops.len()) {
             return None;
@@ -90,7 +90,7 @@ impl Loop {
         (turns > few && (found.begin..n - period).all(alike) && middle.into_iter().all(live)).then_some(found)
     }
 
-    /// What is live of the turns that are searched: their last two end as the segment does.
+    /// Live results of the searched iterations: their last two end like the segment.
     fn live(&self, seg: &Segment<'_>) -> BitSet {
         let (n, few) = (seg.ops.len(), self.begin + self.few * self.period);
         let last = few - 2 * self.period;
@@ -100,26 +100,26 @@ impl Loop {
         live
     }
 
-    /// The operations of a turn; of the first one those before it, too.
+    /// Operations of an iteration; the first one includes those before the loop.
     pub fn turn(&self, number: usize) -> Range<usize> {
         let first = if number == 0 { 0 } else { self.begin + number * self.period };
         first..self.begin + (number + 1) * self.period
     }
 
-    /// The kernels of all turns, by their stores, from those of a few; `None` where no stretch of these is repeated.
+    /// Kernels of all iterations, by their stores, from those of a few; `None` if no span repeats.
     fn repeated(&self, few: Vec<Stored>) -> Option<Vec<Vec<usize>>> {
         let of_turn = |number: usize, by: usize| {
             let turn = self.turn(number);
             let begins = move |k: &&Stored| k.0.first().is_some_and(|s| turn.contains(s));
-            // What is before the loop is the same for all turns.
+            // Operations before the loop are the same for all iterations.
             let later =
                 |ops: &[usize]| ops.iter().map(|&o| if o < self.begin { o } else { o + by * self.period }).collect();
             let mut kernels: Vec<Stored> = few.iter().filter(begins).map(|k| (later(&k.0), later(&k.1))).collect();
             kernels.sort_unstable();
             kernels
         };
-        // A stretch of so many turns from a turn on that is followed by the same once more, stores and all else that
-        // its kernels compute; the last two end the loop.
+        // A span of iterations followed by an equal one, in stores and in everything its kernels compute; the last two
+        // iterations end the loop.
         let places =
             (1..=TOGETHER).flat_map(|long| (1..self.few.saturating_sub(2 * long + 1)).map(move |at| (at, long)));
         let again = |&(at, long): &(usize, usize)| (at..at + long).all(|t| of_turn(t, long) == of_turn(t + long, 0));
@@ -132,5 +132,5 @@ impl Loop {
     }
 }
 
-/// What a kernel stores, and all that it computes.
+/// Stores of a kernel, and all operations that it computes.
 type Stored = (Vec<usize>, Vec<usize>);

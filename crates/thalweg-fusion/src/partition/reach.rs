@@ -1,7 +1,7 @@
-//! What a kernel that stores these would compute, down to what it loads.
+//! Reach of a kernel: the operations that it would compute, down to its loads.
 //!
-//! In: operations to be stored by a kernel, and what all kernels store. Out: the operations between them and memory, the
-//! folds and products among them in particular; or the rule that this many, or these, break.
+//! In: the stores of a kernel, and the stores of all kernels. Out: the operations between them and memory, with the
+//! folds and products among them; or the rule that they break.
 
 use super::facts::Facts;
 use crate::plan::KernelPlan;
@@ -11,24 +11,24 @@ use crate::write::rules::{Rule, contracts, counts, is_constant, is_opaque};
 use rustc_hash::FxHashSet;
 use thalweg_ir::Op;
 
-/// What a kernel would be.
+/// Candidate kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Candidate {
-    /// As it stands in a plan.
+    /// Kernel of a plan.
     pub plan: KernelPlan,
-    /// Stored operations that it reaches, ascending: what it loads.
+    /// Stored operations that it loads, ascending.
     pub loads: Vec<usize>,
 }
 
-/// What a kernel would compute and load.
+/// Operations that a kernel would compute and load.
 pub(super) struct Reach {
     /// Operations computed in it, ascending.
     pub ops: Vec<usize>,
-    /// Stored operations it loads, ascending.
+    /// Stored operations that it loads, ascending.
     pub loads: Vec<usize>,
     /// Reductions and scans among `ops`.
     pub folds: Vec<usize>,
-    /// Products among `ops` that share a kernel with others.
+    /// Fusible products among `ops`.
     pub products: Vec<usize>,
 }
 
@@ -64,7 +64,7 @@ impl Reach {
                 return Err(Rule::Full);
             }
             match facts.operands.get(&i) {
-                // An operation by itself has its operands in memory, or computes them.
+                // An opaque operation reads its operands from memory, or computes them.
                 Some(operands) => {
                     for o in operands.iter().filter_map(|v| op_of(*v)) {
                         if stored.has(o) { loads.push(o) } else { left.push(o) }
@@ -97,7 +97,7 @@ fn op_of(v: ValueId) -> Option<usize> {
     }
 }
 
-/// The stored operation that a value is read from in memory.
+/// Stored operation that a value is read from in memory.
 fn in_memory(facts: &Facts<'_>, v: ValueId, stored: &BitSet) -> Option<usize> {
     op_of(crate::write::movement::view_base(&facts.ix, v, &|i| stored.has(i)).0)
 }

@@ -1,7 +1,7 @@
-//! The order in which the kernels of a plan run.
+//! Run order of a plan's kernels.
 
-/// The kernels so that each runs after those it reads from; among those that could run the one with the lowest `first`.
-/// `None` where they wait for each other.
+/// Order in which each kernel runs after those it reads from; among ready ones, the lowest `first` comes first. `None`
+/// if there is a cycle.
 pub(crate) fn run_order(reads: &[Vec<usize>], first: impl Fn(usize) -> usize) -> Option<Vec<usize>> {
     let mut readers = vec![vec![]; reads.len()];
     let mut waits = vec![0; reads.len()];

@@ -1,11 +1,12 @@
-//! Products of one input side by side: queries, keys and values; a gate and what it lets through.
+//! Sibling products: products of one operand in one launch, such as queries, keys and values, or a gate and the values
+//! it scales.
 //!
-//! In: the kernels of a finished plan in the order in which they run. Out: the same, where products of one left factor
-//! and of one shape are a [`KernelPlan::Group`]: one launch, whose last round of tiles is one instead of several. Only
-//! devices that contract tiles, and narrow floats, whose tiles a block goes through one after the other.
+//! In: the kernels of a finished plan in order of running. Out: the same, where products with one left operand and one
+//! shape form a [`KernelPlan::Group`]: one launch with one last wave of tiles instead of several. Only on devices with
+//! tile contractions, and for narrow floats, whose tiles a block processes one after the other.
 //!
-//! Always true: kernels of a group are as deep in the plan, so that none waits for another, and what comes out is in the
-//! order of running.
+//! Always true: kernels of a group have equal depth in the plan, so none waits for another, and the result is in order
+//! of running.
 
 use super::horizontal::order;
 use crate::plan::{KernelPlan, Products};
@@ -16,13 +17,13 @@ use std::collections::BTreeSet;
 use thalweg_ir::{DType, Shape};
 use thalweg_kernel::Contracts;
 
-/// The longest product that is a part, in picoseconds of the cost model: a longer one has rounds enough.
+/// Longest product that joins a group, in picoseconds of the cost model: a longer one has enough waves.
 const LONGEST_PS: u64 = 200_000_000;
 
-/// Kernels in the order of running, those that read from each, and what each takes.
+/// Kernels in order of running, the readers of each, and its predicted time.
 pub(super) type Run = (Vec<KernelPlan>, Vec<Vec<usize>>, Vec<u64>);
 
-/// Puts products together; see the module.
+/// Groups products; see the module.
 pub(super) fn together(ix: &Indexed<'_>, (kernels, readers, times): Run) -> Run {
     if ix.seg.mode.contracts != Contracts::Tiles || ix.seg.mode.strict {
         return (kernels, readers, times);
@@ -31,7 +32,7 @@ pub(super) fn together(ix: &Indexed<'_>, (kernels, readers, times): Run) -> Run 
     for (k, after) in readers.iter().enumerate() {
         after.iter().for_each(|&r| depth[r] = depth[r].max(depth[k] + 1));
     }
-    // The kernels of each launch, the newest launch of each key, and the launch of each kernel.
+    // Kernels of each launch, newest launch of each key, and launch of each kernel.
     let mut launches: Vec<Vec<usize>> = vec![];
     let mut open: FxHashMap<Key, usize> = FxHashMap::default();
     let mut launch_of = vec![0; kernels.len()];
@@ -67,7 +68,7 @@ pub(super) fn together(ix: &Indexed<'_>, (kernels, readers, times): Run) -> Run 
     made
 }
 
-/// What kernels of a group share.
+/// Properties that all kernels of a group share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     left: ValueId,

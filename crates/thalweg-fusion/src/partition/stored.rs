@@ -1,12 +1,11 @@
-//! Plans as bytes: what was found once need not be searched for again.
+//! Serialized plans: a plan found once need not be searched for again.
 //!
-//! In: a plan, and later its bytes with the segment. Out: the plan again. What is written are the moves of a rewrite and the
-//! stores of each kernel and nothing else, as JSON. All the rest follows, and is derived by the planner itself: kernels, their order, groups,
-//! outputs.
+//! In: a plan, and later its bytes with the segment. Out: the plan again. The bytes hold only the moves of a rewrite
+//! and the stores of each kernel, as JSON. The planner derives the rest: kernels, their order, groups, outputs.
 //!
-//! Always true: whatever the bytes are, what comes out is a legal plan of the segment or none. They name operations
-//! that are stored, and a set of stores becomes a kernel only by [`Kernels::get`], which the search asks too. So bytes
-//! from anywhere can make a segment slower, but not wrong.
+//! Always true: any bytes give a legal plan of the segment or none. They name stored operations, and a set of stores
+//! becomes a kernel only through [`Kernels::get`], as in the search. So bytes from anywhere can make a segment slower,
+//! but not wrong.
 
 use super::facts::Facts;
 use super::kernels::Kernels;
@@ -22,23 +21,23 @@ use crate::write::rules::is_constant;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 
-/// The planner's number: another one may find other plans, and takes constants to mean something else.
+/// Version of the planner: another version may find other plans, and interprets constants differently.
 pub const PLANNER: &str = env!("THALWEG_PLANNER");
 
-/// What is written of a plan.
+/// Serialized form of a plan.
 #[derive(Serialize, Deserialize)]
 struct Stored {
-    /// Whether the search came to its end.
+    /// Whether the search completed.
     complete: bool,
-    /// What is changed of the segment first; absent where nothing is.
+    /// Rewrite of the segment; absent if empty.
     #[serde(default, skip_serializing_if = "Rewrite::is_empty")]
     rewrite: Rewrite,
-    /// The operations that each kernel stores, ascending.
+    /// Operations that each kernel stores, ascending.
     kernels: Vec<Vec<u32>>,
 }
 
 impl Planned {
-    /// The plan as bytes.
+    /// Serializes the plan.
     pub fn to_bytes(&self) -> Vec<u8> {
         let parts = self.plan.kernels.iter().flat_map(|k| k.parts());
         let stores = |mut stores: Vec<u32>| {
@@ -50,7 +49,7 @@ impl Planned {
         serde_json::to_vec(&Stored { complete, rewrite, kernels }).expect("plain numbers become JSON")
     }
 
-    /// The plan that [`Planned::to_bytes`] wrote for this segment; `None` where the bytes are no legal plan of it.
+    /// Plan that [`Planned::to_bytes`] wrote for this segment; `None` if the bytes are no legal plan of it.
     pub fn from_bytes(bytes: &[u8], segment: Segment<'_>, costs: &Costs) -> Option<Planned> {
         let stored: Stored = serde_json::from_slice(bytes).ok()?;
         let rewritten = match stored.rewrite.is_empty() {
@@ -69,8 +68,8 @@ impl Planned {
     }
 }
 
-/// Everything that the kernels store, if each stores something, nothing is stored twice, what has to be stored is, and
-/// what need not be may.
+/// All stores of the kernels, if no kernel is empty, nothing is stored twice, everything required is stored, and
+/// everything else may be stored.
 fn stores(facts: &Facts<'_>, kernels: &[Vec<usize>]) -> Option<BitSet> {
     let seg = facts.ix.seg;
     let mut all = BitSet::new(seg.ops.len());
@@ -90,8 +89,9 @@ fn stores(facts: &Facts<'_>, kernels: &[Vec<usize>]) -> Option<BitSet> {
     facts.required.iter().all(|s| all.has(s)).then_some(all)
 }
 
-/// Everything that a plan follows from, as bytes: equal bytes, equal plan. Sizes are part of it, so that a plan that is
-/// read is the plan that the search would have found, and what other processes did before cannot be told from results.
+/// Key of a plan: everything that it depends on, as bytes. Equal bytes mean equal plans. Sizes are included, so a plan
+/// that is read is the one that the search would have found, and results do not depend on what other processes did
+/// before.
 pub fn question(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> Vec<u8> {
     let mut bytes = Bytes(PLANNER.as_bytes().to_vec());
     (costs.id(), effort, segment.mode).hash(&mut bytes);
@@ -100,7 +100,7 @@ pub fn question(segment: &Segment<'_>, costs: &Costs, effort: Effort) -> Vec<u8>
     bytes.0
 }
 
-/// The same without sizes: what the plan of a class is kept by, as it is in memory.
+/// Key without sizes, for the plan of a class, as in memory.
 pub fn class_question(segment: &Segment<'_>, class: &SegmentClass, costs: &Costs, effort: Effort) -> Vec<u8> {
     let mut bytes = Bytes(PLANNER.as_bytes().to_vec());
     (costs.id(), effort, segment.mode).hash(&mut bytes);
@@ -109,7 +109,7 @@ pub fn class_question(segment: &Segment<'_>, class: &SegmentClass, costs: &Costs
     bytes.0
 }
 
-/// Takes down what others would hash.
+/// Hasher that collects the bytes instead of hashing them.
 struct Bytes(Vec<u8>);
 
 impl Hasher for Bytes {

@@ -1,11 +1,11 @@
-//! Quick plans of loops: one turn is searched for, all turns are planned as it is, and what one turn hands to another is
-//! stored.
+//! Quick plans of loops: one iteration is searched for, all iterations are planned like it, and values passed between
+//! iterations are stored.
 //!
-//! In: a segment whose operations repeat with a period. Out: a plan, for segments that somebody waits for; none where the
-//! segment is no loop. What [`super::periodic`] finds is better, since a kernel may hold parts of several turns, and
-//! takes a hundred times as long.
+//! In: a segment whose operations repeat with a period. Out: a plan, for segments that somebody waits for; none if the
+//! segment is no loop. [`super::periodic`] finds better plans, since a kernel may span several iterations, and takes a
+//! hundred times as long.
 //!
-//! Always true: as with any plan, the kernels are those that the planner allows ([`Kernels::get`]).
+//! Always true: as in any plan, the kernels are those that the planner allows ([`Kernels::get`]).
 
 use super::components::solved;
 use super::facts::Facts;
@@ -18,10 +18,10 @@ use crate::segment::{BitSet, Segment};
 use std::ops::Range;
 use thalweg_ir::Arg;
 
-/// Visits for each operation of a turn: enough for what is obvious.
+/// Visits per operation of an iteration: enough for the obvious moves.
 const VISITS: u64 = 10;
 
-/// A plan of the loop that a segment is, with what holds for all plans that store what turns hand to each other.
+/// Plan of the loop that a segment is, with the facts for plans that store values passed between iterations.
 pub(super) fn plan<'a>(
     segment: Segment<'a>,
     costs: &Costs,
@@ -54,7 +54,7 @@ pub(super) fn plan<'a>(
 }
 
 impl Loop {
-    /// What turns read of other turns, through views: what the first and the following kernels of a loop share.
+    /// Values passed between iterations, through views: the links between the kernels of different iterations.
     fn handed_on(&self, segment: &Segment<'_>) -> BitSet {
         let turn = |i: usize| i.saturating_sub(self.begin) / self.period;
         let mut handed = BitSet::new(segment.ops.len());
@@ -77,10 +77,10 @@ impl Loop {
     }
 }
 
-/// How a turn was planned.
+/// Plan of an iteration.
 struct Turn {
     ops: Range<usize>,
-    /// What each kernel stores.
+    /// Stores of each kernel.
     kernels: Vec<Vec<usize>>,
 }
 
@@ -89,13 +89,13 @@ impl Turn {
         Turn { ops, kernels: state.kernels.iter().map(|k| k.stores.clone()).collect() }
     }
 
-    /// Whether another turn is as long, needs the same, and has to store the same.
+    /// Whether another iteration has the same length, the same needed operations and the same required stores.
     fn is_like(&self, facts: &Facts<'_>, other: &Range<usize>) -> bool {
         let same = |set: &BitSet| self.ops.clone().zip(other.clone()).all(|(a, b)| set.has(a) == set.has(b));
         self.ops.len() == other.len() && same(&facts.needed) && same(&facts.required)
     }
 
-    /// Another turn planned as this one; `None` where that is not allowed.
+    /// Same plan for another iteration; `None` if it is not legal.
     fn repeated(&self, kernels: &mut Kernels<'_, '_>, other: &Range<usize>) -> Option<State> {
         let later = |s: &usize| s - self.ops.start + other.start;
         let stores: Vec<Vec<usize>> = self.kernels.iter().map(|k| k.iter().map(later).collect()).collect();

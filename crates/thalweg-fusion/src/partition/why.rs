@@ -1,7 +1,7 @@
-//! Why a value goes through memory: what keeps the kernel that writes it and the kernel that reads it from being one.
+//! Reasons why a value goes through memory: why the kernels that write and read it are not one.
 //!
-//! Found out when somebody asks, by putting the two together once more. So a plan carries no reasons, whether it was
-//! searched for or read from disk.
+//! Found on request, by merging the two once more. So a plan carries no reasons, whether it was searched for or read
+//! from disk.
 
 use super::facts::Facts;
 use super::kernels::{Kernels, candidate, candidate_ops};
@@ -13,23 +13,23 @@ use crate::segment::{Segment, ValueId};
 use crate::write::rules::Rule;
 use thalweg_ir::Op;
 
-/// Every value that one kernel of the plan hands to another, in order of the operations, with the reason.
+/// Every value passed between kernels of the plan, in order of the operations, with the reason.
 pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge> {
     let facts = Facts::new(segment);
-    // A group is as many kernels as it has parts.
+    // A group counts as several kernels, one per member.
     let parts = plan.kernels.iter().enumerate().flat_map(|(n, k)| k.parts().iter().map(move |_| n));
     let number: Vec<usize> = parts.collect();
     let (stores, stored) = stores_of(plan, segment.ops.len());
     let mut kernels = Kernels::new(&facts, costs);
     let mut edges = vec![];
-    // Without fusion there is nothing to find out, and no limit to how many kernels there are.
+    // Without fusion the reason is known, and the number of kernels is unlimited.
     let state = segment.mode.fused.then(|| State::of(&mut kernels, &stores, &stored)).flatten();
     for (to, reader) in stores.iter().enumerate() {
         let Ok(reader) = candidate(&facts, reader, &stored) else { continue };
         for &op in &reader.loads {
             let Some(from) = stores.iter().position(|s| s.binary_search(&op).is_ok()) else { continue };
             let reason = match &state {
-                // The search has an order of its own.
+                // The search orders kernels differently.
                 Some(state) => {
                     let (from, to) = (state.home(stores[from][0]), state.home(stores[to][0]));
                     reason(&mut kernels, state, (from, to), op)
@@ -44,7 +44,7 @@ pub(crate) fn why(plan: &Plan, segment: Segment<'_>, costs: &Costs) -> Vec<Edge>
     edges
 }
 
-/// Why kernel `to` reads an operation's result from kernel `from`.
+/// Reason why kernel `to` reads an operation's result from kernel `from`.
 fn reason(kernels: &mut Kernels<'_, '_>, state: &State, (from, to): (usize, usize), op: usize) -> Reason {
     let facts = kernels.facts;
     let ix = &facts.ix;

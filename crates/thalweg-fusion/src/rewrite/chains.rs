@@ -1,18 +1,18 @@
-//! The order of a chain of products. `((a·b)·c)·d` may be taken in five ways, whose numbers of multiplications can be far
-//! apart: of `a·b·v` with a vector one way multiplies matrices and the other does not.
+//! Order of a chain of matrix products. `((a·b)·c)·d` can be evaluated in five orders with very different numbers of
+//! multiplications: for `a·b·v` with a vector `v`, one order multiplies matrices and the other does not.
 //!
-//! In: products each of which is nothing but the factor of the next. Out: moves, where another order takes clearly less. The
-//! cheapest order is found over all intervals (matrix chain ordering; Cormen et al., Introduction to Algorithms, 15.2),
-//! and rotations of the tree lead there.
+//! In: products each of which is used only as an operand of the next. Out: moves, if another order costs clearly less.
+//! The cheapest order is found over all intervals (matrix chain ordering; Cormen et al., Introduction to Algorithms,
+//! 15.2), and reached by rotations of the tree.
 
 use super::Move;
 use super::graph::{Graph, batch, last_two};
 use crate::tunable::TUNABLES;
 use thalweg_ir::{DType, RelArg, Shape};
 
-/// What an element of an intermediate result costs, in multiplications: it is written and read.
+/// Cost of an element of an intermediate result, in multiplications: it is written and read.
 const ELEMENT: f64 = 16.0;
-/// Another order is taken where it costs less than this part of the one that is written.
+/// Fraction of the recorded order's cost below which another order is taken.
 const WORTH: f64 = 0.8;
 
 /// Makes the moves that pay.
@@ -27,7 +27,7 @@ pub(super) fn find(graph: &mut Graph<'_>) {
     }
 }
 
-/// The product that a factor of a product is, where the two are links of a chain. Of f16 there are none: what is between could
+/// Inner product that is an operand of a product, if the two form a chain. None for f16: intermediate results could
 /// overflow in another order.
 fn chained(graph: &Graph<'_>, product: usize, factor: RelArg) -> Option<usize> {
     let dtype = graph.ops[product].dtype;
@@ -47,8 +47,8 @@ fn reorder(graph: &mut Graph<'_>, root: usize) -> Option<()> {
     splits.regroup(graph, root, 0, factors.len() - 1)
 }
 
-/// Collects the shapes of a chain's factors, and tells what the chain costs as it is written; `None` where products lie deeper in
-/// each other than that. (A segment may have thousands.)
+/// Collects the shapes of a chain's operands and returns the cost of the recorded order; `None` if products are nested
+/// too deeply. (A segment may have thousands.)
 fn flatten(graph: &Graph<'_>, product: usize, factors: &mut Vec<Shape>, deepest: usize) -> Option<f64> {
     let deeper = deepest.checked_sub(1)?;
     let [a, b] = graph.factors(product)?;
@@ -63,7 +63,7 @@ fn flatten(graph: &Graph<'_>, product: usize, factors: &mut Vec<Shape>, deepest:
     Some(own + below)
 }
 
-/// What a product costs, and its shape.
+/// Cost of a product, and its shape.
 fn cost(a: Shape, b: Shape) -> Option<(f64, Shape)> {
     let ([m, k], [inner, n]) = (last_two(a)?, last_two(b)?);
     let leading = batch(a).broadcast(&batch(b)).filter(|_| k == inner)?;
@@ -72,10 +72,10 @@ fn cost(a: Shape, b: Shape) -> Option<(f64, Shape)> {
     Some((elements * (k as f64 + ELEMENT), shape.insert(shape.rank(), n)))
 }
 
-/// The best place to split each interval of a chain.
+/// Best split of each interval of a chain.
 struct Splits {
     n: usize,
-    /// For the factors `lo..=hi`, at `lo * n + hi`: what their product costs, the last factor of its left part, its shape.
+    /// For operands `lo..=hi`, at `lo * n + hi`: cost of their product, last operand of its left part, and shape.
     best: Vec<(f64, usize, Shape)>,
 }
 
@@ -106,7 +106,7 @@ impl Splits {
         self.best[lo * self.n + hi].0
     }
 
-    /// Brings the product of the factors `lo..=hi` into the best order.
+    /// Brings the product of operands `lo..=hi` into the best order.
     fn regroup(&self, graph: &mut Graph<'_>, product: usize, lo: usize, hi: usize) -> Option<()> {
         let at = self.best[lo * self.n + hi].1;
         split(graph, product, (lo, hi), at)?;
@@ -121,7 +121,7 @@ impl Splits {
     }
 }
 
-/// Rotates the tree of a product of the factors `lo..=hi` until the left part ends with factor `at`.
+/// Rotates the tree of a product of operands `lo..=hi` until the left part ends with operand `at`.
 fn split(graph: &mut Graph<'_>, product: usize, (lo, hi): (usize, usize), at: usize) -> Option<()> {
     let [a, b] = graph.factors(product)?;
     let now = lo + leaves(graph, product, a)? - 1;
@@ -136,7 +136,7 @@ fn split(graph: &mut Graph<'_>, product: usize, (lo, hi): (usize, usize), at: us
     }
 }
 
-/// How many factors of the chain a factor of a product is made of.
+/// Number of the chain's operands within an operand of a product.
 fn leaves(graph: &Graph<'_>, product: usize, factor: RelArg) -> Option<usize> {
     let Some(link) = chained(graph, product, factor) else { return Some(1) };
     let [a, b] = graph.factors(link)?;
@@ -144,7 +144,7 @@ fn leaves(graph: &Graph<'_>, product: usize, factor: RelArg) -> Option<usize> {
 }
 
 impl Graph<'_> {
-    /// `(a·b)·c` as `a·(b·c)`.
+    /// Rewrites `(a·b)·c` as `a·(b·c)`.
     pub fn regroup_right(&mut self, product: usize) -> Option<()> {
         let [left, c] = self.factors(product)?;
         let [a, b] = self.factors(chained(self, product, left)?)?;
@@ -158,7 +158,7 @@ impl Graph<'_> {
         Some(())
     }
 
-    /// `a·(b·c)` as `(a·b)·c`.
+    /// Rewrites `a·(b·c)` as `(a·b)·c`.
     pub fn regroup_left(&mut self, product: usize) -> Option<()> {
         let [a, right] = self.factors(product)?;
         let [b, c] = self.factors(chained(self, product, right)?)?;

@@ -1,20 +1,20 @@
-//! A segment that moves change: operations with numbers that stay, in an order that grows.
+//! Mutable graph of a segment being rewritten: operation numbers stay fixed while their order grows.
 
 use super::{Move, Rewritten};
 use crate::segment::{BitSet, Segment};
 use thalweg_ir::{Arg, DType, MAX_RANK, Op, RelArg, RelOp, Shape, pack_order};
 
-/// See the module.
+/// Graph being rewritten; see the module.
 pub(super) struct Graph<'a> {
     pub seg: Segment<'a>,
-    /// The segment's operations, some of them changed, then added ones. Arguments name operations by these numbers.
+    /// The segment's operations, some of them changed, then added ones. Arguments refer to these numbers.
     pub ops: Vec<RelOp>,
     pub shapes: Vec<Shape>,
-    /// How often each is an argument of what is needed.
+    /// Number of uses of each operation by needed ones.
     pub users: Vec<u32>,
-    /// What was done so far.
+    /// Moves made so far.
     pub moves: Vec<Move>,
-    /// The numbers in the order in which they stand.
+    /// Operation numbers in their current order.
     order: Vec<usize>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Makes a move; `None`, and nothing is changed, where it is not legal.
+    /// Makes a move; `None`, with nothing changed, if it is not legal.
     pub fn make(&mut self, m: Move) -> Option<()> {
         let at = m.at();
         if at >= self.ops.len() || !self.is_needed(at) {
@@ -60,7 +60,7 @@ impl<'a> Graph<'a> {
         Some(())
     }
 
-    /// The segment as it is now.
+    /// Rewritten segment.
     pub fn finish(self) -> Rewritten {
         let mut place = vec![0; self.ops.len()];
         self.order.iter().enumerate().for_each(|(at, &i)| place[i] = at);
@@ -88,12 +88,12 @@ impl<'a> Graph<'a> {
         RelArg::op(self.ops.len() - 1)
     }
 
-    /// The numbers of what is needed, in order.
+    /// Numbers of needed operations, in order.
     pub fn needed(&self) -> Vec<usize> {
         self.order.iter().copied().filter(|&i| self.is_needed(i)).collect()
     }
 
-    /// Whether somebody can ask for the result of an operation.
+    /// Whether the result of an operation is live.
     pub fn is_live(&self, i: usize) -> bool {
         i < self.seg.ops.len() && self.seg.live.has(i)
     }
@@ -102,7 +102,7 @@ impl<'a> Graph<'a> {
         self.users[i] > 0 || self.is_live(i)
     }
 
-    /// Whether an operation is an argument of one other and of nothing else, and nobody can ask for its result.
+    /// Whether an operation has exactly one use and its result is not live.
     pub fn is_inner(&self, i: usize) -> bool {
         self.users[i] == 1 && !self.is_live(i)
     }
@@ -123,12 +123,12 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The factors of a product.
+    /// Operands of a product.
     pub fn factors(&self, i: usize) -> Option<[RelArg; 2]> {
         (self.ops[i].op == Op::Matmul).then(|| [self.ops[i].args[0], self.ops[i].args[1]])
     }
 
-    /// The product that an argument is, where it is nothing else's: itself, or reshaped and back.
+    /// Product that is an argument and has no other use, possibly reshaped and reshaped back.
     pub fn inner_product(&self, arg: RelArg) -> Option<usize> {
         let wanted = self.shape(arg)?;
         let mut at = arg;
@@ -143,7 +143,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The shape of a product of two.
+    /// Shape of a product.
     pub fn product_shape(&self, a: RelArg, b: RelArg) -> Option<Shape> {
         let (x, y) = (self.shape(a)?, self.shape(b)?);
         let ([m, k], [inner, n]) = (last_two(x)?, last_two(y)?);
@@ -154,7 +154,7 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Adds the product of two, in the dtype and before the place of `like`.
+    /// Adds a product, with the dtype of `like` and before it.
     pub fn add_product(&mut self, like: usize, a: RelArg, b: RelArg) -> Option<RelArg> {
         let shape = self.product_shape(a, b)?;
         let dtype = self.ops[like].dtype;
@@ -162,7 +162,7 @@ impl<'a> Graph<'a> {
         Some(self.add(like, RelOp { op: Op::Matmul, dtype, rank: shape.rank() as u8, attr: 0, args }, shape))
     }
 
-    /// Adds a matrix transposed, before `before`.
+    /// Adds a transposed matrix before `before`.
     pub fn add_transposed(&mut self, before: usize, of: RelArg) -> Option<RelArg> {
         let (shape, dtype) = (self.shape(of)?, self.dtype(of)?);
         let rank = shape.rank();
@@ -173,7 +173,7 @@ impl<'a> Graph<'a> {
         Some(self.add(before, op, turned))
     }
 
-    /// What an argument is the transpose of, where it is a permutation that swaps the last two dimensions.
+    /// Source of an argument that swaps the last two dimensions, with the number of that permutation.
     pub fn transposed(&self, arg: RelArg) -> Option<(usize, RelArg)> {
         let Arg::Op(i) = arg.decode() else { return None };
         let turns = self.ops[i].op == Op::Permute && Some(self.ops[i].attr) == transposing(self.shapes[i].rank());
@@ -181,19 +181,19 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// [`RelOp::attr`] of the permutation that swaps the last two of so many dimensions.
+/// [`RelOp::attr`] of the permutation that swaps the last two of `rank` dimensions.
 fn transposing(rank: usize) -> Option<u32> {
     let mut order: Vec<usize> = (0..rank).collect();
     order.swap(rank.checked_sub(2)?, rank - 1);
     Some(pack_order(&order))
 }
 
-/// The last two dimensions.
+/// Last two dimensions.
 pub(super) fn last_two(shape: Shape) -> Option<[usize; 2]> {
     shape.last_chunk().copied()
 }
 
-/// All but the last two dimensions.
+/// All dimensions but the last two.
 pub(super) fn batch(shape: Shape) -> Shape {
     Shape::new(&shape[..shape.rank().saturating_sub(2)])
 }

@@ -1,17 +1,17 @@
-//! Rewrites: other operations that give the same results and cost less, found before a segment is planned.
+//! Rewrites: replacement of operations by cheaper ones with the same results, before a segment is planned.
 //!
-//! In: a segment. Out: a [`Rewrite`], a list of moves, and what they make of the segment ([`Rewritten`]). All of them are
-//! about matrix products, where what is written and what is best to compute lie furthest apart. ../../../../docs/planner.md
-//! ("Rewrites") says which there are, and has a worked example.
+//! In: a segment. Out: a [`Rewrite`], which is a list of moves, and the rewritten segment ([`Rewritten`]). All moves
+//! concern matrix products, where the recorded form and the best one differ most. ../../../../docs/planner.md
+//! ("Rewrites") lists them, with a worked example.
 //!
-//! * `graph`: a segment that moves change.
-//! * `chains`: the order in which products of products are taken.
-//! * `scales`: factors of rows and columns that leave the sum; `transposes`: products whose transpose is computed with.
+//! * `graph`: the segment being rewritten.
+//! * `chains`: order of chained products.
+//! * `scales`: row and column scales moved out of a product; `transposes`: products whose transpose is used.
 //!
-//! Always true: a move is made only where the operation that it changes has the same value, up to rounding, whatever the
-//! numbers; every original operation that somebody can ask for is there with its value, and originals keep their order, so
-//! that sizes and scalars stay what they were. In strict mode, and without fusion, nothing is rewritten. Which moves are made
-//! follows from the segment alone, and a list of moves from anywhere makes a legal segment or none.
+//! Always true: a move is made only if the changed operation has the same value, up to rounding, for all inputs. Every
+//! live original operation still exists with its value, and originals keep their order, so sizes and scalars stay
+//! valid. Nothing is rewritten in strict mode or without fusion. The moves follow from the segment alone, and any list
+//! of moves gives a legal segment or none.
 
 mod chains;
 mod graph;
@@ -26,8 +26,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use thalweg_ir::{Arg, ElementOp, Op, RelOp, Shape};
 
-/// One change of one operation. Operations are named by number: the segment's own, then those that moves before this one
-/// added.
+/// Change of one operation, by number: first the segment's operations, then those that earlier moves added.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub(crate) enum Move {
     /// `(a·b)·c` becomes `a·(b·c)`.
@@ -36,14 +35,14 @@ pub(crate) enum Move {
     Left(u32),
     /// `(a·b)ᵀ` becomes `bᵀ·aᵀ`.
     Transpose(u32),
-    /// `(x∘r)·w` becomes `(x·w)∘r`: there is one number of `r` for each row.
+    /// `(x∘r)·w` becomes `(x·w)∘r`: one element of `r` per row.
     Rows(u32),
-    /// `x·(w∘s)` becomes `(x·w)∘s`: there is one number of `s` for each column.
+    /// `x·(w∘s)` becomes `(x·w)∘s`: one element of `s` per column.
     Columns(u32),
 }
 
 impl Move {
-    /// The operation that it changes.
+    /// Operation that it changes.
     fn at(self) -> usize {
         match self {
             Move::Right(i) | Move::Left(i) | Move::Transpose(i) | Move::Rows(i) | Move::Columns(i) => i as usize,
@@ -63,21 +62,21 @@ impl fmt::Display for Move {
     }
 }
 
-/// What is changed of a segment, in order; nothing of most.
+/// Changes of a segment, in order; empty for most segments.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Rewrite(Box<[Move]>);
 
-/// The operations of a segment after a rewrite. Its inputs, sizes and scalars are the segment's.
+/// Operations of a rewritten segment. Its inputs, sizes and scalars are the original segment's.
 pub(crate) struct Rewritten {
     ops: Vec<RelOp>,
     shapes: Vec<Shape>,
     live: BitSet,
-    /// The place of each operation of the segment.
+    /// Index of each original operation in the rewritten segment.
     places: Vec<usize>,
 }
 
 impl Rewrite {
-    /// The moves that pay.
+    /// Rewrite of all moves that pay.
     pub fn of(segment: &Segment<'_>) -> Rewrite {
         if !segment.mode.fused || segment.mode.strict || !may_pay(segment) {
             return Rewrite::default();
@@ -89,12 +88,12 @@ impl Rewrite {
         Rewrite(graph.moves.into())
     }
 
-    /// Whether nothing is changed.
+    /// Whether it has no moves.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The segment after these moves; `None` where there are none, or one of them is not legal.
+    /// Rewritten segment; `None` if there are no moves, or one of them is not legal.
     pub fn apply(&self, segment: &Segment<'_>) -> Option<Rewritten> {
         if self.is_empty() || !segment.mode.fused || segment.mode.strict {
             return None;
@@ -104,7 +103,7 @@ impl Rewrite {
         Some(graph.finish())
     }
 
-    /// Each kind of move that was made, in words, with the operations of the segment that it was made at.
+    /// Description of each kind of move, with the original operations that it was made at.
     pub fn described(&self, operations: usize) -> Vec<(String, Vec<usize>)> {
         let mut all: Vec<(String, Vec<usize>)> = vec![];
         for m in &self.0 {
@@ -125,23 +124,23 @@ impl Rewrite {
 }
 
 impl Rewritten {
-    /// As a segment.
+    /// Borrowed form.
     pub fn segment<'a>(&'a self, of: &Segment<'a>) -> Segment<'a> {
         Segment { ops: &self.ops, live: &self.live, shapes: &self.shapes, ..*of }
     }
 
-    /// Where an operation of the segment stands.
+    /// Index of an original operation in the rewritten segment.
     pub fn place(&self, original: usize) -> usize {
         self.places[original]
     }
 
-    /// The operation of the segment that stands there, if it was not added.
+    /// Original operation at that index, if it was not added.
     pub fn original(&self, place: usize) -> Option<usize> {
         self.places.binary_search(&place).ok()
     }
 }
 
-/// Whether there is a product whose factor, or whose result, a move could be about: asked of every new segment.
+/// Whether a product could be the subject of a move: a quick check of every new segment.
 fn may_pay(segment: &Segment<'_>) -> bool {
     let op = |a: Arg| match a {
         Arg::Op(i) => Some(segment.ops[i].op),

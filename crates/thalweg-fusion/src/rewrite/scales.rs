@@ -1,15 +1,16 @@
-//! Factors of rows and columns that leave a sum of products: `Σ_k (x[i, k]·r[i])·w[k, j] = r[i]·Σ_k x[i, k]·w[k, j]`, and
-//! the same for columns of `w`. What is multiplied is then what lies in memory, and the factor is one multiplication an element
-//! of the result, in the epilogue: weights in eight bits with a scale for each output.
+//! Row and column scales moved out of a product: `Σ_k (x[i, k]·r[i])·w[k, j] = r[i]·Σ_k x[i, k]·w[k, j]`, and the same
+//! for columns of `w`. The product then reads its operand from memory, and the scale is one multiplication per result
+//! element, in the epilogue. Typical use: 8-bit weights with one scale per output.
 //!
-//! Only of whole numbers of at most 16 bits. Of floats `x·w` can overflow where `(x∘r)·w` does not: people divide by a norm,
-//! or by a largest element, to keep numbers small. (Of norms before a product it would bring 1 to 8 % on a CPU.)
+//! Only for integers of at most 16 bits. For floats `x·w` can overflow where `(x∘r)·w` does not: users divide by a
+//! norm, or by the largest element, to keep numbers small. (For norms before a product it would gain 1 to 8 % on a
+//! CPU.)
 
 use super::Move;
 use super::graph::Graph;
 use thalweg_ir::{Arg, DType, ElementOp, Op, RelArg, RelOp, Shape};
 
-/// What a factor of a product is: another tensor times, or divided by, one number for each row or column.
+/// Scaled operand: another tensor multiplied or divided by one number per row or column.
 struct Scaled {
     op: ElementOp,
     of: RelArg,
@@ -22,7 +23,7 @@ pub(super) fn find(graph: &mut Graph<'_>) {
         if graph.factors(i).is_none() {
             continue;
         }
-        // A move that is not legal changes nothing. Behind one that is the product is what was added last.
+        // An illegal move changes nothing. After a legal one, the product is the operation added last.
         if graph.make(Move::Rows(i as u32)).is_some() {
             i = graph.ops.len() - 1;
         }
@@ -31,7 +32,7 @@ pub(super) fn find(graph: &mut Graph<'_>) {
 }
 
 impl Graph<'_> {
-    /// `(x∘r)·w` as `(x·w)∘r`.
+    /// Rewrites `(x∘r)·w` as `(x·w)∘r`.
     pub fn row_factors_out(&mut self, product: usize) -> Option<()> {
         let [left, w] = self.factors(product)?;
         let Arg::Op(m) = left.decode() else { return None };
@@ -43,7 +44,7 @@ impl Graph<'_> {
         self.scale(product, sums, &scaled, scaled.by)
     }
 
-    /// `x·(w∘s)` as `(x·w)∘s`; also where the right factor is the transpose of a matrix with a factor for each row.
+    /// Rewrites `x·(w∘s)` as `(x·w)∘s`; also where the right operand is the transpose of a matrix with a scale per row.
     pub fn column_factors_out(&mut self, product: usize) -> Option<()> {
         let [x, right] = self.factors(product)?;
         let turned = self.transposed(right);
@@ -58,7 +59,7 @@ impl Graph<'_> {
             return None;
         }
         let (w, by) = match turned {
-            // A factor of lower rank would be one for each column.
+            // A scale of lower rank would be one per column.
             Some(_) if self.shape(scaled.by)?.rank() != self.shapes[m].rank() => return None,
             Some(_) => (self.add_transposed(product, scaled.of)?, self.add_transposed(product, scaled.by)?),
             None => (scaled.of, scaled.by),
@@ -67,7 +68,7 @@ impl Graph<'_> {
         self.scale(product, sums, &scaled, by)
     }
 
-    /// Makes a product the elementwise operation of sums with factors.
+    /// Turns a product into the elementwise scaling of another product's result.
     fn scale(&mut self, product: usize, sums: RelArg, scaled: &Scaled, by: RelArg) -> Option<()> {
         let shape = self.shapes[product];
         debug_assert_eq!(self.shape(sums), Some(shape), "a factor changes no shape");
@@ -77,12 +78,11 @@ impl Graph<'_> {
         Some(())
     }
 
-    /// What an operation multiplies by a tensor of one element along a dimension, counted from the last one: whole numbers
-    /// of few bits.
+    /// Scaling by a tensor that is broadcast along a dimension, counted from the last one, of narrow integers.
     fn scaled(&self, m: usize, dim: u32) -> Option<Scaled> {
         let rel = &self.ops[m];
         let Op::Element(op @ (ElementOp::Mul | ElementOp::Div)) = rel.op else { return None };
-        // Sums of f16 could overflow even so; integers do not divide out.
+        // f16 accumulators could overflow even so; integer division does not factor out.
         if self.is_live(m) || !matches!(rel.dtype, DType::F32 | DType::F64 | DType::BF16) {
             return None;
         }
@@ -102,14 +102,14 @@ impl Graph<'_> {
         }
     }
 
-    /// Whether all that needs an operation are products with such factors.
+    /// Whether all uses of an operation are products with fitting operands.
     fn users_are(&self, i: usize, fits: impl Fn([RelArg; 2]) -> bool) -> bool {
         let users = (0..self.ops.len()).filter(|&u| self.is_needed(u) && self.ops[u].args().any(|a| a == Arg::Op(i)));
         let mut all = users.map(|u| self.factors(u).is_some_and(&fits));
         all.all(|fits| fits)
     }
 
-    /// Whether an argument is whole numbers of at most 16 bits, as they are or converted.
+    /// Whether an argument has integers of at most 16 bits, directly or converted.
     fn is_narrow(&self, arg: RelArg) -> bool {
         match (arg.decode(), self.dtype(arg)) {
             (_, Some(DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::Bool)) => true,

@@ -1,4 +1,4 @@
-//! Rewrites keep values: random products of small whole numbers, which every order gives exactly, by the reference
+//! Rewrites keep values: random products of small integers, which every order computes exactly, by the reference
 //! interpreter before and after.
 
 use super::{Move, Rewrite};
@@ -10,12 +10,12 @@ use proptest::prelude::*;
 use thalweg_ir::{DType, ElementOp, Op, ReduceOp, View};
 use thalweg_kernel::reference::{self, Array};
 
-/// The moves for a segment.
+/// Moves for a segment.
 fn moves(g: &Graph) -> Vec<Move> {
     Rewrite::of(&g.0.as_segment()).0.to_vec()
 }
 
-/// Small whole numbers for each input.
+/// Small integers for each input.
 fn inputs(segment: &OwnedSegment) -> Vec<Array> {
     let of = |(n, (dtype, view)): (usize, &(DType, View))| {
         let values = (0..view.shape.numel()).map(|i| ((i * 7 + n * 3) % 5) as i8 - 2);
@@ -28,7 +28,7 @@ fn inputs(segment: &OwnedSegment) -> Vec<Array> {
     segment.inputs.iter().enumerate().map(of).collect()
 }
 
-/// The first place where two arrays of whole numbers differ; a zero has no sign.
+/// First index where two integer arrays differ, with both values; the sign of zero is ignored.
 fn differing(a: &Array, b: &Array) -> Option<(usize, f32, f32)> {
     let values = |x: &Array| -> Vec<f32> {
         x.to_bytes().chunks_exact(4).map(|c| f32::from_le_bytes(c.try_into().expect("four bytes"))).collect()
@@ -38,7 +38,8 @@ fn differing(a: &Array, b: &Array) -> Option<(usize, f32, f32)> {
     Some((at, a.get(at).copied().unwrap_or(f32::NAN), b.get(at).copied().unwrap_or(f32::NAN)))
 }
 
-/// What the live results of a segment are, as written and after its rewrite; and the multiplications of its products.
+/// Asserts that a rewrite keeps the live results of a segment. Returns the multiplications of its products before and
+/// after.
 #[track_caller]
 fn same_values(segment: &OwnedSegment) -> [usize; 2] {
     let own = segment.as_segment();
@@ -74,14 +75,14 @@ fn a_chain_is_multiplied_from_its_narrow_end() {
     g.live(abv);
     assert_eq!(moves(&g), [Move::Right(1)]);
     assert_eq!(same_values(&g.0), [30 * 30 * 31, 2 * 30 * 30]);
-    // Somebody holds the product of matrices: it is there.
+    // The inner product is live, so it exists anyway.
     g.live(ab);
     assert_eq!(moves(&g), []);
 }
 
 #[test]
 fn a_long_chain_takes_the_order_of_fewest_multiplications() {
-    // The example of Cormen et al.: 15,125 multiplications; from the left on there are 40,500.
+    // Example of Cormen et al.: 15,125 multiplications, against 40,500 from left to right.
     let dims = [30, 35, 15, 5, 10, 20, 25];
     let mut g = Graph::new();
     let factors: Vec<T> = dims.windows(2).map(|d| g.input(&[d[0], d[1]])).collect();
@@ -91,7 +92,7 @@ fn a_long_chain_takes_the_order_of_fewest_multiplications() {
     assert_eq!((before, after), (40_500, 15_125));
 }
 
-/// A chain of thousands stays as it is, and is no deep recursion either.
+/// A chain of thousands is left unchanged, without deep recursion.
 #[test]
 fn chains_of_any_length_are_looked_at() {
     for length in [23, 24, 8000] {
@@ -132,7 +133,7 @@ fn strictly_nothing_is_rewritten() {
     assert!(found.apply(&g.0.as_segment()).is_none());
 }
 
-/// A matrix of bytes as floats.
+/// Matrix of bytes, converted to floats.
 fn bytes(g: &mut Graph, shape: &[usize]) -> T {
     let T::In(n) = g.input(shape) else { panic!("an input") };
     g.0.inputs[n].0 = DType::I8;
@@ -150,7 +151,7 @@ fn factors_of_rows_and_columns_leave_the_sum() {
     g.live(y);
     assert_eq!(moves(&g), [Move::Rows(4), Move::Columns(5)]);
     same_values(&g.0);
-    // What somebody holds is there anyway.
+    // A live result exists anyway.
     g.live(rows);
     assert_eq!(moves(&g), [Move::Columns(4)]);
 }
@@ -167,7 +168,7 @@ fn factors_of_the_rows_of_a_transposed_matrix_are_its_columns() {
     same_values(&g.0);
 }
 
-/// `x·w` can overflow where `(x/r)·w` does not: that is what people divide for.
+/// `x·w` can overflow where `(x/r)·w` does not, which is why users divide.
 #[test]
 fn floats_keep_their_factors() {
     let mut g = Graph::new();
@@ -191,7 +192,7 @@ fn a_product_whose_transpose_is_computed_with_is_computed_transposed() {
     same_values(&g.0);
     let kernels = |g: &Graph| plan(g.0.as_segment(), &Costs::typical(), Effort::default()).unwrap().plan.kernel_count();
     assert_eq!(kernels(&g), 1);
-    // Looked through alone it is a view of the product.
+    // As an operand only, it is a view of the product.
     let mut g = Graph::new();
     let (a, b) = (g.input(&[6, 4]), g.input(&[4, 9]));
     let ab = g.matmul(a, b);
@@ -200,7 +201,7 @@ fn a_product_whose_transpose_is_computed_with_is_computed_transposed() {
     assert_eq!(moves(&g), []);
 }
 
-/// What to add to a random graph of products: a kind, and arguments counted back from the last tensor.
+/// Steps of a random graph of products: a kind, and arguments counted back from the last tensor.
 fn choices() -> impl Strategy<Value = Vec<(u8, usize, usize, bool)>> {
     prop::collection::vec((0..9u8, 0..8usize, 0..8usize, prop::bool::weighted(0.1)), 1..9)
 }
@@ -243,7 +244,7 @@ proptest! {
         same_values(&g.0);
     }
 
-    /// A plan says how its segment is rewritten; so do its bytes.
+    /// A plan includes its segment's rewrite; so do its bytes.
     #[test]
     fn plans_of_rewritten_segments_are_kept(choices in choices()) {
         let g = random(&choices);
@@ -256,7 +257,7 @@ proptest! {
         prop_assert_eq!(again.plan, planned.plan);
     }
 
-    /// Moves from anywhere make a segment with the same values, or none.
+    /// Arbitrary moves give a segment with the same values, or none.
     #[test]
     fn moves_from_anywhere_are_legal_or_refused(choices in choices(), wild in prop::collection::vec((0..5u8, 0..14u32), 1..6)) {
         let g = random(&choices);

@@ -1,37 +1,37 @@
-//! Products whose transpose is computed with: `f((a·b)ᵀ)`, element by element. A sum meets what follows it at its own
-//! place, so that a transpose between them would be a kernel's end. `bᵀ·aᵀ` is the same product, its factors are views, and
-//! what follows is its epilogue.
+//! Products whose transpose is used elementwise: `f((a·b)ᵀ)`. An epilogue reads accumulators at its own index, so a
+//! transpose in between would end the kernel. `bᵀ·aᵀ` is the same product with views as operands, and `f` becomes its
+//! epilogue.
 
 use super::Move;
 use super::graph::Graph;
 use thalweg_ir::{Arg, Op, RelArg, RelOp};
 
-/// Operations behind a factor that are looked at.
+/// Maximum number of an operand's ancestors that are visited.
 const NEAR: usize = 64;
 
 /// Makes the moves that pay.
 pub(super) fn find(graph: &mut Graph<'_>) {
     for i in graph.needed() {
-        // A transpose that is only looked through, as a factor or a result, costs nothing as it is.
+        // A transpose used only as a view, as a product's operand or a result, costs nothing.
         let computes = |u: usize| graph.ops[u].op.by_element() && graph.ops[u].args().any(|a| a == Arg::Op(i));
         if graph.ops[i].op == Op::Permute
             && matches!(graph.ops[i].args[0].decode(), Arg::Op(p) if graph.ops[p].op == Op::Matmul)
             && !graph.is_live(i)
             && (0..graph.ops.len()).any(|u| graph.is_needed(u) && computes(u))
         {
-            // One that is not legal changes nothing.
+            // An illegal move changes nothing.
             let _ = graph.make(Move::Transpose(i as u32));
         }
     }
 }
 
 impl Graph<'_> {
-    /// `(a·b)ᵀ` as `bᵀ·aᵀ`.
+    /// Rewrites `(a·b)ᵀ` as `bᵀ·aᵀ`.
     pub fn transpose_product(&mut self, transpose: usize) -> Option<()> {
         let (_, of) = self.transposed(RelArg::op(transpose))?;
         let Arg::Op(product) = of.decode() else { return None };
         let [a, b] = self.factors(product)?;
-        // A right factor may be no product and no fold; so neither may what becomes one.
+        // A right operand may contain neither product nor fold, so the new right operand must not either.
         if !self.is_inner(product) || !self.is_plain(a) || !self.is_plain(b) {
             return None;
         }
@@ -43,7 +43,7 @@ impl Graph<'_> {
         Some(())
     }
 
-    /// Whether an argument is computed from inputs element by element.
+    /// Whether an argument is computed elementwise from inputs.
     fn is_plain(&self, arg: RelArg) -> bool {
         let (mut seen, mut left) = (vec![], vec![arg.decode()]);
         while let Some(at) = left.pop() {

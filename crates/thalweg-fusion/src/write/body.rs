@@ -1,8 +1,8 @@
-//! From a map kernel of a plan to its body and geometry: every operation in it is written down under the index map
-//! through which it is needed, and movement disappears into the accesses.
+//! Body writer: turns a map kernel of a plan into its body and geometry. Every operation is written under the index map
+//! through which it is needed; movement disappears into the accesses.
 //!
-//! Here is the way from the stores to the loads; `nodes` writes an operation, `accesses` what is read, `finished` lays
-//! out the result.
+//! This file walks from the stores to the loads. `nodes` writes one operation, `accesses` the loads, and `finished`
+//! lays out the result.
 
 mod accesses;
 mod finished;
@@ -20,24 +20,24 @@ use std::rc::Rc;
 use thalweg_ir::{DType, Op, Shape};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Geometry, IndexMap, Kernel, NodeId};
 
-/// A map kernel with sizes.
+/// Map kernel with sizes.
 pub(crate) struct MapKernel {
     pub kernel: Kernel,
     pub geometry: Geometry,
-    /// The values it reads, in the order of its operands; what it writes follows.
+    /// Values it reads, in the order of its operands; the stores follow.
     pub reads: Vec<ValueId>,
     pub scalars: Vec<ScalarArg>,
     pub in_place: Vec<(usize, usize)>,
-    /// Bytes of distinct elements that it reads of each of them.
+    /// Bytes of distinct elements read of each of these values.
     pub touched: Vec<usize>,
-    /// The operations computed in it, each once for every index map it is needed under.
+    /// Operations computed in it, each once per index map it is needed under.
     pub computed: Vec<usize>,
 }
 
-/// A body over a domain, not laid out yet.
+/// Body over a domain, not laid out yet.
 pub(crate) struct Written {
     pub body: Body,
-    /// Of each access, the map from the domain.
+    /// Map from the domain, for each access.
     pub maps: Vec<IndexMap>,
     /// See [`MapKernel`].
     pub reads: Vec<ValueId>,
@@ -47,26 +47,26 @@ pub(crate) struct Written {
     pub computed: Vec<usize>,
 }
 
-/// What a kernel stores, and over which domain.
+/// Domain and stores of a kernel to write.
 #[derive(Clone, Copy)]
 pub(crate) struct Outline<'a> {
-    /// The value whose shape is the domain.
+    /// Value whose shape is the domain.
     pub domain: ValueId,
-    /// The reduction or scan that makes rows of it.
+    /// Reduction or scan that defines its rows.
     pub rows: Option<usize>,
     /// Operations stored point by point.
     pub stores: &'a [usize],
     /// Operations stored row by row.
     pub row_stores: &'a [usize],
-    /// Reductions put together from all rows.
+    /// Reductions over all rows, combined from all of them.
     pub column_stores: &'a [usize],
-    /// The matrix product whose sums the kernel is given at its points, the domain being its shape, or what another
-    /// kernel has made of them; with the dtype that it is given them in.
+    /// Matrix product whose accumulators the kernel receives at its points (the domain is its shape), or an operation
+    /// that another kernel computed from these; with the dtype in which it receives them.
     pub product: Option<(usize, DType)>,
 }
 
 impl<'a> Outline<'a> {
-    /// Of a map kernel that stores these point by point.
+    /// Outline of a map kernel that stores these point by point.
     pub fn map(domain: ValueId, stores: &'a [usize]) -> Outline<'a> {
         Outline { domain, rows: None, stores, row_stores: &[], column_stores: &[], product: None }
     }
@@ -87,20 +87,20 @@ struct Writer<'a> {
     builder: BodyBuilder,
     /// Maps from the domain to row-major elements.
     orders: Maps,
-    /// The node of a value under one of them.
+    /// Node of a value under a map.
     done: FxHashMap<(ValueId, MapId), NodeId>,
-    /// The access to a value (or to an index space without one) under a map.
+    /// Access to a value (or to an index space without one) under a map.
     accesses: FxHashMap<(Option<ValueId>, IndexMap), u16>,
     maps: Vec<IndexMap>,
     sources: Vec<Option<ValueId>>,
     reads: Vec<ValueId>,
     scalars: Vec<ScalarArg>,
     computed: Vec<usize>,
-    /// How often each operation is computed.
+    /// Number of times that each operation is computed.
     times: FxHashMap<usize, usize>,
 }
 
-/// Index maps, each once and known by a number: most values of a kernel are needed under the same one.
+/// Interned index maps: most values of a kernel are needed under the same one.
 #[derive(Default)]
 struct Maps {
     all: Vec<Rc<IndexMap>>,
@@ -124,16 +124,16 @@ impl Maps {
     }
 }
 
-/// An argument of an operation that is being written.
+/// Argument of an operation that is being written.
 struct Argument {
     v: ValueId,
     path: Path,
-    /// From the domain to its row-major elements.
+    /// Map from the domain to its row-major elements.
     map: MapId,
 }
 
-/// An operation on the way from the stores to the loads: met for the first time, or, with arguments, when they have
-/// been written.
+/// Operation on the stack from the stores to the loads: seen for the first time, or, with `arguments`, ready to be
+/// written after them.
 struct Visit {
     op: usize,
     path: Path,
@@ -141,8 +141,8 @@ struct Visit {
     arguments: Option<Vec<Argument>>,
 }
 
-/// Writes the kernel that an outline describes, or says which rule it breaks. Whether the rows of a shared pass are one
-/// dimension is known only from the layout of all its accesses.
+/// Writes the kernel of an outline, or returns the rule that it breaks. Whether a row of a shared pass is one dimension
+/// is known only from the layout of all accesses.
 pub(crate) fn build_map(
     ix: &Indexed<'_>,
     outline: Outline<'_>,
@@ -158,7 +158,7 @@ pub(crate) fn build_map(
     }
 }
 
-/// Writes the body that an outline describes.
+/// Writes the body of an outline.
 pub(super) fn write_body(
     ix: &Indexed<'_>,
     outline: Outline<'_>,
@@ -174,7 +174,7 @@ fn write<'a>(
     stored: &'a dyn Fn(usize) -> bool,
     classes: &'a ScalarClasses,
 ) -> Result<Writer<'a>, Rule> {
-    // Rows of another tensor than the one whose shape the domain has: an equality of sizes that the plan assumes.
+    // The rows belong to another tensor than the one whose shape is the domain: the plan assumes equal sizes.
     if let Some(r) = outline.rows
         && ix.shape(rows::operand(ix, r)).numel() != ix.shape(outline.domain).numel()
     {
@@ -187,7 +187,7 @@ fn write<'a>(
         let node = if outline.column_stores.contains(&s) { w.operand(s)? } else { w.value(s, path.clone())? };
         values.push((s, path, node));
     }
-    // Operands that are written follow those that are read.
+    // Written operands follow the read ones.
     for (n, (s, path, node)) in values.into_iter().enumerate() {
         let operand = Some((w.reads.len() + n) as u16);
         let dtype = ix.seg.ops[s].dtype;
@@ -202,7 +202,7 @@ fn write<'a>(
     Ok(w)
 }
 
-/// Writes the kernel that computes an operation over its own shape, for the one that surrounds it: what it writes is no
+/// Writes the kernel that computes an operation over its own shape, as input of an enclosing kernel. Its output is no
 /// value of the plan.
 pub(crate) fn build_input(
     ix: &Indexed<'_>,
@@ -213,7 +213,7 @@ pub(crate) fn build_input(
     write_input(ix, (op, Outline::map(ValueId::Op(op), &[])), stored, classes).map(|w| w.laid_out())
 }
 
-/// Writes the body that computes an operation over its own shape; the outline may have rows and a product of that
+/// Writes the body that computes an operation over its own shape; the outline may have rows, and a product of that
 /// shape.
 pub(super) fn write_input_body(
     ix: &Indexed<'_>,
@@ -273,7 +273,7 @@ impl<'a> Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The way from the domain to an operation that the kernel stores.
+    /// Path from the domain to an operation that the kernel stores.
     fn path_to(&self, s: usize) -> Result<Path, Rule> {
         let own = self.ix.seg.shapes[s];
         if self.outline.stores.contains(&s) {
@@ -292,7 +292,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The node of a reduction's operand at the points of this kernel.
+    /// Node of a reduction's operand at the points of this kernel.
     fn operand(&mut self, reduction: usize) -> Result<NodeId, Rule> {
         let arguments = arguments(self.ix, reduction, &Path::identity(), self.domain);
         let (v, path) = arguments.into_iter().next().expect("a reduction has an operand");
@@ -303,7 +303,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether an operation of this kernel is computed where the map leads.
+    /// Whether this kernel computes operation `i` at the points that the map reads.
     fn computed_at(&self, i: usize, map: &IndexMap) -> bool {
         let own = self.ix.seg.shapes[i];
         if self.outline.row_stores.contains(&i) || self.ix.seg.ops[i].op.is_fold() {
@@ -314,12 +314,12 @@ impl Writer<'_> {
         is_in_order(map, self.domain.numel(), own.numel())
     }
 
-    /// Whether an operation that takes rows takes those of this kernel.
+    /// Whether an operation over rows uses the rows of this kernel.
     fn has_rows_of(&self, i: usize) -> bool {
         self.outline.rows.is_some_and(|r| rows::same_rows(self.ix, r, i))
     }
 
-    /// The node of operation `root` under `path`. Iterative, since a chain may be as long as a segment.
+    /// Node of operation `root` under `path`. Iterative, since a chain may be as long as a segment.
     fn value(&mut self, root: usize, path: Path) -> Result<NodeId, Rule> {
         let map = self.orders.number(path.map_to(self.ix, self.ix.seg.shapes[root]));
         let mut stack = vec![Visit { op: root, path, map, arguments: None }];
@@ -344,7 +344,7 @@ impl Writer<'_> {
                 last = Some(node);
                 continue;
             }
-            // What the kernel stores is computed in it: read at other points than it is stored at, computed again.
+            // Values stored by this kernel are computed in it; if read at other points, they are recomputed there.
             let here = self.outline.writes().any(|s| s == i);
             let constant = is_constant(self.ix.seg.ops[i].op) && self.ix.seg.mode.fused;
             if (self.stored)(i) && !here && !constant {
@@ -369,7 +369,7 @@ impl Writer<'_> {
                     return Err(Rule::ReadElsewhere);
                 }
             }
-            // What a gather takes from is read in memory.
+            // A gather reads its source from memory.
             let in_memory = (self.ix.seg.ops[i].op == Op::Gather) as usize;
             let arguments: Vec<Argument> = arguments(self.ix, i, &visit.path, self.domain)
                 .into_iter()
@@ -388,7 +388,7 @@ impl Writer<'_> {
         Ok(last.expect("the root has a node"))
     }
 
-    /// The sums of the kernel's product at its points, rounded to their dtype: elsewhere they are not complete.
+    /// Accumulators of the kernel's product at its points, rounded to its dtype. At other points they are incomplete.
     fn sums(&mut self, product: usize, path: &Path, map: MapId) -> Result<NodeId, Rule> {
         let own = self.ix.seg.shapes[product].numel();
         if !is_in_order(self.orders.get(map), self.domain.numel(), own) {
@@ -399,16 +399,16 @@ impl Writer<'_> {
         Ok(self.rounded(product, node))
     }
 
-    /// An argument of the operation that is visited.
+    /// Argument of the visited operation.
     fn argument(&mut self, v: ValueId, path: Path, of: &Visit) -> Argument {
         let shape = self.ix.shape(v);
-        // An elementwise operation's is most often needed where the operation is.
+        // Fast path: an elementwise operation's argument usually has the map of the operation.
         let alike = path.is(&of.path) && shape == self.ix.seg.shapes[of.op];
         let map = if alike { of.map } else { self.orders.number(path.map_to(self.ix, shape)) };
         Argument { v, path, map }
     }
 
-    /// The node of an operation whose arguments have been written before.
+    /// Node of an operation whose arguments have been written.
     fn write(&mut self, i: usize, path: &Path, arguments: &[Argument]) -> Result<NodeId, Rule> {
         let args: Vec<NodeId> = arguments
             .iter()
@@ -436,7 +436,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The node of an operation, rounded to its dtype where the operation is exact.
+    /// Node of an operation, rounded to its dtype if the operation is exact.
     fn rounded(&mut self, i: usize, node: NodeId) -> NodeId {
         if !exact::is_exact(self.ix, i) {
             return node;

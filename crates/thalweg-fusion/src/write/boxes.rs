@@ -1,17 +1,17 @@
-//! The shape that a kernel runs over: its points renumbered so that movement becomes strides, and cut into boxes in
-//! which padding and concatenation are decided.
+//! Domain of a kernel: reshaped so that movement becomes strides, and cut into boxes in which padding and concatenation
+//! are decided.
 //!
-//! What a kernel writes is row-major, so its points may be counted in any shape of as many: a permuted tensor under a
-//! merging reshape has no strides over the merged dimension, but has them over the shape before it. And a map that
-//! masks some points out - the side of a `cat`, a `pad` - has strides on each box where its mask holds throughout;
-//! there the select disappears, and with it the side not taken.
+//! A kernel's output is row-major, so its points may be numbered by any shape of equal size. A permuted tensor under a
+//! merging reshape has no strides over the merged dimension, but has them over the shape before. A map that masks
+//! points out (one side of a `cat`, a `pad`) has strides on each box where its mask is constant. There the select
+//! disappears, and with it the side not taken.
 
 use crate::tunable::TUNABLES;
 use thalweg_ir::{MAX_RANK, Shape};
 use thalweg_kernel::IndexMap;
 
-/// The domain in the shape over which the most maps are strided, and the maps over that. One shape may show another:
-/// dimensions that were merged, moved and merged again are taken apart one after the other.
+/// Reshaped domain over which the most maps are strided, and the maps over it. One reshape may enable another:
+/// dimensions that were merged, moved and merged again are split one after the other.
 pub(crate) fn renumbered(domain: Shape, maps: &[IndexMap]) -> (Shape, Vec<IndexMap>) {
     let tables = |maps: &[IndexMap]| {
         let levels = maps.iter().map(|m| m.levels().len());
@@ -34,7 +34,8 @@ pub(crate) fn renumbered(domain: Shape, maps: &[IndexMap]) -> (Shape, Vec<IndexM
     }
 }
 
-/// The coarsest shape of which both are mergings of neighbours, if there is one of at most eight dimensions.
+/// Coarsest common refinement of two shapes: both merge its neighbouring dimensions. None if there is none of at most
+/// eight dimensions.
 fn refine(a: Shape, b: Shape) -> Option<Shape> {
     let mut cuts: Vec<usize> = vec![];
     for shape in [a, b] {
@@ -58,8 +59,8 @@ fn refine(a: Shape, b: Shape) -> Option<Shape> {
     (dims.len() <= MAX_RANK).then(|| Shape::new(&dims))
 }
 
-/// Boxes, `(start, length)` of each dimension, that cover the domain and in each of which no map's mask changes; the
-/// whole domain as one where nothing is masked or it would take too many.
+/// Boxes that cover the domain, `(start, length)` per dimension, in each of which no map's mask changes. One box if
+/// nothing is masked or there would be too many.
 pub(crate) fn boxes(domain: Shape, maps: &[IndexMap]) -> Vec<Vec<(usize, usize)>> {
     let whole = vec![domain.iter().map(|&d| (0, d)).collect()];
     let mut cuts: Vec<Vec<usize>> = domain.iter().map(|&d| vec![0, d]).collect();
@@ -88,7 +89,7 @@ pub(crate) fn boxes(domain: Shape, maps: &[IndexMap]) -> Vec<Vec<(usize, usize)>
     boxes
 }
 
-/// Whether the points of a domain in these boxes are many short stretches: borders around small images.
+/// Whether these boxes split the domain into many short runs, as borders around small images do.
 pub(crate) fn are_short(domain: Shape, boxes: &[Vec<(usize, usize)>]) -> bool {
     let whole = |d: &usize| boxes.iter().all(|b| b[*d].1 == domain[*d]);
     let uncut = (0..domain.rank()).rev().take_while(whole).count();
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn dimensions_that_were_merged_twice_are_taken_apart() {
-        // A table for halves of heads, used in a matrix with a row a token: rotary positions.
+        // Table for halves of heads, used in a matrix with one row per token: rotary position embeddings.
         let table = IndexMap::new(View::contiguous(Shape::new(&[64, 1, 12]))).expand(Shape::new(&[16, 4, 64, 2, 12]));
         let heads = table.reshape(Shape::new(&[16, 4, 64, 24])).permute(&[0, 2, 1, 3]);
         let (shape, maps) = renumbered(Shape::new(&[1024, 96]), &[heads.reshape(Shape::new(&[1024, 96]))]);

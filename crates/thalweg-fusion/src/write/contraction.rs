@@ -1,5 +1,5 @@
-//! From a product of a plan to its kernel: bodies for the factors that are not in memory and for what is made of the
-//! sums, each over a domain that can be run rectangle by rectangle. docs/contractions.md has the idea.
+//! Contraction writer: turns a product of a plan into its kernel, with prologues for operands that are not in memory
+//! and an epilogue, each over a domain that can be run rectangle by rectangle. docs/contractions.md has the idea.
 
 use super::body::{Outline, Written, write_body, write_input_body};
 use super::boxes;
@@ -17,36 +17,36 @@ use thalweg_kernel::{
     Kernel, MapGeometry, MatmulGeometry, Precision, Prologue, TileBox, TileGeometry, bodies, weights,
 };
 
-/// Columns of a result, and terms of a score, that a device without rows around products streams at most.
+/// Maximum head dimensions of flash attention on a device without fused row operations: columns of the result, and
+/// terms of a score.
 const WIDEST: usize = 128;
 
-/// A contraction with sizes.
+/// Contraction with sizes.
 pub(crate) struct ContractionKernel {
     pub kernel: Contraction,
     pub geometry: ContractionGeometry,
-    /// The values it reads, in the order of its operands: a value may be there more than once.
+    /// Values it reads, in the order of its operands; a value may occur more than once.
     pub reads: Vec<ValueId>,
     pub scalars: Vec<ScalarArg>,
     /// See [`Step::in_place`].
     pub in_place: Vec<(usize, usize)>,
-    /// Bytes of distinct elements that it reads through each operand.
+    /// Bytes of distinct elements read through each operand.
     pub touched: Vec<usize>,
-    /// The operations computed in it with the number of points that they are computed for, each once for every index
-    /// map.
+    /// Operations computed in it, once per index map, each with its number of points.
     pub computed: Vec<(usize, usize)>,
 }
 
-/// What a contraction is to compute.
+/// Products and stores of a contraction to write.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'a> {
     pub products: Products,
-    /// Operations stored point by point of the sums.
+    /// Operations stored per accumulator.
     pub stores: &'a [usize],
     /// Operations stored row by row.
     pub row_stores: &'a [usize],
 }
 
-/// Writes the kernel that computes a product and stores these, or says which rule it breaks.
+/// Writes the kernel that computes a product and stores these, or returns the rule that it breaks.
 pub(crate) fn build_contraction(
     ix: &Indexed<'_>,
     wanted: Wanted<'_>,
@@ -63,7 +63,7 @@ pub(crate) fn build_contraction(
     if ix.seg.mode.contracts < Contracts::Rows && !made.streams() {
         return Err(Rule::OtherRows);
     }
-    // What the kernel writes has to be complete before a factor can be read from there.
+    // Values that the kernel writes have to be complete before an operand can be read from there.
     let mut written = stores.iter().chain(row_stores);
     if written.any(|&s| made.reads.contains(&ValueId::Op(s))) {
         return Err(Rule::ReadElsewhere);
@@ -76,7 +76,7 @@ pub(crate) fn build_contraction(
     Ok(made)
 }
 
-/// What the factors of a product are written from.
+/// Context for writing a product's operands.
 struct Factors<'a> {
     ix: &'a Indexed<'a>,
     stored: &'a dyn Fn(usize) -> bool,
@@ -84,7 +84,7 @@ struct Factors<'a> {
 }
 
 impl Factors<'_> {
-    /// A product with its factors, the left one computed from another product and along rows where it says so.
+    /// Product with its operands; the left one may be computed from an inner product, and along rows.
     fn product(
         &self,
         product: usize,
@@ -100,7 +100,7 @@ impl Factors<'_> {
             let (base, chain) = view_base(ix, v, self.stored);
             let in_memory = match base {
                 ValueId::Input(_) => true,
-                // Nobody waits for a constant that somebody else stores.
+                // A constant that another kernel stores is not waited for.
                 ValueId::Op(i) => (self.stored)(i) && !is_constant(ix.seg.ops[i].op),
             };
             if let Some(view) = strided(ix, layout(ix, base), &chain).filter(|_| in_memory) {
@@ -123,7 +123,7 @@ impl Factors<'_> {
         Ok(made)
     }
 
-    /// The product that a left factor is computed from, with the chain that ends with an operation.
+    /// Inner product that a left operand is computed from, with its elementwise chain up to `end`.
     fn inner(&self, (product, end): (usize, usize)) -> Result<InnerKernel, Rule> {
         let mut made = self.product(product, (None, None))?;
         let mut dtype = made.kernel.accumulator();
@@ -138,14 +138,14 @@ impl Factors<'_> {
     }
 }
 
-/// A product that a factor is computed from: the operation that it ends with, and the dtype that it gives that in.
+/// Inner product of an operand: the operation that it ends with, and the dtype of its result.
 struct InnerKernel {
     made: ContractionKernel,
     end: usize,
     dtype: DType,
 }
 
-/// The launch of a contraction.
+/// Launch of a contraction.
 pub(crate) fn contraction(
     ix: &Indexed<'_>,
     wanted: Wanted<'_>,
@@ -182,8 +182,8 @@ pub(crate) fn contraction(
 }
 
 impl ContractionKernel {
-    /// Whether a left factor that is computed from another product is so by weights of one pass, as far as tensor cores
-    /// take it; or there is none.
+    /// Whether a left operand that is computed from another product has weights that flash attention can compute in one
+    /// pass on tensor cores; true without such an operand.
     fn streams(&self) -> bool {
         let Some((factor, tiles)) = self.kernel.factors[0].as_deref().zip(self.geometry.factors[0].as_deref()) else {
             return true;
@@ -211,7 +211,7 @@ impl ContractionKernel {
         }
     }
 
-    /// Adds factor `n`, computed by that body, from that product.
+    /// Adds the prologue of operand `n`: its body, and the inner product if there is one.
     fn factor(
         &mut self,
         ix: &Indexed<'_>,
@@ -221,7 +221,7 @@ impl ContractionKernel {
     ) {
         let (mut order, (mut kernel, mut tiles)) = (FactorOrder::Own, laid_out(ix, &body, outline));
         let shape = ix.shape(outline.domain);
-        // The tiles of GPUs know the order of a factor only.
+        // GPU tiles support only the operand's own order.
         let may_turn = ix.seg.mode.contracts == Contracts::Rows && outline.rows.is_none() && inner.is_none();
         if may_turn && apart(&kernel, &tiles) > 0 {
             let turned = tiled(&body, shape, FactorOrder::Turned);
@@ -247,7 +247,7 @@ impl ContractionKernel {
         self.scalars.extend(body.scalars);
     }
 
-    /// Adds what is made of the sums.
+    /// Adds the epilogue.
     fn epilogue(&mut self, ix: &Indexed<'_>, outline: Outline<'_>, mut body: Written) {
         let product = outline.product.expect("an epilogue is of a product").0;
         let (kernel, tiles) = laid_out(ix, &body, outline);
@@ -263,7 +263,8 @@ impl ContractionKernel {
             scalars: body.scalars.len() as u16,
         }));
         self.geometry.epilogue = Some(Box::new(tiles));
-        // A result may take the place of what is read at its own point, unless a factor is read from there.
+        // A result may reuse the memory of an operand read at the same point, unless a matrix operand is read from
+        // there.
         let before = factors.len();
         for (written, read) in body.in_place.iter().filter(|p| p.1 != sums as usize) {
             let read = read - (*read > sums as usize) as usize;
@@ -276,7 +277,7 @@ impl ContractionKernel {
         self.scalars.extend(body.scalars);
     }
 
-    /// Counts what a body over that shape computes: products are counted where they are written.
+    /// Counts the operations of a body over that shape; products are counted elsewhere.
     fn count(&mut self, ix: &Indexed<'_>, body: &Written, outline: Outline<'_>, shape: Shape) {
         let rows = outline.rows.map(|r| rows::row_count(ix, r));
         let others = body.computed.iter().filter(|&&op| outline.product.is_none_or(|p| p.0 != op));
@@ -288,7 +289,8 @@ impl ContractionKernel {
 }
 
 impl Written {
-    /// Takes the sums of a product out of what is read from memory: their number among the operands of the body.
+    /// Removes the accumulators of a product from the values read from memory; returns their number among the body's
+    /// operands.
     fn remove(&mut self, product: usize) -> u16 {
         let sums = self.reads.iter().position(|v| *v == ValueId::Op(product));
         let sums = sums.expect("what is computed from a product reads its sums");
@@ -298,7 +300,7 @@ impl Written {
     }
 }
 
-/// A body over the shape of a factor or of the sums, as a kernel that can be run on rectangles of it.
+/// Body over the shape of an operand or of the accumulators, as a kernel that can run on rectangles of it.
 fn laid_out(ix: &Indexed<'_>, written: &Written, outline: Outline<'_>) -> (Kernel, TileGeometry) {
     let shape = ix.shape(outline.domain);
     match outline.rows {
@@ -310,7 +312,7 @@ fn laid_out(ix: &Indexed<'_>, written: &Written, outline: Outline<'_>) -> (Kerne
     }
 }
 
-/// How many elements a body reads that do not lie beside the last one read by the same access.
+/// Number of elements that a body reads non-contiguously.
 fn apart(kernel: &Kernel, tiles: &TileGeometry) -> usize {
     let boxes = bodies(kernel).iter().zip(&tiles.boxes);
     let strided = |body: &Body| {
@@ -319,7 +321,7 @@ fn apart(kernel: &Kernel, tiles: &TileGeometry) -> usize {
     boxes.map(|(body, part)| strided(body) * part.geometry.points()).sum()
 }
 
-/// The sizes of a product of two views.
+/// Geometry of a product of two views.
 pub(super) fn product_geometry(shape: Shape, views: [View; 2], reach: [Option<(usize, usize)>; 2]) -> MatmulGeometry {
     let rank = shape.rank();
     let matrix = |v: &View| {
@@ -344,8 +346,8 @@ pub(super) fn product_geometry(shape: Shape, views: [View; 2], reach: [Option<(u
     }
 }
 
-/// A body over `[batch…, rows, columns]`, or over `[batch…, columns, rows]` of its transpose, as a kernel that can be
-/// run on rectangles of rows and columns.
+/// Body over `[batch…, rows, columns]`, or over `[batch…, columns, rows]` of its transpose, as a kernel that can run on
+/// rectangles of rows and columns.
 fn tiled(written: &Written, shape: Shape, order: FactorOrder) -> (Kernel, TileGeometry) {
     let (shape, own) = match order {
         FactorOrder::Own => (shape, written.maps.clone()),
@@ -358,7 +360,7 @@ fn tiled(written: &Written, shape: Shape, order: FactorOrder) -> (Kernel, TileGe
     let (mut domain, mut maps) = boxes::renumbered(shape, &own);
     let (m, n) = (shape[shape.rank() - 2], shape[shape.rank() - 1]);
     if groups(&domain, m, n).is_none() {
-        // Sizes of 1 went when the points were renumbered; one is needed where a group has no other.
+        // Renumbering dropped dimensions of size 1; one is added back where a group has no other.
         let room = domain.rank() < MAX_RANK;
         domain = if room { domain.insert(domain.rank(), 1) } else { shape };
         maps = match room {
@@ -374,7 +376,7 @@ fn tiled(written: &Written, shape: Shape, order: FactorOrder) -> (Kernel, TileGe
     (kernel, TileGeometry { extents: domain.dims().to_vec(), rows, columns, boxes })
 }
 
-/// Where the rows and the columns begin among the dimensions of a domain, if both have one: as late as can be.
+/// First dimensions of the rows and of the columns, as late as possible, if both groups exist.
 fn groups(domain: &Shape, m: usize, n: usize) -> Option<(usize, usize)> {
     let size = |from: usize, to: usize| domain[from..to].iter().product::<usize>();
     let rank = domain.rank();
@@ -383,7 +385,7 @@ fn groups(domain: &Shape, m: usize, n: usize) -> Option<(usize, usize)> {
     Some((rows, columns))
 }
 
-/// The body on one box of the domain, of so many.
+/// Body on one of `boxes` boxes of the domain.
 fn on_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)], boxes: usize) -> (Body, TileBox) {
     let shape: Vec<usize> = part.iter().map(|p| p.1).collect();
     let (mut body, maps) = if boxes == 1 { (body.clone(), maps.to_vec()) } else { resolved(body, maps, part) };

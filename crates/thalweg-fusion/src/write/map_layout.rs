@@ -1,4 +1,4 @@
-//! How a map body is laid out over its domain: dimensions merged, and the class of each access.
+//! Layout of a map body over its domain: merged dimensions, and the class of each access.
 
 use super::boxes::renumbered;
 use rustc_hash::FxHashMap;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape, View};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, IndexMap, MapGeometry, dims, resolve};
 
-/// The maps of a kernel that its accesses go through, each once.
+/// Index maps of a kernel's accesses, shared between equal ones.
 pub(crate) type SharedMaps<'a> = FxHashMap<&'a IndexMap, Arc<IndexMap>>;
 
-/// Where an access goes in a launch: from a first position by strides, or else through its map.
+/// Geometry of an access: a base and strides, or else its map.
 pub(crate) fn access_geometry<'a>(
     access: &Access,
     map: &'a IndexMap,
@@ -27,7 +27,7 @@ pub(crate) fn access_geometry<'a>(
     }
 }
 
-/// The first position of a map that is a strided view, and its strides over the domain as it is.
+/// Base and strides of a map that is a strided view, over the domain as it is.
 pub(crate) fn strides_of(map: &IndexMap) -> Option<(isize, [isize; MAX_RANK])> {
     let view = map.as_view()?;
     let mut strides = [0; MAX_RANK];
@@ -35,8 +35,8 @@ pub(crate) fn strides_of(map: &IndexMap) -> Option<(isize, [isize; MAX_RANK])> {
     Some((view.offset, strides))
 }
 
-/// The body on one box of the domain. Its points are renumbered by themselves: what is joined may have been moved in
-/// ways of its own (heads beside each other, of three tensors one behind the other).
+/// Body on one box of the domain. Each box is reshaped separately: the sides of a join may have been moved in different
+/// ways (heads beside each other, from three concatenated tensors).
 pub(crate) fn lay_out_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, MapGeometry) {
     let (body, maps) = resolved(body, maps, part);
     let extents: Vec<usize> = part.iter().map(|p| p.1).collect();
@@ -44,10 +44,10 @@ pub(crate) fn lay_out_box(body: &Body, maps: &[IndexMap], part: &[(usize, usize)
     lay_out(body, shape, &maps)
 }
 
-/// The body on one box of the domain, masks that its place decides taken out, with the accesses that are left.
+/// Body on one box of the domain, without the masks that are constant there, and the maps of the remaining accesses.
 pub(crate) fn resolved(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) -> (Body, Vec<IndexMap>) {
     let on_box: Vec<Option<IndexMap>> = maps.iter().map(|m| m.on_box(part)).collect();
-    // A mask further down is still asked point by point.
+    // A mask further inside the map is still evaluated per point.
     let inside: Vec<Option<bool>> = on_box
         .iter()
         .map(|m| match m {
@@ -60,7 +60,7 @@ pub(crate) fn resolved(body: &Body, maps: &[IndexMap], part: &[(usize, usize)]) 
     (body, maps)
 }
 
-/// The body with its accesses' classes, and where they go: the domain's dimensions merged as far as they can be.
+/// Body with its accesses' classes, and the geometry: the domain's dimensions merged as far as possible.
 pub(crate) fn lay_out(mut body: Body, domain: Shape, maps: &[IndexMap]) -> (Body, MapGeometry) {
     let writes: Vec<bool> = (0..maps.len()).map(|a| body.stores.iter().any(|s| s.access as usize == a)).collect();
     let (extents, strides) = collapse(domain, maps, &writes);
@@ -78,15 +78,15 @@ pub(crate) fn lay_out(mut body: Body, domain: Shape, maps: &[IndexMap]) -> (Body
     (body, MapGeometry { extents, accesses })
 }
 
-/// The domain with neighbouring dimensions merged wherever every strided access runs on from one into the next, and the
-/// strides of each map over it (`None` where a map is no strided view).
+/// Domain with neighbouring dimensions merged where every strided access is contiguous from one into the next, and the
+/// strides of each map over it (`None` if a map is not a strided view).
 fn collapse(domain: Shape, maps: &[IndexMap], writes: &[bool]) -> (Vec<usize>, Vec<Option<[isize; MAX_RANK]>>) {
     let views: Vec<Option<&View>> = maps.iter().map(IndexMap::as_view).collect();
     let runs_on = |o: usize, i: usize, n: usize| views.iter().flatten().all(|v| dims::runs_on(v.strides(), o, i, n));
     let merged = dims::merge(domain.dims(), 0..domain.rank(), false, runs_on);
     let mut extents: Vec<usize> = merged.iter().map(|m| m.extent).collect();
-    // What is written runs on from element to element in the innermost dimension; on a box a single column wide it
-    // takes a dimension of one.
+    // Stores are contiguous in the innermost dimension; on a box one column wide this needs an extra dimension of size
+    // 1.
     let gaps = |at: usize| views.iter().zip(writes).any(|(v, w)| *w && v.is_some_and(|v| v.strides()[at] != 1));
     let alone = merged.last().is_none_or(|m| gaps(m.inner));
     let strides = views

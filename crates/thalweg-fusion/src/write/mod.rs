@@ -1,15 +1,15 @@
-//! Writing: operations that share a kernel become a body over index maps, or the rule that they break.
+//! Writer: turns the operations of one kernel into a body over index maps, or reports the rule that they break.
 //!
-//! In: which operations a kernel stores ([`body::Outline`]), and which values are in memory. Out: its body, geometry,
-//! operands and scalars. Nothing here chooses between plans; everything here is asked again by whoever does, so it
-//! changes nothing and depends on nothing but the segment.
+//! In: the operations that a kernel stores ([`body::Outline`]), and the values that are in memory. Out: its body,
+//! geometry, operands and scalars. Writing makes no choice between plans; the search calls it repeatedly. So it has no
+//! side effects and depends on nothing but the segment.
 //!
-//! * `rules`: what is allowed, each rule with its reason.
-//! * `movement`: views between a kernel's points and a value, as paths that become index maps; `rows`: which points
+//! `rules`: legality rules, each with its reason.
+//! * `movement`: paths of views between a kernel's points and a value, which become index maps; `rows`: the points that
 //!   form a row.
-//! * `body`: the writer. `boxes` and `map_layout`: the domain cut where masks change, and how accesses lie over it.
-//! * `contraction`: a matrix product with bodies for its factors and for what is made of its sums.
-//! * `opaque`: launches of opaque kernels. `step`: what comes out.
+//! `body`: the writer. `boxes` and `map_layout`: boxes of the domain with constant masks, and the layout of accesses.
+//! `contraction`: matrix products with prologues and epilogue.
+//! `opaque`: launches of opaque kernels. `step`: the result.
 
 pub(crate) mod body;
 mod boxes;

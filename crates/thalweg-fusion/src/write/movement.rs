@@ -1,4 +1,4 @@
-//! Movement on the way from a kernel's domain to a value: the chain of views between them.
+//! Movement: the chain of views between a kernel's domain and a value.
 
 use super::rows::{axes, to_rows};
 use crate::segment::{Indexed, ValueId};
@@ -6,25 +6,25 @@ use std::rc::Rc;
 use thalweg_ir::{Arg, Op, Shape, View, unpack_order};
 use thalweg_kernel::IndexMap;
 
-/// One step from a value toward its consumers.
+/// One view of a path, from a value towards its consumers.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Step {
-    /// The movement that operation `i` is (a view; a pad without its constant; the box that a tensor is put into).
+    /// Movement of operation `i` (a view; a pad without its constant; the box of a `Put`).
     Op(usize),
     /// Broadcast of an elementwise operation's argument.
     Broadcast(Shape),
-    /// The same elements under another shape: from a stored value to the domain of the kernel that stores it.
+    /// Reshape from a stored value to the domain of the kernel that stores it.
     Reshape(Shape),
-    /// From what has an element for each row of that reduction to the points of its domain.
+    /// Broadcast from one element per row of that reduction to the points of its domain.
     Rows(usize),
-    /// From the operand of reduction `of`, which is unrolled, to its results: the element of each that has this number
-    /// among those that it is made of, in row-major order.
+    /// Selection from the operand of the unrolled reduction `of`: for each result, the element with this row-major
+    /// number among those it is reduced from.
     Element { of: usize, number: usize },
-    /// Surrounded by nothing: elements before and after along one axis (the side of a `cat`).
+    /// Extension by masked elements before and after along one axis (one side of a `cat`).
     Extend { axis: usize, before: usize, after: usize },
 }
 
-/// The chain of steps from a value to a kernel's domain, nearest to the value first.
+/// Chain of steps from a value to a kernel's domain, nearest to the value first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path(Option<Rc<Link>>);
 
@@ -35,17 +35,17 @@ struct Link {
 }
 
 impl Path {
-    /// The empty path: the value has the domain's own index.
+    /// Empty path: the value is indexed by the domain itself.
     pub fn identity() -> Path {
         Path(None)
     }
 
-    /// The path with a step put in at the value's end.
+    /// Path with a step added at the value's end.
     pub fn after(&self, step: Step) -> Path {
         Path(Some(Rc::new(Link { step, rest: self.clone() })))
     }
 
-    /// Whether it is the other path itself: paths that are alike may be two all the same.
+    /// Whether it is the same path object; equal paths may be different objects.
     pub fn is(&self, other: &Path) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,
@@ -54,7 +54,7 @@ impl Path {
         }
     }
 
-    /// The map from the domain to a source, `map` being the source's own.
+    /// Map from the domain to a source, given the source's own `map`.
     pub fn apply(&self, ix: &Indexed<'_>, mut map: IndexMap) -> IndexMap {
         let mut at = self;
         while let Some(link) = &at.0 {
@@ -64,7 +64,7 @@ impl Path {
         map
     }
 
-    /// The map from the domain to the row-major index of a value of that shape.
+    /// Map from the domain to the row-major index of a value of that shape.
     pub fn map_to(&self, ix: &Indexed<'_>, shape: Shape) -> IndexMap {
         self.apply(ix, IndexMap::new(View::contiguous(shape)))
     }
@@ -87,7 +87,7 @@ impl Step {
     }
 }
 
-/// A map of the reduction's operand at one place along the axes that it reduces.
+/// Map of the reduction's operand at one index along the reduced axes.
 fn element(ix: &Indexed<'_>, reduction: usize, number: usize, map: IndexMap) -> IndexMap {
     let (shape, mut rest) = (map.shape(), number);
     let mut parts: Vec<(i64, i64, usize)> = (0..shape.rank()).map(|a| (0, 1, shape[a])).collect();
@@ -98,7 +98,7 @@ fn element(ix: &Indexed<'_>, reduction: usize, number: usize, map: IndexMap) -> 
     map.slice(&parts).reshape(ix.seg.shapes[reduction])
 }
 
-/// The map with movement operation `i` applied.
+/// Map with movement operation `i` applied.
 pub(crate) fn apply_op(ix: &Indexed<'_>, i: usize, map: IndexMap) -> IndexMap {
     let (rel, shape, ints) = (&ix.seg.ops[i], ix.seg.shapes[i], ix.ints(i));
     match rel.op {
@@ -118,8 +118,8 @@ pub(crate) fn apply_op(ix: &Indexed<'_>, i: usize, map: IndexMap) -> IndexMap {
     }
 }
 
-/// The value that a chain of pure views starts from, and the chain's operations, last one first. A view that `stored`
-/// holds is a value of its own.
+/// Value that a chain of pure views starts from, and the chain's operations, the last one first. The chain ends at a
+/// view that is `stored`.
 pub(crate) fn view_base(ix: &Indexed<'_>, v: ValueId, stored: &dyn Fn(usize) -> bool) -> (ValueId, Vec<usize>) {
     let (mut at, mut chain) = (v, vec![]);
     while let ValueId::Op(i) = at {
@@ -136,18 +136,18 @@ pub(crate) fn view_base(ix: &Indexed<'_>, v: ValueId, stored: &dyn Fn(usize) -> 
     (at, chain)
 }
 
-/// Whether a map from a domain of `points` goes through its source in order, element by element.
+/// Whether a map from a domain of `points` reads its source in order, element by element.
 pub(crate) fn is_in_order(map: &IndexMap, points: usize, source: usize) -> bool {
     points == source && map.as_view().is_some_and(View::is_contiguous)
 }
 
-/// The chain of views applied to where its base lies, if one strided view can express it.
+/// Layout of a chain of views over a base, if it is one strided view.
 pub(crate) fn strided(ix: &Indexed<'_>, base: View, chain: &[usize]) -> Option<View> {
     let map = chain.iter().rev().fold(IndexMap::new(base), |map, &i| apply_op(ix, i, map));
     map.as_view().copied()
 }
 
-/// Where a value lies if it is in memory: an input as given, a stored result row-major.
+/// Layout of a value in memory: an input as given, a stored result row-major.
 pub(crate) fn layout(ix: &Indexed<'_>, v: ValueId) -> View {
     match v {
         ValueId::Input(i) => ix.seg.inputs[i].1,
@@ -155,7 +155,7 @@ pub(crate) fn layout(ix: &Indexed<'_>, v: ValueId) -> View {
     }
 }
 
-/// The tensor arguments of operation `i` where it is computed under `path` in a kernel over `domain`, each with its own
+/// Tensor arguments of operation `i` where it is computed under `path` in a kernel over `domain`, each with its own
 /// path.
 pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path, domain: Shape) -> Vec<(ValueId, Path)> {
     let (op, shape) = (ix.seg.ops[i].op, ix.seg.shapes[i]);
@@ -177,7 +177,7 @@ pub(crate) fn arguments(ix: &Indexed<'_>, i: usize, path: &Path, domain: Shape) 
                 Op::Pad => path.after(Step::Op(i)),
                 Op::Put if n == 0 => path.clone(),
                 Op::Put => path.after(Step::Op(i)),
-                // Whole rows are read, whichever element is asked for.
+                // Whole rows are read, for any element.
                 _ if ix.takes_rows(i) && own == domain => Path::identity(),
                 _ if ix.takes_rows(i) => Path::identity().after(Step::Reshape(domain)),
                 Op::Gather => path.clone(),

@@ -1,9 +1,9 @@
-//! The launches of opaque operations, their operands read through strided views.
+//! Launches of opaque operations, with operands read through strided views.
 //!
-//! In: the operation, and what the partition found its operands to be views of. A matrix product is here where the
-//! device has no contractions, and has them in memory.
-//! Index and values of a scatter that are not there are computed by the launch, each over the shape of what it is a
-//! view of, and read through the same view. Operands of what is written in another language lie there row-major.
+//! In: the operation, and the values that its operands are views of. A matrix product is opaque on a device without
+//! contractions, and has its operands in memory. A scatter's index and values, if not in memory, are computed by the
+//! launch, each over the shape of the value it is a view of, and read through that view. Operands of a foreign
+//! operation are dense and row-major.
 
 use super::body::{MapKernel, build_input};
 use super::contraction::product_geometry;
@@ -17,8 +17,8 @@ use thalweg_kernel::{
     Computed, Contraction, ContractionGeometry, ForeignGeometry, Geometry, IndexMap, Kernel, ScatterGeometry, dims,
 };
 
-/// The launch of an opaque operation, which writes these results (several are of one call) and whose operands are views
-/// of those, or the rule that keeps it from being one.
+/// Launch of an opaque operation that writes these results (several belong to one call) and whose operands are views of
+/// `viewed`; or the rule that it breaks.
 pub(crate) fn opaque(
     ix: &Indexed<'_>,
     (stores, viewed): (&[usize], &[ValueId]),
@@ -36,14 +36,14 @@ pub(crate) fn opaque(
     let (kernel, geometry) = match ix.seg.ops[op].op {
         Op::Matmul => product(ix, op, [read[0].view, read[1].view], dtype),
         Op::Scatter(scatter) => {
-            // Written over where it lies, if nothing else is read from there.
+            // In place, if no other operand is the same buffer.
             if ix.seg.mode.fused && read[0].view.is_contiguous() && !o.slots[1..].contains(&o.slots[0]) {
                 in_place.push((first_write, 0));
             }
             scattered(scatter, dtype, ix.seg.ops[op].attr as usize, read)
         }
         Op::Foreign(of) => {
-            // What other sizes make another call is no longer one kernel.
+            // With other sizes these may no longer be one call, and then not one kernel.
             if !stores[1..].iter().all(|&s| ix.is_same_call(op, s)) {
                 return Err(Rule::Opaque);
             }
@@ -78,7 +78,7 @@ fn product(ix: &Indexed<'_>, op: usize, views: [View; 2], dtype: DType) -> (Kern
     (Kernel::Contraction(kernel), Geometry::Contraction(Box::new(ContractionGeometry::bare(product))))
 }
 
-/// A scatter into the first operand, by the index that is the second, of the values that are the third.
+/// Scatter into the first operand, by the index in the second, of the values in the third.
 fn scattered(op: ScatterOp, dtype: DType, axis: usize, read: Vec<Read>) -> (Kernel, Geometry) {
     let [into, index, values] = [0, 1, 2].map(|n| read[n].view);
     let all = [into, index, values, View::contiguous(into.shape)];
@@ -92,7 +92,7 @@ fn scattered(op: ScatterOp, dtype: DType, axis: usize, read: Vec<Read>) -> (Kern
     (Kernel::Scatter { op, dtype, inputs: computed }, Geometry::Scatter(geometry))
 }
 
-/// An operation in another language, of which these results are written.
+/// Foreign operation that writes these results.
 fn foreign(ix: &Indexed<'_>, of: Foreign, stores: &[usize], read: &[Read]) -> Result<(Kernel, Geometry), Rule> {
     if read.iter().any(|r| !r.view.is_dense()) {
         return Err(Rule::NoStrides);
@@ -109,25 +109,25 @@ fn foreign(ix: &Indexed<'_>, of: Foreign, stores: &[usize], read: &[Read]) -> Re
     Ok((Kernel::Foreign { of, wanted }, Geometry::Foreign(geometry)))
 }
 
-/// How an operand is read.
+/// Operand as it is read.
 struct Read {
     view: View,
-    /// What computes it, where it is not there.
+    /// Kernel that computes it, if it is not in memory.
     computed: Option<MapKernel>,
 }
 
-/// What a launch reads.
+/// Operands of a launch.
 struct Operands {
     slots: Vec<Slot>,
-    /// Bytes of distinct elements that are read, by slot.
+    /// Bytes of distinct elements read, by slot.
     touched: Vec<usize>,
     scalars: Vec<ScalarArg>,
-    /// Values with the bytes of their distinct elements that are read.
+    /// Distinct values, each with the bytes of its distinct elements read.
     read: Vec<(ValueId, usize)>,
 }
 
 impl Operands {
-    /// Takes in all operands of an operation, each a view of what the partition found.
+    /// Adds all operands of an operation, each a view of the corresponding value.
     fn all(
         &mut self,
         ix: &Indexed<'_>,
@@ -167,7 +167,7 @@ impl Operands {
         ix.tensors(op).zip(viewed).map(one).collect()
     }
 
-    /// Notes that so many bytes of a value are read, where it may have been read before.
+    /// Adds bytes read of a value, which may have been read before.
     fn reads(&mut self, ix: &Indexed<'_>, v: ValueId, bytes: usize) {
         let all = layout(ix, v).distinct() * ix.dtype(v).size();
         match self.read.iter_mut().find(|r| r.0 == v) {
@@ -181,8 +181,8 @@ fn reach(view: &View) -> Option<(usize, usize)> {
     IndexMap::new(*view).reach()
 }
 
-/// The geometry of what goes along an axis of views whose shapes are the same but for it. Neighbouring dimensions over
-/// which all views run on are merged.
+/// Geometry of an operation along an axis of views whose shapes differ only there. Neighbouring dimensions over which
+/// all views are contiguous are merged.
 fn around(axis: usize, n: usize, size: usize, views: &[View]) -> ScatterGeometry {
     let shape = views[0].shape;
     let strides = |i: usize| {

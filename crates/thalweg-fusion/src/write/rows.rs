@@ -1,9 +1,9 @@
-//! The rows of a reduction: which points of a domain form a row, and how a row kernel is laid out over them.
+//! Rows of a reduction: the points that form a row, and the layout of a row kernel.
 //!
-//! A reduction's *domain* has its operand's shape; a row is the points that differ along the reduced axes alone. What a
-//! reduction gives is needed at every point of its row: through the map that [`to_rows`] makes. How the elements of a
-//! row meet (see [`thalweg_kernel::order`]) follows from the reduction's axes and shape alone: [`runs`]. So it is the
-//! same fused and unfused, and in any layout.
+//! A reduction's *domain* has its operand's shape. A row is a set of points that differ only along the reduced axes.
+//! The result of a reduction is needed at every point of its row, through the map that [`to_rows`] makes. The order in
+//! which the elements of a row are combined (see [`thalweg_kernel::order`]) follows from the reduction's axes and shape
+//! alone: [`runs`]. So it is the same fused and unfused, and in any layout.
 
 use super::map_layout::{SharedMaps, access_geometry, strides_of};
 use crate::segment::{Indexed, ValueId};
@@ -14,12 +14,12 @@ use thalweg_kernel::{
     Access, AccessClass, Body, IndexMap, Kernel, MapGeometry, Orientation, RowGeometry, TileBox, TileGeometry, dims,
 };
 
-/// The operand of a reduction.
+/// Operand of a reduction.
 pub(crate) fn operand(ix: &Indexed<'_>, reduction: usize) -> ValueId {
     ix.tensors(reduction).next().expect("a reduction has an operand").1
 }
 
-/// The axes that a reduction reduces, as a bit mask.
+/// Reduced axes of a reduction, as a bit mask.
 pub(crate) fn axes(ix: &Indexed<'_>, reduction: usize) -> u32 {
     match ix.seg.ops[reduction].op {
         Op::Scan(_) | Op::ScanBy(_) => 1 << (ix.seg.ops[reduction].attr & 0xFF),
@@ -27,8 +27,8 @@ pub(crate) fn axes(ix: &Indexed<'_>, reduction: usize) -> u32 {
     }
 }
 
-/// A map from the elements of something with an element a row - a reduction's result, under any shape - brought to the
-/// points of the reduction's domain.
+/// Broadcasts a map over one element per row (a reduction's result, under any shape) to the points of the reduction's
+/// domain.
 pub(crate) fn to_rows(ix: &Indexed<'_>, reduction: usize, map: IndexMap) -> IndexMap {
     let domain = ix.shape(operand(ix, reduction));
     let mut kept = domain;
@@ -38,18 +38,18 @@ pub(crate) fn to_rows(ix: &Indexed<'_>, reduction: usize, map: IndexMap) -> Inde
     map.reshape(kept).expand(domain)
 }
 
-/// Elements a row kernel of that reduction has for each row: the size of its result.
+/// Number of rows of that reduction: the size of its result.
 pub(crate) fn row_count(ix: &Indexed<'_>, reduction: usize) -> usize {
     let domain = ix.shape(operand(ix, reduction));
     (0..domain.rank()).filter(|i| axes(ix, reduction) >> i & 1 == 0).map(|i| domain[i]).product()
 }
 
-/// The map from the points of the reduction's domain to the number of their row.
+/// Map from the points of the reduction's domain to the number of their row.
 pub(crate) fn row_map(ix: &Indexed<'_>, reduction: usize) -> IndexMap {
     to_rows(ix, reduction, IndexMap::new(View::contiguous(Shape::new(&[row_count(ix, reduction)]))))
 }
 
-/// Whether two maps from domains of as many points lead to the same places in the same order.
+/// Whether two maps from domains of equal size read the same positions in the same order.
 pub(crate) fn same_places(a: &IndexMap, b: &IndexMap) -> bool {
     if a == b {
         return true;
@@ -62,8 +62,8 @@ pub(crate) fn same_places(a: &IndexMap, b: &IndexMap) -> bool {
     a.offset == b.offset && steps(a) == steps(b)
 }
 
-/// The sizes of the row's dimensions that matter to the order of its elements, outermost first, each with the axes it
-/// is merged from: reduced axes are one where nothing kept stands between them.
+/// Sizes of the row's dimensions that determine the order of its elements, outermost first, each with the axes it is
+/// merged from. Adjacent reduced axes are merged if no kept axis is between them.
 pub(crate) fn runs(ix: &Indexed<'_>, reduction: usize) -> Vec<(usize, Vec<usize>)> {
     let shape = ix.shape(operand(ix, reduction));
     let reduced = |i: usize| axes(ix, reduction) >> i & 1 == 1;
@@ -86,25 +86,25 @@ pub(crate) fn runs(ix: &Indexed<'_>, reduction: usize) -> Vec<(usize, Vec<usize>
     groups
 }
 
-/// Whether two reductions go along the same rows, and meet the elements of a row in the same order.
+/// Whether two reductions go along the same rows and combine a row's elements in the same order.
 pub(crate) fn same_rows(ix: &Indexed<'_>, a: usize, b: usize) -> bool {
     let points = |r| ix.shape(operand(ix, r)).numel();
     a == b || points(a) == points(b) && same_places(&row_map(ix, a), &row_map(ix, b)) && same_runs(ix, a, b)
 }
 
-/// Whether two reductions over the same rows meet the elements of a row in the same order.
+/// Whether two reductions over the same rows combine a row's elements in the same order.
 fn same_runs(ix: &Indexed<'_>, a: usize, b: usize) -> bool {
     let sizes = |r| runs(ix, r).into_iter().map(|g| g.0).collect::<Vec<_>>();
     sizes(a) == sizes(b)
 }
 
-/// The dimensions of a row kernel, outermost first: those that number the rows, then those of the row.
+/// Dimensions of a row kernel, outermost first: those that number the rows, then those of the row.
 struct Dims {
-    /// Each with its size and the dimension, of maps whose reduced axes were put last, that its strides are taken from
-    /// (`None`: a dimension of its own, of size 1).
+    /// Size of each dimension, and the dimension that its strides come from, in maps whose reduced axes were moved last
+    /// (`None`: an extra dimension of size 1).
     dims: Vec<(usize, Option<usize>)>,
     kept: usize,
-    /// Of each access, whether no strides lead along these dimensions: it goes through its map.
+    /// For each access, whether no strides exist over these dimensions, so that it goes through its map.
     by_map: Vec<bool>,
 }
 
@@ -118,8 +118,8 @@ impl Dims {
     }
 }
 
-/// The axes of a domain, kept ones first, and how many of these there are. The axes of the row follow in logical order
-/// where the order in which its elements meet is fixed, else in that of memory.
+/// Axes of a domain, kept ones first, and the number of kept ones. The reduced axes are in logical order if the order
+/// of a row's elements is fixed, else in memory order.
 fn axes_in_order(
     ix: &Indexed<'_>,
     (reduction, rank): (usize, usize),
@@ -129,7 +129,7 @@ fn axes_in_order(
     let reduced = axes(ix, reduction);
     let (mut order, mut row): (Vec<usize>, Vec<usize>) = (0..rank).partition(|i| reduced >> i & 1 == 0);
     if is_free(ix, body) {
-        // Of what most is read, the order.
+        // Order of the view with the most elements.
         let read = body.accesses.iter().zip(maps).filter(|(a, _)| a.operand.is_some()).map(|(_, m)| m);
         let steps = |m: &IndexMap| {
             let view = *m.as_view()?;
@@ -145,15 +145,15 @@ fn axes_in_order(
     (order, kept)
 }
 
-/// Whether the elements of a row may meet in any order: no results that are reproducible across layouts were asked for,
-/// and nothing in the body depends on what stands before what.
+/// Whether the elements of a row may be combined in any order: the mode does not ask for results that are the same in
+/// every layout, and nothing in the body depends on the order.
 fn is_free(ix: &Indexed<'_>, body: &Body) -> bool {
     !ix.seg.mode.strict && body.scans.is_empty() && body.combined.is_empty()
 }
 
-/// The dimensions of a row kernel over a domain whose reduced axes stand last, from dimension `kept` on.
+/// Dimensions of a row kernel over a domain whose reduced axes come last, from dimension `kept` on.
 fn row_dims(domain: Shape, kept: usize, groups: &[Vec<usize>], views: &[Option<View>]) -> Dims {
-    // Kept dimensions are merged where all accesses run on.
+    // Kept dimensions are merged where all accesses are contiguous.
     let mut dims: Vec<(usize, Option<usize>)> = vec![];
     for i in (0..kept).filter(|&i| domain[i] != 1) {
         match dims.last_mut() {
@@ -162,8 +162,7 @@ fn row_dims(domain: Shape, kept: usize, groups: &[Vec<usize>], views: &[Option<V
         }
     }
     let kept = dims.len();
-    // Dimensions of the row as its order has them; an access that does not run on over one of them goes through its
-    // map.
+    // Dimensions of the row follow its order; an access that is not contiguous over one of them goes through its map.
     let mut by_map: Vec<bool> = views.iter().map(Option::is_none).collect();
     for group in groups {
         for (view, by_map) in views.iter().zip(&mut by_map) {
@@ -178,13 +177,14 @@ fn row_dims(domain: Shape, kept: usize, groups: &[Vec<usize>], views: &[Option<V
     Dims { dims, kept, by_map }
 }
 
-/// Whether all accesses run on from dimension `i` of a domain into dimension `outer`.
+/// Whether all accesses are contiguous from dimension `i` of a domain into dimension `outer`.
 fn run_on(views: &[Option<View>], domain: Shape, outer: usize, i: usize) -> bool {
     views.iter().flatten().all(|v| dims::runs_on(v.strides(), outer, i, domain[i]))
 }
 
-/// The dimensions of the row, from dimension `kept` on, that are gone through as one: those that all accesses run on
-/// over, and, where `fixed` says what cannot be brought together, those that would make a short run.
+/// Dimensions of the row, from dimension `kept` on, grouped into those that are iterated as one: dimensions over which
+/// all accesses are contiguous. If `fixed` says which accesses cannot be staged, also dimensions that would make a
+/// short run.
 fn merged(domain: Shape, kept: usize, views: &[Option<View>], fixed: Option<&[bool]>) -> Vec<Vec<usize>> {
     let fixed: Option<Vec<Option<View>>> =
         fixed.map(|w| views.iter().zip(w).filter(|(_, w)| **w).map(|(v, _)| *v).collect());
@@ -201,8 +201,8 @@ fn merged(domain: Shape, kept: usize, views: &[Option<View>], fixed: Option<&[bo
     groups
 }
 
-/// A row body with its accesses' classes, and where they go. `maps` are over the reduction's domain; `row_stores` says
-/// which of its stores are row by row.
+/// Row body with its accesses' classes, and its geometry. `maps` are over the reduction's domain; `row_stores` is the
+/// range of its stores that are row by row.
 pub(crate) fn lay_out(
     mut body: Body,
     ix: &Indexed<'_>,
@@ -215,11 +215,11 @@ pub(crate) fn lay_out(
     let views: Vec<Option<View>> = maps.iter().map(|m| m.as_view().copied()).collect();
     let domain = Shape::new(&order.iter().map(|&o| domain[o]).collect::<Vec<_>>());
     let written: Vec<bool> = (0..maps.len()).map(|n| body.stores.iter().any(|s| s.access as usize == n)).collect();
-    // What is written can be brought together, and apart again, by devices that do; not where it is put to what is there.
+    // Stores can be staged on devices that support it, unless they are combined with existing values.
     let combines = body.stores.iter().any(|s| s.combine.is_some());
     let fixed = if ix.seg.mode.parts_rows() && !combines { vec![false; maps.len()] } else { written.clone() };
     let per_row = |body: &Body, d: &Dims, n: usize| {
-        // What is stored point by point is, even where a row has a single point.
+        // A point store stays one even if a row has a single point.
         if let Some(store) = body.stores.iter().position(|s| s.access as usize == n) {
             return row_stores.contains(&store);
         }
@@ -236,7 +236,7 @@ pub(crate) fn lay_out(
     };
     let (d, orientation) = if is_free(ix, &body) {
         match laid(&mut body, &merged(domain, kept, &views, None)) {
-            // Along memory a short run is worth less than bringing together what does not run on.
+            // Along memory, staging costs less than short runs.
             (_, Orientation::Along) => laid(&mut body, &merged(domain, kept, &views, Some(&fixed))),
             across => across,
         }
@@ -256,7 +256,7 @@ pub(crate) fn lay_out(
             for (at, stride) in strides.iter_mut().enumerate().take(d.dims.len()) {
                 *stride = if d.dims[at].0 == 1 { 0 } else { d.stride(view, at) };
             }
-            // A row of one point, a single row, or no points at all: any stride serves.
+            // A row of one point, a single row, or no points: any stride works.
             let points = written[n] && !access.per_row;
             if d.dims[lane].0 == 1 && (points || !access.per_row) || d.row() == 0 && points {
                 strides[lane] = 1;
@@ -269,7 +269,7 @@ pub(crate) fn lay_out(
             1 => AccessClass::Contiguous,
             // A row without points reads nothing.
             0 if !access.per_row && d.row() == 0 => AccessClass::Strided,
-            // The same along a run, if not in the next one of the row.
+            // Constant along a run, if not in the next run of the row.
             0 => AccessClass::Uniform,
             -1 if orientation == Orientation::Along && !written[n] && !access.per_row => AccessClass::Reversed,
             _ => AccessClass::Strided,
@@ -280,15 +280,15 @@ pub(crate) fn lay_out(
     (Kernel::Rows { body, orientation }, RowGeometry { extents, kept: d.kept, accesses })
 }
 
-/// The class of an access that goes through its map: what only lies in several stretches is brought together before a
-/// call; masks are asked for point by point.
+/// Class of an access through its map: a source in several contiguous pieces is staged before a call; masks are
+/// evaluated per point.
 fn class_by_map(access: &Access, map: &IndexMap, orientation: Orientation) -> AccessClass {
     let packed = access.operand.is_some() && !map.is_masked() && orientation == Orientation::Along;
     if packed { AccessClass::Contiguous } else { AccessClass::Mapped }
 }
 
-/// A row body along the last dimension of a domain whose other dimensions stay as they are, so that blocks of rows can
-/// be run. Its stores from number `row_stores` on are row by row.
+/// Row body along the last dimension of a domain whose other dimensions stay as they are, so that blocks of rows can be
+/// run separately. Its stores from number `row_stores` on are row by row.
 pub(crate) fn lay_out_tiled(
     mut body: Body,
     row_stores: usize,
@@ -317,12 +317,12 @@ pub(crate) fn lay_out_tiled(
     }
     let extents = domain.dims().to_vec();
     let part = TileBox { origin: vec![0; lane + 1], geometry: MapGeometry { extents: extents.clone(), accesses } };
-    // All dimensions before the last two number products.
+    // All dimensions before the last two number products of a batch.
     let tiles = TileGeometry { extents, rows: lane - 1, columns: lane, boxes: vec![part] };
     (Kernel::Rows { body, orientation: Orientation::Along }, tiles)
 }
 
-/// Which way the accesses lie, those that the points differ in.
+/// Orientation: inner-axis or outer-axis, whichever more accesses are contiguous in.
 fn orientation(body: &Body, views: &[Option<View>], d: &Dims) -> Orientation {
     let sorts = body.scans.iter().any(|s| matches!(s.op, ScanOp::Sort | ScanOp::Argsort));
     let combines = body.stores.iter().any(|s| s.combine.is_some());

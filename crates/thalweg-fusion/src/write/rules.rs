@@ -1,13 +1,13 @@
-//! What is allowed. The rules that a kernel of a plan keeps, each with its reason.
+//! Legality rules for the kernels of a plan, each with its reason.
 //!
-//! Whether a set of stores can be one kernel is found out by writing it: an [`Outline`](super::body::Outline) says over
-//! which points and rows it would run, and the writer of [`super::body`] follows every value with its index map; both
-//! say which [`Rule`] is broken. What concerns several kernels at once is asked of a whole plan in the making
-//! (`State::check` of the search). Asking changes nothing.
+//! To find out whether a set of stores can be one kernel, the kernel is written. An [`Outline`](super::body::Outline)
+//! gives the points and rows it would run over, and the writer of [`super::body`] follows every value with its index
+//! map. Both report the [`Rule`] that is broken. Rules about several kernels at once are checked on a whole candidate
+//! plan (`State::check` of the search). Checks have no side effects.
 //!
-//! Beside these, a launch has rules of its own, which the instance keeps (`crate::instance`): a result takes the place
-//! of a dying input only where the kernel reads each element of it at the point that it writes; and random numbers are
-//! a function of key and position alone, so they may be computed anywhere and as often as one likes.
+//! Launches have further rules, which the instance keeps (`crate::instance`). A result reuses the memory of a dying
+//! input only if the kernel reads each of its elements at the point that writes it. Random numbers are a function of
+//! key and index alone, so they may be computed anywhere and repeatedly.
 //!
 //! Each rule has a test in `partition/tests/legality.rs`.
 
@@ -17,47 +17,48 @@ use std::fmt;
 use thalweg_ir::Op;
 use thalweg_kernel::Contracts;
 
-/// Where writing a kernel ends, however little what it computes again is worth storing: each doubling of a tensor
-/// (`cat(a, a)`) doubles the maps of all before it.
+/// Number of index maps of one operation beyond which writing gives up, even if a stored value would not pay: each
+/// doubling of a tensor (`cat(a, a)`) doubles the maps of all its ancestors.
 pub(crate) fn hopeless_maps() -> usize {
     4 * TUNABLES.max_maps.get()
 }
 
-/// A rule that a kernel would break.
+/// Rule that a kernel would break.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rule {
-    /// Everything that a kernel stores has an element for each of its points, or for each of its rows: it is one loop
-    /// nest. Equality of sizes that does not follow from the data flow is an assumption of the plan, checked again for
-    /// other sizes.
+    /// All stores of a kernel have one element per point, or one per row: a kernel is one loop nest. Equality of sizes
+    /// that does not follow from the data flow is an assumption of the plan, checked again for other sizes.
     OtherPoints,
-    /// The reductions and scans in a kernel go along the same rows, whose elements meet in one order: what is reduced
-    /// along others has to be complete before it is used. Results over all rows (of a shared pass) are complete only
-    /// after the launch.
+    /// Reductions and scans in a kernel go along the same rows, with one order of elements. A reduction along other
+    /// rows has to be complete before it is used. Results over all rows (of a shared pass) are complete only after the
+    /// launch.
     OtherRows,
-    /// A row's result is used at the points of that row, that of a scan or a matrix product at its own point, and what is read by computed
-    /// offsets is not written by the same kernel: other elements may not have been computed.
+    /// A row's result is used only at points of that row; the result of a scan or a matrix product only at its own
+    /// point. A source that is read by computed offsets is not written by the same kernel. Other elements may not have
+    /// been computed.
     ReadElsewhere,
-    /// A pass that reductions along rows share with reductions over all rows goes through a row as one dimension, so
-    /// that partial results of the columns are one run of memory: all its accesses run through a row with one stride.
+    /// A pass shared by row reductions and reductions over all rows iterates over a row as one dimension, so that the
+    /// partial results of the columns are contiguous: each access has one stride along the row.
     BrokenRows,
-    /// What is read by computed offsets lies in memory with strides.
+    /// A source that is read by computed offsets is in memory with strides.
     NoStrides,
-    /// A scatter is a kernel by itself, and so are an operation in another language, whose results may be written by one
-    /// launch, and a matrix product on a device that has no contractions. (Index and values of a scatter may be computed in
-    /// it.)
+    /// A scatter is a kernel of its own. So is a foreign operation, several results of which may be written by one
+    /// launch, and a matrix product on a device without contractions. (A scatter's index and values may be computed in
+    /// its kernel.)
     Opaque,
-    /// A kernel has one matrix product: its tiles are cut for that one.
+    /// A kernel has one matrix product: its tiles are sized for that one.
     SecondProduct,
-    /// Of a tensor without elements there are no rows: its reductions are kernels by themselves.
+    /// A tensor without elements has no rows: its reductions are kernels of their own.
     NoRows,
-    /// A value that need not be stored is stored for another kernel to read it.
+    /// A value that need not be stored is stored only if another kernel reads it.
     Unread,
-    /// The kernels with the values between them are acyclic: each runs once, after all that it reads from.
+    /// Kernels and the values between them form an acyclic graph: each runs once, after everything it reads from.
     Cycle,
-    /// A kernel computes at most `max_kernel_ops` operations, views and constants not counted, so that compiling stays
-    /// linear in practice and code within the instruction cache, of which at most `max_puts` put a part into a tensor; and one operation at most `max_maps` times. As an
-    /// operation has three arguments at most, this bounds those of a kernel too, far below the 65,536 operands and
-    /// scalars that its body can name. A kernel that folds stores at most `max_fold_stores` values on a GPU.
+    /// A kernel computes at most `max_kernel_ops` operations, without views and constants, so that compile time stays
+    /// linear in practice and code fits the instruction cache. At most `max_puts` of them are `Put`s, and one operation
+    /// is computed at most `max_maps` times. An operation has at most three arguments, so this bounds those of a kernel
+    /// too, far below the 65,536 operands and scalars that its body can name. A kernel with folds stores at most
+    /// `max_fold_stores` values on a GPU.
     Full,
 }
 
@@ -79,22 +80,22 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Whether an operation is an opaque kernel: one that nothing fuses into.
+/// Whether an operation is an opaque kernel: nothing fuses into it.
 pub(crate) fn is_opaque(op: Op, mode: Mode) -> bool {
     matches!(op, Op::Scatter(_) | Op::Foreign(_)) || op == Op::Matmul && !contracts(op, mode)
 }
 
-/// Whether an operation is a product that shares a kernel with what surrounds it.
+/// Whether an operation is a matrix product that fuses with its neighbours.
 pub(crate) fn contracts(op: Op, mode: Mode) -> bool {
     op == Op::Matmul && mode.fused && mode.contracts != Contracts::Bare
 }
 
-/// Whether an operation counts among those that a kernel computes: views and constants become no code to speak of.
+/// Whether an operation counts towards a kernel's size: views and constants generate almost no code.
 pub(crate) fn counts(op: Op) -> bool {
     !op.is_view() && !is_constant(op)
 }
 
-/// A constant takes no work and no memory to compute.
+/// Whether an operation is a constant, which takes no work and no memory.
 pub(crate) fn is_constant(op: Op) -> bool {
     matches!(op, Op::Full | Op::Iota)
 }

@@ -1,4 +1,4 @@
-//! What writing gives: launches with sizes, whose operands are slots of an instance.
+//! Output of the writer: launches with sizes, whose operands are slots of an instance.
 //!
 //! Plain data. Always true of a [`Step`]: operands below `first_write` are only read, the others are written.
 
@@ -10,32 +10,32 @@ use thalweg_kernel::{Geometry, Kernel};
 pub struct Step {
     /// Number of the kernel in the plan.
     pub kernel_index: usize,
-    /// What is computed.
+    /// Kernel.
     pub kernel: Arc<Kernel>,
-    /// How large.
+    /// Geometry: sizes, strides and offsets.
     pub geometry: Arc<Geometry>,
-    /// The kernel's operands; those from `first_write` on are written.
+    /// Operands; those from `first_write` on are written.
     pub operands: Vec<Slot>,
     /// Number of operands that are only read.
     pub first_write: usize,
-    /// The kernel's scalars.
+    /// Scalars.
     pub scalars: Vec<ScalarArg>,
-    /// For a written operand, a read one whose place it may take where that dies here: `(written, read)`, ordered by
-    /// what is written.
+    /// Pairs `(written, read)` of operands: the written one may reuse the memory of the read one, if that dies here.
+    /// Ordered by the written one.
     pub in_place: Vec<(usize, usize)>,
-    /// What to say if an index turns out to be out of range, where the launch gathers.
+    /// Error message for an index out of range, if the launch gathers.
     pub out_of_range: Option<String>,
-    /// Bytes of distinct elements read of each operand that is only read.
+    /// Bytes of distinct elements read of each read-only operand.
     pub touched: Vec<usize>,
     /// Bytes of distinct elements read.
     pub bytes_read: usize,
     /// Bytes written.
     pub bytes_written: usize,
-    /// What the body of an elementwise kernel follows from, apart from the pattern.
+    /// Key of an elementwise kernel's body, apart from the pattern.
     pub form: Option<Form>,
 }
 
-/// Where an operand lies.
+/// Location of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Slot {
     /// An input of the segment.
@@ -44,33 +44,33 @@ pub enum Slot {
     Buffer(usize),
 }
 
-/// A kernel's scalar.
+/// Scalar of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScalarArg {
-    /// One of the segment's.
+    /// Scalar of the segment.
     Segment {
-        /// Its number.
+        /// Number of the scalar.
         index: u32,
-        /// Which part.
+        /// Part of its bits.
         part: Part,
     },
-    /// A number that follows from the sizes (i64).
+    /// Number that follows from the sizes (i64).
     Size(i64),
 }
 
-/// A part of a scalar's 64 bits.
+/// Part of a scalar's 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Part {
-    /// All.
+    /// All 64 bits.
     Whole,
-    /// The low 32.
+    /// Low 32 bits.
     Low,
-    /// The high 32.
+    /// High 32 bits.
     High,
 }
 
 impl ScalarArg {
-    /// The bits, out of the segment's scalars.
+    /// Value of the scalar, given the segment's scalars.
     #[inline]
     pub fn bits(self, scalars: &[u64]) -> u64 {
         let (bits, part) = match self {
@@ -85,7 +85,6 @@ impl ScalarArg {
     }
 }
 
-/// Of each value of an elementwise kernel, its rank and the axes along which it is broadcast; of the domain, those of
-/// size 1.
+/// Key of an elementwise kernel's body: for each value its rank and broadcast axes; for the domain its axes of size 1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Form(pub(crate) Vec<u16>);

@@ -1,4 +1,4 @@
-//! What the operations of the table compute, where it takes more than a line.
+//! Functions computed by operations of the table, if they take more than a line.
 
 use crate::DType;
 
@@ -23,7 +23,7 @@ pub(super) fn sigmoid(x: f64) -> f64 {
     (if x >= 0.0 { 1.0 } else { e }) / (1.0 + e)
 }
 
-/// Larger of two, NaN if either is NaN, +0 above -0 as IEEE 754-2019 `maximum`.
+/// Larger of two; NaN if either is NaN, +0 above -0, as IEEE 754-2019 `maximum`.
 pub(super) fn maximum(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() {
         f64::NAN
@@ -34,7 +34,7 @@ pub(super) fn maximum(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Smaller of two, NaN if either is NaN.
+/// Smaller of two; NaN if either is NaN.
 pub(super) fn minimum(a: f64, b: f64) -> f64 {
     -maximum(-a, -b)
 }
@@ -57,6 +57,6 @@ pub(super) fn shr(a: i64, n: i64, dtype: DType) -> i64 {
     if dtype == DType::U64 {
         return if (0..64).contains(&n) { (a as u64 >> n) as i64 } else { 0 };
     }
-    // Narrower values are held sign- or zero-extended, so an arithmetic shift serves both.
+    // Narrower values are sign- or zero-extended, so an arithmetic shift is right for both.
     if (0..bits(dtype)).contains(&n) { a >> n } else { a >> 63 }
 }

@@ -1,12 +1,11 @@
-//! The one table of elementwise operations.
+//! Table of elementwise operations.
 //!
-//! An operation is one row of [`ROWS`]: its name, the dtypes it takes, what it means (evaluated in
-//! f64 or i64 for the reference interpreter), how it is written in simpler operations (for code
-//! generators that have no instruction or polynomial for it), its derivative and what holds where it
-//! has none, its cost, how far a device may be off. The interpreter, every code generator, autodiff, the docs
-//! and the fuzzer read the row; adding an operation means adding its variant and its row, nothing else: each
-//! device takes what it has code for, and opens the rest by the row's expansion. The operation `Probe`
-//! (feature `probe`, tests only) is such a row: it runs on every engine and in the fuzzer, and no other file knows it.
+//! An operation is one row of [`ROWS`]: name, dtypes, meaning (evaluated in f64 or i64 by the reference interpreter),
+//! expansion into simpler operations (for code generators without an instruction or polynomial for it), derivative and
+//! its value at kinks, cost, and the permitted error of a device. The interpreter, every code generator, autodiff, the
+//! docs and the fuzzer read the row; adding an operation takes a variant and a row, nothing else: devices generate code
+//! for the operations that they know and expand the rest. The operation `Probe` (feature `probe`, tests only) is such a
+//! row: it runs on every engine and in the fuzzer, and no other file mentions it.
 
 pub mod integers;
 mod meaning;
@@ -17,19 +16,19 @@ pub use rows::ROWS;
 
 macro_rules! element_ops {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// An elementwise operation; [`ElementOp::row`] says everything about it.
+        /// Elementwise operation; [`ElementOp::row`] defines it.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         #[repr(u8)]
         #[non_exhaustive]
         pub enum ElementOp {
             $($(#[$doc])* $name,)*
-            /// `x / (1 + e^(-|x|))`: proves that a row is all that an operation takes.
+            /// `x / (1 + e^(-|x|))`: shows that a row is all that an operation takes.
             #[cfg(feature = "probe")]
             Probe,
         }
 
         impl ElementOp {
-            /// Every elementwise operation, in table order.
+            /// All elementwise operations, in table order.
             pub const ALL: &[ElementOp] = &[
                 $(ElementOp::$name,)*
                 #[cfg(feature = "probe")]
@@ -100,13 +99,13 @@ element_ops! {
     Sigmoid,
     /// `max(x, 0)`, NaN kept.
     Relu,
-    /// The largest integer not above `x`.
+    /// Largest integer not above `x`.
     Floor,
-    /// The smallest integer not below `x`.
+    /// Smallest integer not below `x`.
     Ceil,
-    /// The nearest integer, halves to even.
+    /// Nearest integer, ties to even.
     Round,
-    /// The integer part, toward zero.
+    /// Integer part, rounded toward zero.
     Trunc,
     /// Whether `x` is NaN.
     IsNan,
@@ -132,13 +131,13 @@ element_ops! {
     Rem,
     /// `a` to the power `b`; integers: a negative exponent gives 0 (1 and -1 excepted), overflow wraps.
     Pow,
-    /// The smaller; NaN if either is NaN.
+    /// Smaller of two; NaN if either is NaN.
     Minimum,
-    /// The larger; NaN if either is NaN.
+    /// Larger of two; NaN if either is NaN.
     Maximum,
     /// The angle of the point (b, a) from the positive x axis: `atan2(y, x)`.
     Atan2,
-    /// `√(a² + b²)` without overflow on the way.
+    /// `√(a² + b²)` without intermediate overflow.
     Hypot,
     /// `a = b`.
     Eq,
@@ -166,8 +165,8 @@ element_ops! {
     BitXor,
     /// `a` shifted left by `b` bits; 0 where `b` is negative or at least the width.
     Shl,
-    /// `a` shifted right by `b` bits, arithmetic for signed types; only the sign is left where `b` is negative or at
-    /// least the width.
+    /// `a` shifted right by `b` bits, arithmetic for signed types; only sign bits remain if `b` is negative or at least
+    /// the width.
     Shr,
     /// `b` where the condition `a` holds, else `c`.
     Where,
@@ -184,7 +183,7 @@ pub struct Classes(u8);
 impl Classes {
     /// f32, f64, bf16, f16.
     pub const FLOAT: Classes = Classes(1);
-    /// The integers.
+    /// Integer dtypes.
     pub const INT: Classes = Classes(2);
     /// bool.
     pub const BOOL: Classes = Classes(4);
@@ -218,7 +217,7 @@ impl Classes {
     }
 }
 
-/// The dtype of an operation's result.
+/// Dtype of an operation's result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
     /// The arguments' dtype.
@@ -227,7 +226,7 @@ pub enum Output {
     Bool,
 }
 
-/// What an operation computes, on exact values: floats as f64, integers and bool as i64, u64 as the i64 of its bits.
+/// Function of an operation on exact values: floats as f64, integers and bool as i64, u64 as the i64 of its bits.
 ///
 /// The caller rounds or wraps the result to the output dtype.
 #[derive(Clone, Copy)]
@@ -238,11 +237,11 @@ pub struct Meaning {
     pub int: Option<fn(&[i64], DType) -> i64>,
 }
 
-/// A value in an expression under construction; the [`Build`]er knows what it stands for.
+/// Value of an expression under construction; its [`Build`]er interprets the number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Expr(pub u32);
 
-/// Something that expressions can be written into: a kernel body, a tape of tensors.
+/// Builder of expressions: a kernel body, a tape of tensors.
 pub trait Build {
     /// Applies an operation.
     fn op(&mut self, op: ElementOp, args: &[Expr]) -> Expr;
@@ -250,47 +249,45 @@ pub trait Build {
     fn constant(&mut self, like: Expr, value: f64) -> Expr;
 }
 
-/// Writes an operation in simpler ones: builder and arguments in, result out.
+/// Expansion of an operation into simpler ones: builder and arguments in, result out.
 pub type Expansion = fn(&mut dyn Build, &[Expr]) -> Expr;
 
-/// Partial derivatives: builder, arguments and the operation's own result in; `∂y/∂xᵢ` out, one an
-/// argument. `None` marks an argument that no gradient flows to (a condition).
+/// Partial derivatives: builder, arguments and the operation's own result in; `∂y/∂xᵢ` out, one per argument. `None`
+/// for an argument without gradient (a condition).
 pub type Derivative = fn(&mut dyn Build, &[Expr], Expr) -> Vec<Option<Expr>>;
 
-/// Everything there is to know about one elementwise operation.
+/// Definition of an elementwise operation.
 pub struct Row {
     /// The operation.
     pub op: ElementOp,
-    /// Its name: the method on `Tensor`, the word in explanations.
+    /// Its name: method on `Tensor` and word in explanations.
     pub name: &'static str,
-    /// How many arguments it takes.
+    /// Number of arguments.
     pub arity: usize,
-    /// The dtypes of its arguments ([`ElementOp::Where`]: of all but the condition).
+    /// Dtypes of its arguments ([`ElementOp::Where`]: all except the condition).
     pub takes: Classes,
-    /// The dtype of its result.
+    /// Dtype of its result.
     pub output: Output,
-    /// What it computes.
+    /// Function that it computes.
     pub meaning: Meaning,
-    /// The operation in simpler ones, for devices without it; `None` for the primitives that every
-    /// device has.
+    /// Expansion into simpler operations, for devices without it; `None` for primitives, which every device has.
     pub expand: Option<Expansion>,
-    /// Its derivative on floats; `None` where it is zero almost everywhere (see `flat`) or there is none, since it
-    /// takes or gives no floats.
+    /// Derivative on floats; `None` if it is zero almost everywhere (see `flat`) or does not exist because it takes or
+    /// gives no floats.
     pub derivative: Option<Derivative>,
-    /// Its derivative is zero wherever there is one: a step.
+    /// Whether its derivative is zero wherever it exists: a step.
     pub flat: bool,
-    /// What its derivative is at points where the one from the left is not the one from the right; `None` where there
-    /// are no such points.
+    /// Chosen derivative at points where the left and right derivatives differ; `None` if there are no such points.
     pub kink: Option<&'static str>,
-    /// Its value jumps where an argument passes some points, though its derivative is not zero between them (see
-    /// [`Row::selects`]).
+    /// Whether its value jumps where an argument passes some points, though its derivative is not zero between them
+    /// (see [`Row::selects`]).
     pub jumps: bool,
-    /// It is a function of a mathematical library, or made of one: a compiler that folds constants may round it
-    /// otherwise than a chip.
+    /// Whether it is a function of a mathematical library or composed of one. A compiler's constant folding may round
+    /// it differently from a device.
     pub function: bool,
-    /// Units in the last place of f32 and f64 that a device's result may be off; 0 where it is rounded once.
+    /// Permitted error of a device in units in the last place of f32 and f64; 0 if correctly rounded.
     pub ulps: u32,
-    /// Arithmetic cost of an element, in additions.
+    /// Arithmetic cost per element, in additions.
     pub cost: u32,
     /// Whether the order of the first two arguments does not matter.
     pub commutative: bool,
@@ -298,12 +295,12 @@ pub struct Row {
 
 impl Row {
     /// Whether the operation selects: a rounding error of an argument may change the result by more than a rounding
-    /// error. Comparisons, steps and remainders do. Arguments of such an operation are rounded to their dtype first.
+    /// error. Comparisons, steps and remainders do. Their arguments are rounded to their dtype first.
     pub fn selects(&self) -> bool {
         self.flat || self.jumps || self.output == Output::Bool
     }
 
-    /// Whether every result on floats is a number of the arguments' dtype, so that it needs no rounding.
+    /// Whether every result on floats is a number of the arguments' dtype, hence needs no rounding.
     pub fn is_exact(&self) -> bool {
         use ElementOp::*;
         matches!(self.op, Neg | Abs | Sign | Relu | Floor | Ceil | Round | Trunc | Minimum | Maximum | Where | Clamp)
@@ -311,28 +308,28 @@ impl Row {
 }
 
 impl ElementOp {
-    /// The operation's row in the table.
+    /// Its row in the table.
     #[inline]
     pub fn row(self) -> &'static Row {
         &ROWS[self as usize]
     }
 
-    /// The operation's name.
+    /// Its name.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// The operation of that name, if there is one.
+    /// The operation with a name.
     pub fn from_name(name: &str) -> Option<ElementOp> {
         ElementOp::ALL.iter().copied().find(|op| op.name() == name)
     }
 
-    /// The operation with that discriminant, if there is one.
+    /// The operation with a discriminant.
     pub fn from_index(index: u8) -> Option<ElementOp> {
         ElementOp::ALL.get(index as usize).copied()
     }
 
-    /// The dtype of the result on arguments of `dtype`.
+    /// Dtype of the result for arguments of `dtype`.
     #[inline]
     pub fn output(self, dtype: DType) -> DType {
         match self.row().output {

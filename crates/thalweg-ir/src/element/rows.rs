@@ -1,4 +1,4 @@
-//! The rows. See the module above for what each column means.
+//! Rows of the table. The parent module describes the columns.
 
 use super::integers;
 use super::meaning::{self as m, b};
@@ -6,7 +6,7 @@ use super::{Build, Classes, Derivative, ElementOp, Expansion, Expr, Meaning, Out
 use crate::DType;
 use ElementOp::*;
 
-/// A row of a unary operation on floats only.
+/// Row of a unary operation on floats only.
 const fn float1(op: ElementOp, name: &'static str, cost: u32, f: fn(&[f64]) -> f64) -> Row {
     Row {
         op,
@@ -68,7 +68,7 @@ impl Row {
         self.jumps = true;
         self
     }
-    /// A function of a mathematical library, so far off at most.
+    /// Sets that it is a function of a mathematical library, with this maximum error.
     const fn function(mut self, ulps: u32) -> Row {
         self.function = true;
         self.ulps = ulps;
@@ -80,7 +80,7 @@ impl Row {
     }
 }
 
-/// A row of a binary operation on floats and integers.
+/// Row of a binary operation on floats and integers.
 const fn number2(
     op: ElementOp,
     name: &'static str,
@@ -91,7 +91,7 @@ const fn number2(
     float1(op, name, cost, f).arity(2).takes(Classes::NUMBER).int(i)
 }
 
-/// A row of an operation that has no float form.
+/// Row of an operation without float form.
 const fn int_only(
     op: ElementOp,
     name: &'static str,
@@ -104,7 +104,7 @@ const fn int_only(
     row
 }
 
-/// A meaning on integers that is another one on u64, whose elements are given and taken as their bits.
+/// Function on integers with a separate one on u64, whose elements are passed as their bits.
 macro_rules! ints {
     (|$($x:ident),+| $signed:expr, unsigned $unsigned:expr) => {
         |x, d| {
@@ -153,7 +153,7 @@ fn gate(g: &mut dyn Build, c: Expr, x: Expr) -> Expr {
     let zero = k(g, x, 0.0);
     pick(g, c, x, zero)
 }
-/// The magnitude of `x` with the sign of `s`, on floats whose magnitude is given
+/// The magnitude `magnitude` with the sign of `s`, on floats
 fn with_sign(g: &mut dyn Build, magnitude: Expr, s: Expr) -> Expr {
     let zero = k(g, s, 0.0);
     let (below, neg) = (o(g, Lt, s, zero), u(g, Neg, magnitude));
@@ -172,7 +172,7 @@ fn toward_one(g: &mut dyn Build, x: Expr) -> Expr {
 
 use std::f64::consts::{FRAC_2_SQRT_PI, FRAC_PI_2, LN_2, LN_10, LOG2_E, LOG10_E, PI};
 
-/// Every elementwise operation, indexed by its discriminant.
+/// All elementwise operations, indexed by discriminant.
 pub static ROWS: &[Row] = &[
     float1(Neg, "neg", 1, |x| -x[0])
         .takes(Classes::NUMBER)
@@ -301,8 +301,8 @@ pub static ROWS: &[Row] = &[
         .function(2),
     float1(Sinh, "sinh", 36, |x| libm::sinh(x[0]))
         .expand(|g, x| {
-            // With e = expm1(|x|): sinh|x| = (e + e/(e + 1))/2. Past 88 e overflows before sinh does, so halve the
-            // argument's exponential.
+            // With e = expm1(|x|): sinh|x| = (e + e/(e + 1))/2. Beyond 88, e overflows before sinh does, so the
+            // exponential of half the argument is used.
             let a = u(g, Abs, x[0]);
             let (one, half, far) = (k(g, a, 1.0), k(g, a, 0.5), k(g, a, 20.0));
             let e = u(g, Expm1, a);
@@ -340,7 +340,7 @@ pub static ROWS: &[Row] = &[
     float1(Tanh, "tanh", 18, |x| libm::tanh(x[0])).grad(|g, _, y| vec![Some(one_minus_square(g, y))]).function(4),
     float1(Asinh, "asinh", 30, |x| libm::asinh(x[0]))
         .expand(|g, x| {
-            // asinh|x| = log1p(|x| + x²/(1 + √(x² + 1))); past 1e9 it is log|x| + ln 2.
+            // asinh|x| = log1p(|x| + x²/(1 + √(x² + 1))); beyond 1e9 it is log|x| + ln 2.
             let a = u(g, Abs, x[0]);
             let (one, far, ln2) = (k(g, a, 1.0), k(g, a, 1e9), k(g, a, LN_2));
             let s = o(g, Mul, a, a);
@@ -364,7 +364,7 @@ pub static ROWS: &[Row] = &[
         .function(8),
     float1(Acosh, "acosh", 28, |x| if x[0] < 1.0 { f64::NAN } else { libm::acosh(x[0]) })
         .expand(|g, x| {
-            // With t = x - 1: acosh x = log1p(t + √(2t + t²)); past 1e9 it is log x + ln 2.
+            // With t = x - 1: acosh x = log1p(t + √(2t + t²)); beyond 1e9 it is log x + ln 2.
             let (one, two, far, ln2) = (k(g, x[0], 1.0), k(g, x[0], 2.0), k(g, x[0], 1e9), k(g, x[0], LN_2));
             let t = o(g, Sub, x[0], one);
             let t2 = o(g, Add, t, two);
@@ -420,7 +420,7 @@ pub static ROWS: &[Row] = &[
         .function(8),
     float1(Sigmoid, "sigmoid", 12, |x| m::sigmoid(x[0]))
         .expand(|g, x| {
-            // e^(-|x|) never overflows, and keeps the small results of large negative x.
+            // e^(-|x|) never overflows, and preserves the small results of large negative x.
             let a = u(g, Abs, x[0]);
             let n = u(g, Neg, a);
             let e = u(g, Exp, n);
@@ -445,7 +445,7 @@ pub static ROWS: &[Row] = &[
             pick(g, below, zero, x[0])
         })
         .grad(|g, _, y| {
-            // Of the result, so that the argument need not be kept beside it.
+            // From the result, so that the argument need not be saved as well.
             let (zero, one) = (k(g, y, 0.0), k(g, y, 1.0));
             let above = o(g, Gt, y, zero);
             vec![Some(pick(g, above, one, zero))]
@@ -508,7 +508,7 @@ pub static ROWS: &[Row] = &[
         ints!(|a, b| integers::pow(a, b), unsigned integers::pow_unsigned(a, b)),
     )
     .grad(|g, x, y| {
-        // b·a^(b-1), 0 where b is 0, and y·ln a, 0 where a is 0 and b not below it.
+        // b·a^(b-1), 0 if b is 0; and y·ln a, 0 if a is 0 and b not negative.
         let (one, none) = (k(g, x[1], 1.0), k(g, x[1], 0.0));
         let less = o(g, Sub, x[1], one);
         let p = o(g, Pow, x[0], less);
@@ -543,13 +543,14 @@ pub static ROWS: &[Row] = &[
     float1(Atan2, "atan2", 26, |x| libm::atan2(x[0], x[1]))
         .arity(2)
         .expand(|g, x| {
-            // The smaller over the larger magnitude keeps atan's argument in [0, 1]; then unfold the octants.
+            // Dividing the smaller by the larger magnitude keeps atan's argument in [0, 1]; then the octants are
+            // unfolded.
             let (y, x) = (x[0], x[1]);
             let (zero, one, inf) = (k(g, x, 0.0), k(g, x, 1.0), k(g, x, f64::INFINITY));
             let (ay, ax) = (u(g, Abs, y), u(g, Abs, x));
             let (lo, hi) = (o(g, Minimum, ay, ax), o(g, Maximum, ay, ax));
             let q = o(g, Div, lo, hi);
-            // 0/0 stands for an angle of 0, inf/inf for one of 45°.
+            // 0/0 means an angle of 0, inf/inf one of 45°.
             let at_zero = o(g, Eq, hi, zero);
             let q = pick(g, at_zero, zero, q);
             let at_inf = o(g, Eq, lo, inf);
@@ -599,7 +600,7 @@ pub static ROWS: &[Row] = &[
             let t = o(g, Mul, hi, r);
             let at_zero = o(g, Eq, hi, zero);
             let t = pick(g, at_zero, zero, t);
-            // An infinity wins over NaN (IEEE 754 hypot).
+            // An infinity takes precedence over NaN (IEEE 754 hypot).
             let (a_inf, c_inf) = (o(g, Eq, a, inf), o(g, Eq, c, inf));
             let any = o(g, Or, a_inf, c_inf);
             pick(g, any, inf, t)
@@ -641,7 +642,7 @@ pub static ROWS: &[Row] = &[
             let (one, zero) = (k(g, x[0], 1.0), k(g, x[0], 0.0));
             let (low, high) = (o(g, Lt, x[0], x[1]), o(g, Gt, x[0], x[2]));
             let outside = o(g, Or, low, high);
-            // Where the bounds cross, the upper one wins.
+            // If the bounds cross, the upper one wins.
             let crossed = o(g, Gt, x[1], x[2]);
             let at_high = o(g, Or, high, crossed);
             let uncrossed = u(g, Not, crossed);

@@ -1,8 +1,8 @@
-//! The table against itself: expansions mean what the rows mean, derivatives agree with differences.
+//! Consistency of the table: expansions agree with meanings, derivatives with differences.
 
 use super::*;
 
-/// Evaluates expressions in f64 as they are built.
+/// Evaluator of expressions in f64 as they are built.
 #[derive(Default)]
 struct Evaluate(Vec<f64>);
 
@@ -90,7 +90,7 @@ fn expansions_mean_what_the_row_means() {
 
 #[test]
 fn derivatives_agree_with_central_differences() {
-    // Away from kinks and poles of every function in the table.
+    // Points away from kinks and poles of every function in the table.
     let points = [[0.37, 0.61, 0.83], [-0.52, 0.29, 0.71], [0.91, -0.44, 0.15], [0.66, 0.58, -0.35]];
     for row in ROWS {
         let (Some(d), Some(f)) = (row.derivative, row.meaning.float) else { continue };
@@ -131,7 +131,7 @@ fn derivatives_agree_with_central_differences() {
     }
 }
 
-/// What a row has to say before anybody can differentiate it.
+/// Requirements of a row: floats have either a derivative or `flat`, library functions a permitted error.
 #[test]
 fn every_row_says_what_its_derivative_is() {
     for row in ROWS {
@@ -142,7 +142,7 @@ fn every_row_says_what_its_derivative_is() {
     }
 }
 
-/// The slopes on both sides of a point, along one argument, if they are finite.
+/// Left and right slopes at a point along one argument, if finite.
 fn slopes(f: fn(&[f64]) -> f64, x: &[f64], along: usize) -> Option<[f64; 2]> {
     let slope = |h: f64| {
         let mut moved = x.to_vec();
@@ -163,7 +163,7 @@ fn a_kink_has_a_stated_choice_that_the_derivative_keeps() {
         let mut kinks = 0;
         for x in tuples(row.arity).into_iter().filter(|x| x.iter().all(|v| *v == 0.0 || (0.1..3.0).contains(&v.abs())))
         {
-            // A condition is no number, and bounds that cross are nobody's.
+            // A condition is not a number, and crossing bounds are unspecified.
             if row.op == ElementOp::Where || row.op == ElementOp::Clamp && x[1] >= x[2] {
                 continue;
             }

@@ -1,17 +1,17 @@
-//! Expressions evaluated as they are written, by the meanings of their operations: the interpreter's [`Build`].
+//! Interpreter's [`Build`]: evaluates expressions as they are built, by the meanings of their operations.
 
 use super::Monoid;
 use crate::element::{Build, Expr};
 use crate::{DType, ElementOp, Scalar};
 
-/// Values so far, each with its dtype; an [`Expr`] is the number of one.
+/// Values so far, each with its dtype; an [`Expr`] is an index of one.
 #[derive(Default)]
 pub struct Evaluate {
     values: Vec<(Scalar, DType)>,
 }
 
 impl Evaluate {
-    /// A value of a dtype, which it is representable in.
+    /// Adds a value that is representable in a dtype.
     pub fn given(&mut self, value: Scalar, dtype: DType) -> Expr {
         let value =
             if dtype.is_float() { Scalar::Float(value.to_f64()) } else { Scalar::integer(value.to_i64(), dtype) };
@@ -19,7 +19,7 @@ impl Evaluate {
         Expr(self.values.len() as u32 - 1)
     }
 
-    /// What an expression came to.
+    /// Value of an expression.
     pub fn value(&self, of: Expr) -> Scalar {
         self.values[of.0 as usize].0
     }
@@ -28,7 +28,7 @@ impl Evaluate {
 impl Build for Evaluate {
     fn op(&mut self, op: ElementOp, args: &[Expr]) -> Expr {
         let of = |e: &Expr| self.values[e.0 as usize];
-        // Of a choice the last argument is a value and not the condition.
+        // For `Where`, the last argument is a value and not the condition.
         let operand = args.last().map_or(DType::Bool, |e| of(e).1);
         let (row, dtype) = (op.row(), op.output(operand));
         let value = if operand.is_float() {
@@ -48,7 +48,7 @@ impl Build for Evaluate {
     }
 }
 
-/// A partial result in the course of a fold, as the row says, in a dtype.
+/// Partial result of a fold by a monoid in a dtype.
 #[derive(Clone, Debug)]
 pub struct Partial {
     monoid: Monoid,
@@ -57,20 +57,20 @@ pub struct Partial {
 }
 
 impl Partial {
-    /// Of no elements.
+    /// Partial result of no elements.
     pub fn none(monoid: Monoid, dtype: DType) -> Partial {
         let state = monoid.row().identity.iter().map(|of| of(dtype)).collect();
         Partial { monoid, dtype, state }
     }
 
-    /// Of no elements, and such that the next one is the result as it is.
+    /// Partial result of no elements that leaves the next element unchanged.
     pub fn neutral(monoid: Monoid, dtype: DType) -> Partial {
         let mut none = Partial::none(monoid, dtype);
         none.state[0] = (monoid.row().neutral)(dtype);
         none
     }
 
-    /// Of one element.
+    /// Partial result of one element.
     pub fn of(monoid: Monoid, dtype: DType, element: Scalar) -> Partial {
         let (mut g, mut state) = (Evaluate::default(), vec![]);
         let x = g.given(element, dtype);
@@ -78,7 +78,7 @@ impl Partial {
         Partial { monoid, dtype, state: state.into_iter().map(|e| g.value(e)).collect() }
     }
 
-    /// With what comes after it.
+    /// Combines this partial result with the one of the elements after it.
     pub fn put(&mut self, next: &Partial) {
         let (mut g, mut out) = (Evaluate::default(), vec![]);
         let mut given = |state: &[Scalar]| state.iter().map(|&v| g.given(v, self.dtype)).collect::<Vec<_>>();
@@ -90,12 +90,12 @@ impl Partial {
         }
     }
 
-    /// With one more element.
+    /// Appends an element.
     pub fn push(&mut self, element: Scalar) {
         self.put(&Partial::of(self.monoid, self.dtype, element));
     }
 
-    /// What it means.
+    /// Result of the fold.
     pub fn result(&self) -> Scalar {
         let mut g = Evaluate::default();
         let state: Vec<Expr> = self.state.iter().map(|&v| g.given(v, self.dtype)).collect();

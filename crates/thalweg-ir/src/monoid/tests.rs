@@ -27,7 +27,7 @@ fn each_row_stands_at_its_variant() {
     }
 }
 
-/// The bits included, on both sides.
+/// Including the bits, from either side.
 #[test]
 fn a_neutral_partial_changes_no_element() {
     for dtype in DTYPES {
@@ -38,7 +38,7 @@ fn a_neutral_partial_changes_no_element() {
                 let mut before = Partial::of(m, dtype, x);
                 before.put(&Partial::neutral(m, dtype));
                 for got in [after, before].map(|p| p.result()) {
-                    // Of the others it is not said which zero they give.
+                    // Other monoids do not specify the sign of a zero.
                     let exact = matches!(m, Monoid::Sum | Monoid::Prod | Monoid::Max | Monoid::Min);
                     let zero = !exact && got.to_f64() == 0.0 && x.to_f64() == 0.0;
                     assert!(same(got, x) || zero, "{m:?} {dtype} {x:?}: {got:?}");
@@ -67,7 +67,7 @@ fn where_the_order_does_not_show_there_is_none() {
     }
 }
 
-/// A partial result of two components: blocks put together give what elements one by one give.
+/// Partial result of two components: combining blocks agrees with folding element by element.
 #[test]
 fn log_sum_exp_goes_block_by_block() {
     let of = |elements: &[f64]| {

@@ -1,20 +1,20 @@
-//! Loops whose end depends on data: what one turn does, as a small graph of elementwise operations.
+//! Loops with data-dependent trip counts; the body is a small graph of elementwise operations.
 //!
-//! A [`Region`] has *carried values*, which change from turn to turn, and *arguments*, which do not. It says what each
-//! carried value begins as, whether there is another turn, and what the carried values are after it:
+//! A [`Region`] has *carried values*, which change from iteration to iteration, and *arguments*, which do not. It
+//! defines the initial carried values, the condition for another iteration, and the carried values after it:
 //!
 //! ```text
 //! carried = first
 //! for _ in 0..most { if !go(carried, args) { break } carried = next(carried, args) }
 //! ```
 //!
-//! An element whose loop is over changes no more, whatever its neighbours do. An [`Op::Loop`](crate::Op) is one carried
-//! value after the last turn; its arguments are the region's. Always true: the values are f32, f64, i32 or bool, and every
-//! operation is rounded by itself, in every mode: a turn more or less is not a matter of an ulp.
+//! An element whose loop has ended does not change any more, whatever its neighbours do. An [`Op::Loop`](crate::Op) is
+//! one carried value after the last iteration; its arguments are the region's. Always true: the values are f32, f64,
+//! i32 or bool, and every operation is rounded separately in every mode: an extra iteration is not a matter of an ulp.
 //!
-//! Regions are interned: equal ones are one [`Loop`], so that an operation with one is compared by a number. Its hash is
-//! that of the structure, so that plans on disk are found by it. What is interned stays: as many as a program's kernels
-//! have loops.
+//! Regions are interned: equal ones are one [`Loop`], so operations with a loop are compared by a number. Its hash is
+//! that of the structure, by which plans on disk are found. Interned regions are never freed: there are as many as
+//! loops in the program's kernels.
 
 mod text;
 
@@ -22,18 +22,18 @@ use crate::interned::{Interned, Table, by_content};
 use crate::{DType, ElementOp};
 use std::fmt;
 
-/// Turns that a loop is taken to have where nothing is known, for the planner: more than Newton's method needs, fewer than
-/// the border of the Mandelbrot set.
+/// Expected iterations of a loop for the planner: more than Newton's method needs, fewer than the border of the
+/// Mandelbrot set.
 const EXPECTED_TURNS: u32 = 24;
 
-/// The most arguments that an operation has. Those of a loop are what it reads of outside; operations that
-/// are not interned have at most three.
+/// Maximum number of arguments of an operation. Arguments of a loop are the values that it reads from outside;
+/// operations that are not interned have at most three.
 pub const MAX_ARGS: usize = 8;
 
-/// What a carried value begins as.
+/// Initial value of a carried value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum First {
-    /// The argument of that number.
+    /// Argument, by number.
     Arg(u16),
     /// A constant, in the form of [`crate::Scalar::to_bits`].
     Const {
@@ -44,84 +44,84 @@ pub enum First {
     },
 }
 
-/// A value of a turn; others are named by their position.
+/// Value computed in an iteration; referenced by its index.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RegionNode {
-    /// A carried value, as it is before the turn.
+    /// Carried value before the iteration.
     Carried(u16),
-    /// An argument.
+    /// Argument.
     Arg(u16),
-    /// A constant, in the form of [`crate::Scalar::to_bits`].
+    /// Constant, in the form of [`crate::Scalar::to_bits`].
     Const {
         /// The bits.
         bits: u64,
         /// Its dtype.
         dtype: DType,
     },
-    /// An elementwise operation; unused arguments repeat the first.
+    /// Elementwise operation; unused arguments repeat the first.
     Element {
         /// The operation.
         op: ElementOp,
         /// The arguments.
         args: [u32; 3],
     },
-    /// A conversion.
+    /// Conversion.
     Cast {
         /// The dtype of the result.
         dtype: DType,
         /// The argument.
         arg: u32,
     },
-    /// A loop in the loop. It is read through [`RegionNode::Result`].
+    /// Nested loop. Its values are read by [`RegionNode::Result`].
     Loop {
         /// The loop.
         inner: Loop,
         /// The arguments.
         args: Vec<u32>,
     },
-    /// A carried value of a loop in the loop, after its last turn.
+    /// Carried value of a nested loop after its last iteration.
     Result {
         /// The loop's node.
         of: u32,
-        /// Which one.
+        /// Number of the carried value.
         number: u16,
     },
 }
 
-/// What one turn of a loop does; see the module.
+/// Definition of a loop's iteration; see the module.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Region {
-    /// Turns after which the loop ends in any case.
+    /// Maximum number of iterations.
     pub most: u32,
-    /// The dtypes of the arguments, of which there are at least one and at most [`MAX_ARGS`].
+    /// Dtypes of the arguments; at least one and at most [`MAX_ARGS`].
     pub args: Vec<DType>,
-    /// What the carried values begin as.
+    /// Initial carried values.
     pub first: Vec<First>,
-    /// The values of a turn, each after its arguments.
+    /// Values of an iteration, each after its arguments.
     pub nodes: Vec<RegionNode>,
-    /// Whether there is another turn.
+    /// Node that decides whether there is another iteration.
     pub go: u32,
-    /// The carried values after a turn.
+    /// Nodes of the carried values after an iteration.
     pub next: Vec<u32>,
 }
 
-/// A region that is interned: its number. Equal regions are equal loops; order and hash are those of the structure's hash.
+/// Id of an interned region. Equal regions are equal loops; order and hash are those of the structure's hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Loop(u32);
 
 static REGIONS: Table<Region, Known> = Table::new();
 
 struct Known {
-    /// Of each node.
+    /// Dtype of each node.
     dtypes: Vec<DType>,
     cost: u32,
 }
 
 impl Region {
-    /// The one loop that all equal regions are.
+    /// Interns the region; equal regions give equal loops.
     ///
     /// # Panics
-    /// When it is none: what it names is not there, or of another dtype than its place takes.
+    /// When the region is invalid: a reference does not exist or has a wrong dtype.
     pub fn intern(self) -> Loop {
         let dtypes = self.check().unwrap_or_else(|| panic!("no region: {self:?}"));
         Loop(REGIONS.intern(self, |region| {
@@ -130,7 +130,7 @@ impl Region {
         }))
     }
 
-    /// The dtypes of its nodes, if it is a region.
+    /// Dtypes of its nodes, if the region is valid.
     fn check(&self) -> Option<Vec<DType>> {
         let held = |d: &DType| matches!(d, DType::F32 | DType::F64 | DType::I32 | DType::Bool);
         let carried: Option<Vec<DType>> = self.first.iter().map(|f| f.dtype(&self.args)).collect();
@@ -163,7 +163,7 @@ impl First {
 }
 
 impl RegionNode {
-    /// Its dtype, if what it names is there before it and is what it takes. (A loop's is that of its first result.)
+    /// Its dtype, if its arguments precede it and have the right dtypes. (For a loop, that of its first result.)
     fn dtype(&self, args: &[DType], carried: &[DType], before: &[DType], nodes: &[RegionNode]) -> Option<DType> {
         let value = |n: u32| {
             let dtype = before.get(n as usize)?;
@@ -195,7 +195,7 @@ impl RegionNode {
         }
     }
 
-    /// The nodes that it names.
+    /// Nodes that it references.
     pub fn args(&self) -> impl Iterator<Item = u32> + '_ {
         let from: &[u32] = match self {
             RegionNode::Carried(_) | RegionNode::Arg(_) | RegionNode::Const { .. } => &[],
@@ -222,27 +222,27 @@ impl Loop {
         REGIONS.get(self.0)
     }
 
-    /// What a turn does.
+    /// The region.
     pub fn region(self) -> &'static Region {
         &self.interned().key
     }
 
-    /// The dtype of a node of the region. (A loop's is that of its first result.)
+    /// Dtype of a node of the region. (For a loop, that of its first result.)
     pub fn dtype(self, node: u32) -> DType {
         self.interned().known.dtypes[node as usize]
     }
 
-    /// The dtype of a carried value.
+    /// Dtype of a carried value.
     pub fn carried(self, number: usize) -> DType {
         self.dtype(self.region().next[number])
     }
 
-    /// Arithmetic of all turns that are expected, in additions.
+    /// Arithmetic of all expected iterations, in additions.
     pub fn cost(self) -> u32 {
         self.interned().known.cost
     }
 
-    /// Whether each operation of a turn is correctly rounded on every device, so that results are the same to the bit.
+    /// Whether each operation of an iteration is correctly rounded on every device, so that results agree to the bit.
     pub fn is_exact(self) -> bool {
         self.region().nodes.iter().all(|node| match node {
             RegionNode::Element { op, args } => {
@@ -255,9 +255,9 @@ impl Loop {
         })
     }
 
-    /// Whether it is the combine of a monoid of the user's own: one turn, which is always taken, puts the arguments (a
-    /// partial result that comes after) to the carried values (one that comes before). These begin as constants, which are
-    /// the identity, and are as many as the arguments and of their dtypes: f32, f64 or i32.
+    /// Whether it is the combine of a user-defined monoid: one unconditional iteration that combines the carried values
+    /// (the earlier partial result) with the arguments (the later one). Initial carried values are constants: the
+    /// identity. There are as many arguments, of the same dtypes: f32, f64 or i32.
     pub fn is_combine(self) -> bool {
         let r = self.region();
         let constant = |f: &First| matches!(f, First::Const { .. });
@@ -267,7 +267,7 @@ impl Loop {
         r.most == 1 && always && same && r.first.iter().all(constant) && r.args.iter().all(number)
     }
 
-    /// The identity of a combine, by component, in the form of [`crate::Scalar::to_bits`].
+    /// Identity of a combine by component, in the form of [`crate::Scalar::to_bits`].
     pub fn identity(self) -> impl Iterator<Item = u64> {
         self.region().first.iter().map(|f| match *f {
             First::Const { bits, .. } => bits,
@@ -275,8 +275,8 @@ impl Loop {
         })
     }
 
-    /// Of a combine that is the linear recurrence, `(a1, b1) ∘ (a2, b2) = (a1·a2, a2·b1 + b2)` of floats of one dtype: which
-    /// components are the coefficient and the value.
+    /// Components that are the coefficient and the value, if this combine is the linear recurrence, `(a1, b1) ∘ (a2,
+    /// b2) = (a1·a2, a2·b1 + b2)`, of floats of one dtype.
     pub fn linear(self) -> Option<[usize; 2]> {
         let region = self.region();
         let node = |n: u32| &region.nodes[n as usize];
@@ -301,12 +301,12 @@ impl Loop {
         found.filter(|_| dtype.is_float() && self.carried(1) == dtype)
     }
 
-    /// Turns that are expected.
+    /// Expected iterations.
     pub fn turns(self) -> u32 {
         self.region().most.clamp(1, EXPECTED_TURNS)
     }
 
-    /// The loop that a text says; the inverse of `Display`.
+    /// Parses a text; inverse of `Display`.
     pub fn parse(text: &str) -> Option<Loop> {
         text::parse(text)
     }

@@ -75,7 +75,7 @@ fn what_is_no_region_is_refused() {
     assert_eq!(Loop::parse("loop{5;f32;a0;c0;0;0}"), None);
 }
 
-/// Whichever way a linear recurrence is written, it is one; what is near it is none.
+/// Every way to write a linear recurrence is recognized; similar ones are not.
 #[test]
 fn a_linear_recurrence_is_known_as_one() {
     let of = |nodes: &str, next: &str| {
@@ -85,7 +85,7 @@ fn a_linear_recurrence_is_known_as_one() {
     assert_eq!(of("mul:1:3,mul:3:2,add:6:4", "5,7").linear(), Some([0, 1]));
     assert_eq!(of("mul:3:1,mul:2:3,add:4:6", "5,7").linear(), Some([0, 1]));
     assert_eq!(of("mul:2:4,mul:4:1,add:6:3", "7,5").linear(), Some([1, 0]));
-    // The coefficient of what comes before; a difference; a side that is missing.
+    // The coefficient of the earlier part; a difference; a missing side.
     assert_eq!(of("mul:1:3,mul:1:2,add:6:4", "5,7").linear(), None);
     assert_eq!(of("mul:1:3,mul:3:2,sub:6:4", "5,7").linear(), None);
     assert_eq!(of("mul:1:3,mul:3:2,add:6:2", "5,7").linear(), None);

@@ -1,8 +1,8 @@
-//! Loops as text of one word: in reports of defects, which are read back.
+//! Text form of loops, as one word: defect reports contain it and are parsed.
 //!
-//! `loop{1000;f32,f32;a0,k0:i32;c0,a1,lt:0:1,…;2;3,4}`: turns; dtypes of arguments; first values; nodes; whether there is
-//! another turn; the next values. A node is `c` a carried value, `a` an argument, `k` a constant, `cast:i32:0`, `lt:0:1`,
-//! a loop with its arguments, or `r5:0`, a result of the loop at 5.
+//! `loop{1000;f32,f32;a0,k0:i32;c0,a1,lt:0:1,…;2;3,4}`: maximum iterations; dtypes of arguments; initial values; nodes;
+//! condition for another iteration; next values. A node is `c` a carried value, `a` an argument, `k` a constant,
+//! `cast:i32:0`, `lt:0:1`, a loop with its arguments, or `r5:0`, a result of the loop at 5.
 
 use super::{First, Loop, Region, RegionNode};
 use crate::{DType, ElementOp};
@@ -40,7 +40,7 @@ fn node(node: &RegionNode) -> String {
     }
 }
 
-/// The parts of a text, but for what is inside of braces.
+/// Splits a text, except inside braces.
 fn split(text: &str, at: char) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0, 0, vec![]);
     for (i, c) in text.char_indices() {

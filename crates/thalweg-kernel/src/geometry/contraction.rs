@@ -1,11 +1,11 @@
-//! Contractions: matrix products with what is computed before and after them. docs/contractions.md has the idea.
+//! Contractions: matrix products with prologues and epilogue. docs/contractions.md has the idea.
 //!
-//! In: a product, the map bodies of its factors where these are not in memory, and the one of what is made of its sums.
-//! Out: a [`Contraction`] with its [`ContractionGeometry`], and for each rectangle of rows and columns that a device
-//! works on the launches of these bodies ([`TileGeometry::launches`]).
+//! In: a product, the map bodies of operands that are not in memory (prologues), and the body that follows the
+//! accumulators (epilogue). Out: a [`Contraction`] with its [`ContractionGeometry`], and the launches of these bodies
+//! for each rectangle of rows and columns that a device works on ([`TileGeometry::launches`]).
 //!
-//! Always true: the rectangles of a [`TileGeometry`]'s launches have no point in common and cover what was asked for;
-//! the [`Local`] access of each goes to `(row - first row)·pitch + column - first column`.
+//! Always true: the rectangles of a [`TileGeometry`]'s launches are disjoint and cover the requested one; the [`Local`]
+//! access of each goes to `(row - first row)·pitch + column - first column`.
 
 use crate::geometry::{AccessGeometry, Kernel, MapGeometry, MatmulGeometry, Precision, RowGeometry};
 use crate::{Body, IndexMap};
@@ -13,124 +13,124 @@ use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::DType;
 
-/// What a device makes one kernel of around a matrix product.
+/// Support of a device for fusing operations with matrix products.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Contracts {
-    /// Nothing: products run by themselves.
+    /// None: products are unfused GEMMs.
     Bare,
-    /// What is computed point by point of its factors and of its sums; and where tensor cores compute both, a product
-    /// whose left factor is made of another one's sums by weights of one pass ([`crate::weights()`]).
+    /// Elementwise prologues and epilogues. Where tensor cores compute both products, also flash attention: a product
+    /// whose left operand is computed from another one's accumulators by one-pass weights ([`crate::weights()`]).
     Tiles,
-    /// Rows of the left factor and of the sums, too, whatever is folded along them.
+    /// Also row operations, with any folds, on the left operand and on the accumulators.
     Rows,
 }
 
-/// A matrix product with what surrounds it. Operands: those of the left factor (one where it is in memory), of the
-/// right factor, those that the epilogue reads but for the sums, then what is written: the result, or what the epilogue
-/// writes. Scalars: of the left factor, the right one, the epilogue. Of a factor that is computed from a product of its
-/// own that product's operands and scalars come first.
+/// Matrix product with prologues and epilogue. Operands: those of the left operand (one if it is in memory), of the
+/// right one, the epilogue's reads except the accumulators, then the writes: the result, or the epilogue's outputs.
+/// Scalars: of the left operand, the right one, the epilogue. If an operand is computed from an inner product, that
+/// product's operands and scalars come first.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Contraction {
-    /// The dtype of the factors. Floats narrower than f32 are added up in f32, integers wrap.
+    /// Dtype of the operands. Floats narrower than f32 accumulate in f32; integers wrap.
     pub dtype: DType,
-    /// How exactly the sums are computed.
+    /// Precision of the accumulation.
     pub precision: Precision,
-    /// How the factors are computed, where they are not in memory.
+    /// Prologues of operands that are not in memory.
     pub factors: [Option<Box<Prologue>>; 2],
-    /// What is made of the sums; `None` where they are the result.
+    /// Epilogue; `None` if the accumulators are the result.
     pub epilogue: Option<Box<Epilogue>>,
 }
 
-/// How a factor is computed.
+/// Prologue: the computation of an operand.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Prologue {
-    /// A [`Kernel::Map`] or [`Kernel::Boxes`] over the points of the factor, or, of the left factor, a [`Kernel::Rows`]
-    /// along its rows. Its last operand and access is the factor, row-major, or its transpose.
+    /// A [`Kernel::Map`] or [`Kernel::Boxes`] over the points of the operand, or, for the left operand, a
+    /// [`Kernel::Rows`] along its rows. Its last operand and access is its output, row-major, or the transpose of that.
     pub kernel: Kernel,
-    /// Whose points these are.
+    /// Order of the points.
     pub order: FactorOrder,
-    /// How many operands it reads, but for the sums of `inner`.
+    /// Number of operands that it reads, except the accumulators of `inner`.
     pub operands: usize,
-    /// How many scalars it has.
+    /// Number of its scalars.
     pub scalars: usize,
-    /// The product that it is computed from, of the left factor.
+    /// Inner product that it is computed from; for the left operand only.
     pub inner: Option<Box<Inner>>,
 }
 
-/// The order in which a body goes through the points of a factor.
+/// Order in which a body traverses the points of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FactorOrder {
-    /// Of the factor: `[batch…, m, k]`, `[batch…, k, n]`.
+    /// Order of the operand: `[batch…, m, k]`, `[batch…, k, n]`.
     Own,
-    /// Of its transpose: what it reads lies so in memory. Of bodies over points only.
+    /// Order of its transpose, in which its sources are stored. Only for map bodies.
     Turned,
 }
 
-/// A product whose sums go into a factor of another: `softmax(q·kᵀ + mask)·v`.
+/// Inner product whose accumulators go into an operand of the outer one: `softmax(q·kᵀ + mask)·v`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Inner {
-    /// The product, over the points of the factor; its own factors are in memory or maps. What is made of its sums
-    /// point by point, before anything else, is its epilogue: a map that writes one result.
+    /// Product over the points of the operand; its own operands are in memory or map bodies. An elementwise chain on
+    /// its accumulators, before anything else, is its epilogue: a map with one result.
     pub product: Contraction,
-    /// Number of the operand of the factor's kernel that the result is: the sums, in the dtype that they are added up
-    /// in, or what the epilogue makes of them.
+    /// Number of the prologue's operand that receives the result: the accumulators, in the accumulator's dtype, or the
+    /// output of the inner epilogue.
     pub sums: u16,
-    /// The dtype of that operand.
+    /// Dtype of that operand.
     pub dtype: DType,
 }
 
-/// What is computed from the sums of a product, point by point or along its rows.
+/// Epilogue: the computation from a product's accumulators, elementwise or along its rows.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Epilogue {
     /// A [`Kernel::Map`], [`Kernel::Boxes`] or [`Kernel::Rows`] over the points of the result.
     pub kernel: Kernel,
-    /// Number of its operand that the sums are, in the dtype that they are added up in.
+    /// Number of its operand that receives the accumulators, in the accumulator's dtype.
     pub sums: u16,
-    /// How many operands it reads, the sums among them; those behind are written.
+    /// Number of operands that it reads, including the accumulators; the later ones are written.
     pub reads: u16,
-    /// How many operands it writes.
+    /// Number of operands that it writes.
     pub writes: u16,
-    /// How many scalars it has.
+    /// Number of its scalars.
     pub scalars: u16,
 }
 
-/// One launch of a contraction.
+/// Geometry of a launch of a contraction.
 #[derive(Clone, Debug)]
 pub struct ContractionGeometry {
-    /// The product. Positions and strides of a computed factor are those of its own row-major elements.
+    /// Product. Positions and strides of a computed operand refer to its own row-major elements.
     pub product: MatmulGeometry,
-    /// Of the factors that are computed.
+    /// Tiles of the prologues.
     pub factors: [Option<Box<TileGeometry>>; 2],
-    /// Of the product that the left factor is computed from.
+    /// Geometry of the inner product.
     pub inner: Option<Box<ContractionGeometry>>,
-    /// Of the epilogue.
+    /// Tiles of the epilogue.
     pub epilogue: Option<Box<TileGeometry>>,
 }
 
-/// The domain of a map or row body that is run rectangle by rectangle: `[batch…, rows…, columns…]`. A row body has one
-/// box and one dimension of columns, its rows; its rectangles have all of them.
+/// Domain of a map or row body that runs rectangle by rectangle: `[batch…, rows…, columns…]`. A row body has one box
+/// and one dimension of columns, its rows; its rectangles contain all columns.
 #[derive(Clone, Debug)]
 pub struct TileGeometry {
     /// Sizes of all dimensions, outermost first, at most eight, in three groups.
     pub extents: Vec<usize>,
-    /// Number of the first dimension of the rows.
+    /// Index of the first dimension of the rows.
     pub rows: usize,
-    /// Number of the first dimension of the columns.
+    /// Index of the first dimension of the columns.
     pub columns: usize,
-    /// The boxes it is cut into, one a body.
+    /// Boxes that it is cut into, one per body.
     pub boxes: Vec<TileBox>,
 }
 
-/// One box of a [`TileGeometry`].
+/// Box of a [`TileGeometry`].
 #[derive(Clone, Debug)]
 pub struct TileBox {
-    /// Where it begins, along each dimension.
+    /// Start along each dimension.
     pub origin: Vec<usize>,
-    /// Its sizes, none merged; accesses are based at its origin.
+    /// Sizes, without merged dimensions; accesses are based at its origin.
     pub geometry: MapGeometry,
 }
 
-/// A rectangle of a [`TileGeometry`], in one of its batches.
+/// Rectangle of a [`TileGeometry`], in one of its batches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rectangle {
     /// Number of the batch, row-major over the batch dimensions.
@@ -141,78 +141,77 @@ pub struct Rectangle {
     pub columns: Range<usize>,
 }
 
-/// The access that goes to a rectangle instead of to a whole tensor: its operand's number, and how many elements lie
-/// between the rectangle's rows.
+/// Access to a local rectangle instead of a whole tensor: its operand, and the stride between the rectangle's rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Local {
-    /// The operand.
+    /// Number of the operand.
     pub operand: u16,
     /// Elements from row to row.
     pub pitch: usize,
 }
 
 impl Contraction {
-    /// The product alone, of factors in memory.
+    /// Unfused product of operands in memory.
     pub fn bare(dtype: DType, precision: Precision) -> Contraction {
         Contraction { dtype, precision, factors: [None, None], epilogue: None }
     }
 
-    /// Whether there is nothing but the product.
+    /// Whether it is an unfused product.
     pub fn is_bare(&self) -> bool {
         self.factors.iter().all(Option::is_none) && self.epilogue.is_none()
     }
 
-    /// The dtype that its sums are added up in.
+    /// Dtype of its accumulators.
     pub fn accumulator(&self) -> DType {
         accumulator(self.dtype)
     }
 
-    /// Whether whole rows of it are needed at a time: of the left factor, or of the sums.
+    /// Whether it needs whole rows at a time: of the left operand, or of the accumulators.
     pub fn takes_rows(&self) -> bool {
         let rows = |kernel: &Kernel| matches!(kernel, Kernel::Rows { .. });
         self.factors[0].as_ref().is_some_and(|f| rows(&f.kernel) || f.inner.is_some())
             || self.epilogue.as_ref().is_some_and(|e| rows(&e.kernel))
     }
 
-    /// How many operands its factors are read from.
+    /// Number of operands that its matrix operands are read from.
     pub fn factor_operands(&self) -> usize {
         self.factors.iter().map(|f| f.as_ref().map_or(1, |p| p.operands + p.inner_operands())).sum()
     }
 
-    /// How many scalars its factors have.
+    /// Number of scalars of its prologues.
     pub fn factor_scalars(&self) -> usize {
         self.factors.iter().flatten().map(|p| p.scalars + p.inner_scalars()).sum()
     }
 
-    /// How many operands it reads.
+    /// Number of operands that it reads.
     pub fn reads(&self) -> usize {
         self.factor_operands() + self.epilogue.as_ref().map_or(0, |e| e.reads as usize - 1)
     }
 
-    /// How many scalars it has.
+    /// Number of its scalars.
     pub fn scalars(&self) -> usize {
         self.factor_scalars() + self.epilogue.as_ref().map_or(0, |e| e.scalars as usize)
     }
 
-    /// How many operands it writes: its last ones.
+    /// Number of operands that it writes: its last ones.
     pub fn results(&self) -> usize {
         self.epilogue.as_ref().map_or(1, |e| e.writes as usize)
     }
 }
 
 impl Prologue {
-    /// How many operands the product has that it is computed from.
+    /// Number of operands of its inner product.
     pub fn inner_operands(&self) -> usize {
         self.inner.as_ref().map_or(0, |i| i.product.reads())
     }
 
-    /// How many scalars that product has.
+    /// Number of scalars of its inner product.
     pub fn inner_scalars(&self) -> usize {
         self.inner.as_ref().map_or(0, |i| i.product.scalars())
     }
 }
 
-/// The dtype that products of that dtype are added up in.
+/// Dtype of accumulators for operands of that dtype.
 pub fn accumulator(dtype: DType) -> DType {
     match dtype {
         DType::BF16 | DType::F16 => DType::F32,
@@ -221,13 +220,13 @@ pub fn accumulator(dtype: DType) -> DType {
 }
 
 impl ContractionGeometry {
-    /// Of a bare product.
+    /// Geometry of an unfused product.
     pub fn bare(product: MatmulGeometry) -> ContractionGeometry {
         ContractionGeometry { product, factors: [None, None], inner: None, epilogue: None }
     }
 
-    /// Rows that a contraction which needs whole rows works on at a time: what it keeps of them stays in a
-    /// second-level cache.
+    /// Number of rows processed at a time by a contraction that needs whole rows: their data stays in a second-level
+    /// cache.
     pub fn rows_at_a_time(&self, c: &Contraction) -> usize {
         let (p, size) = (&self.product, c.accumulator().size());
         let factor = if c.factors[0].is_some() { 2 * p.k } else { 0 };
@@ -235,18 +234,18 @@ impl ContractionGeometry {
         (ROWS_BYTES / ((factor + sums) * size).max(1)).clamp(FEWEST_ROWS, MOST_ROWS).min(p.m.max(1))
     }
 
-    /// How many such blocks there are, of all batches.
+    /// Number of such blocks of rows, over all batches.
     pub fn row_blocks(&self, c: &Contraction) -> usize {
         self.batches() * self.product.m.div_ceil(self.rows_at_a_time(c))
     }
 
-    /// How many products there are.
+    /// Number of products in the batch.
     pub fn batches(&self) -> usize {
         self.product.batch.iter().map(|d| d.0).product()
     }
 }
 
-/// Bodies of a kernel over points or rows: one, or one a box.
+/// Bodies of a map or row kernel: one, or one per box.
 pub fn bodies(kernel: &Kernel) -> &[Body] {
     match kernel {
         Kernel::Map(body) | Kernel::Rows { body, .. } => std::slice::from_ref(body),
@@ -255,7 +254,7 @@ pub fn bodies(kernel: &Kernel) -> &[Body] {
     }
 }
 
-/// Bytes of the rows that are worked on at a time, and how many these are.
+/// Target bytes of the rows processed at a time, and minimum and maximum number of these rows.
 const ROWS_BYTES: usize = 512 << 10;
 const FEWEST_ROWS: usize = 16;
 const MOST_ROWS: usize = 64;
@@ -274,7 +273,7 @@ impl TileGeometry {
         self.extents[self.columns..].iter().product()
     }
 
-    /// The launches of a row body that compute these rows.
+    /// Launches of a row body that compute these rows.
     pub fn row_launches(&self, of: &Rectangle, body: &Body, locals: &[Local]) -> Vec<RowGeometry> {
         let all = self.launches(of, std::slice::from_ref(body), locals);
         let rows = |(_, map): (usize, MapGeometry)| RowGeometry {
@@ -285,7 +284,7 @@ impl TileGeometry {
         all.into_iter().map(rows).collect()
     }
 
-    /// The launches that compute a rectangle: number of the body, and its geometry.
+    /// Launches that compute a rectangle: number of the body, and its geometry.
     pub fn launches(&self, of: &Rectangle, bodies: &[Body], locals: &[Local]) -> Vec<(usize, MapGeometry)> {
         let batch = cuts(&self.extents[..self.rows], of.batch..of.batch + 1);
         let rows = cuts(&self.extents[self.rows..self.columns], of.rows.clone());
@@ -306,7 +305,7 @@ impl TileGeometry {
         all
     }
 
-    /// The geometry of a cut that lies within one box.
+    /// Geometry of a cut that is inside one box.
     fn on(&self, part: &TileBox, cut: &Cut, of: &Rectangle, body: &Body, locals: &[Local]) -> MapGeometry {
         let extents: Vec<usize> = cut.iter().map(|c| c.1).collect();
         let width = self.width() as isize;
@@ -319,7 +318,7 @@ impl TileGeometry {
         MapGeometry { accesses: accesses.collect(), extents }
     }
 
-    /// The access that goes to the rectangle.
+    /// Geometry of the access to the local rectangle.
     fn local(&self, cut: &Cut, of: &Rectangle, local: Local, width: isize) -> AccessGeometry {
         let (mut base, mut step) = (0isize, 1isize);
         let mut strides = [0isize; thalweg_ir::MAX_RANK];
@@ -343,7 +342,7 @@ impl TileGeometry {
 }
 
 impl TileBox {
-    /// The part of a cut that lies in the box.
+    /// Intersection of a cut with the box.
     fn meet(&self, cut: &Cut) -> Option<Cut> {
         let sizes = self.origin.iter().zip(&self.geometry.extents);
         cut.iter()
@@ -355,7 +354,7 @@ impl TileBox {
             .collect()
     }
 
-    /// An access of the box on a cut of it.
+    /// Access of the box on a cut of it.
     fn moved(&self, at: &AccessGeometry, cut: &Cut, extents: &[usize]) -> AccessGeometry {
         let from = |d: usize| cut[d].0 - self.origin[d];
         if let Some(map) = &at.map {
@@ -378,10 +377,10 @@ impl TileBox {
     }
 }
 
-/// A range of row-major numbers as cuts of these dimensions: at most two a dimension, and one.
+/// Splits a range of row-major numbers into boxes: at most two per dimension, plus one.
 fn cuts(dims: &[usize], range: Range<usize>) -> Vec<Cut> {
     let Some((&outer, inner)) = dims.split_first() else {
-        // Of no dimensions there is one point.
+        // Zero dimensions have one point.
         return if range.is_empty() { vec![] } else { vec![vec![]] };
     };
     if range.is_empty() {
@@ -443,7 +442,7 @@ mod tests {
         }
     }
 
-    /// A copy from a map over the domain.
+    /// Copy from a map over the domain.
     fn copy(map: &IndexMap) -> (Body, AccessGeometry) {
         let mut b = BodyBuilder::new(false);
         let class = if map.as_view().is_some() { AccessClass::Strided } else { AccessClass::Mapped };
@@ -510,12 +509,12 @@ mod tests {
         let plain = IndexMap::new(View::contiguous(Shape::new(&[2, 6, 7])));
         check(plain.clone(), 1, 2);
         check(plain.permute(&[0, 2, 1]), 1, 2);
-        // Rows of two dimensions, columns of three, as a convolution has them.
+        // Rows of two dimensions, columns of three, as in a convolution.
         let image = IndexMap::new(View::contiguous(Shape::new(&[2, 3, 8, 9])));
         let windows = image.window(2, 3, 1).window(3, 2, 1).permute(&[0, 2, 3, 1, 4, 5]);
         assert_eq!(windows.shape().dims(), [2, 6, 8, 3, 3, 2]);
         check(windows, 1, 3);
-        // No strides: a table.
+        // Not strided: through a table.
         let mapped = IndexMap::new(View::contiguous(Shape::new(&[5, 6])));
         check(mapped.permute(&[1, 0]).reshape(Shape::new(&[5, 6])), 0, 1);
     }

@@ -1,17 +1,17 @@
-//! What a map in boxes may leave as it is: elements that it would copy to where they are already.
+//! In-place boxes: boxes of a map that would copy elements to where they are already.
 //!
-//! In: the body and geometry of each box of a [`Kernel::Boxes`](crate::Kernel::Boxes). A part of a tensor that is
-//! replaced is such a kernel: a box computes the new elements, the boxes around it copy the old ones. Where the
-//! result takes the place of the tensor, the boxes around it have nothing to do.
+//! In: the body and geometry of each box of a [`Kernel::Boxes`](crate::Kernel::Boxes). Replacing part of a tensor is
+//! such a kernel: one box computes the new elements, the boxes around it copy the old ones. If the result reuses the
+//! tensor's memory, the boxes around it have nothing to do.
 //!
-//! The planner (which operand may be written over), the CPU (which boxes run) and its counters (what that moves) ask
-//! here, so that they agree.
+//! The planner (which operand may be overwritten), the CPU (which boxes run) and its counters (the traffic) all use
+//! these functions, so that they agree.
 
 use super::MapGeometry;
 use crate::{Body, Node};
 
-/// Whether each point reads of an operand nothing but the element that it writes, in every box: what is written may lie
-/// over it.
+/// Whether each point, in every box, reads from an operand only the element that it writes: the result may then reuse
+/// the operand's memory.
 pub fn reads_in_place(boxes: &[(&Body, &MapGeometry)], operand: u16) -> bool {
     boxes.iter().all(|(body, g)| {
         let written = || body.stores.iter().map(|s| s.access as usize);
@@ -20,8 +20,8 @@ pub fn reads_in_place(boxes: &[(&Body, &MapGeometry)], operand: u16) -> bool {
     })
 }
 
-/// The operand that the result is best written over: the one of which most elements stay as they are; the first of
-/// equals. `None` where nothing stays, or more than one operand is written.
+/// Operand that the result should reuse: the one of which most elements stay unchanged, the first among equals. `None`
+/// if nothing stays, or if there is more than one store.
 pub fn kept_in_place(boxes: &[(&Body, &MapGeometry)]) -> Option<u16> {
     let mut kept: Vec<(u16, usize)> = vec![];
     for (body, g) in boxes {
@@ -39,7 +39,7 @@ pub fn kept_in_place(boxes: &[(&Body, &MapGeometry)]) -> Option<u16> {
     kept.into_iter().map(|k| k.0).find(|&o| reads_in_place(boxes, o))
 }
 
-/// Whether a box does nothing but copy an operand's elements to the same places of the one that it writes.
+/// Whether a box only copies an operand's elements to the same positions of its output.
 pub fn copies(body: &Body, g: &MapGeometry, operand: u16) -> bool {
     let [store] = &body.stores[..] else { return false };
     let Node::Load { access } = body.nodes[store.node.index()] else { return false };
@@ -50,7 +50,7 @@ pub fn copies(body: &Body, g: &MapGeometry, operand: u16) -> bool {
         && same_place(g, access as usize, store.access as usize)
 }
 
-/// Whether two accesses point at the same element number at every point.
+/// Whether two accesses have the same element position at every point.
 fn same_place(g: &MapGeometry, a: usize, b: usize) -> bool {
     let (a, b) = (&g.accesses[a], &g.accesses[b]);
     let strides = |n: usize| g.extents[n] == 1 || a.strides[n] == b.strides[n];

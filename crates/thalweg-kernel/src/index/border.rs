@@ -1,8 +1,8 @@
-//! Index maps that go by strides inside of bounds: windows over a padded tensor.
+//! Bounded strides: index maps that are strides with bounds, as windows over a padded tensor are.
 //!
-//! In: an [`IndexMap`] of any number of levels. Out: one position, strides over the domain, and the coordinates that
-//! decide whether a point is masked out, each with steps of its own over the domain. Always true: such a point has the
-//! position that the map gives, and is masked out exactly where a bound is left.
+//! In: an [`IndexMap`] of any number of levels. Out: a base position, strides over the domain, and the coordinates that
+//! determine whether a point is masked out, each with steps of its own over the domain. Always true: an unmasked point
+//! has the position of the map, and a point is masked out exactly if it violates a bound.
 
 use super::IndexMap;
 use super::compose::{places, valid_steps};
@@ -11,30 +11,31 @@ use std::ops::Range;
 use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, Shape};
 
-/// A coordinate that follows the domain's index by steps, and its valid range.
+/// Coordinate that is affine in the domain's index, and its valid range.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bound {
-    /// At the domain's first point.
+    /// Value at the domain's first point.
     pub start: i64,
-    /// From point to point along each dimension of the domain.
+    /// Step along each dimension of the domain.
     pub steps: [i64; MAX_RANK],
     /// `lo..hi`.
     pub valid: (i64, i64),
 }
 
-/// A map as strides inside of bounds.
+/// Index map as bounded strides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bordered {
-    /// Position of the domain's first point; of no meaning where that is masked out, as a step towards others.
+    /// Position of the domain's first point; if that is masked out, only an offset for the others.
     pub base: isize,
-    /// From point to point along each dimension of the domain.
+    /// Stride along each dimension of the domain.
     pub strides: [isize; MAX_RANK],
-    /// A point is inside where all of these hold; none that holds everywhere.
+    /// Bounds; a point is inside if all hold. Bounds that hold everywhere are omitted.
     pub bounds: Vec<Bound>,
 }
 
 impl Bordered {
-    /// The outer dimensions that are one with a stride, and that no bound follows: points of the others, and the stride.
+    /// Number of points of the inner dimensions, and the stride, of the leading dimensions that form one strided
+    /// dimension and that no bound depends on.
     fn shift(&self, shape: Shape) -> Option<(usize, i64)> {
         let mut found: Option<(usize, isize)> = None;
         let mut points = shape.numel();
@@ -49,13 +50,13 @@ impl Bordered {
         found.map(|(points, stride)| (points, stride as i64))
     }
 
-    /// Writes the positions of the points `start..start + out.len()` of the domain, of that shape, less `origin`; -1
-    /// where one is masked out.
+    /// Writes the positions of the points `start..start + out.len()` of a domain of that shape, minus `origin`; -1 for
+    /// masked-out ones.
     fn fill(&self, shape: Shape, start: usize, origin: i64, out: &mut [i32]) {
         let Some(last) = shape.rank().checked_sub(1) else {
             return out.fill(if self.bounds.is_empty() { (self.base as i64 - origin) as i32 } else { -1 });
         };
-        // An odometer: what a step along each dimension adds to the position and to each coordinate.
+        // An odometer: position and coordinates are incremented per step.
         let mut index = [0usize; MAX_RANK];
         let mut number = start;
         for d in (0..=last).rev() {
@@ -79,7 +80,7 @@ impl Bordered {
                 row[i] = (position + i as i64 * step) as i32;
             }
             done += run;
-            // Along the last dimension, and on to the next line of the one before wherever one is done.
+            // Advances along the last dimension, with carries into the dimensions before.
             let (mut d, mut by) = (last, run as i64);
             loop {
                 index[d] = (index[d] as i64 + by) as usize;
@@ -101,7 +102,7 @@ impl Bordered {
 }
 
 impl Bound {
-    /// Which of `count` points along a dimension, the first of them at that coordinate, are valid: they follow one another.
+    /// Range of valid points among `count` points along a dimension, the first of which has that coordinate.
     fn within(&self, at: i64, d: usize, count: usize) -> Range<usize> {
         let (lo, hi, count) = (self.valid.0 - at, self.valid.1 - at, count as i64);
         let (first, end) = match self.steps[d] {
@@ -114,28 +115,28 @@ impl Bound {
     }
 }
 
-/// The positions of a map, found out once for many tables of them.
+/// Positions of a map, prepared for filling many tables.
 #[derive(Clone, Debug)]
 pub struct Positions {
     map: Arc<IndexMap>,
-    /// The shape of the points that they go by strides over.
+    /// Shape over which the positions are bounded strides.
     strided: Option<(Shape, Bordered)>,
 }
 
 impl Positions {
-    /// The map.
+    /// Map.
     pub fn map(&self) -> &IndexMap {
         &self.map
     }
 
-    /// After how many points positions begin anew, and how far away: as [`IndexMap::shift`], which does not see where the
-    /// domain's own dimensions keep an index from carrying.
+    /// Number of points after which positions repeat, and their shift: as [`IndexMap::shift`], which does not detect
+    /// that the domain's own dimensions keep an index from carrying.
     pub fn shift(&self) -> Option<(usize, i64)> {
         let own = self.strided.as_ref().and_then(|(shape, strided)| strided.shift(*shape));
         own.into_iter().chain(self.map.shift()).min_by_key(|(points, _)| *points)
     }
 
-    /// As [`IndexMap::fill`], without a division for each dimension, level and point where there are strides.
+    /// As [`IndexMap::fill`], without a division per dimension, level and point if the positions are strided.
     pub fn fill(&self, start: usize, origin: i64, out: &mut [i32]) {
         match &self.strided {
             Some((shape, strided)) => strided.fill(*shape, start, origin, out),
@@ -144,7 +145,7 @@ impl Positions {
     }
 }
 
-/// A number that follows the domain's index by steps.
+/// Affine function of the domain's index.
 #[derive(Clone, Copy)]
 struct Affine {
     start: i64,
@@ -152,7 +153,7 @@ struct Affine {
 }
 
 impl Affine {
-    /// Its least and its greatest value over a domain of such sizes.
+    /// Minimum and maximum over a domain of these sizes.
     fn range(&self, sizes: &[usize]) -> (i64, i64) {
         let mut range = (self.start, self.start);
         for (&size, step) in sizes.iter().zip(self.steps) {
@@ -164,8 +165,8 @@ impl Affine {
 }
 
 impl IndexMap {
-    /// Its positions, for tables: by strides where the map has them, over the domain or over a shape with dimensions
-    /// that were merged taken apart.
+    /// Positions of the map, for tables: strided if possible, over the domain or over a shape with merged dimensions
+    /// split.
     pub fn positions(self: &Arc<IndexMap>) -> Positions {
         let own = self.bordered().map(|b| (self.shape(), b));
         let strided = own.or_else(|| {
@@ -175,8 +176,8 @@ impl IndexMap {
         Positions { map: self.clone(), strided }
     }
 
-    /// The map as strides inside of bounds, if it is that: of each level every coordinate has to follow the domain's
-    /// index without carrying into another one.
+    /// Map as bounded strides, if possible: at each level, every coordinate has to be affine in the domain's index
+    /// without carrying into another one.
     pub fn bordered(&self) -> Option<Bordered> {
         let domain = self.shape();
         let (sizes, rank) = (domain.dims(), domain.rank());
@@ -209,12 +210,12 @@ impl IndexMap {
     }
 }
 
-/// The coordinates of a row-major index in a shape, if none ever carries into the one before it.
+/// Coordinates of a row-major index in a shape, if none ever carries into the one before it.
 fn taken_apart(index: Affine, shape: Shape, sizes: &[usize]) -> Option<Vec<Affine>> {
     let places = places(shape);
     let mut coordinates = vec![Affine { start: 0, steps: [0; MAX_RANK] }; shape.rank()];
     let mut put = |mut number: i64, at: &dyn Fn(&mut Affine) -> &mut i64| {
-        // Steps backwards are steps of all coordinates backwards.
+        // A negative step is a negative step of all coordinates.
         let sign = number.signum();
         number = number.abs();
         for (j, c) in coordinates.iter_mut().enumerate() {
@@ -238,7 +239,7 @@ mod tests {
     use super::*;
     use thalweg_ir::View;
 
-    /// The bounds and strides of a map against the map, at every point.
+    /// Checks the bounded strides against the map, at every point.
     fn check(map: &IndexMap) -> Bordered {
         let b = map.bordered().unwrap_or_else(|| panic!("{map:?} goes by strides inside of bounds"));
         let shape = map.shape();
@@ -259,7 +260,7 @@ mod tests {
         b
     }
 
-    /// Tables from any point on against the map.
+    /// Checks filled tables against the map, from several start points.
     fn filled(map: &IndexMap) {
         let points = map.shape().numel();
         let all: Vec<i32> = (0..points).map(|p| map.position(p).map_or(-1, |p| p as i32 - 3)).collect();
@@ -284,7 +285,7 @@ mod tests {
             let padded = image.clone().pad(&[(0, 0), (0, 0), pads[0], pads[1]]);
             let windows = padded.window(2, 3, step).window(3, 3, step).permute(&[0, 1, 4, 5, 2, 3]);
             assert_eq!(check(&windows).bounds.len(), pads.iter().filter(|p| **p != (0, 0)).count());
-            // Backwards along one axis, every second element of two.
+            // Reversed along one axis, every second element of two.
             let turned = windows.clone().permute(&[2, 4, 0, 5, 3, 1]);
             let d = turned.shape();
             check(&turned.slice(&[
@@ -295,7 +296,7 @@ mod tests {
                 (0, 2, 2),
                 (1, 1, 2),
             ]));
-            // The same points, numbered anew, go through a table.
+            // With renumbered points, a table is used.
             let shape = windows.shape();
             let merged = windows.reshape(Shape::new(&[2, 27, shape[4] * shape[5]]));
             assert_eq!(merged.bordered(), None);
@@ -309,7 +310,7 @@ mod tests {
         let padded = x.pad(&[(1, 0), (2, 2)]).pad(&[(0, 2), (1, 0)]);
         assert_eq!(check(&padded).bounds.len(), 2);
         check(&padded.clone().window(0, 2, 2).window(1, 3, 1));
-        // Of a pad of windows what is outside leads nowhere in particular.
+        // Padding of windows: a position outside has no meaning.
         assert_eq!(padded.window(1, 3, 1).pad(&[(0, 1), (1, 0), (0, 0)]).bordered(), None);
         // Elements of small windows, each twice along an axis.
         let twice = IndexMap::new(View::contiguous(Shape::new(&[4, 3, 1]))).expand(Shape::new(&[4, 3, 2]));

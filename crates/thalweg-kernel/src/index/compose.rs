@@ -1,12 +1,12 @@
-//! What becomes of two levels of an index map, and of a mask, where points are not numbered anew.
+//! Composition of two levels of an index map, and of masks, without renumbering points.
 //!
-//! In: levels, each a view with the valid indices of its dimensions. Out: one level that does the same, or nothing where
-//! there is none.
+//! In: levels, each a view with the valid indices of its dimensions. Out: one equivalent level, or nothing if there is
+//! none.
 
 use super::Level;
 use thalweg_ir::{MAX_RANK, Shape, View};
 
-/// Of each dimension, how much one step along it adds to a row-major index.
+/// Row-major strides of a shape.
 pub(super) fn places(shape: Shape) -> [i64; MAX_RANK] {
     let mut places = [1; MAX_RANK];
     for j in (0..shape.rank().saturating_sub(1)).rev() {
@@ -15,8 +15,8 @@ pub(super) fn places(shape: Shape) -> [i64; MAX_RANK] {
     places
 }
 
-/// Two levels as one, where each dimension of the upper one goes along a single dimension of the lower one, without
-/// carrying into another: no points are numbered anew.
+/// Composition of two levels, if each dimension of the upper one goes along a single dimension of the lower one without
+/// carrying into another, so that no points are renumbered.
 pub(super) fn composed(below: &Level, top: &Level) -> Option<Level> {
     let (inner, outer) = (&below.view, &top.view);
     let (rank, over) = (inner.shape.rank(), outer.shape.rank());
@@ -25,7 +25,7 @@ pub(super) fn composed(below: &Level, top: &Level) -> Option<Level> {
         return None;
     }
     let places = places(inner.shape);
-    // The first valid point, and which indices of the lower level are reached from there.
+    // First valid point, and the range of indices of the lower level that is reached from there.
     let mut first = outer.offset as i64 + (0..over).map(|i| valid(i).0 * outer.strides()[i] as i64).sum::<i64>();
     if first < 0 || first >= inner.shape.numel() as i64 {
         return None;
@@ -46,7 +46,7 @@ pub(super) fn composed(below: &Level, top: &Level) -> Option<Level> {
         *along = Some((j, by));
         low[j] += (by * steps).min(0);
         high[j] += (by * steps).max(0);
-        // Index 0, which may be masked out, is where the view begins.
+        // The view starts at index 0, which may be masked out.
         start[j] -= by * valid(i).0;
     }
     if (0..rank).any(|j| low[j] < 0 || high[j] >= inner.shape[j] as i64) {
@@ -69,7 +69,7 @@ pub(super) fn composed(below: &Level, top: &Level) -> Option<Level> {
     Some(Level { view: View::new(outer.shape, &strides, offset), mask: (!full).then_some(mask) })
 }
 
-/// The steps `i` for which `start + i·by` lies in `lo..hi`.
+/// Range of steps `i` for which `start + i·by` is in `lo..hi`.
 pub(super) fn valid_steps((lo, hi): (i64, i64), start: i64, by: i64) -> (i64, i64) {
     if by > 0 {
         (ceil_div(lo - start, by), ceil_div(hi - start, by))
@@ -82,17 +82,17 @@ fn ceil_div(a: i64, b: i64) -> i64 {
     -((-a).div_euclid(b))
 }
 
-/// The mask under another shape, where that is a box of it again: masked dimensions stay, or are the outermost of those
-/// that become one; others may be split and merged.
+/// Mask under another shape, if it is again a box: masked dimensions stay, or are the outermost of merged ones;
+/// unmasked ones may be split and merged.
 pub(super) fn reshape_mask(from: Shape, mask: &[(i64, i64); MAX_RANK], to: Shape) -> Option<[(i64, i64); MAX_RANK]> {
-    // A dropped dimension of size 1 that masks everything out has no place to say so.
+    // A dropped dimension of size 1 cannot carry a mask that excludes everything.
     if (0..from.rank()).any(|i| from[i] == 1 && mask[i] != (0, 1)) {
         return None;
     }
     let mut out = [(0, 1); MAX_RANK];
     let mut source = (0..from.rank()).filter(|&i| from[i] != 1).peekable();
     let mut target = (0..to.rank()).filter(|&i| to[i] != 1).peekable();
-    // Group by group, the fewest dimensions on both sides that have as many points.
+    // Groups of the fewest dimensions on both sides with equal numbers of points.
     while let (Some(first), Some(at)) = (source.next(), target.next()) {
         let (mut points, mut inner, mut wanted) = (from[first], 1, to[at]);
         let (mut sources, mut targets) = (vec![first], vec![at]);

@@ -1,20 +1,19 @@
-//! How far positions are from one another after so many points: a table of positions that was filled once serves the
-//! points further on.
+//! Periodic shifts of positions: a table of positions that was filled once serves later points, too.
 //!
-//! In: an [`IndexMap`] of any number of levels. Out: a number of points `p` and a step `d`. Always true: where point `i`
-//! has a position, point `i + p` has the position `d` behind it, and where one of them is masked out, so is the other.
+//! In: an [`IndexMap`] of any number of levels. Out: a number of points `p` and a step `d`. Always true: if point `i`
+//! has a position, point `i + p` has that position plus `d`; if one of them is masked out, so is the other.
 //!
-//! Example: elements of 2×2 windows of `[64, 16, 8, 8]` lie in two levels, which no strides lead through. After the 64
-//! points of an image its positions begin anew, 64 further on.
+//! Example: elements of 2×2 windows of `[64, 16, 8, 8]` have two levels and are not strided. After the 64 points of an
+//! image the positions repeat, shifted by 64.
 
 use super::{IndexMap, Level};
 
 impl IndexMap {
-    /// The least number of points that the map says this of, and the step. `None` where it says it of none.
+    /// Smallest such number of points, and the step. `None` if there is none.
     pub fn shift(&self) -> Option<(usize, i64)> {
         let top = self.top().plain()?;
         let mut points = 1;
-        // From the innermost dimension outwards: the outer ones have to go on from it.
+        // From the innermost dimension outwards: the outer ones have to continue it.
         for (d, &(size, stride)) in top.dims.iter().enumerate().rev() {
             if top.leading(d + 1)
                 && let Some(step) = self.moved(stride as i64)
@@ -26,14 +25,14 @@ impl IndexMap {
         None
     }
 
-    /// How far positions move where the index that leaves the top level does so by `by`, whatever that index is.
+    /// Shift of positions when the index that leaves the top level shifts by `by`, for any index.
     fn moved(&self, mut by: i64) -> Option<i64> {
         for level in self.levels.iter().rev().skip(1) {
             if by == 0 {
                 return Some(0);
             }
             let level = level.plain()?;
-            // The innermost dimensions that it leaves as they are; the others are one number that goes on by steps.
+            // The innermost dimensions are unchanged; the outer ones are one strided dimension.
             let mut inner: i64 = level.dims.iter().map(|d| d.0 as i64).product();
             let mut leading = 0;
             while leading == 0 || by % inner != 0 {
@@ -49,16 +48,16 @@ impl IndexMap {
     }
 }
 
-/// A level without dimensions of size 1.
+/// Level without dimensions of size 1.
 struct Plain {
     /// Sizes and strides.
     dims: Vec<(usize, isize)>,
-    /// Of each dimension, whether all of its indices are valid.
+    /// For each dimension, whether all of its indices are valid.
     whole: Vec<bool>,
 }
 
 impl Plain {
-    /// Whether the first dimensions are one with a stride, none of them masked.
+    /// Whether the leading dimensions form one strided dimension, with none of them masked.
     fn leading(&self, count: usize) -> bool {
         let runs_on = |w: &[(usize, isize)]| w[0].1 == w[1].1.wrapping_mul(w[1].0 as isize);
         self.whole[..count].iter().all(|w| *w) && self.dims[..count].windows(2).all(runs_on)
@@ -66,7 +65,7 @@ impl Plain {
 }
 
 impl Level {
-    /// `None` where a dimension of size 1 is masked.
+    /// `None` if a dimension of size 1 is masked.
     fn plain(&self) -> Option<Plain> {
         let mut plain = Plain { dims: vec![], whole: vec![] };
         for (i, (&size, &stride)) in self.view.shape.iter().zip(self.view.strides()).enumerate() {
@@ -97,7 +96,7 @@ mod tests {
         assert_eq!((largest.levels().len(), largest.shift()), (2, Some((64, 16))));
         let padded = image.clone().pad(&[(0, 0), (0, 0), (1, 1), (1, 1)]);
         assert_eq!(padded.shift(), Some((36, 16)));
-        // Masked along the samples, and across them.
+        // Masked along the samples, and along other axes.
         assert_eq!(image.clone().pad(&[(1, 0), (0, 0), (0, 0), (0, 0)]).shift(), None);
         let across = IndexMap::new(View::contiguous(Shape::new(&[16, 64, 4, 4]))).permute(&[1, 0, 2, 3]);
         assert_eq!(across.pad(&[(0, 0), (0, 0), (0, 1), (0, 0)]).shift(), Some((16 * 20, 16)));

@@ -1,39 +1,39 @@
-//! Which function of an earlier fold a later one folds.
+//! Detection of online reductions: the function of an earlier fold that a later fold sums.
 //!
-//! In: a body and a fold of it. Out: the fold's node as `w·(x - m)^p·e^(a·(x - m))` ([`Monomial`]), or as what is chosen
-//! where `x` is `m` ([`Choice`]), and what `m` is made from ([`Shift`]). It is read off products, squares, quotients,
-//! negations and exponentials; `w` is whatever does not depend on a fold.
+//! In: a body and a fold of it. Out: the fold's operand as `w·(x - m)^p·e^(a·(x - m))` ([`Monomial`]), or as a value
+//! selected where `x` is `m` ([`Choice`]), and the definition of `m` ([`Shift`]). It is derived from products, squares,
+//! quotients, negations and exponentials; `w` is any factor that does not depend on a fold.
 
 use super::{Rate, Shift};
 use crate::reciprocal::RowNodes;
 use crate::{Body, BodyBuilder, Fold, Node, NodeId};
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 
-/// The highest power of `x - m` that is looked for.
+/// Highest power of `x - m` that is detected.
 const POWERS: u8 = 4;
-/// How deep a product is looked into.
+/// Maximum depth of a product.
 const DEPTH: u32 = 8;
 
 /// `w·(x - m)^power·e^(rate·(x - m))`.
 #[derive(Clone, Debug)]
 pub struct Monomial {
     pub x: NodeId,
-    /// `m`, a value of the row.
+    /// Node of `m`, a value of the row.
     pub shift: NodeId,
     pub power: u8,
     pub rate: Rate,
-    /// The factors of `w`, and with `true` its divisors.
+    /// Factors of `w`; divisors if `true`.
     weights: Vec<(NodeId, bool)>,
-    /// The exponentials.
+    /// Nodes of the exponentials.
     exponentials: Vec<NodeId>,
     negative: bool,
 }
 
-/// What is chosen where `x` is the value.
+/// Selection where `x` equals an extreme.
 pub struct Choice {
-    /// The fold that the value is.
+    /// Fold that gives the extreme.
     pub first: u16,
-    /// Its value.
+    /// Node of the extreme.
     pub value: NodeId,
 }
 
@@ -47,12 +47,12 @@ impl Monomial {
         !self.weights.is_empty() || self.negative
     }
 
-    /// Powers from 0 whose moments are known without a fold: that of nothing but ones is the number of elements.
+    /// Number of lowest powers whose moments need no fold: the moment 0 of an unweighted sum is the number of elements.
     pub fn counted(&self) -> u8 {
         (self.weights.is_empty() && self.exponentials.is_empty() && !self.negative && self.power > 0) as u8
     }
 
-    /// The node of another power.
+    /// Node of the moment of another power.
     pub fn moment(&self, b: &mut BodyBuilder, power: u8) -> NodeId {
         let mut all: Vec<NodeId> = self.exponentials.clone();
         all.extend(self.weights.iter().filter(|w| !w.1).map(|w| w.0));
@@ -78,7 +78,7 @@ impl Monomial {
         self.rate = match (self.rate.is_none(), other.rate.is_none()) {
             (_, true) => self.rate,
             (true, false) => other.rate,
-            // Of equal scalars: e^(a·d)·e^(b·d).
+            // Equal scalars: e^(a·d)·e^(b·d).
             _ if self.rate.scalars == other.rate.scalars => {
                 Rate { constant: self.rate.constant + other.rate.constant, ..self.rate }
             }
@@ -87,7 +87,7 @@ impl Monomial {
         self.weights.extend(other.weights);
         self.exponentials.extend(other.exponentials);
         self.negative ^= other.negative;
-        // What cancels is a weight that is not one.
+        // Exponentials that cancel leave a weight that is not 1.
         (self.rate.is_none() == self.exponentials.is_empty()).then_some(self)
     }
 }
@@ -100,12 +100,12 @@ impl Find<'_> {
         }
     }
 
-    /// The same for the row, from no fold.
+    /// Whether a node is the same for the row and depends on no fold.
     fn fixed(&self, id: NodeId) -> bool {
         self.nodes.once[id.index()] && !self.nodes.folded[id.index()]
     }
 
-    /// What a fold sums up, where it is such a product.
+    /// Operand of a fold as such a product.
     pub fn monomial_of(&self, fold: &Fold) -> Option<Monomial> {
         let float = matches!(self.body.dtype(fold.node), DType::F32 | DType::F64);
         (fold.op == Monoid::Sum && float).then(|| self.monomial(fold.node, DEPTH))?
@@ -114,7 +114,7 @@ impl Find<'_> {
     fn monomial(&self, id: NodeId, depth: u32) -> Option<Monomial> {
         let depth = depth.checked_sub(1)?;
         let (op, [a, b, _]) = self.element(id)?;
-        // What does not depend on a fold.
+        // Nodes that do not depend on a fold.
         let weight = |id: NodeId| !self.nodes.folded[id.index()];
         let weighted = |id: NodeId, by: NodeId, below: bool| {
             let mut m = self.monomial(id, depth)?;
@@ -149,7 +149,7 @@ impl Find<'_> {
         }
     }
 
-    /// `x - m`, or with its sign changed `m - x`.
+    /// `x - m`, or `m - x` with its sign changed.
     fn difference(&self, id: NodeId) -> Option<Monomial> {
         let (ElementOp::Sub, [a, b, _]) = self.element(id)? else { return None };
         let of_row = |id: NodeId| self.nodes.once[id.index()] && self.nodes.folded[id.index()];
@@ -163,7 +163,7 @@ impl Find<'_> {
         Some(Monomial { x, shift, power: 1, rate: Rate::NONE, weights, exponentials, negative })
     }
 
-    /// `a·(x - m)` with a number `a`.
+    /// `a·(x - m)` with a constant or scalar `a`.
     fn multiple_of_difference(&self, id: NodeId, depth: u32) -> Option<(Monomial, Rate)> {
         let depth = depth.checked_sub(1)?;
         let scaled = |id: NodeId, by: NodeId, below: bool| {
@@ -197,7 +197,7 @@ impl Find<'_> {
         }
     }
 
-    /// What `m` follows from, with the folds that this is: such that each block may take its own.
+    /// Definition of `m`, with the folds that it depends on, if each block may use its own.
     pub fn shift(&self, m: &Monomial) -> Option<(Shift, Vec<u16>)> {
         let is = |slot: u16, ops: &[Monoid]| {
             let fold = &self.body.folds[slot as usize];
@@ -212,7 +212,7 @@ impl Find<'_> {
         if let Some(slot) = self.multiple(m.shift).filter(|&s| is(s, &[Monoid::Sum])) {
             return Some((Shift::Mean(slot), vec![slot]));
         }
-        // Σwx/Σw: a mean of the block, whatever else has a weight.
+        // Σwx/Σw: a weighted mean, which a block may have itself, whatever else is weighted.
         let (ElementOp::Div, [above, below, _]) = self.element(m.shift)? else { return None };
         let [above, below] = [above, below].map(|id| self.value(id));
         let (above, below) = (above?, below?);
@@ -229,7 +229,7 @@ impl Find<'_> {
         }
     }
 
-    /// The fold that a row's value is a multiple of.
+    /// Fold that a row value is a multiple of.
     fn multiple(&self, mut id: NodeId) -> Option<u16> {
         loop {
             id = match self.body.nodes[id.index()] {
@@ -243,7 +243,7 @@ impl Find<'_> {
         }
     }
 
-    /// The fold that a row's value is, where it is not replaced by something fixed (an infinite maximum by 0).
+    /// Fold that a row value is, except where it is replaced by a fixed value (an infinite maximum by 0).
     fn replaced(&self, id: NodeId) -> Option<u16> {
         match self.element(id) {
             Some((ElementOp::Where, [when, a, c])) if self.nodes.once[when.index()] => {
@@ -257,14 +257,14 @@ impl Find<'_> {
         }
     }
 
-    /// The fold of the moment of another power, where the body has it.
+    /// Fold of the moment of another power, if the body has it.
     pub fn moment(&self, m: &Monomial, power: u8) -> Option<u16> {
         let mut b = BodyBuilder::copy(self.body);
         let node = m.moment(&mut b, power);
         self.body.folds.iter().find(|f| f.op == Monoid::Sum && f.node == node).map(|f| f.slot)
     }
 
-    /// What a fold takes where `x` is the extreme of the row, nothing anywhere else: the identity.
+    /// Selected operand of a fold where `x` is the extreme of the row, and the identity elsewhere.
     pub fn choice_of(&self, fold: &Fold) -> Option<Choice> {
         let (ElementOp::Where, [hit, y, none]) = self.element(fold.node)? else { return None };
         let identity = fold.op.identity(self.body.dtype(fold.node));
@@ -285,7 +285,7 @@ impl Find<'_> {
         }
     }
 
-    /// `x` and its extreme, of a node that says whether one is the other.
+    /// `x` and its extreme, for a node that compares the two.
     fn is_extreme(&self, id: NodeId) -> Option<(NodeId, Choice)> {
         let (ElementOp::Eq, [a, b, _]) = self.element(id)? else { return None };
         [(a, b), (b, a)].into_iter().find_map(|(x, value)| {

@@ -1,32 +1,32 @@
-//! What blocks leave, put together: in f64, halves first, in the order of the blocks.
+//! Merging of block results: in f64, pairwise by halves, in the order of the blocks.
 
 use super::{OnlineFold, Rescaling};
 use crate::order;
 use thalweg_ir::{DType, Monoid, Scalar};
 
-/// Lower moments of a block, at most.
+/// Maximum number of lower moments of a block.
 pub const LOWER: usize = 4;
 
-/// What a block gives of a shifted fold.
+/// Result of a shifted fold over one block.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Part {
-    /// Elements of the block.
+    /// Number of elements.
     pub points: f64,
-    /// What they were shifted by.
+    /// Shift that was used.
     pub shift: f64,
-    /// The fold over the block.
+    /// Fold over the block.
     pub result: f64,
-    /// The folds of lower powers, ascending.
+    /// Folds of lower powers, ascending.
     pub lower: [f64; LOWER],
 }
 
-/// What stands for a sum of a row of `row` elements in a block of `points`, whose own it is (both in the form of
-/// [`Scalar::to_bits`]): what makes the block's own mean of it.
+/// Replacement for a sum over a row of `row` elements in a block of `points`, given the block's own sum (both encoded
+/// by [`Scalar::to_bits`]): scaled so that the body derives the block's own mean from it.
 pub fn own_mean(value: u64, dtype: DType, points: usize, row: usize) -> u64 {
     let v = Scalar::from_bits(value, dtype).to_f64();
     let scaled = v * (row as f64 / points as f64);
     let most = largest(dtype);
-    // A finite block stays finite: its squares are to be infinite, not NaN.
+    // A finite block stays finite: its squares should become infinite, not NaN.
     Scalar::Float(if v.is_finite() { scaled.clamp(-most, most) } else { scaled }).to_bits(dtype)
 }
 
@@ -34,21 +34,21 @@ fn largest(dtype: DType) -> f64 {
     if dtype == DType::F32 { f32::MAX as f64 } else { f64::MAX }
 }
 
-/// An extreme that is infinite since all elements are: the finite number beside it, from which they differ by infinity
-/// and not by NaN.
+/// Replacement for an extreme that is infinite because all elements are: the largest finite number next to it, from
+/// which elements differ by infinity and not by NaN.
 pub fn finite(value: u64, dtype: DType, op: Monoid) -> u64 {
     let v = Scalar::from_bits(value, dtype).to_f64();
     let bound = if op == Monoid::Max { -largest(dtype) } else { largest(dtype) };
     if v.is_infinite() && v.signum() == bound.signum() { Scalar::Float(bound).to_bits(dtype) } else { value }
 }
 
-/// A fold of what is chosen where elements are the extreme of the row: `blocks` gives the extreme of each block and what
-/// it chose, `extreme` is that of the row (of dtype `of`), all in the form of [`Scalar::to_bits`].
+/// Fold of values selected at the extreme of the row: `blocks` gives the extreme of each block and its selected value,
+/// `extreme` is the row's (of dtype `of`), all encoded by [`Scalar::to_bits`].
 pub fn chosen(op: Monoid, dtype: DType, (extreme, of): (u64, DType), blocks: impl Iterator<Item = (u64, u64)>) -> u64 {
     let is = |own: u64| {
         let [a, b] = [own, extreme].map(|bits| Scalar::from_bits(bits, of));
         match of.is_float() {
-            // Zeros of either sign are equal, as the body's comparison has it.
+            // Zeros of either sign are equal, as in the body's comparison.
             true => a.to_f64() == b.to_f64() || a.to_f64().is_nan() && b.to_f64().is_nan(),
             false => own == extreme,
         }
@@ -61,8 +61,8 @@ pub fn chosen(op: Monoid, dtype: DType, (extreme, of): (u64, DType), blocks: imp
 }
 
 impl OnlineFold {
-    /// A shifted fold over the row: `parts` are those of its blocks, in order, `total` its sum of `x` where it is
-    /// shifted by a multiple of that, `shift` what it is shifted by.
+    /// Shifted fold over the row. `parts` are the results of its blocks, in order; `total` is its sum of `x` if the
+    /// shift is a multiple of that; `shift` is the row's shift.
     pub fn whole(&self, parts: &[Part], total: f64, shift: f64, scalars: &[u64]) -> f64 {
         let Rescaling::Shifted { power, rate, weighted, exact, .. } = &self.how else {
             unreachable!("what is chosen is not shifted")
@@ -71,12 +71,12 @@ impl OnlineFold {
             let rate = rate.value(scalars);
             return pairwise(parts, &|p| exponentials(p, *power, rate, shift));
         }
-        // What went out of range on the way is corrected by nothing.
+        // Overflow on the way cannot be corrected.
         let plain = pairwise(parts, &|p| p.result);
         if !plain.is_finite() {
             return plain;
         }
-        // Means are counted from one of them: large ones have no digits left for how they differ.
+        // Means are relative to the first block's: large ones have no digits left for their differences.
         let origin = parts.first().map_or(0.0, |p| p.shift);
         let about = if *exact { self.about(parts, total, shift, origin) } else { shift - origin };
         match power {
@@ -89,9 +89,9 @@ impl OnlineFold {
         }
     }
 
-    /// What elements are to differ from, counted from `origin`. The body's mean has the errors of the sum and of its own
-    /// rounding. Where it is the mean but for those, the exact one is meant; where it is something else (the sum divided
-    /// by another number), that is.
+    /// Value that elements are subtracted from, relative to `origin`. The body's mean has the errors of the sum and of
+    /// its own rounding. If it equals the mean except for those, the exact mean is used; if it is something else (the
+    /// sum divided by another number), that is.
     fn about(&self, parts: &[Part], total: f64, shift: f64, origin: f64) -> f64 {
         let points = pairwise(parts, &|p| p.points);
         let digits = if self.dtype == DType::F32 { f32::EPSILON as f64 } else { f64::EPSILON };
@@ -110,7 +110,7 @@ fn translated(p: &Part, power: u8, delta: f64) -> f64 {
         q => p.lower[q as usize],
     };
     let (mut sum, mut binomial) = (0.0, 1.0);
-    // From the lowest, whose factor is the largest.
+    // From the lowest power, whose factor is the largest.
     for q in 0..=power {
         sum += binomial * delta.powi((power - q) as i32) * lower(q);
         binomial = binomial * (power - q) as f64 / (q + 1) as f64;
@@ -120,18 +120,18 @@ fn translated(p: &Part, power: u8, delta: f64) -> f64 {
 
 fn exponentials(p: &Part, power: u8, rate: f64, shift: f64) -> f64 {
     if shift.is_infinite() || shift.is_nan() {
-        // All elements are that infinity, or one is the other, or NaN: infinity less itself is NaN.
+        // All elements are that infinity, or one element is the opposite infinity or NaN: infinity minus itself is NaN.
         return f64::NAN;
     }
     let factor = libm::exp(rate * (p.shift - shift));
     let moment = if power == 0 { p.result } else { translated(p, power, p.shift - shift) };
-    // Nothing of a block whose sum is 0, however much larger its own shift was; nor of finite ones that are out of
-    // reach, however far.
+    // A block whose sum is 0 contributes nothing, however much larger its own shift was; nor does a finite block whose
+    // factor underflows.
     let finite = p.result.is_finite() && p.lower[..power as usize].iter().all(|s| s.is_finite());
     if moment == 0.0 || factor == 0.0 && finite { 0.0 } else { moment * factor }
 }
 
-/// The sum over blocks, halves first.
+/// Sum over blocks, pairwise by halves.
 fn pairwise(parts: &[Part], of: &impl Fn(&Part) -> f64) -> f64 {
     match parts {
         [] => 0.0,

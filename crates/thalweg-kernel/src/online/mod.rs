@@ -1,23 +1,23 @@
-//! Online reductions: what lets a fold that depends on an earlier one over the same row run in the same pass over
-//! memory.
+//! Online reductions: a fold that depends on an earlier one over the same row runs in the same pass over memory.
 //!
-//! The squares of `x - mean` need the mean, `exp(x - max)` needs the maximum, the place of the maximum needs it, too. So
-//! each takes a second pass, and a row that is longer than the caches is read from memory twice. But both passes may run
-//! on one block of the row with the block's *own* mean or maximum while it is in the nearest cache, and the blocks'
-//! results be put together afterwards. How follows from what the later pass folds ([`Rescaling`], docs/monoids.md):
+//! The squares of `x - mean` need the mean, `exp(x - max)` needs the maximum, and so does the index of the maximum.
+//! Each takes a second pass, so a row longer than the caches is read from memory twice. But both passes may run on one
+//! block of the row with the block's *own* mean or maximum, while it is in the first-level cache, and the blocks'
+//! results are merged afterwards. The merge depends on the function that the later pass folds ([`Rescaling`],
+//! docs/monoids.md):
 //!
-//! - `S_p = Σ w·(x - m)^p·e^(a·(x - m))` for another `m'`, with δ = m - m', is `e^(a·δ)·Σ_q C(p, q)·δ^(p-q)·S_q`, so the
-//!   block gives its *lower moments* `S_q` beside (variance: Chan, Golub and LeVeque 1979; exponentials: Milakov and
-//!   Gimelshein 2018);
-//! - what is chosen where `x` is the largest counts where the block's largest is that of the row.
+//! - `S_p = Σ w·(x - m)^p·e^(a·(x - m))` for another `m'`, with δ = m - m', is `e^(a·δ)·Σ_q C(p, q)·δ^(p-q)·S_q`. So
+//!   the block also computes its *lower moments* `S_q` (variance: Chan, Golub and LeVeque 1979; exponentials: Milakov
+//!   and Gimelshein 2018);
+//! - a value selected where `x` is the maximum counts if the block's maximum is that of the row.
 //!
-//! The mean that a block is shifted by is rounded, and may be a unit in the last place of a large mean off. The lower
-//! moments say by how much, so mean and squares of the block are corrected (the two-pass algorithm of Chan and others).
-//! What comes out is better than what two passes give, which has the error of the rounded mean in every square.
+//! The mean that shifts a block is rounded, and a large mean may be off by a unit in the last place. The lower moments
+//! give the error, so mean and squares of the block are corrected (the two-pass algorithm of Chan and others). The
+//! result is better than that of two passes, where the rounded mean's error is in every square.
 //!
 //! In: a body and its phases. Out: the phases that may run together block by block, and the identity of each fold of
-//! the later pass. How they run is the device's; how results are put together is in [`merge`](Part), in f64 and in the
-//! order of the blocks, so it depends on nothing else.
+//! the later pass. Their execution is up to the device. Results are merged ([`merge`](Part)) in f64 and in the order of
+//! the blocks, so they depend on nothing else.
 
 mod find;
 mod merge;
@@ -29,50 +29,50 @@ pub use merge::{LOWER, Part, chosen};
 use std::ops::Range;
 use thalweg_ir::{DType, Monoid, Scalar};
 
-/// What the elements of the earlier fold, or its result, are to the later one.
+/// Relation of the later fold's shift to folds of the earlier pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shift {
-    /// A fixed multiple of the sum of `x`: of that fold. A block scales its own sum, so that it has its own mean.
+    /// A fixed multiple of the sum of `x`, which is that fold. A block scales its own sum, so that it has its own mean.
     Mean(u16),
-    /// The maximum or minimum of `x`, that fold.
+    /// The maximum or minimum of `x`, which is that fold.
     Extreme(u16),
-    /// What follows from such folds of the row as a block has itself: a weighted mean.
+    /// A value that depends on folds which a block has itself: a weighted mean.
     Own,
 }
 
-/// How a fold follows from what it is in blocks, each with earlier folds of its own.
+/// Identity that gives a fold from block results, each computed with the block's own earlier folds.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Rescaling {
     /// `Σ w·(x - m)^power·e^(rate·(x - m))`.
     Shifted {
         /// The power of `x - m`.
         power: u8,
-        /// The rate of the exponential; 0 where there is none.
+        /// Rate of the exponential; 0 without one.
         rate: Rate,
-        /// Whether there is a `w` that is not 1.
+        /// Whether there is a weight `w` that is not 1.
         weighted: bool,
-        /// What `m` is.
+        /// Definition of `m`.
         from: Shift,
-        /// Whether a mean that is one but for its rounding stands for the exact one.
+        /// Whether a mean that is exact except for rounding is treated as the exact one.
         exact: bool,
-        /// The folds of lower powers, ascending, that the block gives; none for the number of its elements.
+        /// Folds of lower powers, ascending, that the block computes; `None` for its number of elements.
         lower: Vec<Option<u16>>,
     },
-    /// The fold of what is chosen where `x` is the extreme that this earlier fold gives.
+    /// Fold of a value selected where `x` is the extreme given by an earlier fold.
     Chosen {
-        /// The earlier fold.
+        /// Earlier fold.
         first: u16,
-        /// How the chosen are put together.
+        /// Monoid of the selected values.
         op: Monoid,
     },
 }
 
-/// A number: a constant times and over scalars that are given at launch.
+/// Number as a constant multiplied and divided by launch scalars.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rate {
-    /// The constant.
+    /// Constant.
     pub constant: f64,
-    /// Scalars, with their dtypes, and whether it is their reciprocal.
+    /// Scalars, with their dtypes, and whether they are divisors.
     pub scalars: Vec<(u16, DType, bool)>,
 }
 
@@ -80,12 +80,12 @@ impl Rate {
     /// No exponential.
     const NONE: Rate = Rate { constant: 0.0, scalars: vec![] };
 
-    /// Whether there is none.
+    /// Whether there is no exponential.
     pub fn is_none(&self) -> bool {
         self.constant == 0.0
     }
 
-    /// The number, scalars in the form of [`Scalar::to_bits`].
+    /// Value, given scalars encoded by [`Scalar::to_bits`].
     pub fn value(&self, scalars: &[u64]) -> f64 {
         self.scalars.iter().fold(self.constant, |rate, &(slot, dtype, below)| {
             let s = Scalar::from_bits(scalars[slot as usize], dtype).to_f64();
@@ -94,32 +94,32 @@ impl Rate {
     }
 }
 
-/// A fold of the later pass with its identity.
+/// Fold of the later pass with its identity.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OnlineFold {
-    /// Which identity.
+    /// Identity.
     pub how: Rescaling,
-    /// The fold.
+    /// Number of the fold.
     pub second: u16,
     /// Its dtype.
     pub dtype: DType,
-    /// The value of the row that elements are shifted by, or compared with.
+    /// Number of the row value that elements are shifted by, or compared with.
     pub shift: u16,
     /// Its dtype.
     pub shift_dtype: DType,
 }
 
-/// The online reductions of a body.
+/// Online reductions of a body.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OnlinePasses {
-    /// The phases that run together, block by block: from the first pass to the second, with what runs once a row
-    /// between.
+    /// Phases that run together, block by block: from the first pass to the second, with the once-per-row phases
+    /// between them.
     pub phases: Range<usize>,
-    /// One for each fold of the second pass that the body had.
+    /// One entry per fold of the second pass that the original body had.
     pub list: Vec<OnlineFold>,
 }
 
-/// The body with the lower moments that rescaling identities want, as folds behind those that it has.
+/// Body with the lower moments that rescaling identities need, as folds after the existing ones.
 pub fn with_lower_moments(body: &Body) -> Body {
     let nodes = RowNodes::of(body);
     let find = Find { body, nodes: &nodes };
@@ -134,12 +134,12 @@ pub fn with_lower_moments(body: &Body) -> Body {
     b.finish()
 }
 
-/// The rescaling identities by which the first two passes of a body (one with [`with_lower_moments`], of which the first
-/// `own` folds are the body's) run as one. None where some fold of the second pass obeys none, where the second pass
-/// stores point by point, or where what runs once a row cannot run for a block.
+/// Rescaling identities by which the first two passes of a body run as one. The body is from [`with_lower_moments`];
+/// its first `own` folds are the original ones. None if some fold of the second pass has no identity, if the second
+/// pass stores point by point, or if a once-per-row phase cannot run for a block.
 pub fn online_passes(body: &Body, phases: &Phases, own: usize) -> Option<OnlinePasses> {
     let combines = body.stores.iter().any(|s| s.combine.is_some());
-    // What a pass keeps in a buffer would be shifted by the block's own value.
+    // Values buffered by a pass would be shifted by the block's own value.
     if body.strict || combines || !phases.buffers.is_empty() {
         return None;
     }
@@ -147,7 +147,7 @@ pub fn online_passes(body: &Body, phases: &Phases, own: usize) -> Option<OnlineP
     let (one, two) = (passes.next()?, passes.next()?);
     let (earlier, later) = (&phases.list[one].body, &phases.list[two].body);
     let gathers = |b: &Body| b.nodes.iter().any(|n| matches!(n, Node::Gather { .. }));
-    // Stores of what is the same for a row go elsewhere while blocks run, so nothing may be read through them.
+    // Once-per-row stores are redirected while blocks run, so nothing may be read through them.
     let read = |access: u16| body.nodes.iter().any(|n| n.access() == Some(access));
     let once = &phases.list[one + 1..two];
     if !later.stores.is_empty() || once.iter().any(|p| gathers(&p.body) || p.body.stores.iter().any(|s| read(s.access)))
@@ -163,7 +163,7 @@ pub fn online_passes(body: &Body, phases: &Phases, own: usize) -> Option<OnlineP
     (!online.list.is_empty() && !online.clashes()).then_some(online)
 }
 
-/// The identity of a fold. `earlier` are the folds of the earlier pass, the first `own` are the body's.
+/// Identity of a fold. `earlier` are the folds of the earlier pass; the first `own` are the original body's.
 fn rescaled(find: &Find<'_>, phases: &Phases, fold: &Fold, (earlier, own): (&[Fold], usize)) -> Option<OnlineFold> {
     let known = |slot: u16| earlier.iter().any(|f| f.slot == slot);
     let (how, shift) = match (find.monomial_of(fold), find.choice_of(fold)) {
@@ -175,7 +175,7 @@ fn rescaled(find: &Find<'_>, phases: &Phases, fold: &Fold, (earlier, own): (&[Fo
             let lower = (0..m.power).map(|q| if q < m.counted() { Some(None) } else { find.moment(&m, q).map(Some) });
             let lower = lower.collect::<Option<_>>()?;
             let (power, rate, weighted) = (m.power, m.rate.clone(), m.is_weighted());
-            // Who asks for what the rounding leaves takes it into account.
+            // A body that computes the first moment itself accounts for the mean's rounding error.
             let asked = find.moment(&m, 1).is_some_and(|slot| (slot as usize) < own);
             let exact = matches!(from, Shift::Mean(_)) && power > 1 && !weighted && !asked;
             (Rescaling::Shifted { power, rate, weighted, from, exact, lower }, m.shift)
@@ -208,18 +208,18 @@ impl OnlinePasses {
         all
     }
 
-    /// Sums that a block scales. Several rescaling identities may share one.
+    /// Sums that a block scales. Several identities may share one.
     fn means(&self) -> Vec<u16> {
         self.firsts(|from| if let Shift::Mean(first) = from { Some(first) } else { None })
     }
 
-    /// Extremes that are kept finite in a block: what differs from an infinite one is NaN, and beside a finite one of
-    /// the row it is not.
+    /// Extremes that are kept finite in a block: differences from an infinite one are NaN, even if the row's extreme is
+    /// finite.
     fn bounded(&self) -> Vec<u16> {
         self.firsts(|from| if let Shift::Extreme(first) = from { Some(first) } else { None })
     }
 
-    /// Whether one identity needs as it is what another changes.
+    /// Whether one identity needs a fold unchanged that another one changes.
     fn clashes(&self) -> bool {
         let (means, bounded) = (self.means(), self.bounded());
         self.list.iter().any(|l| match &l.how {
@@ -228,8 +228,8 @@ impl OnlinePasses {
         })
     }
 
-    /// What stands for the folds of the earlier pass, of a row of `row` elements, in a block of `points`, where that is
-    /// not the block's own: `value` gives, and `set` takes, the value of a fold in the form of [`Scalar::to_bits`].
+    /// Replaces folds of the earlier pass in a block of `points`, of a row of `row` elements, where the block's own
+    /// value is not usable. `value` returns and `set` stores the value of a fold, encoded by [`Scalar::to_bits`].
     pub fn localise(
         &self,
         earlier: &Body,

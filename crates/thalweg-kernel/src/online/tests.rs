@@ -18,7 +18,7 @@ fn found(b: BodyBuilder) -> Option<OnlinePasses> {
     online_passes(&more, &phases(&more, false), body.folds.len())
 }
 
-/// The sum of the squares of what differs from `scale` of the sum.
+/// Sum of squared differences from `scale` of the sum.
 fn squares(b: &mut BodyBuilder, x: NodeId, scale: impl Fn(&mut BodyBuilder, NodeId) -> NodeId) -> (NodeId, NodeId) {
     let s = b.fold(Monoid::Sum, x);
     let mean = scale(b, s);
@@ -80,7 +80,7 @@ fn softmax_is_found_with_an_infinite_maximum_replaced_or_not() {
 
 #[test]
 fn what_has_no_rescaling_identity_keeps_its_passes() {
-    // A fold that depends on the mean otherwise.
+    // A fold that depends on the mean in another way.
     let mut b = BodyBuilder::new(false);
     let (x, y) = (input(&mut b), access(&mut b, 1, true));
     let (mean, q) = squares(&mut b, x, divided);
@@ -89,7 +89,7 @@ fn what_has_no_rescaling_identity_keeps_its_passes() {
     let out = b.element(ElementOp::Add, &[p, q]);
     b.store(out, y);
     assert_eq!(found(b), None);
-    // A mean of something else, a mean with something added, and what is divided by another fold.
+    // The mean of something else, a mean with something added, and a sum divided by another fold.
     let scales: [fn(&mut BodyBuilder, NodeId) -> NodeId; 2] = [
         |b, s| {
             let one = b.constant(Scalar::Int(1), DType::F32);
@@ -108,7 +108,7 @@ fn what_has_no_rescaling_identity_keeps_its_passes() {
         b.store(q, y);
         assert_eq!(found(b), None);
     }
-    // Strict, and with what is stored in the same pass.
+    // Strict mode, and a store in the same pass.
     for strict in [false, true] {
         let mut b = BodyBuilder::new(strict);
         let (x, y, z) = (input(&mut b), access(&mut b, 1, true), access(&mut b, 2, false));
@@ -122,7 +122,7 @@ fn what_has_no_rescaling_identity_keeps_its_passes() {
     }
 }
 
-/// `Σ w·(x - max)^power·e^(x - max)`.
+/// Identity of `Σ w·(x - max)^power·e^(x - max)`.
 fn exponential(power: u8) -> Rescaling {
     Rescaling::Shifted {
         power,
@@ -149,7 +149,7 @@ fn rescaled(how: Rescaling) -> OnlineFold {
     OnlineFold { how, second: 1, dtype: DType::F32, shift: 2, shift_dtype: DType::F32 }
 }
 
-/// What a block of these elements leaves of the `power`th moment about `shift`, times `e^(rate·(x - shift))`.
+/// Block result of these elements: the `power`th moment about `shift`, times `e^(rate·(x - shift))`.
 fn left(x: &[f64], shift: f64, power: u8, rate: f64) -> Part {
     let fold = |q: u8| x.iter().map(|v| (v - shift).powi(q as i32) * (rate * (v - shift)).exp()).sum();
     let mut part = Part { points: x.len() as f64, shift, result: fold(power), ..Part::default() };
@@ -163,20 +163,20 @@ fn squares_of_blocks_are_those_of_the_row() {
     let n = x.len() as f64;
     let mean = x.iter().sum::<f64>() / n;
     let want: f64 = x.iter().map(|v| (v - mean).powi(2)).sum();
-    // Shifts that are a little off are corrected by what is left.
+    // Shifts that are slightly off are corrected by the lower moments.
     let blocks = || x.chunks(64);
     let part = |c: &[f64]| left(c, c.iter().sum::<f64>() / c.len() as f64 + 0.3, 2, 0.0);
     let parts: Vec<Part> = blocks().map(part).collect();
     let squares = rescaled(moment(2, true));
     let got = squares.whole(&parts, mean * n, mean + 0.05, &[]);
     assert!((got - want).abs() < 1e-9 * want, "{got} {want}");
-    // About something else than the mean, and about what the body says where that is asked for.
+    // About another value than the mean, and about the body's value if that is asked for.
     for squares in [squares.clone(), rescaled(moment(2, false))] {
         let got = squares.whole(&parts, mean * n, mean + 10.0, &[]);
         let want = want + n * 100.0;
         assert!((got - want).abs() < 1e-6 * want, "{got} {want}");
     }
-    // A block out of range.
+    // A block that overflows.
     let mut wild = parts.clone();
     (wild[3].result, wild[3].lower[1]) = (f64::INFINITY, f64::INFINITY);
     assert_eq!(squares.whole(&wild, mean * n, mean, &[]), f64::INFINITY);
@@ -197,19 +197,19 @@ fn exponentials_of_blocks_are_those_of_the_row() {
     let whole = |parts: &[Part], shift: f64| rescaled.whole(parts, shift, shift, &[]);
     let got = whole(&[part(1.0, 2.0), part(3.0, 1.5), part(-900.0, 3.0)], 3.0);
     assert!((got - (2.0 * (-2f64).exp() + 1.5)).abs() < 1e-12);
-    // A block of nothing but -∞, alone and not.
+    // A block of only -∞, alone and with others.
     let bits = |v: f64| Scalar::Float(v).to_bits(DType::F32);
     assert_eq!(merge::finite(bits(low), DType::F32, Monoid::Max), bits(least));
     assert_eq!(merge::finite(bits(low), DType::F32, Monoid::Min), bits(low));
     assert_eq!(whole(&[part(least, 0.0), part(3.0, 1.5)], 3.0), 1.5);
     assert!(whole(&[part(least, 0.0)], low).is_nan());
-    // Shifted by 0 instead, beside a maximum that exp(0 - max) would overflow for.
+    // Shifted by 0 instead, with a maximum for which exp(0 - max) would overflow.
     assert_eq!(whole(&[part(0.0, 0.0), part(-1000.0, 1.5)], -1000.0), 1.5);
     assert!(whole(&[part(f64::INFINITY, f64::NAN), part(3.0, 1.5)], f64::INFINITY).is_nan());
     assert!(whole(&[part(f64::NAN, f64::NAN), part(3.0, 1.5)], f64::NAN).is_nan());
 }
 
-/// The action of shifts: by a and then by b is by a + b, blocks in any grouping give the same, for every power and rate.
+/// Shifts compose: by a and then by b equals a + b, and blocks in any grouping give the same, for every power and rate.
 #[test]
 fn moments_of_blocks_are_those_of_the_row_for_every_power_and_rate() {
     let x: Vec<f64> = (0..600).map(|i| ((i * 37) % 101) as f64 / 20.0 - 3.0).collect();
@@ -281,7 +281,7 @@ fn identities_follow_from_the_function_of_what_differs() {
         ("weighted", weighted, true, Some((2, false, true, 2))),
         ("entropy", entropy, true, Some((1, true, false, 1))),
         ("warm", warm, true, Some((0, true, true, 0))),
-        // Shifted by a mean an exponential may overflow in a block and not in the row.
+        // Shifted by a mean, an exponential may overflow in a block and not in the row.
         ("entropy about the mean", entropy, false, None),
     ] {
         let mut b = BodyBuilder::new(false);
@@ -309,7 +309,7 @@ fn identities_follow_from_the_function_of_what_differs() {
     }
 }
 
-/// Which of two places the largest stands at, and what NaN and zeros of either sign do.
+/// Index of the maximum: which of two equal elements, with NaN and zeros of either sign.
 #[test]
 fn the_place_of_the_largest_is_found_with_it() {
     for nan in [false, true] {

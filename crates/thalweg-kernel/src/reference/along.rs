@@ -1,4 +1,4 @@
-//! Meanings of what goes along an axis: scans and sorts, gather, scatter.
+//! Reference of operations along an axis: scans, sorts, gather, scatter.
 
 use super::{Array, ravel, unravel};
 use crate::order::{self, SCAN_BLOCK};
@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use thalweg_ir::monoid::Partial;
 use thalweg_ir::{COMPONENT, DType, Loop, Monoid, Op, REVERSE, RelOp, Scalar, ScanOp, ScatterOp, Shape};
 
-/// The order that sorts go by: numbers as they are (-0 and +0 alike), NaN above all of them.
+/// Order used by sorts: numerical, with -0 equal to +0 and NaN above everything.
 pub fn order(a: Scalar, b: Scalar) -> Ordering {
     match (a, b) {
         (Scalar::Float(a), Scalar::Float(b)) => a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan())),
@@ -14,7 +14,7 @@ pub fn order(a: Scalar, b: Scalar) -> Ordering {
     }
 }
 
-/// A scan of every row along the axis that `attr` names.
+/// Scan of every row along the axis of `attr`.
 pub(super) fn scan(op: ScanOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Array {
     let (axis, reverse) = ((attr & (REVERSE - 1)) as usize, attr & REVERSE != 0);
     let n = shape[axis];
@@ -29,8 +29,8 @@ pub(super) fn scan(op: ScanOp, attr: u32, a: &Array, shape: Shape, dtype: DType)
     Array::from_fn(shape, dtype, |p| out[p])
 }
 
-/// A component of the fold or scan of every row by a combine of the user's own: in the components' dtypes, in the order
-/// that is part of the meaning.
+/// Component of the user-defined fold or scan of every row: in the components' dtypes, in the order that is part of the
+/// meaning.
 pub(super) fn combined(rel: &RelOp, of: Loop, args: &[&Array], shape: Shape) -> Array {
     let fold = matches!(rel.op, Op::FoldBy(_));
     let from = args[0].shape;
@@ -61,11 +61,11 @@ pub(super) fn combined(rel: &RelOp, of: Loop, args: &[&Array], shape: Shape) -> 
     Array::from_fn(shape, rel.dtype, |p| out[p])
 }
 
-/// A scan of one row of elements of a dtype, not yet rounded.
+/// Scan of one row of elements of a dtype, not yet rounded.
 pub fn scan_row(op: ScanOp, reverse: bool, dtype: DType, row: &[Scalar]) -> Vec<Scalar> {
     if matches!(op, ScanOp::Sort | ScanOp::Argsort) {
         let mut places: Vec<usize> = (0..row.len()).collect();
-        // A sort by the contrary order, not the contrary of a sort: equal elements keep their order either way.
+        // Sorts by the reversed order instead of reversing a sort: equal elements keep their order either way.
         places.sort_by(|&i, &j| if reverse { order(row[j], row[i]) } else { order(row[i], row[j]) });
         let element = |i: usize| if op == ScanOp::Sort { row[i] } else { Scalar::Int(i as i64) };
         return places.into_iter().map(element).collect();
@@ -78,7 +78,7 @@ pub fn scan_row(op: ScanOp, reverse: bool, dtype: DType, row: &[Scalar]) -> Vec<
     if reverse {
         places.reverse();
     }
-    // Of a sum of floats: what the block begins with, and its own total.
+    // For a sum of floats: prefix at the start of the block, and the block's own total.
     let blocks = op == ScanOp::Sum && dtype.is_float();
     let mut running = Partial::neutral(monoid, carried);
     let (mut begin, mut total) = (running.clone(), running.clone());
@@ -96,16 +96,16 @@ pub fn scan_row(op: ScanOp, reverse: bool, dtype: DType, row: &[Scalar]) -> Vec<
     out
 }
 
-/// An index that names no element.
+/// Out-of-range index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfRange {
-    /// The operation.
+    /// Name of the operation.
     pub op: &'static str,
-    /// The index.
+    /// Index.
     pub index: i64,
-    /// The axis.
+    /// Axis.
     pub axis: usize,
-    /// How many elements the axis has.
+    /// Size of the axis.
     pub size: usize,
 }
 
@@ -116,7 +116,7 @@ impl std::fmt::Display for OutOfRange {
     }
 }
 
-/// The first index, in row-major order, that does not name an element of the tensor.
+/// First index, in row-major order, that is out of range.
 pub(super) fn check_index(rel: &RelOp, a: &Array, index: &Array) -> Result<(), OutOfRange> {
     let axis = rel.attr as usize;
     let size = a.shape[axis];
@@ -137,7 +137,7 @@ pub(super) fn gather(axis: usize, a: &Array, index: &Array, shape: Shape, dtype:
     })
 }
 
-/// Each step is rounded to the tensor's dtype: the elements are accumulated where they lie.
+/// Each step is rounded to the tensor's dtype: elements accumulate in place.
 pub(super) fn scatter(op: ScatterOp, axis: usize, args: [&Array; 3], dtype: DType) -> Array {
     let [a, index, values] = args;
     let mut out: Vec<Scalar> = (0..a.shape.numel()).map(|p| a.get(p)).collect();
@@ -150,7 +150,7 @@ pub(super) fn scatter(op: ScatterOp, axis: usize, args: [&Array; 3], dtype: DTyp
     Array::from_fn(a.shape, dtype, |p| out[p])
 }
 
-/// What a scatter makes of an element and the value that meets it.
+/// Combination of an element and a scattered value.
 pub fn put(op: ScatterOp, dtype: DType, old: Scalar, value: Scalar) -> Scalar {
     let Some(monoid) = op.monoid() else { return value };
     let carried = if dtype.is_float() { DType::F64 } else { Monoid::widest(dtype) };

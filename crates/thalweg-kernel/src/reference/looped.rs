@@ -1,9 +1,9 @@
-//! What a loop means: turn after turn of one element.
+//! Reference of loops: one iteration of one element after the other.
 
 use super::cast;
 use thalweg_ir::{DType, First, Loop, RegionNode, Scalar};
 
-/// The carried values of a loop after its last turn, from the arguments of one element.
+/// Carried values of a loop after its last iteration, from the arguments of one element.
 pub fn looped(of: Loop, args: &[Scalar]) -> Vec<Scalar> {
     let region = of.region();
     let args: Vec<Scalar> = args.iter().zip(&region.args).map(|(&a, &dtype)| held(a, dtype)).collect();
@@ -26,7 +26,7 @@ pub fn looped(of: Loop, args: &[Scalar]) -> Vec<Scalar> {
     carried
 }
 
-/// Two partial results put together by a combine of the user's own ([`Loop::is_combine`]).
+/// Combination of two partial results by a user-defined combine ([`Loop::is_combine`]).
 pub fn combined(of: Loop, before: &[Scalar], after: &[Scalar]) -> Vec<Scalar> {
     let region = of.region();
     let mut turn = Turn { of, values: vec![Scalar::Int(0); region.nodes.len()], inner: vec![] };
@@ -37,7 +37,7 @@ pub fn combined(of: Loop, before: &[Scalar], after: &[Scalar]) -> Vec<Scalar> {
     region.next.iter().map(|&n| turn.values[n as usize]).collect()
 }
 
-/// A scalar in the form that values of the dtype have.
+/// Scalar in the form that values of the dtype have.
 fn held(value: Scalar, dtype: DType) -> Scalar {
     if dtype.is_float() { Scalar::Float(value.to_f64()) } else { Scalar::integer(value.to_i64(), dtype) }
 }
@@ -45,12 +45,12 @@ fn held(value: Scalar, dtype: DType) -> Scalar {
 struct Turn {
     of: Loop,
     values: Vec<Scalar>,
-    /// The results of loops in the loop, by node.
+    /// Results of inner loops, by node.
     inner: Vec<(u32, Vec<Scalar>)>,
 }
 
 impl Turn {
-    /// Computes the values of a turn.
+    /// Computes the values of an iteration.
     fn run(&mut self, carried: &[Scalar], args: &[Scalar]) {
         self.inner.clear();
         for (i, node) in self.of.region().nodes.iter().enumerate() {
@@ -92,7 +92,7 @@ impl Turn {
 mod tests {
     use super::*;
 
-    /// Halvings until it is below 1; NaN and infinities end by themselves or after the most turns.
+    /// Halvings until the value is below 1; NaN ends immediately, infinity after the maximum number of iterations.
     #[test]
     fn a_loop_ends_where_its_condition_does_not_hold() {
         let text = "loop{50;f32;a0,k0:i32;c0,k3f800000:f32,ge:0:1,k3f000000:f32,mul:0:3,c1,k1:i32,add:5:6;2;4,7}";

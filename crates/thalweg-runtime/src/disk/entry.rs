@@ -1,15 +1,15 @@
-//! One entry as bytes: a header that says what it is, and what was kept.
+//! Binary format of an entry: header and payload.
 //!
 //! | bytes | |
 //! |---|---|
 //! | 0..8 | `thalweg` and a zero |
-//! | 8..40 | BLAKE3 of everything behind it |
+//! | 8..40 | BLAKE3 of all bytes after it |
 //! | 40..44, 44..48 | format, kind |
 //! | 48..64 | version of Thalweg, filled with zeros |
 //! | 64..96 | key |
 //! | 96..104 | bytes of the payload, which follows |
 //!
-//! Numbers are little-endian. There are no bytes that are not checked: an entry with any bit turned over is none.
+//! Numbers are little-endian. All bytes are checked: an entry with any flipped bit is invalid.
 
 use super::{Ignored, MAX_PAYLOAD};
 use std::fmt;
@@ -17,31 +17,31 @@ use std::fmt;
 const MAGIC: &[u8; 8] = b"thalweg\0";
 const FORMAT: u32 = 1;
 const HEADER: usize = 104;
-/// The longest entry with its header.
+/// Maximum size of an entry with its header.
 pub(super) const MAX: usize = HEADER + MAX_PAYLOAD;
 
-/// What an entry is about: the folder that it lies in.
+/// Kind of an entry, and the folder that contains it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
-    /// The plan of a segment.
+    /// Plan of a segment.
     Plan,
-    /// What things take on a device.
+    /// Calibration of a device.
     Calibration,
-    /// What was measured of plans.
+    /// Measurements of plans.
     Measured,
     /// Machine code for a GPU.
     Code,
-    /// The algorithm of a matrix product on a GPU.
+    /// Algorithm of a matrix product on a GPU.
     Product,
-    /// The plan of a class of segments.
+    /// Plan of a class of segments.
     Class,
 }
 
 impl Kind {
-    /// All of them, in order.
+    /// All kinds, in order.
     pub const ALL: [Kind; 6] = [Kind::Plan, Kind::Calibration, Kind::Measured, Kind::Code, Kind::Product, Kind::Class];
 
-    /// The word for it.
+    /// Name of its folder.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Plan => "plan",
@@ -54,12 +54,12 @@ impl Kind {
     }
 }
 
-/// What an entry is found by: a hash of everything that it follows from.
+/// Key of an entry: a hash of everything on which it depends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key(pub(super) [u8; 32]);
 
 impl Key {
-    /// The key of these parts; parts cut elsewhere have another key.
+    /// Key of a list of parts; a different split gives a different key.
     pub fn of(parts: &[&[u8]]) -> Key {
         let mut hash = blake3::Hasher::new();
         for part in parts {
@@ -69,12 +69,12 @@ impl Key {
         Key(*hash.finalize().as_bytes())
     }
 
-    /// The key itself: a part of another one.
+    /// Bytes of the key, to be hashed in another one.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The key that has this name.
+    /// Parses the name of an entry's file.
     pub fn parse(name: &str) -> Option<Key> {
         let mut key = [0; 32];
         let (pairs, []) = name.as_bytes().as_chunks::<2>() else { return None };
@@ -93,21 +93,21 @@ impl Key {
     }
 }
 
-/// The name of the entry's file.
+/// Name of the entry's file.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
     }
 }
 
-/// The version of Thalweg as it stands in an entry.
+/// Version of Thalweg, as stored in entries.
 fn version() -> [u8; 16] {
     let mut version = [0; 16];
     version.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes()).for_each(|(to, b)| *to = b);
     version
 }
 
-/// An entry with its header.
+/// Builds an entry with its header.
 pub(super) fn to_bytes(kind: Kind, key: &Key, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
     bytes.extend(MAGIC);
@@ -123,7 +123,7 @@ pub(super) fn to_bytes(kind: Kind, key: &Key, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Reads an entry: its kind, its key, and the payload.
+/// Parses an entry into kind, key and payload.
 pub(super) fn parse(bytes: &[u8]) -> Result<(Kind, Key, &[u8]), Ignored> {
     let (header, payload) = bytes.split_at_checked(HEADER).ok_or(Ignored::Length)?;
     let part = |at: usize, n: usize| &header[at..at + n];
@@ -148,7 +148,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(Kind, Key, &[u8]), Ignored> {
     Ok((kind, Key(key), payload))
 }
 
-/// The payload of what was found as the entry of that kind and key.
+/// Payload of an entry that was read for a given kind and key.
 pub(super) fn payload(mut bytes: Vec<u8>, kind: Kind, key: &Key) -> Result<Vec<u8>, Ignored> {
     let (own_kind, own_key, _) = parse(&bytes)?;
     if (own_kind, own_key) != (kind, *key) {

@@ -1,7 +1,7 @@
-//! Folders and files that nobody but the user can have written.
+//! Folders and files that only the user can have written.
 //!
-//! A folder is opened once and asked who owns it; all further steps go through what was opened, so that it does not
-//! matter what happens to its name. Links are never followed.
+//! A folder is opened once and its owner checked; all further steps use the open handle, so that later changes of its
+//! name do not matter. Links are never followed.
 
 use super::Ignored;
 use rustix::fs::{
@@ -15,25 +15,25 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// How the name of a file begins that is not finished.
+/// Prefix of the names of unfinished files.
 const UNFINISHED: &str = "new-";
 
-/// A folder of the user.
+/// Open folder of the user.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
-/// A file in a folder.
+/// File in a folder.
 #[derive(Debug)]
 pub struct File {
     /// Its name.
     pub name: String,
     /// Its size.
     pub bytes: u64,
-    /// When it was written.
+    /// Modification time.
     pub written: SystemTime,
 }
 
-/// Whether others can have written it.
+/// Checks that only the user can have written it.
 fn is_private(stat: &Stat) -> Result<(), Ignored> {
     if stat.st_uid != geteuid().as_raw() {
         return Err(Ignored::Foreign);
@@ -44,26 +44,26 @@ fn is_private(stat: &Stat) -> Result<(), Ignored> {
     Ok(())
 }
 
-/// How a folder is opened: itself, not what a link leads to.
+/// Flags for opening a folder itself and not the target of a link.
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl Folder {
-    /// Opens a folder, and makes it if it is not there.
+    /// Opens a folder; creates it if missing.
     pub fn open(path: &Path) -> Result<Folder, Ignored> {
         let opened = open(path, FOLDER, Mode::empty()).or_else(|_| {
-            // Whatever kept it from being opened, if it is not there now there is none.
+            // Whatever the error, try to create the folder and open it again.
             let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
             open(path, FOLDER, Mode::empty())
         });
         Folder::check(opened)
     }
 
-    /// Makes a folder in this one, where there is none; another process may have been first.
+    /// Creates a subfolder if missing; another process may have created it first.
     pub fn make(&self, name: &str) {
         let _ = mkdirat(&self.0, name, Mode::RWXU);
     }
 
-    /// Opens a folder in this one.
+    /// Opens a subfolder.
     pub fn inner(&self, name: &str) -> Result<Folder, Ignored> {
         Folder::check(openat(&self.0, name, FOLDER, Mode::empty()))
     }
@@ -80,7 +80,7 @@ impl Folder {
 
     /// Reads a file of at most `max` bytes.
     pub fn read(&self, name: &str, max: usize) -> Result<Vec<u8>, Ignored> {
-        // A pipe would keep us waiting.
+        // Opening a pipe would block.
         let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = openat(&self.0, name, how, Mode::empty()).map_err(|e| match e {
             rustix::io::Errno::LOOP => Ignored::NotAFile,
@@ -95,14 +95,14 @@ impl Folder {
         if size > max {
             return Err(Ignored::TooLarge);
         }
-        // What it said may not be true any more.
+        // The reported size may be out of date.
         let mut bytes = Vec::with_capacity(size + 1);
         std::fs::File::from(file).take(size as u64 + 1).read_to_end(&mut bytes).map_err(|_| Ignored::Unreadable)?;
         if bytes.len() == size { Ok(bytes) } else { Err(Ignored::Length) }
     }
 
-    /// Writes a file, whole or not at all, in the place of what has its name. It is not waited for until it is on the
-    /// disk: what a crash leaves is not whole and has no such checksum.
+    /// Writes a file atomically, replacing one of the same name. Does not wait for the disk: files left incomplete by a
+    /// crash fail the checksum.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Ignored> {
         let random = RandomState::new().build_hasher().finish();
         let unfinished = format!("{UNFINISHED}{}-{random:016x}", std::process::id());
@@ -116,7 +116,7 @@ impl Folder {
         Err(Ignored::Unreadable)
     }
 
-    /// Everything in it but folders.
+    /// All files except folders.
     pub fn files(&self) -> Vec<File> {
         let Ok(entries) = Dir::read_from(&self.0) else { return vec![] };
         let file = |entry: rustix::io::Result<rustix::fs::DirEntry>| {
@@ -132,7 +132,7 @@ impl Folder {
         entries.filter_map(file).collect()
     }
 
-    /// Removes a file; whether it was there.
+    /// Removes a file; returns whether it existed.
     pub fn remove(&self, name: &str) -> bool {
         unlinkat(&self.0, name, AtFlags::empty()).is_ok()
     }

@@ -1,15 +1,15 @@
-//! What outlives a process: small entries in the user's cache folder. `docs/cache.md` has the rules.
+//! Persistent cache of small entries in the user's cache folder. `docs/cache.md` has the rules.
 //!
-//! In: bytes with their [`Kind`] and [`Key`]. Out: the same bytes, in this process or a later one; or nothing, whenever
-//! anything at all is not as it should be.
+//! In: bytes with their [`Kind`] and [`Key`]. Out: the same bytes, in this or a later process; or nothing, if anything
+//! is wrong with the entry.
 //!
-//! Always true: nothing here panics or returns an error to whoever computes; a bad entry is as good as none, and the
-//! next [`Cache::put`] takes its place. What comes out has the checksum that it went in with, but another program of
-//! the same user may have written it: whoever reads an entry checks what it says.
+//! Always true: nothing here panics or returns an error to computations; an invalid entry is treated as missing, and
+//! the next [`Cache::put`] replaces it. Returned bytes have the checksum with which they were stored, but another
+//! program of the same user may have written them: readers must validate the content.
 //!
-//! * `entry`: one entry as bytes, and what is checked of it.
+//! * `entry`: binary format of an entry, with its checks.
 //! * `folder`: files and folders that only the user can have written.
-//! * `transfer`: all entries in one file, for another folder or for a program to bring with it ([`ship`]).
+//! * `transfer`: all entries in one file, to move to another folder or to ship with a program ([`ship`]).
 
 mod entry;
 #[cfg_attr(not(unix), path = "nowhere.rs")]
@@ -30,41 +30,41 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, SystemTime};
 
-/// Bytes that all entries together may have, about: beyond, the oldest are dropped.
+/// Approximate limit of all entries together in bytes; beyond it the oldest are dropped.
 const LIMIT: u64 = 64 << 20;
-/// The longest entry.
+/// Maximum payload of an entry.
 const MAX_PAYLOAD: usize = 8 << 20;
-/// One in so many entries, by its key, brings a look at the size of the whole with it.
+/// Fraction of entries, selected by key, whose writing also checks the total size: one in `SWEEP`.
 const SWEEP: u8 = 64;
-/// A file that was begun so long ago was never finished.
+/// Age after which an unfinished file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// Why a folder, a file or bytes are not looked at any further.
+/// Reason why a folder, a file or bytes are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Ignored {
-    /// Cannot be made or read.
+    /// Cannot be created or read.
     Unreadable,
-    /// A link, a folder, a device.
+    /// A link, folder or device.
     NotAFile,
-    /// Belongs to another user.
+    /// Owned by another user.
     Foreign,
-    /// Others may write to it.
+    /// Writable by others.
     Writable,
-    /// Larger than an entry may be.
+    /// Larger than the maximum.
     TooLarge,
-    /// Shorter than it says, or longer.
+    /// Shorter or longer than stated.
     Length,
-    /// No entry.
+    /// Not an entry.
     NotAnEntry,
-    /// In another format.
+    /// Different format.
     Format,
-    /// By another version of Thalweg.
+    /// Different version of Thalweg.
     Version,
-    /// Has the name of another entry, or none that an entry has.
+    /// Under the name of another entry, or not the name of an entry.
     Name,
-    /// Its checksum is another.
+    /// Wrong checksum.
     Damaged,
-    /// On this system it cannot be told who owns a file.
+    /// The system cannot report the owner of a file.
     System,
 }
 
@@ -87,47 +87,47 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// A cache folder; and entries that a program brought with it, which are only read.
+/// Cache folder, and read-only entries shipped with a program.
 #[derive(Debug)]
 pub struct Cache {
     path: PathBuf,
-    /// None where there are only entries that came with the program.
+    /// None if there are only shipped entries.
     root: Option<Folder>,
     kinds: [OnceLock<Folder>; Kind::ALL.len()],
     limit: u64,
     shipped: Arc<Shipped>,
-    /// The one kind that it keeps and finds, if not all.
+    /// The only kind that it stores and finds, if restricted.
     only: Option<Kind>,
 }
 
-/// Entries that came with the program.
+/// Entries shipped with the program.
 type Shipped = HashMap<(Kind, Key), Box<[u8]>>;
 
-/// What is in a cache, of one kind.
+/// Contents of a cache, for one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contents {
     /// The kind.
     pub kind: Kind,
-    /// Good entries.
+    /// Number of valid entries.
     pub entries: usize,
     /// Their bytes.
     pub bytes: u64,
-    /// Files that are ignored, and why.
+    /// Ignored files, with reasons.
     pub ignored: Vec<(String, Ignored)>,
 }
 
 impl Cache {
-    /// The cache in that folder, which is made if it is not there.
+    /// Opens the cache in a folder; creates the folder if missing.
     ///
     /// # Errors
-    /// Why the folder is not used.
+    /// Reason why the folder is not usable.
     pub fn open(path: &Path) -> Result<Cache, Ignored> {
         let root = Some(Folder::open(path)?);
         let path = path.to_owned();
         Ok(Cache { path, root, kinds: Default::default(), limit: LIMIT, shipped: Arc::default(), only: None })
     }
 
-    /// The same folder with these entries beside it; without a folder they are all there is.
+    /// The cache of the same folder with these shipped entries; without a folder, the cache has only these.
     fn with_shipped(before: Option<&Cache>, shipped: Shipped) -> Cache {
         let opened = before.filter(|c| c.root.is_some()).and_then(|c| Cache::open(&c.path).ok());
         let alone = Cache {
@@ -142,12 +142,12 @@ impl Cache {
         Cache { shipped: Arc::new(shipped), limit, ..opened.unwrap_or(alone) }
     }
 
-    /// The same with another limit of the size.
+    /// This cache with another size limit.
     pub fn with_limit(self, bytes: u64) -> Cache {
         Cache { limit: bytes, ..self }
     }
 
-    /// The same for entries of one kind: others are neither kept nor found.
+    /// This cache restricted to entries of one kind: others are neither stored nor found.
     pub fn with_only(self, kind: Kind) -> Cache {
         Cache { only: Some(kind), ..self }
     }
@@ -157,12 +157,12 @@ impl Cache {
         &self.path
     }
 
-    /// Bytes that all entries together may have.
+    /// Size limit of all entries together, in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The folder of a kind, if it is there.
+    /// Folder of a kind, if it exists.
     fn folder(&self, kind: Kind) -> Option<&Folder> {
         if self.only.is_some_and(|only| only != kind) {
             return None;
@@ -175,7 +175,7 @@ impl Cache {
         place.get()
     }
 
-    /// The entry of that key, if there is a good one.
+    /// Entry with a key, if there is a valid one.
     pub fn get(&self, kind: Kind, key: &Key) -> Option<Vec<u8>> {
         self.in_folder(kind, key).or_else(|| self.shipped.get(&(kind, *key)).map(|bytes| bytes.to_vec()))
     }
@@ -184,12 +184,12 @@ impl Cache {
         let name = key.to_string();
         match self.folder(kind)?.read(&name, entry::MAX) {
             Ok(bytes) => entry::payload(bytes, kind, key).inspect_err(|why| ignore(&name, *why)).ok(),
-            // Most often there is none.
+            // The usual reason is that there is none.
             Err(_) => None,
         }
     }
 
-    /// Keeps an entry, in the place of an older one. Whoever reads meanwhile finds one of the two whole.
+    /// Stores an entry, replacing an older one. Concurrent readers find either one complete.
     pub fn put(&self, kind: Kind, key: &Key, payload: &[u8]) {
         if payload.len() > MAX_PAYLOAD {
             return ignore(kind.name(), Ignored::TooLarge);
@@ -198,7 +198,7 @@ impl Cache {
         if self.only.is_some_and(|only| only != kind) {
             return;
         }
-        // Made when there is something to put in it: a process that only looks makes nothing.
+        // Created on first use: a process that only reads creates nothing.
         if self.kinds[kind as usize].get().is_none() {
             root.make(kind.name());
         }
@@ -211,7 +211,7 @@ impl Cache {
         }
     }
 
-    /// Drops the oldest entries where there are too many, and what was begun and never finished.
+    /// Drops the oldest entries if the limit is exceeded, and abandoned unfinished files.
     fn sweep(&self) {
         let mut files: Vec<(&Folder, File)> = vec![];
         for folder in Kind::ALL.iter().filter_map(|&k| self.folder(k)) {
@@ -229,7 +229,7 @@ impl Cache {
             return;
         }
         files.sort_by(|a, b| (a.1.written, &a.1.name).cmp(&(b.1.written, &b.1.name)));
-        // A quarter at once, so that it is seldom.
+        // A quarter at once, so that it happens rarely.
         for (folder, file) in files {
             if total <= self.limit / 4 * 3 {
                 break;
@@ -239,7 +239,7 @@ impl Cache {
         }
     }
 
-    /// What is there. Reads every entry.
+    /// Contents of the folder. Reads every entry.
     pub fn contents(&self) -> Vec<Contents> {
         let of = |kind: Kind| {
             let mut contents = Contents { kind, entries: 0, bytes: 0, ignored: vec![] };
@@ -259,7 +259,7 @@ impl Cache {
         Kind::ALL.iter().map(|&k| of(k)).collect()
     }
 
-    /// All good entries of a kind in the folder, in the order of their keys.
+    /// All valid entries of a kind in the folder, ordered by key.
     pub fn all(&self, kind: Kind) -> Vec<Vec<u8>> {
         let Some(folder) = self.folder(kind) else { return vec![] };
         let mut keys: Vec<String> = folder.files().into_iter().map(|f| f.name).collect();
@@ -267,22 +267,22 @@ impl Cache {
         keys.iter().filter_map(|name| self.in_folder(kind, &Key::parse(name)?)).collect()
     }
 
-    /// Removes everything, good or not; how many files that were.
+    /// Removes all files, valid or not; returns their number.
     pub fn clear(&self) -> usize {
         let folders = Kind::ALL.iter().filter_map(|&k| self.folder(k));
         folders.map(|folder| folder.files().iter().filter(|f| folder.remove(&f.name)).count()).sum()
     }
 }
 
-/// Says in the log that something was ignored.
+/// Logs that something was ignored.
 fn ignore(what: &str, why: Ignored) {
     tracing::debug!(what, %why, "a file of the disk cache is not used");
 }
 
-/// Nothing before the environment was asked.
+/// `None` until the environment has been read.
 static IN_FORCE: RwLock<Option<Option<Arc<Cache>>>> = RwLock::new(None);
 
-/// The cache in force: the one of the environment, until [`set`]. None where there is no usable folder, or
+/// The current cache: that of the environment, unless replaced by [`set`]. `None` if there is no usable folder or
 /// `THALWEG_CACHE=off`.
 pub fn cache() -> Option<Arc<Cache>> {
     if let Some(known) = &*IN_FORCE.read().unwrap_or_else(|e| e.into_inner()) {
@@ -297,17 +297,17 @@ pub fn cache() -> Option<Arc<Cache>> {
     in_force.get_or_insert_with(from_environment).clone()
 }
 
-/// Puts another cache in force for the whole process, or none.
+/// Replaces the cache of the whole process, or disables it.
 pub fn set(cache: Option<Cache>) {
     *IN_FORCE.write().unwrap_or_else(|e| e.into_inner()) = Some(cache.map(Arc::new));
 }
 
-/// Takes entries that a program brings with it, a file that `thalweg cache export` or `thalweg cache warm --to` has
-/// written: found where the cache folder has none, and never written to. So a program runs its own plans from the first
-/// call on, on whatever machine of that kind it is started. Also where there is no folder, or `THALWEG_CACHE=off`.
+/// Adds read-only entries shipped with a program, from a file written by `thalweg cache export` or `thalweg cache warm
+/// --to`. They are used if the cache folder does not have an entry. A program thus runs its own plans from the first
+/// call, on any machine of that kind. Works without a folder and with `THALWEG_CACHE=off`, too.
 ///
-/// Entries are checked like those of any other file; what is not for this version, this planner or this device is not
-/// found. Machine code for a GPU cannot be checked: it runs as the file says.
+/// Entries are checked like those of other files; those for other versions, planners or devices are never found.
+/// Machine code for a GPU cannot be checked and runs as stored.
 ///
 /// ```no_run
 /// # fn main() -> std::io::Result<()> {
@@ -318,9 +318,9 @@ pub fn set(cache: Option<Cache>) {
 /// ```
 ///
 /// # Errors
-/// Where it cannot be read, or is no such file.
+/// When it cannot be read or is not such a file.
 pub fn ship(from: &mut impl io::Read) -> io::Result<Imported> {
-    // One after the other: each adds to what is there.
+    // Serialized: each call adds to the shipped entries so far.
     static SHIPPING: Mutex<()> = Mutex::new(());
     let _one = SHIPPING.lock().unwrap_or_else(|e| e.into_inner());
     let before = cache();
@@ -332,11 +332,11 @@ pub fn ship(from: &mut impl io::Read) -> io::Result<Imported> {
     Ok(imported)
 }
 
-/// The folder that the environment asks for: `THALWEG_CACHE`, unless it is `off`; else `thalweg` in `XDG_CACHE_HOME` or
-/// in `~/.cache`.
+/// Folder of the cache by the environment: `THALWEG_CACHE`, unless it is `off`; by default `thalweg` in
+/// `XDG_CACHE_HOME` or in `~/.cache`.
 ///
 /// # Panics
-/// Where `THALWEG_CACHE` is neither `off` nor a folder.
+/// When `THALWEG_CACHE` is neither `off` nor a folder.
 pub fn place() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     place_of(environment::CACHE.get(), variable)
@@ -345,10 +345,10 @@ pub fn place() -> Option<PathBuf> {
 fn place_of(asked: Option<Value>, variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     match asked {
         Some(Value::Path(folder)) => Some(folder),
-        // The one word that it may be is `off`.
+        // The only permitted word is `off`.
         Some(_) => None,
         None => {
-            // A path that is not absolute is to be ignored, says the standard.
+            // The XDG specification requires relative paths to be ignored.
             let absolute = |p: &PathBuf| p.is_absolute();
             let home = || variable("HOME").filter(absolute).map(|home| home.join(".cache"));
             Some(variable("XDG_CACHE_HOME").filter(absolute).or_else(home)?.join("thalweg"))

@@ -1,5 +1,5 @@
-//! Where it cannot be told who owns a file there is no folder to trust: the same functions, of a type that has no
-//! values.
+//! Stub for systems that do not report the owner of a file, so that no folder can be trusted: the same functions on a
+//! type without values.
 
 use super::Ignored;
 use std::path::Path;
@@ -16,12 +16,12 @@ pub struct File {
     pub name: String,
     /// Its size.
     pub bytes: u64,
-    /// When it was written.
+    /// Modification time.
     pub written: SystemTime,
 }
 
 impl Folder {
-    /// There is none.
+    /// Always fails.
     pub fn open(_: &Path) -> Result<Folder, Ignored> {
         Err(Ignored::System)
     }

@@ -1,10 +1,10 @@
-//! What a store of files has to bear. Whatever is done to them, an entry is there as it was kept or not at all.
+//! Robustness of the store: whatever happens to the files, an entry is read back as stored or not at all.
 
 use super::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-/// A folder of its own for each test, gone at its end.
+/// Separate folder of each test, removed at its end.
 struct Place(PathBuf);
 
 impl Place {
@@ -18,7 +18,7 @@ impl Place {
         Cache::open(&self.0).unwrap()
     }
 
-    /// The file of an entry.
+    /// File of an entry.
     fn file(&self, kind: Kind, key: &Key) -> PathBuf {
         self.0.join(kind.name()).join(key.to_string())
     }
@@ -72,7 +72,7 @@ fn no_bit_of_an_entry_can_change_unnoticed() {
     }
     fs::write(&file, [&good[..], b"x"].concat()).unwrap();
     assert_eq!(cache.get(Kind::Plan, &key(1)), None);
-    // Made anew.
+    // Written again.
     cache.put(Kind::Plan, &key(1), b"other bytes");
     assert_eq!(cache.get(Kind::Plan, &key(1)).unwrap(), b"other bytes");
 }
@@ -98,7 +98,7 @@ fn another_version_format_or_name_is_ignored() {
     let place = Place::new("version");
     let (cache, file) = (place.open(), place.file(Kind::Plan, &key(1)));
     let good = entry::to_bytes(Kind::Plan, &key(1), b"payload");
-    // As another version would have written it, its checksum right.
+    // As another version would write it, with a correct checksum.
     let with = |at: usize, bytes: &[u8]| {
         let mut other = good.clone();
         other[at..at + bytes.len()].copy_from_slice(bytes);
@@ -132,7 +132,7 @@ fn files_that_others_may_have_written_are_ignored() {
     let refused = |why: Ignored| {
         assert_eq!(cache.get(Kind::Plan, &key(1)), None, "{why}");
         assert_eq!(cache.contents()[0].ignored, [(key(1).to_string(), why)]);
-        // And made anew.
+        // And written again.
         cache.put(Kind::Plan, &key(1), b"payload");
         assert_eq!(cache.get(Kind::Plan, &key(1)).unwrap(), b"payload");
     };
@@ -159,7 +159,7 @@ fn files_that_others_may_have_written_are_ignored() {
     if pipe.is_ok() {
         refused(Ignored::NotAFile);
     }
-    // Only root can give files away.
+    // Only root can change the owner of files.
     if chown(&file, Some(4321), None).is_ok() {
         refused(Ignored::Foreign);
     }
@@ -180,7 +180,7 @@ fn folders_that_others_may_write_to_are_not_used() {
     fs::write(&file, "").unwrap();
     assert_eq!(Cache::open(&file).unwrap_err(), Ignored::NotAFile);
     assert!(Cache::open(&file.join("in-it")).is_err());
-    // The folder of one kind: the cache is there, but without it.
+    // The folder of one kind is unusable: the cache works, but without that kind.
     fs::create_dir(place.0.join("plan")).unwrap();
     permit(&place.0.join("plan"), 0o777);
     let cache = place.open();
@@ -204,7 +204,7 @@ fn a_folder_that_is_gone_or_in_the_way_is_no_error() {
     assert_eq!(cache.get(Kind::Plan, &key(1)), None);
     assert_eq!((cache.clear(), cache.contents().len()), (0, Kind::ALL.len()));
     assert!(cache.export(&mut vec![]).is_ok());
-    // A folder where the entry belongs.
+    // A folder in place of the entry.
     let cache = place.open();
     cache.put(Kind::Plan, &key(2), b"payload");
     fs::create_dir(place.file(Kind::Plan, &key(1))).unwrap();
@@ -338,14 +338,14 @@ fn a_hostile_import_stays_in_the_folder() {
         }
         let _ = to.import(&mut &bad[..]);
     }
-    // What came through is what was put in.
+    // Entries that were read are as stored.
     for n in 0..6 {
         let got = to.get(Kind::ALL[n as usize % 3], &key(n));
         assert!(got.is_none_or(|g| g == [n as u8; 40]));
     }
     let names: usize = Kind::ALL.iter().map(|k| fs::read_dir(other.0.join(k.name())).map_or(0, |d| d.count())).sum();
     assert!(names <= 6 && fs::read_dir(&other.0).unwrap().count() == 3);
-    // More than a cache may hold, and a length that nothing follows.
+    // More than a cache may contain, and a length without data.
     let small = Cache::open(&other.0).unwrap().with_limit(300);
     assert_eq!(small.import(&mut &good[..]).unwrap().ignored[&Ignored::TooLarge], 1);
     let endless = [&good[..16], &u32::MAX.to_le_bytes()].concat();
@@ -369,7 +369,7 @@ fn the_environment_says_where() {
     assert_eq!(at(&[]), None);
 }
 
-/// Numbers that look random: an LCG.
+/// Pseudo-random numbers: an LCG.
 struct Random(u64);
 
 impl Random {
@@ -378,7 +378,7 @@ impl Random {
         (self.0 >> 33) as usize % n
     }
 
-    /// The bytes with some of them changed, moved, left out or put in.
+    /// Bytes with some of them changed, moved, removed or inserted.
     fn damaged(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = bytes.to_vec();
         for _ in 0..=self.below(4) {

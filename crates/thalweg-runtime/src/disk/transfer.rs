@@ -1,8 +1,8 @@
-//! All entries of a cache in one file, to be carried to another machine.
+//! Export and import of all entries of a cache as one file.
 //!
-//! The file is a line that says what it is, and entry after entry with its length before it. It may come from anywhere:
-//! what is taken from it goes through the same checks as a file of the folder, and the name under which it is kept
-//! follows from its kind and key, not from anything that the file says of names.
+//! The file is a header line, then entries, each preceded by its length. It may come from any source: its entries
+//! undergo the same checks as files of the folder, and their file names follow from kind and key, not from names in the
+//! file.
 
 use super::entry::{MAX, parse};
 use super::{Cache, Ignored, Key, Kind};
@@ -11,20 +11,20 @@ use std::io::{self, Read, Write};
 
 const MAGIC: &[u8; 16] = b"thalweg cache 1\n";
 
-/// What became of the entries of an imported file.
+/// Result of an import.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Imported {
-    /// Entries that were kept.
+    /// Number of stored entries.
     pub entries: usize,
-    /// How many were not, and why.
+    /// Number of ignored entries by reason.
     pub ignored: BTreeMap<Ignored, usize>,
 }
 
 impl Cache {
-    /// Writes all good entries to one file; how many those are.
+    /// Writes all valid entries to one file; returns their number.
     ///
     /// # Errors
-    /// Where they cannot be written.
+    /// When they cannot be written.
     pub fn export(&self, to: &mut impl Write) -> io::Result<usize> {
         to.write_all(MAGIC)?;
         let mut entries = 0;
@@ -44,19 +44,19 @@ impl Cache {
         to.flush().map(|()| entries)
     }
 
-    /// Keeps the good entries of an exported file, as many as the cache may hold.
+    /// Stores the valid entries of an exported file, up to the cache's limit.
     ///
     /// # Errors
-    /// Where it cannot be read, or is no such file.
+    /// When it cannot be read or is not such a file.
     pub fn import(&self, from: &mut impl Read) -> io::Result<Imported> {
         read(from, self.limit(), |kind, key, payload| self.put(kind, &key, payload))
     }
 }
 
-/// Gives each good entry of an exported file to `keep`, up to so many bytes of entries.
+/// Passes each valid entry of an exported file to `keep`, up to `limit` bytes of entries.
 ///
 /// # Errors
-/// Where it cannot be read, or is no such file.
+/// When it cannot be read or is not such a file.
 pub(super) fn read(from: &mut impl Read, limit: u64, mut keep: impl FnMut(Kind, Key, &[u8])) -> io::Result<Imported> {
     let mut magic = [0; MAGIC.len()];
     let read = from.read_exact(&mut magic);
@@ -76,7 +76,7 @@ pub(super) fn read(from: &mut impl Read, limit: u64, mut keep: impl FnMut(Kind, 
                 return Ok(imported);
             }
             Next::Entry(bytes) => {
-                // A file that never ends is left where the cache would be full.
+                // An endless file is read up to the size limit.
                 let Some(rest) = left.checked_sub(bytes.len() as u64 + 4) else {
                     *imported.ignored.entry(Ignored::TooLarge).or_default() += 1;
                     return Ok(imported);
@@ -100,7 +100,7 @@ enum Next {
     End,
 }
 
-/// The next entry, whatever is in it.
+/// Reads the next entry without checking it.
 fn next(from: &mut impl Read) -> io::Result<Next> {
     let mut length = vec![];
     from.take(4).read_to_end(&mut length)?;
@@ -112,7 +112,7 @@ fn next(from: &mut impl Read) -> io::Result<Next> {
     if length > MAX {
         return Ok(Next::Broken(Ignored::TooLarge));
     }
-    // Grows with what is there, not with what the length says.
+    // Grows with the data, not by the stated length.
     let mut bytes = vec![];
     from.take(length as u64).read_to_end(&mut bytes)?;
     Ok(if bytes.len() == length { Next::Entry(bytes) } else { Next::Broken(Ignored::Length) })

@@ -1,4 +1,4 @@
-//! Each kind of variable, by what it may be and by what is near that.
+//! Each kind of variable, with permitted and similar invalid values.
 
 use super::*;
 use std::path::Path;
@@ -112,7 +112,7 @@ fn what_nothing_reads_is_told_with_the_nearest_name() {
     );
 }
 
-/// Every source of the workspace, with its path.
+/// All sources of the workspace, with their paths.
 fn sources() -> Vec<(String, String)> {
     let mut left = vec![Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()];
     let mut all = vec![];
@@ -129,7 +129,7 @@ fn sources() -> Vec<(String, String)> {
     all
 }
 
-/// What the module says of itself.
+/// Invariant in the module's doc.
 #[test]
 fn nothing_else_reads_our_variables() {
     let sources = sources();
@@ -148,7 +148,7 @@ fn every_variable_is_listed_once_and_read_by_somebody() {
     for (n, variable) in ALL.iter().enumerate() {
         assert!(ALL[..n].iter().all(|v| v.name != variable.name), "{} is listed twice", variable.name);
         let name = format!("environment::{}", &variable.name["THALWEG_".len()..]);
-        // That one is read by a shell.
+        // This one is read by a shell script.
         let elsewhere = variable.name == BENCH_VENV.name;
         assert!(elsewhere || sources.iter().any(|(_, text)| text.contains(&name)), "nothing reads {}", variable.name);
     }

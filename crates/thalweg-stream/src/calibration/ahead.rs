@@ -1,8 +1,8 @@
-//! Work that a queue is kept busy with while launches are put behind it, so that their times are the device's alone.
+//! Work that keeps a queue busy while launches are put behind it, so that their times are the device's alone.
 //!
-//! A GPU begins a launch when it is in the queue. Where that is empty, events around a launch of two microseconds tell the
-//! five that the host takes to put it there. Behind a launch that takes longer than all of that everything is in the queue
-//! before the first event has happened.
+//! A GPU starts a launch once it is in the queue. If the queue is empty, events around a launch of two microseconds
+//! measure the five that the host takes to queue it. Behind a launch that takes longer than that, everything is queued
+//! before the first event happens.
 
 use crate::DeviceRef;
 use std::collections::HashMap;
@@ -11,22 +11,22 @@ use thalweg_ir::{DType, ElementOp, First, MAX_RANK, Region, RegionNode, Scalar};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, BodyBuilder, Geometry, Kernel, MapGeometry, Node};
 use thalweg_runtime::{Buffer, Device, Error, Program};
 
-/// Turns of the loop of a launch: some 0.2 ms on an H100, which takes 10 ns for a turn.
+/// Iterations of the launch's loop: about 0.2 ms on an H100, which takes 10 ns for one.
 const TURNS: u32 = 20_000;
 
-/// What keeps a device's queue busy.
+/// Launch that keeps a device's queue busy.
 #[derive(Clone, Debug)]
 pub struct Ahead {
     program: Arc<dyn Program>,
     geometry: Arc<Geometry>,
-    /// What it reads, and where it writes.
+    /// Input and output buffers.
     places: [Buffer; 2],
 }
 
 static ALL: LazyLock<Mutex<HashMap<DeviceRef, Ahead>>> = LazyLock::new(Mutex::default);
 
 impl Ahead {
-    /// That of a device; compiled the first time.
+    /// Launch for a device; compiled on first use.
     ///
     /// # Errors
     /// When the device fails.
@@ -48,7 +48,7 @@ impl Ahead {
         Ok(Ahead { program, geometry: Arc::new(geometry), places })
     }
 
-    /// Puts it in the calling thread's queue, so often.
+    /// Queues the launch on the calling thread's queue, that many times.
     ///
     /// # Errors
     /// When the device fails.
@@ -58,7 +58,7 @@ impl Ahead {
     }
 }
 
-/// One number, halfway to 2 at each turn: no two turns at once, and no end before the last.
+/// Kernel that moves one number halfway to 2 in each iteration: serial, and without an early end.
 pub fn kernel() -> (Kernel, Geometry) {
     let number = |v: f64| RegionNode::Const { bits: Scalar::Float(v).to_bits(DType::F32), dtype: DType::F32 };
     let element = |op, a, b| RegionNode::Element { op, args: [a, b, a] };

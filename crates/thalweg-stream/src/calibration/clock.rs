@@ -1,7 +1,7 @@
-//! Who says how long a sample takes, and the constants that explain it.
+//! Clocks that time samples, and fitting constants to their times.
 //!
-//! In: samples, and a [`Clock`]. Out: constants, scaled to what makes the model right about each. A clock may say nothing:
-//! then constants stay as they are.
+//! In: samples, and a [`Clock`]. Out: constants, scaled so that the model is right about each sample. A clock may give
+//! no time: then constants keep their values.
 
 use super::SANE;
 use super::samples::{self, Sample, Sizes};
@@ -9,17 +9,17 @@ use thalweg_fusion::Costs;
 use thalweg_kernel::{Geometry, Kernel};
 use thalweg_runtime::Error;
 
-/// Says how long a sample takes.
+/// Source of sample times.
 pub trait Clock {
-    /// Nanoseconds of a launch with so many bytes in use: those of its operands, or more where launches go through larger
-    /// buffers one after another. `None` where nobody knows.
+    /// Nanoseconds of a launch with `footprint` bytes in use: its operands' bytes, or more if launches go through
+    /// larger buffers one after another. `None` if there is no time.
     ///
     /// # Errors
     /// When the device fails.
     fn time(&mut self, sample: &Sample, footprint: u64) -> Result<Option<f64>, Error>;
 }
 
-/// Takes a list of what has to be compiled for the samples, and times none.
+/// Clock that collects what has to be compiled for the samples, and times none.
 #[derive(Default)]
 pub struct List(pub Vec<(Kernel, Geometry)>);
 
@@ -35,7 +35,8 @@ impl Clock for List {
     }
 }
 
-/// Says what the model says with these constants, less what is in no measured time: see [`Bench::offset`].
+/// Clock that predicts times by the model with these constants, less an offset that no clock sees: see
+/// [`Bench::offset`].
 pub struct Model<'a>(pub &'a Costs, pub f64);
 
 impl Clock for Model<'_> {
@@ -44,24 +45,24 @@ impl Clock for Model<'_> {
     }
 }
 
-/// Constants that are being fitted.
+/// Constants being fitted.
 pub struct Bench<'a> {
     pub costs: Costs,
-    /// What a device of that kind gives.
+    /// Typical constants of that kind of device.
     pub typical: Costs,
     pub sizes: Sizes,
-    /// What the model counts for a launch that is not in the measured times.
+    /// Nanoseconds that the model counts per launch and that measured times do not include.
     pub offset: f64,
     clock: &'a mut dyn Clock,
 }
 
 impl<'a> Bench<'a> {
-    /// Begins with the typical constants.
+    /// Starts from the typical constants.
     pub fn new(typical: &Costs, sizes: Sizes, clock: &'a mut dyn Clock) -> Bench<'a> {
         Bench { costs: typical.clone(), typical: typical.clone(), sizes, offset: 0.0, clock }
     }
 
-    /// Scales constants to what makes the model right about a sample; returns the factor.
+    /// Scales constants until the model is right about a sample; returns the factor.
     pub fn fit(
         &mut self,
         sample: impl FnOnce(&Sizes) -> Sample,
@@ -72,7 +73,7 @@ impl<'a> Bench<'a> {
         self.fit_within(&sample, footprint, scale)
     }
 
-    /// The same with so many bytes in use.
+    /// As [`fit`](Self::fit), with that many bytes in use.
     pub fn fit_within(
         &mut self,
         sample: &Sample,
@@ -84,7 +85,7 @@ impl<'a> Bench<'a> {
             scale(&mut costs, f);
             costs
         };
-        // What the model has no such term for need not be timed.
+        // A sample whose prediction does not depend on the constant need not be timed.
         if sample.model(&scaled(1.0 / SANE), footprint) == sample.model(&scaled(SANE), footprint) {
             return Ok(1.0);
         }

@@ -1,7 +1,7 @@
-//! Timing sample kernels by the device's own clock, where launches run on their own.
+//! Timing samples by the device's clock, where launches are asynchronous.
 //!
-//! In: samples. Out: nanoseconds of a launch among others of the same sample. Always true: what is timed was in the queue
-//! before the first of it began ([`super::ahead`]), so the host has no part in it.
+//! In: samples. Out: nanoseconds of one launch among others of the same sample. Always true: all timed launches were
+//! queued before the first of them began ([`super::ahead`]), so the host does not influence the times.
 
 use super::ahead::Ahead;
 use super::clock::Clock;
@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 use thalweg_kernel::Geometry;
 use thalweg_runtime::{Buffer, Device, Error, Program, Timing};
 
-/// How long launches of a sample take together, which a clock of half a microsecond tells well enough; the most launches; and
-/// how often they are timed.
+/// `BATCH`: nanoseconds of a timed batch, long enough for a clock resolution of half a microsecond. `MOST`: maximum
+/// number of launches in a batch. `TIMES`: number of batches.
 const BATCH: f64 = 60_000.0;
 const MOST: f64 = 24.0;
 const TIMES: usize = 4;
-/// Launches that a queue is filled with while it is busy with one of [`Ahead`].
+/// Launches that the host can queue while the device is busy with one launch of [`Ahead`].
 const BEHIND: usize = 16;
-/// A chip that idled needs so long to reach its speed.
+/// Warm-up time: an idle chip takes that long to reach its clock frequency.
 const WARM: Duration = Duration::from_millis(15);
 
-/// The clock of a device that runs launches on its own.
+/// Clock of a device with asynchronous launches.
 pub struct DeviceClock {
     device: &'static Arc<dyn Device>,
     ahead: Ahead,
@@ -42,7 +42,7 @@ impl DeviceClock {
         Ok(clock)
     }
 
-    /// Nanoseconds of a launch of so many.
+    /// Nanoseconds of one launch, averaged over `count` launches.
     fn launches(&self, ready: &Ready, count: usize) -> Result<f64, Error> {
         let operands: Vec<&Buffer> = ready.operands.iter().collect();
         let mut timing: Option<Arc<dyn Timing>> = None;
@@ -71,7 +71,7 @@ impl Clock for DeviceClock {
     }
 }
 
-/// A sample that can be launched.
+/// Compiled sample with its operands.
 struct Ready {
     program: Arc<dyn Program>,
     geometry: Geometry,

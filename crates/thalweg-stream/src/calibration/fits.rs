@@ -1,7 +1,7 @@
-//! Which constant follows from which sample.
+//! Assignment of constants to samples.
 //!
-//! In: typical constants, and a clock. Out: constants with which the model is right about every sample. The order is part of
-//! it: a sample has more in it than what it is about, and that was fitted before.
+//! In: typical constants, and a clock. Out: constants with which the model is right about every sample. The order
+//! matters: a sample also depends on constants other than its own, which were fitted before.
 
 use super::clock::Bench;
 use super::measure::SLICE;
@@ -11,31 +11,31 @@ use thalweg_ir::DType;
 use thalweg_kernel::Precision;
 use thalweg_runtime::Error;
 
-/// Bytes in use up to which one launch is timed again and again on a processor; beyond, small launches go through the buffers
-/// one after another.
+/// Bytes in use up to which one launch is timed repeatedly on a CPU; beyond, small launches go through the buffers one
+/// after another.
 const WHOLE: u64 = 4 << 20;
-/// Bytes that calibration touches at most on a processor, where nobody knows how large caches are; what moving takes beyond is
-/// told from the typical constants.
+/// Maximum bytes that calibration touches on a CPU, where cache sizes are unknown. Costs beyond are extrapolated from
+/// the typical constants.
 const MOST: u64 = 64 << 20;
 
-/// Nanoseconds that a stream adds to a launch: operands looked up, counters, memory given back. Where launches run on their
-/// own it hides behind them.
+/// Nanoseconds that a stream adds to a launch: looking up operands, counters, freeing memory. With asynchronous
+/// launches this overlaps with execution.
 const STREAM: f64 = 200.0;
 
-/// The dtypes that products have constants for, in their order; behind them stands f32 rounded to TF32.
+/// Dtypes with a constant for products, in the order of `Costs::multiply`. One more follows: f32 rounded to TF32.
 const MULTIPLIED: [DType; 6] = [DType::F32, DType::F64, DType::BF16, DType::F16, DType::I8, DType::I32];
 
-/// Nanoseconds of a launch that no clock sees.
+/// Nanoseconds of a launch that no clock measures.
 pub fn unseen(sizes: &Sizes) -> f64 {
     if sizes.wide { 0.0 } else { STREAM }
 }
 
-/// Fits all constants of a device with so many threads.
+/// Fits all constants of a device with that many threads.
 pub fn all(b: &mut Bench<'_>, threads: u32) -> Result<(), Error> {
-    // What can be measured through small launches is one thread's.
+    // Small launches run on one thread.
     b.costs.threads = 1;
     let stream = unseen(&b.sizes);
-    // Arithmetic twice: the first time memory is not known yet.
+    // Arithmetic is fitted twice: the first time the memory constants are unknown.
     b.costs.launch -= stream;
     b.fit(|_| samples::point(), |c, f| c.launch *= f)?;
     b.costs.launch += stream;
@@ -51,7 +51,7 @@ pub fn all(b: &mut Bench<'_>, threads: u32) -> Result<(), Error> {
     self::threads(b, threads)
 }
 
-/// What a byte takes at each level, on one thread.
+/// Nanoseconds per byte at each memory level, on one thread.
 fn memory(b: &mut Bench<'_>) -> Result<(), Error> {
     let (nearest, wide) = (b.sizes.nearest, b.sizes.wide);
     let mut last = 1.0;
@@ -76,10 +76,10 @@ fn memory(b: &mut Bench<'_>) -> Result<(), Error> {
         }
     }
     if wide {
-        // What large products find in memory is written and read there.
+        // Operands of large products are written to and read from memory at that level.
         b.costs.factor *= last;
     }
-    // More bytes in use never make one faster.
+    // A larger footprint never makes memory faster.
     for i in 1..b.costs.levels.len() {
         let nearer = b.costs.levels[i - 1];
         let l = &mut b.costs.levels[i];
@@ -90,15 +90,15 @@ fn memory(b: &mut Bench<'_>) -> Result<(), Error> {
 }
 
 fn arithmetic(b: &mut Bench<'_>) -> Result<(), Error> {
-    // A value too many is written and read again: it takes what other instructions take.
+    // A spilled value is stored and loaded: it scales with simple instructions.
     let faster = b.costs.simple / b.typical.simple;
     b.costs.spill *= faster;
     if b.sizes.wide {
-        // Each has a little of the other in it.
+        // Each of the two samples depends a little on the other's constant.
         b.fit(samples::beside, |c, f| c.overlap *= f)?;
         b.fit(samples::simple, |c, f| c.simple *= f)?;
         b.fit(samples::beside, |c, f| c.overlap *= f)?;
-        // Boxes are parts of one launch there.
+        // Boxes are parts of one launch on a GPU.
         b.fit(|_| samples::boxes(), |c, f| c.boxed *= f)?;
     }
     b.fit(samples::divide, |c, f| c.divide *= f)?;
@@ -143,7 +143,7 @@ fn rows(b: &mut Bench<'_>) -> Result<(), Error> {
 fn products(b: &mut Bench<'_>) -> Result<(), Error> {
     let n = b.sizes.product;
     for (i, dtype) in MULTIPLIED.into_iter().enumerate() {
-        // A GPU multiplies integers on plain cores.
+        // GPUs multiply integers on plain cores.
         let n = if b.sizes.wide && dtype.is_int() { n / 2 } else { n };
         b.fit(|_| samples::product((dtype, Precision::Full), 1, n), |c, f| c.multiply[i] *= f)?;
     }
@@ -156,7 +156,7 @@ fn products(b: &mut Bench<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What moving takes all threads together.
+/// Memory costs of all threads together.
 fn threads(b: &mut Bench<'_>, count: u32) -> Result<(), Error> {
     b.costs.threads = count;
     let n = b.costs.threads as f64;
@@ -169,13 +169,13 @@ fn threads(b: &mut Bench<'_>, count: u32) -> Result<(), Error> {
     let mut last = 1.0;
     for i in 0..b.costs.levels.len() {
         let footprint = b.costs.levels[i].footprint;
-        // They move so little together only where they compute.
+        // Footprints this small use several threads only for arithmetic.
         if footprint <= WHOLE {
             continue;
         }
         let scale = move |c: &mut Costs, f: f64| {
             let l = &mut c.levels[i];
-            // No more than all of them alone, no less than one.
+            // Bounds: n times one thread's rate, and one thread's rate.
             l.read_all = (l.read_all * f).clamp(l.read / n, l.read);
             l.write_all = (l.write_all * f).clamp(l.write / n, l.write);
         };

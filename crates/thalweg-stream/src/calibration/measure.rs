@@ -1,8 +1,8 @@
-//! Timing sample kernels by the host's clock, on a device whose launches have run when they return.
+//! Timing samples by the host's clock, on a device with synchronous launches.
 //!
-//! A processor changes its clock, and a shared one its neighbours, within milliseconds. So beside every batch a
-//! *reference* kernel is timed: what counts is the ratio of the two, times the shortest that the reference ever took.
-//! All constants so belong to one speed of the machine.
+//! The clock frequency of a processor, and the load of a shared one, change within milliseconds. So a *reference*
+//! kernel is timed beside every batch: the result is the ratio of the two, times the shortest time that the reference
+//! ever took. All constants thus belong to one speed of the machine.
 
 use super::clock::Clock;
 use super::samples::{self, Sample, Sizes};
@@ -12,28 +12,28 @@ use std::time::{Duration, Instant};
 use thalweg_kernel::Geometry;
 use thalweg_runtime::{Buffer, Device, Error, Program};
 
-/// Time for a sample, compiling not counted, and the least number of batches.
+/// Time for a sample, without compiling (`BUDGET`), and minimum number of batches.
 const BUDGET: Duration = Duration::from_micros(1500);
 const BATCHES: usize = 5;
-/// A batch is so many launches that it takes at least this.
+/// Minimum time of a batch, which determines its number of launches.
 const BATCH: Duration = Duration::from_micros(20);
-/// Bytes of a launch where many go through large buffers one after another: too few to be worth a second thread.
+/// Bytes of a launch where many go through large buffers one after another: too few to use a second thread.
 pub const SLICE: u64 = 1 << 20;
 
-/// The host's clock, and the device that is being measured.
+/// Clock of the host, and the device being measured.
 pub struct HostClock {
     device: Arc<dyn Device>,
-    /// The shortest time of the reference kernel, in nanoseconds, and the parts to launch it.
+    /// Shortest time of the reference kernel in nanoseconds; `reference` launches it.
     fastest: Cell<f64>,
     reference: Ready,
 }
 
-/// A sample that can be launched.
+/// Compiled sample with its operands.
 struct Ready {
     program: Arc<dyn Program>,
     geometry: Geometry,
     operands: Vec<Buffer>,
-    /// Bytes of memory taken for each launch, as a stream does.
+    /// Bytes of memory allocated for each launch, as a stream does.
     result: usize,
 }
 
@@ -50,7 +50,7 @@ impl HostClock {
     pub fn new(device: Arc<dyn Device>, sizes: &Sizes) -> Result<HostClock, Error> {
         let reference = ready(&device, &samples::simple(sizes))?;
         let clock = HostClock { device, fastest: Cell::new(f64::INFINITY), reference };
-        // The clock goes up when there is work.
+        // The clock frequency rises under load.
         let begin = Instant::now();
         while begin.elapsed() < 2 * BUDGET {
             clock.speed()?;
@@ -58,14 +58,15 @@ impl HostClock {
         Ok(clock)
     }
 
-    /// Times the reference now.
+    /// Times the reference kernel now.
     fn speed(&self) -> Result<f64, Error> {
         let ns = batch(&self.device, &self.reference, 3)?;
         self.fastest.set(self.fastest.get().min(ns));
         Ok(ns)
     }
 
-    /// Nanoseconds of a copy of [`SLICE`] bytes where such go through buffers of so many: what one thread does.
+    /// Nanoseconds of a copy of [`SLICE`] bytes where such copies go through buffers of `footprint` bytes, on one
+    /// thread.
     fn slices(&self, footprint: u64) -> Result<f64, Error> {
         let whole = ready(&self.device, &samples::copy(footprint))?;
         let operands: Vec<&Buffer> = whole.operands.iter().collect();
@@ -83,7 +84,7 @@ impl HostClock {
         Ok(best)
     }
 
-    /// Nanoseconds of a launch: the lower quartile of batches, each by the reference beside it.
+    /// Nanoseconds of a launch: the lower quartile of batches, each relative to the reference beside it.
     fn whole(&self, sample: &Sample) -> Result<f64, Error> {
         let ready = ready(&self.device, sample)?;
         let once = batch(&self.device, &ready, 2)?;
@@ -103,7 +104,7 @@ impl HostClock {
     }
 }
 
-/// Nanoseconds of a launch, of so many.
+/// Nanoseconds of a launch, averaged over `n`.
 fn batch(device: &Arc<dyn Device>, ready: &Ready, n: usize) -> Result<f64, Error> {
     let operands: Vec<&Buffer> = ready.operands.iter().collect();
     let begin = Instant::now();
@@ -125,16 +126,16 @@ fn ready(device: &Arc<dyn Device>, sample: &Sample) -> Result<Ready, Error> {
     Ok(ready)
 }
 
-/// Bytes from which taking memory for a result is nothing beside filling it.
+/// Bytes above which allocating a result costs nothing compared with filling it.
 const BUFFER_IS_FREE: usize = 1 << 20;
 
-/// The operands of a sample, with what they hold.
+/// Operands of a sample, filled with their contents.
 pub fn filled(device: &Arc<dyn Device>, sample: &Sample) -> Result<Vec<Buffer>, Error> {
     let fill = |(i, &bytes): (usize, &usize)| {
         let buffer = device.allocate(bytes)?;
         match &sample.contents[i] {
             Some(contents) => device.write(&buffer, contents)?,
-            // The first launch touches what it writes.
+            // The first launch touches the output.
             None if i + 1 == sample.bytes.len() => {}
             None => {
                 let filled = samples::filled(sample.dtype, bytes);

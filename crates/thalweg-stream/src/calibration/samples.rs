@@ -1,6 +1,6 @@
-//! The kernels that calibration times: each is little but the one thing that its constant is about.
+//! Sample kernels for calibration: each isolates the one operation that its constant is about.
 //!
-//! In: [`Sizes`], which say what kind of device they are for. Out: kernels with sizes and operands.
+//! In: [`Sizes`], for a kind of device. Out: kernels with sizes and operands.
 
 use std::sync::Arc;
 use thalweg_fusion::Costs;
@@ -11,44 +11,44 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::Throughput;
 
-/// Nanoseconds of additions for which there are points, on a device that runs many at once.
+/// Nanoseconds of additions that determine the number of points, on a device that runs many at once.
 const WAVE: f64 = 50.0;
 
-/// How large samples are on a device.
+/// Sizes of samples on a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Points of samples of arithmetic: a processor's are few enough for the nearest cache, and outweigh a launch; a GPU's
+    /// Points of arithmetic samples. On a CPU they fit the first-level cache and still outweigh a launch; on a GPU they
     /// fill it several times.
     points: usize,
-    /// Operations of a chain.
+    /// Operations of a dependent chain.
     chain: usize,
-    /// How often all functions are computed, one behind the other.
+    /// Repetitions of the sequence of functions.
     functions: usize,
     /// Points of samples that move elements.
     moved: usize,
-    /// Rows and columns of matrices that are transposed, and of those whose rows are a multiple of 1,024 bytes apart.
+    /// Rows and columns of transposed matrices, and of those whose row stride is a multiple of 1,024 bytes.
     turned: usize,
     conflicting: (usize, usize),
-    /// Rows of folds, their points, and how many folds there are of each.
+    /// Rows and points of folds, and number of folds of each point.
     rows: [usize; 2],
     folds: usize,
-    /// Rows for what is computed once for each, and how often that is.
+    /// Rows of the sample with per-row arithmetic, and repetitions of that arithmetic.
     once: (usize, usize),
-    /// Rows and points of scans, of sorts.
+    /// Rows and points of scans and of sorts.
     scan: [usize; 2],
     sort: [usize; 2],
-    /// Rows and columns of factors.
+    /// Rows and columns of a product's operands.
     pub product: usize,
     /// Values of a scatter.
     scattered: usize,
-    /// Whether the device runs launches on its own, and so many points at once that it takes long samples to see anything.
+    /// Whether launches are asynchronous and run so many points concurrently that only long samples are measurable.
     pub wide: bool,
-    /// The first level of memory that can be told from a launch: nearer ones take as long.
+    /// First memory level whose time differs measurably from launch overhead; nearer levels take as long.
     pub nearest: usize,
 }
 
 impl Sizes {
-    /// For a device that gives so much, where launches run on their own; else a processor.
+    /// Sizes for a device with asynchronous launches and that throughput; `None` for a CPU.
     pub fn of(throughput: Option<&Throughput>) -> Sizes {
         let Some(t) = throughput else {
             return Sizes {
@@ -91,16 +91,16 @@ impl Sizes {
     }
 }
 
-/// A kernel with its sizes and operands, the last of which it writes.
+/// Kernel with its sizes and operands; it writes the last operand.
 #[derive(Clone)]
 pub struct Sample {
     pub kernel: Kernel,
     pub geometry: Geometry,
-    /// Of its operands.
+    /// Dtype of the operands.
     pub dtype: DType,
-    /// Bytes of each operand.
+    /// Size of each operand in bytes.
     pub bytes: Vec<usize>,
-    /// What is in it, where zeros will not do.
+    /// Contents of each operand; `None` for ordinary numbers.
     pub contents: Vec<Option<Vec<u8>>>,
 }
 
@@ -110,19 +110,19 @@ impl Sample {
         Sample { kernel, geometry, dtype, bytes, contents }
     }
 
-    /// Nanoseconds by the model, with so many bytes in use.
+    /// Nanoseconds predicted by the model, with that many bytes in use.
     pub fn model(&self, costs: &Costs, footprint: u64) -> f64 {
         let (touched, written) = self.bytes.split_at(self.bytes.len() - 1);
         costs.time(&costs.features(&self.kernel, &self.geometry, touched, written), footprint) as f64 / 1e3
     }
 
-    /// Bytes in use.
+    /// Bytes of all operands.
     pub fn footprint(&self) -> u64 {
         self.bytes.iter().sum::<usize>() as u64
     }
 }
 
-/// Position, strides and bounds of an access whose strides are over `extents`.
+/// Base, strides and bounds of an access with strides over `extents`.
 fn at(extents: &[usize], strides: &[isize], base: isize) -> AccessGeometry {
     let mut at = AccessGeometry { base, strides: [0; MAX_RANK], map: None, reach: None, distinct: 1 };
     at.strides[..strides.len()].copy_from_slice(strides);
@@ -136,7 +136,7 @@ fn row_major(extents: &[usize]) -> Vec<isize> {
     (0..extents.len()).map(|i| extents[i + 1..].iter().product::<usize>() as isize).collect()
 }
 
-/// `y = f(x)` over a domain, `x` read with these strides, `y` row-major.
+/// `y = f(x)` over a domain: `x` is read with these strides, `y` is row-major.
 fn map(
     dtype: DType,
     (extents, class, strides): (&[usize], AccessClass, &[isize]),
@@ -163,22 +163,22 @@ fn constant(b: &mut BodyBuilder, v: f64) -> NodeId {
     b.constant(Scalar::Float(v), DType::F32)
 }
 
-/// One point: nothing but the launch.
+/// One point: launch overhead only.
 pub fn point() -> Sample {
     flat(DType::F32, 1, |_, x| x)
 }
 
-/// Half of the bytes copied to the other half.
+/// Copy of one half of the bytes to the other half.
 pub fn copy(bytes: u64) -> Sample {
     flat(DType::F32, bytes as usize / 8, |_, x| x)
 }
 
-/// The same from an element on.
+/// As [`copy`], from that element on.
 pub fn copy_from(bytes: u64, element: u64) -> Sample {
     map(DType::F32, (&[bytes as usize / 8], AccessClass::Contiguous, &[1]), element as isize, |_, x| x)
 }
 
-/// What operands hold that have no contents of their own: ordinary numbers, for which functions do all of their work.
+/// Fill of operands without contents of their own: ordinary numbers, for which functions do all of their work.
 pub fn filled(dtype: DType, bytes: usize) -> Sample {
     let mut b = BodyBuilder::new(false);
     let to = b.access(Access { operand: Some(0), dtype, class: AccessClass::Contiguous, per_row: false });
@@ -189,7 +189,7 @@ pub fn filled(dtype: DType, bytes: usize) -> Sample {
     Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), dtype, vec![bytes])
 }
 
-/// Sums and differences, none of which takes in a product.
+/// Sums and differences that cannot be contracted with a product.
 pub fn simple(sizes: &Sizes) -> Sample {
     flat(DType::F32, sizes.points, |b, x| {
         let one = constant(b, 1.0);
@@ -200,7 +200,7 @@ pub fn simple(sizes: &Sizes) -> Sample {
     })
 }
 
-/// Arithmetic that takes about as long as memory beside it.
+/// Arithmetic that takes about as long as its memory traffic.
 pub fn beside(sizes: &Sizes) -> Sample {
     flat(DType::F32, sizes.moved, |b, x| (0..sizes.chain / 4).fold(x, |y, _| b.element(ElementOp::Add, &[y, x])))
 }
@@ -225,12 +225,12 @@ pub fn divide(sizes: &Sizes) -> Sample {
     flat(DType::F32, sizes.points, |b, x| {
         let one = constant(b, 1.0);
         let x = b.element(ElementOp::Add, &[x, one]);
-        // Of two variables: a GPU multiplies where one of them is a number.
+        // Of two variables: a GPU multiplies by the reciprocal if the divisor is a constant.
         (0..sizes.chain / 4).fold(x, |y, _| b.element(ElementOp::Div, &[x, y]))
     })
 }
 
-/// Functions beside one another, all of them where they have ordinary arguments.
+/// Independent functions, each with ordinary arguments.
 pub fn special(dtype: DType, sizes: &Sizes) -> Sample {
     use ElementOp::{Exp, Log1p, Sigmoid, Sin, Tanh};
     flat(dtype, sizes.points / 2, |b, x| {
@@ -243,7 +243,7 @@ pub fn special(dtype: DType, sizes: &Sizes) -> Sample {
         };
         let mut y = all(b, x);
         for _ in 1..sizes.functions {
-            // Between 0 and 1 again.
+            // Back to values between 0 and 1.
             let x = b.element(Sigmoid, &[y]);
             y = all(b, x);
         }
@@ -251,10 +251,10 @@ pub fn special(dtype: DType, sizes: &Sizes) -> Sample {
     })
 }
 
-/// Narrow elements in, out, and nothing between.
+/// Conversion of narrow elements at load and store, with no other work.
 pub fn convert(sizes: &Sizes) -> Sample {
     if sizes.wide {
-        // That would be memory and nothing else.
+        // Narrow loads and stores would measure memory only.
         return flat(DType::F32, sizes.points, |b, x| {
             (0..sizes.chain / 4).fold(x, |y, _| {
                 let z = b.cast(y, DType::BF16);
@@ -266,22 +266,22 @@ pub fn convert(sizes: &Sizes) -> Sample {
     flat(DType::BF16, sizes.points, |b, x| b.element(ElementOp::Abs, &[x]))
 }
 
-/// A function that few engines have in f64.
+/// Function that few engines implement in f64.
 pub fn slow(sizes: &Sizes) -> Sample {
     let n = sizes.points / 16;
     let mut s = flat(DType::F64, n, |b, x| b.element(ElementOp::Erf, &[x]));
-    // Arguments of all sizes: it branches.
+    // Arguments of all magnitudes: the function branches on them.
     let values = (0..n as u32).flat_map(|i| ((i * 97 % 256) as f64 / 64.0 - 2.0).to_le_bytes());
     s.contents[0] = Some(values.collect());
     s
 }
 
-/// Short stretches.
+/// Short contiguous runs.
 pub fn runs() -> Sample {
     map(DType::F32, (&[512, 8], AccessClass::Contiguous, &[12, 1]), 0, |_, x| x)
 }
 
-/// Small boxes of a domain with three dimensions, each a call.
+/// Small boxes of a three-dimensional domain, each a call.
 pub fn calls() -> Sample {
     map(DType::F32, (&[128, 4, 8], AccessClass::Contiguous, &[80, 12, 1]), 0, |_, x| x)
 }
@@ -291,7 +291,7 @@ pub fn transposed(sizes: &Sizes) -> Sample {
     map(DType::F32, (&[n, n], AccessClass::Strided, &[1, n as isize]), 0, |_, x| x)
 }
 
-/// Rows of the source a multiple of 1,024 bytes long.
+/// Transposed copy with a source row stride that is a multiple of 1,024 bytes.
 pub fn conflicting(sizes: &Sizes) -> Sample {
     let (n, apart) = sizes.conflicting;
     map(DType::F32, (&[n, n], AccessClass::Strided, &[1, apart as isize]), 0, |_, x| x)
@@ -301,8 +301,8 @@ pub fn strided(sizes: &Sizes) -> Sample {
     map(DType::F32, (&[sizes.moved], AccessClass::Strided, &[2]), 0, |_, x| x)
 }
 
-/// A zero on both sides, through a table of positions; on a GPU, which divides in the place of a table, on both sides of the
-/// rows and columns of images, all of them as one dimension.
+/// Padding by one zero on both sides, through a table of positions. On a GPU, which uses divisions instead of a table:
+/// padding of the rows and columns of images, flattened into one dimension.
 pub fn mapped(sizes: &Sizes) -> Sample {
     let map_of = |inner: &[usize], pad: &[(usize, usize)]| IndexMap::new(View::contiguous(Shape::new(inner))).pad(pad);
     let map = if sizes.wide {
@@ -324,7 +324,7 @@ pub fn mapped(sizes: &Sizes) -> Sample {
     s
 }
 
-/// Each element at the place that its own number says; on a GPU, where that would be neighbours, in no order.
+/// Gather of each element by its own index; on a GPU, where those would be neighbours, in a shuffled order.
 pub fn gathered(sizes: &Sizes) -> Sample {
     let count = sizes.moved;
     let mut b = BodyBuilder::new(false);
@@ -334,7 +334,7 @@ pub fn gathered(sizes: &Sizes) -> Sample {
     let places = b.access(access(None, AccessClass::Contiguous));
     let mut offset = b.node(Node::Index { access: places, dtype: DType::I64 });
     if sizes.wide {
-        // A power of two, so that the lowest bits of odd multiples are all places.
+        // With a power of two, the low bits of odd multiples are a permutation of all indices.
         let [odd, last] = [2_654_435_769, count as i64 - 1].map(|v| b.constant(Scalar::Int(v), DType::I64));
         offset = b.element(ElementOp::Mul, &[offset, odd]);
         offset = b.element(ElementOp::BitAnd, &[offset, last]);
@@ -350,7 +350,7 @@ pub fn gathered(sizes: &Sizes) -> Sample {
     Sample::new(Kernel::Map(b.finish()), Geometry::Map(geometry), DType::F32, vec![4 * count, 4 * count])
 }
 
-/// A row body over `rows` rows of `row` points; what it stores is one a row, or one a point.
+/// Row body over `rows` rows of `row` points; its output has one value per row, or one per point.
 fn rows(
     [rows, row]: [usize; 2],
     orientation: Orientation,
@@ -378,7 +378,7 @@ fn sum(b: &mut BodyBuilder, x: NodeId) -> NodeId {
     b.fold(Monoid::Sum, x)
 }
 
-/// Folds beside one another, each of other values.
+/// Independent folds, each of other values.
 fn folds(count: usize) -> impl FnOnce(&mut BodyBuilder, NodeId) -> NodeId {
     move |b, x| {
         (1..count).fold(sum(b, x), |all, i| {
@@ -399,7 +399,7 @@ pub fn short_rows() -> Sample {
     rows([512, 16], Orientation::Along, true, sum)
 }
 
-/// Narrow strips: matrices of 16 rows with as many columns, each apart.
+/// Narrow strips: a batch of 16x16 matrices, reduced along the outer axis of each.
 pub fn strips() -> Sample {
     let mut s = rows([32 * 16, 16], Orientation::Across, true, sum);
     let Geometry::Rows(g) = &mut s.geometry else { unreachable!("it has rows") };
@@ -415,7 +415,7 @@ pub fn fold_across(sizes: &Sizes) -> Sample {
     rows([192, 128], Orientation::Across, true, sum)
 }
 
-/// Rows less their mean, which need each element again.
+/// Rows minus their mean, which reads each element twice.
 pub fn twice(sizes: &Sizes) -> Sample {
     rows([2 * sizes.rows[0], sizes.rows[1]], Orientation::Along, false, |b, x| {
         let s = sum(b, x);
@@ -423,7 +423,7 @@ pub fn twice(sizes: &Sizes) -> Sample {
     })
 }
 
-/// Rows by their root mean square: a division and a root once a row.
+/// Rows divided by their root mean square: a division and square roots once per row.
 pub fn once(sizes: &Sizes) -> Sample {
     let (count, times) = sizes.once;
     rows([count, 32], Orientation::Along, false, |b, x| {
@@ -445,14 +445,14 @@ pub fn scan(sizes: &Sizes) -> Sample {
 
 pub fn sort(sizes: &Sizes) -> Sample {
     let mut s = rows(sizes.sort, Orientation::Along, false, |b, x| b.scan(ScanOp::Sort, false, x));
-    // In an order that is far from sorted.
+    // Contents far from sorted.
     let n = sizes.sort.iter().product::<usize>() as u32;
     let values = (0..n).flat_map(|i| ((i.wrapping_mul(2_654_435_769) >> 8) as f32).to_le_bytes());
     s.contents[0] = Some(values.collect());
     s
 }
 
-/// `count` products of square matrices.
+/// Batch of `count` products of square matrices.
 pub fn product((dtype, precision): (DType, Precision), count: usize, n: usize) -> Sample {
     let all = n * n;
     let geometry = MatmulGeometry {
@@ -470,7 +470,7 @@ pub fn product((dtype, precision): (DType, Precision), count: usize, n: usize) -
     Sample::new(kernel, geometry, dtype, bytes)
 }
 
-/// Values added at places in no order.
+/// Scatter-add with shuffled indices.
 pub fn scatter(sizes: &Sizes) -> Sample {
     let n = sizes.scattered;
     let kernel = Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, inputs: [None, None] };

@@ -1,7 +1,7 @@
-//! The constants of devices in the disk cache, for later processes.
+//! Cost constants in the disk cache, for later processes.
 //!
-//! In: what a device is. Out: constants that a calibration of it can have given, or none. An entry says which device it is of, for
-//! people; what it is found by is its key.
+//! In: a device's identity. Out: constants that a calibration of it could have given, or none. An entry also names its
+//! device in plain text, for people; it is found by its key.
 
 use super::{costs, sane};
 use crate::DeviceRef;
@@ -9,21 +9,21 @@ use serde_json::{Value, json};
 use thalweg_fusion::{Costs, PLANNER};
 use thalweg_runtime::disk::{self, Cache, Key, Kind};
 
-/// What the constants of a device are kept by: what it is, and what the constants mean. `None` for one that nothing is measured
-/// of.
+/// Cache key of a device's constants: its identity, and the planner version that defines their meaning. `None` for a
+/// device that cannot be measured.
 pub(super) fn costs_key(device: DeviceRef) -> Option<Key> {
     Some(Key::of(&[PLANNER.as_bytes(), device.device().identity()?.as_bytes()]))
 }
 
-/// The constants that were kept for a device, if they are sane.
+/// Saved constants of a device, if they are sane.
 pub(crate) fn load_costs(device: DeviceRef) -> Option<Costs> {
     let bytes = disk::cache()?.get(Kind::Calibration, &costs_key(device)?)?;
     let mut entry: Value = serde_json::from_slice(&bytes).ok()?;
     sane(device, serde_json::from_value(entry.get_mut("costs")?.take()).ok()?)
 }
 
-/// Keeps the constants in force for a device, for later processes; whether there is a cache to keep them in, and the device is
-/// one that something can be measured of.
+/// Saves the constants in force for a device, for later processes. Returns whether there is a cache and the device can
+/// be measured.
 pub fn save_costs(device: DeviceRef) -> bool {
     let Some((cache, key)) = disk::cache().zip(costs_key(device)) else { return false };
     let entry = json!({ "device": device.device().identity(), "planner": PLANNER, "costs": &*costs(device) });
@@ -31,7 +31,7 @@ pub fn save_costs(device: DeviceRef) -> bool {
     true
 }
 
-/// The devices that a cache has constants of, each with whether this version's planner counts with them.
+/// Devices that a cache has constants of, each with whether they belong to this version's planner.
 pub fn calibrated(cache: &Cache) -> Vec<(String, bool)> {
     let of = |bytes: Vec<u8>| {
         let entry: Value = serde_json::from_slice(&bytes).ok()?;

@@ -1,5 +1,5 @@
-//! Calibration by a clock that says what the model says with other constants: what is fitted are these constants. No time is
-//! asserted on.
+//! Calibration by a clock that returns the model's times for other constants: fitting must find these constants. No
+//! test asserts on real time.
 
 use super::clock::{Bench, Clock, List, Model};
 use super::samples::{Sample, Sizes};
@@ -14,13 +14,13 @@ use thalweg_kernel::{Geometry, Kernel, Moved};
 use thalweg_runtime::disk::{self, Cache, Kind};
 use thalweg_runtime::{Buffer, Device, Error, MemoryStats, Program, ProgramInfo, Throughput, Timing};
 
-/// What an H100 should give.
+/// Estimated throughput of an H100.
 const H100: Throughput =
     Throughput { memory: 2849.0, cache: 6410.0, cache_bytes: 50 << 20, additions: 29_440.0, launch: 1_000.0 };
 
 type Constant = (&'static str, fn(&mut Costs) -> &mut f64);
 
-/// The constants that have samples on every device.
+/// Constants that have samples on every device.
 const FITTED: &[Constant] = &[
     ("launch", |c| &mut c.launch),
     ("simple", |c| &mut c.simple),
@@ -52,7 +52,7 @@ fn gpu() -> Costs {
     Costs::of_throughput(H100.memory, (H100.cache, H100.cache_bytes), H100.additions, H100.launch)
 }
 
-/// Factors from 0.6 to 1.7, a different one at each place.
+/// Factor between 0.6 and 1.6, different for neighbouring indices.
 fn factor(i: usize) -> f64 {
     0.6 * 1.7f64.powf((i * 7 % 11) as f64 / 5.5)
 }
@@ -63,13 +63,13 @@ fn fitted(typical: &Costs, sizes: Sizes, clock: &mut dyn Clock) -> Costs {
     bench.costs.near(typical, SANE)
 }
 
-/// Constants that are off from the typical ones come out of times that follow from them.
+/// Checks that constants that differ from the typical ones are recovered from times that follow from them.
 fn constants_come_back(typical: &Costs, sizes: Sizes) {
     let mut truth = Costs { threads: 1, ..typical.clone() };
     for (i, (_, constant)) in FITTED.iter().enumerate() {
         *constant(&mut truth) *= factor(i);
     }
-    // One factor for what one sample tells: nearer levels are faster.
+    // One factor per sample, which covers all nearer levels too.
     let wide = sizes.wide;
     for (i, l) in truth.levels.iter_mut().enumerate() {
         let by = match (wide, i) {
@@ -100,14 +100,14 @@ fn the_constants_of_a_processor_come_back() {
 #[test]
 fn the_constants_of_a_gpu_come_back() {
     constants_come_back(&gpu(), Sizes::of(Some(&H100)));
-    // TF32 is a constant of its own there.
+    // TF32 has a constant of its own on a GPU.
     let typical = gpu();
     let mut truth = typical.clone();
     truth.multiply[6] *= 0.3;
     let found = fitted(&typical, Sizes::of(Some(&H100)), &mut Model(&truth, 0.0));
     assert!((found.multiply[6] / truth.multiply[6] - 1.0).abs() < 0.02, "{:?}", found.multiply);
     assert!((found.multiply[0] / typical.multiply[0] - 1.0).abs() < 0.02, "{:?}", found.multiply);
-    // So are what hides behind the longer of arithmetic and memory, boxes of a launch, and rows that stay where they are.
+    // So have the overlap of arithmetic and memory, boxes of a launch, and rows that stay in registers.
     let truth = Costs { overlap: 0.1, boxed: 300.0, again: 0.2, ..gpu() };
     let found = fitted(&typical, Sizes::of(Some(&H100)), &mut Model(&truth, 0.0));
     for (found, truth) in [(found.overlap, 0.1), (found.boxed, 300.0), (found.again, 0.2)] {
@@ -115,7 +115,7 @@ fn the_constants_of_a_gpu_come_back() {
     }
 }
 
-/// A clock that says the same of everything.
+/// Clock that returns one time for everything, and counts calls.
 struct Always(Option<f64>, usize);
 
 impl Clock for Always {
@@ -133,7 +133,7 @@ fn no_clock_leads_far_from_what_is_typical() {
             let found = fitted(&typical, sizes, &mut Always(Some(ns), 0));
             assert_eq!(found.clone().near(&typical, SANE), found, "{ns}");
         }
-        // And one that says nothing leaves what is measured one by one as it is.
+        // A clock without times leaves the constants that are measured singly unchanged.
         let mut silent = fitted(&typical, sizes, &mut Always(None, 0));
         for (name, constant) in FITTED {
             assert_eq!(*constant(&mut silent), *constant(&mut typical.clone()), "{name}");
@@ -146,7 +146,7 @@ fn what_a_model_has_no_term_for_is_not_timed() {
     let (mut cpu, mut gpu_clock) = (Always(None, 0), Always(None, 0));
     fitted(&Costs::typical(), Sizes::of(None), &mut cpu);
     fitted(&gpu(), Sizes::of(Some(&H100)), &mut gpu_clock);
-    // A GPU's model has no stretches, calls, strips and ends of rows, and no products of a batch.
+    // A GPU's model has no terms for runs, calls, strips, ends of rows, and products of a batch.
     assert_eq!((cpu.1, gpu_clock.1), (35, 34));
 }
 
@@ -155,7 +155,7 @@ fn what_is_compiled_before_is_what_is_timed() {
     let sizes = Sizes::of(Some(&H100));
     let mut list = List::default();
     fitted(&gpu(), sizes, &mut list);
-    /// Asks the list for each sample.
+    /// Clock that queries the list for each sample.
     struct Listed<'a>(&'a List, usize);
     impl Clock for Listed<'_> {
         fn time(&mut self, sample: &Sample, footprint: u64) -> Result<Option<f64>, Error> {
@@ -170,19 +170,19 @@ fn what_is_compiled_before_is_what_is_timed() {
     assert!(clock.1 > 20 && list.0.len() > clock.1);
 }
 
-/// A GPU whose launches take what the model says with certain constants, by a clock of its own.
+/// GPU whose launches take the model's times for certain constants, by a clock of its own.
 #[derive(Debug)]
 struct Clocked {
     memory: Idle,
     own: Arc<Own>,
-    /// Whether anything can be measured of it.
+    /// Whether it can be measured.
     real: bool,
 }
 
 #[derive(Debug)]
 struct Own {
     truth: Costs,
-    /// Picoseconds that launches have taken.
+    /// Picoseconds that launches have taken so far.
     now: AtomicU64,
     launches: AtomicU64,
 }
@@ -278,7 +278,7 @@ impl Device for Clocked {
     }
 }
 
-/// Additions take three times as long as they should, memory two thirds, products of bf16 twice as long.
+/// Additions take three times their typical time, memory two thirds, bf16 products twice.
 fn truth() -> Costs {
     let mut truth = gpu();
     truth.simple *= 3.0;
@@ -309,17 +309,17 @@ fn a_device_is_measured_by_its_own_clock() {
     assert!(close(found.multiply[0], gpu().multiply[0]), "{:?}", found.multiply);
     assert!(close(found.levels[4].read, truth.levels[4].read), "{:?}", found.levels);
     assert!(own.launches.load(Relaxed) > 100);
-    // By the model without a device the same comes out.
+    // The model without a device gives the same.
     let model = calibrate_as_if(device, &truth);
     assert!(close(model.simple, found.simple) && close(model.scan, found.scan), "{model:?} {found:?}");
-    // Of a device that computes nothing nothing is measured, and nothing kept.
+    // A device that cannot be measured is not measured, and nothing is saved for it.
     let (absent, own) = clocked(false);
     assert!(calibrate(absent).unwrap_err().to_string().contains("nothing can be measured"));
     assert_eq!(own.launches.load(Relaxed), 0);
     assert!(!save_costs(absent));
 }
 
-/// Calls `f` where the process has a disk cache in a folder of its own.
+/// Runs `f` while the process has a disk cache in a folder of its own.
 fn with_cache(test: &str, f: impl FnOnce(&Cache)) {
     let _turn = DISK.write().unwrap_or_else(PoisonError::into_inner);
     let path = std::env::temp_dir().join(format!("thalweg-calibration-{test}-{}", std::process::id()));
@@ -338,15 +338,15 @@ fn constants_are_kept_by_the_chip_and_believed_only_if_they_are_sane() {
         set_costs(first, measured.clone());
         assert!(save_costs(first));
         assert_eq!(super::calibrated(cache), [("a chip with a clock, and its driver".to_string(), true)]);
-        // Another device of that kind, as in another process: whatever its number is.
+        // A second device of that kind, as in another process: its number does not matter.
         let (second, own) = clocked(true);
         assert_eq!((*costs(second)).clone(), measured);
         assert_ne!((*costs(second)).clone(), *typical_costs(second));
         assert_eq!(own.launches.load(Relaxed), 0);
-        // A reproducible run plans with what is typical all the same.
+        // A reproducible run plans with the typical constants regardless.
         let reproducible = crate::Mode { reproducible: true, ..crate::mode() };
         assert_eq!(*super::planning_costs(second, reproducible), *typical_costs(second));
-        // What nobody can have measured here.
+        // Constants that no measurement here can give.
         let hostile: &[fn(&mut Costs)] = &[
             |c| c.launch *= 100.0,
             |c| c.simple = 0.0,
@@ -368,7 +368,7 @@ fn constants_are_kept_by_the_chip_and_believed_only_if_they_are_sane() {
             let (other, _) = clocked(true);
             assert_eq!(*super::costs(other), *typical_costs(other), "{i}");
         }
-        // Bytes that are no constants at all.
+        // Bytes that do not parse as constants.
         let key = super::saved::costs_key(first).unwrap();
         for bytes in [&b""[..], b"{}", b"{\"costs\":{}}", b"[1,2]", b"\xff\xfe", b"{\"costs\":null,\"device\":7}"] {
             cache.put(Kind::Calibration, &key, bytes);
@@ -384,12 +384,12 @@ fn a_gpu_is_measured_between_two_segments_once_its_samples_are_compiled() {
     with_cache("watch", |cache| {
         let (device, own) = clocked(true);
         assert_eq!(*costs(device), *typical_costs(device));
-        // Another test's device may have come between: then it is that which waits.
+        // Another test's device may have replaced it: then that one waits.
         watch::begin(device);
         assert!(watch::waits(device));
         let patience = Duration::from_secs(30);
         let begin = std::time::Instant::now();
-        // The host's time says nothing, but that segments come one after the other does.
+        // The host's time is ignored; what counts is that segments follow one another.
         while own.launches.load(Relaxed) == 0 {
             assert!(begin.elapsed() < patience, "it is never measured");
             watch::spent(device, Duration::from_secs(1000));
@@ -398,7 +398,7 @@ fn a_gpu_is_measured_between_two_segments_once_its_samples_are_compiled() {
         assert!(!watch::waits(device));
         assert!(close(costs(device).simple, truth().simple));
         assert_eq!(cache.all(Kind::Calibration).len(), 1);
-        // Of one that computes nothing nobody waits for anything.
+        // A device that cannot be measured is not watched.
         let (absent, _) = clocked(false);
         let _ = costs(absent);
         assert!(!watch::waits(absent));

@@ -1,9 +1,10 @@
-//! Searches on another thread: plans of classes that have come again, with their programs.
+//! Background searches: plans and programs for classes that have come again.
 //!
-//! In: jobs, in the order in which classes come again. Out: what was found, handed to who asked: the plan store's entry. One
-//! thread, begun with the first job; a job that finds no room is asked for again when its class comes again.
+//! In: jobs, in the order in which classes come again. Out: the plan found, passed to the entry of the plan store that
+//! asked. There is one thread, started by the first job. A job that finds the queue full is asked for again when its
+//! class comes again.
 //!
-//! Always true: a job holds no lock of who asked while it searches, and whatever becomes of it, who asked is told.
+//! Always true: a search holds no lock of the entry that asked, and reports to that entry whatever happens.
 
 use super::further::search_on;
 use super::job::{Found, Job, STACK};
@@ -20,14 +21,14 @@ use std::time::Instant;
 use thalweg_fusion::{AtHand, Instance, Plan, Segment, instantiate, plan_of_turns};
 use thalweg_runtime::{Counters, Error, count, counters};
 
-/// Jobs waiting; beyond, classes wait for another time.
+/// Maximum number of waiting jobs; classes beyond ask again later.
 const MOST: usize = 256;
 
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Whether the thread works on one.
+    /// Whether the thread is working on a job.
     busy: bool,
-    /// Whether there is a thread.
+    /// Whether the thread exists.
     begun: bool,
 }
 
@@ -38,7 +39,7 @@ fn queue() -> MutexGuard<'static, Queue> {
     QUEUE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Asks for a search; whether it will be made.
+/// Queues a search. Returns whether it will be made.
 pub(crate) fn search(job: Job) -> bool {
     job.device.device().compile_in_background();
     let mut queue = queue();
@@ -56,7 +57,7 @@ pub(crate) fn search(job: Job) -> bool {
     queue.begun
 }
 
-/// Waits until no search is going on or waiting in the background. What ran before its plan was there runs by it from
+/// Waits until no background search is running or waiting. Segments that ran before their plan was found run by it from
 /// the next time on.
 pub fn finish_searches() {
     let mut queue = queue();
@@ -76,7 +77,7 @@ fn work() {
         };
         waiting.busy = true;
         drop(waiting);
-        // A defect must not leave those waiting who wait for the end of it.
+        // A defect must not block the threads that wait for the queue to drain.
         if catch_unwind(AssertUnwindSafe(|| done(job))).is_err() {
             tracing::error!("a search in the background panicked");
         }
@@ -96,7 +97,7 @@ fn done(job: Job) {
     let found = find(&job);
     count(|c| c.plan_ns += begin.elapsed().as_nanos() as u64);
     if let Err(error) = &found {
-        // Whoever meets the class next searches for it, and is told.
+        // The next segment of the class searches for itself and gets the error.
         tracing::warn!(%error, operations = job.segment.ops.len(), "a search in the background failed");
     }
     let spent: Counters = counters() - before;
@@ -107,7 +108,7 @@ fn done(job: Job) {
     }
 }
 
-/// The quick plan of a loop: its search takes as long as many turns, and the plan of one turn is there soon.
+/// Quick plan of a loop. Searching the loop takes as long as many iterations; the plan of one iteration is found soon.
 fn of_turns(job: &Job) -> Option<Found> {
     let segment = job.segment.as_segment();
     let quick = || {
@@ -118,7 +119,7 @@ fn of_turns(job: &Job) -> Option<Found> {
         let instance = instantiate(&planned.plan, segment, &job.classes)?;
         Some((planned.plan, instance))
     };
-    // Of a defect the search tells.
+    // A defect here is reported by the full search.
     let asked = job.plan.is_none() && !segment.mode.compiles_long();
     let (plan, instance) = defect::caught("the planner", job.device, &segment, || asked.then(quick)?).ok()??;
     let programs = prepare(job.device, &segment, &instance).ok()?;

@@ -1,11 +1,11 @@
-//! Searches that go on: plans whose search the budget ended, or that were begun from known ones, are looked at once more
-//! while they run. ../../../../docs/tiers.md ("Searches that go on") has the idea.
+//! Continued searches: plans whose search its budget ended, or that started from known partial plans, are searched once
+//! more while they run. ../../../../docs/tiers.md ("Searches that go on") has the idea.
 //!
-//! In: plans that run often, the newest of a class. Out: a plan that takes less by the model, handed to who asked, its
-//! programs compiled. One thread of its own: what has no plan yet waits for nobody here.
+//! In: plans that run often, the newest of a class. Out: a plan with less predicted time and its compiled programs,
+//! passed to the entry that asked. It has a thread of its own, so that classes without a plan do not wait for it.
 //!
-//! Always true: unless somebody waits for its end, the thread works for no more than a twentieth of the time, and for no
-//! plan that nobody holds.
+//! Always true: unless somebody waits for it to finish, the thread works for at most a twentieth of the time, and for
+//! no plan that nobody holds.
 
 use super::job::{Found, Job, STACK};
 use super::parts::parts_of;
@@ -22,24 +22,24 @@ use std::time::{Duration, Instant};
 use thalweg_fusion::{AtHand, Effort, Instance, footprint, instantiate, plan_with};
 use thalweg_runtime::{Error, count, counters};
 
-/// Plans waiting; beyond, the oldest is not looked at again.
+/// Maximum number of waiting plans; beyond, the oldest is dropped from the queue.
 const MOST: usize = 64;
 /// Visits after which a search ends for good.
 const VISITS: u64 = 1_000_000;
-/// What the thread works without a break.
+/// Time that the thread works without a break.
 const WORK: Duration = Duration::from_millis(1);
-/// For how many times as long it rests then: work is a twentieth of the time.
+/// Length of a break, as a multiple of the work before it: work is a twentieth of the time.
 const REST: u32 = 19;
-/// How often it is looked whether a plan that waits has come to run often.
+/// Interval at which waiting plans are checked for running often.
 const LOOK: Duration = Duration::from_millis(200);
 
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Whether the thread works on one.
+    /// Whether the thread is working on a plan.
     busy: bool,
-    /// Whether there is a thread.
+    /// Whether the thread exists.
     begun: bool,
-    /// How many wait for the end of all.
+    /// Number of threads waiting for the queue to drain.
     awaited: usize,
 }
 
@@ -50,7 +50,7 @@ fn queue() -> MutexGuard<'static, Queue> {
     QUEUE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// Goes on with the search for a plan (`job.plan`) that runs already.
+/// Queues the continued search for a plan (`job.plan`) that runs already. It replaces an older one of the class.
 pub(crate) fn search_on(job: Job) {
     let mut queue = queue();
     let same = |j: &Job| Arc::ptr_eq(&j.asks, &job.asks) && j.class == job.class;
@@ -68,8 +68,8 @@ pub(crate) fn search_on(job: Job) {
     }
 }
 
-/// Waits until no search goes on or is to go on, without the breaks that such searches make otherwise. What runs by a plan
-/// for which a better one was found runs by that one from the next time on.
+/// Waits until no continued search is running or waiting; meanwhile these take no breaks. Segments for which a better
+/// plan was found run by it from the next time on.
 pub fn finish_further_searches() {
     let mut queue = queue();
     queue.awaited += 1;
@@ -84,7 +84,7 @@ fn work() {
     loop {
         let job = next();
         let pace = Pace(Cell::new(Instant::now()));
-        // A defect must not leave those waiting who wait for the end of it.
+        // A defect must not block the threads that wait for the queue to drain.
         if catch_unwind(AssertUnwindSafe(|| done(job, &pace))).is_err() {
             tracing::error!("a search that went on panicked");
         }
@@ -94,8 +94,8 @@ fn work() {
     }
 }
 
-/// The next plan that runs often; where somebody waits for the end of all, the next one. Who asked for it is asked without
-/// the lock: it may be about to ask for another one.
+/// Next plan that runs often; any plan if somebody waits for the queue to drain. Entries are asked without the queue's
+/// lock, since they may be about to queue a job themselves.
 fn next() -> Job {
     let mut waiting = queue();
     loop {
@@ -120,18 +120,18 @@ fn next() -> Job {
     }
 }
 
-/// Since when the thread has not rested.
+/// Instant at which the thread's last break ended.
 struct Pace(Cell<Instant>);
 
 impl Pace {
-    /// Rests if it is time to.
+    /// Takes a break if it is due.
     fn keep(&self) {
         if self.0.get().elapsed() >= WORK {
             self.rest();
         }
     }
 
-    /// Rests for as long as the work since the last time is worth, but while somebody waits.
+    /// Takes the break that the work since the last one costs, unless somebody waits.
     fn rest(&self) {
         let until = Instant::now() + self.0.get().elapsed() * REST;
         let mut queue = queue();
@@ -163,13 +163,13 @@ fn done(job: Job, pace: &Pace) {
     }
 }
 
-/// A plan that is predicted to take less than the one that runs.
+/// Plan that is predicted to take less time than the one that runs.
 fn better(job: &Job, pace: &Pace) -> Result<Option<Found>, Error> {
     let segment = job.segment.as_segment();
     let Some(own) = &job.plan else { return Ok(None) };
     let go_on = || {
         pace.keep();
-        // The queue's own is one; the plan store and recognizers have others.
+        // One reference is the job's own; the plan store and recognizers have the others.
         Arc::strong_count(&job.asks) > 1
     };
     let (costs, parts) = (planning_costs(job.device, job.mode), parts_of(job.device, job.effort));

@@ -1,4 +1,4 @@
-//! What is searched for on another thread, who asks for it, and what comes of it.
+//! Jobs of background searches, the interface of who asks for them, and their results.
 
 use crate::DeviceRef;
 use crate::mode::Mode;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use thalweg_fusion::{Costs, Effort, Instance, OwnedSegment, Parts, Plan, ScalarClasses, SegmentClass};
 use thalweg_runtime::{Counters, Error, Program};
 
-/// Bytes of the thread's stack: a compiler that is not ours may run on it, and takes what a main thread has.
+/// Stack size of the thread in bytes: a foreign compiler may run on it, which expects the stack of a main thread.
 pub(super) const STACK: usize = 8 << 20;
 
-/// Who asks for a search.
+/// Requester of a search: an entry of the plan store.
 pub(crate) trait Asks: Send + Sync {
-    /// Takes what the search for a class has found, instantiated for these sizes with those scalars equal, and what it
-    /// has cost.
+    /// Receives the result of the search for a class, instantiated for these sizes with those scalars equal, and the
+    /// search's cost.
     fn found(
         &self,
         class: &SegmentClass,
@@ -22,17 +22,17 @@ pub(crate) trait Asks: Send + Sync {
         spent: Counters,
     );
 
-    /// Takes what runs until the search is over, as `found` takes what comes of that.
+    /// Receives a plan to run until the search is over; arguments as in `found`.
     fn meanwhile(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: Found);
 
-    /// Whether what it found for these sizes runs often.
+    /// Whether the plan for these sizes runs often.
     fn runs_often(&self, sizes: &[i64]) -> bool;
 
-    /// Takes a plan that is better than the one that runs, as `found` takes the first one.
+    /// Receives a better plan than the one that runs; arguments as in `found`.
     fn better(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: Found, spent: Counters);
 }
 
-/// A class of a pattern that is to be searched for, as the segment at hand.
+/// Class of a pattern to search a plan for, with a segment of that class.
 pub(crate) struct Job {
     pub asks: Arc<dyn Asks>,
     pub device: DeviceRef,
@@ -42,12 +42,12 @@ pub(crate) struct Job {
     pub sizes: Box<[i64]>,
     pub class: SegmentClass,
     pub classes: Arc<ScalarClasses>,
-    /// The plan, where it is known and has but to be compiled for these sizes.
+    /// The plan, if it is known and only has to be compiled for these sizes.
     pub plan: Option<Arc<Plan>>,
 }
 
 impl Job {
-    /// What it asks the planner and the disk cache, by those constants, parts at hand.
+    /// Question to the planner and the disk cache, with these cost constants and known partial plans.
     pub fn asked<'a>(&'a self, costs: &'a Costs, parts: &'a Parts) -> Asked<'a> {
         Asked {
             device: self.device,
@@ -61,11 +61,11 @@ impl Job {
     }
 }
 
-/// What a job found.
+/// Result of a job.
 pub(crate) struct Found {
     pub plan: Plan,
     pub instance: Instance,
     pub programs: Vec<Arc<dyn Program>>,
-    /// Whether the search may be gone on with.
+    /// Whether the search may be continued.
     pub unfinished: bool,
 }

@@ -1,15 +1,15 @@
-//! First sight: what runs a segment before a plan has been searched for it. ../../../../docs/tiers.md has the idea.
+//! Cold start: what runs a segment before a plan has been searched for. ../../../../docs/tiers.md has the idea.
 //!
-//! In: a segment of a class that has no plan yet. Out: something that runs it at once, its tier: one kernel an
-//! operation by programs that exist (`singles.rs`), where its operations are small; else the first legal plan, improved
-//! for as long as that pays in this one run. A class that comes again is searched for on another thread
-//! (`background.rs`), and the plan that is found runs from then on, its programs compiled by then. What plans have in
-//! common is not searched for again (`parts.rs`), and where a search came to no end it goes on (`further.rs`).
+//! In: a segment of a class that has no plan yet. Out: something that runs it at once. Small operations run unfused, by
+//! programs that exist already (`singles.rs`); large ones by the first legal plan, improved for as long as that pays
+//! within one run. A class that comes again is searched for on another thread (`background.rs`). The plan found there,
+//! with its programs compiled, runs from then on. Partial plans that segments have in common are not searched for again
+//! (`parts.rs`), and unfinished searches go on (`further.rs`).
 //!
-//! Always true: every tier gives right results, and those of strict mode are the same bits. Nobody who wants to know
-//! plans (a reproducible run, an explanation), nor who must not run out of memory (a device with a limit), is given
-//! anything but the plan that the search finds. Where compiling takes long, as on a GPU, tier 0 runs by programs that
-//! need no compiler ([`thalweg_runtime::Device::at_once`]), but for what has none.
+//! Always true: every tier gives correct results, and in strict mode the same bits. Some segments get nothing but the
+//! plan of a full search: those of reproducible runs and of explanations, whose users want to know the plan, and those
+//! on a device with a memory limit. On devices with a slow compiler, as GPUs have, tier 0 runs programs that need no
+//! compiler ([`thalweg_runtime::Device::at_once`]), where those exist.
 
 mod background;
 mod further;
@@ -39,53 +39,53 @@ pub(crate) use job::{Asks, Found, Job};
 pub(crate) use parts::{forget_parts, parts_of};
 pub(crate) use singles::put_together;
 
-/// Nanoseconds of unfused traffic below which it is nothing what temporaries take on a device that runs launches on its
-/// own; beyond, a quick plan takes less.
+/// Unfused traffic, in nanoseconds, below which the cost of temporaries is negligible on a device with asynchronous
+/// launches. Above it a quick plan takes less.
 const SHORT_NS: f64 = 200_000.0;
 
-/// And beyond which a compiler takes less than whatever runs without one: a quarter of the device's rate is what is left
-/// of it then.
+/// Unfused traffic, in nanoseconds, above which waiting for the compiler takes less than running without one: programs
+/// that need no compiler reach a quarter of the device's bandwidth.
 const LONG_NS: f64 = 100_000_000.0;
 
 const TIERS: Setting<bool> = setting!(bool, || !environment::TIERS.is("off"));
 
-/// Whether new segments of the calling thread run before a plan has been searched for: unless `THALWEG_TIERS=off`,
-/// until set.
+/// Whether new segments of the calling thread run before a plan has been searched for. On unless `THALWEG_TIERS=off`,
+/// until it is set.
 pub fn tiers() -> bool {
     TIERS.get()
 }
 
-/// Sets what [`tiers`] tells the calling thread, and returns what it was.
+/// Sets [`tiers`] for the calling thread and returns the old value.
 pub fn set_tiers(on: bool) -> bool {
     TIERS.set(on)
 }
 
-/// Sets what [`tiers`] tells threads that have recorded nothing yet.
+/// Sets [`tiers`] for threads that have recorded nothing yet.
 pub fn set_tiers_of_new_threads(on: bool) {
     TIERS.change_common(|_| on);
 }
 
-/// Whether a new segment may run without a plan of its own.
+/// Whether a new segment may run by a cold-start plan.
 pub(crate) fn may_run(device: DeviceRef, mode: Mode) -> bool {
     let device = device.device();
     let searched = effort() == Effort::None || report::is_explained();
     tiers() && mode.fused && !mode.reproducible && !searched && device.memory().limit.is_none()
 }
 
-/// What runs a new segment.
+/// Cold-start plan of a new segment.
 pub(crate) enum First {
-    /// One kernel an operation.
+    /// Unfused fallback, one kernel per operation.
     Singles(Singles),
-    /// A plan, and whether the search for it came to its end.
+    /// A plan, and whether its search is complete.
     Planned(Plan, Instance, bool),
-    /// A plan with programs that nobody has to wait for.
+    /// A plan with programs that need no slow compiler.
     AtOnce(Plan, Instance, Vec<Arc<dyn Program>>),
 }
 
-/// What runs a new segment at once; `None` where it has to be planned for.
+/// Cold-start plan of a new segment; `None` if it has to be planned in full.
 ///
 /// # Errors
-/// What the planner and the compiler give.
+/// Errors of the planner and the compiler.
 pub(crate) fn first(
     device: DeviceRef,
     segment: Segment<'_>,
@@ -111,7 +111,7 @@ pub(crate) fn first(
     Ok(planned.map(|(plan, instance, complete)| First::Planned(plan, instance, complete)))
 }
 
-/// The first legal plan, improved for as long as that pays in one run; and whether nothing is left to improve.
+/// First legal plan, improved for as long as that pays within one run; and whether it cannot be improved further.
 fn quick(
     device: DeviceRef,
     segment: Segment<'_>,
@@ -128,7 +128,7 @@ fn quick(
     })
 }
 
-/// The programs of an instance, if nobody has to wait for a compiler of any.
+/// Programs of an instance, if none of them needs a slow compiler.
 pub(crate) fn at_once(
     device: DeviceRef,
     segment: &Segment<'_>,
@@ -139,7 +139,7 @@ pub(crate) fn at_once(
     Ok(defect::caught("the compiler", device, segment, programs)??.into_iter().collect())
 }
 
-/// Whether somebody would have to wait for a compiler of an instance's programs.
+/// Whether programs of an instance have to be compiled by a slow compiler first.
 pub(crate) fn has_to_wait(device: DeviceRef, instance: &Instance) -> bool {
     let launches: Vec<_> = instance.steps.iter().map(|s| (&*s.kernel, &*s.geometry)).collect();
     device.device().uncompiled(&launches) > 0

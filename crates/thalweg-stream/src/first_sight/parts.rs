@@ -1,5 +1,5 @@
-//! The parts of plans that the process knows, by device and by the search's effort: what a segment has in common with
-//! those before it is not searched for again.
+//! Known partial plans ([`Parts`]) by device and search effort: what a segment has in common with earlier ones is not
+//! searched for again.
 
 use crate::DeviceRef;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,11 +10,11 @@ type OfDevice = ((DeviceRef, Effort), Arc<Parts>);
 static PARTS: Mutex<Vec<OfDevice>> = Mutex::new(Vec::new());
 
 fn all() -> MutexGuard<'static, Vec<OfDevice>> {
-    // What a panic leaves is a list of what is known.
+    // A panic leaves a valid list.
     PARTS.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// What is known of a device's plans, as searches with that effort have found them.
+/// Partial plans known for a device, as searches with that effort found them.
 pub(crate) fn parts_of(device: DeviceRef, effort: Effort) -> Arc<Parts> {
     let mut all = all();
     if let Some((_, parts)) = all.iter().find(|p| p.0 == (device, effort)) {
@@ -25,7 +25,7 @@ pub(crate) fn parts_of(device: DeviceRef, effort: Effort) -> Arc<Parts> {
     parts
 }
 
-/// Forgets all of them.
+/// Forgets all partial plans.
 pub(crate) fn forget_parts() {
     all().clear();
 }

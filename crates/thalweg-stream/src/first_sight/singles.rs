@@ -1,7 +1,7 @@
-//! Single operations as kernels with their programs, known by what they follow from: what a process has met of them.
+//! Cache of single-operation kernels with their programs, for the unfused fallback.
 //!
-//! In: a segment. Out: its operations one after the other, each by its program. A program that never does the same
-//! twice uses the same operations all the same. What is new is compiled together, without the lock on what is known.
+//! In: a segment. Out: its operations one after the other, each with its program. Even a process that never runs the
+//! same segment twice reuses the same operations. New ones are compiled together, without holding the cache's lock.
 
 use crate::DeviceRef;
 use crate::defect;
@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_fusion::{Segment, Single, SingleKey, Step, Unfused, unfused};
 use thalweg_runtime::{Error, Program};
 
-/// A single operation with its program, once it has one; it has none where it has nothing to write.
+/// Single operation with its program. It has no program until it is compiled, or if it writes nothing.
 type Known = (Option<Arc<dyn Program>>, Arc<Single>);
 
-/// What is known on one device; `None` for what is no single launch.
+/// Operations known on one device; `None` for an operation that is not a single launch.
 type OfDevice = FxHashMap<SingleKey, Option<Known>>;
 
 static SINGLES: Mutex<Vec<(DeviceRef, OfDevice)>> = Mutex::new(Vec::new());
 
 fn singles() -> MutexGuard<'static, Vec<(DeviceRef, OfDevice)>> {
-    // What a panic leaves is a map of what is known.
+    // A panic leaves a valid map.
     SINGLES.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -32,13 +32,13 @@ fn of_device(all: &mut Vec<(DeviceRef, OfDevice)>, device: DeviceRef) -> &mut Of
     &mut all[at].1
 }
 
-/// A segment as one kernel an operation, with the program of each launch.
+/// Unfused segment, one kernel per operation, with the program of each launch.
 pub(crate) type Singles = Unfused<Arc<dyn Program>>;
 
-/// A segment as one kernel an operation; `None` where an operation is no single launch.
+/// Unfused segment, one kernel per operation; `None` if an operation is not a single launch.
 ///
 /// # Errors
-/// What the compiler gives.
+/// Errors of the compiler.
 pub(crate) fn put_together(device: DeviceRef, segment: Segment<'_>) -> Result<Option<Singles>, Error> {
     let (made, new) = assembled(device, segment)?;
     if new.is_empty() {
@@ -60,12 +60,12 @@ pub(crate) fn put_together(device: DeviceRef, segment: Segment<'_>) -> Result<Op
     }
     drop(all);
     let (made, left) = assembled(device, segment)?;
-    // Where another thread has begun anew meanwhile, the planner is asked.
+    // If another thread cleared the cache meanwhile, the planner is asked instead.
     Ok(made.filter(|_| left.is_empty()))
 }
 
-/// The programs of new operations: those that there are at once, and the others compiled together, which somebody has to
-/// wait for.
+/// Programs of new operations: those that need no slow compiler, and the others compiled together, for which the caller
+/// waits.
 fn programs(device: DeviceRef, steps: &[&Step]) -> Result<Vec<Arc<dyn Program>>, Error> {
     let launches: Vec<_> = steps.iter().map(|s| (&*s.kernel, &*s.geometry)).collect();
     let at_once = device.device().at_once(&launches)?;
@@ -78,7 +78,7 @@ fn programs(device: DeviceRef, steps: &[&Step]) -> Result<Vec<Arc<dyn Program>>,
 
 type New = Vec<(SingleKey, Arc<Single>)>;
 
-/// The segment, as far as its operations are known, and those that are not; these have no programs.
+/// Unfused segment, as far as its operations are known, and the new operations, which have no programs.
 fn assembled(device: DeviceRef, segment: Segment<'_>) -> Result<(Option<Singles>, New), Error> {
     let mut all = singles();
     let known = of_device(&mut all, device);
@@ -98,7 +98,7 @@ fn assembled(device: DeviceRef, segment: Segment<'_>) -> Result<(Option<Singles>
         Ok(Some((None, single)))
     };
     let made = defect::caught("one kernel an operation", device, &segment, || unfused(segment, &mut find))??;
-    // None of what is new has a program yet.
+    // New operations have no program yet.
     let programs = |beside: Vec<Option<_>>| beside.into_iter().flatten().collect();
     Ok((made.map(|Unfused { plan, instance, beside }| Unfused { plan, instance, beside: programs(beside) }), new))
 }

@@ -1,4 +1,4 @@
-//! What a recorder leaves unwritten: see [`crate::deferred`].
+//! Deferral: live results that a recorder leaves unwritten. See [`crate::deferred`].
 
 use super::{Recorder, Wanted};
 use crate::deferred::{DeferredValue, Recipe, guesses};
@@ -12,7 +12,7 @@ use thalweg_ir::Arg;
 use thalweg_runtime::count;
 
 impl Recorder {
-    /// Takes what need not be written out of what is planned for. Its values keep a recipe.
+    /// Removes the results to defer from the planned ones, and gives their values a recipe. Returns these results.
     pub(super) fn set_aside(&mut self, wanted: Wanted) -> BitSet {
         let Some(recipe) = self.defer(wanted) else { return BitSet::default() };
         self.held.retain(|h| h.strong_count() > 0);
@@ -26,14 +26,15 @@ impl Recorder {
         recipe.deferred.clone()
     }
 
-    /// What became of all that is live here in earlier runs, where there is a plan that writes it.
+    /// Read history of exactly these live results in earlier runs, if a plan is known that writes them all.
     pub(super) fn history(&mut self) -> Option<Arc<History>> {
         let live = &self.live;
         self.recognizer.known().iter().find(|k| k.live == *live).map(|k| k.history.clone())
     }
 
-    /// What need not be written: results that this pattern's history shows to be dropped unread, and large ones that it
-    /// says nothing of, if little enough is kept to compute them after all.
+    /// Recipe for results that need not be written: those that this pattern's history shows to be dropped unread, and
+    /// large ones without history. None if computing them after all would keep more input bytes alive than deferring
+    /// saves.
     fn defer(&mut self, wanted: Wanted) -> Option<Arc<Recipe>> {
         let (asked, guessed) = match wanted {
             Wanted::All => return None,
@@ -41,7 +42,7 @@ impl Recorder {
                 let asked = (epoch == self.epoch).then_some(index as usize);
                 (asked, self.guessed(asked))
             }
-            // What a loop or much memory cuts off goes on.
+            // A segment cut by a loop or by memory: its results are likely read by what follows.
             Wanted::Nothing => (None, BitSet::default()),
         };
         let (entry, history) = self.writing_all(guessed.count() > 0)?;
@@ -66,8 +67,8 @@ impl Recorder {
         Recipe::new((self.device, recorded, entry), what, inputs, (deferred, history, kept), guess)
     }
 
-    /// The pattern that writes all that is live, and what became of that in earlier runs; where there is none, a new one
-    /// if asked for.
+    /// Plan store entry and history of the pattern in which all live results are written. If there is none, a new one
+    /// if `make`.
     fn writing_all(&mut self, make: bool) -> Option<(Arc<Entry>, Arc<History>)> {
         let live = &self.live;
         if let Some(known) = self.recognizer.known().iter().find(|k| k.live == *live) {
@@ -76,7 +77,7 @@ impl Recorder {
         if !make {
             return None;
         }
-        // What is planned for is all that is live until something is set aside.
+        // `planned` still equals `live` here, before anything is deferred.
         let laid = self.laid_out();
         let entry = store::entry(self.device, (self.mode, self.stream), &self.segment(&laid), false);
         let history = History::new(self.ops.len());
@@ -85,12 +86,12 @@ impl Recorder {
         Some((entry, history))
     }
 
-    /// Large results that something here reads already: most such handles are held until the end of a statement or a
-    /// scope, and dropped.
+    /// Large results that an operation of this segment already reads: most such handles are held until the end of a
+    /// statement or scope, and dropped.
     fn guessed(&self, asked: Option<usize>) -> BitSet {
         let worth = |&i: &usize| asked != Some(i) && TUNABLES.min_guessed_bytes.reached_by(self.values[i].nbytes());
         let mut guessed = BitSet::default();
-        // On the way of every run, most of which leave nothing large.
+        // Fast path of every run: most segments leave no large result live.
         if !self.live.iter().any(|i| worth(&i)) || !guesses() {
             return guessed;
         }

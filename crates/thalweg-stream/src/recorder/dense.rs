@@ -1,7 +1,7 @@
-//! Operations whose operands lie row-major: those in another language, which know no strides.
+//! Foreign operations need row-major operands, because they take no strides.
 //!
-//! In: an operation as it is recorded, some of whose operands lie otherwise in memory. Out: the same on copies of these,
-//! which are operations of the stream like any other, so that whatever makes them may share a kernel.
+//! In: an operation being recorded, some of whose operands are strided. Out: the same operation on copies of these. The
+//! copies are ordinary operations of the stream and can fuse with the producers of the operands.
 
 use super::Recorder;
 use crate::mode::Mode;
@@ -9,7 +9,7 @@ use crate::value::{Operand, Value};
 use std::sync::Arc;
 use thalweg_ir::{DType, Op, Shape};
 
-/// What is recorded, but for its arguments.
+/// Operation to record, without its arguments.
 pub(super) struct Parts<'a> {
     pub mode: Mode,
     pub op: Op,
@@ -20,7 +20,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl Recorder {
-    /// Records an operation whose operands have to lie row-major: those that do not are copied first.
+    /// Records an operation that needs row-major operands: copies those that are not.
     #[cold]
     pub(super) fn record_dense(&mut self, parts: Parts<'_>, args: &[Operand<'_>]) -> Arc<Value> {
         let Parts { mode, op, dtype, shape, attr, ints } = parts;

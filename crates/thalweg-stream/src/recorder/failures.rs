@@ -1,7 +1,8 @@
-//! What a recorder does where a segment has failed, and for who waits for everything.
+//! Recovery from failed segments, and pending work for `synchronize`.
 //!
-//! In: a segment whose run gave an error. Out: its results by another run, where only the plan was wrong; else what becomes
-//! of each ([`crate::index_error`]). For [`crate::synchronize`]: the deferred results and deferred checks that are held.
+//! In: a segment whose run returned an error. Out: its results by an unfused run, if only the plan was wrong; else the
+//! outcome of each result ([`crate::index_error`]). For [`crate::synchronize`]: the deferred results and deferred
+//! checks that are still held.
 
 use super::{Laid, Recorder, view_of};
 use crate::defect;
@@ -15,11 +16,11 @@ use std::sync::Arc;
 use thalweg_ir::Op;
 use thalweg_runtime::{Error, count};
 
-/// Deferred checks that are noted before those are forgotten of which nobody holds a result.
+/// Number of noted deferred checks above which those whose results nobody holds are dropped.
 const MAX_NOTED_CHECKS: usize = 64;
 
 impl Recorder {
-    /// Notes the deferred checks of what the segment leaves.
+    /// Notes the deferred checks of the segment's live results.
     pub(super) fn note_checks(&mut self) {
         let mut last = None;
         for checks in self.live.iter().filter_map(|i| self.values.get(i)?.checks()) {
@@ -33,15 +34,15 @@ impl Recorder {
         }
     }
 
-    /// The deferred results that somebody holds, and the deferred checks of results that somebody holds: what is left to
-    /// do for who waits for everything.
+    /// Takes the deferred results that somebody holds, and the deferred checks of results that somebody holds: the work
+    /// left for `synchronize`.
     pub fn take_held(&mut self) -> (Vec<Arc<DeferredValue>>, Vec<Arc<DeferredChecks>>) {
         let held = self.held.drain(..).filter_map(|h| h.upgrade()).collect();
         (held, self.checks.drain(..).filter_map(|c| c.upgrade()).collect())
     }
 
-    /// Runs the segment again, one kernel an operation, where an index was out of range: whether that gave all results. Then
-    /// the plan was wrong, and not the program: later runs of the pattern go the same way.
+    /// Reruns the segment unfused after an index out of range. Returns true if that computes all results: then the plan
+    /// was wrong, not the program, and later runs of the pattern stay unfused.
     #[cold]
     pub(super) fn run_unfused(&mut self, error: &Error) -> bool {
         if !matches!(error, Error::Index(_)) || !self.mode.fused || self.mode.reference {
@@ -74,17 +75,18 @@ impl Recorder {
         true
     }
 
-    /// The inputs of a segment that has failed: those that are as they were.
+    /// Inputs of a failed segment that still hold their data, `None` for the others.
     fn inputs_as_saved(&self) -> Vec<Option<Arc<Value>>> {
         let there = |v: &Arc<Value>| matches!(v.state(), Some(Ok(_)));
         let pairs = self.inputs.iter().zip(&self.saved);
         pairs.map(|(v, s)| v.as_ref().or(s.2.as_ref()).filter(|v| there(v)).cloned()).collect()
     }
 
-    /// Where an index was out of range, or an operation in another language does not compile, what becomes of each result.
+    /// Sorts a failure out: the outcome of each result after an index out of range, or after a foreign operation failed
+    /// to compile.
     #[cold]
     pub(super) fn sort_out(&self, error: &Error) -> Option<Sorted> {
-        // What does not compile is found out before anything runs.
+        // Compile errors occur before anything runs.
         let compiling =
             matches!(error, Error::Compile { .. }) && self.ops.iter().any(|o| matches!(o.op, Op::Foreign(_)));
         let indexed = matches!(error, Error::Index(_)) && self.saved.len() == self.inputs.len();
@@ -123,10 +125,10 @@ impl Recorder {
         sorted
     }
 
-    /// The error for a panic while the segment ran.
+    /// Error for a panic while the segment ran.
     pub(super) fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> Error {
         let message = format!("a kernel panicked on {}: {}", self.device.device().name(), defect::said(panic));
-        // Without the inputs, some of which are let go as kernels run, the segment is not what it was.
+        // Kernels release inputs as they run. Without all of them the segment cannot be reported as it was.
         if self.inputs.iter().any(Option::is_none) {
             return defect::error(message, None);
         }

@@ -1,4 +1,4 @@
-//! What a recorder does with values that a tape alone holds: see [`crate::kept`].
+//! Values that only a tape holds, as the recorder handles them. See [`crate::kept`].
 
 use super::{Recorder, Wanted};
 use crate::calibration::planning_costs;
@@ -13,7 +13,7 @@ use thalweg_ir::{Arg, DType, Op, Shape};
 use thalweg_runtime::count;
 
 impl Recorder {
-    /// Records an operation some of whose arguments their segments left: what makes them first.
+    /// Records an operation some of whose arguments were dropped by their segments: recomputes those first.
     #[cold]
     #[allow(clippy::too_many_arguments, reason = "the parts of one operation")]
     pub(super) fn record_from_left(
@@ -26,9 +26,9 @@ impl Recorder {
         args: &[Operand<'_>],
         ints: &[i64],
     ) -> Arc<Value> {
-        // That is of this operation, and not of one that is recorded again for it.
+        // The call site belongs to this operation, not to one that is recorded again for it.
         let own = take_site();
-        // Held until the operation is recorded: where the stream is cut meanwhile, they are written.
+        // Held until the operation is recorded, so that a cut in between writes them.
         let made: Vec<Option<Arc<Value>>> = args
             .iter()
             .map(|arg| match arg {
@@ -48,7 +48,7 @@ impl Recorder {
         self.record(mode, op, dtype, shape, attr, &args, ints)
     }
 
-    /// What stands here for a value that its segment left; none where it has been computed.
+    /// Replacement in this segment for a value that its segment dropped; none if the value is resolved instead.
     fn made_again(&mut self, mode: Mode, value: &Arc<Value>) -> Option<Arc<Value>> {
         let recipe = value.again().filter(|r| r.again().is_some_and(|a| a.left.mode == mode));
         let Some(recipe) = recipe else {
@@ -62,7 +62,7 @@ impl Recorder {
         Some(self.record_again(mode, again))
     }
 
-    /// Records the operations of a value that was left, those that were not recorded again in this segment already.
+    /// Records the operations of a dropped value again, except those already recorded again in this segment.
     fn record_again(&mut self, mode: Mode, again: &Again) -> Arc<Value> {
         let Again { left, at, inputs } = again;
         let stretch = &left.stretch;
@@ -78,7 +78,7 @@ impl Recorder {
             Some(_) => (BitSet::default(), BitSet::default()),
             None => stretch.needed(*at, |o| places[o].is_some()),
         };
-        // What is there from before, and what is made now, is held: a cut may come between.
+        // Results from before, and those recorded now, are held: a cut may come in between.
         for i in needed.iter().chain([*at]) {
             let args = stretch.segment.ops[i].args();
             for o in args.filter_map(|a| if let Arg::Op(o) = a { Some(o) } else { None }).chain([i]) {
@@ -117,8 +117,8 @@ impl Recorder {
         made[*at].take().expect("it was made, or there")
     }
 
-    /// Decides which of the values that a tape alone holds are written: these are live from here on. The others are to
-    /// be made again as it says.
+    /// Decides which of the values that only a tape holds are written; these become live. Returns the others with their
+    /// recipes.
     pub(super) fn decide(&mut self, wanted: Wanted) -> Vec<(usize, Arc<dyn Recompute>)> {
         if self.kept.count() == 0 {
             return vec![];
@@ -165,9 +165,9 @@ impl Recorder {
         decision
     }
 
-    /// Bytes for what is kept and what the backward pass makes, where the device has a limit: what is free beside what
-    /// is live, less what a kernel of that pass may need. Of a segment that was cut for its length, half of it: more is
-    /// to come.
+    /// Budget in bytes for saved values and temporaries of the backward pass, if the device has a memory limit: free
+    /// memory without the live results, less what one kernel of that pass may need. A segment cut for its length gets
+    /// half: more of the forward pass follows.
     fn room(&self, wanted: Wanted) -> Option<usize> {
         let memory = self.device.device().memory();
         let bytes = |v: &Value| v.shape().numel() * v.dtype().size();

@@ -1,4 +1,4 @@
-//! How a recorder runs what it has recorded: the plan at hand or one that competes with it, in the memory there is.
+//! Running a recorded segment: by its known plan or a competing one, within the memory available.
 
 use super::{Laid, Recorder, Wanted, view_of};
 use crate::autotune::Turn;
@@ -21,13 +21,14 @@ use thalweg_fusion::{BitSet, SegmentClass};
 use thalweg_runtime::{Error, count};
 
 impl Recorder {
-    /// Runs what was recorded: what of it is to be written, by the plan at hand or one that competes with it.
+    /// Runs the segment's planned results, by its own plan or by one that competes with it.
     pub(super) fn run(&mut self, wanted: Wanted) -> Result<(), Error> {
         if self.mode.reference {
             report::ran(|| TierRun { tier: Tier::Reference, operations: self.ops.len(), kernels: 0 });
             return run::interpret(&self.ops, &self.values, &self.live, &self.ints, &self.scalars, &self.inputs);
         }
-        // What is deferred is told by history: a stretch would get another plan when it comes the third time.
+        // Deferral follows from history and would give the segment another plan when it comes the third time, so not in
+        // reproducible modes.
         let watched = self.mode.fused && !self.mode.reproducible && deferring();
         let deferred = if watched { self.set_aside(wanted) } else { BitSet::default() };
         let left = self.decision.as_ref().is_some_and(|d| d.keep.left.count() > 0);
@@ -41,7 +42,7 @@ impl Recorder {
             let laid = self.laid_out();
             self.keep_best(&ready, &laid);
         }
-        // The host's clock says nothing about launches that run on their own.
+        // On a device with asynchronous launches the host's clock says nothing.
         let on_its_own = self.device.device().throughput().is_some();
         let turn = ready.autotuning.turn(self.ops.len(), on_its_own, || {
             let laid = self.laid_out();
@@ -64,7 +65,7 @@ impl Recorder {
             let kept = (self.decision.as_ref().map(|d| &d.keep), self.again.as_slice());
             report::report(self.device, &self.segment(&laid), (runs, &own), origin == Origin::Search, &deferred, kept)
         });
-        // Inputs may be gone after the run.
+        // Laid out now: inputs may be gone after the run.
         let laid = turn.as_ref().filter(|t| t.counts).map(|_| self.laid_out());
         let waits = watch::waits(self.device);
         let timed = match &turn {
@@ -74,7 +75,7 @@ impl Recorder {
         };
         let clock = waits || turn.is_some() && !on_its_own;
         let (mut outcome, time) = self.launch(&found, history.as_ref(), timed, clock);
-        // What failed says nothing about a plan, and no more does what ran in its place for want of memory.
+        // A failed run says nothing about the plan, nor does a lean plan that ran for want of memory.
         if let (Some(turn), Ok(run)) = (&turn, &mut outcome)
             && Arc::ptr_eq(runs, chosen)
         {
@@ -91,8 +92,8 @@ impl Recorder {
         outcome.map(|_| ())
     }
 
-    /// The plan at hand (same live-outs, same sizes, scalars still equal where they were), else one found or made now;
-    /// and where it came from.
+    /// Plan for this segment and its origin: the known one if live-outs and sizes match and equal scalars are still
+    /// equal; else one found or made now.
     fn plan(&mut self) -> Result<(Arc<Ready>, Origin), Error> {
         let known = self.recognizer.known();
         let at = known.iter().position(|k| k.live == self.planned);
@@ -112,7 +113,7 @@ impl Recorder {
         Ok((ready, origin))
     }
 
-    /// What runs for a plan in the memory there is, and how.
+    /// Instance and schedule to run within the available memory.
     fn schedule(&mut self, ready: &Arc<Ready>) -> Result<(Arc<Ready>, Arc<Numbered>), Error> {
         held_alone(&self.inputs, &mut self.own);
         let planned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -121,7 +122,7 @@ impl Recorder {
                 ready.lean(self.device, self.segment(&laid))
             })
         }));
-        // On the way of every run, so the segment is laid out only where it is needed.
+        // Executed on every run, so the segment is laid out only where it is needed.
         planned.unwrap_or_else(|panic| {
             let laid = self.laid_out();
             let message = format!("the memory planner panicked: {}", defect::said(&*panic));
@@ -129,8 +130,8 @@ impl Recorder {
         })
     }
 
-    /// Runs it, with the time that took if that is asked for and anything ran: from before the first launch to what is
-    /// resolved last.
+    /// Runs the schedule. Returns the elapsed time, from before the first launch to the last resolved value, if `clock`
+    /// is set and there was a schedule.
     fn launch(
         &mut self,
         found: &Result<(Arc<Ready>, Arc<Numbered>), Error>,
@@ -143,7 +144,7 @@ impl Recorder {
             Err(error) => return (Err(error.clone()), None),
         };
         if !self.sites.is_empty() {
-            // A handle of an input that others hold, too, keeps nothing from being written over.
+            // A clone of an input that others hold as well does not prevent in-place reuse.
             let shared = |v: &Arc<Value>| (v.dtype(), view_of(v), (Arc::strong_count(v) > 1).then(|| v.clone()));
             self.saved.extend(self.inputs.iter().flatten().map(shared));
         }
@@ -154,7 +155,7 @@ impl Recorder {
         (outcome, begin.map(|b| b.elapsed()))
     }
 
-    /// Tells the autotuning about a plan how long a turn took; what it ends with is kept on disk.
+    /// Reports the time of a run to the plan's autotuning; saves the winner to disk if that decides it.
     fn note(&self, ready: &Arc<Ready>, turn: &Turn<Ready>, time: Duration, laid: Option<Laid>) {
         let over = ready.autotuning.note(turn, time.as_nanos() as u64);
         if let Some(laid) = laid.filter(|_| over) {
@@ -162,7 +163,7 @@ impl Recorder {
         }
     }
 
-    /// Keeps the plan that an autotuning has ended with: for what is of the same class, and on disk.
+    /// Saves the winner of an autotuning: as the preferred plan of its class, and on disk.
     fn keep_best(&self, ready: &Arc<Ready>, laid: &Laid) {
         let best = ready.autotuning.winner().unwrap_or(ready);
         ready.plans.prefer(&best.plan);
@@ -174,8 +175,8 @@ impl Recorder {
         saved::save_measured(asked, &best.plan);
     }
 
-    /// What runs the segment, from the plan store or made now, and put at hand; `at` is the place among the node's
-    /// plans if there is one. Also where the plan came from.
+    /// Runnable instance of the segment, from the plan store or made now, and where the plan came from. It is stored at
+    /// the recognizer's node; `at` is its index among the node's plans, if it exists.
     fn instantiate(&mut self, at: Option<usize>) -> Result<(Arc<Ready>, Origin), Error> {
         let laid = self.laid_out();
         let segment = self.segment(&laid);

@@ -1,4 +1,4 @@
-//! Recording the operations of a [`Template`] in one go.
+//! Recording the operations of a [`Template`] as one batch.
 
 use super::{Recorder, Wanted};
 use crate::DeviceRef;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use thalweg_ir::{Arg, RelArg, RelOp};
 
 impl Recorder {
-    /// Where the next operation is recorded.
+    /// Position at which the next operation is recorded.
     pub fn mark(&self, device: DeviceRef) -> Mark {
         Mark { device, epoch: self.epoch, at: self.ops.len(), ints: self.ints.len(), scalars: self.scalars.len() }
     }
 
-    /// What was recorded behind a mark, as a template; see [`Template::of`].
+    /// Template of the operations recorded since a mark; see [`Template::of`].
     pub fn template(&self, mark: Mark, operands: &[&Arc<Value>], results: &[&Arc<Value>]) -> Option<Template> {
-        // Of windows some functions record something else than of other tensors.
+        // Some functions record other operations for windows than for other tensors.
         if mark.epoch != self.epoch || self.has_windows || !self.again.is_empty() {
             return None;
         }
@@ -31,7 +31,7 @@ impl Recorder {
         Template::of(&recorded, mark.at, (ints, scalars), value, operands, results)
     }
 
-    /// Records a template's operations; none where an operand is not there yet, or failed: then nothing is recorded.
+    /// Records a template's operations. None, with nothing recorded, if an operand is not available here or has failed.
     pub fn record_together<R>(
         &mut self,
         mode: Mode,
@@ -61,7 +61,7 @@ impl Recorder {
         self.scalars.extend_from_slice(&template.scalars);
         scalars.for_each(|(i, bits)| self.scalars[own + i] = bits);
         self.ops.extend_from_slice(ops);
-        // Inputs are numbered in the order in which they are first read.
+        // Inputs are numbered in order of their first read.
         let mut given = [RelArg::NONE; MOST_OPERANDS];
         for &Link { step, slot, from } in links {
             let arg = match from {
@@ -81,7 +81,7 @@ impl Recorder {
             let value = self.next_value(first + i, shape, op.dtype);
             self.values.push(value);
         }
-        // A loop that comes round in the midst of a template is cut behind it.
+        // A loop that repeats in the middle of a template is cut after the template.
         let cut = self.ops[first..].iter().fold(false, |cut, op| self.recognizer.step(op) | cut);
         let result = |from: &From| match *from {
             From::Step(n) => self.values[first + n as usize].clone(),

@@ -1,11 +1,11 @@
-//! Plans that compete: named once, timed in turns, decided once; never where runs are to be alike.
+//! Autotuning: plans compete once, timed alternately; never in reproducible modes.
 
 use super::{FUSED, counted, element, on_its_own, vector};
 use crate::{DeviceRef, Mode, set_measuring, set_mode};
 use thalweg_ir::ElementOp::{Add, Exp, Neg, Sin};
 use thalweg_runtime::Counters;
 
-/// So many runs of a stretch with more than one plan: `h` may be stored or computed twice.
+/// Runs, `n` times, a sequence with more than one plan: `h` may be stored or recomputed.
 fn runs(device: DeviceRef, n: usize) -> Counters {
     let x = vector(device, 4096);
     let one = || {

@@ -1,4 +1,4 @@
-//! The recorder: where a stream is cut, and what a cut leaves.
+//! Recorder: where a stream is cut, and the state after a cut.
 
 use super::{counted, element, on_its_own, scaled, vector};
 use crate::flush;

@@ -1,11 +1,12 @@
-//! Results that nobody reads: deferred, and computed after all where somebody asks.
+//! Deferred results: left unwritten, and computed when somebody asks.
 
 use super::{FUSED, counted, element, on_its_own, vector};
 use crate::{Mode, Value, set_deferring, set_mode, synchronize};
 use std::sync::Arc;
 use thalweg_ir::ElementOp::{Exp, Neg};
 
-/// One turn in which a temporary is still held when the result is read; both are given.
+/// One iteration in which a temporary is still held when the result is read. Returns the temporary and the bytes
+/// written.
 fn turn(x: &Arc<Value>) -> (Arc<Value>, u64) {
     let y = element(Exp, &[x]);
     let z = element(Neg, &[&y]);

@@ -1,4 +1,4 @@
-//! Streams on a device that computes nothing: what is recorded, cut, planned, kept and run, by the counters.
+//! Streams on a device that computes nothing: recording, cuts, plans, caches and runs, checked by the counters.
 
 mod autotuning;
 mod cuts;
@@ -17,7 +17,7 @@ use thalweg_runtime::{
     Block, Buffer, Counters, Device, Error, Memory, MemoryStats, Pool, Program, ProgramInfo, counters,
 };
 
-/// A device whose launches do nothing: values are what memory held before.
+/// Device whose launches do nothing: values are whatever memory held before.
 #[derive(Debug)]
 pub(crate) struct Idle {
     pool: Arc<Pool>,
@@ -33,12 +33,12 @@ struct Host;
 
 impl Memory for Host {
     fn obtain(&self, bytes: usize) -> Option<Block> {
-        // SAFETY: a layout of at least one byte.
+        // SAFETY: the layout has at least one byte.
         NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(bytes)) }).map(Block::unused)
     }
 
     unsafe fn release(&self, block: Block, bytes: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that the block came from `obtain` with this size.
         unsafe { std::alloc::dealloc(block.start.as_ptr(), layout(bytes)) }
     }
 
@@ -59,7 +59,7 @@ impl Program for Nothing {
         Ok(())
     }
 
-    /// As if every element of every operand that is read or written were moved once.
+    /// Traffic as if every element of every operand were moved once.
     fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
         let Geometry::Map(map) = geometry else { return Moved::default() };
         let Some((read, written)) = self.0 else { return Moved::default() };
@@ -72,7 +72,7 @@ impl Program for Nothing {
     }
 }
 
-/// Bytes that a map reads and writes of a point.
+/// Bytes that a map reads and writes per point.
 fn bytes_of_a_point(kernel: &Kernel) -> Option<(u64, u64)> {
     let Kernel::Map(body) = kernel else { return None };
     let size = |access: u16| body.accesses[access as usize].dtype.size() as u64;
@@ -130,10 +130,10 @@ impl Device for Idle {
     }
 }
 
-/// The process's disk cache: who sets one has it alone, and who counts plans that are made has none meanwhile.
+/// Lock on the process's disk cache: a test that sets one holds it exclusively; tests that count plans run without one.
 pub(crate) static DISK: RwLock<()> = RwLock::new(());
 
-/// Runs a test on a thread and a device of its own, with settings that no environment changes.
+/// Runs a test on a new thread and device, with settings independent of the environment.
 fn on_its_own(test: impl FnOnce(DeviceRef) + Send + 'static) {
     let run = move || {
         let _without = DISK.read().unwrap_or_else(PoisonError::into_inner);
@@ -150,25 +150,25 @@ fn on_its_own(test: impl FnOnce(DeviceRef) + Send + 'static) {
 const FUSED: Mode =
     Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 
-/// A vector in memory.
+/// Vector in memory.
 fn vector(device: DeviceRef, n: usize) -> Arc<Value> {
     let buffer = device.device().allocate(4 * n).unwrap();
     Value::ready(device, buffer, Shape::new(&[n]), DType::F32)
 }
 
-/// A recorded elementwise operation over tensors of one shape.
+/// Records an elementwise operation over tensors of one shape.
 fn element(op: ElementOp, args: &[&Arc<Value>]) -> Arc<Value> {
     let operands: Vec<Operand<'_>> = args.iter().map(|v| Operand::Value(v)).collect();
     record(args[0].device(), Op::Element(op), DType::F32, *args[0].shape(), 0, &operands, &[])
 }
 
-/// A recorded product with a scalar.
+/// Records a product with a scalar.
 fn scaled(x: &Arc<Value>, by: f32) -> Arc<Value> {
     let operands = [Operand::Value(x), Operand::Scalar(by.to_bits() as u64)];
     record(x.device(), Op::Element(ElementOp::Mul), DType::F32, *x.shape(), 0, &operands, &[])
 }
 
-/// What the calling thread counted while `f` ran.
+/// Counters of the calling thread while `f` ran.
 fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
     let before = counters();
     let out = f();

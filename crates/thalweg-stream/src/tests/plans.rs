@@ -1,4 +1,4 @@
-//! The plan store: which plan is found for a pattern, its sizes and scalars.
+//! Plan store: which plan is found for a pattern, its sizes and scalars.
 
 use super::{FUSED, counted, element, on_its_own, scaled, vector};
 use crate::{MatmulPrecision, Mode, plan_store, set_mode};
@@ -11,7 +11,7 @@ fn a_pattern_has_one_plan_whatever_its_sizes_and_scalars() {
             let x = vector(device, n);
             let y = element(Exp, &[&x]);
             let z = scaled(&y, by);
-            // Held at the read it would be live, and from the third time on deferred: another plan.
+            // If it were held at the read it would be live, and deferred from the third time on, which is another plan.
             drop(y);
             z.read().unwrap();
         };
@@ -64,7 +64,7 @@ fn precision_is_that_of_the_time_of_recording() {
         let x = vector(device, 10);
         let (z, c) = counted(|| {
             let y = element(Exp, &[&x]);
-            // Nothing runs before more is recorded.
+            // Nothing runs until more is recorded.
             let ran = counted(|| set_mode(Mode { matmul: MatmulPrecision::High, ..FUSED })).1;
             assert_eq!(ran.segments, 0);
             element(Exp, &[&y])

@@ -1,4 +1,4 @@
-//! Plans on disk: found again by what they follow from, and never believed. Each test has a folder of its own.
+//! Plans in the disk cache: found by everything that they depend on, and verified. Each test has a folder of its own.
 
 use super::on_its_own;
 use crate::saved::{Answer, Asked, Origin, plan_in, save_better_in, save_measured_in};
@@ -8,7 +8,7 @@ use thalweg_fusion::{BitSet, Costs, Effort, Mode, OwnedSegment, Parts, Plan, Sca
 use thalweg_ir::{DType, ElementOp, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::disk::{Cache, Kind};
 
-/// A cache in a folder that is gone at the end.
+/// Cache in a temporary folder that is removed at the end.
 struct Place(PathBuf, Cache);
 
 impl Place {
@@ -26,7 +26,7 @@ impl Drop for Place {
     }
 }
 
-/// `exp(x)`, and its negative of which both are live: one kernel or two.
+/// Segment of `exp(x)` and its negative, both live: one kernel or two.
 fn segment(n: usize, fused: bool) -> OwnedSegment {
     let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 1, contiguous: true });
     let one = |op, arg| RelOp { op: Op::Element(op), dtype: DType::F32, rank: 1, attr: 0, args: RelOp::pack(&[arg]) };
@@ -44,7 +44,7 @@ fn segment(n: usize, fused: bool) -> OwnedSegment {
     }
 }
 
-/// What `f` gives of what is asked for so many elements: the plan of their class, or that of these sizes alone.
+/// Passes `f` a question for `n` elements: for a plan of their class, or of exactly these sizes.
 fn asked<T>(device: DeviceRef, (n, fused): (usize, bool), of_class: bool, f: impl FnOnce(Asked<'_>) -> T) -> T {
     let own = segment(n, fused);
     let (segment, classes) = (own.as_segment(), ScalarClasses::new(&[]));
@@ -71,7 +71,7 @@ fn a_plan_that_was_searched_for_is_found_on_disk_by_the_next_process() {
         let (searched, origin) = found(Some(&place.1), device, 1000, true);
         assert_eq!(origin, Origin::Search);
         assert_eq!(place.1.contents().iter().map(|c| c.entries).sum::<usize>(), 1);
-        // What another process opens is the folder.
+        // Reopened, as by another process.
         let again = Cache::open(&place.0).unwrap();
         assert_eq!(found(Some(&again), device, 1000, true), (searched, Origin::Disk));
         assert_eq!(found(None, device, 1000, true).1, Origin::Search);
@@ -116,15 +116,15 @@ fn other_sizes_of_a_class_have_its_plan_unless_it_must_be_their_own() {
         assert_eq!(found_of(Some(&again), device, (1000, true), true).1, Origin::Disk);
         assert_eq!(found_of(Some(&again), device, (1001, true), true), (plan.clone(), Origin::Class));
         assert_eq!(found_of(Some(&again), device, (1001, true), false).1, Origin::Search);
-        // Two megabytes are of another class than eight kilobytes.
+        // Two megabytes are in another size class than eight kilobytes.
         assert_eq!(found_of(Some(&again), device, (1 << 18, true), true).1, Origin::Search);
-        // What was measured is the plan of the class from then on.
+        // A measured plan becomes the plan of its class.
         asked(device, (1002, true), true, |asked| save_measured_in(&again, asked, &plan));
         assert_eq!(found_of(Some(&again), device, (1003, true), true), (plan, Origin::Class));
     });
 }
 
-/// What was put together of parts that are known may be another plan than a search finds: it is that of its class alone.
+/// A plan assembled from known partial plans may differ from the one a search finds: it is saved for its class only.
 #[test]
 fn a_plan_of_known_parts_is_not_kept_for_its_sizes() {
     on_its_own(|device| {

@@ -1,7 +1,7 @@
-//! What the time of a contraction follows from: products, what is computed for their factors and made of their sums.
+//! Cost features of a contraction: products, prologues and epilogue.
 //!
-//! In: a contraction with its geometry, and the bytes of each operand that are not counted yet. Out: its part of the
-//! features. Tiles and panels that stay in a cache, and sums in registers, count nothing that is moved.
+//! In: a contraction with its geometry, and the bytes of each operand that are not counted yet. Out: its share of the
+//! features. Tiles and panels that stay in a cache, and accumulators in registers, count no traffic.
 
 use super::{CostFeatures, Product, contiguous, map, rows};
 use crate::cost::nodes::Work;
@@ -11,7 +11,7 @@ use thalweg_kernel::{
     MatmulGeometry, Node, NodeId, Precision, RowGeometry, Store, TileGeometry, Weights, bodies, copied, widened_bytes,
 };
 
-/// Rows and columns of a chunk of a product.
+/// Rows and columns of a product's chunk.
 const PRODUCT_CHUNK: u64 = 96;
 
 pub(super) fn contraction(
@@ -24,7 +24,7 @@ pub(super) fn contraction(
     let at = factors(c, g, left, f);
     f.leave_out_unseen(c, g);
     if c.takes_rows() {
-        // Each block of rows packs the right factors again.
+        // Each block of rows repacks the right operands.
         let blocks = g.row_blocks(c) as u64;
         let packed = |g: &ContractionGeometry| (g.product.k * g.product.n) as u64;
         let elements = packed(g) + g.inner.as_deref().map_or(0, packed);
@@ -39,10 +39,10 @@ pub(super) fn contraction(
     }
 }
 
-/// What is made of the sums of a product; how many operands it reads.
+/// Adds the epilogue of a product; returns the number of operands it reads.
 fn epilogue(c: &Contraction, g: &ContractionGeometry, left: &[u64], f: &mut CostFeatures) -> usize {
     let Some((epilogue, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) else { return 0 };
-    // The sums are a tile that stays in cache, and so is what a factor is computed from.
+    // Accumulators are a tile that stays in cache, like the sources of a prologue.
     let mut own: Vec<u64> = left.to_vec();
     own.insert(epilogue.sums as usize, 0);
     own.resize((epilogue.reads + epilogue.writes) as usize, 0);
@@ -52,7 +52,7 @@ fn epilogue(c: &Contraction, g: &ContractionGeometry, left: &[u64], f: &mut Cost
     epilogue.reads as usize - 1
 }
 
-/// The product and what its factors are read or computed from; how many operands that are.
+/// Adds the product and the operands it is read or computed from; returns their number.
 fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut CostFeatures) -> usize {
     product((c.dtype, c.precision), &g.product, f);
     let mut at = 0;
@@ -62,7 +62,7 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
             at += 1;
             continue;
         };
-        // What it writes is a panel that stays in cache, and so are the sums that it is computed from.
+        // A prologue writes a panel that stays in cache; so do the accumulators it is computed from.
         let mut own = vec![];
         if let Some((inner, g)) = factor.inner.as_deref().zip(g.inner.as_deref()) {
             at += factors(&inner.product, g, &mut left[at..], f);
@@ -94,8 +94,8 @@ fn factors(c: &Contraction, g: &ContractionGeometry, left: &mut [u64], f: &mut C
     at
 }
 
-/// A factor that lies in memory by strides, as windows do, as a body that loads it: tiles copy it from there, and where
-/// the device says so (a CPU), with what it is padded by, or converted from bytes.
+/// Body that only loads a strided operand, such as windows: tiles copy it in place. Where the device supports it (a
+/// CPU), also with padding or converted from bytes.
 fn only_loads(kernel: &Kernel, tiles: &TileGeometry, borders: bool) -> Option<(Body, MapGeometry)> {
     let ([body], [tile]) = (bodies(kernel), &tiles.boxes[..]) else { return None };
     let g = &tile.geometry;
@@ -116,8 +116,8 @@ fn only_loads(kernel: &Kernel, tiles: &TileGeometry, borders: bool) -> Option<(B
     Some((loads, MapGeometry { extents: g.extents.clone(), accesses }))
 }
 
-/// Weights that are made point by point: what a point takes, and where they are exponentials the maximum, the
-/// exponential, the sum, and their rounding.
+/// Adds weights computed point by point: the work per point, and if they are exponentials (online softmax) the maximum,
+/// the exponential, the sum, and the rounding.
 fn one_pass(weights: &Weights, tiles: &TileGeometry, left: &mut [u64], sums: u16, f: &mut CostFeatures) {
     let domain = (f.points, f.chunks, f.traffic.len());
     let geometry = &tiles.boxes[0].geometry;
@@ -133,7 +133,7 @@ fn one_pass(weights: &Weights, tiles: &TileGeometry, left: &mut [u64], sums: u16
 }
 
 impl CostFeatures {
-    /// What rows do not see is not computed.
+    /// Scales the counts by the visible fraction of a causal mask: masked keys are not computed.
     fn leave_out_unseen(&mut self, c: &Contraction, g: &ContractionGeometry) {
         let Some((_, seen)) = thalweg_kernel::seen(c, g) else { return };
         let (rows, keys) = (g.product.m as f64, g.product.k as f64);
@@ -146,7 +146,7 @@ impl CostFeatures {
         self.traffic.iter_mut().for_each(|t| part(&mut t.again));
     }
 
-    /// Sums that are in registers are not read again, those of accesses from `first` on.
+    /// Removes rereads of accumulators that are in registers, among accesses from `first` on.
     fn forget_sums(&mut self, first: usize, sums: u16, bodies: &[Body]) {
         if !self.passes_once {
             return;
@@ -157,7 +157,7 @@ impl CostFeatures {
     }
 }
 
-/// A map that is run rectangle by rectangle, or rows that are.
+/// Adds a map or row body that runs rectangle by rectangle.
 fn tiled(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, f: &mut CostFeatures) {
     let points = (f.points, f.chunks);
     f.boxes = f.boxes.max(tiles.boxes.len() as u32);
@@ -171,7 +171,7 @@ fn tiled(kernel: &Kernel, tiles: &TileGeometry, left: &mut [u64], reads: usize, 
     for (body, part) in bodies(kernel).iter().zip(&tiles.boxes).filter(|(_, part)| part.geometry.points() > 0) {
         map(body, &part.geometry, left, reads, f);
     }
-    // It runs as the product does.
+    // It has the points and chunks of the product.
     (f.points, f.chunks) = points;
 }
 

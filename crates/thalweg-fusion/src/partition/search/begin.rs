@@ -1,10 +1,9 @@
-//! The plan that a search begins with: legal, whatever the component is.
+//! Initial plan of a search: legal for any component.
 //!
-//! Stored is what has to be, every reduction, scan and product (or what is made of its sums alone), and what keeps a
-//! kernel from being too much: operations in the middle of long chains, and values that would be computed in too many
-//! places. Where a kernel breaks another rule all the same,
-//! everything that it would compute is stored: down to one operation a kernel, which is what runs without fusion. Only
-//! if that is no kernel either there is no plan, and the answer is the rule.
+//! It stores required results, every reduction, scan and product (or the end of its elementwise epilogue), and values
+//! that keep kernels within limits: operations in the middle of long chains, and values that would be computed in too
+//! many places. If a kernel still breaks a rule, everything that it would compute is stored, down to one operation per
+//! kernel, as without fusion. Only if that is illegal too there is no plan, and the result is the rule.
 
 use super::{Component, NoPlan, State};
 use crate::partition::facts::Facts;
@@ -16,20 +15,20 @@ use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::Op;
 
-/// The first legal plan of a component.
+/// First legal plan of a component.
 pub(super) fn begin(kernels: &mut Kernels<'_, '_>, component: &Component) -> Result<State, NoPlan> {
     let stored = begun(kernels.facts, component);
     until_legal(kernels, component, stored)
 }
 
-/// A plan that begins with what several kernels of the first one would compute again stored, where that is much.
+/// First legal plan that also stores values that several kernels would recompute, if that is expensive.
 pub(super) fn begin_shared(kernels: &mut Kernels<'_, '_>, component: &Component) -> Result<State, NoPlan> {
     let mut stored = begun(kernels.facts, component);
     store_shared(kernels.facts, component, &mut stored);
     until_legal(kernels, component, stored)
 }
 
-/// What the first plan stores: every fold and product, with the chain that only serves the next.
+/// Stores of the first plan: every fold and product, or the end of its single-use chain.
 pub(super) fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
     let mut stored = facts.required.clone();
     let seg = facts.ix.seg;
@@ -46,9 +45,9 @@ pub(super) fn begun(facts: &Facts<'_>, component: &Component) -> BitSet {
     stored
 }
 
-/// What is stored of a product's factor from the start: what its windows are taken of, where that is computed, since it
-/// would be so again for each window; and what it is joined of, since each block of it would find out anew which part an
-/// element comes from.
+/// Value that is stored for a product's operand from the start: the computed source of its windows, since it would be
+/// recomputed for each window; and a concatenation, since each block of it would decide again which side an element
+/// comes from.
 fn in_memory(facts: &Facts<'_>, mut v: ValueId) -> Option<usize> {
     let seg = facts.ix.seg;
     let mut windows = false;
@@ -67,16 +66,16 @@ fn in_memory(facts: &Facts<'_>, mut v: ValueId) -> Option<usize> {
     None
 }
 
-/// Additions an element, over all kernels that compute a value, from which it is rather stored: about what writing it
-/// once and reading it in each of them takes.
+/// Additions per element, over all kernels that compute a value, from which it is stored instead: about the cost of
+/// writing it once and reading it in each of them.
 const MUCH: u64 = 32;
 
-/// Stores values that more than one kernel would compute, where their ways part: everything before them is then
-/// computed once.
+/// Stores values that more than one kernel would compute, at the point where their users diverge: everything before
+/// them is then computed once.
 fn store_shared(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
     let ix = &facts.ix;
     let n = ix.seg.ops.len();
-    // For each operation the kernels, by what they store, that compute it, and whether its users differ in that.
+    // For each operation the kernels, by their store, that compute it, and whether its users differ in these.
     let mut homes: FxHashMap<usize, (BitSet, bool)> = FxHashMap::default();
     for &user in component.ops.iter().rev().filter(|&&i| facts.needed.has(i)) {
         let of_user = match homes.get(&user) {
@@ -99,13 +98,13 @@ fn store_shared(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
             }
         }
     }
-    // Additions that an element takes from what is stored, ascending: what was stored on the way costs nothing further.
+    // Additions per element, ascending from stored values, which cost nothing.
     let mut additions = vec![0u64; n];
     for &i in &component.ops {
         if stored.has(i) {
             continue;
         }
-        // What an operation reads twice counts twice: over a long chain that is more than a number holds.
+        // An operand read twice counts twice, which overflows over a long chain without saturation.
         let own = own_additions(ix.seg.ops[i].op);
         additions[i] = facts.read_by(i).fold(own, |sum, a| sum.saturating_add(additions[a]));
         let Some((kernels, true)) = homes.get(&i) else { continue };
@@ -117,7 +116,7 @@ fn store_shared(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
     }
 }
 
-/// Additions that an operation amounts to, an element, roughly.
+/// Approximate additions of an operation, per element.
 fn own_additions(op: Op) -> u64 {
     match op {
         Op::Element(e) => u64::from(e.row().cost),
@@ -128,7 +127,7 @@ fn own_additions(op: Op) -> u64 {
     }
 }
 
-/// The plan that stores at least these, each by a kernel of its own, and what else these kernels need to be allowed.
+/// Plan that stores at least these, each in a kernel of its own, plus whatever these kernels need to be legal.
 pub(in crate::partition) fn until_legal(
     kernels: &mut Kernels<'_, '_>,
     component: &Component,
@@ -148,7 +147,7 @@ pub(in crate::partition) fn until_legal(
     }
 }
 
-/// Stores everything that the kernel of `store` would compute; whether there is anything.
+/// Stores everything that the kernel of `store` would compute. Returns whether there is anything.
 fn store_all_inside(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> bool {
     let inside = computed_by(facts, store, stored);
     let ops = &facts.ix.seg.ops;
@@ -157,8 +156,8 @@ fn store_all_inside(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> boo
     !inside.is_empty()
 }
 
-/// A kernel for each value that is stored (for the results of one call together), or the first in the canonical order that is none and why: what is stored for
-/// its sake may make a kernel of another.
+/// A kernel for each stored value (one for all results of one call), or the first illegal one in canonical order and
+/// its rule. Stores added for its sake may change other kernels.
 fn one_by_one(
     kernels: &mut Kernels<'_, '_>,
     component: &Component,
@@ -180,7 +179,7 @@ fn is_foreign(facts: &Facts<'_>, i: usize) -> bool {
     matches!(facts.ix.seg.ops[i].op, Op::Foreign(_))
 }
 
-/// Stores operations in the middle of what would be too much for one kernel.
+/// Stores operations in the middle of chains that exceed one kernel.
 fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
     if TUNABLES.max_kernel_ops.admits(component.ops.len()) {
         return;
@@ -205,7 +204,7 @@ fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet
                 }
             }
         }
-        // A quarter of what is allowed: an operation has up to three arguments, each of which brings as much.
+        // A quarter of the limit: an operation has up to three arguments, each of which adds as much.
         if own.count() > most && counts(op) {
             stored.insert(i);
         }
@@ -213,14 +212,14 @@ fn cut_long_chains(facts: &Facts<'_>, component: &Component, stored: &mut BitSet
     }
 }
 
-/// Stores every so many results of a tensor that is written to part by part.
+/// Stores every n-th result of a chain of `Put`s.
 fn cut_chains_of_parts(facts: &Facts<'_>, component: &Component, stored: &mut BitSet) {
     let ops = facts.ix.seg.ops;
     let most = TUNABLES.max_puts.get();
     if TUNABLES.max_puts.admits(component.ops.iter().filter(|&&i| ops[i].op == Op::Put).count()) {
         return;
     }
-    // How many parts are put in on the way to an operation from what is stored.
+    // Number of `Put`s between an operation and stored values.
     let mut parts = vec![0usize; ops.len()];
     for &i in &component.ops {
         let before = facts.read_by(i).filter(|&a| !stored.has(a)).map(|a| parts[a]).sum::<usize>();
@@ -231,14 +230,14 @@ fn cut_chains_of_parts(facts: &Facts<'_>, component: &Component, stored: &mut Bi
     }
 }
 
-/// Stores what the kernel of `store` would compute in more than `max_maps` places; whether there is any. Ways to a
-/// value are counted, of which some may lead to the same places: so it is asked only where a kernel is full.
+/// Stores operations that the kernel of `store` would compute under more than `max_maps` maps. Returns whether there
+/// are any. It counts paths to a value, some of which may have equal maps, so it is used only if a kernel is full.
 fn store_repeated(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> bool {
     let ix = &facts.ix;
     let mut ways = vec![0usize; store + 1];
     ways[store] = 1;
     let mut any = false;
-    // An argument precedes its use, so all ways to an operation are known when it is come to.
+    // An argument precedes its use, so all paths to an operation are known when it is visited.
     for i in (0..=store).rev().filter(|&i| facts.needed.has(i)) {
         let op = ix.seg.ops[i].op;
         if ways[i] == 0 || i != store && (stored.has(i) || is_constant(op)) {
@@ -249,7 +248,7 @@ fn store_repeated(facts: &Facts<'_>, store: usize, stored: &mut BitSet) -> bool 
             any = true;
             continue;
         }
-        // What a gather takes from is in memory.
+        // A gather reads its source from memory.
         let in_memory = op == Op::Gather && matches!(ix.tensors(i).next(), Some((_, ValueId::Op(_))));
         for a in facts.read_by(i).skip(in_memory as usize) {
             ways[a] = ways[a].saturating_add(ways[i]);

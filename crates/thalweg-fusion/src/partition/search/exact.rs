@@ -1,10 +1,9 @@
-//! The best plan of a small component.
+//! Exact search: the best plan of a small component.
 //!
-//! What is stored is chosen first, the sets that could be fastest before the others. For one set the best partition
-//! into kernels is found by dynamic programming over its subsets, `best(T) = min over kernels K ⊆ T that hold T's
-//! lowest member of time(K) + best(T \ K)`. That forgets what concerns several kernels, that they must not wait for
-//! each other; where its partition breaks such a rule, a depth-first search over partitions takes `best` as the least
-//! that the rest can cost.
+//! Stored sets are tried in order of their lower bounds. For one set, the best partition into kernels is found by
+//! dynamic programming over its subsets: `best(T) = min over kernels K ⊆ T that hold T's lowest member of time(K) +
+//! best(T \ K)`. That ignores rules about several kernels, which must not wait for each other. If the result breaks
+//! such a rule, a depth-first search over partitions uses `best` as lower bound of the rest.
 
 use super::{Component, Found, State};
 use crate::partition::kernels::{Kernel, Kernels};
@@ -12,7 +11,7 @@ use crate::segment::{BitSet, ValueId};
 use crate::write::rules::{Rule, is_opaque};
 use std::rc::Rc;
 
-/// The fastest plan of the component, or the fastest that was found until so many operations had been visited.
+/// Fastest plan of the component, or the fastest found within `limit` visits.
 pub(super) fn optimum(
     kernels: &mut Kernels<'_, '_>,
     component: &Component,
@@ -21,8 +20,7 @@ pub(super) fn optimum(
     limit: u64,
 ) -> Found {
     let facts = kernels.facts;
-    // Sets are numbers over the canonical order, so that of equally fast plans the same is taken whatever was recorded
-    // first.
+    // Sets are bit masks over the canonical order, so that ties do not depend on the order of recording.
     let required: Vec<usize> = component.ops.iter().copied().filter(|&i| facts.required.has(i)).collect();
     let (required, choices) = (facts.ranked(&required), &facts.ranked(choices)[..]);
     let mut sets: Vec<(u64, u32)> =
@@ -51,8 +49,8 @@ pub(super) fn optimum(
     Found { state: best, complete: true }
 }
 
-/// A time that no plan storing these values can go below: everything read and written once at the best rate, in as few
-/// launches as there can be.
+/// Lower bound of the time of any plan with these stores: everything read and written once at the best rate, in the
+/// minimum number of launches.
 fn least(kernels: &Kernels<'_, '_>, required: &[usize], choices: &[usize], chosen: u32) -> u64 {
     let facts = kernels.facts;
     let ix = &facts.ix;
@@ -60,7 +58,7 @@ fn least(kernels: &Kernels<'_, '_>, required: &[usize], choices: &[usize], chose
     let opaque = required.iter().filter(|&&i| launched(&i) && is_opaque(ix.seg.ops[i].op, ix.seg.mode)).count();
     let together = required.iter().filter(|&&i| launched(&i) && !is_opaque(ix.seg.ops[i].op, ix.seg.mode)).count();
     let picked: Vec<usize> = (0..choices.len()).filter(|n| chosen >> n & 1 == 1).map(|n| choices[n]).collect();
-    // What is stored without need is read by another kernel than its own.
+    // A value stored by choice is read by another kernel than its own.
     let launches = match (opaque, together, picked.iter().any(launched)) {
         (0, _, true) => 2,
         (_, 0, any) => opaque + any as usize,
@@ -72,7 +70,7 @@ fn least(kernels: &Kernels<'_, '_>, required: &[usize], choices: &[usize], chose
     kernels.costs.least(launches as u64, extra, written + extra, facts.footprint)
 }
 
-/// The best partition of a set of stores, if it is faster than `bound`.
+/// Best partition of a set of stores, if it is faster than `bound`.
 fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSet, bound: u64) -> Option<State> {
     let facts = kernels.facts;
     let n = stores.len();
@@ -83,7 +81,7 @@ fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSe
         members.sort_unstable();
         *made = kernels.get(&members, &stored).ok();
     }
-    // best[set], with the kernel that holds the set's lowest member.
+    // `best[set]`, with the kernel that holds the set's lowest member.
     let mut best: Vec<(u64, usize)> = vec![(u64::MAX, 0); 1 << n];
     best[0].0 = 0;
     for set in 1..=full {
@@ -116,7 +114,7 @@ fn best_partition(kernels: &mut Kernels<'_, '_>, stores: &[usize], stored: BitSe
     search.found
 }
 
-/// Depth-first over partitions.
+/// Depth-first search over partitions.
 struct DepthFirst<'a> {
     made: &'a [Option<Rc<Kernel>>],
     best: &'a [(u64, usize)],
@@ -146,7 +144,7 @@ impl DepthFirst<'_> {
     }
 }
 
-/// The subsets of a set that hold its lowest member.
+/// Subsets of a set that contain its lowest member.
 fn subsets_with_lowest(set: usize) -> impl Iterator<Item = usize> {
     let lowest = set & set.wrapping_neg();
     let rest = set & !lowest;

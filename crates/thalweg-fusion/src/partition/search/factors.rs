@@ -1,7 +1,7 @@
-//! What products take, on a device that contracts tiles: in memory from the start of a search.
+//! Operands of products, on a device with tile contractions: stored from the start of a search.
 //!
-//! In: a legal plan. Out: one that stores the factors of its products. They need not be there: what gains by being
-//! computed again the search finds. docs/planner.md, "Factors in memory", has the idea.
+//! In: a legal plan. Out: one that stores the operands of its products. They may still be recomputed where the search
+//! finds that faster. docs/planner.md, "Factors in memory", has the idea.
 
 use super::State;
 use super::greedy::stored_in;
@@ -13,9 +13,9 @@ use crate::write::rules::{contracts, is_constant};
 use rustc_hash::FxHashSet;
 use thalweg_kernel::Contracts;
 
-/// Stores what products take that is computed, each by a kernel of its own: tiles find their factors in memory, so
-/// something writes them in any case, and only what is stored can become part of the kernel that makes it (a norm), or
-/// be written once for several products (a weight's cast).
+/// Stores the computed operands of products, each by a kernel of its own. Tiles read their operands from memory, so
+/// something writes them in any case. Only a stored operand can be fused into the kernel that produces it (a norm), or
+/// be written once for several products (a cast of weights).
 pub(super) fn store_factors(kernels: &mut Kernels<'_, '_>, state: &mut State) {
     let facts = kernels.facts;
     if facts.ix.seg.mode.contracts != Contracts::Tiles {
@@ -26,7 +26,7 @@ pub(super) fn store_factors(kernels: &mut Kernels<'_, '_>, state: &mut State) {
         let ops = candidate_ops(&k.candidate);
         let products = ops.iter().copied().filter(|&i| contracts(facts.ix.seg.ops[i].op, facts.ix.seg.mode));
         let all = products.flat_map(|i| facts.ix.tensors(i)).filter_map(|(_, v)| computed(facts, state, v));
-        // The weights of a second product are made of the first one.
+        // The weights of a second product depend on the first one.
         factors.extend(all.filter(|&i| facts.may_store(i) && !is_of_product(facts, state, i)));
     }
     factors.sort_unstable();
@@ -38,7 +38,7 @@ pub(super) fn store_factors(kernels: &mut Kernels<'_, '_>, state: &mut State) {
     considered(facts, Move::Store, &factors, state.time, next.as_ref().map(|n| n.time).map_err(|rule| *rule));
     match next {
         Ok(next) => *state = next,
-        // One that cannot be stored is no reason to store none.
+        // One illegal store does not prevent the others.
         Err(_) => factors.iter().for_each(|&i| {
             if let Ok(next) = stored_in(kernels, state, i, None) {
                 *state = next;
@@ -47,7 +47,7 @@ pub(super) fn store_factors(kernels: &mut Kernels<'_, '_>, state: &mut State) {
     }
 }
 
-/// Whether something is computed from a product's sums that are in no memory.
+/// Whether a value depends on a product through values that are not stored.
 fn is_of_product(facts: &Facts<'_>, state: &State, i: usize) -> bool {
     let (mut seen, mut left) = (FxHashSet::default(), vec![i]);
     while let Some(i) = left.pop() {
@@ -59,7 +59,7 @@ fn is_of_product(facts: &Facts<'_>, state: &State, i: usize) -> bool {
     false
 }
 
-/// The operation behind the views of a value that is neither stored nor an input nor constant.
+/// Operation behind the views of a value that is neither stored nor an input nor constant.
 pub(super) fn computed(facts: &Facts<'_>, state: &State, mut v: ValueId) -> Option<usize> {
     while let ValueId::Op(i) = v {
         let op = facts.ix.seg.ops[i].op;

@@ -1,4 +1,4 @@
-//! Moves from plan to plan, the one that promises most first, until none gains.
+//! Greedy search: moves from plan to plan, the most promising first, until none gains.
 
 use super::State;
 use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
@@ -11,8 +11,8 @@ use std::rc::Rc;
 use thalweg_ir::Op;
 use thalweg_kernel::Contracts;
 
-/// Improves a plan until nothing helps or so many operations have been visited. `old`: kernels between which every move
-/// has been tried before.
+/// Improves a plan until no move helps or the visit limit is reached. `old`: kernels between which every move has been
+/// tried before.
 pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, old: Vec<Rc<Kernel>>, limit: u64) -> State {
     let mut converged = Converged(old.clone());
     let old = Converged(old);
@@ -31,7 +31,7 @@ pub(super) fn improve(kernels: &mut Kernels<'_, '_>, mut state: State, old: Vec<
     }
 }
 
-/// Every plan that is one move away, whatever it takes, until so many operations have been visited.
+/// All plans that are one move away, whatever their time, within the visit limit.
 pub(crate) fn neighbours(kernels: &mut Kernels<'_, '_>, state: &State, limit: u64) -> Vec<State> {
     let facts = kernels.facts;
     let mut all: Vec<State> = vec![];
@@ -69,7 +69,7 @@ pub(crate) fn neighbours(kernels: &mut Kernels<'_, '_>, state: &State, limit: u6
     all
 }
 
-/// Kernels that were there when the last round began: a move between those alone has been tried.
+/// Kernels that existed when the last round began: moves between only those have been tried.
 #[derive(Default)]
 struct Converged(Vec<Rc<Kernel>>);
 
@@ -90,7 +90,7 @@ impl Converged {
     }
 }
 
-/// Takes a state if it is faster. `about`: the operations that the move is about.
+/// Takes a state if it is faster. `about`: operations of the move.
 fn take(
     kernels: &Kernels<'_, '_>,
     state: &mut State,
@@ -107,14 +107,14 @@ fn take(
     }
 }
 
-/// For the log.
+/// Time of a state, for the log.
 fn time_of(next: &Result<State, Rule>) -> Result<u64, Rule> {
     next.as_ref().map(|n| n.time).map_err(|rule| *rule)
 }
 
-/// Takes the reductions of one kind of rows, and what gives them, into the kernel that uses them.
+/// Moves reductions of one row class, and their producers, into the kernel that uses them.
 fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, old: &Converged, limit: u64) {
-    // Kernels are named by something they store, which stays while they are merged.
+    // Kernels are named by one of their stores, which remains while they are merged.
     let names: Vec<usize> = state.kernels.iter().map(|k| k.name(kernels.facts)).collect();
     for name in names.into_iter().rev() {
         let mut tried: Vec<usize> = vec![];
@@ -138,17 +138,17 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, old: &Converged
     }
 }
 
-/// The state with all reductions of a class that a kernel uses, directly or through others of it, in that kernel.
+/// State in which all reductions of a class that a kernel uses, directly or through each other, are in that kernel.
 fn absorbed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize, class: usize) -> Result<State, Rule> {
     let facts = kernels.facts;
     if facts.ix.seg.mode.contracts < Contracts::Rows && state.kernels[home].candidate.plan.product().is_some() {
-        // By themselves they are no part of such a kernel: see `weights`.
+        // Alone they cannot join such a kernel: see `weights`.
         return Err(Rule::OtherRows);
     }
     let mut inside: Vec<usize> = vec![home];
     let mut left = state.kernels[home].candidate.loads.clone();
     while let Some(l) = left.pop() {
-        // What another turn of a loop hands over stays there.
+        // Values passed from another iteration of a loop stay stored.
         let Some(from) = state.home_of(l) else { continue };
         if facts.rows_behind(l) == Some(class) && !inside.contains(&from) {
             inside.push(from);
@@ -158,7 +158,7 @@ fn absorbed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize, class: us
     united(kernels, state, &inside)
 }
 
-/// The state with some kernels made one, in which nothing is stored any more that only they needed.
+/// State with some kernels merged. Values that only these needed are no longer stored.
 pub(crate) fn united(kernels: &mut Kernels<'_, '_>, state: &State, inside: &[usize]) -> Result<State, Rule> {
     let facts = kernels.facts;
     let (mut stored, mut changed) = (state.stored.clone(), vec![]);
@@ -181,7 +181,7 @@ pub(crate) fn united(kernels: &mut Kernels<'_, '_>, state: &State, inside: &[usi
     state.with(kernels, (stored, &changed), inside, &[stores])
 }
 
-/// Makes kernels one that read the same or hand something over.
+/// Merges kernels that read the same values or pass values to each other.
 fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
     let rank = &kernels.facts.rank;
     let mut pairs: Vec<(u64, usize, usize)> = vec![];
@@ -211,9 +211,9 @@ fn merge(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged
     }
 }
 
-/// Pairs of kernels that may share something: all of them where there are few, else those that a value brings together.
+/// Pairs of kernels that may share something: all if there are few kernels, else those connected by a value.
 fn related(state: &State) -> Vec<(usize, usize)> {
-    /// Of many that read the same, each is paired with so many others.
+    /// Number of neighbours each kernel is paired with, among many that read the same value.
     const NEAR: usize = 8;
     let n = state.kernels.len();
     if TUNABLES.max_paired_kernels.admits(n) {
@@ -236,7 +236,7 @@ fn related(state: &State) -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Bytes that two kernels both read or hand to each other: what a merged one may save.
+/// Bytes that two kernels both read or pass to each other: an estimate of what merging saves.
 fn shared_bytes(kernels: &Kernels<'_, '_>, state: &State, a: usize, b: usize) -> u64 {
     let ix = &kernels.facts.ix;
     let (x, y) = (&state.kernels[a], &state.kernels[b]);
@@ -256,7 +256,7 @@ fn shared_bytes(kernels: &Kernels<'_, '_>, state: &State, a: usize, b: usize) ->
     inputs + handed + computed
 }
 
-/// Computes a stored value where it is needed.
+/// Recomputes a stored value where it is needed.
 fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
     let facts = kernels.facts;
     let mut chosen: Vec<usize> = state.stored.iter().filter(|&i| !facts.required.has(i)).collect();
@@ -265,7 +265,7 @@ fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Conv
         if kernels.visits >= limit {
             return;
         }
-        // Of another component, or tried.
+        // Stored by another component, or tried before.
         if !state.kernels.iter().any(|k| k.stores.binary_search(&v).is_ok()) || !converged.may_move(state, v) {
             continue;
         }
@@ -274,7 +274,7 @@ fn store_less(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Conv
     }
 }
 
-/// The state in which a stored value is computed where it is needed.
+/// State in which a stored value is recomputed where it is needed.
 fn not_stored(kernels: &mut Kernels<'_, '_>, state: &State, v: usize) -> Result<State, Rule> {
     let home = state.home(v);
     let mut stored = state.stored.clone();
@@ -283,7 +283,7 @@ fn not_stored(kernels: &mut Kernels<'_, '_>, state: &State, v: usize) -> Result<
     state.with(kernels, (stored, &[v]), &[home], &[rest])
 }
 
-/// Stores a value that is computed several times: by itself, or in a kernel that computes it.
+/// Stores a value that is computed several times: by a kernel of its own, or by one that computes it.
 fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
     for v in computed_again(kernels, state) {
         if kernels.visits >= limit {
@@ -308,8 +308,7 @@ fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Conv
     }
 }
 
-/// Whether storing a value could pay at all: what computing it again takes, reckoned high, against writing and reading
-/// it, reckoned low.
+/// Whether storing a value could pay: upper bound of its recomputation against lower bound of writing and reading it.
 fn may_pay(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> bool {
     let facts = kernels.facts;
     let ix = &facts.ix;
@@ -322,7 +321,7 @@ fn may_pay(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> bool {
         places += 1;
         evaluations += k.again.iter().find(|a| a.0 == v).map_or(elements, |a| a.1);
     }
-    // What it is computed from, down to what is in memory.
+    // Ancestors of the value, down to memory.
     let (mut work, mut bytes) = (0u64, 0u64);
     let (mut seen, mut left) = (FxHashSet::default(), vec![v]);
     while let Some(i) = left.pop() {
@@ -347,7 +346,7 @@ fn may_pay(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> bool {
     saved + factors as u64 > kernels.costs.least(0, own, own, facts.footprint)
 }
 
-/// The state with a value stored, in a kernel that is there or in one of its own.
+/// State with a value stored, by an existing kernel or one of its own.
 pub(super) fn stored_in(
     kernels: &mut Kernels<'_, '_>,
     state: &State,
@@ -367,20 +366,19 @@ pub(super) fn stored_in(
     }
 }
 
-/// Where a value may be stored: by itself, and in the kernels that compute it or read what it is computed from.
+/// Kernels that may store a value: one of its own (`None`), and those that compute it or read its sources.
 fn places_for(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> Vec<Option<usize>> {
     let fold = kernels.facts.fold_of.contains_key(&v);
     let computes: Vec<usize> = (0..state.kernels.len())
         .filter(|&k| candidate_ops(&state.kernels[k].candidate).binary_search(&v).is_ok())
         .collect();
-    // A reduction may also be made in the pass of a kernel that goes through the same tensor.
+    // A reduction may also be computed in the pass of a kernel that reads the same tensor.
     let reads_same = |k: usize| computes.iter().any(|&c| c != k && shared_bytes(kernels, state, c, k) > 0);
     let others = (0..state.kernels.len()).filter(|k| fold && !computes.contains(k) && reads_same(*k));
     std::iter::once(None).chain(computes.iter().copied().chain(others).map(Some)).collect()
 }
 
-/// Values that are computed in several kernels or under several maps, where what is computed from them is not; and
-/// reductions inside kernels.
+/// Values computed in several kernels or under several maps, whose users are not; and reductions inside kernels.
 fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
     let facts = kernels.facts;
     let ix = &facts.ix;
@@ -391,7 +389,7 @@ fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
         k.again.iter().for_each(|a| again.insert(a.0));
     }
     let several = |o: usize| again.has(o) || times.get(&o).is_some_and(|&n| n > 1);
-    // Where its users are computed as often, storing one of them saves more.
+    // If its users are recomputed as often, storing one of them saves more.
     let mut behind = BitSet::new(ix.seg.ops.len());
     for (&o, _) in times.iter().filter(|(o, _)| !several(**o) || state.stored.has(**o)) {
         facts.read_by(o).for_each(|a| behind.insert(a));

@@ -1,12 +1,12 @@
-//! A search that begins from partitions that are known: those of a component that has grown since, or of which other
-//! results have to be stored. docs/planner.md ("Near misses") has the idea.
+//! Incremental search, from known partitions: of a component that has grown, or whose required stores changed.
+//! docs/planner.md ("Near misses") has the idea.
 //!
-//! In: the old kernels, by what they store, and the operations that are new. Out: a partition of the component, improved.
-//! Stored is what the old kernels store, as far as somebody needs it, and what has to be besides, each by a kernel of its
-//! own; moves between old kernels that nothing has changed are not tried again.
+//! In: the old kernels, by their stores, and the new operations. Out: a partition of the component, improved. It stores
+//! what the old kernels store, as far as that is needed, and everything newly required, each in a kernel of its own.
+//! Moves between unchanged old kernels are not tried again.
 //!
-//! Always true: where the old kernels are none any more, or the beginning of a search knows better than its moves, there is
-//! no partition, and the component is searched for from nothing.
+//! Always true: where old kernels are no longer legal, or a fresh search starts better than by moves, there is no
+//! partition, and the component is searched from scratch.
 
 use super::{Component, Effort, Found, State, begin, budget, greedy, is_small, to_the_end};
 use crate::partition::facts::Facts;
@@ -19,7 +19,7 @@ use std::rc::Rc;
 use thalweg_ir::Op;
 use thalweg_kernel::Contracts;
 
-/// Searches from there on, and says whether what is found is the optimum; `None` where that leads nowhere.
+/// Searches from a starting point, and returns whether the result is the optimum; `None` if that fails.
 pub(crate) fn search_from(
     kernels: &mut Kernels<'_, '_>,
     component: &Component,
@@ -34,19 +34,19 @@ pub(crate) fn search_from(
     Some((to_the_end(kernels, component, state, limit), optimal))
 }
 
-/// Goes on with a search that its budget ended, from the partition where it stopped.
+/// Continues a search that its budget ended, from the partition where it stopped.
 pub(crate) fn search_on(kernels: &mut Kernels<'_, '_>, component: &Component, state: State, effort: Effort) -> Found {
     let limit = kernels.until(budget(effort, &state));
     let state = greedy::improve(kernels, state, vec![], limit);
     to_the_end(kernels, component, state, limit)
 }
 
-/// The old kernels, and one for each value that has to be stored besides; and those of the old ones that are as they were.
+/// Old kernels plus one for each newly required value; and the old kernels that are unchanged.
 fn adapted(kernels: &mut Kernels<'_, '_>, component: &Component, begun: &Begun) -> Option<(State, Vec<Rc<Kernel>>)> {
     let facts = kernels.facts;
     let mode = facts.ix.seg.mode;
     let op = |i: usize| facts.ix.seg.ops[i].op;
-    // What begins a search there is about products.
+    // A fresh search starts with moves about products.
     if mode.contracts == Contracts::Tiles && begun.new.iter().any(|&i| contracts(op(i), mode)) {
         return None;
     }
@@ -61,7 +61,7 @@ fn adapted(kernels: &mut Kernels<'_, '_>, component: &Component, begun: &Begun) 
     stores.extend(added.iter().map(|&i| vec![i]));
     let mut stored = facts.required.clone();
     stores.iter().flatten().for_each(|&s| stored.insert(s));
-    // What was live once, and nobody reads now.
+    // Values that were live before and that nobody reads now.
     loop {
         let state = State::of(kernels, &stores, &stored)?;
         let mut read: FxHashSet<usize> = FxHashSet::default();
@@ -79,7 +79,7 @@ fn adapted(kernels: &mut Kernels<'_, '_>, component: &Component, begun: &Begun) 
     }
 }
 
-/// What has to be stored and is by none of the old kernels; of what is new, too, what every search begins with.
+/// Required values that no old kernel stores; for new operations also the stores that every search starts with.
 fn added(facts: &Facts<'_>, component: &Component, begun: &Begun, known: &FxHashSet<usize>) -> Vec<usize> {
     let mut wanted = BitSet::new(facts.ix.seg.ops.len());
     component.ops.iter().filter(|&&i| facts.required.has(i)).for_each(|&i| wanted.insert(i));
@@ -89,7 +89,7 @@ fn added(facts: &Facts<'_>, component: &Component, begun: &Begun, known: &FxHash
     facts.ranked(&wanted.iter().filter(|i| !known.contains(i)).collect::<Vec<_>>())
 }
 
-/// The kernels that are the old ones: the same stores, and nothing that they compute or load is stored since.
+/// Kernels unchanged from the old ones: equal stores, and nothing that they compute or load has become stored.
 fn unchanged(state: &State, begun: &Begun, added: &[usize]) -> Vec<Rc<Kernel>> {
     let old: FxHashSet<&[usize]> = begun.kernels.iter().map(Vec::as_slice).collect();
     let same = |k: &&Rc<Kernel>| {

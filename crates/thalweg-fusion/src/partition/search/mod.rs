@@ -1,7 +1,6 @@
-//! The search for the best plan of one component of a segment. ../../../../docs/planner.md has the idea.
+//! Search for the best plan of one component of a segment. ../../../../docs/planner.md has the idea.
 //!
-//! In: the operations of the component and which of them must be stored. Out: a [`State`], legal whatever the budget
-//! is.
+//! In: the operations of the component and their required stores. Out: a [`State`], legal for any budget.
 
 pub(super) mod begin;
 mod exact;
@@ -20,22 +19,22 @@ use rustc_hash::FxHashMap;
 use std::fmt;
 use std::rc::Rc;
 
-/// How much is looked for.
+/// Search effort.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Effort {
-    /// The first legal plan: every reduction a kernel of its own, everything else computed where it is needed.
+    /// First legal plan: every reduction in a kernel of its own, everything else computed where it is needed.
     None,
-    /// For about a quarter as long as the first legal plan is predicted to run, at most as long as by default: for segments
-    /// that somebody waits for.
+    /// About a quarter of the predicted run time of the first legal plan, at most the default: for segments that
+    /// somebody waits for.
     Quick,
-    /// Until so many operations have been written into candidates: one to two microseconds each.
+    /// Maximum number of operations written into candidates: one to two microseconds each.
     Visits(u64),
-    /// Until nothing helps; the optimum where up to ten values may be stored.
+    /// Until no move helps; the optimum if up to ten values may be stored.
     Full,
 }
 
 impl Default for Effort {
-    /// Enough for most segments, and some ten milliseconds; what takes long to run is searched for as long as ten runs
+    /// Enough for most segments, some ten milliseconds. Segments that run long are searched for as long as ten runs
     /// take.
     fn default() -> Effort {
         Effort::Visits(10_000)
@@ -53,32 +52,32 @@ impl Effort {
     }
 }
 
-/// A plan of a component in the making: what is stored, and by which kernels.
+/// Candidate plan of a component: its stores and kernels.
 #[derive(Clone)]
 pub(crate) struct State {
-    /// Everything stored in the segment.
+    /// All stored operations of the segment.
     pub stored: BitSet,
     /// The kernels.
     pub kernels: Vec<Rc<Kernel>>,
-    /// Picoseconds.
+    /// Predicted picoseconds.
     pub time: u64,
 }
 
-/// The operations that one search is about.
+/// Operations of one search.
 pub(crate) struct Component {
-    /// The operations, ascending.
+    /// Operations, ascending.
     pub ops: Vec<usize>,
 }
 
-/// A search's outcome.
+/// Outcome of a search.
 pub(crate) struct Found {
-    /// The best plan.
+    /// Best plan.
     pub state: State,
-    /// Whether the search came to its end before the budget did.
+    /// Whether the search completed within its budget.
     pub complete: bool,
 }
 
-/// What each kernel of a plan stores, parts of groups by themselves, and all of it.
+/// Stores of each kernel of a plan, group members separately, and the set of all stores.
 pub(crate) fn stores_of(plan: &Plan, operations: usize) -> (Vec<Vec<usize>>, BitSet) {
     let sorted = |part: &KernelPlan| {
         let mut all: Vec<usize> = part.writes().collect();
@@ -92,35 +91,36 @@ pub(crate) fn stores_of(plan: &Plan, operations: usize) -> (Vec<Vec<usize>>, Bit
 }
 
 impl State {
-    /// What each kernel stores, and all of it.
+    /// Stores of each kernel, and the set of all stores.
     pub fn stores(&self) -> (Vec<Vec<usize>>, BitSet) {
         (self.kernels.iter().map(|k| k.stores.clone()).collect(), self.stored.clone())
     }
 
-    /// Kernels with these stores; `None` where they are not allowed.
+    /// State of kernels with these stores; `None` if one is illegal.
     pub fn of(kernels: &mut Kernels<'_, '_>, stores: &[Vec<usize>], stored: &BitSet) -> Option<State> {
         let made: Result<Vec<_>, Rule> = stores.iter().map(|s| kernels.get(s, stored)).collect();
         Some(State::new(kernels.facts, stored.clone(), made.ok()?))
     }
 
-    /// These kernels, in the canonical order, so that no choice between them depends on what was recorded first.
+    /// State of these kernels, in canonical order, so that choices between them do not depend on the order of
+    /// recording.
     fn new(facts: &Facts<'_>, stored: BitSet, mut kernels: Vec<Rc<Kernel>>) -> State {
         kernels.sort_by_key(|k| facts.rank[k.name(facts)]);
         let time = kernels.iter().map(|k| k.time).sum();
         State { stored, kernels, time }
     }
 
-    /// The kernel that stores an operation.
+    /// Kernel that stores an operation.
     pub fn home(&self, op: usize) -> usize {
         self.home_of(op).expect("a stored operation has a kernel")
     }
 
-    /// The kernel that stores an operation; none where that is of another component.
+    /// Kernel that stores an operation; none if that is in another component.
     pub fn home_of(&self, op: usize) -> Option<usize> {
         self.kernels.iter().position(|k| k.stores.binary_search(&op).is_ok())
     }
 
-    /// Which kernels each kernel reads from.
+    /// Kernels that each kernel reads from.
     pub fn reads(&self) -> Vec<Vec<usize>> {
         let mut home: FxHashMap<usize, usize> = FxHashMap::default();
         for (k, kernel) in self.kernels.iter().enumerate() {
@@ -136,8 +136,8 @@ impl State {
         self.kernels.iter().enumerate().map(reads).collect()
     }
 
-    /// The state with another set of stored operations and some kernels in the place of others; whatever loads or
-    /// computes an operation in `changed`, which became stored or ceased to be, is made anew.
+    /// State with another set of stored operations and some kernels replaced. Kernels that load or compute an operation
+    /// in `changed`, whose storing changed, are rebuilt.
     pub fn with(
         &self,
         kernels: &mut Kernels<'_, '_>,
@@ -158,14 +158,14 @@ impl State {
         state.check(kernels.facts).map(|()| state)
     }
 
-    /// The rules that concern several kernels. Asked for every move, so it allocates little.
+    /// Checks the rules about several kernels. Called for every move, so it allocates little.
     pub fn check(&self, facts: &Facts<'_>) -> Result<(), Rule> {
         const NOBODY: u32 = u32::MAX;
         let mut home = vec![NOBODY; facts.ix.seg.ops.len()];
         for (k, kernel) in self.kernels.iter().enumerate() {
             kernel.stores.iter().for_each(|&s| home[s] = k as u32);
         }
-        // Kernels that wait for nothing more are taken away, as long as there are any.
+        // Repeatedly removes kernels that wait for nothing.
         let mut read = vec![false; home.len()];
         let mut gone = vec![false; self.kernels.len()];
         let mut left = self.kernels.len();
@@ -192,11 +192,11 @@ impl State {
     }
 }
 
-/// An operation that is no kernel even by itself, with all that it reads stored: a defect of the planner, since every
-/// operation is one.
+/// Operation that is illegal as a kernel even by itself, with all of its arguments stored. That is a defect of the
+/// planner: every operation must be legal alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoPlan {
-    /// The operation's number in the segment.
+    /// Number of the operation in the segment.
     pub op: usize,
     /// Its name.
     pub name: &'static str,
@@ -212,18 +212,18 @@ impl fmt::Display for NoPlan {
 
 impl std::error::Error for NoPlan {}
 
-/// Picoseconds that a visit takes, about.
+/// Approximate picoseconds of a visit.
 const VISIT_PS: u64 = 1_500_000;
 
-/// A quick search may take that part of what the first plan takes; where nothing is in the caches yet a visit is half as
-/// long again, and beginning is as much.
+/// Divisor of the first plan's time that gives a quick search's budget. With cold caches a visit takes half as long
+/// again, and the start as much again.
 const QUICKLY: u64 = 6;
 
-/// What takes long may be searched for as long as so many runs of the first plan take, but for no more visits than this.
+/// Number of runs of the first plan that a default search of a slow segment may take, and its maximum number of visits.
 const RUNS: u64 = 10;
 const MOST_VISITS: u64 = 1_000_000;
 
-/// How many visits a search that begins with this state may take.
+/// Visit budget of a search that starts from this state.
 fn budget(effort: Effort, begun: &State) -> u64 {
     match effort {
         Effort::Quick => effort.visits().min(begun.time / (QUICKLY * VISIT_PS)),
@@ -232,10 +232,10 @@ fn budget(effort: Effort, begun: &State) -> u64 {
     }
 }
 
-/// Searches.
+/// Searches for the best plan of a component.
 ///
 /// # Errors
-/// Where the component has no legal plan.
+/// When the component has no legal plan.
 pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effort: Effort) -> Result<Found, NoPlan> {
     let mut state = begin::begin(kernels, component)?;
     if !kernels.facts.ix.seg.mode.fused || effort == Effort::None {
@@ -249,8 +249,8 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
         return Ok(Found { state, complete: false });
     }
     if kernels.visits >= limit {
-        // What is left undone is above all values that many kernels compute again, one move each. A plan that begins with
-        // these stored may be ahead, and goes as far again.
+        // Most of the remaining moves store values that many kernels recompute, one move each. A plan that starts with
+        // these stored may be better, and gets the same budget.
         let mut other = begin::begin_shared(kernels, component)?;
         weights::stream(kernels, &mut other);
         factors::store_factors(kernels, &mut other);
@@ -265,13 +265,13 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
     Ok(to_the_end(kernels, component, state, limit))
 }
 
-/// Whether so few values may be stored that the optimum is looked for.
+/// Whether so few values may be stored that the exact search is used.
 fn is_small(facts: &Facts<'_>, component: &Component) -> bool {
     let values = component.ops.iter().filter(|&&i| facts.required.has(i) || facts.may_store(i)).count();
     TUNABLES.max_exact_values.admits(values)
 }
 
-/// What is left to do where no move gains: where few values may be stored, the optimum is looked for.
+/// Completes a search in which no move gains: the exact search, if few values may be stored.
 fn to_the_end(kernels: &mut Kernels<'_, '_>, component: &Component, state: State, limit: u64) -> Found {
     if kernels.visits >= limit {
         return Found { state, complete: false };

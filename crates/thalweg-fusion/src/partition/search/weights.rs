@@ -1,9 +1,11 @@
-//! Weights between two products, where a device contracts tiles: one kernel, or three.
+//! Flash attention as a move: weights between two products, on a device with tile contractions, are one kernel or
+//! three.
 //!
-//! Such a device folds nothing along rows of a factor, but for weights of one pass, whose scores are another product's
-//! sums (docs/gpu-contractions.md): a softmax by itself may be joined with neither product, only all of it with both. No
-//! move of two kernels leads there, so this is a move of its own: the product of the weights with the folds along its left
-//! factor's rows and the product of the scores. What the products take has to be in memory and is stored where it is not.
+//! A device with tile contractions folds nothing along rows of an operand, except one-pass weights whose scores are
+//! another product's accumulators (docs/gpu-contractions.md). A softmax alone can be merged with neither product, only
+//! all of it with both. No pairwise move leads there, so this is a separate move: it merges the product of the weights,
+//! the folds along its left operand's rows, and the product of the scores. The products' operands have to be in memory
+//! and are stored if they are not.
 
 use super::State;
 use super::factors::computed;
@@ -21,7 +23,7 @@ pub(super) fn stream(kernels: &mut Kernels<'_, '_>, state: &mut State) {
     if facts.ix.seg.mode.contracts != Contracts::Tiles {
         return;
     }
-    // Kernels are named by something they store, which stays while others are joined, unless they are inside.
+    // Kernels are named by one of their stores, which remains while others are merged, unless they are inside.
     let products = state.kernels.iter().filter(|k| has_exponentials(facts, candidate_ops(&k.candidate)));
     let names: Vec<usize> = products.filter(|k| k.candidate.plan.product().is_some()).map(|k| k.name(facts)).collect();
     for name in names {
@@ -43,7 +45,7 @@ fn has_exponentials(facts: &Facts<'_>, ops: &[usize]) -> bool {
     ops.iter().any(|&i| facts.ix.seg.ops[i].op == Op::Element(ElementOp::Exp))
 }
 
-/// The state in which a product is one kernel with the weights that are its left factor.
+/// State in which a product is merged with the weights that are its left operand.
 fn streamed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize) -> Result<State, Rule> {
     let facts = kernels.facts;
     let inside = inside(facts, state, home);
@@ -52,7 +54,7 @@ fn streamed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize) -> Result
         return Err(Rule::SecondProduct);
     };
     let inner = if a == outer { b } else { a };
-    // Rows, keys and values.
+    // Queries, keys and values.
     let operands = facts.ix.tensors(inner).chain(facts.ix.tensors(outer).skip(1));
     let computed: Vec<usize> = operands.filter_map(|(_, v)| computed(facts, state, v)).collect();
     let mut stored = state.clone();
@@ -67,7 +69,7 @@ fn streamed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize) -> Result
     united(kernels, &stored, &inside)
 }
 
-/// A product's kernel, those of the folds that it reads, and those of the products that these fold.
+/// Kernel of a product, those of the folds that it reads, and those of the products that these fold.
 fn inside(facts: &Facts<'_>, state: &State, home: usize) -> Vec<usize> {
     let loads = |k: usize| state.kernels[k].candidate.loads.iter().copied();
     let mut inside = vec![home];

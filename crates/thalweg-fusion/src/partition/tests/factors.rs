@@ -1,4 +1,4 @@
-//! Plans for a device that contracts tiles: what products take, and kernels that a compiler must not be kept busy with.
+//! Plans for a device with tile contractions: operands of products, and kernels that would compile slowly.
 
 use super::graphs::{Graph, T};
 use crate::cost::Costs;
@@ -7,14 +7,14 @@ use crate::tunable::TUNABLES;
 use thalweg_ir::{ElementOp, ReduceOp};
 use thalweg_kernel::Contracts;
 
-/// What an H200 gives.
+/// Plan with the constants of an H200.
 fn planned(g: &mut Graph) -> Planned {
     g.0.mode.contracts = Contracts::Tiles;
     let costs = Costs::of_throughput(4224.0, (8448.0, 60 << 20), 18_959.0, 2_000.0);
     plan(g.0.as_segment(), &costs, Effort::default()).unwrap()
 }
 
-/// The operations that each kernel of a plan stores, parts of groups by themselves.
+/// Operations that each kernel of a plan stores; members of groups separately.
 fn stores(planned: &Planned) -> Vec<Vec<usize>> {
     let parts = planned.plan.kernels.iter().flat_map(|k| k.parts());
     parts.map(|part| part.writes().collect()).collect()
@@ -75,7 +75,7 @@ fn what_a_factor_is_joined_of_is_written_once_where_nothing_is_searched_for() {
     let parts = [x, y].map(|part| g.unary(ElementOp::Exp, part));
     let joined = g.cat(parts[0], parts[1]);
     let T::Op(number) = joined else { panic!("it is computed") };
-    // The factor of two products is a view of it.
+    // The operand of two products is a view of it.
     let products = [(joined, w), (g.transposed(joined), g.input(&[192, 8]))].map(|(a, b)| g.matmul(a, b));
     products.into_iter().for_each(|p| {
         g.live(p);
@@ -86,7 +86,7 @@ fn what_a_factor_is_joined_of_is_written_once_where_nothing_is_searched_for() {
     assert_eq!(stores.len(), 3, "what is joined is computed in its kernel: {stores:?}");
 }
 
-/// Weights of the rows of a tensor.
+/// Softmax along the rows of a tensor.
 fn softmax(g: &mut Graph, scores: T) -> T {
     let most = g.reduce(ReduceOp::Max, scores, 1);
     let below = g.binary(ElementOp::Sub, scores, most);
@@ -95,8 +95,8 @@ fn softmax(g: &mut Graph, scores: T) -> T {
     g.binary(ElementOp::Div, exp, sum)
 }
 
-/// 1735014702 of the fuzzer, which panicked: the second product takes the first, whose turn came next, into its kernel.
-/// Which of them comes first follows from their shapes and factors.
+/// Fuzzer program 1735014702, which panicked: the second product takes the first, whose turn was next, into its kernel.
+/// Their order follows from their shapes and operands.
 #[test]
 fn a_product_whose_weights_are_another_product_of_weights_is_planned() {
     for (rows, terms) in [(7, 2), (128, 64), (4096, 128)] {

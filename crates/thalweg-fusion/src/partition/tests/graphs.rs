@@ -1,4 +1,4 @@
-//! Segments for tests: written down by hand, or at random.
+//! Segments for tests: written by hand, or random.
 
 use crate::segment::{BitSet, Mode, OwnedSegment};
 use proptest::prelude::*;
@@ -6,14 +6,14 @@ use thalweg_ir::{
     DType, ElementOp, InputKind, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScatterOp, Shape, View, pack_order,
 };
 
-/// A tensor of a segment that is being written down.
+/// Tensor of a segment under construction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum T {
     In(usize),
     Op(usize),
 }
 
-/// A segment that is being written down.
+/// Segment under construction.
 pub struct Graph(pub OwnedSegment);
 
 impl Graph {
@@ -34,7 +34,7 @@ impl Graph {
         T::In(self.0.inputs.len() - 1)
     }
 
-    /// Places along an axis.
+    /// Index tensor (i64).
     pub fn index(&mut self, shape: &[usize]) -> T {
         self.0.inputs.push((DType::I64, View::contiguous(Shape::new(shape))));
         T::In(self.0.inputs.len() - 1)
@@ -81,13 +81,13 @@ impl Graph {
         self.op(Op::Element(e), 0, &[a, b], shape)
     }
 
-    /// As f32.
+    /// Converts to f32.
     pub fn cast(&mut self, a: T) -> T {
         let shape = self.shape(a);
         self.op(Op::Cast, 0, &[a], shape)
     }
 
-    /// Times a scalar.
+    /// Multiplies by a scalar.
     pub fn scaled(&mut self, a: T, by: f64) -> T {
         let shape = self.shape(a);
         let out = self.op(Op::Element(ElementOp::Mul), 0, &[a], shape);
@@ -97,7 +97,7 @@ impl Graph {
         out
     }
 
-    /// The same number everywhere.
+    /// Constant tensor.
     pub fn full(&mut self, shape: &[usize], value: f64) -> T {
         let out = self.op(Op::Full, 0, &[], Shape::new(shape));
         let T::Op(i) = out else { unreachable!() };
@@ -107,7 +107,7 @@ impl Graph {
         out
     }
 
-    /// Reduced over one axis, which stays with size 1.
+    /// Reduction over one axis, which stays with size 1.
     pub fn reduce(&mut self, r: ReduceOp, a: T, axis: usize) -> T {
         let mut shape = self.shape(a);
         shape.dims_mut()[axis] = 1;
@@ -126,7 +126,7 @@ impl Graph {
         self.op(Op::Reshape, 0, &[a], Shape::new(shape))
     }
 
-    /// Turned round along one axis.
+    /// Flips one axis.
     pub fn flipped(&mut self, a: T, axis: usize) -> T {
         let shape = self.shape(a);
         for (i, &d) in shape.iter().enumerate() {
@@ -136,7 +136,7 @@ impl Graph {
         self.op(Op::Slice, 0, &[a], shape)
     }
 
-    /// So many elements along axis 0, from that one on.
+    /// Slice of `size` elements along axis 0, starting at `from`.
     pub fn sliced(&mut self, a: T, from: usize, size: usize) -> T {
         let mut shape = self.shape(a);
         shape.dims_mut()[0] = size;
@@ -146,20 +146,20 @@ impl Graph {
         self.op(Op::Slice, 0, &[a], shape)
     }
 
-    /// One after the other along axis 0.
+    /// Concatenation along axis 0.
     pub fn cat(&mut self, a: T, b: T) -> T {
         let mut shape = self.shape(a);
         shape.dims_mut()[0] += self.shape(b)[0];
         self.op(Op::Cat, 0, &[a, b], shape)
     }
 
-    /// The first where the condition holds, else the second.
+    /// `a` where the condition holds, else `b`.
     pub fn select(&mut self, condition: T, a: T, b: T) -> T {
         let shape = self.shape(a);
         self.op(Op::Element(ElementOp::Where), 0, &[condition, a, b], shape)
     }
 
-    /// A tensor with values put in along axis 0.
+    /// Scatter along axis 0.
     pub fn scatter(&mut self, s: ScatterOp, a: T, index: T, values: T) -> T {
         let shape = self.shape(a);
         self.op(Op::Scatter(s), 0, &[a, index, values], shape)
@@ -171,7 +171,7 @@ impl Graph {
     }
 }
 
-/// What to add to a random graph: a kind of operation and the arguments, counted back from the last tensor.
+/// Step of a random graph: a kind of operation and the arguments, counted back from the last tensor.
 #[derive(Clone, Debug)]
 pub struct Choice {
     pub kind: u8,
@@ -180,15 +180,14 @@ pub struct Choice {
     pub live: bool,
 }
 
-/// Choices for a graph of up to ten operations.
+/// Steps for a graph of up to `most` operations.
 pub fn choices(most: usize) -> impl Strategy<Value = (usize, Vec<Choice>)> {
     let choice = (0..22u8, 0..6usize, 0..6usize, prop::bool::weighted(0.15));
     let choice = choice.prop_map(|(kind, a, b, live)| Choice { kind, a, b, live });
     (0..3usize, prop::collection::vec(choice, 1..=most))
 }
 
-/// The graph that these choices make, over square matrices of about 10³, 10⁵ or 10⁷ elements and rows and columns of
-/// them.
+/// Graph of these steps, over square matrices of about 10³, 10⁵ or 10⁷ elements, and rows and columns of them.
 pub fn random((size, choices): &(usize, Vec<Choice>)) -> Graph {
     let mut g = Graph::new();
     let n = [24, 320, 3000][*size];

@@ -1,6 +1,6 @@
-//! What does not change a plan: the order in which independent operations were recorded, and when handles were cloned
-//! or dropped. (The latter never reaches the planner: a segment has only what is live at the cut.
-//! crates/thalweg/tests/fusion.rs holds that.)
+//! Changes that do not affect a plan: the order in which independent operations were recorded, and when handles were
+//! cloned or dropped. (The latter never reaches the planner: a segment has only what is live at the cut.
+//! crates/thalweg/tests/fusion.rs checks that.)
 
 use super::graphs::{Choice, Graph, choices, random};
 use crate::cost::Costs;
@@ -12,7 +12,7 @@ use crate::segment::{BitSet, OwnedSegment};
 use proptest::prelude::*;
 use thalweg_ir::{Arg, ElementOp, Op, RelArg};
 
-/// The segment with its operations recorded in another order that `keys` decide.
+/// Segment with its operations recorded in another order, determined by `keys`.
 fn shuffled(from: &OwnedSegment, keys: &[u64]) -> OwnedSegment {
     let n = from.ops.len();
     let mut place = vec![usize::MAX; n];
@@ -51,11 +51,11 @@ fn shuffled(from: &OwnedSegment, keys: &[u64]) -> OwnedSegment {
             to.live.insert(place[i]);
         }
     }
-    // Inputs keep their numbers: which is met first is no part of a plan either, but of the names in it.
+    // Inputs keep their numbers: their order is no part of a plan either, only of the names in it.
     to
 }
 
-/// What each kernel stores and computes, by the names of operations that `name` gives.
+/// Stores and operations of each kernel, by the names that `name` gives.
 fn kernels(plan: &Plan, name: impl Fn(usize) -> usize) -> Vec<(Vec<usize>, Vec<usize>)> {
     let named = |ops: &mut dyn Iterator<Item = usize>| {
         let mut all: Vec<usize> = ops.map(&name).collect();
@@ -68,9 +68,9 @@ fn kernels(plan: &Plan, name: impl Fn(usize) -> usize) -> Vec<(Vec<usize>, Vec<u
     all
 }
 
-/// For each operation of the first segment, its number in the second: the one of the same place in the canonical order.
-/// Where operations play the same part in the graph - two equal results, say - there is no telling which is which, and
-/// no more with inputs; but the segments have to be the same under these names.
+/// Number in the second segment for each operation of the first: the one with the same rank in the canonical order.
+/// Structurally equal operations (two equal results, say) are interchangeable, and so are inputs; but the segments have
+/// to be equal under this mapping.
 fn same_segment(one: &OwnedSegment, two: &OwnedSegment) -> Result<Vec<usize>, TestCaseError> {
     let (a, b) = (Facts::new(one.as_segment()), Facts::new(two.as_segment()));
     let place = |i: usize| b.rank.iter().position(|r| *r == a.rank[i]).expect("every place is taken");
@@ -97,16 +97,16 @@ fn same_segment(one: &OwnedSegment, two: &OwnedSegment) -> Result<Vec<usize>, Te
     Ok(names)
 }
 
-/// Plans the graph of these choices as it is and in another order of recording: time and kernels are the same.
+/// Plans a graph in two orders of recording and compares times and kernels.
 fn check(c: &(usize, Vec<Choice>), keys: &[u64]) -> Result<(), TestCaseError> {
     check_segment(&random(c).0, keys).map(|_| ())
 }
 
-/// The same of any segment, with the number of kernels.
+/// As [`check`], for any segment; returns the number of kernels.
 fn check_segment(one: &OwnedSegment, keys: &[u64]) -> Result<usize, TestCaseError> {
     let other = shuffled(one, keys);
     same_segment(one, &other)?;
-    // Kernels are of what is planned for, which may have been rewritten.
+    // Kernels refer to the planned segment, which may have been rewritten.
     let planned_for = |s: &OwnedSegment| match Rewrite::of(&s.as_segment()).apply(&s.as_segment()) {
         Some(rewritten) => rewritten.segment(&s.as_segment()).to_owned(),
         None => s.clone(),
@@ -122,7 +122,7 @@ fn check_segment(one: &OwnedSegment, keys: &[u64]) -> Result<usize, TestCaseErro
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Up to 24 operations, so that the greedy search takes part too.
+    /// Up to 24 operations, so that the greedy search is covered too.
     #[test]
     fn the_order_of_recording_does_not_change_the_plan(
         c in choices(24),
@@ -132,13 +132,13 @@ proptest! {
     }
 }
 
-/// Choices written as kind, arguments, and whether the result is live.
+/// Steps from tuples of kind, arguments, and whether the result is live.
 fn written(all: &[(u8, usize, usize, bool)]) -> Vec<Choice> {
     all.iter().map(|&(kind, a, b, live)| Choice { kind, a, b, live }).collect()
 }
 
-/// Found by the property: a kernel with two stores, which read one input in order and transposed. Written from the
-/// other one on it read the input another way first, and took some picoseconds more.
+/// Found by the property test: a kernel with two stores that read one input in order and transposed. Written from the
+/// other store, it read the input in another order first, and took some picoseconds more.
 #[test]
 fn a_kernel_is_written_from_its_stores_in_the_canonical_order() {
     let exp = (0, 0, 0, false);
@@ -149,16 +149,16 @@ fn a_kernel_is_written_from_its_stores_in_the_canonical_order() {
     check(&(0, written(&all)), &keys).expect("the same plan");
 }
 
-/// Two equal values, each with two readers: which of the two is first may follow the recording, but their readers
-/// follow them.
+/// Two equal values, each with two readers: which value is first may follow the recording, but the readers follow their
+/// value.
 #[test]
 fn of_equal_parts_one_is_first_as_a_whole() {
     let all = [(0, 2, 0, false), (0, 3, 0, false), (3, 1, 0, true), (3, 1, 0, true), (4, 3, 0, true), (4, 3, 0, true)];
     check(&(0, written(&all)), &[0, 0, 2, 1, 3, 4]).expect("the same plan");
 }
 
-/// A product reads a view that has to be written first; what another one reads is a view of that: it is there,
-/// whichever of the two was recorded first.
+/// A product reads a view that has to be stored first. The operand of another product is a view of that one, and reads
+/// it whichever was recorded first.
 #[test]
 fn a_view_that_is_kept_is_kept_for_all() {
     for keys in [[0, 0, 0, 1, 0], [0, 0, 1, 0, 1]] {
@@ -176,7 +176,7 @@ fn a_view_that_is_kept_is_kept_for_all() {
     }
 }
 
-/// What nobody needs any more does not count among the users of a product's sums, wherever it was recorded.
+/// Unused results do not count among the users of a product's accumulators, wherever they were recorded.
 #[test]
 fn what_nobody_needs_is_no_part_of_a_plan() {
     for keys in [[0, 0, 1], [0, 1, 0]] {

@@ -1,4 +1,4 @@
-//! Each rule of `legality.rs`, by a kernel that breaks it and one beside it that does not.
+//! Each legality rule, by a kernel that breaks it and a similar one that does not.
 
 use super::graphs::{Graph, T};
 use crate::cost::Costs;

@@ -1,4 +1,4 @@
-//! What is too much for one kernel is planned all the same: before anything is searched, and after.
+//! Operations that exceed one kernel are planned: without a search, and with one.
 
 use super::graphs::{Graph, T};
 use crate::cost::Costs;
@@ -6,7 +6,7 @@ use crate::partition::{Effort, plan};
 use crate::tunable::TUNABLES;
 use thalweg_ir::ElementOp;
 
-/// Plans it both ways; the number of kernels after a search.
+/// Plans with both efforts; returns the number of kernels after a search.
 fn kernels(g: &Graph) -> usize {
     let costs = Costs::typical();
     let planned = [Effort::None, Effort::default()].map(|effort| plan(g.0.as_segment(), &costs, effort).unwrap());

@@ -1,4 +1,4 @@
-//! The search against brute force.
+//! The search compared with brute force.
 
 use super::graphs::{choices, random};
 use crate::cost::Costs;
@@ -10,7 +10,7 @@ use crate::segment::BitSet;
 use proptest::prelude::*;
 use std::rc::Rc;
 
-/// The least time of all sets of stored values and all their partitions, tried one by one.
+/// Minimum time over all sets of stored values and all their partitions.
 fn brute_force(kernels: &mut Kernels<'_, '_>) -> u64 {
     let facts = kernels.facts;
     let free: Vec<usize> = facts.needed.iter().filter(|&i| facts.may_store(i)).collect();
@@ -24,7 +24,7 @@ fn brute_force(kernels: &mut Kernels<'_, '_>) -> u64 {
     best
 }
 
-/// Puts the next store into each of the kernels there are, and into a new one.
+/// Puts the next store into each existing kernel, and into a new one.
 fn partitions(
     kernels: &mut Kernels<'_, '_>,
     left: &[usize],

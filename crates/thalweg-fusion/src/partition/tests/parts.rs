@@ -1,4 +1,4 @@
-//! What was found for a component is found again for one that looks alike, or nearly so.
+//! Known plans: found again for an equivalent component, or a similar one.
 
 use super::graphs::{Graph, T, choices, random};
 use crate::cost::Costs;
@@ -20,7 +20,7 @@ fn anew(g: &Graph) -> Planned {
     plan_with(g.0.as_segment(), &Costs::typical(), Effort::default(), None).expect("every operation is a kernel")
 }
 
-/// Rounds of operations over whole rows and columns, more than the optimum is looked for.
+/// Rounds of operations over whole rows and columns, more than the exact search handles.
 fn block(g: &mut Graph, x: T, rounds: usize) -> T {
     let mut a = x;
     for n in 0..rounds {
@@ -49,7 +49,7 @@ fn a_component_that_was_met_in_another_segment_is_not_searched_again() {
     let first = of_block(256, 6, |_, a| a);
     let found = planned(&first, &parts);
     assert!(found.complete && found.parts == Default::default());
-    // Another segment, whose first part shares nothing with the second.
+    // Another segment, whose first component shares nothing with the second.
     let mut second = Graph::new();
     let (x, y) = (second.input(&[256, 256]), second.input(&[256, 256]));
     let other = second.unary(ElementOp::Tanh, x);
@@ -114,7 +114,7 @@ fn one_operation_less_or_another_one_is_a_near_miss_too() {
 fn other_live_results_and_other_sizes_begin_from_what_is_known() {
     let parts = Parts::new();
     let mut held = of_block(256, 12, |_, a| a);
-    // As if handles of the last round were held still.
+    // As if handles of the last round were still held.
     let n = held.0.ops.len();
     held.0.live.insert(n - 3);
     held.0.live.insert(n - 4);
@@ -124,7 +124,7 @@ fn other_live_results_and_other_sizes_begin_from_what_is_known() {
     assert_eq!((with.parts.taken, with.parts.grown), (0, 1));
     assert!(3 * with.visits < without.visits, "{} and {} visits", with.visits, without.visits);
     assert!(with.time as f64 <= 1.02 * without.time as f64, "{} and {} ps", with.time, without.time);
-    // The other way round.
+    // In the other order.
     let parts = Parts::new();
     planned(&dropped, &parts);
     let (with, without) = (planned(&held, &parts), anew(&held));
@@ -138,7 +138,7 @@ fn other_live_results_and_other_sizes_begin_from_what_is_known() {
     assert!(with.time as f64 <= 1.02 * without.time as f64, "{} and {} ps", with.time, without.time);
 }
 
-/// Two components that were known by themselves, and what joins them.
+/// Two components that were known separately, and an operation that joins them.
 #[test]
 fn what_joins_parts_begins_from_all_of_them() {
     let parts = Parts::new();
@@ -171,7 +171,7 @@ fn a_search_that_was_stopped_goes_on_from_where_it_stopped() {
     assert!(on.time as f64 <= 1.02 * full.time as f64, "{} and {} ps", on.time, full.time);
     assert!(on.visits < full.visits, "{} and {} visits", on.visits, full.visits);
     assert_eq!(planned(&g, &parts).time, on.time, "it is known now");
-    // One that is told to stop has a plan all the same.
+    // A search that is stopped still has a plan.
     let parts = Parts::new();
     planned_with(&g, Effort::Visits(20), &parts);
     let at_hand = AtHand { parts: &parts, further: Some(&|| false) };
@@ -218,7 +218,7 @@ fn there_are_no_more_parts_than_there_may_be_and_other_costs_have_none() {
     assert_eq!((other.parts.taken, other.parts.grown, parts.count()), (0, 0, 1));
 }
 
-/// The graph with other live results: each operation is live where `live` says so, the last one in any case.
+/// Graph with other live results: each operation is live where `live` says so, the last one in any case.
 fn with_live(g: &Graph, live: &[bool]) -> Graph {
     let mut out = Graph(g.0.clone());
     out.0.live = BitSet::new(4096);
@@ -227,9 +227,9 @@ fn with_live(g: &Graph, live: &[bool]) -> Graph {
     out
 }
 
-/// Everything is stored that has to be, and each stored value once.
+/// Asserts that everything required is stored, and each stored value once.
 fn assert_whole(g: &Graph, found: &Planned) {
-    // The plan of a rewritten segment names that one's operations.
+    // The plan of a rewritten segment refers to its operations.
     let rewritten = found.plan.rewrite.apply(&g.0.as_segment());
     let segment = rewritten.as_ref().map_or(g.0.as_segment(), |r| r.segment(&g.0.as_segment()));
     let facts = crate::partition::facts::Facts::new(segment);
@@ -244,8 +244,8 @@ fn assert_whole(g: &Graph, found: &Planned) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Graphs that grow by an operation at a time, each with other live results: plans of known parts are whole, and those
-    /// of few values are the optimum.
+    /// Graphs that grow by one operation at a time, with changing live results: plans from known components are whole,
+    /// and those of few values are the optimum.
     #[test]
     fn near_misses_have_plans_as_good_as_new_ones(c in choices(14), live in prop::collection::vec(prop::bool::weighted(0.3), 14)) {
         let parts = Parts::new();
@@ -255,7 +255,7 @@ proptest! {
                 let (with, without) = (planned(&g, &parts), anew(&g));
                 assert_whole(&g, &with);
                 if without.complete && with.complete && with.parts.taken == 0 {
-                    // Greedy moves from another beginning may lead further, the optimum is one.
+                    // Greedy moves from another start may lead further; the optimum is unique in time.
                     prop_assert!(with.time <= without.time, "{:?}, {:?}", with.plan, without.plan);
                 }
             }

@@ -1,4 +1,4 @@
-//! The plan of a loop is that of its turns, whatever their number.
+//! The plan of a loop is that of its iterations, whatever their number.
 
 use super::graphs::{Graph, T};
 use crate::cost::Costs;
@@ -8,8 +8,8 @@ use crate::partition::kernels::Kernels;
 use crate::partition::{AtHand, Effort, Parts, Planned, periodic, plan};
 use thalweg_ir::{ElementOp, ReduceOp};
 
-/// A prologue, and turns that each take whole rows of what the one before gave. `every`: each turn's result is live.
-/// `dear`: what a turn does to each element is not worth doing again.
+/// A prologue, and iterations that each reduce whole rows of the previous result. `every`: each iteration's result is
+/// live. `dear`: an iteration's elementwise work is too expensive to repeat.
 fn rows(turns: usize, every: bool, dear: bool) -> Graph {
     let mut g = Graph::new();
     let x = g.input(&[256, 512]);
@@ -60,8 +60,8 @@ fn what_is_repeated_is_as_good_as_what_is_searched() {
     assert!(repeated.time as f64 <= 1.01 * searched.time as f64, "{} ps, {} ps", repeated.time, searched.time);
 }
 
-/// Without live sums a kernel of this loop computes everything from the first turn on, which is good for a few turns
-/// and nothing to be repeated.
+/// Without live sums a kernel of this loop computes everything from the first iteration on, which is good for a few
+/// iterations but cannot repeat.
 #[test]
 fn kernels_that_grow_from_turn_to_turn_are_not_repeated() {
     let (g, costs) = (rows(50, false, false), Costs::typical());
@@ -86,7 +86,7 @@ fn turns_of_other_sizes_are_no_loop() {
     planned(&g);
 }
 
-/// Steps of a stencil on a line, each made of the one before, shifted both ways.
+/// Steps of a stencil on a line, each computed from the previous one, shifted both ways.
 fn stencil(turns: usize) -> Graph {
     let mut g = Graph::new();
     let mut a = g.input(&[4096, 2]);
@@ -104,7 +104,7 @@ fn stencil(turns: usize) -> Graph {
     g
 }
 
-/// The quick plan of a loop is that of a turn, again and again, and takes a few visits an operation.
+/// The quick plan of a loop repeats that of an iteration, and takes a few visits per operation.
 #[test]
 fn quickly_a_turn_is_planned_for_all() {
     let quick = |g: &Graph| plan(g.0.as_segment(), &Costs::typical(), Effort::Quick).expect("it has a plan");
@@ -118,7 +118,7 @@ fn quickly_a_turn_is_planned_for_all() {
     }
 }
 
-/// What a turn folds over rows is taken into the kernel that uses it, where other turns hand over what was folded, too.
+/// Row folds of an iteration join the kernel that uses them, even if other iterations pass on folded values, too.
 #[test]
 fn quickly_turns_that_fold_rows_are_planned_for_all() {
     let g = rows(40, true, true);

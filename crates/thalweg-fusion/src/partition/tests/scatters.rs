@@ -1,5 +1,5 @@
-//! What a scatter computes for itself: it is found through the views on the way, which nobody computes. And where a
-//! kernel breaks a rule that nobody thought of, there is a plan all the same.
+//! Scatters that compute their index or values, found through views that no kernel computes. And kernels that break an
+//! unforeseen rule: there is a plan anyway.
 
 use super::graphs::{Graph, T};
 use crate::cost::Costs;
@@ -12,7 +12,7 @@ use crate::scalars::ScalarClasses;
 use crate::write::rules::Rule;
 use thalweg_ir::{ElementOp, ReduceOp, ScatterOp};
 
-/// Plans a graph in every way; what comes of it fits the segment.
+/// Plans a graph with every effort; the instance fits the segment.
 fn is_planned(g: &Graph) {
     let (segment, costs) = (g.0.as_segment(), Costs::typical());
     for effort in [Effort::None, Effort::default(), Effort::Full] {
@@ -29,8 +29,8 @@ fn number(t: T) -> usize {
     }
 }
 
-/// The fuzzer's program 895004733: the scatter reads `doubled` through a view, so what follows it (`seen`) is not its
-/// only reader.
+/// Fuzzer program 895004733: the scatter reads `doubled` through a view, so its follower (`seen`) is not its only
+/// reader.
 #[test]
 fn a_scatter_reads_a_reduction_through_a_view_and_goes_into_another() {
     let mut g = Graph::new();
@@ -50,7 +50,7 @@ fn a_scatter_reads_a_reduction_through_a_view_and_goes_into_another() {
     is_planned(&g);
 }
 
-/// The fuzzer's program 888003745: a slice between the reduction and the scatter, and one element all in all.
+/// Fuzzer program 888003745: a slice between the reduction and the scatter, with a single element.
 #[test]
 fn a_scatter_reads_a_slice_of_what_hangs_on_a_reduction() {
     let mut g = Graph::new();
@@ -82,7 +82,7 @@ fn what_a_scatter_would_compute_too_often_is_stored() {
     is_planned(&g);
 }
 
-/// Nothing but what has to be is stored to begin with: no reduction, though two of them go along different rows.
+/// Only required results are stored at first: no reduction, though two of them go along different rows.
 #[test]
 fn a_kernel_that_breaks_a_rule_is_taken_apart() {
     let mut g = Graph::new();

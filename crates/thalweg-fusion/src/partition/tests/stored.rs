@@ -1,4 +1,4 @@
-//! Plans as bytes: the same plan comes back, and from other bytes a legal one or none.
+//! Serialized plans: they round-trip, and any other bytes give a legal plan or none.
 
 use super::graphs::{choices, random};
 use crate::cost::Costs;
@@ -11,12 +11,12 @@ use proptest::prelude::*;
 use thalweg_ir::DType;
 use thalweg_kernel::Precision;
 
-/// Whether a plan keeps what everything after it relies on: each value is stored once, before it is read, and what
-/// somebody wants is there.
+/// Whether a plan keeps the invariants that later stages rely on: each value is stored once, before it is read, and all
+/// live results exist.
 fn is_whole(plan: &Plan, segment: Segment<'_>) -> bool {
     let mut stored = BitSet::new(segment.ops.len());
     for kernel in &plan.kernels {
-        // What a kernel computes it computes from its arguments, each computed in it, stored before, or an input.
+        // A kernel computes each operation from arguments that are computed in it, stored before, or inputs.
         for part in kernel.parts() {
             let own: Vec<usize> = part.ops().collect();
             let there = |a: thalweg_ir::Arg| match a {
@@ -39,7 +39,7 @@ fn is_whole(plan: &Plan, segment: Segment<'_>) -> bool {
     plan.outputs.iter().all(wanted) && plan.outputs.iter().map(|o| o.0).eq(segment.live.iter())
 }
 
-/// The bytes with a few of them changed, digits more often than not.
+/// Bytes with a few random changes, digits more often than not.
 fn damaged(bytes: &[u8], edits: &[(usize, u8, u8)]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     for &(at, how, byte) in edits {
@@ -142,7 +142,7 @@ proptest! {
         let g = random(&c);
         let text = crate::text::write(&g.0.as_segment(), &Costs::typical(), Effort::None);
         let other = damaged(text.as_bytes(), &edits);
-        // Whatever it is, it is read or refused.
+        // Any text is read or rejected, without a panic.
         let _ = crate::text::read(&String::from_utf8_lossy(&other));
         let without_head = text.replacen("thalweg", "something", 1);
         prop_assert!(crate::text::read(&without_head).is_err());

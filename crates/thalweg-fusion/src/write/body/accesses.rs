@@ -1,4 +1,4 @@
-//! What a body reads: accesses and scalars, each once.
+//! Loads of a body: interned accesses and scalars.
 
 use super::Writer;
 use crate::segment::ValueId;
@@ -17,13 +17,13 @@ impl Writer<'_> {
         self.builder.node(Node::Load { access })
     }
 
-    /// Whether a value of that shape has no element at any point of the domain: an empty tensor on one side of a `cat`. An
-    /// engine must not be given an access to it, since every position is outside its buffer, masked or not.
+    /// Whether a value of that shape has no element at any point of the domain: an empty tensor on one side of a `cat`.
+    /// An engine must not receive an access to it, since every position is outside its buffer, masked or not.
     pub(super) fn is_nowhere(&self, shape: Shape) -> bool {
         shape.numel() == 0 && self.domain.numel() > 0
     }
 
-    /// The value of a masked access: never selected.
+    /// Placeholder for a masked access, which is never selected.
     pub(super) fn zero(&mut self, dtype: DType) -> NodeId {
         let zero = if dtype.is_float() { Scalar::Float(0.0) } else { Scalar::integer(0, dtype) };
         self.builder.constant(zero, dtype)
@@ -47,7 +47,7 @@ impl Writer<'_> {
             }
             Some(v) => self.ix.dtype(v),
         };
-        // The class follows from the sizes, below.
+        // The class is set later, by the sizes.
         let access = self.builder.access(Access { operand, dtype, class: AccessClass::Contiguous, per_row: false });
         self.maps.push(map.clone());
         self.sources.push(source);
@@ -73,7 +73,7 @@ impl Writer<'_> {
         self.builder.scalar(slot, dtype)
     }
 
-    /// A number that the sizes give, as a scalar of the launch: so that the body is the same for all sizes.
+    /// Number that follows from the sizes, as a scalar of the launch, so that the body is the same for all sizes.
     pub(super) fn size(&mut self, value: i64) -> NodeId {
         self.scalar_argument(ScalarArg::Size(value), DType::I64)
     }

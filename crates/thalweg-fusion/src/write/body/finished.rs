@@ -1,4 +1,4 @@
-//! A body that is written: what it reads and how much of it, what may be written over, and how its domain is laid out.
+//! Finished bodies: traffic, in-place reuse, and layout of the domain.
 
 use super::{MapKernel, Writer, Written};
 use crate::segment::ValueId;
@@ -9,7 +9,7 @@ use thalweg_ir::View;
 use thalweg_kernel::{Body, Geometry, IndexMap, Kernel, MapGeometry, kept_in_place, reads_in_place};
 
 impl Writer<'_> {
-    /// The kernel, its domain laid out as one.
+    /// Kernel with its domain laid out as one.
     pub(super) fn laid_out(mut self) -> MapKernel {
         let body = std::mem::take(&mut self.builder).finish();
         let loaded = body.loaded();
@@ -26,8 +26,8 @@ impl Writer<'_> {
         Written { body, maps, reads, scalars, in_place, touched, computed }
     }
 
-    /// Bytes of distinct elements of each operand. What the builder has simplified away is not read: the condition of a
-    /// choice between equal values.
+    /// Bytes of distinct elements of each operand. Loads that the builder simplified away do not count, such as the
+    /// condition of a select between equal values.
     fn touched(&self, loaded: &[bool]) -> Vec<usize> {
         let distinct = |(map, loaded): (&IndexMap, &bool)| if *loaded { map.distinct() } else { 0 };
         let distinct: Vec<usize> = self.maps.iter().zip(loaded).map(distinct).collect();
@@ -39,8 +39,8 @@ impl Writer<'_> {
         self.reads.iter().map(of).collect()
     }
 
-    /// Which results may lie over which operands, of a kernel that is laid out. In boxes what is read of an operand may
-    /// be parts of it, and where some of its elements stay as they are, the result lies over that operand or none.
+    /// Results that may reuse the memory of operands, for a laid-out kernel. With boxes, an operand may be read in
+    /// parts. If some of its elements stay where they are, the result reuses that operand or none.
     fn in_place_of(&self, kernel: &Kernel, geometry: &Geometry) -> Vec<(usize, usize)> {
         let (Kernel::Boxes(bodies), Geometry::Boxes(boxes)) = (kernel, geometry) else { return self.in_place() };
         let boxes: Vec<(&Body, &MapGeometry)> = bodies.iter().zip(boxes).collect();
@@ -50,7 +50,8 @@ impl Writer<'_> {
         for (n, &s) in self.outline.stores.iter().enumerate() {
             let size = self.ix.seg.ops[s].dtype.size();
             for (r, v) in self.reads.iter().enumerate() {
-                // In memory, too: a broadcast has fewer elements than it shows, and a box of one point does not see it.
+                // The layout matters, too: a broadcast has fewer elements than its shape, and a box of one point does
+                // not show that.
                 let as_many = self.ix.shape(*v).numel() == points && self.ix.dtype(*v).size() == size;
                 let whole = as_many && layout(self.ix, *v).is_contiguous();
                 if whole && kept.is_none_or(|k| k == r) && reads_in_place(&boxes, r as u16) {
@@ -61,8 +62,8 @@ impl Writer<'_> {
         in_place
     }
 
-    /// Which results may lie over which operands. None where rows have one element: then what is read once a row is a
-    /// whole operand, too, and threads that share a row read it each for itself, some after others have stored.
+    /// Results that may reuse the memory of operands. None if rows have one element: then a value read once per row is
+    /// a whole operand as well, and threads that share a row read it separately, some after others have stored.
     fn in_place(&self) -> Vec<(usize, usize)> {
         let points = self.domain.numel();
         let mut in_place = vec![];
@@ -90,7 +91,7 @@ impl Writer<'_> {
             let row_stores = points..points + self.outline.row_stores.len();
             let (mut kernel, geometry) = rows::lay_out(body, self.ix, (reduction, row_stores), self.domain, &self.maps);
             if let Kernel::Rows { body, .. } = &mut kernel {
-                // Of a tensor without elements there is none for the whole row either.
+                // A tensor without elements has no value per row either.
                 let empty = |v: &Option<ValueId>| v.is_some_and(|v| self.ix.shape(v).numel() == 0);
                 for (access, _) in body.accesses.iter_mut().zip(&self.sources).filter(|(_, v)| empty(v)) {
                     access.per_row = false;

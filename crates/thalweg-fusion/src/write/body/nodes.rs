@@ -1,4 +1,4 @@
-//! The nodes of an operation whose arguments are written.
+//! Nodes of an operation whose arguments have been written.
 
 use super::{Argument, MapId, Writer};
 use crate::segment::ValueId;
@@ -10,8 +10,8 @@ use thalweg_ir::element::Expr;
 use thalweg_ir::{Arg, COMPONENT, DType, ElementOp, Monoid, Op, REVERSE, ReduceOp, Scalar, Shape, View};
 use thalweg_kernel::{Along, BodyBuilder, IndexMap, Node, NodeId, order, random::random_node};
 
-/// A fold written out, its elements meeting as those of a row do (`thalweg_kernel::order`): each alone in its lane, and
-/// lane `l` put together with lane `l + 8`, then `l + 4` …
+/// Unrolled fold, which combines elements in the order of a row's fold (`thalweg_kernel::order`): each element is alone
+/// in its lane, and lane `l` is combined with lane `l + 8`, then `l + 4` …
 fn unrolled(b: &mut BodyBuilder, op: Monoid, dtype: DType, mut lanes: Vec<NodeId>) -> NodeId {
     debug_assert!(lanes.len() <= order::LANES);
     let row = op.row();
@@ -21,7 +21,7 @@ fn unrolled(b: &mut BodyBuilder, op: Monoid, dtype: DType, mut lanes: Vec<NodeId
         NodeId(out[0].0)
     };
     if op == Monoid::Sum && dtype.is_float() {
-        // A lane begins with +0, which takes a -0 in.
+        // A lane starts with +0, which absorbs a -0.
         let zero = b.constant(Scalar::Float(0.0), dtype);
         lanes[0] = put(b, zero, lanes[0]);
     }
@@ -51,7 +51,7 @@ impl Writer<'_> {
                 self.builder.node(Node::Looped { of, number: rel.attr as u16, dtype: rel.dtype })
             }
             Op::Cast => {
-                // Whoever converts a bf16 or f16 sees what memory would hold.
+                // A conversion of bf16 or f16 sees the value that memory would hold.
                 let narrow = matches!(self.builder.body().dtype(args[0]), DType::BF16 | DType::F16);
                 let x = if narrow { self.builder.round(args[0]) } else { args[0] };
                 self.builder.cast(x, rel.dtype)
@@ -89,7 +89,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The arguments of operation `i`, of whose tensors the nodes are given; `dtype` is that of a scalar.
+    /// Nodes of operation `i`'s arguments, given those of its tensors; `dtype` is that of scalar arguments.
     fn with_scalars(&mut self, i: usize, tensors: &[NodeId], dtype: impl Fn(usize) -> DType) -> Vec<NodeId> {
         let mut tensors = tensors.iter();
         let args = self.ix.seg.ops[i].args().enumerate();
@@ -100,7 +100,7 @@ impl Writer<'_> {
         .collect()
     }
 
-    /// A reduction as folds over the row, or of each of its elements.
+    /// Reduction as folds over the row, or over its unrolled elements.
     fn reduction(&mut self, i: usize, op: ReduceOp, x: &[NodeId]) -> NodeId {
         let dtype = self.ix.seg.ops[i].dtype;
         let b = &mut self.builder;
@@ -113,13 +113,13 @@ impl Writer<'_> {
             b.fold(op.monoid(), wide)
         };
         if op == ReduceOp::Any {
-            // Not "≠ 0": of nothing the fold is the lowest integer.
+            // Not `!= 0`: the fold of nothing is the lowest integer.
             let zero = b.constant(Scalar::Int(0), carried);
             return b.element(ElementOp::Gt, &[folded, zero]);
         }
         let bound = op.monoid().identity(carried) != op.monoid().identity(dtype);
         if op.plain().is_some() && bound && carried != dtype && dtype.is_int() {
-            // Of nothing the fold is a bound of the wider integers.
+            // The fold of nothing is a bound of the wider integers.
             let (low, high) = Scalar::int_bounds(dtype);
             let [low, high] = [low, high].map(|v| b.constant(v, carried));
             let inside = b.element(ElementOp::Clamp, &[folded, low, high]);
@@ -128,8 +128,7 @@ impl Writer<'_> {
         if !matches!(op, ReduceOp::ArgMax | ReduceOp::ArgMin) {
             return b.cast(folded, dtype);
         }
-        // The first place where the extremum stands; a NaN is one where it is the result. It is looked for in another
-        // pass.
+        // Index of the first element equal to the extremum; a NaN matches if it is the result. Found in a second pass.
         b.repeatable();
         let mut hit = b.element(ElementOp::Eq, &[wide, folded]);
         if carried.is_float() {
@@ -144,7 +143,7 @@ impl Writer<'_> {
         b.cast(first, dtype)
     }
 
-    /// The place of a point along the one axis that operation `i` reduces.
+    /// Index of a point along the one axis that operation `i` reduces.
     fn place_in_row(&mut self, i: usize) -> NodeId {
         let shape = self.ix.shape(rows::operand(self.ix, i));
         let axis = rows::axes(self.ix, i).trailing_zeros() as usize;
@@ -157,7 +156,7 @@ impl Writer<'_> {
         self.builder.node(Node::Index { access, dtype: DType::U32 })
     }
 
-    /// The element of `source`, which is in memory, at the place along the axis that the index says.
+    /// Element of `source`, which is in memory, at the given index along the axis.
     pub(super) fn gather(&mut self, i: usize, path: &Path, source: ValueId, index: NodeId) -> Result<NodeId, Rule> {
         let ix = self.ix;
         if self.is_nowhere(ix.seg.shapes[i]) {
@@ -170,7 +169,7 @@ impl Writer<'_> {
         }
         let view = strided(ix, layout(ix, base), &chain).ok_or(Rule::NoStrides)?;
         let (size, stride) = (view.shape[axis], view.strides()[axis]);
-        // Along the other axes the element stands where the result does.
+        // Along the other axes, the element has the index of the result.
         let mut across = view;
         across = across.slice(
             &(0..view.shape.rank()).map(|a| (0, 1, if a == axis { 1 } else { view.shape[a] })).collect::<Vec<_>>(),
@@ -186,8 +185,8 @@ impl Writer<'_> {
         let access = if self.outline.rows.is_none() && map.as_view().is_some() {
             self.access(Some(base), map)
         } else {
-            // No strides lead there, or none that run on along a row: the place along the other axes is a number too.
-            // Points that a mask leaves out read element 0.
+            // There are no strides, or they do not continue along a row: the position along the other axes is computed
+            // as well. Points that a mask leaves out read element 0.
             let places = self.access(None, map.clone());
             let b = &mut self.builder;
             let place = b.node(Node::Index { access: places, dtype: DType::I64 });
@@ -204,7 +203,7 @@ impl Writer<'_> {
         Ok(self.builder.node(Node::Gather { access, offset, inside }))
     }
 
-    /// `value` where the map from the domain leads to an element, else `other`: one of them alone where all points are alike.
+    /// `value` where the map from the domain reads an element, else `other`; only one of them if all points agree.
     fn inside_or(&mut self, map: MapId, value: NodeId, other: NodeId) -> NodeId {
         let map = self.orders.get(map).clone();
         if !map.is_masked() {
@@ -218,7 +217,7 @@ impl Writer<'_> {
         self.builder.element(ElementOp::Where, &[valid, value, other])
     }
 
-    /// The row-major index in a space of that shape, as u32 or, where that is too small, i64.
+    /// Row-major index in a space of that shape, as u32 or, if that is too small, i64.
     fn index(&mut self, path: &Path, shape: Shape) -> NodeId {
         let dtype = if shape.numel() as u64 <= 1 << 32 { DType::U32 } else { DType::I64 };
         let access = self.access(None, path.map_to(self.ix, shape));
