@@ -28,7 +28,7 @@ pub use stretch::Stretch;
 use crate::cost::{Costs, Level};
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
 use network::{ENDLESS, Network, SINK, SOURCE};
-use thalweg_ir::{DType, Op, ScanOp};
+use thalweg_ir::{Op, ScanOp};
 use thalweg_kernel::Along;
 
 /// Maximum number of operations that recompute a value.
