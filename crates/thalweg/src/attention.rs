@@ -14,8 +14,8 @@ pub struct Attention<'a> {
 }
 
 impl<'a> Attention<'a> {
-    /// Of bool: the keys that each query sees. Of the queries' dtype: what is added to the scores, where -∞ and the dtype's
-    /// least number hide a key. It broadcasts to `[.., queries, keys]`.
+    /// Sets the mask, which broadcasts to `[.., queries, keys]`. A bool mask is true for the keys that a query attends
+    /// to. A mask of the queries' dtype is added to the scores; -∞ and the dtype's lowest number hide a key.
     pub fn mask(self, mask: &'a Tensor) -> Attention<'a> {
         Attention { mask: Some(mask), ..self }
     }

@@ -144,8 +144,9 @@ impl CudaLaunch {
 }
 
 impl CudaOp {
-    /// An operation of that name, which errors have in them: the text, the function in it that is launched, shape and dtype
-    /// of each result out of the operands, and how it is launched on these. Neither function looks at values.
+    /// An operation with a name (for error messages), its source, the entry to launch, a function from the operands to
+    /// the shape and dtype of each result, and a function from the operands to the launch. Neither function may look at
+    /// values.
     pub fn new<O, S>(
         name: &'static str,
         text: impl Into<String>,

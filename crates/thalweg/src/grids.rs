@@ -9,7 +9,7 @@ pub enum Indexing {
     /// Vector `i` varies along dimension `i`: matrix indices, "ij". PyTorch's default.
     #[default]
     Matrix,
-    /// The first numbers columns and the second rows: Cartesian coordinates, "xy". NumPy's default.
+    /// The first vector varies along columns and the second along rows: Cartesian coordinates, "xy". NumPy's default.
     Cartesian,
 }
 

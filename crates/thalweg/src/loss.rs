@@ -125,7 +125,7 @@ impl Tensor {
         let (x, t) = self.pair("bce_with_logits", target);
         let shape = x.shape().broadcast(t.shape()).expect("just checked");
         let (x, t) = (x.broadcast_to(shape), t.broadcast_to(shape));
-        // The derivative of the composition is that of |x| at 0.
+        // The derivative of the composition would use that of |x| at 0.
         let loss = custom_grad(
             (&x, &t),
             |(x, t)| x.relu() - &x * t + (-x.abs()).exp().log1p(),
