@@ -382,7 +382,7 @@ fn rows(name: &str, y: &Tensor, x: &Tensor) -> Tensor {
 /// ```
 ///
 /// # Panics
-/// When the argument is of no float dtype, or the two shapes together have more than eight dimensions.
+/// When the argument's dtype is not a float, or the two shapes together have more than eight dimensions.
 #[track_caller]
 pub fn jacobian(f: impl FnOnce(Tensor) -> Tensor, x: &Tensor) -> Tensor {
     crate::record::check_float("jacobian", x);

@@ -1,5 +1,4 @@
-//! User-defined kernels: Rust functions of numbers that are also operations on tensors, as `torch.compile` or Triton
-//! kernels.
+//! User-defined kernels: Rust functions of numbers that are also operations on tensors.
 //!
 //! ```
 //! use thalweg::prelude::*;
