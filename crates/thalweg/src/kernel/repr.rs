@@ -13,8 +13,8 @@ pub enum Edge {
     Clamp,
     /// The field repeated periodically.
     Wrap,
-    /// There is none outside: a read there is a mistake. One that follows from shapes alone panics in the call; one
-    /// whose place is computed is an [`Error::Index`](crate::Error::Index) where a result is read.
+    /// A read out of bounds is a mistake. If the index depends on shapes only, the call panics; for a computed index it
+    /// is an [`Error::Index`](crate::Error::Index) where a result is read.
     Checked,
 }
 

@@ -21,7 +21,7 @@ pub struct Traced {
 /// Type of a node's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Of the kernel's float dtype.
+    /// The kernel's float dtype.
     Float,
     /// i32.
     Int,
