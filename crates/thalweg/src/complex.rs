@@ -118,6 +118,7 @@ impl Complex {
     /// assert_eq!(z.cast(DType::F32).dtype(), DType::F32);      // complex64
     /// ```
     ///
+    /// # Panics
     /// When the dtype is not a float.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Complex {
@@ -136,13 +137,13 @@ impl Complex {
     /// # Ok::<(), thalweg::Error>(())
     /// ```
     ///
+    /// # Errors
     /// As [`Tensor::to_device`].
-    /// As there.
     pub fn to_device(&self, device: Device) -> Result<Complex, Error> {
         Ok(Complex { re: self.re.to_device(device)?, im: self.im.to_device(device)? })
     }
 
-    /// The same numbers, untracked, as `z.detach()` in PyTorch.
+    /// An untracked handle to the same numbers, as `z.detach()` in PyTorch.
     ///
     /// ```
     /// # use thalweg::Complex;

@@ -20,11 +20,11 @@
 //! thread's stream and return at once. Reading a value cuts the stream and runs what was recorded with few kernels:
 //! chains, diamonds and views fuse, and intermediates that nobody holds are never written to memory. Ordinary Rust
 //! control flow stays ordinary.
-//! The [guide] goes through it in ten short chapters, with tables for those who come from [NumPy](guide::from_numpy),
+//!
 //! The [guide] has ten short chapters, and tables for users of [NumPy](guide::from_numpy),
 //! [PyTorch](guide::from_pytorch) and [ndarray](guide::from_ndarray).
+//!
 //! # Rules
-//! - **Broadcasting** as NumPy. **Negative axes** count from the end. Reductions take one axis, several, or all (`..`).
 //! - **Broadcasting** follows NumPy. **Negative axes** count from the end. Reductions take one axis, several, or all
 //!   (`..`).
 //! - **No type promotion between tensors**: `f32 + f64` panics and names `.cast(...)`. A number takes the tensor's
@@ -35,10 +35,11 @@
 //!   where a value is read.
 //! - **Creation** from data keeps the data's dtype; from a rule it is f32 on [`Device::default`], and the variant with
 //!   the suffix `_with` takes a dtype, a device or both ([`Options`]).
+//!
 //! # Features
 //! - `ndarray`: conversion from and to `ndarray` arrays.
-//! - `linalg`: decompositions of matrices and what is solved by them (`cholesky`, `svd`, `eigh`, `solve` …).
-//! - `linalg`: decompositions of matrices and solvers (`cholesky`, `svd`, `eigh`, `solve` …).
+//! - `linalg`: matrix decompositions and solvers (`cholesky`, `svd`, `eigh`, `solve` …).
+//! - `fft`: Fourier transforms (`rfft`, `fft2`, `irfft` …), of and to [`Complex`] numbers.
 //! - `safetensors`, `npz`, `csv`: files of weights, NumPy's archives, tables as text.
 
 mod activation;

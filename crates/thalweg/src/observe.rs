@@ -28,7 +28,6 @@ pub fn explain<R>(f: impl FnOnce() -> R) -> (R, Explanation) {
 /// execution. [`explain`] reports them too, but works on its report between the launches.
 ///
 /// Only the calling thread's work is reported.
-/// Only the calling thread's work is told of.
 pub fn launch_times<R>(f: impl FnOnce() -> R) -> (R, Vec<u64>) {
     thalweg_stream::launch_times(f)
 }

@@ -15,7 +15,7 @@ fn ints(shape: &Shape) -> [i64; MAX_RANK] {
 
 /// Shape and order of dimensions.
 impl Tensor {
-    /// The same elements in the same row-major order under another shape. One size may be -1 and is inferred.
+    /// A reshaped view, in the same row-major order, as `torch.Tensor.reshape`. One size may be -1 and is inferred.
     ///
     /// ```
     /// # use thalweg::Tensor;

@@ -65,8 +65,8 @@ impl Complex {
     /// assert_eq!(z.to_string(), "[[1.+2.j]\n [3.+4.j]]");
     /// ```
     ///
+    /// # Panics
     /// When the parts are not floats, or the number of pairs is not that of the shape.
-    /// When the parts are no floats, or not as many as the shape has.
     #[track_caller]
     pub fn from_pairs<T: Element>(pairs: &[(T, T)], shape: impl Into<Shape>) -> Complex {
         let shape = shape.into();
@@ -84,8 +84,8 @@ impl Complex {
     /// assert_eq!(Complex::from_interleaved(&[1.0f32, 2.0, 3.0, 4.0], [2]).to_string(), "[1.+2.j 3.+4.j]");
     /// ```
     ///
+    /// # Panics
     /// When the parts are not floats, or not twice as many as the shape has elements.
-    /// When the parts are no floats, or not twice as many as the shape has.
     #[track_caller]
     pub fn from_interleaved<T: Element>(parts: &[T], shape: impl Into<Shape>) -> Complex {
         let shape = shape.into();

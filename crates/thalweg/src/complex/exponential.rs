@@ -220,7 +220,6 @@ impl Complex {
     ///
     /// With an infinite imaginary part it is `∞ ± ∞i`, even beside NaN; for `-∞ + iy` it is `0 ± ∞i`, for `∞ + iy` it
     /// is `∞ ± 0i`. It has no derivative at 0, and a gradient there is meaningless.
-    /// one means nothing.
     ///
     /// ```
     /// # use thalweg::Complex;

@@ -26,7 +26,7 @@ macro_rules! moves {
 }
 
 moves! {
-    /// The same numbers in row-major order under another shape; one size may be -1. As `numpy.reshape`.
+    /// A reshaped view, in the same row-major order, as `numpy.reshape`; one size may be -1.
     ///
     /// ```
     /// # use thalweg::Complex;

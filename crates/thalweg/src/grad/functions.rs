@@ -53,7 +53,7 @@ impl Tensor {
         self.node.as_ref().is_some_and(|n| n.carries())
     }
 
-    /// The same value, untracked: a constant in every backward pass. Records no operation.
+    /// An untracked handle to this value: a constant in every backward pass. Records no operation.
     pub fn detach(&self) -> Tensor {
         Tensor::of(self.value.clone())
     }
@@ -213,6 +213,7 @@ pub(crate) fn gradients_of(name: &str, y: &Tensor, x: &[Tensor], create: bool) -
 /// # Ok::<(), thalweg::Error>(())
 /// ```
 ///
+/// # Panics
 /// When the result has more than one element, it was computed from no tracked tensor, it depends on an input only
 /// through steps, integers or bools, or a pass has freed the graph. The gradient with respect to an input that it does
 /// not depend on is 0.
@@ -512,7 +513,7 @@ where
 /// Name of a node that is an alias of another.
 const ALIAS: &str = "alias";
 
-/// The same tensor under a node of its own, if it is tracked.
+/// This tensor under a node of its own, if it is tracked.
 fn alias(x: &Tensor) -> Tensor {
     let rule: Box<Rule> = Box::new(|_, _, dy| vec![Some(dy)]);
     tape::own(&x.value, ALIAS, (std::slice::from_ref(x), false), vec![], rule)

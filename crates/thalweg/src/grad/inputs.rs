@@ -7,7 +7,7 @@ use crate::Tensor;
 ///
 /// Types that contain tensors, such as models, can implement it.
 pub trait Inputs {
-    /// The same form with an owned tensor for each: gradients, or the arguments of a function.
+    /// Form with an owned tensor for each input: gradients, or the arguments of a function.
     type Each;
 
     /// The tensors in order.

@@ -38,7 +38,7 @@ pub struct Output {
 /// Return type of a kernel: numbers, integers, truth values, tuples and arrays of them.
 #[diagnostic::on_unimplemented(message = "a kernel cannot give `{Self}`")]
 pub trait Outputs {
-    /// The same structure with tensors in place of numbers.
+    /// Return type of a call on tensors: the structure with tensors in place of numbers.
     type Tensors;
     /// The numbers in order.
     fn numbers(&self, list: &mut Vec<Output>);

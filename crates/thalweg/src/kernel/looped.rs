@@ -20,6 +20,7 @@ pub struct Loop {
 /// On numbers it is a loop. Traced, the body is called once. Each element has as many iterations as its condition says,
 /// and is unchanged afterwards.
 ///
+/// # Panics
 /// On numbers, if a loop of a kernel without `max_turns` does not end within [`MOST_TURNS`] iterations. (On tensors it
 /// ends there: elements cannot panic.)
 #[track_caller]

@@ -130,8 +130,8 @@ impl Generator {
     /// [`randint`](Generator::randint) with a number dtype (default i64), a device or both. For u64, too, the range is
     /// one of i64, i.e. below 2⁶³.
     ///
+    /// # Panics
     /// When the range is empty or the dtype cannot represent it.
-    /// When the range is empty or the dtype does not hold it.
     #[track_caller]
     pub fn randint_with(&mut self, range: Range<i64>, shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
         let (shape, options) = (shape.into(), options.into());

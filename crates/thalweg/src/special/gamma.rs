@@ -140,7 +140,7 @@ fn trigamma(x: &Tensor) -> Tensor {
     let square = v.square();
     let rest = polynomial(&t, &p::TRIGAMMA_FAR, &p::TRIGAMMA_FAR_SHORT) * &square * &v;
     let far = v + square * 0.5 + rest;
-    // Where it is not added it is computed for 1, so that its derivative is finite.
+    // Computed for 1 where it is not added, so that its derivative is finite.
     let own = reduced.small.where_(x, 1.0).square().recip();
     let y = reduced.choose(near, far) + reduced.small.where_(own, 0.0);
     let sine = (below.where_(angle(x), 1.0)).sin();
