@@ -56,8 +56,8 @@ impl Tensor {
         self.with_part("select_scatter", &part, values.operand())
     }
 
-    /// Replaces a slice: NumPy's `x[1:-1, :] = v` is `x.set((1..-1, ..), v)`. Short for `x = x.slice_scatter(ranges,
-    /// values)`; other handles keep the old value.
+    /// Replaces a slice: NumPy's `x[1:-1, :] = v` is `x.set((1..-1, ..), v)`. Short for
+    /// `x = x.slice_scatter(ranges, values)`; other handles keep the old value.
     ///
     /// ```
     /// # use thalweg::prelude::*;

@@ -140,8 +140,8 @@ fn check_bias(name: &str, bias: Option<&Tensor>, weight: &Tensor, channels: usiz
     }
 }
 
-/// The product of weights `[groups, out, in·kernel]` and all windows of a padded input: `[samples, groups·out,
-/// windows]`.
+/// The product of weights `[groups, out, in·kernel]` and all windows of a padded input:
+/// `[samples, groups·out, windows]`.
 #[track_caller]
 fn products<const N: usize>(x: &Tensor, weight: &Tensor, sweep: &Sweep<N>) -> Tensor {
     let (n, groups, outer) = (x.dims()[0], weight.dims()[0], weight.dims()[1]);
@@ -225,8 +225,8 @@ fn of_weights<const N: usize>(x: &Tensor, dy: &Tensor, sweep: &Sweep<N>, groups:
     }
 }
 
-/// A depthwise convolution as a sum of shifted inputs, each times a weight: `[samples, channels, outputs of each,
-/// windows…]`.
+/// A depthwise convolution as a sum of shifted inputs, each times a weight:
+/// `[samples, channels, outputs of each, windows…]`.
 #[track_caller]
 fn depthwise<const N: usize>(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, sweep: &Sweep<N>) -> Tensor {
     let (channels, each) = (x.dims()[1], weight.dims()[0] / x.dims()[1].max(1));
@@ -356,8 +356,8 @@ impl Tensor {
         self.shifted(axis, &[(0, size)])
     }
 
-    /// A window of the tensor, extended by zeros, along the axes from `axis` on. For each axis `seen` is `(first,
-    /// size)`: the window has `size` elements, and the tensor's element 0 is its element `first`.
+    /// A window of the tensor, extended by zeros, along the axes from `axis` on. For each axis `seen` is
+    /// `(first, size)`: the window has `size` elements, and the tensor's element 0 is its element `first`.
     fn shifted(&self, axis: usize, seen: &[(i64, usize)]) -> Tensor {
         let (mut kept, mut widths) = (self.clone(), [(0, 0); crate::MAX_RANK]);
         for (i, &(first, size)) in seen.iter().enumerate() {

@@ -247,8 +247,8 @@ impl Tensor {
 
 /// Evenly spaced numbers, and matrices defined by a rule.
 impl Tensor {
-    /// The numbers of a half-open range, as f32: `arange(5)` is 0 to 4, `arange(2..5)` 2 to 4, and `arange((0.0, 1.0,
-    /// 0.25))` has a step, which may be negative. Element `i` is `start + i·step`.
+    /// The numbers of a half-open range, as f32: `arange(5)` is 0 to 4, `arange(2..5)` 2 to 4, and
+    /// `arange((0.0, 1.0, 0.25))` has a step, which may be negative. Element `i` is `start + i·step`.
     ///
     /// ```
     /// # use thalweg::Tensor;

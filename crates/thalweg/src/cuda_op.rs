@@ -100,9 +100,9 @@ impl CudaLaunch {
     }
 
     /// Adds a float or an integer as the next argument of the entry, after all sizes. It is passed as double or long
-    /// long and converted to the parameter's type; a u64 above `i64::MAX` is passed by its bits, which an `unsigned
-    /// long long` takes unchanged. Calls with other numbers share the plan. There are at most eight operands and
-    /// numbers together.
+    /// long and converted to the parameter's type; a u64 above `i64::MAX` is passed by its bits, which an
+    /// `unsigned long long` takes unchanged. Calls with other numbers share the plan. There are at most eight operands
+    /// and numbers together.
     pub fn number(mut self, value: impl Into<Scalar>) -> CudaLaunch {
         self.numbers.push(value.into());
         self

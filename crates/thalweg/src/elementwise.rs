@@ -223,8 +223,8 @@ impl Tensor {
     /// The elements converted to `dtype`; every pair of dtypes is allowed.
     ///
     /// Float to float rounds to nearest, ties to even (overflow gives an infinity). Float to integer truncates toward
-    /// zero and saturates; NaN gives 0. Integer to integer wraps, integer to float rounds. Conversion to bool is `x ≠
-    /// 0` (NaN is true); bool converts to 0 and 1.
+    /// zero and saturates; NaN gives 0. Integer to integer wraps, integer to float rounds. Conversion to bool is
+    /// `x ≠ 0` (NaN is true); bool converts to 0 and 1.
     #[doc(alias = "astype")]
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Tensor {

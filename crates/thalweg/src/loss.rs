@@ -103,8 +103,8 @@ impl Tensor {
         (x - t).abs().reduced_loss(reduction, self.dtype())
     }
 
-    /// The Huber loss: `d²/2` where `d = |x - target|` is at most `delta`, beyond that its tangent line `delta·(d -
-    /// delta/2)` (Huber 1964).
+    /// The Huber loss: `d²/2` where `d = |x - target|` is at most `delta`, beyond that its tangent line
+    /// `delta·(d - delta/2)` (Huber 1964).
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -147,9 +147,9 @@ impl Tensor {
         loss.reduced_loss(reduction, self.dtype())
     }
 
-    /// The Kullback-Leibler divergence of a distribution `target` from these log-probabilities: `target·(ln target -
-    /// x)`, 0 where the target is 0 (Kullback and Leibler 1951). The mean is over all elements, as that of
-    /// `torch.kl_div`; for the mean over samples, divide the sum by their number.
+    /// The Kullback-Leibler divergence of a distribution `target` from these log-probabilities:
+    /// `target·(ln target - x)`, 0 where the target is 0 (Kullback and Leibler 1951). The mean is over all elements, as
+    /// that of `torch.kl_div`; for the mean over samples, divide the sum by their number.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -174,9 +174,9 @@ impl Tensor {
         (axis, index.unsqueeze(axis))
     }
 
-    /// The cross entropy of these logits with class indices, as `torch.nn.functional.cross_entropy`: `ln Σe^xⱼ -
-    /// x[class]`. Classes are dimension 1 (of a vector, dimension 0); the target has the other dimensions. A class out
-    /// of range is an error where the value is read.
+    /// The cross entropy of these logits with class indices, as `torch.nn.functional.cross_entropy`:
+    /// `ln Σe^xⱼ - x[class]`. Classes are dimension 1 (of a vector, dimension 0); the target has the other dimensions.
+    /// A class out of range is an error where the value is read.
     ///
     /// ```
     /// # use thalweg::{Reduction, Tensor};

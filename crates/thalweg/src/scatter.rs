@@ -164,9 +164,9 @@ impl Tensor {
         self.put_positions("index_copy", axis.into(), index, values.operand(), ScatterOp::Set)
     }
 
-    /// This tensor with values written at tuples of indices, one index tensor for each leading dimension, as `x[i, j] =
-    /// values` in NumPy; with `accumulate` they are added, as `numpy.add.at`. Values broadcast to the shape of the
-    /// result of [`index`](Tensor::index).
+    /// This tensor with values written at tuples of indices, one index tensor for each leading dimension, as
+    /// `x[i, j] = values` in NumPy; with `accumulate` they are added, as `numpy.add.at`. Values broadcast to the shape
+    /// of the result of [`index`](Tensor::index).
     ///
     /// # Panics
     /// When indices do not broadcast or are not of an integer dtype, or the shape or dtype of the values does not

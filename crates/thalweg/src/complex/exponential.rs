@@ -94,8 +94,8 @@ impl Complex {
 impl Complex {
     /// `eᶻ`, as `numpy.exp`. It does not overflow if only `eˣ` does, and not its product with the sine or cosine.
     ///
-    /// For `-∞ + iy` it is 0, whatever `y` is; for `∞ + 0i` it is `∞ + 0i`; for `∞ ± ∞i` it is `∞ + NaN·i`; for `NaN +
-    /// 0i` the imaginary part is 0.
+    /// For `-∞ + iy` it is 0, whatever `y` is; for `∞ + 0i` it is `∞ + 0i`; for `∞ ± ∞i` it is `∞ + NaN·i`; for
+    /// `NaN + 0i` the imaginary part is 0.
     ///
     /// ```
     /// # use thalweg::Complex;

@@ -53,9 +53,9 @@ impl Complex {
         Complex { re: still.where_(x.abs(), re), im }.cast(self.dtype())
     }
 
-    /// The hyperbolic tangent, as `numpy.tanh`. It is odd, and has poles at `i·(π/2 + kπ)`. For `±∞ + iy` it is `±1 +
-    /// 0i`, whatever `y` is; the imaginary part is 0 for `NaN + 0i`, and the real part is 0 for `0 + iy` with `y` not
-    /// finite. It neither overflows nor loses digits for large `x`.
+    /// The hyperbolic tangent, as `numpy.tanh`. It is odd, and has poles at `i·(π/2 + kπ)`. For `±∞ + iy` it is
+    /// `±1 + 0i`, whatever `y` is; the imaginary part is 0 for `NaN + 0i`, and the real part is 0 for `0 + iy` with `y`
+    /// not finite. It neither overflows nor loses digits for large `x`.
     ///
     /// ```
     /// # use thalweg::Complex;

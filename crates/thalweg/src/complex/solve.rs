@@ -3,8 +3,8 @@
 //! `A x = b` is `[[Re A, -Im A], [Im A, Re A]] [Re x; Im x] = [Re b; Im b]`. The real matrix has each singular value of
 //! `A` twice, and so its condition number: the real decomposition is as accurate as a complex one. It takes about twice
 //! the time and memory. Eigenvalues of Hermitian matrices and singular values come in equal pairs, in order, of which
-//! every second value is taken. Determinants and eigenvectors cannot be derived from it (the real determinant is `|det
-//! A|²`, and the vectors of a double eigenvalue are not unique), and are not provided.
+//! every second value is taken. Determinants and eigenvectors cannot be derived from it (the real determinant is
+//! `|det A|²`, and the vectors of a double eigenvalue are not unique), and are not provided.
 
 use super::Complex;
 use crate::Tensor;

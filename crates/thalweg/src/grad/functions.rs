@@ -25,8 +25,8 @@ const CREATING: Way = Way { create: true, keep: true };
 impl Tensor {
     /// A leaf with this value, whose gradient [`backward`](Tensor::backward) returns, as `requires_grad_()` in PyTorch:
     /// results computed from it are tracked, too. Clones are the same leaf; a leaf returns itself. For a computed
-    /// tensor the result is a new leaf, which stops gradients as [`detach`](Tensor::detach) does, so `w = (&w -
-    /// &gradients[&w] * 0.1).tracked()` is a step of gradient descent.
+    /// tensor the result is a new leaf, which stops gradients as [`detach`](Tensor::detach) does, so
+    /// `w = (&w - &gradients[&w] * 0.1).tracked()` is a step of gradient descent.
     ///
     /// ```
     /// # use thalweg::Tensor;

@@ -105,8 +105,8 @@ impl Tensor {
 }
 
 /// The gradient of `svd`, as in PyTorch: with `E[i, j] = s[j]² - s[i]²`, 1 on the diagonal, `U [(skew(Uᵀ gU) / E) S + S
-/// (skew(Vᵀ gV) / E) + diag(gS)] Vᵀ`, plus, for the part outside the spans of U and V, `(1 - U Uᵀ) gU S⁻¹ Vᵀ + U S⁻¹
-/// gVᵀ (1 - V Vᵀ)`.
+/// (skew(Vᵀ gV) / E) + diag(gS)] Vᵀ`, plus, for the part outside the spans of U and V,
+/// `(1 - U Uᵀ) gU S⁻¹ Vᵀ + U S⁻¹ gVᵀ (1 - V Vᵀ)`.
 fn svd_gradient(b: &Backward<Vec<Tensor>, Vec<Tensor>>) -> Tensor {
     let (u, s, vt) = (&b.outputs[0], &b.outputs[1], &b.outputs[2]);
     let (gu, gs, gvt) = (&b.gradients[0], &b.gradients[1], &b.gradients[2]);

@@ -99,8 +99,8 @@ impl Terms<'_> {
     }
 
     /// The gradient times a term, summed to the shape of argument `of`. If that was broadcast, factors that depend on
-    /// it alone are equal for all summands, and are applied after the sum: the divisor of a row has the gradient `-(dy
-    /// · y).sum() / s`, without a quotient per element.
+    /// it alone are equal for all summands, and are applied after the sum: the divisor of a row has the gradient
+    /// `-(dy · y).sum() / s`, without a quotient per element.
     fn summed(&mut self, dy: &Tensor, e: Expr, of: usize, shape: Shape) -> Tensor {
         if shape == *dy.shape() {
             return self.times(dy, e);
