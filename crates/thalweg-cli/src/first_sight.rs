@@ -2,7 +2,7 @@
 //! the first run of a long loop. `bench/peers.py` has the same programs; both use the same random generator and so do
 //! the same work.
 //!
-//! A run is a seed. Only the process is warmed up: the time is what a user waits for at first sight.
+//! A run is a seed. Only the process is warmed up: the time is what a user waits for at a cold start.
 
 use crate::failure::Outcome;
 use crate::measure::{Times, Work, counted, ms_since};
