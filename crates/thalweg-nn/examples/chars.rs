@@ -1,9 +1,9 @@
 //! A small transformer that learns to write, character by character, from the Psalms and the Proverbs.
 //!
 //!     cargo run --release -p thalweg-nn --example chars                  some minutes on two cores
-//!     cargo run --release -p thalweg-nn --example chars -- 300           so many steps
+//!     cargo run --release -p thalweg-nn --example chars -- 300           number of steps
 //!     cargo run --release -p thalweg-nn --example chars -- 300 --explain which operations of a step share a kernel
-//!     cargo run --release -p thalweg-nn --example chars -- 300 --unfused one kernel an operation
+//!     cargo run --release -p thalweg-nn --example chars -- 300 --unfused one kernel per operation
 //!
 //! Ctrl-C stops it at any time: it saves every 100 steps, and `--resume` continues from the last save. All output goes
 //! to the folder for temporary files: `chars.checkpoint`, `chars.svg`.

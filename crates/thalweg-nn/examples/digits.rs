@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p thalweg-nn --example digits
 //!     cargo run --release -p thalweg-nn --example digits -- mlp --explain      which operations of a step share a kernel
-//!     cargo run --release -p thalweg-nn --example digits -- conv --unfused     the same, one kernel an operation
+//!     cargo run --release -p thalweg-nn --example digits -- conv --unfused     one kernel per operation
 //!
 //! A fifth of the images, chosen at random, is the test set. The learning curves are written to `digits.svg` and the
 //! weights to `digits-NET.safetensors`, in the folder for temporary files.

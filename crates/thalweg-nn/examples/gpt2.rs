@@ -2,7 +2,7 @@
 //! backward.
 //!
 //!     cargo run --release -p thalweg-nn --example gpt2                   the small one: 4 samples of 256 tokens
-//!     cargo run --release -p thalweg-nn --example gpt2 -- 12 256         so many layers, so wide, with 4,096 tokens
+//!     cargo run --release -p thalweg-nn --example gpt2 -- 12 256         layers and width, with 4,096 tokens
 //!     cargo run --release -p thalweg-nn --example gpt2 -- 12 256 --half  also in half of the memory that it takes
 //!     ... --save FILE   weights, tokens, loss and gradients, for bench/gpt2.py to compare with PyTorch's
 //!     ... --early       the loss is read before the backward pass

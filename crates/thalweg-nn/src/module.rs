@@ -102,14 +102,14 @@ pub enum Slot<'a> {
 /// assert_eq!(mlp.forward(&Tensor::randn([3, 4])).dims(), [3, 2]);
 /// ```
 ///
-/// # What a field may be
-/// | type | is |
+/// # Types of fields
+/// | type | meaning |
 /// |---|---|
 /// | [`Tensor`] | a parameter |
 /// | [`Buffer`] | a buffer, or a constant |
-/// | [`Mode`](crate::Mode) | whether it is trained |
-/// | another module | its tensors, with the field's name in front |
-/// | `Option`, `Box`, `Vec`, array, tuple of such | what is there; elements are named by number |
+/// | [`Mode`](crate::Mode) | training or evaluation mode |
+/// | another module | its tensors, prefixed by the field's name |
+/// | `Option`, `Box`, `Vec`, array, tuple of these | its elements, named by number |
 /// | number, `bool`, `char`, `String`, `()` | nothing |
 ///
 /// Any other type needs `#[module(skip)]`. `#[module(name = "..")]` sets the field's part of the name, and

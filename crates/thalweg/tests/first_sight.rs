@@ -46,7 +46,7 @@ fn what_is_met_twice_is_searched_for_and_runs_by_its_plan_from_then_on() {
     assert_eq!((c.first_sight, c.plans_made, c.plans_found), (0, 0, 1));
 }
 
-/// The same operations with other live results: the earlier run counts as the first time.
+/// Equal operations with other live results: the earlier run counts as the first time.
 #[test]
 fn other_live_results_of_known_operations_are_searched_for_at_once() {
     let _pinned = tiers();

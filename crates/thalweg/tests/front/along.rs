@@ -227,7 +227,7 @@ fn selections() {
     assert_eq!(f32s(&x.index(&[&i, &j])), [1.0, 3.0, 9.0, 11.0]);
     assert_eq!(f32s(&x.index(&[&Tensor::new([1u8])])), [4.0, 5.0, 6.0, 7.0]);
     assert_eq!(i64s(&Tensor::new([2i32, 0, 7]).one_hot(3)), [0, 0, 1, 1, 0, 0, 0, 0, 0]);
-    // The same, fused with its neighbours or not.
+    // Results are equal whether fused with neighbours or not.
     let y = || f32s(&(((&x + 1.0).index_select(1, &(&index * 1)) * 2.0).sum(0)));
     assert_eq!(y(), thalweg::with_fusion(false, y));
     assert_eq!(y(), thalweg::with_reference(y));

@@ -19,7 +19,7 @@ fn a_product_with_its_own_backward_is_right_for_all_sizes() {
     }
 }
 
-/// The same kernels and bytes as without a user-defined rule, forward and backward, between other operations.
+/// A user-defined rule takes the same kernels and bytes as none, forward and backward, between other operations.
 #[test]
 fn it_costs_what_the_operations_cost() {
     let _pinned = pinned();

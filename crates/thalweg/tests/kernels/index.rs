@@ -19,7 +19,7 @@ fn heat<F: Real>(at: [i32; 2], u: &Field<F, 2>, k: F) -> F {
     u.get([i, j], Edge::Checked) * (1.0 - 4.0 * k) + k * around
 }
 
-/// The same stencil with an edge mode of the caller's.
+/// Strided weighted sum of four elements with an edge mode given by the caller.
 #[kernel(index)]
 fn blur<F: Real>(at: [i32; 2], x: &Field<F, 2>, edge: Edge) -> F {
     let mut sum = 0.0;

@@ -65,7 +65,8 @@ fn attention_on_numbers_is_attention_on_tensors() {
     assert_eq!(bits(&strict()), bits(&with_fusion(false, strict)));
 }
 
-/// The same kernels and bytes as with methods, alone and with batches, with a slope per batch as an operand.
+/// A tile kernel takes the same kernels and bytes as methods, alone and with batches, with a slope per batch as an
+/// operand.
 #[test]
 fn attention_costs_what_methods_cost() {
     for heads in [None, Some(4usize)] {
