@@ -89,7 +89,7 @@ def near_digamma(x):
 
 mp.dps = 60
 show("GAMMA", "`ln Γ(x)/((x - 1)(x - 2))` for x in [1, 3].", near_gamma, 1, 3, 30, 13)
-show("GAMMA_FAR", "What Stirling's formula leaves, times x, for 1/x² in [0, 1/9].", stirling, 0, mpf(1) / 9, 17, 6)
+show("GAMMA_FAR", "Remainder of Stirling's formula, times x, for 1/x² in [0, 1/9].", stirling, 0, mpf(1) / 9, 17, 6)
 high = float(root)
 print(f"/// The root of ψ, as a sum of two.\npub(super) const ROOT: (f64, f64) = ({high!r}, {float(root - high)!r});")
 show("DIGAMMA", "`ψ(x)/(x - ROOT)` for x in [1, 3].", near_digamma, 1, 3, 30, 13)

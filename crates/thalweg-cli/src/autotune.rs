@@ -1,6 +1,6 @@
-//! `thalweg autotuning`: what measured decisions gain. Every workload and as many random programs run until their plans
-//! have competed; then the plan that the cost model chose and the one that runs with measuring take turns, and their
-//! medians stand beside each other.
+//! `thalweg autotune`: the gain of autotuning. Every workload and a number of random programs run until their plans
+//! have competed; then runs of the plan that the cost model chose alternate with runs of the measured winner, and their
+//! medians are compared.
 
 use crate::failure::Outcome;
 use crate::measure::median;
@@ -11,39 +11,39 @@ use clap::Args;
 use std::time::{Duration, Instant};
 use thalweg::{Tensor, counters, explain, set_measuring};
 
-/// How long a program may run until its plans have competed.
+/// Time limit for the plans of one program to compete.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Pairs of timed runs, and the time for them.
+/// Minimum and maximum number of timed pairs, and the time after which the minimum is enough.
 const PAIRS: (usize, usize) = (25, 300);
 const TIME: Duration = Duration::from_millis(1500);
-/// What counts as slower, and as faster.
+/// Ratios of times that count as slower and as faster.
 const SLOWER: f64 = 1.03;
 const FASTER: f64 = 0.95;
 
-/// Arguments of `thalweg autotuning`.
+/// Arguments of `thalweg autotune`.
 #[derive(Args, Debug)]
 pub struct AutotuneCommand {
-    /// Random programs beside the workloads
+    /// Random programs besides the workloads
     #[arg(long, value_name = "N", default_value = "50")]
     random: usize,
-    /// What the random programs follow from
+    /// Seed of the random programs
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// How large the workloads are
+    /// Sizes of the workloads
     #[arg(long, value_enum, default_value = "small")]
     size: Size,
-    /// Only programs whose name has this in it, with what was measured
+    /// Only programs whose name contains this text, with an explanation of each
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Measure what things take on this device first
+    /// Measure the cost constants of this device first
     #[arg(long)]
     calibrate: bool,
 }
 
-/// A program's outcome.
+/// Result of one program.
 struct Row {
     name: String,
-    /// Plans that competed; none where the program is too short for it.
+    /// Number of plans that competed; 0 if the program is too short for it.
     plans: usize,
     /// Medians in microseconds.
     off: f64,
@@ -76,7 +76,7 @@ impl AutotuneCommand {
     }
 }
 
-/// Lets the plans of a program compete, then times it with and without the outcome.
+/// Lets the plans of a program compete, then times it with and without the measured winner.
 fn compete(name: String, call: &dyn Fn() -> Vec<Tensor>, tell: bool) -> Outcome<Row> {
     let run = || -> Outcome<f64> {
         let begin = Instant::now();
@@ -110,9 +110,9 @@ fn compete(name: String, call: &dyn Fn() -> Vec<Tensor>, tell: bool) -> Outcome<
         if n >= PAIRS.0 && begin.elapsed() > TIME {
             break;
         }
-        // In turns, and each first as often as second.
+        // Alternate, each first equally often.
         for measured in [n % 2 == 0, n % 2 == 1] {
-            // A share so small that nothing more is tried, and not none, with which the outcome would be put aside.
+            // A share so small that no further plan is tried; `None` would disable the measured winner.
             set_measuring(measured.then_some(1e-9));
             let us = run()?;
             if measured { on.push(us) } else { off.push(us) }

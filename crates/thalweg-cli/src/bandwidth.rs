@@ -1,9 +1,9 @@
-//! `thalweg bandwidth`: kernels on tensors well out of cache, beside copying memory in the same run.
+//! `thalweg bandwidth`: kernels on tensors that exceed the caches, relative to a memory copy in the same run.
 //!
-//! In each round the machine's rate of copying is measured - the best copy it can do, stores past the caches included;
-//! on a GPU that of `-x` - then each kernel's: the bytes that its launches move, as the device says, scratch and second
-//! passes included, by its time. The share is of the same round, since the memory of a shared machine is faster at one
-//! time than at another; printed is the median over rounds.
+//! Each round measures the machine's copy rate (the best copy it can do, streaming stores included; on a GPU the rate
+//! of `-x`), then each kernel's rate: the bytes moved by its launches as reported by the device, scratch and further
+//! passes included, divided by its time. The ratio uses the copy rate of the same round because the memory of a shared
+//! machine varies in speed. The median over rounds is printed.
 
 use crate::failure::Outcome;
 use crate::measure::{counted, median, ms_since};
@@ -14,19 +14,19 @@ use serde::Serialize;
 use std::time::Instant;
 use thalweg::{Device, Tensor, manual_seed, synchronize};
 
-/// Timed runs of a kernel in a round.
+/// Timed runs of a kernel per round.
 const RUNS: usize = 7;
 
 /// Arguments of `thalweg bandwidth`.
 #[derive(Args, Debug)]
 pub struct BandwidthCommand {
-    /// Rounds
+    /// Number of rounds
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Rows and columns of the matrix
     #[arg(long, default_value_t = 8192)]
     size: usize,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -43,7 +43,7 @@ struct Figure {
 
 type Named = (&'static str, fn(&Tensor) -> Tensor);
 
-/// What is measured on the matrix.
+/// Kernels measured on the matrix.
 const ON_MATRIX: &[Named] = &[
     ("x + 1", |x| x + 1.0),
     ("sum of all", |x| x.sum(..)),
@@ -60,7 +60,7 @@ const ON_MATRIX: &[Named] = &[
     ("cumsum of rows", |x| x.cumsum(1)),
 ];
 
-/// What is measured beside that on a GPU, where it takes no seconds.
+/// Kernels measured on GPUs only; on a CPU they would take seconds.
 const ON_GPU: &[Named] = &[
     ("transposed + 1", |x| x.transpose(0, 1) + 1.0),
     ("cumsum of columns", |x| x.cumsum(0)),
@@ -74,10 +74,10 @@ const ON_GPU: &[Named] = &[
     }),
 ];
 
-/// Workloads that go beside them, in their large size.
+/// Workloads also measured, in their large size.
 const WORKLOADS: &[&str] = &["softmax", "layernorm", "rmsnorm_swiglu", "hub"];
 
-/// Folds over any axes, in their large size.
+/// Reductions over any axes, in their large size.
 fn folds() -> impl Iterator<Item = &'static str> {
     workloads::folds::ALL.iter().map(|e| e.name)
 }
@@ -182,7 +182,7 @@ impl BandwidthCommand {
     }
 }
 
-/// Bytes a second that go from memory and to it where a tensor of 1 GiB is negated.
+/// Bytes per second read and written when a tensor of 1 GiB is negated.
 fn negating() -> Outcome<f64> {
     let x = Tensor::zeros([1 << 28]) + 1.0;
     synchronize()?;
@@ -195,7 +195,7 @@ fn negating() -> Outcome<f64> {
     Ok(bytes as f64 / (ms / 1e3))
 }
 
-/// Milliseconds of a call, median of several, with its kernels and the bytes that they move.
+/// Median time of a call in milliseconds, its kernels, and the bytes that they move.
 fn once(run: &dyn Fn() -> Outcome) -> Outcome<(f64, u64, u64)> {
     run()?;
     let ((), work) = counted(run)?;

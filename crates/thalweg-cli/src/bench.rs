@@ -1,4 +1,4 @@
-//! `thalweg bench`: figures of the workloads, as a table or as JSON, one object a line.
+//! `thalweg bench`: times of the workloads, as a table or as JSON with one object per line.
 
 use crate::failure::{During, Failure, Outcome};
 use crate::measure::{Mode, Runs, Times, Work, counted, time};
@@ -15,32 +15,33 @@ use thalweg::{Device, counters};
 /// Arguments of `thalweg bench`.
 #[derive(Args, Debug)]
 pub struct Bench {
-    /// The workload, `all`, or a group of them
+    /// A workload, `all`, or a group of workloads
     workload: String,
-    /// The device, as THALWEG_DEVICE takes it
+    /// The device, as in THALWEG_DEVICE
     #[arg(long)]
     pub device: Option<String>,
-    /// Operations share kernels, or each is a kernel of its own; with promises about bits, or without
+    /// Fusion and bitwise guarantees
     #[arg(long, value_enum, default_value = "fused")]
     mode: Mode,
-    /// The default mode beside this one, in so many rounds in turns
+    /// Alternate with the default mode for this many rounds and compare
     #[arg(long, value_name = "ROUNDS", default_value_t = 0)]
     against_default: usize,
     /// Sizes for a processor with a few cores, or for a GPU
     #[arg(long, value_enum, default_value = "small")]
     size: Size,
-    /// Calls put in the device's queue before anybody waits; a figure is the time of one
+    /// Calls enqueued before each wait; reported times are per call
     #[arg(long, default_value_t = 1)]
     calls_in_flight: usize,
-    /// Calls before the timed ones, the cold one included: some hundred where plans still compete, as they do in the first second of a GPU's
+    /// Calls before the timed ones, the cold one included; use hundreds while plans still compete, as in the first
+    /// second on a GPU
     #[arg(long, default_value_t = Runs::FIGURE.warm_up)]
     warm_up: usize,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-/// What was measured of one workload.
+/// Measurements of one workload.
 #[derive(Serialize, Debug)]
 pub struct Figure {
     workload: String,
@@ -72,7 +73,7 @@ impl Figure {
     }
 }
 
-/// Measures a workload by name. `kept` holds the one that was measured last, with its inputs.
+/// Measures a workload by name. `kept` caches the last workload with its inputs.
 fn measure(
     name: &str,
     (size, mode, calls_in_flight): (Size, Mode, usize),
@@ -85,7 +86,7 @@ fn measure(
             return Figure::new(name, mode, &times, work);
         }
         "dyn_shapes" => {
-            // A process is warm after one call of each shape: a run is a process.
+            // A process is warm after one call per shape, so each run is a new process.
             let (times, work) = processes::dyn_shapes(runs.least, size, mode)?;
             return Figure::new(name, mode, &times, work);
         }
@@ -100,7 +101,7 @@ fn measure(
         return Figure::new(name, mode, &times, work);
     }
     if !kept.as_ref().is_some_and(|(s, w)| *s == size && w.name == name) {
-        // The old one's memory first.
+        // Free the memory of the previous workload first.
         *kept = None;
         *kept = Some((size, workloads::prepare(name, size)?));
     }
@@ -156,8 +157,8 @@ impl Bench {
         Ok(())
     }
 
-    /// A workload in the default mode and in the one asked for, in turns; the medians of the rounds' medians, and their
-    /// ratio.
+    /// Alternates a workload between the default mode and the requested one; returns the medians of the rounds' medians
+    /// and their ratio.
     fn beside_default(&self, name: &str) -> Outcome<String> {
         let mut times = [vec![], vec![]];
         let (mut kept, runs) = ([None, None], Runs { time: Duration::from_millis(200), ..Runs::FIGURE });
@@ -202,9 +203,9 @@ fn row(f: &Figure) -> String {
 /// Arguments of `thalweg results`.
 #[derive(Args, Debug)]
 pub struct Results {
-    /// Where to
+    /// Output folder
     folder: PathBuf,
-    /// The workloads
+    /// Workloads
     #[arg(required = true)]
     workloads: Vec<String>,
     /// Sizes for a processor with a few cores, or for a GPU
@@ -220,7 +221,7 @@ impl Results {
     }
 }
 
-/// What a driver asks of a worker, as one line of JSON.
+/// Request of a driver to a worker, one line of JSON.
 #[derive(Deserialize)]
 struct Request {
     workload: String,
@@ -228,11 +229,11 @@ struct Request {
     large: bool,
     #[serde(default)]
     unfused: bool,
-    /// The least number of timed runs.
+    /// Minimum number of timed runs.
     runs: usize,
-    /// Milliseconds after which these are enough.
+    /// Milliseconds after which the minimum is enough.
     ms: u64,
-    /// Calls in the queue before anybody waits.
+    /// Calls enqueued before each wait.
     #[serde(default = "one")]
     calls_in_flight: usize,
 }
@@ -246,8 +247,8 @@ struct Refusal {
     error: String,
 }
 
-/// `thalweg worker`: measures what each line of standard input asks for, until that ends. `bench/run` keeps one for all
-/// its rounds.
+/// `thalweg worker`: performs the measurement requested by each line of standard input, until its end. `bench/run`
+/// keeps one worker for all its rounds.
 pub fn worker() -> Outcome {
     let mut kept = None;
     for line in std::io::stdin().lock().lines() {

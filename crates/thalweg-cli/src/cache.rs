@@ -1,4 +1,4 @@
-//! `thalweg cache`: what is kept on disk for later processes, and moving it.
+//! `thalweg cache`: inspects, clears and moves the disk cache.
 
 use crate::failure::{During, Outcome, failure};
 use crate::report;
@@ -20,25 +20,23 @@ pub struct CacheCommand {
 
 #[derive(Subcommand, Debug)]
 enum Action {
-    /// Show the folder, what is in it, and what is ignored
+    /// Show the folder, its contents, and ignored files
     Info,
-    /// Remove everything in it
+    /// Remove all entries
     Clear,
-    /// Write all of it to one file
+    /// Write all entries to one file
     Export {
-        /// The file
+        /// Output file
         file: PathBuf,
     },
-    /// Add what such a file holds
+    /// Add the entries of an exported file
     Import {
-        /// The file
+        /// File to import
         file: PathBuf,
     },
-    /// Run a program whose plans are all searched for when they are met, so that
-    /// they are there when it runs the next time
+    /// Run a program with all plans searched for at once, so that the cache holds them for later runs
     Warm {
-        /// Write what it leaves to this file, and nothing to the folder: for a
-        /// program to bring with it (`thalweg::disk::ship`)
+        /// Write the entries to this file and none to the folder, for a program to ship (`thalweg::disk::ship`)
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
 
@@ -84,7 +82,7 @@ impl CacheCommand {
     }
 }
 
-/// Runs a program with its plans searched for when they are met.
+/// Runs a program with tiers off, so that plans are searched for when they are first needed.
 fn warm(program: &[OsString], environment: &[(&str, &OsStr)]) -> Outcome {
     let name = program[0].to_string_lossy();
     let mut command = Command::new(&program[0]);
@@ -93,19 +91,19 @@ fn warm(program: &[OsString], environment: &[(&str, &OsStr)]) -> Outcome {
     if status.success() { Ok(()) } else { Err(failure(format!("{name}: {status}"))) }
 }
 
-/// The same in a folder of its own, of which everything is written to a file. Plans are made with the typical constants
-/// of such a device, as they are looked for where nothing has been measured yet.
+/// [`warm`] with a temporary folder as cache, whose entries are then written to a file. Calibration is off: plans are
+/// made with the typical cost constants of the device, as processes look them up before anything has been measured.
 fn warm_file(file: &Path, program: &[OsString]) -> Outcome {
     let place = std::env::temp_dir().join(format!("thalweg-warm-{}", std::process::id()));
     let cache = Cache::open(&place).map_err(|why| failure(format!("{} is not used: {why}", place.display())))?;
     let environment = [(environment::CACHE.name, place.as_os_str()), (environment::CALIBRATE.name, OsStr::new("off"))];
     let warmed = warm(program, &environment).and_then(|()| written(&cache, file));
-    // Whatever became of it; a folder that stays is one of the user's own temporary files.
+    // Errors are ignored; a folder that remains is one of the user's temporary files.
     let _ = std::fs::remove_dir_all(&place);
     warmed
 }
 
-/// Writes all of a cache to a file.
+/// Writes all entries of a cache to a file.
 fn written(cache: &Cache, file: &Path) -> Outcome {
     let mut to = BufWriter::new(File::create(file).during(file.display())?);
     let entries = cache.export(&mut to).during(file.display())?;
@@ -113,13 +111,13 @@ fn written(cache: &Cache, file: &Path) -> Outcome {
     Ok(())
 }
 
-/// The cache of the environment.
+/// Cache selected by the environment.
 fn open() -> Outcome<Cache> {
     let place = disk::place().ok_or_else(|| failure("the disk cache is off (THALWEG_CACHE, HOME)"))?;
     Cache::open(&place).map_err(|why| failure(format!("{} is not used: {why}", place.display())))
 }
 
-/// One line on where the cache is and how much is in it.
+/// One line with the cache's folder and size.
 pub fn summary() -> String {
     let Some(place) = disk::place() else { return "off".into() };
     match Cache::open(&place) {
@@ -152,7 +150,7 @@ fn info(cache: &Cache) {
         );
     }
     for (device, counts) in thalweg::calibrated(cache) {
-        // What a file says may be anything.
+        // File contents are untrusted.
         let device: String = device.chars().filter(|c| !c.is_control()).take(120).collect();
         crate::out!("  calibrated  {device}{}", if counts { "" } else { " (by another version)" });
     }
@@ -166,7 +164,7 @@ fn info(cache: &Cache) {
     }
     crate::out!("ignored       {}", counted(ignored.len(), "file", "files"));
     for (c, (name, why)) in ignored.iter().take(20) {
-        // What a file is called may be anything.
+        // File names are untrusted.
         let name: String = name.chars().filter(|c| !c.is_control()).take(16).collect();
         crate::out!("  {}/{name}: {why}", c.kind.name());
     }

@@ -1,10 +1,10 @@
-//! The constants that the planner counts with, as a table.
+//! Table of the planner's cost constants.
 
 use crate::report;
 use std::time::Instant;
 use thalweg::{Costs, Device};
 
-/// Measures the constants of a device, if asked to, and prints those in force.
+/// Calibrates the device if asked to, and prints the constants in use.
 pub fn show(device: Device, calibrate: bool) -> crate::failure::Outcome {
     if calibrate {
         let begin = Instant::now();
@@ -83,7 +83,7 @@ fn numbers(c: &Costs) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// Four digits at most; what takes less than a tenth of a picosecond in powers of ten.
+/// About three significant digits; values below a picosecond in scientific notation.
 fn short(ns: f64) -> String {
     match ns {
         v if v > 0.0 && v < 1e-3 => format!("{v:.1e}"),

@@ -1,4 +1,4 @@
-//! `thalweg demo`: the main job. Three GELUs as plain eager code, with and without fusion, side by side.
+//! `thalweg demo`: three GELUs as plain eager code, with and without fusion.
 
 use crate::failure::{During, Outcome, failure};
 use crate::measure::{Runs, counted, time};
@@ -10,13 +10,13 @@ use thalweg::Bandwidth;
 use thalweg::prelude::*;
 use thalweg::{Counters, explain, manual_seed, with_fusion, with_reference};
 
-/// Values compared with the reference interpreter; a larger tensor is sampled.
+/// Number of values compared with the reference interpreter; larger tensors are sampled.
 const CHECKED: usize = 65_536;
 
 /// Arguments of `thalweg demo`.
 #[derive(Args, Debug)]
 pub struct Demo {
-    /// Your own array in place of random numbers
+    /// Your own array instead of random numbers
     #[arg(long, value_name = "X.NPY")]
     input: Option<PathBuf>,
     /// Where to write its GELU
@@ -30,7 +30,7 @@ pub struct Demo {
     html: PathBuf,
 }
 
-/// One of the three.
+/// One of the three GELUs.
 struct Form {
     name: &'static str,
     about: &'static str,
@@ -43,14 +43,14 @@ const FORMS: [Form; 3] = [
     Form { name: "gelu_custom", about: "the same, erf written by hand", gelu: gelu_custom },
 ];
 
-/// One form in one mode.
+/// Measurements of one form in one mode.
 struct Measured {
     median_ms: f64,
     work: Counters,
 }
 
 impl Measured {
-    /// Bytes read and written in its time, as a share of what memory can do.
+    /// Achieved fraction of the memory bandwidth.
     fn share(&self, bandwidth: Bandwidth) -> f64 {
         let bytes = self.work.bytes_read + self.work.bytes_written;
         bytes as f64 / (self.median_ms / 1e3) / bandwidth.all
@@ -141,7 +141,7 @@ fn read(path: &Path) -> Outcome<Tensor> {
     Ok(x.cast(DType::F32))
 }
 
-/// Runs a form to its end.
+/// Runs a form and waits for its result.
 fn run(form: &Form, x: &Tensor) -> Outcome<Tensor> {
     let y = (form.gelu)(x);
     thalweg::synchronize()?;
@@ -174,11 +174,10 @@ fn row(name: &str, fused: bool, m: &Measured, share: f64) -> String {
     )
 }
 
-/// Compares with the reference interpreter. Returns how many values were compared, and the largest error, in units of
-/// the dtype's precision at `max(1, |x|)`.
+/// Compares with the reference interpreter. Returns the number of compared values and the result of the comparison.
 fn check(form: &Form, x: &Tensor) -> Outcome<(usize, Compared)> {
     let count = x.numel();
-    // An odd step meets every lane and every thread's part.
+    // An odd step samples every lane and every thread's part.
     let step = if count <= CHECKED { 1 } else { (count / CHECKED) | 1 };
     let sample = |t: &Tensor| t.reshape([count]).slice((..).by(step as i64));
     let y = run(form, x)?;
@@ -187,11 +186,11 @@ fn check(form: &Form, x: &Tensor) -> Outcome<(usize, Compared)> {
     Ok((y.len(), compare(&x.to_f64_vec()?, &y, &expected, x.dtype())))
 }
 
-/// What a comparison found.
+/// Result of a comparison.
 struct Compared {
-    /// The largest absolute difference.
+    /// Largest absolute difference.
     largest: f64,
-    /// Whether all were within the bound.
+    /// Whether all differences are within the bound.
     agree: bool,
 }
 
@@ -208,7 +207,7 @@ fn compare(x: &[f64], y: &[f64], expected: &[f64], dtype: DType) -> Compared {
             continue;
         }
         let difference = (y - e).abs();
-        // Some forty roundings, at the size of what is added up on the way.
+        // About forty roundings, relative to the magnitude of the intermediate sums.
         found.agree &= difference <= 16.0 * epsilon * x.abs().max(1.0);
         found.largest = found.largest.max(if difference.is_nan() { f64::INFINITY } else { difference });
     }

@@ -1,4 +1,4 @@
-//! `thalweg doctor`: what there is to run on, and what the environment says.
+//! `thalweg doctor`: devices and environment.
 
 use crate::failure::Outcome;
 use crate::report;
@@ -7,7 +7,7 @@ use thalweg::{Device, environment};
 /// Arguments of `thalweg doctor`.
 #[derive(clap::Args, Debug)]
 pub struct Doctor {
-    /// Measure what things take on this device (0.15 s), for all processes to come
+    /// Measure the cost constants of this device (0.15 s), for all later processes
     #[arg(long)]
     calibrate: bool,
 }
@@ -21,7 +21,7 @@ impl Doctor {
 
 fn run(calibrate: bool) -> Outcome {
     crate::out!("thalweg       {}", env!("CARGO_PKG_VERSION"));
-    // In a wrong environment nothing can be measured; what is wrong with it can be shown.
+    // An invalid environment prevents measurements, but its errors can be shown.
     if let Err(wrong) = environment::check() {
         show_environment();
         return Err(wrong.into());
@@ -48,7 +48,7 @@ fn run(calibrate: bool) -> Outcome {
     Ok(())
 }
 
-/// The variables that Thalweg reads: what each is set to, what that is about, and what it may be.
+/// Prints the environment variables that Thalweg reads: value, meaning, and valid values.
 fn show_environment() {
     crate::out!("environment");
     for variable in environment::ALL.iter().filter(|v| !v.inner || std::env::var_os(v.name).is_some()) {
@@ -61,7 +61,7 @@ fn show_environment() {
     environment::unknown().iter().for_each(|unknown| crate::out!("  {unknown}"));
 }
 
-/// The vector extensions that the processor has, of those that code is emitted for or that matter to it.
+/// Vector extensions of the processor, of those that emitted code uses or that matter to it.
 fn instruction_sets() -> String {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,4 +1,4 @@
-//! `thalweg explain` and `thalweg trace`: what is done with a workload, and when.
+//! `thalweg explain` and `thalweg trace`: fusion decisions and a timeline of a workload.
 
 use crate::failure::{During, Outcome};
 use crate::measure::ms_since;
@@ -22,10 +22,10 @@ pub struct Explain {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Show by what it runs from call to call, as more is known of it
+    /// Show which tier runs it from call to call
     #[arg(long, conflicts_with_all = ["html", "json"])]
     tiers: bool,
-    /// Explain a call after many, each kernel with the least time that it took in as many more
+    /// Explain a call after many, with each kernel's minimum time in as many more
     #[arg(long, conflicts_with = "tiers")]
     hot: bool,
 }
@@ -63,12 +63,13 @@ impl Explain {
     }
 }
 
-/// Calls before one that is explained as a hot one, and as many whose launches are timed.
+/// Warm-up calls before a hot explanation; as many calls are timed afterwards.
 const HOT: usize = 300;
 
-/// Calls until what comes again has been searched for, its plans have competed and its memory has been touched.
+/// Warms up until repeated segments have been searched for, their plans have competed, and their memory has been
+/// touched.
 fn warm<T>(call: impl Fn() -> Result<T, thalweg::Error>) -> Outcome {
-    // Decided as soon as may be, lest plans take turns while launches are timed.
+    // Decide competitions as early as possible, so that plans do not alternate while launches are timed.
     thalweg::set_measuring(thalweg::set_measuring(None).map(|_| 1.0));
     for _ in 0..HOT {
         call()?;
@@ -80,8 +81,8 @@ fn warm<T>(call: impl Fn() -> Result<T, thalweg::Error>) -> Outcome {
     Ok(())
 }
 
-/// Puts the least time that each kernel takes in the place of what it took while it was explained. Calls that run by
-/// another plan, as they may while plans compete, are left out.
+/// Replaces the time of each kernel by its minimum over many calls. Calls that run another plan, as they may while
+/// plans compete, are left out.
 fn time_launches<T>(explanation: &mut Explanation, call: impl Fn() -> Result<T, thalweg::Error>) -> Outcome {
     let mut first: Vec<&mut KernelReport> = explanation.segments.iter_mut().flat_map(|s| &mut s.kernels).collect();
     for _ in 0..HOT {
@@ -98,13 +99,13 @@ fn time_launches<T>(explanation: &mut Explanation, call: impl Fn() -> Result<T, 
     Ok(())
 }
 
-/// Calls of which the tiers are shown.
+/// Number of calls observed by `--tiers`.
 const CALLS: usize = 200;
-/// The call after which searches in the background are waited for: what comes again is searched for by then.
+/// The call after which background searches are waited for; repeated segments are in search by then.
 const WAITED: usize = 3;
 
-/// By what a workload runs from call to call: a line for the first call, and for each that runs otherwise than the one
-/// before.
+/// Prints the tiers that run a workload: a line for the first call, and for each call that differs from the previous
+/// one.
 fn tiers(workload: &dyn Fn() -> Vec<Tensor>) -> Outcome {
     thalweg::set_tiers(true);
     crate::out!("{:<7} {:<34} {:>8} {:>8} {:>9}", "call", "tier", "segments", "kernels", "ms");
@@ -150,7 +151,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Runs the command: the first call, with planning and compiling, and a few more.
+    /// Runs the command: the first call, with planning and compiling, and four more.
     pub fn run(self) -> Outcome {
         let workload = prepare(&self.workload, self.size)?;
         trace::start();
@@ -166,7 +167,7 @@ impl Trace {
     }
 }
 
-/// What records the workload, its inputs at hand.
+/// Closure that records the workload; its inputs are already computed.
 fn prepare(name: &str, size: Size) -> Outcome<Box<dyn Fn() -> Vec<Tensor>>> {
     if matches!(name, "cold_start" | "record" | "dyn_shapes" | "example") {
         let x = Tensor::randn([32, 32]);

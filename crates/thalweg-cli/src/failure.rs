@@ -1,25 +1,24 @@
-//! What ends a command early: one message for the person at the terminal.
+//! Error that ends a command, with a message for the user.
 
 use std::fmt;
 
-/// A message, which is printed after "error: ", and what the program ends with.
+/// Message, printed after "error: ", and exit code.
 #[derive(Debug)]
 pub struct Failure {
     message: String,
     code: u8,
 }
 
-/// The result of everything that can fail here.
+/// Result type of this program.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
-/// A failure with this message; the program ends with 1.
+/// Failure with this message and exit code 1.
 pub fn failure(message: impl Into<String>) -> Failure {
     Failure { message: message.into(), code: 1 }
 }
 
 impl Failure {
-    /// What the program ends with: 2 where it was called in a way that cannot be meant, as for arguments that are
-    /// wrong.
+    /// Exit code: 2 for invalid usage, as for invalid arguments, else 1.
     pub fn code(&self) -> u8 {
         self.code
     }
@@ -44,9 +43,9 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Adds what was being done to an error of the operating system.
+/// Adds context to an I/O error.
 pub trait During<T> {
-    /// The same, with "`what`: " before the error.
+    /// Prefixes the error with "`what`: ".
     fn during(self, what: impl fmt::Display) -> Outcome<T>;
 }
 

@@ -1,8 +1,8 @@
-//! The workloads `first_ops` and `first_images`: code that never does the same thing twice, so that every segment is
-//! new; and `first_loop`, a long loop that is seen for the first time. `bench/peers.py` has the same programs; both draw
-//! from one generator, so they do the same work.
+//! The workloads `first_ops` and `first_images`, which never repeat, so that every segment is new; and `first_loop`,
+//! the first run of a long loop. `bench/peers.py` has the same programs; both use the same random generator and so do
+//! the same work.
 //!
-//! A run is a seed. Nothing is warmed up but the process: what is measured is what somebody waits for at first sight.
+//! A run is a seed. Only the process is warmed up: the time is what a user waits for at a cold start.
 
 use crate::failure::Outcome;
 use crate::measure::{Times, Work, counted, ms_since};
@@ -10,31 +10,31 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use thalweg::{DType, Tensor, counters};
 
-/// Operations of one run of `first_ops`.
+/// Operations in one run of `first_ops`.
 const OPERATIONS: usize = 3000;
-/// Images of one run of `first_images`.
+/// Images in one run of `first_images`.
 const IMAGES: usize = 500;
 /// Rows and columns of an image.
 const SIDE: usize = 128;
-/// Rows and columns of what is cut from an image.
+/// Rows and columns of the crop of an image.
 const CUT: usize = 96;
 
-/// The next run's seed: a process that is asked again goes on with others.
+/// Seed of the next run; a process that measures again continues with new seeds.
 static SEEDS: AtomicU64 = AtomicU64::new(1);
 
-/// The group's name.
+/// Name of the group.
 pub const GROUP: &str = "first_sight";
 
-/// A workload: one run of it, by a seed.
+/// Workload of this group; one run takes a seed.
 pub struct First {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What it computes, in a few words.
+    /// Short description of what it computes.
     pub about: &'static str,
     run: fn(u64) -> Outcome,
 }
 
-/// All of them.
+/// All workloads of the group.
 pub const ALL: &[First] = &[
     First {
         name: "first_ops",
@@ -45,7 +45,7 @@ pub const ALL: &[First] = &[
     First { name: "first_loop", about: "1,000 steps of a stencil on [128, 128]; the first run is cold", run: stencil },
 ];
 
-/// Measures a workload: so many runs, each with a seed of its own.
+/// Measures a workload: `runs` runs, each with a new seed.
 pub fn measure(first: &First, runs: usize) -> Outcome<(Times, Work)> {
     let begin = counters();
     let mut times = vec![];
@@ -64,7 +64,7 @@ pub fn measure(first: &First, runs: usize) -> Outcome<(Times, Work)> {
     Ok((Times::new(cold, times), Work::new(one, counters() - begin)))
 }
 
-/// A linear congruential generator (Knuth's MMIX constants), whose upper half is drawn from.
+/// Linear congruential generator (Knuth's MMIX constants); draws use the upper half of the state.
 struct Draws(u64);
 
 impl Draws {
@@ -77,13 +77,14 @@ impl Draws {
         ((self.0 >> 33) % n as u64) as usize
     }
 
-    /// In [0, 1), in steps of a thousandth.
+    /// Number in [0, 1), a multiple of 0.001.
     fn share(&mut self) -> f64 {
         self.below(1000) as f64 / 1000.0
     }
 }
 
-/// Random operations on six tensors of `[32, 32]`. Every dozen of them a mean is read, and decides what comes next.
+/// Random operations on six tensors of `[32, 32]`. About every dozen operations a mean is read and decides the next
+/// one.
 fn operations(seed: u64) -> Outcome {
     let mut draws = Draws::new(seed);
     let mut pool: Vec<Tensor> =
@@ -127,7 +128,7 @@ fn operations(seed: u64) -> Outcome {
     Ok(())
 }
 
-/// Random augmentations of images: some of seven steps, in random order, with random numbers, each image read.
+/// Random augmentations of images: some of seven steps, in random order, with random numbers; each image is read.
 fn images(seed: u64) -> Outcome {
     let mut draws = Draws::new(seed);
     let values: Vec<f32> = (0..SIDE * SIDE * 3).map(|i| (i * 7919 % 256) as f32).collect();
@@ -167,7 +168,7 @@ fn augmented(x: &Tensor, draws: &mut Draws) -> Tensor {
     }
 }
 
-/// Heat on a plate whose border is cold.
+/// Heat equation on a plate with a cold border.
 fn stencil(_: u64) -> Outcome {
     let mut heat = Tensor::arange(128 * 128).reshape([128, 128]).cast(DType::F32) * 1e-4;
     for _ in 0..1000 {

@@ -1,15 +1,14 @@
-//! GPUs as `thalweg doctor` shows them: which of NVIDIA's libraries were found, what is to be installed, and the chips.
+//! GPUs in `thalweg doctor`: NVIDIA's libraries, those to be installed, and the devices.
 //!
-//! Lines are 80 columns at most, but for paths that are longer. Where there is no driver, one line says so: most
-//! machines have none.
+//! Lines have at most 80 columns, except for long paths. Without a driver there is one line: most machines have none.
 
 use crate::report;
 use thalweg::cuda::{Chip, Found, Sought, chips, find};
 
-/// Columns of a line.
+/// Maximum columns of a line.
 const WIDTH: usize = 80;
 
-/// Prints what there is.
+/// Prints the GPU section.
 pub fn show() {
     lines().iter().for_each(|line| crate::out!("{line}"));
 }
@@ -17,7 +16,7 @@ pub fn show() {
 fn lines() -> Vec<String> {
     let driver = find(Sought::Driver);
     if driver.library.is_none() {
-        // A file that was named and is none is a mistake to be told of.
+        // If the user named a driver file that does not work, that is an error to report.
         let named = thalweg::environment::CUDA_DRIVER.get().and(driver.advice);
         return match named {
             Some(advice) => described("GPUs          none: ", &advice),
@@ -65,7 +64,7 @@ fn gpu(number: usize, chip: &Chip) -> [String; 2] {
     ]
 }
 
-/// A head and a text behind it, broken between words, further lines four columns in.
+/// A heading and a text, wrapped between words; continuation lines are indented by four columns.
 fn described(head: &str, text: &str) -> Vec<String> {
     let mut lines = vec![];
     let mut line = head.trim_end().to_string();

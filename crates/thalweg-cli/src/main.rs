@@ -1,4 +1,4 @@
-//! The `thalweg` program: the demo, figures of the workloads, explanations, and a look at the machine.
+//! The `thalweg` program: demo, benchmarks, explanations, and diagnostics of the machine.
 
 mod autotune;
 mod bandwidth;
@@ -26,7 +26,7 @@ use failure::Outcome;
 use std::process::ExitCode;
 use thalweg::environment;
 
-/// Eager tensor code that runs as if an expert had written one kernel for each stretch of it.
+/// Eager tensor code that runs as if an expert had written one kernel for each segment of it.
 #[derive(Parser, Debug)]
 #[command(name = "thalweg", version, max_term_width = 80)]
 struct Program {
@@ -41,30 +41,30 @@ enum Command {
     /// Time a workload, or all of them
     #[command(after_help = after_help())]
     Bench(bench::Bench),
-    /// Time reductions and norms out of cache, beside copying memory
+    /// Time reductions and norms out of cache, relative to a memory copy
     Bandwidth(bandwidth::BandwidthCommand),
-    /// Show which operations of a workload share a kernel, and why the rest do not
+    /// Show which operations of a workload share a kernel, and why the others do not
     #[command(after_help = after_help())]
     Explain(explain::Explain),
     /// Write a trace of a workload for chrome://tracing or ui.perfetto.dev
     #[command(after_help = after_help())]
     Trace(explain::Trace),
-    /// Compare what the planner takes kernels to take with what they take
+    /// Compare the planner's predicted kernel times with measured ones
     Predict(predict::Predict),
-    /// Show the devices, their instruction sets and memory, and the environment
+    /// Show devices, instruction sets, memory and environment
     Doctor(doctor::Doctor),
-    /// Show, clear, export or import what is kept on disk for later processes
+    /// Show, clear, export or import the disk cache
     Cache(cache::CacheCommand),
-    /// Let plans compete on this machine, and compare with what the model chose
+    /// Autotune on this machine, and compare with the cost model's plans
     Autotune(autotune::AutotuneCommand),
-    /// Measure how far the vector functions are from the exact values
+    /// Measure the error of the vector functions
     Math(math::Math),
-    /// Measure how far sums, statistics and softmax are from the exact values
+    /// Measure the error of sums, statistics, softmax and scans
     Numerics(numerics::Numerics),
-    /// Measure what standard input asks for (for bench/run)
+    /// Measure the workloads requested on standard input (for bench/run)
     #[command(hide = true)]
     Worker,
-    /// Write a workload's inputs and results as .npy files (for peers to compare)
+    /// Write a workload's inputs and results as .npy files (to compare libraries)
     #[command(hide = true)]
     Results(bench::Results),
 }
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Outcome {
-    // The doctor shows what is wrong with the environment; nothing else goes on in a wrong one.
+    // `doctor` reports errors of the environment; other commands refuse to run.
     if !matches!(command, Command::Doctor(_)) {
         environment::check()?;
         environment::unknown().iter().for_each(|unknown| eprintln!("warning: {unknown}"));
@@ -103,7 +103,7 @@ fn run(command: Command) -> Outcome {
     if let Command::Bench(bench::Bench { device: Some(device), .. }) = &command {
         choose(device)?;
     }
-    // Tensors are made on the default device without further questions: that there is none is told here.
+    // Creating tensors assumes a default device, so that a missing one is reported here.
     if !matches!(command, Command::Doctor(_) | Command::Cache(_)) {
         thalweg::Device::try_default()?;
     }
@@ -124,10 +124,10 @@ fn run(command: Command) -> Outcome {
     }
 }
 
-/// Makes that device the default one, here and in processes started from here.
+/// Makes a device the default one, here and in child processes.
 fn choose(device: &str) -> Outcome {
     thalweg::Device::from_name(device)?;
-    // SAFETY: only this thread has been started so far, and it reads no environment meanwhile.
+    // SAFETY: this is the only thread so far, and it does not read the environment meanwhile.
     unsafe { std::env::set_var("THALWEG_DEVICE", device) };
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `thalweg math`: how far the vector functions are from the exact values.
+//! `thalweg math`: errors of the vector functions.
 
 use crate::failure::{Outcome, failure};
 use clap::Args;
@@ -6,13 +6,13 @@ use clap::Args;
 /// Arguments of `thalweg math`.
 #[derive(Args, Debug)]
 pub struct Math {
-    /// Measure every N-th of the 2³² arguments (1: all, minutes a function)
+    /// Measure every N-th of the 2³² arguments (1: all, minutes per function)
     #[arg(long, value_name = "N", default_value = "1009", value_parser = clap::value_parser!(u32).range(1..))]
     every: u32,
 }
 
 impl Math {
-    /// Runs the command; it fails where a function is out of its bound.
+    /// Runs the command; fails if a function exceeds its bound.
     pub fn run(self) -> Outcome {
         crate::out!("Error in units of the last place of f32, over every {}th bit pattern\n", self.every);
         crate::out!("{:<10} {:>9} {:>16} {:>10} {:>7}", "function", "largest", "at", "mean", "bound");

@@ -1,4 +1,4 @@
-//! Timing a call, and what one call does by the counters.
+//! Timing of calls and their counters.
 
 use crate::failure::Outcome;
 use clap::ValueEnum;
@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use thalweg::{Counters, counters, set_reproducible, with_fusion, with_strict};
 
-/// How operations run.
+/// Execution mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// They share kernels.
+    /// Operations share kernels.
     Fused,
-    /// The same, and equal runs give equal bits.
+    /// Fused, and equal runs give equal bits.
     Reproducible,
-    /// The same, with the bits of unfused runs.
+    /// Fused, with the bits of unfused runs.
     Strict,
-    /// Each is a kernel of its own.
+    /// Each operation is a kernel of its own.
     Unfused,
 }
 
@@ -29,7 +29,7 @@ impl Mode {
         out
     }
 
-    /// What makes a child process run in this mode.
+    /// Environment variable that makes a child process run in this mode.
     pub fn environment(self) -> Option<(&'static str, &'static str)> {
         match self {
             Mode::Fused => None,
@@ -40,54 +40,54 @@ impl Mode {
     }
 }
 
-/// How often something is timed.
+/// Number of timed runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs {
-    /// Runs before the timed ones, the cold one included.
+    /// Untimed runs before, the cold one included.
     pub warm_up: usize,
-    /// At least so many,
+    /// Minimum number of timed runs.
     pub least: usize,
-    /// at most so many,
+    /// Maximum number of timed runs.
     pub most: usize,
-    /// and between these, until so much time has gone.
+    /// Time after which the minimum is enough.
     pub time: Duration,
 }
 
 impl Runs {
-    /// For a figure that counts: at least 20.
+    /// For reported times: at least 20 runs.
     pub const FIGURE: Runs = Runs { warm_up: 3, least: 20, most: 2000, time: Duration::from_millis(400) };
-    /// For a look: a slow call gets five.
+    /// For a quick measurement: five runs of a slow call.
     pub const LOOK: Runs = Runs { warm_up: 2, least: 5, most: 200, time: Duration::from_millis(500) };
 }
 
-/// Times of a call, in milliseconds.
+/// Times of a call in milliseconds.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// The first call.
+    /// First call.
     pub cold: f64,
-    /// The timed calls, sorted.
+    /// Timed calls, sorted.
     pub sorted: Vec<f64>,
 }
 
 impl Times {
-    /// The median of the timed calls.
+    /// Median of the timed calls.
     pub fn median(&self) -> f64 {
         median(&self.sorted)
     }
 
-    /// The shortest of the timed calls.
+    /// Minimum of the timed calls.
     pub fn min(&self) -> f64 {
         self.sorted.first().copied().unwrap_or(f64::NAN)
     }
 
-    /// From unsorted times.
+    /// Makes times from an unsorted list.
     pub fn new(cold: f64, mut times: Vec<f64>) -> Times {
         times.sort_by(f64::total_cmp);
         Times { cold, sorted: times }
     }
 }
 
-/// The median of sorted numbers.
+/// Median of sorted numbers.
 pub fn median(sorted: &[f64]) -> f64 {
     match sorted.len() {
         0 => f64::NAN,
@@ -96,13 +96,13 @@ pub fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// Milliseconds since then.
+/// Milliseconds since `begin`.
 pub fn ms_since(begin: Instant) -> f64 {
     begin.elapsed().as_secs_f64() * 1e3
 }
 
-/// Times `call`: warm-up, then the timed runs. What is searched for in the background after the warm-up is waited for, and
-/// runs once before them: it takes a processor, and belongs to what comes once, as a compiler's work does elsewhere.
+/// Times `call`: warm-up runs, then timed runs. Between them it waits for background searches and runs once more: a
+/// search occupies a processor and is a one-time cost, like a compiler's work elsewhere.
 pub fn time(runs: Runs, mut call: impl FnMut() -> Outcome) -> Outcome<Times> {
     let mut once = || -> Outcome<f64> {
         let begin = Instant::now();
@@ -123,7 +123,7 @@ pub fn time(runs: Runs, mut call: impl FnMut() -> Outcome) -> Outcome<Times> {
     Ok(Times::new(cold, times))
 }
 
-/// What the counters say of one call, and of the plans since the first one.
+/// Counters of one call, and of plans since the first call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Kernels launched.
@@ -138,14 +138,14 @@ pub struct Work {
     pub operations: u64,
     /// Plans made, over all calls.
     pub plans_made: u64,
-    /// Segments whose plan was there, over all calls.
+    /// Segments whose plan was found in the store, over all calls.
     pub plans_found: u64,
-    /// Plans from the disk cache, over all calls.
+    /// Plans loaded from the disk cache, over all calls.
     pub plans_loaded: u64,
 }
 
 impl Work {
-    /// From the counters of one call and those of all of them.
+    /// Combines the counters of one call with those of all calls.
     pub fn new(one: Counters, all: Counters) -> Work {
         Work {
             kernels: one.kernels,
@@ -160,7 +160,7 @@ impl Work {
     }
 }
 
-/// What `f` returns, and what it counted.
+/// Result of `f` and the counters of its run.
 pub fn counted<T>(f: impl FnOnce() -> Outcome<T>) -> Outcome<(T, Counters)> {
     let before = counters();
     let out = f()?;

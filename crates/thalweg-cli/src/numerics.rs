@@ -1,33 +1,32 @@
-//! `thalweg numerics`: how far sums, statistics, softmax and scans are from the exact values, where that is hard: many
-//! terms, a large mean, a few huge elements.
+//! `thalweg numerics`: errors of sums, statistics, softmax and scans on hard inputs: many terms, a large mean, a few
+//! huge elements.
 //!
-//! The exact values are taken in f64 from the very f32 elements that the device had: sums compensated (Neumaier 1974),
-//! element by element. Errors are in units in the last place of the exact value in f32, or relative. The command fails
-//! where a bound is not kept.
+//! Exact values are computed in f64 from the same f32 elements, with compensated sums (Neumaier 1974), element by
+//! element. Errors are in ulp of the exact value in f32, or relative. The command fails if a bound is exceeded.
 
 use crate::failure::{Outcome, failure};
 use clap::Args;
 use thalweg::prelude::*;
 
-/// Elements that are brought to the host at a time.
+/// Elements copied to the host at a time.
 const PART: usize = 1 << 20;
 
 /// Arguments of `thalweg numerics`.
 #[derive(Args, Debug)]
 pub struct Numerics {
-    /// The most elements of a sum; 10^8 take 400 MB and some seconds
+    /// Maximum elements of a sum; 10^8 take 400 MB and some seconds
     #[arg(long, value_name = "N", default_value = "100000000", value_parser = clap::value_parser!(u64).range(1000..))]
     elements: u64,
 }
 
-/// What was out of its bound.
+/// Descriptions of exceeded bounds.
 #[derive(Default)]
 struct Report {
     out: Vec<String>,
 }
 
 impl Report {
-    /// Notes whether an error is in its bound, and says it in a word.
+    /// Records an error that exceeds its bound; returns the word for the table.
     fn judge(&mut self, what: impl FnOnce() -> String, error: f64, bound: f64) -> &'static str {
         if error <= bound {
             return "yes";
@@ -38,7 +37,7 @@ impl Report {
 }
 
 impl Numerics {
-    /// Runs the command; it fails where something is out of its bound.
+    /// Runs the command; fails if a bound is exceeded.
     pub fn run(self) -> Outcome {
         let (mut report, most) = (Report::default(), self.elements as usize);
         sums(&mut report, most)?;
@@ -49,7 +48,7 @@ impl Numerics {
     }
 }
 
-/// A compensated sum in f64.
+/// Compensated sum in f64.
 #[derive(Clone, Copy, Default)]
 struct Exact {
     sum: f64,
@@ -68,7 +67,7 @@ impl Exact {
     }
 }
 
-/// The compensated sum of what `f` makes of each element.
+/// Compensated sum of `f` over the elements.
 fn exact(x: &Tensor, f: impl Fn(f64) -> f64) -> Outcome<f64> {
     let mut sum = Exact::default();
     let flat = x.flatten();
@@ -80,7 +79,7 @@ fn exact(x: &Tensor, f: impl Fn(f64) -> f64) -> Outcome<f64> {
     Ok(sum.value())
 }
 
-/// A unit in the last place of f32 at that value.
+/// Unit in the last place of f32 at this value.
 fn ulp(v: f64) -> f64 {
     let exponent = v.abs().max(f32::MIN_POSITIVE as f64).log2().floor() as i32;
     2f64.powi(exponent - 23)
@@ -94,7 +93,7 @@ fn relative(got: f64, want: f64) -> f64 {
     (got - want).abs() / want.abs()
 }
 
-/// Data that sums are taken of.
+/// Data of a sum.
 #[derive(Clone, Copy)]
 enum Kind {
     Uniform,
@@ -129,8 +128,8 @@ fn up_to(most: usize, sizes: &[usize]) -> impl Iterator<Item = usize> {
     sizes.iter().copied().filter(move |&n| n <= most)
 }
 
-/// Sums and means. Where terms cancel, the error is relative to the sum of their magnitudes, as for every sum: there it
-/// is in ulp of that.
+/// Sums and means. If terms cancel, the error of any sum is relative to the sum of their magnitudes, so it is given in
+/// ulp of that.
 fn sums(report: &mut Report, most: usize) -> Outcome {
     crate::out!("Sums of f32 against f64, in ulp of the sum of magnitudes; bound: 2 log2 n\n");
     crate::out!("{:<16} {:>10} {:>9} {:>9} {:>9} {:>8} {:>5}", "data", "n", "sum", "mean", "columns", "bound", "met");
@@ -150,7 +149,7 @@ fn sums(report: &mut Report, most: usize) -> Outcome {
     Ok(())
 }
 
-/// The largest error of the sums of columns of a matrix, in ulp of a column's magnitude.
+/// Largest error of the column sums of a matrix, in ulp of the column's sum of magnitudes.
 fn columns(x: &Tensor) -> Outcome<f64> {
     let (rows, width) = (x.dims()[0], x.dims()[1]);
     let got = x.sum(0).to_vec::<f32>()?;
@@ -169,8 +168,8 @@ fn columns(x: &Tensor) -> Outcome<f64> {
     Ok(errors.fold(0.0, f64::max))
 }
 
-/// Variance, deviation and layer norm of data with a large mean: 2·10⁻⁷ a rounding, and the mean itself is off by half
-/// an ulp at most.
+/// Variance, standard deviation and layer norm of data with a large mean: a relative error of 2·10⁻⁷ per rounding, and
+/// the mean itself is off by up to half an ulp.
 fn statistics(report: &mut Report, most: usize) -> Outcome {
     crate::out!("\nVariance and deviation of f32 with spread 1: relative error; layer_norm of");
     crate::out!("such rows: largest absolute error. Bounds: 2e-6 and 2e-5, and what the mean");
@@ -184,7 +183,7 @@ fn statistics(report: &mut Report, most: usize) -> Outcome {
             let var = exact(&x, |v| (v - centre) * (v - centre))? / count;
             let errors = [relative(item(&x.var(..))?, var), relative(item(&x.std(..))?, var.sqrt())];
             let normal = (n <= PART).then(|| layer_norm(&x, centre, var)).transpose()?;
-            // What an error of half an ulp of the mean does: squared to the variance, as it is to each element.
+            // Effect of an error of half an ulp of the mean: squared on the variance, linear on each element.
             let shift = ulp(mean) / 2.0;
             let bound = 2e-6 + shift * shift;
             let worst = errors[0].max(errors[1]);
@@ -207,8 +206,7 @@ fn layer_norm(x: &Tensor, mean: f64, var: f64) -> Outcome<f64> {
     Ok(errors.fold(0.0, f64::max))
 }
 
-/// Softmax, its logarithm and the logarithm of the sum, over rows that overflow where the largest is not taken out
-/// first.
+/// Softmax, log-softmax and logsumexp over rows that overflow unless the maximum is subtracted first.
 fn softmaxes(report: &mut Report) -> Outcome {
     const N: usize = 1000;
     crate::out!("\nSoftmax over rows of {N} f32: largest relative error (log_softmax of what is");
@@ -251,7 +249,7 @@ fn softmaxes(report: &mut Report) -> Outcome {
         let mut total = Exact::default();
         values.iter().for_each(|v| total.add((v - largest).exp()));
         let log = total.value().ln();
-        // What is less than f32 holds is 0, as it should be.
+        // Values below the smallest normal f32 may be 0.
         let tiny = f32::MIN_POSITIVE as f64;
         let soft_errors = soft.iter().zip(&values).map(|(&g, v)| {
             let want = (v - largest).exp() / total.value();
@@ -259,7 +257,7 @@ fn softmaxes(report: &mut Report) -> Outcome {
         });
         let log_errors = logs.iter().zip(&values).map(|(&g, v)| {
             let want = v - largest - log;
-            // Of huge ones a rounding is huge: relative to them.
+            // For huge values rounding errors are huge, so the error is relative to the value.
             if g as f64 == want { 0.0 } else { (g as f64 - want).abs() / want.abs().max(1.0) }
         });
         let errors = [soft_errors.fold(0.0, f64::max), log_errors.fold(0.0, f64::max)];

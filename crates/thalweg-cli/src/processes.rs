@@ -1,4 +1,5 @@
-//! Workloads that need fresh processes: each run is this program again, with a first argument that [`child`] knows.
+//! Workloads that need fresh processes: each run starts this program again with a first argument that [`child`]
+//! recognizes.
 
 use crate::failure::{During, Outcome, failure};
 use crate::measure::{Mode, Times, Work, counted, ms_since};
@@ -12,14 +13,15 @@ use thalweg::Tensor;
 const COLD_START: &str = "cold-start-child";
 const DYN_SHAPES: &str = "dyn-shapes-child";
 
-/// What a child of [`dyn_shapes`] prints.
+/// Output of a child of [`dyn_shapes`].
 #[derive(Serialize, Deserialize)]
 struct DynShapes {
     total_ms: f64,
     work: Work,
 }
 
-/// Runs as a child, if the arguments say so. Comes before anything else in `main`: cold_start counts every microsecond.
+/// Runs as a child process if the arguments say so. Called before anything else in `main`: cold_start counts every
+/// microsecond.
 pub fn child() -> Option<Outcome> {
     let mut args = std::env::args().skip(1);
     match args.next()?.as_str() {
@@ -60,7 +62,7 @@ fn spawn(args: &[&str], mode: Mode) -> Outcome<Child> {
     command.spawn().during(program.display())
 }
 
-/// The lines that a child prints.
+/// Output lines of a child.
 fn lines(child: &mut Child) -> Outcome<impl Iterator<Item = std::io::Result<String>> + use<>> {
     let out = child.stdout.take().ok_or_else(|| failure("a child without a standard output"))?;
     Ok(BufReader::new(out).lines())
@@ -70,7 +72,7 @@ fn next(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> Outcome<St
     lines.next().ok_or_else(|| failure("a child process ended without a result"))?.during("a child process")
 }
 
-/// From the start of a fresh process until it has read the first gelu_custom on `[32, 32]`, `runs` times.
+/// Time from the start of a fresh process until it has read the first gelu_custom on `[32, 32]`, `runs` times.
 pub fn cold_start(runs: usize, mode: Mode) -> Outcome<(Times, Work)> {
     let one = || -> Outcome<(f64, Work)> {
         let begin = Instant::now();
@@ -82,13 +84,13 @@ pub fn cold_start(runs: usize, mode: Mode) -> Outcome<(Times, Work)> {
         child.wait().during("a child process")?;
         Ok((ms, work))
     };
-    // The first one also brings the program's file into memory.
+    // The first run also loads the program's file into memory.
     let (cold, work) = one()?;
     let times: Outcome<Vec<f64>> = (0..runs).map(|_| Ok(one()?.0)).collect();
     Ok((Times::new(cold, times?), work))
 }
 
-/// The total of 64 first calls on 64 shapes, in `runs` fresh processes.
+/// Total time of 64 first calls on 64 shapes, in `runs` fresh processes.
 pub fn dyn_shapes(runs: usize, size: Size, mode: Mode) -> Outcome<(Times, Work)> {
     let class = if size == Size::Large { "large" } else { "small" };
     let one = || -> Outcome<DynShapes> {

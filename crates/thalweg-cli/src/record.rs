@@ -1,7 +1,7 @@
-//! The workload `record`: what recording an operation costs, Tensor API included, where the stretch was seen before.
+//! The workload `record`: cost of recording an operation, Tensor API included, in a segment seen before.
 //!
-//! Recording alone is timed: 300 operations of small_chain on a tensor of four elements, whose run comes after the
-//! clock has stopped. Once with one plan in the store, and again with ten thousand, among them one learned last.
+//! Only recording is timed: 300 operations of small_chain on a tensor of four elements, whose execution follows after
+//! the clock has stopped. Measured with one plan in the store, and with ten thousand, including a segment learned last.
 
 use crate::failure::Outcome;
 use crate::measure::{Times, Work, counted, median, ms_since};
@@ -12,28 +12,28 @@ use std::time::Instant;
 use thalweg::Tensor;
 use thalweg::plan_store;
 
-/// Operations of one turn.
+/// Operations of one repetition.
 const OPERATIONS: f64 = 300.0;
-/// Turns timed.
+/// Number of timed repetitions.
 const TURNS: usize = 400;
-/// Plans stored for the second figure.
+/// Plans stored for the second measurement.
 const PLANS: usize = 10_000;
 
-/// What recording costs.
+/// Cost of recording.
 #[derive(Serialize, Debug)]
 pub struct Recording {
-    /// Nanoseconds an operation, with one plan stored.
+    /// Nanoseconds per operation with one plan stored.
     record_ns: f64,
-    /// The same with ten thousand plans.
+    /// Nanoseconds per operation with ten thousand plans stored.
     record_ns_10k: f64,
-    /// The same with ten thousand plans, on the stretch that was learned last.
+    /// Nanoseconds per operation with ten thousand plans, on the segment learned last.
     record_ns_10k_last: f64,
-    /// Plans stored then.
+    /// Number of plans stored then.
     plans_stored: usize,
 }
 
 impl Recording {
-    /// For the table: what the columns have no room for.
+    /// Additional lines of the table.
     pub fn lines(&self) -> String {
         format!(
             "\n  an operation: {:.1} ns with 1 plan stored; with {} plans {:.1} ns,\n  on the stretch learned last {:.1} ns",
@@ -45,7 +45,7 @@ impl Recording {
     }
 }
 
-/// Milliseconds of recording one turn; the run that follows is not timed.
+/// Times of recording in milliseconds, sorted; the execution that follows is not timed.
 fn turns(x: &Tensor, stretch: fn(&Tensor) -> Tensor) -> Outcome<Vec<f64>> {
     let mut times = Vec::with_capacity(TURNS);
     for turn in 0..TURNS + 20 {
@@ -65,8 +65,7 @@ fn ns(times: &[f64]) -> f64 {
     median(times) * 1e6 / OPERATIONS
 }
 
-/// A stretch like no other: six operations, its number in base six, after a first one that the chain does not begin
-/// with.
+/// A unique segment: six operations that encode `number` in base six, after a first one that differs from the chain's.
 fn stretch(number: usize, x: &Tensor) -> Tensor {
     let mut digits = number;
     let mut y = x.abs();
@@ -84,7 +83,7 @@ fn stretch(number: usize, x: &Tensor) -> Tensor {
     y
 }
 
-/// The chain with another beginning, so that it leaves the others' path at once.
+/// The chain with a different first operation, so that it leaves the others' path in the recognizer at once.
 fn late(x: &Tensor) -> Tensor {
     let mut y = x.neg();
     for _ in 0..99 {
@@ -94,9 +93,9 @@ fn late(x: &Tensor) -> Tensor {
     y.neg().sqrt()
 }
 
-/// Measures all of it. The times are those of whole turns with one plan.
+/// Measures all of it. The times are those of whole repetitions with one plan.
 pub fn measure() -> Outcome<(Times, Work, Recording)> {
-    // A stream of its own, with nothing known.
+    // A new stream that knows no plans.
     let thread = std::thread::spawn(measure_here);
     thread.join().unwrap_or_else(|_| Err(crate::failure::failure("the measuring thread panicked")))
 }

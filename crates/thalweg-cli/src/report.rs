@@ -1,11 +1,11 @@
-//! Numbers and progress for people.
+//! Formatting of numbers, and progress bars.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Arguments;
 use std::io::Write;
 use std::time::Duration;
 
-/// `println!` for a program whose output may go to `head`: who stops reading ends it, without a panic.
+/// `println!` that ends the program without a panic if the reader closes the pipe, as `head` does.
 #[macro_export]
 macro_rules! out {
     ($($arg:tt)*) => { $crate::report::line(format_args!($($arg)*)) };
@@ -18,12 +18,12 @@ pub fn line(text: Arguments<'_>) {
     }
 }
 
-/// Bytes with three digits or so: `16.8 MB` (decimal, as rates are).
+/// Bytes with about three digits: `16.8 MB` (decimal, as rates are).
 pub fn size(bytes: u64) -> String {
     scaled(bytes as f64, &["B", "kB", "MB", "GB", "TB"])
 }
 
-/// Bytes a second.
+/// Bytes per second.
 pub fn rate(bytes_per_second: f64) -> String {
     format!("{:.1} GB/s", bytes_per_second / 1e9)
 }
@@ -37,7 +37,7 @@ fn scaled(mut value: f64, units: &[&str]) -> String {
     if unit == 0 { format!("{value} {}", units[0]) } else { format!("{value:.1} {}", units[unit]) }
 }
 
-/// Milliseconds with three digits that count.
+/// Milliseconds with about three significant digits.
 pub fn ms(value: f64) -> String {
     match value {
         v if v.is_nan() => "-".into(),
@@ -48,7 +48,7 @@ pub fn ms(value: f64) -> String {
     }
 }
 
-/// A number with its thousands apart.
+/// Number with thousands separators.
 pub fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -61,7 +61,7 @@ pub fn grouped(n: u64) -> String {
     out
 }
 
-/// A bar over `steps` steps, on standard error; none where that is not a terminal.
+/// Progress bar over `steps` steps on standard error; hidden if that is not a terminal.
 pub fn progress(steps: u64) -> ProgressBar {
     let bar = ProgressBar::new(steps);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}").expect("the template is well formed");

@@ -1,6 +1,6 @@
-//! The workloads: one definition for every figure, the same as in `bench/peers.py`.
+//! The workloads: one definition for all measurements, the same as in `bench/peers.py`.
 //!
-//! A workload is plain eager code over inputs that are made once. Sizes: `small` for a processor with a few cores,
+//! A workload is plain eager code over inputs that are computed once. Sizes: `small` for a processor with a few cores,
 //! `large` for a GPU.
 
 pub mod array;
@@ -26,20 +26,20 @@ pub enum Size {
     Large,
 }
 
-/// A workload, ready to be called.
+/// A workload with its inputs.
 pub struct Workload {
-    /// Its name.
+    /// Name.
     pub name: String,
     inputs: RefCell<Vec<Tensor>>,
-    /// So many of its first results take the place of its first inputs in the next run: what a training step changes.
+    /// Number of leading results that replace the leading inputs in the next run, such as the state of a training step.
     carried: usize,
     call: Call,
-    /// Whether the result is read back, rather than only waited for.
+    /// Whether results are read back, rather than only waited for.
     read: bool,
 }
 
 impl Workload {
-    /// Records it.
+    /// Records the workload.
     pub fn record(&self) -> Vec<Tensor> {
         let mut inputs = self.inputs.borrow_mut();
         let out = (self.call)(&inputs);
@@ -47,7 +47,7 @@ impl Workload {
         out
     }
 
-    /// Runs it once, until its results are there.
+    /// Runs it once and waits for its results.
     pub fn run(&self) -> Outcome {
         let out = self.record();
         if self.read {
@@ -60,12 +60,12 @@ impl Workload {
         Ok(())
     }
 
-    /// Whether its results are read back, so that each run waits.
+    /// Whether results are read back, so that each run waits.
     pub fn reads(&self) -> bool {
         self.read
     }
 
-    /// Runs it so often, all of them started before anybody waits.
+    /// Runs it `times` times, all enqueued before waiting, unless results are read back.
     pub fn run_many(&self, times: usize) -> Outcome {
         if times == 1 || self.read {
             return (0..times).try_for_each(|_| self.run());
@@ -79,13 +79,13 @@ impl Workload {
         Ok(())
     }
 
-    /// Writes its inputs and its results, for a peer to compare: NAME.input0.npy, NAME.output0.npy, …
+    /// Writes inputs and results, to compare with other libraries: NAME.input0.npy, NAME.output0.npy, …
     pub fn write(&self, folder: &Path) -> Outcome {
         let inputs = self.inputs.borrow().clone();
         let results = self.record();
         for (kind, tensors) in [("input", &inputs), ("output", &results)] {
             for (n, tensor) in tensors.iter().enumerate() {
-                // What has no type of its own in NumPy goes as f32.
+                // Dtypes that NumPy lacks are written as f32.
                 let wide = if tensor.dtype() == DType::F64 { tensor.clone() } else { tensor.cast(DType::F32) };
                 wide.write_npy(folder.join(format!("{}.{kind}{n}.npy", self.name)))?;
             }
@@ -93,7 +93,7 @@ impl Workload {
         Ok(())
     }
 
-    /// Runs it once and reads a value of each result, which brings up what went wrong.
+    /// Runs it once and reads a value of each result, which reports errors.
     pub fn check(&self) -> Outcome {
         for tensor in self.record() {
             let count = tensor.numel();
@@ -103,21 +103,21 @@ impl Workload {
     }
 }
 
-/// What a workload is.
+/// Definition of a workload.
 pub struct Entry {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What it computes, in a few words.
+    /// Short description of what it computes.
     pub about: &'static str,
     make: Make,
 }
 
-/// What is called with the inputs.
+/// Function of the inputs.
 type Call = fn(&[Tensor]) -> Vec<Tensor>;
-/// Makes the inputs and says what is called with them.
+/// Makes the inputs and returns the function to call with them.
 type Make = fn(Size) -> (Vec<Tensor>, Call);
 
-/// Workloads that are more than tensor code called in this process, and what they measure.
+/// Workloads beyond tensor code in this process, and what they measure.
 pub const OTHERS: &[(&str, &str)] = &[
     ("dyn_shapes", "gelu_custom on 64 shapes, one call each, compiles included"),
     ("cold_start", "a fresh process, until the first gelu_custom on [32, 32] is read"),
@@ -133,7 +133,7 @@ pub const GROUPS: &[(&str, &[Entry])] = &[
     ("training", training::ALL),
 ];
 
-/// All workloads that are tensor code in this process.
+/// Workloads of tensor code in this process.
 pub const ALL: &[Entry] = &[
     Entry { name: "gelu_ref", about: "GELU by Tensor::gelu", make: |s| (gelu_input(s), |x| vec![x[0].gelu()]) },
     Entry { name: "gelu_erf", about: "GELU written with erf", make: |s| (gelu_input(s), |x| vec![gelu_erf(&x[0])]) },
@@ -184,20 +184,19 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// All workloads that are tensor code in this process, those of groups included.
+/// Workloads of tensor code in this process, including those of groups.
 fn entries() -> impl Iterator<Item = &'static Entry> {
     ALL.iter().chain(GROUPS.iter().flat_map(|g| g.1))
 }
 
-/// Makes a workload with its inputs computed and at hand. A name that is no workload's may be one's with `_bf16` or `_tf32`
-/// behind: its inputs in bf16, or products of f32 in TF32.
+/// Makes a workload with computed inputs. The suffix `_bf16` selects bf16 inputs, `_tf32` f32 GEMMs in TF32.
 pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
     let of = |name: &str| entries().find(|e| e.name == name);
     let suffixed = || of(name.strip_suffix("_bf16").or_else(|| name.strip_suffix("_tf32"))?);
     let found = of(name);
     let Some(entry) = found.or_else(suffixed) else { return Err(unknown(name)) };
     manual_seed(1);
-    // Of everything that this thread records from now on; a process measures one workload after the other.
+    // Applies to everything this thread records from now on; a process measures one workload after another.
     let tf32 = name.ends_with("_tf32");
     thalweg::set_matmul_precision(if tf32 { MatmulPrecision::High } else { MatmulPrecision::Highest });
     let (mut inputs, call) = (entry.make)(size);
@@ -206,12 +205,12 @@ pub fn prepare(name: &str, size: Size) -> Outcome<Workload> {
         floats.for_each(|t| *t = t.cast(DType::BF16));
     }
     thalweg::synchronize()?;
-    let carried = training::carried(name, inputs.len());
+    let carried = training::carried(entry.name, inputs.len());
     let inputs = RefCell::new(inputs);
     Ok(Workload { name: name.to_string(), inputs, carried, call, read: name == "small_chain" })
 }
 
-/// The failure for a name that is no workload that can run.
+/// Failure for an unknown name.
 pub fn unknown(name: &str) -> crate::failure::Failure {
     let names: Vec<&str> = entries()
         .map(|e| e.name)
@@ -221,7 +220,7 @@ pub fn unknown(name: &str) -> crate::failure::Failure {
     failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
 }
 
-/// Weights of about unit gain.
+/// Random weights with about unit gain.
 fn weight(shape: &[usize]) -> Tensor {
     let inputs: usize = shape[1..].iter().product();
     Tensor::randn(shape.to_vec()) / (inputs as f64).sqrt()
@@ -256,7 +255,7 @@ fn erf_positive(x: &Tensor) -> Tensor {
     -(sum * (-x * x).exp()) + 1.0
 }
 
-/// The same GELU with erf written by hand: both sides are computed for every element, and one is taken.
+/// GELU with erf written by hand: both branches are computed for every element, and one is selected.
 pub fn gelu_custom(x: &Tensor) -> Tensor {
     let z = x / SQRT_2;
     let erf = z.gt(0.0).where_(erf_positive(&z), -erf_positive(&-&z));
@@ -305,7 +304,7 @@ fn rmsnorm_swiglu(size: Size) -> (Vec<Tensor>, Call) {
     })
 }
 
-/// Products of [m, k] and [k, n], so many; small ones an eighth as long on each side.
+/// Batched products of [m, k] and [k, n]; small ones have an eighth of each size.
 fn matmul(size: Size, sizes: [usize; 4], dtype: DType) -> (Vec<Tensor>, Call) {
     let [count, m, k, n] = if size == Size::Large { sizes } else { sizes.map(|n| n.div_ceil(8)) };
     let shapes = if count == 1 { [vec![m, k], vec![k, n]] } else { [vec![count, m, k], vec![count, k, n]] };
@@ -322,7 +321,7 @@ fn small_chain(_: Size) -> (Vec<Tensor>, Call) {
     (vec![Tensor::randn([32, 32])], |x| vec![chain(&x[0])])
 }
 
-/// 100 times three operations.
+/// Chain of 300 element-wise operations: three, 100 times.
 pub fn chain(x: &Tensor) -> Tensor {
     let mut y = x.clone();
     for _ in 0..100 {
@@ -349,7 +348,7 @@ fn images(size: Size) -> usize {
     if size == Size::Large { 256 } else { 16 }
 }
 
-/// 64 channels in so many groups, to 64, with images as large as they were.
+/// 3×3 convolution from 64 channels to 64 in `groups` groups; images keep their size.
 fn conv2d(size: Size, groups: usize) -> (Vec<Tensor>, Call) {
     let inputs = vec![Tensor::randn([images(size), 64, 56, 56]), Tensor::randn([64, 64 / groups, 3, 3])];
     (inputs, |x| {
@@ -364,12 +363,12 @@ fn conv2d_relu(size: Size) -> (Vec<Tensor>, Call) {
     (inputs, |x| vec![x[0].conv2d(&x[1], Some(&x[2]), Conv::default().padding(1)).relu()])
 }
 
-/// 3×3, by so many.
+/// 3×3 pooling with this stride.
 fn pool(stride: usize) -> Pool<2> {
     Pool::new(3).stride(stride).padding(1)
 }
 
-/// The calls of dyn_shapes: gelu_custom on `[b, 2048]` (large: `[64·b, 2048]`) for b from 1 to 64.
+/// Inputs of dyn_shapes: gelu_custom runs on `[b, 2048]` (large: `[64·b, 2048]`) for b from 1 to 64.
 pub fn dyn_shapes_inputs(size: Size) -> Outcome<Vec<Tensor>> {
     manual_seed(1);
     let rows = if size == Size::Large { 64 } else { 1 };

@@ -1,11 +1,11 @@
-//! The program as a person meets it: what it prints, what it writes, how it refuses.
+//! End-to-end tests of the program: output, files, refusals.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use thalweg::Tensor;
 
-/// The program with these arguments, and an environment that says nothing but what every run of these tests says: plans
-/// and figures follow from it.
+/// The program with these arguments, and an environment that is the same for all runs of these tests, because plans and
+/// measurements depend on it.
 fn program(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(args).current_dir(folder()).stdin(Stdio::null());
@@ -117,7 +117,7 @@ fn trace_and_doctor_work() {
     assert!(std::fs::read_to_string(file).unwrap().contains("\"ph\":\"X\""));
     let out = text(&thalweg(&["doctor"]));
     assert!(out.contains("bandwidth") && out.contains("\nGPUs"), "{out}");
-    // Paths stand in lines of their own, which may be longer.
+    // Paths are on lines of their own, which may be longer.
     let long: Vec<&str> = out.lines().filter(|l| l.chars().count() > 80 && !l.contains('/')).collect();
     assert!(long.is_empty(), "wider than 80 columns: {long:?}");
 }
@@ -185,7 +185,7 @@ fn a_cache_is_warmed_by_running_a_program() {
     };
     let this = env!("CARGO_BIN_EXE_thalweg");
     let warm = |more: &[&str]| with(&own, &[&["cache", "warm"], more, &[this, "bench", "small_chain"]].concat());
-    // To a file: nothing is left in the folder.
+    // With `--to`, nothing is left in the folder.
     assert!(text(&warm(&["--to", "warm.cache"])).contains("to warm.cache"));
     assert!(text(&with(&own, &["cache", "info"])).contains("all           0 entries"));
     text(&with(&carried, &["cache", "import", "warm.cache"]));
@@ -198,7 +198,7 @@ fn a_cache_is_warmed_by_running_a_program() {
     assert!(!failed.status.success() && !folder().join("none.cache").exists());
 }
 
-/// The program with one more variable set.
+/// Runs the program with one more variable set.
 fn with_variable(name: &str, value: &str, args: &[&str]) -> Output {
     program(args).env(name, value).output().expect("the program starts")
 }

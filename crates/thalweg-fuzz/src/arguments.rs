@@ -1,39 +1,39 @@
-//! How the fuzzer is called.
+//! Command line of the fuzzer.
 
 use std::path::PathBuf;
 
-/// Runs random programs fused, unfused, with drops in other places, with other scalars, in several segments, across
-/// threads and by the reference interpreter; values, counters and explanations must agree
+/// Runs random programs fused, unfused, with other drop points, with other scalars, in several segments, across threads
+/// and by the reference interpreter; values, counters and explanations must agree
 #[derive(clap::Parser, Debug)]
 #[command(name = "thalweg-fuzz", max_term_width = 100)]
 pub struct Arguments {
-    /// How many programs to run
+    /// Number of programs
     #[arg(long, default_value_t = 2000)]
     pub programs: u64,
-    /// The first program's seed; the next one has the next number
+    /// Seed of the first program; each further one adds 1
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Run the program of this seed alone, and print what panics say
+    /// Run only the program with this seed, and print panic messages
     #[arg(long, value_name = "SEED", conflicts_with_all = ["programs", "seed"])]
     pub only: Option<u64>,
-    /// Print a failing program as it is, not shrunk
+    /// Print a failing program without shrinking it
     #[arg(long)]
     pub whole: bool,
-    /// Run programs with gradients: each program is differentiated, what that records is run in every way, and its values
-    /// are held against differences
+    /// Run programs with gradients: each program is differentiated, the recorded operations run in every mode, and
+    /// gradients are compared with finite differences
     #[arg(long, conflicts_with_all = ["cache"])]
     pub gradients: bool,
-    /// Run random kernels: each is called on numbers, by the interpreter, and between other operations, which are run in
-    /// every way; with --gradients, which are differentiated
+    /// Run random kernels: each is called on numbers, by the interpreter, and between other operations, which run in
+    /// every mode; with --gradients, which are differentiated
     #[arg(long, conflicts_with_all = ["cache"])]
     pub kernels: bool,
-    /// Run functions of the front that are composed of operations: what one records is run in every way
+    /// Run library functions composed of operations: the recorded operations run in every mode
     #[arg(long, conflicts_with_all = ["cache", "gradients", "kernels"])]
     pub functions: bool,
-    /// Run loops of up to a hundred turns whose results are read, or waited for, at their end
+    /// Run loops of up to a hundred iterations whose results are read, or waited for, at their end
     #[arg(long, conflicts_with_all = ["cache", "gradients", "kernels", "functions"])]
     pub loops: bool,
-    /// Set this size threshold and leave all others that are not named at their defaults, such as thalweg-cpu.min_radix=2
+    /// Set this size threshold and leave all that are not named at their defaults, such as thalweg-cpu.min_radix=2
     #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',')]
     pub threshold: Vec<String>,
     /// Leave all size thresholds at their defaults
@@ -42,21 +42,22 @@ pub struct Arguments {
     /// Print how often each side of each size threshold was taken
     #[arg(long)]
     pub coverage: bool,
-    /// The device: cpu, cuda:0, cuda:emulated, cuda:emulated:small whose cache holds next to nothing (with the features that they need)
+    /// The device: cpu, cuda:0, cuda:emulated, or cuda:emulated:small, whose cache is tiny (with the features that they
+    /// need)
     #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Also run each program as new processes would: with an empty disk cache, with one that holds its plans, and with
-    /// one that holds something like them
+    /// one that holds altered plans
     #[arg(long, value_name = "FOLDER")]
     pub cache: Option<PathBuf>,
-    /// Keep machine code for GPUs in this folder, which others that run beside this one may have, too
+    /// Cache machine code for GPUs in this folder, which concurrent fuzzers may share
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["cache"])]
     pub code: Option<PathBuf>,
     /// Run nothing, and compile the programs' kernels for GPUs of these compute capabilities, such as 80,90
     #[cfg(feature = "cuda")]
     #[arg(long, value_name = "CHIPS", value_delimiter = ',', conflicts_with_all = ["device", "cache", "whole"])]
     pub compile: Vec<u32>,
-    /// Plan the segment in a file that an error message of Thalweg's has named, and print the plan
+    /// Plan the segment in a file named by an error message of Thalweg, and print the plan
     #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "only", "device", "cache", "whole", "gradients", "kernels", "functions"])]
     pub segment: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! One program, run in every way there is.
+//! Checks one program in every mode.
 
 mod circumstances;
 mod judged;
@@ -19,44 +19,45 @@ use thalweg_runtime::{Error, counters};
 use thalweg_stream::{DeviceRef, MatmulPrecision, Mode, Operand, Value, explain, record, set_mode, synchronize};
 pub use tiers::generic_kernels;
 
-/// Runs programs on a device, and compares a second one with it.
+/// Runs programs on a device, and compares further devices with it.
 pub struct Checker {
     device: DeviceRef,
-    /// As the first, but with several threads at every launch.
+    /// Same device type, but with several threads in every launch.
     threaded: DeviceRef,
-    /// Where programs run at first sight.
+    /// Device of cold starts.
     new_code: DeviceRef,
     gpu: bool,
-    /// A device that compares what programs say they move with what its engine counts, and what did not agree.
+    /// Device that compares the traffic reported by programs with that counted by its engine, and the differences
+    /// found.
     counted: Option<(DeviceRef, Differences)>,
-    /// Where plans are kept for the next process, if that is to be checked.
+    /// Disk cache of plans for new processes, if that is checked.
     disk: Option<Disk>,
 }
 
-/// What takes longer than all else, and so is done to some programs only.
+/// Expensive checks, done for some programs only.
 #[derive(Clone, Copy, Debug)]
 pub struct Ways {
-    /// On the second device too.
+    /// Also on the threaded device.
     pub threads: bool,
-    /// By other plans too.
+    /// Also with other plans.
     pub plans: bool,
-    /// With programs that are nearly the same, too.
+    /// Also with nearly equal programs.
     pub near: bool,
-    /// With other scalars, too. Not where an index is computed from some.
+    /// Also with other scalars; not if an index is computed from scalars.
     pub scalars: bool,
 }
 
-/// When handles are dropped that nobody asks for at the end.
+/// When unkept handles are dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Drops {
-    /// Right after the last step that names them.
+    /// Right after the last step that uses them.
     Early,
     /// All at the end.
     Late,
-    /// At a point that depends on the number given and the handle.
+    /// At a point that depends on this number and the handle.
     Scattered(usize),
-    /// Early, inputs too, and the stream is cut after every so many steps: what one segment leaves, views of one buffer
-    /// among it, the next one reads and may write over.
+    /// Early, inputs included, and the stream is cut every N steps: the results of a segment, among them views of one
+    /// buffer, are read by the next one, which may overwrite them.
     Cut(usize),
 }
 
@@ -64,44 +65,44 @@ pub const STRICT: Mode =
     Mode { fused: true, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 pub const UNFUSED: Mode =
     Mode { fused: false, strict: true, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
-/// Unfused as first runs are: one kernel an operation, not strict.
+/// Unfused as in a cold start: one kernel per operation, not strict.
 const SINGLE: Mode =
     Mode { fused: false, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 pub const FAST: Mode =
     Mode { fused: true, strict: false, reproducible: false, reference: false, matmul: MatmulPrecision::Highest };
 
-/// Bytes measured for each byte predicted beyond which a plan is wrong about its kernel, and bytes of which nothing is
-/// said: kernels of a few elements.
+/// Maximum ratio of measured to predicted bytes of a kernel, and the bytes within which nothing is checked: kernels of
+/// a few elements.
 const MOST: usize = 8;
 const FEW: usize = 16 << 10;
 
-/// Bytes of an element of a result that is told as `f32[2, 3]`.
+/// Element size of a result described as `f32[2, 3]`, in bytes.
 fn element_size(result: &str) -> usize {
     let name = result.split('[').next().unwrap_or(result);
     thalweg::DType::from_name(name).map_or(0, thalweg::DType::size)
 }
 
-/// What the plan says that a kernel writes is no more than what the device says, and not much less. Of what it reads it
-/// may be more: a device loads nothing that its simplified body does not need, such as the condition of a choice between equal
-/// values.
+/// Checks the predicted traffic of kernels: predicted writes are a lower bound of the measured ones, and not much
+/// smaller. Predicted reads may exceed the measured ones: a device does not load what its simplified body does not
+/// need, such as the condition of a select between equal values.
 fn predicted(explanation: &Explanation) -> Result<(), String> {
     let kernels = explanation.segments.iter().flat_map(|s| s.kernels.iter().map(move |k| (s, k)));
     for (n, (segment, kernel)) in kernels.enumerate() {
-        // Of what ran twice the plan tells one run; what takes a dying input's place need not read it. Which elements an
-        // index leads to is data.
+        // Skipped below: for kernels that were launched twice the plan describes one launch; an in-place kernel need
+        // not read its dying input; the elements that an index selects depend on data.
         let named =
             |of: &'static [&str]| move |o: &usize| of.iter().any(|of| segment.operations[*o].name.starts_with(of));
         let by_index = named(&["gather", "scatter"]);
-        // A sort or a scan reads again what it wrote to scratch; others what they wrote beyond their results: the buffers
-        // of a row too long for the caches.
+        // A sort or a scan rereads what it wrote to scratch; other kernels reread what they wrote beyond their results:
+        // the buffers of a row too long for the caches.
         let scanned = named(&["sort", "argsort", "cum", "logcum"]);
         let scratch = kernel.operations.iter().any(scanned);
         let beyond = kernel.bytes_written_measured.saturating_sub(kernel.bytes_written);
         let again = if scratch { kernel.bytes_written } else { beyond };
-        // The components of combines of the user's own are such buffers, too: the plan knows how often they go by.
+        // Components of user-defined combines are such buffers, too; the plan knows how often they are passed over.
         let combined = kernel.operations.iter().any(named(&["fold", "scan"]));
         let buffers = kernel.features.rows.filter(|_| combined).map_or(0, |r| r.again as usize);
-        // What is scanned goes to scratch before and behind where a row is not held, whatever is made of it.
+        // Scanned rows that are not kept on chip go to scratch before and after the scan.
         let points = kernel.features.points as usize;
         let bytes = |&o: &usize| points * element_size(&segment.operations[o].result);
         let buffers = buffers + kernel.operations.iter().filter(|&o| scanned(o)).map(|o| 2 * bytes(o)).sum::<usize>();
@@ -126,30 +127,30 @@ fn predicted(explanation: &Explanation) -> Result<(), String> {
 }
 
 impl Checker {
-    /// A checker for a device, and one that is to give the same bits on more threads.
+    /// Makes a checker for a device, and one that must give the same bits on more threads.
     pub fn new(device: DeviceRef, threaded: DeviceRef) -> Checker {
         Checker { device, threaded, new_code: device, counted: None, disk: None, gpu: false }
     }
 
-    /// A checker for a GPU. Its kernels have scratch memory that no plan knows, and compiling takes long: what is about
-    /// the planner alone is left to the CPU.
+    /// Makes a checker for a GPU. Its kernels have scratch memory unknown to the plan, and compiling takes long: checks
+    /// of the planner alone are left to the CPU.
     #[cfg(feature = "cuda")]
     pub fn on_gpu(device: DeviceRef) -> Checker {
         Checker { gpu: true, ..Checker::new(device, device) }
     }
 
-    /// Whether it is one for a GPU.
+    /// Whether it is for a GPU.
     pub fn runs_cuda(&self) -> bool {
         self.gpu
     }
 
-    /// The same, which runs programs at first sight on that device.
+    /// Sets the device of cold starts.
     #[cfg(feature = "cuda")]
     pub fn with_new_code_on(self, device: DeviceRef) -> Checker {
         Checker { new_code: device, ..self }
     }
 
-    /// Plans a program, also strictly if asked to, compiles and launches it; what comes of it, nobody looks at.
+    /// Plans a program, optionally also in strict mode, compiles and launches it; results are ignored.
     #[cfg(feature = "cuda")]
     pub fn plan(&self, program: &Program, strictly: bool) -> Result<(), Error> {
         for &mode in &[FAST, STRICT][..1 + strictly as usize] {
@@ -161,17 +162,17 @@ impl Checker {
         Ok(())
     }
 
-    /// The same, which also runs programs on a device that counts what it loads and stores.
+    /// Also runs programs on a device that counts its loads and stores.
     pub fn with_counted(self, device: DeviceRef, differences: Differences) -> Checker {
         Checker { counted: Some((device, differences)), ..self }
     }
 
-    /// The same, which also checks plans that come from disk.
+    /// Also checks plans from disk.
     pub fn with_disk(self, disk: Disk) -> Checker {
         Checker { disk: Some(disk), ..self }
     }
 
-    /// What [`Checker::with_counted`] compares, alone.
+    /// Runs only the check of [`Checker::with_counted`].
     #[cfg(all(test, feature = "emulate"))]
     pub fn counts(&self, program: &Program) -> Result<(), String> {
         let plain = self.run(program, STRICT, Drops::Early, false).map_err(|e| e.to_string())?;
@@ -183,14 +184,14 @@ impl Checker {
         self.device
     }
 
-    /// A value without elements, on the first device.
+    /// Value without elements on the first device.
     pub fn empty(&self) -> Result<Arc<Value>, String> {
         let device = self.device.device();
         let buffer = device.allocate(0).map_err(|e| e.to_string())?;
         Ok(Value::ready(self.device, buffer, Shape::new(&[0]), thalweg::DType::F32))
     }
 
-    /// The inputs of a program, on the first device.
+    /// Inputs of a program on the first device.
     pub fn inputs(&self, program: &Program) -> Result<Vec<Arc<Value>>, Error> {
         self.upload(program, self.device)
     }
@@ -205,7 +206,7 @@ impl Checker {
         program.inputs.iter().map(|i| put(&i.bytes, i.shape, i.dtype)).collect()
     }
 
-    /// Records the steps, reads what is kept; the results' bytes by step.
+    /// Records the steps and reads kept results; returns their bytes by step.
     pub(crate) fn run(
         &self,
         program: &Program,
@@ -292,23 +293,23 @@ impl Checker {
         Ok(values)
     }
 
-    /// What programs say that they load and store is what an engine counts that runs them.
+    /// Checks that the traffic reported by programs equals that counted by an engine.
     fn counted(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         let Some((device, differences)) = &self.counted else { return Ok(()) };
         let got = self.run_on(*device, program, STRICT, Drops::Early, false).map_err(|e| format!("counted: {e}"))?;
         self.equal(program, &got, want, "counted")?;
         if self.gpu {
-            // Strict kernels run in order; others share rows among blocks, and leave partial results in scratch memory.
+            // Strict kernels run in order; others split rows among blocks and write partial results to scratch memory.
             self.run_on(*device, program, FAST, Drops::Early, false).map_err(|e| format!("counted: {e}"))?;
         }
         let all = std::mem::take(&mut *differences.lock().unwrap_or_else(|e| e.into_inner()));
         all.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// What is wrong with the way this program runs, if anything.
+    /// Checks a program in every mode; returns a description of the first failure.
     pub fn check(&self, program: &Program, ways: Ways) -> Result<(), String> {
         let unfused = self.run(program, UNFUSED, Drops::Early, true).map_err(|e| format!("unfused: {e}"))?;
-        // The interpreter's runs that it takes are most of the time; once for all that is held against it.
+        // The interpreter's runs dominate the time, so they are shared by all comparisons.
         let stability = LazyCell::new(|| Stability::new(program));
         self.against_meaning(program, &unfused)?;
         self.fused(program, &unfused)?;
@@ -344,7 +345,7 @@ impl Checker {
         self.selected_alike(program, &fast)
     }
 
-    /// Checks that selections are those of one kernel an operation, to the bit.
+    /// Checks that selections have the bits of one kernel per operation.
     fn selected_alike(&self, program: &Program, fast: &[Option<Vec<u8>>]) -> Result<(), String> {
         let alike = crate::selection::alike(program);
         if !program.steps.iter().zip(&alike).any(|(s, alike)| s.kept && *alike) {
@@ -353,13 +354,13 @@ impl Checker {
         let before = counters();
         let single = self.run(program, SINGLE, Drops::Early, false).map_err(|e| format!("one by one: {e}"))?;
         if (counters() - before).segments > 1 {
-            // Values from another segment may be a rounding off.
+            // Values that cross segments may differ by a rounding.
             return Ok(());
         }
         self.equal_selections(program, fast, &single, "selected otherwise than one by one,")
     }
 
-    /// Fused, the same values, by no more kernels; and counters and explanation tell the same.
+    /// Checks that fusion gives the same values with no more kernels, and that counters and explanation agree.
     fn fused(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
         let before = counters();
         let mut out = Ok(vec![]);
@@ -377,7 +378,7 @@ impl Checker {
         }
         predicted(&explanation)?;
         let whole = explanation.unfused();
-        // A view may be cheaper to compute by itself than as a view of a value that is then written whole.
+        // A view may be cheaper to compute by itself than as a view of a value that is then written entirely.
         let views = program.steps.iter().filter(|s| s.kept && s.op.is_view()).count();
         if told.kernels > whole.kernels + views {
             return Err(format!("{} kernels fused, {} unfused", told.kernels, whole.kernels));
@@ -385,7 +386,7 @@ impl Checker {
         Ok(())
     }
 
-    /// When a handle is dropped changes neither values nor plan.
+    /// Checks that drop points change neither values nor plan.
     fn dropped_elsewhere(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
         let before = counters();
         for drops in [Drops::Late, Drops::Scattered(1), Drops::Scattered(3)] {
@@ -398,7 +399,7 @@ impl Checker {
         }
     }
 
-    /// Other scalars, equal ones no longer equal: other values by the same plan.
+    /// Checks that other scalars, with formerly equal ones different, change values but not the plan.
     fn with_other_scalars(&self, program: &Program) -> Result<(), String> {
         let varied = program.with_other_scalars();
         let want = self.run(&varied, UNFUSED, Drops::Early, true);
@@ -412,10 +413,10 @@ impl Checker {
         }
     }
 
-    /// In several segments.
+    /// Checks the program in several segments.
     fn cut(&self, program: &Program, unfused: &[Option<Vec<u8>>], ways: Ways) -> Result<(), String> {
         let gaps = match self.gpu {
-            // Each brings new kernels, which take long to compile.
+            // Each gap brings new kernels, which take long to compile.
             true if !ways.threads => vec![],
             true => vec![3],
             false => vec![1, 3, program.steps.len().div_ceil(2)],

@@ -1,8 +1,7 @@
-//! The sources of programs, compiled for GPUs that need not be there.
+//! Compiles the sources of programs for GPUs that need not be present.
 //!
-//! In: programs. Out: which of their kernels NVRTC refuses for which chip. Each program is planned as it would be, some
-//! of them also strictly, on a device that collects sources; nothing runs. What several programs have in common is
-//! compiled once.
+//! Input: programs. Output: the kernels that NVRTC rejects, by chip. Each program is planned as usual, some also in
+//! strict mode, on a device that collects sources; nothing runs. Sources common to several programs are compiled once.
 
 use crate::check::Checker;
 use crate::generate;
@@ -17,18 +16,18 @@ use thalweg_stream::DeviceRef;
 
 /// Sources that a thread takes at a time.
 const PART: usize = 48;
-/// Sources that are compiled as one at most.
+/// Maximum number of sources compiled as one.
 const JOINED: usize = 16;
-/// Every so many programs are also planned strictly, whose kernels are fewer kinds.
+/// One program in this many is also planned in strict mode, whose kernels are of fewer kinds.
 const STRICT: u64 = 5;
 
-/// A source, and the first program that has it.
+/// A source and the seed of the first program that has it.
 struct Found {
     seed: u64,
     source: String,
 }
 
-/// Compiles the kernels of programs for these chips; how many were refused.
+/// Compiles the kernels of programs for these chips; returns the number of failures.
 pub fn run(seed: u64, programs: u64, chips: &[u32]) -> u64 {
     let begin = Instant::now();
     let (found, mut failed) = collect(seed, programs);
@@ -50,9 +49,9 @@ pub fn run(seed: u64, programs: u64, chips: &[u32]) -> u64 {
     failed
 }
 
-/// The sources of programs, and how many programs could not be planned.
+/// Sources of programs, and the number of programs that could not be planned.
 fn collect(seed: u64, programs: u64) -> (Vec<Found>, u64) {
-    // What is on disk would not be compiled, and what this compiles is not code.
+    // The disk cache is off: cached kernels would not be compiled, and the stub's output is not machine code.
     thalweg_runtime::disk::set(None);
     let driver = Arc::new(Absent::new());
     let device = CudaDevice::with(driver.clone(), "cuda:absent").unwrap_or_else(|why| panic!("{why}"));
@@ -77,7 +76,7 @@ fn collect(seed: u64, programs: u64) -> (Vec<Found>, u64) {
     (found, failed)
 }
 
-/// The sources that are refused, with the seed of a program and what the compiler says for each chip.
+/// Rejected sources, with the seed of a program and the compiler's messages per chip.
 fn compile<'a>(found: &'a [Found], chips: &[u32]) -> BTreeMap<&'a str, (u64, Vec<String>)> {
     let parts: Vec<&[Found]> = found.chunks(PART).collect();
     let (next, refused) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));

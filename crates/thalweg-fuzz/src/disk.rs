@@ -1,15 +1,15 @@
-//! A disk cache that is in force while the fuzzer runs, and what may happen to it.
+//! Disk cache used while the fuzzer runs, and its corruption.
 //!
-//! Files with wrong checksums are the concern of the cache's own tests. Here the checksum is right and the plan is
-//! another one: some other way to group and store the same operations, most of them against a rule. Whatever is made of
-//! it, strict values stay the same.
+//! The cache's own tests cover wrong checksums. Here the checksum is right and the plan is another one: a different
+//! grouping and storage of the same operations, most of them illegal. Strict values must stay the same whatever the
+//! plan becomes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Cache, Ignored, Kind};
 
-/// A cache in that folder for machine code alone.
+/// Cache in a folder for machine code only.
 pub fn code(folder: &Path) -> Result<Cache, Error> {
     Ok(opened(folder)?.with_only(Kind::Code))
 }
@@ -19,7 +19,7 @@ fn opened(folder: &Path) -> Result<Cache, Error> {
     Cache::open(folder).map_err(refused)
 }
 
-/// The cache in force.
+/// The active disk cache.
 pub struct Disk {
     cache: Arc<Cache>,
     folder: PathBuf,
@@ -27,19 +27,19 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Puts a cache in that folder in force.
+    /// Activates a cache in a folder.
     pub fn open(folder: &Path) -> Result<Disk, Error> {
         disk::set(Some(opened(folder)?));
         let cache = disk::cache().expect("just set");
         Ok(Disk { cache, folder: folder.to_owned(), random: Mutex::new(fastrand::Rng::with_seed(1)) })
     }
 
-    /// Removes everything.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.cache.clear();
     }
 
-    /// Puts another plan in the place of each, or, the first time, bytes that are none.
+    /// Replaces each plan by another one or, the first time, by bytes that are no plan.
     pub fn disturb(&self, turn: usize) {
         let names = std::fs::read_dir(self.folder.join(Kind::Plan.name())).into_iter().flatten().flatten();
         for name in names.filter_map(|e| e.file_name().into_string().ok()) {
@@ -61,15 +61,15 @@ impl Disk {
         for _ in 0..=random.usize(..3) {
             let (a, b) = (random.usize(..kernels.len()), random.usize(..kernels.len()));
             match random.usize(..4) {
-                // Two kernels in one.
+                // Merge two kernels.
                 0 if a != b => {
                     let mut other = std::mem::take(&mut kernels[b]);
                     kernels[a].append(&mut other);
                 }
-                // One more stored, in a kernel that is there or in one of its own.
+                // Store one more result, in an existing kernel or in a new one.
                 0 | 1 => kernels[a].push(random.u32(..=most)),
                 2 => kernels.push(vec![random.u32(..=most)]),
-                // One less, or elsewhere.
+                // Store one result less, or in another kernel.
                 _ => {
                     let moved = kernels[a].pop();
                     if random.bool() {

@@ -1,9 +1,9 @@
-//! Functions of the front that are composed of recorded operations.
+//! Library functions composed of recorded operations.
 //!
-//! In: a seed. It chooses a function, dtypes, shapes and elements. What the stream records as the function is called is a
-//! program like any other, and goes through all that [`Checker`] does: fused, unfused, interpreted, with drops in other
-//! places and on many threads. (Values against other libraries are golden cases; that the composition fuses right is
-//! asked here.) Functions that read on their way are several segments, and are not here.
+//! Input: a seed, which chooses a function, dtypes, shapes and elements. The operations that the function records form
+//! a program like any other, with all checks of [`Checker`]: fused, unfused, interpreted, with other drop points and on
+//! many threads. (Golden cases compare values with other libraries; this checks that the composition is fused
+//! correctly.) Functions that read intermediate values span several segments and are excluded.
 
 use crate::check::{Checker, Ways};
 use crate::generate;
@@ -15,10 +15,10 @@ use thalweg::prelude::*;
 use thalweg::{Complex, Histogram, Indexing, Pool, QuantileMethod, raw};
 use thalweg_ir::{Op, Shape};
 
-/// Recorded operations from which on other plans are not tried: to search for them takes many times as long.
+/// Number of recorded operations from which on other plans are not tried: searching for them takes many times as long.
 const FEW_STEPS: usize = 60;
 
-/// What a function is called on: two tensors of one dtype, the second of a shape that broadcasts to the first's.
+/// Arguments of a function: two tensors of one dtype; the second broadcasts to the shape of the first.
 struct Call<'a> {
     x: &'a Tensor,
     y: &'a Tensor,
@@ -26,7 +26,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Elements of the first tensor, as many as that shape has, the same ones again where there are too few.
+    /// Elements of the first tensor in another shape, repeated if there are too few.
     fn filled<const N: usize>(&self, shape: [usize; N]) -> Tensor {
         let n: usize = shape.iter().product();
         let x = self.x.flatten();
@@ -41,7 +41,7 @@ impl Call<'_> {
         self.x.dims()[axis]
     }
 
-    /// A range of an axis, with any step.
+    /// Random range of an axis, with any step.
     fn range(&mut self, axis: usize) -> SliceArg {
         let n = self.size(axis) as i64;
         let (start, end) = (self.rng.i64(-n..=n), self.rng.i64(-n..=n));
@@ -109,7 +109,7 @@ const FUNCTIONS: &[Function] = &[
         vec![rows.cdist(&others, 2.0), rows.cdist_by_products(&others)]
     }),
     ("narrow", Numbers, |c| {
-        // Rows of three beside what is the same in each, one a row, and the other way round.
+        // Rows of three with one value per row, and reversed rows.
         let x = c.x.flatten().unsqueeze(1).broadcast_to([c.x.numel(), 3]) + Tensor::arange_with(3, c.x.dtype());
         let each = x.narrow(0, 0, 1.min(c.x.numel())) * &x;
         vec![&each + c.x.flatten().unsqueeze(1), &x - x.flip(1)]
@@ -126,7 +126,7 @@ const FUNCTIONS: &[Function] = &[
         vec![twice.gradient(0.5, axis), c.x.trapezoid(0.5, axis), c.x.cumulative_trapezoid(2.0, axis)]
     }),
     ("long windows", Numbers, |c| {
-        // Of 17 to 100 neighbours, along one axis or two.
+        // Windows of 17 to 100 elements, along one axis or two.
         let all = Tensor::cat(&vec![c.x.flatten(); 20usize.div_ceil(c.x.numel()).max(1)], 0);
         let (n, step) = (all.numel(), c.rng.usize(1..4));
         let windows = all.window(0, c.rng.usize(17..=n.min(100)), step);
@@ -239,7 +239,7 @@ const FUNCTIONS: &[Function] = &[
         vec![root.re, root.im, log.re, tan.im, (2.0 / (&z + (0.0, 3.0))).re, z.prod(0).im, z.cumprod(0).re, z.asin().im]
     }),
     ("bitcast", Numbers, |c| {
-        // No NaN, whose bits are not said, and one zero.
+        // Without NaN, whose bits are unspecified, and without -0.
         let (zero, one) = (c.x.zeros_like(), c.x.ones_like());
         let x = if c.x.dtype().is_float() { c.x.is_nan().where_(one, c.x) + &zero } else { c.x.clone() };
         let narrow = match c.rng.u32(..3) {
@@ -248,7 +248,7 @@ const FUNCTIONS: &[Function] = &[
             _ => [DType::I8, DType::U16, DType::U32][x.dtype().size().ilog2().min(2) as usize],
         };
         let parts = x.bitcast(narrow);
-        // Back, through a width between.
+        // Back through an intermediate width.
         let whole =
             if parts.dtype().size() == 1 && x.dtype().size() >= 4 { parts.bitcast(DType::I16) } else { parts.clone() };
         vec![parts, whole.bitcast(x.dtype())]
@@ -260,7 +260,7 @@ const FUNCTIONS: &[Function] = &[
         vec![values, places]
     }),
     ("beam search", Floats, |c| {
-        // A decoder's chain: selected positions become rows and tokens by integer arithmetic, and these indices.
+        // As in a decoder: selected positions become rows and tokens by integer arithmetic, and these become indices.
         let (beams, words, deep) = (c.rng.usize(1..5), c.rng.usize(4..14), c.rng.usize(0..5));
         let (embedding, weights) = (c.filled([words, 3]), c.filled([3, words]).sin());
         let mut token = Tensor::zeros_with([beams], DType::I64);
@@ -279,7 +279,7 @@ const FUNCTIONS: &[Function] = &[
         vec![text]
     }),
     ("sorted rows", Numbers, |c| {
-        // Sorts instead: positions become other positions, and these select again.
+        // With sorts: positions become other positions, which select again.
         let n = c.rng.usize(2..30);
         let mut x = c.filled([n]);
         let mut all = x.slice(..0);
@@ -299,7 +299,7 @@ const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// A program that a function of the front records, and the function's name.
+/// Program recorded by a library function, and the function's name.
 pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Program)>, String> {
     let mut rng = Rng::with_seed(seed);
     let &(name, takes, f) = &FUNCTIONS[rng.usize(..FUNCTIONS.len())];
@@ -318,7 +318,7 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Pro
     thalweg::manual_seed(seed);
     let (made, segments) = tuning::in_one_segment(|| {
         thalweg_stream::segments(|| {
-            // Read in order, so that they are numbered so.
+            // Read the inputs in order, so that they are numbered in order.
             let (x, y) = (-&tensors[0], -&tensors[1]);
             f(&mut Call { x: &x, y: &y, rng: &mut rng })
         })
@@ -330,7 +330,7 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Pro
     Ok(program.steps.iter().any(|s| s.kept).then_some((name, program)))
 }
 
-/// What is wrong with such a program, if anything.
+/// Checks such a program.
 pub fn check(checker: &Checker, program: &Program, ways: Ways) -> Result<(), String> {
     let few = program.steps.len() < FEW_STEPS;
     let indexed = program.steps.iter().any(|s| matches!(s.op, Op::Gather | Op::Scatter(_)));

@@ -1,5 +1,5 @@
-//! Random programs: every operation, view and dtype, broadcasts, empty and single dimensions, special values;
-//! [`idioms`] of several steps among them; now and then rows longer than a block of a fold.
+//! Random programs: every operation, view and dtype, broadcasts, dimensions of size 0 and 1, special values; also
+//! [`idioms`] of several steps, and sometimes rows longer than a block of a reduction.
 
 mod combined;
 mod complex;
@@ -16,35 +16,35 @@ use thalweg_ir::element::Output;
 use thalweg_ir::{DType, ElementOp, Op, REVERSE, RandomKind, ReduceOp, Scalar, ScanOp, Shape, pack_order};
 use thalweg_kernel::order::BLOCK;
 
-/// Elements that a tensor of a program may have; now and then a program is allowed many.
+/// Maximum elements of a tensor of a program; a few programs may have large ones.
 const SMALL: usize = 3000;
 const LARGE: usize = 200_000;
-/// Of the second source of a seed.
+/// Seed mask of a program's second random source.
 const LATER: u64 = 0x6d6f_6e6f_6964;
-/// Of the source for folds and scans by combines.
+/// Seed mask of the source for reductions and scans by user-defined combines.
 const COMBINES: u64 = 0x636f_6d62_696e;
-/// Of the source that says which programs have complex arithmetic.
+/// Seed mask of the source that selects programs with complex arithmetic.
 const COMPLEX: u64 = 0x636f_6d70_6c65;
-/// Of the source that says which programs have many pairs of rows.
+/// Seed mask of the source that selects programs with many pairs of rows.
 const PAIRS: u64 = 0x0070_6169_7273;
-/// Of the source that says which programs end in selections, and which.
+/// Seed mask of the source that selects programs that end in selections, and these selections.
 const SELECTIONS: u64 = 0x7365_6c65_6374;
-/// With rows longer than a block.
+/// Limit for programs with rows longer than a block.
 const LONG: usize = 8 * BLOCK;
 
 struct Generator {
     rng: Rng,
-    /// Decides about what came later: a seed keeps its program where that adds nothing.
+    /// Source for later additions: a seed keeps its program where they add nothing.
     later: Rng,
     program: Program,
     limit: usize,
-    /// Values of the program near which floats stay: no infinities, no NaN.
+    /// Whether inputs are moderate: no infinities, no NaN.
     tame: bool,
-    /// Whether there is complex arithmetic among the idioms.
+    /// Whether idioms include complex arithmetic.
     complex: bool,
 }
 
-/// A program from a seed.
+/// Makes a program from a seed.
 pub fn program(seed: u64) -> Program {
     let mut rng = Rng::with_seed(seed);
     let large = rng.u32(..40) == 0;
@@ -63,8 +63,7 @@ pub fn program(seed: u64) -> Program {
     let complex = Rng::with_seed(seed ^ COMPLEX).u32(..10) == 0;
     let mut g = Generator { limit, rng, later, program: Program::default(), tame, complex };
     let inputs = g.rng.usize(1..4);
-    // One float dtype runs through a program more often than many mixed ones, or hardly any two values would go
-    // together.
+    // One main dtype is more likely than many mixed ones; otherwise hardly any two values could be combined.
     let main = g.pick(&[
         DType::F32,
         DType::F32,
@@ -117,7 +116,7 @@ pub fn program(seed: u64) -> Program {
     let n = g.program.steps.len();
     let mut selections = Rng::with_seed(seed ^ SELECTIONS);
     if selections.u32(..6) == 0 {
-        // Where one does not fit, what it has recorded by then is a program too.
+        // If one does not apply, the steps it has recorded so far stay in the program.
         let _ = g.selections(&mut selections);
     }
     for i in 0..n {
@@ -127,7 +126,7 @@ pub fn program(seed: u64) -> Program {
     g.program
 }
 
-/// A program of nothing but inputs of these dtypes and shapes.
+/// Program with only inputs, of these dtypes and shapes.
 pub fn inputs(rng: Rng, of: &[(DType, Shape)]) -> Program {
     let mut g =
         Generator { limit: SMALL, later: rng.clone(), rng, program: Program::default(), tame: false, complex: false };
@@ -158,8 +157,8 @@ impl Generator {
         Shape::new(&dims)
     }
 
-    /// A shape with a dimension, or two neighbours, longer than a block of a fold, or with rows and columns enough for
-    /// a shared pass.
+    /// Shape with a dimension, or two adjacent ones, longer than a block of a reduction, or with enough rows and
+    /// columns for a shared pass.
     fn long_shape(&mut self) -> Shape {
         let n = BLOCK + self.pick(&[0, 1, 31, 100, 3000, BLOCK, BLOCK + 17]);
         let few = self.rng.usize(1..4);
@@ -174,7 +173,7 @@ impl Generator {
         Shape::new(&dims)
     }
 
-    /// A row beyond the caches, which online passes read once.
+    /// Shape with rows that exceed the caches, which online passes read once.
     fn vast_shape(&mut self) -> Shape {
         let n = 132_000 + self.later.usize(..50_000);
         match self.later.u32(..3) {
@@ -190,7 +189,7 @@ impl Generator {
         Tensor::Input(self.program.inputs.len() - 1)
     }
 
-    /// A shape that broadcasts with `base`.
+    /// Shape that broadcasts with `base`.
     fn related(&mut self, base: Shape) -> Shape {
         let from = self.rng.usize(..=base.rank());
         let dims: Vec<usize> = base[from..].iter().map(|&d| if self.rng.u32(..3) == 0 { 1 } else { d }).collect();
@@ -249,7 +248,7 @@ impl Generator {
         Argument::Scalar(v.to_bits(dtype))
     }
 
-    /// A tensor of the program so far, recent ones more often.
+    /// Random tensor of the program, recent ones more likely.
     fn tensor(&mut self, wanted: impl Fn(&Program, Tensor) -> bool) -> Option<Tensor> {
         let (n, m) = (self.program.steps.len(), self.program.inputs.len());
         let all: Vec<Tensor> = (0..m).map(Tensor::Input).chain((0..n).map(Tensor::Step)).collect();
@@ -343,7 +342,7 @@ impl Generator {
         Some(Step { op: Op::Cast, dtype, shape, attr: 0, args: vec![Argument::Tensor(t)], ints: vec![], kept: false })
     }
 
-    /// The bits as another dtype; of a float such as are said: no NaN, and one zero.
+    /// Bits as another dtype; floats are first restricted to specified bits: no NaN, and no -0.
     fn bitcast(&mut self, mut t: Tensor, dtype: DType) -> Option<Step> {
         let (from, shape) = (self.program.dtype(t), self.program.shape(t));
         if from.is_float() {
@@ -506,7 +505,7 @@ impl Generator {
         Some(Step { op: Op::Cat, dtype, shape: to, attr: axis as u32, args, ints: vec![], kept: false })
     }
 
-    /// A box of a tensor replaced: by another tensor that fits into it, or by a slice of its own.
+    /// Replaces a box of a tensor by another tensor that fits into it, or by a slice of itself.
     fn put(&mut self) -> Option<Step> {
         let x = self.tensor(|p, t| p.shape(t).rank() > 0)?;
         let (dtype, shape) = (self.program.dtype(x), self.program.shape(x));
@@ -628,7 +627,7 @@ mod tests {
     #[test]
     fn convolutions_and_pooling_come_up() {
         let programs: Vec<Program> = (0..800).map(program).collect();
-        // A product of windows, and several slices of one tensor put together.
+        // A product of windows, and several slices of one tensor concatenated.
         let windowed = |p: &&Program| {
             let ops: Vec<&str> = p.steps.iter().map(|s| s.op.name()).collect();
             let at = ops.windows(3).position(|w| w == ["permute", "reshape", "matmul"]);

@@ -1,10 +1,10 @@
 //! Programs with gradients.
 //!
-//! In: a random program. It is recorded on tensors of the front, its float inputs tracked, and a weighted sum of what it
-//! keeps is differentiated. Forward and backward are then a program like any other: what the stream recorded is read
-//! back and goes through all that [`Checker`] does, fused, unfused and interpreted. Apart from that the gradients of the
-//! same program in f64, by the interpreter, are held against differences along random directions; where the slopes from
-//! both sides or at two distances differ, there is a kink or a jump, and nothing is asked.
+//! Input: a random program. It is recorded on tensors of the public API with its float inputs tracked, and a weighted
+//! sum of its kept results is differentiated. The recorded forward and backward pass is a program like any other, with
+//! all checks of [`Checker`], fused, unfused and interpreted. Besides, the gradients of the same program in f64, by the
+//! interpreter, are compared with finite differences along random directions; if one-sided slopes, or slopes at two
+//! distances, differ, there is a kink or a jump, and nothing is checked.
 
 mod cut;
 mod differences;
@@ -19,19 +19,19 @@ use thalweg_fusion::OwnedSegment;
 use thalweg_ir::{DType, ElementOp, Op, Scalar};
 use thalweg_stream::{Mode, set_mode};
 
-/// Steps and elements that a program may have: the backward pass has several times as many.
+/// Maximum steps and elements of a program: the backward pass has several times as many.
 const MOST_STEPS: usize = 16;
 const MOST_ELEMENTS: usize = 20_000;
-/// Every so many programs are differentiated twice.
+/// One program in this many is differentiated twice.
 const TWICE: u64 = 3;
-/// Recorded operations from which on other plans are not tried: to search for them takes many times as long.
+/// Number of recorded operations from which on other plans are not tried: searching for them takes many times as long.
 const FEW_STEPS: usize = 60;
 
-/// What became of the programs: with nothing to differentiate, in several segments, derivatives compared and not, of
-/// the first and of the second order.
+/// Counts of programs without gradients and in several segments, and of derivatives compared and skipped, of first and
+/// second order.
 static TALLY: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
-/// The tally in words.
+/// Text of the tally.
 pub fn tally() -> String {
     let [constant, several, compared, unstable, compared2, unstable2] = TALLY.each_ref().map(|n| n.load(Relaxed));
     format!(
@@ -51,9 +51,9 @@ pub fn is_small(program: &Program) -> bool {
     program.steps.len() <= MOST_STEPS && elements <= MOST_ELEMENTS
 }
 
-/// What is wrong with the gradients of a program, if anything.
+/// Checks the gradients of a program.
 pub fn check(checker: &Checker, program: &Program, seed: u64, ways: Ways) -> Result<(), String> {
-    // Bits have no derivative, and others in f64, which values are held against.
+    // A bitcast has no derivative, and gives other values in f64, the reference.
     if program.steps.iter().any(|s| s.op == Op::Bitcast) {
         return Ok(());
     }
@@ -72,11 +72,11 @@ pub fn check(checker: &Checker, program: &Program, seed: u64, ways: Ways) -> Res
     if twice { differences::check(checker, &wide, seed, true) } else { Ok(()) }
 }
 
-/// While it lives the thread's segments are interpreted.
+/// Guard: the thread's segments are interpreted while it lives.
 pub struct Interpreted(Mode);
 
 impl Interpreted {
-    /// From now on.
+    /// Switches to the interpreter.
     pub fn new() -> Interpreted {
         Interpreted(set_mode(Mode {
             fused: false,
@@ -94,15 +94,15 @@ impl Drop for Interpreted {
     }
 }
 
-/// What a program is differentiated to.
+/// Value and gradients of a program.
 struct Differentiated {
-    /// The scalar.
+    /// The differentiated scalar.
     value: Tensor,
-    /// The gradients of the float inputs, by input; none where it does not depend on one.
+    /// Gradients by float input; `None` if the value does not depend on it.
     gradients: Vec<Option<Tensor>>,
 }
 
-/// Where a stream is cut while a program is differentiated.
+/// Points at which a stream is cut while a program is differentiated.
 #[derive(Clone, Default, Debug)]
 struct Cuts {
     /// After these steps.
@@ -111,8 +111,8 @@ struct Cuts {
     between: bool,
 }
 
-/// The steps on tensors of the front, and a scalar that every element kept has its own part in. What no later step
-/// names is dropped at once.
+/// Records the steps on tensors of the public API; returns a scalar to which every kept element contributes
+/// differently. Intermediate results are dropped after their last use.
 fn scalar(program: &Program, inputs: &[Tensor], cuts: &Cuts) -> Option<Tensor> {
     let mut steps: Vec<Option<Tensor>> = vec![];
     let mut last = vec![0; program.steps.len()];
@@ -148,14 +148,14 @@ fn scalar(program: &Program, inputs: &[Tensor], cuts: &Cuts) -> Option<Tensor> {
     parts.reduce(|a, b| a + b).filter(Tensor::is_tracked)
 }
 
-/// A scalar that each element of a tensor has its own part in, in f64.
+/// Scalar in f64 to which each element of a tensor contributes with a different weight.
 fn weighted(x: &Tensor, from: f64) -> Tensor {
     let n = x.numel();
     let weights = (Tensor::arange_with(n, DType::F64) * 1.3 + from).sin().reshape(*x.shape());
     (x.cast(DType::F64) * weights).sum(..)
 }
 
-/// A program differentiated, once or twice; none where it does not depend on any input.
+/// Differentiates a program once or twice; `None` if it does not depend on any input.
 fn differentiated(program: &Program, inputs: &[Tensor], twice: bool, cuts: &Cuts) -> Option<Differentiated> {
     let leaf = |x: &Tensor| if x.dtype().is_float() { x.tracked() } else { x.clone() };
     let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
@@ -181,12 +181,12 @@ fn differentiated(program: &Program, inputs: &[Tensor], twice: bool, cuts: &Cuts
 fn inputs(checker: &Checker, program: &Program) -> Result<Vec<Tensor>, String> {
     let values = checker.inputs(program).map_err(|e| e.to_string())?;
     let tensors: Vec<Tensor> = values.into_iter().map(raw::tensor).collect();
-    // What has no arguments is made where they are.
+    // Operations without arguments run on the device of the inputs.
     thalweg::set_default_device(tensors.first().map(Tensor::device));
     Ok(tensors)
 }
 
-/// What is recorded as a program is differentiated, as a program.
+/// The recorded forward and backward pass as a program.
 fn recorded(checker: &Checker, program: &Program, twice: bool) -> Result<Option<Program>, String> {
     let tensors = inputs(checker, program)?;
     let (made, segments) = tuning::in_one_segment(|| {
@@ -200,7 +200,7 @@ fn recorded(checker: &Checker, program: &Program, twice: bool) -> Result<Option<
         count(1);
         return Ok(None);
     };
-    // Inputs are numbered as they are first read, which the forward pass does.
+    // Inputs are numbered in the order of their first read, which is in the forward pass.
     let mut order: Vec<usize> = vec![];
     for arg in program.steps.iter().flat_map(|s| &s.args) {
         if let Argument::Tensor(Place::Input(n)) = arg
@@ -212,7 +212,7 @@ fn recorded(checker: &Checker, program: &Program, twice: bool) -> Result<Option<
     as_program(segment, program, &order).map(Some)
 }
 
-/// A segment as a program that keeps what was live; `order` says which of the program's inputs its own are.
+/// Segment as a program that keeps its live results; `order` maps the segment's inputs to the program's.
 pub fn as_program(segment: &OwnedSegment, from: &Program, order: &[usize]) -> Result<Program, String> {
     let known = segment.inputs.iter().zip(order).all(|((dtype, view), &n)| {
         let input = &from.inputs[n];
@@ -224,7 +224,7 @@ pub fn as_program(segment: &OwnedSegment, from: &Program, order: &[usize]) -> Re
     Ok(Program::of(segment, order.iter().map(|&n| from.inputs[n].clone()).collect()))
 }
 
-/// The same program with every float in f64.
+/// The program with all floats in f64.
 fn in_f64(program: &Program) -> Program {
     let wide = |dtype: DType| if dtype.is_float() { DType::F64 } else { dtype };
     let mut out = program.clone();
@@ -254,8 +254,8 @@ fn in_f64(program: &Program) -> Program {
     out
 }
 
-/// Operations whose slope is infinite somewhere: there a derivative may be `∞ - ∞` where the function is not, as that of
-/// `√(x - x)`.
+/// Whether an operation has an infinite slope somewhere, where a derivative may be `∞ - ∞` though the value is finite,
+/// as in `√(x - x)`.
 fn has_poles(op: Op) -> bool {
     use ElementOp::*;
     let Op::Element(op) = op else { return false };
@@ -263,7 +263,7 @@ fn has_poles(op: Op) -> bool {
     roots || matches!(op, Log | Log2 | Log10 | Log1p | Tan | Asin | Acos | Acosh | Atanh)
 }
 
-/// So that a value is there exactly where it would be differentiated.
+/// Tracks float inputs, so that a value exists in exactly the cases in which it would be differentiated.
 fn moved_and_tracked(inputs: &[Tensor]) -> Vec<Tensor> {
     inputs.iter().map(|x| if x.dtype().is_float() { x.tracked() } else { x.clone() }).collect()
 }

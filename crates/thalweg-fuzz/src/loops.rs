@@ -1,9 +1,10 @@
 //! Loops: a body of a few actions, repeated up to a hundred times, whose results are read or waited for at the end.
 //!
-//! In: a seed. It chooses sizes and the actions of a body: maps, folds, scans, selections by indices that integer
-//! arithmetic gives, tensors that grow from empty ones by `cat`, sums by an index. The loop runs unfused, fused, at first
-//! sight and with what it holds on the way, strictly, so to the same bits; it is read, or waited for by `synchronize` or
-//! `flush` and then read. Always asked: no segment fails, and after `synchronize` nothing that is held is left to compute.
+//! Input: a seed, which chooses sizes and the actions of a body: maps, reductions, scans, selections by computed
+//! integer indices, tensors that grow by `cat`, sums by index. The loop runs unfused, fused and in cold starts,
+//! sometimes with its states held, in strict mode and thus to the same bits; results are read, or waited for by
+//! `synchronize` or `flush` and then read. Invariants: no segment fails, and after `synchronize` no held value is left
+//! to compute.
 
 use crate::check::{Checker, FAST, STRICT, UNFUSED};
 use fastrand::Rng;
@@ -16,25 +17,25 @@ const MEETINGS: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 enum Action {
-    /// A map of the state.
+    /// Map of the state.
     Map,
-    /// The state without its mean.
+    /// State minus its mean.
     Centre,
     /// Rows of the table by the indices.
     Select,
     /// Indices by integer arithmetic.
     Step,
-    /// Indices from the largest elements of the state.
+    /// Indices of the largest elements of the state.
     Top,
-    /// Indices from the order of the state's rows.
+    /// Indices from an argsort of the state's rows.
     Order,
-    /// The text: its rows selected, and the indices behind it.
+    /// The text: its rows are selected, and the indices appended.
     Append,
-    /// The cache: the state behind it, and a sum over it.
+    /// The cache: the state is appended, and a sum over the cache computed.
     Cache,
-    /// The state added to rows of the table.
+    /// State added to rows of the table.
     Add,
-    /// Running sums.
+    /// Cumulative sums.
     Scan,
 }
 
@@ -42,7 +43,7 @@ use Action::*;
 
 const ACTIONS: [Action; 10] = [Map, Centre, Select, Step, Top, Order, Append, Cache, Add, Scan];
 
-/// How what is asked for is asked for.
+/// How results are requested.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Ask {
     Read,
@@ -63,7 +64,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// The loop of a seed.
+    /// Makes the loop of a seed.
     pub fn new(seed: u64) -> Loop {
         let rng = &mut Rng::with_seed(seed);
         let actions: Vec<Action> = (0..rng.usize(2..7)).map(|_| ACTIONS[rng.usize(..ACTIONS.len())]).collect();
@@ -137,10 +138,10 @@ impl Loop {
     }
 }
 
-/// Runs the loop of a seed in every mode; the error says what is wrong.
+/// Runs the loop of a seed in every mode; the error describes the first failure.
 pub fn check(checker: &Checker, seed: u64) -> Result<(), String> {
     let of = Loop::new(seed);
-    // On a thread that knows nothing yet.
+    // On a thread without plans.
     let run = || -> Result<(), String> {
         thalweg::set_default_device(Some(thalweg::raw::tensor(checker.empty()?).device()));
         set_tiers(false);

@@ -1,10 +1,9 @@
-//! The differential fuzzer: random programs run fused, unfused, with drops in other places, with other scalars, in
-//! several segments, across threads, on a device with eight threads, and by the reference interpreter; values, counters
-//! and explanations must agree.
+//! The differential fuzzer: random programs run fused, unfused, with other drop points, with other scalars, in several
+//! segments, across threads, on a device with eight threads, and by the reference interpreter; values, counters and
+//! explanations must agree.
 //!
-//! `thalweg-fuzz --help` says how it is called. Program `i` has seed `S + i`; a failure is shrunk, printed, and can be
-//! run alone with `--only`. It ends with 0 where all passed, with 1 where one failed, and with 2 where nothing could be
-//! run.
+//! See `thalweg-fuzz --help`. Program `i` has seed `S + i`; a failing program is shrunk, printed, and can be run alone
+//! with `--only`. The exit code is 0 if all programs passed, 1 if one failed, and 2 if nothing could be run.
 
 mod arguments;
 mod check;
@@ -40,13 +39,13 @@ use thalweg_runtime::{Error, environment};
 use thalweg_stream::DeviceRef;
 use traffic::Compared;
 
-/// Every so many programs are also run on a device with many threads: waking them takes longer than all else.
+/// One program in this many also runs on a device with many threads: waking them takes longer than everything else.
 const THREADED: u64 = 4;
-/// One program in so many is followed by programs that are nearly the same, which take three times as long as all else.
+/// One program in this many is followed by nearly equal programs, which take three times as long as everything else.
 const NEAR: u64 = 4;
-/// Every so many are also run by other plans than the usual one.
+/// One program in this many also runs with other plans.
 const PLANNED: u64 = 5;
-/// The same on a GPU, whose kernels take longer to compile.
+/// [`PLANNED`] on a GPU, whose kernels take longer to compile.
 const PLANNED_ON_GPU: u64 = 200;
 
 fn main() -> ExitCode {
@@ -56,7 +55,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Does what is asked; the error is what keeps it from being done at all.
+/// Runs the fuzzer; an error means that nothing could be checked.
 fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     environment::check()?;
     environment::unknown().iter().for_each(|unknown| eprintln!("warning: {unknown}"));
@@ -70,13 +69,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let failed = compile::run(seed, programs, &arguments.compile);
         return Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    // What is about plans is about those that are searched for; `tiers` is about the others.
+    // Checks of plans are about searched ones; `tiers` checks cold starts.
     thalweg_stream::set_tiers_of_new_threads(false);
-    // Nor what other programs left in the user's cache: plans that one device finds there and the other does not.
+    // Ignore the user's disk cache: one device might find plans there and the other not.
     let code = arguments.code.as_deref().map(disk::code).transpose()?;
     thalweg_runtime::disk::set(code);
     let checker = checker(arguments)?;
-    // Failures are reported as such; a panic's own message would only repeat them.
+    // Failures are reported; the panic's own message would only repeat them.
     std::panic::set_hook(Box::new(move |info| {
         if only.is_some() {
             eprintln!("{info}");
@@ -101,17 +100,17 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                     continue;
                 }
             },
-            // A kernel is what its seed says, and nothing is left out of it.
+            // A kernel is determined by its seed and cannot be shrunk.
             (_, true, false) => ("", Program::default()),
             (_, true, true) => {
                 let made = kernels::program(&checker, seed + i);
                 ("", made.unwrap_or_else(|why| panic!("seed {}: {why}", seed + i)))
             }
-            // A loop is what its seed says, and nothing is left out of it.
+            // A loop is determined by its seed and cannot be shrunk.
             _ if arguments.loops => ("", Program::default()),
             _ => ("", generate::program(seed + i)),
         };
-        // What a user's combine gives has a derivative where a kernel is called, not as an operation.
+        // User-defined combines are differentiated when a kernel is called, not as operations.
         let combined = program.steps.iter().any(|s| s.op.is_combined());
         if arguments.gradients && (combined || !gradients::is_small(&program)) {
             skipped += 1;
@@ -132,14 +131,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             _ => checker.check(program, ways),
         };
         let result = outcome(&check, &program);
-        // Planning and compiling are to stay quick whatever the program.
+        // Planning and compiling must be fast for every program.
         let taken = busy() - started;
         if taken.as_secs() >= 5 {
             println!("seed {}: took {:.1} s", seed + i, taken.as_secs_f64());
         }
         if let Err(why) = result {
             failed += 1;
-            // Where each kernel takes long to compile, a failure is looked at alone.
+            // If kernels take long to compile, a failure is examined by hand.
             let (program, why) = if arguments.whole { (program, why) } else { shrink(&check, program, why) };
             println!("seed {}: {name} {why}\n{}{}", seed + i, program.listing(), tuning::drawn());
             if failed >= 10 {
@@ -147,7 +146,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 break;
             }
         }
-        // A bounded memory of patterns: millions of different programs are not what a plan store is for.
+        // Bounds memory: a plan store is not made for millions of different programs.
         if i % 1000 == 999 {
             thalweg_stream::clear_plans();
             println!("{} programs, {:.0} s", i + 1, begin.elapsed().as_secs_f64());
@@ -161,7 +160,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let generic = check::generic_kernels();
     if arguments.device != "cpu" {
         println!("{generic} kernels by the generic ones");
-        // What silently never happens leaves all values right.
+        // A code path that is never taken leaves all values right.
         failed += u64::from(generic == 0 && programs >= 20 && only.is_none() && !arguments.loops);
     }
     let parts = check::known_parts();
@@ -179,8 +178,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The time that this thread has computed for, where the system says: on a machine that others use, that on the clock
-/// says nothing.
+/// CPU time of this thread if the system reports it; wall time means little on a shared machine.
 fn busy() -> Duration {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     let said = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -188,7 +186,7 @@ fn busy() -> Duration {
     ns.map_or_else(|| BEGIN.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
 }
 
-/// What runs the programs: the device that was asked for, and one of many threads beside the CPU.
+/// Makes the checker of the requested device; for the CPU with a second device of many threads.
 fn checker(arguments: &Arguments) -> Result<Checker, Error> {
     let checker = match arguments.device.as_str() {
         "cpu" => {
@@ -213,7 +211,7 @@ fn checker(arguments: &Arguments) -> Result<Checker, Error> {
     Ok(checker.with_disk(Disk::open(folder)?))
 }
 
-/// What runs the programs on a GPU: new code by the generic kernels, although others have compiled its operations.
+/// Makes a checker of a GPU; new code runs by the generic kernels, even if its operations have been compiled.
 #[cfg(feature = "cuda")]
 fn on_gpu(device: &std::sync::Arc<thalweg_cuda::CudaDevice>) -> Result<Checker, Error> {
     let generic = device.by_generic_kernels()?;
@@ -230,7 +228,7 @@ fn outcome(check: &dyn Fn(&Program) -> Result<(), String>, program: &Program) ->
     })
 }
 
-/// The smallest program found that fails still, by leaving out steps and asking for less.
+/// Shrinks a failing program by leaving out steps and keeping fewer results.
 fn shrink(check: &dyn Fn(&Program) -> Result<(), String>, mut program: Program, mut why: String) -> (Program, String) {
     loop {
         let n = program.steps.len();

@@ -1,5 +1,5 @@
-//! An operation is its row, and so is a monoid: the two `Probe`, which no other file knows, run on the interpreter, on
-//! every engine of the CPU, on the emulated GPU, and in random programs.
+//! Checks that a table row suffices for an operation or a monoid: the two `Probe` rows, which no other file mentions,
+//! run on the interpreter, on every CPU engine, on the emulated GPU, and in random programs.
 
 use crate::check::{Checker, Ways};
 use crate::generate;
@@ -26,7 +26,7 @@ fn element(dtype: DType, v: f64) -> Vec<u8> {
     }
 }
 
-/// The reduction by the test's monoid, of rows, of columns and of all of a product.
+/// Reduction by the probe monoid over rows, columns and everything, of a product.
 fn reductions(dtype: DType, shape: [usize; 2]) -> Program {
     let [rows, columns] = shape;
     let shape = Shape::new(&shape);
@@ -44,7 +44,7 @@ fn reductions(dtype: DType, shape: [usize; 2]) -> Program {
     Program { inputs: vec![x], steps }
 }
 
-/// `sum(probe(x)·2, 1)` and the probe itself, of a dtype.
+/// `sum(probe(x)·2, 1)` and the probe itself, for a dtype.
 fn operations(dtype: DType) -> Program {
     let shape = Shape::new(&[7, 37]);
     let step = |op, shape, attr, args, kept| Step { op, dtype, shape, attr, args, ints: vec![], kept };
@@ -68,9 +68,9 @@ fn checks(device: DeviceRef, on_gpu: bool) {
     for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {
         runs(&operations(dtype), dtype);
     }
-    // Rows shorter and longer than the lanes of a fold, and (once) than its blocks.
+    // Rows shorter and longer than the lanes of a reduction, and (once) than its blocks.
     runs(&reductions(DType::F32, [2, 9001]), DType::F32);
-    // Each program costs a GPU's compiler seconds.
+    // Each program costs seconds of a GPU's compiler.
     let dtypes =
         [DType::F32, DType::I32, DType::BF16, DType::F64, DType::I8, DType::I64, DType::U32, DType::U16, DType::U64];
     for dtype in dtypes.into_iter().take(if on_gpu { 2 } else { dtypes.len() }) {

@@ -1,24 +1,24 @@
-//! What a product promises where its elements meet in another order: docs/numerics.md has the rule.
+//! Guarantees for products whose elements are multiplied in another order; docs/numerics.md has the rule.
 //!
-//! In: the elements of a tensor, and along which axes they are multiplied. Out: which results may have overflowed or
-//! vanished on the way in some order of their elements, and what they are in the two orders that go furthest.
+//! Input: the elements of a tensor, and the axes of the product. Output: the results that may overflow or underflow in
+//! some order of their elements, and their values in the two most extreme orders.
 //!
-//! Always true: a result that is not [`Product::depends`] is the same in every order but for rounding.
+//! Invariant: a result for which [`Product::depends`] is false is the same in every order except for rounding.
 
 use thalweg_ir::{DType, Shape};
 use thalweg_kernel::reference::{Array, Data};
 
-/// The elements of one result.
+/// Elements of one result.
 pub struct Product {
     dtype: DType,
-    /// Those that are neither 0 nor NaN, by magnitude; infinities are the last.
+    /// Elements other than 0 and NaN, sorted by magnitude; infinities are last.
     factors: Vec<f64>,
     zeros: usize,
-    /// Whether one is NaN: then so is the result.
+    /// Whether one is NaN; then so is the result.
     nan: bool,
 }
 
-/// The elements of each result of a product over the axes of `attr`, in row-major order of the results.
+/// Elements of each result of a product over the axes of `attr`, in row-major order of the results.
 pub fn products(attr: u32, a: &Array, dtype: DType) -> Vec<Product> {
     let (shape, reduced) = (a.shape, |axis: usize| attr >> axis & 1 == 1);
     let kept: usize = (0..shape.rank()).filter(|&i| !reduced(i)).map(|i| shape[i]).product();
@@ -36,7 +36,7 @@ pub fn products(attr: u32, a: &Array, dtype: DType) -> Vec<Product> {
     all
 }
 
-/// The number of the result that element `p` goes into.
+/// Index of the result to which element `p` contributes.
 fn place(p: usize, shape: &Shape, reduced: &dyn Fn(usize) -> bool) -> usize {
     let (mut rest, mut at, mut step) = (p, 0, 1);
     for axis in (0..shape.rank()).rev() {
@@ -51,7 +51,7 @@ fn place(p: usize, shape: &Shape, reduced: &dyn Fn(usize) -> bool) -> usize {
 }
 
 impl Product {
-    /// Whether, in some order, the product of some of the elements leaves the range in which a rounding is relative.
+    /// Whether, in some order, a partial product leaves the range in which roundings are relative.
     pub fn depends(&self) -> bool {
         let (high, low) = match self.dtype {
             DType::F64 => (f64::MAX, f64::MIN_POSITIVE),
@@ -59,18 +59,18 @@ impl Product {
             _ => (f32::MAX as f64, f32::MIN_POSITIVE as f64),
         };
         let logs = || self.factors.iter().map(|v| v.abs().log2());
-        // The product of any of them lies between the product of all that lower it and that of all that raise it.
+        // Every partial product lies between the product of all factors below 1 and that of all factors above 1.
         let (up, down) = (logs().filter(|l| *l > 0.0).sum::<f64>(), logs().filter(|l| *l < 0.0).sum::<f64>());
-        // Roundings may add up to that on the way.
+        // Margin for accumulated roundings, in bits.
         let margin = 1.0;
         let (overflows, vanishes) = (up + margin > high.log2(), down - margin < low.log2());
-        // An infinity stays one, unless the others have vanished before they meet it.
+        // An infinity stays one, unless the other factors underflow to 0 before they meet it.
         let infinite = self.factors.last().is_some_and(|v| v.is_infinite());
         !self.nan && if infinite { self.zeros == 0 && vanishes } else { overflows || vanishes }
     }
 
-    /// The product with the largest first and zeros last, where it overflows if it does in any order; and with the
-    /// smallest first.
+    /// Product with the largest factors first and zeros last, which overflows if any order does; and with the smallest
+    /// first.
     fn furthest(&self) -> [f64; 2] {
         let zeros = std::iter::repeat_n(0.0, self.zeros);
         let falling = self.factors.iter().rev().copied().chain(zeros.clone());
@@ -86,7 +86,7 @@ impl Product {
     }
 }
 
-/// The result of a product in the two orders that go furthest; where none goes far it stays as it is.
+/// Results of a product in the two most extreme orders; results independent of the order are unchanged.
 pub fn in_other_orders(attr: u32, a: &Array, result: &Array) -> [Array; 2] {
     let products = products(attr, a, result.dtype);
     [0, 1].map(|way| {
@@ -114,7 +114,7 @@ mod tests {
         assert!(!product(DType::F32, &[1e20, 1e10, 1e-20, 0.0, -3.0]).depends());
         assert!(!product(DType::F64, &[1e60, 1e60, 0.0]).depends());
         assert!(!product(DType::F32, &[]).depends());
-        // Whatever the order, infinity times 0 is NaN.
+        // In every order, infinity times 0 is NaN.
         assert!(!product(DType::F32, &[f64::INFINITY, 0.0, 1e30, 1e30]).depends());
     }
 

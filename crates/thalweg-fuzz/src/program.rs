@@ -1,4 +1,4 @@
-//! Random programs as plain data: what is recorded, what is dropped, what is kept.
+//! Random programs as plain data: what is recorded, dropped and kept.
 
 use std::fmt::Write;
 use thalweg_fusion::OwnedSegment;
@@ -18,9 +18,9 @@ pub struct Input {
 /// A tensor of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tensor {
-    /// An input, by number.
+    /// Input, by index.
     Input(usize),
-    /// The result of a step, by number.
+    /// Result of a step, by index.
     Step(usize),
 }
 
@@ -29,7 +29,7 @@ pub enum Tensor {
 pub enum Argument {
     /// A tensor.
     Tensor(Tensor),
-    /// A scalar's bits.
+    /// Scalar, as bits.
     Scalar(u64),
 }
 
@@ -48,11 +48,11 @@ pub struct Step {
     pub args: Vec<Argument>,
     /// Integer arguments.
     pub ints: Vec<i64>,
-    /// Whether the result is asked for at the end.
+    /// Whether the result is read at the end.
     pub kept: bool,
 }
 
-/// A program: inputs and steps in order.
+/// Inputs and steps in order.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     /// The inputs.
@@ -62,7 +62,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// What a stream recorded, on these inputs; it keeps what was live.
+    /// Recorded operations of a stream on these inputs; live results are kept.
     pub fn of(segment: &OwnedSegment, inputs: Vec<Input>) -> Program {
         let mut out = Program { inputs, steps: vec![] };
         let (mut ints, mut scalars) = (segment.ints.iter(), segment.scalars.iter());
@@ -85,7 +85,7 @@ impl Program {
         out
     }
 
-    /// The dtype of a tensor.
+    /// Dtype of a tensor.
     pub fn dtype(&self, t: Tensor) -> DType {
         match t {
             Tensor::Input(i) => self.inputs[i].dtype,
@@ -93,7 +93,7 @@ impl Program {
         }
     }
 
-    /// The shape of a tensor.
+    /// Shape of a tensor.
     pub fn shape(&self, t: Tensor) -> Shape {
         match t {
             Tensor::Input(i) => self.inputs[i].shape,
@@ -101,7 +101,7 @@ impl Program {
         }
     }
 
-    /// The program with each scalar changed, those that were equal in different ways.
+    /// The program with each scalar changed; equal ones become different.
     pub fn with_other_scalars(&self) -> Program {
         let mut out = self.clone();
         let mut n = 0;
@@ -113,7 +113,7 @@ impl Program {
                 Argument::Scalar(_) => None,
             });
             let one = dtype.unwrap_or(step.dtype);
-            // Those of a loop each have their own.
+            // Scalars of a loop have their own dtypes.
             let region = step.op.region().map(|l| l.region());
             for (i, arg) in new.args.iter_mut().enumerate() {
                 let Argument::Scalar(bits) = arg else { continue };
@@ -132,7 +132,7 @@ impl Program {
         out
     }
 
-    /// The program without one of its steps and what depends on it; `None` if nothing is left that is asked for.
+    /// The program without one step and its dependents; `None` if no kept result remains.
     pub fn without(&self, gone: usize) -> Option<Program> {
         let mut place = vec![None; self.steps.len()];
         let mut out = Program { inputs: self.inputs.clone(), steps: vec![] };
@@ -153,7 +153,7 @@ impl Program {
         out.steps.iter().any(|s| s.kept).then_some(out)
     }
 
-    /// The program as text, a line a step.
+    /// The program as text, one line per step.
     pub fn listing(&self) -> String {
         let mut out = String::new();
         for (i, input) in self.inputs.iter().enumerate() {

@@ -1,14 +1,14 @@
-//! `--segment FILE`: a report of a defect, planned again.
+//! `--segment FILE`: plans the segment of a defect report again.
 //!
-//! In: a file that an error of Thalweg's has named. Out: the plan of the segment in it, or what is wrong with that; a
-//! panic is let through, since it is what is looked for.
+//! Input: a file named by an error of Thalweg. Output: the plan of its segment, or the error; panics are not caught
+//! because they are what is looked for.
 
 use std::path::Path;
 use std::process::ExitCode;
 use thalweg_fusion::{KernelPlan, ScalarClasses, instantiate, plan as search, text};
 use thalweg_runtime::Error;
 
-/// Reads the file, plans what is in it, and prints the plan.
+/// Reads the file, plans its segment, and prints the plan.
 pub fn plan(path: &Path) -> Result<ExitCode, Error> {
     let refused = |message: String| Error::File { path: path.display().to_string(), message };
     let text = std::fs::read_to_string(path).map_err(|e| refused(e.to_string()))?;

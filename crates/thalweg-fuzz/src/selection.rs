@@ -1,22 +1,24 @@
-//! Selections that every plan makes alike: comparisons, steps, places of extremes, conversions to integers, and what is
-//! computed from these alone.
+//! Selections that every plan makes alike: comparisons, step functions, indices of extremes, conversions to integers,
+//! and values computed from these alone.
 //!
-//! In a fused run that is not strict, values differ from an unfused one by rounding, but not those that something of
-//! the same segment selects by (`thalweg-fusion/src/exact.rs`). So the results listed here have the bits of an unfused run.
+//! In a fused run that is not strict, values differ from an unfused run by rounding, except those by which something in
+//! the same segment selects (`thalweg-fusion/src/exact.rs`). So the results listed here have the bits of an unfused
+//! run.
 //!
-//! So have differences of two products of numbers in memory.
+//! So do differences of two products of numbers in memory.
 //!
-//! Not listed is what hangs on sums, products of matrices or normal random numbers, whose roundings vary.
+//! Not listed are results that depend on sums, matrix products or normal random numbers, whose roundings vary.
 
 use crate::program::{Argument, Program, Tensor};
 use thalweg_ir::{DType, Op, RandomKind, ReduceOp, ScanOp};
 
-/// Of each step, whether its result is a selection that every plan makes alike.
+/// For each step, whether its result is a selection that every plan makes alike.
 pub fn alike(program: &Program) -> Vec<bool> {
-    // Floats that have the bits of an unfused run if something selects by them, and integers and bools that have them.
+    // Floats that have the bits of an unfused run if something selects by them, and integers and bools that have these
+    // bits.
     let mut same: Vec<bool> = vec![];
     let mut alike = vec![];
-    // Numbers of memory, products of two such, and differences of those.
+    // Numbers in memory, products of two of them, and differences of such products.
     let (mut memory, mut product, mut differences) = (vec![], vec![], vec![]);
     for step in &program.steps {
         let from_same = step.args.iter().all(|a| match a {

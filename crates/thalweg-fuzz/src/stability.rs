@@ -1,18 +1,18 @@
-//! How far results of a program may move when it is rounded in other places.
+//! Stability of a program: how much its results may change when roundings differ.
 //!
-//! Contraction, unrounded narrow floats and other orders of a fold change a value a little; what that does to what is
-//! computed from it depends on the program. So the interpreter runs it a few times more, each float result put off by
-//! up to two units in the last place at random: where the runs stay together a non-strict result has to be near them,
-//! and where they come apart (a difference of equals, a comparison of near ones, an overflow) nothing can be asked.
+//! Contraction, unrounded narrow floats and other orders of a reduction change a value a little; the effect on later
+//! values depends on the program. So the interpreter runs it a few more times, with each float result perturbed
+//! randomly by up to two ulp. Where the runs agree, a non-strict result must be near them; where they diverge (a
+//! difference of equals, a comparison of close values, an overflow) nothing can be checked.
 //!
-//! Few runs are cheap and may stay together by chance. So a result that they let through as wrong gets a second opinion
-//! before it is reported: many runs, in which differences and sums are also put off by their terms' roundings, for each
-//! reader anew, since a kernel that contracts a product into a difference of equals, or two kernels that each compute
-//! one of them, leave a rounding where the meaning has 0, and a narrow 0 may be what vanished.
+//! A few runs are cheap but may agree by chance. So a result that they call wrong gets a second opinion before it is
+//! reported: many runs, in which differences and sums are also perturbed by the roundings of their terms, for each
+//! reader separately. For a kernel that contracts a product into a difference of equals, or two kernels that each
+//! compute one of them, leave a rounding where the meaning has 0; and a narrow 0 may be an underflow.
 //!
-//! A product of floats may meet its elements in another order, too. Two more runs have those that may overflow or
-//! vanish on the way (`products.rs`) in the orders that go furthest, and nothing put off: an element that is another in
-//! these runs is not asked for, all others of the same tensor are.
+//! A product of floats may also be computed in another order. Further runs without perturbation use the two most
+//! extreme orders for products that may overflow or underflow (`products.rs`): an element that changes in these runs is
+//! not checked, all others of the same tensor are.
 
 use crate::products::{Product, in_other_orders, products};
 use crate::program::{Argument, Program, Step, Tensor};
@@ -21,29 +21,29 @@ use std::cell::RefCell;
 use thalweg_ir::{DType, ElementOp, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp};
 use thalweg_kernel::reference::{self, Array, Data, RefArg};
 
-/// How often the program runs, and a large one.
+/// Runs of a small program, and of a large one.
 const RUNS: [u64; 2] = [6, 2];
-/// The same for a second opinion.
+/// Runs of a second opinion, of a small program and of a large one.
 const MORE: [u64; 2] = [128, 8];
-/// Elements of all results from which a program is large: the interpreter takes its time.
+/// Total elements of all results from which on a program is large: the interpreter is slow.
 const LARGE: usize = 100_000;
-/// How many of these are run before the result is looked at again.
+/// Runs of a second opinion between two looks at the result.
 const TURN: u64 = 8;
-/// Of these, how many readers meet a value that is put off: all, or few, as where one kernel differs from the others.
+/// Share of readers that see a perturbed value in these runs: all, or few, as when one kernel differs from the others.
 const SHARES: [f64; 3] = [1.0, 0.5, 0.125];
-/// How much further than the runs from each other a result may be.
+/// Allowed distance of a result, as a multiple of the runs' spread.
 const SLACK: f64 = 64.0;
 
-/// What the runs gave.
+/// Results of the runs.
 pub struct Stability<'a> {
     program: &'a Program,
     runs: Vec<Vec<Array>>,
-    /// Those of a second opinion, as far as there was need of one.
+    /// Runs of a second opinion, as far as one was needed.
     more: RefCell<Vec<Vec<Array>>>,
-    /// What the interpreter gives, and the same with products in other orders, or with subnormals as 0; none where that
-    /// changes nothing.
+    /// Unperturbed results; the same with products in two other orders, and with subnormals as 0. `None` if all are
+    /// equal.
     orders: Option<[Vec<Array>; 4]>,
-    /// Steps that hang on a decision between narrow floats.
+    /// Steps that depend on a decision between narrow floats.
     decided: Vec<bool>,
 }
 
@@ -59,11 +59,11 @@ impl Stability<'_> {
         }
     }
 
-    /// What is wrong with `got` as result of a step that is strictly `want`.
+    /// Describes the error of `got` as the result of a step that is `want` in strict mode; `None` if there is none.
     pub fn judge(&self, step: usize, got: &Array, want: &Array) -> Option<String> {
         self.judge_by(&self.runs, step, got, want)?;
         let (mut more, most) = (self.more.borrow_mut(), MORE[is_large(self.program) as usize]);
-        // A few at a time: the first ones decide most reports.
+        // A few at a time: the first runs decide most reports.
         loop {
             if !more.is_empty() {
                 let wrong = self.judge_by(&more, step, got, want)?;
@@ -93,13 +93,13 @@ impl Stability<'_> {
         }
         let value = |a: &Array, p: usize| a.get(p).to_f64();
         let spread = |p: usize| runs.iter().map(|r| apart(value(r, p), value(want, p))).fold(0.0, f64::max);
-        // Of the whole tensor, since a single element's runs may agree by chance.
+        // The maximum over the tensor because the runs of a single element may agree by chance.
         let all = (0..n).map(spread).fold(0.0, f64::max);
         let epsilon = 2f64.powi(1 - want.dtype.mantissa_digits() as i32);
         differ(&|p| {
             let (g, w) = (value(got, p), value(want, p));
             let allowed = SLACK * (all + epsilon * w.abs() + self.by_order(step, p));
-            // So far off, a narrow float may have overflowed.
+            // With such a tolerance a narrow float may have overflowed.
             let overflows = g.is_infinite() && want.dtype.round(w.abs() + allowed).is_infinite();
             w.is_finite() && apart(g, w) > allowed && !overflows
         })
@@ -107,7 +107,7 @@ impl Stability<'_> {
 }
 
 impl Stability<'_> {
-    /// How far an element goes where products meet their elements in another order.
+    /// Change of an element when products are computed in another order.
     fn by_order(&self, step: usize, p: usize) -> f64 {
         let Some([usual, others @ ..]) = &self.orders else { return 0.0 };
         let value = |run: &[Array]| run[step].get(p).to_f64();
@@ -115,8 +115,7 @@ impl Stability<'_> {
     }
 }
 
-/// How far two results are from each other. Infinities and NaN that stay what they are ask nothing of others; those
-/// that come and go do.
+/// Distance of two results. 0 if both are not finite; infinite if only one is.
 fn apart(a: f64, b: f64) -> f64 {
     match (a.is_finite(), b.is_finite()) {
         (true, true) => (a - b).abs(),
@@ -125,8 +124,8 @@ fn apart(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The program as the interpreter runs it, with the products that depend on it in other orders, and with what is
-/// subnormal as 0 where bf16 is multiplied by a matrix; `None` where that changes nothing.
+/// Results of the interpreter: unchanged, with order-dependent products in two other orders, and with subnormals as 0
+/// in GEMMs of bf16; `None` if nothing changes.
 fn orders(program: &Program) -> Option<[Vec<Array>; 4]> {
     let product = |s: &Step| s.op == Op::Reduce(ReduceOp::Prod) && s.dtype.is_float();
     let pairs = |s: &Step| s.op == Op::Matmul && s.dtype == DType::BF16;
@@ -159,8 +158,8 @@ fn orders(program: &Program) -> Option<[Vec<Array>; 4]> {
     any.then_some(all)
 }
 
-/// The factors of a matrix product with 0 for what is subnormal in f32, where there is such: so do instructions that add
-/// up pairs of bf16, and infinity times that is NaN.
+/// Factors of a GEMM with f32 subnormals replaced by 0, if there are any: instructions that add pairs of bf16 products
+/// do so, and infinity times 0 is NaN.
 fn without_subnormals(args: &[RefArg<'_>]) -> Option<Vec<Array>> {
     let mut any = false;
     let mut flushed = |arg: &RefArg<'_>| {
@@ -177,9 +176,9 @@ fn without_subnormals(args: &[RefArg<'_>]) -> Option<Vec<Array>> {
     all.filter(|_| any)
 }
 
-/// Which steps hang on a decision between narrow floats: a comparison, the place of an extremum, a cast to an integer.
-/// Rounded to 8 or 11 bits many numbers are equal, or infinite, that are not where they are kept as f32, and no run
-/// that is put off by a little comes near that.
+/// Marks steps that depend on a decision between narrow floats: a comparison, the index of an extreme, a cast to an
+/// integer. Rounded to 8 or 11 bits, many numbers are equal, or infinite, that differ in f32, and small perturbations
+/// do not reach that.
 fn decided(program: &Program) -> Vec<bool> {
     let (mut narrow, mut decided) = (vec![], vec![]);
     for step in &program.steps {
@@ -205,7 +204,7 @@ fn is_large(program: &Program) -> bool {
 
 /// Run number `n` of a program; `closely` for a second opinion.
 fn one(program: &Program, n: u64, closely: bool) -> Vec<Array> {
-    // Runs come in pairs that are put off the opposite way: where a step jumps, one of them falls.
+    // Runs come in pairs with opposite perturbations: at a discontinuity one of them is below it.
     let (way, alike) = (if n.is_multiple_of(2) { 1.0 } else { -1.0 }, n / 2 % 2 == 1);
     let rng = &mut Rng::with_seed(n / 2);
     if !closely {
@@ -214,7 +213,7 @@ fn one(program: &Program, n: u64, closely: bool) -> Vec<Array> {
     run_closely(program, rng, alike, way, n / 4 % 2 == 1, SHARES[n as usize / 8 % SHARES.len()])
 }
 
-/// One run, each float result that rounds being put off at random, or `alike` within an operation.
+/// One run, with each rounded float result perturbed at random, or equally within an operation if `alike`.
 fn run(program: &Program, rng: &mut Rng, alike: bool, way: f64) -> Vec<Array> {
     evaluate(program, |step, _, result| {
         if rounds(step.op, step.dtype) {
@@ -226,11 +225,11 @@ fn run(program: &Program, rng: &mut Rng, alike: bool, way: f64) -> Vec<Array> {
     })
 }
 
-/// One run of a second opinion: every reader of a result that rounds sees it put off anew, as kernels that compute it
-/// again for themselves do, and not only relatively, but by what its terms are rounded by; so do that share of readers.
-/// `rounded` runs have values that the dtype has, since near ones may be equal there.
+/// One run of a second opinion. Readers of a rounded result, a fraction `share` of them, see it perturbed separately,
+/// as kernels that recompute it do, and not only relatively, but also by the roundings of its terms. With `rounded`,
+/// perturbed values are rounded to the dtype because close ones may become equal.
 fn run_closely(program: &Program, rng: &mut Rng, alike: bool, way: f64, rounded: bool, share: f64) -> Vec<Array> {
-    // What each result may be off by its terms, once for all readers.
+    // Error of each result from its terms, the same for all readers.
     let mut errors: Vec<Option<Array>> = vec![];
     let rng = RefCell::new(rng);
     let again = |n: usize, value: &Array, errors: &[Option<Array>]| {
@@ -282,7 +281,7 @@ fn run_closely(program: &Program, rng: &mut Rng, alike: bool, way: f64, rounded:
     done.iter().enumerate().map(|(n, value)| again(n, value, &errors)).collect()
 }
 
-/// One run of the interpreter, each result being what `change` makes of it.
+/// One run of the interpreter in which `change` modifies each result.
 fn evaluate(program: &Program, mut change: impl FnMut(&Step, &[RefArg<'_>], &mut Array)) -> Vec<Array> {
     let inputs = arrays(program);
     let mut done: Vec<Array> = Vec::with_capacity(program.steps.len());
@@ -303,7 +302,8 @@ fn evaluate(program: &Program, mut change: impl FnMut(&Step, &[RefArg<'_>], &mut
     done
 }
 
-/// A step by the interpreter. Where an index was computed from what is put off, it may name no element: then the nearest one.
+/// Evaluates a step by the interpreter. An index computed from perturbed values may be out of range; it is then
+/// clamped.
 fn evaluated(step: &Step, args: &[RefArg<'_>]) -> Array {
     let rel = rel(step, step.op);
     let (Op::Gather | Op::Scatter(_), [RefArg::Array(from), RefArg::Array(index), ..]) = (step.op, args) else {
@@ -323,17 +323,17 @@ fn arrays(program: &Program) -> Vec<Array> {
     program.inputs.iter().map(|i| Array::from_bytes(i.shape, i.dtype, &i.bytes)).collect()
 }
 
-/// A step in the form that the interpreter takes, with this operation in place of its own.
+/// Operation record for the interpreter, with `op` in place of the step's own.
 fn rel(step: &Step, op: Op) -> RelOp {
     RelOp { op, dtype: step.dtype, rank: step.shape.rank() as u8, attr: step.attr, args: [RelArg::NONE; MAX_ARGS] }
 }
 
-/// Whether a result may be rounded otherwise in one place than in another: all but what is in memory, or movement of a
-/// wide value. An extreme too: a kernel that contracts a product into what reads it, and folds it as it is, has two of
-/// them.
+/// Whether roundings of a result may differ between its uses: all but data in memory and movement of wide values.
+/// Extremes, too: a kernel that contracts a product into one use, and reduces the rounded product in another, has two
+/// values of it.
 fn rounds(op: Op, dtype: DType) -> bool {
     match op {
-        // Rounded where they are stored, so a view of a value may differ from itself.
+        // Narrow values are rounded when they are stored, so a view of a value may differ from it.
         _ if matches!(dtype, DType::BF16 | DType::F16) => true,
         Op::Element(_) | Op::Cast | Op::Matmul | Op::Random(_) | Op::Reduce(_) => true,
         Op::Scan(s) => !matches!(s, ScanOp::Sort | ScanOp::Argsort),
@@ -343,7 +343,7 @@ fn rounds(op: Op, dtype: DType) -> bool {
     }
 }
 
-/// The terms of a sum have roundings of their own, which count where they cancel.
+/// Rounding errors of the terms of a sum, which matter if the terms cancel.
 fn error_of_terms(step: &Step, args: &[RefArg<'_>]) -> Option<Array> {
     let op = match step.op {
         _ if !step.dtype.is_float() => return None,
@@ -375,8 +375,8 @@ fn add_at_random(array: &mut Array, error: &Array, rng: &mut Rng) {
         for (v, error) in values.iter_mut().zip(errors).filter(|(_, error)| !error.is_nan()) {
             match error.is_finite() {
                 true if v.is_finite() => *v += error * (2.0 * rng.f64() - 1.0),
-                // The terms' sizes have no sum in the dtype: in some orders the sum overflows on the way, in others not. Where it does,
-                // one part of it may overflow upwards and another one downwards.
+                // The magnitudes of the terms overflow when summed: in some orders the sum overflows, in others not. If
+                // it does, parts of it may overflow with opposite signs.
                 false if rng.bool() && v.is_finite() => *v = f64::INFINITY.copysign(rng.f64() - 0.5),
                 false if rng.bool() && v.is_infinite() => *v = f64::NAN,
                 _ => {}
@@ -385,7 +385,7 @@ fn add_at_random(array: &mut Array, error: &Array, rng: &mut Rng) {
     }
 }
 
-/// The sizes of an array's elements; of infinite ones 0, since what becomes of these hangs on no order.
+/// Magnitudes of an array's elements; 0 for infinities, whose effect does not depend on the order.
 fn size(arg: &RefArg<'_>) -> Option<Array> {
     let RefArg::Array(a) = arg else { return None };
     let Data::Float(values) = &a.data else { return None };
@@ -393,8 +393,8 @@ fn size(arg: &RefArg<'_>) -> Option<Array> {
     Some(Array { shape: a.shape, dtype: a.dtype, data })
 }
 
-/// A narrow 0 may stand for what is too small for it, kept as f32 elsewhere, and small values lie as far apart as 0 and
-/// the least.
+/// A narrow 0 may be an underflow of a value kept as f32 elsewhere, and small values are as far apart as 0 and the
+/// smallest subnormal.
 fn vanished(array: &mut Array, rng: &mut Rng) {
     if let (DType::BF16 | DType::F16, Data::Float(values)) = (array.dtype, &mut array.data) {
         let least = if array.dtype == DType::BF16 { 9e-41 } else { 6e-8 };
@@ -403,7 +403,7 @@ fn vanished(array: &mut Array, rng: &mut Rng) {
     }
 }
 
-/// A product that overflows does not where it is contracted into a difference.
+/// A product that overflows by itself does not if it is contracted into a difference.
 fn contracted(array: &mut Array) {
     let most = match array.dtype {
         DType::F16 => 65504.0,
@@ -415,14 +415,14 @@ fn contracted(array: &mut Array) {
     }
 }
 
-/// Near a pole of the tangent narrow floats lie too far apart to tell how far it may go, or on which side of the pole.
+/// Near a pole of the tangent, narrow floats are too far apart to tell how large it gets, or its sign.
 fn poles(array: &mut Array, way: f64) {
     if let (DType::BF16 | DType::F16, Data::Float(values)) = (array.dtype, &mut array.data) {
         values.iter_mut().filter(|v| v.abs() > 16.0).for_each(|v| *v = f64::INFINITY * way);
     }
 }
 
-/// Values are not rounded again, so that two errors hardly ever cancel.
+/// Perturbs values without rounding them again, so that two errors hardly ever cancel.
 fn put_off(array: &mut Array, rng: &mut Rng, alike: bool, way: f64) {
     let dtype = array.dtype;
     if let Data::Float(values) = &mut array.data {
@@ -431,11 +431,11 @@ fn put_off(array: &mut Array, rng: &mut Rng, alike: bool, way: f64) {
             let size = 0.5 + 1.5 * rng.f64();
             if rng.bool() { size * epsilon } else { -size * epsilon }
         };
-        // Some operations stay as they are: put off, a 1 may leave the domain of what follows.
+        // Half of the operations stay unchanged: a perturbed 1 may leave the domain of the next function.
         let all = by(rng) * rng.u8(..2) as f64;
         for v in values.iter_mut() {
             let by = if alike { all } else { by(rng) };
-            // What overflows f16, or vanishes in it, may be as it is in f32.
+            // A value that overflows or underflows in f16 may be finite and nonzero in f32.
             *v = match *v {
                 v if dtype == DType::F16 && v.is_infinite() && by > 0.0 => (65504.0 * (1.0 + rng.f64())).copysign(v),
                 v if dtype == DType::F16 && v == 0.0 => by.signum() * 6e-8,
@@ -452,7 +452,7 @@ mod tests {
     use crate::program::Input;
     use thalweg_ir::Shape;
 
-    /// The product of each row of a matrix of two rows, and its double.
+    /// Product of each row of a matrix with two rows, and its double.
     fn program(values: [f32; 6]) -> Program {
         let shape = Shape::new(&[2, 3]);
         let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -484,7 +484,7 @@ mod tests {
         let mut rng = Rng::with_seed(1);
         let shape = thalweg_ir::Shape::new(&[5]);
         let of = |values: [f64; 5]| Array { shape, dtype: DType::F32, data: Data::Float(values.to_vec()) };
-        // The last but one overflowed; in the last one an infinite element is what is infinite.
+        // The last but one overflowed; in the last one an infinite element makes the sum infinite.
         let error = of([f64::INFINITY, 0.5, 0.0, f64::INFINITY, 1.0]);
         let (mut overflowed, mut stayed, mut both_ways) = (false, false, false);
         for _ in 0..64 {
@@ -508,7 +508,7 @@ mod tests {
         for step in [0, 1] {
             let right = [24.0, 48.0][step];
             assert_eq!(stability.judge(step, &row([f64::NAN, right]), &row([0.0, right])), None);
-            // What is another matter is reported, in the same tensor too.
+            // Other errors are reported, also in the same tensor.
             assert!(stability.judge(step, &row([f64::NAN, right + 1.0]), &row([0.0, right])).is_some());
             assert!(stability.judge(step, &row([0.0, f64::NAN]), &row([0.0, right])).is_some());
         }

@@ -1,10 +1,10 @@
-//! How far a device's result may be from the interpreter's, one operation at a time on equal arguments.
+//! Tolerance of a device's result against the interpreter's, for one operation on equal arguments.
 
 use crate::products::{Product, products};
 use thalweg_ir::{DType, ElementOp, Op, RandomKind, ReduceOp, Scalar, ScanOp};
 use thalweg_kernel::reference::Array;
 
-/// Distance in units in the last place of `dtype`: how many representable values lie between.
+/// Distance in ulp of `dtype`: the number of representable values between.
 fn ulps(a: f64, b: f64, dtype: DType) -> u64 {
     if a == b || (a.is_nan() && b.is_nan()) {
         return 0;
@@ -30,34 +30,34 @@ fn ulps(a: f64, b: f64, dtype: DType) -> u64 {
     line(a).abs_diff(line(b))
 }
 
-/// How far the results of one operation may be off, its arguments looked at once.
+/// Tolerance of one operation, derived from its arguments.
 pub struct Tolerance {
     op: Op,
     dtype: DType,
-    /// The largest error that follows from the arguments' magnitudes, for operations whose error is not relative to the
-    /// result.
+    /// Largest error that follows from the magnitudes of the arguments, for operations whose error is not relative to
+    /// the result.
     absolute: f64,
-    /// Whether a result may overflow on the way.
+    /// Whether intermediates may overflow.
     extreme: bool,
-    /// Of a product: which results may overflow, or lose everything, on the way in one order and not in another.
+    /// For a product: the results that may overflow or underflow in one order and not in another.
     depends: Vec<bool>,
     terms: f64,
 }
 
 impl Tolerance {
-    /// For an operation on these arguments, scalars included.
+    /// Makes the tolerance of an operation on these arguments, scalars included.
     pub fn new(op: Op, dtype: DType, attr: u32, args: &[&Array]) -> Tolerance {
         let epsilon = if dtype.is_float() { 2f64.powi(1 - dtype.mantissa_digits() as i32) } else { 0.0 };
         let (mut absolute, mut is_extreme, mut terms, mut depends) = (0.0, false, 0.0, vec![]);
         match op {
-            // Its three roundings are relative to its terms, which may cancel; and a difference of large ones may
-            // overflow where the result does not.
+            // Its three roundings are relative to its terms, which may cancel; and a difference of large terms may
+            // overflow though the result does not.
             Op::Element(ElementOp::Lerp) => {
                 absolute = 4.0 * epsilon * magnitude(args);
                 is_extreme = magnitude(args) > overflow(dtype);
             }
             Op::Reduce(ReduceOp::Sum) => absolute = epsilon * (16.0 + depth(args[0])) * sum_of(args[0]),
-            // Accumulated in f64 and rounded once; a running logarithm near 0 cancels.
+            // Accumulated in f64 and rounded once; a cumulative logarithm near 0 cancels.
             Op::Scan(ScanOp::Sum) => absolute = f64::EPSILON * depth(args[0]) * sum_of(args[0]),
             Op::Scan(ScanOp::LogSumExp) => absolute = 4.0 * f64::EPSILON * magnitude(args) * depth(args[0]),
             Op::Reduce(ReduceOp::Prod) => {
@@ -67,7 +67,7 @@ impl Tolerance {
             Op::Matmul => {
                 let k = args[0].shape.last().copied().unwrap_or(1) as f64;
                 let largest = k * magnitude(&args[..1]) * magnitude(&args[1..]);
-                // Where pairs of bf16 are multiplied at once, what is subnormal in f32 counts as 0: factors and sums.
+                // Instructions that multiply pairs of bf16 treat f32 subnormals as 0: factors and sums.
                 let flushed = if dtype == DType::BF16 { f32::MIN_POSITIVE as f64 } else { 0.0 };
                 let flushed = flushed * k * (1.0 + magnitude(&args[..1]) + magnitude(&args[1..]));
                 let exact = is_exact(largest, dtype, args);
@@ -78,7 +78,7 @@ impl Tolerance {
         Tolerance { op, dtype, absolute, extreme: is_extreme, depends, terms }
     }
 
-    /// Whether `got` is acceptable as element `p` of the result, where the interpreter says `want`.
+    /// Whether `got` is acceptable as element `p` of the result if the interpreter gives `want`.
     pub fn accepts(&self, p: usize, got: Scalar, want: Scalar) -> bool {
         let (Scalar::Float(g), Scalar::Float(w)) = (got, want) else {
             return got == want || self.op.region().is_some_and(|l| !l.is_exact());
@@ -95,11 +95,11 @@ impl Tolerance {
             }
             Op::Element(e) => distance <= e.row().ulps as u64 + narrow,
             Op::Cast | Op::Scatter(_) => distance <= narrow,
-            // Those of f64 round at each step, all others once.
+            // f64 scans round at each step, all others once.
             Op::Scan(ScanOp::Sum | ScanOp::Prod | ScanOp::LogSumExp) => distance <= 1 || near,
-            // A function that is off by an ulp may end it a turn earlier.
+            // A function with an error of an ulp may end the loop an iteration earlier.
             Op::Loop(l) => distance == 0 || !l.is_exact(),
-            // In one order on every device, each step an ulp or two off.
+            // The order is the same on every device; each step may be off by an ulp or two.
             Op::FoldBy(l) | Op::ScanBy(l) => {
                 let relative = 512.0 * 2f64.powi(1 - self.dtype.mantissa_digits() as i32) * w.abs();
                 distance == 0 || !l.is_exact() && ((g - w).abs() <= relative.max(tiny(self.dtype)) || infinite)
@@ -109,7 +109,7 @@ impl Tolerance {
             Op::Reduce(ReduceOp::Prod) => {
                 let epsilon = 2f64.powi(1 - self.dtype.mantissa_digits() as i32);
                 let relative = (g - w).abs() <= 4.0 * self.terms * epsilon * w.abs();
-                // Narrow floats are carried in f32, and overflow or vanish where they are rounded at the end.
+                // Narrow floats are carried in f32, and overflow or underflow in the final rounding.
                 let end = narrow == 1 && (infinite && w.abs() > overflow(self.dtype) || w.abs() < tiny(self.dtype));
                 distance == 0 || relative || end || self.depends[p]
             }
@@ -119,7 +119,7 @@ impl Tolerance {
     }
 }
 
-/// Whether a product has the same sums in every order: of integers, and below what the sums are carried in.
+/// Whether a GEMM has the same sums in every order: integer factors, and sums that the accumulator represents exactly.
 fn is_exact(largest: f64, dtype: DType, args: &[&Array]) -> bool {
     let most = if dtype == DType::F64 { 2f64.powi(53) } else { 2f64.powi(24) };
     largest < most && args.iter().all(|a| floats(a).all(|v| v.fract() == 0.0))
@@ -141,7 +141,7 @@ fn tiny(dtype: DType) -> f64 {
     }
 }
 
-/// Roundings that a sum's error grows with; in f64 the interpreter's own, one after the other, are the larger.
+/// Growth of a sum's error with the number of terms; in f64 the interpreter's own sequential roundings dominate.
 fn depth(a: &Array) -> f64 {
     let n = a.shape.numel() as f64;
     if a.dtype == DType::F64 { n } else { n.sqrt() }

@@ -1,24 +1,24 @@
-//! What programs say that they move, beside what an engine counts as it runs them.
+//! Memory traffic reported by programs, compared with that counted by an engine.
 //!
-//! In: a device that counts its loads and stores: the tile engine on the calling thread, or the emulated GPU. Out: the
-//! same device, whose launches compare what was counted with [`Program::moves`], kernel by kernel; what differs is kept
-//! until it is asked for. Matrix products and scatters have no loops over points, and are not compared.
+//! Input: a device that counts its loads and stores: the tile engine on the calling thread, or the emulated GPU.
+//! Output: the same device, whose launches compare the counts with [`Program::moves`], kernel by kernel; differences
+//! are collected until they are read. GEMMs and scatters have no loops over points and are not compared.
 
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Program, ProgramInfo, Throughput};
 
-/// Runs a launch, and gives the bytes that were loaded and stored.
+/// Runs a launch; returns the bytes that were loaded and stored.
 pub type Count = fn(&mut dyn FnMut() -> Result<(), Error>) -> (Result<(), Error>, [u64; 2]);
 
-/// Of what the tile engine runs.
+/// Counts of the tile engine.
 pub fn by_tiles(launch: &mut dyn FnMut() -> Result<(), Error>) -> (Result<(), Error>, [u64; 2]) {
     let (done, c) = thalweg_cpu::tile::counted(launch);
     (done, [c.loaded, c.stored])
 }
 
-/// Of what the emulated GPU runs: all launches of the process.
+/// Counts of the emulated GPU, over all launches of the process.
 #[cfg(feature = "emulate")]
 pub fn by_emulator(launch: &mut dyn FnMut() -> Result<(), Error>) -> (Result<(), Error>, [u64; 2]) {
     let before = thalweg_cuda::driver::moved();
@@ -27,22 +27,22 @@ pub fn by_emulator(launch: &mut dyn FnMut() -> Result<(), Error>) -> (Result<(),
     (done, [after[0] - before[0], after[1] - before[1]])
 }
 
-/// Whether what a program says of a launch agrees with the bytes that were loaded and stored.
+/// Whether the traffic reported for a launch agrees with the bytes loaded and stored.
 pub type Agrees = fn(&Kernel, &Geometry, &Moved, [u64; 2]) -> bool;
 
-/// What loops issue is what was counted.
+/// The bytes issued by loops equal the counted ones.
 pub fn as_issued(_: &Kernel, geometry: &Geometry, said: &Moved, counted_bytes: [u64; 2]) -> bool {
     !counted(geometry) || [said.loaded, said.stored] == counted_bytes
 }
 
-/// What goes to memory is what was stored, scratch included; and what comes from it was loaded, perhaps again while it
-/// was near.
+/// The bytes written to memory equal those stored, scratch included; the bytes read from memory are at most those
+/// loaded, which include reloads from caches.
 #[cfg(feature = "emulate")]
 pub fn as_moved(kernel: &Kernel, geometry: &Geometry, said: &Moved, [loaded, stored]: [u64; 2]) -> bool {
     !counted(geometry) || sorts(kernel) || said.written == stored && said.read <= loaded
 }
 
-/// Whether something is sorted in it: what that moves between its launches is not counted.
+/// Whether a kernel sorts; its traffic between launches is not counted.
 #[cfg(feature = "emulate")]
 fn sorts(kernel: &Kernel) -> bool {
     let sort = |op| matches!(op, thalweg_ir::ScanOp::Sort | thalweg_ir::ScanOp::Argsort);
@@ -53,10 +53,10 @@ fn sorts(kernel: &Kernel) -> bool {
     }
 }
 
-/// What did not agree.
+/// Descriptions of disagreements.
 pub type Differences = Arc<Mutex<Vec<String>>>;
 
-/// A device that compares.
+/// Device that compares reported and counted traffic.
 pub struct Compared {
     device: Arc<dyn Device>,
     count: Count,
@@ -65,7 +65,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// The device, and what will differ.
+    /// Wraps a device; returns the collected differences, too.
     pub fn new(device: Arc<dyn Device>, count: Count, agrees: Agrees) -> (Arc<Compared>, Differences) {
         let differences = Differences::default();
         (Arc::new(Compared { device, count, agrees, differences: differences.clone() }), differences)
@@ -92,8 +92,8 @@ struct ComparedProgram {
     differences: Differences,
 }
 
-/// Whether a launch of that geometry is one whose loops are counted. Which points of a row lie under a mask, and so which
-/// loads run, differs with how a strip or a block is cut.
+/// Whether a launch with this geometry is compared. Under a mask, the loads that run depend on how a strip or a block
+/// is cut.
 fn counted(geometry: &Geometry) -> bool {
     match geometry {
         Geometry::Contraction(_) | Geometry::Scatter(_) | Geometry::Foreign(_) => false,
@@ -103,7 +103,7 @@ fn counted(geometry: &Geometry) -> bool {
     }
 }
 
-/// Whether what a map in boxes writes lies over what it reads: then it need not run all boxes.
+/// Whether a boxes map writes over what it reads; then it need not run all boxes.
 fn is_in_place(kernel: &Kernel, operands: &[&Buffer]) -> bool {
     let Kernel::Boxes(_) = kernel else { return false };
     let Some((last, read)) = operands.split_last() else { return false };
@@ -179,7 +179,7 @@ impl Device for Compared {
         Ok(launches.iter().zip(programs).map(|(l, p)| self.wrap(l.0, p)).collect())
     }
 
-    // Launches go into the queue one by one: each is counted by itself.
+    // Launches are enqueued one by one so that each is counted separately.
     fn batch(&self, _: Option<u64>, timed: bool, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Batch, Error> {
         self.device.batch(None, timed, run)
     }
@@ -225,8 +225,8 @@ mod tests {
     use thalweg_ir::{DType, ElementOp, Op, ReduceOp, ScanOp, Shape};
     use thalweg_stream::DeviceRef;
 
-    /// A map, a sum of rows that blocks share, statistics that take two passes of them, and a scan whose chunks they
-    /// share: scratch, partial results and second passes.
+    /// A map, a row sum split among blocks, statistics that take two passes, and a scan whose chunks are split among
+    /// blocks: scratch, partial results and second passes.
     fn program() -> Program {
         let (rows, n) = (3, 40_000);
         let (shape, column) = (Shape::new(&[rows, n]), Shape::new(&[rows, 1]));
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_gpu_moves_what_its_programs_say_scratch_and_second_passes_included() {
         emulated(as_moved).counts(&program()).unwrap();
-        // What is compared is not nothing.
+        // The compared traffic is not zero.
         let some: Agrees = |_, _, said, counted| said.written > 0 && counted[0] > 0 && counted[1] > 0;
         emulated(some).counts(&program()).unwrap();
         let least = emulated(|_, _, _, _| false).counts(&program()).unwrap_err();

@@ -1,18 +1,18 @@
-//! Size thresholds, drawn anew for each program.
+//! Random size thresholds for each program.
 //!
-//! In: a seed. Out: every [`Tunable`] of every crate set to its default, to the smallest value of its range, or to one
-//! between. So small programs take the algorithms that otherwise only large ones take. `--coverage` prints how often each
-//! side of each threshold was taken.
+//! Input: a seed. Output: every [`Tunable`] of every crate set to its default, to the smallest value of its range, or
+//! to one between, so that small programs take the algorithms of large ones. `--coverage` prints how often each side of
+//! each threshold was taken.
 
 use fastrand::Rng;
 use std::fmt::Write;
 use thalweg_ir::tunable::Tunable;
 use thalweg_runtime::Error;
 
-/// Keeps the thresholds' seed apart from the program's.
+/// Seed mask that separates thresholds from the program.
 const TUNING: u64 = 0x7475_6e69_6e67;
 
-/// The thresholds of each crate.
+/// Thresholds of each crate.
 fn crates() -> [Vec<&'static Tunable>; 4] {
     [
         thalweg::tunable::TUNABLES.all(),
@@ -22,14 +22,14 @@ fn crates() -> [Vec<&'static Tunable>; 4] {
     ]
 }
 
-/// The thresholds of all crates.
+/// Thresholds of all crates.
 fn all() -> impl Iterator<Item = &'static Tunable> {
     crates().into_iter().flatten()
 }
 
 /// Draws every threshold from a program's seed.
 pub fn draw(seed: u64) {
-    // No search that began before sees thresholds change under it.
+    // Running searches must not see thresholds change.
     thalweg_stream::finish_searches();
     thalweg_stream::finish_further_searches();
     let mut rng = Rng::with_seed(seed ^ TUNING);
@@ -48,10 +48,10 @@ pub fn draw(seed: u64) {
     }
 }
 
-/// Sets the thresholds that are named as `NAME=VALUE`, and all others to their defaults.
+/// Sets the thresholds named as `NAME=VALUE`, and all others to their defaults.
 ///
 /// # Errors
-/// A message for what is no threshold, or not in its range.
+/// A message for an unknown threshold, or a value out of its range.
 pub fn set(named: &[String]) -> Result<(), Error> {
     all().for_each(|t| t.set(t.default()));
     for text in named {
@@ -64,7 +64,7 @@ pub fn set(named: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Calls a function with the stream's thresholds at their defaults: what it records is one segment.
+/// Calls a function with the stream's thresholds at their defaults, so that it records one segment.
 pub fn in_one_segment<R>(f: impl FnOnce() -> R) -> R {
     let drawn: Vec<usize> = thalweg_stream::tunable::TUNABLES.all().iter().map(|t| t.get()).collect();
     thalweg_stream::tunable::TUNABLES.all().iter().for_each(|t| t.set(t.default()));
@@ -73,12 +73,12 @@ pub fn in_one_segment<R>(f: impl FnOnce() -> R) -> R {
     made
 }
 
-/// Whether streams are cut and plans kept by the defaults: then a program is one segment, and a plan that was made is found.
+/// Whether the stream's thresholds are at their defaults: then a program is one segment, and its plan is found again.
 pub fn keeps_plans() -> bool {
     thalweg_stream::tunable::TUNABLES.all().iter().all(|t| t.get() == t.default())
 }
 
-/// What is not at its default, for the report of a failure.
+/// Thresholds that are not at their defaults, for failure reports.
 pub fn drawn() -> String {
     let mut out = String::new();
     for tunable in all().filter(|t| t.get() != t.default()) {
@@ -87,7 +87,7 @@ pub fn drawn() -> String {
     if out.is_empty() { "thresholds at their defaults".into() } else { format!("thresholds {}", out.trim_end()) }
 }
 
-/// A line a threshold: how often something was within it, and how often beyond it.
+/// One line per threshold: how often a size was within it, and how often beyond it.
 pub fn coverage() -> String {
     let mut out = format!("{:<36}{:>14}{:>14}\n", "threshold", "within", "beyond");
     for tunable in all() {

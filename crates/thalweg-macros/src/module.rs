@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, Ident, LitStr, Result, Type, Variant};
 
-/// What `#[module(…)]` says of a field.
+/// Options of a field, from `#[module(…)]`.
 #[derive(Default)]
 struct Options {
     /// The field holds no tensors.
     skip: bool,
-    /// The part of the names that the field stands for, instead of its own name.
+    /// Part of the names for the field, instead of its own name.
     name: Option<LitStr>,
     /// The field's tensors are named as if they were this module's own.
     flatten: bool,
@@ -51,14 +51,14 @@ fn check_name(name: &LitStr) -> Result<()> {
     }
 }
 
-/// A field that is gone over: how it is bound, its part of the names (none: flattened), its type.
+/// A visited field: its binding, its part of the names (`None`: flattened), its type.
 struct Part<'a> {
     binding: Ident,
     name: Option<String>,
     ty: &'a Type,
 }
 
-/// The pattern that binds the fields of a struct or variant, and those that are gone over.
+/// Pattern that binds the fields of a struct or variant, and the visited fields.
 fn parts(fields: &Fields, transparent: bool) -> Result<(TokenStream, Vec<Part<'_>>)> {
     let mut parts = Vec::new();
     let mut names: HashMap<String, Span> = HashMap::new();
@@ -99,11 +99,11 @@ fn unraw(ident: &Ident) -> String {
     text.strip_prefix("r#").map(str::to_string).unwrap_or(text)
 }
 
-/// Calls of the trait's two methods for the parts.
+/// Calls of a trait method for each visited field.
 fn calls(parts: &[Part<'_>], method: &str) -> TokenStream {
     let calls = parts.iter().map(|Part { binding, name, ty }| {
         let method = Ident::new(method, Span::mixed_site());
-        // The span of the type: a field whose type is no module is an error there.
+        // Uses the span of the type, so that a field whose type is no module is an error there.
         let call = quote_spanned!(ty.span()=> <#ty as ::thalweg_nn::Module>::#method(#binding, path, f););
         match name {
             Some(name) => quote!(path.part(#name, |path| { #call });),
@@ -137,7 +137,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
                     return Err(Error::new_spanned(attribute, "#[module(..)] goes with a field"));
                 }
                 all.extend(fields);
-                // A choice between modules: which of them it is does not show in the names.
+                // An enum of modules: the variant is not part of the names.
                 let transparent = matches!(fields, Fields::Unnamed(f) if f.unnamed.len() == 1);
                 arm(quote!(Self::#ident), fields, transparent)?;
             }
@@ -155,7 +155,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     let name = &input.ident;
     let mut generics = input.generics.clone();
     let parameters: Vec<Ident> = generics.type_params().map(|p| p.ident.clone()).collect();
-    // Fields whose types have parameters have to be modules; what others lack is told at the field.
+    // Fields with generic types get a bound; missing implementations of other types are reported at the field.
     let mut bounds = Vec::new();
     for field in all {
         if !Options::parse(&field.attrs)?.skip && mentions(&field.ty, &parameters) {
@@ -190,7 +190,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// Whether a type has one of these parameters in it, as written.
+/// Whether the tokens of a type contain one of these parameters.
 fn mentions(ty: &Type, parameters: &[Ident]) -> bool {
     fn any(tokens: TokenStream, parameters: &[Ident]) -> bool {
         tokens.into_iter().any(|token| match token {

@@ -1,4 +1,4 @@
-//! What cannot be derived, or stand in a kernel, is one error, at the token that it is about.
+//! Invalid input of the macros is one error, at its token.
 
 #[test]
 fn errors_of_macros() {

@@ -1,8 +1,8 @@
-//! Loss curves in f32 and bf16 of a small network whose every step selects: a max pool, a choice of two experts of
-//! four for each row, and a hinge loss about the largest margin.
+//! Loss curves in f32 and bf16 of a small network with a selection at every stage: a max pool, the choice of two of
+//! four experts per row, and a hinge loss on the largest margin.
 //!
-//! `bench/bf16_curves` runs it beside PyTorch with the same numbers; alone it prints a line for each 20 steps:
-//! seed, step, the mean loss in f32 and in bf16 since the last line.
+//! `bench/bf16_curves` runs it next to PyTorch with the same numbers. Run alone, it prints a line every 20 steps: seed,
+//! step, and the mean loss in f32 and in bf16 since the last line.
 //!
 //! ```sh
 //! cargo run --release -p thalweg-nn --example bf16_curves -- STEPS SEEDS
@@ -17,7 +17,7 @@ const CLASSES: usize = 10;
 const EXPERTS: usize = 4;
 const FEATURES: usize = 8 * 5 * 5;
 
-/// `count` numbers in [-1, 1) that depend on a stream's number and a seed alone; the same in bench/bf16_curves.
+/// `count` numbers in [-1, 1) that depend only on the stream and the seed; bench/bf16_curves makes the same ones.
 fn numbers(count: usize, stream: u32, seed: u32) -> Vec<f32> {
     (0..count as u32)
         .map(|i| {
@@ -48,13 +48,13 @@ impl Weights {
     }
 }
 
-/// The loss of a batch.
+/// Loss of a batch.
 fn loss(x: &Tensor, classes: &Tensor, weights: &[Tensor], dtype: DType) -> Tensor {
     let w: Vec<Tensor> = weights.iter().map(|w| w.cast(dtype)).collect();
     let h = x.cast(dtype).conv2d(&w[0], None, Conv::default()).relu().max_pool2d(Pool::new(2));
     let h = h.reshape([BATCH, FEATURES]);
     let (gates, chosen) = h.matmul(&w[1]).softmax(1).topk(2, 1, true);
-    // [experts, rows, classes], and of each row the two that it chose.
+    // [experts, rows, classes] permuted to rows first; each row gathers its two chosen experts.
     let of_experts = h.unsqueeze(0).matmul(&w[2]).permute([1, 0, 2]);
     let chosen = chosen.unsqueeze(2).expand([BATCH, 2, CLASSES]);
     let scores = (of_experts.gather(1, &chosen) * gates.unsqueeze(2)).sum(1);

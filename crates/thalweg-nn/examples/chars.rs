@@ -1,12 +1,12 @@
 //! A small transformer that learns to write, character by character, from the Psalms and the Proverbs.
 //!
 //!     cargo run --release -p thalweg-nn --example chars                  some minutes on two cores
-//!     cargo run --release -p thalweg-nn --example chars -- 300           so many steps
+//!     cargo run --release -p thalweg-nn --example chars -- 300           number of steps
 //!     cargo run --release -p thalweg-nn --example chars -- 300 --explain which operations of a step share a kernel
-//!     cargo run --release -p thalweg-nn --example chars -- 300 --unfused one kernel an operation
+//!     cargo run --release -p thalweg-nn --example chars -- 300 --unfused one kernel per operation
 //!
-//! Ctrl-C at any time: it saves every 100 steps, and goes on from there when it is started again with `--resume`.
-//! Everything is written to the folder for temporary files: `chars.checkpoint`, `chars.svg`.
+//! Ctrl-C stops it at any time: it saves every 100 steps, and `--resume` continues from the last save. All output goes
+//! to the folder for temporary files: `chars.checkpoint`, `chars.svg`.
 
 mod common;
 
@@ -18,14 +18,14 @@ use thalweg_nn::optim::{AdamW, Optimizer, Schedule, clip_norm};
 use thalweg_nn::prelude::*;
 use thalweg_nn::{Checkpoint, Rotary};
 
-/// Characters that a character is guessed from, at most.
+/// Context length: maximum number of characters from which the next one is predicted.
 const CONTEXT: usize = 64;
 const SIZE: usize = 96;
 const HEADS: usize = 4;
 const LAYERS: usize = 3;
 const BATCH: usize = 16;
 
-/// Keys and values of a layer so far, `[samples, heads, length, size of a head]`.
+/// Key-value cache of a layer, `[samples, heads, length, size of a head]`.
 type Past = Option<(Tensor, Tensor)>;
 
 #[derive(Module, Clone)]
@@ -57,7 +57,7 @@ impl Block {
         }
     }
 
-    /// Vectors behind those of the past, which grows by theirs if it is wanted.
+    /// Applies the block to new vectors that follow those of the cache, and appends their keys and values to it.
     fn forward(&self, x: &Tensor, past: Option<&mut Past>) -> Tensor {
         let (samples, length) = (x.dims()[0], x.dims()[1]);
         let normed = self.norm1.forward(x);
@@ -75,7 +75,7 @@ impl Block {
             }
             *past = Some((k.clone(), v.clone()));
         }
-        // One new vector sees everything; several, what stands before them.
+        // A single new vector attends to everything; several attend causally.
         let heads = q.scaled_dot_product_attention(&k, &v, Attention::default().causal(length > 1));
         let x = x + self.out.forward(&heads.transpose(1, 2).reshape([samples, length, SIZE]));
         &x + self.down.forward(&self.up.forward(&self.norm2.forward(&x)).gelu())
@@ -100,7 +100,7 @@ impl Gpt {
         }
     }
 
-    /// The logits of the character behind each, `[samples, length, characters]`.
+    /// Logits of the character after each position, `[samples, length, characters]`.
     fn forward(&self, index: &Tensor, mut past: Option<&mut [Past]>) -> Tensor {
         let mut x = self.characters.forward(index);
         for (i, block) in self.blocks.iter().enumerate() {
@@ -110,7 +110,7 @@ impl Gpt {
     }
 }
 
-/// The text as numbers, and what these stand for.
+/// Text as indices into its alphabet, and the alphabet.
 struct Text {
     characters: Vec<char>,
     numbers: Vec<i64>,
@@ -126,12 +126,12 @@ impl Text {
     }
 }
 
-/// The numbers of characters, which are sorted.
+/// Indices of characters in a sorted alphabet.
 fn encode(characters: &[char], text: &str) -> Vec<i64> {
     text.chars().filter_map(|c| characters.binary_search(&c).ok()).map(|n| n as i64).collect()
 }
 
-/// Stretches at random, and the same one character on.
+/// Random sequences and the same ones shifted by one character.
 fn batch(text: &Tensor) -> [Tensor; 2] {
     let starts = Tensor::randint(0..(text.numel() - CONTEXT) as i64, [BATCH, 1]);
     let places = starts + Tensor::arange_with(CONTEXT, DType::I64);
@@ -142,7 +142,7 @@ fn loss(model: &Gpt, [x, next]: &[Tensor; 2]) -> Tensor {
     model.forward(x, None).transpose(1, 2).cross_entropy(next, Reduction::Mean)
 }
 
-/// One step; the loss is not read yet.
+/// One training step; the loss is not read yet.
 fn step(model: &mut Gpt, optimizer: &mut AdamW, text: &Tensor) -> Tensor {
     let loss = loss(model, &batch(text));
     let mut gradients = loss.backward();
@@ -151,7 +151,7 @@ fn step(model: &mut Gpt, optimizer: &mut AdamW, text: &Tensor) -> Tensor {
     loss.detach()
 }
 
-/// Writes so many characters behind a beginning, each drawn by its probability.
+/// Writes `count` characters after a prompt, each sampled from the softmax.
 fn write(model: &Gpt, text: &Text, beginning: &str, count: usize) -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout();
     write!(out, "{beginning}")?;
@@ -161,13 +161,13 @@ fn write(model: &Gpt, text: &Text, beginning: &str, count: usize) -> Result<(), 
     thalweg::no_grad(|| -> Result<(), Box<dyn Error>> {
         for _ in 0..count {
             if context.len() >= CONTEXT {
-                // Positions beyond those it has learned: on from the last half.
+                // Positions beyond the trained context: restart from the last half.
                 context.drain(..CONTEXT / 2);
                 (past, next) = (vec![None; LAYERS], context.clone());
             }
             let index = Tensor::from_slice(&next, [1, next.len()]);
             let logits = model.forward(&index, Some(&mut past)).index_axis(1, -1).reshape([-1]) / 0.8;
-            // The largest of logits with Gumbel's noise is a draw from their softmax.
+            // Gumbel-max trick: the argmax of logits plus Gumbel noise is a sample of their softmax.
             let noise = -(-logits.rand_like().clamp(1e-9, 1.0).log()).clamp(1e-9, 1e9).log();
             let drawn: i64 = (logits + noise).argmax(0).item()?;
             write!(out, "{}", text.characters[drawn as usize])?;
@@ -196,7 +196,7 @@ fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let steps: u64 = arguments.iter().find_map(|a| a.parse().ok()).unwrap_or(3000);
     manual_seed(1);
     let text = Text::read()?;
-    // The last twentieth is held back to test.
+    // The last twentieth is the test set.
     let held = text.numbers.len() / 20;
     let (train, test) = text.numbers.split_at(text.numbers.len() - held);
     let (train, test) = (Tensor::new(train), Tensor::new(test));

@@ -2,9 +2,9 @@
 //!
 //!     cargo run --release -p thalweg-nn --example digits
 //!     cargo run --release -p thalweg-nn --example digits -- mlp --explain      which operations of a step share a kernel
-//!     cargo run --release -p thalweg-nn --example digits -- conv --unfused     the same, one kernel an operation
+//!     cargo run --release -p thalweg-nn --example digits -- conv --unfused     one kernel per operation
 //!
-//! A fifth of the images, chosen at random, is held back to test. The learning curves are written to `digits.svg`, the
+//! A fifth of the images, chosen at random, is the test set. The learning curves are written to `digits.svg` and the
 //! weights to `digits-NET.safetensors`, in the folder for temporary files.
 
 mod common;
@@ -66,7 +66,7 @@ impl ConvNet {
     }
 }
 
-/// Images with their digits, to learn from and to test with.
+/// Images with their digits: training set and test set.
 struct Digits {
     train: [Tensor; 2],
     test: [Tensor; 2],
@@ -79,7 +79,7 @@ impl Digits {
         let pixels: Vec<&str> = table.names()[..64].iter().map(String::as_str).collect();
         let all =
             Rows::new([table.numbers(&pixels)? / 16.0, table.numbers(&["digit"])?.reshape([-1]).cast(DType::I64)]);
-        // One shuffled epoch of two batches: those to learn from, and the rest.
+        // One shuffled epoch of two batches: the training set, and the rest.
         let count = all.len() - all.len() / 5;
         let mut parts = DataLoader::new(all, count).shuffled(2026).epoch(0);
         let mut part = || parts.next().expect("two batches").expect("tensors in memory");
@@ -89,7 +89,7 @@ impl Digits {
     }
 }
 
-/// What both networks have.
+/// Interface of both networks.
 trait Net: Module + Clone {
     fn forward(&self, x: &Tensor) -> Tensor;
 }
@@ -104,12 +104,12 @@ impl Net for ConvNet {
     }
 }
 
-/// The share of digits that are recognised.
+/// Fraction of digits that are recognized.
 fn accuracy(net: &impl Net, [x, digits]: &[Tensor; 2]) -> Result<f32, thalweg::Error> {
     net.forward(x).argmax(1).eq(digits).cast(DType::F32).mean(..).item()
 }
 
-/// One step; the loss is not read yet.
+/// One training step; the loss is not read yet.
 fn step<N: Net>(net: &mut N, optimizer: &mut AdamW, [x, digits]: &[Tensor; 2]) -> Tensor {
     let loss = net.forward(x).cross_entropy_with(digits, &ClassLoss::default().smoothing(0.05));
     optimizer.step(net, &loss.backward());
@@ -127,7 +127,7 @@ fn train<N: Net>(
     let steps = epochs * loader.batches() as u64;
     let rate = Schedule::cosine(3e-3, 1e-5, steps - 50).warmup(50);
     let mut optimizer = AdamW::new(0.0).weight_decay(0.02).decays(|name| name.ends_with("weight"));
-    // What is tested is an average over the last steps.
+    // The tested model is an average over the last steps.
     let mut average = Ema::new(&net, 0.98);
     let mut progress = common::Progress::new(name, steps);
     let mut losses = Vec::new();

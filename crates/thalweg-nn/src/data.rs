@@ -1,7 +1,7 @@
-//! Data: what is learned from, batch by batch.
+//! Data loading: datasets, batches and worker threads.
 //!
-//! A [`Dataset`] makes a batch of samples by number. A [`DataLoader`] says which: shuffled by a seed, so that an epoch
-//! is the same every time it is asked for, and made by threads ahead of the one that trains.
+//! A [`Dataset`] makes a batch from sample indices. A [`DataLoader`] chooses the indices: shuffled by a seed, so that
+//! an epoch has the same order each time, and made by worker threads ahead of the training thread.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -11,12 +11,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use thalweg::{Device, Element, Tensor, bf16, f16, set_default_device};
 
-/// A sample that could not be had.
+/// Error of a sample that could not be made.
 #[derive(Debug)]
 pub struct SampleError {
-    /// Its number.
+    /// Index of the sample.
     pub index: usize,
-    /// Why.
+    /// Cause.
     pub source: Box<dyn StdError + Send + Sync>,
 }
 
@@ -32,40 +32,41 @@ impl StdError for SampleError {
     }
 }
 
-/// Samples by number, as batches.
+/// Samples by index, returned as batches; a map-style `torch.utils.data.Dataset`.
 pub trait Dataset: Send + Sync + 'static {
-    /// What a batch is.
+    /// Type of a batch, for example a tuple of tensors.
     type Batch: Send + 'static;
 
-    /// How many samples there are.
+    /// Number of samples.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Whether there are no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The batch of these samples.
+    /// Batch of these samples.
     ///
     /// # Errors
-    /// The first sample that cannot be had.
+    /// The error of the first sample that cannot be made.
     fn batch(&self, indices: &[usize]) -> Result<Self::Batch, SampleError>;
 }
 
-/// A sample that becomes a batch with others of its kind: numbers and rows of numbers become tensors with the samples
-/// in dimension 0, pairs become pairs.
+/// Samples that can be collated into a batch, as `torch.utils.data.default_collate`: numbers, vectors of numbers and
+/// tensors become tensors whose dimension 0 counts samples; tuples become tuples.
 pub trait Collate: Send + Sized + 'static {
-    /// What they become.
+    /// Type of the batch.
     type Batch: Send + 'static;
 
-    /// Puts samples together; on failure the place of the sample that does not fit, and why.
+    /// Collates samples. An error carries the position of the offending sample and the cause.
     ///
     /// # Errors
-    /// A sample that does not fit the first one, or the device's.
+    /// If a sample does not match the shape or dtype of the first one, or the device fails.
     fn collate(samples: Vec<Self>) -> Result<Self::Batch, (usize, Box<dyn StdError + Send + Sync>)>;
 }
 
-/// Rows of numbers as one tensor: copied once on the host, on a GPU to where the chip fetches them by itself.
+/// Rows of numbers as one tensor. They are copied once on the host; for a GPU into page-locked memory, from which it
+/// reads by DMA.
 fn tensor<T: Element>(rows: &[&[T]], sizes: &[usize]) -> Result<Tensor, (usize, Box<dyn StdError + Send + Sync>)> {
     let device = Device::try_default().map_err(|e| (0, e.into()))?;
     Tensor::try_from_slices(rows, sizes.to_vec(), device).map_err(|e| (0, e.into()))
@@ -125,13 +126,13 @@ macro_rules! tuples {
 }
 tuples!((A 0, B 1), (A 0, B 1, C 2), (A 0, B 1, C 2, D 3));
 
-/// Samples that a function makes; see [`samples`].
+/// Dataset whose samples a function makes; see [`samples`].
 pub struct Samples<F> {
     len: usize,
     f: F,
 }
 
-/// So many samples, each made by a function of its number: read from a file, drawn, computed.
+/// Dataset of `len` samples, each made by a function of its index: read from a file, drawn, computed.
 ///
 /// ```
 /// use thalweg_nn::data::{DataLoader, samples};
@@ -171,15 +172,16 @@ where
     }
 }
 
-/// Tensors that hold all samples, one a row; a batch is the rows of each. What takes the rows is recorded with what is
-/// computed of them, so it is best made by the thread that trains.
+/// Dataset of tensors with one sample per row, as `torch.utils.data.TensorDataset`; a batch selects rows of each
+/// tensor. The selection is recorded and fuses with the operations on the batch, so such batches are best made by the
+/// training thread (no worker threads).
 pub struct Rows<const N: usize>([Tensor; N]);
 
 impl<const N: usize> Rows<N> {
-    /// Tensors with as many rows each.
+    /// Makes a dataset of tensors with equal numbers of rows.
     ///
     /// # Panics
-    /// When they have not.
+    /// If the numbers of rows differ, or a tensor has rank 0.
     #[track_caller]
     pub fn new(tensors: [Tensor; N]) -> Rows<N> {
         let rows = |t: &Tensor| t.dims().first().copied();
@@ -207,7 +209,7 @@ impl<const N: usize> Dataset for Rows<N> {
     }
 }
 
-/// Batches of a dataset, epoch by epoch.
+/// Iterates over the batches of a dataset, epoch by epoch, as `torch.utils.data.DataLoader`.
 pub struct DataLoader<D> {
     dataset: Arc<D>,
     size: usize,
@@ -218,57 +220,59 @@ pub struct DataLoader<D> {
 }
 
 impl<D: Dataset> DataLoader<D> {
-    /// Batches of so many samples, in order, made when they are asked for; the last one has what is left.
+    /// Batches of `size` samples in order, made when they are requested; the last one holds the rest.
     ///
     /// # Panics
-    /// When the size is 0.
+    /// If the size is 0.
     #[track_caller]
     pub fn new(dataset: D, size: usize) -> DataLoader<D> {
         assert!(size > 0, "DataLoader: batches of 0 samples");
         DataLoader { dataset: Arc::new(dataset), size, seed: None, whole: false, threads: 0, ahead: 2 }
     }
 
-    /// In an order of the seed and the number of the epoch.
+    /// Shuffles the samples, in an order that depends on the seed and the number of the epoch alone.
     #[must_use]
     pub fn shuffled(self, seed: u64) -> DataLoader<D> {
         DataLoader { seed: Some(seed), ..self }
     }
 
-    /// Without a last batch that is not full.
+    /// Leaves out an incomplete last batch.
     #[must_use]
     pub fn drop_last(self) -> DataLoader<D> {
         DataLoader { whole: true, ..self }
     }
 
-    /// Made by so many threads, ahead of who asks: two batches a thread unless [`ahead`](DataLoader::ahead) says
-    /// otherwise. They come in the same order. On a GPU they are copied from page-locked memory while it computes.
+    /// Makes batches on `threads` worker threads, ahead of the consumer: two batches per thread unless
+    /// [`ahead`](DataLoader::ahead) is set afterwards. The order of batches does not change. On a GPU they are copied
+    /// from page-locked memory while it computes.
     #[must_use]
     pub fn threads(self, threads: usize) -> DataLoader<D> {
         DataLoader { threads, ahead: 2 * threads.max(1), ..self }
     }
 
-    /// So many batches are made ahead, at most.
+    /// Sets the maximum number of batches made ahead by worker threads.
     #[must_use]
     pub fn ahead(self, batches: usize) -> DataLoader<D> {
         DataLoader { ahead: batches.max(1), ..self }
     }
 
-    /// The dataset.
+    /// Dataset of the loader.
     pub fn dataset(&self) -> &D {
         &self.dataset
     }
 
-    /// How many batches an epoch has.
+    /// Number of batches in an epoch.
     pub fn batches(&self) -> usize {
         if self.whole { self.dataset.len() / self.size } else { self.dataset.len().div_ceil(self.size) }
     }
 
-    /// The batches of an epoch.
+    /// Iterates over the batches of an epoch.
     pub fn epoch(&self, epoch: u64) -> Epoch<D> {
         self.epoch_from(epoch, 0)
     }
 
-    /// The batches of an epoch from one on, to go on where another process ended: those before are not made.
+    /// Iterates over the batches of an epoch from batch `batch` on, to resume where another process stopped; earlier
+    /// batches are not made.
     pub fn epoch_from(&self, epoch: u64, batch: usize) -> Epoch<D> {
         let mut order: Vec<usize> = (0..self.dataset.len()).collect();
         if let Some(seed) = self.seed {
@@ -283,25 +287,25 @@ impl<D: Dataset> DataLoader<D> {
     }
 }
 
-/// Shuffles by Fisher and Yates (Durstenfeld 1964).
+/// Fisher–Yates shuffle (Durstenfeld 1964).
 fn shuffle(order: &mut [usize], seed: u64) {
     let mut state = seed;
     for i in (1..order.len()).rev() {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        // Multiply and shift: off from uniform by less than the length in 2⁶⁴.
+        // Multiply and shift: the bias from uniform is less than the length divided by 2⁶⁴.
         let j = (mix(state) as u128 * (i as u128 + 1)) >> 64;
         order.swap(i, j as usize);
     }
 }
 
-/// The finishing steps of splitmix64 (Steele, Lea and Flood 2014).
+/// Finalizer of splitmix64 (Steele, Lea and Flood 2014).
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-/// What the batches of an epoch are.
+/// Sample order and batch size of an epoch.
 struct Work<D> {
     dataset: Arc<D>,
     order: Vec<usize>,
@@ -316,7 +320,7 @@ impl<D: Dataset> Work<D> {
     }
 }
 
-/// The batches of an epoch: an iterator. What fails is told in its place; the batches behind it still come.
+/// Iterator over the batches of an epoch. A batch that fails yields its error; later batches still come.
 pub struct Epoch<D: Dataset> {
     work: Arc<Work<D>>,
     next: usize,
@@ -327,7 +331,7 @@ impl<D: Dataset> Iterator for Epoch<D> {
     type Item = Result<D::Batch, SampleError>;
 
     /// # Panics
-    /// With the panic of the dataset, if it panicked over this batch.
+    /// Repeats the panic of the dataset, if it panicked while making this batch.
     fn next(&mut self) -> Option<Self::Item> {
         if self.next >= self.work.batches {
             return None;
@@ -348,20 +352,20 @@ impl<D: Dataset> Iterator for Epoch<D> {
 
 impl<D: Dataset> ExactSizeIterator for Epoch<D> {}
 
-/// A batch that was made, or the panic that came instead.
+/// A finished batch, or the panic that occurred instead.
 type Made<B> = std::thread::Result<Result<B, SampleError>>;
 
-/// What the threads of an epoch share.
+/// Queue shared by the worker threads of an epoch and its consumer.
 struct Desk<B> {
-    /// The next batch that somebody may make.
+    /// Next batch that no worker has claimed.
     next: usize,
-    /// Batches below this may be made.
+    /// Workers may make batches with numbers below this.
     limit: usize,
     made: BTreeMap<usize, Made<B>>,
     stopped: bool,
 }
 
-/// Threads that make batches.
+/// Worker threads of an epoch.
 struct Crew<D: Dataset> {
     work: Arc<Work<D>>,
     desk: Arc<(Mutex<Desk<D::Batch>>, Condvar)>,
@@ -377,7 +381,7 @@ impl<D: Dataset> Crew<D> {
     fn start(work: &Arc<Work<D>>, first: usize, threads: usize, ahead: usize) -> Crew<D> {
         let desk = Desk { next: first, limit: first + ahead, made: BTreeMap::new(), stopped: false };
         let desk = Arc::new((Mutex::new(desk), Condvar::new()));
-        // What a worker makes is for the device of who asks.
+        // Workers make batches for the device of the consumer.
         let device = Device::try_default().ok();
         let threads = (0..threads).map(|number| {
             let (work, desk) = (work.clone(), desk.clone());
@@ -386,8 +390,8 @@ impl<D: Dataset> Crew<D> {
                 while let Some(number) = claim(&desk, work.batches) {
                     let made = std::panic::catch_unwind(AssertUnwindSafe(|| {
                         let batch = work.batch(number);
-                        // What it recorded runs here, not where the batch is used, and on a GPU beside what runs there:
-                        // nobody waits for that. What fails is told where it is read.
+                        // Run the recorded operations here, not where the batch is used; on a GPU they overlap with
+                        // other work and nothing waits for them. An error is reported where the batch is read.
                         thalweg::flush();
                         batch
                     }));
@@ -416,7 +420,7 @@ impl<D: Dataset> Crew<D> {
     }
 }
 
-/// Waits for a batch to make; `None` at the end.
+/// Waits until a batch may be made and claims it; `None` at the end.
 fn claim<B>(desk: &(Mutex<Desk<B>>, Condvar), batches: usize) -> Option<usize> {
     let mut state = locked(&desk.0);
     loop {

@@ -1,22 +1,23 @@
-//! How weights start: random tensors of the distributions in use, from the calling thread's generator
-//! ([`thalweg::manual_seed`]).
+//! Initialization of weights: random tensors from the calling thread's generator ([`thalweg::manual_seed`]), as
+//! `torch.nn.init`.
 //!
-//! Nothing is computed before it is needed: weights that are replaced by those of a file are never drawn.
+//! Values are lazy: weights that are replaced by those of a file are never drawn.
 
 use thalweg::{Shape, Tensor};
 
-/// What a layer is followed by, for how large its weights should start (He et al. 2015).
+/// Gain of the nonlinearity that follows a layer; it scales the initial weights (He et al. 2015), as
+/// `torch.nn.init.calculate_gain`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Gain {
-    /// Nothing, or what keeps the variance: 1.
+    /// No nonlinearity, or one that keeps the variance: 1.
     Linear,
     /// `tanh`: 5/3.
     Tanh,
     /// `relu`: √2.
     Relu,
-    /// `leaky_relu` of that slope: √(2/(1 + slope²)).
+    /// `leaky_relu` with this slope: √(2/(1 + slope²)).
     LeakyRelu(f64),
-    /// A number.
+    /// Any other factor.
     Number(f64),
 }
 
@@ -33,10 +34,10 @@ impl Gain {
     }
 }
 
-/// Inputs of an output, and outputs of an input, of weights `[out, in, kernel…]`.
+/// Fan-in and fan-out of weights `[out, in, kernel…]`: inputs per output, outputs per input.
 ///
 /// # Panics
-/// When the rank is below 2.
+/// If the rank is below 2.
 #[track_caller]
 pub fn fans(shape: impl Into<Shape>) -> (usize, usize) {
     let shape = shape.into();
@@ -45,20 +46,23 @@ pub fn fans(shape: impl Into<Shape>) -> (usize, usize) {
     (shape.dims()[1] * window, shape.dims()[0] * window)
 }
 
-/// Uniform between two bounds.
+/// Uniform distribution between two bounds.
 #[track_caller]
 pub fn uniform(shape: impl Into<Shape>, low: f64, high: f64) -> Tensor {
     Tensor::rand(shape) * (high - low) + low
 }
 
-/// Normal of that mean and deviation.
+/// Normal distribution with this mean and standard deviation.
 #[track_caller]
 pub fn normal(shape: impl Into<Shape>, mean: f64, deviation: f64) -> Tensor {
     Tensor::randn(shape) * deviation + mean
 }
 
-/// Normal of that mean and deviation, but never further from the mean than `most` deviations: what is beyond does not
-/// occur, the rest is as likely as it was. By the inverse of the distribution function.
+/// Normal distribution truncated to `mean ± most·deviation`, as `torch.nn.init.trunc_normal_`, by the inverse of the
+/// distribution function in f32.
+///
+/// # Panics
+/// If `most` is not positive.
 #[track_caller]
 pub fn truncated_normal(shape: impl Into<Shape>, mean: f64, deviation: f64, most: f64) -> Tensor {
     assert!(most > 0.0, "truncated_normal: cut at {most} deviations");
@@ -103,7 +107,7 @@ pub fn truncated_normal(shape: impl Into<Shape>, mean: f64, deviation: f64, most
     x.clamp(-most, most) * deviation + mean
 }
 
-/// The error function on the host, by its series; for numbers of a few.
+/// Error function on the host by its power series, for a few numbers.
 fn erf(x: f64) -> f64 {
     let (mut term, mut sum) = (x, x);
     for n in 1..200 {
@@ -113,11 +117,11 @@ fn erf(x: f64) -> f64 {
     (sum * 2.0 / std::f64::consts::PI.sqrt()).clamp(-1.0, 1.0)
 }
 
-/// Uniform, so that variance is kept forwards and backwards alike: bound `gain·√(6/(in + out))` (Glorot and Bengio
-/// 2010).
+/// Uniform with bound `gain·√(6/(in + out))`, which keeps the variance both forward and backward (Glorot and Bengio
+/// 2010), as `torch.nn.init.xavier_uniform_`.
 ///
 /// # Panics
-/// When the rank is below 2.
+/// If the rank is below 2.
 #[track_caller]
 pub fn xavier_uniform(shape: impl Into<Shape>, gain: Gain) -> Tensor {
     let shape = shape.into();
@@ -126,10 +130,10 @@ pub fn xavier_uniform(shape: impl Into<Shape>, gain: Gain) -> Tensor {
     uniform(shape, -bound, bound)
 }
 
-/// [`xavier_uniform`] as a normal distribution of deviation `gain·√(2/(in + out))`.
+/// [`xavier_uniform`] with a normal distribution of standard deviation `gain·√(2/(in + out))`.
 ///
 /// # Panics
-/// When the rank is below 2.
+/// If the rank is below 2.
 #[track_caller]
 pub fn xavier_normal(shape: impl Into<Shape>, gain: Gain) -> Tensor {
     let shape = shape.into();
@@ -137,10 +141,11 @@ pub fn xavier_normal(shape: impl Into<Shape>, gain: Gain) -> Tensor {
     normal(shape, 0.0, gain.value() * (2.0 / (inputs + outputs).max(1) as f64).sqrt())
 }
 
-/// Uniform, so that variance is kept forwards: bound `gain·√(3/in)` (He et al. 2015).
+/// Uniform with bound `gain·√(3/in)`, which keeps the variance forward (He et al. 2015), as
+/// `torch.nn.init.kaiming_uniform_`.
 ///
 /// # Panics
-/// When the rank is below 2.
+/// If the rank is below 2.
 #[track_caller]
 pub fn kaiming_uniform(shape: impl Into<Shape>, gain: Gain) -> Tensor {
     let shape = shape.into();
@@ -148,36 +153,36 @@ pub fn kaiming_uniform(shape: impl Into<Shape>, gain: Gain) -> Tensor {
     uniform(shape, -bound, bound)
 }
 
-/// [`kaiming_uniform`] as a normal distribution of deviation `gain/√in`.
+/// [`kaiming_uniform`] with a normal distribution of standard deviation `gain/√in`.
 ///
 /// # Panics
-/// When the rank is below 2.
+/// If the rank is below 2.
 #[track_caller]
 pub fn kaiming_normal(shape: impl Into<Shape>, gain: Gain) -> Tensor {
     let shape = shape.into();
     normal(shape, 0.0, gain.value() / (fans(shape).0.max(1) as f64).sqrt())
 }
 
-/// How weights of linear layers and convolutions start: uniform of bound `1/√in`.
+/// Initial weights of linear layers and convolutions: uniform with bound `1/√in`, as in PyTorch.
 #[track_caller]
 pub(crate) fn weights(shape: impl Into<Shape>) -> Tensor {
     crate::leaf::new(kaiming_uniform(shape, Gain::LeakyRelu(5f64.sqrt())))
 }
 
-/// How their biases start: uniform of bound `1/√in`, too.
+/// Initial biases of linear layers and convolutions: uniform with bound `1/√in`, as in PyTorch.
 #[track_caller]
 pub(crate) fn biases(size: usize, inputs: usize) -> Tensor {
     let bound = 1.0 / (inputs.max(1) as f64).sqrt();
     crate::leaf::new(uniform([size], -bound, bound))
 }
 
-/// Ones, as a parameter.
+/// Ones as a parameter.
 #[track_caller]
 pub(crate) fn ones(shape: impl Into<Shape>) -> Tensor {
     crate::leaf::new(Tensor::ones(shape))
 }
 
-/// Zeros, as a parameter.
+/// Zeros as a parameter.
 #[track_caller]
 pub(crate) fn zeros(shape: impl Into<Shape>) -> Tensor {
     crate::leaf::new(Tensor::zeros(shape))

@@ -1,18 +1,18 @@
-//! Leaves of the graph of gradients: what parameters are.
+//! Leaves of the autograd graph; parameters are leaves.
 
 use thalweg::Tensor;
 
-/// A new leaf of that value. What is no float has no gradients, and stays as it is.
+/// Makes a leaf with this value. Non-float tensors have no gradients and stay untracked.
 pub(crate) fn new(value: Tensor) -> Tensor {
     if value.dtype().is_float() { value.detach().tracked() } else { value.detach() }
 }
 
-/// That value as a new leaf where `old` is tracked, else untracked.
+/// `value` as a new leaf if `old` is tracked, else untracked.
 pub(crate) fn like(old: &Tensor, value: Tensor) -> Tensor {
     if old.is_tracked() { new(value) } else { value.detach() }
 }
 
-/// That value without what it was computed from.
+/// `value` without its history.
 pub(crate) fn detached(value: &Tensor) -> Tensor {
     value.detach()
 }

@@ -1,15 +1,15 @@
-//! Neural networks on [`thalweg`]: modules, optimisers, data and checkpoints, all in plain tensor code.
+//! Neural networks on [`thalweg`]: modules, optimizers, data loading and checkpoints, all in plain tensor code.
 //!
-//! Nothing here is known to the planner. A layer records the operations that its formula has, and they fuse with
-//! whatever stands before and behind them.
+//! The planner knows nothing of layers. A layer records the operations of its formula, and these fuse with the
+//! operations before and after it.
 //!
-//! - [`Module`]: what holds tensors with names. `#[derive(Module)]` makes one of a struct.
-//! - Layers have PyTorch's names, layouts and initialisation, so that files of its weights load as they are.
-//!   [`Linear`], convolutions, normalisations, [`Embedding`], attention, recurrent networks, positions.
-//! - [`init`]: how weights start.
-//! - [`optim`]: optimisers, schedules, clipping, averages.
-//! - [`Checkpoint`]: a training in one file, resumed to the bit.
-//! - [`data`]: datasets, batches, threads that make them ahead.
+//! - [`Module`]: holds named tensors. `#[derive(Module)]` implements it for a struct.
+//! - Layers have PyTorch's names, layouts and initialization, so that weight files load unchanged: [`Linear`],
+//!   convolutions, normalizations, [`Embedding`], attention, recurrent layers, positional encodings.
+//! - [`init`]: initialization of weights.
+//! - [`optim`]: optimizers, schedules, gradient clipping, averages of weights.
+//! - [`Checkpoint`]: a training run in one file, resumed to the same bits.
+//! - [`data`]: datasets, batches, worker threads.
 
 extern crate self as thalweg_nn;
 
@@ -32,7 +32,7 @@ pub use state::StateDict;
 pub use thalweg::{self, Tensor};
 pub use thalweg_macros::Module;
 
-/// The examples in the README and in docs/training.md are tests.
+/// Runs the examples in the README and in docs/training.md as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/training.md")]

@@ -1,7 +1,7 @@
-//! Whether a module is trained.
+//! Training and evaluation mode.
 
-/// Whether a module is trained: a field of this type follows [`Module::train`](crate::Module::train) and
-/// [`Module::eval`](crate::Module::eval). It starts as trained.
+/// Training or evaluation mode: a field of this type follows [`Module::train`](crate::Module::train) and
+/// [`Module::eval`](crate::Module::eval). The default is training.
 ///
 /// ```
 /// use thalweg_nn::prelude::*;
@@ -20,12 +20,12 @@
 pub struct Mode(bool);
 
 impl Mode {
-    /// Trained or not.
+    /// Training or evaluation mode.
     pub fn new(training: bool) -> Mode {
         Mode(training)
     }
 
-    /// Whether it is trained.
+    /// Whether the mode is training.
     pub fn is_training(self) -> bool {
         self.0
     }

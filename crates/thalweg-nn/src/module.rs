@@ -1,24 +1,24 @@
-//! What a module is: something that holds tensors with names, in an order that never changes.
+//! Modules hold named tensors in a fixed order.
 //!
-//! [`Module`] has two methods that go over the tensors, one to look and one to change; everything else is written in
-//! them. `#[derive(Module)]` writes them for structs and enums of modules.
+//! [`Module`] has two methods that visit the tensors, one to read and one to change them; the others are written in
+//! terms of these. `#[derive(Module)]` implements them for structs and enums of modules.
 
 use crate::{Mode, StateDict};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use thalweg::{Device, Error, Tensor};
 
-/// Where one is among the names of a module: the parts so far, with dots between.
+/// Position in the names of a module: the parts so far, joined by dots.
 #[derive(Clone, Debug, Default)]
 pub struct NamePath(String);
 
 impl NamePath {
-    /// The outermost module, which adds nothing to the names.
+    /// Path of the outermost module, which adds nothing to the names.
     pub fn root() -> NamePath {
         NamePath::default()
     }
 
-    /// Calls `f` one part further in.
+    /// Calls `f` with one more part in the path.
     pub fn part<R>(&mut self, part: &str, f: impl FnOnce(&mut NamePath) -> R) -> R {
         let length = self.0.len();
         if length > 0 {
@@ -30,40 +30,40 @@ impl NamePath {
         out
     }
 
-    /// [`part`](NamePath::part) with the number of an element.
+    /// [`part`](NamePath::part) with the index of an element.
     pub fn index<R>(&mut self, index: usize, f: impl FnOnce(&mut NamePath) -> R) -> R {
         self.part(&index.to_string(), f)
     }
 
-    /// The name: parts with dots between.
+    /// The name: parts joined by dots.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What a tensor is to the module that holds it.
+/// Role of a tensor in the module that holds it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// What training changes, by gradients.
+    /// Changed by training, through gradients.
     Parameter,
-    /// What belongs to the state all the same, such as the running statistics of a normalisation.
+    /// Part of the state but not trained, such as the running statistics of a normalization.
     Buffer,
-    /// What is computed from the options of the module: moved and converted with the rest, and not part of the state.
+    /// Computed from the options of the module: moved and converted with the rest, but not part of the state.
     Constant,
 }
 
-/// What a module holds, to be changed.
+/// Mutable item of a module.
 #[non_exhaustive]
 pub enum Slot<'a> {
     /// A tensor.
     Tensor(Kind, &'a mut Tensor),
-    /// Whether the module is trained.
+    /// Training or evaluation mode.
     Mode(&'a mut Mode),
 }
 
-/// Something that holds tensors with names: a layer, a network, a part of one.
+/// Holds named tensors: a layer, a network, a part of one; as `torch.nn.Module`.
 ///
-/// It is derived for structs of modules. The name of a tensor is the path of fields to it, as PyTorch writes it:
+/// It is derived for structs of modules. The name of a tensor is the path of fields to it, as in PyTorch:
 /// `blocks.0.attn.q_proj.weight`.
 ///
 /// ```
@@ -102,21 +102,21 @@ pub enum Slot<'a> {
 /// assert_eq!(mlp.forward(&Tensor::randn([3, 4])).dims(), [3, 2]);
 /// ```
 ///
-/// # What a field may be
-/// | type | is |
+/// # Types of fields
+/// | type | meaning |
 /// |---|---|
 /// | [`Tensor`] | a parameter |
 /// | [`Buffer`] | a buffer, or a constant |
-/// | [`Mode`](crate::Mode) | whether it is trained |
-/// | another module | its tensors, with the field's name in front |
-/// | `Option`, `Box`, `Vec`, array, tuple of such | what is there; elements are named by number |
+/// | [`Mode`](crate::Mode) | training or evaluation mode |
+/// | another module | its tensors, prefixed by the field's name |
+/// | `Option`, `Box`, `Vec`, array, tuple of these | its elements, named by number |
 /// | number, `bool`, `char`, `String`, `()` | nothing |
 ///
-/// Anything else takes `#[module(skip)]`. `#[module(name = "..")]` puts another part into the names, and
-/// `#[module(flatten)]` none. The fields of a tuple struct are named by number. An enum of modules stands for the one
-/// that it is; its name does not show.
+/// Any other type needs `#[module(skip)]`. `#[module(name = "..")]` sets the field's part of the name, and
+/// `#[module(flatten)]` leaves it out. The fields of a tuple struct are named by number. An enum of modules acts as its
+/// current variant; the variant's name is not part of the names.
 ///
-/// A field whose type is none of these is an error at the field:
+/// A field of any other type is an error at the field:
 ///
 /// ```compile_fail
 /// use thalweg_nn::prelude::*;
@@ -125,37 +125,37 @@ pub enum Slot<'a> {
 /// ```
 ///
 /// # Values
-/// A module owns handles; `clone` copies these, never the elements, and as values do not change, a clone is a snapshot.
-/// A step of an optimiser puts new handles into the module it is given. Parameters of the layers of this crate are
-/// tracked from the start.
+/// A module owns handles; `clone` copies these, never the elements, and as values are immutable, a clone is a snapshot.
+/// An optimizer step replaces the handles in its module. Parameters of the layers of this crate are tracked from the
+/// start.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a module",
     label = "holds no tensors that a module could name",
     note = "derive(Module) for it, or put #[module(skip)] on the field if it holds no tensors"
 )]
 pub trait Module {
-    /// Calls `f` with every tensor, its name and what it is, in the order of the fields.
+    /// Calls `f` with the name, role and value of every tensor, in the order of the fields.
     fn visit(&self, path: &mut NamePath, f: &mut dyn FnMut(&str, Kind, &Tensor));
 
-    /// Calls `f` with everything that can be changed, and its name, in the same order.
+    /// Calls `f` with the name and slot of every mutable item, in the same order.
     fn visit_mut(&mut self, path: &mut NamePath, f: &mut dyn FnMut(&str, Slot<'_>));
 
-    /// The parameters, with their names.
+    /// Parameters with their names.
     fn named_parameters(&self) -> Vec<(String, Tensor)> {
         named(self, |kind| kind == Kind::Parameter)
     }
 
-    /// The buffers, with their names.
+    /// Buffers with their names.
     fn named_buffers(&self) -> Vec<(String, Tensor)> {
         named(self, |kind| kind == Kind::Buffer)
     }
 
-    /// The parameters. Where two fields hold one leaf, it is there twice.
+    /// Parameters. A leaf shared by two fields appears twice.
     fn parameters(&self) -> Vec<Tensor> {
         self.named_parameters().into_iter().map(|(_, tensor)| tensor).collect()
     }
 
-    /// The number of elements of all parameters.
+    /// Number of elements of all parameters.
     fn num_parameters(&self) -> usize {
         let mut count = 0;
         self.visit(&mut NamePath::root(), &mut |_, kind, tensor| {
@@ -164,13 +164,13 @@ pub trait Module {
         count
     }
 
-    /// Parameters and buffers with their names: what a file of weights holds.
+    /// Parameters and buffers with their names: the contents of a weight file.
     fn state_dict(&self) -> StateDict {
         named(self, |kind| kind != Kind::Constant).into_iter().collect()
     }
 
-    /// Takes parameters and buffers from a state of the same names and shapes, converted to the dtypes and moved to
-    /// the devices that the module has. A parameter that was tracked is tracked again, as a new leaf.
+    /// Loads parameters and buffers from a state with the same names and shapes, converted to the dtypes and moved to
+    /// the devices of the module. A tracked parameter becomes a new tracked leaf.
     ///
     /// ```
     /// use thalweg_nn::prelude::*;
@@ -181,22 +181,23 @@ pub trait Module {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Value`] with every name that is missing, that is too many, or whose shape or kind of dtype does not fit;
-    /// the module is then as it was. Another error when a tensor cannot be moved.
+    /// [`Error::Value`] with every name that is missing, unexpected, or has a wrong shape or kind of dtype; the module
+    /// is then unchanged. Another error if a tensor cannot be moved.
     fn load_state_dict(&mut self, state: &StateDict) -> Result<(), Error> {
         load(self, state, true).map(|_| ())
     }
 
-    /// [`load_state_dict`](Module::load_state_dict) of what both sides have by name; the rest stays. Returns the names
-    /// that were missing in the state.
+    /// Loads the tensors whose names are on both sides and keeps the rest, as `torch.nn.Module.load_state_dict` with
+    /// `strict=False`. Returns the names missing from the state.
     ///
     /// # Errors
-    /// As [`load_state_dict`](Module::load_state_dict), names apart.
+    /// As [`load_state_dict`](Module::load_state_dict), except for missing and unexpected names.
     fn load_matching(&mut self, state: &StateDict) -> Result<Vec<String>, Error> {
         load(self, state, false)
     }
 
-    /// Whether it is trained from now on: dropout drops, batch norms use and follow the statistics of the batch.
+    /// Sets training or evaluation mode: in training, dropout drops, and batch norms use the statistics of the batch
+    /// and update their running ones.
     fn set_training(&mut self, training: bool) {
         self.visit_mut(&mut NamePath::root(), &mut |_, slot| {
             if let Slot::Mode(mode) = slot {
@@ -205,22 +206,22 @@ pub trait Module {
         });
     }
 
-    /// From now on it is trained, as modules are when they are made.
+    /// Sets training mode, the mode of new modules.
     fn train(&mut self) {
         self.set_training(true);
     }
 
-    /// From now on it is not trained, but used.
+    /// Sets evaluation mode.
     fn eval(&mut self) {
         self.set_training(false);
     }
 
-    /// Its parameters are constants from now on: they have no gradients, and no optimiser changes them.
+    /// Makes the parameters constants: they get no gradients, and no optimizer changes them.
     fn freeze(&mut self) {
         self.update(&mut |_, kind, tensor| if kind == Kind::Parameter { tensor.detach() } else { tensor.clone() });
     }
 
-    /// Its parameters are tracked from now on, as leaves. For a module that was frozen, or whose parameters were put in
+    /// Makes untracked parameters tracked leaves, for a module that was frozen or whose parameters were assigned
     /// untracked.
     fn unfreeze(&mut self) {
         self.update(&mut |_, kind, tensor| match kind {
@@ -229,7 +230,7 @@ pub trait Module {
         });
     }
 
-    /// Writes its state to a safetensors file: whole or not at all.
+    /// Writes the state to a safetensors file, atomically.
     ///
     /// # Errors
     /// As [`StateDict::save`].
@@ -240,7 +241,7 @@ pub trait Module {
         self.state_dict().save(path)
     }
 
-    /// Takes its state from a safetensors file.
+    /// Loads the state from a safetensors file.
     ///
     /// # Errors
     /// As [`StateDict::load`] and [`load_state_dict`](Module::load_state_dict).
@@ -251,7 +252,7 @@ pub trait Module {
         self.load_state_dict(&StateDict::load(path)?)
     }
 
-    /// Puts what `f` makes of each tensor in its place; `f` gets its name and what it is, too.
+    /// Replaces each tensor by `f` of its name, role and value.
     fn update(&mut self, f: &mut dyn FnMut(&str, Kind, &Tensor) -> Tensor) {
         self.visit_mut(&mut NamePath::root(), &mut |name, slot| {
             if let Slot::Tensor(kind, tensor) = slot {
@@ -260,9 +261,9 @@ pub trait Module {
         });
     }
 
-    /// A module with what `f` makes of each tensor, parameters, buffers and constants.
+    /// Copy of the module with each tensor (parameters, buffers and constants) replaced by `f` of it.
     ///
-    /// What `f` records is differentiable: a step in bf16 with parameters in f32 is a step of
+    /// Operations that `f` records are differentiable: a bf16 step with f32 parameters is a step of
     /// `model.map(|t| t.cast(DType::BF16))`.
     fn map(&self, mut f: impl FnMut(&Tensor) -> Tensor) -> Self
     where
@@ -273,10 +274,10 @@ pub trait Module {
         out
     }
 
-    /// Moves every tensor to a device, as new leaves where they are tracked.
+    /// Moves every tensor to a device; tracked tensors become new leaves.
     ///
     /// # Errors
-    /// When a value cannot be computed, or the device has no memory for it; the module is then as it was.
+    /// If a value cannot be computed, or the device has no memory for it; the module is then unchanged.
     fn to_device(&mut self, device: Device) -> Result<(), Error> {
         let mut moved = Vec::new();
         let mut failed = None;
@@ -307,7 +308,7 @@ fn named<M: Module + ?Sized>(module: &M, wanted: impl Fn(Kind) -> bool) -> Vec<(
     out
 }
 
-/// Loads a state; returns the names that were missing where that is no mistake.
+/// Loads a state; returns the missing names, which are errors if `all`.
 fn load<M: Module + ?Sized>(module: &mut M, state: &StateDict, all: bool) -> Result<Vec<String>, Error> {
     let own = named(module, |kind| kind != Kind::Constant);
     let (loaded, missing) = crate::state::fitting(&own, state, all)?;
@@ -327,10 +328,11 @@ impl Module for Tensor {
     }
 }
 
-/// A tensor of a module that no gradient changes: running statistics, masks, tables.
+/// Tensor of a module that no gradient changes: running statistics, masks, tables; as
+/// `torch.nn.Module.register_buffer`.
 ///
-/// A forward may replace it ([`set`](Buffer::set)) though it has the module by reference alone. A clone holds the value
-/// of that moment and goes its own way.
+/// `forward` may replace it ([`set`](Buffer::set)) through a shared reference to the module. A clone holds the value at
+/// the time of cloning and is independent.
 #[derive(Debug)]
 pub struct Buffer {
     tensor: Mutex<Tensor>,
@@ -338,23 +340,24 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// One that is part of the state.
+    /// Makes a buffer that is part of the state.
     pub fn new(tensor: Tensor) -> Buffer {
         Buffer { tensor: Mutex::new(tensor), kind: Kind::Buffer }
     }
 
-    /// One that is not part of the state, since the module can compute it again.
+    /// Makes a buffer that is not part of the state because the module can compute it, as `register_buffer` with
+    /// `persistent=False`.
     pub fn constant(tensor: Tensor) -> Buffer {
         Buffer { tensor: Mutex::new(tensor), kind: Kind::Constant }
     }
 
-    /// What it holds.
+    /// Current value.
     pub fn get(&self) -> Tensor {
         self.tensor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts another value into it; not where a backward pass calls a function of [`thalweg::checkpoint`] again, whose first
-    /// call has done so.
+    /// Replaces the value; does nothing while a backward pass recomputes a function of [`thalweg::checkpoint`], whose
+    /// first call has already replaced it.
     pub fn set(&self, tensor: Tensor) {
         if thalweg::is_recomputing() {
             return;
@@ -401,7 +404,7 @@ impl<M: Module> Module for Option<M> {
     }
 }
 
-/// Elements, named by number.
+/// Sequences of modules; elements are named by index.
 macro_rules! sequences {
     ($([$($generics:tt)*] $t:ty),*) => {$(
         impl<$($generics)*> Module for $t {
@@ -430,7 +433,7 @@ macro_rules! tuples {
 }
 tuples!((A 0), (A 0, B 1), (A 0, B 1, C 2), (A 0, B 1, C 2, D 3), (A 0, B 1, C 2, D 3, E 4));
 
-/// Options of a module hold no tensors.
+/// Options of a module; they hold no tensors.
 macro_rules! nothing {
     ($($t:ty),*) => {$(
         impl Module for $t {

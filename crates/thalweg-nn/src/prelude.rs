@@ -1,4 +1,4 @@
-//! What most programs need: `use thalweg_nn::prelude::*;`. It holds Thalweg's own prelude.
+//! Common imports: `use thalweg_nn::prelude::*;`. Includes the prelude of Thalweg.
 
 pub use crate::{
     BatchNorm1d, BatchNorm2d, BatchNorm3d, Buffer, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d,

@@ -1,10 +1,10 @@
-//! The state of modules and optimisers: tensors by name.
+//! State of modules and optimizers: named tensors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use thalweg::{DType, Error, Tensor};
 
-/// Tensors by name, in the order they were put in.
+/// Named tensors in insertion order.
 #[derive(Clone, Debug, Default)]
 pub struct StateDict {
     entries: Vec<(String, Tensor)>,
@@ -12,17 +12,17 @@ pub struct StateDict {
 }
 
 impl StateDict {
-    /// None.
+    /// Makes an empty state.
     pub fn new() -> StateDict {
         StateDict::default()
     }
 
-    /// The tensor of a name.
+    /// Tensor with this name.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.places.get(name).map(|&at| &self.entries[at].1)
     }
 
-    /// Puts a tensor in; returns the one that had the name.
+    /// Inserts a tensor; returns the previous one with that name.
     pub fn insert(&mut self, name: impl Into<String>, tensor: Tensor) -> Option<Tensor> {
         let name = name.into();
         match self.places.get(&name) {
@@ -35,28 +35,28 @@ impl StateDict {
         }
     }
 
-    /// How many there are.
+    /// Number of tensors.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Names and tensors, in order.
+    /// Names and tensors, in insertion order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.entries.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// The names, in order.
+    /// Names, in insertion order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.iter().map(|(name, _)| name)
     }
 
-    /// The same tensors under what `rename` makes of their names; left out where that is `None`. What a file of
-    /// another library calls differently is loaded through it.
+    /// Tensors renamed by `rename`; those for which it returns `None` are left out. Use it to load files with the names
+    /// of another library.
     ///
     /// ```
     /// use thalweg_nn::prelude::*;
@@ -68,13 +68,13 @@ impl StateDict {
         self.iter().filter_map(|(name, tensor)| Some((rename(name)?, tensor.clone()))).collect()
     }
 
-    /// What has a name of this prefix and a dot, by the rest of its name.
+    /// Tensors whose names start with `prefix` and a dot, with that part removed.
     #[must_use]
     pub fn below(&self, prefix: &str) -> StateDict {
         self.renamed(|name| name.strip_prefix(prefix)?.strip_prefix('.').map(str::to_string))
     }
 
-    /// Everything of another state, its names behind a prefix and a dot.
+    /// Inserts all tensors of another state, with `prefix` and a dot before their names.
     pub fn extend_below(&mut self, prefix: &str, other: StateDict) {
         for (name, tensor) in other {
             self.insert(format!("{prefix}.{name}"), tensor);
@@ -100,7 +100,7 @@ impl IntoIterator for StateDict {
     }
 }
 
-/// A list of mistakes that stays readable when there are hundreds.
+/// List of errors that stays readable with hundreds of entries.
 #[derive(Default)]
 struct Mistakes {
     text: String,
@@ -126,13 +126,13 @@ impl Mistakes {
     }
 }
 
-/// Whether elements of one dtype stand for those of the other: floats for floats, the rest only for itself.
+/// Whether a state of dtype `from` may be loaded into `to`: equal dtypes, float to float, or integer to integer.
 fn converts(from: DType, to: DType) -> bool {
     from == to || from.is_float() && to.is_float() || from.is_int() && to.is_int()
 }
 
-/// What a state has for the tensors of a module, in their dtypes and on their devices; and the names that were missing,
-/// where that is no mistake.
+/// Tensors of a state for a module, converted to its dtypes and moved to its devices; and the missing names, which are
+/// errors if `all`.
 pub(crate) fn fitting(
     own: &[(String, Tensor)],
     state: &StateDict,

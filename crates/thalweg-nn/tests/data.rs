@@ -1,11 +1,11 @@
-//! Batches: which samples are in them, in what order, and what happens when one cannot be had.
+//! Data loading: samples and order of batches, and errors of samples.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use thalweg_nn::data::{DataLoader, Dataset, Epoch, Rows, SampleError, samples};
 use thalweg_nn::prelude::*;
 
-/// Samples that are their own number.
+/// Dataset whose samples are their own indices.
 fn numbers(len: usize) -> impl Dataset<Batch = Tensor> {
     samples(len, |i| Ok::<i64, std::io::Error>(i as i64))
 }
@@ -33,7 +33,7 @@ fn every_sample_once_an_epoch() {
     assert!(!orders.contains(&taken(DataLoader::new(numbers(50), 7).shuffled(4).epoch(0)).concat()));
 }
 
-/// In each place each sample is as likely as any other: 1000 orders of 5, each count near 200.
+/// Every sample is equally likely at every position: 1000 orders of 5, each count near 200.
 #[test]
 fn shuffling_is_uniform() {
     let loader = DataLoader::new(numbers(5), 5).shuffled(11);
@@ -70,10 +70,10 @@ fn no_more_is_made_ahead_than_was_asked_for() {
     let mut epoch = loader.epoch(0);
     drop(epoch.next().unwrap().unwrap());
     drop(epoch.next().unwrap().unwrap());
-    // However long the threads run: two were taken, four are ahead.
+    // However long the threads run: two batches were taken, four are ahead.
     std::thread::sleep(std::time::Duration::from_millis(30));
     assert!(made.load(Ordering::SeqCst) <= 6);
-    // Dropped in the middle, the threads end; nothing is made afterwards.
+    // Dropped before the end, the threads stop; nothing is made afterwards.
     drop(epoch);
     let last = made.load(Ordering::SeqCst);
     std::thread::sleep(std::time::Duration::from_millis(10));
@@ -91,7 +91,7 @@ fn a_sample_that_fails_is_named() {
         let error = results[2].as_ref().err().unwrap();
         assert_eq!((error.index, error.to_string().as_str()), (13, "sample 13: no file 13.png"));
     }
-    // A sample that does not fit the others of its batch.
+    // A sample whose size differs from the others of its batch.
     let ragged = samples(8, |i| Ok::<_, String>((vec![0.0f32; if i == 6 { 2 } else { 3 }], i as i64)));
     let errors: Vec<SampleError> = DataLoader::new(ragged, 4).epoch(0).filter_map(Result::err).collect();
     assert_eq!(errors.len(), 1);
@@ -125,7 +125,7 @@ fn rows_of_tensors() {
     }
 }
 
-/// A batch that a thread made lives on the device of who asks.
+/// A batch made by a worker thread lives on the device of the consumer.
 #[test]
 fn batches_are_on_the_device_of_who_asks() {
     let own = Device::new_cpu(thalweg::CpuOptions { threads: 1, ..Default::default() });

@@ -1,4 +1,4 @@
-//! Layers give what torch gives, with torch's weights under torch's names: `bench/golden_nn.py` writes the files.
+//! Layers agree with torch, with torch's weights under torch's names; `bench/golden_nn.py` writes the files.
 
 use std::path::Path;
 use thalweg::{Attention, Pool, Safetensors};
@@ -15,7 +15,7 @@ fn state(file: &Safetensors, part: &str) -> StateDict {
     all.below(part)
 }
 
-/// Held to the errors of sums of so few terms in f32.
+/// Compares within the rounding errors of short sums in f32.
 #[track_caller]
 fn same(name: &str, ours: &Tensor, theirs: &Tensor) {
     assert_eq!(ours.dims(), theirs.dims(), "{name}");
@@ -25,7 +25,7 @@ fn same(name: &str, ours: &Tensor, theirs: &Tensor) {
     }
 }
 
-/// Loads torch's weights and compares the forward.
+/// Loads torch's weights and compares the output of `forward`.
 fn check<M: Module>(name: &str, mut module: M, forward: impl Fn(&M, &Tensor) -> Tensor) {
     let file = golden(name);
     let state = state(&file, "model");
@@ -89,10 +89,10 @@ fn attention() {
     same("attention", &layer.forward(&k, &k, &k, plain), &file.get("output.0").unwrap());
     same("causal", &layer.forward(&k, &k, &k, plain.causal(true)), &file.get("output.1").unwrap());
     same("cross", &layer.forward(&q, &k, &(&k * 2.0), plain), &file.get("output.2").unwrap());
-    // Projected together, two by two, or each by itself.
+    // Inputs projected together, in pairs, or each separately.
     let copy = &k * 1.0;
     same("two", &layer.forward(&copy, &k, &k, plain), &file.get("output.0").unwrap());
-    // Weights are dropped in training alone.
+    // Weights are dropped in training only.
     let mut dropping = layer.clone().dropout(0.5);
     let other = dropping.forward(&k, &k, &k, plain).ne(layer.forward(&k, &k, &k, plain)).any(..);
     assert!(other.item::<bool>().unwrap());

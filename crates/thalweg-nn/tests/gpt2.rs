@@ -1,5 +1,5 @@
-//! A small GPT-2: gradients as PyTorch gives them (`bench/gpt2.py golden`), a loss that falls on a repeated batch, and
-//! what a cut between the passes keeps, in bytes.
+//! A small GPT-2: gradients agree with PyTorch (`bench/gpt2.py golden`), the loss of a repeated batch falls, and the
+//! bytes kept between the passes are bounded.
 
 #[path = "../examples/common/gpt2.rs"]
 mod gpt2;
@@ -10,7 +10,7 @@ use thalweg::{Costs, Counters, CpuEngine, CpuOptions, Effort, Safetensors, count
 use thalweg_nn::optim::{AdamW, Optimizer};
 use thalweg_nn::prelude::*;
 
-/// A device of its own, with what things take typically, and settings that no environment changes.
+/// Uses a separate device with typical cost constants, and settings that the environment does not change.
 fn pinned() {
     let isa = if CpuEngine::Avx2.available() { CpuEngine::Avx2 } else { CpuEngine::Tile };
     let device = Device::new_cpu(CpuOptions { threads: 2, parallel_ns: 30_000.0, isa });
@@ -75,8 +75,8 @@ fn the_loss_of_a_repeated_batch_falls() {
     assert!(last < first / 2.0, "{first} {last}");
 }
 
-/// One step with the loss read between the passes: the loss and what was counted, and the worst moment of memory beyond
-/// what was there before.
+/// One step with the loss read between the passes: the loss, the change of the counters, and the peak memory above that
+/// in use before.
 fn step(model: &mut Gpt2, optimizer: &mut AdamW, tokens: &Tensor) -> (f32, Counters, usize) {
     let device = Device::default();
     thalweg::synchronize().unwrap();
@@ -92,9 +92,9 @@ fn step(model: &mut Gpt2, optimizer: &mut AdamW, tokens: &Tensor) -> (f32, Count
     (value, counters() - counted, device.memory().peak - before)
 }
 
-/// Twelve layers. PyTorch's partitioner keeps 233.38 MB at a width of 256 with 4 samples of 256 tokens of 4,096 kinds
-/// (`bench/gpt2.py kept 12 256`); all that rules read would be three times as much. Here at a quarter of the width and
-/// of the tokens, where it keeps 14.09 MB (`KEPT`).
+/// Twelve layers. PyTorch's partitioner keeps 233.38 MB at width 256 with 4 samples of 256 tokens and a vocabulary of
+/// 4,096 (`bench/gpt2.py kept 12 256`); everything that derivative rules read would be three times as much. Here the
+/// width and the tokens are a quarter of that, where it keeps 14.09 MB (`KEPT`).
 #[test]
 fn a_transformer_keeps_less_than_torch_and_fits_into_half_of_its_memory() {
     on_its_own(|| {
@@ -106,7 +106,7 @@ fn a_transformer_keeps_less_than_torch_and_fits_into_half_of_its_memory() {
             let tokens = Tensor::randint(0..512, [4, 65]);
             let mut losses = vec![];
             let mut last = step(&mut model, &mut optimizer, &tokens);
-            // What is there before a step, parameters and moments, has to stay.
+            // Memory in use before a step (parameters and moments) cannot be freed.
             let there = Device::default().memory().in_use;
             Device::default().set_memory_limit(limit.map(|l| there + l));
             for _ in 0..3 {
@@ -123,7 +123,7 @@ fn a_transformer_keeps_less_than_torch_and_fits_into_half_of_its_memory() {
             assert!(free.kept_bytes <= KEPT, "{free:?}");
             let (all, _, more) = train(None, false);
             assert!(all == losses && more > peak * 3 / 2, "{more} {peak}");
-            // A step that takes more at its peak, since updates join products, gets no more to do with.
+            // The peak rises when updates fuse with GEMMs; the limit does not rise with it.
             let room = peak.min(PEAK) / 2;
             let (tight, half, less) = train(Some(room), true);
             assert!(tight == losses, "other losses in half of the memory");
@@ -133,7 +133,7 @@ fn a_transformer_keeps_less_than_torch_and_fits_into_half_of_its_memory() {
     });
 }
 
-/// Bytes at the peak of a step with room enough, before updates joined the products of their gradients.
+/// Peak bytes of a step without a memory limit, before updates fused with the GEMMs of their gradients.
 const PEAK: usize = 13_148_224;
 
 /// Bytes that PyTorch 2.15 keeps at that size.

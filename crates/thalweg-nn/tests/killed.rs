@@ -1,4 +1,4 @@
-//! A training that is killed at any moment goes on as if it had not been.
+//! A training run that is killed at any moment resumes to the same bits.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use thalweg_nn::Checkpoint;
 use thalweg_nn::optim::{Adam, Optimizer};
 use thalweg_nn::prelude::*;
 
-/// The folder that a process of this test trains in; the test itself has none.
+/// Environment variable: folder in which a child process of this test trains; unset in the test itself.
 const FOLDER: &str = "TRAINING_FOLDER_OF_THIS_TEST";
 const STEPS: u64 = 400;
 
@@ -15,7 +15,7 @@ fn file(folder: &Path) -> PathBuf {
     folder.join("run.checkpoint")
 }
 
-/// Trains from the checkpoint that is there, or from the start, and saves after every step.
+/// Trains from the checkpoint if there is one, else from the start, and saves after every step.
 fn train(folder: &Path) {
     thalweg::set_reproducible(true);
     manual_seed(5);
@@ -42,7 +42,7 @@ fn train(folder: &Path) {
     }
 }
 
-/// A process that runs this test in a folder.
+/// Starts a process that runs this test in a folder.
 fn start(folder: &Path) -> std::process::Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "a_run_that_is_killed_20_times_ends_the_same"]).env(FOLDER, folder);
@@ -50,7 +50,7 @@ fn start(folder: &Path) -> std::process::Child {
 }
 
 fn step_of(folder: &Path) -> u64 {
-    // What is there is whole, whenever the process that wrote it was killed.
+    // The file is complete, whenever its writer was killed.
     if file(folder).exists() { Checkpoint::load(file(folder)).unwrap().get("step").unwrap() } else { 0 }
 }
 
@@ -71,7 +71,7 @@ fn a_run_that_is_killed_20_times_ends_the_same() {
     let mut reached = 0;
     for _ in 0..20 {
         let mut child = start(killed);
-        // Some way on from where it was, and then at any moment.
+        // Wait for progress, then kill at a random moment.
         while step_of(killed) <= reached && reached < STEPS && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -94,7 +94,7 @@ fn a_run_that_is_killed_20_times_ends_the_same() {
             assert!(tensor.to_npy_bytes().unwrap() == other, "{part}.{name} is not what it was without interruption");
         }
     }
-    // Killed while it wrote, it left what it had begun under another name; nothing else is there.
+    // A killed writer leaves its temporary file; there are no other files.
     for entry in std::fs::read_dir(killed).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(name == "run.checkpoint" || name.ends_with(".unfinished"), "{name}");

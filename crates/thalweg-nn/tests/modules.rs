@@ -1,4 +1,4 @@
-//! What modules do with their tensors.
+//! Modules: names, state, modes and initialization.
 
 use thalweg_nn::prelude::*;
 use thalweg_nn::{Kind, NamePath, Rotary, Slot, init, sinusoidal};
@@ -102,7 +102,7 @@ fn names_are_paths_of_fields() {
     let buffers: Vec<String> = net.named_buffers().into_iter().map(|(name, _)| name).collect();
     assert_eq!(buffers, [&wanted[19..22], &wanted[23..24]].concat());
     assert_eq!(net.parameters().len(), wanted.len() - 4);
-    // Both ways over a module meet the same in the same order.
+    // Both visitors meet the same tensors in the same order.
     let (mut looked, mut changed) = (Vec::new(), Vec::new());
     net.visit(&mut NamePath::root(), &mut |name, kind, _| looked.push((name.to_string(), kind)));
     net.clone().visit_mut(&mut NamePath::root(), &mut |name, slot| {
@@ -181,7 +181,7 @@ fn states_are_loaded_whole_or_not_at_all() {
     let ints = state(vec![("weight", Tensor::zeros_with([2, 3], DType::I64)), ("bias", Tensor::zeros([2]))]);
     assert!(b.load_state_dict(&ints).unwrap_err().to_string().contains("weight is i64, not f32"));
     assert_eq!(b.weight.to_vec::<f32>().unwrap(), before);
-    // A state of another float dtype is converted; what is missing may be said to be no mistake.
+    // A state of another float dtype is converted; missing names are allowed by `load_matching`.
     let ones = state(vec![("weight", Tensor::ones_with([2, 3], DType::BF16)), ("more", Tensor::zeros([1]))]);
     assert_eq!(b.load_matching(&ones).unwrap(), ["bias"]);
     assert_eq!((b.weight.dtype(), b.weight.to_vec::<f32>().unwrap()), (DType::F32, vec![1.0; 6]));
@@ -221,7 +221,7 @@ fn weights_start_as_they_should() {
         ("linear", Linear::new(300, 200).weight, (1.0f64 / 900.0).sqrt(), (1.0f64 / 300.0).sqrt()),
         ("xavier", init::xavier_uniform(shape, init::Gain::Linear), (2.0f64 / 500.0).sqrt(), (6.0f64 / 500.0).sqrt()),
         ("kaiming", init::kaiming_uniform(shape, init::Gain::Relu), (2.0f64 / 300.0).sqrt(), (6.0f64 / 300.0).sqrt()),
-        // Var of a normal cut at a: 1 - 2·a·φ(a)/(2Φ(a) - 1), for a = 2 0.7737.
+        // Variance of a normal truncated at a: 1 - 2·a·φ(a)/(2Φ(a) - 1); for a = 2 it is 0.7737.
         ("truncated", init::truncated_normal(shape, 0.0, 0.02, 2.0), 0.02 * 0.7737f64.sqrt(), 0.04),
     ] {
         let (mean, found, largest) = of(x);
@@ -231,7 +231,7 @@ fn weights_start_as_they_should() {
     }
     let (mean, found, _) = of(init::kaiming_normal(shape, init::Gain::LeakyRelu(0.2)));
     assert!(mean.abs() < 0.002 && near(found, (2.0f64 / 1.04 / 300.0).sqrt()));
-    // Cut far out, it is a normal distribution: 4.6 % lie beyond two deviations.
+    // Truncated far out, it is a normal distribution: 4.6 % lie beyond two deviations.
     let wide = init::truncated_normal(shape, 0.0, 1.0, 6.0).to_f64_vec().unwrap();
     let beyond = wide.iter().filter(|v| v.abs() > 2.0).count() as f64 / wide.len() as f64;
     assert!((beyond - 0.0455).abs() < 0.003, "{beyond}");
@@ -249,7 +249,7 @@ fn positions() {
         sinusoidal(2, 4, 3).to_vec::<f32>().unwrap(),
         sinusoidal(5, 4, 0).narrow(0, 3, 2).to_vec::<f32>().unwrap()
     );
-    // Products of rotated vectors depend on distances alone, and a rotation keeps lengths.
+    // Dot products of rotated vectors depend on relative positions alone, and a rotation keeps lengths.
     manual_seed(5);
     let (q, k) = (Tensor::randn([1, 8]), Tensor::randn([1, 8]));
     for rotary in [Rotary::new(8), Rotary::new(8).interleaved(), Rotary::new(8).base(500.0)] {
@@ -266,7 +266,7 @@ fn positions() {
     assert!((y[0] - 1f64.cos()).abs() < 1e-6 && (y[2] - 1f64.sin()).abs() < 1e-6 && y[1] == 0.0 && y[3] == 0.0);
 }
 
-/// A checkpoint calls its function again in the backward pass; what the first call moved is not moved twice.
+/// A checkpoint calls its function again in the backward pass; buffers updated by the first call are not updated twice.
 #[test]
 fn a_checkpoint_moves_state_once() {
     let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 5.0, 8.0, 13.0], [3, 2]);

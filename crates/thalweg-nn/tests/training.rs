@@ -1,5 +1,5 @@
-//! Training: optimisers step as torch's do, a step is few launches and no new plan, and what was saved goes on as if it
-//! had never stopped.
+//! Training: optimizers step as torch's do, a step takes few launches and no new plan, and a saved run resumes to the
+//! same bits.
 
 use std::path::{Path, PathBuf};
 use thalweg::{Gradients, Safetensors, counters};
@@ -23,7 +23,7 @@ fn values(state: &StateDict) -> Vec<f64> {
     state.iter().flat_map(|(_, tensor)| tensor.to_f64_vec().unwrap()).collect()
 }
 
-/// Five steps as `bench/golden_nn.py` takes them.
+/// Takes the five steps of `bench/golden_nn.py`.
 fn five_steps<O: Optimizer>(name: &str, mut optimizer: O) {
     let file = golden();
     let mut model = Linear::new(4, 3);
@@ -59,12 +59,12 @@ fn steps_are_those_of_torch() {
     five_steps("adagrad", Adagrad::new(0.1).rate_decay(0.1).weight_decay(0.01));
 }
 
-/// A net with 200 parameters in 100 layers.
+/// Network with 200 parameters in 100 layers.
 fn deep() -> Vec<Linear> {
     (0..100).map(|i| Linear::new(8 + i % 3, 8 + (i + 1) % 3)).collect()
 }
 
-/// Gradients that are in memory, for all parameters of a module.
+/// Computed gradients of all parameters of a module.
 fn in_memory(model: &impl Module) -> Gradients {
     let products = model.parameters().into_iter().map(|p| (&p * p.detach().randn_like()).sum(..));
     let loss = products.reduce(|a, b| a + b).unwrap();
@@ -73,7 +73,7 @@ fn in_memory(model: &impl Module) -> Gradients {
     gradients
 }
 
-/// One step over 200 parameters, when everything is in memory: launches, and what was planned.
+/// One step over 200 parameters with computed gradients: launches and plans made.
 fn launches<O: Optimizer>(mut optimizer: O) -> (u64, u64) {
     manual_seed(1);
     let mut model = deep();
@@ -128,7 +128,7 @@ impl Net {
     }
 }
 
-/// What is learned: which of three numbers is the largest.
+/// The task: which of three numbers is the largest.
 fn batch(generator: &mut Generator) -> (Tensor, Tensor) {
     let x = generator.randn([32, 6]);
     let y = x.narrow(1, 0, 3).argmax(1);
@@ -185,7 +185,7 @@ fn a_steady_step_plans_nothing_and_allocates_nothing_new() {
     assert!(reserved[6..].iter().all(|&r| r == reserved[6]), "bytes reserved turn by turn: {reserved:?}");
 }
 
-/// A folder of a test's own, gone with it.
+/// Folder of one test, removed with the value.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -226,7 +226,7 @@ fn what_was_saved_goes_on_to_the_bit() {
             train_step(&mut net, &mut optimizer, step);
         }
         finished = values(&net.state_dict());
-        // Another process: nothing of this one is there but the file.
+        // As in another process: only the file survives.
         manual_seed(12345);
         let (mut net, mut optimizer) = (Net::new(), *make());
         let resumed = Checkpoint::load(&file).unwrap();
@@ -259,7 +259,7 @@ fn states_of_optimisers_that_do_not_fit_are_refused() {
     assert!(message.contains("has no exp_avg.bias"), "{message}");
     let message = Sgd::new(0.1).momentum(0.9).load_state_dict(&state).unwrap_err().to_string();
     assert!(message.contains("has no momentum_buffer.bias"), "{message}");
-    // Without momentum it keeps nothing, and takes nothing.
+    // Without momentum there is no state to save or load.
     let mut plain = Sgd::new(0.1);
     let gradients = in_memory(&model);
     plain.step(&mut model, &gradients);
@@ -291,10 +291,10 @@ fn tied_weights_stay_tied() {
         let weights = [&model.table.weight, &model.head.weight].map(|w| w.to_vec::<f32>().unwrap());
         assert_eq!(weights[0], weights[1]);
         assert_ne!(weights[0], before);
-        // One leaf: the gradient is of both uses.
+        // One shared leaf: its gradient sums both uses.
         assert_eq!(gradient.dims(), [5, 3]);
     }
-    // One state for the two.
+    // One state entry for both fields.
     assert_eq!(optimizer.state_dict().len(), 2);
 }
 

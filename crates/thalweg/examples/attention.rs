@@ -1,22 +1,22 @@
-//! Attention and fed products on a GPU, in the forms that only many tiles take: blocks that stay, warpgroups in turns, results of
-//! an odd width. What the CPU computes, and the same bits each time.
+//! Checks attention and TMA GEMMs on a GPU in the variants for many tiles: persistent blocks, alternating warpgroups,
+//! results of odd width. Compares with the CPU, and the bits of repeated runs.
 //!
 //! `cargo run --release -p thalweg --features cuda --example attention`
 
 use thalweg::prelude::*;
 
-/// Runs of each, whose blocks are at another place of their work each time.
+/// Runs of each case, in which blocks progress differently.
 const RUNS: usize = 20;
 
 type Function = fn(&[Tensor]) -> Tensor;
 
-/// Scores in f32 times a number, masked as said, softmax, values.
+/// Attention: f32 scores times a number, a mask, softmax, values.
 fn attend(x: &[Tensor], scale: f64, masked: impl Fn(Tensor) -> Tensor) -> Tensor {
     let scores = x[0].matmul(&x[1].transpose(-1, -2)).cast(DType::F32) * scale;
     masked(scores).softmax(-1).cast(x[0].dtype()).matmul(&x[2])
 }
 
-/// Which keys a row sees: those up to its own number and so many more.
+/// Causal mask: row `i` attends to keys up to `i + more`.
 fn causal(scores: Tensor, more: f64) -> Tensor {
     let number = |n: usize| Tensor::arange_with(n, (DType::F32, scores.device()));
     let seen = number(scores.size(-1)).le(number(scores.size(-2)).unsqueeze(1) + more);
@@ -69,7 +69,7 @@ fn main() -> Result<(), thalweg::Error> {
                 for run in 0..RUNS {
                     let again = f(&there);
                     thalweg::synchronize()?;
-                    // Nothing that is no number is compared.
+                    // NaN is not compared.
                     if (again.eq(&first) | again.ne(&again)).all(..).to_vec::<bool>()? != [true] {
                         println!("{name} of {} {heads} {rows} {keys} {d}: other bits in run {run}", dtype.name());
                         wrong += 1;

@@ -1,15 +1,15 @@
-//! Times products of bytes that are added up in i32, one request at a time, as `bare_products` of `thalweg-cpu` does.
+//! Times GEMMs of bytes with i32 accumulators, one request at a time, like `bare_products` of `thalweg-cpu`.
 //!
-//! In: lines `i8 1 M N K THREADS LEFT RIGHT SECONDS`, LEFT and RIGHT being `n` (row-major) or `t` (transposed). Out: a line
-//! with nanoseconds of a call, the median and the least by the clock. A call is plain tensor code: two conversions, which
-//! the product's kernel makes itself, and a product.
+//! In: lines `i8 1 M N K THREADS LEFT RIGHT SECONDS`, LEFT and RIGHT being `n` (row-major) or `t` (transposed). Out: a
+//! line with nanoseconds per call, the median and the minimum. A call is plain tensor code: two conversions, which are
+//! the prologue of the GEMM kernel, and a product.
 
 use std::io::BufRead;
 use std::time::Instant;
 use thalweg::prelude::*;
 use thalweg::{CpuOptions, DType, Device, set_default_device};
 
-/// Bytes of all values, in memory.
+/// A tensor of bytes with all values, in memory.
 fn bytes(rows: usize, columns: usize, turned: bool) -> Tensor {
     let (rows, columns) = if turned { (columns, rows) } else { (rows, columns) };
     let values: Vec<i8> = (0..rows * columns).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8 as i8).collect();

@@ -1,4 +1,4 @@
-//! The convolutions of ResNet-18, one by one: milliseconds of each, the best of several runs.
+//! Times the convolutions of ResNet-18 one by one: milliseconds of each, the best of several runs.
 //!
 //! `cargo run --release -p thalweg --example convolutions [SAMPLES]`
 

@@ -1,5 +1,5 @@
-//! Heat in a plate whose upper edge is kept hot and whose others are kept cold, until it hardly changes; a picture in
-//! characters. Each step is one kernel that writes the inner points.
+//! Heat in a plate with a hot upper edge and cold other edges, until it hardly changes; printed as characters. Each
+//! step is one kernel that writes the inner points.
 //!
 //!     cargo run --release -p thalweg --example heat
 #![allow(clippy::reversed_empty_ranges, reason = "-1 counts from the end: clippy does not know")]
@@ -23,7 +23,7 @@ fn main() -> Result<(), Error> {
             break;
         }
     }
-    // In the middle of a square plate it is a quarter, by symmetry.
+    // By symmetry the middle of a square plate has a quarter of the heat.
     let middle = u.slice((n / 2 - 1..n / 2 + 1, n / 2 - 1..n / 2 + 1)).mean(..).item_f64()?;
     println!("after {steps} steps; in the middle {middle:.4}");
     let shades: Vec<char> = " .:-=+*#%@".chars().collect();

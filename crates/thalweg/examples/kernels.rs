@@ -1,5 +1,6 @@
-//! Kernels from one line to forty: docs/custom-kernels.md goes through them. Each is checked against itself on
-//! numbers; `--time` also times them on large tensors (`--time 1024` on smaller ones, `--time 1024 heat` one of them), beside `bench/kernels.py`.
+//! Kernels from one line to forty, described in docs/custom-kernels.md. Each is compared with itself on numbers;
+//! `--time` also times them on large tensors (`--time 1024` on smaller ones, `--time 1024 heat` one of them), next to
+//! `bench/kernels.py`.
 //!
 //! ```sh
 //! cargo run --release --example kernels -- --time
@@ -10,13 +11,13 @@ use std::time::Instant;
 use thalweg::kernel::{Edge, Field, Row};
 use thalweg::prelude::*;
 
-/// 1. Where `x` is negative, a part of it.
+/// 1. Leaky ReLU: `x` is scaled where it is negative.
 #[kernel]
 pub fn leaky<F: Real>(x: F, slope: F) -> F {
     if x < 0.0 { slope * x } else { x }
 }
 
-/// 2. The cube root by Newton's steps, unrolled.
+/// 2. The cube root by unrolled Newton steps.
 #[kernel]
 pub fn cube_root<F: Real>(x: F) -> F {
     let mut y = if x > 1.0 { x / 3.0 + 0.6 } else { 0.4 + 0.6 * x };
@@ -36,13 +37,13 @@ pub fn black_scholes<F: Real>(spot: F, strike: F, years: F, rate: F, volatility:
     (call, call - spot + discounted)
 }
 
-/// The normal distribution: kernels call each other.
+/// The distribution function of the normal distribution: kernels call each other.
 #[kernel]
 pub fn normal<F: Real>(x: F) -> F {
     0.5 * (-x * F::lit(FRAC_1_SQRT_2)).erfc()
 }
 
-/// 4. A step of the heat equation: five points, the outermost of which have themselves as neighbours.
+/// 4. A step of the heat equation: a five-point stencil with clamped edges.
 #[kernel(index)]
 pub fn heat<F: Real>(at: [i32; 2], u: &Field<F, 2>, k: F) -> F {
     let [i, j] = at;
@@ -51,7 +52,7 @@ pub fn heat<F: Real>(at: [i32; 2], u: &Field<F, 2>, k: F) -> F {
     u(0, 0) + k * (around - 4.0 * u(0, 0))
 }
 
-/// 5. An image whose points are moved, between its pixels; black outside.
+/// 5. A warped image, interpolated between pixels; black outside.
 #[kernel(index)]
 pub fn warp<F: Real>(at: [i32; 2], image: &Field<F, 2>, dy: F, dx: F) -> F {
     let (y, x) = (at[0] as F + dy, at[1] as F + dx);
@@ -63,7 +64,7 @@ pub fn warp<F: Real>(at: [i32; 2], image: &Field<F, 2>, dy: F, dx: F) -> F {
     upper.lerp(lower, fy)
 }
 
-/// 6. Clouds: noise of several octaves, from nothing but the place. Integers are i32, and wrap.
+/// 6. Clouds: noise of several octaves, computed from the index only. Integers are i32, and wrap.
 #[kernel(index)]
 pub fn clouds<F: Real>(at: [i32; 2], seed: i32, zoom: F, octaves: usize) -> F {
     let (mut y, mut x) = (at[0] as F / zoom, at[1] as F / zoom);
@@ -74,7 +75,7 @@ pub fn clouds<F: Real>(at: [i32; 2], seed: i32, zoom: F, octaves: usize) -> F {
         (y, x, weight) = (y * 2.0 + 17.0, x * 2.0 + 31.0, weight * 0.5);
     }
     let cloud = sum / all;
-    // Blue sky where there is little, white where there is much.
+    // Blue sky for small values, white for large ones.
     match (cloud * 10.0) as i32 {
         0..=3 => 0.0,
         4 | 5 => smooth((cloud - 0.4) * 5.0) * 0.5,
@@ -83,7 +84,7 @@ pub fn clouds<F: Real>(at: [i32; 2], seed: i32, zoom: F, octaves: usize) -> F {
     }
 }
 
-/// Values at whole places, smoothly between them.
+/// Values at integer positions, interpolated smoothly.
 #[kernel]
 pub fn lattice<F: Real>(y: F, x: F, seed: i32) -> F {
     let (top, left) = (y.floor(), x.floor());
@@ -98,13 +99,13 @@ pub fn lattice<F: Real>(y: F, x: F, seed: i32) -> F {
     corners[0][0].lerp(corners[0][1], fx).lerp(corners[1][0].lerp(corners[1][1], fx), fy)
 }
 
-/// From 0 to 1 with slope 0 at both.
+/// From 0 to 1 with slope 0 at both ends.
 #[kernel]
 pub fn smooth<F: Real>(t: F) -> F {
     t * t * (3.0 - 2.0 * t)
 }
 
-/// A number in [0, 1) for each place.
+/// A number in [0, 1) for each integer position.
 #[kernel]
 pub fn hashed<F: Real>(i: i32, j: i32, seed: i32) -> F {
     let mut h = i * 374761393 + j * 668265263 + seed * 362437;
@@ -113,7 +114,8 @@ pub fn hashed<F: Real>(i: i32, j: i32, seed: i32) -> F {
     bits as F / 16777216.0
 }
 
-/// 7. Turns that `z² + c` stays within 2 for points of the plane: the Mandelbrot set. Each has its own number of turns.
+/// 7. Iterations for which `z² + c` stays within 2 for points of the plane: the Mandelbrot set. Each point has its own
+///    number of iterations.
 #[kernel(index)]
 pub fn mandelbrot<F: Real>(at: [i32; 2], top: F, left: F, step: F) -> i32 {
     let (cy, cx) = (top + at[0] as F * step, left + at[1] as F * step);
@@ -141,7 +143,7 @@ pub fn kepler<F: Real>(mean: F, eccentricity: F) -> F {
     e
 }
 
-/// 9. How many steps Collatz's sequence takes to 1.
+/// 9. Number of steps of Collatz's sequence to 1.
 #[kernel]
 pub fn collatz<F: Real>(start: i32) -> i32 {
     let (mut n, mut steps) = (start, 0);
@@ -152,14 +154,14 @@ pub fn collatz<F: Real>(start: i32) -> i32 {
     steps
 }
 
-/// 10. The linear recurrence `h[t] = a[t]·h[t-1] + b[t]`, by a scan: two steps put together are one.
+/// 10. The linear recurrence `h[t] = a[t]·h[t-1] + b[t]`, by a scan: the composition of two steps is a step.
 #[kernel(row)]
 pub fn recurrence<F: Real>(a: &Row<F>, b: &Row<F>) -> Row<F> {
     let steps = a.zip(b).scan(|(a1, b1), (a2, b2)| (a1 * a2, a2 * b1 + b2));
     steps.map(|(_, h)| h)
 }
 
-/// 11. Softmax with the largest exponent and the sum in one fold (Milakov and Gimelshein 2018).
+/// 11. Softmax with the maximum exponent and the sum in one fold (Milakov and Gimelshein 2018).
 #[kernel(row)]
 pub fn softmax<F: Real>(x: &Row<F>) -> Row<F> {
     let none = (F::lit(f64::NEG_INFINITY), 0.0);
@@ -170,10 +172,10 @@ pub fn softmax<F: Real>(x: &Row<F>) -> Row<F> {
     x.map(|x| (x - m).exp() / s)
 }
 
-/// A kernel by its name, on tensors that it holds.
+/// Kernel with its name, on captured tensors.
 pub type Named = (&'static str, Box<dyn Fn() -> Tensor>);
 
-/// The kernels on tensors of this size; those with rows on a 64th and a quarter of them.
+/// The kernels on tensors of this size; those with rows on a 64th and a quarter of it.
 pub fn all(size: usize) -> Vec<Named> {
     let shape = [size, size];
     let (x, dy, dx) = (Tensor::randn(shape), Tensor::randn(shape), Tensor::randn(shape));

@@ -1,4 +1,5 @@
-//! K-means: points to the nearest of k centres, centres to the mean of their points, until nothing moves.
+//! K-means: assigns points to the nearest of k centres and moves centres to the mean of their points, until nothing
+//! changes.
 //!
 //!     cargo run --release -p thalweg --example kmeans
 
@@ -8,11 +9,11 @@ const K: usize = 5;
 
 fn main() -> Result<(), Error> {
     thalweg::manual_seed(3);
-    // Five clouds of 2,000 points around centres that the program does not know.
+    // Five clouds of 2,000 points around centres unknown to the algorithm.
     let true_centres = Tensor::uniform(-10.0, 10.0, (K, 2));
     let points = (true_centres.repeat(2000, 0) + Tensor::randn((K * 2000, 2))).shuffle(0);
 
-    // Begin with points far from each other: each next one is drawn by its distance from those there are.
+    // Initial centres far from each other: each next one is drawn by its distance from the existing ones.
     let mut centres = points.slice(..1);
     while centres.size(0) < K {
         let nearest = points.cdist(&centres, 2.0).amin(1);

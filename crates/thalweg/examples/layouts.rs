@@ -1,9 +1,9 @@
-//! What the layout that some code met first costs the layouts that it meets later:
+//! Measures how the layout that code meets first affects layouts it meets later:
 //! `cargo run --release -p thalweg --example layouts`.
 //!
-//! Each case runs the same code over two inputs whose layouts or sizes differ, in a process of its own (so that neither
-//! finds the other's plans), and in both orders. The disk cache is off, and plans compete as they do by default.
-//! Printed is the median of the last calls of each.
+//! Each case runs the same code on two inputs with different layouts or sizes, in a child process (so that neither
+//! finds the other's plans), in both orders. The disk cache is off, and plans compete as by default. It prints the
+//! median of the last calls of each.
 
 use std::process::Command;
 use std::time::Instant;
@@ -11,20 +11,20 @@ use thalweg::prelude::*;
 
 const CALLS: usize = 40;
 
-/// The tensor, computed: so that it is an input of what follows and not a part of it.
+/// The tensor, computed, so that it is an input of the following segment.
 fn in_memory(x: Tensor) -> Tensor {
     thalweg::synchronize().expect("the device is well");
     x
 }
 
-/// Row-wise: a softmax whose result is reduced over columns, too.
+/// Row-wise: a softmax whose result is also reduced over columns.
 fn rows(x: &Tensor) -> Vec<f32> {
     let e = (x - x.amax_keepdim(-1)).exp();
     let p = &e / e.sum_keepdim(-1);
     (&p * x).sum(0).to_vec().expect("it runs")
 }
 
-/// Statistics along both axes of what is computed from the input.
+/// Statistics along both axes of a function of the input.
 fn statistics(x: &Tensor) -> Vec<f32> {
     let h = (x * 1.5).tanh();
     let centred = &h - h.mean(0);
@@ -32,7 +32,7 @@ fn statistics(x: &Tensor) -> Vec<f32> {
     out.to_vec().expect("it runs")
 }
 
-/// The same rows, every so many columns of a wide tensor: the step is an argument, so the code is the same.
+/// Rows made of every `step`-th column of a wide tensor. The step is an argument, so the code is the same.
 fn stepped(rows: usize, columns: usize, step: usize) -> Tensor {
     in_memory(Tensor::randn([rows, columns * step]))
 }
@@ -43,7 +43,7 @@ fn columns_of(x: &Tensor, step: i64) -> Tensor {
 
 type Call = Box<dyn Fn() -> Vec<f32>>;
 
-/// A case: its name, and the code over the one input and over the other.
+/// A case: its name, and the code on the one input and on the other.
 fn case(name: &str) -> [(&'static str, Call); 2] {
     let sliced = |f: fn(&Tensor) -> Vec<f32>, step: i64| -> Call {
         let x = stepped(2048, 512, step as usize);
@@ -78,7 +78,7 @@ fn case(name: &str) -> [(&'static str, Call); 2] {
 const CASES: [&str; 6] =
     ["slice, rows", "slice, statistics", "view, rows", "view, statistics", "size, rows", "size, statistics"];
 
-/// The median of the later half of the calls, in µs.
+/// The median of the second half of the calls, in µs.
 fn measure(call: &Call) -> f64 {
     let mut times: Vec<f64> = (0..CALLS)
         .map(|_| {
@@ -92,7 +92,7 @@ fn measure(call: &Call) -> f64 {
     times[times.len() / 2]
 }
 
-/// In a process of its own: what the last one takes after those before it.
+/// Child process: the time of the last case after the ones before it.
 fn child(name: &str, order: &str) {
     let calls = case(name);
     let times: Vec<f64> = order.chars().map(|c| measure(&calls[if c == 'a' { 0 } else { 1 }].1)).collect();

@@ -1,4 +1,4 @@
-//! Bodies that attract each other, by all pairs and leapfrog steps; energy is kept. One kernel a step computes all forces
+//! N-body simulation with all pairs and leapfrog steps, which conserves energy. One kernel per step computes all forces
 //! without writing a distance to memory.
 //!
 //!     cargo run --release -p thalweg --example nbody
@@ -6,10 +6,10 @@
 use std::time::Instant;
 use thalweg::prelude::*;
 
-/// So that bodies which meet do not fly apart.
+/// Softening length, which limits forces between close bodies.
 const SOFT: f64 = 0.05;
 
-/// The pull of all bodies on each.
+/// The acceleration of each body by all others.
 fn pull(x: &Tensor, m: &Tensor) -> Tensor {
     let apart = x.unsqueeze(0) - x.unsqueeze(1);
     let near = apart.square().sum_keepdim(2) + SOFT * SOFT;

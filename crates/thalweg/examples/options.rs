@@ -1,4 +1,5 @@
-//! Prices of options: by Black and Scholes' formula, by random paths and by Sobol's points, with the formula's slopes.
+//! Option prices: by the Black-Scholes formula, by random paths and by Sobol points, with the derivatives of the
+//! formula.
 //!
 //!     cargo run --release -p thalweg --example options
 
@@ -9,14 +10,14 @@ fn phi(x: &Tensor) -> Tensor {
     (x * -std::f64::consts::FRAC_1_SQRT_2).erfc() * 0.5
 }
 
-/// The price of a call, a tensor for each parameter.
+/// The price of a call, with a tensor for each parameter.
 fn call(spot: &Tensor, strike: &Tensor, vol: &Tensor, rate: f64, years: f64) -> Tensor {
     let sd = vol * years.sqrt();
     let d1 = ((spot / strike).log() + rate * years) / &sd + &sd * 0.5;
     spot * phi(&d1) - strike * (-rate * years).exp() * phi(&(&d1 - &sd))
 }
 
-/// The mean of what the option pays at the end of paths that these normal numbers make.
+/// The mean payoff at the end of paths driven by these normal numbers.
 fn simulated(z: &Tensor, spot: f64, strike: &Tensor, vol: f64, rate: f64, years: f64) -> Tensor {
     let end = (z * (vol * years.sqrt()) + (rate - vol * vol / 2.0) * years).exp() * spot;
     (end.unsqueeze(1) - strike).relu().mean(0) * (-rate * years).exp()
@@ -32,7 +33,7 @@ fn main() -> Result<(), Error> {
     let slopes = exact.sum(..).backward();
     let (delta, vega) = (slopes[&s].clone(), slopes[&v].clone());
     let random = simulated(&Tensor::randn_with(paths, DType::F64), spot, &strike, vol, rate, years);
-    // Moved by half a step, so that none is 0, and to the normal distribution.
+    // Shifted by half a step, so that none is 0, then mapped to the normal distribution.
     let points = Tensor::sobol_with(paths, 1, 0, DType::F64).flatten() + 0.5 / paths as f64;
     let normal = (points * 2.0 - 1.0).erfinv() * std::f64::consts::SQRT_2;
     let even = simulated(&normal, spot, &strike, vol, rate, years);

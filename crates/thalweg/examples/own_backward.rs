@@ -1,5 +1,5 @@
-//! A product, a bias and relu with a backward pass of one's own: the example of Burn's book on custom kernels, which
-//! takes 303 lines there. It is as many kernels as the same without one, forward and backward.
+//! A matrix product, a bias and relu with a user-defined backward pass: the custom kernel example of Burn's book, which
+//! takes 303 lines there. It takes as many kernels as without the backward pass, forward and backward.
 //!
 //! ```sh
 //! cargo run --release --example own_backward
@@ -8,7 +8,7 @@
 use thalweg::prelude::*;
 use thalweg::{Backward, custom_grad, explain};
 
-/// The product, with its own backward pass.
+/// The layer, with its own backward pass.
 pub fn fused(x: &Tensor, w: &Tensor, b: &Tensor) -> Tensor {
     custom_grad(
         [x, w, b],

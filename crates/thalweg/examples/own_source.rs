@@ -1,5 +1,5 @@
-//! An operation in CUDA C++ between operations of the library: it costs its own launch, its neighbours fuse among
-//! themselves, and a text that does not compile is the error of the read. Where no CUDA C++ runs its reference stands in.
+//! A CUDA C++ operation between operations of the library. It costs its own launch, its neighbours fuse among
+//! themselves, and a source that does not compile is an error of the read. Without CUDA C++ its reference is used.
 //!
 //! ```sh
 //! THALWEG_DEVICE=cuda:0 cargo run --release --example own_source
@@ -8,7 +8,7 @@
 use thalweg::prelude::*;
 use thalweg::{Backward, CudaLaunch, CudaOp, counters, grad};
 
-/// The sums of each row so far, by a warp a row: 32 elements at a time, by shuffles.
+/// Prefix sums of each row, with one warp per row: 32 elements at a time, by shuffles.
 const ROW_SUMS: &str = r#"
 extern "C" __global__ void sums(const float *x, float *y, int rows, int columns) {
   const int row = blockIdx.x * blockDim.y + threadIdx.y, lane = threadIdx.x;

@@ -1,4 +1,4 @@
-//! What writing into parts costs: a stencil step by `slice_mut`, by joins and by a mask, and a loop over rows.
+//! Times slice assignment: a stencil step by `slice_mut`, by concatenation and by a mask, and a loop over rows.
 //!
 //!     cargo run --release -p thalweg --example parts
 #![allow(clippy::reversed_empty_ranges, reason = "-1 counts from the end: clippy does not know")]
@@ -6,7 +6,7 @@
 use std::time::Instant;
 use thalweg::prelude::*;
 
-/// The least time of some turns, in microseconds, after some that nobody counts.
+/// The minimum time of some iterations, in microseconds, after a warm-up.
 fn least(mut turn: impl FnMut()) -> f64 {
     (0..40).for_each(|_| turn());
     let time = |turn: &mut dyn FnMut()| {

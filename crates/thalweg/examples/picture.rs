@@ -1,11 +1,11 @@
-//! Filters of a picture: a disc with noise is blurred by a separable Gauss filter, and its edges are found by Sobel's;
-//! printed in characters. The whole chain is planned together.
+//! Image filters: a noisy disc is blurred by a separable Gaussian filter, and its edges are detected by Sobel filters;
+//! printed as characters. The whole chain is planned as one segment.
 //!
 //!     cargo run --release -p thalweg --example picture
 
 use thalweg::prelude::*;
 
-/// A picture filtered along an axis; its border is repeated.
+/// An image filtered along an axis, with its border repeated.
 fn along(x: &Tensor, weights: &[f64], axis: usize) -> Tensor {
     let (n, half) = (x.size(axis), weights.len() / 2);
     let mut widths = [(0, 0); 2];

@@ -1,23 +1,23 @@
 //! Matrix products of many shapes, layouts and dtypes on a device, compared with the CPU's: `THALWEG_DEVICE=cuda cargo
 //! run --release -p thalweg --features cuda --example products`.
 //!
-//! Of small integers every sum is exact, so that values have to be equal; of normal numbers they have to lie within
-//! what the order of a sum may change. Each product runs several times, by itself and as one of several in a run that
-//! becomes a graph, and gives the same bits each time. It ends with an error if anything differs.
+//! Products of small integers are exact, so values must be equal; those of normal numbers must differ at most as the
+//! order of a sum allows. Each product runs several times, alone and as one of several that become a CUDA graph, and
+//! must give the same bits each time. It exits with an error if anything differs.
 
 use std::process::ExitCode;
 use std::time::Instant;
 use thalweg::prelude::*;
 use thalweg::{DType, Device, MatmulPrecision, counters, manual_seed, set_matmul_precision};
 
-/// How an operand lies.
+/// Layout of an operand.
 #[derive(Clone, Copy, Debug)]
 enum Layout {
     Rows,
     Transposed,
-    /// A slice of a larger matrix, beginning in its second row and column.
+    /// A slice of a larger matrix, from its second row and column.
     Sliced,
-    /// Every second column: no unit stride but along the rows of its transpose.
+    /// Every second column: the only unit stride is along the rows of the transpose.
     Stepped,
     Flipped,
     /// One matrix for the whole batch.
@@ -36,7 +36,7 @@ fn in_memory(x: Tensor) -> Tensor {
     x
 }
 
-/// A tensor of that shape whose memory lies so.
+/// A tensor of that shape in that layout.
 fn operand(batch: &[usize], [m, n]: [usize; 2], layout: Layout, dtype: DType, integers: bool) -> Tensor {
     let full = |dims: &[usize]| {
         let x = Tensor::randn(dims.to_vec());
@@ -76,13 +76,13 @@ const SHAPES: &[(&[usize], [usize; 3])] = &[
     (&[2, 3], [40, 50, 60]),
 ];
 
-/// Bits, as they are in memory: what is cast before it is stored is not rounded.
+/// The bits in memory: a value that is cast before it is stored is not rounded.
 fn bytes(x: &Tensor) -> Vec<u64> {
     thalweg::synchronize().expect("the device is well");
     x.cast(DType::F64).to_vec::<f64>().expect("the device is well").iter().map(|v| v.to_bits()).collect()
 }
 
-/// What the order of a sum, and a last rounding, may make of one of normal numbers.
+/// The tolerance for the order of a sum of normal numbers, and a final rounding.
 fn tolerance(dtype: DType, tf32: bool, k: usize) -> f64 {
     let (own, sum) = match dtype {
         DType::F64 => (2f64.powi(-53), 2f64.powi(-53)),
@@ -123,7 +123,7 @@ fn cases() -> Vec<Case> {
     all
 }
 
-/// How far a product is from the CPU's, in what is allowed; infinite where it must be equal and is not.
+/// The error of a product against the CPU's, relative to the tolerance; infinite if it must be equal and is not.
 fn distance(case: &Case, got: &[u64], want: &[u64], tf32: bool) -> f64 {
     let allowed = if case.integers { 0.0 } else { tolerance(case.dtype, tf32, case.k) };
     let pairs = got.iter().zip(want).map(|(&g, &w)| (f64::from_bits(g), f64::from_bits(w)));
@@ -169,7 +169,7 @@ fn main() -> ExitCode {
         set_matmul_precision(MatmulPrecision::Highest);
     }
     println!("{}: {} products compared, the farthest at {farthest:.3} of what is allowed", device.name(), all.len());
-    // Runs of several products, which become graphs: with the same addresses each time, and with others.
+    // Several products, which become a CUDA graph: with the same addresses each time, and with others.
     let chain = |x: &Tensor, w: &[Tensor]| w.iter().fold(x.clone(), |x, w| x.matmul(w).tanh());
     for dtype in DTYPES {
         let weights: Vec<Tensor> = (0..6).map(|_| in_memory((Tensor::randn([256, 256]) * 0.05).cast(dtype))).collect();
@@ -178,12 +178,12 @@ fn main() -> ExitCode {
         let first = bytes(&in_memory(chain(&x, &weights)));
         let mut held = vec![];
         for turn in 0..40 {
-            // Computed before it is cast: what is not stored is not rounded.
+            // Computed before the cast: a value that is not stored is not rounded.
             let y = in_memory(chain(&x, &weights));
             if bytes(&y) != first {
                 fail(format!("a chain in {dtype}: other bits in turn {turn}"));
             }
-            // Memory that is held has the next ones work elsewhere.
+            // Holding memory makes the next runs use other addresses.
             if turn % 3 == 0 {
                 held.push(y);
             }
@@ -194,7 +194,7 @@ fn main() -> ExitCode {
             c.device_launches, c.graphs_made, c.graph_runs
         );
     }
-    // What a product of a new size costs before it runs for the first time, in a process that has run others.
+    // Cost of the first run of a product of a new size, in a process that has run others.
     let mut times: Vec<f64> = (200..260)
         .map(|n| {
             let (x, w) = (in_memory(Tensor::randn([n, 256])), in_memory(Tensor::randn([256, 300])));

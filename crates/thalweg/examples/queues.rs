@@ -1,6 +1,7 @@
-//! What the queues of a GPU bring: rates of copies, copies beside kernels, two threads side by side, and copies from GPU to
-//! GPU where there are two. `THALWEG_DEVICE=cuda cargo run --release -p thalweg --features cuda --example queues`, and again
-//! with `THALWEG_CUDA_QUEUES=off` for everything in one queue. `bench/queues.py` measures the same copies by PyTorch.
+//! Measures the queues of a GPU: rates of copies, copies concurrent with kernels, two concurrent threads, and copies
+//! from GPU to GPU if there are two. `THALWEG_DEVICE=cuda cargo run --release -p thalweg --features cuda --example
+//! queues`, and again with `THALWEG_CUDA_QUEUES=off` for a single queue. `bench/queues.py` measures the same copies in
+//! PyTorch.
 
 use std::time::Instant;
 use thalweg::prelude::*;
@@ -8,7 +9,7 @@ use thalweg::{counters, synchronize};
 
 const MIB: usize = 1 << 20;
 
-/// Milliseconds: the middle of several.
+/// The median of several runs, in milliseconds.
 fn middle(runs: usize, mut f: impl FnMut()) -> f64 {
     let mut one = || {
         let start = Instant::now();
@@ -59,7 +60,7 @@ fn copies() {
     }
 }
 
-/// Products one after the other, until some milliseconds are full.
+/// Sequential products that take some milliseconds.
 fn compute(x: &Tensor, times: usize) -> Tensor {
     let y = (0..times).fold(x.clone(), |y, _| y.matmul(x) * 1e-3);
     thalweg::flush();
@@ -104,7 +105,7 @@ fn beside() {
     wait();
 }
 
-/// Products of 16 tiles, one after the other: each takes a part of the chip for long.
+/// Sequential products of 16 tiles each, which use a fraction of the chip for a long time.
 fn small(x: &Tensor, weights: &Tensor) -> f32 {
     let y = (0..200).fold(x.clone(), |y, _| y.matmul(weights).relu());
     y.sum(..).item().expect("the device is well")

@@ -1,22 +1,22 @@
-//! Records a stretch of some operations that was seen before, so many times, and waits for none of it but the last: what
-//! `callgrind` counts of it, divided by the operations, is what recording one costs.
+//! Records a segment of some operations that has a plan, repeatedly, and waits only for the last one. Its `callgrind`
+//! count divided by the number of operations is the cost of recording one.
 //!
 //! ```sh
 //! cargo build --release --example recording
 //! export THALWEG_ISA=avx2 THALWEG_THREADS=1 THALWEG_CACHE=off
 //! valgrind --tool=callgrind --toggle-collect='recording::turn' target/release/examples/recording 200
 //! ```
-//! A word behind the number says what is recorded: `methods`, calls of a `kernel` (three operations each), of one whose `numbers`
-//! change, of a `row` kernel, one of `places`, the same with a number that is new each time, so that it is
-//! `traced`, one with a `loop` or with `plain` data, one of a `tile`. The program prints how many
-//! operations that were, and how long recording one took at least.
+//! A word after the number selects the operations: `methods`, calls of a `kernel` (three operations each), of one whose
+//! `numbers` change, of a `row` kernel, of one with `places`, of one with a new number each time, so that it is
+//! `traced`, of one with a `loop` or with `plain` data, of a `tile`. The program prints the number of operations, and
+//! the minimum time to record one.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 use thalweg::kernel::{Edge, Field, Real, Row, Tile};
 use thalweg::{Shape, Tensor, kernel};
 
-/// Three operations.
+/// A kernel of three operations.
 #[kernel]
 fn step<F: Real>(y: F) -> F {
     (y * 1.0001 + 0.0001).tanh()
@@ -64,13 +64,13 @@ fn layer<F: Real>(x: &Tile<F>, w: &Tile<F>, b: &Tile<F>) -> Tile<F> {
     (x.dot(w) + b).map(|y| y.tanh())
 }
 
-/// Calls of a turn: fewer operations than a stream looks for a loop at.
+/// Number of calls per iteration: fewer operations than a stream needs to detect a loop.
 const CALLS: usize = 25;
 
-/// Calls of the kernel whose number is new each time.
+/// Number of calls of the kernel with a new number each time.
 static CALLED: AtomicU32 = AtomicU32::new(0);
 
-/// So many calls, or three methods each; the handles of all but the last are dropped on the way.
+/// Records that many calls, or three methods each; the handles of all but the last are dropped.
 #[inline(never)]
 fn turn(x: &Tensor, [w, b]: [&Tensor; 2], what: &str) -> Tensor {
     let mut y = x.clone();

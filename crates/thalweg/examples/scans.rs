@@ -1,16 +1,16 @@
-//! Scans and sorts of long rows on a GPU, where blocks tell each other what comes before: what the CPU computes, and the
-//! same bits each time.
+//! Checks scans and sorts of long rows on a GPU, where blocks exchange prefixes (decoupled look-back): compares with
+//! the CPU, and the bits of repeated runs.
 //!
 //! `cargo run --release -p thalweg --features cuda --example scans`
 
 use thalweg::prelude::*;
 
-/// Runs of each, whose blocks are ready in another order each time.
+/// Runs of each case, in which blocks finish in different orders.
 const RUNS: usize = 20;
 
 type Function = fn(&Tensor) -> Tensor;
 
-/// By how much numbers of the two devices may differ, relative to the larger one.
+/// Relative tolerance between the two devices.
 fn tolerance(exact: bool, dtype: DType) -> f64 {
     match dtype {
         _ if exact || !dtype.is_float() => 0.0,
@@ -52,7 +52,7 @@ fn main() -> Result<(), thalweg::Error> {
                 }
                 for run in 0..RUNS {
                     let again = f(&there);
-                    // Nothing that is no number is compared.
+                    // NaN is not compared.
                     let same = (again.eq(&first) | again.ne(&again)).all(..).to_vec::<bool>()?;
                     if same != [true] {
                         println!("{name} of {} {shape:?}: other bits in run {run}", dtype.name());

@@ -1,27 +1,27 @@
-//! What the host spends on a run of sixty kernels, recording apart: `THALWEG_DEVICE=cuda cargo run --release -p thalweg
-//! --features cuda --example submit`, and again with `THALWEG_CUDA_GRAPHS=off` for the same without graphs.
+//! Measures the host time of a run of sixty kernels, without recording: `THALWEG_DEVICE=cuda cargo run --release -p
+//! thalweg --features cuda --example submit`, and again with `THALWEG_CUDA_GRAPHS=off` for the same without graphs.
 
 use std::time::{Duration, Instant};
 use thalweg::prelude::*;
 use thalweg::{counters, with_fusion};
 
-/// Sixty operations that become a kernel each: fusion is off.
+/// Sixty operations that are one kernel each: fusion is off.
 fn chain(all: &[Tensor]) -> Vec<Tensor> {
     vec![(0..30).fold(all[0].clone(), |y, _| y * 1.5 + &all[0])]
 }
 
-/// Thirty times two kernels that no fusion makes one: sums along one axis, and along the other.
+/// Thirty pairs of kernels that cannot fuse: sums along one axis, and along the other.
 fn rows(all: &[Tensor]) -> Vec<Tensor> {
     vec![(0..30).fold(all[0].clone(), |y, _| (&y - y.sum(1).unsqueeze(1)).softmax(0))]
 }
 
-/// Thirty matrix products, one of the other.
+/// A chain of thirty matrix products.
 fn products(all: &[Tensor]) -> Vec<Tensor> {
     let y = (0..30).fold(all[0].clone(), |y, _| y.matmul(&all[1]));
     vec![y, all[1].clone()]
 }
 
-/// A step of Adam: parameter, gradient and moments, each in turn.
+/// A step of Adam on each parameter with its gradient and moments.
 fn adam(all: &[Tensor]) -> Vec<Tensor> {
     let step = |s: &[Tensor]| {
         let (m, v) = (&s[2] * 0.9 + &s[1] * 0.1, &s[3] * 0.999 + s[1].square() * 0.001);
@@ -52,7 +52,7 @@ fn measure(name: &str, runs: usize, fused: bool, mut x: Vec<Tensor>, f: impl Fn(
         submitted.push(start.elapsed() - recorded[turn]);
         thalweg::synchronize().expect("the device is well");
         whole.push(start.elapsed());
-        // What a loop does: the next turn works on what this one gave.
+        // As in a loop: the next iteration uses the results of this one.
         x = y;
     }
     let c = counters() - before;

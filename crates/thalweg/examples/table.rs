@@ -1,11 +1,12 @@
-//! Statistics of a table of text: a column of classes, columns of numbers with holes; by class, and between columns.
+//! Statistics of a CSV table with a column of classes and columns of numbers with missing values: by class, and between
+//! columns.
 //!
 //!     cargo run --release -p thalweg --features csv --example table [FILE CLASS COLUMN..]
 
 use thalweg::prelude::*;
 use thalweg::{Csv, CsvOptions};
 
-/// Where no file is named: heights and weights of three kinds, some of which nobody has measured.
+/// Data if no file is given: heights and weights of three classes, some of them missing.
 fn made() -> Result<Csv, Error> {
     thalweg::manual_seed(11);
     let kind = Tensor::randint(0..3, 600);

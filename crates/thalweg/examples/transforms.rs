@@ -1,13 +1,13 @@
-//! Fourier transforms on a GPU beside the CPU's: the same numbers, batched or not, along every axis; and how long they take.
+//! Compares Fourier transforms on a GPU with the CPU's, batched or not, along every axis; and times them.
 //!
-//! `cargo run --release -p thalweg --features fft,cuda --example transforms [cuda:0]`. It ends with 1 where one is off, and
-//! says where a transform ran on the host, since there is no cuFFT.
+//! `cargo run --release -p thalweg --features fft,cuda --example transforms [cuda:0]`. It exits with 1 if one is wrong,
+//! and reports transforms that ran on the host because cuFFT is missing.
 
 use std::time::Instant;
 use thalweg::prelude::*;
 use thalweg::{Complex, Fft, FftNorm, counters};
 
-/// Rounding errors that a transform of that many samples may have, in parts of the largest result.
+/// Tolerance of a transform of `n` samples, relative to the largest result.
 fn allowed(dtype: DType, n: usize) -> f64 {
     let eps = if dtype == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
     4.0 * eps * ((n as f64).log2() + 2.0)
@@ -45,7 +45,7 @@ fn main() -> Result<(), Error> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "cuda:0".into());
     let gpu = Device::from_name(&name)?;
     println!("{name}: {}", gpu.describe());
-    // The host that plays a GPU computes each result as a sum.
+    // The emulated GPU computes each result as a sum.
     let played = name == "cuda:emulated";
     let shapes: &[(&[usize], usize)] = match played {
         true => &[(&[16], 0), (&[3, 10], 1), (&[10, 3], 0), (&[2, 7, 4], 1)],
@@ -95,10 +95,10 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// A transform of numbers of that shape.
+/// Transform to be timed, with the shape of its operand.
 type Timed = (&'static str, &'static [usize], fn(&Complex) -> Complex);
 
-/// Least of 10 times in ms, with the copy of one number to the host in each.
+/// The minimum of 10 times in ms, each including the copy of one number to the host.
 fn times(gpu: Device) -> Result<(), Error> {
     println!("\n| transform | {} | CPU |\n|---|---|---|", gpu.name());
     let cases: [Timed; 5] = [

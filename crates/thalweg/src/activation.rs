@@ -1,4 +1,4 @@
-//! Composites: functions written once, from the operations of the table. They fuse like anything else.
+//! Activations and other composite functions, written in operations of the elementwise table. They fuse like those.
 
 use crate::record::{check_float, widened};
 use crate::special::function;
@@ -29,7 +29,8 @@ composites! {
     /// The Gaussian error linear unit, exact: `x·Φ(x) = x·(1 + erf(x/√2))/2` (Hendrycks and Gimpel 2016).
     fn gelu(x) (x * FRAC_1_SQRT_2).erf().add(1.0).mul(x).mul(0.5)
 
-    /// The Gaussian error linear unit by tanh: `x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))` (Hendrycks and Gimpel 2016).
+    /// The tanh approximation of the Gaussian error linear unit: `x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))` (Hendrycks
+    /// and Gimpel 2016).
     fn gelu_tanh(x) {
         let inner = (x * x * 0.044715 + 1.0) * x * (2.0 / PI).sqrt();
         x * 0.5 * (inner.tanh() + 1.0)
@@ -40,24 +41,24 @@ composites! {
 
     /// `ln(1 + eˣ)`, without overflow: `max(x, 0) + ln(1 + e^(-|x|))`.
     fn softplus(x) {
-        // The derivative of the composition is that of |x| at 0.
+        // The derivative of the composition would use that of |x| at 0.
         function("softplus", x, |x| x.relu() + (-x.abs()).exp().log1p(), Tensor::sigmoid)
     }
 
     /// `x·tanh(softplus(x))` (Misra 2019).
     fn mish(x) x * x.softplus().tanh()
 
-    /// `x`, times `slope` below 0.
+    /// `x`, or `slope·x` below 0.
     fn leaky_relu(x, slope: f64) x.gt(0.0).where_(x, x * slope)
 
-    /// `x`, below 0 `alpha·(eˣ - 1)` (Clevert, Unterthiner and Hochreiter 2015).
+    /// `x`, or `alpha·(eˣ - 1)` below 0 (Clevert, Unterthiner and Hochreiter 2015).
     fn elu(x, alpha: f64) {
-        // `expm1(x) + 1`, the derivative of the composition, has no digits where eˣ is small.
+        // `expm1(x) + 1`, the derivative of the composition, is inaccurate where eˣ is small.
         let value = |x: &Tensor| x.gt(0.0).where_(x, x.expm1() * alpha);
         function("elu", x, value, move |x| x.gt(0.0).where_(1.0, (-(-x).relu()).exp() * alpha))
     }
 
-    /// The self-normalising `elu`: `λ·elu(x, α)` with λ = 1.0507, α = 1.6733 (Klambauer et al. 2017).
+    /// The self-normalizing `elu`: `λ·elu(x, α)` with λ = 1.0507, α = 1.6733 (Klambauer et al. 2017).
     fn selu(x) x.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
 
     /// `max(x, 0) + min(0, alpha·(e^(x/alpha) - 1))` (Barron 2017).
@@ -66,7 +67,7 @@ composites! {
         function("celu", x, value, move |x| x.gt(0.0).where_(1.0, (-(-(x / alpha)).relu()).exp()))
     }
 
-    /// `x` held between two bounds. The derivative is 0 at them, as in PyTorch.
+    /// `x` clamped to `[low, high]`. The derivative is 0 at the bounds, as in PyTorch.
     fn hardtanh(x, low: f64, high: f64) held(x, low, high)
 
     /// `min(max(x, 0), 6)`. The derivative is 0 at 0 and 6, as in PyTorch.
@@ -87,7 +88,7 @@ composites! {
     /// 0 between `-lambda` and `lambda`, else `x`.
     fn hardshrink(x, lambda: f64) x.abs().le(lambda).where_(0.0, x)
 
-    /// `x` moved toward 0 by `lambda`, and 0 where that would cross it.
+    /// `x` moved toward 0 by `lambda`, and 0 if that crosses it.
     fn softshrink(x, lambda: f64) x - x.clamp(-lambda, lambda)
 
     /// `x` above `limit`, else `value`.
@@ -116,22 +117,22 @@ composites! {
     /// Degrees to radians.
     fn deg2rad(x) x * (PI / 180.0)
 
-    /// The part behind the point, with the sign of `x`: `x - trunc(x)`.
+    /// The fractional part, with the sign of `x`: `x - trunc(x)`.
     fn fract(x) x - x.trunc()
 
-    /// NaN, +∞ and -∞ replaced.
+    /// `x` with NaN, +∞ and -∞ replaced by the given numbers.
     fn nan_to_num(x, nan: f64, pos_inf: f64, neg_inf: f64) {
         let infinite = x.gt(0.0).where_(x.full_like(pos_inf), neg_inf);
         x.is_nan().where_(nan, x.is_inf().where_(infinite, x))
     }
 }
 
-/// `y` held between two bounds, a choice, so that the gradient at a bound is 0.
+/// `y` clamped to `[low, high]` by selects, so that the gradient at a bound is 0.
 fn held(y: &Tensor, low: f64, high: f64) -> Tensor {
     y.le(low).where_(low, y.ge(high).where_(high, y))
 }
 
-/// The derivative of `sinc`, `(cos πx - sinc x)/x`; near 0, where that has no digits, by its series in πx.
+/// The derivative of `sinc`, `(cos πx - sinc x)/x`; near 0, where that cancels, by its series in πx.
 fn sinc_slope(x: &Tensor) -> Tensor {
     let t = x * PI;
     let near = t.abs().lt(0.5);
@@ -145,7 +146,7 @@ fn sinc_slope(x: &Tensor) -> Tensor {
 }
 
 impl Tensor {
-    /// `x`, times a learned `weight` below 0; the weight broadcasts (He et al. 2015).
+    /// `x`, or `weight·x` below 0, with a learned weight that broadcasts (He et al. 2015).
     ///
     /// # Panics
     /// On a dtype that is not a float, or when shapes do not broadcast or dtypes differ.
@@ -155,8 +156,8 @@ impl Tensor {
         self.gt(0.0).where_(self, self * weight)
     }
 
-    /// Whether elements are close, as NumPy has it: `|a - b| ≤ atol + rtol·|b|`; equal infinities are close, NaN is
-    /// close to nothing. As bool.
+    /// Whether elements are close by NumPy's definition, as bool: `|a - b| ≤ atol + rtol·|b|`. Equal infinities are
+    /// close, NaN is close to nothing.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -171,7 +172,7 @@ impl Tensor {
         self.eq(&other) | (difference.le(bound) & difference.is_finite())
     }
 
-    /// Whether all elements are close; see [`isclose`](Tensor::isclose). Reads the answer.
+    /// Whether all elements are close, as `torch.allclose`; see [`isclose`](Tensor::isclose). Waits for the answer.
     ///
     /// # Errors
     /// When it cannot be computed.

@@ -1,15 +1,14 @@
 //! Operators, for owned and borrowed tensors and for numbers on either side.
 //!
-//! On the right any number type stands. On the left stand f64, i64, bool and [`Scalar`] alone: were there two float
-//! types, the compiler could not tell which `1.0 - x` means before it knows the type of the whole, and `(1.0 -
-//! x).exp()` would need annotations.
+//! The right operand may be any number type. The left one may be f64, i64, bool or [`Scalar`] only: with two float
+//! types the compiler could not infer the type of `1.0` in `1.0 - x`, and `(1.0 - x).exp()` would need annotations.
 
 use crate::record::{binary, unary, wrong_dtype};
 use crate::{DType, IntoOperand, Operand, Scalar, Tensor};
 use std::ops;
 use thalweg_ir::ElementOp;
 
-/// `&`, `|`, `^` and `!` are logical on bool and bitwise on integers.
+/// Operation of `&`, `|`, `^` or `!`: logical on bool, bitwise on integers.
 ///
 /// # Panics
 /// On floats.
@@ -45,7 +44,7 @@ macro_rules! operators {
                 binary($op, $a, $b)
             }
         }
-        /// Replaces the handle with the result; other handles to the old value keep it.
+        /// Replaces the handle with the result; other handles keep the old value.
         impl<R: IntoOperand> ops::$assign<R> for Tensor {
             #[inline]
             #[track_caller]

@@ -1,10 +1,9 @@
-//! Writing into parts of tensors: `x.slice_mut(..).assign(v)`, `*x.slice_mut(..) += v`, `x.set(.., v)`.
+//! Slice assignment: `x.slice_mut(..).assign(v)`, `*x.slice_mut(..) += v`, `x.set(.., v)`.
 //!
-//! A value never changes, so to write into a part means that the handle gets a new value: the old one with the part
-//! replaced. It is one operation, `Op::Put`, which fuses with what computes the new elements and with what reads the
-//! result. Its kernel is cut into boxes. Where
-//! nobody else holds the old value, the new one takes its place in memory, and the boxes that would copy what stays do
-//! not run: only the part is written (`thalweg_kernel`, `geometry/in_place.rs`).
+//! Values are immutable, so an assignment gives the handle a new value: the old one with the slice replaced. That is
+//! one operation, `Op::Put`, which fuses with the producers of the new elements and with the readers of the result. Its
+//! kernel is cut into boxes. If nobody else holds the old value, the new one reuses its memory, and the boxes that
+//! would copy unchanged elements do not run: only the slice is written (`thalweg_kernel`, `geometry/in_place.rs`).
 
 use crate::join::join;
 use crate::operand::Arg;
@@ -14,15 +13,16 @@ use crate::{IntoOperand, MAX_RANK, Operand, Shape, SliceArgs, Tensor};
 use std::ops::{AddAssign, Deref, DerefMut, DivAssign, MulAssign, RemAssign, SubAssign};
 use thalweg_ir::Op;
 
-/// Start, step, number of elements.
+/// Start, step and number of elements of a slice along one dimension.
 type Range = (i64, i64, usize);
 
 impl Tensor {
-    /// This tensor with a part replaced, as `torch.slice_scatter` and JAX's `x.at[..].set(v)`: ranges as in
-    /// [`slice`](Tensor::slice), values broadcast to the shape of the slice. This tensor stays as it is; where its
-    /// handle is dropped before anything runs, the result takes its place in memory.
+    /// This tensor with a slice replaced, as `torch.slice_scatter` and JAX's `x.at[..].set(v)`: ranges as in
+    /// [`slice`](Tensor::slice), values broadcast to the shape of the slice. This tensor is unchanged; if its handle is
+    /// dropped before anything runs, the result reuses its memory.
     ///
-    /// The gradient of the values is the part of the result's, that of this tensor the result's with zeros in the part.
+    /// The gradient of the values is the slice of the result's gradient; that of this tensor is the result's gradient
+    /// with zeros in the slice.
     ///
     /// ```
     /// # use thalweg::prelude::*;
@@ -41,10 +41,11 @@ impl Tensor {
         self.with_part("slice_scatter", &part, values.operand())
     }
 
-    /// Position `index` of an axis replaced, as `torch.select_scatter`; the values have the shape without that axis.
+    /// This tensor with index `index` of an axis replaced, as `torch.select_scatter`; the values have the shape without
+    /// that axis.
     ///
     /// # Panics
-    /// When there is no such axis or position, the values do not broadcast to the shape without that axis, or dtypes or
+    /// When there is no such axis or index, the values do not broadcast to the shape without that axis, or dtypes or
     /// devices differ.
     #[track_caller]
     pub fn select_scatter(&self, axis: impl Into<crate::Axis>, index: i64, values: impl IntoOperand) -> Tensor {
@@ -55,8 +56,8 @@ impl Tensor {
         self.with_part("select_scatter", &part, values.operand())
     }
 
-    /// Replaces a part: `x[1:-1, :] = v` of NumPy is `x.set((1..-1, ..), v)`. The handle gets the new value; other
-    /// handles to the old one keep it. As `x = x.slice_scatter(ranges, values)`.
+    /// Replaces a slice: NumPy's `x[1:-1, :] = v` is `x.set((1..-1, ..), v)`. Short for
+    /// `x = x.slice_scatter(ranges, values)`; other handles keep the old value.
     ///
     /// ```
     /// # use thalweg::prelude::*;
@@ -74,8 +75,8 @@ impl Tensor {
         *self = self.with_part("set", &part, values.operand());
     }
 
-    /// A part to write to: [`assign`](SlicePart::assign) replaces it, `+=` and its like change it. Ranges as in
-    /// [`slice`](Tensor::slice). The handle gets a new value; other handles to the old one keep it.
+    /// A mutable slice: [`assign`](SlicePart::assign) replaces it, `+=` and the like update it. Ranges as in
+    /// [`slice`](Tensor::slice). The handle gets a new value; other handles keep the old one.
     ///
     /// ```
     /// # use thalweg::prelude::*;
@@ -94,7 +95,7 @@ impl Tensor {
         SliceMut(SlicePart { tensor: self, part })
     }
 
-    /// The tensor with a part replaced by values that broadcast to its shape.
+    /// The tensor with a slice replaced by values that broadcast to the slice's shape.
     #[track_caller]
     fn with_part(&self, name: &str, part: &Part, values: Operand<'_>) -> Tensor {
         let ranges = part.ranges(self.rank());
@@ -117,8 +118,8 @@ impl Tensor {
     }
 }
 
-/// `x` with the part of it that the ranges take replaced by `v`: the box that holds the part is put into it. Along an
-/// axis with a step the box has the old elements between the new ones.
+/// `x` with the slice that `ranges` take replaced by `v`. Puts the bounding box of the slice into `x`; along an axis
+/// with a step, the box holds the old elements between the new ones.
 #[track_caller]
 fn replaced(x: &Tensor, v: &Tensor, ranges: &[Range]) -> Tensor {
     let mut ranges = ranges.to_vec();
@@ -129,8 +130,8 @@ fn replaced(x: &Tensor, v: &Tensor, ranges: &[Range]) -> Tensor {
     }
     let mut new = if back.is_empty() { v.clone() } else { v.flip(back) };
     let hull = |(start, step, count): Range| (start, 1, (count - 1) * step as usize + 1);
-    // From the last axis to the first: what is old lies at the part's positions along those before, at all of the box's
-    // along those behind.
+    // From the last axis to the first: the old elements are taken at the slice's indices along the axes before it, and
+    // at all of the box's indices along the axes after it.
     for axis in (0..ranges.len()).rev().filter(|&a| ranges[a].1 > 1 && ranges[a].2 > 1) {
         let around: Vec<Range> = ranges.iter().enumerate().map(|(a, &r)| if a < axis { r } else { hull(r) }).collect();
         new = woven(&new, &x.sliced(&around), axis, ranges[axis].1 as usize);
@@ -143,16 +144,17 @@ fn replaced(x: &Tensor, v: &Tensor, ranges: &[Range]) -> Tensor {
     put(x, &new, &ints[..2 * ranges.len()])
 }
 
-/// `x` with a box of it replaced by `part`; `ints` elements lie before and after it in each dimension.
+/// `x` with a box of it replaced by `part`; `ints` has the number of elements before and after the box in each
+/// dimension.
 #[track_caller]
 pub(crate) fn put(x: &Tensor, part: &Tensor, ints: &[i64]) -> Tensor {
     push(Op::Put, x.dtype(), *x.shape(), 0, [Arg::Tensor(x), Arg::Tensor(part)], ints)
 }
 
-/// `old` with every `step`-th element along an axis, the first and the last among them, replaced by those of `new`.
+/// `old` with every `step`-th element along an axis, including the first and the last, replaced by those of `new`.
 #[track_caller]
 fn woven(new: &Tensor, old: &Tensor, axis: usize, step: usize) -> Tensor {
-    // Every period begins with a new element and goes on with old ones; behind them stands the last new element.
+    // Each period is one new element and then old ones; the last new element follows the last period.
     let periods = new.dims()[axis] - 1;
     let count = |dims: &[usize]| dims.iter().product::<usize>();
     let (outer, inner) = (count(&old.dims()[..axis]), count(&old.dims()[axis + 1..]));
@@ -164,8 +166,8 @@ fn woven(new: &Tensor, old: &Tensor, axis: usize, step: usize) -> Tensor {
     join(&all, &new.part(axis, (periods as i64, 1, 1)), axis)
 }
 
-/// A part of a tensor that is written to; made by [`Tensor::slice_mut`]. All it does stands at [`SlicePart`], to which
-/// it dereferences, so that `*x.slice_mut(..) += v` can be written.
+/// Mutable slice of a tensor, from [`Tensor::slice_mut`]. Its methods are those of [`SlicePart`], to which it
+/// dereferences, so that `*x.slice_mut(..) += v` compiles.
 #[derive(Debug)]
 #[must_use = "a part of a tensor has no effect until something is assigned to it"]
 pub struct SliceMut<'a>(SlicePart<'a>);
@@ -182,7 +184,7 @@ impl<'a> DerefMut for SliceMut<'a> {
     }
 }
 
-/// What a [`SliceMut`] points to: assignment, and `+=`, `-=`, `*=`, `/=`, `%=`.
+/// Target of a [`SliceMut`]: assignment, and `+=`, `-=`, `*=`, `/=`, `%=`.
 #[derive(Debug)]
 pub struct SlicePart<'a> {
     tensor: &'a mut Tensor,
@@ -190,22 +192,22 @@ pub struct SlicePart<'a> {
 }
 
 impl SlicePart<'_> {
-    /// The part as it is, as [`Tensor::slice`] gives it.
+    /// The current elements of the slice, as [`Tensor::slice`] returns them.
     #[track_caller]
     pub fn get(&self) -> Tensor {
         self.tensor.sliced(self.part.ranges(self.tensor.rank())).reshaped(self.part.shape)
     }
 
-    /// Replaces the part by values that broadcast to its shape, or by a number.
+    /// Replaces the slice by values that broadcast to its shape, or by a number.
     ///
     /// # Panics
-    /// When the values do not broadcast to the part's shape, dtypes or devices differ, or a number does not fit.
+    /// When the values do not broadcast to the slice's shape, dtypes or devices differ, or a number does not fit.
     #[track_caller]
     pub fn assign(&mut self, values: impl IntoOperand) {
         *self.tensor = self.tensor.with_part("assign", &self.part, values.operand());
     }
 
-    /// Replaces the part by what a function makes of it: `x.slice_mut(r).update(|s| s.exp() + 1.0)`.
+    /// Replaces the slice by a function of it: `x.slice_mut(r).update(|s| s.exp() + 1.0)`.
     ///
     /// # Panics
     /// As [`assign`](SlicePart::assign).

@@ -1,10 +1,9 @@
-//! Attention as a composition of products and a softmax. Nothing here is known to the planner by name.
+//! Attention as a composition of products and a softmax. The planner has no special case for it.
 
 use crate::record::{check_alike, check_float, widened};
 use crate::{DType, Options, Tensor};
 
-/// What [`Tensor::scaled_dot_product_attention`] does with scores: scaled by `1/√d`, none masked, unless said
-/// otherwise.
+/// Options of [`Tensor::scaled_dot_product_attention`]. Defaults: scores scaled by `1/√d`, no mask, no dropout.
 #[derive(Clone, Copy, Debug, Default)]
 #[must_use]
 pub struct Attention<'a> {
@@ -15,37 +14,38 @@ pub struct Attention<'a> {
 }
 
 impl<'a> Attention<'a> {
-    /// Of bool: the keys that each query sees. Of the queries' dtype: what is added to the scores, where -∞ and the dtype's
-    /// least number hide a key. It broadcasts to `[.., queries, keys]`.
+    /// Sets the mask, which broadcasts to `[.., queries, keys]`. A bool mask is true for the keys that a query attends
+    /// to. A mask of the queries' dtype is added to the scores; -∞ and the dtype's lowest number hide a key.
     pub fn mask(self, mask: &'a Tensor) -> Attention<'a> {
         Attention { mask: Some(mask), ..self }
     }
 
-    /// Whether query `i` sees keys 0 to `i` alone.
+    /// Sets causal masking: query `i` attends to keys 0 to `i` only.
     pub fn causal(self, causal: bool) -> Attention<'a> {
         Attention { causal, ..self }
     }
 
-    /// What scores are multiplied by.
+    /// Sets the factor of the scores.
     pub fn scale(self, scale: f64) -> Attention<'a> {
         Attention { scale: Some(scale), ..self }
     }
 
-    /// Weights dropped at random with that probability, the rest scaled ([`Tensor::dropout`]): for training.
+    /// Sets dropout of the weights with probability `p`, the others scaled by `1/(1 - p)` ([`Tensor::dropout`]); for
+    /// training.
     pub fn dropout(self, p: f64) -> Attention<'a> {
         Attention { dropout: p, ..self }
     }
 }
 
 impl Tensor {
-    /// `softmax(q·kᵀ·scale + mask)·v` (Vaswani et al. 2017): these queries `[.., queries, d]`, keys `[.., keys, d]`,
-    /// values `[.., keys, width]`; leading dimensions broadcast. Where the dimension before the last two holds heads
-    /// and there are fewer of keys and values, each of theirs serves as many of the queries' in a row (grouped-query
-    /// attention, Ainslie et al. 2023), and nothing is copied.
+    /// `softmax(q·kᵀ·scale + mask)·v` (Vaswani et al. 2017), as `torch.nn.functional.scaled_dot_product_attention`.
+    /// Queries are `[.., queries, d]`, keys `[.., keys, d]`, values `[.., keys, width]`; leading dimensions broadcast.
+    /// The dimension before the last two is the heads. With fewer heads of keys and values than of queries, each serves
+    /// several consecutive query heads (grouped-query attention, Ainslie et al. 2023), without a copy.
     ///
-    /// A query that sees no key gives 0 and has a gradient of 0, as in PyTorch 2.5. Products are those of [`matmul`](Tensor::matmul), added up
-    /// in f32 at least; scores and weights have the tensors' dtype, and between them the softmax is computed in f32 at
-    /// least. Where it runs as one kernel, no matrix of scores is in memory.
+    /// A query that attends to no key gives 0 and has a gradient of 0, as in PyTorch 2.5. Products are those of
+    /// [`matmul`](Tensor::matmul), accumulated in f32 at least. Scores and weights have the tensors' dtype; between
+    /// them the softmax is computed in f32 at least. If it runs as one kernel, the matrix of scores is never in memory.
     ///
     /// ```
     /// # use thalweg::{Attention, Tensor};
@@ -55,8 +55,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When shapes do not fit, heads do not divide, dtypes or devices differ, the dtype is not a float, the mask is of
-    /// neither bool nor that dtype, or what is dropped is no probability.
+    /// When shapes do not match, heads do not divide, dtypes or devices differ, the dtype is not a float, the mask is
+    /// of neither bool nor that dtype, or the dropout is not a probability.
     #[track_caller]
     pub fn scaled_dot_product_attention(&self, keys: &Tensor, values: &Tensor, options: Attention<'_>) -> Tensor {
         let name = "scaled_dot_product_attention";
@@ -90,7 +90,7 @@ impl Tensor {
         queries.attended(&keys.unsqueeze(-3), &values.unsqueeze(-3), options).flatten_axes(-4, -3)
     }
 
-    /// Each head of the queries by the one of keys and values that it broadcasts against.
+    /// Attention whose heads of keys and values already broadcast against those of the queries.
     #[track_caller]
     fn attended(&self, keys: &Tensor, values: &Tensor, options: Attention<'_>) -> Tensor {
         let name = "scaled_dot_product_attention";
@@ -105,7 +105,8 @@ impl Tensor {
             }
             scores = match mask.dtype() {
                 DType::Bool => mask.where_(scores, f64::NEG_INFINITY),
-                // A mask of the dtype's least number hides a key as -∞ does: a row of nothing else sees no key, instead of all alike.
+                // A mask with the dtype's lowest number hides a key as -∞ does: a row of only such numbers attends to
+                // no key, instead of to all equally.
                 dtype => {
                     let hidden = mask.le(-dtype.float_info().max);
                     scores + hidden.where_(f64::NEG_INFINITY, widened(mask))
@@ -124,15 +125,14 @@ impl Tensor {
         weights.dropout(dropout).cast(self.dtype()).matmul(values)
     }
 
-    /// Softmax over the last axis; 0 where all is -∞.
+    /// Softmax over the last axis; 0 in rows of only -∞.
     #[track_caller]
     fn guarded_softmax(&self) -> Tensor {
         let (lowest, least) = match self.dtype() {
             DType::F64 => (f64::MIN, f64::MIN_POSITIVE),
             _ => (f32::MIN as f64, f32::MIN_POSITIVE as f64),
         };
-        // The largest is finite then, so that e^(x - largest) is 0 and not NaN; a sum with an element that is seen is
-        // 1 or more.
+        // The maximum is finite here, so that e^(x - maximum) is 0 and not NaN. A sum with a visible key is at least 1.
         let e = (self - self.detach().amax_keepdim(-1).maximum(lowest)).exp();
         &e / e.sum_keepdim(-1).maximum(least)
     }

@@ -1,19 +1,19 @@
-//! Axes and sizes as callers write them: negative ones, single ones, lists, all of them.
+//! Axes and sizes as arguments: negative ones, single ones, lists, all of them.
 
 use crate::{MAX_RANK, Shape};
 use std::ops::RangeFull;
 
-/// A dimension's number; negative numbers count from the end (-1 is the last).
+/// Index of a dimension; negative ones count from the end (-1 is the last).
 ///
-/// Made from any of Rust's usual integers, so that both `-1` and a `usize` from a loop can be given.
+/// Converts from any of Rust's usual integers, so both `-1` and a `usize` of a loop can be passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Axis(i64);
 
 impl Axis {
-    /// The dimension's number in a tensor of that rank.
+    /// The index of the dimension in a tensor of rank `rank`.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is none.
     #[inline]
     #[track_caller]
     pub(crate) fn of(self, name: &str, rank: usize) -> usize {
@@ -34,7 +34,7 @@ fn bad_axis(name: &str, axis: i64, rank: usize) -> ! {
 
 /// A list of dimensions, or all of them (`..`).
 ///
-/// Made from one integer, an array, tuple, slice or `Vec` of integers, or `..`.
+/// Converts from one integer, an array, tuple, slice or `Vec` of integers, or `..`.
 #[derive(Clone, Copy, Debug)]
 pub struct Axes {
     list: [i64; MAX_RANK],
@@ -58,7 +58,7 @@ impl Axes {
         self.all
     }
 
-    /// The dimensions' numbers in a tensor of that rank, in the order given, and how many there are.
+    /// The indices of the dimensions in a tensor of rank `rank`, in the order given, and their number.
     ///
     /// # Panics
     /// When one does not exist or is named twice.
@@ -93,10 +93,10 @@ impl From<RangeFull> for Axes {
     }
 }
 
-/// Sizes as a caller gives them to [`reshape`](crate::Tensor::reshape) and [`expand`](crate::Tensor::expand), where
-/// -1 has a meaning.
+/// Sizes as arguments of [`reshape`](crate::Tensor::reshape) and [`expand`](crate::Tensor::expand), where -1 has a
+/// meaning.
 ///
-/// Made from an array, tuple, slice or `Vec` of integers, one integer, a [`Shape`], or `()` for rank 0.
+/// Converts from an array, tuple, slice or `Vec` of integers, one integer, a [`Shape`], or `()` for rank 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     list: [i64; MAX_RANK],
@@ -178,7 +178,7 @@ macro_rules! tuples {
         tuples!(list Sizes, $($name)*);
     };
     (list $list:ident, $($name:ident)*) => {
-        /// Integers of different types may stand side by side: `(n, -1)` with a `usize`.
+        /// A tuple may mix integer types: `(n, -1)` with a `usize`.
         impl<$($name: Into<Axis>),*> From<($($name,)*)> for $list {
             #[allow(non_snake_case, reason = "a variable for each type")]
             #[track_caller]

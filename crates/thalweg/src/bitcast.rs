@@ -1,14 +1,15 @@
-//! The bits of elements as another dtype: NumPy's and PyTorch's `view(dtype)`.
+//! Bit casts: the bits of elements as another dtype, NumPy's and PyTorch's `view(dtype)`.
 //!
-//! In: a tensor and a dtype. Out: the same bits. Of one width it is one operation ([`Op::Bitcast`]), which moves nothing by
-//! itself and fuses like an elementwise one. Of two widths it is written in integers: a wide element is its parts, the
-//! lowest first as on every machine that this runs on, shifted out or put together along the last axis.
+//! In: a tensor and a dtype. Out: the same bits. Between dtypes of one width it is one operation ([`Op::Bitcast`]),
+//! which moves nothing by itself and fuses like an elementwise one. Between two widths it is written in integers: the
+//! narrow components of a wide element, the lowest first (little-endian, as every supported machine), are shifted out
+//! or combined along the last axis.
 
 use crate::record::record1;
 use crate::{By, DType, SliceArg, Tensor};
 use thalweg_ir::Op;
 
-/// The integer dtype without a sign of so many bytes.
+/// The unsigned integer dtype of that many bytes.
 fn bits(bytes: usize) -> DType {
     match bytes {
         1 => DType::U8,
@@ -21,9 +22,9 @@ fn bits(bytes: usize) -> DType {
 impl Tensor {
     /// The bits of the elements as another dtype, as `numpy.ndarray.view(dtype)` and `torch.Tensor.view(dtype)`.
     ///
-    /// Of the same width the shape stays. Of another width the last axis is as many times longer or shorter as the dtype is
-    /// narrower or wider; the lowest bits come first. Nothing is converted: `cast` does that. Which NaN a computed one is is
-    /// not said, and a signalling NaN of bf16 or f16 may become a quiet one; all other bits are kept.
+    /// With the same width the shape stays. Otherwise the last axis gets longer or shorter by the ratio of the widths;
+    /// the lowest bits come first. Values are not converted: `cast` does that. The bits of a computed NaN are
+    /// unspecified, and a signalling NaN of bf16 or f16 may become a quiet one; all other bits are kept.
     ///
     /// ```
     /// use thalweg::{DType, Tensor};
@@ -35,8 +36,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// From or to bool; when the last axis does not hold whole elements of the dtype; when there is no axis and the width is
-    /// another; when the tensor is tracked, as bits have no derivative.
+    /// From or to bool; when the last axis does not hold whole elements of the dtype; when the rank is 0 and the width
+    /// differs; when the tensor is tracked, because bits have no derivative.
     #[doc(alias = "view")]
     #[track_caller]
     pub fn bitcast(&self, dtype: DType) -> Tensor {
@@ -79,7 +80,7 @@ impl Tensor {
         self.bitcast(bits(own)).joined(parts, bits(wanted)).reshape(shape).bitcast(dtype)
     }
 
-    /// Each integer as so many narrower ones along the last axis, the lowest first.
+    /// Each integer as `parts` narrower ones along the last axis, the lowest first.
     fn parted(&self, parts: usize, to: DType) -> Tensor {
         let width = 8 * to.size();
         let part = |i: usize| if i == 0 { self.cast(to) } else { (self >> (i * width)).cast(to) };
@@ -90,7 +91,7 @@ impl Tensor {
         (self.unsqueeze(-1) >> shifts).cast(to)
     }
 
-    /// So many neighbours along the last axis as one wider integer, the first in the lowest bits.
+    /// Every `parts` neighbours along the last axis as one wider integer, the first in the lowest bits.
     fn joined(&self, parts: usize, to: DType) -> Tensor {
         let width = 8 * self.dtype().size();
         let each = |i: usize| {

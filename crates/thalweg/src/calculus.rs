@@ -4,8 +4,8 @@ use crate::record::{check_alike, check_float, widened};
 use crate::{Axis, DType, Tensor};
 
 impl Tensor {
-    /// Differences of neighbours along an axis, `n` times, as `numpy.diff` and `torch.diff`: one element fewer each time.
-    /// Of bool, whether neighbours differ; integers wrap.
+    /// Differences of neighbours along an axis, taken `n` times, as `numpy.diff` and `torch.diff`; each time one
+    /// element fewer. Of bool: whether neighbours differ. Integers wrap.
     ///
     /// # Panics
     /// When there is no such axis.
@@ -22,9 +22,9 @@ impl Tensor {
         x
     }
 
-    /// The slope along an axis of samples that lie `spacing` apart, as `numpy.gradient`: central differences, at both
-    /// ends one-sided ones. ([`gradient_at`](Tensor::gradient_at) takes positions; derivatives of recorded operations
-    /// are [`backward`](Tensor::backward).)
+    /// The derivative along an axis of samples at distance `spacing`, as `numpy.gradient`: central differences,
+    /// one-sided at both ends. [`gradient_at`](Tensor::gradient_at) takes positions. For derivatives of recorded
+    /// operations see [`backward`](Tensor::backward).
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -46,11 +46,11 @@ impl Tensor {
         Tensor::cat(&[first, inner, last], axis).cast(self.dtype())
     }
 
-    /// The slope along an axis of samples at given positions, a vector, as `numpy.gradient` with coordinates: of the
-    /// parabola through each three neighbours, at both ends of the line through two.
+    /// The derivative along an axis of samples at the given positions (a vector), as `numpy.gradient` with coordinates:
+    /// of the parabola through three neighbours, at both ends of the line through two.
     ///
     /// # Panics
-    /// As [`gradient`](Tensor::gradient), or when the positions are not as many or of another dtype.
+    /// As [`gradient`](Tensor::gradient), or when the positions differ in number or dtype from the samples.
     #[track_caller]
     pub fn gradient_at(&self, positions: &Tensor, axis: impl Into<Axis>) -> Tensor {
         let (axis, n) = self.samples("gradient_at", axis.into(), 2);
@@ -69,8 +69,8 @@ impl Tensor {
         Tensor::cat(&[first, inner, last], axis).cast(self.dtype())
     }
 
-    /// The integral along an axis by the trapezoidal rule, samples `dx` apart, as `numpy.trapezoid` and
-    /// `torch.trapezoid`; 0 of fewer than two.
+    /// The integral along an axis by the trapezoidal rule, with samples at distance `dx`, as `numpy.trapezoid` and
+    /// `torch.trapezoid`; 0 for fewer than two samples.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when there is no such axis.
@@ -81,10 +81,11 @@ impl Tensor {
         (self.trapezoids(axis) * dx).sum(axis).cast(self.dtype())
     }
 
-    /// [`trapezoid`](Tensor::trapezoid) of samples at given positions, a vector.
+    /// [`trapezoid`](Tensor::trapezoid) with samples at the given positions (a vector).
     ///
     /// # Panics
-    /// On a dtype that is not a float, when there is no such axis, or the positions are not as many or of another dtype.
+    /// On a dtype that is not a float, when there is no such axis, or the positions differ in number or dtype from the
+    /// samples.
     #[track_caller]
     pub fn trapezoid_at(&self, positions: &Tensor, axis: impl Into<Axis>) -> Tensor {
         let (axis, _) = self.samples("trapezoid_at", axis.into(), 0);
@@ -92,8 +93,9 @@ impl Tensor {
         (self.trapezoids(axis) * at.diff(1, axis)).sum(axis).cast(self.dtype())
     }
 
-    /// The running integral along an axis by the trapezoidal rule, samples `dx` apart, from the first sample to each of
-    /// the others: one element fewer, as `torch.cumulative_trapezoid` and `scipy.integrate.cumulative_trapezoid`.
+    /// The running integral along an axis by the trapezoidal rule, with samples at distance `dx`, from the first sample
+    /// to each of the others; one element fewer. As `torch.cumulative_trapezoid` and
+    /// `scipy.integrate.cumulative_trapezoid`.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when there is no such axis.
@@ -103,9 +105,9 @@ impl Tensor {
         (self.trapezoids(axis) * dx).cumsum(axis).cast(self.dtype())
     }
 
-    /// The function that goes by lines through the points `(xp, fp)`, at these positions, as `numpy.interp`: `xp`
-    /// ascending, before the first and behind the last point their values; NaN at NaN. The gradient goes to the
-    /// positions and to `fp`.
+    /// Piecewise linear interpolation of the points `(xp, fp)` at the elements, as `numpy.interp`. `xp` is ascending;
+    /// beyond the first and the last point the result is their value; NaN at NaN. The gradient flows to `self` and to
+    /// `fp`.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -116,8 +118,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// On a dtype that is not a float, or when the points are not two vectors of one length, at least one, or of another
-    /// dtype.
+    /// On a dtype that is not a float, or when `xp` and `fp` are not two vectors of one length, have no elements, or
+    /// have another dtype.
     #[track_caller]
     pub fn interp(&self, xp: &Tensor, fp: &Tensor) -> Tensor {
         check_float("interp", self);
@@ -134,7 +136,7 @@ impl Tensor {
         let (x, xp, fp) = (widened(&x), widened(xp), widened(fp));
         let (x0, x1) = (xp.gathered("interp", 0, &left), xp.gathered("interp", 0, &right));
         let (f0, f1) = (fp.gathered("interp", 0, &left), fp.gathered("interp", 0, &right));
-        // Held between the points, so that values beyond are those of the ends.
+        // Clamped to the segment, so that values beyond the points are those of the ends.
         let at = x.clamp(&x0, &x1);
         let width = &x1 - &x0;
         let flat = width.eq(0.0);
@@ -143,7 +145,7 @@ impl Tensor {
         y.cast(self.dtype()).reshaped(*self.shape())
     }
 
-    /// The axis of samples of floats, and how many there are.
+    /// Checks for floats and at least `least` samples along an axis; the axis and the number of samples.
     #[track_caller]
     fn samples(&self, name: &str, axis: Axis, least: usize) -> (usize, usize) {
         check_float(name, self);
@@ -153,7 +155,7 @@ impl Tensor {
         (axis, n)
     }
 
-    /// Positions of samples in a shape that broadcasts against them.
+    /// The positions of samples in a shape that broadcasts against them.
     #[track_caller]
     fn positions_along(&self, name: &str, positions: &Tensor, axis: usize) -> Tensor {
         check_alike(name, self, positions);
@@ -165,7 +167,7 @@ impl Tensor {
         widened(positions).reshape(shape)
     }
 
-    /// The mean of each two neighbours.
+    /// The mean of every two neighbours.
     fn trapezoids(&self, axis: usize) -> Tensor {
         let x = widened(self);
         let count = x.dims()[axis].saturating_sub(1);

@@ -1,13 +1,15 @@
-//! Folds and scans along an axis by a combine of the user's own: recorded, and differentiated.
+//! Folds and scans along an axis with a user-defined combine: recording and derivatives.
 //!
-//! In: a combine ([`Loop::is_combine`]) and the components of the elements, tensors of one shape. Out: the components of the
-//! result. A combine that is a row of the table of monoids is recorded as that row, with its derivative. Else
+//! In: a combine ([`Loop::is_combine`]) and the components of the elements, tensors of one shape. Out: the components
+//! of the result. A combine that is a row of the table of monoids is recorded as that row, with its derivative.
+//! Otherwise:
 //!
-//! * a fold `y = x_0 ∘ x_1 ∘ …` has the derivative of `(before_i ∘ x_i) ∘ after_i` by `x_i`, what stands before and after it
-//!   being two scans;
-//! * the linear recurrence `h_t = a_t·h_{t-1} + b_t` has one: with `dh` the gradient of `h`, that of `b` is the
-//!   recurrence `λ_t = dh_t + a_{t+1}·λ_{t+1}` from the last element to the first, that of `a` is `λ_t·h_{t-1}`;
-//! * any other scan, and a fold whose gradient is to be differentiated, has that of the same in recorded steps (`steps.rs`).
+//! * a fold `y = x_0 ∘ x_1 ∘ …` has the derivative of `(before_i ∘ x_i) ∘ after_i` by `x_i`, where the prefixes and the
+//!   suffixes come from two scans;
+//! * the linear recurrence `h_t = a_t·h_{t-1} + b_t` has its own: with `dh` the gradient of `h`, that of `b` is the
+//!   recurrence `λ_t = dh_t + a_{t+1}·λ_{t+1}` from the last element to the first, and that of `a` is `λ_t·h_{t-1}`;
+//! * any other scan, and a fold whose gradient is to be differentiated, has that of the same computation in recorded
+//!   steps (`steps.rs`).
 
 mod steps;
 
@@ -20,7 +22,7 @@ use steps::{Part, put, weighted};
 use thalweg_ir::{COMPONENT, ElementOp, Loop, Op, REVERSE, ReduceOp, RegionNode, ScanOp};
 use thalweg_kernel::Along;
 
-/// A fold or scan.
+/// A fold or scan with a user-defined combine.
 #[derive(Clone)]
 pub(crate) struct Combined {
     pub of: Loop,
@@ -29,7 +31,7 @@ pub(crate) struct Combined {
 }
 
 impl Combined {
-    /// The reduction or scan of the table that it is.
+    /// The built-in reduction and scan that the combine equals, if any.
     fn plain(&self) -> Option<(ReduceOp, ScanOp)> {
         let region = self.of.region();
         let [RegionNode::Element { op, args }] = [region.nodes.get(*region.next.first()? as usize)?] else {
@@ -57,7 +59,7 @@ impl Combined {
         Combined { along, ..self.clone() }
     }
 
-    /// A component of the result, without a derivative.
+    /// Records one component of the result, without a derivative.
     fn component(&self, elements: &[Tensor], number: usize) -> Tensor {
         let args: Vec<Arg<'_>> = elements.iter().map(Arg::Tensor).collect();
         let (mut shape, component) = (*elements[0].shape(), (number as u32) << COMPONENT);
@@ -72,7 +74,7 @@ impl Combined {
         push_all(op, self.of.carried(number), shape, attr | component, &args, &[])
     }
 
-    /// The components of the result that are asked for. Of a fold the axis stays, with one element.
+    /// Records the wanted components of the result. For a fold the axis stays, with one element.
     #[track_caller]
     pub fn record(&self, elements: &[Tensor], wanted: &[bool]) -> Vec<Option<Tensor>> {
         let x = &elements[0];
@@ -110,7 +112,7 @@ impl Combined {
         numbers.iter().map(one).collect()
     }
 
-    /// `h_t = a_t·h_{t-1} + b_t`, whose components have these numbers.
+    /// The linear recurrence `h_t = a_t·h_{t-1} + b_t`; its components have these numbers.
     fn recurrence(&self, a: &Tensor, b: &Tensor, [first, second]: [usize; 2]) -> Tensor {
         let elements =
             |a: &Tensor, b: &Tensor| if first == 0 { [a.clone(), b.clone()] } else { [b.clone(), a.clone()] };
@@ -119,7 +121,7 @@ impl Combined {
             [a, b],
             |[a, b]| own.component(&elements(&a, &b), second),
             move |Backward { inputs: [a, _], outputs: h, gradients: dh }| {
-                // The coefficient that the element before in the order of this pass has.
+                // The coefficient of the preceding element in the order of this pass.
                 let next = back.moved(&a, Scalar::Float(0.0));
                 let gradient = match next.is_tracked() || dh.is_tracked() {
                     true => back.recurrence(&next, &dh, [first, second]),
@@ -134,7 +136,7 @@ impl Combined {
         )
     }
 
-    /// Each element in the place of the one after it in the order of the scan, `first` in that of the first.
+    /// Elements shifted by one toward later in the order of the scan, with `first` as the first.
     fn moved(&self, x: &Tensor, first: Scalar) -> Tensor {
         let n = x.dims()[self.axis];
         if n == 0 {
@@ -151,7 +153,7 @@ impl Combined {
         self.with_rule(elements, numbers, move |x, which, dy| each.fold_gradients(x, which, dy))
     }
 
-    /// The components of these numbers, whose gradients with respect to the elements the rule gives.
+    /// The components `numbers` of the result, with a rule that gives the gradients of the elements.
     fn with_rule(
         &self,
         elements: &[Tensor],
@@ -166,7 +168,7 @@ impl Combined {
         )
     }
 
-    /// The gradients of the elements of a fold, where those of the components of these numbers are `dy`.
+    /// The gradients of the elements of a fold; `dy` are those of the components `numbers`.
     fn fold_gradients(&self, x: &[Tensor], numbers: &[usize], dy: &[Tensor]) -> Vec<Option<Tensor>> {
         if x.iter().chain(dy).any(Tensor::is_tracked) {
             return self.gradients_in_steps(x, numbers, dy);

@@ -4,10 +4,10 @@
 //! recorded operations on the parts, so it fuses, has gradients of every order, and runs on every device; there is no
 //! complex dtype. Gradients are those of the real and of the imaginary part as two real variables.
 //!
-//! Making them is in `create`, operators in `arithmetic`, functions of one number in `exponential`, `hyperbolic` and
-//! `inverse`, sums in `reduce`, products of vectors and matrices in `products`, what moves elements in `moves`, text in
-//! `text`, and with the feature `linalg` systems of equations in `solve`. `.npy` files of `complex64` and `complex128` are
-//! read and written with the others (`io/npy_complex.rs`).
+//! Creation is in `create`, operators in `arithmetic`, functions of one number in `exponential`, `hyperbolic` and
+//! `inverse`, sums in `reduce`, products of vectors and matrices in `products`, views and joins in `moves`, text in
+//! `text`, and with the feature `linalg` systems of equations in `solve`. `.npy` files of `complex64` and `complex128`
+//! are in `io/npy_complex.rs`.
 
 mod arithmetic;
 mod create;
@@ -24,21 +24,21 @@ mod text;
 use crate::record::{check_alike, check_float, shapes_differ, widened};
 use crate::{DType, Device, Element, Error, Shape, Tensor};
 
-/// Complex numbers: a tensor of real and one of imaginary parts, which have one shape, one float dtype, one device. With
-/// parts of f32 they are NumPy's `complex64`, of f64 `complex128`.
+/// Complex tensor: real and imaginary parts of one shape, one float dtype and one device. With parts of f32 it is
+/// NumPy's `complex64`, of f64 `complex128`.
 ///
-/// Everything is recorded operations on the parts, which fuse: `z.exp().abs()` is one kernel. What works on real and
-/// imaginary part alike and is not here as a method is done by [`map`](Complex::map): `z.map(|part| part.cumsum(0))`.
+/// All operations are recorded on the parts and fuse: `z.exp().abs()` is one kernel. For operations that act on both
+/// parts alike and have no method here, use [`map`](Complex::map): `z.map(|part| part.cumsum(0))`.
 ///
-/// * On either side of an operator stand complex numbers, a real tensor, or a number; a pair `(re, im)` of f64 is one
-///   complex number: `z * (0.0, 1.0)`.
+/// * Either operand of an operator may be complex, a real tensor, or a number; a pair `(re, im)` of f64 is one complex
+///   number: `z * (0.0, 1.0)`.
 /// * Functions have the branch cuts and special values of C99's Annex G, as NumPy's have. Products and quotients are
-///   NumPy's: a product that is infinite by one part may be NaN in the other.
-/// * A real operand has no imaginary part, as in C, rather than one of +0: `z + 1.0` keeps a -0 there, and so the side of
-///   a branch cut.
+///   NumPy's: a product with an infinite part may have NaN in the other.
+/// * A real operand has no imaginary part, as in C, rather than one of +0: `z + 1.0` keeps a -0 there, and so the side
+///   of a branch cut.
 /// * Parts of bf16 and f16 are allowed. Functions compute them in f32 and round once.
-/// * Gradients are those of the real and of the imaginary part as two real variables, as PyTorch's (`re + i·im` of the
-///   gradients is its gradient).
+/// * Gradients are those of the real and of the imaginary part as two real variables, as PyTorch's (PyTorch's complex
+///   gradient is `re + i·im` of these).
 ///
 /// ```
 /// # use thalweg::{Complex, Tensor};
@@ -64,17 +64,17 @@ impl Complex {
         self.re.shape()
     }
 
-    /// The sizes of its dimensions.
+    /// The sizes of the dimensions.
     pub fn dims(&self) -> &[usize] {
         self.re.dims()
     }
 
-    /// The number of its dimensions, as `z.ndim`.
+    /// The number of dimensions, as `z.ndim`.
     pub fn rank(&self) -> usize {
         self.re.rank()
     }
 
-    /// How many numbers it has, as `z.size` in NumPy and `z.numel()` in PyTorch.
+    /// The number of complex elements, as `z.size` in NumPy and `z.numel()` in PyTorch.
     pub fn numel(&self) -> usize {
         self.re.numel()
     }
@@ -89,7 +89,7 @@ impl Complex {
         self.re.device()
     }
 
-    /// Does the same with both parts: what moves elements, or is linear with real coefficients.
+    /// Applies a function to both parts. The function moves elements, or is linear with real coefficients.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -98,7 +98,7 @@ impl Complex {
     /// ```
     ///
     /// # Panics
-    /// When the results differ in shape or dtype, or are no floats.
+    /// When the results differ in shape or dtype, or are not floats.
     #[track_caller]
     pub fn map(&self, f: impl Fn(&Tensor) -> Tensor) -> Complex {
         let (re, im) = (f(&self.re), f(&self.im));
@@ -110,7 +110,7 @@ impl Complex {
         Complex { re, im }
     }
 
-    /// With parts of another float dtype, as `z.astype(numpy.complex128)`; see [`Tensor::cast`].
+    /// Converts the parts to another float dtype, as `z.astype(numpy.complex128)`; see [`Tensor::cast`].
     ///
     /// ```
     /// # use thalweg::{Complex, DType};
@@ -119,7 +119,7 @@ impl Complex {
     /// ```
     ///
     /// # Panics
-    /// When that is not a float.
+    /// When the dtype is not a float.
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Complex {
         if !dtype.is_float() {
@@ -128,7 +128,7 @@ impl Complex {
         Complex { re: self.re.cast(dtype), im: self.im.cast(dtype) }
     }
 
-    /// On another device; see [`Tensor::to_device`].
+    /// Copies to another device; see [`Tensor::to_device`].
     ///
     /// ```
     /// # use thalweg::{Complex, Device};
@@ -138,12 +138,12 @@ impl Complex {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// As [`Tensor::to_device`].
     pub fn to_device(&self, device: Device) -> Result<Complex, Error> {
         Ok(Complex { re: self.re.to_device(device)?, im: self.im.to_device(device)? })
     }
 
-    /// The same numbers without a gradient, as `z.detach()` in PyTorch.
+    /// An untracked handle to the same numbers, as `z.detach()` in PyTorch.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -154,7 +154,7 @@ impl Complex {
         Complex { re: self.re.detach(), im: self.im.detach() }
     }
 
-    /// The parts of each number, in row-major order.
+    /// The pairs (re, im) in row-major order.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -169,7 +169,7 @@ impl Complex {
         Ok(self.re.to_vec::<T>()?.into_iter().zip(self.im.to_vec::<T>()?).collect())
     }
 
-    /// The parts of the one number that it is, as `z.item()`.
+    /// The pair (re, im) of the only element, as `z.item()`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -180,28 +180,25 @@ impl Complex {
     ///
     /// # Errors
     /// As [`Tensor::item`].
-    ///
-    /// # Panics
-    /// As there.
     #[track_caller]
     pub fn item<T: Element>(&self) -> Result<(T, T), Error> {
         Ok((self.re.item::<T>()?, self.im.item::<T>()?))
     }
 
-    /// What a function of several steps computes with: parts of bf16 and f16 as f32. It casts its result back.
+    /// Parts of bf16 and f16 as f32, for functions of several steps, which cast their results back.
     #[track_caller]
     fn wide(&self) -> Complex {
         Complex { re: widened(&self.re), im: widened(&self.im) }
     }
 
-    /// The parts swapped: `i·conj(z)`. By it the trigonometric functions follow from the hyperbolic ones, signs of zeros
-    /// included.
+    /// The parts swapped: `i·conj(z)`. It maps the hyperbolic functions to the trigonometric ones, including signs of
+    /// zeros.
     fn swapped(&self) -> Complex {
         Complex { re: self.im.clone(), im: self.re.clone() }
     }
 }
 
-/// Checks that two can be operands of one operation, and gives the shape that they broadcast to.
+/// Checks that two tensors can be operands of one operation; returns the broadcast shape.
 #[track_caller]
 fn common_shape(name: &str, a: &Tensor, b: &Tensor) -> Shape {
     check_alike(name, a, b);
@@ -209,25 +206,25 @@ fn common_shape(name: &str, a: &Tensor, b: &Tensor) -> Shape {
     shape
 }
 
-/// 1 or -1 by the sign, also of zeros: a constant for gradients.
+/// 1 or -1 by the sign, also of zeros; a constant for gradients.
 #[track_caller]
 fn sign_of(x: &Tensor) -> Tensor {
     x.signbit().where_(x.full_like(-1), 1.0)
 }
 
-/// An odd function's value that keeps the sign of a zero. Its derivative at 0 has to be 1.
+/// The value `y` of an odd function, with the sign of a zero argument kept. The derivative at 0 has to be 1.
 #[track_caller]
 fn odd(x: &Tensor, y: Tensor) -> Tensor {
     x.eq(0).where_(x, y)
 }
 
-/// Where the functions pass to another formula, by the dtype that they compute in.
+/// Bounds beyond which functions use another formula, by dtype of computation.
 struct Limits {
-    /// `eˣ` does not overflow below it, and `e⁻ˣ` does not underflow.
+    /// Below it, `eˣ` does not overflow and `e⁻ˣ` does not underflow.
     exponent: f64,
-    /// Squares of magnitudes up to it do not overflow.
+    /// Squares of magnitudes up to this do not overflow.
     large: f64,
-    /// Squares of magnitudes down to it are normal numbers.
+    /// Squares of magnitudes from this on are normal numbers.
     small: f64,
 }
 

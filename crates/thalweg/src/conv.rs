@@ -1,17 +1,17 @@
-//! Convolutions, plain and transposed: compositions of views and a product.
+//! Convolutions and transposed convolutions, as compositions of views and a matrix product.
 //!
-//! A convolution multiplies the weights, `[out, in·kernel]`, with all windows of its input, `[in·kernel, windows]`. The
-//! windows are a view; they exist where a panel of the product is packed, so that nothing like an unrolled input is
-//! ever in memory. What follows (a bias, an activation) is computed where the sums are complete, as after any product.
-//! A depthwise convolution has one channel in each sum, and no two sums share a factor: it is a sum of shifted inputs,
-//! each times a weight.
+//! A convolution multiplies the weights, `[out, in·kernel]`, by all windows of its input, `[in·kernel, windows]`
+//! (im2col). The windows are a view: they are materialized only where a panel of the product is packed, so an unrolled
+//! input is never in memory. A bias or an activation that follows is an epilogue of the product. A depthwise
+//! convolution has one channel in each sum, and no two sums share a factor: it is a sum of shifted inputs, each times a
+//! weight.
 
 use crate::record::{check_alike, widened, wrong_dtype};
 use crate::sweep::{Each, Padding, Sweep, joined, samples, unsampled};
 use crate::tunable::TUNABLES;
 use crate::{Backward, DType, Scalar, Tensor, custom_grad};
 
-/// How a convolution goes over its input: stride 1, no padding, no dilation, one group, unless said otherwise.
+/// Options of a convolution. Defaults: stride 1, no padding, no dilation, one group.
 ///
 /// ```
 /// # use thalweg::{Conv, Padding, Tensor};
@@ -37,29 +37,28 @@ impl<const N: usize> Default for Conv<N> {
 }
 
 impl<const N: usize> Conv<N> {
-    /// From window to window, in elements.
+    /// Sets the distance between windows, in elements.
     pub fn stride(self, stride: impl Into<Each<N>>) -> Conv<N> {
         Conv { stride: stride.into().0, ..self }
     }
 
-    /// Zeros around the input: so many, or [`Padding::Same`].
+    /// Sets the zeros around the input: a number, or [`Padding::Same`].
     pub fn padding(self, padding: impl Into<Padding<N>>) -> Conv<N> {
         Conv { padding: padding.into(), ..self }
     }
 
-    /// From element to element of a window.
+    /// Sets the distance between the elements of a window.
     pub fn dilation(self, dilation: impl Into<Each<N>>) -> Conv<N> {
         Conv { dilation: dilation.into().0, ..self }
     }
 
-    /// Channels in so many groups, each a convolution of its own.
+    /// Splits the channels into groups, each with its own convolution.
     pub fn groups(self, groups: usize) -> Conv<N> {
         Conv { groups, ..self }
     }
 }
 
-/// How a transposed convolution goes over its result: stride 1, no padding, no dilation, one group, unless said
-/// otherwise.
+/// Options of a transposed convolution. Defaults: stride 1, no padding, no dilation, one group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct ConvTranspose<const N: usize> {
@@ -77,27 +76,27 @@ impl<const N: usize> Default for ConvTranspose<N> {
 }
 
 impl<const N: usize> ConvTranspose<N> {
-    /// From element to element of the input, in elements of the result.
+    /// Sets the distance between the elements of the input, in elements of the result.
     pub fn stride(self, stride: impl Into<Each<N>>) -> ConvTranspose<N> {
         ConvTranspose { stride: stride.into().0, ..self }
     }
 
-    /// So many elements are cut off at every side of the result.
+    /// Sets the number of elements cut off at each side of the result.
     pub fn padding(self, padding: impl Into<Each<N>>) -> ConvTranspose<N> {
         ConvTranspose { padding: padding.into().0.map(|p| (p, p)), ..self }
     }
 
-    /// So many elements more at the end of the result.
+    /// Sets the number of elements added at the end of the result.
     pub fn output_padding(self, more: impl Into<Each<N>>) -> ConvTranspose<N> {
         ConvTranspose { output_padding: more.into().0, ..self }
     }
 
-    /// From element to element of the kernel.
+    /// Sets the distance between the elements of the kernel.
     pub fn dilation(self, dilation: impl Into<Each<N>>) -> ConvTranspose<N> {
         ConvTranspose { dilation: dilation.into().0, ..self }
     }
 
-    /// Channels in so many groups, each a transposed convolution of its own.
+    /// Splits the channels into groups, each with its own transposed convolution.
     pub fn groups(self, groups: usize) -> ConvTranspose<N> {
         ConvTranspose { groups, ..self }
     }
@@ -108,7 +107,7 @@ fn kernel_of<const N: usize>(weight: &Tensor) -> [usize; N] {
     weight.dims()[2..].try_into().expect("weights were checked to have that rank")
 }
 
-/// A bias for each channel of dimension 1 of a result with `axes` dimensions behind that.
+/// Adds a bias per channel in dimension 1 of a result; `axes` dimensions follow it.
 fn biased(sums: Tensor, bias: Option<&Tensor>, axes: usize) -> Tensor {
     match bias {
         Some(bias) => sums + bias.reshaped(joined(bias.dims(), &vec![1; axes])),
@@ -116,7 +115,7 @@ fn biased(sums: Tensor, bias: Option<&Tensor>, axes: usize) -> Tensor {
     }
 }
 
-/// Dtypes, devices, ranks, groups and bias of a convolution. `outer` is the number of output channels.
+/// Checks dtypes, devices, rank and groups of a convolution.
 #[track_caller]
 fn check<const N: usize>(name: &str, x: &Tensor, weight: &Tensor, groups: usize) {
     check_alike(name, x, weight);
@@ -141,7 +140,7 @@ fn check_bias(name: &str, bias: Option<&Tensor>, weight: &Tensor, channels: usiz
     }
 }
 
-/// Weights `[groups, out, in·kernel]` times all windows of a padded input, with a bias for each output channel:
+/// The product of weights `[groups, out, in·kernel]` and all windows of a padded input:
 /// `[samples, groups·out, windows]`.
 #[track_caller]
 fn products<const N: usize>(x: &Tensor, weight: &Tensor, sweep: &Sweep<N>) -> Tensor {
@@ -149,7 +148,7 @@ fn products<const N: usize>(x: &Tensor, weight: &Tensor, sweep: &Sweep<N>) -> Te
     let (terms, points) = (weight.dims()[2], sweep.out.iter().product::<usize>());
     let windows = sweep.windows(x);
     if groups == 1 && n > 1 && !TUNABLES.min_windows_of_sample.reached_by(points) {
-        // The windows of all samples side by side.
+        // The windows of all samples as columns of one product.
         let rank = windows.rank();
         let order: Vec<usize> = (1..rank - N).chain([0]).chain(rank - N..rank).collect();
         let sums = weight.squeeze(0).matmul(&windows.permute(order).reshape([terms, n * points]));
@@ -209,8 +208,8 @@ fn conv<const N: usize>(
     unsampled(biased(sums, bias, 1).reshaped(out), added)
 }
 
-/// The gradient of a convolution's weights, `[groups, out, in·kernel]`: sums over all windows of all samples, of those of
-/// the result's gradient, each times the window.
+/// The gradient of a convolution's weights, `[groups, out, in·kernel]`: the sum over all windows of all samples of the
+/// result's gradient times the window.
 #[track_caller]
 fn of_weights<const N: usize>(x: &Tensor, dy: &Tensor, sweep: &Sweep<N>, groups: usize) -> Tensor {
     let windows = sweep.windows(&sweep.padded(x, Scalar::Int(0)));
@@ -226,7 +225,8 @@ fn of_weights<const N: usize>(x: &Tensor, dy: &Tensor, sweep: &Sweep<N>, groups:
     }
 }
 
-/// Sums of shifted inputs, each times a weight: `[samples, channels, outputs of each, windows…]`.
+/// A depthwise convolution as a sum of shifted inputs, each times a weight:
+/// `[samples, channels, outputs of each, windows…]`.
 #[track_caller]
 fn depthwise<const N: usize>(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, sweep: &Sweep<N>) -> Tensor {
     let (channels, each) = (x.dims()[1], weight.dims()[0] / x.dims()[1].max(1));
@@ -276,8 +276,8 @@ fn conv_transpose<const N: usize>(
     if kernel.contains(&0) || stride.contains(&0) || dilation.contains(&0) {
         panic!("{name}: kernel {kernel:?}, stride {stride:?} and dilation {dilation:?} must be above 0");
     }
-    // Element s·q + r of the result is the sum of w[r + s·j]·x[q - j] over j: for each r of 0..s one convolution with
-    // every s-th weight. They are one product with s times the rows, whose results lie s apart.
+    // Element s·q + r of the result is the sum of w[r + s·j]·x[q - j] over j: for each r of 0..s, a convolution with
+    // every s-th weight. They are one product with s times the rows, whose results are interleaved with stride s.
     let (mut taps, mut first, mut count, mut out) = ([0; N], [0; N], [0; N], [0; N]);
     let (mut weight, mut seen) = (weight.clone(), [(0, 0); N]);
     for i in 0..N {
@@ -291,7 +291,7 @@ fn conv_transpose<const N: usize>(
         let Some(inside) = all.checked_sub(before + after).filter(|&o| o > 0) else {
             panic!("{name}: padding {padding:?} leaves nothing of axis {} of {}", i + 2, x.shape());
         };
-        // With a stride of 1 windows are dilated; else weights are, since only some of them meet.
+        // With a stride of 1 the windows are dilated, else the weights, because each result uses only some of them.
         let (tapped, reach) = if s == 1 { (kernel[i], span - 1) } else { (span.div_ceil(s), span.div_ceil(s) - 1) };
         if s > 1 {
             weight = weight.dilated(2 + i, d).padded_to(2 + i, tapped * s);
@@ -322,8 +322,8 @@ fn conv_transpose<const N: usize>(
     unsampled(whole.sliced(&parts[..N + 2]), added)
 }
 
-/// Weights of a transposed convolution, `[in, out of a group, taps·stride…]`, as `[groups, out·stride, in·taps]`, last
-/// taps first.
+/// Weights of a transposed convolution, `[in, out of a group, taps·stride…]`, as `[groups, out·stride, in·taps]`, with
+/// the taps reversed.
 fn phases<const N: usize>(weight: &Tensor, groups: usize, taps: [usize; N], stride: [usize; N]) -> Tensor {
     let (inner, each) = (weight.dims()[0], weight.dims()[1]);
     let parted: Vec<usize> = [inner, each].into_iter().chain((0..N).flat_map(|i| [taps[i], stride[i]])).collect();
@@ -336,7 +336,7 @@ fn phases<const N: usize>(weight: &Tensor, groups: usize, taps: [usize; N], stri
 }
 
 impl Tensor {
-    /// With zeros between the elements of an axis, so that these lie `step` apart.
+    /// The tensor with `step - 1` zeros between neighbouring elements of an axis.
     pub(crate) fn dilated(&self, axis: usize, step: usize) -> Tensor {
         let size = self.dims()[axis];
         if step == 1 || size <= 1 {
@@ -344,20 +344,20 @@ impl Tensor {
         }
         let mut apart = *self.shape();
         apart.dims_mut()[axis] = size * step;
-        // The added dimension merges with the axes behind it, so that the rank stays within the limit.
+        // The added dimension is merged with the axes after it, so that the rank stays within the limit.
         let inner: usize = self.dims()[axis + 1..].iter().product();
         let outer: usize = self.dims()[..axis].iter().product();
         let spread = self.reshape([outer * size, 1, inner]).pad([(0, 0), (0, step - 1), (0, 0)], 0).reshaped(apart);
         spread.part(axis, (0, 1, (size - 1) * step + 1))
     }
 
-    /// With zeros behind an axis, so that it has that size.
+    /// The tensor with zeros appended along an axis up to that size.
     fn padded_to(&self, axis: usize, size: usize) -> Tensor {
         self.shifted(axis, &[(0, size)])
     }
 
-    /// Of the axes from `axis` on, which go on with zeros, so many elements each, of which the tensor's first is number
-    /// `first`: `(first, size)`.
+    /// A window of the tensor, extended by zeros, along the axes from `axis` on. For each axis `seen` is
+    /// `(first, size)`: the window has `size` elements, and the tensor's element 0 is its element `first`.
     fn shifted(&self, axis: usize, seen: &[(i64, usize)]) -> Tensor {
         let (mut kept, mut widths) = (self.clone(), [(0, 0); crate::MAX_RANK]);
         for (i, &(first, size)) in seen.iter().enumerate() {
@@ -376,15 +376,15 @@ macro_rules! convolutions {
     ($($n:literal $name:ident $transpose:ident $axes:literal $window:literal;)*) => {
         /// Convolutions.
         ///
-        /// Sums are those of [`matmul`](Tensor::matmul), and so are their order and determinism: bf16 and f16 are added
-        /// up in f32 and rounded once, then the bias is added; integers wrap. A depthwise convolution (one channel in
-        /// each group) adds up its window element by element, the last axis running fastest, bf16 and f16 in f32 with
+        /// Sums are those of [`matmul`](Tensor::matmul), with the same order and determinism: bf16 and f16 are
+        /// accumulated in f32 and rounded once, then the bias is added; integers wrap. A depthwise convolution (one
+        /// channel in each group) adds its window element by element, the last axis fastest, bf16 and f16 in f32 with
         /// the bias, rounded once.
         impl Tensor {$(
             #[doc = concat!("The convolution of `[samples, in, ", $axes, "]` (or without samples) with weights `[out, in/groups, ", $window, "]`, PyTorch's layout, plus a bias for each output channel; a cross-correlation, as in all such libraries.")]
             ///
             /// # Panics
-            /// When ranks, channels, groups or the bias do not fit, not one window is inside, dtypes differ or are bool.
+            /// When ranks, channels, groups or the bias do not match, no window fits, or dtypes differ or are bool.
             #[track_caller]
             pub fn $name(&self, weight: &Tensor, bias: Option<&Tensor>, options: Conv<$n>) -> Tensor {
                 conv::<$n>(stringify!($name), self, weight, bias, options)
@@ -392,12 +392,12 @@ macro_rules! convolutions {
 
             #[doc = concat!("The transpose of [`", stringify!($name), "`](Tensor::", stringify!($name), ") as a linear map, often called a deconvolution: `[samples, in, ", $axes, "]` (or without samples) with weights `[in, out/groups, ", $window, "]`, PyTorch's layout, plus a bias for each output channel. Along an axis of size `n` the result has `(n - 1)·stride + dilation·(kernel - 1) + 1 + output_padding` elements less those that the padding cuts off.")]
             ///
-            /// It is one product for all positions modulo the stride (the sub-pixel convolution of Shi et al. 2016), with
-            /// no zeros put between the elements of the input. Sums are those of [`matmul`](Tensor::matmul).
+            /// One product computes all positions modulo the stride (the sub-pixel convolution of Shi et al. 2016),
+            /// without zeros between the elements of the input. Sums are those of [`matmul`](Tensor::matmul).
             ///
             /// # Panics
-            /// When ranks, channels, groups or the bias do not fit, nothing is left between the padding, an output padding
-            /// is not below the stride or the dilation, dtypes differ or are bool.
+            /// When ranks, channels, groups or the bias do not match, the padding leaves nothing, an output padding is
+            /// not below the stride or the dilation, or dtypes differ or are bool.
             #[track_caller]
             pub fn $transpose(&self, weight: &Tensor, bias: Option<&Tensor>, options: ConvTranspose<$n>) -> Tensor {
                 conv_transpose::<$n>(stringify!($transpose), self, weight, bias, options)

@@ -1,4 +1,4 @@
-//! Making tensors: from data, and from a rule.
+//! Creation of tensors, from data and from a rule.
 //!
 //! From data, the dtype is the data's own. From a rule - `zeros`, `arange`, `eye` and so on - it is f32 on the default
 //! device, and a second function of the same name with `_with` takes [`Options`]: a dtype, a device, or both.
@@ -10,12 +10,12 @@ use crate::{Axis, DType, Data, Device, Element, Error, MAX_RANK, Scalar, Shape, 
 use thalweg_ir::Op;
 use thalweg_stream::{Storage, Value};
 
-/// Dtype and device of a tensor to be made: f32 on the default device unless said otherwise.
+/// Dtype and device of a tensor to be created: f32 on the default device unless set.
 ///
-/// Made from a [`DType`], a [`Device`], or a pair of both, so that `Tensor::zeros_with([2, 3], DType::F64)` reads well.
+/// Converts from a [`DType`], a [`Device`], or a pair of both, so that `Tensor::zeros_with([2, 3], DType::F64)` works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The dtype; the function's own default (f32, for random integers i64) where `None`.
+    /// The dtype; `None` for the function's own default (f32, for random integers i64).
     pub dtype: Option<DType>,
     /// The device.
     pub device: Device,
@@ -45,21 +45,21 @@ impl From<(DType, Device)> for Options {
 }
 
 impl Options {
-    /// The dtype of a function that makes f32 by default.
+    /// The dtype, f32 where unset.
     pub(crate) fn dtype(self) -> DType {
         self.dtype.unwrap_or(DType::F32)
     }
 
-    /// Those of a tensor.
+    /// Dtype and device of a tensor.
     pub(crate) fn of(x: &Tensor) -> Options {
         Options { dtype: Some(x.dtype()), device: x.device() }
     }
 }
 
-/// From data.
+/// Creation from data.
 impl Tensor {
-    /// A tensor of nested data: a number, an array, a slice or a `Vec`, nested to any depth up to eight. Its dtype is
-    /// the numbers' type, so write `1.0f32` where f32 is meant (a bare `1.0` is `f64` in Rust).
+    /// A tensor of nested data: a number, an array, a slice or a `Vec`, nested up to eight deep; as `torch.tensor` and
+    /// `numpy.array`. The dtype is the type of the numbers, so write `1.0f32` for f32 (a plain `1.0` is `f64` in Rust).
     ///
     /// ```
     /// # use thalweg::{DType, Tensor};
@@ -76,10 +76,10 @@ impl Tensor {
         Tensor::from_slice(&list, shape)
     }
 
-    /// A tensor of these elements, row-major, on the default device.
+    /// A tensor of `data` in row-major order, on the default device. Copies the data.
     ///
     /// # Panics
-    /// When the shape does not hold that many elements, or the device has no memory for them
+    /// When the shape does not hold `data.len()` elements, or the device has no memory for them
     /// ([`Tensor::try_from_slice`] returns that as an error).
     #[track_caller]
     #[doc(alias = "from_vec")]
@@ -90,13 +90,13 @@ impl Tensor {
         }
     }
 
-    /// A tensor of these elements, row-major, on a device.
+    /// A tensor of `data` in row-major order, on a device. Copies the data.
     ///
     /// # Errors
     /// When the device has no memory for them or fails.
     ///
     /// # Panics
-    /// When the shape does not hold that many elements.
+    /// When the shape does not hold `data.len()` elements.
     #[track_caller]
     pub fn try_from_slice<T: Element>(data: &[T], shape: impl Into<Shape>, device: Device) -> Result<Tensor, Error> {
         let shape = shape.into();
@@ -106,8 +106,8 @@ impl Tensor {
         Tensor::from_bytes(T::as_bytes(data), shape, T::DTYPE, device)
     }
 
-    /// A tensor of the elements of several slices, one behind the other, on a device: what `concat` and
-    /// [`Tensor::try_from_slice`] give, without a copy of everything in between.
+    /// A tensor of the elements of several slices, concatenated, on a device: the same as `concat` and
+    /// [`Tensor::try_from_slice`], without the intermediate copy.
     ///
     /// ```
     /// # use thalweg::{Device, Tensor};
@@ -121,7 +121,7 @@ impl Tensor {
     /// When the device has no memory for them or fails.
     ///
     /// # Panics
-    /// When the shape does not hold that many elements.
+    /// When the shape does not hold as many elements as the slices together.
     #[track_caller]
     pub fn try_from_slices<T: Element>(slices: &[&[T]], shape: impl Into<Shape>, on: Device) -> Result<Tensor, Error> {
         let shape = shape.into();
@@ -134,16 +134,16 @@ impl Tensor {
         Ok(Tensor::of(Value::ready(on.0, buffer, shape, T::DTYPE)))
     }
 
-    /// Elements as host bytes; `bytes` has the length that shape and dtype ask for.
+    /// A tensor of host bytes in row-major order; `bytes` has the length that shape and dtype require.
     pub(crate) fn from_bytes(bytes: &[u8], shape: Shape, dtype: DType, device: Device) -> Result<Tensor, Error> {
         debug_assert_eq!(Some(bytes.len()), shape.checked_bytes(dtype.size()));
         let buffer = device.0.device().allocate_with(&[bytes])?;
         Ok(Tensor::of(Value::ready(device.0, buffer, shape, dtype)))
     }
 
-    /// The same elements on another device; a clone of the handle where it lives there already. Computes the value
-    /// first. Between two GPUs nothing is waited for, and the host has no part in it where the driver lets them reach each
-    /// other's memory.
+    /// Copies the tensor to another device, as `torch.Tensor.to`; a clone of the handle if it is there already.
+    /// Computes the value first. A copy between two GPUs waits for nothing, and bypasses the host where the driver
+    /// supports peer access.
     ///
     /// # Errors
     /// When the value cannot be computed, or the device has no memory for it.
@@ -157,14 +157,14 @@ impl Tensor {
         };
         let home = self.device();
         let rule: Box<Rule> = Box::new(move |_, _, dy| {
-            // What keeps the gradient from coming back is an error where it is read.
+            // A failed copy of the gradient is an error where the gradient is read.
             let failed = |error| Tensor::of(Value::failed(home.0, error, *dy.shape(), dy.dtype()));
             vec![Some(dy.to_device(home).unwrap_or_else(failed))]
         });
         Ok(tape::own(&there.value, "to_device", (std::slice::from_ref(self), false), vec![], rule))
     }
 
-    /// [`Tensor::to_device`] where the devices can do it between them.
+    /// Copies directly from device to device; `None` if the devices cannot do that or the value is not contiguous.
     fn beside_the_host(&self, device: Device) -> Result<Option<Tensor>, Error> {
         let Storage { buffer, view } = self.value.storage()?;
         if !view.is_contiguous() {
@@ -185,37 +185,39 @@ impl<D: Data> From<D> for Tensor {
     }
 }
 
-/// Constants.
+/// Constant tensors.
 impl Tensor {
-    /// Every element 0.
+    /// Zeros, as f32 on the default device.
     ///
-    /// A shape larger than memory is an error at the read, and none at all if only a part of it is ever needed. One whose
-    /// bytes cannot be counted panics.
+    /// A shape larger than memory is an error at the read, and no error if only a part of the tensor is ever needed.
+    ///
+    /// # Panics
+    /// When the size in bytes overflows.
     #[track_caller]
     pub fn zeros(shape: impl Into<Shape>) -> Tensor {
         Tensor::zeros_with(shape, Options::default())
     }
-    /// [`zeros`](Tensor::zeros) of a dtype, on a device.
+    /// [`zeros`](Tensor::zeros) with a dtype, a device or both.
     #[track_caller]
     pub fn zeros_with(shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
         Tensor::full_with(shape, 0, options)
     }
-    /// Every element 1.
+    /// Ones, as f32 on the default device.
     #[track_caller]
     pub fn ones(shape: impl Into<Shape>) -> Tensor {
         Tensor::ones_with(shape, Options::default())
     }
-    /// [`ones`](Tensor::ones) of a dtype, on a device.
+    /// [`ones`](Tensor::ones) with a dtype, a device or both.
     #[track_caller]
     pub fn ones_with(shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
         Tensor::full_with(shape, 1, options)
     }
-    /// Every element `value`, as f32.
+    /// `value` in every element, as f32 on the default device.
     #[track_caller]
     pub fn full(shape: impl Into<Shape>, value: impl Into<Scalar>) -> Tensor {
         Tensor::full_with(shape, value, Options::default())
     }
-    /// [`full`](Tensor::full) of a dtype, on a device.
+    /// [`full`](Tensor::full) with a dtype, a device or both.
     ///
     /// # Panics
     /// When the dtype cannot hold the value.
@@ -233,7 +235,7 @@ impl Tensor {
     pub fn ones_like(&self) -> Tensor {
         self.full_like(1)
     }
-    /// `value` in this tensor's shape, dtype and device.
+    /// `value` in every element, in this tensor's shape, dtype and device.
     ///
     /// # Panics
     /// When the dtype cannot hold the value.
@@ -243,10 +245,10 @@ impl Tensor {
     }
 }
 
-/// Evenly spaced numbers and matrices of a rule.
+/// Evenly spaced numbers, and matrices defined by a rule.
 impl Tensor {
-    /// The numbers of a range: `arange(5)` is 0 to 4, `arange(2..5)` 2 to 4, `arange((0.0, 1.0, 0.25))` goes by
-    /// steps, which may be negative. The end is not in it. As f32.
+    /// The numbers of a half-open range, as f32: `arange(5)` is 0 to 4, `arange(2..5)` 2 to 4, and
+    /// `arange((0.0, 1.0, 0.25))` has a step, which may be negative. Element `i` is `start + i·step`.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -261,11 +263,11 @@ impl Tensor {
         Tensor::arange_with(range, Options::default())
     }
 
-    /// [`arange`](Tensor::arange) of a dtype, on a device: element `i` is `start + i·step`, computed in the dtype
-    /// (bf16 and f16: in f32, then rounded).
+    /// [`arange`](Tensor::arange) with a dtype, a device or both. Elements are computed in the dtype (bf16 and f16: in
+    /// f32, then rounded).
     ///
     /// # Panics
-    /// When the step is 0, the number of elements is not finite, or the dtype cannot hold start or step.
+    /// When the step is 0, the number of elements is not finite, or the dtype is bool or cannot hold start or step.
     #[track_caller]
     pub fn arange_with(range: impl Into<Progression>, options: impl Into<Options>) -> Tensor {
         let (range, options) = (range.into(), options.into());
@@ -286,14 +288,14 @@ impl Tensor {
         x.cast(options.dtype())
     }
 
-    /// `count` numbers evenly spaced from `start` to `end`, both included. As f32.
+    /// `count` evenly spaced numbers from `start` to `end`, both included, as f32; as `numpy.linspace`.
     #[track_caller]
     pub fn linspace(start: f64, end: f64, count: usize) -> Tensor {
         Tensor::linspace_with(start, end, count, Options::default())
     }
 
-    /// [`linspace`](Tensor::linspace) of a dtype, on a device. The first half is counted from the start and the
-    /// second from the end, so that both ends are exact.
+    /// [`linspace`](Tensor::linspace) with a dtype, a device or both. The first half is computed from the start and the
+    /// second from the end, so both ends are exact.
     ///
     /// # Panics
     /// When the dtype is not a float.
@@ -320,7 +322,7 @@ impl Tensor {
         Tensor::eye_with(n, n, Options::default())
     }
 
-    /// The matrix of `rows`×`columns` with ones on the main diagonal, of a dtype, on a device.
+    /// The `rows`×`columns` matrix with ones on the main diagonal, with a dtype, a device or both.
     #[track_caller]
     pub fn eye_with(rows: usize, columns: usize, options: impl Into<Options>) -> Tensor {
         let options = options.into();
@@ -328,14 +330,14 @@ impl Tensor {
         row.eq(column).cast(options.dtype())
     }
 
-    /// The matrix of `rows`×`columns` with ones on and below diagonal `k` (0: the main one, positive: above it), as
-    /// f32.
+    /// The `rows`×`columns` matrix with ones on and below diagonal `k`, as f32; as `numpy.tri`. `k` is 0 for the main
+    /// diagonal and positive above it.
     #[track_caller]
     pub fn tri(rows: usize, columns: usize, k: i64) -> Tensor {
         Tensor::tri_with(rows, columns, k, Options::default())
     }
 
-    /// [`tri`](Tensor::tri) of a dtype, on a device.
+    /// [`tri`](Tensor::tri) with a dtype, a device or both.
     #[track_caller]
     pub fn tri_with(rows: usize, columns: usize, k: i64, options: impl Into<Options>) -> Tensor {
         let options = options.into();
@@ -343,7 +345,7 @@ impl Tensor {
         column.le(row + beyond(k, rows, columns)).cast(options.dtype())
     }
 
-    /// The lower triangle of the matrices in the last two dimensions: elements above diagonal `k` become 0.
+    /// The lower triangle of the matrices in the last two dimensions: elements above diagonal `k` are 0.
     ///
     /// # Panics
     /// When the rank is below 2.
@@ -354,7 +356,7 @@ impl Tensor {
         column.le(row + beyond(k, rows, columns)).where_(self, 0)
     }
 
-    /// The upper triangle of the matrices in the last two dimensions: elements below diagonal `k` become 0.
+    /// The upper triangle of the matrices in the last two dimensions: elements below diagonal `k` are 0.
     ///
     /// # Panics
     /// When the rank is below 2.
@@ -372,7 +374,7 @@ impl Tensor {
         (self.dims()[rank - 2], self.dims()[rank - 1])
     }
 
-    /// The positions along an axis: element `[.., i, ..]` is `i`, in a shape that broadcasts against this tensor's.
+    /// The indices along an axis: element `[.., i, ..]` is `i`, in a shape that broadcasts against this tensor's.
     ///
     /// # Panics
     /// When there is no such axis.
@@ -385,12 +387,12 @@ impl Tensor {
     }
 }
 
-/// The number of a diagonal; of those beyond a matrix the next one to it.
+/// The diagonal `k`, clamped to at most one diagonal outside the matrix.
 fn beyond(k: i64, rows: usize, columns: usize) -> i64 {
     k.clamp(-(rows as i64), columns as i64)
 }
 
-/// The dtype that a progression is computed in.
+/// The dtype that a progression is computed in: f32 for bf16 and f16, else `dtype`.
 fn wide(dtype: DType) -> DType {
     match dtype {
         DType::BF16 | DType::F16 => DType::F32,
@@ -408,9 +410,9 @@ fn indices(rows: usize, columns: usize, device: Device) -> (Tensor, Tensor) {
     (iota(rows, DType::I64, device).reshape([rows, 1]), iota(columns, DType::I64, device))
 }
 
-/// Numbers from a start to before an end by a step: what [`Tensor::arange`] takes.
+/// Range of numbers with a step, the argument of [`Tensor::arange`]; the end is not included.
 ///
-/// Made from an end, a range, a pair (start, end) or a triple (start, end, step) of Rust's usual numbers.
+/// Converts from an end, a range, a pair (start, end) or a triple (start, end, step) of Rust's usual numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Progression {
     start: Scalar,

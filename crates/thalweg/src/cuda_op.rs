@@ -1,8 +1,9 @@
-//! Operations whose source is CUDA C++ of the user's own.
+//! User-defined operations in CUDA C++.
 //!
-//! In: a text with a named entry, what its results are, how it is launched. Out: tensors like any other. Always true: a
-//! call is recorded like other operations, does not cut the stream, and is one launch; what it needs beyond its operands is
-//! known when it is recorded, so a mistake in it panics at the caller's line. What does not compile is the error of the read.
+//! In: a source with a named entry, the shapes and dtypes of its results, and its launch. Out: ordinary tensors. Always
+//! true: a call is recorded like other operations, does not cut the stream, and is one launch. Everything but the
+//! operands' values is known when it is recorded, so a mistake panics at the caller's line. A source that does not
+//! compile is an error of the read.
 
 use crate::grad::{Backward, InputGradients, Inputs, Results};
 use crate::opaque::{self, Back, Outputs};
@@ -15,19 +16,18 @@ use thalweg_stream::{self as stream, Counted, Site, Value};
 type Launches = dyn Fn(&[Tensor]) -> CudaLaunch + Send + Sync;
 type Reference = dyn Fn(&[Tensor]) -> Vec<Tensor> + Send + Sync;
 
-/// An operation whose source is CUDA C++.
+/// User-defined operation with a source in CUDA C++, like a PyTorch C++/CUDA extension.
 ///
-/// The entry is a function marked `__global__`. Its parameters are pointers to the operands, which lie row-major, pointers
-/// to the results, then what the launch gives it: [sizes](CudaLaunch::size) and [numbers](CudaLaunch::number). A pointer has
-/// its tensor's dtype (bf16 and f16 any type of two bytes); whatever does not fit does not compile. It writes every element
-/// of its results, and nothing else. It may use shared memory, barriers, atomics, and inline PTX; dynamic shared memory
-/// named by `THALWEG_SHARED(name)` also runs where the host plays a GPU.
+/// The entry is a `__global__` function. Its parameters are pointers to the operands (row-major), pointers to the
+/// results, then the [sizes](CudaLaunch::size) and [numbers](CudaLaunch::number) of the launch. A pointer has its
+/// tensor's dtype (for bf16 and f16, any two-byte type); other types do not compile. The entry writes every element of
+/// its results, and nothing else. It may use shared memory, barriers, atomics and inline PTX. Dynamic shared memory
+/// named by `THALWEG_SHARED(name)` also works on the emulated GPU.
 ///
-/// It is opaque: nothing fuses into it, and it costs its own launch and nothing else. What is recorded around it is planned
-/// as if it were any other operation, so its neighbours fuse among themselves. It is compiled by NVRTC when it first runs,
-/// and kept on disk; a text that does not compile is the error of the read ([`Error::Host`](crate::Error::Host)), with what
-/// the compiler said and the line of the call. It runs when a result is needed, and not at all where none is; so it should
-/// be a function of its operands.
+/// It is opaque: nothing fuses into it, and its cost is its own launch. The operations around it are planned as usual
+/// and fuse among themselves. NVRTC compiles it at its first run, and the binary is cached on disk. A source that does
+/// not compile is the error of the read ([`Error::Host`](crate::Error::Host)), with the compiler's message and the line
+/// of the call. It runs only if a result is needed, so it should be a pure function of its operands.
 ///
 /// ```
 /// # use thalweg::{CudaLaunch, CudaOp, Tensor};
@@ -55,11 +55,11 @@ pub struct CudaOp {
     launch: Arc<Launches>,
     reference: Option<Arc<Reference>>,
     backward: Option<Arc<Back>>,
-    /// What it was called as: so the text is not hashed for each call.
+    /// The interned sources of earlier calls, so that the text is not hashed for each call.
     known: Arc<Mutex<Vec<Foreign>>>,
 }
 
-/// How a [`CudaOp`] is launched: blocks, threads of a block, and what its entry is given behind the tensors.
+/// Launch of a [`CudaOp`]: grid, block, and the arguments of its entry after the tensors.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CudaLaunch {
     grid: [usize; 3],
@@ -70,57 +70,58 @@ pub struct CudaLaunch {
     numbers: Vec<Scalar>,
 }
 
-/// Sizes and numbers that an entry takes at most.
+/// Maximum number of sizes that an entry takes.
 const MOST_SIZES: usize = 32;
 
 impl CudaLaunch {
-    /// So many blocks along x, y and z, of so many threads.
+    /// A grid of blocks along x, y and z, each of `block` threads.
     pub fn new(grid: [usize; 3], block: [u32; 3]) -> CudaLaunch {
         CudaLaunch { grid, block, shared: 0, additions: None, sizes: vec![], numbers: vec![] }
     }
 
-    /// As many blocks of that many threads as cover `n`, in one dimension.
+    /// The one-dimensional grid of blocks of `threads` threads that covers `n`.
     ///
     /// # Panics
-    /// When there are no threads.
+    /// When `threads` is 0.
     #[track_caller]
     pub fn linear(n: usize, threads: u32) -> CudaLaunch {
         assert!(threads > 0, "CudaLaunch::linear: a block has at least one thread");
         CudaLaunch::new([n.div_ceil(threads as usize), 1, 1], [threads, 1, 1])
     }
 
-    /// With an integer as the next argument of the entry: a part of the plan's sizes, as a tensor's are.
+    /// Adds an integer as the next argument of the entry. Like the sizes of tensors, it is part of the plan's sizes.
     ///
     /// # Panics
-    /// When it is beyond 64 bits with sign.
+    /// When it exceeds a signed 64-bit integer.
     #[track_caller]
     pub fn size(mut self, n: usize) -> CudaLaunch {
         self.sizes.push(i64::try_from(n).expect("a size has 63 bits"));
         self
     }
 
-    /// With a float or an integer as the next argument of the entry, behind all sizes (double or long long, converted to
-    /// what the parameter is; a u64 above `i64::MAX` as its bits, which an `unsigned long long` takes whole). Calls with other
-    /// numbers have the same plan; operands and numbers are at most eight.
+    /// Adds a float or an integer as the next argument of the entry, after all sizes. It is passed as double or long
+    /// long and converted to the parameter's type; a u64 above `i64::MAX` is passed by its bits, which an
+    /// `unsigned long long` takes unchanged. Calls with other numbers share the plan. There are at most eight operands
+    /// and numbers together.
     pub fn number(mut self, value: impl Into<Scalar>) -> CudaLaunch {
         self.numbers.push(value.into());
         self
     }
 
-    /// With so many bytes of dynamic shared memory a block.
+    /// Sets the bytes of dynamic shared memory of a block.
     pub fn shared(self, bytes: u32) -> CudaLaunch {
         CudaLaunch { shared: bytes, ..self }
     }
 
-    /// With so much arithmetic, in additions of f32, for whoever chooses between plans. Bytes are those of the tensors.
+    /// Sets the arithmetic, in additions of f32, for the cost model. Memory traffic is taken from the tensors.
     pub fn cost(self, additions: u64) -> CudaLaunch {
         CudaLaunch { additions: Some(additions), ..self }
     }
 
-    /// In the form in which it is recorded.
+    /// The launch in the form that is recorded.
     ///
     /// # Panics
-    /// When no GPU launches that.
+    /// When no GPU can launch it.
     #[track_caller]
     fn checked(&self, name: &str, nothing: bool) -> ForeignLaunch {
         let ([x, y, z], threads) = (self.grid, self.block.iter().map(|&b| u64::from(b)).product::<u64>());
@@ -143,8 +144,9 @@ impl CudaLaunch {
 }
 
 impl CudaOp {
-    /// An operation of that name, which errors have in them: the text, the function in it that is launched, shape and dtype
-    /// of each result out of the operands, and how it is launched on these. Neither function looks at values.
+    /// An operation with a name (for error messages), its source, the entry to launch, a function from the operands to
+    /// the shape and dtype of each result, and a function from the operands to the launch. Neither function may look at
+    /// values.
     pub fn new<O, S>(
         name: &'static str,
         text: impl Into<String>,
@@ -168,16 +170,16 @@ impl CudaOp {
         }
     }
 
-    /// The same operation with a function of tensors that gives the same results: what is recorded in its place on devices
-    /// that run no CUDA C++, and under [`with_reference`](crate::with_reference), to test against. A function of slices is a
+    /// Adds a function of tensors with the same results. It is recorded instead on devices without CUDA C++, and under
+    /// [`with_reference`](crate::with_reference) for tests. To use a function of slices, call a
     /// [`HostOp`](crate::HostOp) in it.
     pub fn reference<R: Results>(self, f: impl Fn(&[Tensor]) -> R + Send + Sync + 'static) -> CudaOp {
         let all = move |x: &[Tensor]| f(x).tensors().into_iter().cloned().collect();
         CudaOp { reference: Some(Arc::new(all)), ..self }
     }
 
-    /// The same operation with a backward pass, as that of [`custom_grad`](crate::custom_grad()). Without one it panics
-    /// where an operand is tracked.
+    /// Adds a backward pass, as that of [`custom_grad`](crate::custom_grad()). Without one, calls with a tracked
+    /// operand panic.
     pub fn backward<G: InputGradients>(
         self,
         f: impl Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> G + Send + Sync + 'static,
@@ -185,22 +187,22 @@ impl CudaOp {
         CudaOp { backward: Some(Arc::new(move |b| f(b).list())), ..self }
     }
 
-    /// Its result on these operands.
+    /// Records a call with one result.
     ///
     /// # Panics
-    /// When it has another number of results than one, and as [`on_all`](CudaOp::on_all).
+    /// When it does not have exactly one result, and as [`on_all`](CudaOp::on_all).
     #[track_caller]
     pub fn on<I: Inputs>(&self, inputs: I) -> Tensor {
         opaque::only(self.name, self.on_all(inputs))
     }
 
-    /// Its results on these operands, one launch for all of them.
+    /// Records a call with all its results, which is one launch.
     ///
     /// # Panics
-    /// When there is no operand, or more than eight with the numbers; they are on different devices, or on one that runs no
-    /// CUDA C++ and there is no [`reference`](CudaOp::reference); an operand is tracked and there is no
-    /// [`backward`](CudaOp::backward); there is no result, or one is beyond any memory; no GPU launches what the launch says;
-    /// the reference gives other shapes or dtypes.
+    /// When there is no operand, or more than eight with the numbers; the operands are on different devices, or on one
+    /// without CUDA C++ and there is no [`reference`](CudaOp::reference); an operand is tracked and there is no
+    /// [`backward`](CudaOp::backward); there is no result, or one is larger than any memory; no GPU can launch it; the
+    /// reference returns other shapes or dtypes.
     #[track_caller]
     pub fn on_all<I: Inputs>(&self, inputs: I) -> Vec<Tensor> {
         let (name, from) = (self.name, inputs.tensors().into_iter().cloned().collect::<Vec<Tensor>>());
@@ -222,7 +224,7 @@ impl CudaOp {
         opaque::results(name, values, &from, &self.backward)
     }
 
-    /// Records the call: an operation for each result.
+    /// Records the call as one operation per result.
     #[track_caller]
     fn record(&self, x: &[Tensor], outputs: &[(Shape, DType)]) -> Vec<Arc<Value>> {
         let (name, launch) = (self.name, (self.launch)(x));
@@ -245,7 +247,7 @@ impl CudaOp {
         outputs.iter().enumerate().map(one).collect()
     }
 
-    /// What is recorded for operands and results of these dtypes.
+    /// The interned source for operands and results of these dtypes.
     fn interned(&self, x: &[Tensor], outputs: &[(Shape, DType)], launch: &CudaLaunch) -> Foreign {
         let kind = |n: &Scalar| if matches!(n, Scalar::Float(_)) { DType::F64 } else { DType::I64 };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -273,12 +275,12 @@ impl CudaOp {
     }
 }
 
-/// Whether a device runs CUDA C++.
+/// Whether a device compiles CUDA C++.
 fn runs_cuda(device: Device) -> bool {
     device.name().starts_with("cuda")
 }
 
-/// The values of a reference, which are what was said of the results.
+/// The values of the reference, checked against the declared shapes and dtypes.
 #[track_caller]
 fn in_place_of(name: &str, reference: &Reference, x: &[Tensor], outputs: &[(Shape, DType)]) -> Vec<Arc<Value>> {
     let made = reference(x);

@@ -1,4 +1,4 @@
-//! Devices by name, and the default one.
+//! Devices by name, and the default device.
 
 use crate::environment::{self, Value};
 use crate::{Error, MemoryStats};
@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use thalweg_cpu::{CpuDevice, CpuOptions};
 use thalweg_stream::DeviceRef;
 
-/// Where tensors live and are computed. A small handle: copy it.
+/// Device that stores tensors and computes them. A small `Copy` handle.
 ///
 /// [`Device::default`] is the fastest device there is, unless the environment variable `THALWEG_DEVICE` names another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ impl Device {
     /// The host's processor.
     ///
     /// # Panics
-    /// When an environment variable is set to what it may not be. [`Device::try_default`] and [`Device::from_name`]
+    /// When an environment variable of Thalweg has an invalid value. [`Device::try_default`] and [`Device::from_name`]
     /// return that as an error.
     pub fn cpu() -> Device {
         Device::try_cpu().unwrap_or_else(|mistake| panic!("{mistake}"))
@@ -29,9 +29,9 @@ impl Device {
         CPU.get_or_init(|| Ok(Device(DeviceRef::register(CpuDevice::open()?)))).clone()
     }
 
-    /// Another device on the host's processor, with a memory, a memory limit, costs, plans and programs of its own, for
-    /// the life of the process. Its name is "cpu", too; operations do not mix its tensors with those of
-    /// [`Device::cpu`].
+    /// A further device on the host's processor, with its own memory pool, memory limit, costs, plans and programs. It
+    /// exists for the life of the process. Its name is "cpu", too; an operation does not accept tensors of both this
+    /// device and [`Device::cpu`].
     ///
     /// ```
     /// use thalweg::{CpuOptions, Device, Tensor};
@@ -44,19 +44,19 @@ impl Device {
         Device(DeviceRef::register(CpuDevice::with(options)))
     }
 
-    /// The GPU of that number, from 0 on, as NVIDIA's driver counts them.
+    /// The GPU with a number, from 0, as NVIDIA's driver counts them.
     ///
     /// # Errors
-    /// [`Error::Device`] when there is none, with what to install where driver or compiler are missing; always where
+    /// [`Error::Device`] if there is none, with the package to install if the driver or compiler is missing; always if
     /// Thalweg was built without the feature `cuda`.
     pub fn cuda(number: usize) -> Result<Device, Error> {
         Device::from_name(&format!("cuda:{number}"))
     }
 
-    /// The device of that name, as `THALWEG_DEVICE` takes it: `"cpu"`, `"cuda:0"`; `"cuda"` is the first GPU.
+    /// The device with a name, as `THALWEG_DEVICE` takes it: `"cpu"`, `"cuda:0"`; `"cuda"` is the first GPU.
     ///
     /// # Errors
-    /// [`Error::Device`] when there is none of that name.
+    /// [`Error::Device`] if there is none with that name.
     pub fn from_name(name: &str) -> Result<Device, Error> {
         match name {
             "cpu" => Device::try_cpu(),
@@ -74,8 +74,8 @@ impl Device {
         }
     }
 
-    /// The names of the devices there are, for [`Device::from_name`]: the CPU first, then every GPU that NVIDIA's
-    /// driver shows to this process. None is opened.
+    /// The names of the available devices, for [`Device::from_name`]: the CPU first, then every GPU that NVIDIA's
+    /// driver shows to this process. Opens none of them.
     ///
     /// ```
     /// assert_eq!(thalweg::Device::names()[0], "cpu");
@@ -87,14 +87,13 @@ impl Device {
         cpu.collect()
     }
 
-    /// The device that tensors are created on where none is named: the one that [`set_default_device`] has set for this
-    /// thread, else the one that `THALWEG_DEVICE` names, else the fastest there is: the first GPU, where Thalweg was
-    /// built with the feature `cuda` and the machine has a GPU, its driver and NVRTC. A GPU that cannot be used is told
-    /// of through `tracing`, and the CPU takes its place.
+    /// The device for tensors created without one. In this order: the one that [`set_default_device`] set for this
+    /// thread, the one that `THALWEG_DEVICE` names, the first GPU (if Thalweg was built with the feature `cuda` and the
+    /// machine has a GPU, its driver and NVRTC), the CPU. A GPU that cannot be used is reported through `tracing`, and
+    /// the CPU is used instead.
     ///
     /// # Errors
-    /// When `THALWEG_DEVICE` names a device that is not there, or any environment variable of Thalweg's is set to what
-    /// it may not be.
+    /// If `THALWEG_DEVICE` names a missing device, or any environment variable of Thalweg has an invalid value.
     pub fn try_default() -> Result<Device, Error> {
         if let Some(own) = OWN_DEFAULT.get() {
             return Ok(own);
@@ -111,30 +110,31 @@ impl Device {
             .clone()
     }
 
-    /// Its name: `"cpu"`, `"cuda:0"`.
+    /// The device's name: `"cpu"`, `"cuda:0"`.
     pub fn name(self) -> &'static str {
         self.0.device().name()
     }
 
-    /// What it is, for people: the chip's name and the instruction set in use.
+    /// A description for people: the chip's name and the instruction set in use.
     pub fn describe(self) -> String {
         self.0.device().describe()
     }
 
-    /// The figures of its memory pool: bytes in use, peak, reserved, limit.
+    /// The statistics of the device's memory pool, in bytes: in use, peak, reserved, limit.
     pub fn memory(self) -> MemoryStats {
         self.0.device().memory()
     }
 
-    /// Sets the peak that [`Device::memory`] tells to what is in use now, to measure a stretch of code.
+    /// Resets the peak of [`Device::memory`] to the bytes in use now, to measure a section of code; as
+    /// `torch.cuda.reset_peak_memory_stats`.
     pub fn reset_peak(self) {
         self.0.device().reset_peak();
     }
 
-    /// Sets how many bytes tensors and what is computed between them may use at once; `None` for as many as there are.
-    /// What would not fit is computed in another order, or some of it twice instead of being held, with the same
-    /// values; where that does not do either, the read fails with [`Error::OutOfMemory`]. What is in use already stays.
-    /// The environment variable `THALWEG_MEMORY_LIMIT` (`512M`, `4G`) sets what holds otherwise.
+    /// Sets how many bytes tensors and intermediates may use at once; `None` for no limit. A computation that would not
+    /// fit is reordered, or some of it runs twice instead of being stored, with the same values. If that is not enough,
+    /// the read fails with [`Error::OutOfMemory`]. Memory in use already stays. The environment variable
+    /// `THALWEG_MEMORY_LIMIT` (`512M`, `4G`) sets the default.
     ///
     /// ```
     /// # use thalweg::prelude::*;
@@ -152,12 +152,11 @@ impl Device {
 }
 
 thread_local! {
-    /// The calling thread's default device, where one was set.
+    /// The calling thread's default device, if set.
     static OWN_DEFAULT: Cell<Option<Device>> = const { Cell::new(None) };
 }
 
-/// Sets the default device of the calling thread, or with `None` the one that holds for all, and returns what was set
-/// before.
+/// Sets the default device of the calling thread, or with `None` removes it, and returns the previous setting.
 pub fn set_default_device(device: Option<Device>) -> Option<Device> {
     OWN_DEFAULT.replace(device)
 }
@@ -166,7 +165,7 @@ impl Default for Device {
     /// See [`Device::try_default`].
     ///
     /// # Panics
-    /// When `THALWEG_DEVICE` names a device that is not there.
+    /// When [`Device::try_default`] returns an error.
     #[track_caller]
     fn default() -> Device {
         match Device::try_default() {
@@ -188,8 +187,8 @@ impl fmt::Debug for Device {
     }
 }
 
-/// The first GPU, where it can be used. One that cannot gives way to the CPU, but not where somebody has named the
-/// libraries that it is to be used with.
+/// The first GPU, if it can be used. If not, the CPU, unless the environment names the GPU libraries to use: then the
+/// error.
 #[cfg(feature = "cuda")]
 fn fastest() -> Result<Device, Error> {
     let gpu = match thalweg_cuda::CudaDevice::is_usable() {
@@ -212,13 +211,13 @@ fn fastest() -> Result<Device, Error> {
     Device::try_cpu()
 }
 
-/// The GPU of that name, opened once a process.
+/// The GPU with a name, opened once per process.
 #[cfg(feature = "cuda")]
 fn cuda(name: &str) -> Result<Device, Error> {
     use std::sync::Mutex;
     static OPEN: Mutex<Vec<Device>> = Mutex::new(Vec::new());
     let name = if name == "cuda" { "cuda:0" } else { name };
-    // A panic while one is opened leaves the list whole.
+    // A panic while one is opened leaves the list intact.
     let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
     if let Some(device) = open.iter().find(|d| d.name() == name) {
         return Ok(*device);

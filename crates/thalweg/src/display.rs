@@ -1,25 +1,26 @@
-//! Tensors as text, in NumPy's layout with four digits behind the point, or as many as the format asks for.
+//! Tensors as text, in NumPy's layout, with up to four digits after the decimal point, or as many as the format
+//! requests.
 //!
-//! Floats are printed with as few digits as tell them apart from their neighbours in their dtype, at most four
-//! (`{x:.2}`: two) behind the point, and share one column layout: fixed or, where magnitudes lie far apart, scientific
-//! (NumPy's rule). More than 1,000 elements are abridged to the first and last three of each dimension; only these are
-//! read.
+//! Floats are printed with the fewest digits that distinguish them from their neighbours in their dtype, at most four
+//! (`{x:.2}`: two) after the point. They share one column layout: fixed or, if magnitudes differ widely, scientific
+//! (NumPy's rule). A tensor of more than 1,000 elements is abridged to the first and last three of each dimension; only
+//! these are read.
 
 use crate::{DType, Element, Error, Tensor};
 use std::fmt::{self, Write};
 
-/// Digits behind the point unless the format says otherwise.
+/// Maximum number of digits after the decimal point, unless the format sets it.
 const PRECISION: usize = 4;
-/// More elements than this are abridged.
+/// Tensors with more elements are abridged.
 const THRESHOLD: usize = 1000;
 /// Elements shown at each end of an abridged dimension.
 const EDGE: usize = 3;
-/// Columns of a line.
+/// Characters in a line.
 const WIDTH: usize = 75;
 
 impl fmt::Display for Tensor {
-    /// The values; `{x:.2}` rounds floats to two digits behind the point, at most four are shown otherwise. A value
-    /// that cannot be computed prints its error.
+    /// Prints the values, as `numpy.ndarray.__str__`; `{x:.2}` rounds floats to two digits after the point, the default
+    /// is at most four. A value that cannot be computed prints its error. Computes and waits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match layout(self, f.precision()) {
             Ok(text) => f.write_str(&text),
@@ -29,7 +30,7 @@ impl fmt::Display for Tensor {
 }
 
 impl fmt::Debug for Tensor {
-    /// The values, then dtype and shape; a precision as for `Display`.
+    /// Prints the values, then dtype and shape; takes a precision like `Display`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match layout(self, f.precision()) {
             Ok(text) => write!(f, "{text} ({} {})", self.dtype(), self.shape()),
@@ -52,7 +53,8 @@ fn layout(x: &Tensor, precision: Option<usize>) -> Result<String, Error> {
     Ok(page.part(0, 0, " ", WIDTH))
 }
 
-/// Complex numbers as text: each part in a column layout of its own, the imaginary one with its sign and a `j`.
+/// Complex numbers as text: real and imaginary parts each in a column layout of their own, the imaginary one with its
+/// sign and a `j`.
 pub(crate) fn complex(re: &Tensor, im: &Tensor, precision: Option<usize>) -> Result<String, Error> {
     if re.numel() == 0 {
         return Ok("[]".to_string());
@@ -64,7 +66,7 @@ pub(crate) fn complex(re: &Tensor, im: &Tensor, precision: Option<usize>) -> Res
     let values = imaginary.to_f64_vec()?;
     let sizes: Vec<f64> = values.iter().map(|v| v.abs()).collect();
     let right = floats(&sizes, re.dtype(), precision);
-    // The sign stands before the first digit; what fills up a fraction comes behind the j.
+    // The sign is next to the first digit; spaces that pad a fraction follow the j.
     let signed = right.iter().zip(&values).map(|(text, v)| {
         let (sign, digits) = (if v.is_sign_negative() && !v.is_nan() { '-' } else { '+' }, text.trim_start());
         let kept = digits.trim_end();
@@ -97,7 +99,7 @@ fn edges(x: &Tensor) -> Tensor {
     x
 }
 
-/// Every element as text, all of one width.
+/// Every element as text, padded to one width.
 fn words(x: &Tensor, precision: usize) -> Result<Vec<String>, Error> {
     let words = match x.dtype() {
         dtype if dtype.is_float() => floats(&x.to_f64_vec()?, dtype, precision),
@@ -127,7 +129,7 @@ fn floats(values: &[f64], dtype: DType, precision: usize) -> Vec<String> {
     let scientific = largest >= 1e8 || smallest < 1e-4 || (largest > 0.0 && largest / smallest > 1000.0);
     let digits: Vec<Option<String>> =
         values.iter().map(|&v| v.is_finite().then(|| shortest(v, dtype, scientific, precision))).collect();
-    // Width before and behind the point, over all.
+    // Width before and after the point, over all elements.
     let (mut before, mut behind) = (0, 0);
     for text in digits.iter().flatten() {
         let (whole, rest) = text.split_once('.').expect("a point is always written");
@@ -140,7 +142,7 @@ fn floats(values: &[f64], dtype: DType, precision: usize) -> Vec<String> {
             (_, true) => "inf".to_string(),
             _ => "-inf".to_string(),
         },
-        // Scientific numbers all show the digits of the longest; fixed ones are filled with spaces.
+        // Scientific numbers all have as many digits as the longest; fixed ones are padded with spaces.
         Some(_) if scientific => scientific_text(*value, behind),
         Some(text) => {
             let (whole, rest) = text.split_once('.').expect("a point is always written");
@@ -156,8 +158,8 @@ fn floats(values: &[f64], dtype: DType, precision: usize) -> Vec<String> {
     digits.iter().zip(values).map(place).collect()
 }
 
-/// The fewest digits behind the point, up to the precision, that read back as the value in its dtype; else the
-/// rounded value.
+/// The fewest digits after the point, up to the precision, that parse to the value in its dtype; else the rounded
+/// value.
 fn shortest(value: f64, dtype: DType, scientific: bool, precision: usize) -> String {
     for digits in 0..=precision {
         let text = if scientific { scientific_text(value, digits) } else { format!("{value:.digits$}") };
@@ -169,7 +171,7 @@ fn shortest(value: f64, dtype: DType, scientific: bool, precision: usize) -> Str
     unreachable!("the loop ends at the precision")
 }
 
-/// With a point even if nothing stands behind it, and without zeros at the end.
+/// Adds a missing decimal point, and strips trailing zeros.
 fn with_point(text: String) -> String {
     let (mantissa, exponent) = text.split_at(text.find('e').unwrap_or(text.len()));
     let mantissa = if mantissa.contains('.') { mantissa.trim_end_matches('0') } else { mantissa };
@@ -186,7 +188,7 @@ fn scientific_text(value: f64, digits: usize) -> String {
     format!("{mantissa}{point}e{sign}{size:0>2}")
 }
 
-/// What is printed: words of the shown elements, in the layout of NumPy's `_formatArray`.
+/// Printed page: the words of the shown elements, in the layout of NumPy's `_formatArray`.
 struct Page<'a> {
     dims: &'a [usize],
     shown: &'a [usize],
@@ -195,7 +197,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// The text of a part, in brackets: `axis` is its first free dimension and `at` the number of its first word.
+    /// The text of a sub-array, in brackets: `axis` is its first free dimension and `at` the index of its first word.
     fn part(&self, axis: usize, at: usize, indent: &str, width: usize) -> String {
         let cut = self.abridged && self.dims[axis] > 2 * EDGE;
         let count = self.shown[axis];

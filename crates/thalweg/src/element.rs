@@ -1,9 +1,9 @@
-//! Rust types that can be elements, and nested data of them.
+//! Rust types of elements, and nested data of them.
 
 use crate::{DType, MAX_RANK, Shape};
 use half::{bf16, f16};
 
-/// A Rust type that is the element of a dtype: `f32`, `f64`, [`bf16`], [`struct@f16`], `i8`, `i16`, `i32`, `i64`,
+/// Rust type of the elements of a dtype: `f32`, `f64`, [`bf16`], [`struct@f16`], `i8`, `i16`, `i32`, `i64`,
 /// `u8`, `u16`, `u32`, `u64`, `bool`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no element of a tensor",
@@ -15,22 +15,22 @@ pub trait Element:
 {
     /// The dtype.
     const DTYPE: DType;
-    /// Elements as the bytes of device memory, host byte order.
+    /// The bytes of elements, as in device memory (host byte order).
     #[doc(hidden)]
     fn as_bytes(data: &[Self]) -> &[u8];
-    /// The elements in such bytes.
+    /// Elements from bytes, copied.
     #[doc(hidden)]
     fn from_bytes(bytes: &[u8]) -> Vec<Self>;
-    /// The elements in such bytes where they lie, if they are aligned.
+    /// Elements from bytes without a copy; `None` if the bytes are not aligned.
     #[doc(hidden)]
     fn in_bytes(bytes: &[u8]) -> Option<&[Self]>;
-    /// As [`in_bytes`](Element::in_bytes), to be written. None of bool.
+    /// Mutable form of [`in_bytes`](Element::in_bytes). `None` for bool, whose bytes must be 0 or 1.
     #[doc(hidden)]
     fn in_bytes_mut(bytes: &mut [u8]) -> Option<&mut [Self]>;
-    /// So many elements whose bytes `fill` writes.
+    /// `count` elements whose bytes `fill` writes.
     ///
     /// # Errors
-    /// What `fill` gives.
+    /// Those of `fill`.
     #[doc(hidden)]
     fn filled<E>(count: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Vec<Self>, E>;
 }
@@ -86,12 +86,12 @@ impl Element for bool {
 impl sealed::Sealed for bool {}
 
 mod sealed {
-    /// Dtypes are a closed set.
+    /// Seals the trait: dtypes are a closed set.
     pub trait Sealed {}
 }
 
-/// Data that [`Tensor::new`](crate::Tensor::new) takes: an element, or arrays, slices and `Vec`s of such data nested
-/// to any depth up to eight.
+/// Data for [`Tensor::new`](crate::Tensor::new): an element, or arrays, slices and `Vec`s of such data, nested up to
+/// eight deep.
 #[diagnostic::on_unimplemented(
     message = "a tensor cannot be made of `{Self}`",
     label = "neither a number nor an array, slice or `Vec` of such data",
@@ -100,16 +100,16 @@ mod sealed {
 pub trait Data {
     /// The element.
     type Elem: Element;
-    /// How deep it is nested.
+    /// Nesting depth; 0 for an element.
     #[doc(hidden)]
     const DEPTH: usize;
-    /// Fills in sizes; the first item of each level speaks for the rest.
+    /// Fills in the size of each level, taken from the first item of each level.
     #[doc(hidden)]
     fn sizes(&self, out: &mut [usize]);
     /// Appends the elements in row-major order.
     ///
     /// # Errors
-    /// Two sizes that should agree and do not.
+    /// Two sizes that should agree and do not: the data is ragged.
     #[doc(hidden)]
     fn append(&self, sizes: &[usize], out: &mut Vec<Self::Elem>) -> Result<(), (usize, usize)>;
 }

@@ -1,7 +1,7 @@
-//! One method for each row of the elementwise table, and conversion between dtypes.
+//! Elementwise methods, one for each row of the elementwise table, and conversion between dtypes.
 //!
-//! The method has the row's name; a test holds the two lists against each other. `pow` stands in powers.rs, because
-//! special exponents are cheaper operations.
+//! A method has the name of its row; a test compares the two lists. `pow` is in powers.rs, because special exponents
+//! are cheaper operations.
 
 use crate::record::{binary, record1, ternary, unary};
 use crate::{DType, IntoOperand, Tensor};
@@ -45,9 +45,9 @@ macro_rules! binary_methods {
 unary_methods! {
     /// `-x`; integers wrap. The operator `-x` is the same. Takes floats and integers.
     neg => Neg;
-    /// `|x|`; integers wrap (`abs` of the least one is itself). Takes floats and integers.
+    /// `|x|`; integers wrap (`abs` of the smallest one is itself). Takes floats and integers.
     abs => Abs;
-    /// -1, 0 or 1 by the sign of `x`; NaN stays NaN, -0 gives 0. Takes floats and integers.
+    /// -1, 0 or 1 by the sign of `x`; NaN for NaN, 0 for -0. Takes floats and integers.
     sign => Sign;
     /// `x·x`; integers wrap. Takes floats and integers.
     square => Square;
@@ -101,7 +101,7 @@ unary_methods! {
     erfc => Erfc;
     /// The logistic function `1/(1 + e⁻ˣ)`. Takes floats.
     sigmoid => Sigmoid;
-    /// `max(x, 0)`, NaN kept. Takes floats and integers.
+    /// `max(x, 0)`; NaN for NaN. Takes floats and integers.
     relu => Relu;
     /// The largest integer not above `x`. Takes floats.
     floor => Floor;
@@ -130,8 +130,8 @@ binary_methods! {
     sub => Sub;
     /// `a·b`; integers wrap. The operator `*` is the same. Takes floats and integers.
     mul => Mul;
-    /// `a/b`; integers truncate toward zero, and division by zero gives 0 (by the number 0 it panics). The operator `/` is the same. Takes floats
-    /// and integers.
+    /// `a/b`; integers truncate toward zero, and integer division by zero gives 0 (by the number 0 it panics). The
+    /// operator `/` is the same. Takes floats and integers.
     div => Div;
     /// `⌊a/b⌋`; integer division by zero gives 0 (by the number 0 it panics). Takes floats and integers.
     floor_div => FloorDiv;
@@ -144,7 +144,7 @@ binary_methods! {
     maximum => Maximum;
     /// The angle of the point (`b`, `a`) from the positive x axis, in (-π, π]. Takes floats.
     atan2 => Atan2;
-    /// `√(a² + b²)` without overflow on the way. Takes floats.
+    /// `√(a² + b²)` without intermediate overflow. Takes floats.
     hypot => Hypot;
     /// `a = b`, as bool. Takes every dtype.
     eq => Eq;
@@ -173,14 +173,14 @@ binary_methods! {
     /// `a` shifted left by `b` bits; 0 where `b` is negative or at least the width. The operator `<<` is the same.
     /// Takes integers.
     shl => Shl;
-    /// `a` shifted right by `b` bits, arithmetic for signed dtypes; only the sign is left where `b` is negative or at
+    /// `a` shifted right by `b` bits, arithmetic for signed dtypes; only sign bits remain if `b` is negative or at
     /// least the width. The operator `>>` is the same. Takes integers.
     shr => Shr;
 }
 
 impl Tensor {
-    /// Picks by a condition: `a` where `self` holds, else `b`. All three broadcast together; `a` and `b` may be scalars
-    /// (two scalars make f32, i64 or bool).
+    /// Selects elements by a condition, as `torch.where` and `numpy.where`: `a` where `self` is true, else `b`. All
+    /// three broadcast; `a` and `b` may be scalars (two scalars give f32, i64 or bool).
     ///
     /// # Panics
     /// When `self` is not bool, the shapes do not broadcast, or `a` and `b` differ in dtype.
@@ -192,7 +192,7 @@ impl Tensor {
         ternary(ElementOp::Where, [self.operand(), a.operand(), b.operand()])
     }
 
-    /// `self`, but `value` where `mask` holds.
+    /// `self` with `value` where `mask` is true.
     ///
     /// # Panics
     /// As [`where_`](Tensor::where_).
@@ -201,8 +201,7 @@ impl Tensor {
         mask.where_(value, self)
     }
 
-    /// `min(max(x, low), high)`: held between two bounds, NaN kept; where the bounds cross, the upper one wins. Takes
-    /// floats and integers.
+    /// `min(max(x, low), high)`; NaN for NaN. If the bounds cross, the result is `high`. Takes floats and integers.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not taken, or a scalar does not fit.
@@ -212,7 +211,7 @@ impl Tensor {
         ternary(ElementOp::Clamp, [self.operand(), low.operand(), high.operand()])
     }
 
-    /// `a + weight·(end - a)`: the point that lies `weight` of the way from `self` to `end`. Takes floats.
+    /// `self + weight·(end - self)`: linear interpolation, as `torch.lerp`. Takes floats.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -224,8 +223,8 @@ impl Tensor {
     /// The elements converted to `dtype`; every pair of dtypes is allowed.
     ///
     /// Float to float rounds to nearest, ties to even (overflow gives an infinity). Float to integer truncates toward
-    /// zero and saturates, NaN gives 0. Integer to integer wraps, integer to float rounds. To bool is `x ≠ 0` (NaN is
-    /// true); from bool gives 0 and 1.
+    /// zero and saturates; NaN gives 0. Integer to integer wraps, integer to float rounds. Conversion to bool is
+    /// `x ≠ 0` (NaN is true); bool converts to 0 and 1.
     #[doc(alias = "astype")]
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Tensor {

@@ -1,9 +1,9 @@
-//! What goes with Fourier transforms: the frequencies of their results, and the order of these.
+//! Frequencies of the results of Fourier transforms, and their order.
 
 use crate::{Axes, DType, Options, Tensor};
 
 impl Tensor {
-    /// The frequencies of a discrete Fourier transform of `n` samples that lie `spacing` apart, in the order of its
+    /// The frequencies of a discrete Fourier transform of `n` samples at distance `spacing`, in the order of its
     /// results, as `numpy.fft.fftfreq`: 0 and the positive ones, then the negative ones. As f32.
     ///
     /// # Panics
@@ -28,7 +28,7 @@ impl Tensor {
         (i / (n as f64 * spacing)).cast(DType::F32)
     }
 
-    /// Frequency 0 moved to the middle of the axes, as `numpy.fft.fftshift`.
+    /// This tensor with frequency 0 moved to the middle of the axes, as `numpy.fft.fftshift`.
     ///
     /// # Panics
     /// When an axis does not exist.

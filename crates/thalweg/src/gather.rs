@@ -1,7 +1,7 @@
-//! Elements at places that a tensor tells: gather, selection by index and by mask.
+//! Gathers: elements selected by an index tensor or by a mask.
 //!
-//! An index may have any integer dtype. A negative one counts from the end. One that names no element is an
-//! [`Error::Index`] where a value that depends on it is read: what an index holds is not known before.
+//! An index may have any integer dtype. Negative ones count from the end. An index out of range is an [`Error::Index`]
+//! where a value that depends on it is read, since the contents of an index are known only then.
 
 use crate::made::{Argument, made, record_again};
 use crate::operand::Arg;
@@ -12,8 +12,8 @@ use std::panic::Location;
 use thalweg_ir::Op;
 use thalweg_stream::{Counted, Site};
 
-/// Says which function of the front records the next gather or scatter, called from where, for the error of an index
-/// that is out of range.
+/// Records the public function and the caller's line for the next gather or scatter, for the error of an index out of
+/// range.
 #[inline]
 #[track_caller]
 pub(crate) fn recorded_by(name: &'static str, counted: Counted) {
@@ -21,7 +21,7 @@ pub(crate) fn recorded_by(name: &'static str, counted: Counted) {
 }
 
 impl Tensor {
-    /// An index of this tensor as i64, not yet counted from the end.
+    /// An index of this tensor as i64; negative ones stay negative.
     #[track_caller]
     pub(crate) fn as_index(&self, name: &str, index: &Tensor) -> Tensor {
         if !index.dtype().is_int() {
@@ -29,13 +29,13 @@ impl Tensor {
         }
         check_device(name, self, index);
         if index.dtype() == DType::U64 {
-            // What i64 does not hold is out of range as a large number, and not as a negative one.
+            // A u64 beyond i64 is out of range as a large number, not as a negative one.
             return index.minimum(i64::MAX).cast(DType::I64);
         }
         index.cast(DType::I64)
     }
 
-    /// Places along an axis of that size as i64, negative ones counted from the end.
+    /// Indices along an axis of that size as i64, with negative ones resolved.
     #[track_caller]
     pub(crate) fn places(&self, name: &str, index: &Tensor, size: usize) -> Tensor {
         let signed = index.dtype().is_signed();
@@ -43,17 +43,17 @@ impl Tensor {
         if signed { index.lt(0).where_(&index + size, &index) } else { index }
     }
 
-    /// Records a gather by an index that the calling method has computed: it is in range. The index has the result's shape,
-    /// this tensor's but for the axis.
+    /// Records a gather by an index that the calling method computed, and that is in range. The index has the shape of
+    /// the result, which is this tensor's except for the axis.
     #[track_caller]
     pub(crate) fn gathered(&self, by: &'static str, axis: usize, index: &Tensor) -> Tensor {
         self.gathered_by((by, Counted::Computed), axis, index)
     }
 
-    /// Records a gather of that function, which has counted its index so.
+    /// Records a gather for the function `by`, which says how it treated negative indices.
     #[track_caller]
     pub(crate) fn gathered_by(&self, by: (&'static str, Counted), axis: usize, index: &Tensor) -> Tensor {
-        // An empty axis has nothing to find out about an index with.
+        // With an empty axis the gather itself has to report the index out of range.
         if let Some(y) = self
             .gathered_before(by, (axis, index), (TUNABLES.max_gathered_functions.size() as u32, 1))
             .filter(|_| self.numel() > 0)
@@ -63,8 +63,9 @@ impl Tensor {
         self.gathered_as_it_is(by, axis, index)
     }
 
-    /// What an elementwise function gives of few elements of what it was recorded on, in the place of a few elements of
-    /// what it gives: what a gather takes from has to be in memory. The same bits, in strict mode too.
+    /// Moves the gather before an elementwise function: instead of a few elements of the function's result, it computes
+    /// the function on a few elements of its arguments, since the source of a gather has to be in memory. The results
+    /// are equal to the bit, in strict mode too.
     #[track_caller]
     fn gathered_before(
         &self,
@@ -81,7 +82,7 @@ impl Tensor {
         }
         let mut made = made(self)?;
         if made.op == Op::Reshape {
-            // As it is of the function's arguments, where they are as many.
+            // A reshape of the function's result is taken as a reshape of its arguments, if they have as many elements.
             let function = made.operand().and_then(crate::made::made)?;
             let whole = made.operand()?.shape().numel();
             let same = |a: &Argument| !matches!(a, Argument::Tensor(t) if t.numel() != whole);
@@ -99,7 +100,7 @@ impl Tensor {
         if !matches!(made.op, Op::Element(_) | Op::Cast) || !fewer(gathers) {
             return None;
         }
-        // No closures: the line of an error is the caller's.
+        // A loop, not closures, so that errors name the caller's line.
         let mut args = Vec::with_capacity(made.args.len());
         for arg in &made.args {
             args.push(match arg {
@@ -114,7 +115,7 @@ impl Tensor {
         }
     }
 
-    /// The elements of an argument that the same elements of this tensor, which was made from it, follow from.
+    /// The elements of the argument `t` of this tensor's function that the gathered elements depend on.
     #[track_caller]
     fn taken_of(
         &self,
@@ -141,7 +142,7 @@ impl Tensor {
         push(Op::Gather, self.dtype(), *index.shape(), axis as u32, args, &[])
     }
 
-    /// The elements at given places along an axis: `out[i][j] = x[index[i][j]][j]` for axis 0 of two, as
+    /// The elements at the given indices along an axis: `out[i][j] = x[index[i][j]][j]` for axis 0 of two, as
     /// `torch.gather` and `numpy.take_along_axis`. The other dimensions broadcast.
     ///
     /// ```
@@ -160,7 +161,7 @@ impl Tensor {
         self.along("gather", axis.into(), index)
     }
 
-    /// Another name of [`gather`](Tensor::gather), NumPy's.
+    /// Alias of [`gather`](Tensor::gather), as `numpy.take_along_axis`.
     ///
     /// # Panics
     /// As [`gather`](Tensor::gather).
@@ -172,7 +173,7 @@ impl Tensor {
     #[track_caller]
     fn along(&self, name: &'static str, axis: Axis, index: &Tensor) -> Tensor {
         let axis = axis.of(name, self.rank());
-        // The message alone: a closure that panics would not have the caller's line.
+        // Only the message: a panic inside a closure would not name the caller's line.
         let refuse = || {
             format!(
                 "{name}: an index of shape {} does not go along axis {axis} of shape {}",
@@ -195,8 +196,8 @@ impl Tensor {
         x.gathered_by((name, Counted::FromEnd), axis, &places.broadcast_to(shape))
     }
 
-    /// The given positions of an axis, as `numpy.take` and `torch.index_select`: that dimension is replaced by those of
-    /// the index.
+    /// The slices at the given indices of an axis, as `numpy.take` with an axis and `torch.index_select`: the
+    /// dimensions of the index replace that dimension.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -231,7 +232,7 @@ impl Tensor {
         self.gathered_by((name, Counted::FromEnd), axis, &places.down(axis, &shape)).reshaped(out)
     }
 
-    /// A vector as places along an axis of a shape, the same in all other dimensions.
+    /// A vector as indices along an axis of a shape, the same in all other dimensions.
     #[track_caller]
     pub(crate) fn down(&self, axis: usize, shape: &Shape) -> Tensor {
         let mut column = Shape::new(&[1; MAX_RANK][..shape.rank()]);
@@ -239,7 +240,7 @@ impl Tensor {
         self.reshaped(column).broadcast_to(*shape)
     }
 
-    /// The elements at given places of the flattened tensor, in the shape of the index, as `numpy.take`.
+    /// The elements at the given indices of the flattened tensor, in the shape of the index, as `numpy.take`.
     ///
     /// # Panics
     /// When the index is not of an integer dtype.
@@ -248,8 +249,8 @@ impl Tensor {
         self.flatten().selected("take", 0.into(), index)
     }
 
-    /// The rows of this table (vocabulary × width) that the indices name: their shape, with the row's
-    /// width behind it. An index is not counted from the end.
+    /// The rows of this table (vocabulary × width) at the given indices, as `torch.nn.functional.embedding`: the shape
+    /// of the index, with the width as a last dimension. Negative indices are out of range.
     ///
     /// # Panics
     /// When this is not of rank 2, or the index is not of an integer dtype.
@@ -264,8 +265,8 @@ impl Tensor {
         self.gathered_by(("embedding", Counted::Plain), 0, &places.down(0, &rows)).reshaped(shape)
     }
 
-    /// The elements at the places that several indices name together, one for each of the first dimensions, as
-    /// `x[i, j]` in NumPy. The indices broadcast; the dimensions without an index stay behind.
+    /// The elements at pairs (or tuples) of indices, one index tensor for each leading dimension, as `x[i, j]` in
+    /// NumPy. The index tensors broadcast; the remaining dimensions are the last ones of the result.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -276,7 +277,7 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When there are none or more than dimensions, they do not broadcast, or one is not of an integer dtype.
+    /// When there are no indices or more than dimensions, they do not broadcast, or one is not of an integer dtype.
     #[track_caller]
     pub fn index<T: AsRef<Tensor>>(&self, indices: &[T]) -> Tensor {
         let (rows, places) = self.flat_places("index", indices);
@@ -290,8 +291,8 @@ impl Tensor {
         rows.gathered_by(("index", Counted::Combined), 0, &places.flatten().down(0, &all)).reshaped(shape)
     }
 
-    /// The tensor with its first dimensions made one, and the places in that which several indices name; -1 where one
-    /// of them names nothing.
+    /// The tensor with its indexed leading dimensions merged, and the indices into the merged dimension; -1 where an
+    /// index is out of range.
     #[track_caller]
     pub(crate) fn flat_places<T: AsRef<Tensor>>(&self, name: &str, indices: &[T]) -> (Tensor, Tensor) {
         let count = indices.len();
@@ -319,8 +320,8 @@ impl Tensor {
         (self.reshaped(Shape::new(&dims)), valid.where_(all, -1))
     }
 
-    /// 1 at the class that an index names, else 0, in a new last dimension of `classes`, as i64. An index that is no
-    /// class gives zeros.
+    /// 1 at the index of the class, else 0, in a new last dimension of size `classes`, as i64, as
+    /// `torch.nn.functional.one_hot`. An index out of range gives zeros.
     ///
     /// # Panics
     /// When this is not of an integer dtype, or the rank is 8 already.
@@ -335,15 +336,15 @@ impl Tensor {
     }
 }
 
-/// What depends on how many elements hold: the count is read, so these run what was recorded.
+/// Selections whose size depends on the data: these methods wait for the count.
 impl Tensor {
     /// Whether each element is not 0.
     pub(crate) fn holds(&self) -> Tensor {
         if self.dtype() == DType::Bool { self.clone() } else { self.ne(0) }
     }
 
-    /// The places, in the flattened tensor, of elements that are not 0, ascending, as a vector of i64. Reads their
-    /// number.
+    /// The indices of elements that are not 0, in the flattened tensor, ascending, as a vector of i64, as
+    /// `numpy.flatnonzero`. Waits for their number.
     ///
     /// # Errors
     /// When it cannot be computed.
@@ -352,20 +353,21 @@ impl Tensor {
         Tensor::arange_with(holds.numel(), (DType::I64, self.device())).compacted(&holds)
     }
 
-    /// The elements of a vector where another one, of bool, holds.
+    /// The elements of a vector where the mask `holds` is true.
     pub(crate) fn compacted(&self, holds: &Tensor) -> Result<Tensor, Error> {
         if holds.numel() == 0 {
             return Ok(self.clone());
         }
         let before = holds.cumsum(0);
         let count = before.slice(-1).item::<i64>()? as usize;
-        // What does not hold goes to one place more, which is then cut off.
+        // Elements that are not selected go to one extra element at the end, which is then cut off.
         let places = holds.where_(before - 1, count as i64);
         let all = Tensor::zeros_with([count + 1], Options::of(self));
         Ok(all.scattered(thalweg_ir::ScatterOp::Set, 0, &places, self).narrow(0, 0, count))
     }
 
-    /// The places of elements that are not 0: one vector of i64 a dimension, as `numpy.nonzero`. Reads their number.
+    /// The indices of elements that are not 0, as one i64 vector per dimension, as `numpy.nonzero`. Waits for their
+    /// number.
     ///
     /// # Errors
     /// When it cannot be computed.
@@ -381,8 +383,8 @@ impl Tensor {
         Ok(out)
     }
 
-    /// The places of elements that are not 0, as rows of a matrix of i64: number × rank, as `numpy.argwhere`. Reads
-    /// their number.
+    /// The indices of elements that are not 0, as rows of an i64 matrix of shape number × rank, as `numpy.argwhere`.
+    /// Waits for their number.
     ///
     /// # Errors
     /// When it cannot be computed.
@@ -395,7 +397,8 @@ impl Tensor {
         Ok(Tensor::stack(&columns, 1))
     }
 
-    /// The elements where a mask holds, as a vector, in row-major order; tensor and mask broadcast. Reads their number.
+    /// The elements where a mask is true, as a vector, in row-major order, as `torch.masked_select`; tensor and mask
+    /// broadcast. Waits for their number.
     ///
     /// ```
     /// # use thalweg::Tensor;

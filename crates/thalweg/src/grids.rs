@@ -1,15 +1,15 @@
-//! Making tensors of more than one rule: logarithmic scales, grids of coordinates, functions of the index.
+//! Further creation: logarithmic scales, coordinate grids, functions of the index.
 
 use crate::record::check_alike;
 use crate::{DType, Element, MAX_RANK, Options, Shape, Tensor};
 
-/// Which of a grid's dimensions the first two vectors of [`Tensor::meshgrid`] number.
+/// Assignment of the first two vectors of [`Tensor::meshgrid`] to dimensions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Indexing {
-    /// Each vector its own dimension: matrix indices, "ij". PyTorch's default.
+    /// Vector `i` varies along dimension `i`: matrix indices, "ij". PyTorch's default.
     #[default]
     Matrix,
-    /// The first numbers columns and the second rows: Cartesian coordinates, "xy". NumPy's default.
+    /// The first vector varies along columns and the second along rows: Cartesian coordinates, "xy". NumPy's default.
     Cartesian,
 }
 
@@ -24,7 +24,7 @@ impl Tensor {
         Tensor::logspace_with(start, end, count, base, Options::default())
     }
 
-    /// [`logspace`](Tensor::logspace) of a float dtype, on a device; computed in f64.
+    /// [`logspace`](Tensor::logspace) with a float dtype, a device or both; computed in f64.
     ///
     /// # Panics
     /// When the base is not above 0 or the dtype is not a float.
@@ -36,8 +36,7 @@ impl Tensor {
         exponents.full_like(base).pow(&exponents).cast(options.dtype())
     }
 
-    /// `count` numbers from `start` to `end`, both included, each the one before times the same factor, as
-    /// `numpy.geomspace`. As f32.
+    /// `count` numbers in geometric progression from `start` to `end`, both included, as `numpy.geomspace`. As f32.
     ///
     /// # Panics
     /// When one of them is 0, or their signs differ.
@@ -46,7 +45,7 @@ impl Tensor {
         Tensor::geomspace_with(start, end, count, Options::default())
     }
 
-    /// [`geomspace`](Tensor::geomspace) of a float dtype, on a device; computed in f64, both ends exact.
+    /// [`geomspace`](Tensor::geomspace) with a float dtype, a device or both; computed in f64, both ends exact.
     ///
     /// # Panics
     /// When one of them is 0, their signs differ, or the dtype is not a float.
@@ -65,7 +64,7 @@ impl Tensor {
     }
 
     /// The coordinates of a grid, one tensor for each vector, all of one shape, as `numpy.meshgrid` and
-    /// `torch.meshgrid`. They are views: broadcasting the vectors themselves takes no more.
+    /// `torch.meshgrid`. The results are views and cost no memory.
     ///
     /// ```
     /// # use thalweg::{Indexing, Tensor};
@@ -76,13 +75,13 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// With more than eight, when one is no vector, or when dtypes differ.
+    /// When there are more than eight vectors, one is not a vector, or dtypes differ.
     #[track_caller]
     pub fn meshgrid<T: AsRef<Tensor>>(vectors: &[T], indexing: Indexing) -> Vec<Tensor> {
         let vectors: Vec<&Tensor> = vectors.iter().map(T::as_ref).collect();
         let n = vectors.len();
         assert!(n <= MAX_RANK, "meshgrid: {n} vectors are over the rank limit of {MAX_RANK}");
-        // The dimension that a vector numbers.
+        // The dimension along which a vector varies.
         let along = |i: usize| match (indexing, i) {
             (Indexing::Cartesian, 0 | 1) if n > 1 => 1 - i,
             _ => i,
@@ -98,9 +97,9 @@ impl Tensor {
         vectors.iter().enumerate().map(|(i, v)| v.down(along(i), &shape)).collect()
     }
 
-    /// The tensor whose element at each index is what a function makes of it, as `numpy.fromfunction` with one index at a
-    /// time. The function runs on the host, at once; where it can be written in tensors, [`positions`](Tensor::positions)
-    /// and arithmetic run on the device.
+    /// A tensor of a function of the index, as `numpy.fromfunction` called for one index at a time. The function runs
+    /// on the host, at once; a function that can be written with [`positions`](Tensor::positions) and arithmetic is
+    /// better recorded, and runs on the device.
     ///
     /// ```
     /// # use thalweg::Tensor;

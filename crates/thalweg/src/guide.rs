@@ -1,4 +1,4 @@
-//! A guide in ten short chapters, whose programs run as tests, and tables for those who come from elsewhere.
+//! Guide in ten short chapters, whose programs run as tests, and tables for users of other libraries.
 //!
 //! 1. [First steps](first_steps)
 //! 2. [Shapes and slices](shapes_and_slices)

@@ -1,17 +1,19 @@
-//! Counting into bins. Nothing is read: the counts, and edges that follow from the data, are tensors like any others.
+//! Histograms. Nothing is read back: counts, and edges that depend on the data, are recorded tensors.
 
 use crate::record::{check_alike, wrong_dtype};
 use crate::tunable::TUNABLES;
 use crate::{DType, Device, Error, Options, Scalar, Tensor};
 use thalweg_ir::ScatterOp;
 
-/// The bins of a histogram: so many of one width, or their edges, ascending. Made from an integer, or from an array,
-/// slice or `Vec` of `f64`, or a vector.
+/// Bins of a histogram: a number of bins of equal width, or ascending edges.
+///
+/// Converts from an integer, or from an array, slice or `Vec` of `f64`, or a vector.
 #[derive(Clone, Debug)]
 pub enum Bins {
-    /// So many of one width.
+    /// A number of bins of equal width.
     Count(usize),
-    /// Between neighbours of this vector; the last one with both its edges, the others without the right one.
+    /// Bins between neighbouring elements of this vector; the last one includes both its edges, the others only the
+    /// left one.
     Edges(Tensor),
 }
 
@@ -19,7 +21,7 @@ macro_rules! counts {
     ($($t:ty),*) => {$(
         impl From<$t> for Bins {
             /// # Panics
-            /// Below 0.
+            /// When `count` is negative.
             #[track_caller]
             fn from(count: $t) -> Bins {
                 Bins::Count(usize::try_from(count).unwrap_or_else(|_| panic!("histogram: {count} bins")))
@@ -50,7 +52,7 @@ impl From<&Tensor> for Bins {
     }
 }
 
-/// How a histogram counts: in which range, with which weights, and whether it is a density.
+/// Options of a histogram: range, weights, and normalization to a density.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
     range: Option<(f64, f64)>,
@@ -59,25 +61,25 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// In the range of the data, each element once.
+    /// Defaults: the range of the data, and weight 1 for each element.
     pub fn new() -> Histogram {
         Histogram::default()
     }
 
-    /// The first and the last edge of bins of one width; elements outside are not counted.
+    /// The first and the last edge of bins of equal width; elements outside are not counted.
     pub fn range(mut self, low: f64, high: f64) -> Histogram {
         self.range = Some((low, high));
         self
     }
 
-    /// What each element counts, in its shape. The counts are sums of these, in their dtype.
+    /// The weight of each element, in the tensor's shape. Counts are sums of weights, in their dtype.
     pub fn weights(mut self, weights: &Tensor) -> Histogram {
         self.weights = Some(weights.clone());
         self
     }
 
-    /// Counts divided by their sum and by the widths of the bins, so that the integral is 1, as f64 or in the dtype of
-    /// the weights.
+    /// Divides counts by their sum and by the bin widths, so that the integral is 1. The result is f64 or has the dtype
+    /// of the weights.
     pub fn density(mut self, density: bool) -> Histogram {
         self.density = density;
         self
@@ -85,10 +87,11 @@ impl Histogram {
 }
 
 impl Tensor {
-    /// How many elements are in each bin (i64), and the edges of the bins, as `numpy.histogram`. Bins that are given by
-    /// their number have one width and reach from the smallest element to the largest. NaN is not counted. The edges are
-    /// f64 for integers, and f32 for bf16 and f16; they may differ from NumPy's by a rounding, and an element on one is counted by the edges that
-    /// are returned.
+    /// The number of elements in each bin (i64), and the edges of the bins, as `numpy.histogram`. A number of bins
+    /// gives bins of equal width from the smallest element to the largest. NaN is not counted.
+    ///
+    /// Edges are f64 for integers, and f32 for bf16 and f16. They may differ from NumPy's by a rounding; elements are
+    /// counted by the edges that are returned.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -105,11 +108,11 @@ impl Tensor {
         self.histogram_with(bins, &Histogram::new())
     }
 
-    /// [`histogram`](Tensor::histogram) with a range, weights, or as a density.
+    /// [`histogram`](Tensor::histogram) with a range, weights, or normalized to a density.
     ///
     /// # Panics
-    /// On bool; when there are no bins, the range is empty or not finite, edges are no vector of this dtype or of f64, or
-    /// the weights have another shape.
+    /// On bool; when there are no bins, the range is empty or not finite, the edges are not a vector of this dtype or
+    /// of f64, or the weights have another shape.
     #[track_caller]
     pub fn histogram_with(&self, bins: impl Into<Bins>, how: &Histogram) -> (Tensor, Tensor) {
         if self.dtype() == DType::Bool {
@@ -120,7 +123,7 @@ impl Tensor {
         }
         let x = match self.dtype() {
             DType::F32 | DType::F64 => self.flatten(),
-            // Edges in so few digits would be far off.
+            // bf16 and f16 have too few digits for edges.
             DType::BF16 | DType::F16 => self.flatten().cast(DType::F32),
             _ => self.flatten().cast(DType::F64),
         };
@@ -139,7 +142,7 @@ impl Tensor {
         (&shares / widths / shares.sum(..), edges)
     }
 
-    /// Edges of bins of one width, and in which each element of this vector is; the number of bins for none.
+    /// The edges of bins of equal width, and the bin of each element of this vector; `count` for elements in no bin.
     #[track_caller]
     fn even_bins(&self, count: usize, range: Option<(f64, f64)>) -> (Tensor, Tensor) {
         assert!(count > 0, "histogram: there are no bins");
@@ -150,9 +153,9 @@ impl Tensor {
             None if self.numel() == 0 => (number(0.0), number(1.0)),
             None => {
                 let (low, high) = (self.nanmin(..), self.nanmax(..));
-                // The range of an empty tensor, if all elements are NaN.
+                // All elements are NaN: the range of an empty tensor.
                 let (low, high) = (low.is_nan().where_(0.0, &low), high.is_nan().where_(1.0, &high));
-                // Of one value there is a bin around it.
+                // All elements are equal: a bin around the value.
                 let margin = low.eq(&high).where_(low.full_like(0.5), 0.0);
                 (low - &margin, high + margin)
             }
@@ -167,14 +170,15 @@ impl Tensor {
         let inside = self.ge(&low) & self.le(&high);
         let last = (count - 1) as f64;
         let guess = (((self - &low) / (&high - &low)) * count as f64).floor().clamp(0.0, last);
-        // The division may be off by one: the edges, computed once more, decide.
+        // The division may be off by one bin; a comparison with the edges decides.
         let below = self.lt(edge(&guess));
         let above = self.ge(edge(&(&guess + 1.0)));
         let place = below.where_(&guess - 1.0, above.where_(&guess + 1.0, &guess)).clamp(0.0, last);
         (edges, inside.where_(place, count as f64).cast(DType::I64))
     }
 
-    /// Which of the bins between ascending edges each element of this vector is in; their number for none.
+    /// The edges, and the bin between ascending edges of each element of this vector; the number of bins for elements
+    /// in no bin.
     #[track_caller]
     fn between(&self, edges: &Tensor) -> (Tensor, Tensor) {
         let edges = if edges.dtype() == DType::F64 { edges.cast(self.dtype()) } else { edges.clone() };
@@ -190,7 +194,7 @@ impl Tensor {
         (edges.clone(), inside.where_(place, count))
     }
 
-    /// How many elements, or how much weight, go to each place below `count`.
+    /// The number, or the total weight, of the elements in each bin below `count`.
     #[track_caller]
     fn counted(&self, place: &Tensor, count: usize, weights: Option<&Tensor>, of: &Tensor) -> Tensor {
         let weights = match weights {
@@ -204,11 +208,12 @@ impl Tensor {
         none.scattered(ScatterOp::Add, 0, place, &weights).narrow(0, 0, count)
     }
 
-    /// How much weight each number of a vector of numbers from 0 on has, as `numpy.bincount(x, weights)`: at least
-    /// `least` sums, and as many as the largest number asks for, in the dtype of the weights. Reads that.
+    /// The total weight of each value of a vector of non-negative integers, as `numpy.bincount(x, weights)`, in the
+    /// dtype of the weights. The result has at least `least` elements, and more if the largest value requires it. Waits
+    /// for the largest value.
     ///
     /// # Errors
-    /// When a number is negative, or asks for more sums than can be addressed, or the largest cannot be computed.
+    /// When a value is negative or too large for the result to be addressed, or the largest cannot be computed.
     ///
     /// # Panics
     /// When this is not a vector of an integer dtype, or the weights have another shape.
@@ -217,7 +222,7 @@ impl Tensor {
         self.counts_of("bincount_weighted", weights.clone(), least)
     }
 
-    /// The sums of values at each number, up to the largest.
+    /// The sums of `values` for each integer up to the largest.
     #[track_caller]
     pub(crate) fn counts_of(&self, name: &str, values: Tensor, least: usize) -> Result<Tensor, Error> {
         if !self.dtype().is_int() {
@@ -229,7 +234,7 @@ impl Tensor {
         if values.shape() != self.shape() {
             panic!("{name}: weights of shape {} are not of shape {}", values.shape(), self.shape());
         }
-        // What i64 does not hold is too large, and not negative.
+        // A u64 beyond i64 counts as too large, not as negative.
         let x = if self.dtype() == DType::U64 { self.minimum(i64::MAX) } else { self.clone() }.cast(DType::I64);
         let mut size = least;
         if self.numel() > 0 {
@@ -247,12 +252,12 @@ impl Tensor {
         Ok(none.scattered(ScatterOp::Add, 0, &x, &values))
     }
 
-    /// In which of the bins between ascending edges each element is, as i64, as `numpy.digitize`: 0 before the first
-    /// edge, their number from the last one on. An element that equals an edge is right of it, or with `right` left of
-    /// it. (`torch.bucketize` names the two the other way round.) NaN is behind all.
+    /// The index of the bin between ascending edges that each element is in, as i64, as `numpy.digitize`: 0 before the
+    /// first edge, the number of edges from the last one on. An element equal to an edge is to its right, with `right`
+    /// to its left. (`torch.bucketize` has the opposite meaning of `right`.) NaN is after all edges.
     ///
     /// # Panics
-    /// When the edges are no vector of this dtype, or on bool.
+    /// When the edges are not a vector of this dtype, or on bool.
     #[track_caller]
     pub fn digitize(&self, edges: &Tensor, right: bool) -> Tensor {
         check_alike("digitize", self, edges);
@@ -263,7 +268,7 @@ impl Tensor {
     }
 }
 
-/// So many ones to be counted.
+/// `count` ones to be counted.
 pub(crate) fn ones(count: usize, device: Device) -> Tensor {
     Tensor::full_with((), Scalar::Int(1), (DType::I64, device)).broadcast_to([count])
 }

@@ -1,8 +1,8 @@
-//! Functions on the host in the midst of a program: a decoder, a database, a library.
+//! User-defined operations on the host: a decoder, a database, a library.
 //!
-//! In: shapes and dtypes of the results, which are known before anything runs, and a function over slices. Out: tensors
-//! like any other. Always true: the function runs when a result is asked for, at most once, and what it fails with is
-//! the error of that read; its operands are computed in as few kernels as if somebody had read them.
+//! In: shapes and dtypes of the results, known before anything runs, and a function over slices. Out: ordinary tensors.
+//! Always true: the function runs when a result is needed, at most once; its error is the error of that read; its
+//! operands are computed in as few kernels as if they were read.
 
 use crate::grad::{Backward, InputGradients, Inputs};
 use crate::opaque::{self, Back, Outputs};
@@ -14,27 +14,27 @@ use std::sync::Arc;
 use thalweg_runtime::{Buffer, Decomposition, Fourier, Unfit};
 use thalweg_stream::{Caller, DeviceRef, OnDevice, Queued, Storage, Tell};
 
-/// What an operation is that a device may have a library for.
+/// Operation that a device may have a library for.
 pub(crate) enum Known {
     #[cfg_attr(not(feature = "fft"), expect(dead_code, reason = "made by transforms"))]
     Fourier(Fourier),
-    /// With the leading dimensions.
+    /// A decomposition, with the leading (batch) dimensions.
     #[cfg_attr(not(feature = "linalg"), expect(dead_code, reason = "made by decompositions"))]
     Decomposition(Decomposition, Vec<usize>),
 }
 
-/// What it is of these operands; `None` where no library has it.
+/// Function from operands to the library operation; `None` if no library has it.
 type Library = dyn Fn(&[Tensor]) -> Option<Known> + Send + Sync;
 type Run = dyn Fn(&[HostInput<'_>], &mut [HostOutput<'_>]) -> Result<(), Failure> + Send + Sync;
-/// Memory of each result, where the host sees that.
+/// Host-visible memory of each result; `None` where the host does not see the device's memory.
 type Places<'a> = Vec<Option<&'a mut [u8]>>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// An operation that is a function on the host: over slices of its operands, into slices of its results.
+/// User-defined operation on the host: a function from slices of its operands to slices of its results.
 ///
-/// It is opaque: nothing fuses into it. What was recorded before it is planned together up to its operands, and what
-/// follows is planned together from its results on. It runs when one of its results is read or computed with, and not at
-/// all where nobody does; so it should be a function of its operands. On a GPU its operands are copied to the host.
+/// It is opaque: nothing fuses into it. The operations before it are planned together up to its operands, and those
+/// after it from its results on. It runs when one of its results is read or used, and never if none is, so it should be
+/// a pure function of its operands. On a GPU its operands are copied to the host.
 ///
 /// ```
 /// # use thalweg::{DType, HostOp, Tensor};
@@ -64,37 +64,37 @@ pub struct HostOp {
     library: Option<Arc<Library>>,
 }
 
-/// An operand of a [`HostOp`]: its elements, row-major.
+/// Operand of a [`HostOp`]: its elements in row-major order.
 pub struct HostInput<'a> {
     shape: Shape,
     dtype: DType,
     held: &'a Held,
 }
 
-/// A result of a [`HostOp`]: its elements, row-major, all zero at first.
+/// Result of a [`HostOp`]: its elements in row-major order, initially zero.
 pub struct HostOutput<'a> {
     shape: Shape,
     dtype: DType,
     place: Place<'a>,
 }
 
-/// Elements of an operand for the time of a call.
+/// Elements of an operand during a call.
 enum Held {
-    /// Where they are, in memory that the host sees.
+    /// Borrowed from memory that the host sees.
     Shared(Storage, DeviceRef),
     /// A copy.
     Own(Box<dyn Any + Send>),
 }
 
-/// Where a result goes.
+/// Destination of a result.
 enum Place<'a> {
-    /// Where it will be looked for.
+    /// The result's own memory.
     There(&'a mut [u8]),
-    /// Into a list of elements, which is copied there, where the host can.
+    /// A list of elements, which is then copied to the result's memory if the host sees that.
     Own(Box<dyn Any + Send>, Option<&'a mut [u8]>),
 }
 
-/// Calls a generic function for the element type of a dtype.
+/// Calls a generic function with the element type of a dtype.
 macro_rules! by_dtype {
     ($dtype:expr, $f:ident($($args:expr),*)) => {
         match $dtype {
@@ -148,20 +148,20 @@ impl Held {
 }
 
 impl HostInput<'_> {
-    /// Its shape.
+    /// The operand's shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Its dtype.
+    /// The operand's dtype.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Its elements: of a contiguous tensor on the CPU, where they are.
+    /// The operand's elements; without a copy for a contiguous tensor on the CPU.
     ///
     /// # Panics
-    /// When `T` is not its dtype: an error of the operation.
+    /// When `T` is not its dtype; the panic becomes an error of the operation.
     #[track_caller]
     pub fn slice<T: Element>(&self) -> &[T] {
         if T::DTYPE != self.dtype {
@@ -189,20 +189,20 @@ impl<'a> HostOutput<'a> {
         HostOutput { shape, dtype, place }
     }
 
-    /// Its shape.
+    /// The result's shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Its dtype.
+    /// The result's dtype.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Its elements, to be written.
+    /// The result's elements, to be written.
     ///
     /// # Panics
-    /// When `T` is not its dtype: an error of the operation.
+    /// When `T` is not its dtype; the panic becomes an error of the operation.
     #[track_caller]
     pub fn slice_mut<T: Element>(&mut self) -> &mut [T] {
         if T::DTYPE != self.dtype {
@@ -214,7 +214,7 @@ impl<'a> HostOutput<'a> {
         }
     }
 
-    /// The bytes that the device has to be given.
+    /// The bytes to copy to the device; `None` if the result is in its memory already.
     fn bytes(self) -> Option<Vec<u8>> {
         match self.place {
             Place::There(_) => None,
@@ -228,9 +228,9 @@ impl<'a> HostOutput<'a> {
 }
 
 impl HostOp {
-    /// An operation of that name, which errors have in them: shape and dtype of each result out of the operands, whose
-    /// values are not looked at, and the function. An error of the function, or a panic in it, is the error of whoever
-    /// reads a result ([`Error::Host`]), with the line of the call.
+    /// An operation with a name (for error messages), a function from the operands to the shape and dtype of each
+    /// result, which may not look at values, and the function to run. An error or a panic of that function is an error
+    /// of the read of a result ([`Error::Host`]), with the line of the call.
     pub fn new<O, S>(
         name: &'static str,
         outputs: impl Fn(&[Tensor]) -> O + Send + Sync + 'static,
@@ -243,8 +243,8 @@ impl HostOp {
         HostOp { name, outputs: opaque::outputs(outputs), run: Arc::new(run), backward: None, library: None }
     }
 
-    /// The same operation with a backward pass, as that of [`custom_grad`](crate::custom_grad()). Without one it panics
-    /// where an operand is tracked.
+    /// Adds a backward pass, as that of [`custom_grad`](crate::custom_grad()). Without one, calls with a tracked
+    /// operand panic.
     pub fn backward<G: InputGradients>(
         self,
         f: impl Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> G + Send + Sync + 'static,
@@ -252,26 +252,26 @@ impl HostOp {
         HostOp { backward: Some(Arc::new(move |b| f(b).list())), ..self }
     }
 
-    /// The same operation, which is that of its operands: a device that has a library for it computes it, and no operand is
-    /// copied to the host.
+    /// Adds a library operation: a device with a library for it computes it there, without copying operands to the
+    /// host.
     #[cfg(any(feature = "fft", feature = "linalg"))]
     pub(crate) fn known(self, of: impl Fn(&[Tensor]) -> Option<Known> + Send + Sync + 'static) -> HostOp {
         HostOp { library: Some(Arc::new(of)), ..self }
     }
 
-    /// Its result on these operands.
+    /// Records a call with one result.
     ///
     /// # Panics
-    /// When it has another number of results than one, and as [`on_all`](HostOp::on_all).
+    /// When it does not have exactly one result, and as [`on_all`](HostOp::on_all).
     #[track_caller]
     pub fn on<I: Inputs>(&self, inputs: I) -> Tensor {
         opaque::only(self.name, self.on_all(inputs))
     }
 
-    /// Its results on these operands, which are on the device of the first.
+    /// Records a call with all its results. They are on the device of the first operand.
     ///
     /// # Panics
-    /// When an operand is tracked and there is no [`backward`](HostOp::backward), or a result's shape is beyond any
+    /// When an operand is tracked and there is no [`backward`](HostOp::backward), or a result is larger than any
     /// memory.
     #[track_caller]
     pub fn on_all<I: Inputs>(&self, inputs: I) -> Vec<Tensor> {
@@ -281,7 +281,7 @@ impl HostOp {
         let device = from.first().map_or_else(Device::default, Tensor::device);
         let caller = Caller { name, at: Location::caller() };
         let (run, of) = (self.run.clone(), outputs.clone());
-        // Where kernels run on the host, a library would, too.
+        // If kernels run on the host, so would a library.
         let apart = device.0.device().throughput().is_some();
         let known = self.library.as_ref().filter(|_| apart).and_then(|library| library(&plain));
         let on_device = known.map(|known| OnDevice {
@@ -294,7 +294,7 @@ impl HostOp {
     }
 }
 
-/// By the device's own library, where it has one.
+/// Runs the operation in the device's library, if it has one.
 fn on_device(
     device: Device,
     caller: Caller,
@@ -323,7 +323,7 @@ fn on_device(
     }
 }
 
-/// What is wrong with a matrix of a batch with these leading dimensions.
+/// An error message for matrix number `at` of a batch with these leading dimensions.
 pub(crate) fn of_matrix(at: usize, lead: &[usize], why: impl std::fmt::Display) -> String {
     if lead.is_empty() {
         return why.to_string();
@@ -339,7 +339,7 @@ pub(crate) fn of_matrix(at: usize, lead: &[usize], why: impl std::fmt::Display) 
     format!("matrix [{}]: {why}", index.join(", "))
 }
 
-/// Runs the function. Gives the bytes of those results that have no place.
+/// Runs the function. Returns the bytes of the results whose memory the host does not see.
 fn call(
     caller: Caller,
     run: &Run,

@@ -1,17 +1,17 @@
-//! The threads that share what an operation on the host has to do: matrices of a batch, lines of a transform.
+//! Threads for operations on the host: matrices of a batch, lines of a transform.
 //!
-//! As many as the CPU device has (`THALWEG_THREADS`), made when first needed. Always true: on a worker of a rayon pool,
-//! the program's own for one, nothing else is woken: it is that pool's work.
+//! There are as many as the CPU device has (`THALWEG_THREADS`), started when first needed. Always true: a call from a
+//! worker of a rayon pool, such as the program's own, wakes no other threads; the work is that pool's.
 
 use crate::Device;
 use std::sync::OnceLock;
 
-/// Calls `f` where rayon's parallel iterators use these threads; right here if there is but one.
+/// Calls `f` where rayon's parallel iterators use these threads; directly if there is only one.
 pub(crate) fn on_host_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     static POOL: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
     let build = || {
         let count = Device::cpu().0.device().threads();
-        // Where threads cannot be made, the caller does everything.
+        // If threads cannot be started, the caller does everything.
         let pool = || rayon::ThreadPoolBuilder::new().num_threads(count).thread_name(|i| format!("thalweg-host-{i}"));
         if count > 1 { pool().build().ok() } else { None }
     };
@@ -21,7 +21,7 @@ pub(crate) fn on_host_threads<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     }
 }
 
-/// Whether [`on_host_threads`] has several.
+/// Whether [`on_host_threads`] uses several threads.
 pub(crate) fn has_host_threads() -> bool {
     Device::cpu().0.device().threads() > 1
 }

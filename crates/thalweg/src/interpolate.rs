@@ -1,33 +1,33 @@
-//! Other sizes for images: interpolation along one axis after the other, by elements at computed places.
+//! Interpolation of images to other sizes, one axis after the other, by gathers at computed indices.
 
 use crate::record::{check_float, widened};
 use crate::{DType, Options, Shape, Tensor};
 
-/// How [`Tensor::interpolate`] finds values between elements.
+/// Interpolation method of [`Tensor::interpolate`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interpolation {
-    /// The element that the place falls in, by PyTorch's "nearest": `⌊i·n/m⌋`.
+    /// The element that the position falls in, PyTorch's "nearest": `⌊i·n/m⌋`.
     Nearest,
-    /// The nearest element's centre: `⌊(i + 1/2)·n/m⌋` (PyTorch's "nearest-exact").
+    /// The element with the nearest centre, PyTorch's "nearest-exact": `⌊(i + 1/2)·n/m⌋`.
     NearestExact,
-    /// A line between two elements: linear, bilinear, trilinear.
+    /// Linear between two elements: linear, bilinear, trilinear.
     Linear {
-        /// Whether the first and last elements stay where they are, rather than the borders of the first and last.
+        /// Whether the centres of the first and last elements stay in place, rather than their outer edges.
         align_corners: bool,
     },
-    /// A cubic through four elements, with a = -0.75 (Keys 1981): "bicubic" for two axes.
+    /// Cubic through four elements, with a = -0.75 (Keys 1981): "bicubic" for two axes.
     Cubic {
-        /// Whether the first and last elements stay where they are, rather than the borders of the first and last.
+        /// Whether the centres of the first and last elements stay in place, rather than their outer edges.
         align_corners: bool,
     },
 }
 
 impl Tensor {
-    /// Resized along its last axes, as many as there are sizes; the axes before them (samples, channels) stay. One axis
-    /// after the other, the last one first.
+    /// This tensor resized along its last axes, as many as there are sizes, as `torch.nn.functional.interpolate`. The
+    /// axes before them (samples, channels) stay. Axes are resized one after the other, the last one first.
     ///
-    /// Places and weights are computed in f32 (of f64 in f64), bf16 and f16 in f32 and rounded once; results are the
-    /// same each time.
+    /// Positions and weights are computed in f32 (for f64 in f64); bf16 and f16 are computed in f32 and rounded once.
+    /// Results are the same each time.
     ///
     /// ```
     /// # use thalweg::{Interpolation, Tensor};
@@ -58,7 +58,7 @@ impl Tensor {
         x.cast(self.dtype())
     }
 
-    /// One axis resized.
+    /// This tensor with one axis resized.
     #[track_caller]
     fn resized(&self, axis: usize, size: usize, by: Interpolation) -> Tensor {
         let own = self.dims()[axis];
@@ -75,7 +75,7 @@ impl Tensor {
             true => number * ((own - 1) as f64 / (size - 1) as f64),
             false => (number + 0.5) * (own as f64 / size as f64) - 0.5,
         };
-        // Along the axis, against the dimensions behind it.
+        // In a shape that broadcasts along the axis.
         let along = |v: Tensor| v.reshape([&[size][..], &vec![1; self.rank() - axis - 1]].concat());
         let at = |place: &Tensor, by: i64| self.index_select(axis, &(place.cast(DType::I64) + by).clamp(0, own - 1));
         if let Interpolation::Cubic { .. } = by {
@@ -100,13 +100,13 @@ impl Tensor {
     fn nearest(&self, axis: usize, size: usize, by: Interpolation) -> Tensor {
         let own = self.dims()[axis];
         if size.is_multiple_of(own) {
-            // Whole repetitions are a view.
+            // Repetition by an integer factor is a view.
             return self.repeat(size / own, axis);
         }
         if own.is_multiple_of(size) && by == Interpolation::Nearest {
             return self.part(axis, (0, (own / size) as i64, size));
         }
-        // In integers, since ⌊i·n/m⌋ of floats may be off by one.
+        // In integers, because ⌊i·n/m⌋ of floats may be off by one.
         let number = Tensor::arange_with(size, (DType::I64, self.device()));
         let place = match by {
             Interpolation::NearestExact => ((number * 2 + 1) * own).floor_div(2 * size),
@@ -116,12 +116,12 @@ impl Tensor {
     }
 }
 
-/// The cubic's weight of an element less than 1 away.
+/// The cubic weight of an element at distance less than 1.
 fn inner(d: Tensor) -> Tensor {
     ((&d * 1.25 - 2.25) * &d) * d + 1.0
 }
 
-/// The cubic's weight of an element 1 to 2 away.
+/// The cubic weight of an element at distance 1 to 2.
 fn outer(d: Tensor) -> Tensor {
     ((&d * -0.75 + 3.75) * &d - 6.0) * d + 3.0
 }

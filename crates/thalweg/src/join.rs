@@ -1,11 +1,11 @@
-//! Joining and parting: cat, stack, split, chunk, repetition, roll.
+//! Concatenation, splitting, repetition and rolling.
 
 use crate::operand::Arg;
 use crate::record::{check_alike, push};
 use crate::{Axis, Error, MAX_RANK, Shape, Tensor};
 use thalweg_ir::Op;
 
-/// Two tensors end to end; shapes and dtypes were checked.
+/// Concatenation of two tensors whose shapes and dtypes were checked.
 #[track_caller]
 pub(crate) fn join(a: &Tensor, b: &Tensor, axis: usize) -> Tensor {
     let mut shape = *a.shape();
@@ -13,7 +13,7 @@ pub(crate) fn join(a: &Tensor, b: &Tensor, axis: usize) -> Tensor {
     push(Op::Cat, a.dtype(), shape, axis as u32, [Arg::Tensor(a), Arg::Tensor(b)], &[])
 }
 
-/// A balanced tree of joins, so that an element lies under logarithmically many selects.
+/// Concatenation as a balanced tree, so that an element passes through logarithmically many selects.
 #[track_caller]
 pub(crate) fn join_all(list: &[&Tensor], axis: usize) -> Tensor {
     match list {
@@ -26,7 +26,7 @@ pub(crate) fn join_all(list: &[&Tensor], axis: usize) -> Tensor {
 }
 
 impl Tensor {
-    /// Tensors end to end along an axis; all other sizes agree.
+    /// The tensors concatenated along an axis; all other sizes agree.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -55,7 +55,7 @@ impl Tensor {
         join_all(&list, axis)
     }
 
-    /// Tensors of one shape along a new dimension before dimension `axis`.
+    /// Tensors of one shape stacked along a new dimension before dimension `axis`.
     ///
     /// # Panics
     /// When there are none, or shapes or dtypes differ.
@@ -74,7 +74,7 @@ impl Tensor {
         join_all(&list.iter().collect::<Vec<_>>(), axis)
     }
 
-    /// Parts of `size` along an axis, the last one smaller if need be.
+    /// Chunks of `size` along an axis, as `torch.split`; the last one may be smaller.
     ///
     /// # Panics
     /// When `size` is 0 or there is no such axis.
@@ -87,10 +87,10 @@ impl Tensor {
         starts.map(|s| self.part(axis, (s as i64, 1, size.min(length - s)))).collect()
     }
 
-    /// Parts of the given sizes along an axis.
+    /// Chunks of the given sizes along an axis, as `torch.split` with a list.
     ///
     /// # Panics
-    /// When the sizes do not add up to the axis.
+    /// When the sizes do not add up to the size of the axis.
     #[track_caller]
     pub fn split_sizes(&self, sizes: &[usize], axis: impl Into<Axis>) -> Vec<Tensor> {
         let axis = axis.into().of("split_sizes", self.rank());
@@ -106,7 +106,7 @@ impl Tensor {
         sizes.iter().map(part).collect()
     }
 
-    /// At most `count` parts of one size along an axis, the last one smaller if need be, as `torch.chunk`.
+    /// At most `count` chunks of equal size along an axis, as `torch.chunk`; the last one may be smaller.
     ///
     /// # Panics
     /// When `count` is 0 or there is no such axis.
@@ -117,7 +117,7 @@ impl Tensor {
         self.split(self.dims()[axis].div_ceil(count).max(1), axis)
     }
 
-    /// Every position of an axis as a tensor without that dimension.
+    /// The slice at each index of an axis, without that dimension, as `torch.unbind`.
     ///
     /// # Panics
     /// When there is no such axis.
@@ -127,7 +127,8 @@ impl Tensor {
         (0..self.dims()[axis]).map(|i| self.index_axis(axis, i as i64)).collect()
     }
 
-    /// Every element `count` times in a row along an axis, as `numpy.repeat`; [`tile`](Tensor::tile) repeats the whole.
+    /// Every element `count` times in a row along an axis, as `numpy.repeat`; [`tile`](Tensor::tile) repeats the whole
+    /// tensor.
     ///
     /// # Panics
     /// When there is no such axis.
@@ -140,8 +141,8 @@ impl Tensor {
         self.reshape([outer, size, 1, inner]).expand([outer, size, count, inner]).reshape(shape)
     }
 
-    /// Every position of an axis as often as a vector says, as `numpy.repeat` and `torch.repeat_interleave` with a tensor of
-    /// counts: position `i` `counts[i]` times. Reads the number of results.
+    /// Index `i` of an axis repeated `counts[i]` times, as `numpy.repeat` and `torch.repeat_interleave` with a tensor
+    /// of counts. Waits for the sum of the counts, which is a size of the result.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -151,10 +152,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// When a count is negative, or they cannot be computed.
+    /// When a count is negative, or the counts cannot be computed.
     ///
     /// # Panics
-    /// When there is no such axis, or the counts are not a vector of an integer dtype with one for each position.
+    /// When there is no such axis, or `counts` is not an integer vector with one element per index of the axis.
     #[track_caller]
     pub fn repeat_interleave(&self, counts: &Tensor, axis: impl Into<Axis>) -> Result<Tensor, Error> {
         let axis = axis.into().of("repeat_interleave", self.rank());
@@ -176,7 +177,7 @@ impl Tensor {
     }
 
     /// The whole tensor repeated `counts[i]` times along dimension `i`, as `numpy.tile`: missing counts or dimensions
-    /// are put in front as 1.
+    /// are 1, added in front.
     ///
     /// # Panics
     /// With more than eight counts.
@@ -198,13 +199,13 @@ impl Tensor {
         x
     }
 
-    /// Number of elements in the dimensions before, in, and after an axis.
+    /// Number of elements in the dimensions before an axis, along it, and after it.
     fn around(&self, axis: usize) -> (usize, usize, usize) {
         let dims = self.dims();
         (dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product())
     }
 
-    /// Shifted by `shift` positions along an axis; what leaves at one end comes in at the other.
+    /// Shifted cyclically by `shift` along an axis, as `numpy.roll`: elements that leave at one end enter at the other.
     ///
     /// # Panics
     /// When there is no such axis.

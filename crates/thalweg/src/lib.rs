@@ -1,4 +1,4 @@
-//! Thalweg: eager tensor code that runs as if someone had written one kernel for each stretch of it.
+//! Thalweg: eager tensor code, recorded lazily and run as fused kernels, on CPUs and NVIDIA GPUs.
 //!
 //! ```
 //! use thalweg::prelude::*;
@@ -16,28 +16,29 @@
 //! }
 //! ```
 //!
-//! [`Tensor`] is the one type: shape, dtype and device are known at run time. Methods record operations on the
-//! calling thread's stream and return at once. When a value is read, the stream is cut, and what was recorded is run
-//! with few kernels: chains, diamonds and views fuse, and intermediates that nobody holds are never written to
-//! memory. Ordinary Rust control flow stays ordinary.
+//! [`Tensor`] is the one type: shape, dtype and device are known at run time. Methods record operations on the calling
+//! thread's stream and return at once. Reading a value cuts the stream and runs what was recorded with few kernels:
+//! chains, diamonds and views fuse, and intermediates that nobody holds are never written to memory. Ordinary Rust
+//! control flow stays ordinary.
 //!
-//! The [guide] goes through it in ten short chapters, with tables for those who come from [NumPy](guide::from_numpy),
-//! [PyTorch](guide::from_pytorch) or [ndarray](guide::from_ndarray).
+//! The [guide] has ten short chapters, and tables for users of [NumPy](guide::from_numpy),
+//! [PyTorch](guide::from_pytorch) and [ndarray](guide::from_ndarray).
 //!
 //! # Rules
-//! - **Broadcasting** as NumPy. **Negative axes** count from the end. Reductions take one axis, several, or all (`..`).
-//! - **No promotion between tensors**: `f32 + f64` panics and says to `.cast(...)`. A number takes the tensor's dtype,
-//!   and panics if the dtype cannot hold it (`2.5` in `i32`).
-//! - **Mistakes panic** at the line that made them, with the operation's name and both shapes or dtypes; nothing
-//!   recorded is lost.
-//! - **Failures are results**: memory, devices, files, and indices that name nothing give an [`Error`] where a value is
-//!   read.
-//! - **Creation** from data has the data's dtype; from a rule it is f32 on [`Device::default`], and the same function
-//!   with `_with` takes a dtype, a device or both ([`Options`]).
+//! - **Broadcasting** follows NumPy. **Negative axes** count from the end. Reductions take one axis, several, or all
+//!   (`..`).
+//! - **No type promotion between tensors**: `f32 + f64` panics and names `.cast(...)`. A number takes the tensor's
+//!   dtype, and panics if the dtype cannot hold it (`2.5` in `i32`).
+//! - **Mistakes panic** at the caller's line, with the operation's name and both shapes or dtypes; nothing recorded is
+//!   lost.
+//! - **Failures are results**: out of memory, failed devices, bad files and indices out of range give an [`Error`]
+//!   where a value is read.
+//! - **Creation** from data keeps the data's dtype; from a rule it is f32 on [`Device::default`], and the variant with
+//!   the suffix `_with` takes a dtype, a device or both ([`Options`]).
 //!
 //! # Features
 //! - `ndarray`: conversion from and to `ndarray` arrays.
-//! - `linalg`: decompositions of matrices and what is solved by them (`cholesky`, `svd`, `eigh`, `solve` …).
+//! - `linalg`: matrix decompositions and solvers (`cholesky`, `svd`, `eigh`, `solve` …).
 //! - `fft`: Fourier transforms (`rfft`, `fft2`, `irfft` …), of and to [`Complex`] numbers.
 //! - `safetensors`, `npz`, `csv`: files of weights, NumPy's archives, tables as text.
 

@@ -1,25 +1,25 @@
-//! Losses and distances: plain compositions. All take floats; bf16 and f16 are computed in f32 and rounded once, at the
-//! end.
+//! Losses and distances, as plain compositions. All take floats; bf16 and f16 are computed in f32 and rounded once, at
+//! the end.
 
 use crate::record::{check_alike, check_float, shapes_differ, widened, wrong_dtype};
 use crate::reduce::flat_at_zero;
 use crate::{Axis, Backward, DType, Tensor, custom_grad};
 use thalweg_stream::Counted;
 
-/// What becomes of the losses of single elements.
+/// Reduction of the losses of single elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reduction {
-    /// Their mean; of class losses over the samples that count.
+    /// Their mean; for class losses, over the samples that are not ignored.
     #[default]
     Mean,
     /// Their sum.
     Sum,
-    /// They stay as they are.
+    /// No reduction.
     None,
 }
 
-/// How [`Tensor::cross_entropy_with`] and [`Tensor::nll_loss_with`] count: every class and every sample as 1, their
-/// mean, unless said otherwise. As PyTorch's options.
+/// Options of [`Tensor::cross_entropy_with`] and [`Tensor::nll_loss_with`], as those of PyTorch. Defaults: every class
+/// and sample has weight 1, no smoothing, the mean.
 ///
 /// ```
 /// # use thalweg::{ClassLoss, Reduction, Tensor};
@@ -39,23 +39,23 @@ pub struct ClassLoss {
 }
 
 impl ClassLoss {
-    /// Samples of that class do not count. Of no meaning where targets are probabilities.
+    /// Ignores samples of that class. Without effect if targets are probabilities.
     pub fn ignore(self, class: i64) -> ClassLoss {
         ClassLoss { ignore: Some(class), ..self }
     }
 
-    /// Targets are mixed with the uniform distribution by so much (Szegedy et al. 2016).
+    /// Mixes targets with the uniform distribution, whose share is `smoothing` (Szegedy et al. 2016).
     pub fn smoothing(self, smoothing: f64) -> ClassLoss {
         ClassLoss { smoothing, ..self }
     }
 
-    /// What a sample of each class counts, `[classes]`. Means are weighted means; where targets are probabilities, the
-    /// sum of weighted losses is divided by the number of samples.
+    /// Sets the weight of each class, `[classes]`. Means are weighted means; if targets are probabilities, the sum of
+    /// weighted losses is divided by the number of samples.
     pub fn weights(self, weights: &Tensor) -> ClassLoss {
         ClassLoss { weights: Some(weights.clone()), ..self }
     }
 
-    /// What becomes of the samples' losses.
+    /// Sets the reduction of the samples' losses.
     pub fn reduction(self, reduction: Reduction) -> ClassLoss {
         ClassLoss { reduction, ..self }
     }
@@ -72,7 +72,7 @@ impl Tensor {
         .cast(dtype)
     }
 
-    /// This tensor and another of its shape, both widened.
+    /// This tensor and another one that broadcasts with it, both widened.
     #[track_caller]
     fn pair(&self, name: &str, other: &Tensor) -> (Tensor, Tensor) {
         check_float(name, self);
@@ -83,7 +83,7 @@ impl Tensor {
         (widened(self), widened(other))
     }
 
-    /// The squares of what differs: `(x - target)²`.
+    /// The squared error: `(x - target)²`.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -93,7 +93,7 @@ impl Tensor {
         (x - t).square().reduced_loss(reduction, self.dtype())
     }
 
-    /// The magnitudes of what differs: `|x - target|`.
+    /// The absolute error: `|x - target|`.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -103,7 +103,8 @@ impl Tensor {
         (x - t).abs().reduced_loss(reduction, self.dtype())
     }
 
-    /// `d²/2` where `d = |x - target|` is at most `delta`, beyond that the line which goes on from there (Huber 1964).
+    /// The Huber loss: `d²/2` where `d = |x - target|` is at most `delta`, beyond that its tangent line
+    /// `delta·(d - delta/2)` (Huber 1964).
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -124,7 +125,7 @@ impl Tensor {
         let (x, t) = self.pair("bce_with_logits", target);
         let shape = x.shape().broadcast(t.shape()).expect("just checked");
         let (x, t) = (x.broadcast_to(shape), t.broadcast_to(shape));
-        // The derivative of the composition is that of |x| at 0.
+        // The derivative of the composition would use that of |x| at 0.
         let loss = custom_grad(
             (&x, &t),
             |(x, t)| x.relu() - &x * t + (-x.abs()).exp().log1p(),
@@ -133,8 +134,8 @@ impl Tensor {
         loss.reduced_loss(reduction, self.dtype())
     }
 
-    /// [`bce_with_logits`](Tensor::bce_with_logits) where what is positive counts so many times, as PyTorch's
-    /// `pos_weight`; it broadcasts.
+    /// [`bce_with_logits`](Tensor::bce_with_logits) with a weight of positive targets, PyTorch's `pos_weight`; it
+    /// broadcasts.
     ///
     /// # Panics
     /// As [`bce_with_logits`](Tensor::bce_with_logits).
@@ -146,9 +147,9 @@ impl Tensor {
         loss.reduced_loss(reduction, self.dtype())
     }
 
-    /// How far a distribution `target` is from the one whose logarithms these are (Kullback and Leibler 1951):
-    /// `target·(ln target - x)`, 0 where the target is 0. The mean is over all elements, as `torch.kl_div`'s; the mean
-    /// over samples is the sum divided by their number.
+    /// The Kullback-Leibler divergence of a distribution `target` from these log-probabilities:
+    /// `target·(ln target - x)`, 0 where the target is 0 (Kullback and Leibler 1951). The mean is over all elements, as
+    /// that of `torch.kl_div`; for the mean over samples, divide the sum by their number.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats.
@@ -158,7 +159,7 @@ impl Tensor {
         t.gt(0.0).where_(&t * (t.log() - x), 0.0).reduced_loss(reduction, self.dtype())
     }
 
-    /// Axis of the classes of logits, and the target with a dimension in its place.
+    /// The axis of the classes of logits, and the target with a dimension of size 1 for it.
     #[track_caller]
     fn classes(&self, name: &str, target: &Tensor) -> (usize, Tensor) {
         check_float(name, self);
@@ -173,9 +174,9 @@ impl Tensor {
         (axis, index.unsqueeze(axis))
     }
 
-    /// The cross entropy of these logits with class indices: `ln Σe^xⱼ - x[class]`. Classes are in dimension 1 (of a
-    /// vector in dimension 0); the target has the other dimensions. A class that is none is an error where the value is
-    /// read.
+    /// The cross entropy of these logits with class indices, as `torch.nn.functional.cross_entropy`:
+    /// `ln Σe^xⱼ - x[class]`. Classes are dimension 1 (of a vector, dimension 0); the target has the other dimensions.
+    /// A class out of range is an error where the value is read.
     ///
     /// ```
     /// # use thalweg::{Reduction, Tensor};
@@ -186,18 +187,18 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// On a dtype that is not a float, or when the target's shape does not fit or it is not of an integer dtype.
+    /// On a dtype that is not a float, or when the target has another shape or is not of an integer dtype.
     #[track_caller]
     pub fn cross_entropy(&self, target: &Tensor, reduction: Reduction) -> Tensor {
         self.cross_entropy_with(target, &ClassLoss::default().reduction(reduction))
     }
 
-    /// [`cross_entropy`](Tensor::cross_entropy) with weights of classes, a class that does not count, smoothed targets.
-    /// The target may hold probabilities instead of classes: it has the logits' shape and a float dtype then, and the
-    /// loss of a sample is `-Σ pⱼ·ln softmax(x)ⱼ`.
+    /// [`cross_entropy`](Tensor::cross_entropy) with class weights, an ignored class, or smoothed targets. The target
+    /// may also hold probabilities instead of classes. It then has the logits' shape and a float dtype, and the loss of
+    /// a sample is `-Σ pⱼ·ln softmax(x)ⱼ`.
     ///
     /// # Panics
-    /// As [`cross_entropy`](Tensor::cross_entropy), and when the weights are not one a class.
+    /// As [`cross_entropy`](Tensor::cross_entropy), and when the weights have not one element per class.
     #[track_caller]
     pub fn cross_entropy_with(&self, target: &Tensor, options: &ClassLoss) -> Tensor {
         if target.dtype().is_float() {
@@ -221,7 +222,7 @@ impl Tensor {
         loss.class_loss((axis, &class), weights.as_ref(), options, self.dtype())
     }
 
-    /// The cross entropy with probabilities.
+    /// The cross entropy with target probabilities.
     #[track_caller]
     fn soft_cross_entropy(&self, target: &Tensor, options: &ClassLoss) -> Tensor {
         check_float("cross_entropy", self);
@@ -241,8 +242,8 @@ impl Tensor {
         loss.reduced_loss(options.reduction, self.dtype())
     }
 
-    /// The negative log-likelihood: minus the element of the class, out of logarithms of probabilities as
-    /// [`log_softmax`](Tensor::log_softmax) gives them. Shapes as in [`cross_entropy`](Tensor::cross_entropy).
+    /// The negative log-likelihood: minus the element of the class in a tensor of log-probabilities, as
+    /// [`log_softmax`](Tensor::log_softmax) returns them. Shapes as in [`cross_entropy`](Tensor::cross_entropy).
     ///
     /// # Panics
     /// As [`cross_entropy`](Tensor::cross_entropy).
@@ -251,10 +252,10 @@ impl Tensor {
         self.nll_loss_with(target, &ClassLoss::default().reduction(reduction))
     }
 
-    /// [`nll_loss`](Tensor::nll_loss) with weights of classes and a class that does not count.
+    /// [`nll_loss`](Tensor::nll_loss) with class weights and an ignored class.
     ///
     /// # Panics
-    /// As [`cross_entropy_with`](Tensor::cross_entropy_with), and when targets are to be smoothed.
+    /// As [`cross_entropy_with`](Tensor::cross_entropy_with), and when smoothing is set.
     #[track_caller]
     pub fn nll_loss_with(&self, target: &Tensor, options: &ClassLoss) -> Tensor {
         assert!(options.smoothing == 0.0, "nll_loss: smooths no targets; cross_entropy does");
@@ -267,7 +268,7 @@ impl Tensor {
         loss.class_loss((axis, &class), weights.as_ref(), options, self.dtype())
     }
 
-    /// The weights of classes, along the axis of these logits.
+    /// The class weights, checked, in a shape that broadcasts along the class axis of these logits.
     #[track_caller]
     fn class_weights(&self, name: &str, axis: usize, options: &ClassLoss) -> Option<Tensor> {
         let weights = options.weights.as_ref()?;
@@ -280,14 +281,14 @@ impl Tensor {
         Some(widened(weights).reshape(shape))
     }
 
-    /// The weight of each sample, of weights along an axis.
+    /// The weight of each sample; `self` has the class weights along an axis.
     #[track_caller]
     fn weight_of(&self, name: &'static str, axis: usize, class: &Tensor, ignore: Option<i64>) -> Tensor {
         let all = class.shape().remove(axis).insert(axis, self.dims()[axis]);
         self.broadcast_to(all).picked(name, axis, class, ignore)
     }
 
-    /// The elements of the classes, any where those do not count.
+    /// The elements of the target classes; arbitrary ones for the ignored class.
     #[track_caller]
     fn picked(&self, name: &'static str, axis: usize, class: &Tensor, ignore: Option<i64>) -> Tensor {
         let by = (name, Counted::Plain);
@@ -297,7 +298,7 @@ impl Tensor {
         }
     }
 
-    /// What becomes of samples' losses, those with weights weighted already.
+    /// The reduction of the samples' losses, which are already weighted.
     #[track_caller]
     fn class_loss(
         self,
@@ -327,8 +328,8 @@ impl Tensor {
         }
     }
 
-    /// The cosine of the angle between vectors along an axis: `a·b/(|a|·|b|)`, each norm at least `eps`. Shapes
-    /// broadcast.
+    /// The cosine of the angle between vectors along an axis: `a·b/(|a|·|b|)`, with each norm at least `eps`, as
+    /// `torch.cosine_similarity`. Shapes broadcast.
     ///
     /// # Panics
     /// When shapes do not broadcast, dtypes differ or are not floats, or there is no such axis.
@@ -342,7 +343,8 @@ impl Tensor {
         ((a * b).sum(axis) / lengths).cast(self.dtype())
     }
 
-    /// The distance of every row of one matrix from every row of another by the p-norm; leading dimensions broadcast.
+    /// The p-norm distance of every row of one matrix from every row of another, as `torch.cdist`; leading dimensions
+    /// broadcast.
     ///
     /// # Panics
     /// When a rank is below 2, rows differ in length, leading dimensions do not broadcast, or dtypes differ or are not
@@ -353,11 +355,11 @@ impl Tensor {
         (a.unsqueeze(-2) - b.unsqueeze(-3)).norm_p(p, -1).cast(self.dtype())
     }
 
-    /// The Euclidean distance of every row `a` of one matrix from every row `b` of another through products, as the root
-    /// of `|a|² + |b|² - 2·a·b`; leading dimensions broadcast. This is what `torch.cdist` computes of more than 25 rows.
-    /// It takes a fraction of [`cdist`](Tensor::cdist)'s time where rows are long. But the square of a distance is off by
-    /// some roundings of `|a|² + |b|²`, however small it is: in f32, rows of length 1 that are equal may be found 0.0005
-    /// apart. The gradient of a distance that is found to be 0 is 0.
+    /// The Euclidean distance of every row `a` of one matrix from every row `b` of another by a matrix product: the
+    /// root of `|a|² + |b|² - 2·a·b`. Leading dimensions broadcast. `torch.cdist` does this for more than 25 rows. For
+    /// long rows it takes a fraction of [`cdist`](Tensor::cdist)'s time. But the squared distance has an error of some
+    /// roundings of `|a|² + |b|²`, however small it is: in f32, equal rows of length 1 may get a distance of 0.0005.
+    /// The gradient of a distance of 0 is 0.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -377,7 +379,7 @@ impl Tensor {
     }
 }
 
-/// Two matrices whose rows are compared, in the dtype that they are computed in.
+/// Two matrices whose rows are compared, in the dtype of computation.
 #[track_caller]
 fn rows_to_compare(name: &str, one: &Tensor, other: &Tensor) -> [Tensor; 2] {
     check_float(name, one);

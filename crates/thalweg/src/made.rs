@@ -1,8 +1,8 @@
-//! What a tensor was made from, while it is pending: for functions that are cheaper of that than of the tensor.
+//! Recorded operations of pending tensors, for functions that are cheaper on the arguments than on the result.
 //!
-//! In: a tensor. Out: the operation that its value was recorded by, with its arguments as tensors of the same graph of
-//! gradients. Nothing is known of what was computed before, so whatever is recorded instead means the same: a function
-//! that asks here promises that (and in strict mode the same bits).
+//! In: a tensor. Out: the operation that recorded its value, with its arguments as tensors of the same autograd graph.
+//! Tensors that are already computed have none, so a replacement must mean the same: the caller guarantees that (and in
+//! strict mode the same bits).
 
 use crate::node::{Inputs, What};
 use crate::operand::Arg;
@@ -11,7 +11,7 @@ use crate::{Shape, Tensor};
 use thalweg_ir::{ElementOp, Op};
 use thalweg_stream::{self as stream, MadeFrom};
 
-/// An argument: a tensor, or a scalar for the dtype that it is computed in.
+/// Argument of a recorded operation: a tensor, or the bits of a scalar in the dtype of computation.
 #[derive(Clone)]
 pub(crate) enum Argument {
     Tensor(Tensor),
@@ -27,7 +27,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// Its one tensor, where it has no other argument.
+    /// The tensor argument, if it is the only argument.
     pub fn operand(&self) -> Option<&Tensor> {
         match &self.args[..] {
             [Argument::Tensor(x)] => Some(x),
@@ -36,7 +36,7 @@ impl Made {
     }
 }
 
-/// The operation that made a tensor, where it is pending and, if tracked, was made by a recorded operation.
+/// The operation that recorded a tensor; `None` unless it is pending and, if tracked, its node is of that operation.
 pub(crate) fn made(x: &Tensor) -> Option<Made> {
     let stream::Made { op, attr, ints, args } = stream::made(&x.value)?;
     let inputs: Option<Inputs> = match &x.node {
@@ -56,14 +56,14 @@ pub(crate) fn made(x: &Tensor) -> Option<Made> {
     Some(Made { op, attr, ints, args: args.into_iter().enumerate().map(of).collect() })
 }
 
-/// Whether sums may be added up in another order where that is cheaper: not where bits are promised, since what is
-/// pending follows from what else was recorded and asked for.
+/// Whether sums may be reordered if that is cheaper. Not in modes that guarantee bits, since what is pending depends on
+/// what else was recorded and read.
 pub(crate) fn may_reorder() -> bool {
     let mode = stream::mode();
     !(mode.strict || mode.reproducible)
 }
 
-/// Records an elementwise operation on other arguments than it was recorded on, of the same dtypes.
+/// Records an elementwise operation on other arguments than its original ones, of the same dtypes.
 #[track_caller]
 pub(crate) fn record_again(op: ElementOp, like: &Tensor, args: &[Argument]) -> Tensor {
     let tensors = || {

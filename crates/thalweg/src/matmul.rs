@@ -5,14 +5,14 @@ use crate::record::{check_alike, push, wrong_dtype};
 use crate::{Axes, DType, Shape, Tensor};
 use thalweg_ir::Op;
 
-/// Products of vectors, and powers.
+/// Products of vectors, and matrix powers.
 impl Tensor {
-    /// The dot products of vectors along an axis, the other dimensions broadcast, as `numpy.vecdot`; of integers in their
-    /// own dtype, which wraps.
+    /// The dot products of vectors along an axis, with the other dimensions broadcast, as `numpy.vecdot`; integers are
+    /// summed in their own dtype and wrap.
     ///
     /// # Panics
-    /// When dtypes differ or are bool, shapes do not broadcast, or there is no such axis in the shape that they broadcast
-    /// to, or it has different sizes in the two.
+    /// When dtypes differ or are bool, shapes do not broadcast, there is no such axis in the broadcast shape, or the
+    /// axis has different sizes in the two.
     #[track_caller]
     pub fn vecdot(&self, other: &Tensor, axis: impl Into<crate::Axis>) -> Tensor {
         crate::record::check_alike("vecdot", self, other);
@@ -26,8 +26,7 @@ impl Tensor {
         a.matmul(&b).squeeze([-2, -1])
     }
 
-    /// Square matrices multiplied with themselves so many times, by squaring, as `numpy.linalg.matrix_power`; the identity
-    /// for 0.
+    /// The matrix power, by repeated squaring, as `numpy.linalg.matrix_power`; the identity for 0.
     ///
     /// # Panics
     /// On bool, when the rank is below 2 or the last two sizes differ.
@@ -55,8 +54,9 @@ impl Tensor {
 }
 
 impl Tensor {
-    /// The matrix product over the last two dimensions, leading ones broadcast, as NumPy's `@`. A tensor of rank 1 is
-    /// a row on the left and a column on the right, and that dimension is dropped from the result.
+    /// The matrix product over the last two dimensions, with leading ones broadcast, as NumPy's `@` and `torch.matmul`.
+    /// A tensor of rank 1 is a row on the left and a column on the right, and that dimension is dropped from the
+    /// result.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -67,8 +67,9 @@ impl Tensor {
     /// # Panics
     /// When a rank is 0, the inner sizes differ, leading dimensions do not broadcast, dtypes differ or are bool.
     ///
-    /// A chain `a.matmul(&b).matmul(&c)` whose inner result nobody holds is multiplied in the order of the fewest
-    /// multiplications, as [`einsum`](Tensor::einsum) does, when that is clearly cheaper; in strict mode as it is written.
+    /// A chain `a.matmul(&b).matmul(&c)` whose inner result has no handle is multiplied in the order with the fewest
+    /// multiplications, as [`einsum`](Tensor::einsum) does, if that is clearly cheaper; in strict mode in the order
+    /// written.
     #[track_caller]
     pub fn matmul(&self, other: &Tensor) -> Tensor {
         check_alike("matmul", self, other);
@@ -101,10 +102,10 @@ impl Tensor {
         }
     }
 
-    /// The sum of products of two vectors of one length: `Σ aᵢ·bᵢ`.
+    /// The sum of products of two vectors of equal length: `Σ aᵢ·bᵢ`.
     ///
     /// # Panics
-    /// When they are not both of rank 1 and one length, or dtypes differ or are bool.
+    /// When they are not vectors of equal length, or dtypes differ or are bool.
     #[track_caller]
     pub fn dot(&self, other: &Tensor) -> Tensor {
         if self.rank() != 1 || self.shape() != other.shape() {
@@ -113,7 +114,7 @@ impl Tensor {
         self.mul(other).sum(0)
     }
 
-    /// The products of every element of one vector with every element of another: `cᵢⱼ = aᵢ·bⱼ`.
+    /// The outer product of two vectors: `cᵢⱼ = aᵢ·bⱼ`.
     ///
     /// # Panics
     /// When they are not both of rank 1, or dtypes differ or are bool.
@@ -126,8 +127,8 @@ impl Tensor {
     }
 }
 
-/// Which axes [`Tensor::tensordot`] sums over: a number (the last ones of the left, the first ones of the right), or a
-/// list for each side.
+/// Axes that [`Tensor::tensordot`] sums over: a number (the last ones of the left tensor and the first ones of the
+/// right), or a list for each side.
 #[derive(Clone, Copy, Debug)]
 pub struct Contracted(Pairs);
 
@@ -150,10 +151,10 @@ impl<A: Into<Axes>, B: Into<Axes>> From<(A, B)> for Contracted {
 }
 
 impl Tensor {
-    /// The product of all elements of one tensor with all of another, summed over pairs of axes, as NumPy's and
-    /// PyTorch's `tensordot`: the other axes of the left come first, then those of the right.
+    /// The products of all elements of two tensors, summed over pairs of axes, as NumPy's and PyTorch's `tensordot`.
+    /// The result has the other axes of the left tensor, then those of the right.
     ///
-    /// It is one [`matmul`](Tensor::matmul) of permuted views, with its order of sums.
+    /// It is one [`matmul`](Tensor::matmul) of permuted views, with the same order of sums.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -163,8 +164,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When an axis does not exist or is named twice, lists differ in length or their sizes differ, the result would
-    /// have more than eight axes, dtypes differ or are bool.
+    /// When an axis does not exist or is named twice, the lists or the paired sizes differ, the result would have more
+    /// than eight axes, or dtypes differ or are bool.
     #[track_caller]
     pub fn tensordot(&self, other: &Tensor, axes: impl Into<Contracted>) -> Tensor {
         check_alike("tensordot", self, other);
@@ -206,11 +207,11 @@ impl Tensor {
         a.matmul(&b).reshaped(Shape::new(&out))
     }
 
-    /// A linear layer: each row of the last axis times weights `[out, in]`, PyTorch's layout, plus a bias for each
-    /// output: `x·wᵀ + b`. Leading dimensions stay; all rows are one product.
+    /// A linear layer, `x·wᵀ + b`, as `torch.nn.functional.linear`: the last axis times weights `[out, in]`, plus a
+    /// bias per output. Leading dimensions stay; all rows are one product.
     ///
-    /// Sums are those of [`matmul`](Tensor::matmul): bf16 and f16 are added up in f32 and rounded once, then the bias
-    /// is added.
+    /// Sums are those of [`matmul`](Tensor::matmul): bf16 and f16 are accumulated in f32 and rounded once, then the
+    /// bias is added.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -219,8 +220,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When this has no last axis of the weights' inputs, the weights are no matrix, the bias is not one number for
-    /// each output, dtypes differ or are bool.
+    /// When the last axis has another size than the weights' inputs, the weights are not a matrix, the bias has not one
+    /// element per output, or dtypes differ or are bool.
     #[track_caller]
     pub fn linear(&self, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
         check_alike("linear", self, weight);
@@ -246,7 +247,7 @@ impl Tensor {
     }
 }
 
-/// Leading dimensions, and the last two.
+/// The leading dimensions, and the sizes of the last two.
 fn parts(x: &Tensor) -> (Shape, [usize; 2]) {
     let (batch, last) = x.dims().split_at(x.rank() - 2);
     (Shape::new(batch), [last[0], last[1]])

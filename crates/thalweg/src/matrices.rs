@@ -1,10 +1,10 @@
-//! Matrices: diagonals, traces, and products of other kinds than the usual one.
+//! Diagonals, traces, and Kronecker, cross and power products.
 
 use crate::record::{check_alike, wrong_dtype};
 use crate::{Axis, DType, MAX_RANK, Shape, Tensor};
 
 impl Tensor {
-    /// Of a vector the matrix with it on diagonal `offset` and zeros elsewhere; of a matrix that diagonal, as
+    /// For a vector, the matrix with it on diagonal `offset` and zeros elsewhere; for a matrix, that diagonal. As
     /// `numpy.diag` and `torch.diag`.
     ///
     /// # Panics
@@ -37,8 +37,8 @@ impl Tensor {
         square.pad(widths, 0)
     }
 
-    /// Diagonal `offset` of the matrices that two dimensions are, `a` numbering rows and `b` columns, as a last dimension,
-    /// as `torch.diagonal(offset, a, b)` and `numpy.diagonal`.
+    /// The diagonal `offset` of the matrices in dimensions `a` (rows) and `b` (columns), as the last dimension of the
+    /// result; as `torch.diagonal(offset, a, b)` and `numpy.diagonal`.
     ///
     /// # Panics
     /// When one of the axes does not exist, or they are the same.
@@ -51,7 +51,7 @@ impl Tensor {
     }
 
     /// The sum of the main diagonal of the matrices in the last two dimensions, as `numpy.linalg.trace` and
-    /// `torch.trace`. Of integers and bool as i64.
+    /// `torch.trace`. Integers and bool give i64.
     ///
     /// # Panics
     /// When the rank is below 2.
@@ -62,7 +62,7 @@ impl Tensor {
     }
 
     /// The Kronecker product, as `numpy.kron` and `torch.kron`: each element of `self` times all of `other`. Missing
-    /// dimensions are put in front as 1.
+    /// dimensions are 1, added in front.
     ///
     /// # Panics
     /// When dtypes differ or are bool.
@@ -84,11 +84,11 @@ impl Tensor {
         interleaved(&all, &da, &db).reshape(sizes)
     }
 
-    /// The vector product along an axis of three elements, as `numpy.linalg.cross` and `torch.linalg.cross`; the others
-    /// broadcast.
+    /// The cross product along an axis of three elements, as `numpy.linalg.cross` and `torch.linalg.cross`; the other
+    /// dimensions broadcast.
     ///
     /// # Panics
-    /// When there is no such axis in both, it has not three elements, dtypes differ or are bool, or shapes do not
+    /// When there is no such axis in both, it does not have three elements, dtypes differ or are bool, or shapes do not
     /// broadcast.
     #[track_caller]
     pub fn cross(&self, other: &Tensor, axis: impl Into<Axis>) -> Tensor {
@@ -104,8 +104,8 @@ impl Tensor {
         Tensor::cat(&[of(1, 2), of(2, 0), of(0, 1)], axis)
     }
 
-    /// The matrix of powers of a vector's elements, as `numpy.vander`: `columns` of them, from the highest to the 0th, or
-    /// `increasing` from the 0th on. Takes floats and integers.
+    /// The Vandermonde matrix of a vector, as `numpy.vander`: `columns` powers of each element, from the highest down
+    /// to 0, or `increasing` from 0 on. Takes floats and integers.
     ///
     /// # Panics
     /// When this is not a vector, or is bool.
@@ -124,7 +124,7 @@ impl Tensor {
         // By products, as NumPy: powers by logarithms are not exact.
         let mut powers = vec![self.ones_like()];
         for k in 1..columns {
-            // The power is of the halves, so that few roundings lie over each other.
+            // The product of two half powers, so that few roundings accumulate.
             powers.push(&powers[k / 2] * &powers[k - k / 2 - 1] * self);
         }
         if !increasing {
@@ -134,7 +134,7 @@ impl Tensor {
     }
 }
 
-/// The product of all pairs `[a, b]` as elements of `[a0, b0, a1, b1, ..]`, dimension by dimension.
+/// Reorders the products of all pairs from `[a0, a1, .., b0, b1, ..]` to `[a0·b0, a1·b1, ..]`, dimension by dimension.
 #[track_caller]
 fn interleaved(all: &Tensor, da: &[usize], db: &[usize]) -> Tensor {
     let mut x = all.clone();

@@ -1,12 +1,12 @@
-//! Reductions that pass over NaN, as NumPy's `nansum` and its like. Of integers and bool they are the plain ones, since
-//! those hold no NaN.
+//! Reductions that ignore NaN, as NumPy's `nansum` and the like. On integers and bool they equal the plain reductions,
+//! since those dtypes have no NaN.
 
 use crate::record::{check_float, widened};
 use crate::{Axes, Tensor};
 
 macro_rules! reductions {
     ($($(#[$doc:meta])* $name:ident $keepdim:ident |$x:ident, $axes:ident| $body:expr, $panics:literal;)*) => {
-        /// Reductions without the elements that are NaN.
+        /// Reductions that ignore NaN.
         impl Tensor {$(
             $(#[$doc])*
             ///
@@ -36,31 +36,31 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum over the axes of what is not NaN, as `numpy.nansum`; 0 where there is nothing else.
+    /// The sum over the axes without NaN, as `numpy.nansum`; 0 if all are NaN.
     nansum nansum_keepdim |x, axes| x.known(0).sum_keepdim(axes), "When an axis does not exist.";
-    /// The product over the axes of what is not NaN, as `numpy.nanprod`; 1 where there is nothing else.
+    /// The product over the axes without NaN, as `numpy.nanprod`; 1 if all are NaN.
     nanprod nanprod_keepdim |x, axes| x.known(1).prod_keepdim(axes), "When an axis does not exist.";
-    /// The mean over the axes of what is not NaN, as `numpy.nanmean`; NaN where there is nothing else.
+    /// The mean over the axes without NaN, as `numpy.nanmean`; NaN if all are NaN.
     nanmean nanmean_keepdim |x, axes| x.nanmean_of("nanmean", axes),
         "On a dtype that is not a float, or when an axis does not exist.";
-    /// The variance over the axes of what is not NaN, the mean of `(x - mean)²`, as `numpy.nanvar`
-    /// ([`nanvar_with`](Tensor::nanvar_with) divides by less); NaN where there is nothing else.
+    /// The variance over the axes without NaN: the mean of `(x - mean)²`, as `numpy.nanvar`; NaN if all are NaN.
+    /// [`nanvar_with`](Tensor::nanvar_with) has another divisor.
     nanvar nanvar_keepdim |x, axes| x.nanvar_of("nanvar", axes, 0.0).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
-    /// The standard deviation over the axes of what is not NaN, the root of [`nanvar`](Tensor::nanvar).
+    /// The standard deviation over the axes without NaN: the square root of [`nanvar`](Tensor::nanvar).
     nanstd nanstd_keepdim |x, axes| crate::reduce::flat_at_zero(&x.nanvar_of("nanstd", axes, 0.0), Tensor::sqrt).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
-    /// The largest over the axes of what is not NaN, as `numpy.nanmax`; NaN where there is nothing else.
+    /// The maximum over the axes without NaN, as `numpy.nanmax`; NaN if all are NaN.
     nanmax nanmax_keepdim |x, axes| x.extreme(axes, true),
         "On bool, when an axis does not exist, or when there is nothing along one.";
-    /// The smallest over the axes of what is not NaN, as `numpy.nanmin`; NaN where there is nothing else.
+    /// The minimum over the axes without NaN, as `numpy.nanmin`; NaN if all are NaN.
     nanmin nanmin_keepdim |x, axes| x.extreme(axes, false),
         "On bool, when an axis does not exist, or when there is nothing along one.";
 }
 
 impl Tensor {
-    /// The variance over the axes of what is not NaN, the sum of squares divided by their count less `correction`, as
-    /// `numpy.nanvar(ddof=correction)`.
+    /// The variance over the axes without NaN: the sum of squared deviations divided by the number of elements that are
+    /// not NaN less `correction`, as `numpy.nanvar(ddof=correction)`.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -71,8 +71,8 @@ impl Tensor {
         self.nanvar_of("nanvar", axes, correction).cast(self.dtype()).reshaped(shape)
     }
 
-    /// Index of the first largest along one axis, or in the flattened tensor for `..`, of what is not NaN, as
-    /// `numpy.nanargmax`; the first index where there is nothing else.
+    /// Index of the first maximum along one axis, or in the flattened tensor for `..`, without NaN, as
+    /// `numpy.nanargmax`; the first index if all are NaN (where NumPy raises an error).
     ///
     /// # Panics
     /// As [`argmax`](Tensor::argmax).
@@ -81,8 +81,8 @@ impl Tensor {
         self.known(f64::NEG_INFINITY).argmax(axes)
     }
 
-    /// Index of the first smallest along one axis, or in the flattened tensor for `..`, of what is not NaN, as
-    /// `numpy.nanargmin`; the first index where there is nothing else.
+    /// Index of the first minimum along one axis, or in the flattened tensor for `..`, without NaN, as
+    /// `numpy.nanargmin`; the first index if all are NaN (where NumPy raises an error).
     ///
     /// # Panics
     /// As [`argmin`](Tensor::argmin).
@@ -91,12 +91,12 @@ impl Tensor {
         self.known(f64::INFINITY).argmin(axes)
     }
 
-    /// The elements, a number in place of each NaN.
+    /// The elements with NaN replaced by a number.
     fn known(&self, instead: impl Into<crate::Scalar>) -> Tensor {
         if self.dtype().is_float() { self.is_nan().where_(instead.into(), self) } else { self.clone() }
     }
 
-    /// How many elements are not NaN, in the dtype that is computed in.
+    /// The number of elements that are not NaN, in the dtype of `self`.
     #[track_caller]
     fn known_count(&self, axes: Axes) -> Tensor {
         (!self.is_nan()).cast(self.dtype()).sum_keepdim(axes)
@@ -109,7 +109,7 @@ impl Tensor {
         (x.known(0).sum_keepdim(axes) / x.known_count(axes)).cast(self.dtype())
     }
 
-    /// In the dtype that is computed in.
+    /// The variance in the dtype of computation (f32 for bf16 and f16).
     #[track_caller]
     fn nanvar_of(&self, name: &str, axes: Axes, correction: f64) -> Tensor {
         check_float(name, self);

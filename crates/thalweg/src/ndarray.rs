@@ -19,7 +19,7 @@ impl<S: Data<Elem: Element>, D: Dimension> From<&ArrayBase<S, D>> for Tensor {
 }
 
 impl<S: Data<Elem: Element>, D: Dimension> From<ArrayBase<S, D>> for Tensor {
-    /// As for a reference to the array.
+    /// As the conversion from a reference.
     #[track_caller]
     fn from(array: ArrayBase<S, D>) -> Tensor {
         Tensor::from(&array)
@@ -29,7 +29,7 @@ impl<S: Data<Elem: Element>, D: Dimension> From<ArrayBase<S, D>> for Tensor {
 impl<T: Element> TryFrom<&Tensor> for ArrayD<T> {
     type Error = Error;
 
-    /// Reads the tensor into an array of dynamic rank (`into_dimensionality` fixes it).
+    /// Reads the tensor into an array of dynamic rank (`into_dimensionality` fixes the rank).
     ///
     /// # Errors
     /// When `T` is not the tensor's dtype, or the value cannot be computed.

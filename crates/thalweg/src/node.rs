@@ -1,9 +1,9 @@
-//! The graph that gradients go back along: one node for each result that a tracked tensor went into.
+//! Autograd graph: one node for each result of an operation on a tracked tensor.
 //!
-//! A node knows what made its value, the nodes of the arguments, and those values that the rule of the derivative will
-//! read. Ids are given out as operations are recorded, so an argument's id is below its result's, on all threads:
-//! descending ids are an order in which gradients are complete. There is no lock but a node's own, which only a
-//! backward pass takes, and no recursion: neither passes nor drops depend on how deep the graph is.
+//! A node has the operation of its value, the nodes of the arguments, and the values saved for the derivative. Ids are
+//! assigned as operations are recorded, so an argument's id is below its result's, on all threads: in descending order
+//! of ids, each gradient is complete when its node is reached. The only lock is a node's own, taken by backward passes
+//! only. There is no recursion: neither passes nor drops depend on the depth of the graph.
 
 use std::any::Any;
 use std::panic::Location;
@@ -14,18 +14,18 @@ use thalweg_stream::Kept;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// What a value came from.
+/// Node of the autograd graph.
 pub(crate) struct Node {
-    /// Above those of all that it was made from.
+    /// Larger than the ids of all its ancestors.
     pub(crate) id: u64,
     pub(crate) what: What,
-    /// What the derivative reads; none once a backward pass has used it up.
+    /// Values saved for the derivative; `None` after a backward pass has consumed them.
     inputs: Mutex<Option<Inputs>>,
 }
 
-/// What made a value.
+/// Origin of a value.
 pub(crate) enum What {
-    /// A tensor that somebody wants the gradient of.
+    /// A tensor whose gradient is requested.
     Leaf,
     /// A recorded operation with its attributes and integers.
     Op {
@@ -33,46 +33,46 @@ pub(crate) enum What {
         op: Op,
         /// [`thalweg_ir::RelOp::attr`].
         attr: u32,
-        /// Its integer arguments.
+        /// The integer arguments.
         ints: Box<[i64]>,
     },
-    /// Something with a rule of its own: a name, and the rule, which `rules.rs` knows the type of. (`Any`, since a rule
-    /// is about tensors, and a tensor holds a node.)
+    /// An operation with its own rule: a name, and the rule, whose type `rules.rs` knows. (`Any`, because a rule is
+    /// about tensors, and a tensor holds a node.)
     Own(&'static str, Box<dyn Any + Send + Sync>),
-    /// Several results that share a rule: a name and the rule, as above. No tensor has this node; each result has a
+    /// Several results with one rule: a name and the rule, as above. No tensor has this node; each result has a
     /// [`What::Part`] of it.
     Joint(&'static str, Box<dyn Any + Send + Sync>),
-    /// A result, by its number, of the only argument, a [`What::Joint`] of that name. A pass hands its gradient on as
-    /// it is.
+    /// One result, by its number, of its only argument, a [`What::Joint`] with that name. A backward pass forwards its
+    /// gradient unchanged.
     Part(&'static str, usize),
-    /// An operation that no gradient goes through: a step function, or an integer or bool result.
+    /// An operation without a gradient: a step function, or an integer or bool result.
     Cut(Cut),
 }
 
-/// An operation that no gradient goes through.
+/// Operation without a gradient.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cut {
     pub(crate) name: &'static str,
     pub(crate) at: &'static Location<'static>,
 }
 
-/// Arguments and, where the rule reads them, the results: of all nodes but a [`What::Joint`] at most one.
+/// Arguments and, if the rule reads them, the results: at most one for every node except a [`What::Joint`].
 #[derive(Clone, Default)]
 pub(crate) struct Inputs {
     pub(crate) args: Vec<Input>,
     pub(crate) results: Vec<Kept>,
 }
 
-/// One argument.
+/// Argument of an operation.
 #[derive(Clone)]
 pub(crate) enum Input {
     /// A tensor.
     Tensor {
         shape: Shape,
         dtype: DType,
-        /// Where its gradient goes; none if it has none.
+        /// The node that its gradient flows to; `None` if it is not tracked.
         node: Option<Arc<Node>>,
-        /// Its value, where the rule reads it.
+        /// The value, if the rule reads it.
         value: Option<Kept>,
     },
     /// A scalar in the form of [`thalweg_ir::Scalar::to_bits`].
@@ -93,38 +93,38 @@ impl Node {
         Arc::new(Node { id: NEXT.fetch_add(1, Relaxed), what, inputs: Mutex::new(Some(inputs)) })
     }
 
-    /// The id that the next node will have, or a higher one.
+    /// A lower bound of the id of the next node.
     pub(crate) fn next_id() -> u64 {
         NEXT.load(Relaxed)
     }
 
-    /// Whether it is a tracked tensor itself.
+    /// Whether the node is a tracked tensor itself.
     pub(crate) fn is_leaf(&self) -> bool {
         matches!(self.what, What::Leaf)
     }
 
-    /// Whether gradients go through it.
+    /// Whether gradients flow through the node.
     pub(crate) fn carries(&self) -> bool {
         !matches!(self.what, What::Cut(_))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Inputs>> {
-        // Whoever panics while it holds the lock has taken the inputs whole or not at all.
+        // A panic while the lock is held leaves the inputs either complete or taken.
         self.inputs.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The nodes of its arguments; none if a backward pass has used it up.
+    /// The nodes of the arguments; `None` after a backward pass has consumed the node.
     pub(crate) fn parents(&self) -> Option<Vec<Arc<Node>>> {
         self.lock().as_ref().map(|inputs| inputs.args.iter().filter_map(|a| a.node().cloned()).collect())
     }
 
-    /// What its rule reads; with `keep` for a later pass, too.
+    /// The values saved for the rule; `keep` retains them for a later pass.
     pub(crate) fn inputs(&self, keep: bool) -> Option<Inputs> {
         let mut inputs = self.lock();
         if keep { inputs.clone() } else { inputs.take() }
     }
 
-    /// The word that messages use.
+    /// The name in messages.
     pub(crate) fn name(&self) -> &'static str {
         match &self.what {
             What::Leaf => "tracked",
@@ -136,7 +136,7 @@ impl Node {
 }
 
 impl Drop for Node {
-    /// In a loop: a chain of nodes that nobody else holds would overflow the stack.
+    /// Iterative: dropping a long chain of otherwise unreferenced nodes by recursion would overflow the stack.
     fn drop(&mut self) {
         let own = |node: &mut Node| node.inputs.get_mut().unwrap_or_else(|e| e.into_inner()).take();
         let mut waiting: Vec<Arc<Node>> = vec![];

@@ -1,10 +1,10 @@
-//! Softmax and normalisations: plain compositions, each over one set of axes, so that what follows the reductions can
-//! share their pass. All take floats; bf16 and f16 are computed in f32 and rounded once, at the end.
+//! Softmax and normalizations. They are plain compositions, each over one set of axes, so that the operations after the
+//! reductions can share their kernel. All take floats; bf16 and f16 are computed in f32 and rounded once, at the end.
 
 use crate::record::{check_float, widened};
 use crate::{Axes, Axis, MAX_RANK, Shape, Tensor};
 
-/// A tensor times a weight plus a bias, each if it is there; in the tensor's dtype.
+/// `x·weight + bias`, each if given; in the dtype of `x`.
 #[track_caller]
 fn affine(x: Tensor, weight: Option<Tensor>, bias: Option<Tensor>) -> Tensor {
     let x = match weight {
@@ -18,7 +18,7 @@ fn affine(x: Tensor, weight: Option<Tensor>, bias: Option<Tensor>) -> Tensor {
 }
 
 impl Tensor {
-    /// Centred over the axes and divided by the deviation; this tensor is widened.
+    /// `(x - mean)/√(var + eps)` over the axes; `self` is already widened.
     #[track_caller]
     fn normalized(&self, axes: Axes, eps: f64) -> Tensor {
         let centred = self - self.mean_keepdim(axes);
@@ -26,7 +26,7 @@ impl Tensor {
         centred * (var + eps).rsqrt()
     }
 
-    /// A weight a channel, in a shape that broadcasts against this tensor's, channels in dimension 1.
+    /// A weight per channel in a shape that broadcasts against this tensor's, with channels in dimension 1.
     #[track_caller]
     fn channels(&self, name: &str, weight: Option<&Tensor>) -> Option<Tensor> {
         let weight = weight?;
@@ -47,7 +47,7 @@ impl Tensor {
         }
     }
 
-    /// `e^xᵢ / Σe^xⱼ` along an axis, without overflow on the way.
+    /// `e^xᵢ / Σe^xⱼ` along an axis, without overflow, as `torch.softmax`.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when the axis does not exist.
@@ -59,12 +59,13 @@ impl Tensor {
             return self.clone();
         }
         let x = widened(self);
-        // The largest is taken out as a constant: it changes nothing, and so has no gradient.
+        // The maximum is subtracted as a constant: the result does not depend on it, so it has no gradient.
         let e = (&x - x.detach().amax_keepdim(axis)).exp();
         (&e / e.sum_keepdim(axis)).cast(self.dtype())
     }
 
-    /// `xᵢ - ln Σe^xⱼ` along an axis: the logarithm of [`softmax`](Tensor::softmax), accurate where that is small.
+    /// `xᵢ - ln Σe^xⱼ` along an axis, as `torch.log_softmax`: the logarithm of [`softmax`](Tensor::softmax), accurate
+    /// where that is small.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when the axis does not exist.
@@ -80,7 +81,7 @@ impl Tensor {
         (&centred - centred.exp().sum_keepdim(axis).log()).cast(self.dtype())
     }
 
-    /// `(x - mean)/√(var + eps)` over the axes, usually -1 (Ba, Kiros and Hinton 2016).
+    /// Layer normalization: `(x - mean)/√(var + eps)` over the axes, usually -1 (Ba, Kiros and Hinton 2016).
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -90,7 +91,7 @@ impl Tensor {
         widened(self).normalized(axes.into(), eps).cast(self.dtype())
     }
 
-    /// [`layer_norm`](Tensor::layer_norm), times a weight, plus a bias; both broadcast.
+    /// [`layer_norm`](Tensor::layer_norm) with a weight and a bias; both broadcast.
     ///
     /// # Panics
     /// On a dtype that is not a float, when an axis does not exist, shapes do not broadcast or dtypes differ.
@@ -107,7 +108,7 @@ impl Tensor {
         affine(widened(self).normalized(axes.into(), eps), weight, bias).cast(self.dtype())
     }
 
-    /// A weight that broadcasts to this tensor's shape.
+    /// A weight, checked to broadcast to this tensor's shape.
     #[track_caller]
     fn fitting(&self, name: &str, weight: Option<&Tensor>) -> Option<Tensor> {
         let weight = weight?;
@@ -118,7 +119,7 @@ impl Tensor {
         Some(weight.clone())
     }
 
-    /// `x/√(mean(x²) + eps)` over the axes, usually -1 (Zhang and Sennrich 2019).
+    /// RMS normalization: `x/√(mean(x²) + eps)` over the axes, usually -1 (Zhang and Sennrich 2019).
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -127,7 +128,7 @@ impl Tensor {
         self.rms_norm_with(axes, None, eps)
     }
 
-    /// [`rms_norm`](Tensor::rms_norm), times a weight that broadcasts.
+    /// [`rms_norm`](Tensor::rms_norm) with a weight that broadcasts.
     ///
     /// # Panics
     /// On a dtype that is not a float, when an axis does not exist, shapes do not broadcast or dtypes differ.
@@ -140,12 +141,12 @@ impl Tensor {
         affine(y, weight, None).cast(self.dtype())
     }
 
-    /// `(x - mean)/√(var + eps)` over each group of channels of each sample, times a weight a channel, plus a bias a
-    /// channel (Wu and He 2018). Dimension 0 are samples, dimension 1 channels.
+    /// Group normalization: `(x - mean)/√(var + eps)` over each group of channels of each sample, times a weight and
+    /// plus a bias per channel (Wu and He 2018). Samples are dimension 0, channels dimension 1.
     ///
     /// # Panics
-    /// On a dtype that is not a float, a rank below 2, channels that do not divide into the groups, or weights that are
-    /// not one a channel.
+    /// On a dtype that is not a float, a rank below 2, a number of channels that `groups` does not divide, or a weight
+    /// or bias without one element per channel.
     #[track_caller]
     pub fn group_norm(&self, groups: usize, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
         self.check_channels("group_norm");
@@ -163,7 +164,8 @@ impl Tensor {
         affine(y, weight, bias).cast(self.dtype())
     }
 
-    /// [`group_norm`](Tensor::group_norm) with each channel a group of its own (Ulyanov, Vedaldi and Lempitsky 2016).
+    /// Instance normalization: [`group_norm`](Tensor::group_norm) with one channel per group (Ulyanov, Vedaldi and
+    /// Lempitsky 2016).
     ///
     /// # Panics
     /// As [`group_norm`](Tensor::group_norm).
@@ -174,11 +176,12 @@ impl Tensor {
         if channels == 0 { self.clone() } else { self.group_norm(channels, weight, bias, eps) }
     }
 
-    /// `(x - mean)/√(var + eps)` with a mean and variance a channel that are known, times a weight, plus a bias a
-    /// channel (Ioffe and Szegedy 2015): as a trained network runs. Dimension 1 are channels.
+    /// Batch normalization with known statistics, as a trained network runs: `(x - mean)/√(var + eps)` with a mean,
+    /// variance, weight and bias per channel (Ioffe and Szegedy 2015). Channels are dimension 1.
     ///
     /// # Panics
-    /// On a dtype that is not a float, a rank below 2, or when one of the others is not one a channel.
+    /// On a dtype that is not a float, a rank below 2, or when a statistic, the weight or the bias has not one element
+    /// per channel.
     #[track_caller]
     pub fn batch_norm(
         &self,
@@ -198,9 +201,8 @@ impl Tensor {
         affine(y, weight, bias).cast(self.dtype())
     }
 
-    /// [`batch_norm`](Tensor::batch_norm) with the mean and variance of the batch itself, as a network is trained: the
-    /// result, and the running mean and variance moved toward those of the batch by `momentum` (the variance by the
-    /// unbiased one, as in PyTorch).
+    /// Batch normalization with the statistics of the batch, for training. Returns the result, and the running mean and
+    /// variance moved toward those of the batch by `momentum` (the variance by the unbiased one, as in PyTorch).
     ///
     /// # Panics
     /// As [`batch_norm`](Tensor::batch_norm).
@@ -228,7 +230,7 @@ impl Tensor {
         let count = (self.numel() / self.dims()[1].max(1)) as f64;
         let channels = *old_mean.shape();
         let toward = |old: &Tensor, new: Tensor| {
-            // Statistics are no part of the function that is trained.
+            // Running statistics are no part of the differentiated function.
             let (old, new) = (old.detach(), new.detach());
             let moved = widened(&old) * (1.0 - momentum) + new.reshaped(channels) * momentum;
             moved.cast(old.dtype())

@@ -1,14 +1,14 @@
-//! Seeing what was done, and what the machine and the math can do.
+//! Observation: explanations of what ran, launch times, costs, bandwidth and accuracy.
 //!
-//! What happens out of sight has to be easy to look at: a fusion that silently never happens leaves every value right.
+//! A missed fusion leaves every value right, so fusion has to be easy to inspect.
 
 use crate::{Accuracy, Bandwidth, Costs, Device, Error, Explanation};
 use std::sync::Arc;
 use thalweg_stream::{Mode, TierRun, mode, set_mode};
 
-/// Runs `f`, then everything it recorded and left waiting, and tells which operations shared a kernel, what was moved,
-/// and why the rest was not fused. The explanation prints as text; [`Explanation::json`] and [`Explanation::html`] give
-/// the other forms.
+/// Runs `f`, then everything recorded and pending, and reports which operations shared a kernel, how many bytes were
+/// moved, and why the rest was not fused. The explanation prints as text; [`Explanation::json`] and
+/// [`Explanation::html`] give the other forms.
 ///
 /// ```
 /// # use thalweg::prelude::*;
@@ -19,22 +19,22 @@ use thalweg_stream::{Mode, TierRun, mode, set_mode};
 /// # drop(y);
 /// ```
 ///
-/// Only the calling thread's work is told of.
+/// Only the calling thread's work is reported.
 pub fn explain<R>(f: impl FnOnce() -> R) -> (R, Explanation) {
     thalweg_stream::explain(f)
 }
 
-/// Runs `f`, then everything it recorded and left waiting, and tells the nanoseconds of each kernel launch in the order
-/// they ran. [`explain`] tells them too, but works on its report between the launches.
+/// Runs `f`, then everything recorded and pending, and returns the nanoseconds of each kernel launch in order of
+/// execution. [`explain`] reports them too, but works on its report between the launches.
 ///
-/// Only the calling thread's work is told of.
+/// Only the calling thread's work is reported.
 pub fn launch_times<R>(f: impl FnOnce() -> R) -> (R, Vec<u64>) {
     thalweg_stream::launch_times(f)
 }
 
-/// Runs `f`, then everything it recorded and left waiting, and tells by what each segment ran: at first sight, by a plan
-/// that was searched for or lay on disk, or by one that was the fastest by measurement. [`explain`] asks for a plan at
-/// once; this changes nothing of what runs.
+/// Runs `f`, then everything recorded and pending, and returns the tier that each segment ran in: unfused at a cold
+/// start, by a plan from a search or from disk, or by a plan that was the fastest by measurement. Unlike [`explain`],
+/// which requires a plan at once, this does not change what runs.
 ///
 /// ```
 /// # use thalweg::prelude::*;
@@ -45,12 +45,12 @@ pub fn launch_times<R>(f: impl FnOnce() -> R) -> (R, Vec<u64>) {
 /// println!("{}", runs[0].tier); // 0: new, one kernel an operation
 /// ```
 ///
-/// Only the calling thread's work is told of.
+/// Only the calling thread's work is reported.
 pub fn tier_runs<R>(f: impl FnOnce() -> R) -> (R, Vec<TierRun>) {
     thalweg_stream::tier_runs(f)
 }
 
-/// Restores the mode, also when a panic unwinds.
+/// Guard that restores the mode, also when a panic unwinds.
 struct Restore(Mode);
 
 impl Drop for Restore {
@@ -59,15 +59,15 @@ impl Drop for Restore {
     }
 }
 
-/// Calls `f` with the reference interpreter in place of the device's kernels: one operation at a time, straight from
-/// the meanings in the table of operations. Slow; to check values against.
+/// Calls `f` with the reference interpreter in place of the device's kernels: one operation at a time, as the operation
+/// table defines them. Slow; for checking values.
 pub fn with_reference<R>(f: impl FnOnce() -> R) -> R {
     let _restore = Restore(set_mode(Mode { reference: true, ..mode() }));
     f()
 }
 
 impl Device {
-    /// Measures what things take on this device (some 0.15 s), for the planner to count with from now on: see
+    /// Measures the costs of this device (takes about 0.15 s), for the planner to use from now on: see
     /// [`Device::set_costs`].
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Device {
         thalweg_stream::calibrate(self.0)
     }
 
-    /// Compiles what [`Device::calibrate`] launches: a second or two on a GPU, no time on a CPU.
+    /// Compiles the kernels that [`Device::calibrate`] launches: a second or two on a GPU, no time on a CPU.
     ///
     /// # Errors
     /// When the device fails.
@@ -84,39 +84,40 @@ impl Device {
         thalweg_stream::compile_samples(self.0)
     }
 
-    /// What the planner takes things to take on this device: what an earlier process measured and kept in the disk
+    /// The costs that the planner assumes for this device: those that an earlier process measured and saved in the disk
     /// cache, else typical figures.
     pub fn costs(self) -> Arc<Costs> {
         thalweg_stream::costs(self.0)
     }
 
-    /// What the planner takes things to take on a device of which nothing was measured: typical figures of a processor, or what
-    /// a GPU of that size should give.
+    /// The costs that the planner assumes for a device without measurements: typical figures of a processor, or
+    /// estimates for a GPU of that size.
     pub fn typical_costs(self) -> Arc<Costs> {
         thalweg_stream::typical_costs(self.0)
     }
 
-    /// Sets what [`Device::costs`] tells. Plans that were made stay.
+    /// Sets the costs that [`Device::costs`] returns. Existing plans stay.
     pub fn set_costs(self, costs: Costs) {
         thalweg_stream::set_costs(self.0, costs);
     }
 
-    /// Keeps what [`Device::costs`] tells in the disk cache, for later processes; `false` where there is no cache.
+    /// Saves the costs of [`Device::costs`] in the disk cache, for later processes; `false` if there is no cache.
     pub fn save_costs(self) -> bool {
         thalweg_stream::save_costs(self.0)
     }
 
-    /// Measures how fast its memory is copied (some 0.4 s), with one thread and with all that it uses.
+    /// Measures the copy bandwidth of the host's memory (takes about 0.4 s), with one thread and with all threads in
+    /// use.
     ///
     /// # Errors
-    /// Where there is no memory for the buffers, or the environment asks for what there is not.
+    /// If there is no memory for the buffers, or an environment variable has an invalid value.
     pub fn bandwidth(self) -> Result<Bandwidth, Error> {
         thalweg_cpu::measure_bandwidth(thalweg_cpu::CpuOptions::from_environment()?.threads)
     }
 }
 
-/// Measures how far the f32 functions of the CPU device are from the exact values, over every `every`-th bit pattern
-/// (1: all 2³² of them, which takes minutes a function). With each comes the bound in ulp that tests hold it to.
+/// Measures the error of the CPU device's f32 functions against exact values, over every `every`-th bit pattern (1: all
+/// 2³², which takes minutes per function). Each result comes with the bound in ulp that tests enforce.
 pub fn accuracy(every: u32) -> Vec<(Accuracy, f64)> {
     let bounds = thalweg_cpu::math::accuracy::BOUNDS_F32;
     thalweg_cpu::math::accuracy::accuracy_table(every).into_iter().zip(bounds.iter().map(|b| b.1)).collect()

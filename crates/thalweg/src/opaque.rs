@@ -1,19 +1,19 @@
-//! What operations have in common that are opaque to the library: functions on the host, sources in CUDA C++.
+//! Shared front end of opaque operations: functions on the host, sources in CUDA C++.
 //!
-//! In: such an operation's name, its operands, what it says of its results. Out: checks, which panic at the caller's line
-//! before anything is recorded; results with the node that its backward pass asks for.
+//! In: the operation's name, its operands, and the declared results. Out: checks, which panic at the caller's line
+//! before anything is recorded; results with the node for the backward pass.
 
 use crate::grad::{Backward, checked};
 use crate::{DType, Shape, Tensor, tape};
 use std::sync::Arc;
 use thalweg_stream::Value;
 
-/// Shape and dtype of each result.
+/// Function from operands to the shape and dtype of each result.
 pub(crate) type Outputs = dyn Fn(&[Tensor]) -> Vec<(Shape, DType)> + Send + Sync;
-/// A backward pass of an operation's own.
+/// Backward pass of an opaque operation.
 pub(crate) type Back = dyn Fn(Backward<Vec<Tensor>, Vec<Tensor>>) -> Vec<Option<Tensor>> + Send + Sync;
 
-/// A function that says what the results are, in the one form that is called.
+/// Boxes a function that declares the results.
 pub(crate) fn outputs<O, S>(f: impl Fn(&[Tensor]) -> O + Send + Sync + 'static) -> Arc<Outputs>
 where
     O: IntoIterator<Item = (S, DType)>,
@@ -22,10 +22,10 @@ where
     Arc::new(move |x: &[Tensor]| f(x).into_iter().map(|(shape, dtype)| (shape.into(), dtype)).collect())
 }
 
-/// The operands without their graph, and what the results are.
+/// The operands without their autograd nodes, and the declared results.
 ///
 /// # Panics
-/// When an operand is tracked and there is no backward pass, or a result's shape is beyond any memory.
+/// When an operand is tracked and there is no backward pass, or a result is larger than any memory.
 #[track_caller]
 pub(crate) fn prepare(
     name: &str,
@@ -49,7 +49,7 @@ pub(crate) fn prepare(
     (plain, outputs)
 }
 
-/// The results as tensors, with a node where there is a backward pass.
+/// The results as tensors, with a node if there is a backward pass.
 #[track_caller]
 pub(crate) fn results(
     name: &'static str,
@@ -67,10 +67,10 @@ pub(crate) fn results(
     }
 }
 
-/// The result of an operation that has one.
+/// The only result of an operation.
 ///
 /// # Panics
-/// When there is another number of them.
+/// When the number of results is not 1.
 #[track_caller]
 pub(crate) fn only(name: &str, mut all: Vec<Tensor>) -> Tensor {
     match (all.pop(), all.is_empty()) {

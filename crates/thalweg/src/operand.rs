@@ -1,9 +1,9 @@
-//! What an elementwise operation takes: tensors and numbers, each in the form that the caller has at hand.
+//! Operands of elementwise operations: tensors, references to them, and numbers.
 
 use crate::{Scalar, Tensor};
 use half::{bf16, f16};
 
-/// One argument of an elementwise operation: a tensor, or a number that takes the dtype of the tensors beside it.
+/// Operand of an elementwise operation: a tensor, or a number that takes the dtype of the tensor operands.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand<'a> {
     /// A tensor.
@@ -12,7 +12,7 @@ pub enum Operand<'a> {
     Scalar(Scalar),
 }
 
-/// An argument of an operation that is recorded.
+/// Argument of a recorded operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Arg<'a> {
     /// A tensor.
@@ -21,8 +21,7 @@ pub(crate) enum Arg<'a> {
     Scalar(u64),
 }
 
-/// What can stand as an argument of an elementwise operation: `Tensor`, `&Tensor`, every Rust number, `bool`,
-/// [`Scalar`].
+/// Types that are operands of elementwise operations: `Tensor`, `&Tensor`, every Rust number, `bool`, [`Scalar`].
 ///
 /// ```
 /// # use thalweg::Tensor;
@@ -35,7 +34,7 @@ pub(crate) enum Arg<'a> {
     note = "tensors, references to tensors, `Scalar`, `bool` and Rust's numbers are; data becomes a tensor by `Tensor::new`"
 )]
 pub trait IntoOperand: sealed::Sealed {
-    /// The argument.
+    /// The operand.
     fn operand(&self) -> Operand<'_>;
 }
 
@@ -72,7 +71,7 @@ macro_rules! scalars {
 scalars!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64, usize, bool, Scalar);
 
 mod sealed {
-    /// Keeps the set of operands closed, so that it can grow.
+    /// Seals the set of operands, so that it can grow.
     pub trait Sealed {}
     impl Sealed for crate::Tensor {}
     impl Sealed for super::Operand<'_> {}

@@ -1,4 +1,4 @@
-//! Padding: a border of constants, or of the tensor's own elements.
+//! Padding: a border of a constant, or of the tensor's own elements.
 
 use crate::join::join;
 use crate::operand::Arg;
@@ -7,14 +7,14 @@ use crate::{MAX_RANK, Scalar, Tensor};
 use half::{bf16, f16};
 use thalweg_ir::Op;
 
-/// What stands in the border that [`Tensor::pad`] adds. A number is a constant.
+/// Border that [`Tensor::pad`] adds. A number converts to a constant.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Border {
     /// One value.
     Constant(Scalar),
     /// The nearest element of the tensor (NumPy "edge", PyTorch "replicate").
     Edge,
-    /// The tensor mirrored at its first and last element, which are not repeated. At most the size less one.
+    /// The tensor mirrored at its first and last element, which are not repeated. At most the size minus 1.
     Reflect,
     /// The tensor continued from its other end (NumPy "wrap", PyTorch "circular"). At most the size.
     Wrap,
@@ -30,7 +30,7 @@ macro_rules! constants {
 constants!(f32, f64, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64, usize, bool, Scalar);
 
 impl Tensor {
-    /// Surrounded by a border: `widths[i]` elements before and after along dimension `i`.
+    /// This tensor with a border, as `numpy.pad`: `widths[i]` elements before and after along dimension `i`.
     ///
     /// ```
     /// # use thalweg::{Border, Tensor};
@@ -41,8 +41,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When there is not one pair of widths a dimension, the constant does not fit the dtype, or a dimension is too
-    /// small for the border.
+    /// When the number of pairs is not the rank, the constant does not fit the dtype, or a dimension is too small for
+    /// the border.
     #[track_caller]
     pub fn pad(&self, widths: impl AsRef<[(usize, usize)]>, border: impl Into<Border>) -> Tensor {
         let widths = widths.as_ref();

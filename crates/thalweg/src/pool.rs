@@ -1,16 +1,17 @@
-//! Pooling: the largest or the mean element of windows. Plain compositions, axis by axis: what a window holds is the
-//! largest, or the sum, of what its rows hold.
+//! Pooling: the maximum or the mean of windows. A plain composition, axis by axis: the result of a window is the
+//! maximum, or the sum, of the results of its rows.
 //!
-//! Along an axis with few elements in a window, that is the tensor combined with itself, shifted: a map, whose loads
-//! and stores run along memory. With many elements it is a fold over the windows (`windows.rs` says in how many steps).
+//! Along an axis with few elements per window, the tensor is combined with shifted copies of itself: a map whose loads
+//! and stores are contiguous. With many elements it is a fold over the windows (`windows.rs` decides the number of
+//! steps).
 
 use crate::record::{check_float, widened, wrong_dtype};
 use crate::sweep::{Each, Padding, Sweep, samples, unsampled};
 use crate::tunable::TUNABLES;
 use crate::{Backward, DType, Options, Scalar, Shape, Tensor, custom_grad};
 
-/// How pooling goes over its input: windows side by side, without padding or dilation, all of them whole, unless said
-/// otherwise.
+/// Options of pooling. Defaults: adjacent windows (stride = window), no padding, no dilation, incomplete windows
+/// dropped.
 ///
 /// ```
 /// # use thalweg::{Pool, Tensor};
@@ -30,41 +31,41 @@ pub struct Pool<const N: usize> {
 }
 
 impl<const N: usize> Pool<N> {
-    /// Windows of that size, side by side.
+    /// Adjacent windows of that size.
     pub fn new(window: impl Into<Each<N>>) -> Pool<N> {
         let window = window.into().0;
         Pool { window, stride: window, padding: Padding::Valid, dilation: [1; N], ceil: false, count_padding: true }
     }
 
-    /// From window to window, in elements.
+    /// Sets the distance between windows, in elements.
     pub fn stride(self, stride: impl Into<Each<N>>) -> Pool<N> {
         Pool { stride: stride.into().0, ..self }
     }
 
-    /// A border around the input: nothing is larger than it, or its elements are 0 (see
+    /// Sets the border around the input. Its elements are below all others for a maximum, and 0 for a mean (see
     /// [`count_padding`](Pool::count_padding)).
     pub fn padding(self, padding: impl Into<Padding<N>>) -> Pool<N> {
         Pool { padding: padding.into(), ..self }
     }
 
-    /// From element to element of a window; not for means.
+    /// Sets the distance between the elements of a window; not for means.
     pub fn dilation(self, dilation: impl Into<Each<N>>) -> Pool<N> {
         Pool { dilation: dilation.into().0, ..self }
     }
 
-    /// Whether there is one window more where the last one leaves elements out: `⌈⌉` in the place of `⌊⌋` in the number
-    /// of windows. It begins inside the input or the border before it.
+    /// Sets whether an incomplete window is added at the end, if the last whole one leaves elements out: the number of
+    /// windows is rounded up instead of down. It begins inside the input or the border before it.
     pub fn ceil(self, ceil: bool) -> Pool<N> {
         Pool { ceil, ..self }
     }
 
-    /// Whether elements of the border count where a mean is taken (PyTorch's `count_include_pad`); they do by default.
+    /// Sets whether elements of the border count in a mean (PyTorch's `count_include_pad`). They do by default.
     pub fn count_padding(self, count: bool) -> Pool<N> {
         Pool { count_padding: count, ..self }
     }
 
-    /// The windows over a tensor. With `ceil` the border behind may be longer than asked for; the second result is the
-    /// one asked for.
+    /// The windows over a tensor. With `ceil` the border after it may be longer than requested; the second result is
+    /// the requested one.
     #[track_caller]
     fn sweep(self, name: &str, x: &Tensor) -> (Sweep<N>, [(usize, usize); N]) {
         let mut sweep = Sweep::new(name, x, self.window, (self.stride, self.dilation), self.padding);
@@ -88,9 +89,9 @@ impl<const N: usize> Pool<N> {
 }
 
 impl<const N: usize> Sweep<N> {
-    /// What the windows of a padded tensor hold, put together along one axis after the other, the first one first: what is
-    /// left for the last axis, along which steps are gaps in memory, is smaller by then. Of a tracked tensor the last one
-    /// first, so that where `two` and `all` choose the first of equal elements it is the first of the window.
+    /// Reduces the windows of a padded tensor along one axis after the other, the first one first: that leaves less
+    /// work for the last axis, where a step is a gap in memory. For a tracked tensor the last one first, so that if
+    /// `two` and `all` select the first of equal elements, the result is the first of the window.
     fn folded(
         &self,
         x: &Tensor,
@@ -140,7 +141,7 @@ fn max_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
     if !few || !beside || !x.dtype().is_float() {
         return unsampled(largest(&padded), added);
     }
-    // Windows side by side: what lies behind the last one is in none.
+    // Adjacent windows: elements after the last one are in none.
     let covered = (0..N).fold(padded, |x, i| x.narrow(x.rank() - N + i, 0, sweep.out[i] * sweep.kernel[i]));
     let backward = move |Backward { inputs: x, outputs: y, gradients: dy }: Backward<Tensor, Tensor>| {
         side_by_side(&sweep, &x, &y, &dy)
@@ -148,12 +149,13 @@ fn max_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
     unsampled(custom_grad(&covered, |x| largest(&x), backward), added)
 }
 
-/// The larger of two, the first of equal ones, so that a gradient goes to it alone, as in PyTorch; NaN if one is NaN.
+/// The larger of two, the first of equal ones, so that the gradient flows to it alone, as in PyTorch; NaN if one is
+/// NaN.
 fn first_largest_of_two(a: &Tensor, b: &Tensor) -> Tensor {
     (b.gt(a) | b.is_nan()).where_(b, a)
 }
 
-/// The first largest along an axis.
+/// The first maximum along an axis.
 fn first_largest(x: &Tensor, axis: usize) -> Tensor {
     if !x.is_tracked() {
         return x.amax(axis);
@@ -161,11 +163,12 @@ fn first_largest(x: &Tensor, axis: usize) -> Tensor {
     x.gather(axis, &x.detach().argmax_keepdim(axis)).squeeze(axis)
 }
 
-/// The gradient of the largest elements of windows that lie side by side: it goes to the first that is as large, as in
-/// PyTorch. It is said window by window, where elements of a window lie beside one another; put back among zeros, each of
-/// its elements would be a tensor with gaps.
+/// The gradient of the maximum of adjacent windows: it flows to the first element equal to the maximum, as in PyTorch.
+/// It is built window by window, where a window's elements are adjacent; scattered among zeros, each of its elements
+/// would be a strided tensor.
 fn side_by_side<const N: usize>(sweep: &Sweep<N>, x: &Tensor, y: &Tensor, dy: &Tensor) -> Tensor {
-    // Number of the first element that is as large, from the last position to the first. (Not below is as large, or NaN.)
+    // Number of the first element equal to the maximum, searched from the last position to the first. (Not below means
+    // equal, or NaN.)
     let positions: Vec<_> = sweep.positions().collect();
     let last = y.full_like((positions.len() - 1) as f64);
     let first = positions
@@ -202,7 +205,7 @@ fn avg_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
         if whole.0 == 0 && last <= whole.1 {
             count *= sweep.kernel[i];
         } else {
-            // Each window has its own count, that of the elements between the borders.
+            // Each window has its own count: the elements between the borders.
             let start = Tensor::arange_with(sweep.out[i], Options::of(&sum)) * sweep.stride[i];
             let inside = (&start + sweep.kernel[i]).minimum(whole.1) - start.maximum(whole.0);
             sum /= inside.reshape([&[sweep.out[i]][..], &vec![1; N - 1 - i]].concat());
@@ -211,8 +214,8 @@ fn avg_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
     unsampled((sum / count).cast(x.dtype()), added)
 }
 
-/// One axis made of `out` windows that cover it evenly, from `⌊i·n/out⌋` to before `⌈(i+1)·n/out⌉`: their elements in a
-/// new last dimension, and which of these are inside (none: all are).
+/// Splits an axis into `out` windows that cover it evenly, from `⌊i·n/out⌋` to before `⌈(i+1)·n/out⌉`: their elements
+/// in a new last dimension, and a mask of those that are inside (`None`: all are).
 #[track_caller]
 fn even_windows(name: &str, x: &Tensor, axis: usize, out: usize) -> (Tensor, Option<Tensor>) {
     let size = x.dims()[axis];
@@ -237,7 +240,7 @@ fn even_windows(name: &str, x: &Tensor, axis: usize, out: usize) -> (Tensor, Opt
     (parted, Some(inside.reshaped(shape)))
 }
 
-/// Windows that cover the axes evenly; what is outside of one becomes `border`.
+/// Pooling by windows that cover the axes evenly; elements outside a window become `border`.
 #[track_caller]
 fn adaptive<const N: usize>(
     name: &str,
@@ -294,14 +297,13 @@ fn adaptive_max<const N: usize>(name: &str, x: &Tensor, out: [usize; N]) -> Tens
 
 macro_rules! pools {
     ($($n:literal $max:ident $avg:ident $adaptive_max:ident $adaptive_avg:ident $axes:literal;)*) => {
-        /// Pooling, over tensors of samples × channels × axes, or without samples. Results are the same each time and
-        /// on any number of threads; a mean adds up each window row by row, bf16 and f16 in f32, rounded once at the
-        /// end.
+        /// Pooling over tensors of samples × channels × axes, or without samples. Results are the same each time and on
+        /// any number of threads. A mean adds each window row by row, bf16 and f16 in f32, rounded once at the end.
         impl Tensor {$(
             #[doc = concat!("The largest element of each window over ", $axes, "; NaN if one is NaN.")]
             ///
             /// # Panics
-            /// On bool, on another rank, when not one window is inside, or padding is as long as a window.
+            /// On bool, on another rank, when no window fits, or padding is as long as a window.
             #[track_caller]
             pub fn $max(&self, pool: Pool<$n>) -> Tensor {
                 max_pool::<$n>(stringify!($max), self, pool)
@@ -310,8 +312,8 @@ macro_rules! pools {
             #[doc = concat!("The mean of each window over ", $axes, ".")]
             ///
             /// # Panics
-            /// On a dtype that is not a float, on another rank, with dilation, when not one window is inside, or padding
-            /// is as long as a window.
+            /// On a dtype that is not a float, on another rank, with dilation, when no window fits, or padding is as
+            /// long as a window.
             #[track_caller]
             pub fn $avg(&self, pool: Pool<$n>) -> Tensor {
                 avg_pool::<$n>(stringify!($avg), self, pool)

@@ -1,10 +1,10 @@
-//! Powers. Special exponents become the cheaper operation that means the same.
+//! Powers. Special exponents are lowered to cheaper operations with the same meaning.
 
 use crate::record::{binary, wrong_dtype};
 use crate::{Backward, IntoOperand, Operand, Scalar, Tensor, custom_grad};
 use thalweg_ir::ElementOp;
 
-/// A function of a tensor that does not depend on its values, whose gradient is 0.
+/// A function of a tensor that is independent of its values, with a gradient of 0.
 #[track_caller]
 pub(crate) fn constant(x: &Tensor, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
     if !x.is_tracked() {
@@ -16,7 +16,7 @@ pub(crate) fn constant(x: &Tensor, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor 
 impl Tensor {
     /// `self` to the power `exponent`, a tensor or a number. Takes floats and integers.
     ///
-    /// For integers a negative exponent gives 0 (of 1 and -1 excepted) and overflow wraps. A number as exponent is
+    /// For integers a negative exponent gives 0 (except for 1 and -1) and overflow wraps. A number as exponent is
     /// treated as in [`powf`](Tensor::powf). A number to the power of a tensor is `x.full_like(2.0).pow(&x)`.
     ///
     /// # Panics
@@ -29,9 +29,8 @@ impl Tensor {
         }
     }
 
-    /// `self` to the power of a number. The exponents 0, 1, 2, 3, 4, 0.5, -0.5, -1, -2 are lowered to
-    /// multiplications, `sqrt`, `rsqrt` and `recip` (so that `x.powf(0.5)` of -∞ is NaN and of -0 is -0, as for
-    /// `sqrt`).
+    /// `self` to the power of a number. The exponents 0, 1, 2, 3, 4, 0.5, -0.5, -1, -2 are lowered to multiplications,
+    /// `sqrt`, `rsqrt` and `recip` (so `x.powf(0.5)` is NaN for -∞ and -0 for -0, as `sqrt`).
     ///
     /// # Panics
     /// When the dtype is bool, or an integer and the exponent has a fraction.
@@ -40,7 +39,7 @@ impl Tensor {
         self.pow_scalar(Scalar::Float(exponent))
     }
 
-    /// `self` to the power of a whole number; see [`powf`](Tensor::powf).
+    /// `self` to the power of an integer; see [`powf`](Tensor::powf).
     ///
     /// # Panics
     /// When the dtype is bool.

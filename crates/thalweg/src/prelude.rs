@@ -1,4 +1,4 @@
-//! What most programs need: `use thalweg::prelude::*;`.
+//! Common imports: `use thalweg::prelude::*;`.
 
 pub use crate::kernel::Real;
 pub use crate::{

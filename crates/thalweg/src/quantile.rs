@@ -1,15 +1,17 @@
-//! Order statistics: quantiles and medians, the k-th smallest, the most frequent. All sort along the axis.
+//! Order statistics: quantiles and medians, the k-th smallest element, the most frequent one. All sort along the axis.
 
 use crate::record::{check_float, widened};
 use crate::{Axes, Axis, DType, MAX_RANK, Shape, Tensor};
 
-/// The quantiles that are asked for: one number gives a result without their axis, a list one with them as its first
-/// dimension. Made from an `f64`, or an array, slice or `Vec` of them; all in [0, 1].
+/// Quantile probabilities in [0, 1]. One number gives a result without a dimension for it; a list adds a first
+/// dimension.
+///
+/// Converts from an `f64`, or an array, slice or `Vec` of them.
 #[derive(Clone, Debug)]
 pub struct Quantiles {
     list: Vec<f64>,
     one: bool,
-    /// How they are counted: 100 for percent.
+    /// Upper end of the scale of `list`: 1 for probabilities, 100 for percent.
     of: f64,
 }
 
@@ -34,39 +36,39 @@ impl From<Vec<f64>> for Quantiles {
     }
 }
 
-/// What a quantile is that lies between two elements, by NumPy's names. PyTorch has the first five.
+/// Interpolation method of a quantile between two elements, with NumPy's names. PyTorch has the first five.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QuantileMethod {
-    /// On the line between the two, `(n - 1)·q` from the first element: the default of NumPy and PyTorch.
+    /// Linear interpolation at `(n - 1)·q` from the first element: the default of NumPy and PyTorch.
     #[default]
     Linear,
-    /// The lower of the two.
+    /// The lower neighbour.
     Lower,
-    /// The higher.
+    /// The higher neighbour.
     Higher,
-    /// The nearer, halves to the even position.
+    /// The nearer neighbour; at halves, the one with the even index.
     Nearest,
-    /// Their mean.
+    /// The mean of the two neighbours.
     Midpoint,
     /// The inverse of the empirical distribution (Hyndman and Fan's method 1).
     InvertedCdf,
-    /// The same, averaged where it jumps (method 2).
+    /// The inverse of the empirical distribution, averaged at its jumps (method 2).
     AveragedInvertedCdf,
     /// The observation that is closest to `n·q` (method 3).
     ClosestObservation,
-    /// The inverse of the empirical distribution with lines between its points (method 4).
+    /// The inverse of the empirical distribution, linear between its points (method 4).
     InterpolatedInvertedCdf,
-    /// Hazen's (method 5).
+    /// Hazen's method (method 5).
     Hazen,
-    /// Weibull's (method 6).
+    /// Weibull's method (method 6).
     Weibull,
-    /// Unbiased for the median, whatever the distribution (method 8).
+    /// Median-unbiased for every distribution (method 8).
     MedianUnbiased,
     /// Unbiased for normal distributions (method 9).
     NormalUnbiased,
 }
 
-/// Which position is meant: `(n - less)·q + shift` from the first element.
+/// Fractional index of a quantile in the sorted row: `(n - less)·q + shift`.
 struct Position {
     less: f64,
     shift: f64,
@@ -88,7 +90,7 @@ impl QuantileMethod {
         }
     }
 
-    /// How much of the higher neighbour there is, of how far the position is from the lower one.
+    /// The weight of the higher neighbour; `far` is the distance of the position from the lower one, in [0, 1).
     fn weight(self, far: &Tensor, lower: &Tensor) -> Tensor {
         use QuantileMethod::*;
         let choose = |high: Tensor| high.where_(far.ones_like(), 0.0);
@@ -104,14 +106,14 @@ impl QuantileMethod {
     }
 }
 
-/// How quantiles are asked for.
+/// A request for quantiles.
 #[derive(Clone, Copy)]
 struct Asked {
     name: &'static str,
     axes: Axes,
     keep: bool,
     method: QuantileMethod,
-    /// Whether NaN is passed over.
+    /// Whether NaN is ignored.
     known: bool,
 }
 
@@ -128,10 +130,10 @@ impl Asked {
         let n = rows.dims()[axis];
         assert!(n > 0, "{}: nothing to reduce in shape {}", self.name, x.shape());
         let sorted = rows.sort(axis, false);
-        // How many there are, and whether the row has a value at all.
+        // The number of values, and whether the row's result is NaN.
         let f64s = |t: Tensor| t.cast(DType::F64);
         let last = sorted.part(axis, (n as i64 - 1, 1, 1));
-        // Not in the dtype at hand, which may not hold the number.
+        // In f64, since the dtype of `x` may not hold the count.
         let count =
             if self.known { f64s((!sorted.is_nan()).sum_keepdim(axis)) } else { last.cast(DType::F64).full_like(n) };
         let unknown = (!self.known).then(|| last.is_nan());
@@ -150,7 +152,7 @@ impl Asked {
         }
     }
 
-    /// The shape of a result, and the elements as rows of what is reduced.
+    /// The shape of a result, and the elements as a matrix whose rows are reduced.
     #[track_caller]
     fn rows(&self, x: &Tensor) -> (Shape, Tensor) {
         let (list, count) = self.axes.of(self.name, x.rank());
@@ -170,7 +172,7 @@ impl Asked {
     fn at(&self, sorted: &Tensor, count: &Tensor, q: f64) -> Tensor {
         let Position { less, shift } = self.method.position(q);
         let last = count - 1.0;
-        // Of nothing but NaN the first one is taken, which is NaN.
+        // A row of only NaN gives its first element, which is NaN.
         let at = (count - less) * q + shift;
         let lower = at.floor();
         let held = |at: &Tensor| at.minimum(&last).maximum(0.0).cast(DType::I64);
@@ -181,7 +183,7 @@ impl Asked {
         // From the nearer end, so that both ends are exact.
         let (apart, rest) = (&b - &a, 1.0 - &t);
         let mixed = t.lt(0.5).where_(&a + &apart * &t, &b - &apart * &rest);
-        // Beside an infinity, or too far apart for a difference, as a weighted mean.
+        // As a weighted mean where the difference is not finite: beside an infinity, or on overflow.
         let mixed = apart.is_finite().where_(mixed, &a * rest + &b * &t);
         t.eq(0.0).where_(&a, t.eq(1.0).where_(&b, mixed))
     }
@@ -189,15 +191,15 @@ impl Asked {
 
 macro_rules! quantiles {
     ($($(#[$doc:meta])* $name:ident $keepdim:ident ($($q:ident: $type:ty)?) |$from:ident| $list:expr, $known:literal;)*) => {
-        /// Quantiles over axes. They take floats; bf16 and f16 are interpolated in f32. NaN is the largest when sorted; the
-        /// result is NaN where there is one, but for those whose name begins with `nan`, which pass over it and are NaN
-        /// where there is nothing else. The gradient goes to the elements that the result lies between.
+        /// Quantiles over axes. They take floats; bf16 and f16 are interpolated in f32. NaN sorts as the largest; a row
+        /// with NaN gives NaN. The methods whose name begins with `nan` ignore NaN, and give NaN if all are NaN. The
+        /// gradient flows to the two elements that the result lies between.
         impl Tensor {$(
             $(#[$doc])*
             ///
             /// # Panics
-            /// On a dtype that is not a float, when an axis does not exist or there is nothing along the axes, or a
-            /// quantile is not in its range.
+            /// On a dtype that is not a float, when an axis does not exist, there are no elements along the axes, or a
+            /// quantile is out of range.
             #[track_caller]
             pub fn $name(&self, $($q: $type,)? axes: impl Into<Axes>) -> Tensor {
                 let $from = ($($q)?);
@@ -218,14 +220,14 @@ macro_rules! quantiles {
     };
 }
 
-/// The same numbers as percent.
+/// The numbers as percentages.
 fn percent(q: Quantiles) -> Quantiles {
     Quantiles { of: 100.0, ..q }
 }
 
 quantiles! {
-    /// The median over the axes, the mean of the middle two where their number is even, as `numpy.median`
-    /// (`torch.median` takes the lower one: [`quantile_with`](Tensor::quantile_with) and [`QuantileMethod::Lower`]).
+    /// The median over the axes, the mean of the middle two if their number is even, as `numpy.median`. `torch.median`
+    /// takes the lower one: use [`quantile_with`](Tensor::quantile_with) and [`QuantileMethod::Lower`].
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -233,10 +235,10 @@ quantiles! {
     /// # Ok::<(), thalweg::Error>(())
     /// ```
     median median_keepdim() |_none| Quantiles::from(0.5), false;
-    /// The median over the axes of what is not NaN, as `numpy.nanmedian`.
+    /// The median over the axes without NaN, as `numpy.nanmedian`.
     nanmedian nanmedian_keepdim() |_none| Quantiles::from(0.5), true;
-    /// Quantiles in [0, 1] over the axes, on the line between neighbours, as `numpy.quantile` and `torch.quantile`; of
-    /// several, with them as the first dimension. [`quantile_with`](Tensor::quantile_with) has the other methods.
+    /// Quantiles in [0, 1] over the axes, with linear interpolation, as `numpy.quantile` and `torch.quantile`; several
+    /// quantiles are the first dimension of the result. [`quantile_with`](Tensor::quantile_with) takes another method.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -245,16 +247,16 @@ quantiles! {
     /// # Ok::<(), thalweg::Error>(())
     /// ```
     quantile quantile_keepdim(q: impl Into<Quantiles>) |q| q.into(), false;
-    /// Quantiles over the axes of what is not NaN, as `numpy.nanquantile` and `torch.nanquantile`.
+    /// Quantiles over the axes without NaN, as `numpy.nanquantile` and `torch.nanquantile`.
     nanquantile nanquantile_keepdim(q: impl Into<Quantiles>) |q| q.into(), true;
     /// Quantiles in percent, in [0, 100], as `numpy.percentile`.
     percentile percentile_keepdim(q: impl Into<Quantiles>) |q| percent(q.into()), false;
-    /// Quantiles in percent over the axes of what is not NaN, as `numpy.nanpercentile`.
+    /// Quantiles in percent over the axes without NaN, as `numpy.nanpercentile`.
     nanpercentile nanpercentile_keepdim(q: impl Into<Quantiles>) |q| percent(q.into()), true;
 }
 
 impl Tensor {
-    /// [`quantile`](Tensor::quantile) by another method.
+    /// [`quantile`](Tensor::quantile) with another interpolation method.
     ///
     /// # Panics
     /// As [`quantile`](Tensor::quantile).
@@ -263,7 +265,7 @@ impl Tensor {
         Asked { name: "quantile", axes: axes.into(), keep: false, method, known: false }.of(self, &q.into())
     }
 
-    /// [`nanquantile`](Tensor::nanquantile) by another method.
+    /// [`nanquantile`](Tensor::nanquantile) with another interpolation method.
     ///
     /// # Panics
     /// As [`quantile`](Tensor::quantile).
@@ -272,11 +274,11 @@ impl Tensor {
         Asked { name: "nanquantile", axes: axes.into(), keep: false, method, known: true }.of(self, &q.into())
     }
 
-    /// The `k`-th smallest element along an axis, counted from 1, and where it stands, as `torch.kthvalue`; NaN is the
+    /// The `k`-th smallest element along an axis, counted from 1, and its index, as `torch.kthvalue`; NaN is the
     /// largest.
     ///
     /// # Panics
-    /// When there is no such axis, or `k` is 0 or beyond it.
+    /// When there is no such axis, or `k` is 0 or above its size.
     #[track_caller]
     pub fn kthvalue(&self, k: usize, axis: impl Into<Axis>) -> (Tensor, Tensor) {
         let axis = axis.into().of("kthvalue", self.rank());
@@ -288,8 +290,8 @@ impl Tensor {
         (self.gathered("kthvalue", axis, &place).reshaped(shape), place.reshaped(shape))
     }
 
-    /// The elements along an axis such that element `k` (from 0) is where sorting puts it, smaller ones before and
-    /// larger ones behind it, as `numpy.partition`. All are sorted, which is one such order.
+    /// The elements along an axis in an order where element `k` (from 0) is at its sorted index, smaller ones before it
+    /// and larger ones after it, as `numpy.partition`. Costs a full sort, which is one such order.
     ///
     /// # Panics
     /// When there is no such axis or element.
@@ -299,7 +301,7 @@ impl Tensor {
         self.sort(axis, false)
     }
 
-    /// Where the elements of [`partition`](Tensor::partition) stand, as `numpy.argpartition`.
+    /// The indices of the elements of [`partition`](Tensor::partition), as `numpy.argpartition`.
     ///
     /// # Panics
     /// When there is no such axis or element.
@@ -316,8 +318,8 @@ impl Tensor {
         axis
     }
 
-    /// The most frequent element along an axis, the smallest of several, and how often it is there (i64), as
-    /// `scipy.stats.mode` (`torch.mode` gives a position in place of the count). All NaN are one, the largest.
+    /// The most frequent element along an axis (the smallest of several) and its count (i64), as `scipy.stats.mode`;
+    /// `torch.mode` gives an index in place of the count. All NaN count as equal and are the largest.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -327,14 +329,14 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When there is no such axis, or nothing along it.
+    /// When there is no such axis, or it has no elements.
     #[track_caller]
     pub fn mode(&self, axis: impl Into<Axis>) -> (Tensor, Tensor) {
         let axis = axis.into().of("mode", self.rank());
         let n = self.dims()[axis];
         assert!(n > 0, "mode: nothing along axis {axis} of {}", self.shape());
         let sorted = self.sort(axis, false);
-        // Each element's place in its run of equal ones; a run is as long as its last place.
+        // The index of each element in its run of equal ones; the length of a run follows from its last index.
         let place = sorted.positions(axis, DType::I64);
         let mut widths = vec![(0, 0); self.rank()];
         widths[axis] = (1, 0);

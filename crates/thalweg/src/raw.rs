@@ -1,4 +1,4 @@
-//! Operations as a stream takes them, for the fuzzer: its programs are such. Nothing is checked.
+//! Unchecked recording of operations in the stream's form, for the fuzzer.
 
 use crate::operand::Arg;
 use crate::record::{push_all, record0};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thalweg_ir::Op;
 use thalweg_stream::Value;
 
-/// An argument of an operation.
+/// Argument of an operation.
 pub enum RawArg<'a> {
     /// A tensor.
     Tensor(&'a Tensor),
@@ -15,15 +15,15 @@ pub enum RawArg<'a> {
     Scalar(u64),
 }
 
-/// A tensor of this value.
+/// A tensor of a value.
 pub fn tensor(value: Arc<Value>) -> Tensor {
     Tensor::of(value)
 }
 
-/// Records an operation that is as [`Op`] says; one without tensors on the default device.
+/// Records an operation as [`Op`] defines it; an operation without tensors is on the default device.
 ///
 /// # Panics
-/// With more arguments than the operation has.
+/// When there are more arguments than the operation has.
 pub fn record(op: Op, dtype: DType, shape: Shape, attr: u32, args: &[RawArg<'_>], ints: &[i64]) -> Tensor {
     let arg = |i: usize| match args[i] {
         RawArg::Tensor(t) => Arg::Tensor(t),

@@ -1,12 +1,11 @@
-//! Values back to the program. Here the stream is cut and what is needed runs; here the outside world's failures come
-//! up.
+//! Reads of values into host memory. A read cuts the stream, runs what the value needs, and returns failures as errors.
 
 use crate::{DType, Element, Error, Tensor};
 use half::{bf16, f16};
 use thalweg_stream::Storage;
 
 impl Tensor {
-    /// The elements, row-major.
+    /// The elements in row-major order, as `numpy.ndarray.ravel` of a copy. Waits until they are computed.
     ///
     /// # Errors
     /// When `T` is not the tensor's dtype, or the value cannot be computed (no memory, a failed device).
@@ -19,7 +18,7 @@ impl Tensor {
         T::filled(self.numel(), |bytes| self.value.read_to(bytes))
     }
 
-    /// The only element.
+    /// The only element, as `torch.Tensor.item`. Waits until it is computed.
     ///
     /// # Errors
     /// When there is not exactly one, `T` is not the tensor's dtype, or the value cannot be computed.
@@ -32,7 +31,7 @@ impl Tensor {
         self.with_bytes(|bytes| T::from_bytes(bytes)[0])
     }
 
-    /// The only element as f64, whatever the dtype: for comparisons and printing. i64 beyond 2⁵³ is rounded.
+    /// The only element as f64, whatever the dtype, for comparisons and printing. i64 and u64 beyond 2⁵³ are rounded.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -53,8 +52,8 @@ impl Tensor {
         Ok(self.to_f64_vec()?[0])
     }
 
-    /// Calls `f` with the elements, row-major: with the device's own memory where the host sees it and they lie so,
-    /// else with a copy.
+    /// Calls `f` with the bytes of the elements in row-major order: the device's own memory if the host sees it and the
+    /// value is contiguous, else a copy.
     pub(crate) fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> Result<R, Error> {
         let Storage { buffer, view } = self.value.storage()?;
         let count = view.shape.numel() * self.dtype().size();
@@ -74,7 +73,7 @@ impl Tensor {
         Err(Error::Value(format!("{name}: the tensor is {own}, not {asked}; .cast(DType::{asked:?}) converts")))
     }
 
-    /// The elements of any dtype as f64, row-major; i64 beyond 2⁵³ is rounded.
+    /// The elements of any dtype as f64, in row-major order; i64 and u64 beyond 2⁵³ are rounded.
     ///
     /// # Errors
     /// When the value cannot be computed.

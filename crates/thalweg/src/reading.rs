@@ -1,8 +1,8 @@
-//! Values that are on their way to the program.
+//! Asynchronous reads of values.
 //!
-//! In: a tensor. Out: a [`Reading`], which is asked, waited for or awaited. What is pending runs at once, as for any read.
-//! A GPU returns as soon as that is in its queue: one thread of the process then waits for it and copies, read by read, in
-//! the order in which they were asked for. Where the host sees the memory (on the CPU) the elements are there at once.
+//! In: a tensor. Out: a [`Reading`] to poll, wait for or await. Pending operations run at once, as for any read. On a
+//! GPU this returns as soon as the work is in its queue; one thread of the process waits for the results and copies
+//! them, in the order of the requests. Where the host sees the memory (on the CPU) the elements are available at once.
 
 use crate::{Element, Error, Tensor};
 use std::fmt;
@@ -13,9 +13,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The elements of a tensor, on their way: what [`Tensor::to_vec_async`] gives. A future whose output is that of
-/// [`Tensor::to_vec`]; without an executor it is asked by [`is_ready`](Reading::is_ready) and waited for by
-/// [`wait`](Reading::wait). One that is dropped is read all the same, and nobody gets the result.
+/// Pending read of a tensor's elements, from [`Tensor::to_vec_async`]. It is a future with the output of
+/// [`Tensor::to_vec`]. Without an executor, poll it with [`is_ready`](Reading::is_ready) and wait with
+/// [`wait`](Reading::wait). Dropping it does not cancel the read; the result is discarded.
 #[must_use = "a reading does nothing for the program until it is waited for or awaited"]
 pub struct Reading<T> {
     shared: Arc<Shared<T>>,
@@ -27,10 +27,10 @@ struct Shared<T> {
 }
 
 enum State<T> {
-    /// Not there yet, and who is to be told.
+    /// Pending, with the task to wake.
     Coming(Option<Waker>),
     There(Result<Vec<T>, Error>),
-    /// Handed over.
+    /// Moved out to the caller.
     Taken,
 }
 
@@ -49,11 +49,11 @@ impl<T> Shared<T> {
 }
 
 impl Tensor {
-    /// The elements, row-major, without waiting for them: what is pending is started, and the [`Reading`] says when it is
-    /// done. The program goes on meanwhile, with other tensors or with something else.
+    /// The elements in row-major order, without waiting: starts pending operations and returns a [`Reading`] that says
+    /// when they are done. The program goes on meanwhile.
     ///
-    /// On a GPU this returns once everything is in its queue. On the CPU the work is done where it is asked for, so the
-    /// reading is ready when this returns.
+    /// On a GPU this returns once the work is in its queue. On the CPU the work is done here, so the reading is ready
+    /// when this returns.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -66,9 +66,10 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// The reading's, those of [`to_vec`](Tensor::to_vec): `T` is not the tensor's dtype, or the value cannot be computed.
+    /// Of the reading, those of [`to_vec`](Tensor::to_vec): `T` is not the tensor's dtype, or the value cannot be
+    /// computed.
     pub fn to_vec_async<T: Element + Send + 'static>(&self) -> Reading<T> {
-        // Cut and started by this thread: what it records next is not part of it.
+        // The calling thread cuts and starts: operations that it records next are not part of it.
         let device = self.value.device().device();
         let seen = self.value.unchecked().map(|s| {
             device.will_read(&s.buffer);
@@ -87,7 +88,7 @@ impl Tensor {
     }
 }
 
-/// Reads on the thread of all readings: somebody waits, so a panic has to become an error.
+/// Reads on the reader thread. A caller waits for the result, so a panic becomes an error.
 fn read<T: Element>(tensor: &Tensor) -> Result<Vec<T>, Error> {
     let outcome = catch_unwind(AssertUnwindSafe(|| tensor.to_vec()));
     let panicked =
@@ -97,7 +98,7 @@ fn read<T: Element>(tensor: &Tensor) -> Result<Vec<T>, Error> {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Has the thread of all readings do it; where there can be none, it is done at once.
+/// Runs a job on the reader thread; at once if that thread cannot be started.
 fn later(job: Job) {
     static QUEUE: OnceLock<Option<Mutex<Sender<Job>>>> = OnceLock::new();
     let queue = QUEUE.get_or_init(|| {
@@ -115,7 +116,7 @@ fn later(job: Job) {
 }
 
 impl<T> Reading<T> {
-    /// Whether the elements, or the error, are there: then nothing waits.
+    /// Whether the elements or the error are available, so that [`wait`](Reading::wait) returns at once.
     pub fn is_ready(&self) -> bool {
         !matches!(*self.shared.state(), State::Coming(_))
     }
@@ -140,7 +141,7 @@ impl<T> Future for Reading<T> {
     type Output = Result<Vec<T>, Error>;
 
     /// # Panics
-    /// When it has given its output before.
+    /// When it has returned its output before.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.shared.state();
         match std::mem::replace(&mut *state, State::Taken) {

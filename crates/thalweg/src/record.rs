@@ -1,7 +1,7 @@
-//! From a method call to a recorded operation: every check of dtype, device and shape, then one push onto the stream.
+//! Recording: checks of dtype, device and shape, then one push onto the stream.
 //!
-//! The good path formats nothing and allocates nothing of its own. A mistake panics in a cold function with the
-//! caller's line, before anything is recorded, so that the stream is as it was.
+//! The success path formats nothing and allocates nothing of its own. A mistake panics in a cold function with the
+//! caller's line, before anything is recorded, so the stream is unchanged.
 
 use crate::operand::Arg;
 use crate::tape;
@@ -9,8 +9,8 @@ use crate::{DType, Operand, Scalar, Shape, Tensor};
 use thalweg_ir::{ElementOp, Op};
 use thalweg_stream::{self as stream, DeviceRef, record};
 
-/// Records an operation that was checked; `args` holds a tensor. Where one of them is tracked, so is the result.
-// Always: where the arguments' kinds are known, nothing is left of telling them apart.
+/// Records a checked operation; `args` holds at least one tensor. The result is tracked if an argument is.
+// Always inlined: where the kinds of the arguments are known, matching on them compiles to nothing.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn push<const N: usize>(
@@ -37,7 +37,7 @@ pub(crate) fn push<const N: usize>(
     Tensor { value, node }
 }
 
-/// As [`push`], for any number of arguments.
+/// [`push`] for any number of arguments.
 #[track_caller]
 pub(crate) fn push_all(op: Op, dtype: DType, shape: Shape, attr: u32, args: &[Arg<'_>], ints: &[i64]) -> Tensor {
     let tensors = || {
@@ -99,7 +99,7 @@ pub(crate) fn binary(op: ElementOp, a: Operand<'_>, b: Operand<'_>) -> Tensor {
     }
 }
 
-/// That an integer is not divided by the number 0: a divisor that is data gives 0 there, but this one is a mistake.
+/// Panics if an integer is divided by the number 0. A divisor that is data gives 0 there, but this one is a mistake.
 #[cold]
 #[track_caller]
 fn check_divisor(op: ElementOp, dtype: DType) {
@@ -131,7 +131,7 @@ fn binary_tensors(op: ElementOp, a: &Tensor, b: &Tensor) -> Tensor {
     push(Op::Element(op), op.output(dtype), shape, attr, [Arg::Tensor(a), Arg::Tensor(b)], &[])
 }
 
-/// A tensor and a scalar, already in order in `args`.
+/// Records a tensor and a scalar, already in order in `args`.
 #[inline(always)]
 #[track_caller]
 fn binary_scalar(op: ElementOp, x: &Tensor, args: [Arg<'_>; 2]) -> Tensor {
@@ -192,7 +192,7 @@ pub(crate) fn ternary(op: ElementOp, args: [Operand<'_>; 3]) -> Tensor {
     push(Op::Element(op), op.output(dtype), shape, attr, operands, &[])
 }
 
-/// The dtype that scalars take among themselves: f32, u64 where one is an integer that only this holds, i64 or bool.
+/// The dtype of scalars without a tensor: f32 if one is a float, else u64 if one fits only that, else i64, else bool.
 fn dtype_of_scalars(args: &[Operand<'_>]) -> DType {
     let has = |f: fn(&Scalar) -> bool| args.iter().any(|a| matches!(a, Operand::Scalar(s) if f(s)));
     if has(|s| matches!(s, Scalar::Float(_))) {
@@ -225,7 +225,7 @@ pub(crate) fn scalar_bits(name: &str, value: Scalar, dtype: DType) -> u64 {
     value.to_bits(dtype)
 }
 
-/// Checks that a tensor of that shape can exist: its elements can be counted, and their bytes.
+/// Checks that the size in bytes of a tensor of that shape does not overflow.
 #[inline]
 #[track_caller]
 pub(crate) fn check_size(name: &str, shape: &Shape, dtype: DType) {
@@ -257,7 +257,7 @@ pub(crate) fn check_alike(name: &str, a: &Tensor, b: &Tensor) {
     }
 }
 
-/// Checks that two tensors live on one device.
+/// Checks that two tensors are on one device.
 #[inline]
 #[track_caller]
 pub(crate) fn check_device(name: &str, a: &Tensor, b: &Tensor) {
@@ -266,7 +266,7 @@ pub(crate) fn check_device(name: &str, a: &Tensor, b: &Tensor) {
     }
 }
 
-/// Checks that a composite gets a float tensor, under the composite's own name.
+/// Checks that a composite gets a float tensor; the message has the composite's name.
 #[inline]
 #[track_caller]
 pub(crate) fn check_float(name: &str, x: &Tensor) {
@@ -275,7 +275,7 @@ pub(crate) fn check_float(name: &str, x: &Tensor) {
     }
 }
 
-/// The tensor that a composite of several operations computes with: bf16 and f16 in f32, so that the steps in between
+/// The tensor that a composite of several operations computes with: bf16 and f16 become f32, so that intermediate steps
 /// neither overflow nor round. The composite casts its result back.
 #[inline]
 #[track_caller]

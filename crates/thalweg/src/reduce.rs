@@ -4,7 +4,7 @@ use crate::record::{check_float, record1, widened, wrong_dtype};
 use crate::{Axes, DType, Shape, Tensor};
 use thalweg_ir::{Monoid, Op, ReduceOp};
 
-/// Bit of the attribute that says that reduced axes stay as size 1.
+/// Attribute bit: reduced axes stay as size 1.
 const KEEP: u32 = 1 << 8;
 
 impl Tensor {
@@ -46,7 +46,7 @@ impl Tensor {
         self.reduced(op, self.dtype(), mask, keep)
     }
 
-    /// Sums and products: of integers and bool in i64 (of u64 in u64), as what counts is wanted and not what fits.
+    /// Sums and products: of integers and bool in i64 (of u64 in u64), because a count may not fit a narrow dtype.
     #[track_caller]
     fn accumulate(&self, op: ReduceOp, axes: Axes, keep: bool) -> Tensor {
         let wide = if self.dtype().is_float() { self.clone() } else { self.cast(Monoid::widest(self.dtype())) };
@@ -65,7 +65,7 @@ impl Tensor {
         self.reduced(op, DType::Bool, mask, keep)
     }
 
-    /// The index along one axis, or into the flattened tensor for `..`.
+    /// Index of an extreme along one axis, or in the flattened tensor for `..`.
     #[track_caller]
     fn reduce_to_index(&self, op: ReduceOp, axes: Axes, keep: bool) -> Tensor {
         let name = op.name();
@@ -91,7 +91,7 @@ impl Tensor {
         }
     }
 
-    /// How many elements fall together into one.
+    /// Number of elements that are reduced to one.
     #[track_caller]
     fn reduced_count(&self, name: &str, axes: Axes) -> usize {
         let mask = axes.mask(name, self.rank());
@@ -99,8 +99,9 @@ impl Tensor {
     }
 }
 
-/// A root of something that is not negative, whose derivative at 0, infinite, is taken for 0: the gradient of a norm there.
-/// (A choice alone would hand back 0 times infinity. NaN is not at most 0.)
+/// A root of a non-negative value with the derivative 0 at 0 instead of infinity, as the gradient of a norm there. The
+/// root itself must get another argument there: a select alone would propagate 0 times infinity. (NaN is not at most
+/// 0.)
 pub(crate) fn flat_at_zero(x: &Tensor, root: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
     if !x.is_tracked() {
         return root(x);
@@ -133,32 +134,31 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 of nothing. Of integers and bool as i64
-    /// (of u64 as u64), which wraps.
+    /// The sum over the axes (`x.sum(1)`, `x.sum([0, -1])`, `x.sum(..)`); 0 over no elements. Integers and bool give
+    /// i64 (u64 gives u64), which wraps.
     sum sum_keepdim => accumulate Sum, "When an axis does not exist.";
-    /// The product over the axes; 1 of nothing. Of integers and bool as i64 (of u64 as u64), which wraps.
+    /// The product over the axes; 1 over no elements. Integers and bool give i64 (u64 gives u64), which wraps.
     prod prod_keepdim => accumulate Prod, "When an axis does not exist.";
-    /// The largest over the axes; NaN if any is NaN.
+    /// The maximum over the axes; NaN if any is NaN.
     #[doc(alias = "max")]
     amax amax_keepdim => reduce_numbers Max, "On bool, when an axis does not exist, or when there is nothing along one.";
-    /// The smallest over the axes; NaN if any is NaN.
+    /// The minimum over the axes; NaN if any is NaN.
     #[doc(alias = "min")]
     amin amin_keepdim => reduce_numbers Min, "On bool, when an axis does not exist, or when there is nothing along one.";
-    /// Whether any is true over the axes; false of nothing.
+    /// Whether any element over the axes is true; false over no elements.
     any any_keepdim => reduce_bools Any, "On another dtype than bool, or when an axis does not exist.";
-    /// Whether all are true over the axes; true of nothing.
+    /// Whether all elements over the axes are true; true over no elements.
     all all_keepdim => reduce_bools All, "On another dtype than bool, or when an axis does not exist.";
-    /// Index of the first largest along one axis, or in the flattened tensor for `..`, as i64. A NaN counts as largest.
+    /// Index of the first maximum along one axis, or in the flattened tensor for `..`, as i64. NaN counts as largest.
     argmax argmax_keepdim => reduce_to_index ArgMax, "On bool, when the axis does not exist or has no elements, or with several axes.";
-    /// Index of the first smallest along one axis, or in the flattened tensor for `..`, as i64. A NaN counts as
-    /// smallest.
+    /// Index of the first minimum along one axis, or in the flattened tensor for `..`, as i64. NaN counts as smallest.
     argmin argmin_keepdim => reduce_to_index ArgMin, "On bool, when the axis does not exist or has no elements, or with several axes.";
 }
 
-/// Statistics, written from the reductions above. All but [`count_nonzero`](Tensor::count_nonzero) take floats; bf16
-/// and f16 are computed in f32 and rounded once, at the end.
+/// Statistics, composed of the reductions above. All but [`count_nonzero`](Tensor::count_nonzero) take floats; bf16 and
+/// f16 are computed in f32 and rounded once, at the end.
 impl Tensor {
-    /// How many elements over the axes are not 0, as i64.
+    /// Number of elements over the axes that are not 0, as i64.
     ///
     /// # Panics
     /// When an axis does not exist.
@@ -176,8 +176,8 @@ impl Tensor {
         self.holds().sum_keepdim(axes)
     }
 
-    /// Summed over the dimensions along which a tensor of that shape is stretched where it is broadcast to this one's:
-    /// what the gradient of a broadcast tensor is (PyTorch's `sum_to_size`).
+    /// Sum over the dimensions along which a tensor of shape `shape` is repeated when it is broadcast to this one's
+    /// shape: the gradient of a broadcast (`torch.Tensor.sum_to_size`).
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -213,7 +213,7 @@ impl Tensor {
         (widened(self).sum_of_floats(axes, keep) / self.reduced_count("mean", axes)).cast(self.dtype())
     }
 
-    /// In two passes, the mean and then the squares of what differs from it: one pass cancels where the mean is large.
+    /// Variance in two passes: the mean, then the squared deviations. One pass cancels where the mean is large.
     #[track_caller]
     fn var_of(&self, name: &str, axes: Axes, correction: f64, keep: bool) -> Tensor {
         check_float(name, self);
@@ -245,7 +245,7 @@ impl Tensor {
             flat_at_zero(&x.square().sum_of_floats(axes, keep), Tensor::sqrt)
         } else {
             let powers = match p < 1.0 {
-                // A power's slope at 0 is infinite.
+                // The derivative of this power is infinite at 0.
                 true => flat_at_zero(&x.abs(), |x| x.powf(p)),
                 false => x.abs().powf(p),
             };
@@ -258,9 +258,9 @@ impl Tensor {
     fn logsumexp_of(&self, axes: Axes, keep: bool) -> Tensor {
         check_float("logsumexp", self);
         let x = widened(self);
-        // Taken out as a constant: it changes nothing, and so has no gradient.
+        // Subtracted as a constant: the result does not depend on it, so it has no gradient.
         let largest = x.detach().reduce_numbers(ReduceOp::Max, axes, true);
-        // An infinite largest is itself the answer, but ∞ - ∞ is NaN.
+        // An infinite maximum is itself the result, but ∞ - ∞ is NaN.
         let largest = largest.is_finite().where_(&largest, 0.0);
         let sum = (x - &largest).exp().sum_of_floats(axes, keep).log();
         let shape = *sum.shape();
@@ -295,14 +295,14 @@ macro_rules! statistics {
 }
 
 statistics! {
-    /// The mean over the axes; NaN of nothing.
+    /// The mean over the axes; NaN over no elements.
     mean mean_keepdim() |x, axes, keep| x.mean_of(axes, keep),
         "On a dtype that is not a float (cast first), or when an axis does not exist.";
-    /// The variance over the axes: the mean of `(x - mean)²`, as NumPy's default ([`var_with`](Tensor::var_with)
-    /// divides by less).
+    /// The variance over the axes: the mean of `(x - mean)²`, as `numpy.var`. `torch.var` divides by the count less 1:
+    /// use [`var_with`](Tensor::var_with).
     var var_keepdim() |x, axes, keep| x.var_of("var", axes, 0.0, keep).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
-    /// The standard deviation over the axes, the root of [`var`](Tensor::var).
+    /// The standard deviation over the axes: the square root of [`var`](Tensor::var), as `numpy.std`.
     std std_keepdim() |x, axes, keep| flat_at_zero(&x.var_of("std", axes, 0.0, keep), Tensor::sqrt).cast(x.dtype()),
         "On a dtype that is not a float, or when an axis does not exist.";
     /// The Euclidean norm over the axes: `√Σx²`.
@@ -312,15 +312,15 @@ statistics! {
     /// of non-zeros for 0.
     norm_p norm_p_keepdim(p: f64) |x, axes, keep| x.norm_of("norm_p", p, axes, keep),
         "On a dtype that is not a float, when an axis does not exist, or for an infinite `p` has no elements.";
-    /// `ln Σeˣ` over the axes, without overflow on the way: the largest is taken out first.
+    /// `ln Σeˣ` over the axes, without overflow: the maximum is subtracted before `exp`.
     logsumexp logsumexp_keepdim() |x, axes, keep| x.logsumexp_of(axes, keep),
         "On a dtype that is not a float, or when an axis does not exist or has no elements.";
 }
 
-/// Other names and other divisors.
+/// Aliases, and variances with other divisors.
 impl Tensor {
-    /// Another name of [`amax`](Tensor::amax), NumPy's; `torch.max` with an axis gives positions as well, as
-    /// [`topk`](Tensor::topk) of one does. The larger of two tensors is [`maximum`](Tensor::maximum).
+    /// Alias of [`amax`](Tensor::amax), as `numpy.max`. `torch.max` with an axis returns indices, too;
+    /// [`topk`](Tensor::topk) with `k = 1` does so here. The larger of two tensors is [`maximum`](Tensor::maximum).
     ///
     /// # Panics
     /// As [`amax`](Tensor::amax).
@@ -329,7 +329,7 @@ impl Tensor {
         self.amax(axes)
     }
 
-    /// Another name of [`amin`](Tensor::amin), NumPy's. The smaller of two tensors is [`minimum`](Tensor::minimum).
+    /// Alias of [`amin`](Tensor::amin), as `numpy.min`. The smaller of two tensors is [`minimum`](Tensor::minimum).
     ///
     /// # Panics
     /// As [`amin`](Tensor::amin).
@@ -356,8 +356,8 @@ impl Tensor {
         flat_at_zero(&self.var_of("std", axes.into(), correction, true), Tensor::sqrt).cast(self.dtype())
     }
 
-    /// The variance with the sum of squares divided by the count less `correction`: 1 gives the unbiased estimate,
-    /// PyTorch's default.
+    /// The variance with the sum of squared deviations divided by the count less `correction`: 1 gives the unbiased
+    /// estimate, PyTorch's default.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -366,7 +366,7 @@ impl Tensor {
         self.var_of("var", axes.into(), correction, false).cast(self.dtype())
     }
 
-    /// The standard deviation as the root of [`var_with`](Tensor::var_with).
+    /// The standard deviation: the square root of [`var_with`](Tensor::var_with).
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.

@@ -1,9 +1,9 @@
-//! Going over the first axis: `for row in &x`.
+//! Iteration over the first axis: `for row in &x`.
 
 use crate::Tensor;
 use std::iter::FusedIterator;
 
-/// The positions of a tensor's first axis, each without that dimension; made by [`Tensor::iter`] and by `for row in &x`.
+/// Iterator over the first axis of a tensor, from [`Tensor::iter`] and `for row in &x`.
 #[derive(Clone, Debug)]
 pub struct Rows<'a> {
     of: &'a Tensor,
@@ -12,8 +12,8 @@ pub struct Rows<'a> {
 }
 
 impl Tensor {
-    /// The positions of the first axis, one after the other, each a view without that dimension; as `for row in x` in
-    /// Python. Nothing is computed until one of them is read.
+    /// Iterates over the first axis, as `for row in x` in Python. Each row is a view without that dimension. Nothing is
+    /// computed until one of them is read.
     ///
     /// ```
     /// # use thalweg::Tensor;

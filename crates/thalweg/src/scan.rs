@@ -1,4 +1,4 @@
-//! Running reductions along an axis, from either end.
+//! Scans: running reductions along an axis, from either end.
 
 use crate::record::{record1, wrong_dtype};
 use crate::{Axis, DType, Tensor};
@@ -19,7 +19,7 @@ impl Tensor {
         match op {
             ScanOp::LogSumExp if !dtype.is_float() => wrong_dtype(name, "a float dtype", dtype),
             ScanOp::Max | ScanOp::Min if dtype == DType::Bool => wrong_dtype(name, "a float or integer dtype", dtype),
-            // As sums and products over an axis: what counts is wanted, not what fits.
+            // As for sums and products over an axis: a count may not fit a narrow dtype.
             ScanOp::Sum | ScanOp::Prod if !dtype.is_float() => {
                 self.cast(Monoid::widest(dtype)).scanned(op, axis, reverse)
             }
@@ -28,10 +28,10 @@ impl Tensor {
     }
 }
 
-/// Running extremes with where they come from.
+/// Running extremes with their indices.
 impl Tensor {
-    /// The running maximum along an axis and the position of each, the last of equal ones, as `torch.cummax`; from the
-    /// first NaN on NaN, at the position of the last one.
+    /// The running maximum along an axis and its index (the last one among equals), as `torch.cummax`. From the first
+    /// NaN on, the maximum is NaN and its index that of the last NaN so far.
     ///
     /// # Panics
     /// On bool, or when there is no such axis.
@@ -43,7 +43,7 @@ impl Tensor {
         (largest, places)
     }
 
-    /// The running minimum along an axis and the position of each, as [`cummax_with_indices`](Tensor::cummax_with_indices).
+    /// The running minimum along an axis and its index, as [`cummax_with_indices`](Tensor::cummax_with_indices).
     ///
     /// # Panics
     /// On bool, or when there is no such axis.
@@ -55,7 +55,7 @@ impl Tensor {
         (smallest, places)
     }
 
-    /// The last position so far where an element is the running extreme.
+    /// The last index so far at which an element equals the running extreme.
     #[track_caller]
     fn last_places(&self, axis: usize, extreme: &Tensor) -> Tensor {
         let mut is = self.eq(extreme);
@@ -92,7 +92,7 @@ macro_rules! scans {
 
 scans! {
     /// The running sum along an axis: each result is the sum of its element and all before it. Floats are accumulated
-    /// in f64 and each result rounded once; integers and bool give i64, u64 gives u64.
+    /// in f64 and each result is rounded once; integers and bool give i64, u64 gives u64.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -104,12 +104,12 @@ scans! {
     cumsum cumsum_reverse => Sum, "When there is no such axis.";
     /// The running product along an axis, as [`cumsum`](Tensor::cumsum).
     cumprod cumprod_reverse => Prod, "When there is no such axis.";
-    /// The running maximum along an axis; NaN from the first NaN on. The values alone: where they stood is
-    /// not told.
+    /// The running maximum along an axis; NaN from the first NaN on. Only the values;
+    /// [`cummax_with_indices`](Tensor::cummax_with_indices) returns their indices, too.
     cummax cummax_reverse => Max, "On bool, or when there is no such axis.";
-    /// The running minimum along an axis; NaN from the first NaN on. The values alone: where they stood is
-    /// not told.
+    /// The running minimum along an axis; NaN from the first NaN on. Only the values;
+    /// [`cummin_with_indices`](Tensor::cummin_with_indices) returns their indices, too.
     cummin cummin_reverse => Min, "On bool, or when there is no such axis.";
-    /// The running `ln Σeˣ` along an axis, without overflow on the way.
+    /// The running `ln Σeˣ` along an axis, without overflow.
     logcumsumexp logcumsumexp_reverse => LogSumExp, "On a dtype that is not a float, or when there is no such axis.";
 }

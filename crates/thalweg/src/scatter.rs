@@ -1,7 +1,7 @@
-//! Values put in at places that a tensor tells. Indices are as in [`gather`](Tensor::gather).
+//! Scatters: values written or accumulated at the indices of a tensor. Indices are as in [`gather`](Tensor::gather).
 //!
-//! Where several values meet one element they do so in the order of the index, on any number of threads: sums of floats
-//! are the same each time. Sums of bf16 and f16 are carried in f32 and rounded once; each other result is rounded to the
+//! Values with the same index are combined in the order of the index, on any number of threads: sums of floats are the
+//! same each time. Sums of bf16 and f16 are accumulated in f32 and rounded once; every other result is rounded to the
 //! tensor's dtype.
 
 use crate::gather::recorded_by;
@@ -13,13 +13,13 @@ pub use thalweg_ir::ScatterOp;
 use thalweg_stream::Counted;
 
 impl Tensor {
-    /// Records a scatter: index and values have one shape, this tensor's but for the axis.
+    /// Records a scatter; index and values have one shape, which is this tensor's except for the axis.
     #[track_caller]
     pub(crate) fn scattered(&self, op: ScatterOp, axis: usize, index: &Tensor, values: &Tensor) -> Tensor {
         self.scattered_by((op.name(), Counted::Plain), op, axis, (index, values))
     }
 
-    /// Records a scatter of that function, which has counted its index so.
+    /// Records a scatter for the function `by`, which says how it treated negative indices.
     #[track_caller]
     fn scattered_by(
         &self,
@@ -29,7 +29,7 @@ impl Tensor {
         (index, values): (&Tensor, &Tensor),
     ) -> Tensor {
         if op == ScatterOp::Add && matches!(self.dtype(), DType::BF16 | DType::F16) {
-            // Rounded at each addition a sum of ones would end at 256.
+            // Rounded at each addition, a sum of ones in bf16 would stop at 256.
             return widened(self).scattered_by(by, op, axis, (index, &widened(values))).cast(self.dtype());
         }
         recorded_by(by.0, by.1);
@@ -37,7 +37,7 @@ impl Tensor {
         push(Op::Scatter(op), self.dtype(), *self.shape(), axis as u32, args, &[])
     }
 
-    /// A tensor of values, or a number in this tensor's dtype.
+    /// The values as a tensor; a number becomes one of this tensor's dtype.
     #[track_caller]
     fn values(&self, name: &str, values: Operand<'_>) -> Tensor {
         match values {
@@ -52,9 +52,9 @@ impl Tensor {
         }
     }
 
-    /// Values put in at given places along an axis: `out[index[i][j]][j] = values[i][j]` for axis 0 of two, as
-    /// `torch.scatter` and `numpy.put_along_axis`; where several meet one element, the last one stays. Index and values
-    /// broadcast to this tensor's shape but for the axis.
+    /// This tensor with values written at the given indices along an axis: `out[index[i][j]][j] = values[i][j]` for
+    /// axis 0 of two, as `torch.scatter` and `numpy.put_along_axis`. Of several values for one element the last one
+    /// remains. Index and values broadcast to this tensor's shape except for the axis.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -70,7 +70,7 @@ impl Tensor {
         self.scatter_reduce(axis, index, values, ScatterOp::Set)
     }
 
-    /// As [`scatter`](Tensor::scatter), but values are added to the elements.
+    /// [`scatter`](Tensor::scatter) that adds the values to the elements, as `torch.scatter_add`.
     ///
     /// # Panics
     /// As [`scatter`](Tensor::scatter).
@@ -79,7 +79,8 @@ impl Tensor {
         self.scatter_reduce(axis, index, values, ScatterOp::Add)
     }
 
-    /// As [`scatter`](Tensor::scatter), with any way to put element and value together.
+    /// [`scatter`](Tensor::scatter) with a choice of the operation that combines element and value, as
+    /// `torch.scatter_reduce`.
     ///
     /// # Panics
     /// As [`scatter`](Tensor::scatter).
@@ -94,7 +95,7 @@ impl Tensor {
         let name = op.name();
         let axis = axis.into().of(name, self.rank());
         let values = self.values(name, values.operand());
-        // The message alone: a closure that panics would not have the caller's line.
+        // Only the message: a panic inside a closure would not name the caller's line.
         let refuse = || {
             format!(
                 "{name}: index {} and values {} do not go along axis {axis} of shape {}",
@@ -119,7 +120,7 @@ impl Tensor {
         self.scattered_by((name, Counted::FromEnd), op, axis, (&places, &values))
     }
 
-    /// With the positions of an axis that a vector names put together with those of `values`, in order.
+    /// Combines the slices of an axis that an index vector selects with those of `values`, in order.
     #[track_caller]
     fn put_positions(
         &self,
@@ -143,17 +144,18 @@ impl Tensor {
         self.scattered_by((name, Counted::FromEnd), op, axis, (&places, &values.broadcast_to(shape)))
     }
 
-    /// Values added to the positions of an axis that a vector names: position `i` of `values` to position `index[i]`.
+    /// This tensor with slice `i` of `values` added to slice `index[i]` along an axis, as `torch.index_add`.
     ///
     /// # Panics
-    /// When there is no such axis, the index is not a vector of an integer dtype, or the values' shape or dtype does
-    /// not fit.
+    /// When there is no such axis, the index is not an integer vector, or the shape or dtype of the values does not
+    /// match.
     #[track_caller]
     pub fn index_add(&self, axis: impl Into<Axis>, index: &Tensor, values: impl IntoOperand) -> Tensor {
         self.put_positions("index_add", axis.into(), index, values.operand(), ScatterOp::Add)
     }
 
-    /// Values in place of the positions of an axis that a vector names; the last one for a position stays.
+    /// This tensor with slice `index[i]` along an axis replaced by slice `i` of `values`, as `torch.index_copy`; of
+    /// several for one index the last remains.
     ///
     /// # Panics
     /// As [`index_add`](Tensor::index_add).
@@ -162,12 +164,13 @@ impl Tensor {
         self.put_positions("index_copy", axis.into(), index, values.operand(), ScatterOp::Set)
     }
 
-    /// Values put in at the places that several indices name together, one for each of the first dimensions, as `x[i,
-    /// j] = values` in NumPy; with `accumulate` they are added, as `numpy.add.at`. Values broadcast to the shape of
-    /// [`index`](Tensor::index)'s result.
+    /// This tensor with values written at tuples of indices, one index tensor for each leading dimension, as
+    /// `x[i, j] = values` in NumPy; with `accumulate` they are added, as `numpy.add.at`. Values broadcast to the shape
+    /// of the result of [`index`](Tensor::index).
     ///
     /// # Panics
-    /// When indices do not broadcast or are not of an integer dtype, or the values' shape or dtype does not fit.
+    /// When indices do not broadcast or are not of an integer dtype, or the shape or dtype of the values does not
+    /// match.
     #[track_caller]
     pub fn index_put<T: AsRef<Tensor>>(&self, indices: &[T], values: impl IntoOperand, accumulate: bool) -> Tensor {
         let name = "index_put";
@@ -193,8 +196,8 @@ impl Tensor {
         rows.scattered_by((name, Counted::Combined), op, 0, (&places, &values)).reshaped(*self.shape())
     }
 
-    /// As [`scatter_add`](Tensor::scatter_add), but each element becomes the mean of itself and the values that it meets,
-    /// as `torch.scatter_reduce(.., "mean")`. Takes floats.
+    /// [`scatter_add`](Tensor::scatter_add) with each element replaced by the mean of itself and its values, as
+    /// `torch.scatter_reduce(.., "mean")`. Takes floats.
     ///
     /// # Panics
     /// As [`scatter`](Tensor::scatter), and on a dtype that is not a float.
@@ -209,18 +212,18 @@ impl Tensor {
         (sums / wide.ones_like().scatter_add(axis, index, each)).cast(self.dtype())
     }
 
-    /// The positions of an axis that a vector names filled with a number, as `torch.index_fill`.
+    /// This tensor with the slices of an axis that an index vector selects filled with a number, as `torch.index_fill`.
     ///
     /// # Panics
-    /// When there is no such axis, the index is not a vector of an integer dtype, or the number does not fit the dtype.
+    /// When there is no such axis, the index is not an integer vector, or the number does not fit the dtype.
     #[track_caller]
     pub fn index_fill(&self, axis: impl Into<Axis>, index: &Tensor, value: impl Into<Scalar>) -> Tensor {
         self.put_positions("index_fill", axis.into(), index, Operand::Scalar(value.into()), ScatterOp::Set)
     }
 
-    /// The elements where a mask holds replaced by those of `values`, one after the other in row-major order, as
-    /// `torch.masked_scatter`. The mask broadcasts to this tensor's shape. Where there are fewer values than places, to
-    /// read the result is an [`Error::Index`].
+    /// The elements where a mask is true replaced by successive elements of `values`, in row-major order, as
+    /// `torch.masked_scatter`. The mask broadcasts to this tensor's shape. With too few values, reading the result is
+    /// an [`Error::Index`].
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -245,7 +248,7 @@ impl Tensor {
             return self.clone();
         }
         let mask = mask.broadcast_to(*self.shape()).flatten();
-        // What is not replaced asks for the first value, if there is one, and does not use it.
+        // Elements that are not replaced gather the first value, if there is one, and discard it.
         let place = mask.where_(mask.cumsum(0) - 1, 0);
         let from =
             if values.numel() == 0 { Tensor::zeros_with([1], crate::Options::of(self)) } else { values.flatten() };
@@ -254,11 +257,11 @@ impl Tensor {
             .reshaped(*self.shape())
     }
 
-    /// How often each number occurs in a vector of numbers from 0 on, as i64: at least `least` counts, and as many as
-    /// the largest number asks for. Reads that.
+    /// The count of each value in a vector of non-negative integers, as i64, as `numpy.bincount`. The result has at
+    /// least `least` elements, and more if the largest value requires it. Waits for the largest value.
     ///
     /// # Errors
-    /// When a number is negative, or asks for more sums than can be addressed, or the largest cannot be computed.
+    /// When a value is negative or too large for the result to be addressed, or the largest cannot be computed.
     ///
     /// # Panics
     /// When this is not a vector of an integer dtype.

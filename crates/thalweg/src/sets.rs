@@ -1,11 +1,11 @@
-//! Tensors as sets of their elements. How many there are is read, but for membership.
+//! Set operations on the elements of tensors. All but the membership test wait for the size of their result.
 
 use crate::record::{check_alike, wrong_dtype};
 use crate::{DType, Error, Tensor};
 
 impl Tensor {
-    /// Whether each element is among those of `test`, as bool, as `numpy.isin` and `torch.isin`. A NaN is among nothing.
-    /// Nothing is read.
+    /// Whether each element is in `test`, as bool, as `numpy.isin` and `torch.isin`. NaN is never a member. Waits for
+    /// nothing.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -31,7 +31,8 @@ impl Tensor {
         sorted.gathered("isin", 0, &place).eq(&x).reshaped(*self.shape())
     }
 
-    /// The distinct elements of two tensors in order, as `numpy.union1d`; all NaN are one. Reads their number.
+    /// The distinct elements of two tensors in ascending order, as `numpy.union1d`; all NaN are one. Waits for their
+    /// number.
     ///
     /// # Errors
     /// When it cannot be computed.
@@ -44,7 +45,7 @@ impl Tensor {
         Tensor::cat(&[self.flatten(), other.flatten()], 0).unique()
     }
 
-    /// The distinct elements that are in both tensors, in order, as `numpy.intersect1d`. Reads their number.
+    /// The distinct elements of both tensors, in ascending order, as `numpy.intersect1d`. Waits for their number.
     ///
     /// # Errors
     /// When it cannot be computed.
@@ -56,8 +57,8 @@ impl Tensor {
         self.distinct_where("intersect", other, |among| among)
     }
 
-    /// The distinct elements that are in this tensor and not in the other, in order, as `numpy.setdiff1d`. Reads their
-    /// number.
+    /// The distinct elements of this tensor that are not in the other, in ascending order, as `numpy.setdiff1d`. Waits
+    /// for their number.
     ///
     /// # Errors
     /// When it cannot be computed.
@@ -69,7 +70,8 @@ impl Tensor {
         self.distinct_where("setdiff", other, |among| !among)
     }
 
-    /// The distinct elements that are in one of two tensors alone, in order, as `numpy.setxor1d`. Reads their number.
+    /// The distinct elements that are in exactly one of two tensors, in ascending order, as `numpy.setxor1d`. Waits for
+    /// their number.
     ///
     /// # Errors
     /// When it cannot be computed.

@@ -1,37 +1,37 @@
-//! Parts of tensors: ranges with steps, single positions, reversal.
+//! Slices of tensors: ranges with steps, single indices, reversal.
 
 use crate::record::record1;
 use crate::{Axes, Axis, MAX_RANK, Shape, Tensor};
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 use thalweg_ir::Op;
 
-/// What [`Tensor::slice`] does to one dimension.
+/// Argument of [`Tensor::slice`] for one dimension.
 ///
-/// Made from Rust's ranges (`1..3`, `..`, `-2..`, `..=4`), ranges with a step ([`By::by`]) and integers. Numbers
-/// below 0 count from the end.
+/// Converts from Rust's ranges (`1..3`, `..`, `-2..`, `..=4`), ranges with a step ([`By::by`]) and integers. Negative
+/// numbers count from the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SliceArg {
-    /// The elements from a start to before an end, `step` apart, as `start:end:step` in Python: ends are cut to what
-    /// there is, and a negative step goes backward from `start` (default: the last element) to after `end` (default:
+    /// The elements from `start` to before `end` in steps, as `start:end:step` in Python: ends are clamped to the
+    /// dimension, and a negative step goes backward from `start` (default: the last element) to after `end` (default:
     /// before the first).
     Range {
-        /// The first position.
+        /// The first index.
         start: Option<i64>,
-        /// The position that the range ends before.
+        /// The index that the range ends before.
         end: Option<i64>,
-        /// The distance between neighbours.
+        /// The distance between neighbouring elements.
         step: i64,
     },
-    /// One position; the dimension is dropped.
+    /// One index; the dimension is dropped.
     At(i64),
     /// A new dimension of size 1.
     NewAxis,
-    /// As many whole dimensions as are missing, at most once.
+    /// All dimensions that no other argument names, whole, as `...` in NumPy; at most once.
     Rest,
 }
 
 impl SliceArg {
-    /// `start:end:step` of Python, where `None` is a missing number: `SliceArg::range(5, 1, -1)` goes backward from 5
+    /// `start:end:step` of Python, where `None` is an omitted number: `SliceArg::range(5, 1, -1)` goes backward from 5
     /// to 2.
     pub fn range(start: impl Into<Option<i64>>, end: impl Into<Option<i64>>, step: i64) -> SliceArg {
         SliceArg::Range { start: start.into(), end: end.into(), step }
@@ -40,9 +40,9 @@ impl SliceArg {
 
 /// Ranges with a step: `(1..10).by(3)`, `(..).by(-1)`, `(5..).by(-2)`.
 pub trait By {
-    /// Every `step`-th element of a range. A negative step goes backward, from the range's start to its end:
-    /// `(5..).by(-1)` from 5 down to 0. Where both ends are wanted, [`SliceArg::range`] says it without an
-    /// empty-looking range.
+    /// Every `step`-th element of a range. A negative step goes backward from the range's start: `(5..).by(-1)` goes
+    /// from 5 down to 0. For a backward range with both ends use [`SliceArg::range`], which needs no empty-looking Rust
+    /// range.
     fn by(self, step: i64) -> SliceArg;
 }
 
@@ -56,7 +56,7 @@ impl<T: Into<SliceArg>> By for T {
     }
 }
 
-/// The arguments of [`Tensor::slice`]: one argument, a tuple of up to eight, or an array, slice or `Vec` of
+/// Argument list of [`Tensor::slice`]: one argument, a tuple of up to eight, or an array, slice or `Vec` of
 /// [`SliceArg`]s.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` says no part of a tensor",
@@ -64,13 +64,15 @@ impl<T: Into<SliceArg>> By for T {
     note = "`x.slice((1..3, .., -1))`: one argument a dimension, in one tuple; ranges of `i32`, `i64`, `isize` or `usize`, with a step by `.by(2)`"
 )]
 pub trait SliceArgs {
-    /// The arguments, and how many there are.
+    /// The arguments and their number.
     #[doc(hidden)]
     fn args(self) -> ([SliceArg; MAX_RANK], usize);
 }
 
+/// An argument list as an array.
+///
 /// # Panics
-/// With more than eight.
+/// When there are more than eight arguments.
 #[track_caller]
 fn list(args: &[SliceArg]) -> ([SliceArg; MAX_RANK], usize) {
     assert!(args.len() <= MAX_RANK, "slice: {} arguments are over the rank limit of {MAX_RANK}", args.len());
@@ -121,7 +123,7 @@ macro_rules! one {
 ranges!(i32, i64, isize, usize);
 one!(RangeFull, SliceArg);
 
-/// The end after an inclusive one; after -1 comes the end of the dimension.
+/// The exclusive end of a range with an inclusive one; the end of the dimension for -1.
 fn past(end: i64) -> Option<i64> {
     (end != -1).then(|| end.saturating_add(1))
 }
@@ -166,7 +168,7 @@ impl SliceArgs for Vec<SliceArg> {
     }
 }
 
-/// Start, step and number of the elements that a Python range takes of `size`.
+/// Start, step and number of the elements that a Python range takes of a dimension of `size`.
 fn resolve(start: Option<i64>, end: Option<i64>, step: i64, size: i64) -> (i64, i64, usize) {
     let at = |v: i64, low: i64, high: i64| (if v < 0 { v.saturating_add(size) } else { v }).clamp(low, high);
     if step > 0 {
@@ -182,23 +184,23 @@ fn resolve(start: Option<i64>, end: Option<i64>, step: i64, size: i64) -> (i64, 
     }
 }
 
-/// What a slice takes of a tensor, all of it there.
+/// Slice of a tensor, resolved to its sizes and checked to be in bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     /// Start, step and number of elements of each dimension.
     parts: [(i64, i64, usize); MAX_RANK],
-    /// The shape of the result: single positions dropped, new axes put in.
+    /// The shape of the result, without the dimensions of single indices and with the new axes.
     pub shape: Shape,
 }
 
 impl Part {
-    /// Start, step and number of elements of each dimension of a tensor of that rank.
+    /// Start, step and number of elements of each dimension of a tensor of rank `rank`.
     pub fn ranges(&self, rank: usize) -> &[(i64, i64, usize)] {
         &self.parts[..rank]
     }
 }
 
-/// The parts that take everything.
+/// The ranges that take every element.
 pub(crate) fn whole(dims: &[usize]) -> [(i64, i64, usize); MAX_RANK] {
     let mut parts = [(0, 1, 0); MAX_RANK];
     for (part, &d) in parts.iter_mut().zip(dims) {
@@ -208,8 +210,9 @@ pub(crate) fn whole(dims: &[usize]) -> [(i64, i64, usize); MAX_RANK] {
 }
 
 impl Tensor {
-    /// A part of the tensor: one argument a dimension, missing ones at the end are whole. Ranges work as in Python,
-    /// with negative positions and steps; an integer picks one position and drops the dimension.
+    /// A slice of the tensor, as NumPy's `x[...]` with basic indices. There is one argument per dimension; missing ones
+    /// at the end take the whole dimension. Ranges work as in Python, with negative indices and steps; an integer takes
+    /// one index and drops the dimension. A view: copies nothing.
     ///
     /// ```
     /// # use thalweg::prelude::*;
@@ -221,14 +224,14 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When there are more arguments than dimensions, a position does not exist, or a step is 0.
+    /// When there are more arguments than dimensions, an index is out of range, or a step is 0.
     #[track_caller]
     pub fn slice(&self, args: impl SliceArgs) -> Tensor {
         let part = self.part_of("slice", args);
         self.sliced(part.ranges(self.rank())).reshaped(part.shape)
     }
 
-    /// What a slice takes.
+    /// The arguments of a slice, resolved and checked.
     #[track_caller]
     pub(crate) fn part_of(&self, name: &str, args: impl SliceArgs) -> Part {
         let (list, count) = args.args();
@@ -272,7 +275,7 @@ impl Tensor {
         Part { parts, shape: out }
     }
 
-    /// The position that a number names along an axis.
+    /// A possibly negative index along an axis, resolved and checked.
     #[track_caller]
     fn position(&self, name: &str, axis: usize, at: i64) -> i64 {
         let size = self.dims()[axis] as i64;
@@ -283,7 +286,7 @@ impl Tensor {
         position
     }
 
-    /// Start, step and number of elements of each dimension, all inside.
+    /// [`slice`](Tensor::slice) by start, step and number of elements of each dimension, all in bounds.
     #[track_caller]
     pub(crate) fn sliced(&self, parts: &[(i64, i64, usize)]) -> Tensor {
         if parts.iter().zip(self.dims()).all(|(p, &d)| p.2 == d && (d <= 1 || p.1 == 1)) {
@@ -293,17 +296,17 @@ impl Tensor {
         let mut ints = [0; 3 * MAX_RANK];
         for (i, &(start, step, count)) in parts.iter().enumerate() {
             shape.dims_mut()[i] = count;
-            // One element or none: the step says nothing, and 1 is the same for all.
+            // With at most one element the step has no effect; 1 gives all such slices one form.
             let (start, step) = if count == 0 { (0, 1) } else { (start, if count == 1 { 1 } else { step }) };
             ints[3 * i..3 * i + 3].copy_from_slice(&[start, step, count as i64]);
         }
         record1(Op::Slice, self.dtype(), shape, 0, self, &ints[..3 * parts.len()])
     }
 
-    /// The `count` elements from `start` on along an axis.
+    /// `count` elements from `start` along an axis, as `torch.narrow`.
     ///
     /// # Panics
-    /// When they are not all there.
+    /// When they are out of range.
     #[track_caller]
     pub fn narrow(&self, axis: impl Into<Axis>, start: usize, count: usize) -> Tensor {
         let axis = axis.into().of("narrow", self.rank());
@@ -314,7 +317,7 @@ impl Tensor {
         self.part(axis, (start as i64, 1, count))
     }
 
-    /// One dimension cut, the others whole.
+    /// A range of one dimension, the others whole.
     #[track_caller]
     pub(crate) fn part(&self, axis: usize, part: (i64, i64, usize)) -> Tensor {
         let mut parts = whole(self.dims());
@@ -322,10 +325,10 @@ impl Tensor {
         self.sliced(&parts[..self.rank()])
     }
 
-    /// Position `index` of an axis (negative: from the end); the dimension is dropped.
+    /// Index `index` of an axis (negative: from the end), as `torch.select`; the dimension is dropped.
     ///
     /// # Panics
-    /// When there is no such position.
+    /// When the index is out of range.
     #[track_caller]
     pub fn index_axis(&self, axis: impl Into<Axis>, index: i64) -> Tensor {
         let axis = axis.into().of("index_axis", self.rank());
@@ -333,10 +336,10 @@ impl Tensor {
         self.part(axis, (at, 1, 1)).reshaped(self.shape().remove(axis))
     }
 
-    /// Position `index` of an axis; another name of [`index_axis`](Tensor::index_axis).
+    /// Index `index` of an axis; alias of [`index_axis`](Tensor::index_axis).
     ///
     /// # Panics
-    /// When there is no such position.
+    /// When the index is out of range.
     #[track_caller]
     pub fn select(&self, axis: impl Into<Axis>, index: i64) -> Tensor {
         self.index_axis(axis, index)
@@ -363,9 +366,9 @@ impl Tensor {
 mod tests {
     use super::*;
 
-    /// Every small range against CPython, by a hash that this made: `for n in range(5): for s in N: for e in N: for
-    /// st in (1,2,3,-1,-2,-3): l = range(n)[s:e:st]; for v in [len(l), *l]: h = (h*31+v+1) % (2**61-1)` with `N =
-    /// [None, -6, .., 6]` and `h = 7` at first.
+    /// Compares every small range with CPython, by a hash that this program computed: `for n in range(5): for s in N:
+    /// for e in N: for st in (1,2,3,-1,-2,-3): l = range(n)[s:e:st]; for v in [len(l), *l]: h = (h*31+v+1) % (2**61-1)`
+    /// with `N = [None, -6, .., 6]` and `h = 7` at first.
     #[test]
     fn ranges_are_pythons() {
         let ends: Vec<Option<i64>> = std::iter::once(None).chain((-6..7).map(Some)).collect();

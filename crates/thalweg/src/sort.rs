@@ -1,18 +1,18 @@
-//! Sorting, and what is found by it.
+//! Sorting, searching and distinct elements.
 //!
-//! Sorts are stable. A NaN is larger than every number, so that it comes last, and first where the order is descending.
+//! Sorts are stable. NaN is larger than every number: it is last in ascending order, and first in descending order.
 
 use crate::record::check_alike;
 use crate::tunable::TUNABLES;
 use crate::{Axis, DType, Error, Scalar, Tensor};
 use thalweg_ir::{ScanOp, ScatterOp};
 
-/// Length of the blocks in which [`Tensor::topk`] looks for `k` of `n` elements: both of its sorts are about as long.
+/// Block length of [`Tensor::topk`] for `k` of `n` elements, so that both of its sorts have about the same length.
 fn block_length(n: usize, k: usize) -> usize {
     ((n as f64 / k as f64).sqrt() as usize).max(1).next_multiple_of(TUNABLES.block_multiple.size())
 }
 
-/// What either holds.
+/// The logical or of two masks, where `None` is all false.
 fn or(a: &Option<Tensor>, b: &Option<Tensor>) -> Option<Tensor> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a | b),
@@ -21,7 +21,7 @@ fn or(a: &Option<Tensor>, b: &Option<Tensor>) -> Option<Tensor> {
 }
 
 impl Tensor {
-    /// The elements in order along an axis.
+    /// The elements sorted along an axis, as `numpy.sort`. Stable.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -39,7 +39,7 @@ impl Tensor {
         self.scanned(ScanOp::Sort, axis, descending)
     }
 
-    /// Where the elements of [`sort`](Tensor::sort) stand, as i64.
+    /// The indices that sort an axis, as i64, as `numpy.argsort`. Stable.
     ///
     /// # Panics
     /// When there is no such axis.
@@ -49,7 +49,7 @@ impl Tensor {
         self.scanned(ScanOp::Argsort, axis, descending)
     }
 
-    /// The elements in order along an axis, and where they stood, as `torch.sort`.
+    /// The elements sorted along an axis, and their indices, as `torch.sort`. Stable.
     ///
     /// # Panics
     /// When there is no such axis.
@@ -60,10 +60,10 @@ impl Tensor {
         (self.gathered("sort_with_indices", axis, &places), places)
     }
 
-    /// The `k` largest (or smallest) elements along an axis, in order, and where they stand.
+    /// The `k` largest (or smallest) elements along an axis, sorted, and their indices, as `torch.topk`.
     ///
     /// # Panics
-    /// When there is no such axis, or it has fewer elements.
+    /// When there is no such axis, or it has fewer than `k` elements.
     #[track_caller]
     pub fn topk(&self, k: usize, axis: impl Into<Axis>, largest: bool) -> (Tensor, Tensor) {
         let axis = axis.into().of("topk", self.rank());
@@ -89,10 +89,10 @@ impl Tensor {
         (self.gathered("topk", axis, &places), places)
     }
 
-    /// Where the first `k` elements of a sort stand, by blocks of the row: they are in those `k` blocks whose own first
-    /// elements come first. For an element of another block has `k` elements before it: the first ones of these, which
-    /// are before it by their values, or are equal and stand before it. So one pass finds the first elements of blocks,
-    /// and two short sorts do the rest.
+    /// Indices of the first `k` elements of a sort, by blocks of the row. They are in the `k` blocks whose own first
+    /// elements sort first: an element of any other block comes after the first elements of those `k` blocks, which are
+    /// smaller, or equal and at lower indices. So one pass finds the first element of each block, and two short sorts
+    /// do the rest.
     fn places_by_blocks(&self, k: usize, axis: usize, largest: bool) -> Tensor {
         let n = self.dims()[axis];
         let rows = self.numel() / n;
@@ -101,12 +101,12 @@ impl Tensor {
         let x = self.detach().movedim(axis, -1).reshape([rows, n]);
         let blocks = x.narrow(1, 0, count * length).reshape([rows, count, length]);
         let chosen = blocks.firsts(largest).scanned(ScanOp::Argsort, 1, largest).part(1, (0, 1, k));
-        // In their own order, so that equal elements are in theirs.
+        // Blocks in index order, so that equal elements keep theirs.
         let chosen = chosen.scanned(ScanOp::Sort, 1, false).unsqueeze(-1);
         let own = crate::create::iota(length, DType::I64, self.device());
         let mut places = (chosen * length + own).reshape([rows, k * length]);
         if count * length < n {
-            // What is left behind the last block is looked at in any case.
+            // The incomplete last block is always included.
             let rest = crate::create::iota(n - count * length, DType::I64, self.device()) + count * length;
             places = Tensor::cat(&[places, rest.broadcast_to([rows, n - count * length])], 1);
         }
@@ -116,9 +116,9 @@ impl Tensor {
         places.gathered("topk", 1, &first).reshaped(shape).movedim(-1, axis)
     }
 
-    /// Of each row along the last axis the element that comes first in a sort.
+    /// For each row along the last axis, the element that sorts first.
     fn firsts(&self, largest: bool) -> Tensor {
-        // A NaN is the largest, and what a maximum gives where there is one.
+        // NaN is the largest, and the result of a maximum over a row with NaN.
         if largest {
             return self.amax(-1);
         }
@@ -130,8 +130,8 @@ impl Tensor {
         nan.all(-1).where_(f64::NAN, least)
     }
 
-    /// Where the first `k` elements of a sort stand, one found after the other: all of it folds over the same rows, so
-    /// one kernel, which passes along each row twice for each of them.
+    /// Indices of the first `k` elements of a sort, found one after the other. All of it folds over the same rows, so
+    /// it is one kernel, with two passes over each row for each of the `k`.
     fn first_places(&self, k: usize, axis: usize, largest: bool) -> Tensor {
         let n = self.dims()[axis];
         let float = self.dtype().is_float();
@@ -144,8 +144,8 @@ impl Tensor {
         let mut taken: Option<Tensor> = None;
         let mut found = vec![];
         for _ in 0..k {
-            // A NaN is the largest: a maximum is one where one is left, and what is smallest is looked for among the
-            // others.
+            // NaN is the largest: the maximum is NaN if one is left; the minimum is taken over the elements that are
+            // not NaN.
             let out = if largest { taken.clone() } else { or(&nan, &taken) };
             let bound = if largest { low } else { high };
             let left = out.map_or_else(|| self.clone(), |out| out.where_(bound, self));
@@ -153,7 +153,7 @@ impl Tensor {
             let here = self.eq(&best);
             let here = if largest { or(&Some(here), &nan).expect("one of two") } else { here };
             let left = |hit: Tensor| taken.as_ref().map_or_else(|| hit.clone(), |taken| &hit & &!taken);
-            // Those that are NaN come behind all others.
+            // NaN elements come after all others.
             let behind = match &nan {
                 Some(nan) if !largest => left(nan.clone()).where_(&place + n as i64, 2 * n as i64),
                 _ => place.full_like(2 * n as i64),
@@ -167,9 +167,9 @@ impl Tensor {
         Tensor::cat(&found, axis as i64).cast(DType::I64)
     }
 
-    /// For each value the place where it would be put into this sorted tensor to keep it sorted, as i64: before the
-    /// elements that equal it, or behind them (`right`). Of rank 1, or of the values' rank with the same leading sizes:
-    /// each row for itself.
+    /// The index at which each value would be inserted into this sorted tensor to keep it sorted, as i64, as
+    /// `numpy.searchsorted`: before equal elements, or with `right` after them. This tensor is a vector, or has the
+    /// rank and the leading sizes of the values, with one sorted row per row of values.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -181,7 +181,7 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When dtypes differ or are bool, or the shapes do not go together.
+    /// When dtypes differ or are bool, or the shapes do not match.
     #[track_caller]
     pub fn searchsorted(&self, values: &Tensor, right: bool) -> Tensor {
         check_alike("searchsorted", self, values);
@@ -193,7 +193,7 @@ impl Tensor {
         if self.rank() == 0 || !rows && self.rank() != 1 {
             panic!("searchsorted: sorted rows of shape {} and values of shape {}", self.shape(), values.shape());
         }
-        // One sorted row serves all values.
+        // One sorted row for all values.
         if self.rank() == 1 && values.rank() != 1 {
             return self.searchsorted(&values.flatten(), right).reshaped(*values.shape());
         }
@@ -203,8 +203,8 @@ impl Tensor {
         if n == 0 || values.numel() == 0 {
             return found;
         }
-        // A binary search in steps of falling powers of two, all values at once: an element that goes before the value
-        // takes all before it along. A NaN is larger than every number.
+        // A binary search for all values at once, in steps of decreasing powers of two: if the element at a step sorts
+        // before the value, so do all elements before it. NaN is larger than every number.
         let float = self.dtype().is_float();
         for bit in (0..=n.ilog2()).rev() {
             let step = 1i64 << bit;
@@ -221,10 +221,9 @@ impl Tensor {
     }
 }
 
-/// Distinct elements. Their number is read, so these run what was recorded.
+/// Distinct elements. Their number is a size, so these methods wait for it.
 impl Tensor {
-    /// Places in the flattened tensor in order, which of the sorted elements begin a run of equal ones, and where those
-    /// stand among them.
+    /// Sorts the flattened tensor; finds the sorted elements that begin a run of equal ones, and their indices.
     fn runs(&self) -> Result<Runs, Error> {
         let (sorted, order) = self.flatten().sort_with_indices(0, false);
         let first = sorted.begins();
@@ -232,7 +231,7 @@ impl Tensor {
         Ok(Runs { sorted, order, first, starts })
     }
 
-    /// Which elements of a sorted vector begin a run of equal ones.
+    /// Mask of the elements of a sorted vector that begin a run of equal ones.
     fn begins(&self) -> Tensor {
         let n = self.numel();
         if n == 0 {
@@ -246,8 +245,9 @@ impl Tensor {
         differs.pad([(1, 0)], true)
     }
 
-    /// The distinct elements in order, as a vector; all NaN are one. Reads their number, and of many integers the smallest and
-    /// the largest first: where these are near each other, elements are counted and not sorted.
+    /// The distinct elements in ascending order, as a vector; all NaN are one. As `numpy.unique`. Waits for their
+    /// number. For large integer tensors it waits for the minimum and the maximum first: if their range is small,
+    /// elements are counted instead of sorted.
     ///
     /// # Errors
     /// When it cannot be computed.
@@ -255,7 +255,7 @@ impl Tensor {
         if let Some(distinct) = self.unique_by_counting()? {
             return Ok(distinct);
         }
-        // A sort without places is the faster one.
+        // A sort without indices is faster.
         self.flatten().sort(0, false).of_runs()
     }
 
@@ -264,16 +264,17 @@ impl Tensor {
         if self.numel() == 0 {
             return Ok(self.clone());
         }
-        // Elements are put to the place of their run from the last one on, so that the first of each run is what stays. So none
-        // has to be left out, and nothing of what they are put over is: it may be anything.
+        // Writes elements to the index of their run, from the last one on, so that the first of each run remains. Every
+        // result element is overwritten, so the initial contents do not matter.
         let run = self.begins().cumsum(0) - 1;
         let count = run.slice(-1).item::<i64>()? as usize + 1;
         Ok(self.narrow(0, 0, count).scattered(ScatterOp::Set, 0, &run.flip(0), &self.flip(0)))
     }
 
-    /// The distinct elements of many integers of a small range: those that a count of each number of the range finds.
+    /// The distinct elements of many integers of a small range, by counting each integer of the range; `None` if that
+    /// does not apply.
     fn unique_by_counting(&self) -> Result<Option<Tensor>, Error> {
-        // A number may be no i64.
+        // A u64 may not fit i64.
         if !self.dtype().is_int() || self.dtype() == DType::U64 || !TUNABLES.min_counted.reached_by(self.numel()) {
             return Ok(None);
         }
@@ -291,7 +292,8 @@ impl Tensor {
         numbers.cast(self.dtype()).compacted(&found).map(Some)
     }
 
-    /// The distinct elements in order, and for each element of this tensor which of them it is. Reads their number.
+    /// The distinct elements in ascending order, and for each element of this tensor the index of its value among them.
+    /// Waits for their number.
     ///
     /// # Errors
     /// When it cannot be computed.
@@ -302,22 +304,22 @@ impl Tensor {
         Ok((r.sorted.gathered("unique", 0, &r.starts), inverse.reshaped(*self.shape())))
     }
 
-    /// The distinct elements in order; for each of them its first place in the flattened tensor; for each element of this
-    /// tensor which of them it is; and how often each occurs, as `unique_all` of the array standard and `numpy.unique` with
-    /// all of its results. Reads their number.
+    /// The distinct elements in ascending order; the first index of each in the flattened tensor; for each element of
+    /// this tensor the index of its value among them; and the count of each. As `unique_all` of the array API standard
+    /// and `numpy.unique` with all of its results. Waits for their number.
     ///
     /// # Errors
     /// When it cannot be computed.
     pub fn unique_all(&self) -> Result<[Tensor; 4], Error> {
         let r = self.runs()?;
-        // The sort is stable: of equal elements the first comes first.
+        // The sort is stable: the first of equal elements comes first.
         let first = r.order.gathered("unique", 0, &r.starts);
         let (values, inverse) = self.unique_inverse()?;
         let (_, counts) = self.unique_counts()?;
         Ok([values, first, inverse, counts])
     }
 
-    /// The distinct elements in order, and how often each occurs. Reads their number.
+    /// The distinct elements in ascending order, and the count of each. Waits for their number.
     ///
     /// # Errors
     /// When it cannot be computed.

@@ -1,10 +1,10 @@
-//! Statistics of more than one reduction: several at once, and of pairs of variables.
+//! Statistics beyond a single reduction: several at once, and of pairs of variables.
 
 use crate::record::{check_alike, check_float, widened};
 use crate::{Axes, Shape, Tensor};
 
 impl Tensor {
-    /// Variance and mean over the axes, as `torch.var_mean`; the variance as [`var_with`](Tensor::var_with) has it.
+    /// The variance (as [`var_with`](Tensor::var_with)) and the mean over the axes, as `torch.var_mean`.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -14,7 +14,7 @@ impl Tensor {
         (self.var_with(axes, correction), self.mean(axes))
     }
 
-    /// Standard deviation and mean over the axes, as `torch.std_mean`.
+    /// The standard deviation and the mean over the axes, as `torch.std_mean`.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when an axis does not exist.
@@ -24,7 +24,7 @@ impl Tensor {
         (self.std_with(axes, correction), self.mean(axes))
     }
 
-    /// The smallest and the largest over the axes, as `torch.aminmax`; both NaN if any is NaN.
+    /// The minimum and the maximum over the axes, as `torch.aminmax`; both NaN if any is NaN.
     ///
     /// # Panics
     /// On bool, when an axis does not exist, or when there is nothing along one.
@@ -34,7 +34,7 @@ impl Tensor {
         (self.amin(axes), self.amax(axes))
     }
 
-    /// The largest less the smallest over the axes, as `numpy.ptp`; of integers it wraps.
+    /// The maximum minus the minimum over the axes, as `numpy.ptp`; of integers it wraps.
     ///
     /// # Panics
     /// On bool, when an axis does not exist, or when there is nothing along one.
@@ -44,8 +44,7 @@ impl Tensor {
         self.amax(axes) - self.amin(axes)
     }
 
-    /// The mean over the axes, each element with its weight, as `numpy.average`; the weights broadcast. NaN where they add
-    /// up to 0.
+    /// The weighted mean over the axes, as `numpy.average`; the weights broadcast. NaN if they add up to 0.
     ///
     /// # Panics
     /// On a dtype that is not a float, when an axis does not exist, dtypes differ, or the weights do not broadcast to this
@@ -62,9 +61,9 @@ impl Tensor {
         ((x * &w).sum(axes) / w.sum(axes)).cast(self.dtype())
     }
 
-    /// The covariances of the variables that the rows are, observations along the last axis, as `numpy.cov` and
-    /// `torch.cov`: sums of products divided by the count less 1. A vector is one variable, whose variance it gives.
-    /// Before the two dimensions there may be others.
+    /// The covariance matrix of the rows, as `numpy.cov` and `torch.cov`: each row is a variable, the last axis has its
+    /// observations, and sums of products are divided by the count less 1. A vector is one variable and gives its
+    /// variance. Leading dimensions are batches.
     ///
     /// # Panics
     /// On a dtype that is not a float, or on rank 0.
@@ -73,7 +72,7 @@ impl Tensor {
         self.cov_with(1.0)
     }
 
-    /// [`cov`](Tensor::cov) with sums divided by the count less `correction`.
+    /// [`cov`](Tensor::cov) with the sums divided by the count less `correction`.
     ///
     /// # Panics
     /// On a dtype that is not a float, or on rank 0.
@@ -82,8 +81,8 @@ impl Tensor {
         self.covariance("cov", correction).cast(self.dtype())
     }
 
-    /// The correlations of the variables that the rows are, as `numpy.corrcoef` and `torch.corrcoef`, held in [-1, 1];
-    /// NaN of a variable that does not vary.
+    /// The correlation matrix of the rows, as `numpy.corrcoef` and `torch.corrcoef`, clamped to [-1, 1]; NaN for a
+    /// variable that does not vary.
     ///
     /// # Panics
     /// On a dtype that is not a float, or on rank 0.

@@ -1,14 +1,14 @@
-//! Windows that go over the last axes of a tensor: what convolutions and pooling have in common.
+//! Sliding windows over the last axes of a tensor, for convolutions and pooling.
 //!
-//! In: sizes, kernel, stride, dilation and padding. Out: a [`Sweep`], which has been checked, and views of a tensor
-//! through it: all windows at once, or one position of all windows. No view copies.
+//! In: sizes, kernel, stride, dilation and padding. Out: a checked [`Sweep`], and views of a tensor through it: all
+//! windows at once, or one position of all windows. No view copies.
 
 use crate::{Border, MAX_RANK, Scalar, Shape, Tensor};
 
-/// A number for each of `N` axes. Made from one number for all of them, or an array.
+/// Number for each of `N` axes. Converts from one number for all of them, or an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Each<const N: usize>(
-    /// The numbers, one an axis.
+    /// The numbers, one per axis.
     pub [usize; N],
 );
 
@@ -24,16 +24,16 @@ impl<const N: usize> From<[usize; N]> for Each<N> {
     }
 }
 
-/// What a tensor is surrounded by before windows go over it. Made from one number for all sides, one an axis, or a pair
-/// (before, after) an axis.
+/// Padding of a tensor before windows slide over it. Converts from one number for all sides, one per axis, or a pair
+/// (before, after) per axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Padding<const N: usize> {
-    /// Nothing: windows lie inside.
+    /// No padding: windows are inside the tensor.
     Valid,
-    /// As much as there are windows for: along an axis of size `n`, `⌈n/stride⌉` of them. What is odd goes behind, as
-    /// in PyTorch and TensorFlow.
+    /// Padding for `⌈n/stride⌉` windows along an axis of size `n`. If its total is odd, the extra element is at the
+    /// end, as in PyTorch and TensorFlow.
     Same,
-    /// So many elements before and after, each axis.
+    /// Numbers of elements before and after, for each axis.
     Explicit([(usize, usize); N]),
 }
 
@@ -58,23 +58,23 @@ impl<const N: usize> From<[(usize, usize); N]> for Padding<N> {
 /// Windows over the last `N` axes of tensors of one shape.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sweep<const N: usize> {
-    /// Elements of a window.
+    /// Number of elements of a window.
     pub(crate) kernel: [usize; N],
-    /// From window to window.
+    /// Distance between windows.
     pub(crate) stride: [usize; N],
-    /// From element to element of a window.
+    /// Distance between the elements of a window.
     pub(crate) dilation: [usize; N],
-    /// What the tensor is surrounded by.
+    /// Padding before and after.
     pub(crate) pads: [(usize, usize); N],
-    /// Windows.
+    /// Number of windows.
     pub(crate) out: [usize; N],
 }
 
 impl<const N: usize> Sweep<N> {
-    /// Over a tensor.
+    /// The windows over a tensor.
     ///
     /// # Panics
-    /// When a number is 0, or not one window is inside along an axis.
+    /// When a number is 0, or no window fits along an axis.
     #[track_caller]
     pub(crate) fn new(
         name: &str,
@@ -112,12 +112,12 @@ impl<const N: usize> Sweep<N> {
         made
     }
 
-    /// Elements from the first to the last of a window along an axis, both included.
+    /// Number of elements from the first to the last of a window along an axis, both included.
     pub(crate) fn span(&self, axis: usize) -> usize {
         self.dilation[axis] * (self.kernel[axis] - 1) + 1
     }
 
-    /// The tensor in its surroundings.
+    /// The padded tensor.
     #[track_caller]
     pub(crate) fn padded(&self, x: &Tensor, border: Scalar) -> Tensor {
         let mut widths = [(0, 0); MAX_RANK];
@@ -125,7 +125,7 @@ impl<const N: usize> Sweep<N> {
         x.pad(&widths[..x.rank()], Border::Constant(border))
     }
 
-    /// All windows of a padded tensor: `[.., out…]` becomes `[.., kernel…, out…]`.
+    /// All windows of a padded tensor, as a view: `[.., size…]` becomes `[.., kernel…, out…]`.
     #[track_caller]
     pub(crate) fn windows(&self, x: &Tensor) -> Tensor {
         let rank = x.rank();
@@ -151,7 +151,7 @@ impl<const N: usize> Sweep<N> {
         x.sliced(&parts[..x.rank()])
     }
 
-    /// The positions of a window, the last axis running fastest.
+    /// The positions in a window, the last axis fastest.
     pub(crate) fn positions(&self) -> impl Iterator<Item = [usize; N]> {
         let kernel = self.kernel;
         (0..kernel.iter().product()).map(move |mut rest: usize| {
@@ -165,7 +165,8 @@ impl<const N: usize> Sweep<N> {
     }
 }
 
-/// A tensor of samples × channels × `N` axes; one without samples gets a dimension for them, and whether it did.
+/// Adds a dimension of samples to a tensor of channels × `N` axes, and returns whether it did; a tensor of samples ×
+/// channels × `N` axes stays.
 ///
 /// # Panics
 /// On another rank.
@@ -178,12 +179,12 @@ pub(crate) fn samples<const N: usize>(name: &str, x: &Tensor) -> (Tensor, bool) 
     }
 }
 
-/// A result without the dimension that [`samples`] added.
+/// Removes the dimension that [`samples`] added.
 pub(crate) fn unsampled(x: Tensor, added: bool) -> Tensor {
     if added { x.squeeze(0) } else { x }
 }
 
-/// Sizes, one behind the other.
+/// A shape concatenated from two lists of sizes.
 pub(crate) fn joined(lead: &[usize], rest: &[usize]) -> Shape {
     Shape::new(&[lead, rest].concat())
 }

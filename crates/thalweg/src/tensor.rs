@@ -1,4 +1,4 @@
-//! The handle that users hold.
+//! [`Tensor`]: the handle that users hold.
 
 use crate::node::Node;
 use crate::{DType, Device, Shape};
@@ -7,14 +7,14 @@ use thalweg_stream::Value;
 
 /// A tensor: elements of one [`DType`] in a grid of up to eight dimensions, on one [`Device`].
 ///
-/// A tensor is a handle to a value that never changes; `clone` copies the handle. Every method that makes a tensor
-/// records one operation or a few and returns at once; nothing runs until a value is asked for
-/// ([`to_vec`](Tensor::to_vec), [`item`](Tensor::item), printing, [`synchronize`](crate::synchronize())). Handles may
-/// be sent to and shared with other threads.
+/// A tensor is a handle to an immutable value; `clone` copies the handle. Every method that returns a tensor records
+/// one or a few operations and returns at once; nothing runs until a value is read ([`to_vec`](Tensor::to_vec),
+/// [`item`](Tensor::item), printing, [`synchronize`](crate::synchronize())). Handles may be sent to and shared with
+/// other threads.
 ///
-/// A mistake in shapes or dtypes panics at the line that made it, names the operation and both sides, and leaves
-/// everything recorded before intact. What the outside world can cause - no memory, a lost device, an index that names
-/// nothing, a damaged file - is a [`Result`] where a value is read.
+/// A mistake in shapes or dtypes panics at the caller's line, names the operation and both operands, and leaves
+/// everything recorded before intact. Failures at run time - out of memory, a lost device, an index out of range, a
+/// damaged file - are a [`Result`] where a value is read.
 ///
 /// | to | there are |
 /// |---|---|
@@ -47,12 +47,12 @@ use thalweg_stream::Value;
 #[must_use = "an operation on tensors has no effect but its result"]
 pub struct Tensor {
     pub(crate) value: Arc<Value>,
-    /// What gradients flow back to; none where nothing is tracked.
+    /// Autograd graph node that gradients flow to; `None` if the tensor is not tracked.
     pub(crate) node: Option<Arc<Node>>,
 }
 
 impl Tensor {
-    /// A handle to a value that nothing is tracked of.
+    /// A handle to an untracked value.
     #[inline]
     pub(crate) fn of(value: Arc<Value>) -> Tensor {
         Tensor { value, node: None }
@@ -100,7 +100,7 @@ impl Tensor {
         self.value.dtype()
     }
 
-    /// The device it lives on.
+    /// The device that stores it.
     #[inline]
     pub fn device(&self) -> Device {
         Device(self.value.device())

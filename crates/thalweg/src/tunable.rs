@@ -1,46 +1,51 @@
-//! Size thresholds by which functions of the front choose how they are composed.
+//! Size thresholds that choose between compositions of a function.
 
 thalweg_ir::tunables! {
-    /// Thresholds of `thalweg`. Each value gives the same results.
+    /// Thresholds of `thalweg`. Every value gives the same results.
     pub struct FrontTunables of "thalweg" {
-        /// Elements that [`Tensor::topk`](crate::Tensor::topk) selects one by one. On one thread 1 takes 0.1 ns an element of the
-        /// row, 8 take 1.2, 16 take 2.5, an argsort 14.
+        /// Maximum `k` for which [`Tensor::topk`](crate::Tensor::topk) selects elements one by one. On one thread,
+        /// selecting 1 takes 0.1 ns per element of the row, 8 take 1.2 ns, 16 take 2.5 ns, an argsort 14 ns.
         max_selected: 16, in 0..=6,
-        /// Row elements for each selected one, from which on selection beats an argsort.
+        /// Minimum ratio of row length to `k` for which selection is faster than an argsort.
         min_selected_ratio: 16, in 1..=4,
-        /// Shortest row of which `topk` looks through blocks.
+        /// Minimum row length for which `topk` works by blocks.
         min_blocked_row: 2048, in 1..=24,
-        /// Row elements for each result, from which on `topk` looks through blocks.
+        /// Minimum ratio of row length to `k` for which `topk` works by blocks.
         min_blocked_ratio: 32, in 1..=4,
-        /// Multiple of which blocks of `topk` have their length.
+        /// Divisor of the block lengths of `topk`.
         block_multiple: 8, in 1..=8,
-        /// Results up to which the folds of a pass for each are faster than the sorts of blocks.
+        /// Maximum `k` for which one fold pass per result is faster than sorting blocks.
         max_folded: 2, in 0..=2,
-        /// Elements from which on `unique` looks for the range of integers before it sorts them.
+        /// Minimum number of elements for which `unique` checks the range of integers before it sorts.
         min_counted: 1 << 16, in 1..=32,
-        /// Range of integers that `unique` counts: tables of that length fit the nearest memory of every device.
+        /// Maximum range of integers that `unique` counts: a table of that length fits the nearest memory of every
+        /// device.
         max_counted_range: 1 << 13, in 1..=64,
-        /// Bins of one width whose numbers, and those of their neighbours, are exact in every float dtype that they are computed in.
+        /// Maximum number of equal-width bins: their indices, and the neighbouring ones, are exact in every float dtype
+        /// of computation.
         max_even_bins: 1 << 22, in 1..=8,
-        /// Elements of a pooling window along an axis, up to which it is a chain of shifted views.
+        /// Maximum window size of pooling along an axis that becomes a chain of shifted views.
         max_shifted_pool: 16, in 1..=4,
-        /// Elements of a window up to which a fold takes them one by one.
+        /// Maximum number of elements of a window that a fold takes one by one.
         max_folded_window: 16, in 1..=4,
-        /// Functions between windows and their fold that are looked through.
+        /// Maximum number of elementwise functions between windows and their fold that are looked through.
         max_window_functions: 4, in 0..=4,
-        /// Elements of a tensor for each gathered one, from which on functions of it are computed of the gathered elements alone.
+        /// Minimum ratio of elements to gathered elements for which a function is computed on the gathered elements
+        /// only.
         min_gather_ratio: 2, in 1..=4,
-        /// Functions, one of the other, that are computed of gathered elements.
+        /// Maximum length of a chain of functions computed on gathered elements.
         max_gathered_functions: 8, in 0..=8,
-        /// Gathers that take the place of one.
+        /// Maximum number of gathers that replace one gather.
         max_gathers: 4, in 1..=4,
-        /// Elements of a window up to which a depthwise convolution is a sum of shifted inputs; beyond, it is a product.
+        /// Maximum number of elements of a window for which a depthwise convolution is a sum of shifted inputs, not a
+        /// product.
         max_depthwise_taps: 64, in 1..=9,
-        /// Windows of a sample below which all samples are one product: weights are packed once for all of them.
+        /// Minimum number of windows per sample for a product per sample. Below it, all samples are one product, and
+        /// weights are packed once.
         min_windows_of_sample: 128, in 1..=32,
-        /// Shifted terms up to which the gradient of a window is written out; more are one reduction.
+        /// Maximum number of shifted terms of a window's gradient that are written out; more are one reduction.
         max_shifted_terms: 4, in 1..=4,
-        /// Operands of an einsum of which every order is looked at: a table of 3ⁿ steps.
+        /// Maximum number of operands of an einsum for the exhaustive search of the order: a table of 3ⁿ steps.
         max_exact_operands: 8, in 2..=8,
     }
 }

@@ -1,10 +1,10 @@
-//! Views: the same elements under another shape or order. None copies; a view fuses into whoever reads it.
+//! Views: the same elements under another shape or order. No view copies; it fuses into the kernel that reads it.
 
 use crate::record::record1;
 use crate::{Axes, Axis, MAX_RANK, Shape, Sizes, Tensor};
 use thalweg_ir::{Op, pack_order};
 
-/// A shape's sizes as an operation's integers.
+/// The sizes of a shape as the integer arguments of an operation.
 fn ints(shape: &Shape) -> [i64; MAX_RANK] {
     let mut out = [0; MAX_RANK];
     for (o, &d) in out.iter_mut().zip(shape.iter()) {
@@ -15,8 +15,7 @@ fn ints(shape: &Shape) -> [i64; MAX_RANK] {
 
 /// Shape and order of dimensions.
 impl Tensor {
-    /// The same elements in the same row-major order under another shape. One size may be -1: it follows from
-    /// the others.
+    /// A reshaped view, in the same row-major order, as `torch.Tensor.reshape`. One size may be -1 and is inferred.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -30,7 +29,7 @@ impl Tensor {
         self.reshaped(self.resolve(sizes.into()))
     }
 
-    /// `shape` has as many elements.
+    /// [`reshape`](Tensor::reshape) to a shape with the same number of elements.
     #[track_caller]
     pub(crate) fn reshaped(&self, shape: Shape) -> Tensor {
         debug_assert_eq!(shape.numel(), self.numel());
@@ -69,13 +68,13 @@ impl Tensor {
         shape
     }
 
-    /// All elements in one dimension.
+    /// All elements in one dimension, in row-major order.
     #[track_caller]
     pub fn flatten(&self) -> Tensor {
         self.reshaped(Shape::new(&[self.numel()]))
     }
 
-    /// Dimensions `start` to `end`, both included, made one.
+    /// Dimensions `start` to `end`, both included, merged into one.
     ///
     /// # Panics
     /// When one does not exist or `start` comes after `end`.
@@ -91,10 +90,10 @@ impl Tensor {
         self.reshaped(shape)
     }
 
-    /// Dimension `axis` parted into several; one of their sizes may be -1.
+    /// Dimension `axis` split into several, as `torch.unflatten`; one size may be -1 and is inferred.
     ///
     /// # Panics
-    /// When the sizes' product is not the dimension's size.
+    /// When the product of the sizes is not the size of the dimension.
     #[track_caller]
     pub fn unflatten(&self, axis: impl Into<Axis>, sizes: impl Into<Sizes>) -> Tensor {
         let axis = axis.into().of("unflatten", self.rank());
@@ -128,7 +127,7 @@ impl Tensor {
         self.permuted(&order[..count])
     }
 
-    /// `order` is a permutation.
+    /// [`permute`](Tensor::permute) by a list that is known to be a permutation.
     #[track_caller]
     fn permuted(&self, order: &[usize]) -> Tensor {
         if order.iter().enumerate().all(|(i, &o)| i == o) {
@@ -154,7 +153,7 @@ impl Tensor {
         self.permuted(&order[..rank])
     }
 
-    /// Two dimensions swapped; another name of [`transpose`](Tensor::transpose).
+    /// Two dimensions swapped; alias of [`transpose`](Tensor::transpose).
     ///
     /// # Panics
     /// When one does not exist.
@@ -163,7 +162,7 @@ impl Tensor {
         self.transpose(a, b)
     }
 
-    /// The transpose of the matrices in the last two dimensions; a tensor of rank below 2 is its own.
+    /// The transpose of the matrices in the last two dimensions; below rank 2, the tensor itself.
     #[track_caller]
     pub fn t(&self) -> Tensor {
         if self.rank() < 2 { self.clone() } else { self.transpose(-2, -1) }
@@ -208,7 +207,7 @@ impl Tensor {
     /// With a new dimension of size 1 before dimension `axis` (`rank` or -1: at the end).
     ///
     /// # Panics
-    /// When there is no such place, or the rank is 8 already.
+    /// When there is no such axis, or the rank is 8 already.
     #[track_caller]
     #[doc(alias = "expand_dims")]
     pub fn unsqueeze(&self, axis: impl Into<Axis>) -> Tensor {
@@ -218,7 +217,7 @@ impl Tensor {
         self.reshaped(self.shape().insert(axis, 1))
     }
 
-    /// Dimensions of size 1 stretched to the given sizes, new ones put in front; -1 keeps a size.
+    /// Dimensions of size 1 broadcast to the given sizes, new ones added in front; -1 keeps a size.
     ///
     /// # Panics
     /// When a size other than 1 would change, or there are fewer sizes than dimensions.
@@ -238,10 +237,10 @@ impl Tensor {
         self.expanded("expand", shape)
     }
 
-    /// Broadcast to a shape by NumPy's rule: dimensions of size 1 are stretched, missing ones put in front.
+    /// Broadcast to a shape by NumPy's rule: dimensions of size 1 are repeated, missing ones added in front.
     ///
     /// # Panics
-    /// When the shape cannot be reached.
+    /// When the tensor does not broadcast to the shape.
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Tensor {
         self.expanded("broadcast_to", shape.into())
@@ -260,8 +259,8 @@ impl Tensor {
         record1(Op::Expand, self.dtype(), shape, mask, self, &ints(&shape)[..shape.rank()])
     }
 
-    /// Sliding windows of `size` elements every `step` along an axis (unfold): that dimension counts the windows, and
-    /// a new last dimension of `size` runs inside one.
+    /// Sliding windows of `size` elements every `step` along an axis, as `torch.Tensor.unfold`: that dimension counts
+    /// the windows, and a new last dimension of `size` indexes the elements of one.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -286,7 +285,7 @@ impl Tensor {
         record1(Op::Window, self.dtype(), shape, axis as u32, self, &[size as i64, step as i64])
     }
 
-    /// Tensors broadcast to the shape that all of them broadcast to, as `numpy.broadcast_arrays`; views.
+    /// The tensors broadcast to their common shape, as `numpy.broadcast_arrays`; views.
     ///
     /// # Panics
     /// When they do not broadcast.
@@ -303,8 +302,8 @@ impl Tensor {
         tensors.iter().map(|t| t.as_ref().broadcast_to(shape)).collect()
     }
 
-    /// Turned by 90 degrees so many times in the plane of two axes, from the first toward the second, as `numpy.rot90` and
-    /// `torch.rot90`; a negative number turns back.
+    /// Rotated `times` times by 90 degrees in the plane of two axes, from the first toward the second, as `numpy.rot90`
+    /// and `torch.rot90`; a negative number rotates back.
     ///
     /// # Panics
     /// When one of the axes does not exist, or they are the same.
@@ -320,8 +319,8 @@ impl Tensor {
         }
     }
 
-    /// Diagonal `offset` of the matrices in the last two dimensions (0: the main one, positive: above it), as a last
-    /// dimension.
+    /// The diagonal `offset` of the matrices in the last two dimensions (0: the main one, positive: above it), as the
+    /// last dimension of the result. As `torch.diagonal` on these two dimensions.
     ///
     /// # Panics
     /// When the rank is below 2.

@@ -1,14 +1,14 @@
-//! Folds of what sliding windows hold, in a number of steps that grows with the logarithm of their length.
+//! Reductions of sliding windows in a number of steps that grows with the logarithm of their length.
 //!
-//! In: a tensor and the windows over some of its axes, or a tensor that was just recorded as windows of another, perhaps
-//! with elementwise functions on the way. Out: the fold of each window, from folds of 2, 4, 8 … neighbours, each of which
-//! is two of the ones before: a window of 64 takes 6 additions an element where it holds 64. Windows over several axes
-//! are folded along one after the other. Of extremes two folds that overlap are enough (van Herk 1992 has a constant
-//! number of steps, but goes element after element).
+//! In: a tensor and the windows over some of its axes, or a tensor that was just recorded as windows of another,
+//! perhaps with elementwise functions in between. Out: the reduction of each window, from those of 2, 4, 8 …
+//! neighbours, each combined from two of the previous step: a window of 64 takes 6 additions per element instead of 64.
+//! Windows over several axes are reduced one axis after the other. For extremes, two overlapping partial results are
+//! enough (van Herk 1992 has a constant number of steps, but is sequential).
 //!
-//! Always true: no element is in a fold that its window is not, so infinities and NaN stay where they are; sums are
-//! added up in a tree, as accurate as those of a fold, in another order. So sums, products and variances of floats are
-//! left to folds in strict and reproducible mode, where nothing may depend on what was recorded together.
+//! Always true: a partial result has only elements of its window, so infinities and NaN do not spread. Sums are added
+//! in a tree, as accurately as in a fold, but in another order. So sums, products and variances of floats stay folds in
+//! strict and reproducible mode, where results may not depend on what was recorded together.
 
 use crate::made::{Argument, made, may_reorder, record_again};
 use crate::tunable::TUNABLES;
@@ -21,30 +21,31 @@ use thalweg_stream as stream;
 pub(crate) struct Along {
     /// The axis.
     pub axis: usize,
-    /// Elements of a window.
+    /// Number of elements of a window.
     pub size: usize,
-    /// Argument window to window.
+    /// Distance between windows, in elements.
     pub step: usize,
 }
 
 impl Along {
-    /// Whether windows share so many elements that folds of neighbours are fewer steps than the elements.
+    /// Whether windows overlap so much that partial results take fewer steps than the elements.
     fn overlaps(self) -> bool {
         let doublings = self.size.ilog2() as usize;
         self.size > 4 * self.step * doublings.max(1)
     }
 }
 
-/// Windows over axes of a tensor that has them no more.
+/// Windows over axes of a tensor, found in the recorded operations.
 pub(crate) struct Windows {
-    /// What they are of.
+    /// The tensor that has the windows.
     source: Tensor,
-    /// By the axis that runs inside one: behind those of the source, in this order.
+    /// The windows of each windowed axis. The axes of their elements follow those of the source, in this order.
     along: Vec<Along>,
 }
 
 impl Windows {
-    /// What a tensor is windows of, if it was just recorded so, with at most so many functions on the way.
+    /// Finds the tensor that `x` was just recorded as windows of, with at most `functions` elementwise functions in
+    /// between.
     #[track_caller]
     fn of(x: &Tensor, functions: u32) -> Option<Windows> {
         let made = made(x)?;
@@ -58,7 +59,7 @@ impl Windows {
                 below.along.push(Along { axis, size: size as usize, step: step as usize });
                 is_new.then_some(below)
             }
-            // A function of what windows hold is that of the tensor, in windows.
+            // A function of windows is windows of the function.
             Op::Cast => {
                 let below = Windows::of(made.operand()?, less?)?;
                 Some(Windows { source: below.source.cast(x.dtype()), ..below })
@@ -77,13 +78,13 @@ impl Windows {
         }
     }
 
-    /// The same of nothing but a window.
+    /// Like `of`, for a tensor that is itself a window operation.
     #[track_caller]
     fn of_window(x: &Tensor) -> Option<Windows> {
         made(x).filter(|made| made.op == Op::Window).and_then(|_| Windows::of(x, 0))
     }
 
-    /// What a tensor is windows of, or functions of them, if it was just recorded so.
+    /// Finds the windows that `x` was just recorded as, or as functions of.
     #[track_caller]
     fn just_recorded(x: &Tensor) -> Option<Windows> {
         stream::is_among_windows(&x.value)
@@ -91,7 +92,7 @@ impl Windows {
             .flatten()
     }
 
-    /// Whether a reduction over these axes is one over all of a window, and one that has fewer steps along its axes.
+    /// Whether a reduction over these axes covers whole windows, and takes fewer steps by partial results.
     fn suits(&self, mask: u32) -> bool {
         let rank = self.source.rank();
         let inside = ((1u32 << self.along.len()) - 1) << rank;
@@ -101,8 +102,7 @@ impl Windows {
             && self.along.iter().any(|a| a.overlaps())
     }
 
-    /// A reduction over these axes, with those that are left of the source still to be reduced: the folds of windows,
-    /// and the axes.
+    /// Reduces the windows. Returns the results, and the mask of the source's axes that remain to be reduced.
     #[track_caller]
     fn fold(&self, op: ReduceOp, mask: u32) -> (Tensor, u32) {
         let narrow = matches!(self.source.dtype(), DType::BF16 | DType::F16);
@@ -120,7 +120,7 @@ impl Windows {
     }
 }
 
-/// Neighbours along an axis folded, `size` of them from every `step`th on. `overlap`: two folds may share elements.
+/// Reduces `size` neighbours along an axis, from every `step`th on. `overlap`: two partial results may share elements.
 #[track_caller]
 pub(crate) fn folded(x: &Tensor, along: Along, overlap: bool, two: &dyn Fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
     doubled(x.clone(), along, overlap, &|a, b, _| two(a, b), &|x, part| x.part(along.axis, part), &|x| {
@@ -128,11 +128,11 @@ pub(crate) fn folded(x: &Tensor, along: Along, overlap: bool, two: &dyn Fn(&Tens
     })
 }
 
-/// Takes a part along an axis: start, step, length.
+/// Takes a range along an axis: start, step, length.
 type TakePart<'a, S> = &'a dyn Fn(&S, (i64, i64, usize)) -> S;
 
-/// The same of any state: `two` takes how many elements each side is of, `part` takes a part along the axis, `length`
-/// says how long it is.
+/// `folded` for any state. `two` takes the number of elements of each side, `part` takes a range along the axis,
+/// `length` returns the length of the axis.
 #[track_caller]
 fn doubled<S: Clone>(
     x: S,
@@ -145,7 +145,7 @@ fn doubled<S: Clone>(
     let Along { size, step, .. } = along;
     let out = (length(&x) - size) / step + 1;
     let taken = |x: &S, from: usize| part(x, (from as i64, step as i64, out));
-    // Folds of `have` neighbours from each element on; what they gave to the result, and of how many elements.
+    // Partial results of `have` neighbours from each element on; the result so far, and its number of elements.
     let (mut x, mut have) = (x, 1);
     let mut result: Option<(S, usize)> = None;
     loop {
@@ -170,15 +170,15 @@ fn doubled<S: Clone>(
     }
 }
 
-/// Whether a reduction gives the same in any order.
+/// Whether a reduction gives the same result in any order.
 fn exact(op: ReduceOp, dtype: DType) -> bool {
     !dtype.is_float() || op.plain().is_some_and(|m: Monoid| !m.row().ordered)
 }
 
 impl Tensor {
-    /// The reduction of windows by folds of neighbours, with the axes of their source that are left to reduce. None
-    /// where it is another reduction, or where that is no fewer steps. (A tracked extreme is left to its rule: equal
-    /// elements share its gradient evenly.)
+    /// The reduction of windows by partial results of neighbours, and the mask of the source's axes that remain to be
+    /// reduced. `None` if `self` is not windows, or if that saves no steps. (A tracked extreme keeps its own rule:
+    /// equal elements share its gradient evenly.)
     #[track_caller]
     pub(crate) fn window_reduced(&self, op: ReduceOp, mask: u32) -> Option<(Tensor, u32)> {
         let sums = matches!(op, ReduceOp::Sum | ReduceOp::Prod);
@@ -191,8 +191,8 @@ impl Tensor {
         Some((x.cast(self.dtype()), left))
     }
 
-    /// The sum of squares of what differs from the mean of each window, where the axes are those of windows and no
-    /// others: from those of two halves and their means (Chan, Golub and LeVeque 1979).
+    /// The sum of squared deviations from the mean of each window, combined from those of two halves and their means
+    /// (Chan, Golub and LeVeque 1979). `None` unless the axes are exactly those of windows.
     #[track_caller]
     pub(crate) fn window_squares(&self, mask: u32) -> Option<Tensor> {
         let windows = may_reorder().then(|| Windows::just_recorded(self)).flatten()?;
@@ -200,7 +200,7 @@ impl Tensor {
         if !windows.suits(mask) || mask & ((1 << source.rank()) - 1) != 0 {
             return None;
         }
-        // Elements, mean and squares. Those of one element are 0, which nothing has to add.
+        // Mean and sum of squares. That of one element is 0 and left out.
         let mut state = (source.clone(), None::<Tensor>);
         let mut each = 1;
         for along in windows.along.iter().rev() {
@@ -221,7 +221,7 @@ impl Tensor {
             state = doubled(state, *along, false, &two, &part, &|x| x.0.dims()[along.axis]);
             each *= along.size;
         }
-        // What differs from an infinite mean is NaN where it is that infinity.
+        // The deviation from an infinite mean is NaN, also where the element is that infinity.
         let (mean, squares) = state;
         Some(squares? + mean * 0.0)
     }

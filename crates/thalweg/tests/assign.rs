@@ -1,5 +1,5 @@
-//! Writing into parts: values against a loop over positions, and what it moves: in place where nobody else holds the
-//! tensor, one kernel with its neighbours.
+//! Slice assignment: values against a loop over indices, and bytes moved: in place if nobody else holds the tensor, and
+//! one kernel with its neighbours.
 #![allow(clippy::reversed_empty_ranges, reason = "-1 counts from the end: clippy does not know")]
 
 mod counting;
@@ -7,7 +7,7 @@ mod counting;
 use counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 
-/// The positions that a range takes of an axis.
+/// The indices that a range takes of an axis.
 fn taken(arg: SliceArg, size: usize) -> Vec<usize> {
     let places = Tensor::arange_with(size, DType::I64).slice(arg);
     places.flatten().to_vec::<i64>().unwrap().iter().map(|&p| p as usize).collect()
@@ -81,7 +81,7 @@ fn nobody_else_holds_it_so_only_the_part_is_written() {
     let ((), c) = counted(|| x.slice_mut((100..104, ..)).assign(3));
     assert_eq!((c.kernels, c.reused_in_place, c.bytes_allocated), (1, 1, 0));
     assert_eq!((c.bytes_read, c.bytes_written), (0, 4 * 256 * 4));
-    // What is there is read, where it is: still in place.
+    // Old elements are read in place.
     let ((), c) = counted(|| *x.slice_mut((1..-1, 1..-1)) += 1);
     assert_eq!((c.kernels, c.reused_in_place, c.bytes_allocated), (1, 1, 0));
     assert_eq!((c.bytes_read, c.bytes_written), (1022 * 254 * 4, 1022 * 254 * 4));
@@ -114,7 +114,7 @@ fn a_stencil_step_is_one_kernel_and_reads_its_grid_once() {
         u.slice_mut((1..-1, 1..-1)).assign(&inner + (near - &inner * 4.0) * 0.1);
     };
     let ((), c) = counted(|| step(&mut u));
-    // Neighbours are read at other points than they are written at: a grid of its own, no copy beside it.
+    // Neighbours are read at other points than are written: a new grid, without a copy.
     assert_eq!((c.kernels, c.bytes_written, c.bytes_allocated), (1, 4 << 18, 4 << 18));
     assert!(c.bytes_read <= (4 << 18) + 64 * 1024, "{}", c.bytes_read);
 }
@@ -155,14 +155,14 @@ fn rows_written_by_a_loop_are_few_plans() {
     assert_eq!(x.slice(1999).sum(..).item::<f32>().unwrap(), 0.0);
 }
 
-/// What is kept in place is a buffer of its own: a broadcast has fewer elements than it shows.
+/// A tensor updated in place is a buffer of its own: a broadcast has fewer elements in memory than in its shape.
 #[test]
 fn a_part_of_a_broadcast_is_written_beside_it() {
     for strict in [false, true] {
         for fused in [false, true] {
             thalweg::with_strict(strict, || {
                 thalweg::with_fusion(fused, || {
-                    // The same with a tensor that has all of its elements first, so that its plan is known.
+                    // First the case of a tensor with all of its elements in memory, so that its plan is known.
                     for whole in [true, false] {
                         let y = Tensor::new([true]);
                         let x = Tensor::new(false);

@@ -1,5 +1,4 @@
-//! Folds over several axes of operands that do not lie one behind the other in memory: one kernel, which reads what is
-//! there once, whichever way the axes lie.
+//! Folds over several axes of non-contiguous operands: one kernel that reads every element once, in any layout.
 
 #![allow(clippy::reversed_empty_ranges, reason = "a negative end counts from the end")]
 
@@ -20,7 +19,7 @@ fn numbers(shape: &[usize]) -> Tensor {
     x
 }
 
-/// Runs `f` strictly, one kernel an operation, and as by default, in `kernels` kernels that read so many bytes.
+/// Runs `f` in strict mode, unfused, and by default in `kernels` kernels that read that many bytes.
 #[track_caller]
 fn exact(f: &dyn Fn() -> Tensor, kernels: u64, bytes: u64) {
     let before = mode();
@@ -54,7 +53,7 @@ fn what_is_broadcast_along_some_axes_is_read_once() {
     let all = 64 * 1000 * F32;
     exact(&|| (&x * rows.unsqueeze(1)).sum(..), 1, all + 64 * F32);
     exact(&|| (&x * &columns).sum(..), 1, all + 1000 * F32);
-    // Short runs, which are brought together.
+    // Short runs, which are gathered into panels.
     let (last, three) = (numbers(&[2000, 3]), numbers(&[3]));
     exact(&|| (&last + &three).sum(..), 1, (2000 * 3 + 3) * F32);
     let (images, channels) = (numbers(&[3, 5, 40, 30]), numbers(&[5, 1, 1]));
@@ -82,7 +81,7 @@ fn folds_of_windows_run_across_them() {
 fn results_at_every_point_are_kept_beside_those_of_rows() {
     let _pinned = pinned();
     let x = numbers(&[20, 30, 40]);
-    // The transpose is written in its own order, and folded in that of memory.
+    // The transpose is written in its own order, and folded in memory order.
     let both = || {
         let y = x.permute([1, 2, 0]) * 2.0;
         let sum = y.sum([1, 2]);

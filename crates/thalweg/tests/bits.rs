@@ -1,19 +1,19 @@
-//! The same bits on any number of threads: this test program runs itself with `THALWEG_THREADS` set to 1, 2 and 8, and
-//! compares what the children print. Sizes are such that threads take part (a launch of some 30 µs wakes them), lengths
-//! odd and longer than a block of a fold.
+//! Equal bits on any number of threads. This test runs itself as child processes with `THALWEG_THREADS` set to 1, 2 and
+//! 8, and compares their output. Sizes are large enough for threads to take part (a launch of about 30 µs wakes them);
+//! lengths are odd and longer than a block of a fold.
 
 use std::process::Command;
 use thalweg::prelude::*;
 
-/// In the environment of a child.
+/// Environment variable of child processes.
 const CHILD: &str = "TEST_BITS_CHILD";
 
-/// FNV-1a, to compare results by.
+/// FNV-1a hash, to compare results.
 fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ b as u64).wrapping_mul(0x100_0000_01b3))
 }
 
-/// NaN of any payload is one NaN.
+/// Hash of the bits, with NaN of any payload as one NaN.
 fn bits(t: &Tensor) -> u64 {
     match t.dtype() {
         DType::I64 => hash(t.to_vec::<i64>().unwrap().into_iter().flat_map(i64::to_le_bytes)),
@@ -97,7 +97,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
         let output = command.env(CHILD, "1").env("THALWEG_THREADS", threads).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-        // The harness may have begun the first line.
+        // The harness may have printed the beginning of the first line.
         text.lines().filter_map(|l| Some(l[l.find("bits ")?..].to_string())).collect()
     };
     let one = run("1");

@@ -1,4 +1,4 @@
-//! Measured constants: plain, sane, and kept as they are. Nothing here asserts on a time.
+//! Measured costs: rounded, sane, and saved unchanged. Nothing here asserts on a time.
 
 mod counting;
 
@@ -16,7 +16,7 @@ fn calibration_gives_sane_constants() {
     }
     assert!(measured.levels.windows(2).all(|w| w[0].read <= w[1].read && w[0].write_all <= w[1].write_all));
     assert_eq!(measured.clone().rounded(), measured);
-    // In force once set.
+    // Used once set.
     device.set_costs(measured.clone());
     assert_eq!(*device.costs(), measured);
 }

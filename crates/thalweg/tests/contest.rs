@@ -1,4 +1,4 @@
-//! Measured decisions: plans take turns, results stay right, and what came of it is kept.
+//! Autotuning: plans compete, results stay right, and the outcome is saved.
 
 mod counting;
 
@@ -22,7 +22,7 @@ fn plans_take_turns_until_one_is_chosen() {
         let before = counters();
         (0..40).for_each(|_| assert_eq!(hot(&x), want));
         assert_eq!((counters() - before).autotuned, 0, "off");
-        // As much as it takes, from the first run on.
+        // Without a time limit, from the first run on.
         thalweg::set_measuring(Some(f64::INFINITY));
         let before = counters();
         let mut runs = 0;

@@ -1,5 +1,4 @@
-//! Products with what is computed before and after them: one kernel, its bytes, and the values of one kernel an
-//! operation.
+//! Matrix products with fused prologues and epilogues: one kernel, its bytes, and the values of unfused execution.
 
 mod counting;
 
@@ -8,7 +7,7 @@ use thalweg::prelude::*;
 use thalweg::{Attention, Conv, Costs, Counters, CpuEngine, CpuOptions, DType, Device, Pool, set_default_device};
 use thalweg_stream::{Mode, mode, set_mode};
 
-/// Runs `f` fused and unfused, strictly and not: strictly to the bit, else nearly. Gives what the fused run counted.
+/// Runs `f` fused and unfused, in strict mode to the bit, else nearly equal. Returns the counters of the fused run.
 #[track_caller]
 fn alike(f: &dyn Fn() -> Tensor) -> Counters {
     let values = || f().to_vec::<f32>().unwrap();
@@ -40,7 +39,7 @@ fn what_follows_a_product_is_in_its_kernel() {
     assert_eq!(c.bytes_read, (300 * 70 + 70 * 200 + 200) * F32);
 }
 
-/// Runs `f` on a device of each engine that the machine has.
+/// Runs `f` on a device of each CPU engine of the machine.
 fn on_every_engine(f: impl Fn(CpuEngine)) {
     for isa in CpuEngine::all() {
         let own = Device::new_cpu(CpuOptions { threads: 2, parallel_ns: 30_000.0, isa });
@@ -100,7 +99,7 @@ fn products_of_bf16_with_what_surrounds_them_are_near_and_one_kernel_on_every_en
         for (got, want) in out.cast(DType::F64).to_vec::<f64>().unwrap().into_iter().zip(exact) {
             assert!((got - want).abs() <= 0.02 * want.abs() + 0.4, "{got} is not {want}, {isa:?}");
         }
-        // Of small integers every order gives the same, odd numbers of terms and single rows included.
+        // Sums of small integers are exact in every order, for odd numbers of terms and single rows, too.
         for (m, k) in [(1, 31), (3, 65), (70, 203)] {
             let [a, b] = [[m, k], [k, 90]].map(|s| in_memory((Tensor::randn(s) * 2.0).round().cast(DType::BF16)));
             let exact = a.cast(DType::F32).matmul(&b.cast(DType::F32)).cast(DType::BF16);
@@ -124,14 +123,14 @@ fn what_precedes_a_product_is_in_its_kernel() {
     let (a, b, scale) = (randn([300, 70]), randn([70, 200]), randn([70, 1]));
     let c = alike(&|| a.square().matmul(&(&b * &scale)));
     assert_eq!((c.kernels, c.bytes_written), (1, 300 * 200 * F32));
-    // A factor in another order, one with a mask, and one that is broadcast over the batch.
+    // A transposed factor, one with a mask, and one that is broadcast over the batch.
     let (x, w) = (randn([5, 33, 40]), randn([40, 17]));
     alike(&|| x.permute([0, 2, 1]).exp().matmul(&randn_like_ones(33, 20)));
     alike(&|| x.slice((.., 1..30, ..)).pad([(0, 0), (2, 2), (0, 0)], 0.5).sin().matmul(&w.tanh()));
     alike(&|| x.matmul(&w.reshape([17, 40]).t().tanh()));
 }
 
-/// Ones over one row that is broadcast.
+/// A tensor of ones over a broadcast row.
 fn randn_like_ones(k: usize, n: usize) -> Tensor {
     Tensor::ones([1, n]).expand([k, n]) * 0.5
 }
@@ -146,7 +145,7 @@ fn several_results_and_residuals() {
         Tensor::cat(&[&y, &z], 1)
     });
     assert!(c.kernels <= 2, "{c:?}");
-    // The left factor of a product again beside its sums.
+    // The left factor of a product, also used by its epilogue.
     alike(&|| x.tanh().matmul(&w) + x.tanh());
 }
 
@@ -201,7 +200,7 @@ fn an_index_out_of_range_in_a_factor_is_an_error() {
     assert!(message.contains("out of range"), "{message}");
 }
 
-/// Convolutions: what is asked for beside the images is counted.
+/// Convolutions: memory allocated beside the images is counted.
 #[test]
 fn a_convolution_has_no_unrolled_input() {
     let _pinned = pinned();
@@ -214,7 +213,7 @@ fn a_convolution_has_no_unrolled_input() {
     assert_eq!((c.kernels, c.bytes_written), (1, out));
     assert!(c.bytes_allocated <= out + 4096, "{c:?}");
     assert!(c.bytes_read <= images + weights + outer as u64 * F32, "{c:?}");
-    // With a border: the bordered images are stored, or not.
+    // With padding: padded images may be stored or not.
     let c = alike(&|| x.conv2d(&w, Some(&b), Conv::default().padding(1)).relu());
     let bordered = (n * channels * (size + 2) * (size + 2)) as u64 * F32;
     let out = (n * outer * size * size) as u64 * F32;
@@ -224,7 +223,7 @@ fn a_convolution_has_no_unrolled_input() {
     let (w, out) = (randn([outer, channels / 4, 3, 3]), (n * outer * 10 * 10) as u64 * F32);
     let c = alike(&|| x.conv2d(&w, None, options));
     assert_eq!((c.kernels, c.bytes_written), (1, out));
-    // Each channel by itself, and pooling: one pass over the images.
+    // Depthwise convolution, and pooling: one pass over the images.
     let w = randn([channels, 1, 3, 3]);
     let c = alike(&|| x.conv2d(&w, None, Conv::default().groups(channels)).relu());
     assert_eq!((c.kernels, c.bytes_written), (1, (n * channels * inner * inner) as u64 * F32));
@@ -240,7 +239,7 @@ fn attention_by_name_is_one_kernel() {
     let out = (2 * heads * n * d) as u64 * F32;
     let c = alike(&|| q.scaled_dot_product_attention(&kv, &kv, Attention::default()));
     assert_eq!((c.kernels, c.bytes_written), (1, out));
-    // Which keys are seen may be put down once for all heads, a byte each; the scores are not.
+    // The causal mask may be stored once for all heads, one byte each; the scores are not stored.
     let c = alike(&|| q.scaled_dot_product_attention(&kv, &kv, Attention::default().causal(true)));
     assert!(c.kernels <= 2 && c.bytes_written <= out + (n * n) as u64, "{c:?}");
     assert!(c.bytes_allocated < (2 * heads * n * n) as u64 * F32 / 2, "{c:?}");
@@ -250,8 +249,7 @@ fn attention_by_name_is_one_kernel() {
     assert_eq!(c.kernels, 1);
 }
 
-/// Rows that see their first keys only: of the others nothing is computed, block by block of rows. Values that no row of a
-/// block sees may be anything.
+/// Causal rows: keys that no row of a block attends to are skipped, block by block. Their values may be anything.
 #[test]
 fn what_a_causal_mask_hides_is_left_out() {
     let _pinned = pinned();
@@ -273,7 +271,7 @@ fn what_a_causal_mask_hides_is_left_out() {
     assert!(y.iter().all(|y| y.is_finite()), "the first rows see the first keys");
 }
 
-/// Without an exponential a weight of -∞ is no zero: nothing is left out.
+/// Without an exponential a weight of -∞ is not zero: nothing is skipped.
 #[test]
 fn weights_that_are_infinite_by_themselves_count() {
     let _pinned = pinned();
@@ -305,8 +303,8 @@ fn einsum_and_linear_are_products_without_copies() {
     assert_eq!((c.kernels, c.bytes_written), (1, 6 * 20 * 48 * F32));
 }
 
-/// A plan in which the row sums of another tensor go over the points of the product, since it has as many, does not hold
-/// for sizes where it has not.
+/// A plan that puts row sums of another tensor into the product's kernel, because it has as many points, does not apply
+/// to sizes where it has not.
 #[test]
 fn rows_of_another_tensor_need_as_many_points_as_the_product() {
     let _pinned = pinned();

@@ -1,7 +1,7 @@
-//! The disk cache between processes: what one leaves the next one finds, and whatever is done to the files, the results
-//! stay the same.
+//! The disk cache between processes: a process finds what an earlier one saved, and damage to the files never changes
+//! results.
 //!
-//! Processes are this test binary again, told to run `child` alone; what it is to do is in its environment.
+//! Child processes are this test binary, told to run only `child`, with instructions in the environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use thalweg::kernel::{Real, Row};
 use thalweg::{DType, Device, Tensor, counters, kernel, with_strict};
 
-/// A folder of its own for each test, gone at its end.
+/// Temporary directory of a test, removed at its end.
 struct Place(PathBuf);
 
 impl Place {
@@ -34,7 +34,7 @@ impl Drop for Place {
     }
 }
 
-/// What a child said.
+/// Report of a child.
 #[derive(Debug, PartialEq, Eq, Clone)]
 struct Said {
     made: u64,
@@ -42,9 +42,9 @@ struct Said {
     calibrations: u64,
     /// A hash of all bits of all results.
     results: String,
-    /// The number of the constants at the end.
+    /// Fingerprint of the costs at the end.
     costs: String,
-    /// Programs that were compiled.
+    /// Number of compiled programs.
     compiled: u64,
 }
 
@@ -80,7 +80,7 @@ fn run_in(folder: &Path, environment: &[(&str, &str)]) -> Said {
     said(start(folder, environment).wait_with_output().unwrap())
 }
 
-/// Programs of all sorts; every bit of every result.
+/// Runs programs of all kinds; returns every bit of every result.
 fn programs() -> Vec<u32> {
     let rows = std::env::var("TEST_ROWS").map_or(96, |rows| rows.parse().unwrap());
     thalweg::manual_seed(7);
@@ -115,7 +115,7 @@ fn root<F: Real>(a: F, most: i32) -> (F, i32) {
     (x, n)
 }
 
-/// Softmax by a fold of its own, and a linear recurrence.
+/// Softmax by a user-defined fold, and a linear recurrence.
 #[kernel(row)]
 fn mixed<F: Real>(x: &Row<F>) -> (Row<F>, Row<F>) {
     let none = (F::lit(f64::NEG_INFINITY), 0.0);
@@ -127,7 +127,7 @@ fn mixed<F: Real>(x: &Row<F>) -> (Row<F>, Row<F>) {
     (x.map(|x| (x - m).exp() / s), h.map(|(_, h)| h))
 }
 
-/// Kernels with loops and rows between other operations, and one whose source is the user's own where the device runs it.
+/// Kernels with loops and rows between other operations, and a CUDA C++ operation if the device compiles it.
 fn kernels(device: &str) -> Vec<u32> {
     let device = Device::from_name(device).unwrap();
     let numbers: Vec<f32> = (0..40 * 70).map(|i| (i * 37 % 101) as f32 * 0.125 + 0.25).collect();
@@ -167,7 +167,7 @@ fn child() {
     println!("CHILD {made} {loaded} {} {hash:016x} {costs:016x} {compiled}", c.calibrations);
 }
 
-/// Plans are kept by the structure of loops and combines, which two processes number as they meet them. A GPU's programs
+/// The key of plans has the structure of loops and combines, which two processes number differently. A GPU's programs
 /// come from disk, too; those of a CPU are compiled anew.
 #[test]
 fn plans_of_users_kernels_come_from_disk() {
@@ -193,7 +193,7 @@ fn a_second_process_searches_and_measures_nothing() {
     assert_eq!(second.results, first.results);
     let without = run(&place, &[("THALWEG_CACHE", "off")]);
     assert_eq!(without, first, "a plan from disk is the plan that is searched for");
-    // Another effort is another question.
+    // The search effort is part of the key.
     let other = run(&place, &[("THALWEG_SEARCH", "none")]);
     assert!(other.made == first.made && other.loaded == 0, "{other:?}");
 }
@@ -205,7 +205,7 @@ fn other_sizes_find_the_plans_of_their_class() {
     let more_rows = [("TEST_ROWS", "97")];
     let other = run(&place, &more_rows);
     assert_eq!((other.made, other.loaded), (0, first.made), "{other:?}");
-    // Where runs are to be alike, what other processes did must not be told from results.
+    // In reproducible mode, results must not depend on other processes.
     let alike = [more_rows[0], ("THALWEG_REPRODUCIBLE", "on")];
     let alone = run(&Place::new("classes-alone"), &alike);
     assert_eq!(run(&place, &alike).results, alone.results);
@@ -232,13 +232,13 @@ fn a_process_measures_its_device_once_and_leaves_it_to_others() {
     let soon = [("THALWEG_CALIBRATE", "0")];
     let first = run(&place, &soon);
     assert_eq!((first.calibrations, place.files("calibration").len()), (1, 1), "{first:?}");
-    // Other constants, other plans: all but the first one were made with them. The third process finds them all.
+    // Other costs give other plans: all but the first were made with them. The third process finds them all.
     let second = run(&place, &soon);
     assert_eq!((second.calibrations, second.made, &second.costs), (0, 1, &first.costs), "{second:?}");
     let third = run(&place, &soon);
     assert_eq!((third.calibrations, third.made, third.loaded), (0, 0, first.made), "{third:?}");
     assert_eq!((&third.results, &third.costs), (&second.results, &first.costs));
-    // Constants that nothing can have measured are not believed, whatever their checksum.
+    // Implausible costs are rejected, even with a valid checksum.
     let file = &place.files("calibration")[0];
     let bytes = fs::read(file).unwrap();
     let typical = run(&place, &[("THALWEG_CACHE", "off")]);
@@ -253,7 +253,7 @@ fn a_process_measures_its_device_once_and_leaves_it_to_others() {
     assert_eq!(run(&place, &[]).costs, first.costs);
 }
 
-/// An entry whose payload was exchanged by somebody who knows how checksums are made.
+/// Entry with a replaced payload and a valid checksum.
 struct Forged(Vec<u8>);
 
 impl Forged {
@@ -282,7 +282,7 @@ fn sixteen_processes_at_once_compute_the_same() {
     assert_eq!(place.files("plan").iter().filter(unfinished).count(), 0);
 }
 
-/// What is made of a good file.
+/// Damage to a good file.
 type Damage<'a> = dyn Fn(&[u8]) -> Vec<u8> + 'a;
 
 #[test]
@@ -299,9 +299,9 @@ fn damaged_files_are_made_anew() {
         &|_| vec![],
         &|good| good[..good.len() / 2].to_vec(),
         &|good| good.iter().map(|b| b ^ 4).collect(),
-        // Of another version, its checksum as it should be.
+        // Another version, with a valid checksum.
         &|good| Forged::new(&[&good[..48], b"0.0.1\0", &good[54..]].concat(), &good[104..]).0,
-        // A good entry in the place of others.
+        // Another entry's content.
         &|_| other.clone(),
     ];
     for (n, damage) in damage.iter().enumerate() {
@@ -320,7 +320,8 @@ fn a_forged_plan_is_legal_or_not_used() {
     let first = run(&place, &[]);
     let files = [place.files("plan"), place.files("class")].concat();
     let good: Vec<Vec<u8>> = files.iter().map(|f| fs::read(f).unwrap()).collect();
-    // Plans of one another, of nothing, of everything in one kernel, of operations that there are not.
+    // Plans of other segments, empty plans, plans with everything in one kernel, plans with operations that do not
+    // exist.
     let payloads: [&dyn Fn(usize) -> Vec<u8>; 5] = [
         &|n| good[(n + 1) % good.len()][104..].to_vec(),
         &|_| br#"{"complete":true,"kernels":[]}"#.to_vec(),
@@ -334,7 +335,7 @@ fn a_forged_plan_is_legal_or_not_used() {
         }
         let again = run(&place, &[]);
         assert_eq!(again.made + again.loaded, first.made, "forgery {turn}");
-        // What is not strict may be computed in another order by another legal plan; strict bits are checked by the
+        // Outside of strict mode, another legal plan may compute in another order; strict bits are checked by the
         // fuzzer's `--cache`.
         if again.loaded == 0 {
             assert_eq!(again.results, first.results, "forgery {turn}");

@@ -1,5 +1,5 @@
-//! What a GPU's measured constants change: costs, plans, and what a later process begins with. The clock is one that says what
-//! the model says with other constants, so that everything holds on any machine.
+//! Effects of a GPU's measured costs: costs, plans, and the state of a later process. The clock returns the model's
+//! times for other costs, so that everything holds on any machine.
 
 #![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 
@@ -11,13 +11,13 @@ use thalweg_cuda::CudaDevice;
 use thalweg_cuda::driver::{Absent, Emulated};
 use thalweg_stream::{DeviceRef, calibrate, calibrate_as_if, costs, save_costs, set_costs, typical_costs};
 
-/// An emulated GPU of its own, as another process would open it.
+/// An emulated GPU, opened as by another process.
 fn opened() -> DeviceRef {
     let driver = Arc::new(Emulated::new().expect("there is a C++ compiler"));
     DeviceRef::register(CudaDevice::with(driver, "cuda:emulated").unwrap())
 }
 
-/// A chip whose arithmetic is slow and whose memory is fast.
+/// A chip with slow arithmetic and fast memory.
 fn truth(typical: &Costs) -> Costs {
     let mut truth = typical.clone();
     truth.special *= 6.0;
@@ -31,18 +31,18 @@ fn truth(typical: &Costs) -> Costs {
     truth
 }
 
-/// A small chip is measured by its events, launch by launch: every sample compiles, and touches nothing but its operands.
+/// A small chip is measured by its events, launch by launch: every sample compiles, and accesses only its operands.
 #[test]
 fn every_sample_runs() {
     let driver = Emulated::new().unwrap().with_multiprocessors(1).with_cache(1 << 18);
     let device = DeviceRef::register(CudaDevice::with(Arc::new(driver), "cuda:emulated").unwrap());
     let (measured, typical) = (calibrate(device).unwrap(), typical_costs(device));
-    // Whatever the host's clock says. What was timed is no longer what it was.
+    // Independent of the host's clock. The measured costs are no longer the typical ones.
     assert_ne!(measured, *typical);
     assert_eq!(measured.clone().near(&typical, 8.01), measured);
 }
 
-/// Nanoseconds predicted for, and bytes written by, two folds of one tensor that is computed.
+/// Predicted nanoseconds, and bytes written, of two folds of one computed tensor.
 fn on_this_thread(device: Device) -> (u64, usize) {
     thalweg::set_default_device(Some(device));
     thalweg::set_tiers(false);
@@ -60,14 +60,14 @@ fn on_this_thread(device: Device) -> (u64, usize) {
     (kernels().map(|k| k.predicted_ns).sum(), kernels().map(|k| k.bytes_written).sum())
 }
 
-/// One test, since it sets the process's disk cache, and the costs of a device that all threads share.
+/// A single test, because it sets the process's disk cache, and the costs of a device that all threads share.
 #[test]
 fn measured_constants_change_plans_and_are_found_again() {
     let place = std::env::temp_dir().join(format!("thalweg-emulated-calibration-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&place);
     disk::set(Some(Cache::open(&place).unwrap()));
 
-    // What is measured lies near the truth, in all that was fitted.
+    // All fitted costs are near the true ones.
     let first = opened();
     let typical = typical_costs(first);
     let truth = truth(&typical);
@@ -83,7 +83,7 @@ fn measured_constants_change_plans_and_are_found_again() {
         assert!((measured / truth - 1.0).abs() < 0.05, "{name}: {measured} for {truth}");
     }
 
-    // It is found by the chip and its driver.
+    // The saved costs are found by the chip and its driver.
     assert_eq!(*costs(first), *typical);
     set_costs(first, measured.clone());
     assert!(save_costs(first));
@@ -94,13 +94,13 @@ fn measured_constants_change_plans_and_are_found_again() {
     let listed = thalweg::calibrated(&Cache::open(&place).unwrap());
     assert!(listed.len() == 1 && listed[0].1 && listed[0].0.contains("132 multiprocessors"), "{listed:?}");
 
-    // No plan of another run is to be found.
+    // No plan of another run may be found.
     let kept = Cache::open(&place).unwrap();
     disk::set(None);
 
-    // And plans are made with it: what is cheap to compute again is stored where arithmetic is slow.
+    // Plans use them: a value that is cheap to recompute is stored if arithmetic is slow.
     let device = Device::from_name("cuda:emulated").unwrap();
-    // Each on a thread of its own, which has recognised nothing yet.
+    // Each on a new thread, which has no plans yet.
     let planned = |costs: &Costs| {
         device.set_costs(costs.clone());
         thalweg::clear_plans();
@@ -111,7 +111,7 @@ fn measured_constants_change_plans_and_are_found_again() {
     assert!(cheap.1 < 64 * 96 * 4 && dear.1 >= 64 * 96 * 4, "{cheap:?} {dear:?}");
 
     disk::set(Some(kept));
-    // A bit that is another is not believed, and a GPU that is not there is not measured.
+    // Costs with a flipped bit are rejected, and a missing GPU is not measured.
     let file = std::fs::read_dir(place.join("calibration")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = std::fs::read(&file).unwrap();
     *bytes.last_mut().unwrap() ^= 1;

@@ -1,4 +1,4 @@
-//! Explanations of small programs, as a person would check them: what went together, what did not, and why.
+//! Explanations of small programs, as a person would check them: fused operations, unfused ones, and reasons.
 
 mod counting;
 
@@ -6,7 +6,7 @@ use counting::{pinned, randn};
 use thalweg::prelude::*;
 use thalweg::{SegmentReport, explain};
 
-/// Kernels with their operations, those that are written with a star, and the values between them with the reason.
+/// Kernels with their operations, stored ones with a star, and the values between kernels with the reason.
 fn told<T>(f: impl FnOnce() -> T) -> String {
     let (_out, e) = explain(f);
     e.segments.iter().map(outline).collect::<Vec<_>>().join("")

@@ -1,5 +1,4 @@
-//! What fails after an index out of range, and what does not: where results wait to be written, operands are gone, or
-//! functions on the host run in between.
+//! Failures after an index out of range: with deferred results, dropped operands, and host functions in between.
 
 mod counting;
 
@@ -29,7 +28,7 @@ fn of_results_that_were_not_written_only_those_fail_that_depend_on_it() {
         assert_eq!((&right + also.sum(..)).sum(..).item::<f32>().unwrap() as i64, 72);
         (failed, right, also)
     };
-    // Dropped unread, so that they are not written any more.
+    // Dropped unread, so that they are deferred.
     (0..3).for_each(|_| drop(turn(&other)));
     let ((failed, right, also), c) = counted_alone(|| turn(&bad));
     assert_eq!(c.values_deferred, 4, "and the sum of both");
@@ -51,7 +50,7 @@ fn what_went_with_the_run_fails_what_is_computed_from_it_and_nothing_else() {
         drop(own);
         let line = line!() + 1;
         let failed = x.gather(0, &bad);
-        // Behind it: of the value that the run let go of, and of one that is still there.
+        // After it: of the value that the run released, and of one that is still held.
         let of_own = first.exp();
         drop(first);
         let of_x = x.exp();
@@ -109,15 +108,15 @@ fn synchronize_gives_the_error_of_what_it_waited_for_once() {
     assert!(why.starts_with(&want), "{why}, not {want}");
     let run = thalweg::counters() - before;
     assert_eq!((run.failed_segments, run.segments_rerun), (1, 1));
-    // What does not depend on it is right, what does has the error, and who waits again waits for nothing that failed.
+    // Independent values are right, dependent ones have the error, and a second wait reports nothing.
     assert_eq!(good.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
     assert_eq!(message(&bad), why);
     thalweg::synchronize().unwrap();
-    // A read was given it.
+    // A read has reported the error.
     let bad = x.index_select(0, &Tensor::new([7i64]));
     assert!(message(&bad).contains("index 7"));
     thalweg::synchronize().unwrap();
-    // Nobody waits for what is started, or for what another mode cuts off.
+    // Nobody waits for a flush, or for a cut by a change of mode.
     let bad = x.index_select(0, &Tensor::new([6i64]));
     thalweg::flush();
     assert!(thalweg::synchronize().unwrap_err().to_string().contains("index 6"));
@@ -126,7 +125,7 @@ fn synchronize_gives_the_error_of_what_it_waited_for_once() {
     let after = thalweg::with_strict(true, || bad.exp());
     assert!(message(&after).contains("index 5"));
     thalweg::synchronize().unwrap();
-    // What is read later is what a wait would have given.
+    // An asynchronous read reports what a wait would have.
     let reading = x.index_select(0, &Tensor::new([8i64])).to_vec_async::<f32>();
     assert!(reading.wait().unwrap_err().to_string().contains("index 8"));
     thalweg::synchronize().unwrap();

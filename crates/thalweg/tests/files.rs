@@ -1,4 +1,4 @@
-//! Files of weights, archives and tables: what is written is read again, and damaged bytes are errors, never panics.
+//! Files of weights, archives and tables: round trips, and damaged bytes are errors, never panics.
 #![cfg(all(feature = "safetensors", feature = "npz", feature = "csv"))]
 
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use thalweg::prelude::*;
 use thalweg::{Csv, CsvOptions, Npz, Safetensors, safetensors_bytes, write_npz, write_safetensors};
 
-/// A folder of a test's own, gone with it.
+/// Temporary directory of a test, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -64,7 +64,7 @@ fn safetensors_are_read_as_written() {
     }
     let bytes = std::fs::read(&path).unwrap();
     assert_eq!(bytes, safetensors_bytes(borrowed(&all), &metadata).unwrap());
-    // The format's own implementation finds the same.
+    // The format's reference implementation reads the same.
     let theirs = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     for (name, tensor) in &all {
         let found = theirs.tensor(name).unwrap();
@@ -87,7 +87,7 @@ fn a_file_that_cannot_be_written_whole_stays_as_it_was() {
     let none = BTreeMap::new();
     write_safetensors(&path, [("x", &Tensor::ones([3]))], &none).unwrap();
     let before = std::fs::read(&path).unwrap();
-    // The second tensor has no value: its index names nothing.
+    // The second tensor has no value: its index is out of range.
     let bad = Tensor::zeros([2]).index_select(0, &Tensor::new([7i64]));
     let good = Tensor::zeros([5]);
     assert!(write_safetensors(&path, [("x", &good), ("y", &bad)], &none).is_err());
@@ -95,7 +95,7 @@ fn a_file_that_cannot_be_written_whole_stays_as_it_was() {
     assert!(write_npz(folder.0.join("a.npz"), [("x", &good), ("y", &bad)]).is_err());
     assert_eq!(folder.entries(), ["weights.safetensors"]);
     assert!(write_safetensors(folder.0.join("no/such/folder"), [("x", &Tensor::zeros([5]))], &none).is_err());
-    // A file that is open is not changed by a new one of its name.
+    // An open file is not changed by a new one with its name.
     let open = Safetensors::open(&path).unwrap();
     let good = Tensor::zeros([5]);
     write_safetensors(&path, [("x", &good)], &none).unwrap();
@@ -152,7 +152,7 @@ fn hostile_headers_say_what_is_wrong() {
         let error = Safetensors::from_bytes(bytes).err().expect(says).to_string();
         assert!(error.contains(says) && error.len() < 400, "{says}: {error}");
     }
-    // What this crate has no dtype for is no reason to refuse the rest.
+    // An unsupported dtype does not prevent reading the other tensors.
     let mixed = "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}";
     let mixed = Safetensors::from_bytes(file(mixed, 4)).unwrap();
     assert_eq!(mixed.get("b").unwrap().to_vec::<u8>().unwrap(), [1, 1]);
@@ -161,7 +161,7 @@ fn hostile_headers_say_what_is_wrong() {
     assert!(deep.get("w").unwrap_err().to_string().contains("9 dimensions"));
 }
 
-/// Changes of bytes: some are overwritten, some cut out, some put in, the end is cut off.
+/// Byte changes: some overwritten, some removed, some inserted, the end truncated.
 fn damaged(bytes: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
     let length = bytes.len();
     let change = (0..4u8, 0..length, any::<u8>(), 1..9usize);
@@ -197,8 +197,8 @@ fn an_npz_file() -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
-    /// Whatever the bytes are, there is a file or an error. What is taken is taken by the format's own implementation,
-    /// too, with the same tensors.
+    /// Any bytes give a file or an error. Accepted ones are accepted by the format's reference implementation, with the
+    /// same tensors.
     #[test]
     fn damaged_safetensors_are_errors(bytes in damaged(a_safetensors_file())) {
         match Safetensors::from_bytes(bytes.clone()) {
@@ -253,7 +253,7 @@ fn archives_are_read_as_written() {
         same(&file.get(name).unwrap(), tensor);
     }
     assert!(file.get("nothing").unwrap_err().to_string().contains("no array \"nothing\""));
-    // A bit that is wrong is found by the checksum.
+    // The checksum detects a flipped bit.
     let mut bytes = std::fs::read(&path).unwrap();
     let at = bytes.windows(6).position(|w| w == b"\x93NUMPY").unwrap() + 60;
     bytes[at] ^= 4;

@@ -1,4 +1,4 @@
-//! Code that is seen for the first time runs at once, and by a plan once it has come again.
+//! Cold start: new code runs at once, and by a plan after it has come again.
 
 mod counting;
 
@@ -9,7 +9,7 @@ use thalweg::{
     set_search_effort, set_tiers, tier_runs, with_fusion, with_strict,
 };
 
-/// A device of its own, with tiers.
+/// A device of its own, with tiers on.
 fn tiers() -> Pinned {
     let pinned = pinned();
     set_tiers(true);
@@ -17,7 +17,7 @@ fn tiers() -> Pinned {
     pinned
 }
 
-/// Six kernels without fusion, two with it.
+/// Code of six kernels without fusion, two with it.
 fn code(x: &Tensor) -> Vec<f32> {
     let y = (x * 0.5 + 1.0).tanh();
     let z = (&y / y.sum_keepdim(0)).exp();
@@ -46,7 +46,7 @@ fn what_is_met_twice_is_searched_for_and_runs_by_its_plan_from_then_on() {
     assert_eq!((c.first_sight, c.plans_made, c.plans_found), (0, 0, 1));
 }
 
-/// The same operations with other live results: what ran before says that this comes again.
+/// Equal operations with other live results: the earlier run counts as the first time.
 #[test]
 fn other_live_results_of_known_operations_are_searched_for_at_once() {
     let _pinned = tiers();
@@ -123,7 +123,7 @@ fn temporaries_of_a_statement_are_not_written_the_first_time_either() {
     let (_, c) = counted_alone(|| x.exp().square().sqrt().tanh().sum(..).item::<f32>().unwrap());
     assert_eq!((c.values_deferred, c.bytes_written), (4, 4), "four handles live until the semicolon; a sum is written");
 
-    // A handle that is read after all: the same bits, and from then on it is written.
+    // A handle that is read after all: the same bits, and written from then on.
     let run = || {
         let y = (&x * 3.0).sin();
         let sum = y.sum(..).item::<f32>().unwrap();
@@ -228,7 +228,7 @@ fn threads_record_read_and_drop_while_plans_are_exchanged() {
     });
 }
 
-/// More values than the optimum is looked for, over whole rows and columns.
+/// More values than the exhaustive search takes, over whole rows and columns.
 fn block(x: &Tensor) -> Tensor {
     let mut a = x.clone();
     for n in 0..8 {
@@ -239,7 +239,7 @@ fn block(x: &Tensor) -> Tensor {
     a
 }
 
-/// Code that is another one each turn, by a little: only what is new is searched for.
+/// Code that differs a little in each iteration: only the new part is searched.
 #[test]
 fn code_that_changes_a_little_each_turn_searches_only_what_is_new() {
     let _pinned = tiers();
@@ -264,7 +264,7 @@ fn code_that_changes_a_little_each_turn_searches_only_what_is_new() {
     }
 }
 
-/// What is searched for in the background is made of what is known there, too, whoever met it.
+/// A background search reuses known components, too, whichever thread found them.
 #[test]
 fn a_class_that_is_new_takes_the_parts_that_are_known() {
     let _pinned = tiers();
@@ -283,7 +283,7 @@ fn a_class_that_is_new_takes_the_parts_that_are_known() {
     });
     assert_eq!((grown.plans_made, grown.parts_taken, grown.parts_grown), (1, 0, 1));
     assert!(4 * grown.plan_visits < first.plan_visits, "{} and {} visits", grown.plan_visits, first.plan_visits);
-    // On a thread that knows nothing, and beside something else.
+    // On a thread without plans, and beside other operations.
     let other = std::thread::scope(|s| {
         let run = || {
             set_tiers(true);
@@ -321,7 +321,7 @@ fn who_wants_to_know_plans_is_given_none_of_known_parts() {
     assert_eq!((c.plans_made, c.parts_taken, c.parts_grown), (1, 0, 0));
 }
 
-/// A search whose budget was nothing goes on beside the program; the better plan is there between two runs.
+/// A search without budget continues in the background; the better plan is used between two runs.
 #[test]
 fn a_search_that_its_budget_ended_goes_on_in_the_background() {
     let _pinned = tiers();
@@ -342,12 +342,12 @@ fn a_search_that_its_budget_ended_goes_on_in_the_background() {
     assert!(after.plan_visits > before.plan_visits, "{} and {} visits", after.plan_visits, before.plan_visits);
     assert!(after.kernels < before.kernels, "{} kernels, {} before", after.kernels, before.kernels);
     assert!(got.iter().zip(&want).all(|(a, b)| (a - b).abs() <= 1e-4));
-    // From then on it is at hand, and no other size of the class has the old one.
+    // From then on it is available, and no other size of the class has the old one.
     let (_, c) = counted(run);
     assert_eq!((c.plans_found, c.plans_improved, c.kernels), (1, 0, after.kernels));
     let (_, c) = counted(|| block(&input(901)).to_vec::<f32>().unwrap());
     assert_eq!((c.plans_made, c.kernels), (0, after.kernels));
-    // In strict mode, the bits of all plans are the same.
+    // In strict mode, all plans have the same bits.
     for _ in 0..3 {
         assert_eq!(strict(&run), want);
         finish_searches();
@@ -356,7 +356,7 @@ fn a_search_that_its_budget_ended_goes_on_in_the_background() {
     set_search_effort(Effort::default());
 }
 
-/// Selections are the same before there is a plan, by the plan, and by plans that compete.
+/// Selections are equal before there is a plan, by the plan, and by competing plans.
 #[test]
 fn selections_are_the_same_in_every_tier() {
     let _pinned = tiers();
@@ -379,7 +379,7 @@ fn selections_are_the_same_in_every_tier() {
     }
 }
 
-/// The largest margin of each row is what the loss and its gradient are about: in bf16 it has to equal one of the row.
+/// The loss and its gradient depend on the largest margin of each row: in bf16 it must equal one of the row.
 #[test]
 fn a_hinge_loss_in_bf16_stays_finite_while_plans_take_over() {
     let _pinned = tiers();
@@ -403,7 +403,7 @@ fn a_hinge_loss_in_bf16_stays_finite_while_plans_take_over() {
     assert!(losses[59] < losses[0], "{losses:?}");
 }
 
-/// Held gradients are computed by `synchronize`, whatever their pattern's history says of being read.
+/// Held gradients are computed by `synchronize`, whatever the pattern's history of reads.
 #[test]
 fn synchronize_computes_gradients_that_are_held() {
     let _pinned = pinned();

@@ -1,4 +1,4 @@
-//! What fuses, by counters and explanations: a fusion that silently never happens leaves every value right.
+//! Fusion, checked by counters and explanations: a missed fusion leaves every value right.
 
 mod counting;
 
@@ -94,7 +94,7 @@ fn a_thousand_scalars_make_one_plan_and_few_programs() {
     let run = |s: f64| ((&x * s + 0.5) * 2.0 + s).to_vec::<f32>().unwrap();
     let (_, c) = counted(|| {
         for i in 0..1000 {
-            // Equal to another scalar now and then, which is no reason to plan again.
+            // Equal to another scalar now and then, which must not cause another plan.
             run(if i == 0 { 2.0 } else { i as f64 * 0.25 });
         }
     });
@@ -326,8 +326,8 @@ fn a_value_and_a_shift_of_it_are_not_written_in_one_kernel() {
 #[test]
 fn kernels_stay_acyclic_around_a_reduction() {
     let _pinned = pinned();
-    // h and its sum over one axis come first; what needs both that sum and a sum over the other axis cannot be in their
-    // kernel.
+    // h and its sum over one axis come first; an operation that needs that sum and a sum over the other axis cannot be
+    // in their kernel.
     let x = randn([64, 32]);
     let (y, e) = explain(|| {
         let h = x.exp();
@@ -398,7 +398,7 @@ fn index_and_values_of_a_scatter_are_computed_in_its_kernel() {
     thalweg::synchronize().unwrap();
     let (sums, c) = counted(|| base.scatter_add(0, &(&at * 2), &v * 2.0 + 1.0));
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, 4000 + 12 * n as u64, 4000));
-    // A number is no tensor, and an index that all columns share is computed once, so that neither is read for each
+    // A constant is no tensor, and an index common to all columns is computed once, so that neither is read for each
     // value.
     let (counts, c) = counted(|| base.zeros_like().scatter_add(0, &at, 1));
     assert_eq!((c.kernels, c.bytes_read), (2, 4000 + 8 * n as u64));
@@ -406,7 +406,7 @@ fn index_and_values_of_a_scatter_are_computed_in_its_kernel() {
     let gradient = randn([300, 64]);
     let (sum, c) = counted(|| table.index_add(0, &rows, &gradient * 0.5));
     assert_eq!((c.kernels, c.bytes_read), (1, 4 * 50 * 64 + 8 * 300 + 4 * 300 * 64));
-    // What somebody else needs as well is stored, or computed again where that is cheaper.
+    // A value with another reader is stored, or recomputed if that is cheaper.
     let (both, c) = counted(|| {
         let w = (&v * 2.0).tanh();
         (base.scatter_add(0, &at, &w), w)

@@ -1,4 +1,4 @@
-//! Work on what a gather takes from is done for the gathered elements alone, where they are few.
+//! Gathers moved before elementwise functions: few gathered elements are computed, not the whole source.
 
 mod counting;
 
@@ -17,11 +17,11 @@ fn rows() -> Tensor {
     rows
 }
 
-/// What `f` gives, fused, strictly, and from a source that was computed before: the same, in strict mode to the bit.
-/// Reads no more than `bytes`.
+/// Compares `f` fused, in strict mode, and on a source computed before; in strict mode to the bit. Reads at most
+/// `bytes`.
 fn few(name: &str, bytes: u64, source: &dyn Fn() -> Tensor, f: &dyn Fn(&Tensor) -> Tensor) {
     let (y, c) = counted(|| f(&source()));
-    // Places counted from the end may be a kernel before it.
+    // Resolving negative indices may be a kernel before it.
     assert!(c.kernels <= 2, "{name}");
     assert!(c.bytes_read <= bytes, "{name} reads {} bytes, not {bytes}", c.bytes_read);
     let before = |strict: bool| {
@@ -43,7 +43,7 @@ fn functions_of_a_table_are_computed_for_rows_that_are_asked_for() {
     let _pinned = pinned();
     let (x, rows) = (table(), rows());
     let (row, scale, shift) = (randn([64]), randn([5000, 1]), randn([5000, 64]));
-    // Five rows of 256 bytes, and what stands beside them.
+    // Five rows of 256 bytes, and the other operands.
     let some = 5 * 256 + 5 * 8;
     few("a function", some, &|| x.exp(), &|t| t.index_select(0, &rows));
     few("a scaled cast", some, &|| (&x * 0.5).cast(DType::BF16), &|t| t.embedding(&rows));

@@ -1,4 +1,5 @@
-//! On a machine with a GPU, most of it with two: `cargo test -p thalweg --features cuda --test gpus -- --ignored`.
+//! Tests for a machine with a GPU, most of them with two: `cargo test -p thalweg --features cuda --test gpus --
+//! --ignored`.
 
 #![cfg(feature = "cuda")]
 
@@ -19,7 +20,8 @@ fn work(x: &Tensor) -> Tensor {
 fn each_computes_for_itself_and_values_go_from_one_to_the_other() {
     let [a, b] = devices();
     let x = Tensor::randn_with([513, 300], a);
-    // Half of the way on one, half on the other, nothing read between; what was on the first may go meanwhile.
+    // Half of the work on one GPU, half on the other, without a read in between; values on the first may be dropped
+    // meanwhile.
     let there = work(&x).to_device(b).unwrap();
     assert_eq!(there.device(), b);
     let got = work(&there).to_vec::<f32>().unwrap();
@@ -29,7 +31,7 @@ fn each_computes_for_itself_and_values_go_from_one_to_the_other() {
     for (g, w) in got.iter().zip(work(&work(&cpu)).to_vec::<f32>().unwrap()) {
         assert!((g - w).abs() <= 1e-4 * w.abs().max(1.0), "{g} {w}");
     }
-    // There and back, a hundred times, changed on the way.
+    // There and back, a hundred times, with changes in between.
     let mut y = x.clone();
     for _ in 0..100 {
         y = (y + 1.0).to_device(b).unwrap();
@@ -74,7 +76,8 @@ fn an_error_on_one_is_none_on_the_other() {
     assert!(mixed.is_err(), "tensors of two devices do not add");
 }
 
-/// Blocks that hold parts of columns wait for one another: four threads with queues of their own, and other work between.
+/// Blocks that hold chunks of columns wait for each other: four threads with their own queues, and other work in
+/// between.
 #[test]
 #[ignore = "needs a GPU"]
 fn columns_are_right_where_several_threads_have_blocks_that_wait() {
@@ -104,7 +107,8 @@ fn columns_are_right_where_several_threads_have_blocks_that_wait() {
     std::thread::scope(|s| (0..4).for_each(|n| drop(s.spawn(move || one(n)))));
 }
 
-/// What a chip's assembler has got wrong: numbers of 16 bits that wrap, and are then compared as numbers of 32 (`int_neg` in `prelude.cuh`).
+/// A bug of a chip's assembler: 16-bit numbers that wrap and are then compared as 32-bit numbers (`int_neg` in
+/// `prelude.cuh`).
 #[test]
 #[ignore = "needs a GPU"]
 fn numbers_of_16_bits_wrap_before_they_are_compared() {

@@ -1,4 +1,4 @@
-//! Independent work over different shapes in one launch.
+//! Independent operations of different shapes in one launch (horizontal fusion).
 
 mod counting;
 
@@ -27,7 +27,7 @@ impl Adam {
         made
     }
 
-    /// One parameter's step, as it is written.
+    /// One parameter's step, as a user writes it.
     fn turn(&mut self, i: usize, g: &Tensor, t: i32) {
         let (b1, b2, lr, eps) = (0.9, 0.999, 1e-3, 1e-8);
         let (c1, c2) = (1.0 - f64::powi(b1, t), 1.0 - f64::powi(b2, t));
@@ -54,7 +54,7 @@ impl Adam {
     }
 }
 
-/// As many shapes as asked for, all different, from [64] to [512, 512], of one and two dimensions.
+/// `n` distinct shapes, from [64] to [512, 512], of one and two dimensions.
 fn shapes(n: usize) -> Vec<Vec<usize>> {
     (0..n)
         .map(|i| match i {
@@ -79,7 +79,7 @@ fn adam_over_two_hundred_shapes_is_a_launch_or_two() {
     let mut adam = Adam::new(&shapes);
     let (mut by_turns, mut unfused) = (adam.copy(), adam.copy());
 
-    // Not from the first step on, whose 1 - b1 is the same number as c1.
+    // Not the first step, in which 1 - b1 is the same number as c1.
     let (_, first) = counted(|| adam.step(&g, 2));
     assert_eq!((first.operations, first.segments, first.plans_made), (2800, 1, 1), "{first:?}");
     assert!(first.kernels <= 3, "{first:?}");
@@ -138,7 +138,7 @@ fn turns_that_need_nothing_of_each_other_are_cut_late_and_at_the_same_place() {
     let g = gradients(&shapes);
     let mut adam = Adam::new(&shapes);
     let mut run = || counted(|| adam.step(&g, 2)).1;
-    // 12,600 operations: more than a segment holds.
+    // 12,600 operations: more than a segment has.
     let first = run();
     assert!(first.segments == 2 && first.plans_made == 2, "{first:?}");
     assert!(first.kernels <= 2 * 2, "{first:?}");
@@ -176,7 +176,7 @@ fn siblings_of_one_shape_read_their_input_once_and_others_share_the_launch() {
     let y = Tensor::randn([7]);
     thalweg::synchronize().unwrap();
     let (out, c) = counted(|| (x.exp(), x.t() * 2.0, &y + 1.0, &x + 1.0, x.slice((0..30, ..)).sqrt()));
-    // x once for what has its shape, and where its rows are columns or half as many, again.
+    // x once for operations of its shape, and again where it is transposed or sliced.
     assert_eq!(c.kernels, 1, "{c:?}");
     let whole = 4 * 6000u64;
     assert!(c.bytes_read <= 2 * whole + whole / 2 + 28, "{c:?}");

@@ -1,9 +1,9 @@
-//! Tensors that grow from empty ones, by indices that are computed: what is empty is never an operand of a kernel.
+//! Tensors that grow from empty ones, with computed indices: an empty tensor is never an operand of a kernel.
 
 use thalweg::prelude::*;
 use thalweg::{set_tiers, with_fusion, with_strict};
 
-/// A beam search: selected positions become rows and tokens by integer arithmetic, and these indices of what has grown.
+/// A beam search: selected indices become rows and tokens by integer arithmetic, and these index the grown tensors.
 fn decoded(steps: usize, deep: usize, beams: usize, words: usize) -> Vec<i64> {
     let number = |n: usize, by: f64| (Tensor::arange(n as f64) * by).sin();
     let embedding = number(words * 4, 1.3).reshape([words, 4]);
@@ -48,14 +48,14 @@ fn what_has_no_elements_is_read_by_no_kernel() {
         assert_eq!(wide(&Tensor::cat(&[&none, &x], 1)), own, "{dtype}");
         assert_eq!(wide(&Tensor::cat(&[&x, &none], 1)), own, "{dtype}");
         assert_eq!(wide(&Tensor::cat(&[&none, &x, &none, &none], 1)), own, "{dtype}");
-        // A gather of nothing beside something, by an index that names no element of it.
+        // A gather from an empty tensor beside another one, by an index that is out of range for it.
         let index = x.cast(DType::I64).argmax(1) + 7;
         let gathered = none.index_select(0, &(index.slice(..0) * 5));
         assert_eq!(wide(&Tensor::cat(&[gathered.reshape([2, 0]), x.clone()], 1)), own, "{dtype}");
-        // Put into something, and padded all around.
+        // Assigned into another tensor, and padded on all sides.
         let edge = none.pad([(0, 0), (2, 1)], true);
         assert_eq!(wide(&edge), vec![1; 6], "{dtype}");
-        // Rows of what has grown are folded.
+        // Rows of the grown tensor are folded.
         let all = Tensor::cat(&[&none, &x], 1).cast(DType::F32);
         assert_eq!(all.sum(1).to_vec::<f32>().unwrap(), x.cast(DType::F32).sum(1).to_vec::<f32>().unwrap(), "{dtype}");
     }

@@ -1,5 +1,5 @@
-//! What goes on around the library: other thread pools, threads that end, results nobody asks for, memory that others
-//! share.
+//! The library's environment: other thread pools, threads that end, results that nobody reads, memory shared with
+//! others.
 
 mod counting;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use thalweg::Error;
 use thalweg::prelude::*;
 
-/// Fails where `f` has not come back in time: what is tested for would wait for ever.
+/// Fails if `f` does not return in time: the tested bug would deadlock.
 fn in_time(f: impl FnOnce() + Send + 'static) {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {
@@ -44,7 +44,7 @@ fn what_a_gone_thread_left_is_given_back_when_nobody_holds_it() {
     let n = 64 << 10;
     let before = in_use();
     for _ in 0..50 {
-        // The thread ends with a pending result that somebody holds, and who drops it without ever asking for it.
+        // The thread ends with a pending result that another thread holds and drops unread.
         let y = thread::spawn(move || {
             thalweg::set_default_device(Some(device));
             Tensor::from(vec![1.0f32; n]) * 2.0
@@ -60,7 +60,7 @@ fn what_a_gone_thread_left_is_given_back_when_nobody_holds_it() {
 #[test]
 fn a_value_that_fails_between_check_and_use_is_a_failure_of_memory() {
     let huge = Tensor::full([1usize << 46], 1.0f32) + 1.0;
-    // The change of mode cuts the stream, and what was pending fails.
+    // The change of mode cuts the stream, and the pending operations fail.
     let y = thalweg::with_fusion(false, || &huge * 2.0);
     let e = y.to_vec::<f32>().unwrap_err();
     assert!(matches!(&e, Error::Failed(cause) if matches!(**cause, Error::OutOfMemory { .. })), "{e:?}");

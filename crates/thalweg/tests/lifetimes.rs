@@ -1,4 +1,4 @@
-//! Results that nobody reads are not written, and are there if somebody asks after all.
+//! Deferred results: results that nobody reads are not written, and are computed if somebody reads them after all.
 
 mod counting;
 
@@ -7,7 +7,7 @@ use thalweg::prelude::*;
 
 const N: usize = 1000;
 
-/// `y` is held while `z` is read, and dropped unread.
+/// Holds `y` while `z` is read; `y` is dropped unread.
 fn turn(x: &Tensor) -> (Tensor, Vec<f32>) {
     let y = (x * 2.0).tanh();
     let z = (&y + 1.0).exp();
@@ -33,7 +33,7 @@ fn what_is_asked_for_after_all_has_the_same_bits_and_is_written_from_then_on() {
     let (first, _) = turn(&x);
     let want = first.to_vec::<f32>().unwrap();
     drop(first);
-    // Read once, so never deferred: another pattern forgets nothing.
+    // Read once, so never deferred: another pattern does not forget it.
     let other = |x: &Tensor| {
         let y = (x * 2.0).tanh().sin();
         let z = (&y + 1.0).exp();
@@ -82,7 +82,7 @@ fn its_inputs_may_be_gone_and_are_not_written_over() {
         let y = &own * 3.0;
         let z = (&y + &x).to_vec::<f32>().unwrap();
         assert_eq!(z.len(), N);
-        // The last two are kept, their inputs dropped.
+        // The last two are held, their inputs dropped.
         if n >= 4 {
             kept.push(y);
         }
@@ -99,7 +99,7 @@ fn its_inputs_may_be_gone_and_are_not_written_over() {
 #[test]
 fn more_is_not_kept_than_is_saved() {
     let _pinned = pinned();
-    // The input is larger than what is not written, and nobody else holds it.
+    // The input is larger than the deferred result, and nobody else holds it.
     let turn = || {
         let x = randn([64, N]);
         let y = x.slice((0..1, ..)) * 2.0;
@@ -160,7 +160,7 @@ fn one_thread_computes_from_what_another_reads() {
     (0..3).for_each(|_| drop(turn(&x)));
     let want = written_anyway(|| turn(&x).0.to_vec::<f32>().unwrap());
     let more: Vec<f32> = want.iter().map(|v| v + 1.0).collect();
-    // A pattern of its own each time, else what was read once is written from then on: the same values by other
+    // A new pattern each time, because a value that was read once is written from then on: the same values by other
     // operations.
     let turn = |x: &Tensor, number: usize| {
         let digit = |y: Tensor, bit: usize| if number >> bit & 1 == 1 { -(-y) } else { y * 1.0 };

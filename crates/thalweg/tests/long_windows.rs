@@ -1,4 +1,5 @@
-//! Folds of long windows: in steps that grow with the logarithm of their length, and what they are by the definition.
+//! Reductions of long windows: the number of steps grows with the logarithm of the length, and values agree with the
+//! definition.
 
 mod counting;
 
@@ -6,13 +7,13 @@ use counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 use thalweg::{DType, grad};
 
-/// Elements along rows of 300: three rows, all different, none near another's neighbours.
+/// Three rows of 300 distinct elements, none close to a neighbour's.
 fn rows() -> (Tensor, Vec<f64>) {
     let x: Vec<f32> = (0..900).map(|i| ((i * 7919) % 1009) as f32 / 100.0 - 5.0 + 3.0 * (i / 300) as f32).collect();
     (Tensor::new(x.as_slice()).reshape([3, 300]), x.iter().map(|&v| v as f64).collect())
 }
 
-/// What a function gives of each window, row by row.
+/// A function of each window, row by row.
 fn by_definition(x: &[f64], (size, step): (usize, usize), f: impl Fn(&[f64]) -> f64) -> Vec<f64> {
     x.chunks(300).flat_map(|row| row.windows(size).step_by(step).map(&f).collect::<Vec<_>>()).collect()
 }
@@ -46,12 +47,12 @@ fn folds_of_every_length_are_those_of_their_elements() {
         check("smallest", windows().amin(2), 0.0, &|w| w.iter().copied().fold(f64::MAX, f64::min));
         check("variance", windows().var(2), 1e-5, &variance);
         check("deviation", windows().std_keepdim(2), 1e-5, &|w| variance(w).sqrt());
-        // Functions on the way.
+        // With elementwise functions in between.
         check("squares", windows().square().sum(2), 1e-5, &|w| w.iter().map(|v| v * v).sum());
         check("of bf16", windows().cast(DType::BF16).cast(DType::F32).mean(2), 2e-2, &mean);
         let whole = windows().cast(DType::I32);
         check("of integers", whole.sum(2), 0.0, &|w| w.iter().map(|v| v.trunc()).sum());
-        // With the axis that they run along, and all.
+        // Together with the axis of the windows, and over all axes.
         let all = x.window(1, size, step).sum([1, 2]);
         let want: Vec<f64> = by_definition(&v, (size, step), |w| w.iter().sum());
         let count = want.len() / 3;
@@ -74,7 +75,7 @@ fn windows_over_two_axes_are_folded_along_one_after_the_other() {
     near("means", &both().mean([2, 3]), &each(&|w| w.iter().sum::<f64>() / 140.0), 1e-6);
     near("largest", &both().amax([2, 3]), &each(&|w| w.iter().copied().fold(f64::MIN, f64::max)), 0.0);
     near("variances", &both().var_keepdim([2, 3]), &each(&variance), 1e-5);
-    // Of one of the two alone, each window of the other stays.
+    // Over one of the two axes only, each window of the other stays.
     let columns = both().sum(3);
     assert_eq!(columns.dims(), [34, 31, 7]);
     let sums = columns.sum(2);
@@ -89,10 +90,10 @@ fn steps_grow_with_the_logarithm_of_a_window() {
         let (_, c) = counted(|| x.window(1, size, 1).amax(2));
         c.operations
     };
-    // A window, two slices and one operation a step.
+    // A window, two slices and one operation per step.
     assert!(recorded(64) <= 1 + 3 * 6 + 3, "{} operations for 64", recorded(64));
     assert!(recorded(2048) <= 1 + 3 * 11 + 3, "{} operations for 2048", recorded(2048));
-    // Windows side by side, or few elements of them, are folds as they are.
+    // Adjacent windows, and short ones, are plain folds.
     let (_, c) = counted(|| x.window(1, 100, 100).sum(2));
     assert_eq!((c.operations, c.kernels), (2, 1));
     let (_, c) = counted(|| x.window(1, 9, 1).sum(2));
@@ -120,7 +121,7 @@ fn infinities_and_nan_stay_in_their_windows() {
     check(x.window(1, 40, 1).amax(2), &|w| w.iter().copied().fold(f64::NEG_INFINITY, largest));
 }
 
-/// The gradient of a sum of windows says how many windows an element is in.
+/// The gradient of a sum over windows counts the windows of each element.
 #[test]
 fn gradients_flow_through() {
     let _pinned = pinned();
@@ -129,7 +130,7 @@ fn gradients_flow_through() {
     let slope = grad(&leaf.window(1, 64, 1).sum(2).sum(..), &leaf);
     let windows = |i: usize| (i % 300 + 1).min(300 - i % 300).min(64).min(237) as f64;
     near("windows", &slope, &(0..900).map(windows).collect::<Vec<_>>(), 1e-6);
-    // A largest that stands twice shares its gradient, whatever the window.
+    // A maximum that occurs twice shares its gradient, in every window.
     let twice = Tensor::new([1.0f32, 2.0, 2.0, 0.0].repeat(10).as_slice()).tracked();
     let slope = grad(&twice.window(0, 40, 1).amax(1).sum(..), &twice);
     assert_eq!(slope.to_vec::<f32>().unwrap(), [0.0, 0.05, 0.05, 0.0].repeat(10));
@@ -145,7 +146,7 @@ fn gradients_flow_through() {
     near("variances", &wanted, &want, 1e-4);
 }
 
-/// Strictly a sum has one order, however it was recorded.
+/// In strict mode a sum has one order, however it was recorded.
 #[test]
 fn strict_sums_are_folds() {
     let _pinned = pinned();

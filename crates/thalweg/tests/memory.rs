@@ -1,8 +1,8 @@
-//! Memory: arenas beside what has to be alive at once, peaks as planned, and networks under half of the memory that
-//! they take.
+//! Memory: arenas compared with the live bytes, peaks as planned, and networks within half of the memory that they
+//! take.
 //!
-//! The networks are generated from a seed: forward passes whose activations are wanted again on the way back, or much
-//! later.
+//! The networks are generated from a seed: forward passes whose activations are needed again in the backward pass, or
+//! much later.
 
 mod counting;
 
@@ -10,7 +10,7 @@ use counting::pinned;
 use thalweg::prelude::*;
 use thalweg::{Counters, Explanation, counters, explain};
 
-/// Parameters drawn from a seed; those asked for again are the same.
+/// Parameters drawn from a seed; a repeated request returns the same ones.
 struct Network {
     rng: fastrand::Rng,
     rows: usize,
@@ -57,7 +57,7 @@ fn norm(x: &Tensor) -> Tensor {
     x.layer_norm(-1, 1e-5)
 }
 
-/// A step of training: activations of all layers are needed for the gradients.
+/// A training step: the gradients need the activations of all layers.
 fn deep_mlp(n: &mut Network) -> Vec<Tensor> {
     let (mut acts, weights) = (vec![n.x()], n.weights());
     for w in &weights {
@@ -141,7 +141,7 @@ fn attention(n: &mut Network) -> Vec<Tensor> {
     out
 }
 
-/// Every branch is scaled by what all of them are together.
+/// Every branch is scaled by a function of all of them.
 fn branches(n: &mut Network) -> Vec<Tensor> {
     let (x, weights) = (n.x(), n.weights());
     let all: Vec<Tensor> = weights.iter().map(|w| x.matmul(w).cumsum(1)).collect();
@@ -186,7 +186,7 @@ fn recurrent(n: &mut Network) -> Vec<Tensor> {
     vec![dw, g.sum(0)]
 }
 
-/// Sorts, running sums and random masks, wanted again in reverse.
+/// Sorts, running sums and random masks, used again in reverse.
 fn scans(n: &mut Network) -> Vec<Tensor> {
     let (mut h, mut random) = (n.x(), Generator::seed(7));
     let mut kept = vec![];
@@ -238,12 +238,12 @@ const NETWORKS: [(&str, Build); 10] = [
     ("random graph", random_graph),
 ];
 
-/// What a run of a network gave and took.
+/// Result and memory of a run of a network.
 struct Ran {
     values: Result<Vec<Vec<u8>>, Error>,
     explanation: Explanation,
     counted: Counters,
-    /// Bytes in use before, and how many more at the worst moment.
+    /// Bytes in use before, and the rise at the peak.
     before: usize,
     rise: usize,
 }
@@ -266,7 +266,7 @@ fn run(network: &mut Network, build: Build, strict: bool) -> Ran {
     Ran { values, explanation, counted, before, rise }
 }
 
-/// The network warmed up: what the caller holds is there.
+/// The network after a warm-up: the caller's tensors exist.
 fn warm(seed: u64, build: Build) -> Network {
     let mut network = Network::new(seed);
     drop(build(&mut network));
@@ -282,7 +282,7 @@ fn an_arena_is_hardly_larger_than_what_is_alive_at_once() {
         let free = run(&mut warm(seed as u64, build), build, true);
         let t = free.explanation.totals();
         assert!(t.arena > 0 && t.arena as f64 <= 1.15 * t.arena_live as f64, "{name}: {t:?}");
-        // Blocks of the pool are up to an eighth larger than what was asked for.
+        // Blocks of the pool are up to an eighth larger than requested.
         assert!(free.rise <= t.peak && t.peak - free.rise <= free.rise / 8, "{name}: {} bytes, {t:?}", free.rise);
         assert_eq!(free.counted.arena_bytes, t.arena as u64, "{name}");
     }
@@ -357,7 +357,7 @@ fn a_limit_that_nothing_fits_is_an_error_that_says_what_is_needed() {
     }
 }
 
-/// What half of the memory costs: `cargo test --release -p thalweg --test memory -- --ignored --nocapture`.
+/// The cost of half of the memory: `cargo test --release -p thalweg --test memory -- --ignored --nocapture`.
 #[test]
 #[ignore = "a report"]
 fn report() {

@@ -1,4 +1,4 @@
-//! How long planning takes, and what it finds. The figures are for people: `cargo test --release --test planning --
+//! The duration of planning, and its results. The figures are for people: `cargo test --release --test planning --
 //! --ignored --nocapture`.
 
 mod counting;
@@ -23,7 +23,7 @@ fn blocks(v: &Tensor, w: &Tensor, n: usize) -> Tensor {
     y
 }
 
-/// Runs `f` on a thread that knows no plan, with none in the store.
+/// Runs `f` on a thread without plans, with an empty store.
 fn cold(f: impl Fn() -> Tensor + Sync) -> Counters {
     thalweg::clear_plans();
     std::thread::scope(|s| {

@@ -1,4 +1,4 @@
-//! The reproducible mode: the same bits at every call, whatever the clock, other threads or a calibration say.
+//! Reproducible mode: the same bits at every call, independent of the clock, of other threads and of calibration.
 
 mod counting;
 
@@ -6,7 +6,7 @@ use counting::{counted, device, pinned};
 use thalweg::prelude::*;
 use thalweg::{Costs, set_default_device, set_measuring, set_reproducible};
 
-/// Several plans are near each other here, and what shares a kernel decides where a product is contracted.
+/// Code with several plans of similar cost, in which fusion decides whether a product is contracted.
 fn stretch(x: &Tensor, w: &Tensor) -> Vec<u32> {
     let h = (x * 1.7 + w).tanh();
     let a = &h * w + x;
@@ -21,7 +21,7 @@ fn inputs(rows: usize) -> (Tensor, Tensor) {
     (Tensor::from_slice(&values(17), [rows, 96]), Tensor::from_slice(&values(23), [rows, 96]))
 }
 
-/// Calls on a thread and a device of their own, after calls with other sizes.
+/// Calls on a new thread and device, after calls with other sizes.
 fn on_a_thread(before: Vec<usize>, costs: Option<Costs>, calls: usize) -> Vec<Vec<u32>> {
     std::thread::spawn(move || {
         let own = device();
@@ -55,7 +55,7 @@ fn calls_give_the_same_bits_whatever_things_are_said_to_take() {
 #[test]
 fn what_other_threads_have_planned_is_not_taken_over() {
     let first = on_a_thread(vec![], None, 1);
-    // Threads that met other sizes first have plans of their own for the same pattern.
+    // Threads that met other sizes first have their own plans for the same pattern.
     let others: Vec<_> = [3, 700, 64].map(|rows| std::thread::spawn(move || on_a_thread(vec![rows], None, 1))).into();
     others.into_iter().for_each(|t| drop(t.join().unwrap()));
     assert_eq!(on_a_thread(vec![], None, 1), first);
@@ -64,17 +64,17 @@ fn what_other_threads_have_planned_is_not_taken_over() {
 #[test]
 fn nothing_competes_and_nothing_is_deferred() {
     let run = || {
-        // What is common to threads that have recorded nothing yet is whatever the tests beside this one have set last.
+        // The default for threads that have recorded nothing yet was set by the tests running concurrently.
         let _pinned = pinned();
         set_measuring(Some(f64::INFINITY));
         let (x, w) = inputs(64);
-        // Of five plans each runs ten times at most.
+        // Each of five plans runs ten times at most.
         let calls = || (0..60).for_each(|_| drop(stretch(&x, &w)));
         assert!(!set_reproducible(true));
         let (_, c) = counted(calls);
         assert_eq!((c.autotuned, c.values_deferred), (0, 0));
         assert!(set_reproducible(false));
-        // The same stretch has plans that compete where it may.
+        // Outside of the mode, the same code has competing plans.
         let (_, c) = counted(calls);
         assert_eq!(c.autotuned, 1);
     };

@@ -1,5 +1,4 @@
-//! Products that are computed in another way than they are written in: their values, kernels and bytes, and what
-//! explanations say.
+//! Rewritten products, computed in another order than written: their values, kernels and bytes, and explanations.
 
 mod counting;
 
@@ -10,8 +9,8 @@ use thalweg_stream::{Mode, mode, set_mode};
 
 const F32: u64 = 4;
 
-/// Runs `f` as it is written, strictly, and rewritten; the two are nearly equal. Gives what the rewritten run counted, and
-/// what the explanation of one says.
+/// Runs `f` in strict mode, as written, and rewritten; the two are nearly equal. Returns the counters of the rewritten
+/// run, and the text of its explanation.
 #[track_caller]
 fn rewritten(f: &dyn Fn() -> Tensor) -> (Counters, Vec<String>) {
     let before = mode();
@@ -37,7 +36,7 @@ fn a_chain_with_a_vector_multiplies_no_matrices() {
     assert_eq!(said, ["(a·b)·c is computed as a·(b·c)"]);
     assert_eq!((c.kernels, c.bytes_written), (2, (200 + 300) * F32));
     assert_eq!(c.bytes_read, (200 * 400 + 400 + 300 * 200 + 200) * F32);
-    // Somebody holds the product of the matrices.
+    // The product of the matrices is held.
     let (held, said) = rewritten(&|| {
         let ab = a.matmul(&b);
         let out = ab.matmul(&v);
@@ -52,10 +51,10 @@ fn a_chain_with_a_vector_multiplies_no_matrices() {
 fn layers_without_an_activation_between_them_are_a_chain() {
     let _pinned = pinned();
     let (x, down, up) = (randn([8, 50, 96]), randn([4, 96]), randn([512, 4]));
-    // As a user writes a layer of low rank: from its narrow end it is cheap.
+    // A low-rank layer as users write it: cheap from its narrow end.
     let (_, said) = rewritten(&|| x.linear(&down, None).linear(&up, None));
     assert_eq!(said, [""; 0]);
-    // The other way round the product of the weights is as large as a weight.
+    // In the other direction the product of the weights is as large as a weight.
     let (up, down) = (up.t(), down.t());
     let (c, said) = rewritten(&|| x.matmul(&down.matmul(&up)));
     assert_eq!(said, ["a·(b·c) is computed as (a·b)·c"]);
@@ -72,7 +71,7 @@ fn scales_of_weights_are_factors_behind_the_product() {
     assert_eq!(said, ["factors of columns are applied behind the sum"]);
     assert_eq!((c.kernels, c.bytes_written), (1, 64 * 512 * F32));
     assert_eq!(c.bytes_read, 64 * 256 * F32 + 512 * 256 + 512 * F32);
-    // Floats keep theirs, which may be there to keep sums small.
+    // Floats are not rewritten, because the factor may keep sums small.
     let large = randn([512, 256]) * 1e30;
     large.to_vec::<f32>().unwrap();
     let (_, said) = rewritten(&|| (&x * 1e10).matmul(&(&large / large.abs().amax_keepdim(1)).t()));
@@ -91,7 +90,7 @@ fn what_follows_a_transposed_product_is_in_its_kernel() {
 #[test]
 fn sizes_of_a_pattern_are_multiplied_in_an_order_of_their_own() {
     let _pinned = pinned();
-    // One pattern: which way is better follows from its sizes.
+    // One pattern: the better order depends on the sizes.
     for (m, k, n, p) in [(64, 64, 64, 1), (1, 64, 64, 64), (64, 1, 64, 64), (64, 64, 1, 64)] {
         let (a, b, c) = (randn([m, k]), randn([k, n]), randn([n, p]));
         let (counts, said) = rewritten(&|| a.matmul(&b).matmul(&c));

@@ -1,4 +1,4 @@
-//! Reductions inside kernels: what runs as one kernel, and that it reads its inputs once and writes its results once.
+//! Row kernels: reductions that run as one kernel, reading inputs once and writing results once.
 
 mod counting;
 
@@ -7,13 +7,13 @@ use thalweg::prelude::*;
 use thalweg::{Costs, Counters, counters};
 use thalweg_stream::explain;
 
-/// Where a launch takes a second, plans have as few kernels as they can, so that tests say what may be one kernel,
-/// whatever the cost model thinks of it for these sizes.
+/// Costs with launches of a second, so that plans have as few kernels as possible, and tests check what can be one
+/// kernel, independent of the cost model.
 fn launches_are_dear() -> Costs {
     Costs { launch: 1e9, ..Costs::typical() }
 }
 
-/// What the calling thread counted while `f` ran; the explanation has to say the same.
+/// The counters of the calling thread while `f` ran; the explanation must agree.
 fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
     thalweg::synchronize().unwrap();
     let before = counters();
@@ -34,7 +34,7 @@ fn randn(shape: impl Into<thalweg::Shape>) -> Tensor {
     x
 }
 
-/// Runs `f` fused, checks kernels and bytes, and compares with the same unfused and by the interpreter.
+/// Runs `f` fused, checks kernels and bytes, and compares with unfused execution and the interpreter.
 fn one_kernel(read: usize, written: usize, f: impl Fn() -> Tensor) {
     let (y, c) = counted(&f);
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, read as u64, written as u64));
@@ -136,7 +136,7 @@ fn several_axes_and_reshapes_between_are_one_kernel() {
         let variance = (&centred * &centred).mean_keepdim([0, 2, 3]);
         centred / (variance + 1e-5).sqrt()
     });
-    // All of it.
+    // Over all elements.
     one_kernel(bytes, bytes, || &x / (&x * &x).sum(..).sqrt());
 }
 
@@ -181,7 +181,7 @@ fn the_hub_reads_its_tensor_twice() {
     });
     let (tensor, vector) = (1024 * 1024 * 4, 1024 * 4);
     assert!(c.kernels <= 3, "{} kernels", c.kernels);
-    // The first kernel stores h, which costs less than computing its tanh again in the second; x itself is read once.
+    // The first kernel stores h, which costs less than recomputing its tanh in the second; x itself is read once.
     assert_eq!((c.bytes_read, c.bytes_written), (2 * tensor + 2 * vector, 2 * tensor + 3 * vector));
     assert_eq!(c.reused_in_place, 1, "the result takes the place of h");
     drop(out);
@@ -218,7 +218,7 @@ fn one_plan_a_class_and_one_program_serve_every_row_length() {
         .1
     };
     run(20, 64);
-    // 1.6 MB are of another size class: it is planned for, finds the same plan, and so compiles nothing.
+    // 1.6 MB is another size class: it is planned, finds the same plan, and so compiles nothing.
     for (rows, n, plans_made) in [(21, 65, 0), (3, 1000, 0), (40, 5000, 1), (64, 32, 0)] {
         let c = run(rows, n);
         assert_eq!((c.plans_made, c.programs_compiled, c.kernels), (plans_made, 0, 1), "{rows} rows of {n}");
@@ -232,8 +232,8 @@ fn sums_over_either_axis_share_a_pass() {
     let x = randn([n, m]);
     let bytes = n * m * 4;
     let (out, c) = counted(|| (x.sum(1), x.sum(0), x.abs().amax(0)));
-    // Sums over the first axis are partial results of 64 groups of rows, which are written and read once: more than
-    // the second-level cache holds.
+    // Sums over the first axis are partial results of 64 groups of rows, which are written and read once: they exceed
+    // the second-level cache.
     let partial = (64 * m * 4) as u64;
     let written = 4 * (n + 2 * m) as u64;
     let moved = (c.kernels, c.bytes_read, c.bytes_written);
@@ -246,7 +246,7 @@ fn sums_over_either_axis_share_a_pass() {
     let largest: Vec<f32> = (0..m).map(|c| (0..n).map(|r| v[r * m + c].abs()).fold(0.0, f32::max)).collect();
     assert_eq!(out.2.to_vec::<f32>().unwrap(), largest);
 
-    // What follows one of the reductions has a small kernel of its own; a row program shares its pass too.
+    // The function of one of the reductions has a small kernel of its own; a row program shares its pass, too.
     let (out, c) = counted(|| {
         let e = (&x - x.amax_keepdim(1)).exp();
         (&e / e.sum_keepdim(1), x.mean(0))
@@ -256,10 +256,10 @@ fn sums_over_either_axis_share_a_pass() {
     let mean = out.1.to_vec::<f32>().unwrap();
     (0..m).for_each(|c| close(mean[c], (0..n).map(|r| v[r * m + c] as f64).sum::<f64>() / n as f64));
 
-    // A strict plan keeps the order of each sum: two kernels, which read x both.
+    // A strict plan keeps the order of each sum: two kernels, which both read x.
     thalweg::with_strict(true, || {
         let (out, c) = counted(|| (x.sum(1), x.sum(0)));
-        // The device counts the last strip of columns as wide as the others: a row's worth of it at most.
+        // The device counts the last strip of columns as wide as the others: at most one row's worth of it.
         let strip = c.bytes_read - 2 * bytes as u64;
         assert!(c.kernels == 2 && strip <= 4 * m as u64, "{} kernels, {strip} bytes beyond two readings", c.kernels);
         drop(out);
@@ -284,14 +284,14 @@ fn a_shared_pass_may_need_what_its_own_kernel_gives() {
             }
         }
     };
-    // Columns of what is divided by the sum of its row, which is wanted itself: the pass that knows the sum adds up the
-    // columns.
+    // Columns of elements divided by the sum of their row, where the quotient is a result, too: the pass that knows the
+    // sum adds up the columns.
     check(1, &|| {
         let e = (&x - x.amax_keepdim(1)).exp();
         let s = e.sum_keepdim(1);
         ((&e / &s).sum(0), s)
     });
-    // The sum of another row is not there yet.
+    // The sum of another row is not available yet.
     check(2, &|| {
         let s = x.sum(1);
         ((&x * s.reshape([1, n])).sum(0), s)
@@ -328,7 +328,7 @@ fn a_shared_pass_has_rows_of_one_dimension() {
     check(2, randn([1, 1, 1, 1024]));
 }
 
-/// Rows beyond the caches are read once by whatever has a rescaling identity: a user's own formula, too.
+/// Rows beyond the caches are read once by every fold with a rescaling identity, also by user-defined formulas.
 #[test]
 fn folds_of_what_differs_from_a_fold_read_a_long_row_once() {
     let _pinned = pinned_with(launches_are_dear());
@@ -354,14 +354,14 @@ fn folds_of_what_differs_from_a_fold_read_a_long_row_once() {
         let (two, c) = counted(|| thalweg::with_strict(true, f));
         assert!(c.bytes_read >= 2 * 2 * 4 * n as u64, "{name}: strictly there are two passes");
         for (a, b) in y.iter().zip(two.to_vec::<f32>().unwrap()) {
-            // The third moment of a normal distribution is what is left of numbers a thousand times as large.
+            // The third moment of a normal distribution is the small remainder of numbers a thousand times as large.
             let scale = if *name == "third moment" { n as f32 * 1e-2 } else { 0.0 };
             assert!((a - b).abs() <= 2e-5 * b.abs().max(scale), "{name}: {a}, in two passes {b}");
         }
     }
 }
 
-/// Channels of small images are rows of short runs, which are brought together, and apart again where they are stored.
+/// Channels of small images are rows of short runs, which are gathered, and scattered again where they are stored.
 #[test]
 fn channels_of_small_images_are_rows_of_one_call() {
     let _pinned = pinned_with(launches_are_dear());
@@ -378,7 +378,7 @@ fn channels_of_small_images_are_rows_of_one_call() {
     }
 }
 
-/// Windows of 2×2 have dimensions of two points, which run as one by tables; a border is read by a mask.
+/// Windows of 2×2 have dimensions of two points, which are merged by index tables; a border is read by a mask.
 #[test]
 fn maps_over_windows_are_those_of_their_operations() {
     let _pinned = pinned_with(launches_are_dear());

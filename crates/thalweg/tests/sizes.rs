@@ -1,7 +1,7 @@
-//! Other sizes of what was planned before: the same plan and the same code, and right values, also where the launch is
-//! made from that of other sizes.
+//! Other sizes of planned code: the same plan and the same programs, and right values, also where the launch is derived
+//! from that of other sizes.
 //!
-//! In a debug build each launch made that way is compared with the one written anew.
+//! In a debug build each derived launch is compared with one written anew.
 
 mod counting;
 
@@ -15,7 +15,7 @@ fn tensor(dims: &[usize], seed: usize) -> Tensor {
     Tensor::from_slice(&values, dims)
 }
 
-/// Elementwise over `x`, with an operand that has one element a column, one a row, and one in all.
+/// Elementwise over `x`, with operands of one element per column, one per row, and a single one.
 fn step(x: &Tensor, column: &Tensor, row: &Tensor, one: &Tensor) -> [Tensor; 2] {
     let h = (x * column + row).tanh();
     let scale = (row * one).exp() + column;
@@ -30,7 +30,7 @@ fn every_size_has_the_values_of_one_operation_at_a_time() {
     for offset in 0..3 {
         for [m, n] in sizes {
             let all = [tensor(&[m, n], 1), tensor(&[n], 2), tensor(&[m, 1], 3), tensor(&[1, 1], 4)];
-            // Views of other layouts in between: from behind, and in another order.
+            // Views of other layouts in between: reversed, and permuted.
             let all = match offset {
                 1 => {
                     all.map(|t| tensor(&[t.numel() + 2], 5).narrow(0, 2, t.numel()).reshape(t.shape().dims().to_vec()))
@@ -57,7 +57,7 @@ fn many_sizes_are_one_plan_and_few_programs() {
         let y = step(&tensor(&[m, 40], 1), &tensor(&[40], 2), &tensor(&[m, 1], 3), &tensor(&[1, 1], 4));
         y.map(|t| t.to_vec::<f32>().unwrap())
     };
-    // One of each size class that they come through.
+    // One of each size class that the sizes belong to.
     [2, 150, 1000].iter().for_each(|&m| drop(run(m)));
     let before = counters();
     (3..200).filter(|&m| m != 150).for_each(|m| drop(run(m)));
@@ -75,25 +75,25 @@ fn a_thousand_batch_sizes_are_a_handful_of_plans() {
     assert_eq!(c.instances_made, 1000);
 }
 
-/// A softmax, and its sums over columns: what is worth storing in between depends on how dear reading is.
+/// A softmax, and its sums over columns: the best intermediate to store depends on the cost of reading.
 fn softmax(x: &Tensor) -> Vec<f32> {
     let e = (x - x.amax_keepdim(-1)).exp();
     let p = &e / e.sum_keepdim(-1);
     (&p * x).sum(0).to_vec().unwrap()
 }
 
-/// Every so many columns of a tensor, as part of the code that runs.
+/// Every `step`-th column of a tensor, as part of the code that runs.
 fn columns(x: &Tensor, step: i64) -> Tensor {
     x.slice((.., thalweg::SliceArg::range(0, None, step)))
 }
 
-/// The tensor, computed: an input of what follows.
+/// The tensor, computed: an input of the following segment.
 fn in_memory(x: Tensor) -> Tensor {
     thalweg::synchronize().unwrap();
     x
 }
 
-/// Kernels and bytes of a call, which tell plans apart.
+/// Kernels and bytes of a call, which distinguish plans.
 fn plan_of(call: &dyn Fn() -> Vec<f32>) -> [u64; 3] {
     let before = counters();
     call();
@@ -105,7 +105,7 @@ fn plan_of(call: &dyn Fn() -> Vec<f32>) -> [u64; 3] {
 fn what_ran_first_does_not_decide_the_plan_of_another_class() {
     let sized = |m: usize, n: usize| move || softmax(&in_memory(tensor(&[m, n], 1)));
     let sliced = |step: usize| move || softmax(&columns(&in_memory(tensor(&[512, 512 * step], 1)), step as i64));
-    // A view that is an input as it lies.
+    // A view as an input in its own layout.
     let with_gaps = || softmax(&in_memory(tensor(&[512, 1024], 1).narrow(1, 0, 512)));
     let strided = || softmax(&in_memory(columns(&tensor(&[512, 512 * 16], 1), 16)));
     let transposed = || softmax(&in_memory(tensor(&[512, 512], 1).t()));
@@ -117,7 +117,7 @@ fn what_ran_first_does_not_decide_the_plan_of_another_class() {
     ];
     let mut differ = 0;
     for calls in cases {
-        // Each device knows no plans at first.
+        // Each device starts without plans.
         let alone = calls.map(|call| {
             let _pinned = pinned();
             plan_of(call)
@@ -135,7 +135,7 @@ fn what_ran_first_does_not_decide_the_plan_of_another_class() {
 #[test]
 fn more_classes_than_are_planned_for_take_the_plans_of_others() {
     let _pinned = pinned();
-    // From the third run on it would be another pattern, with classes of its own.
+    // From the third run on it would be another pattern, with its own classes.
     thalweg::set_deferring(false);
     let layouts = |m: usize| {
         [
@@ -171,7 +171,7 @@ fn a_part_that_is_left_of_a_group_is_not_taken_for_another() {
         let kernels = (counters() - before).kernels;
         (both.map(|t| t.to_vec::<f32>().unwrap()), [a, b], kernels)
     };
-    // Both in one launch, one of them with nothing to write, both again.
+    // Both in one launch, one of them empty, both again.
     for (m, n) in [(4, 5), (6, 5), (0, 7), (0, 8), (9, 2), (3, 0), (5, 0), (2, 6)] {
         let (got, [a, b], kernels) = run(m, n);
         assert_eq!(kernels, 1, "or this proves nothing");

@@ -1,4 +1,4 @@
-//! Tensors across threads: made on eight, shared, read and dropped elsewhere.
+//! Tensors across threads: recorded on eight, shared, read and dropped elsewhere.
 
 mod counting;
 
@@ -38,7 +38,7 @@ fn eight_threads_make_share_and_drop() {
                     if (k + round) % 3 == 0 {
                         y.to_vec::<f32>().unwrap();
                     }
-                    // Pending or not, the receiver reads it; this thread may be gone by then.
+                    // Pending or not, the receiver reads it; this thread may have ended by then.
                     send.send((k, y)).unwrap();
                 });
             }
@@ -67,7 +67,7 @@ fn one_pending_value_is_asked_for_by_all() {
                     assert_eq!(own.to_vec::<f32>().unwrap(), doubled);
                 });
             }
-            // The maker of it is blocked here, and must not be needed.
+            // Its recording thread is blocked here, and must not be needed.
         });
     }
 }
@@ -98,7 +98,7 @@ fn two_threads_that_use_each_others_pending_values_do_not_wait_for_each_other() 
 #[test]
 fn a_drop_on_another_thread_at_any_point_changes_neither_values_nor_plan() {
     let _pinned = pinned();
-    // What is dropped unread is to be written all the same.
+    // Unread results must be written here.
     thalweg::set_deferring(false);
     let steps = 6;
     let run = |at: usize, elsewhere: bool| {

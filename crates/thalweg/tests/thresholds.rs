@@ -1,5 +1,5 @@
-//! Algorithms that small sizes take only where a size threshold is set for them. A process of its own: thresholds hold for
-//! all of it.
+//! Algorithms that small sizes use only with another size threshold. A process of its own, because thresholds are
+//! process-wide.
 
 use thalweg::prelude::*;
 use thalweg::{CpuEngine, CpuOptions};

@@ -1,8 +1,8 @@
-//! `thalweg predict`: what the planner takes kernels to take, beside what they take.
+//! `thalweg predict`: predicted and measured times of kernels.
 //!
-//! Every workload and as many random programs are run in turns, some calls at a time, so that a noisy moment meets all
-//! of them; of each launch the median counts. The first call of a turn brings the program's memory back into the caches
-//! and is not counted.
+//! Every workload and a number of random programs run in rounds of a few calls each, so that noise affects all of them;
+//! the median time of each launch is reported. The first call of a round brings the program's memory back into the
+//! caches and is not timed.
 
 pub mod programs;
 
@@ -15,25 +15,25 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 use thalweg::{CostFeatures, Device, KernelReport, MatmulPrecision, Tensor, explain, launch_times};
 
-/// Turns, and the time that a program gets in each.
+/// Number of rounds, and the time of a program in each.
 const TURNS: usize = 7;
 const TURN: Duration = Duration::from_millis(6);
-/// Calls in a turn.
+/// Minimum and maximum number of calls per round.
 const CALLS: (usize, usize) = (2, 60);
 
 /// Arguments of `thalweg predict`.
 #[derive(Args, Debug)]
 pub struct Predict {
-    /// Random programs to measure beside the workloads
+    /// Random programs to measure besides the workloads
     #[arg(long, value_name = "N", default_value = "100")]
     random: usize,
-    /// What the random programs follow from
+    /// Seed of the random programs
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Measure what things take on this device first
+    /// Measure the cost constants of this device first
     #[arg(long)]
     calibrate: bool,
-    /// Predict with typical constants, or what a GPU of that size should give, whatever was measured
+    /// Predict with typical constants (or those expected of a GPU of this size) instead of measured ones
     #[arg(long, conflicts_with = "calibrate")]
     typical: bool,
     /// The device, if not the default one
@@ -42,25 +42,25 @@ pub struct Predict {
     /// Sizes of the workloads
     #[arg(long, value_enum, default_value = "small")]
     size: Size,
-    /// Only these workloads, by commas
+    /// Only these workloads, separated by commas
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     only: Vec<String>,
-    /// Print one JSON object a kernel, with what its prediction follows from
+    /// Print one JSON object per kernel, with the features of its prediction
     #[arg(long)]
     json: bool,
 }
 
-/// Something to measure.
+/// Program to measure.
 struct Subject {
     name: String,
     call: Box<dyn Fn() -> Vec<Tensor>>,
     kernels: Vec<KernelReport>,
-    /// Times of each launch, by kernel; none where other launches come than were explained.
+    /// Times of each launch by kernel; empty if the launches differ from the explained ones.
     times: Vec<Vec<f64>>,
     precision: MatmulPrecision,
 }
 
-/// What is known of one launch.
+/// Prediction and measurement of one launch.
 #[derive(Serialize)]
 struct Launch<'a> {
     program: &'a str,
@@ -74,7 +74,7 @@ struct Launch<'a> {
     features: &'a CostFeatures,
 }
 
-/// The precision that a workload of that name runs with.
+/// GEMM precision of the workload with this name.
 fn precision_of(name: &str) -> MatmulPrecision {
     if name.ends_with("_tf32") { MatmulPrecision::High } else { MatmulPrecision::Highest }
 }
@@ -94,7 +94,7 @@ impl Subject {
     }
 
     fn turn(&mut self) -> Outcome {
-        // Preparing another workload has set its own.
+        // Preparing another workload has changed the precision.
         thalweg::set_matmul_precision(self.precision);
         let begin = Instant::now();
         for n in 0..CALLS.1 {
@@ -132,7 +132,7 @@ impl Subject {
         })
     }
 
-    /// Predicted and measured, all launches together.
+    /// Predicted and measured time of all launches together.
     fn sums(&self) -> (f64, f64) {
         self.launches().fold((0.0, 0.0), |s, l| (s.0 + l.predicted_us, s.1 + l.measured_us))
     }
@@ -157,7 +157,7 @@ impl Predict {
         } else if self.typical {
             device.set_costs((*device.typical_costs()).clone());
         }
-        // What is measured are the plans that are predicted, compiled.
+        // Run the predicted plans themselves, compiled and without competitors.
         thalweg::set_tiers(false);
         thalweg::set_measuring(None);
         let mut known = vec![];
@@ -237,7 +237,7 @@ fn summary(what: &str, pairs: &[(f64, f64)]) {
     );
 }
 
-/// Spearman's: the correlation of the ranks.
+/// Spearman rank correlation.
 fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
     let (a, b) = (ranks(pairs.iter().map(|p| p.0)), ranks(pairs.iter().map(|p| p.1)));
     let middle = (pairs.len() as f64 - 1.0) / 2.0;
@@ -245,7 +245,7 @@ fn rank_correlation(pairs: &[(f64, f64)]) -> f64 {
     sum(&a, &b) / (sum(&a, &a) * sum(&b, &b)).sqrt()
 }
 
-/// The place of each value among all, from 0; equal ones share the middle of theirs.
+/// Rank of each value, from 0; equal values share the mean of their ranks.
 fn ranks(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let values: Vec<f64> = values.collect();
     let place = |v: &f64| {

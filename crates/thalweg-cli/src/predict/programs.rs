@@ -1,42 +1,42 @@
-//! Random programs for `thalweg predict`: short tensor code over one to three inputs, of a hundred to ten million
-//! elements.
+//! Random programs for `thalweg predict`: short tensor code over two tensors of a hundred to ten million elements and a
+//! vector per axis.
 //!
-//! A program is data, made from a seed; it prints as what it does.
+//! A program is data derived from a seed; it prints as a description of its steps.
 
 use crate::failure::Outcome;
 use std::fmt;
 use thalweg::{By, DType, SliceArg, Tensor, manual_seed};
 
-/// What is done to the value so far.
+/// Step applied to the current value.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A function of each element, by its place in [`UNARY`].
+    /// Element-wise function, by its index in [`UNARY`].
     Unary(usize),
-    /// With the second input, by its place in [`BINARY`].
+    /// Combined with the second input, by its index in [`BINARY`].
     Binary(usize),
-    /// With the first one as it was.
+    /// Combined with the first input, by its index in [`BINARY`].
     Again(usize),
-    /// With a value for each place along the axis.
+    /// Plus a vector along the axis.
     Bias(usize),
-    /// Less its mean along the axis.
+    /// Minus its mean along the axis.
     Centre(usize),
-    /// By the sum of its magnitudes along the axis.
+    /// Divided by 1 plus the sum of magnitudes along the axis.
     Normalise(usize),
-    /// Less its maximum, the exponential, by the sum.
+    /// Softmax along the axis: minus the maximum, exponential, divided by the sum.
     Softmax(usize),
-    /// The other way round along the axis.
+    /// Reversed along the axis.
     Flip(usize),
     /// The last two axes swapped.
     Transpose,
     /// Every second element along the axis.
     Half(usize),
-    /// One zero on both sides of the axis.
+    /// Padded by one zero on both sides of the axis.
     Pad(usize),
-    /// The running sum along the axis.
+    /// Cumulative sum along the axis.
     Scan(usize),
-    /// One element for each row along the axis, by its place in [`REDUCE`].
+    /// Reduction along the axis, by its index in [`REDUCE`].
     Reduce(usize, usize),
-    /// The value so far is a result too.
+    /// The current value becomes an additional result.
     Keep,
 }
 
@@ -75,17 +75,17 @@ const REDUCE: &[Reduce] = &[
     ("logsumexp", |x, axis| x.logsumexp(axis)),
 ];
 
-/// A random program with its inputs.
+/// Random program with its inputs.
 pub struct Program {
     shape: Vec<usize>,
     dtype: DType,
     steps: Vec<Step>,
-    /// Two of the shape, and one vector for each axis.
+    /// Two tensors of the program's shape, and one vector per axis.
     inputs: [Tensor; 2],
     vectors: Vec<Tensor>,
 }
 
-/// As many programs, from a seed.
+/// Makes `count` programs from a seed.
 pub fn random(count: usize, seed: u64) -> Outcome<Vec<Program>> {
     manual_seed(seed);
     let mut random = Random(seed);
@@ -106,12 +106,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `n`.
+    /// Number below `n`.
     fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
 
-    /// From 0 to 1.
+    /// Number in [0, 1).
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -121,7 +121,7 @@ impl Program {
     fn new(random: &mut Random) -> Program {
         let rank = 1 + random.below(3);
         let elements = 10f64.powf(2.0 + 5.0 * random.unit());
-        // Sizes whose logarithms share that of the number of elements by chance.
+        // Random sizes whose product is about the number of elements.
         let parts: Vec<f64> = (0..rank).map(|_| 0.25 + random.unit()).collect();
         let all: f64 = parts.iter().sum();
         let shape: Vec<usize> = parts.iter().map(|p| (elements.powf(p / all).round() as usize).max(1)).collect();
@@ -142,11 +142,11 @@ impl Program {
         Program { inputs: [input(), input()], vectors, shape, dtype, steps }
     }
 
-    /// Records it.
+    /// Records the program.
     pub fn call(&self) -> Vec<Tensor> {
         let mut results = vec![];
         let mut x = self.inputs[0].clone();
-        // What goes beside it, transposed and cut as it is.
+        // The other operands are transposed, cut and padded with the value.
         let mut y = self.inputs[1].clone();
         let mut first = x.clone();
         let mut vectors = self.vectors.clone();

@@ -1,9 +1,9 @@
-//! Array work: what specialists of NumPy, PyTorch and SciPy do with one call. Group `array` of the workloads.
+//! Array computing: operations for which NumPy, PyTorch and SciPy have one call. Group `array` of the workloads.
 
 use super::{Entry, Size};
 use thalweg::{DType, Tensor};
 
-/// The calls.
+/// Workloads of the group.
 pub const ALL: &[Entry] = &[
     Entry {
         name: "topk_100",
@@ -128,7 +128,7 @@ fn doubles() -> Vec<Tensor> {
     [0; 2].map(|_| Tensor::randn([1 << 22]).cast(DType::F64)).to_vec()
 }
 
-/// Calls on shares at 100 times `e^x`, in a year, with a volatility of `0.2 + |y|/10`.
+/// Black–Scholes prices of calls with strike 100, term one year, spot `100·e^x` and volatility `0.2 + |y|/10`.
 fn black_scholes(x: &[Tensor]) -> Vec<Tensor> {
     let (price, volatility) = (x[0].exp() * 100.0, x[1].abs() * 0.1 + 0.2);
     let normal = |d: &Tensor| ((d * -std::f64::consts::FRAC_1_SQRT_2).erfc()) * 0.5;

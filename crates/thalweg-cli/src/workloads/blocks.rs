@@ -1,10 +1,10 @@
-//! Whole blocks of networks: an MLP, a Llama-style transformer block over a prompt and over one token, and ResNet-18.
-//! Weights lie as PyTorch's `Linear` and `Conv2d` have them.
+//! Whole network blocks: an MLP, a Llama-style transformer block over a prompt and over one token, and ResNet-18.
+//! Weights have the layouts of PyTorch's `Linear` and `Conv2d`.
 
 use super::{Call, Entry, Size, weight};
 use thalweg::{Attention, Conv, Pool, Tensor};
 
-/// The blocks.
+/// Workloads of the group.
 pub const ALL: &[Entry] = &[
     Entry { name: "mlp_block", about: "linear, gelu, linear, residual, layernorm", make: mlp },
     Entry { name: "llama_block", about: "rmsnorm, rope, causal GQA, SwiGLU over a prompt", make: |s| llama(s, false) },
@@ -28,15 +28,15 @@ fn mlp(size: Size) -> (Vec<Tensor>, Call) {
     })
 }
 
-/// Elements of a head.
+/// Elements of an attention head.
 const HEAD: usize = 64;
-/// Positions that a cache holds before the token.
+/// Positions in the key-value cache before the token.
 const CACHED: usize = 511;
 
-/// The residual stream, tables of rope, the block's weights, and for one token the cached keys and values.
+/// Residual stream, RoPE tables, weights of the block, and for one token the key-value cache.
 fn llama(size: Size, token: bool) -> (Vec<Tensor>, Call) {
     let (positions, d) = if size == Size::Large { (2048, 2048) } else { (256, 512) };
-    // A token's weights are to come from memory, not from a cache.
+    // A token's weights should come from memory, not from a cache.
     let (positions, d) = if token { (1, 2048) } else { (positions, d) };
     let (heads, groups, hidden) = (d / HEAD, d / HEAD / 4, d * 11 / 4);
     let angles = Tensor::randn([positions, HEAD / 2]);
@@ -70,21 +70,21 @@ fn llama_block(x: &[Tensor]) -> Vec<Tensor> {
     if cache.is_empty() { vec![y] } else { vec![y, keys, values] }
 }
 
-/// Rotary positions (Su et al. 2021), halves of a head rotated against each other.
+/// Rotary embedding (RoPE, Su et al. 2021), which pairs the halves of a head.
 fn rope(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Tensor {
     let half = x.size(-1) / 2;
     let turned = Tensor::cat(&[-x.narrow(-1, half, half), x.narrow(-1, 0, half)], -1);
     x * cos + turned * sin
 }
 
-/// Layers, width and words of the decoder.
+/// Layers, width and vocabulary size of the decoder.
 const LAYERS: usize = 4;
 const WIDTH: usize = 512;
 const WORDS: usize = 1000;
-/// Inputs of a layer: weights, then what its cache begins with.
+/// Inputs of a layer: weights, then its initial key-value cache.
 const OF_LAYER: usize = 11;
 
-/// Tables of rope for all positions, the embedding of words, and the inputs of each layer.
+/// RoPE tables of all positions, the token embedding, and the inputs of each layer.
 fn decode(size: Size) -> (Vec<Tensor>, Call) {
     let positions = if size == Size::Large { 512 } else { 128 };
     let (groups, hidden) = (WIDTH / HEAD / 4, WIDTH * 11 / 4);
@@ -100,7 +100,7 @@ fn decode(size: Size) -> (Vec<Tensor>, Call) {
     (inputs, decoded)
 }
 
-/// What a decoder says, word by word, with caches that grow: the tokens as f32.
+/// Greedy decoding, token by token, with growing key-value caches; returns the tokens as f32.
 fn decoded(inputs: &[Tensor]) -> Vec<Tensor> {
     let [cos, sin, words, layers @ ..] = inputs else { unreachable!("three inputs before the layers") };
     let mut layers: Vec<Vec<Tensor>> = layers.chunks_exact(OF_LAYER).map(<[Tensor]>::to_vec).collect();
@@ -121,11 +121,11 @@ fn decoded(inputs: &[Tensor]) -> Vec<Tensor> {
     vec![Tensor::from_slice(&said, [said.len()])]
 }
 
-/// Channels and the stride of ResNet-18's eight blocks (He et al. 2015).
+/// Input channels, output channels and stride of ResNet-18's eight blocks (He et al. 2015).
 const BLOCKS: [(usize, usize, usize); 8] =
     [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)];
 
-/// An image, then convolutions each with the scale and shift that its norm comes down to, then the last layer.
+/// An image, then convolutions each with the scale and shift of its folded batch norm, then the last layer.
 fn resnet18(size: Size) -> (Vec<Tensor>, Call) {
     let images = if size == Size::Large { 16 } else { 1 };
     let mut inputs = vec![Tensor::randn([images, 3, 224, 224])];
@@ -167,7 +167,7 @@ mod tests {
     use std::path::Path;
     use thalweg::{Costs, CpuEngine, CpuOptions, Device, SegmentReport, counters, explain, set_default_device};
 
-    /// Each kernel with what it moves by the plan, then its operations, those that it stores with a star.
+    /// Each kernel with its planned traffic in bytes, then its operations; stored ones have a star.
     fn kernels(report: &SegmentReport) -> String {
         let mut text = String::new();
         for (n, kernel) in report.kernels.iter().enumerate() {
@@ -189,21 +189,20 @@ mod tests {
         text
     }
 
-    /// What shares a kernel in each block, and the bytes: `THALWEG_BLESS=1 cargo test -p thalweg-cli golden` writes the
-    /// file anew.
+    /// Kernels of each block and their bytes: `THALWEG_BLESS=1 cargo test -p thalweg-cli golden` rewrites the file.
     #[test]
     fn the_kernels_of_the_blocks_are_the_golden_ones() {
         if !CpuEngine::Avx2.available() {
             return;
         }
-        // Nothing of this machine shows in a plan.
+        // Plans must not depend on this machine.
         let isa = CpuEngine::Avx2;
         let own = Device::new_cpu(CpuOptions { threads: 2, parallel_ns: 30_000.0, isa });
         own.set_costs(Costs::typical());
         let before = set_default_device(Some(own));
         let (measuring, deferring) = (thalweg::set_measuring(None), thalweg::set_deferring(true));
         let mut text = String::new();
-        // A decoder is a stretch a word; a word of it is `llama_token`.
+        // A decoder has a segment per token; one token is covered by `llama_token`.
         for entry in ALL.iter().filter(|e| e.name != "decode") {
             thalweg::manual_seed(1);
             let (inputs, call) = (entry.make)(Size::Small);
@@ -216,7 +215,7 @@ mod tests {
             assert_eq!(explanation.segments.len(), 1, "{}", entry.name);
             writeln!(text, "# {}\n{}", entry.name, kernels(&explanation.segments[0])).unwrap();
             drop(out);
-            // The next turn finds the plan.
+            // The second call finds the plan in the store.
             let plans = counters();
             let again = call(&inputs);
             thalweg::synchronize().unwrap();

@@ -1,12 +1,12 @@
-//! Folds over axes that do not lie one behind the other in memory: sliced, transposed, broadcast and windowed operands,
-//! one workload each, beside plain ones that read as many bytes. Group `folds` of the workloads.
+//! Reductions over axes that are not contiguous in memory: sliced, transposed, broadcast and windowed operands, one
+//! workload each, along with plain ones that read as many bytes. Group `folds` of the workloads.
 
 #![allow(clippy::reversed_empty_ranges, reason = "a negative end counts from the end")]
 
 use super::{Entry, Size};
 use thalweg::{DType, SliceArg, Tensor};
 
-/// The folds; the first is what the others are compared with.
+/// Workloads of the group; the first is the baseline of the others.
 pub const ALL: &[Entry] = &[
     Entry {
         name: "fold_plain",

@@ -1,52 +1,52 @@
 //! Training steps: forward, backward, Adam.
 //!
-//! Inputs are the parameters, the first and the second moment of each, the number of steps so far, what else a step
-//! leaves to the next one, then a batch of inputs and classes. A step gives all but the batch, and the loss.
+//! Inputs are the parameters, their first moments, their second moments, the step count, further state of a step, then
+//! a batch of inputs and classes. A step returns everything but the batch, and the loss.
 
 use super::{Entry, Size, transformers};
 use thalweg::{Conv, DType, Gradients, Pool, Reduction, Tensor};
 
-/// Workloads of a group by themselves: a step of a network that is no small one.
+/// Workloads of a separate group: a training step of a larger network.
 pub const ALL: &[Entry] = &[Entry {
     name: "train_gpt2",
     about: "a step of gpt2 by Adam, parameters in f32, the rest in bf16",
     make: |s| (gpt2(s), train_gpt2),
 }];
 
-/// Parameters of `train_mlp` and of `train_conv`, and what the layers of the latter keep.
+/// Number of parameters of `train_mlp` and of `train_conv`, and of the running statistics of the latter.
 const MLP: usize = 6;
 const CONV_NET: (usize, usize) = (8, 4);
 
-/// How many of its results a workload of so many inputs is called with again.
+/// Number of leading results that a workload with `inputs` inputs takes as inputs in the next run.
 pub fn carried(name: &str, inputs: usize) -> usize {
     match name {
         "train_mlp" => 3 * MLP + 1,
         "train_conv" => 3 * CONV_NET.0 + 1 + CONV_NET.1,
-        // All but the batch.
+        // Everything but the batch.
         "train_gpt2" => inputs - 2,
         _ => 0,
     }
 }
 
-/// What a step starts from.
+/// Inputs of the first step.
 fn start(parameters: Vec<Tensor>, kept: Vec<Tensor>, batch: [Tensor; 2]) -> Vec<Tensor> {
     let zeros: Vec<Tensor> = parameters.iter().map(Tensor::zeros_like).collect();
     [parameters, zeros.clone(), zeros, vec![Tensor::zeros([0; 0])], kept, batch.to_vec()].concat()
 }
 
-/// Uniform, as PyTorch's layers start, for so many inputs of a sum.
+/// Uniform initialization with bound `1/√fan`.
 fn uniform(shape: &[usize], fan: usize) -> Tensor {
     (Tensor::rand(shape.to_vec()) * 2.0 - 1.0) / (fan as f64).sqrt()
 }
 
-/// Three layers' weights and biases.
+/// Inputs of a perceptron with three layers.
 pub fn mlp() -> Vec<Tensor> {
     let layer = |pair: &[usize]| [uniform(&[pair[1], pair[0]], pair[0]), uniform(&[pair[1]], pair[0])];
     let parameters = [784, 512, 512, 10].windows(2).flat_map(layer).collect();
     start(parameters, vec![], [Tensor::randn([128, 784]), Tensor::randint(0..10, [128])])
 }
 
-/// One step of Adam of the perceptron.
+/// Adam step of the perceptron.
 pub fn train_mlp(inputs: &[Tensor]) -> Vec<Tensor> {
     let leaves: Vec<Tensor> = inputs[..MLP].iter().map(Tensor::tracked).collect();
     let [.., x, classes] = inputs else { unreachable!("a batch comes last") };
@@ -56,8 +56,8 @@ pub fn train_mlp(inputs: &[Tensor]) -> Vec<Tensor> {
     adam(inputs, &leaves, &gradients, vec![loss.detach()])
 }
 
-/// Two convolutions, each with the scale and the shift of the norm behind it, and a linear layer; the norms' running
-/// means and variances.
+/// Inputs of a network of two convolutions, each with scale and shift of its batch norm, and a linear layer; and the
+/// norms' running means and variances.
 pub fn conv_net() -> Vec<Tensor> {
     let conv = |out: usize, of: usize| [uniform(&[out, of, 3, 3], 9 * of), Tensor::ones([out]), Tensor::zeros([out])];
     let head = [uniform(&[10, 128], 128), uniform(&[10], 128)];
@@ -66,7 +66,7 @@ pub fn conv_net() -> Vec<Tensor> {
     start(parameters, kept, [Tensor::randn([64, 1, 8, 8]), Tensor::randint(0..10, [64])])
 }
 
-/// One step of Adam of the convolutional network.
+/// Adam step of the convolutional network.
 pub fn train_conv(inputs: &[Tensor]) -> Vec<Tensor> {
     let (parameters, layers) = CONV_NET;
     let leaves: Vec<Tensor> = inputs[..parameters].iter().map(Tensor::tracked).collect();
@@ -85,14 +85,14 @@ pub fn train_conv(inputs: &[Tensor]) -> Vec<Tensor> {
     adam(inputs, &leaves, &gradients, kept)
 }
 
-/// GPT-2 small: the same parameters and tokens as `gpt2` has, and the words that come next.
+/// GPT-2 small with the parameters and tokens of `gpt2`, and the tokens that come next.
 fn gpt2(size: Size) -> Vec<Tensor> {
     let (tokens, parameters) = transformers::gpt2_inputs(size);
     let next = tokens.roll(-1, 1);
     start(parameters, vec![], [tokens, next])
 }
 
-/// One step of Adam of GPT-2: parameters and moments in f32, everything between in bf16, the loss in f32.
+/// Adam step of GPT-2: parameters and moments in f32, everything between in bf16, the loss in f32.
 fn train_gpt2(inputs: &[Tensor]) -> Vec<Tensor> {
     let [.., tokens, next] = inputs else { unreachable!("a batch comes last") };
     let leaves: Vec<Tensor> = inputs[..(inputs.len() - 3) / 3].iter().map(Tensor::tracked).collect();
@@ -103,7 +103,7 @@ fn train_gpt2(inputs: &[Tensor]) -> Vec<Tensor> {
     adam(inputs, &leaves, &gradients, vec![loss.detach()])
 }
 
-/// The parameters after a step, their moments, the number of steps, and what else there is.
+/// Parameters, moments and step count after a step, followed by `more`.
 fn adam(inputs: &[Tensor], leaves: &[Tensor], gradients: &Gradients, more: Vec<Tensor>) -> Vec<Tensor> {
     let (rate, keep, keep_square) = (1e-3, 0.9f64, 0.999f64);
     let n = leaves.len();

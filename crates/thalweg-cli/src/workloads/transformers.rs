@@ -1,10 +1,10 @@
-//! What transformers are made of, by itself and as a whole: attention without a mask, causal, and long; three products of
-//! one input; GPT-2 small. With `_bf16` behind their names they run in bf16.
+//! Parts of transformers and a whole one: attention without a mask, causal, and long; three GEMMs with one input; GPT-2
+//! small. The suffix `_bf16` runs them in bf16.
 
 use super::{Call, Entry, Size};
 use thalweg::{Attention, Tensor};
 
-/// The workloads.
+/// Workloads of the group.
 pub const ALL: &[Entry] = &[
     Entry { name: "attention_full", about: "64 heads of 2048 × 64, no mask", make: |s| attention(s, 64, false) },
     Entry { name: "attention_causal", about: "the same, causal", make: |s| attention(s, 64, true) },
@@ -34,10 +34,11 @@ fn qkv(size: Size) -> (Vec<Tensor>, Call) {
     (inputs, |x| x[1..].iter().map(|w| x[0].linear(w, None)).collect())
 }
 
-/// Elements of a head, and what GPT-2 small has of everything (Radford et al. 2019); small: two layers of half the width.
+/// Elements of an attention head, as in GPT-2 small (Radford et al. 2019).
 const HEAD: usize = 64;
 
-/// Token numbers, and GPT-2's parameters: embeddings of words and of places, twelve of each layer, the last norm's.
+/// Token numbers and parameters of GPT-2: token and position embeddings, twelve tensors per layer, the last norm's.
+/// Small: two layers of half the width.
 pub(super) fn gpt2_inputs(size: Size) -> (Tensor, Vec<Tensor>) {
     let (layers, d, words, batch, positions) =
         if size == Size::Large { (12, 768, 50257, 8, 1024) } else { (2, 384, 1000, 2, 64) };
@@ -58,7 +59,7 @@ fn gpt2(size: Size) -> (Vec<Tensor>, Call) {
     ([vec![tokens], parameters].concat(), |x| vec![gpt2_logits(&x[0], &x[1..])])
 }
 
-/// What GPT-2 says of the word behind each token.
+/// GPT-2's logits of the token after each one.
 pub(super) fn gpt2_logits(tokens: &Tensor, parameters: &[Tensor]) -> Tensor {
     let [words, places, layers @ .., scale, shift] = parameters else { unreachable!("GPT-2's parameters") };
     let start = words.embedding(tokens) + places;

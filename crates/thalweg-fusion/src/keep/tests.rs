@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::segment::{Mode, OwnedSegment};
-use thalweg_ir::{ElementOp, InputKind, MAX_ARGS, ReduceOp, RelArg, RelOp, Shape, View};
+use thalweg_ir::{DType, ElementOp, InputKind, MAX_ARGS, ReduceOp, RelArg, RelOp, Shape, View};
 use thalweg_kernel::Contracts;
 
 /// Deterministic pseudo-random numbers.

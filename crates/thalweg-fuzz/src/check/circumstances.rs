@@ -1,5 +1,5 @@
-//! A program in other circumstances: with a history, by other plans, on other threads, with little memory, and in what
-//! is a new process as far as plans are concerned.
+//! Checks of a program under other conditions: with a history, by other plans, on other threads, with little memory,
+//! and as in a new process.
 
 use super::{Checker, Drops, FAST, STRICT};
 use crate::program::{Argument, Program, Tensor};
@@ -13,8 +13,8 @@ use thalweg_stream::{
 };
 
 impl Checker {
-    /// Values that were dropped unread three times are not written the fourth time, and have the same bits when they
-    /// are read then.
+    /// Checks that values dropped unread three times have the same bits when they are read the fourth time, though they
+    /// are deferred by then.
     pub(super) fn unread(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         let fail = |e: Error| format!("unread: {e}");
         let old = set_mode(STRICT);
@@ -38,11 +38,10 @@ impl Checker {
         if read.is_empty() { Ok(()) } else { self.equal(program, &read, want, "dropped unread before") }
     }
 
-    /// The same values by other plans: the first legal one, that of a short search and of a long one, and each that an
-    /// autotuning would try.
+    /// Checks other plans: the first legal one, those of a short and a long search, and each candidate of autotuning.
     pub(super) fn other_plans(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         for effort in [Effort::None, Effort::Visits(60), Effort::Full] {
-            // On a thread that knows no plan yet.
+            // On a thread without plans.
             let run = || {
                 set_effort(effort);
                 self.run(program, STRICT, Drops::Early, false)
@@ -61,8 +60,8 @@ impl Checker {
         outcome
     }
 
-    /// In the reproducible mode: the same bits at each of several calls, on a thread that knows other plans, on many
-    /// threads, and whatever was measured of the device; nothing competes.
+    /// Checks the reproducible mode: the same bits in each of several calls, on a thread with other plans, on many
+    /// threads, and whatever was measured of the device; no plans compete.
     pub(super) fn reproducible(&self, program: &Program) -> Result<(), String> {
         let mode = Mode { reproducible: true, ..FAST };
         let again = |device: DeviceRef, share: Option<f64>| {
@@ -93,7 +92,7 @@ impl Checker {
         Ok(())
     }
 
-    /// The same values again, its inputs and results handed over.
+    /// Checks the same values when inputs and results are passed between threads.
     pub(super) fn on_another_thread(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
         let there = std::thread::scope(|s| {
             let recorded = s.spawn(|| {
@@ -112,11 +111,11 @@ impl Checker {
         self.equal(program, &read.map_err(|e| format!("read elsewhere: {e}"))?, unfused, "on another thread")
     }
 
-    /// The same values with less memory than the program takes by itself, as far as it fits; with a quarter more than
-    /// that it has to: what is planned for is an upper bound, and a scatter's own scratch memory is not in it.
+    /// Checks the same values with less memory than the program takes by itself, if it fits. With a quarter more than
+    /// that it must fit: the planned peak is an upper bound, but excludes a scatter's own scratch memory.
     ///
-    /// That it has to where nothing is deferred: what a run that failed did not read is deferred in the next one, which
-    /// then plans other segments.
+    /// It must fit only if nothing is deferred: results that a failed run did not read are deferred in the next run,
+    /// which then plans other segments.
     pub(super) fn within_limits(&self, program: &Program, want: &[Option<Vec<u8>>]) -> Result<(), String> {
         let deferring = set_deferring(false);
         let done = self.within_quarters(program, want, 5);
@@ -125,7 +124,7 @@ impl Checker {
         self.within_quarters(program, want, 4)
     }
 
-    /// In a quarter to so many quarters of it.
+    /// Limits memory to 1 to `most` quarters of the program's peak.
     fn within_quarters(&self, program: &Program, want: &[Option<Vec<u8>>], most: usize) -> Result<(), String> {
         let device = self.device.device();
         let before = device.memory().in_use;
@@ -152,7 +151,7 @@ impl Checker {
         Ok(())
     }
 
-    /// As a new process would run it: with no plan in memory, and on disk none, its own, or something like it.
+    /// Checks the program as in a new process: no plan in memory, and on disk none, its own, or an altered one.
     pub(super) fn as_a_new_process(&self, program: &Program, unfused: &[Option<Vec<u8>>]) -> Result<(), String> {
         let Some(disk) = &self.disk else { return Ok(()) };
         let fresh = |what: &str| -> Result<Counters, String> {
@@ -181,7 +180,7 @@ impl Checker {
         Ok(())
     }
 
-    /// As [`Checker::record`], but leaves everything pending for whoever reads it.
+    /// Like [`Checker::record`], but leaves everything pending.
     fn record_pending(&self, program: &Program) -> Result<Vec<Option<Arc<Value>>>, Error> {
         let inputs = self.upload(program, self.device)?;
         let mut values: Vec<Arc<Value>> = vec![];

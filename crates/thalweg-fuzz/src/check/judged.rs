@@ -1,4 +1,4 @@
-//! Results held against what they should be: the interpreter's, the same bits, or near enough.
+//! Comparisons of results: with the interpreter, bit by bit, or within tolerance.
 
 use super::Checker;
 use crate::program::{Argument, Program, Tensor};
@@ -8,7 +8,7 @@ use thalweg_ir::{DType, MAX_ARGS, RelArg, RelOp, Scalar, ScanOp, ScatterOp, Shap
 use thalweg_kernel::reference::{self, Array, RefArg};
 
 impl Checker {
-    /// Every step of the unfused run against the interpreter on the very arguments the device had.
+    /// Compares every step of the unfused run with the interpreter on the device's actual arguments.
     pub(super) fn against_meaning(&self, program: &Program, results: &[Option<Vec<u8>>]) -> Result<(), String> {
         let inputs: Vec<Array> = program.inputs.iter().map(|i| Array::from_bytes(i.shape, i.dtype, &i.bytes)).collect();
         let arrays: Vec<Array> = program
@@ -64,7 +64,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Kept results equal to the bit, all NaN being one.
+    /// Compares kept results bit by bit; all NaNs are equal.
     pub(crate) fn equal(
         &self,
         program: &Program,
@@ -81,7 +81,7 @@ impl Checker {
         self.equal_where(program, got, want, what)
     }
 
-    /// Kept results that both runs have, equal to the bit.
+    /// Compares kept results that both runs have, bit by bit.
     fn equal_where(
         &self,
         program: &Program,
@@ -104,7 +104,7 @@ impl Checker {
         })
     }
 
-    /// Selections that every plan makes alike, equal to the bit.
+    /// Compares selections that every plan makes alike, bit by bit.
     pub(super) fn equal_selections(
         &self,
         program: &Program,
@@ -119,8 +119,8 @@ impl Checker {
         self.equal_where(program, &only(got), &only(want), what)
     }
 
-    /// Kept results near each other: contraction, unrounded narrow floats and other orders change little where the way
-    /// to a value is stable.
+    /// Compares kept results within tolerance: contraction, unrounded narrow floats and other orders change a value
+    /// little if its computation is stable.
     pub(crate) fn close(
         &self,
         (program, stability): (&Program, &Stability<'_>),
@@ -162,12 +162,12 @@ impl Checker {
     }
 }
 
-/// Which steps have nothing on the way to them that contracts or rounds: movement, choice, integers, and single
-/// operations on what is exact.
+/// Marks steps whose computation contains no contraction and no rounding: movement, selection, integers, and single
+/// operations on exact values.
 fn exact(program: &Program, gpu: bool) -> Vec<bool> {
     use thalweg_ir::{ElementOp::*, Op};
     let mut exact: Vec<bool> = vec![];
-    // Arithmetic may be contracted into the next sum: what is a step away from it is no longer exact.
+    // Arithmetic may be contracted into the next sum, so values one step away from it are not exact.
     let mut contracts: Vec<bool> = vec![];
     for step in &program.steps {
         let mut inner = step.args.iter().filter_map(|a| match a {
@@ -190,7 +190,7 @@ fn exact(program: &Program, gpu: bool) -> Vec<bool> {
         let single = match step.op {
             // A GPU multiplies by the reciprocal of a scalar.
             Op::Element(Div) if gpu => false,
-            // What is written in simpler operations may be contracted in itself.
+            // An operation expanded into simpler ones may be contracted internally.
             Op::Element(e) => wide && (e.row().expand.is_none() || !step.dtype.is_float()),
             Op::Cast => wide,
             _ => false,

@@ -1,6 +1,6 @@
-//! A program that was planned for, and then programs that are nearly the same: an operation more at the end, one less,
-//! other results asked for. Their plans are made of what is known of the first one's; values are those of an unfused run
-//! and of the interpreter, strictly to the bit, and stay what they are when searches have gone on.
+//! Nearly equal programs after one that has been planned: one operation more at the end, one less, other kept results.
+//! Their plans reuse parts of the first one's plan. Values are compared with those of an unfused run and of the
+//! interpreter, bit by bit in strict mode, and must not change after further searches.
 
 use super::{Checker, Drops, FAST, STRICT, UNFUSED};
 use crate::program::{Argument, Program, Step, Tensor};
@@ -14,17 +14,17 @@ use thalweg_stream::{
     Mode, clear_plans, finish_further_searches, finish_searches, set_deferring, set_effort, set_tiers,
 };
 
-/// Runs of each program before what they asked for is searched for.
+/// Runs of each program before its searches are waited for.
 const MEETINGS: usize = 2;
-/// A budget that ends most searches.
+/// Search budget that ends most searches early.
 const SHORT: Effort = Effort::Visits(30);
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 static GROWN: AtomicU64 = AtomicU64::new(0);
 static IMPROVED: AtomicU64 = AtomicU64::new(0);
 
-/// Parts of plans that were taken from others, those that were begun from others, and plans that were exchanged for better
-/// ones, in all programs so far.
+/// Totals over all programs: parts of plans taken from other plans, parts grown from others, and plans replaced by
+/// better ones.
 pub fn known_parts() -> [u64; 3] {
     [&TAKEN, &GROWN, &IMPROVED].map(|n| n.load(Relaxed))
 }
@@ -32,13 +32,13 @@ pub fn known_parts() -> [u64; 3] {
 type Results = Vec<Option<Vec<u8>>>;
 
 impl Checker {
-    /// What is wrong with one of the programs that are nearly this one, if anything.
+    /// Checks all programs that are nearly this one.
     pub(super) fn near_misses(&self, program: &Program) -> Result<(), String> {
         let all = variants(program);
         let wanted =
             |p: &Program| self.run(p, UNFUSED, Drops::Early, true).map_err(|e| format!("nearly the same: {e}"));
         let want = all.iter().map(wanted).collect::<Result<Vec<Results>, String>>()?;
-        // The interpreter takes most of the time: of the first one it was asked, and of the others one is enough.
+        // The interpreter dominates the time: it has checked the first program, and checks one of the others.
         let held = 1 + program.steps.len() % (all.len() - 1).max(1);
         if let (Some(p), Some(want)) = (all.get(held), want.get(held)) {
             self.against_meaning(p, want)?;
@@ -56,8 +56,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Runs the programs one after the other on a thread that knows nothing yet: each before it is planned for, by its plan,
-    /// and once more when all searches have gone on. Which one each result is of.
+    /// Runs the programs in order on a thread without plans: each before it has a plan, by its plan, and again after
+    /// all further searches. Returns the program's index with each result.
     fn in_turns(&self, all: &[Program], mode: Mode) -> Result<Vec<(usize, Results)>, String> {
         clear_plans();
         let run = || -> Result<Vec<(usize, Results)>, String> {
@@ -93,7 +93,7 @@ impl Checker {
     }
 }
 
-/// The program, and those that differ from it by a little.
+/// The program and its variants.
 fn variants(program: &Program) -> Vec<Program> {
     let mut all = vec![program.clone()];
     let grown = with_one_more(program);
@@ -104,7 +104,7 @@ fn variants(program: &Program) -> Vec<Program> {
     all
 }
 
-/// The last result of floats that there is.
+/// Last step with a float result.
 fn last_of_floats(program: &Program) -> Option<usize> {
     let fits = |s: &Step| matches!(s.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16);
     program.steps.iter().rposition(fits)
@@ -116,7 +116,7 @@ fn of_one(program: &Program, from: usize, op: Op) -> Step {
     Step { op, dtype, shape, attr: 0, args, ints: vec![], kept: true }
 }
 
-/// One more operation, of a result that is not asked for any longer.
+/// Adds an operation on the last float result, which is then no longer kept.
 fn with_one_more(program: &Program) -> Option<Program> {
     let from = last_of_floats(program)?;
     let op = [ElementOp::Tanh, ElementOp::Neg, ElementOp::Abs][program.steps.len() % 3];
@@ -126,7 +126,7 @@ fn with_one_more(program: &Program) -> Option<Program> {
     Some(out)
 }
 
-/// The largest of each row of a result, too.
+/// Adds the maximum of each row of a result.
 fn with_a_fold(program: &Program) -> Option<Program> {
     let from =
         last_of_floats(program).filter(|&s| program.steps[s].shape.rank() > 0 && program.steps[s].shape.numel() > 0)?;
@@ -139,7 +139,7 @@ fn with_a_fold(program: &Program) -> Option<Program> {
     Some(out)
 }
 
-/// Asked for is something that was not, and something that was is not.
+/// Keeps a result that was not kept, and drops one that was.
 fn with_other_results(program: &Program) -> Option<Program> {
     let mut out = program.clone();
     let n = program.steps.len();

@@ -1,5 +1,5 @@
-//! A program at first sight: the same values before its plan is there, while it is searched for, and after; with tiers
-//! on and off in turns, too.
+//! Checks cold starts: a program gives the same values before it has a plan, during the search, and afterwards; also
+//! with tiers switched on and off.
 
 use super::{Checker, Drops, FAST, STRICT};
 use crate::program::Program;
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_runtime::{Counters, counters};
 use thalweg_stream::{Mode, clear_plans, finish_searches, set_deferring, set_tiers};
 
-/// Runs of a program, each with tiers or without; before the fifth the searches that the others asked for are over.
+/// Runs of a program, with tiers on or off; before the fifth run the searches requested by the others have finished.
 const TURNS: [bool; 7] = [true, true, false, true, true, true, true];
 const SEARCHED: usize = 4;
 
-/// Kernels that ran by the generic ones of a GPU.
+/// Kernels run by the generic kernels of a GPU.
 static GENERIC_KERNELS: AtomicU64 = AtomicU64::new(0);
 
-/// How many kernels have run by the generic ones of a GPU so far.
+/// Number of kernels run by the generic kernels of a GPU so far.
 pub fn generic_kernels() -> u64 {
     GENERIC_KERNELS.load(Relaxed)
 }
@@ -24,8 +24,8 @@ pub fn generic_kernels() -> u64 {
 type Results = Vec<Option<Vec<u8>>>;
 
 impl Checker {
-    /// Strictly the bits of an unfused run, in every tier; otherwise what fused runs may give, with the same
-    /// selections in every tier. A pattern that was met twice and searched for has a plan.
+    /// Strict runs have the bits of an unfused run in every tier; others are within tolerance, with the same selections
+    /// in every tier. A pattern that was met twice and searched for has a plan.
     pub(super) fn at_first_sight(
         &self,
         (program, stability): (&Program, &Stability<'_>),
@@ -39,7 +39,7 @@ impl Checker {
                     true => self.equal(program, got, want, &what)?,
                     false => {
                         self.close((program, stability), got, want).map_err(|e| format!("{what}: {e}"))?;
-                        // Values from another segment may be a rounding off.
+                        // Values that cross segments may differ by a rounding.
                         if moved.iter().all(|c| c.segments <= 1) {
                             let what = format!("{what}, selected otherwise than by the first");
                             self.equal_selections(program, got, &all[0], &what)?;
@@ -56,7 +56,7 @@ impl Checker {
         Ok(())
     }
 
-    /// The runs of [`TURNS`], on a thread that knows nothing yet, with what each counts.
+    /// The runs of [`TURNS`] on a thread without plans, with the change of the counters by each.
     fn turns(&self, program: &Program, mode: Mode, drops: Drops) -> Result<(Vec<Results>, Vec<Counters>), String> {
         clear_plans();
         let run = || -> Result<(Vec<Results>, Vec<Counters>), String> {

@@ -1,11 +1,11 @@
-//! Folds and scans by combines that a user may write, on what a program has.
+//! Reductions and scans by user-defined combines.
 
 use super::Generator;
 use crate::program::{Argument, Step};
 use thalweg_ir::{COMPONENT, DType, ElementOp, Loop, Op, REVERSE, Scalar, Shape};
 
-/// A combine of elements of this float or integer dtype, the dtypes of its components, and whether it is associative (the
-/// others are folds and scans in one order all the same).
+/// Combine of elements of this float or integer dtype. Some are not associative; their reductions and scans run in one
+/// order.
 fn combine(which: usize, dtype: DType) -> Option<Loop> {
     use ElementOp::*;
     let k = |value: f64, dtype: DType| {
@@ -19,12 +19,12 @@ fn combine(which: usize, dtype: DType) -> Option<Loop> {
     let least = if dtype.is_float() { k(f64::NEG_INFINITY, dtype) } else { k(f64::from(i32::MIN), dtype) };
     let nodes = |first: &str, ops: &[String]| format!("{first},{}", ops.join(","));
     let text = match which {
-        // A linear recurrence.
+        // Linear recurrence.
         0 => {
             let ops = [op(Mul, &[1, 3]), op(Mul, &[3, 2]), op(Add, &[6, 4])];
             format!("loop{{1;{d},{d};{one},{zero};{};0;5,7}}", nodes(two, &ops))
         }
-        // The largest exponent, and the sum of exponentials with that taken out.
+        // Online log-sum-exp: the maximum, and the sum of exponentials relative to it.
         1 if dtype.is_float() => {
             let taken = |x, m| [op(Sub, &[x, 5]), op(Exp, &[m]), op(Mul, &[x + 1, m + 1])];
             let mut ops = vec![op(Maximum, &[1, 3])];
@@ -33,13 +33,13 @@ fn combine(which: usize, dtype: DType) -> Option<Loop> {
             ops.push(op(Add, &[8, 11]));
             format!("loop{{1;{d},{d};{least},{zero};{};0;5,12}}", nodes(two, &ops))
         }
-        // The last that is not 0.
+        // Last nonzero element.
         2 => {
             let first = format!("k1:bool,c0,a0,{zero}");
             let ops = [op(Ne, &[2, 3]), op(Where, &[4, 2, 1])];
             format!("loop{{1;{d};{zero};{};0;5}}", nodes(&first, &ops))
         }
-        // The largest and its place.
+        // Maximum and its index.
         3 => {
             let ops = [
                 op(Gt, &[3, 1]),
@@ -52,7 +52,7 @@ fn combine(which: usize, dtype: DType) -> Option<Loop> {
             ];
             format!("loop{{1;{d},i32;{least},{i32_zero};{};0;10,11}}", nodes(two, &ops))
         }
-        // Products of complex numbers.
+        // Product of complex numbers.
         4 => {
             let crossed = [op(Mul, &[1, 3]), op(Mul, &[2, 4]), op(Sub, &[5, 6])];
             let ops = [&crossed[..], &[op(Mul, &[1, 4]), op(Mul, &[2, 3]), op(Add, &[8, 9])]].concat();
@@ -69,7 +69,7 @@ fn combine(which: usize, dtype: DType) -> Option<Loop> {
 }
 
 impl Generator {
-    /// A component of a fold or scan by a combine.
+    /// Component of a reduction or scan by a combine.
     pub(super) fn combined(&mut self) -> Option<Step> {
         let held = |d: DType| matches!(d, DType::F32 | DType::F64 | DType::I32);
         let first = self.tensor(|p, t| held(p.dtype(t)) && p.shape(t).rank() > 0)?;

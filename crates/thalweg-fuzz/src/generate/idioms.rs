@@ -1,9 +1,9 @@
-//! Idioms: several steps at once that belong together, as people write them. Random steps seldom form them, and they
-//! are what row kernels are for.
+//! Idioms: groups of steps that occur together in user code. Random steps seldom form them, and row kernels exist for
+//! them.
 //!
-//! Each idiom begins with a float tensor of the program and random axes, writes reductions with the axes kept, or
-//! dropped and put back by a reshape, and leaves all of its steps to be asked for, reused, or dropped like any others.
-//! An idiom that does not fit (too large, no such axis) stops half way: what it has recorded by then is a program too.
+//! Each idiom starts with a float tensor of the program and random axes, records reductions with the axes kept, or
+//! dropped and restored by a reshape, and leaves all its steps to be kept, reused, or dropped like any others. An idiom
+//! that does not apply (too large, no such axis) stops halfway: the steps it has recorded so far stay in the program.
 
 use super::Generator;
 use crate::program::{Argument, Step, Tensor};
@@ -13,7 +13,7 @@ use thalweg_ir::{DType, ElementOp, Op, REVERSE, ReduceOp, ScanOp, Shape, pack_or
 use ElementOp::{Add, Div, Eq, Exp, Log, Mul, Rsqrt, Sigmoid, Square, Sub, Where};
 
 impl Generator {
-    /// Adds the steps of one idiom; `None` where it did not fit.
+    /// Adds the steps of one idiom; `None` if it did not apply.
     pub(super) fn idiom(&mut self) -> Option<()> {
         if self.rng.u32(..4) == 0 {
             return self.contraction().map(|_| ());
@@ -45,7 +45,7 @@ impl Generator {
         .map(|_| ())
     }
 
-    /// A float tensor with a dimension, cast from another where there is none.
+    /// Float tensor with at least one dimension, cast from another if there is none.
     fn float_tensor(&mut self) -> Option<Tensor> {
         if let Some(t) = self.tensor(|p, t| p.dtype(t).is_float() && p.shape(t).rank() > 0) {
             return Some(t);
@@ -130,7 +130,7 @@ impl Generator {
         self.push(Op::Expand, dtype, shape, own.broadcast_mask(&shape) as u32, vec![Argument::Tensor(x)], ints)
     }
 
-    /// A reduction with the axes kept or dropped, as it comes.
+    /// Reduction with the axes kept or dropped.
     pub(super) fn reduced(&mut self, op: ReduceOp, x: Tensor, axes: u32, keep: bool) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let gone = |i: usize| axes >> i & 1 == 1;
@@ -145,7 +145,7 @@ impl Generator {
         self.push(Op::Reduce(op), dtype, Shape::new(&dims), attr, vec![Argument::Tensor(x)], vec![])
     }
 
-    /// A reduction in a shape that broadcasts against `x`: kept, or dropped and put back by a reshape, and now and then
+    /// Reduction in a shape that broadcasts against `x`: axes kept, or dropped and restored by a reshape, and sometimes
     /// expanded.
     pub(super) fn kept(&mut self, op: ReduceOp, x: Tensor, axes: u32) -> Option<Tensor> {
         let shape = self.program.shape(x);
@@ -181,7 +181,7 @@ impl Generator {
         }
         let l = self.unary(Log, s)?;
         let y = self.binary(Sub, d, l)?;
-        // A loss over it, or over other axes.
+        // A loss over the same axes, or over others.
         if self.rng.bool() {
             let axes = if self.rng.bool() { axes } else { self.axes(y) };
             let keep = self.rng.bool();
@@ -190,8 +190,8 @@ impl Generator {
         Some(y)
     }
 
-    /// `Σ w·d^p·f(d)` of what differs from a mean or an extreme, or what is chosen where that is 0: what has a rescaling
-    /// identity, and some that has none.
+    /// `Σ w·d^p·f(d)` for the difference `d` from a mean or an extreme, or a select where that is 0: some have a
+    /// rescaling identity, some have none.
     fn moment(&mut self, x: Tensor) -> Option<Tensor> {
         let axes = self.axes(x);
         let extreme = self.pick(&[ReduceOp::Max, ReduceOp::Min]);
@@ -204,7 +204,7 @@ impl Generator {
             self.element_of(Where, &[Argument::Tensor(hit), Argument::Tensor(counted), Argument::Scalar(zero)])?
         } else {
             let d = self.binary(Sub, x, m)?;
-            // Exponentials fall off from a maximum, and rise from a minimum to the same.
+            // Exponentials decay from a maximum, and with a negative factor also from a minimum.
             let scaled = self.with_number(Mul, d, if extreme == ReduceOp::Max { 0.5 } else { -0.5 })?;
             let powers = self.later.usize(..5);
             let mut y = if about > 2 || powers == 0 { self.unary(Exp, scaled)? } else { d };
@@ -221,7 +221,8 @@ impl Generator {
         if self.rng.bool() { self.binary(Sub, x, sum) } else { Some(sum) }
     }
 
-    /// A fold over rows that are pairs of a row of this tensor and one of that, so many that threads have several each. `rng` decides.
+    /// Reduction over rows that pair a row of one tensor with a row of another, so many that threads have several each.
+    /// `rng` makes the choices.
     pub(super) fn pairs(&mut self, rng: &mut fastrand::Rng, main: DType) -> Option<Tensor> {
         let [rows, columns] = [0; 2].map(|_| rng.usize(190..230));
         let n = rng.usize(1..5).min(self.limit / (rows * columns));
@@ -254,8 +255,7 @@ impl Generator {
         self.binary(Mul, centred, scale)
     }
 
-    /// A tensor of the program that broadcasts along with `x`; where there is none, an input of a number for each place
-    /// along the axes.
+    /// Tensor of the program that broadcasts with `x`, or a new input with an element per index of the given axes.
     fn scale(&mut self, x: Tensor, axes: u32) -> Tensor {
         let (dtype, shape) = (self.program.dtype(x), self.program.shape(x));
         let fits = self.tensor(|p, t| {
@@ -297,7 +297,7 @@ impl Generator {
         self.binary(Mul, y, gate)
     }
 
-    /// Reshaped to groups, normalised over them, and back.
+    /// Group norm: reshaped to groups, normalized over them, and reshaped back.
     fn group_norm(&mut self, x: Tensor) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let to = self.factored(shape.numel());
@@ -320,7 +320,7 @@ impl Generator {
         self.binary(Add, l, m)
     }
 
-    /// Where the largest stands, as a mask of the tensor.
+    /// One-hot mask of the extreme element, and the selected elements.
     fn one_hot(&mut self, x: Tensor) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let axis = self.rng.usize(..shape.rank());
@@ -370,7 +370,7 @@ impl Generator {
         Some(results[at])
     }
 
-    /// A reduction of what is seen through one or two movements, or of several tensors end to end.
+    /// Reduction of one or two movements of a tensor, or of a concatenation.
     fn of_a_view(&mut self, x: Tensor) -> Option<Tensor> {
         let mut y = x;
         if self.rng.bool() {
@@ -388,12 +388,12 @@ impl Generator {
         }
         let (op, axes) = (self.plain(), self.axes(y));
         let r = self.kept(op, y, axes)?;
-        // The result seen otherwise too.
+        // A movement of the result, too.
         let step = self.movement_of(r)?;
         self.push(step.op, step.dtype, step.shape, step.attr, step.args, step.ints)
     }
 
-    /// A reduction, elementwise work on its result alone, and that used all along the rows.
+    /// Reduction, element-wise operations on its result alone, then a broadcast of that over the rows.
     fn over_the_rows(&mut self, x: Tensor) -> Option<Tensor> {
         let (op, axes) = (self.plain(), self.axes(x));
         let r = self.kept(op, x, axes)?;
@@ -408,7 +408,7 @@ impl Generator {
         self.binary(Sub, y, t)
     }
 
-    /// A running sum divided by its last element; now and then of sorted values.
+    /// Cumulative sum divided by its last element; sometimes of sorted values.
     fn share_of_the_sum(&mut self, x: Tensor) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let axis = self.rng.usize(..shape.rank());
@@ -464,7 +464,7 @@ impl Generator {
         let g = self.push(Op::Gather, dtype, shape, axis as u32, args, vec![])?;
         let (op, axes) = (self.plain(), self.axes(g));
         let r = self.kept(op, g, axes)?;
-        // With its dimensions in another order, so that rows of both meet in one kernel or cannot.
+        // With permuted dimensions, so that rows of both share a kernel or cannot.
         let mut order: Vec<usize> = (0..shape.rank()).collect();
         self.rng.shuffle(&mut order);
         let to: Vec<usize> = order.iter().map(|&o| shape[o]).collect();

@@ -1,7 +1,7 @@
-//! Products with what people compute before and after them: activations, norms, residuals, attention.
+//! GEMMs with their usual prologues and epilogues: activations, norms, residuals, attention.
 //!
-//! Sizes are those around the edges of tiles. Factors are inputs, views of inputs, or computed; what is made of the sums
-//! goes point by point, along rows, or into another product.
+//! Sizes are near tile sizes. Factors are inputs, views of inputs, or computed; results are used point by point, by
+//! rows, or in another GEMM.
 
 use super::Generator;
 use crate::program::{Argument, Tensor};
@@ -9,16 +9,17 @@ use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Shape, pack_order};
 
 use ElementOp::{Add, Cos, Div, Exp, Ge, Le, Mul, Relu, Sigmoid, Square, Sub, Tanh, Where};
 
-/// Sizes of tiles, and their neighbours.
+/// Tile sizes and their neighbours.
 const EDGES: [usize; 14] = [1, 2, 5, 6, 7, 12, 13, 15, 16, 17, 31, 33, 65, 257];
 
 impl Generator {
-    /// A product of new inputs and what surrounds it.
+    /// GEMM of new inputs with its surroundings.
     pub(super) fn contraction(&mut self) -> Option<Tensor> {
         let dtype = self.pick(&[DType::F32, DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16]);
         let (m, k, n) = (self.edge(), self.edge(), self.edge());
         let batch: &[usize] = self.pick(&[&[][..], &[], &[], &[2], &[3], &[1, 2], &[2, 3]]);
-        // Weights as a layer has them, whose columns GPUs deal to threads: whole blocks of columns, or rows of the result that begin anywhere.
+        // Weights as in a layer, whose columns GPUs distribute over threads: whole blocks of columns, or result rows
+        // with any alignment.
         let weights = dtype.size() == 2 && batch.is_empty() && (m + k + n) % 2 == 0;
         let k = if weights { k.next_multiple_of(8) } else { k };
         let n = if weights && m % 3 != 0 { n.next_multiple_of(32) } else { n };
@@ -48,7 +49,7 @@ impl Generator {
                 if self.rng.bool() {
                     sums = self.along_the_rows(sums)?;
                 }
-                // A chain, where nothing stands between; it is not multiplied as it is written if that takes more.
+                // Without operations between, two GEMMs form a chain, which is reassociated if that is cheaper.
                 let width = self.edge();
                 let terms = *self.program.shape(sums).last()?;
                 let values = self.matrix(dtype, shared, [terms, width])?;
@@ -59,7 +60,7 @@ impl Generator {
         }
     }
 
-    /// Several products of one left factor, all asked for: queries, keys and values. What follows each is mostly the same.
+    /// Several GEMMs with one left factor, all kept: queries, keys and values. Their epilogues are mostly equal.
     fn beside(&mut self, left: Tensor, batch: &[usize], sizes: [usize; 2]) -> Option<Tensor> {
         let dtype = self.program.dtype(left);
         let op = self.pick(&[None, None, Some(Tanh), Some(Relu)]);
@@ -82,7 +83,7 @@ impl Generator {
         self.pick(&EDGES)
     }
 
-    /// A matrix in memory: as it is, transposed, cut out of a larger one, or one for all products.
+    /// Matrix in memory: as it is, transposed, or sliced from a larger one.
     fn matrix(&mut self, dtype: DType, batch: &[usize], [rows, columns]: [usize; 2]) -> Option<Tensor> {
         let shape = |rows: usize, columns: usize| Shape::new(&[batch, &[rows, columns]].concat());
         match self.rng.u32(..5) {
@@ -99,13 +100,13 @@ impl Generator {
         }
     }
 
-    /// A matrix that lies the other way round.
+    /// Transposed matrix.
     fn weights(&mut self, dtype: DType, batch: &[usize], [rows, columns]: [usize; 2]) -> Option<Tensor> {
         let turned = self.input(dtype, Shape::new(&[batch, &[columns, rows]].concat()));
         self.turned(turned)
     }
 
-    /// What is computed from a left factor before it is multiplied.
+    /// Prologue of a left factor.
     fn prologue(&mut self, x: Tensor) -> Option<Tensor> {
         let rows = self.program.shape(x).iter().rev().nth(1).copied()?;
         match self.rng.u32(..7) {
@@ -116,8 +117,9 @@ impl Generator {
         }
     }
 
-    /// A matrix with a factor for each row or column, or divided by one; or bytes in its place. Factors of bytes, which may leave
-    /// the sum, are 1 or more: where sums of bytes overflow, those that are written do so, too.
+    /// Matrix times or divided by a factor per row or column; or a scaled int8 matrix. Factors of int8 matrices, which
+    /// may be moved out of the sum, are 1 or more, so that sums of bytes overflow only if the written sums overflow,
+    /// too.
     fn scaled(&mut self, x: Tensor, factors: [usize; 2]) -> Option<Tensor> {
         let (dtype, shape) = (self.program.dtype(x), self.program.shape(x));
         let by = self.input(dtype, Shape::new(&factors));
@@ -135,7 +137,7 @@ impl Generator {
         }
     }
 
-    /// The last two dimensions swapped.
+    /// Swaps the last two dimensions.
     fn turned(&mut self, x: Tensor) -> Option<Tensor> {
         let (mut shape, rank) = (self.program.shape(x), self.program.shape(x).rank());
         let mut order: Vec<usize> = (0..rank).collect();
@@ -151,7 +153,7 @@ impl Generator {
         if self.rng.bool() { self.with_number(Mul, y, 0.5) } else { Some(y) }
     }
 
-    /// One step after a product: a bias, a factor of each row, a residual, a function.
+    /// One epilogue step: a bias, a factor per row, a residual, a function.
     fn after(&mut self, x: Tensor) -> Option<Tensor> {
         let (shape, dtype) = (self.program.shape(x), self.program.dtype(x));
         let rank = shape.rank();
@@ -172,7 +174,7 @@ impl Generator {
         }
     }
 
-    /// Softmax over the last axis, or a norm, or a sum of each row.
+    /// Softmax over the last axis, a norm, or a row sum.
     fn along_the_rows(&mut self, x: Tensor) -> Option<Tensor> {
         let last = 1 << (self.program.shape(x).rank() - 1);
         match self.rng.u32(..4) {
@@ -197,7 +199,7 @@ impl Generator {
         }
     }
 
-    /// Scores of which each row sees its first keys only, one at least.
+    /// Causal mask: each row attends to its first keys only, at least one.
     fn causal(&mut self, x: Tensor) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let [rows, keys] = [2, 1].map(|back| shape[shape.rank() - back]);

@@ -1,12 +1,12 @@
-//! What goes by index: gathers and scatters.
+//! Gathers and scatters.
 
 use super::Generator;
 use crate::program::{Argument, Input, Step, Tensor};
 use thalweg_ir::{DType, ElementOp, Op, ScatterOp, Shape};
 
 impl Generator {
-    /// Indices in range: an input of the program, now and then as a row that is the same for all others, or as the
-    /// smaller of two, so that there is something to compute.
+    /// Indices in range: an input of the program, sometimes broadcast from one row, or the minimum of two inputs, so
+    /// that indices are computed.
     pub(super) fn index(&mut self, shape: Shape, axis: usize, size: usize) -> Tensor {
         let mut own = shape;
         let broadcast = self.rng.u32(..3) == 0;
@@ -65,7 +65,7 @@ impl Generator {
         Some(Step { op: Op::Scatter(op), dtype, shape, attr: axis as u32, args, ints: vec![], kept: false })
     }
 
-    /// Many values added in few places, as a histogram does: often one number for all.
+    /// Many values added at few indices, as in a histogram; often one number for all.
     fn counts(&mut self) -> Option<Step> {
         let dtype = self.pick(&[DType::I64, DType::I64, DType::I32, DType::U32, DType::U64, DType::U8, DType::F32]);
         let n = self.rng.usize(200..3000).min(self.limit);

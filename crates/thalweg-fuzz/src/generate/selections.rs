@@ -1,8 +1,8 @@
-//! Selections by what was computed just before: extremes held against their source, steps and comparisons behind a
-//! chain, differences of equal products. What they give is kept, so that it is compared.
+//! Selections by values computed just before: extremes compared with their source, step functions and comparisons after
+//! a chain, differences of equal products. Their results are kept, so that they are compared.
 //!
-//! Every plan has to select alike ([`crate::selection`]); programs of random steps seldom ask for it, since few of their
-//! comparisons are between a value and what was chosen from it.
+//! Every plan must select alike ([`crate::selection`]). Random steps seldom test this because few of their comparisons
+//! are between a value and an extreme of it.
 
 use super::Generator;
 use crate::program::{Argument, Tensor};
@@ -14,7 +14,7 @@ use ElementOp::{
 };
 
 impl Generator {
-    /// Adds some selections; `None` where one does not fit.
+    /// Adds some selections; `None` if one does not apply.
     pub(super) fn selections(&mut self, rng: &mut Rng) -> Option<()> {
         for _ in 0..rng.usize(1..4) {
             let x = self.tensor(|p, t| p.dtype(t).is_float() && p.shape(t).rank() > 0 && p.shape(t).numel() > 0)?;
@@ -28,7 +28,7 @@ impl Generator {
         Some(())
     }
 
-    /// Rounded in every step, and so another value where it is not.
+    /// Chain in which every step rounds, so that unrounded intermediates give other values.
     fn chain(&mut self, mut x: Tensor, rng: &mut Rng) -> Option<Tensor> {
         for _ in 0..rng.usize(1..5) {
             x = match rng.u32(..6) {
@@ -53,7 +53,7 @@ impl Generator {
         t
     }
 
-    /// `s == max(s)`, its place, and the gradient of an extreme: shared among the elements that are equal to it.
+    /// `s == max(s)`, its index, and the gradient of an extreme: divided among the equal elements.
     fn extremes_of(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
         let s = self.chain(x, rng)?;
         let axis = 1 << rng.usize(..self.program.shape(s).rank());
@@ -76,7 +76,7 @@ impl Generator {
         Some(self.keep(share))
     }
 
-    /// A step, a comparison, a remainder or a conversion to integers behind a chain.
+    /// Step function, comparison, remainder or conversion to integers after a chain.
     fn steps_behind(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
         let s = self.chain(x, rng)?;
         let y = match rng.u32(..7) {
@@ -89,7 +89,7 @@ impl Generator {
                 self.binary(Ne, s, other)?
             }
             5 => {
-                // As an f32 it is what it was.
+                // The conversion to f64 is exact.
                 let wide =
                     self.push(Op::Cast, DType::F64, self.program.shape(s), 0, vec![Argument::Tensor(s)], vec![])?;
                 self.with_number(Ge, wide, 0.25)?
@@ -103,7 +103,7 @@ impl Generator {
         Some(self.keep(y))
     }
 
-    /// Where the elements of a sorted row stood.
+    /// Argsort of a chain.
     fn order_of(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
         let s = self.chain(x, rng)?;
         let shape = self.program.shape(s);
@@ -112,7 +112,7 @@ impl Generator {
         Some(self.keep(at))
     }
 
-    /// `√(a² - b²)` and `√(mean(a²) - mean(a)²)`-like differences where `a = b`: 0, and no NaN.
+    /// `√(a² - b²)`-like and `√(mean(a²) - mean(a)²)`-like differences with `a = b`: 0, not NaN.
     fn equal_products(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
         let a = self.unary(Abs, x)?;
         let b = self.with_number(Maximum, a, 0.0)?;

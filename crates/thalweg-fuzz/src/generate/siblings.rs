@@ -1,8 +1,7 @@
-//! Many small computations that need nothing of each other, over shapes of their own, all asked for: what runs in one
-//! launch where it can.
+//! Many small independent computations of different shapes, all kept, which can share one launch.
 //!
-//! Some share an input, some are steps of an optimiser, some make rows, some see their input transposed, some hand one
-//! value on. Shapes have single and empty dimensions, so that parts of a group have nothing to do.
+//! Some share an input, some are optimizer steps, some reduce rows, some transpose their input, some pass a value on.
+//! Shapes have dimensions of size 0 and 1, so that parts of a group have no work.
 
 use super::Generator;
 use crate::program::{Argument, Tensor};
@@ -10,16 +9,16 @@ use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Shape, pack_order};
 
 use ElementOp::{Abs, Add, Div, Exp, Mul, Sigmoid, Sqrt, Sub, Tanh};
 
-/// The most computations of one idiom: every program is run more than a dozen times.
+/// Maximum computations of one idiom: every program is run more than a dozen times.
 const MOST: usize = 24;
 
 impl Generator {
-    /// Some computations; the first begins with `x`.
+    /// Adds several computations; the first starts with `x`.
     pub(super) fn siblings(&mut self, x: Tensor) -> Option<Tensor> {
         let dtype = self.program.dtype(x);
         let mut from = x;
         for _ in 0..self.rng.usize(2..=MOST) {
-            // What is too large is left out; the others go on.
+            // Computations that are too large are left out.
             let made = match self.rng.u32(..8) {
                 0..3 => self.optimiser_step(from),
                 3 => self.softmax(from),
@@ -48,15 +47,15 @@ impl Generator {
         self.input(dtype, shape)
     }
 
-    /// Moments and parameter, new ones of all three.
+    /// Optimizer step: two moments and a parameter are updated.
     fn optimiser_step(&mut self, g: Tensor) -> Option<Tensor> {
         let (dtype, shape) = (self.program.dtype(g), self.program.shape(g));
         let [p, m] = [(); 2].map(|_| self.input(dtype, shape));
         let old = self.with_number(Mul, m, 0.9)?;
         let new = self.with_number(Mul, g, 0.1)?;
         let m = self.binary(Add, old, new)?;
-        // Not of its square, which overflows in f16 where it does not in f32, and leaves no trace of it: infinity below
-        // is a step of 0.
+        // The square overflows in f16 but not in f32, which would go unnoticed: infinity in the denominator gives a
+        // step of 0. So its magnitude is used.
         let size = self.unary(Abs, m)?;
         let root = self.unary(Sqrt, size)?;
         let below = self.with_number(Add, root, 1e-3)?;
@@ -76,7 +75,7 @@ impl Generator {
         self.unary(Sigmoid, t)
     }
 
-    /// A reduction with its result used by a kernel over other points, so that groups follow one another.
+    /// Reduction whose result is used by a kernel over other points, so that groups depend on each other.
     fn row_and_map(&mut self, x: Tensor) -> Option<Tensor> {
         let axes = self.axes(x);
         let e = self.unary(Exp, x)?;

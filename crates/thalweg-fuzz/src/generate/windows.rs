@@ -1,5 +1,5 @@
-//! What goes over images, and products of more than two axes a side: convolutions, pooling, Einstein's sums, as the
-//! front writes them (`thalweg/src/conv.rs`, `pool.rs`, `einsum/pair.rs`).
+//! Operations on images, and products with more than two axes per factor: convolutions, pooling, einsum, as recorded by
+//! the library (`thalweg/src/conv.rs`, `pool.rs`, `einsum/pair.rs`).
 
 use super::Generator;
 use crate::program::{Argument, Tensor};
@@ -7,19 +7,19 @@ use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Scalar, Shape, pack_order};
 
 use ElementOp::{Add, Maximum, Mul, Relu, Sigmoid};
 
-/// A window along one axis.
+/// Windows along one axis.
 #[derive(Clone, Copy)]
 struct Window {
     kernel: usize,
     stride: usize,
     dilation: usize,
     pads: (usize, usize),
-    /// How many there are.
+    /// Number of windows.
     out: usize,
 }
 
 impl Generator {
-    /// A convolution, a pooling, or a product of two tensors over some of their axes.
+    /// Convolution, pooling, or a product of two tensors over some of their axes.
     pub(super) fn windowed(&mut self) -> Option<Tensor> {
         if self.later.u32(..6) == 0 {
             return self.long_windows();
@@ -31,7 +31,7 @@ impl Generator {
         }
     }
 
-    /// Windows of 17 to 100 elements as one fold, perhaps of a function of them.
+    /// Windows of 17 to 100 elements in one reduction, sometimes of a function of them.
     fn long_windows(&mut self) -> Option<Tensor> {
         let dtype = self.any_number();
         let (rows, n) = (self.later.usize(1..4), self.later.usize(17..140));
@@ -48,12 +48,12 @@ impl Generator {
         self.reduced(op, windows, axes, false)
     }
 
-    /// A number of float dtypes, f32 most often, and integers.
+    /// Random dtype: mostly f32, other floats, i32.
     fn any_number(&mut self) -> DType {
         self.pick(&[DType::F32, DType::F32, DType::F32, DType::F64, DType::BF16, DType::F16, DType::I32])
     }
 
-    /// Windows along an axis of that size.
+    /// Random windows along an axis of this size.
     fn window_of(&mut self, size: usize) -> Window {
         let pad = |g: &mut Generator| g.pick(&[0, 0, 1, 1, 2]);
         let pads = if self.rng.bool() { (0, 0) } else { (pad(self), pad(self)) };
@@ -66,7 +66,7 @@ impl Generator {
         Window { kernel, stride, dilation, pads, out }
     }
 
-    /// An image of samples × channels × axes, now and then of what the program has computed, and windows over it.
+    /// Image of samples × channels × axes, sometimes computed by the program, and windows over it.
     fn image(&mut self, dtype: DType) -> Option<(Tensor, Vec<Window>)> {
         let axes = self.pick(&[1, 2, 2, 2]);
         let mut dims = vec![self.rng.usize(1..3), self.rng.usize(1..6)];
@@ -94,7 +94,7 @@ impl Generator {
         self.push(Op::Pad, dtype, shape, 0, args, ints)
     }
 
-    /// A slice of some axes, the others whole: axis, start, step, length.
+    /// Slice of some axes, given as (axis, start, step, length); the others are whole.
     fn sliced(&mut self, x: Tensor, parts: &[(usize, usize, usize, usize)]) -> Option<Tensor> {
         let (dtype, mut shape) = (self.program.dtype(x), self.program.shape(x));
         let mut ints: Vec<i64> = shape.iter().flat_map(|&d| [0, 1, d as i64]).collect();
@@ -111,7 +111,7 @@ impl Generator {
         self.push(Op::Permute, dtype, Shape::new(&to), pack_order(order), vec![Argument::Tensor(x)], vec![])
     }
 
-    /// All windows as the columns of a matrix, times weights; a bias and a function behind it.
+    /// Convolution: im2col matrix times weights; then a bias and a function.
     fn convolution(&mut self) -> Option<Tensor> {
         let dtype = self.any_number();
         let (x, windows) = self.image(dtype)?;
@@ -166,7 +166,7 @@ impl Generator {
         self.sliced(x, &parts)
     }
 
-    /// A sum of shifted inputs, each times a weight of its channel.
+    /// Depthwise convolution: a sum of shifted inputs, each times a weight per channel.
     fn depthwise(&mut self, x: Tensor, windows: &[Window]) -> Option<Tensor> {
         let (dtype, channels) = (self.program.dtype(x), self.program.shape(x)[1]);
         let mut sum: Option<Tensor> = None;
@@ -184,7 +184,7 @@ impl Generator {
         sum
     }
 
-    /// The largest, or the sum, of each window, along one axis after the other.
+    /// Maximum or sum of each window, one axis after the other.
     fn pooling(&mut self) -> Option<Tensor> {
         let dtype = self.any_number();
         let (x, windows) = self.image(dtype)?;
@@ -208,7 +208,7 @@ impl Generator {
         Some(x)
     }
 
-    /// Two tensors with axes in any order, multiplied over some, the others of each side by side.
+    /// Product of two tensors with axes in any order over some of them; the remaining axes form an outer product.
     fn axes_against_axes(&mut self) -> Option<Tensor> {
         let dtype = self.any_number();
         let mut sizes = |most: usize| -> Vec<usize> {
@@ -229,7 +229,7 @@ impl Generator {
         if self.rng.bool() && dtype.is_float() { self.unary(Relu, out) } else { Some(out) }
     }
 
-    /// An input of these sizes whose axes lie in another order in memory.
+    /// Input of these sizes whose axes have another order in memory.
     fn shuffled(&mut self, dtype: DType, dims: &[usize]) -> Option<Tensor> {
         let mut order: Vec<usize> = (0..dims.len()).collect();
         self.rng.shuffle(&mut order);

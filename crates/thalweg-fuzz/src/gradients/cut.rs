@@ -1,8 +1,8 @@
-//! Programs that are cut between the passes, and within the first one.
+//! Programs cut between the passes, and within the first one.
 //!
-//! In strict mode values and gradients have the same bits wherever the stream is cut, whatever of the first pass is
-//! written for the second one, and whatever memory there is. Costs are drawn, too: on one device all is cheaper to
-//! compute again, on another nothing is. Afterwards as much memory is in use as before.
+//! In strict mode values and gradients have the same bits wherever the stream is cut, whatever is saved for the
+//! backward pass, and whatever the memory limit. Costs are random, too: on one device everything is cheaper to
+//! recompute, on another nothing is. Memory in use must be the same before and after.
 
 use super::{Cuts, Differentiated, differentiated};
 use crate::check::{Checker, STRICT};
@@ -14,13 +14,13 @@ use thalweg_fusion::Costs;
 use thalweg_runtime::{Counters, Error, counters};
 use thalweg_stream::{costs, set_costs, set_deferring, set_mode, set_recomputing};
 
-/// Cuts at random that each program is run with.
+/// Random cuts tried per program.
 const TIMES: usize = 2;
 
-/// Values kept and left, operations recorded again, runs under a limit that fit and that did not.
+/// Counts of values kept and dropped, operations recomputed, and runs under a memory limit that fit and that did not.
 static TALLY: [AtomicU64; 5] = [const { AtomicU64::new(0) }; 5];
 
-/// The tally in words.
+/// Text of the tally.
 pub fn tally() -> String {
     let [kept, left, again, fit, not] = TALLY.each_ref().map(|n| n.load(Relaxed));
     format!(
@@ -29,10 +29,10 @@ pub fn tally() -> String {
     )
 }
 
-/// The bits of the value and of the gradients, in f64, one NaN like the other; none where there are none.
+/// Bits of the value and of the gradients in f64, with all NaNs equal; `None` without gradients.
 type Bits = Option<Vec<Option<Vec<u64>>>>;
 
-/// What is wrong where a program is cut, if anything.
+/// Checks a program that is cut.
 pub fn check(checker: &Checker, program: &Program, seed: u64, twice: bool) -> Result<(), String> {
     let old = (set_mode(STRICT), set_deferring(false), set_recomputing(false), costs(checker.device()));
     let done = in_all_ways(checker, program, &mut Rng::with_seed(seed), twice, &old.3);
@@ -76,7 +76,7 @@ fn in_all_ways(checker: &Checker, program: &Program, rng: &mut Rng, twice: bool,
             Err(e) => return Err(format!("{what}, within a limit: {e}")),
         }
         match thalweg::synchronize() {
-            // A segment of the tight run that failed at a cut, with results that nobody read, is reported to the next wait.
+            // A failed segment of the limited run, whose results nobody read, is reported to the next wait.
             Err(e) if is_memory(&e) => {}
             waited => waited.map_err(|e| e.to_string())?,
         }
@@ -90,7 +90,7 @@ fn in_all_ways(checker: &Checker, program: &Program, rng: &mut Rng, twice: bool,
     Ok(())
 }
 
-/// A device whose memory takes so many times as long.
+/// Costs of a device whose memory is slower by a factor.
 fn dearer(costs: &Costs, factor: f64) -> Costs {
     let mut new = costs.clone();
     for level in &mut new.levels {

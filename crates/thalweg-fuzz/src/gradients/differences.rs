@@ -1,11 +1,11 @@
-//! Gradients in f64, by the interpreter, against differences along random directions.
+//! Compares gradients in f64, by the interpreter, with finite differences along random directions.
 //!
-//! Where the slopes from both sides or at two distances differ, there is a kink or a jump, and nothing is asked. Four
-//! things look like a wrong gradient and are none, so each is looked for where one seems to be wrong: kinks of several
+//! If one-sided slopes, or slopes at two distances, differ, there is a kink or a jump, and nothing is checked. Four
+//! effects look like a wrong gradient but are none, so each is looked for when one seems wrong: kinks of several
 //! elements that cancel in a direction (halves of it are tried, down to one element); gradients that are differences of
-//! nearly equal terms (they change as much where the inputs are moved by less than their last bits); 0 times an infinite
-//! derivative, which is NaN here as in PyTorch, of an element that overflowed and that nobody reads; and second slopes
-//! where what is chosen from touches.
+//! nearly equal terms (they change as much when the inputs move by less than their last bits); 0 times an infinite
+//! derivative, which is NaN here as in PyTorch, of an overflowed element that nobody reads; and second derivatives at a
+//! tie between the candidates of a selection.
 
 use super::{Cuts, count, differentiated, has_poles, inputs, moved_and_tracked, scalar, weighted};
 use crate::check::Checker;
@@ -15,15 +15,15 @@ use thalweg::Tensor;
 use thalweg::raw::{self, RawArg};
 use thalweg_ir::{DType, ElementOp, Op, ReduceOp, ScanOp, ScatterOp};
 
-/// Directions that a program is held against differences along.
+/// Directions per program.
 const DIRECTIONS: usize = 3;
-/// Distances that slopes are taken over.
+/// Distances of finite differences.
 const STEPS: [f64; 4] = [1e-5, -1e-5, 2e-6, -2e-6];
 
-/// A direction: what each element of each input moves by.
+/// Direction: the move of each element of each input.
 type Direction = Vec<Vec<f64>>;
 
-/// A program at its inputs.
+/// A program at certain inputs.
 struct Point<'a> {
     checker: &'a Checker,
     program: &'a Program,
@@ -34,17 +34,17 @@ struct Point<'a> {
     gradients: Vec<Option<Vec<f64>>>,
 }
 
-/// What comes of a direction.
+/// Result of one direction.
 enum Outcome {
     Agrees,
-    /// Nothing can be said.
+    /// Undecidable, as at a kink.
     Unstable,
-    /// The gradient along it, and the difference.
+    /// The gradient along the direction, and the finite difference.
     Differs(f64, f64),
 }
 
-/// Holds the gradients of a program in f64 against differences of its values; with `second` those of a weighted sum of
-/// its gradients.
+/// Compares the gradients of a program in f64 with finite differences of its values, or with `second` those of a
+/// weighted sum of its gradients.
 pub(super) fn check(checker: &Checker, program: &Program, seed: u64, second: bool) -> Result<(), String> {
     let at: Vec<Vec<f64>> = program
         .inputs
@@ -54,7 +54,7 @@ pub(super) fn check(checker: &Checker, program: &Program, seed: u64, second: boo
             _ => vec![],
         })
         .collect();
-    // Beyond that, squares and exponentials leave what slopes can be told in.
+    // Beyond that, squares and exponentials exceed the range in which slopes can be measured.
     if at.iter().flatten().any(|x| x.abs() > 1e6 || x.is_nan()) {
         count(3 + 2 * second as usize);
         return Ok(());
@@ -94,7 +94,7 @@ impl Point<'_> {
         inputs(self.checker, &moved)
     }
 
-    /// Value and gradients at moved inputs; none where it depends on none.
+    /// Value and gradients at moved inputs; `None` if the program does not depend on any.
     #[allow(clippy::type_complexity, reason = "as the fields")]
     fn gradients_at(&self, by: f64, along: &Direction) -> Result<Option<(f64, Vec<Option<Vec<f64>>>)>, String> {
         let made = differentiated(self.program, &self.tensors(by, along)?, self.second, &Cuts::default());
@@ -115,7 +115,7 @@ impl Point<'_> {
         Ok(read(&there.ok_or("a value that comes and goes")?)?[0])
     }
 
-    /// Holds the gradient along a direction against differences; it may be off by `unsure`.
+    /// Compares the gradient along a direction with finite differences, with a tolerance of `unsure` added.
     fn along(&self, along: &Direction, unsure: f64) -> Result<Outcome, String> {
         let mut slopes = vec![];
         for h in STEPS {
@@ -124,7 +124,7 @@ impl Point<'_> {
         let scale = slopes.iter().fold(0.0f64, |m, s| m.max(s.abs()));
         let noise = 1e-9 * self.value.abs() + 1e-8;
         let central = [(slopes[0] + slopes[1]) / 2.0, (slopes[2] + slopes[3]) / 2.0];
-        // What the slopes of both sides differ by falls with the distance, but for a kink right here.
+        // The difference of the one-sided slopes shrinks with the distance, except at a kink right here.
         let kink = (5.0 * (slopes[2] - slopes[3]) - (slopes[0] - slopes[1])).abs() / 4.0;
         let steady = |v: f64| v.is_finite() && v.abs() < 1e9;
         let smooth = (slopes[0] - slopes[1]).abs() <= 2e-3 * scale + noise
@@ -144,7 +144,7 @@ impl Point<'_> {
         }
     }
 
-    /// A direction along which the gradient is off: whether it still is where what rounding does to it is allowed for,
+    /// Examines a direction along which the gradient seems wrong: whether it still does with an allowance for rounding,
     /// and along a half of the direction, down to a single element.
     fn looked_at(&self, mut along: Direction, rng: &mut Rng) -> Result<Outcome, String> {
         loop {
@@ -186,8 +186,8 @@ impl Point<'_> {
         }
     }
 
-    /// Whether this is a place where what is chosen from touches, as `max(x, eˣ - 1)` at 0: each has a share in the
-    /// gradient, which is right, and in its slope, which is neither's. Nearby nothing is wrong.
+    /// Whether this point is a tie between the candidates of a selection, as `max(x, eˣ - 1)` at 0: each has a share in
+    /// the gradient, which is right, and in its slope, which is that of neither. Nearby nothing is wrong.
     fn touches(&self, along: &Direction, rng: &mut Rng) -> Result<bool, String> {
         if !self.second || !self.program.steps.iter().any(|s| chooses(s.op)) {
             return Ok(false);
@@ -205,7 +205,7 @@ impl Point<'_> {
         Ok(true)
     }
 
-    /// Whether a step has an element that is not finite.
+    /// Whether a step has a NaN, or an element beyond 1e150, whose square overflows.
     fn overflows(&self) -> Result<bool, String> {
         let inputs = inputs(self.checker, self.program)?;
         let mut steps: Vec<Tensor> = vec![];
@@ -224,7 +224,7 @@ impl Point<'_> {
             steps.push(made);
         }
         for step in steps.iter().filter(|s| s.dtype().is_float()) {
-            // Its derivative is infinite where its square is.
+            // The derivative may be infinite if the square overflows.
             if read(step)?.iter().any(|v| v.abs() > 1e150 || v.is_nan()) {
                 return Ok(true);
             }
@@ -233,7 +233,7 @@ impl Point<'_> {
     }
 }
 
-/// Whether an operation gives one of several elements.
+/// Whether an operation selects one of several elements.
 fn chooses(op: Op) -> bool {
     use ElementOp::{Maximum, Minimum};
     matches!(op, Op::Element(Maximum | Minimum) | Op::Scatter(ScatterOp::Max | ScatterOp::Min))
@@ -244,7 +244,7 @@ fn read(x: &Tensor) -> Result<Vec<f64>, String> {
     x.to_f64_vec().map_err(|e| format!("differentiated: {e}"))
 }
 
-/// What each element adds to the gradient along a direction.
+/// Contribution of each element to the gradient along a direction.
 fn products(gradients: &[Option<Vec<f64>>], along: &Direction) -> Vec<f64> {
     let both = gradients.iter().zip(along).filter_map(|(g, d)| Some((g.as_ref()?, d)));
     both.flat_map(|(g, d)| g.iter().zip(d).filter(|(_, d)| **d != 0.0).map(|(g, d)| g * d)).collect()

@@ -1,44 +1,46 @@
-//! Random kernels: plain data, and what runs it over any numbers.
+//! Random kernels as plain data, and their execution over any numbers.
 //!
-//! In: a seed. Out: [`Code`], which [`Code::run`] runs over any [`Real`] with the calls that `#[kernel]` writes: so the
-//! same on numbers and traced. Always true: an instruction reads registers that are there, each kind for itself.
+//! Input: a seed. Output: [`Code`], which [`Code::run`] runs over any [`Real`] with the calls that `#[kernel]`
+//! generates: alike on numbers and traced values. Invariant: an instruction reads existing registers, each of its own
+//! kind.
 
 use fastrand::Rng;
 use thalweg::kernel::{Edge, Field, Int, Loop, Mask, Real, Repr, and, compare, looped, or, select, to_int, to_real};
 use thalweg_ir::element::Output;
 use thalweg_ir::{DType, ElementOp};
 
-/// An instruction; registers by number, modulo how many there are.
+/// Instruction; register numbers are taken modulo the number of registers.
 #[derive(Clone, Debug)]
 pub enum Instruction {
-    /// A number.
+    /// Float constant.
     Literal(f64),
-    /// An integer.
+    /// Integer constant.
     Integer(i32),
-    /// An operation of the table on numbers, whose result is one.
+    /// Element-wise operation on floats with a float result.
     Float(ElementOp, [usize; 3]),
-    /// The same on integers.
+    /// Element-wise operation on integers.
     Int(ElementOp, [usize; 3]),
-    /// A comparison of numbers, or of integers.
+    /// Comparison of floats (`true`) or integers.
     Compare(ElementOp, [usize; 2], bool),
-    /// `&&` or `||`, the right one negated or not.
+    /// `&&` (`true`) or `||`, the right operand optionally negated.
     Logic(bool, [usize; 2], bool),
-    /// A number as an integer.
+    /// Float to integer.
     ToInt(usize),
-    /// An integer as a number.
+    /// Integer to float.
     ToReal(usize),
-    /// `if` on a truth value: both branches give a number and an integer.
+    /// `if` on a bool; both branches return a float and an integer.
     If(usize, Vec<Instruction>, Vec<Instruction>),
-    /// A loop of so many turns, a number and an integer going through it.
+    /// Loop with this many iterations that carries a float and an integer.
     For(usize, Vec<Instruction>),
-    /// A loop of at most so many turns: while one of the last truth values holds, which the first instructions compute, and
-    /// for some turns in any case. The others change a number and an integer.
+    /// Loop with at most this many iterations: it continues while one of the last bools holds, which the first
+    /// instructions compute, and for some iterations in any case. The second instructions change a float and an
+    /// integer.
     While(u32, usize, Vec<Instruction>, Vec<Instruction>),
-    /// An element of the field, at places that are the result's (axis, scale, shift) or computed.
+    /// Element of the field, at coordinates that are affine in the result's index (axis, scale, shift) or computed.
     Read(Vec<Place>, Edge),
 }
 
-/// A coordinate of a read.
+/// Coordinate of a read.
 #[derive(Clone, Debug)]
 pub enum Place {
     Affine(usize, i32, i32),
@@ -49,11 +51,11 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct Code {
     pub body: Vec<Instruction>,
-    /// Dimensions of its place and of its field, where it is an index kernel.
+    /// For an index kernel: number of dimensions of its index and of its field.
     pub index: Option<[usize; 2]>,
 }
 
-/// What the instructions work on.
+/// Values on which the instructions work.
 #[derive(Clone)]
 pub struct Registers<F: Real> {
     pub floats: Vec<F>,
@@ -76,7 +78,7 @@ impl<F: Real> Registers<F> {
     }
 }
 
-/// Fields of one dimension or two.
+/// Field of one dimension or two.
 pub enum Fields<F: Real> {
     None,
     One(Field<F, 1>),
@@ -84,14 +86,14 @@ pub enum Fields<F: Real> {
 }
 
 impl Code {
-    /// A kernel from a generator, with or without loops whose ends depend on data.
+    /// Makes a random kernel, with or without data-dependent loops.
     pub fn new(rng: &mut Rng, loops: bool) -> Code {
         let index = rng.bool().then(|| [rng.usize(1..4), rng.usize(1..3)]);
         let length = rng.usize(1..16);
         Code { body: block(rng, length, 2, May { index, loops, exact: false }), index }
     }
 
-    /// Its results: a number, an integer, a truth value.
+    /// Runs the kernel; returns a float, an integer and a bool.
     pub fn run<F: Real>(&self, mut registers: Registers<F>, at: &[Int<F>], fields: &Fields<F>) -> (F, Int<F>, Mask<F>) {
         run(&self.body, &mut registers, at, fields);
         let (x, i) = registers.last();
@@ -209,14 +211,14 @@ fn pick<T: Clone>(rng: &mut Rng, from: &[T]) -> T {
     from[rng.usize(..from.len())].clone()
 }
 
-/// What instructions may be.
+/// Restrictions on instructions.
 #[derive(Clone, Copy)]
 struct May {
     /// See [`Code::index`].
     index: Option<[usize; 2]>,
-    /// Loops whose ends depend on data.
+    /// Whether data-dependent loops are allowed.
     loops: bool,
-    /// Only operations whose results are the same on every device.
+    /// Whether all operations must give the same results on every device.
     exact: bool,
 }
 
@@ -231,7 +233,7 @@ fn instruction(rng: &mut Rng, depth: usize, may: May) -> Instruction {
         .filter(|op| op.row().takes.has(DType::F32) && op.row().output == Output::Same && *op != ElementOp::Where)
         .filter(|op| !may.exact || op.row().ulps == 0 && !matches!(op, ElementOp::Lerp | ElementOp::FloorDiv))
         .collect();
-    // The last registers as often as all others, so that instructions make chains.
+    // Recent registers are as likely as all others, so that instructions form chains.
     let register = |rng: &mut Rng| rng.usize(..1 << 20);
     let args = [register(rng), register(rng), register(rng)];
     match rng.usize(..22) {
@@ -253,7 +255,7 @@ fn instruction(rng: &mut Rng, depth: usize, may: May) -> Instruction {
         }
         18 | 19 if depth > 0 && may.loops => {
             let (a, b) = (rng.usize(..3), rng.usize(1..6));
-            // A read at a place that changes is refused.
+            // A read at a coordinate that changes in the loop is refused.
             let may = May { index: None, exact: may.exact || rng.usize(..3) > 0, ..may };
             let [condition, body] = [a, b].map(|length| block(rng, length, depth - 1, may));
             Instruction::While(pick(rng, &[1, 2, 7, 30]), args[0] & 1, condition, body)

@@ -1,8 +1,8 @@
 //! Random kernels.
 //!
-//! In: a seed. A kernel is called on tensors and on numbers: by the interpreter its results have the numbers' bits, at
-//! every place. Then it is called between other operations, and what the stream recorded is a program like any other,
-//! which goes through all that [`Checker`] does: fused, unfused, on every engine and device, with other scalars, and
+//! Input: a seed. A kernel is called on tensors and on numbers: by the interpreter its results have the bits of those
+//! on numbers, at every index. Then it is called between other operations, and the recorded operations form a program
+//! like any other, with all checks of [`Checker`]: fused, unfused, on every engine and device, with other scalars, and
 //! so on.
 
 mod code;
@@ -19,26 +19,25 @@ use thalweg::kernel::{Call, Field, Int, Mask, Over, Plain, Prepared, Real, Take,
 use thalweg::{Element, Operand, Scalar, Tensor};
 use thalweg_ir::{DType, Op, Shape};
 
-/// Of so many kernels the first has rows, and the third is of tiles.
+/// Period of kernel forms by seed: the first of each period is a row kernel, the third a tile kernel.
 const SHAPES: u64 = 4;
 
-/// On GPUs of so many the second is a source in CUDA C++.
+/// On GPUs, period by seed of CUDA C++ sources: the second of each period.
 const SOURCES: u64 = 8;
 
-/// A kernel, and what it is called with.
+/// A kernel and its arguments.
 struct Case {
     code: Code,
     dtype: DType,
-    /// The shape of its results, where it is an index kernel.
+    /// Shape of the results of an index kernel.
     over: Option<Shape>,
-    /// The operands: two numbers, an integer, a truth value, and the field of an index kernel. Those with shapes are
-    /// tensors.
+    /// Operands: two floats, an integer, a bool, and the field of an index kernel, all of them tensors.
     inputs: Vec<Input>,
-    /// A number that is an operand.
+    /// Scalar operand.
     scalar: f64,
-    /// What is done around the kernel.
+    /// Operations around the kernel.
     around: [usize; 3],
-    /// Its calls: all but the first are recorded in one go, where that can be.
+    /// Cache of its calls: all but the first are recorded at once, if possible.
     known: Prepared,
 }
 
@@ -58,7 +57,7 @@ impl Case {
         let mut inputs = vec![];
         let dtypes = [dtype, dtype, DType::I32, DType::Bool];
         for (i, &dtype) in dtypes.iter().enumerate() {
-            // The first has the whole shape, others broadcast.
+            // The first has the full shape, others broadcast.
             let own: Vec<usize> = dims.iter().map(|&d| if i > 0 && rng.usize(..3) == 0 { 1 } else { d }).collect();
             let shape = Shape::new(&own[if i > 0 { rng.usize(..=own.len()) } else { 0 }..]);
             inputs.push(input(&mut rng, dtype, shape));
@@ -72,7 +71,7 @@ impl Case {
         Case { over, code, dtype, inputs, scalar, around, known: Prepared::new() }
     }
 
-    /// The kernel on tensors.
+    /// Calls the kernel on tensors.
     fn on(&self, x: &[Tensor]) -> (Tensor, Tensor, Tensor) {
         let mut operands = vec![
             ("x", Take::Number, Operand::Tensor(&x[0])),
@@ -88,7 +87,7 @@ impl Case {
         Call::again(&self.known, over, Some(&Plain::new()), "random", &operands, |call| self.called(call))
     }
 
-    /// What a call of it gives.
+    /// Runs the kernel on the traced operands of a call.
     fn called(&self, call: &Call<'_>) -> (Traced, Int<Traced>, Mask<Traced>) {
         let at: Vec<Int<Traced>> = match self.over.map(|o| o.rank()) {
             None => vec![],
@@ -108,7 +107,7 @@ impl Case {
         self.code.run(registers, &at, &fields)
     }
 
-    /// The kernel on numbers, at every place of the results' shape.
+    /// Runs the kernel on numbers, at every index of the results' shape.
     fn on_numbers<T: Real<RawInt = i32, RawMask = bool> + Element>(
         &self,
         x: &[Tensor],
@@ -154,7 +153,7 @@ fn input(rng: &mut Rng, dtype: DType, shape: Shape) -> Input {
     Input { dtype, shape, bytes }
 }
 
-/// What the kernel of a seed is called with, on the checker's device.
+/// Operands of a kernel on the checker's device.
 fn tensors(checker: &Checker, inputs: &[Input]) -> Result<Vec<Tensor>, String> {
     let program = Program { inputs: inputs.to_vec(), steps: vec![] };
     let values = checker.inputs(&program).map_err(|e| e.to_string())?;
@@ -163,8 +162,8 @@ fn tensors(checker: &Checker, inputs: &[Input]) -> Result<Vec<Tensor>, String> {
     Ok(tensors)
 }
 
-/// What a call of the kernel of a seed between other operations records, to be differentiated: it has no loops whose ends
-/// depend on data.
+/// Program recorded by a call of a seed's kernel between other operations, to be differentiated: it has no
+/// data-dependent loops.
 pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
     if seed % SHAPES == 2 {
         return tiles::program(checker, seed);
@@ -173,7 +172,7 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
     recorded(&case, &tensors(checker, &case.inputs)?)
 }
 
-/// What is wrong with the kernel of a seed, if anything.
+/// Checks the kernel of a seed.
 pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     if seed % SOURCES == 1 && checker.runs_cuda() {
         return sources::check(checker, seed);
@@ -189,7 +188,7 @@ pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     if is_refused(&case, &tensors) {
         return Ok(());
     }
-    // Traced, and then as it is known.
+    // First traced, then from the cache.
     by_numbers(&case, &tensors).map_err(told)?;
     by_numbers(&case, &tensors).map_err(|why| told(format!("called again: {why}")))?;
     let recorded = recorded(&case, &tensors).map_err(told)?;
@@ -198,14 +197,14 @@ pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     checker.check(&recorded, ways).map_err(|why| told(format!("{why}\nas recorded:\n{}", recorded.listing())))
 }
 
-/// Whether a call says that a loop takes too much of outside: nothing is wrong with that.
+/// Whether a call is refused because a loop captures too many values; that is not a failure.
 fn is_refused(case: &Case, x: &[Tensor]) -> bool {
     let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(case.on(x))));
     let told = called.err().and_then(|why| why.downcast::<String>().ok());
     told.is_some_and(|why| why.contains("values of outside, which are at most"))
 }
 
-/// The interpreter's bits are those of the numbers.
+/// Checks that the interpreter gives the bits of the numbers.
 fn by_numbers(case: &Case, x: &[Tensor]) -> Result<(), String> {
     let failed = |e: thalweg::Error| e.to_string();
     let (got, i, m) = thalweg::with_reference(|| {
@@ -236,7 +235,7 @@ fn by_numbers(case: &Case, x: &[Tensor]) -> Result<(), String> {
     Ok(())
 }
 
-/// What is recorded as the kernel is called between other operations, as a program.
+/// Program recorded by a call of the kernel between other operations.
 fn recorded(case: &Case, inputs: &[Tensor]) -> Result<Program, String> {
     let made = |x: &[Tensor]| {
         let (y, i, m) = case.on(x);
@@ -245,10 +244,10 @@ fn recorded(case: &Case, inputs: &[Tensor]) -> Result<Program, String> {
     record_program(&case.inputs, inputs, &|i, x| before(x, case.around[0] + i), &made)
 }
 
-/// Results of tensors: one, and more that are kept or not.
+/// Function that returns one result and further ones that may be kept.
 type Made<'a> = dyn Fn(&[Tensor]) -> (Tensor, Vec<Tensor>) + 'a;
 
-/// What is recorded as results are `made` of inputs on which an operation has been done before, as a program.
+/// Program recorded when `made` is applied to inputs on which an operation has been done before.
 fn record_program(
     inputs: &[Input],
     tensors: &[Tensor],
@@ -265,7 +264,7 @@ fn record_program(
             })
         })
     };
-    // What nothing comes of is no part of the segment; where that are inputs, all of them are kept.
+    // Inputs without effect are not part of the segment; if there are any, all inputs are kept.
     let (_kept, mut segments) = record(false);
     if segments.first().is_none_or(|s| s.inputs.len() != inputs.len()) {
         segments = record(true).1;
@@ -277,7 +276,7 @@ fn record_program(
     Ok(Program::of(segment, inputs.to_vec()))
 }
 
-/// An operation whose result has the input's shape and dtype.
+/// Operation whose result has the shape and dtype of the input.
 fn before(x: &Tensor, how: usize) -> Tensor {
     match (x.dtype(), how % 4) {
         (DType::Bool, _) => !x,

@@ -1,8 +1,8 @@
-//! Random row kernels: folds and scans by combines out of a small set of associative ones, of rows that are computed from
-//! operands, between operations.
+//! Random row kernels: reductions and scans by combines from a small set of associative ones, of rows computed from
+//! operands, between other operations.
 //!
-//! In: a seed. By the interpreter a kernel has the bits that it has on numbers, row by row; what the stream recorded is a
-//! program like any other.
+//! Input: a seed. By the interpreter a kernel has the bits of its results on numbers, row by row; the recorded
+//! operations form a program like any other.
 
 use super::{after, before, input, record_program};
 use crate::check::{Checker, Ways};
@@ -12,19 +12,19 @@ use thalweg::kernel::{Call, Int, Over, Plain, Prepared, Real, Row, Take, and, co
 use thalweg::{Element, Operand, Scalar, Tensor};
 use thalweg_ir::{DType, ElementOp, Shape};
 
-/// A row kernel, and what it is called with.
+/// A row kernel and its arguments.
 #[derive(Debug)]
 struct Case {
     dtype: DType,
     axis: usize,
-    /// Two rows, of which the second broadcasts, and what has one element a row.
+    /// Two rows, the second of which broadcasts, and an operand with one element per row.
     inputs: Vec<Input>,
     scalar: f64,
-    /// What the elements are made of, the fold, the scan, the results.
+    /// Choices of the elements, the reduction, the scan and the results.
     what: [usize; 4],
     reverse: bool,
     around: [usize; 2],
-    /// Its calls: all but the first are recorded in one go.
+    /// Cache of its calls: all but the first are recorded at once.
     known: Prepared,
 }
 
@@ -35,7 +35,7 @@ impl Case {
         let rank = rng.usize(1..4);
         let mut dims: Vec<usize> = (0..rank).map(|_| rng.usize(1..7)).collect();
         let axis = rng.usize(..rank);
-        // Rows of one segment, of some, and beyond a block.
+        // Rows of one segment, of several, and longer than a block.
         dims[axis] = match rng.usize(..12) {
             0 => 5000 + rng.usize(..99),
             1..5 => rng.usize(60..300),
@@ -137,7 +137,7 @@ impl Case {
         }
     }
 
-    /// The kernel on tensors.
+    /// Calls the kernel on tensors.
     fn on(&self, x: &[Tensor]) -> (Tensor, Tensor, Tensor) {
         let operands = [
             ("x", Take::Row, Operand::Tensor(&x[0])),
@@ -150,7 +150,7 @@ impl Case {
         })
     }
 
-    /// The kernel on numbers: of each row its elements and what it has once.
+    /// Runs the kernel on numbers: elements and single values of each row.
     fn on_numbers<T: Real<RawInt = i32> + Element + Into<f64>>(
         &self,
         x: &[Tensor],
@@ -171,12 +171,12 @@ impl Case {
     }
 }
 
-/// What is wrong with the row kernel of a seed, if anything.
+/// Checks the row kernel of a seed.
 pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{case:?}");
     let x = super::tensors(checker, &case.inputs)?;
-    // Traced, and then as it is known.
+    // First traced, then from the cache.
     by_numbers(&case, &x).map_err(told)?;
     by_numbers(&case, &x).map_err(|why| told(format!("called again: {why}")))?;
     let made = |x: &[Tensor]| {
@@ -188,7 +188,8 @@ pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     checker.check(&recorded, ways).map_err(|why| told(format!("{why}\nas recorded:\n{}", recorded.listing())))
 }
 
-/// The interpreter's bits are those of the numbers; but for what is a row of the table of monoids, whose order is another.
+/// Checks that the interpreter gives the bits of the numbers, except for monoids of the table, which run in another
+/// order.
 fn by_numbers(case: &Case, x: &[Tensor]) -> Result<(), String> {
     let failed = |e: thalweg::Error| e.to_string();
     let tables = matches!(case.what[1], 4 | 5) || case.what[2] == 4;

@@ -1,8 +1,8 @@
-//! Random operations in CUDA C++, between others: on a GPU, or on one that the host plays.
+//! Random operations in CUDA C++ between others, on a GPU or on an emulated one.
 //!
-//! In: a seed. Always true: all arithmetic is exact (small whole numbers, halves and their multiples), so that what a source computes
-//! has the bits of its reference, which the interpreter runs, whatever a compiler contracts: fused, unfused, strict, called again,
-//! and where results are dropped.
+//! Input: a seed. Invariant: all arithmetic is exact (small whole numbers, halves and their multiples), so that a
+//! source gives the bits of its reference in the interpreter, whatever a compiler contracts: fused, unfused, strict,
+//! called again, and with dropped results.
 
 use super::Checker;
 use crate::program::Input;
@@ -10,22 +10,22 @@ use fastrand::Rng;
 use thalweg::{CudaLaunch, CudaOp, DType, Tensor};
 use thalweg_ir::Shape;
 
-/// What a source computes.
+/// Computation of a source.
 #[derive(Clone, Debug)]
 enum Source {
-    /// A sum of the operands, each times a power of two, and the largest of them, in blocks of so many threads.
+    /// Sum of the operands, each times a power of two, and their maximum, in blocks of this many threads.
     Blend(Vec<f64>, u32),
-    /// The transposed matrix.
+    /// Transposed matrix.
     Transposed,
-    /// The sum and the largest element of each row.
+    /// Sum and maximum of each row.
     Rows,
 }
 
-/// Operations in the order in which they are called.
+/// Operations in call order.
 #[derive(Debug)]
 struct Case {
     inputs: Vec<Input>,
-    /// The sources; what is done before and behind each.
+    /// Sources, with the views before and after each.
     steps: Vec<(Source, [usize; 2])>,
     /// Whether all results are kept.
     all: bool,
@@ -55,7 +55,7 @@ impl Case {
         Case { inputs, steps, all: rng.bool() }
     }
 
-    /// Its results.
+    /// Computes the results.
     fn run(&self, x: &[Tensor]) -> Vec<Tensor> {
         let (mut x, mut results) = (x.to_vec(), vec![]);
         for (source, [before, behind]) in &self.steps {
@@ -65,7 +65,7 @@ impl Case {
                 results.extend(made[1..].iter().cloned());
             }
             let next = view(&made[0], *behind);
-            // Rows are one dimension less: they broadcast against the others.
+            // Row results have one dimension less and broadcast against the others.
             x = x.iter().map(|x| if *x.shape() == *next.shape() { &next + x * 0.5 } else { next.clone() }).collect();
             results.push(next);
         }
@@ -137,12 +137,12 @@ impl Source {
     }
 }
 
-/// A tensor as a matrix.
+/// Tensor as a matrix.
 fn matrix(x: &Tensor) -> Tensor {
     if x.rank() == 2 { x.clone() } else { x.unsqueeze(0) }
 }
 
-/// Exact operations, and views that lie in other ways, of the shape of the tensor.
+/// Exact operations, and views with other strides, of the shape of the tensor.
 fn view(x: &Tensor, how: usize) -> Tensor {
     match how {
         0 => x * 0.5,
@@ -153,7 +153,7 @@ fn view(x: &Tensor, how: usize) -> Tensor {
     }
 }
 
-/// What is wrong with the sources of a seed, if anything.
+/// Checks the sources of a seed.
 pub fn check(checker: &Checker, seed: u64) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{case:?}");
@@ -176,7 +176,7 @@ pub fn check(checker: &Checker, seed: u64) -> Result<(), String> {
             return Err(told(format!("{name}: {got:?}, by its reference {want:?}")));
         }
     }
-    // The last result alone: the others are written by the same launches, to nowhere.
+    // The last result alone: the same launches compute the others but discard them.
     let last = run().pop().map(|t| bits(vec![t])).transpose().map_err(told)?;
     match last.as_deref().and_then(|all| all.first()) == want.last() {
         true => Ok(()),

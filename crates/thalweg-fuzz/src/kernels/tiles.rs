@@ -1,8 +1,9 @@
-//! Random tile kernels: products, transposes, reductions and folds of tiles, with functions of elements between them, over
-//! batches, between operations.
+//! Random tile kernels: GEMMs, transposes, reductions and user-defined reductions of tiles, with functions of elements
+//! between them, over batches, between other operations.
 //!
-//! In: a seed. By the interpreter a kernel has the bits that it has on numbers, batch by batch; what the stream recorded is a
-//! program like any other. Always true: an instruction takes tiles whose sizes fit, which are known as it is drawn.
+//! Input: a seed. By the interpreter a kernel has the bits of its results on numbers, batch by batch; the recorded
+//! operations form a program like any other. Invariant: an instruction takes tiles of matching sizes, which are known
+//! when it is drawn.
 
 use super::{after, before, input, record_program};
 use crate::check::{Checker, Ways};
@@ -12,39 +13,39 @@ use thalweg::kernel::{Call, Mask, Over, Plain, Prepared, Real, Take, Tile, compa
 use thalweg::{Element, Operand, Scalar, Tensor};
 use thalweg_ir::{DType, ElementOp, Shape};
 
-/// What makes the next tile, of those before, by their numbers.
+/// Computes the next tile from previous ones, given by index.
 #[derive(Clone, Copy, Debug)]
 enum Instruction {
-    /// A product, of the one as it is or transposed, by the other as it is or transposed.
+    /// Product of two tiles, each optionally transposed.
     Dot([usize; 2], [bool; 2]),
     Transposed(usize),
-    /// A sum, the largest or the smallest along an axis.
+    /// Sum, maximum or minimum along an axis.
     Reduced(usize, usize, usize),
-    /// An operator on two tiles that broadcast.
+    /// Operator on two tiles that broadcast.
     Operator(usize, [usize; 2]),
-    /// A function of each element, of it and its place, or of it and a truth value, which may broadcast.
+    /// Function of each element; of it and its index; or of it and a bool, which may broadcast.
     Map(usize, usize),
     Placed(usize),
     Masked(usize),
-    /// An operator on a tile and a number, on either side.
+    /// Operator on a tile and a number, on either side.
     Number(usize, usize, bool),
-    /// A fold by a combine of two numbers along an axis.
+    /// User-defined reduction along an axis by a combine of two numbers.
     Fold(usize, usize),
 }
 
-/// A tile kernel, and what it is called with.
+/// A tile kernel and its arguments.
 #[derive(Debug)]
 struct Case {
     dtype: DType,
     code: Vec<Instruction>,
-    /// The sizes of the operands that are tiles: three of floats and one of truth values.
+    /// Sizes of the tile operands: three of floats and one of bools.
     sizes: [[usize; 2]; 4],
-    /// The tiles; a number of each batch.
+    /// The tiles, and one number per batch.
     inputs: Vec<Input>,
     batches: Vec<usize>,
     scalar: f64,
     around: [usize; 2],
-    /// Its calls: all but the first are recorded in one go.
+    /// Cache of its calls: all but the first are recorded at once.
     known: Prepared,
 }
 
@@ -59,7 +60,7 @@ impl Case {
         let dtype = if rng.usize(..3) == 0 { DType::F64 } else { DType::F32 };
         let most = if rng.usize(..8) == 0 { 70 } else { 12 };
         let (a, b) = (rng.usize(1..most), rng.usize(1..most));
-        // Sizes meet again, so that there are products.
+        // Sizes repeat, so that there are products.
         let size = |rng: &mut Rng| [a, b, b, 1][rng.usize(..4)];
         let mut tiles =
             [[a, b], [b, size(&mut rng)], [size(&mut rng), size(&mut rng)], [size(&mut rng), size(&mut rng)]];
@@ -81,7 +82,7 @@ impl Case {
                 // The first has all batches.
                 let shape = match i {
                     0 => Shape::new(&batches.iter().chain(sizes).copied().collect::<Vec<_>>()),
-                    // What has one row may have one dimension.
+                    // A tile with one row may have one dimension.
                     2 if sizes[0] == 1 && rng.bool() => Shape::new(&sizes[1..]),
                     _ => of(&mut rng, sizes),
                 };
@@ -109,7 +110,7 @@ impl Case {
         }
     }
 
-    /// The kernel: its last tiles.
+    /// The kernel; returns its last tiles.
     fn run<F: Real>(&self, tiles: [Tile<F>; 3], mask: &Tile<F, Mask<F>>, once: F, s: F) -> [Tile<F>; 3] {
         let mut all = tiles.to_vec();
         for instruction in &self.code {
@@ -164,7 +165,7 @@ impl Case {
         [last, last - 1, 3].map(|i| all[i].clone())
     }
 
-    /// The kernel on tensors.
+    /// Calls the kernel on tensors.
     fn on(&self, x: &[Tensor]) -> [Tensor; 3] {
         let operands = [
             ("x", Take::Tile, Operand::Tensor(&x[0])),
@@ -180,7 +181,7 @@ impl Case {
         })
     }
 
-    /// The kernel on numbers: of each batch the elements of its results.
+    /// Runs the kernel on numbers: elements of the results of each batch.
     fn on_numbers<T: Real<RawInt = i32, RawMask = bool> + Element + Into<f64>>(
         &self,
         x: &[Tensor],
@@ -205,7 +206,7 @@ impl Case {
     }
 }
 
-/// An instruction on tiles of these sizes, where it fits, and the sizes of what it makes.
+/// Random instruction on tiles of these sizes, if it applies, and the sizes of its result.
 fn instruction(rng: &mut Rng, sizes: &[[usize; 2]], mask: [usize; 2]) -> Option<(Instruction, [usize; 2])> {
     let (x, y) = (rng.usize(..sizes.len()), rng.usize(..sizes.len()));
     let own = sizes[x];
@@ -248,18 +249,18 @@ fn recorded(case: &Case, x: &[Tensor]) -> Result<Program, String> {
     record_program(&case.inputs, x, &|i, x| before(x, case.around[0] + i), &made)
 }
 
-/// What a call of the tile kernel of a seed between other operations records, to be differentiated.
+/// Program recorded by a call of a seed's tile kernel between other operations, to be differentiated.
 pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
     let case = Case::new(seed);
     recorded(&case, &super::tensors(checker, &case.inputs)?)
 }
 
-/// What is wrong with the tile kernel of a seed, if anything.
+/// Checks the tile kernel of a seed.
 pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{:?}", (case.dtype, &case.batches, &case.sizes, &case.code));
     let x = super::tensors(checker, &case.inputs)?;
-    // Traced, and then as it is known.
+    // First traced, then from the cache.
     by_numbers(&case, &x).map_err(told)?;
     by_numbers(&case, &x).map_err(|why| told(format!("called again: {why}")))?;
     let recorded = recorded(&case, &x).map_err(told)?;
@@ -267,7 +268,7 @@ pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     checker.check(&recorded, ways).map_err(|why| told(format!("{why}\nas recorded:\n{}", recorded.listing())))
 }
 
-/// The interpreter's bits are those of the numbers.
+/// Checks that the interpreter gives the bits of the numbers.
 fn by_numbers(case: &Case, x: &[Tensor]) -> Result<(), String> {
     let failed = |e: thalweg::Error| e.to_string();
     let got = thalweg::with_reference(|| {

@@ -1,11 +1,11 @@
-//! Which variables from outside a branch assigns.
+//! Finds the outer variables that a branch assigns.
 
 use proc_macro2::Ident;
 use std::collections::HashSet;
 use syn::visit::{self, Visit};
 use syn::{Arm, BinOp, Block, Expr, ExprClosure, ExprForLoop, Item, Local, Pat};
 
-/// The variables that these expressions assign and do not declare themselves, in the order in which they do.
+/// Variables that these expressions assign but do not declare, in order of their first assignment.
 pub(super) fn assigned<'a>(branches: impl IntoIterator<Item = &'a Expr>) -> Vec<Ident> {
     let mut finder = Finder::default();
     branches.into_iter().for_each(|b| finder.visit_expr(b));
@@ -14,7 +14,7 @@ pub(super) fn assigned<'a>(branches: impl IntoIterator<Item = &'a Expr>) -> Vec<
 
 #[derive(Default)]
 struct Finder {
-    /// The variables that each scope declares.
+    /// Variables declared by each open scope.
     scopes: Vec<HashSet<Ident>>,
     found: Vec<Ident>,
 }
@@ -39,7 +39,7 @@ impl Finder {
         }
     }
 
-    /// Notes what an assignment to this place changes.
+    /// Records the variable that an assignment to `place` changes.
     fn place(&mut self, place: &Expr) {
         match place {
             Expr::Path(path) => {
@@ -61,7 +61,7 @@ impl Finder {
     }
 }
 
-/// Whether an operator assigns.
+/// Whether an operator is a compound assignment.
 pub(super) fn assigns(op: &BinOp) -> bool {
     use BinOp::*;
     matches!(

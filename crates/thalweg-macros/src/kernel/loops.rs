@@ -1,12 +1,12 @@
-//! Loops: what `loop`, `break`, `continue` and `for` to an end that is data are as a `while`.
+//! Lowering of `loop`, `break`, `continue` and data-dependent `for` to `while`.
 //!
 //! ```text
 //! loop { a; if c { b; break; } d }      { let mut goes = true; while goes { a; if c { b; goes = false; } if goes { d } } }
 //! for k in a..n { b }                   { let end = n; let mut next = a; while next < end { let k = next; next += 1; b } }
 //! ```
 //!
-//! In: a loop as it was written. Out: an expression with `while` and `if` alone, which `rewrite.rs` knows. On numbers it
-//! does what the loop does. A `for` over constants stays one, its turns in an `if` where there is a `break`.
+//! Input: a loop as written. Output: an equivalent expression with only `while` and `if`, which `rewrite.rs` handles. A
+//! `for` over constants stays a `for`; if it has a `break`, its body is in an `if`.
 
 use super::Errors;
 use proc_macro2::{Ident, Span};
@@ -14,12 +14,12 @@ use std::collections::HashSet;
 use syn::visit::{self, Visit};
 use syn::{Block, Expr, ExprForLoop, ExprLoop, ExprWhile, Pat, RangeLimits, Stmt, Type, parse_quote};
 
-/// The jumps of a loop's own body.
+/// Jumps of a loop's own body.
 #[derive(Default)]
 struct Jumps {
     breaks: bool,
     continues: bool,
-    /// The first.
+    /// First jump.
     at: Option<Expr>,
 }
 
@@ -49,17 +49,17 @@ impl Visit<'_> for Jumps {
         match e {
             Expr::Break(_) => self.breaks = true,
             Expr::Continue(_) => self.continues = true,
-            // These have jumps of their own.
+            // Nested loops and closures have jumps of their own.
             Expr::While(_) | Expr::Loop(_) | Expr::ForLoop(_) | Expr::Closure(_) => {}
             _ => visit::visit_expr(self, e),
         }
     }
 }
 
-/// What says that a loop goes on, and that a turn does.
+/// Variables that replace the jumps of a loop.
 struct Flags {
     goes: Ident,
-    /// The same where no turn ends early.
+    /// Whether the iteration continues; the same variable as `goes` if there is no `continue`.
     here: Ident,
 }
 
@@ -67,7 +67,7 @@ fn named(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-/// The body of a loop with its jumps as assignments: what goes before a turn and the turn; none without jumps.
+/// Body of a loop with its jumps replaced by assignments of flags; `None` if it has no jumps.
 fn turn(body: &Block, errors: &mut Errors) -> Option<(Flags, Block)> {
     let jumps = Jumps::of(body);
     if !jumps.any() {
@@ -77,7 +77,7 @@ fn turn(body: &Block, errors: &mut Errors) -> Option<(Flags, Block)> {
     let here = if jumps.continues { named("turn_goes_on") } else { goes.clone() };
     let flags = Flags { goes, here };
     let mut block = flags.block(body.clone(), errors);
-    // What is left stands where it cannot be taken out.
+    // A jump that is left is in a position that cannot be lowered.
     if let Some(jump) = Jumps::of(&block).at {
         errors.at(jump, MISPLACED);
         block.stmts.clear();
@@ -90,7 +90,7 @@ fn turn(body: &Block, errors: &mut Errors) -> Option<(Flags, Block)> {
 }
 
 impl Flags {
-    /// The block: what follows a jump is under the flag.
+    /// Block in which the statements after a jump are conditional on the flag.
     fn block(&self, block: Block, errors: &mut Errors) -> Block {
         let mut out = vec![];
         let mut rest = block.stmts.into_iter();
@@ -113,7 +113,7 @@ impl Flags {
         Block { brace_token: block.brace_token, stmts: out }
     }
 
-    /// An expression with jumps in it, as a statement.
+    /// Expression statement with its jumps replaced.
     fn expression(&self, e: Expr, errors: &mut Errors) -> Expr {
         let (goes, here) = (&self.goes, &self.here);
         match e {
@@ -166,7 +166,7 @@ impl Flags {
 const MISPLACED: &str =
     "in a kernel, `break` and `continue` stand by themselves in the loop's body, in an `if`, or in an arm of a `match`";
 
-/// `while` without jumps; none where it has none.
+/// `while` without jumps; `None` if it has none.
 pub(super) fn plain_while(e: &ExprWhile, errors: &mut Errors) -> Option<Expr> {
     let (flags, body) = turn(&e.body, errors)?;
     let (goes, condition) = (&flags.goes, &e.cond);
@@ -190,8 +190,8 @@ pub(super) fn plain_loop(e: &ExprLoop, errors: &mut Errors) -> Expr {
     })
 }
 
-/// `for` to an end that is data, as `while`; one over constants without jumps; none where it is fine as it is. `own` are
-/// the variables that are the kernel's.
+/// Data-dependent `for` as `while`, or a `for` over constants without jumps; `None` if it needs no change. `own` are
+/// the variables with integers or bools of the kernel.
 pub(super) fn plain_for(e: &ExprForLoop, own: &HashSet<Ident>, errors: &mut Errors) -> Option<Expr> {
     if let Some((from, to)) = data_ends(e, own, errors) {
         let (end, next) = (named("loop_end"), named("loop_next"));
@@ -216,13 +216,13 @@ pub(super) fn plain_for(e: &ExprForLoop, own: &HashSet<Ident>, errors: &mut Erro
     }))
 }
 
-/// Whether an end of a `for` is an integer of the kernel.
+/// Whether a bound of a `for` depends on data, an integer of the kernel.
 pub(super) fn ends_by_data(e: &ExprForLoop, own: &HashSet<Ident>) -> bool {
     let Expr::Range(range) = &*e.expr else { return false };
     [&range.start, &range.end].into_iter().flatten().any(|end| is_data(end, own))
 }
 
-/// The ends of a range of which one is an integer of the kernel.
+/// Bounds of a range, if one of them depends on data.
 fn data_ends<'a>(e: &'a ExprForLoop, own: &HashSet<Ident>, errors: &mut Errors) -> Option<(&'a Expr, &'a Expr)> {
     let Expr::Range(range) = &*e.expr else { return None };
     let (from, to) = (range.start.as_deref()?, range.end.as_deref()?);
@@ -239,7 +239,7 @@ fn data_ends<'a>(e: &'a ExprForLoop, own: &HashSet<Ident>, errors: &mut Errors) 
     Some((from, to))
 }
 
-/// Whether an expression is made of the kernel's integers.
+/// Whether an expression uses integers of the kernel.
 fn is_data(e: &Expr, own: &HashSet<Ident>) -> bool {
     struct Finder<'a>(&'a HashSet<Ident>, bool);
     impl Visit<'_> for Finder<'_> {

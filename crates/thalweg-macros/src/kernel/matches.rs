@@ -1,12 +1,12 @@
-//! `match` on numbers: a chain of `if`.
+//! Lowering of `match` on numbers to a chain of `if`.
 
 use super::Errors;
 use proc_macro2::{Ident, Span};
 use syn::spanned::Spanned;
 use syn::{Arm, Expr, ExprMatch, Pat, RangeLimits, parse_quote, parse_quote_spanned};
 
-/// Whether all patterns are numbers, ranges of them, guards, and one for the rest. Others stand for plain data, known
-/// when the kernel is called on tensors, and stay as they are.
+/// Whether all patterns are numbers, ranges of them, guards or catch-alls, at least one of them a number, range or
+/// guard. Any other `match` is on plain data, known when the kernel is called on tensors, and stays as it is.
 pub(super) fn is_on_numbers(e: &ExprMatch) -> bool {
     fn number(pattern: &Pat) -> bool {
         match pattern {
@@ -20,12 +20,12 @@ pub(super) fn is_on_numbers(e: &ExprMatch) -> bool {
     e.arms.iter().any(|a| number(&a.pat)) && e.arms.iter().all(|a| number(&a.pat) || is_rest(&a.pat))
 }
 
-/// Whether a pattern takes everything.
+/// Whether a pattern matches everything.
 fn is_rest(pattern: &Pat) -> bool {
     matches!(pattern, Pat::Wild(_)) || matches!(pattern, Pat::Ident(p) if p.subpat.is_none())
 }
 
-/// The chain; none where there is an error.
+/// The chain of `if`; `None` on an error.
 pub(super) fn chain(e: &ExprMatch, errors: &mut Errors) -> Option<Expr> {
     let value = Ident::new("matched", Span::mixed_site());
     let Some(last) = e.arms.last().filter(|a| is_rest(&a.pat)) else {
@@ -43,7 +43,7 @@ pub(super) fn chain(e: &ExprMatch, errors: &mut Errors) -> Option<Expr> {
     Some(parse_quote!({ let #value = #scrutinee; #chain }))
 }
 
-/// The body of an arm, with the name that it gives to the value.
+/// Body of an arm, with the value bound to the pattern's name.
 fn body(arm: &Arm, value: &Ident) -> Expr {
     let body = &arm.body;
     let pattern = match &arm.pat {

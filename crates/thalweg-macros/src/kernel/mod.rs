@@ -1,9 +1,9 @@
 //! `#[kernel]`.
 //!
-//! In: a function that is generic over its numbers. Out: the function, rewritten (`rewrite.rs`), and a type of the same
-//! name, without values, whose function `on` is the operation on tensors. (Functions and types have names of their own
-//! in Rust.) Always true: the tokens of the user's that are left keep their spans, so the compiler's errors are about
-//! the user's code.
+//! Input: a function that is generic over its numbers. Output: the rewritten function (`rewrite.rs`), and a struct of
+//! the same name whose function `on` is the operation on tensors. (Rust has separate namespaces for functions and
+//! structs with braces.) Invariant: the remaining tokens of the user keep their spans, so that the compiler's errors
+//! point into the user's code.
 
 mod assigned;
 mod loops;
@@ -18,7 +18,7 @@ use quote::{format_ident, quote};
 use signature::{Elements, Form, Kind, Parameter, Signature};
 use syn::{ConstParam, Error, Expr, ItemFn, Type};
 
-/// The errors of one kernel, each at its token.
+/// Errors of one kernel, each at its token.
 #[derive(Default)]
 pub(crate) struct Errors(Option<Error>);
 
@@ -54,7 +54,7 @@ pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream
     }
 }
 
-/// What a kernel is written over, and after how many turns its loops end.
+/// Reads the form of a kernel and the iteration limit of its loops.
 fn read_options(options: TokenStream, errors: &mut Errors) -> (Form, Option<u32>) {
     let (mut form, mut most) = (Form::Map, None);
     let read = syn::meta::parser(|option| match () {
@@ -93,7 +93,7 @@ fn told(errors: Errors) -> TokenStream {
     errors.0.map_or_else(TokenStream::new, |e| e.to_compile_error())
 }
 
-/// What a kernel's lints would say of code that it did not write.
+/// `#[allow]` for lints that would fire on generated code.
 fn allowed() -> TokenStream {
     quote! {
         #[allow(
@@ -111,7 +111,7 @@ fn write(function: &ItemFn, signature: &Signature) -> TokenStream {
     let ItemFn { attrs, vis, sig, block, .. } = function;
     let (name, generics, clause) = (&sig.ident, &sig.generics, &sig.generics.where_clause);
     let allow = allowed();
-    // Integers and truth values may be given as plain ones.
+    // The function also accepts plain integers and bools.
     let (mut inputs, mut converted) = (vec![], vec![]);
     for Parameter { name, mutable, kind, ty, rank } in parameters {
         let own = match kind {
@@ -149,7 +149,7 @@ fn write(function: &ItemFn, signature: &Signature) -> TokenStream {
     }
 }
 
-/// What `on` takes, what it gives to `Call::new`, and what the function is called with.
+/// Parameters of `on`, operands of `Call::new`, and arguments of the function.
 #[derive(Default)]
 struct Arguments {
     inputs: Vec<TokenStream>,
@@ -161,7 +161,7 @@ struct Arguments {
 
 impl Arguments {
     fn push(&mut self, at: usize, Parameter { name, kind, ty, rank, .. }: &Parameter) {
-        // A name that cannot meet one of ours.
+        // Hygienic, so that it does not collide with the user's names.
         let given = format_ident!("operand_{at}", span = Span::mixed_site());
         let number = self.operands.len();
         let (take, argument) = match kind {
@@ -198,7 +198,7 @@ impl Arguments {
     }
 }
 
-/// The type whose function `on` is the operation on tensors.
+/// Generates the type whose function `on` is the operation on tensors.
 fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     let Signature { parameters, result, constants, .. } = signature;
     let ItemFn { attrs, vis, sig, .. } = function;
@@ -228,7 +228,7 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     );
     let plain = plain_data(&given_plain, constants);
     let (declared, used): (Vec<_>, Vec<_>) = constants.iter().map(|c| (quote!(#c), c.ident.clone())).unzip();
-    // The shape of the result of an index kernel is held by what `over` gives.
+    // An index kernel stores the shape of its result, given to `over`.
     let (fields, make_over, receiver) = match by_place {
         false => (quote!(), quote!(), quote!()),
         true => (
@@ -307,7 +307,7 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     }
 }
 
-/// What a call has besides operands, where all of it can be compared: an `Option`.
+/// Tokens of an `Option`: the plain data of a call, if all of it can be compared.
 fn plain_data(plain: &[(Ident, Type)], constants: &[ConstParam]) -> TokenStream {
     if !plain.iter().all(|(_, ty)| is_compared(ty)) {
         return quote!(::core::option::Option::None);
@@ -316,7 +316,7 @@ fn plain_data(plain: &[(Ident, Type)], constants: &[ConstParam]) -> TokenStream 
     quote!(::core::option::Option::Some(&::thalweg::kernel::Plain::new()#(.with(&#names))*))
 }
 
-/// Whether it is a type of plain data that is known here: numbers, and arrays of them.
+/// Whether a plain type is known to be comparable: numbers, and arrays of them.
 fn is_compared(ty: &Type) -> bool {
     const NUMBERS: [&str; 14] =
         ["i8", "i16", "i32", "i64", "isize", "u8", "u16", "u32", "u64", "usize", "bool", "char", "f32", "f64"];
@@ -329,7 +329,7 @@ fn is_compared(ty: &Type) -> bool {
     }
 }
 
-/// An expression of these tokens, which the compiler checks.
+/// Expression of these tokens, left to the compiler to check.
 fn verbatim(tokens: TokenStream) -> Expr {
     Expr::Verbatim(tokens)
 }

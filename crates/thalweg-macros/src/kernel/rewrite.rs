@@ -1,19 +1,19 @@
-//! The body of a kernel: what Rust cannot overload becomes calls of `thalweg::kernel`.
+//! Rewrites the body of a kernel: what Rust cannot overload becomes calls of `thalweg::kernel`.
 //!
 //! | written | becomes |
 //! |---|---|
 //! | `0.5` | `F::lit(0.5)` |
 //! | `a < b` | `compare(Lt, a, b)` |
-//! | `if c { a } else { b }` | `select(c, \|\| a, \|\| b)`; what both assign goes in and comes out as a tuple |
+//! | `if c { a } else { b }` | `select(c, \|\| a, \|\| b)`; assigned variables are passed in and out as a tuple |
 //! | `a && b` | `and(a, \|\| b)` |
 //! | `match n { 0 => a, _ => b }` | a chain of `if` |
-//! | `while c { .. }` | `looped(.., \|..\| c, \|..\| { .. })`, likewise; `loops.rs` makes one of other loops |
+//! | `while c { .. }` | `looped(.., \|..\| c, \|..\| { .. })`, likewise; `loops.rs` lowers other loops to `while` |
 //! | `let mut i = 0` | `let mut i = Int::from(0)` |
 //! | `i as F`, `x as i32` | `to_real(i)`, `to_int(x)` |
 //! | `1.0 - x` in a tile kernel | `Left(F::lit(1.0)) - x`, where `x` may be a tile |
 //! | `x.get([i, 0], ..)` | `x.get([coordinate(i), coordinate(0)], ..)` |
 //!
-//! What leaves the function early, or has no meaning over all elements at once, is an error at its token.
+//! Early exits, and code without a meaning over all elements at once, are errors at their tokens.
 
 use super::assigned::assigned;
 use super::signature::Form;
@@ -28,13 +28,14 @@ use syn::{
     Type, parse_quote, parse_quote_spanned,
 };
 
-/// Variables that the branches of one `if` may assign: as many as a tuple may have parts.
+/// Maximum number of variables that the branches of one `if` assign: as many elements as a tuple may have to be a
+/// `Branch`.
 const MOST_ASSIGNED: usize = 11;
 
-/// Macros whose arguments are no computation of the kernel's.
+/// Macros whose arguments are not part of the kernel's computation.
 const MACROS: [&str; 5] = ["assert", "debug_assert", "panic", "unreachable", "todo"];
 
-/// Rewrites the body of a function whose numbers are of this type.
+/// Rewrites the body of a function whose numbers have type `number`.
 pub(super) fn function(function: &mut ItemFn, number: &Ident, (form, most): (Form, Option<u32>), errors: &mut Errors) {
     let name = function.sig.ident.clone();
     // Parameters of these types are the kernel's from the start.
@@ -71,25 +72,25 @@ pub(super) fn function(function: &mut ItemFn, number: &Ident, (form, most): (For
 }
 
 struct Rewrite<'a> {
-    /// The kernel's name.
+    /// Name of the kernel.
     name: Ident,
-    /// The type of its numbers.
+    /// Type of its numbers.
     number: &'a Ident,
-    /// Variables that are integers or truth values of the kernel's, which plain ones are assigned to.
+    /// Variables with integers or bools of the kernel (traced values); plain values assigned to them are lifted.
     own: HashSet<Ident>,
-    /// Turns after which its loops end: an `Option`.
+    /// Iteration limit of its loops: tokens of an `Option`.
     most: TokenStream,
     /// Whether it is a tile kernel.
     of_tiles: bool,
-    /// Its operands that are numbers.
+    /// Operands that are numbers.
     numbers: HashSet<Ident>,
-    /// Whether this is of whole tiles: in a tile kernel what no closure does.
+    /// Whether the current code works on whole tiles: in a tile kernel, code outside closures.
     whole_tiles: bool,
     errors: &'a mut Errors,
 }
 
 impl Rewrite<'_> {
-    /// The type of integers or truth values, where that is what a plain type stands for.
+    /// Kernel type for a plain type: `i32` or `bool`.
     fn own_type(&self, ty: &Type) -> Option<Type> {
         let Type::Path(path) = ty else { return None };
         let number = self.number;
@@ -100,7 +101,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Whether an expression is a number of the kernel for sure: literals, operands, and what is computed of such.
+    /// Whether an expression is certainly a number of the kernel: literals, operands, and arithmetic on these.
     fn is_number(&self, e: &Expr) -> bool {
         match e {
             Expr::Lit(lit) => matches!(&lit.lit, Lit::Float(value) if value.suffix().is_empty()),
@@ -119,7 +120,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// `Tile<F, i32>` is one of the kernel's integers.
+    /// Replaces the elements of `Tile<F, i32>` and `Tile<F, bool>` by the kernel's types.
     fn elements_of_tile(&self, ty: &mut Type) {
         let Type::Path(path) = ty else { return };
         let Some(last) = path.path.segments.last_mut().filter(|s| self.of_tiles && s.ident == "Tile") else { return };
@@ -131,7 +132,8 @@ impl Rewrite<'_> {
         }
     }
 
-    /// A variable that changes and begins with a plain number is one of the kernel's, and so is one whose type says so.
+    /// Handles a declaration: a mutable variable with a plain initial value becomes a value of the kernel, and so does
+    /// one whose type says so.
     fn begin(&mut self, pattern: &Pat, ty: Option<&Type>, init: &mut Expr) {
         match (pattern, init) {
             (Pat::Tuple(patterns), Expr::Tuple(inits)) => {
@@ -155,7 +157,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// What is assigned to a variable of the kernel's is one of its own.
+    /// Handles an assignment: plain values assigned to a variable of the kernel are lifted.
     fn assign(&self, place: &Expr, value: &mut Expr) {
         match (place, value) {
             (Expr::Tuple(places), Expr::Tuple(values)) => {
@@ -169,7 +171,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// A plain integer or truth value, or an array of such, as one of the kernel's; whether it is one.
+    /// Lifts a plain integer or bool, or an array of these, to a value of the kernel; returns whether it was one.
     fn lift(&self, init: &mut Expr) -> bool {
         let number = self.number;
         match init {
@@ -196,7 +198,7 @@ impl Rewrite<'_> {
         true
     }
 
-    /// `if` as an expression, with what its branches assign.
+    /// `if` as an expression that also returns the variables its branches assign.
     fn choice(&mut self, e: &mut ExprIf) -> TokenStream {
         let span = e.if_token.span;
         let then: Expr = Expr::Block(parse_quote!({}));
@@ -243,7 +245,7 @@ impl Rewrite<'_> {
         })
     }
 
-    /// A loop.
+    /// Rewrites a loop.
     fn repeated(&mut self, expr: &mut Expr) {
         if let Some(token) = self.around_tiles(expr) {
             self.errors.at(token, NO_LOOPS_OF_TILES);
@@ -261,7 +263,7 @@ impl Rewrite<'_> {
             Expr::ForLoop(e) => match loops::plain_for(e, &self.own, self.errors) {
                 Some(plain) => self.instead(expr, plain),
                 None => {
-                    // What it counts in is a plain number.
+                    // Its loop variable is a plain number.
                     let hidden = matches!(&*e.pat, Pat::Ident(name) if self.own.remove(&name.ident));
                     visit_mut::visit_expr_for_loop_mut(self, e);
                     if let (true, Pat::Ident(name)) = (hidden, &*e.pat) {
@@ -273,7 +275,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// The token of a loop around whole tiles whose end depends on data.
+    /// Token of a data-dependent loop over whole tiles, which is an error.
     fn around_tiles(&self, expr: &Expr) -> Option<TokenStream> {
         if !self.whole_tiles {
             return None;
@@ -286,13 +288,13 @@ impl Rewrite<'_> {
         }
     }
 
-    /// What stands in the place of an expression.
+    /// Replaces an expression by a lowered one and rewrites that.
     fn instead(&mut self, expr: &mut Expr, mut plain: Expr) {
         self.visit_expr_mut(&mut plain);
         *expr = plain;
     }
 
-    /// `while`, with what it assigns.
+    /// `while` as a call that also returns the variables it assigns.
     fn turns(&mut self, e: &mut ExprWhile) -> TokenStream {
         let span = e.while_token.span;
         let body: Block = e.body.clone();
@@ -323,7 +325,7 @@ impl Rewrite<'_> {
         })
     }
 
-    /// Comparisons, `&&` and `||`.
+    /// Rewrites comparisons, `&&` and `||`.
     fn operator(&mut self, e: &mut syn::ExprBinary) -> Option<TokenStream> {
         let op = match e.op {
             BinOp::Lt(_) => "Lt",
@@ -347,7 +349,7 @@ impl Rewrite<'_> {
         })
     }
 
-    /// What cannot stand in a kernel, and what to write instead.
+    /// Expressions that a kernel may not contain, and what to write instead.
     fn refused(e: &Expr) -> Option<(TokenStream, &'static str)> {
         let at = |token: &dyn ToTokens| token.to_token_stream();
         Some(match e {
@@ -377,7 +379,7 @@ impl Rewrite<'_> {
     }
 }
 
-/// What block kernels do with methods that a tile has not, and why.
+/// Methods that tiles lack, known from block-based kernel languages, with an explanation.
 const NO_METHODS_OF_TILES: [(&str, &str); 8] = [
     ("blocks", NO_BLOCKS),
     ("chunks", NO_BLOCKS),
@@ -405,7 +407,7 @@ fn is_arithmetic(op: &BinOp) -> bool {
     matches!(op, BinOp::Add(_) | BinOp::Sub(_) | BinOp::Mul(_) | BinOp::Div(_))
 }
 
-/// Why a tile has no method of this name.
+/// Explanation why tiles lack a method of this name.
 fn no_method(name: &Ident) -> Option<&'static str> {
     NO_METHODS_OF_TILES.iter().find(|(method, _)| name == method).map(|(_, why)| *why)
 }
@@ -472,7 +474,7 @@ impl VisitMut for Rewrite<'_> {
             }
             Expr::MethodCall(e) if e.method == "get" => {
                 if let Some(Expr::Array(place)) = e.args.first_mut() {
-                    // Plain numbers may be coordinates beside the kernel's.
+                    // Coordinates may be plain numbers, too.
                     for i in &mut place.elems {
                         self.visit_expr_mut(i);
                         let span = i.span();
@@ -486,7 +488,7 @@ impl VisitMut for Rewrite<'_> {
             }
             Expr::Call(e) => {
                 if let Expr::Path(path) = &*e.func {
-                    // Plain numbers become the kernel's there.
+                    // `lit` takes plain numbers.
                     if path.path.segments.last().is_some_and(|s| s.ident == "lit") {
                         return;
                     }
@@ -529,24 +531,24 @@ impl VisitMut for Rewrite<'_> {
         }
     }
 
-    // Numbers in patterns are plain ones.
+    // Numbers in patterns stay plain.
     fn visit_pat_mut(&mut self, pattern: &mut Pat) {
         if let Pat::Type(typed) = pattern {
             self.visit_type_mut(&mut typed.ty);
         }
     }
 
-    // What a closure takes is what it says: plain numbers, or what it is called with.
+    // Parameter types of closures stay as written; a closure in a tile kernel works on elements.
     fn visit_expr_closure_mut(&mut self, e: &mut syn::ExprClosure) {
         let outside = std::mem::replace(&mut self.whole_tiles, false);
         self.visit_expr_mut(&mut e.body);
         self.whole_tiles = outside;
     }
 
-    // Items in a kernel are no part of it.
+    // Nested items are not part of the kernel.
     fn visit_item_mut(&mut self, _: &mut Item) {}
 
-    // Lengths of arrays are plain numbers.
+    // Array lengths stay plain.
     fn visit_expr_repeat_mut(&mut self, e: &mut syn::ExprRepeat) {
         self.visit_expr_mut(&mut e.expr);
     }

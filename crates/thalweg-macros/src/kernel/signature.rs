@@ -1,4 +1,4 @@
-//! The signature of a kernel: what its numbers are called, what it takes and gives.
+//! Signature of a kernel: its number type, parameters and results.
 
 use super::Errors;
 use proc_macro2::{Ident, TokenStream};
@@ -7,27 +7,27 @@ use syn::{
     ConstParam, FnArg, GenericParam, ItemFn, Pat, ReturnType, Token, Type, TypeParam, TypeParamBound, WherePredicate,
 };
 
-/// What a kernel takes and gives.
+/// Parameters and results of a kernel.
 pub(super) struct Signature {
-    /// The type parameter that stands for its numbers.
+    /// Type parameter of its numbers.
     pub number: Ident,
-    /// Its parameters that are constants.
+    /// Const parameters.
     pub constants: Vec<ConstParam>,
     pub parameters: Vec<Parameter>,
     pub result: Given,
 }
 
-/// A parameter.
+/// Parameter of a kernel.
 pub(super) struct Parameter {
     pub name: Ident,
     pub mutable: Option<Token![mut]>,
     pub kind: Kind,
     pub ty: Type,
-    /// Of a place or field how many dimensions it has.
+    /// Number of dimensions of an index or field.
     pub rank: Option<TokenStream>,
 }
 
-/// What stands for a parameter in a call on tensors.
+/// Role of a parameter in a call on tensors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An operand: a tensor of floats, or a number.
@@ -36,19 +36,19 @@ pub(super) enum Kind {
     Int,
     /// An operand: a tensor of bool, or a truth value.
     Mask,
-    /// The place of the result, of so many numbers.
+    /// Index of the result element, `[i32; N]`.
     Place,
-    /// A field that an index kernel reads; whether by reference.
+    /// Field that an index kernel reads; the flag is true if it is passed by reference.
     Field(bool),
-    /// A row of a row kernel; whether by reference.
+    /// Row of a row kernel; the flag is true if it is passed by reference.
     Row(bool),
-    /// A tile of a tile kernel, of these elements; whether by reference.
+    /// Tile of a tile kernel with its element type; the flag is true if it is passed by reference.
     Tile(Elements, bool),
     /// Plain data, known when the kernel is called on tensors.
     Plain,
 }
 
-/// The elements of a tile.
+/// Element type of a tile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Elements {
     Numbers,
@@ -57,7 +57,7 @@ pub(super) enum Elements {
 }
 
 impl Elements {
-    /// Their type in the function.
+    /// Its type in the function.
     pub fn on_numbers(self, number: &Ident) -> TokenStream {
         match self {
             Elements::Numbers => quote!(#number),
@@ -67,13 +67,13 @@ impl Elements {
     }
 }
 
-/// What a kernel is written over.
+/// Form of a kernel: what its function is written over.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Form {
     /// Numbers.
     #[default]
     Map,
-    /// The place of the result, and fields.
+    /// Index of the result element, and fields.
     Index,
     /// Rows.
     Row,
@@ -81,7 +81,7 @@ pub(super) enum Form {
     Tile,
 }
 
-/// What a kernel gives.
+/// Result of a kernel.
 pub(super) enum Given {
     One(Kind),
     /// A row.
@@ -147,7 +147,7 @@ impl Given {
         }
     }
 
-    /// The type of a call on tensors.
+    /// Its type in a call on tensors.
     pub fn on_tensors(&self) -> TokenStream {
         match self {
             Given::One(_) | Given::Row | Given::Tile(_) => quote!(::thalweg::Tensor),
@@ -162,7 +162,7 @@ impl Given {
         }
     }
 
-    /// Whether plain integers or truth values may stand for it.
+    /// Whether it contains integers or bools, which may be given as plain values.
     pub fn has_plain(&self) -> bool {
         match self {
             Given::One(kind) => matches!(kind, Kind::Int | Kind::Mask),
@@ -173,7 +173,7 @@ impl Given {
     }
 }
 
-/// The kind of a type that is an operand.
+/// Kind of an operand type.
 fn kind(ty: &Type, number: &Ident) -> Option<Kind> {
     let ident = match ty {
         Type::Path(path) if path.qself.is_none() => path.path.get_ident()?,
@@ -189,7 +189,7 @@ fn kind(ty: &Type, number: &Ident) -> Option<Kind> {
     }
 }
 
-/// Whether a type has an identifier in it, as written.
+/// Whether the tokens of a type contain an identifier.
 fn mentions(tokens: TokenStream, name: &Ident) -> bool {
     tokens.into_iter().any(|token| match token {
         proc_macro2::TokenTree::Ident(ident) => ident == *name,
@@ -202,7 +202,7 @@ fn is_real<'a>(mut bounds: impl Iterator<Item = &'a TypeParamBound>) -> bool {
     bounds.any(|b| matches!(b, TypeParamBound::Trait(t) if t.path.segments.last().is_some_and(|s| s.ident == "Real")))
 }
 
-/// Reads the signature; none where it cannot be made sense of.
+/// Reads the signature; `None` if it is not that of a kernel.
 pub(super) fn read(function: &ItemFn, form: Form, errors: &mut Errors) -> Option<Signature> {
     let sig = &function.sig;
     let plain = "a kernel is a plain function";
@@ -274,15 +274,15 @@ pub(super) fn read(function: &ItemFn, form: Form, errors: &mut Errors) -> Option
     Some(Signature { number, constants, parameters, result })
 }
 
-/// What a parameter is one of.
+/// Context of a parameter.
 struct Of<'a> {
     number: &'a Ident,
-    /// What the kernel is written over.
+    /// Form of the kernel.
     form: Form,
     first: bool,
 }
 
-/// The place of an index kernel, or a field.
+/// Kind and rank of an index parameter or field.
 fn by_place(ty: &Type, of: &Of<'_>) -> Option<(Kind, TokenStream)> {
     match ty {
         Type::Array(array) if of.first => {
@@ -313,7 +313,7 @@ fn is_named(ty: &Type, name: &str) -> bool {
     path.path.segments.last().is_some_and(|s| s.ident == name && !s.arguments.is_empty())
 }
 
-/// The elements of `Tile<F>`, `Tile<F, i32>`, `Tile<F, bool>`.
+/// Element type of `Tile<F>`, `Tile<F, i32>`, `Tile<F, bool>`.
 fn tile(ty: &Type, number: &Ident) -> Option<Elements> {
     let Type::Path(path) = ty else { return None };
     let last = path.path.segments.last().filter(|s| s.ident == "Tile")?;
@@ -356,7 +356,7 @@ fn parameter(typed: &syn::PatType, of: &Of<'_>, errors: &mut Errors) -> Option<P
     if let (Form::Tile, Some((elements, by_reference))) = (of.form, tiles) {
         let own = elements.on_numbers(number);
         let own: Type = syn::parse_quote!(::thalweg::kernel::Tile<#number, #own>);
-        // The tokens of the user's stay where they say the same.
+        // Keep the user's tokens if they need no change.
         let ty = match (elements, by_reference) {
             (Elements::Numbers, _) => (*typed.ty).clone(),
             (_, true) => syn::parse_quote!(&#own),

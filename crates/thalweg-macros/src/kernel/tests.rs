@@ -1,10 +1,10 @@
-//! The macro on random tokens, and what it writes.
+//! The macro on random tokens, and its output.
 
 use super::expand;
 use proc_macro2::TokenStream;
 use quote::quote;
 
-/// Words that a kernel may have in it, and some that it may not.
+/// Tokens that may occur in a kernel, and some that may not.
 const WORDS: &[&str] = &[
     "fn", "f", "x", "y", "F", "Real", "i32", "bool", "usize", "let", "mut", "if", "else", "for", "in", "while", "loop",
     "match", "return", "break", "continue", "unsafe", "async", "await", "const", "as", "move", "self", "&", "&&", "|",
@@ -29,7 +29,7 @@ fn random(rng: &mut fastrand::Rng, depth: usize) -> String {
     text
 }
 
-/// Whatever the tokens are, the macro gives tokens: what it was to give, or errors.
+/// For any tokens the macro returns tokens: its output, or errors.
 #[test]
 fn no_tokens_make_it_panic() {
     let mut rng = fastrand::Rng::with_seed(1410000000);
@@ -54,7 +54,7 @@ fn no_tokens_make_it_panic() {
     assert!(kernels > 2_000, "only {kernels} of them were kernels");
 }
 
-/// Statements that parse as often as not.
+/// Random statements, about half of which parse.
 fn statements(rng: &mut fastrand::Rng, depth: usize) -> String {
     let mut text = String::new();
     for _ in 0..rng.usize(..4) {
@@ -100,7 +100,7 @@ fn expression(rng: &mut fastrand::Rng, depth: usize) -> String {
     }
 }
 
-/// Each mistake has an error of its own, at its place.
+/// Every mistake is reported separately, at its position.
 #[test]
 fn all_mistakes_of_a_kernel_are_told_at_once() {
     let written = expand(

@@ -1,10 +1,10 @@
-//! GPT-2 (Radford and others 2019) by the names of its fields: `transformer.h.0.attn.c_attn.weight` and so on, with
-//! linear layers `[out, in]`.
+//! GPT-2 (Radford and others 2019); its field names give the names of weights: `transformer.h.0.attn.c_attn.weight` and
+//! so on, with linear layers `[out, in]`.
 
 use thalweg::Attention;
 use thalweg_nn::prelude::*;
 
-/// How large it is.
+/// Size of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub tokens: usize,
@@ -45,7 +45,7 @@ pub struct Gpt2 {
 }
 
 impl Gpt2 {
-    /// Weights normal of deviation 0.02, biases 0.
+    /// Makes a model with weights of normal distribution, deviation 0.02, and biases 0.
     pub fn new(size: Size) -> Gpt2 {
         let width = size.width;
         let linear = |inputs: usize, outputs: usize| Linear {
@@ -71,7 +71,7 @@ impl Gpt2 {
         }
     }
 
-    /// The mean loss of `tokens`, `[samples, length]`, each the guess of the one before.
+    /// Mean loss of `tokens`, `[samples, length]`, each predicted from those before it.
     pub fn loss(&self, tokens: &Tensor) -> Tensor {
         let (samples, length) = (tokens.dims()[0], tokens.dims()[1] - 1);
         let place = Tensor::arange_with(length, DType::I64);
@@ -80,7 +80,7 @@ impl Gpt2 {
             x = &x + block.attn.forward(&block.ln_1.forward(&x));
             x = &x + block.mlp.forward(&block.ln_2.forward(&x));
         }
-        // The table of tokens is the head, too.
+        // The output head shares the weights of the token embedding.
         let logits = self.ln_f.forward(&x).linear(&self.wte.weight, None);
         let next = tokens.narrow(1, 1, length).reshape([samples * length]);
         logits.flatten_axes(0, 1).cross_entropy(&next, Reduction::Mean)

@@ -1,4 +1,4 @@
-//! What the examples share: a progress line, and a learning curve as a picture.
+//! Shared parts of the examples: a progress line, and learning curves as a picture.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use thalweg::Device;
 
-/// A line that tells how a training goes: loss, samples a second, memory.
+/// Progress line of a training run: loss, samples per second, memory.
 pub struct Progress {
     bar: ProgressBar,
     begin: Instant,
@@ -14,7 +14,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of so many steps.
+    /// Makes a line for `steps` steps.
     pub fn new(name: &str, steps: u64) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(10));
         let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {msg} {eta}");
@@ -23,7 +23,7 @@ impl Progress {
         Progress { bar, begin: Instant::now(), samples: 0 }
     }
 
-    /// A step of so many samples is done.
+    /// Reports a finished step of `samples` samples.
     pub fn step(&mut self, loss: f32, samples: usize) {
         self.samples += samples;
         let rate = self.samples as f64 / self.begin.elapsed().as_secs_f64();
@@ -32,14 +32,14 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// The time since it began; the line goes.
+    /// Removes the line and returns the elapsed time.
     pub fn finish(self) -> Duration {
         self.bar.finish_and_clear();
         self.begin.elapsed()
     }
 }
 
-/// Writes curves over steps as an SVG picture: one colour and name each, values upwards.
+/// Writes curves over steps as an SVG picture, each with its colour and name.
 pub fn write_curves(path: &Path, title: &str, curves: &[(&str, &[f32])]) -> std::io::Result<()> {
     const COLOURS: [&str; 4] = ["#1f77b4", "#d62728", "#2ca02c", "#9467bd"];
     let (width, height, edge) = (720.0, 400.0, 50.0);

@@ -1,5 +1,4 @@
-//! Activations as layers, for [`Sequential`](crate::Sequential). A network of one's own calls the methods of
-//! [`Tensor`].
+//! Activations as layers, for [`Sequential`](crate::Sequential). Custom networks call the methods of [`Tensor`].
 
 use crate::{Module, Tensor, leaf};
 
@@ -10,7 +9,7 @@ macro_rules! activations {
         pub struct $name;
 
         impl $name {
-            /// Any shape.
+            /// Applies it to a tensor of any shape.
             #[track_caller]
             pub fn forward(&self, x: &Tensor) -> Tensor {
                 x.$method()
@@ -29,36 +28,36 @@ activations! {
 /// [`Tensor::leaky_relu`].
 #[derive(Module, Clone, Copy, Debug)]
 pub struct LeakyRelu(
-    /// The slope below 0.
+    /// Slope below 0.
     pub f64,
 );
 
 impl LeakyRelu {
-    /// Any shape.
+    /// Applies it to a tensor of any shape.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         x.leaky_relu(self.0)
     }
 }
 
-/// [`Tensor::prelu`] with slopes that are learned.
+/// [`Tensor::prelu`] with learned slopes, as `torch.nn.PReLU`.
 #[derive(Module, Clone)]
 pub struct Prelu {
-    /// One slope, or one a channel.
+    /// `[1]` or `[channels]`.
     pub weight: Tensor,
 }
 
 impl Prelu {
-    /// With one slope for all (1), or one a channel, which start at 0.25.
+    /// Makes one slope for all (`slopes` = 1), or one per channel; slopes start at 0.25.
     #[track_caller]
     pub fn new(slopes: usize) -> Prelu {
         Prelu { weight: leaf::new(Tensor::full([slopes], 0.25)) }
     }
 
-    /// `[samples, channels, ..]`.
+    /// Takes any shape with one slope, else `[samples, channels, ..]`.
     ///
     /// # Panics
-    /// When the slopes do not fit the channels.
+    /// If the number of slopes is neither 1 nor the number of channels.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let slopes = self.weight.numel();
@@ -74,7 +73,7 @@ impl Prelu {
     }
 }
 
-/// Samples of any shape as rows.
+/// Flattens each sample to a row, as `torch.nn.Flatten`.
 #[derive(Module, Clone, Copy, Debug, Default)]
 pub struct Flatten;
 
@@ -82,7 +81,7 @@ impl Flatten {
     /// `[samples, ..]` to `[samples, elements]`.
     ///
     /// # Panics
-    /// When the rank is below 1.
+    /// If the rank is below 2.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         x.flatten_axes(1, -1)

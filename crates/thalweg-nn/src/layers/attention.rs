@@ -1,9 +1,9 @@
-//! Attention with several heads.
+//! Multi-head attention.
 
 use crate::{Linear, Mode, Module, Tensor, init};
 use thalweg::Attention;
 
-/// Attention of several heads with their projections (Vaswani et al. 2017), as `torch.nn.MultiheadAttention` with
+/// Multi-head attention with input and output projections (Vaswani et al. 2017), as `torch.nn.MultiheadAttention` with
 /// `batch_first`.
 ///
 /// ```
@@ -15,23 +15,23 @@ use thalweg::Attention;
 /// ```
 #[derive(Module, Clone)]
 pub struct MultiheadAttention {
-    /// Of queries, keys and values, one below the other: `[3·size, size]`.
+    /// Projections of queries, keys and values, concatenated along dimension 0: `[3·size, size]`.
     pub in_proj_weight: Tensor,
     /// `[3·size]`.
     pub in_proj_bias: Option<Tensor>,
-    /// Of the heads' results.
+    /// Output projection.
     pub out_proj: Linear,
     heads: usize,
     dropout: f64,
-    /// Whether weights are dropped.
+    /// Training mode, in which attention weights are dropped.
     pub mode: Mode,
 }
 
 impl MultiheadAttention {
-    /// Vectors of a size, divided among so many heads.
+    /// Makes attention over vectors of `size` elements, divided among `heads` heads.
     ///
     /// # Panics
-    /// When the size does not divide.
+    /// If the size is not divisible by the number of heads.
     #[track_caller]
     pub fn new(size: usize, heads: usize) -> MultiheadAttention {
         let fits = heads > 0 && size.is_multiple_of(heads);
@@ -47,23 +47,23 @@ impl MultiheadAttention {
         }
     }
 
-    /// Without biases.
+    /// Removes all biases.
     #[must_use]
     pub fn without_bias(self) -> MultiheadAttention {
         MultiheadAttention { in_proj_bias: None, out_proj: self.out_proj.without_bias(), ..self }
     }
 
-    /// With attention's weights dropped at random with that probability while it is trained.
+    /// Sets the probability with which attention weights are dropped in training.
     #[must_use]
     pub fn dropout(self, p: f64) -> MultiheadAttention {
         MultiheadAttention { dropout: p, ..self }
     }
 
     /// Queries `[samples, m, size]`, keys and values `[samples, n, size]`, to `[samples, m, size]`. A mask broadcasts
-    /// to `[samples, heads, m, n]`; of bool, it says what is seen.
+    /// to `[samples, heads, m, n]`; in a bool mask, true marks keys that are attended to.
     ///
     /// # Panics
-    /// When shapes do not fit or dtypes differ.
+    /// If shapes do not match or dtypes differ.
     #[track_caller]
     pub fn forward(&self, queries: &Tensor, keys: &Tensor, values: &Tensor, options: Attention<'_>) -> Tensor {
         let size = self.in_proj_weight.dims()[1];
@@ -80,7 +80,7 @@ impl MultiheadAttention {
             let split = parts.reshape([samples, length, count, self.heads, size / self.heads]);
             split.permute([2, 0, 3, 1, 4]).unbind(0)
         };
-        // What is projected together is one product.
+        // Inputs that are the same tensor are projected by one GEMM.
         let same = |a: &Tensor, b: &Tensor| std::ptr::eq(a, b);
         let [q, k, v]: [Tensor; 3] = if same(queries, keys) && same(keys, values) {
             part(queries, 0, 3)

@@ -7,7 +7,7 @@ fn weights_shape<const N: usize>(outer: usize, inner: usize, kernel: Each<N>) ->
     [[outer, inner].as_slice(), &kernel.0].concat()
 }
 
-/// What both kinds of layers have: options that pass through, and how they are made anew.
+/// Shared definition of convolution layers: weights, forwarded options, and reinitialization for groups.
 macro_rules! layers {
     (
         $about:literal, $fan:literal, $nothing:literal, $options:ident, |$inputs:ident, $outputs:ident| $order:expr;
@@ -59,10 +59,10 @@ macro_rules! layers {
 
             layers!(@options $name $n $passed);
 
-            /// Channels in so many groups, each a convolution of its own. Weights are drawn anew.
+            /// Splits channels into `groups` groups, each convolved separately. Weights are reinitialized.
             ///
             /// # Panics
-            /// When the channels do not divide into them.
+            /// If the channels are not divisible by the groups.
             #[must_use]
             #[track_caller]
             pub fn groups(self, groups: usize) -> $name {
@@ -71,7 +71,7 @@ macro_rules! layers {
                 if biased { new } else { new.without_bias() }
             }
 
-            /// Without a bias.
+            /// Removes the bias.
             #[must_use]
             pub fn without_bias(self) -> $name {
                 $name { bias: None, ..self }
@@ -99,11 +99,11 @@ macro_rules! layers {
 layers! {
     "A convolution", "`1/√(elements of a window)`", "a window does not", Conv, |inputs, outputs| (outputs, inputs);
     {
-        /// From window to window, in elements.
+        /// Sets the distance between windows, in elements.
         stride: Each;
-        /// Zeros around the input: so many, or [`Padding::Same`].
+        /// Sets the zero padding: elements per side, or [`Padding::Same`].
         padding: Padding;
-        /// From element to element of a window.
+        /// Sets the distance between elements of a window.
         dilation: Each;
     }
     Conv1d conv1d 1 "[samples, channels, length]" "[out, in/groups, length]";
@@ -115,13 +115,13 @@ layers! {
     "A transposed convolution", "`1/√(outputs·elements of a window)`, as in PyTorch", "nothing is left", ConvTranspose,
     |inputs, outputs| (inputs, outputs);
     {
-        /// From element to element of the input, in elements of the result.
+        /// Sets the distance in the result between the windows of adjacent input elements.
         stride: Each;
-        /// So many elements are cut off at every side of the result.
+        /// Sets the number of elements cut off at both ends of each spatial dimension of the result.
         padding: Each;
-        /// So many elements more at the end of the result.
+        /// Sets the number of elements added at the end of each spatial dimension of the result.
         output_padding: Each;
-        /// From element to element of the kernel.
+        /// Sets the distance between elements of the kernel.
         dilation: Each;
     }
     ConvTranspose1d conv_transpose1d 1 "[samples, channels, length]" "[in, out/groups, length]";

@@ -1,8 +1,8 @@
-//! Embeddings.
+//! Embedding layer.
 
 use crate::{Module, Tensor, leaf};
 
-/// A vector for each of `count` indices.
+/// Embedding table: a vector for each of `count` indices, as `torch.nn.Embedding`.
 ///
 /// ```
 /// use thalweg_nn::prelude::*;
@@ -17,16 +17,16 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// Standard normal vectors.
+    /// Makes a table of standard normal vectors.
     #[track_caller]
     pub fn new(count: usize, size: usize) -> Embedding {
         Embedding { weight: leaf::new(Tensor::randn([count, size])), padding: None }
     }
 
-    /// With an index whose vector starts as zeros and that no gradient changes.
+    /// Sets the padding index: its vector starts as zeros and gets no gradient.
     ///
     /// # Panics
-    /// When there is no such index.
+    /// If the index is not below `count`.
     #[must_use]
     #[track_caller]
     pub fn padding(self, index: usize) -> Embedding {
@@ -36,11 +36,11 @@ impl Embedding {
         Embedding { weight: leaf::new(rows.eq(index as i64).where_(0.0, &self.weight)), padding: Some(index) }
     }
 
-    /// Indices of any shape, of an integer dtype, to `[.., size]`. An index that is none of them is an error where a
-    /// value is read.
+    /// Indices of any shape and an integer dtype, to `[.., size]`. An index out of range is an error when a value is
+    /// read.
     ///
     /// # Panics
-    /// When the dtype is not an integer.
+    /// If the dtype is not an integer.
     #[track_caller]
     pub fn forward(&self, index: &Tensor) -> Tensor {
         let vectors = self.weight.embedding(index);

@@ -1,8 +1,8 @@
-//! The linear layer.
+//! Linear layer.
 
 use crate::{Module, Tensor, init};
 
-/// `x·Wᵀ + b` over the last dimension.
+/// Linear layer `x·Wᵀ + b` over the last dimension, as `torch.nn.Linear`.
 ///
 /// ```
 /// use thalweg_nn::prelude::*;
@@ -18,14 +18,14 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Weights and biases uniform of bound `1/√inputs`.
+    /// Makes a layer whose weights and biases are uniform with bound `1/√inputs`.
     #[track_caller]
     pub fn new(inputs: usize, outputs: usize) -> Linear {
         let bias = Some(init::biases(outputs, inputs));
         Linear { weight: init::weights([outputs, inputs]), bias }
     }
 
-    /// Without a bias.
+    /// Removes the bias.
     #[must_use]
     pub fn without_bias(self) -> Linear {
         Linear { bias: None, ..self }
@@ -34,7 +34,7 @@ impl Linear {
     /// `[.., in]` to `[.., out]`.
     ///
     /// # Panics
-    /// When the last dimension is not `in`, or dtypes differ.
+    /// If the last dimension is not `in`, or dtypes differ.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         x.linear(&self.weight, self.bias.as_ref())

@@ -1,4 +1,4 @@
-//! Layers: structs of weights with a `forward` that is the formula.
+//! Layers: structs of weights with a `forward` that records the formula.
 
 mod activation;
 mod attention;

@@ -1,9 +1,9 @@
-//! Normalisations.
+//! Normalization layers.
 
 use crate::{Buffer, Mode, Module, Tensor, init, leaf};
 use thalweg::{DType, Shape};
 
-/// What PyTorch adds to a variance.
+/// Default epsilon added to variances, as in PyTorch.
 const EPS: f64 = 1e-5;
 
 macro_rules! batch_norms {
@@ -12,27 +12,27 @@ macro_rules! batch_norms {
             "`, over the batch while it is trained, over all batches so far afterwards; then a scale and a shift a \
             channel ([`Tensor::batch_norm_train`]).")]
         ///
-        /// In training, a forward moves the running statistics, which are buffers.
+        /// In training, `forward` updates the running statistics, which are buffers.
         #[derive(Module, Clone)]
         pub struct $name {
             /// The scale, `[channels]`.
             pub weight: Option<Tensor>,
             /// The shift, `[channels]`.
             pub bias: Option<Tensor>,
-            /// The mean of what it has seen.
+            /// Running mean.
             pub running_mean: Buffer,
-            /// The variance of what it has seen.
+            /// Running variance.
             pub running_var: Buffer,
-            /// How many batches that were.
+            /// Number of batches seen in training.
             pub num_batches_tracked: Buffer,
             momentum: f64,
             eps: f64,
-            /// Whether it follows the batch.
+            /// Training mode, in which statistics of the batch are used.
             pub mode: Mode,
         }
 
         impl $name {
-            /// For so many channels; statistics move toward those of a batch by 0.1.
+            /// Makes a norm for `channels` channels, with momentum 0.1.
             #[track_caller]
             pub fn new(channels: usize) -> $name {
                 $name {
@@ -47,19 +47,19 @@ macro_rules! batch_norms {
                 }
             }
 
-            /// Statistics move toward those of a batch by that share.
+            /// Sets the momentum: the fraction by which running statistics move toward those of a batch.
             #[must_use]
             pub fn momentum(self, momentum: f64) -> $name {
                 $name { momentum, ..self }
             }
 
-            /// What is added to variances.
+            /// Sets the epsilon added to variances.
             #[must_use]
             pub fn eps(self, eps: f64) -> $name {
                 $name { eps, ..self }
             }
 
-            /// Without scale and shift.
+            /// Removes scale and shift.
             #[must_use]
             pub fn without_affine(self) -> $name {
                 $name { weight: None, bias: None, ..self }
@@ -68,7 +68,7 @@ macro_rules! batch_norms {
             #[doc = concat!("`", $shape, "`.")]
             ///
             /// # Panics
-            /// When shapes do not fit or dtypes differ.
+            /// If shapes do not match or dtypes differ.
             #[track_caller]
             pub fn forward(&self, x: &Tensor) -> Tensor {
                 if !matches!(x.rank(), $ranks) {
@@ -100,7 +100,7 @@ macro_rules! instance_norms {
             "` ([`Tensor::instance_norm`]).")]
         #[derive(Module, Clone)]
         pub struct $name {
-            /// The scale, `[channels]`; without one unless [`affine`](Self::affine).
+            /// The scale, `[channels]`; `None` unless [`affine`](Self::affine) adds it.
             pub weight: Option<Tensor>,
             /// The shift, `[channels]`.
             pub bias: Option<Tensor>,
@@ -109,12 +109,12 @@ macro_rules! instance_norms {
         }
 
         impl $name {
-            /// For so many channels.
+            /// Makes a norm for `channels` channels, without scale and shift.
             pub fn new(channels: usize) -> $name {
                 $name { weight: None, bias: None, channels, eps: EPS }
             }
 
-            /// With scale and shift.
+            /// Adds scale and shift.
             #[must_use]
             #[track_caller]
             pub fn affine(self) -> $name {
@@ -125,7 +125,7 @@ macro_rules! instance_norms {
             #[doc = concat!("`", $shape, "`.")]
             ///
             /// # Panics
-            /// When shapes do not fit or dtypes differ.
+            /// If shapes do not match or dtypes differ.
             #[track_caller]
             pub fn forward(&self, x: &Tensor) -> Tensor {
                 if x.rank() != $rank || x.dims()[1] != self.channels {
@@ -145,12 +145,13 @@ instance_norms! {
     InstanceNorm3d 5, "[samples, channels, depth, height, width]";
 }
 
-/// A mean of 0 and a variance of 1 over the last dimensions, then a scale and a shift ([`Tensor::layer_norm_with`]).
+/// Layer normalization: mean 0 and variance 1 over the last dimensions, then scale and shift
+/// ([`Tensor::layer_norm_with`]).
 #[derive(Module, Clone)]
 pub struct LayerNorm {
-    /// The scale, of the shape that is normalised.
+    /// The scale, of the normalized shape.
     pub weight: Option<Tensor>,
-    /// The shift, of the same shape.
+    /// The shift, of the normalized shape.
     pub bias: Option<Tensor>,
     #[module(skip)]
     shape: Shape,
@@ -158,26 +159,26 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Over the last dimensions, which have these sizes.
+    /// Makes a norm over the last dimensions, which have these sizes.
     #[track_caller]
     pub fn new(shape: impl Into<Shape>) -> LayerNorm {
         let shape = shape.into();
         LayerNorm { weight: Some(init::ones(shape)), bias: Some(init::zeros(shape)), shape, eps: EPS }
     }
 
-    /// What is added to variances.
+    /// Sets the epsilon added to variances.
     #[must_use]
     pub fn eps(self, eps: f64) -> LayerNorm {
         LayerNorm { eps, ..self }
     }
 
-    /// Without a shift.
+    /// Removes the shift.
     #[must_use]
     pub fn without_bias(self) -> LayerNorm {
         LayerNorm { bias: None, ..self }
     }
 
-    /// Without scale and shift.
+    /// Removes scale and shift.
     #[must_use]
     pub fn without_affine(self) -> LayerNorm {
         LayerNorm { weight: None, bias: None, ..self }
@@ -186,7 +187,7 @@ impl LayerNorm {
     /// `[.., sizes]`.
     ///
     /// # Panics
-    /// When the last dimensions are others, or dtypes differ.
+    /// If the last dimensions have other sizes, or dtypes differ.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let axes = last("LayerNorm", x, &self.shape);
@@ -194,7 +195,7 @@ impl LayerNorm {
     }
 }
 
-/// The last axes, which have to have these sizes.
+/// Last axes of `x`, which must have these sizes.
 #[track_caller]
 fn last(name: &str, x: &Tensor, shape: &Shape) -> Vec<usize> {
     if !x.dims().ends_with(shape.dims()) {
@@ -203,10 +204,11 @@ fn last(name: &str, x: &Tensor, shape: &Shape) -> Vec<usize> {
     (x.rank() - shape.rank()..x.rank()).collect()
 }
 
-/// Divided by the root of the mean square over the last dimensions, then a scale ([`Tensor::rms_norm_with`]).
+/// RMS normalization: division by the root mean square over the last dimensions, then a scale
+/// ([`Tensor::rms_norm_with`]).
 #[derive(Module, Clone)]
 pub struct RmsNorm {
-    /// The scale, of the shape that is normalised.
+    /// The scale, of the normalized shape.
     pub weight: Option<Tensor>,
     #[module(skip)]
     shape: Shape,
@@ -214,21 +216,21 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// Over the last dimensions, which have these sizes. What is added to the mean square is the dtype's epsilon, as in
-    /// PyTorch.
+    /// Makes a norm over the last dimensions, which have these sizes. The default epsilon is that of the dtype (f32's
+    /// for bf16 and f16), as in PyTorch.
     #[track_caller]
     pub fn new(shape: impl Into<Shape>) -> RmsNorm {
         let shape = shape.into();
         RmsNorm { weight: Some(init::ones(shape)), shape, eps: None }
     }
 
-    /// What is added to the mean square.
+    /// Sets the epsilon added to the mean square.
     #[must_use]
     pub fn eps(self, eps: f64) -> RmsNorm {
         RmsNorm { eps: Some(eps), ..self }
     }
 
-    /// Without a scale.
+    /// Removes the scale.
     #[must_use]
     pub fn without_affine(self) -> RmsNorm {
         RmsNorm { weight: None, ..self }
@@ -237,7 +239,7 @@ impl RmsNorm {
     /// `[.., sizes]`.
     ///
     /// # Panics
-    /// When the last dimensions are others, or dtypes differ.
+    /// If the last dimensions have other sizes, or dtypes differ.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let axes = last("RmsNorm", x, &self.shape);
@@ -250,7 +252,7 @@ impl RmsNorm {
     }
 }
 
-/// A mean of 0 and a variance of 1 over groups of channels of each sample, then a scale and a shift a channel
+/// Group normalization: mean 0 and variance 1 over groups of channels of each sample, then scale and shift per channel
 /// ([`Tensor::group_norm`]).
 #[derive(Module, Clone)]
 pub struct GroupNorm {
@@ -263,10 +265,10 @@ pub struct GroupNorm {
 }
 
 impl GroupNorm {
-    /// So many channels in so many groups.
+    /// Makes a norm for `channels` channels in `groups` groups.
     ///
     /// # Panics
-    /// When the channels do not divide into them.
+    /// If the channels are not divisible by the groups.
     #[track_caller]
     pub fn new(groups: usize, channels: usize) -> GroupNorm {
         let fits = groups > 0 && channels.is_multiple_of(groups);
@@ -275,13 +277,13 @@ impl GroupNorm {
         GroupNorm { weight, bias, groups, eps: EPS }
     }
 
-    /// What is added to variances.
+    /// Sets the epsilon added to variances.
     #[must_use]
     pub fn eps(self, eps: f64) -> GroupNorm {
         GroupNorm { eps, ..self }
     }
 
-    /// Without scale and shift.
+    /// Removes scale and shift.
     #[must_use]
     pub fn without_affine(self) -> GroupNorm {
         GroupNorm { weight: None, bias: None, ..self }
@@ -290,7 +292,7 @@ impl GroupNorm {
     /// `[samples, channels, ..]`.
     ///
     /// # Panics
-    /// When shapes do not fit or dtypes differ.
+    /// If shapes do not match or dtypes differ.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         x.group_norm(self.groups, self.weight.as_ref(), self.bias.as_ref(), self.eps)

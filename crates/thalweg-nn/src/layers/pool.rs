@@ -1,4 +1,4 @@
-//! Pooling as layers, for [`Sequential`](crate::Sequential). A network of one's own calls the methods of [`Tensor`].
+//! Pooling as layers, for [`Sequential`](crate::Sequential). Custom networks call the methods of [`Tensor`].
 
 use crate::{Module, Tensor};
 use thalweg::{Each, Pool};
@@ -10,12 +10,12 @@ macro_rules! pools {
         pub struct $name(#[module(skip)] Pool<$n>);
 
         impl $name {
-            /// By these windows.
+            /// Makes a layer with these window options.
             pub fn new(pool: Pool<$n>) -> $name {
                 $name(pool)
             }
 
-            /// Over the last dimensions.
+            /// Pools over the last dimensions.
             #[track_caller]
             pub fn forward(&self, x: &Tensor) -> Tensor {
                 x.$method(self.0)
@@ -39,12 +39,12 @@ macro_rules! adaptive {
         pub struct $name(#[module(skip)] Each<$n>);
 
         impl $name {
-            /// To these sizes.
+            /// Makes a layer with these output sizes.
             pub fn new(sizes: impl Into<Each<$n>>) -> $name {
                 $name(sizes.into())
             }
 
-            /// Over the last dimensions.
+            /// Pools over the last dimensions.
             #[track_caller]
             pub fn forward(&self, x: &Tensor) -> Tensor {
                 x.$method(self.0)

@@ -1,12 +1,12 @@
-//! Positions: what tells a network where in a sequence a vector stands.
+//! Positional encodings.
 //!
-//! Nothing is kept in tables. Angles are recorded where they are used, the place of the first vector is a scalar of the
-//! plan, and the planner decides whether they are stored.
+//! No tables are stored. Angles are recorded where they are used, the position of the first vector is a scalar argument
+//! of the plan, and the planner decides whether angles are stored.
 
 use crate::{Module, Tensor};
 use thalweg::{DType, Device};
 
-/// The angles of positions, `[length, size/2]`: position times `base^(-2i/size)`.
+/// Angles of positions, `[length, size/2]`: position times `base^(-2i/size)`.
 fn angles(length: usize, first: usize, size: usize, base: f64, device: Device) -> Tensor {
     let half = size / 2;
     let options = (DType::F32, device);
@@ -15,12 +15,12 @@ fn angles(length: usize, first: usize, size: usize, base: f64, device: Device) -
     position * rate
 }
 
-/// The sines and cosines that a transformer adds to its first vectors (Vaswani et al. 2017), `[length, size]`: position
-/// `first + p` has `sin(p·10000^(-2i/size))` in element `2i` and the cosine of the same in `2i + 1`. As f32 on the
-/// default device.
+/// Sinusoidal encoding, which a transformer adds to its embeddings (Vaswani et al. 2017), `[length, size]`: position
+/// `p = first + row` has `sin(p·10000^(-2i/size))` in element `2i` and the cosine of the same angle in element
+/// `2i + 1`. f32 on the default device.
 ///
 /// # Panics
-/// When the size is odd.
+/// If the size is odd.
 #[track_caller]
 pub fn sinusoidal(length: usize, size: usize, first: usize) -> Tensor {
     assert!(size.is_multiple_of(2), "sinusoidal: the size {size} is odd");
@@ -28,8 +28,8 @@ pub fn sinusoidal(length: usize, size: usize, first: usize) -> Tensor {
     Tensor::stack(&[angles.sin(), angles.cos()], 2).reshape([length, size])
 }
 
-/// Rotary positions (Su et al. 2021): pairs of elements of queries and keys are rotated by an angle that grows with the
-/// position, so that products of the two depend on distances alone.
+/// Rotary embedding (RoPE, Su et al. 2021): pairs of elements of queries and keys are rotated by an angle proportional
+/// to the position, so that their dot products depend on relative positions alone.
 ///
 /// ```
 /// use thalweg_nn::Rotary;
@@ -46,33 +46,34 @@ pub struct Rotary {
 }
 
 impl Rotary {
-    /// Of vectors of that size: base 10000, element `i` goes with element `i + size/2`, as in GPT-NeoX and in the
-    /// files of LLaMA on the Hub.
+    /// Makes an embedding for vectors of `size` elements: base 10000, element `i` paired with element `i + size/2`, as
+    /// in GPT-NeoX and in LLaMA's files on the Hugging Face Hub.
     ///
     /// # Panics
-    /// When the size is odd.
+    /// If the size is odd.
     #[track_caller]
     pub fn new(size: usize) -> Rotary {
         assert!(size.is_multiple_of(2), "Rotary: the size {size} is odd");
         Rotary { size, base: 10_000.0, interleaved: false }
     }
 
-    /// The angle of pair `i` is the position times `base^(-2i/size)`.
+    /// Sets the base; the angle of pair `i` is the position times `base^(-2i/size)`.
     #[must_use]
     pub fn base(self, base: f64) -> Rotary {
         Rotary { base, ..self }
     }
 
-    /// Element `2i` goes with element `2i + 1`, as in the paper.
+    /// Pairs element `2i` with element `2i + 1`, as in the paper.
     #[must_use]
     pub fn interleaved(self) -> Rotary {
         Rotary { interleaved: true, ..self }
     }
 
-    /// `[.., length, size]`, the first of which is at position `first`.
+    /// Rotates vectors `[.., length, size]`, the first of which is at position `first`. Computed in f32 and cast back
+    /// to the dtype of `x`.
     ///
     /// # Panics
-    /// When the last dimension is not the size, or the dtype is not a float.
+    /// If the rank is below 2 or the last dimension is not `size`.
     #[track_caller]
     pub fn forward(&self, x: &Tensor, first: usize) -> Tensor {
         let rank = x.rank();
@@ -80,8 +81,8 @@ impl Rotary {
             panic!("Rotary: takes [.., length, {}], not shape {}", self.size, x.shape());
         }
         let (length, half) = (x.dims()[rank - 2], self.size / 2);
-        // Both elements of a pair lie along an axis of size 2, so that the other one is a flip: no part is cut out or put
-        // in, here or in the backward pass.
+        // The two elements of a pair lie on an axis of size 2, so that the partner is a flip: no slices and no
+        // concatenation, neither here nor in the backward pass.
         let (axis, sizes, spread) = match self.interleaved {
             true => (-1, [half, 2], [length, half, 1]),
             false => (-2, [2, half], [length, 1, half]),

@@ -1,11 +1,11 @@
-//! Recurrent networks: LSTM and GRU.
+//! Recurrent layers: LSTM and GRU.
 //!
-//! Names and layouts are PyTorch's: `weight_ih_l0`, `[gates·hidden, inputs]`, gates one below the other; layer by
-//! layer, `_reverse` for the direction from the end. Sequences are `[samples, length, size]` (`batch_first`).
+//! Names and layouts are PyTorch's: `weight_ih_l0` is `[gates·hidden, inputs]`, gates concatenated along dimension 0;
+//! layers in order, `_reverse` for the backward direction. Sequences are `[samples, length, size]` (`batch_first`).
 
 use crate::{Kind, Mode, Module, NamePath, Slot, Tensor, init, leaf};
 
-/// The weights of one layer in one direction.
+/// Weights of one layer in one direction.
 #[derive(Clone)]
 struct Cell {
     weight_ih: Tensor,
@@ -14,7 +14,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// The tensors with the parts that name them.
+    /// Tensors of the cell with their names, without layer number.
     fn tensors(&self) -> Vec<(&'static str, &Tensor)> {
         let mut out = vec![("weight_ih", &self.weight_ih), ("weight_hh", &self.weight_hh)];
         if let Some((ih, hh)) = &self.bias {
@@ -32,7 +32,7 @@ impl Cell {
     }
 }
 
-/// What LSTM and GRU have in common: layers of cells, in one direction or two.
+/// Shared part of LSTM and GRU: layers of cells, in one direction or two.
 #[derive(Clone)]
 struct Stack {
     cells: Vec<Cell>,
@@ -59,7 +59,7 @@ impl Stack {
         self.cells.len() / self.directions()
     }
 
-    /// With weights drawn anew for so many layers: uniform of bound `1/√hidden`.
+    /// Reinitializes the weights of `layers` layers: uniform with bound `1/√hidden`.
     #[track_caller]
     fn drawn(self, layers: usize, biased: bool) -> Stack {
         let bound = 1.0 / (self.hidden.max(1) as f64).sqrt();
@@ -83,9 +83,9 @@ impl Stack {
         format!("{part}_l{layer}{}", if back { "_reverse" } else { "" })
     }
 
-    /// Runs a sequence through all layers. A `step` takes what the inputs and the last output give to the gates, and
-    /// the state; it returns the next one, its output first. Returns the outputs of the last layer, and the last states
-    /// of all cells.
+    /// Runs a sequence through all layers. `step` gets the input and recurrent contributions to the gates, and the
+    /// state; it returns the next state, output first. Returns the outputs of the last layer and the last states of all
+    /// cells.
     #[track_caller]
     fn run<const S: usize>(
         &self,
@@ -112,7 +112,7 @@ impl Stack {
                 let at = layer * self.directions() + direction;
                 let cell = &self.cells[at];
                 let (bias_ih, bias_hh) = cell.bias.as_ref().map(|(ih, hh)| (ih, hh)).unzip();
-                // The inputs of all steps are one product.
+                // One GEMM computes the input contributions of all steps.
                 let inputs = x.linear(&cell.weight_ih, bias_ih);
                 let zeros = || Tensor::zeros_with([samples, self.hidden], (x.dtype(), x.device()));
                 let mut state: [Tensor; S] = match start {
@@ -141,7 +141,7 @@ impl Stack {
         (x, last.map(|states| Tensor::stack(&states, 0)))
     }
 
-    /// The gates of rows `[.., gates·hidden]`.
+    /// Columns of one gate of rows `[.., gates·hidden]`.
     fn gate(&self, x: &Tensor, gate: usize) -> Tensor {
         x.narrow(-1, gate * self.hidden, self.hidden)
     }
@@ -169,11 +169,11 @@ impl Module for Stack {
     }
 }
 
-/// Options that LSTM and GRU share.
+/// Options shared by LSTM and GRU.
 macro_rules! options {
     ($name:ident) => {
         impl $name {
-            /// So many layers, each on the outputs of the one before. Weights are drawn anew.
+            /// Sets the number of layers; each takes the outputs of the previous one. Weights are reinitialized.
             #[must_use]
             #[track_caller]
             pub fn layers(self, layers: usize) -> $name {
@@ -181,7 +181,7 @@ macro_rules! options {
                 $name { stack: self.stack.drawn(layers, biased) }
             }
 
-            /// In both directions; outputs are `[.., 2·hidden]`. Weights are drawn anew.
+            /// Runs in both directions; outputs are `[.., 2·hidden]`. Weights are reinitialized.
             #[must_use]
             #[track_caller]
             pub fn bidirectional(self) -> $name {
@@ -189,17 +189,17 @@ macro_rules! options {
                 $name { stack: Stack { both: true, ..self.stack }.drawn(layers, biased) }
             }
 
-            /// Without biases.
+            /// Removes all biases.
             #[must_use]
             pub fn without_bias(mut self) -> $name {
                 self.stack.cells.iter_mut().for_each(|cell| cell.bias = None);
                 self
             }
 
-            /// Dropout between layers while it is trained.
+            /// Sets the probability of dropout between layers in training.
             ///
             /// # Panics
-            /// When `p` is no probability.
+            /// If `p` is not in [0, 1].
             #[must_use]
             #[track_caller]
             pub fn dropout(self, p: f64) -> $name {
@@ -210,8 +210,8 @@ macro_rules! options {
     };
 }
 
-/// Long short-term memory (Hochreiter and Schmidhuber 1997), as `torch.nn.LSTM` with `batch_first`. The gates of its
-/// weights are input, forget, cell, output.
+/// Long short-term memory (Hochreiter and Schmidhuber 1997), as `torch.nn.LSTM` with `batch_first`. The order of gates
+/// in its weights is input, forget, cell, output.
 ///
 /// ```
 /// use thalweg_nn::prelude::*;
@@ -228,18 +228,18 @@ pub struct Lstm {
 options!(Lstm);
 
 impl Lstm {
-    /// One layer in one direction.
+    /// Makes one layer in one direction.
     #[track_caller]
     pub fn new(inputs: usize, hidden: usize) -> Lstm {
         Lstm { stack: Stack::new(inputs, hidden, 4) }
     }
 
-    /// A sequence `[samples, length, inputs]` from a state on, zeros without one. Returns the outputs,
-    /// `[samples, length, hidden]`, and the last state: outputs and cells, each `[layers, samples, hidden]` (with both
-    /// directions of each layer one after the other).
+    /// Runs a sequence `[samples, length, inputs]` from an initial state, or from zeros. Returns the outputs,
+    /// `[samples, length, hidden]`, and the last state: hidden states and cell states, each `[layers, samples, hidden]`
+    /// (if bidirectional, two entries per layer).
     ///
     /// # Panics
-    /// When shapes do not fit or dtypes differ.
+    /// If shapes do not match or dtypes differ.
     #[track_caller]
     pub fn forward(&self, x: &Tensor, state: Option<[&Tensor; 2]>) -> (Tensor, [Tensor; 2]) {
         let stack = &self.stack;
@@ -252,8 +252,8 @@ impl Lstm {
     }
 }
 
-/// Gated recurrent units (Cho et al. 2014), as `torch.nn.GRU` with `batch_first`. The gates of its weights are reset,
-/// update, new.
+/// Gated recurrent unit (Cho et al. 2014), as `torch.nn.GRU` with `batch_first`. The order of gates in its weights is
+/// reset, update, new.
 ///
 /// ```
 /// use thalweg_nn::prelude::*;
@@ -269,18 +269,18 @@ pub struct Gru {
 options!(Gru);
 
 impl Gru {
-    /// One layer in one direction.
+    /// Makes one layer in one direction.
     #[track_caller]
     pub fn new(inputs: usize, hidden: usize) -> Gru {
         Gru { stack: Stack::new(inputs, hidden, 3) }
     }
 
-    /// A sequence `[samples, length, inputs]` from a state on, zeros without one. Returns the outputs,
-    /// `[samples, length, hidden]`, and the last state, `[layers, samples, hidden]` (with both directions of each layer
-    /// one after the other).
+    /// Runs a sequence `[samples, length, inputs]` from an initial state, or from zeros. Returns the outputs,
+    /// `[samples, length, hidden]`, and the last state, `[layers, samples, hidden]` (if bidirectional, two entries per
+    /// layer).
     ///
     /// # Panics
-    /// When shapes do not fit or dtypes differ.
+    /// If shapes do not match or dtypes differ.
     #[track_caller]
     pub fn forward(&self, x: &Tensor, state: Option<[&Tensor; 1]>) -> (Tensor, [Tensor; 1]) {
         let stack = &self.stack;

@@ -1,11 +1,11 @@
-//! Layers one after the other.
+//! Layers in sequence.
 
 use super::*;
 use crate::{Kind, Module, NamePath, Slot, Tensor};
 
-/// A module that makes one tensor of one.
+/// Module with one input tensor and one output tensor.
 pub trait Layer: Module + Send + Sync {
-    /// What it makes of a tensor.
+    /// Computes the output of an input.
     fn forward(&self, x: &Tensor) -> Tensor;
 }
 
@@ -26,7 +26,7 @@ layers! {
     AdaptiveAvgPool2d, AdaptiveAvgPool3d, Relu, Gelu, Silu, Tanh, Sigmoid, LeakyRelu, Prelu, Flatten, Sequential,
 }
 
-/// A layer that can be cloned behind a pointer.
+/// Layer that can be cloned as a trait object.
 trait Boxed: Layer {
     fn boxed(&self) -> Box<dyn Boxed>;
 }
@@ -37,7 +37,7 @@ impl<L: Layer + Clone + 'static> Boxed for L {
     }
 }
 
-/// Layers of any types, one after the other; named by number, as `torch.nn.Sequential`.
+/// Layers of any types in sequence, named by index, as `torch.nn.Sequential`.
 ///
 /// ```
 /// use thalweg_nn::prelude::*;
@@ -52,29 +52,29 @@ pub struct Sequential {
 }
 
 impl Sequential {
-    /// No layer yet: what goes in comes out.
+    /// Makes an empty sequence, which is the identity.
     pub fn new() -> Sequential {
         Sequential::default()
     }
 
-    /// With one more layer behind the others.
+    /// Appends a layer.
     #[must_use]
     pub fn push(mut self, layer: impl Layer + Clone + 'static) -> Sequential {
         self.layers.push(Box::new(layer));
         self
     }
 
-    /// How many layers there are.
+    /// Number of layers.
     pub fn len(&self) -> usize {
         self.layers.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no layers.
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()
     }
 
-    /// Through all layers.
+    /// Applies all layers in order.
     #[track_caller]
     pub fn forward(&self, x: &Tensor) -> Tensor {
         let mut x = x.clone();

@@ -1,9 +1,9 @@
-//! Gradients that are kept within bounds.
+//! Gradient clipping.
 
 use std::ops::Deref;
 use thalweg::{DType, Gradients, Tensor, no_grad};
 
-/// The norm that gradients had: a scalar of f32, which may be left unread.
+/// Total norm of the gradients before clipping: an f32 scalar, computed only if read or needed.
 #[derive(Clone)]
 pub struct Norm(Tensor);
 
@@ -14,8 +14,9 @@ impl Deref for Norm {
     }
 }
 
-/// Scales all gradients alike, so that the norm of all of them together is at most `most` (Pascanu, Mikolov and Bengio
-/// 2013). Returns the norm before; where a gradient is NaN or infinite, so is the norm, and gradients become NaN or 0. Records and runs nothing.
+/// Scales all gradients by one factor so that their total norm is at most `most` (Pascanu, Mikolov and Bengio 2013), as
+/// `torch.nn.utils.clip_grad_norm_`. Returns the norm before clipping. If a gradient is NaN or infinite, so is the
+/// norm, and gradients become NaN or 0. Records operations and runs nothing.
 ///
 /// ```
 /// use thalweg_nn::optim::clip_norm;
@@ -39,7 +40,7 @@ pub fn clip_norm(gradients: &mut Gradients, most: f64) -> Norm {
     })
 }
 
-/// Brings every element of every gradient between `-most` and `most`.
+/// Clamps every element of every gradient to `[-most, most]`, as `torch.nn.utils.clip_grad_value_`.
 pub fn clip_value(gradients: &mut Gradients, most: f64) {
     no_grad(|| gradients.iter_mut().for_each(|gradient| *gradient = gradient.clamp(-most, most)));
 }

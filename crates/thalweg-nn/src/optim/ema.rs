@@ -1,11 +1,11 @@
-//! A model that follows another one.
+//! Exponential moving average of a model.
 
 use crate::module::Slot;
 use crate::{Kind, Module, NamePath};
 use thalweg::{Tensor, no_grad};
 
-/// A moving average of a model's parameters (Polyak and Juditsky 1992), often better than the model itself. Buffers are
-/// taken over as they are.
+/// Exponential moving average of a model's parameters (Polyak and Juditsky 1992), often better than the model itself.
+/// Buffers are copied unchanged.
 ///
 /// ```
 /// use thalweg_nn::optim::Ema;
@@ -25,17 +25,18 @@ pub struct Ema<M> {
 }
 
 impl<M: Module + Clone> Ema<M> {
-    /// One that starts as the model, and keeps so much of itself in each update. It is not trained.
+    /// Makes an average that starts as the model and keeps the fraction `decay` of itself in each update. It is in
+    /// evaluation mode and untracked.
     pub fn new(model: &M, decay: f64) -> Ema<M> {
         let mut own = model.map(Tensor::detach);
         own.eval();
         Ema { model: own, decay }
     }
 
-    /// Moves toward the model.
+    /// Moves the average toward the model.
     ///
     /// # Panics
-    /// When the model has other tensors than the one it started from.
+    /// If the model has other tensors than the one it was made from.
     #[track_caller]
     pub fn update(&mut self, model: &M) {
         let mut new = Vec::new();
@@ -53,7 +54,7 @@ impl<M: Module + Clone> Ema<M> {
         });
     }
 
-    /// The average.
+    /// Averaged model.
     pub fn model(&self) -> &M {
         &self.model
     }

@@ -1,5 +1,5 @@
-//! Optimisers: how parameters follow their gradients. Plain tensor code; a step over all parameters is recorded as one
-//! stretch, and what is alike runs in one launch.
+//! Optimizers in plain tensor code. A step over all parameters is recorded as one segment, and updates with equal
+//! formulas run in one kernel launch.
 //!
 //! ```
 //! use thalweg_nn::optim::{AdamW, Optimizer, clip_norm};
@@ -35,10 +35,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use thalweg::{DType, Error, Gradients, Tensor};
 
-/// A choice of parameters by name.
+/// Function from parameter names to a setting.
 type Choice<T> = Box<dyn Fn(&str) -> T + Send + Sync>;
 
-/// What every optimiser has: a rate, what was chosen for which parameters, and what it knows of each of them.
+/// State common to all optimizers: learning rate, settings per parameter name, and state per parameter.
 pub struct Shared {
     rate: f64,
     factors: Option<Choice<f64>>,
@@ -46,7 +46,7 @@ pub struct Shared {
     known: BTreeMap<String, Known>,
 }
 
-/// What an optimiser knows of a parameter.
+/// Optimizer state of a parameter.
 #[derive(Clone, Debug)]
 struct Known {
     steps: u64,
@@ -65,42 +65,43 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// One step of one parameter: what a rule is given. All is in f32, or in f64 where the parameter is.
+/// Arguments of an update rule for one step of one parameter. Tensors are f32, or f64 if the parameter is.
 pub struct Step<'a> {
     /// The parameter.
     pub value: &'a Tensor,
     /// Its gradient.
     pub gradient: &'a Tensor,
-    /// The number of the step, from 1 on.
+    /// Number of the step, starting at 1.
     pub number: u64,
-    /// The rate.
+    /// Learning rate.
     pub rate: f64,
-    /// Whether weights decay here.
+    /// Whether weight decay applies to this parameter.
     pub decays: bool,
 }
 
-/// An optimiser.
+/// Optimizer, as `torch.optim.Optimizer`.
 ///
-/// It knows parameters by name, so that its state can be saved and loaded, and steps only where there is a gradient.
-/// Where two fields hold one leaf, they hold one leaf afterwards.
+/// State is kept per parameter name, so that it can be saved and loaded; parameters without a gradient are not changed.
+/// A leaf shared by two fields stays shared.
 pub trait Optimizer {
-    /// What every optimiser has.
+    /// State common to all optimizers.
     #[doc(hidden)]
     fn shared(&self) -> &Shared;
     #[doc(hidden)]
     fn shared_mut(&mut self) -> &mut Shared;
 
-    /// The names of what it keeps for a parameter.
+    /// Names of the state tensors of a parameter.
     fn kept(&self) -> &'static [&'static str];
 
-    /// The parameter after a step. `kept` has what was kept for it, by [`kept`](Optimizer::kept), and takes what is from
-    /// now on; each starts as zeros.
+    /// Parameter after a step. `kept` holds the state tensors named by [`kept`](Optimizer::kept), which the rule
+    /// replaces; each starts as zeros.
     fn update(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor;
 
-    /// Puts parameters that have followed their gradients into a model, as new leaves. Records and runs nothing.
+    /// Updates the parameters of a model by their gradients; they become new leaves. Records operations and runs
+    /// nothing.
     ///
     /// # Panics
-    /// When a parameter's shape is not that of the state loaded for its name.
+    /// If a parameter's shape differs from that of the state loaded for its name.
     #[track_caller]
     fn step(&mut self, model: &mut dyn Module, gradients: &Gradients)
     where
@@ -109,17 +110,18 @@ pub trait Optimizer {
         thalweg::no_grad(|| step(self, model, gradients));
     }
 
-    /// The learning rate.
+    /// Learning rate.
     fn rate(&self) -> f64 {
         self.shared().rate
     }
 
-    /// Sets the learning rate, before a step.
+    /// Sets the learning rate of the next steps.
     fn set_rate(&mut self, rate: f64) {
         self.shared_mut().rate = rate;
     }
 
-    /// Everything that it knows, by `WHAT.PARAMETER`.
+    /// State of all parameters, named `STATE.PARAMETER`, for example `exp_avg.head.weight`; `step.PARAMETER` counts
+    /// steps.
     fn state_dict(&self) -> StateDict {
         let mut state = StateDict::new();
         for (name, known) in &self.shared().known {
@@ -131,10 +133,11 @@ pub trait Optimizer {
         state
     }
 
-    /// Takes such a state for its own.
+    /// Replaces the state by one of [`state_dict`](Optimizer::state_dict).
     ///
     /// # Errors
-    /// [`Error::Value`] when something of a parameter is missing or too many; the optimiser is then as it was.
+    /// [`Error::Value`] if the state of a parameter is incomplete, or a name is not of this optimizer; the optimizer is
+    /// then unchanged.
     fn load_state_dict(&mut self, state: &StateDict) -> Result<(), Error> {
         let kept = self.kept();
         let mut known = BTreeMap::new();
@@ -163,7 +166,7 @@ pub trait Optimizer {
 }
 
 fn step<O: Optimizer>(optimizer: &mut O, model: &mut dyn Module, gradients: &Gradients) {
-    // Leaves that two fields hold are one gradient; the second takes what the first became.
+    // A leaf shared by two fields has one gradient; the second field gets the updated leaf of the first.
     let mut done: BTreeMap<*const Tensor, Tensor> = BTreeMap::new();
     let kept = optimizer.kept().len();
     model.visit_mut(&mut NamePath::root(), &mut |name, slot| {

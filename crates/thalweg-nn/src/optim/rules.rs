@@ -1,9 +1,10 @@
-//! The rules: one formula each, as in PyTorch.
+//! Update rules, one formula each, as in PyTorch.
 
 use super::{Optimizer, Shared, Step};
 use thalweg::Tensor;
 
-/// A struct of options with its builder, and what every optimiser has. It keeps nothing where the option after `if` is 0.
+/// Defines an optimizer: its options, their builder methods and the shared part. No state is kept if the option after
+/// `if` is 0.
 macro_rules! optimizer {
     (
         $(#[$about:meta])*
@@ -18,7 +19,7 @@ macro_rules! optimizer {
         }
 
         impl $name {
-            /// With this learning rate.
+            /// Makes an optimizer with this learning rate.
             #[must_use]
             pub fn new(rate: f64) -> $name {
                 $name { shared: Shared::new(rate), $($field: $default,)* }
@@ -33,14 +34,15 @@ macro_rules! optimizer {
                 }
             )*
 
-            /// Times a factor for each parameter, by its name: another rate for a part of a model, 0 for none.
+            /// Sets a factor of the learning rate per parameter name: another rate for a part of a model, or 0 for
+            /// none.
             #[must_use]
             pub fn factors(mut self, factor: impl Fn(&str) -> f64 + Send + Sync + 'static) -> $name {
                 self.shared.factors = Some(Box::new(factor));
                 self
             }
 
-            /// Weights decay where this says so of a parameter's name; of all unless it is said.
+            /// Selects the parameters with weight decay by name; all by default.
             #[must_use]
             pub fn decays(mut self, decays: impl Fn(&str) -> bool + Send + Sync + 'static) -> $name {
                 self.shared.decays = Some(Box::new(decays));
@@ -73,27 +75,27 @@ fn mix(a: &Tensor, b: &Tensor, share: f64) -> Tensor {
     a * share + b * (1.0 - share)
 }
 
-/// The gradient with that of `decay/2·|w|²` added.
+/// Gradient plus that of the L2 penalty `decay/2·|w|²`.
 fn decayed(step: &Step<'_>, decay: f64) -> Tensor {
     if decay != 0.0 && step.decays { step.gradient + step.value * decay } else { step.gradient.clone() }
 }
 
-/// The parameter, shrunk by itself.
+/// Parameter after decoupled weight decay.
 fn shrunk(step: &Step<'_>, decay: f64) -> Tensor {
     if decay != 0.0 && step.decays { step.value * (1.0 - step.rate * decay) } else { step.value.clone() }
 }
 
 optimizer! {
-    /// Stochastic gradient descent, with momentum (Sutskever et al. 2013) if there is any: `v = momentum·v + g`, and the
-    /// parameter moves by `-rate·v`; with Nesterov's, by `-rate·(g + momentum·v)`.
+    /// Stochastic gradient descent, with optional momentum (Sutskever et al. 2013), as `torch.optim.SGD`:
+    /// `v = momentum·v + g`, and the parameter moves by `-rate·v`; with Nesterov momentum by `-rate·(g + momentum·v)`.
     Sgd {
-        /// The share of the last step that is done again.
+        /// Sets the momentum: the fraction of the last step that is repeated.
         momentum: f64 = 0.0,
-        /// Nesterov's momentum.
+        /// Sets whether momentum is Nesterov's.
         nesterov: bool = false,
-        /// The share of a gradient that does not go into the momentum, the first apart.
+        /// Sets the dampening: the fraction of each gradient but the first that does not enter the momentum.
         dampening: f64 = 0.0,
-        /// Adds so much of the parameter to its gradient.
+        /// Sets the L2 penalty: this multiple of the parameter is added to its gradient.
         weight_decay: f64 = 0.0,
     }
     keeps ["momentum_buffer"] if momentum
@@ -106,7 +108,7 @@ impl Sgd {
             return step.value - gradient * step.rate;
         }
         let [buffer] = kept else { unreachable!("as many as kept() says") };
-        // The first gradient is not damped.
+        // The first gradient is not dampened.
         let fresh = if step.number == 1 { 1.0 } else { 1.0 - self.dampening };
         *buffer = &*buffer * self.momentum + &gradient * fresh;
         let by = if self.nesterov { gradient + &*buffer * self.momentum } else { buffer.clone() };
@@ -114,7 +116,7 @@ impl Sgd {
     }
 }
 
-/// The step of Adam: first and second moments, each divided by what it lacks at the beginning.
+/// Adam update: bias-corrected first moment over the root of the bias-corrected second moment, times the rate.
 fn adam(step: &Step<'_>, gradient: &Tensor, betas: (f64, f64), eps: f64, kept: &mut [Tensor]) -> Tensor {
     let [mean, square] = kept else { unreachable!("as many as kept() says") };
     *mean = mix(mean, gradient, betas.0);
@@ -125,13 +127,13 @@ fn adam(step: &Step<'_>, gradient: &Tensor, betas: (f64, f64), eps: f64, kept: &
 }
 
 optimizer! {
-    /// Adam (Kingma and Ba 2015).
+    /// Adam (Kingma and Ba 2015), as `torch.optim.Adam`.
     Adam {
-        /// How much of the moments stays, of the mean and of the square.
+        /// Sets the decay rates of the first and second moments.
         betas: (f64, f64) = (0.9, 0.999),
-        /// What is added to the root of the square.
+        /// Sets the epsilon added to the root of the second moment.
         eps: f64 = 1e-8,
-        /// Adds so much of the parameter to its gradient.
+        /// Sets the L2 penalty: this multiple of the parameter is added to its gradient.
         weight_decay: f64 = 0.0,
     }
     keeps ["exp_avg", "exp_avg_sq"]
@@ -145,13 +147,13 @@ impl Adam {
 }
 
 optimizer! {
-    /// Adam whose weights decay by themselves (Loshchilov and Hutter 2019).
+    /// Adam with decoupled weight decay (Loshchilov and Hutter 2019), as `torch.optim.AdamW`.
     AdamW {
-        /// How much of the moments stays, of the mean and of the square.
+        /// Sets the decay rates of the first and second moments.
         betas: (f64, f64) = (0.9, 0.999),
-        /// What is added to the root of the square.
+        /// Sets the epsilon added to the root of the second moment.
         eps: f64 = 1e-8,
-        /// The share by which weights shrink in a step of rate 1.
+        /// Sets the weight decay: the fraction by which weights shrink in a step of rate 1.
         weight_decay: f64 = 0.01,
     }
     keeps ["exp_avg", "exp_avg_sq"]
@@ -164,11 +166,11 @@ impl AdamW {
 }
 
 optimizer! {
-    /// Lion (Chen et al. 2023): by the sign of a mean of gradients.
+    /// Lion (Chen et al. 2023): steps by the sign of a moving average of gradients.
     Lion {
-        /// How much of the mean stays, in the step and in what is kept.
+        /// Sets the decay rates of the average, in the step and in the stored state.
         betas: (f64, f64) = (0.9, 0.99),
-        /// The share by which weights shrink in a step of rate 1.
+        /// Sets the weight decay: the fraction by which weights shrink in a step of rate 1.
         weight_decay: f64 = 0.0,
     }
     keeps ["exp_avg"]
@@ -184,17 +186,17 @@ impl Lion {
 }
 
 optimizer! {
-    /// RMSprop (Hinton 2012): by the root of a running mean of squares.
+    /// RMSprop (Hinton 2012), as `torch.optim.RMSprop`: divides by the root of a moving average of squared gradients.
     RmsProp {
-        /// How much of the mean of squares stays.
+        /// Sets the decay rate of the average of squares.
         alpha: f64 = 0.99,
-        /// What is added to its root.
+        /// Sets the epsilon added to the root.
         eps: f64 = 1e-8,
-        /// Divides by the deviation instead.
+        /// Sets whether to divide by the standard deviation instead of the root mean square.
         centered: bool = false,
-        /// The share of the last step that is done again.
+        /// Sets the momentum: the fraction of the last step that is repeated.
         momentum: f64 = 0.0,
-        /// Adds so much of the parameter to its gradient.
+        /// Sets the L2 penalty: this multiple of the parameter is added to its gradient.
         weight_decay: f64 = 0.0,
     }
     keeps ["square_avg", "grad_avg", "momentum_buffer"]
@@ -220,13 +222,14 @@ impl RmsProp {
 }
 
 optimizer! {
-    /// Adagrad (Duchi, Hazan and Singer 2011): by the root of the sum of all squares.
+    /// Adagrad (Duchi, Hazan and Singer 2011), as `torch.optim.Adagrad`: divides by the root of the sum of all squared
+    /// gradients.
     Adagrad {
-        /// The rate falls with `1/(1 + (step - 1)·rate_decay)`.
+        /// Sets the decay of the rate: it falls as `1/(1 + (step - 1)·rate_decay)`.
         rate_decay: f64 = 0.0,
-        /// What is added to the root.
+        /// Sets the epsilon added to the root.
         eps: f64 = 1e-10,
-        /// Adds so much of the parameter to its gradient.
+        /// Sets the L2 penalty: this multiple of the parameter is added to its gradient.
         weight_decay: f64 = 0.0,
     }
     keeps ["sum"]

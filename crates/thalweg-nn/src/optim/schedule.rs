@@ -1,8 +1,8 @@
-//! Learning rates over the steps of a training: plain functions of the step.
+//! Learning rate schedules: plain functions of the step.
 
 use std::f64::consts::PI;
 
-/// A learning rate for every step, from 0 on: constant unless said otherwise.
+/// Learning rate as a function of the step, which starts at 0.
 ///
 /// ```
 /// use thalweg_nn::optim::Schedule;
@@ -30,52 +30,52 @@ enum Shape {
 }
 
 impl Schedule {
-    /// The same at every step.
+    /// Constant rate.
     pub fn constant(rate: f64) -> Schedule {
         Schedule { start: rate, shape: Shape::Constant, warmup: 0 }
     }
 
-    /// Straight from a rate to another in so many steps; that one from then on.
+    /// Linear from one rate to another in `steps` steps, then constant.
     pub fn linear(start: f64, end: f64, steps: u64) -> Schedule {
         Schedule { start, shape: Shape::Linear { end, steps }, warmup: 0 }
     }
 
-    /// Half a cosine from a rate to another in so many steps; that one from then on (Loshchilov and Hutter 2016).
+    /// Half a cosine from one rate to another in `steps` steps, then constant (Loshchilov and Hutter 2016).
     pub fn cosine(start: f64, end: f64, steps: u64) -> Schedule {
         Schedule { start, shape: Shape::Cosine { end, steps }, warmup: 0 }
     }
 
-    /// From a rate to another by a power of what is left of so many steps; that one from then on.
+    /// Polynomial decay in `steps` steps, then constant: `end + (start - end)·(1 - step/steps)^power`.
     pub fn polynomial(start: f64, end: f64, steps: u64, power: f64) -> Schedule {
         Schedule { start, shape: Shape::Polynomial { end, steps, power }, warmup: 0 }
     }
 
-    /// Times a factor every step.
+    /// Multiplies the rate by a factor every step.
     pub fn exponential(start: f64, factor: f64) -> Schedule {
         Schedule { start, shape: Shape::Exponential { factor }, warmup: 0 }
     }
 
-    /// Times a factor every so many steps.
+    /// Multiplies the rate by a factor every `every` steps.
     ///
     /// # Panics
-    /// When that is every 0 steps.
+    /// If `every` is 0.
     #[track_caller]
     pub fn steps(start: f64, factor: f64, every: u64) -> Schedule {
         assert!(every > 0, "Schedule: a factor every 0 steps");
         Schedule { start, shape: Shape::Steps { factor, every }, warmup: 0 }
     }
 
-    /// The rate for so many steps, then falling with the root of the step.
+    /// Constant for `steps` steps, then proportional to `1/√step`.
     pub fn inverse_root(start: f64, steps: u64) -> Schedule {
         Schedule { start, shape: Shape::InverseRoot { steps: steps.max(1) }, warmup: 0 }
     }
 
-    /// Behind so many steps that rise straight to where it starts.
+    /// Puts `steps` steps of linear warmup to the start rate before the schedule.
     pub fn warmup(self, steps: u64) -> Schedule {
         Schedule { warmup: steps, ..self }
     }
 
-    /// The rate of a step.
+    /// Rate of a step.
     pub fn at(&self, step: u64) -> f64 {
         if step < self.warmup {
             return self.start * (step + 1) as f64 / self.warmup as f64;
@@ -95,7 +95,7 @@ impl Schedule {
     }
 }
 
-/// A learning rate that falls when a measurement no longer improves, as `torch.optim.lr_scheduler.ReduceLROnPlateau`.
+/// Learning rate that falls when a measurement stops improving, as `torch.optim.lr_scheduler.ReduceLROnPlateau`.
 ///
 /// ```
 /// use thalweg_nn::optim::Plateau;
@@ -116,32 +116,32 @@ pub struct Plateau {
 }
 
 impl Plateau {
-    /// From a rate on: times 0.1 after more than 10 measurements without one that is better by a share of 0.0001.
+    /// Makes a schedule that starts at `rate`. Defaults: factor 0.1, patience 10, threshold 0.0001, minimum 0.
     pub fn new(rate: f64) -> Plateau {
         Plateau { rate, factor: 0.1, patience: 10, threshold: 1e-4, least: 0.0, best: f64::INFINITY, bad: 0 }
     }
 
-    /// What the rate is multiplied with.
+    /// Sets the factor of a reduction.
     pub fn factor(self, factor: f64) -> Plateau {
         Plateau { factor, ..self }
     }
 
-    /// So many measurements without an improvement are borne.
+    /// Sets the number of measurements without improvement that are tolerated.
     pub fn patience(self, patience: u64) -> Plateau {
         Plateau { patience, ..self }
     }
 
-    /// The share by which a measurement has to be better.
+    /// Sets the relative improvement that counts.
     pub fn threshold(self, threshold: f64) -> Plateau {
         Plateau { threshold, ..self }
     }
 
-    /// The rate never falls below this.
+    /// Sets the minimum rate.
     pub fn least(self, least: f64) -> Plateau {
         Plateau { least, ..self }
     }
 
-    /// The rate after another measurement, of which less is better.
+    /// Rate after another measurement, where smaller is better.
     pub fn next(&mut self, measured: f64) -> f64 {
         if measured < self.best * (1.0 - self.threshold) || self.best.is_infinite() && measured.is_finite() {
             (self.best, self.bad) = (measured, 0);

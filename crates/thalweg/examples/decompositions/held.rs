@@ -1,9 +1,9 @@
-//! What a decomposition has to be, held on the CPU in f64 whoever computed it: factors that give the matrix again, columns
-//! at right angles, values that are those of the CPU. Tests on the emulated GPU share this.
+//! Properties of correct decompositions, checked on the CPU in f64: the product of the factors is the matrix, columns
+//! are orthonormal, values equal those of the CPU. Shared with the tests on the emulated GPU.
 
 use thalweg::prelude::*;
 
-/// Matrices to be decomposed, on the CPU, with what they are.
+/// Matrices to decompose, on the CPU, with their properties.
 pub struct Case {
     pub dtype: DType,
     /// The leading dimensions.
@@ -16,7 +16,7 @@ fn wide(x: &Tensor) -> Result<Tensor, Error> {
     Ok(x.to_device(Device::cpu())?.cast(DType::F64))
 }
 
-/// A matrix with NaN in the half that nobody reads.
+/// A matrix with NaN in the triangle that is not read.
 fn unread(x: &Tensor) -> Tensor {
     x.ones_like().tril(0).cast(DType::Bool).where_(x, f64::NAN)
 }
@@ -38,13 +38,13 @@ impl Case {
         Tensor::eye_with(n, n, (self.dtype, Device::cpu()))
     }
 
-    /// Rounding errors that are allowed, in parts of the largest element.
+    /// The tolerance, relative to the largest element.
     fn allowed(&self) -> f64 {
         let eps = if self.dtype == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
         eps * (40.0 + 8.0 * self.m.max(self.n) as f64)
     }
 
-    /// How far apart, in parts of what is allowed.
+    /// The error relative to the tolerance.
     fn apart(&self, got: &Tensor, want: &Tensor) -> Result<f64, Error> {
         if got.dims() != want.dims() {
             return Err(Error::Value(format!("shape {} and not {}", got.shape(), want.shape())));
@@ -52,19 +52,18 @@ impl Case {
         let (got, want) = (wide(got)?, wide(want)?);
         let size = largest(&want)?.max(f64::MIN_POSITIVE);
         let off = largest(&(got - want))? / size / self.allowed();
-        // NaN is off, too.
+        // NaN counts as infinite error.
         Ok(if off.is_nan() { f64::INFINITY } else { off })
     }
 
-    /// By how much columns are not of length 1 and at right angles.
+    /// The deviation of columns from orthonormality.
     fn angles(&self, q: &Tensor) -> Result<f64, Error> {
         let (q, k) = (wide(q)?, q.dims()[q.rank() - 1]);
         let want = Tensor::eye_with(k, k, (DType::F64, Device::cpu()));
         self.apart(&q.t().matmul(&q), &want.broadcast_to(&[&self.lead[..], &[k, k]].concat()[..]))
     }
 
-    /// Runs every operation on a device of which `begin` says so, and tells by how much it is off, in parts of what is
-    /// allowed.
+    /// Runs every operation that `begin` selects on a device, and reports the error relative to the tolerance.
     pub fn all(
         &self,
         there: &dyn Fn(&Tensor) -> Result<Tensor, Error>,
@@ -123,7 +122,7 @@ impl Case {
         };
         hold("svd", &|| svd(&a, false));
         hold("svd_full", &|| svd(&a, true));
-        // One column the sum of others, and nothing but zeros.
+        // A column that is the sum of others, and a zero matrix.
         hold("svd of lower rank", &|| {
             let x = if n > 1 { Tensor::cat(&[a.narrow(-1, 0, n - 1), a.narrow(-1, 0, 1)], -1) } else { a.clone() };
             svd(&x, false)
@@ -136,7 +135,7 @@ impl Case {
         if m != n {
             return;
         }
-        // Far from singular, so that results can be held by their values.
+        // Far from singular, so that results can be compared by value.
         let good = &a * (0.5 / (n as f64).sqrt()) + self.eye(n) * 2.0;
         let b = self.randn(n, 3);
         let positive = &good.matmul(&good.t());
@@ -170,7 +169,7 @@ impl Case {
             });
         }
         hold("inv", &|| self.apart(&there(&good)?.inv(), &of(&good).inv().cast(self.dtype)));
-        // Of 256 rows it would be beyond f32.
+        // For 256 rows it would overflow f32.
         hold("det", &|| self.apart(&there(&(&good * 0.5))?.det(), &of(&(&good * 0.5)).det().cast(self.dtype)));
         hold("slogdet", &|| {
             let ((sign, log), want) = (there(&a)?.slogdet(), of(&a).slogdet());
@@ -186,10 +185,10 @@ impl Case {
     }
 }
 
-/// An operation on matrices that it is an error for.
+/// Operation with matrices for which it is an error.
 type Failing<'a> = (&'static str, &'a dyn Fn(&Tensor) -> Tensor, &'a Tensor);
 
-/// Errors: what is said of a batch on a device, by name, and what the CPU says.
+/// Error messages for a batch, by operation name: on the device, and on the CPU.
 pub fn errors(there: &dyn Fn(&Tensor) -> Result<Tensor, Error>, dtype: DType) -> Vec<(&'static str, String, String)> {
     let good = Tensor::eye_with(3, 3, (dtype, Device::cpu()));
     let like = |x: [[f64; 3]; 3]| Tensor::new(x).to_device(Device::cpu()).expect("it comes back").cast(dtype);

@@ -1,9 +1,9 @@
-//! Decompositions on a GPU held against the CPU: factors that give the matrix again, values, errors; and how long they take,
-//! by the GPU's library and by the function on the host.
+//! Checks decompositions on a GPU against the CPU (products of factors, values, errors), and times them in the GPU's
+//! library and on the host.
 //!
-//! `cargo run --release -p thalweg --features linalg,cuda --example decompositions [cuda:0] [checks|times]`. The work is
-//! done in processes of their own, and goes on behind whatever ends one. It prints every failure, ends with their number,
-//! and with 1 where there are any; it says where something ran on the host, since there is no cuSOLVER.
+//! `cargo run --release -p thalweg --features linalg,cuda --example decompositions [cuda:0] [checks|times]`. The work
+//! is done in child processes, and continues after one that crashes. It prints every failure, and exits with 1 if there
+//! are any. It reports operations that ran on the host because cuSOLVER is missing.
 
 mod held;
 
@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use thalweg::counters;
 use thalweg::prelude::*;
 
-/// How long operations are timed, by the library and on the host.
+/// Duration of the timings, in the library and on the host.
 const LONG_ENOUGH: Duration = Duration::from_secs(25);
-/// How long a process may say nothing.
+/// Maximum time without output of a child process.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn main() -> Result<(), Error> {
@@ -36,7 +36,7 @@ fn main() -> Result<(), Error> {
     if only != Some("times") {
         failed += all_checks(&name);
     }
-    // The host that plays a GPU takes no time worth knowing.
+    // Timings of the emulated GPU are meaningless.
     if only != Some("checks") && name != "cuda:emulated" {
         all_times(&name);
     }
@@ -44,8 +44,8 @@ fn main() -> Result<(), Error> {
     std::process::exit(i32::from(failed > 0));
 }
 
-/// Runs a part of the program in a process of its own, again and again behind what ended it; gives every line to `said`.
-/// Returns what ended it.
+/// Runs a part of the program in child processes, restarting after each crash; passes every line to `said`. Returns the
+/// reasons of the crashes.
 fn in_processes(name: &str, what: &str, library: bool, said: &mut dyn FnMut(&str)) -> Vec<String> {
     let (mut from, mut ended) = (0, vec![]);
     loop {
@@ -94,7 +94,7 @@ fn in_processes(name: &str, what: &str, library: bool, said: &mut dyn FnMut(&str
     }
 }
 
-/// Numbers what is begun, and says so; those before `from` are passed over.
+/// Counter of started items, which reports each; items before `from` are skipped.
 struct Begun {
     from: usize,
     next: Cell<usize>,
@@ -111,7 +111,7 @@ impl Begun {
     }
 }
 
-/// Ends the process where nothing more can be computed in it: it is begun anew.
+/// Exits the process if its device is lost: it is restarted.
 fn end_if_lost(error: &str) {
     if error.contains("can compute nothing more") || error.contains("CUDA_LAUNCH_BLOCKING") {
         std::process::exit(3);
@@ -164,7 +164,7 @@ fn checks(name: &str, from: usize) -> Result<(), Error> {
             let of = format!("of {dtype}{lead:?} [{m}, {n}]");
             let calls = Cell::new(counters());
             let begin = |what: &str| begun.begin(&format!("{what} {of}"));
-            // What is counted is of one operation.
+            // The counters are those of one operation.
             let check = |what: &str| {
                 calls.set(counters());
                 begin(what)
@@ -203,7 +203,7 @@ fn checks(name: &str, from: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// An operation that is timed.
+/// Operation to be timed.
 type Timed = (&'static str, fn(&Tensor) -> Tensor);
 
 const OPERATIONS: [Timed; 12] = [
@@ -245,7 +245,7 @@ fn all_times(name: &str) {
     }
 }
 
-/// Least times in ms, with the copy of one number to the host in each: the first always, more while they take little.
+/// Minimum times in ms, including the copy of one number to the host: at least one run, more for short ones.
 fn times(name: &str, from: usize) -> Result<(), Error> {
     let gpu = Device::from_name(name)?;
     let (begun, start) = (Begun { from, next: Cell::new(0) }, Instant::now());
@@ -257,12 +257,12 @@ fn times(name: &str, from: usize) -> Result<(), Error> {
         x.flatten().slice(0).item::<f32>()?;
         for (what, f) in OPERATIONS {
             let what = format!("{what} {lead:?} {n}²");
-            // What takes the host minutes is left out there, and everything when too much time is gone.
+            // Skips operations that take minutes on the host, and all after the time limit.
             let long = !library && (n >= 3000 || (n >= 1000 && what.starts_with('s') && what.contains("vd")));
             if start.elapsed() > LONG_ENOUGH || long || !begun.begin(&what) {
                 continue;
             }
-            // The first makes and compiles what is not there yet.
+            // The first run compiles.
             let (mut least, mut spent, mut runs) = (f64::INFINITY, 0.0, 0);
             while runs < 3 || (spent < 100.0 && runs < 1000) {
                 let start = Instant::now();

@@ -1,9 +1,10 @@
-//! Folds and scans in recorded steps: what has derivatives of every order.
+//! Folds and scans in recorded steps, with derivatives of every order.
 //!
-//! In: a combine and the components of the elements. Out: the components of the result, each partial result recorded by the
-//! operations of the combine. A fold puts the second half of a row to the first, and so on; a scan puts to each element what
-//! is 1, 2, 4, … places before it (Hillis and Steele 1986). So a row of n elements takes log n steps, of n elements a scan's,
-//! of half as many each time a fold's. Always true: no identity is used, so that an infinity in it makes no NaN.
+//! In: a combine and the components of the elements. Out: the components of the result, with every partial result
+//! recorded by the operations of the combine. A fold combines the first half of a row with the second, and so on; a
+//! scan combines each element with the one 1, 2, 4, … before it (Hillis and Steele 1986). A row of n elements takes log
+//! n steps, each on n elements in a scan and on half as many as the previous one in a fold. Always true: no identity is
+//! used, so that an infinity in it makes no NaN.
 
 use super::Combined;
 use crate::grad::gradients_of;
@@ -15,12 +16,11 @@ use thalweg_ir::{ElementOp, Loop, Op, RegionNode};
 use thalweg_kernel::{Along, reference};
 
 impl Combined {
-    /// The gradients of the elements, where those of the components of these numbers are `dy`: tracked, where `x` or `dy`
-    /// are.
+    /// The gradients of the elements; `dy` are those of the components `numbers`. Tracked if `x` or `dy` is.
     pub(super) fn gradients_in_steps(&self, x: &[Tensor], numbers: &[usize], dy: &[Tensor]) -> Vec<Option<Tensor>> {
         let create = x.iter().chain(dy).any(Tensor::is_tracked);
         let _tracking = Tracking::set(true);
-        // Gradients stop here: `dy` may come from the same elements.
+        // Gradients stop here: `dy` may depend on the same elements.
         let leaf = |x: &Tensor| match (x.dtype().is_float(), x.is_tracked()) {
             (false, _) => x.clone(),
             (true, true) => x.on_grad(Tensor::clone),
@@ -70,7 +70,7 @@ impl Combined {
         all.into_iter().map(Part::Tensor).collect()
     }
 
-    /// Two lists of partial results put together.
+    /// Two lists of partial results, combined.
     fn together(&self, before: &[Tensor], after: &[Tensor]) -> Vec<Tensor> {
         let parts = |all: &[Tensor]| -> Vec<Part> { all.iter().cloned().map(Part::Tensor).collect() };
         let tensor = |(n, part): (usize, Part)| match part {
@@ -81,7 +81,7 @@ impl Combined {
     }
 }
 
-/// `Σ y·dy` of the components of these numbers through which a gradient flows, if there are such.
+/// `Σ y·dy` of the components `numbers` that a gradient flows through; `None` if there are none.
 pub(super) fn weighted(y: &[Part], numbers: &[usize], dy: &[Tensor]) -> Option<Tensor> {
     let products = numbers.iter().zip(dy).filter_map(|(&n, dy)| match &y[n] {
         Part::Tensor(y) if y.is_tracked() => Some((y * dy).sum(..)),
@@ -90,14 +90,14 @@ pub(super) fn weighted(y: &[Part], numbers: &[usize], dy: &[Tensor]) -> Option<T
     products.reduce(|a, b| a + b)
 }
 
-/// A part of what is put together: tensors of one shape, and numbers.
+/// Component of a partial result: a tensor (all of one shape) or a number.
 #[derive(Clone)]
 pub(super) enum Part {
     Tensor(Tensor),
     Scalar(Scalar),
 }
 
-/// Two partial results put together, in recorded operations.
+/// Two partial results, combined in recorded operations.
 pub(super) fn put(of: Loop, before: &[Part], after: &[Part]) -> Vec<Part> {
     let region = of.region();
     let mut values: Vec<Part> = Vec::with_capacity(region.nodes.len());
@@ -121,7 +121,8 @@ pub(super) fn put(of: Loop, before: &[Part], after: &[Part]) -> Vec<Part> {
     region.next.iter().map(|&n| values[n as usize].clone()).collect()
 }
 
-/// An operation on parts, of which one is a tensor (numbers alone were computed when the combine was traced).
+/// Records an operation on components, at least one of which is a tensor (operations on numbers were folded when the
+/// combine was traced).
 fn element<'a>(op: ElementOp, args: impl Iterator<Item = (&'a Part, DType)>, dtype: DType) -> Part {
     let (mut all, mut n, mut shape) = ([Arg::Scalar(0); 3], 0, Shape::SCALAR);
     for (part, dtype) in args {

@@ -1,7 +1,7 @@
 //! Operators and comparisons of complex numbers: with each other, with real tensors and with numbers on either side.
 //!
-//! On the right any real operand stands that a tensor takes, and a pair `(re, im)` of f64, which is one complex number.
-//! On the left stand tensors, f64, i64 and pairs.
+//! The right operand may be complex, any real operand that a tensor takes, or a pair `(re, im)` of f64, which is one
+//! complex number. The left one may be complex, a tensor, f64, i64 or a pair.
 
 use super::create::number;
 use super::{Complex, common_shape};
@@ -25,12 +25,12 @@ fn mul(a: &Complex, b: &Complex) -> Complex {
     Complex { re: &a.re * &b.re - &a.im * &b.im, im: &a.re * &b.im + &a.im * &b.re }
 }
 
-/// A divisor by Smith's method, as in NumPy, so that no square overflows on the way: the parts of a quotient are sums of
-/// the dividend's parts, one of them times `ratio`, over `divisor`.
+/// Divisor by Smith's method, as in NumPy, which squares nothing and so does not overflow early: the parts of a
+/// quotient are sums of the dividend's parts, one of them times `ratio`, over `divisor`.
 struct Divisor {
     ratio: Tensor,
     divisor: Tensor,
-    /// Whether the imaginary part is the larger one.
+    /// Mask: the imaginary part is the larger one.
     imaginary: Tensor,
 }
 
@@ -41,7 +41,7 @@ impl Divisor {
         let (large, small) = (imaginary.where_(&z.im, &z.re), imaginary.where_(&z.re, &z.im));
         let zero = large.eq(0) & small.eq(0);
         let ratio = &small / zero.where_(1, &large);
-        // By 0 each part is divided by +0.
+        // For division by 0, each part is divided by +0.
         let divisor = zero.where_(0, &large + &small * &ratio);
         Divisor { ratio, divisor, imaginary }
     }
@@ -59,7 +59,7 @@ fn div(a: &Complex, b: &Complex) -> Complex {
 #[track_caller]
 fn add_real(a: &Complex, b: impl IntoOperand) -> Complex {
     let re = &a.re + b;
-    // The imaginary part takes the shape along.
+    // The imaginary part is broadcast to the shape of the result.
     Complex { im: a.im.broadcast_to(*re.shape()), re }
 }
 
@@ -174,7 +174,7 @@ macro_rules! operators {
                 $right(&self, other)
             }
         }
-        /// Replaces the handles with those of the result; other handles to the old parts keep them.
+        /// Replaces the handles with those of the result; other handles keep the old parts.
         impl<R> ops::$assign<R> for Complex
         where
             for<'a> &'a Complex: ops::$trait<R, Output = Complex>,
@@ -239,8 +239,8 @@ impl ops::Neg for Complex {
 
 /// Arithmetic without an operator.
 impl Complex {
-    /// `1/z`, as `numpy.reciprocal` and `torch.reciprocal`, without overflow on the way. As NumPy's quotient `1/z` it is
-    /// `∞ + NaN·i` of 0.
+    /// `1/z`, as `numpy.reciprocal` and `torch.reciprocal`, without intermediate overflow. `∞ + NaN·i` for 0, as
+    /// NumPy's quotient `1/z`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -261,7 +261,7 @@ impl Complex {
     #[track_caller]
     pub fn square(&self) -> Complex {
         let product = &self.re * &self.im;
-        // The difference of the squares, of which none of the digits is lost.
+        // The difference of the squares, as a product without cancellation.
         Complex { re: (&self.re - &self.im) * (&self.re + &self.im), im: &product + &product }
     }
 
@@ -277,9 +277,9 @@ impl Complex {
     }
 }
 
-/// Comparisons. There is no order of complex numbers, so no others.
+/// Comparisons. Complex numbers have no order, so there are no others.
 impl Complex {
-    /// Where both parts are equal, as bool, as `numpy.equal`; shapes broadcast. 0 and -0 are equal.
+    /// Whether both parts are equal, as bool, as `numpy.equal`; shapes broadcast. 0 and -0 are equal.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -295,7 +295,7 @@ impl Complex {
         self.re.eq(&other.re) & self.im.eq(&other.im)
     }
 
-    /// Where a part differs, as bool, as `numpy.not_equal`; a NaN differs from everything.
+    /// Whether a part differs, as bool, as `numpy.not_equal`; NaN differs from everything.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -311,8 +311,8 @@ impl Complex {
         self.re.ne(&other.re) | self.im.ne(&other.im)
     }
 
-    /// Where the two are close, `|a - b| ≤ atol + rtol·|b|`, as bool, as `numpy.isclose`; infinite numbers where they are
-    /// equal, NaN nowhere.
+    /// Whether the numbers are close, `|a - b| ≤ atol + rtol·|b|`, as bool, as `numpy.isclose`. Equal infinite numbers
+    /// are close, NaN is close to nothing.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -329,7 +329,7 @@ impl Complex {
         self.eq(other) | (difference.le(other.abs() * rtol + atol) & difference.is_finite())
     }
 
-    /// Whether all are close, as `numpy.allclose`; see [`isclose`](Complex::isclose). Reads the answer.
+    /// Whether all numbers are close, as `numpy.allclose`; see [`isclose`](Complex::isclose). Waits for the answer.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -349,7 +349,7 @@ impl Complex {
         self.isclose(other, rtol, atol).all(..).item()
     }
 
-    /// Where a part is NaN, as bool, as `numpy.isnan`.
+    /// Whether a part is NaN, as bool, as `numpy.isnan`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -362,7 +362,7 @@ impl Complex {
         self.re.is_nan() | self.im.is_nan()
     }
 
-    /// Where a part is an infinity, as bool, as `numpy.isinf`.
+    /// Whether a part is an infinity, as bool, as `numpy.isinf`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -375,7 +375,7 @@ impl Complex {
         self.re.is_inf() | self.im.is_inf()
     }
 
-    /// Where both parts are finite, as bool, as `numpy.isfinite`.
+    /// Whether both parts are finite, as bool, as `numpy.isfinite`.
     ///
     /// ```
     /// # use thalweg::Complex;

@@ -1,12 +1,12 @@
-//! Making complex numbers: from parts, pairs, magnitudes and angles, and at random.
+//! Creation of complex numbers: from parts, pairs, magnitudes and angles, and at random.
 
 use super::{Complex, common_shape};
 use crate::record::{check_alike, check_float};
 use crate::{Element, Options, Shape, Tensor};
 
-/// From data.
+/// Creation from data.
 impl Complex {
-    /// Numbers of these parts, which broadcast, as `torch.complex`.
+    /// Complex numbers with the given parts, which broadcast, as `torch.complex`.
     ///
     /// ```
     /// # use thalweg::{Complex, Tensor};
@@ -39,7 +39,7 @@ impl Complex {
         Complex { re: re.clone(), im: zero.broadcast_to(*re.shape()) }
     }
 
-    /// Numbers of these magnitudes and angles, as `torch.polar`.
+    /// Complex numbers with the given magnitudes and angles, as `torch.polar`.
     ///
     /// ```
     /// # use thalweg::{Complex, Tensor};
@@ -57,7 +57,7 @@ impl Complex {
         Complex { re: abs * angle.cos(), im: abs * angle.sin() }
     }
 
-    /// Numbers from their parts, in row-major order, on the default device.
+    /// Complex numbers from pairs (re, im) in row-major order, on the default device.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -66,7 +66,7 @@ impl Complex {
     /// ```
     ///
     /// # Panics
-    /// When the parts are no floats, or not as many as the shape has.
+    /// When the parts are not floats, or the number of pairs is not that of the shape.
     #[track_caller]
     pub fn from_pairs<T: Element>(pairs: &[(T, T)], shape: impl Into<Shape>) -> Complex {
         let shape = shape.into();
@@ -76,8 +76,8 @@ impl Complex {
         Complex { re, im: Tensor::from_slice(&im, shape) }
     }
 
-    /// Numbers whose parts lie side by side in a slice, `[re, im, re, im, ..]`, as audio and FFT libraries keep them; on the
-    /// default device. [`view_as_complex`](Complex::view_as_complex) takes a tensor.
+    /// Complex numbers from a slice of interleaved parts, `[re, im, re, im, ..]`, the layout of audio and FFT
+    /// libraries; on the default device. [`view_as_complex`](Complex::view_as_complex) takes a tensor.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -85,7 +85,7 @@ impl Complex {
     /// ```
     ///
     /// # Panics
-    /// When the parts are no floats, or not twice as many as the shape has.
+    /// When the parts are not floats, or not twice as many as the shape has elements.
     #[track_caller]
     pub fn from_interleaved<T: Element>(parts: &[T], shape: impl Into<Shape>) -> Complex {
         let shape = shape.into();
@@ -98,7 +98,8 @@ impl Complex {
         Complex { re, im: Tensor::from_slice(&im, shape) }
     }
 
-    /// Numbers whose parts lie side by side along a last axis of size 2, as `torch.view_as_complex`; views of it.
+    /// Complex numbers whose parts are interleaved along a last axis of size 2, as `torch.view_as_complex`; views of
+    /// it.
     ///
     /// ```
     /// # use thalweg::{Complex, Tensor};
@@ -107,7 +108,7 @@ impl Complex {
     /// ```
     ///
     /// # Panics
-    /// When the dtype is not a float, or the last axis has not two elements.
+    /// When the dtype is not a float, or the last axis does not have two elements.
     #[track_caller]
     pub fn view_as_complex(parts: &Tensor) -> Complex {
         check_float("Complex::view_as_complex", parts);
@@ -117,8 +118,8 @@ impl Complex {
         Complex { re: parts.index_axis(-1, 0), im: parts.index_axis(-1, 1) }
     }
 
-    /// Real and imaginary part of each number side by side along a new last axis of size 2, as `torch.view_as_real` (which
-    /// shares memory; this is a tensor of its own, and [`Tensor::to_vec`] of it is the interleaved parts).
+    /// The parts interleaved along a new last axis of size 2, as `torch.view_as_real` (which shares memory; this is a
+    /// new tensor). [`Tensor::to_vec`] of it gives the interleaved parts.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -135,7 +136,7 @@ impl Complex {
     }
 }
 
-/// From a rule.
+/// Creation from a rule.
 impl Complex {
     /// Zeros, as `numpy.zeros(shape, complex)`; parts of f32 on the default device.
     ///
@@ -159,7 +160,7 @@ impl Complex {
         Complex::full_with(shape, (1.0, 0.0), Options::default())
     }
 
-    /// One number everywhere, as `numpy.full`; parts of f32 on the default device.
+    /// One number in every element, as `numpy.full`; parts of f32 on the default device.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -187,7 +188,7 @@ impl Complex {
         Complex { re, im: Tensor::full_with(shape, value.1, (options.dtype(), options.device)) }
     }
 
-    /// Standard normal: both parts normal with mean 0 and variance ½, so that the mean of `|z|²` is 1, as
+    /// Standard normal numbers: both parts have mean 0 and variance ½, so that the mean of `|z|²` is 1, as
     /// `torch.randn(shape, dtype=torch.complex64)`.
     ///
     /// ```
@@ -245,7 +246,7 @@ impl Complex {
         Complex { re: Tensor::rand_with(shape, options), im: Tensor::rand_with(shape, options) }
     }
 
-    /// Picks by a condition: `a` where it holds, else `b`; all three broadcast, as `numpy.where`.
+    /// Selects by a condition, as `numpy.where`: `a` where it is true, else `b`; all three broadcast.
     ///
     /// ```
     /// # use thalweg::{Complex, Tensor};
@@ -263,7 +264,7 @@ impl Complex {
     }
 }
 
-/// A pair of numbers as complex ones of the kind of others: of rank 0.
+/// A pair (re, im) as a complex number of rank 0, with dtype and device of `like`.
 #[track_caller]
 pub(super) fn number((re, im): (f64, f64), like: &Complex) -> Complex {
     let of = (like.dtype(), like.device());

@@ -1,16 +1,16 @@
 //! Magnitudes and angles, exponentials, logarithms, roots and powers, with NumPy's principal branches.
 //!
-//! A function is its usual formula where that is right, and another one where it overflows or loses digits. What is picked
-//! is picked by comparisons of the argument, and the formula that is not picked is given an argument that it is finite at,
-//! so that gradients never meet `0·∞`. Special values are put in last.
+//! A function is its usual formula where that is accurate, and another one where it overflows or loses digits. Formulas
+//! are selected by comparisons of the argument. The formula that is not selected gets an argument at which it is
+//! finite, so that gradients never contain `0·∞`. Special values are inserted last.
 
 use super::{Complex, common_shape, limits, sign_of};
 use crate::Tensor;
 
 /// Magnitudes and angles.
 impl Complex {
-    /// The magnitudes, as `numpy.abs`, without overflow on the way; infinite where a part is, even beside NaN. The gradient
-    /// at 0 is 0, as PyTorch's.
+    /// The magnitudes, as `numpy.abs`, without intermediate overflow; infinite if a part is, even beside NaN. The
+    /// gradient at 0 is 0, as PyTorch's.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -38,8 +38,8 @@ impl Complex {
         self.re.square() + self.im.square()
     }
 
-    /// The angles in `-π..=π`, as `numpy.angle` and `torch.angle`: `atan2(im, re)`, so that the branch cut is the negative
-    /// real axis, with π above it (`im` = +0) and -π below (`im` = -0). 0 of +0.
+    /// The angles in `-π..=π`, as `numpy.angle` and `torch.angle`: `atan2(im, re)`. The branch cut is the negative real
+    /// axis, with π above it (`im` = +0) and -π below (`im` = -0). The angle of +0 is 0.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -63,8 +63,8 @@ impl Complex {
         Complex { re: self.re.clone(), im: -&self.im }
     }
 
-    /// `z/|z|`, and 0 of 0, as `numpy.sign` (of version 2) and `torch.sgn`. Where one part is infinite it is ±1 or ±i
-    /// (beside NaN, too), where both are, NaN. The gradient at 0 is 0.
+    /// `z/|z|`, and 0 for 0, as `numpy.sign` (of version 2) and `torch.sgn`. If one part is infinite, the result is ±1
+    /// or ±i (beside NaN, too); if both are, it is NaN. The gradient at 0 is 0.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -92,10 +92,10 @@ impl Complex {
 
 /// Exponentials and logarithms.
 impl Complex {
-    /// `eᶻ`, as `numpy.exp`. Where `eˣ` overflows, but its product with the sine or cosine does not, it is that product.
+    /// `eᶻ`, as `numpy.exp`. It does not overflow if only `eˣ` does, and not its product with the sine or cosine.
     ///
-    /// Of `-∞ + iy` it is 0, whatever `y` is; of `∞ + 0i` it is `∞ + 0i`, of `∞ ± ∞i` it is `∞ + NaN·i`; of `NaN + 0i` the
-    /// imaginary part stays 0.
+    /// For `-∞ + iy` it is 0, whatever `y` is; for `∞ + 0i` it is `∞ + 0i`; for `∞ ± ∞i` it is `∞ + NaN·i`; for
+    /// `NaN + 0i` the imaginary part is 0.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -110,7 +110,7 @@ impl Complex {
         let limit = limits(x.dtype()).exponent;
         let (size, more) = (x.minimum(limit).exp(), (x - limit).maximum(0).exp());
         let (re, im) = (&size * y.cos() * &more, &size * y.sin() * &more);
-        // 0 and ∞ do not turn.
+        // 0 and ∞ are not rotated.
         let still = x.is_inf() & !y.is_finite();
         let end = size * more;
         let level = y.eq(0) & !x.is_finite();
@@ -130,7 +130,7 @@ impl Complex {
         let (x, y) = (&z.re, &z.im);
         let half = (y * 0.5).sin();
         let exp = z.exp();
-        // Past the limit the 1 is nothing, and the formula overflows before the result does.
+        // Beyond the limit the 1 is negligible, and the formula overflows before the result does.
         let far = x.abs().gt(limits(x.dtype()).exponent);
         let near = far.where_(0, x).expm1() * y.cos() - half.square() * 2.0;
         let re = far.where_(&exp.re - 1.0, near);
@@ -138,8 +138,8 @@ impl Complex {
     }
 
     /// The principal logarithm `ln|z| + i·angle`, as `numpy.log`. The branch cut is the negative real axis, as for
-    /// [`angle`](Complex::angle). `-∞` of 0, `∞` of what is infinite in a part, NaN or not in the other. Where `|z|` is
-    /// near 1, its logarithm is taken from the parts and not from `|z|`.
+    /// [`angle`](Complex::angle). The real part is `-∞` for 0, and `∞` if a part is infinite, even beside NaN. If `|z|`
+    /// is near 1, its logarithm is computed from the parts and not from `|z|`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -198,11 +198,11 @@ fn log_abs(z: &Complex) -> Tensor {
     let limits = limits(z.dtype());
     let (a, b) = (z.re.abs(), z.im.abs());
     let (large, small) = (a.maximum(&b), a.minimum(&b));
-    // Around 1: the difference of |z|² and 1, of which no digits are lost but those that the parts' squares do not have.
+    // Around 1: the difference of |z|² and 1, without cancellation; only the rounding of the parts' squares remains.
     let near = large.gt(0.5) & large.lt(1.5);
     let (m, n) = (near.where_(&large, 1), near.where_(&small, 0));
     let around_one = ((&m - 1.0) * (&m + 1.0) + n.square()).log1p() * 0.5;
-    // |z| neither overflows nor loses its digits below the normal numbers.
+    // Scaled so that |z| neither overflows nor becomes subnormal.
     let (up, down) = (large.lt(limits.small), large.gt(limits.large));
     let (more, less) = (1.0 / limits.small, 1.0 / limits.large);
     let one = large.ones_like();
@@ -214,12 +214,12 @@ fn log_abs(z: &Complex) -> Tensor {
 
 /// Roots and powers.
 impl Complex {
-    /// The principal square root, as `numpy.sqrt`: its real part is not negative, and its imaginary part has the sign of
-    /// that of `z`, -0 too. The branch cut is the negative real axis. Neither overflows nor underflows on the way.
+    /// The principal square root, as `numpy.sqrt`: its real part is not negative, and its imaginary part has the sign
+    /// of that of `z`, including -0. The branch cut is the negative real axis. There is no intermediate overflow or
+    /// underflow.
     ///
-    /// Of what has an infinite imaginary part it is `∞ ± ∞i`, even beside NaN; of `-∞ + iy` it is `0 ± ∞i`, of `∞ + iy` it
-    /// is `∞ ± 0i`. At 0 there is no gradient, and what comes out of
-    /// one means nothing.
+    /// With an infinite imaginary part it is `∞ ± ∞i`, even beside NaN; for `-∞ + iy` it is `0 ± ∞i`, for `∞ + iy` it
+    /// is `∞ ± 0i`. It has no derivative at 0, and a gradient there is meaningless.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -231,7 +231,7 @@ impl Complex {
         let z = self.wide();
         let limits = limits(z.dtype());
         let size = z.re.abs().maximum(z.im.abs());
-        // By powers of 4, whose roots are exact.
+        // Scaled by powers of 4, whose square roots are exact.
         let (up, down) = (size.lt(limits.small), size.gt(limits.large));
         let power = |of: f64| 4f64.powf((of.ln() / 4f64.ln()).round());
         let (more, less) = (power(1.0 / limits.small), power(1.0 / limits.large));
@@ -242,7 +242,7 @@ impl Complex {
         let zero = size.eq(0);
         let sum = (zero.where_(1, &x).hypot(&y) + x.abs()) * 0.5;
         let large = zero.where_(0, sum.sqrt());
-        // The part that is not the larger one; the infinity itself of an infinite imaginary part.
+        // The part that is not the larger one; infinite for an infinite imaginary part.
         let small = &y / (zero.where_(1, &large) * 2.0);
         let (large, small) = (large * &back, small * back);
         let right = x.ge(0);
@@ -254,9 +254,9 @@ impl Complex {
         Complex { re, im: far.where_(&z.im, im) }.cast(self.dtype())
     }
 
-    /// `z` to the power of complex exponents, which broadcast, as `numpy.power`: `exp(w·log z)`, the principal value, with
-    /// the branch cut of [`log`](Complex::log) along `z`. Of 0 it is 1 where the exponent is 0, 0 where its real part is
-    /// positive, and NaN else.
+    /// `z` to the power of complex exponents, which broadcast, as `numpy.power`: `exp(w·log z)`, the principal value,
+    /// with the branch cut of [`log`](Complex::log) in `z`. For the base 0 it is 1 if the exponent is 0, 0 if the
+    /// exponent's real part is positive, and else NaN.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -273,7 +273,7 @@ impl Complex {
         let (z, w) = (self.wide(), exponent.wide());
         let zero = z.re.eq(0) & z.im.eq(0);
         let none = w.re.eq(0) & w.im.eq(0);
-        // 1 in place of 0, so that nothing infinite meets a gradient.
+        // The base 0 is replaced by 1, so that no gradient is infinite.
         let base = Complex { re: zero.where_(1, &z.re), im: z.im.clone() };
         let power = (&w * base.log()).exp();
         let nan = w.re.full_like(f64::NAN);
@@ -284,8 +284,8 @@ impl Complex {
         Complex { re, im }.cast(self.dtype())
     }
 
-    /// `z` to the power of a real number, as `z**1.5`. Whole exponents up to 64 are products ([`powi`](Complex::powi)),
-    /// ½ is [`sqrt`](Complex::sqrt), others are [`pow`](Complex::pow).
+    /// `z` to the power of a real number, as `z**1.5`. Integer exponents up to 64 are products
+    /// ([`powi`](Complex::powi)), ½ is [`sqrt`](Complex::sqrt), others are [`pow`](Complex::pow).
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -302,8 +302,8 @@ impl Complex {
         self.pow(&super::create::number((exponent, 0.0), self))
     }
 
-    /// `z` to the power of a whole number, as `z**3`, by multiplications; a negative one is one over the power. 1 of the
-    /// power 0, NaN and infinities too.
+    /// `z` to the power of an integer, as `z**3`, by multiplications; for a negative one the reciprocal of the power.
+    /// The power 0 is 1, also of NaN and infinities.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -334,7 +334,7 @@ impl Complex {
     }
 }
 
-/// A part that is `first` where `x` is negative, by its sign bit, and `second` else.
+/// `first` where `x` is negative, by its sign bit, else `second`.
 #[track_caller]
 pub(super) fn by_sign(x: &Tensor, first: &Tensor, second: &Tensor) -> Tensor {
     x.signbit().where_(first, second)

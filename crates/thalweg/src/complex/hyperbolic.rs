@@ -1,14 +1,16 @@
-//! Hyperbolic functions, and the trigonometric ones by them: `sin z = swap(sinh(swap z))`, where `swap` exchanges the parts.
+//! Hyperbolic functions, and the trigonometric ones through them: `sin z = swap(sinh(swap z))`, where `swap` exchanges
+//! the parts.
 
 use super::exponential::by_sign;
 use super::{Complex, limits, odd, sign_of};
 
 /// Hyperbolic and trigonometric functions.
 impl Complex {
-    /// The hyperbolic sine, as `numpy.sinh`: `sinh x·cos y + i·cosh x·sin y`, without overflow before the result does.
+    /// The hyperbolic sine, as `numpy.sinh`: `sinh x·cos y + i·cosh x·sin y`, without overflow before the result
+    /// overflows.
     ///
-    /// It is odd. Of `∞ + 0i` it is `∞ + 0i`, of `∞ ± ∞i` it is `∞ + NaN·i`; the imaginary part of `NaN + 0i` stays 0, and the
-    /// real part of `0 + iy` stays 0, whatever `y` is.
+    /// It is odd. For `∞ + 0i` it is `∞ + 0i`, for `∞ ± ∞i` it is `∞ + NaN·i`; the imaginary part is 0 for `NaN + 0i`,
+    /// and the real part is 0 for `0 + iy`, whatever `y` is.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -27,10 +29,11 @@ impl Complex {
         Complex { re: still.where_(x, re), im: level.where_(y, im) }.cast(self.dtype())
     }
 
-    /// The hyperbolic cosine, as `numpy.cosh`: `cosh x·cos y + i·sinh x·sin y`, without overflow before the result does.
+    /// The hyperbolic cosine, as `numpy.cosh`: `cosh x·cos y + i·sinh x·sin y`, without overflow before the result
+    /// overflows.
     ///
-    /// It is even. Of `∞ + 0i` it is `∞ + 0i`, of `±∞ ± ∞i` it is `∞ + NaN·i`; the imaginary part is 0 where `x` or `y` is, NaN and
-    /// infinity in the other too.
+    /// It is even. For `∞ + 0i` it is `∞ + 0i`, for `±∞ ± ∞i` it is `∞ + NaN·i`; the imaginary part is 0 if `x` or `y`
+    /// is 0, even if the other is NaN or infinite.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -50,9 +53,9 @@ impl Complex {
         Complex { re: still.where_(x.abs(), re), im }.cast(self.dtype())
     }
 
-    /// The hyperbolic tangent, as `numpy.tanh`. It is odd, and has poles at `i·(π/2 + kπ)`. Of `±∞ + iy` it is `±1 + 0i`,
-    /// whatever `y` is; the imaginary part of `NaN + 0i` stays 0, and so does the real
-    /// part of `0 + iy` where `y` is not finite. Neither overflows nor loses digits for large `x`.
+    /// The hyperbolic tangent, as `numpy.tanh`. It is odd, and has poles at `i·(π/2 + kπ)`. For `±∞ + iy` it is
+    /// `±1 + 0i`, whatever `y` is; the imaginary part is 0 for `NaN + 0i`, and the real part is 0 for `0 + iy` with `y`
+    /// not finite. It neither overflows nor loses digits for large `x`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -62,8 +65,8 @@ impl Complex {
     pub fn tanh(&self) -> Complex {
         let z = self.wide();
         let (x, y) = (&z.re, &z.im);
-        // With q = e^(-2|x|), and numerator and denominator times 4q, which are sums of what is not negative:
-        // tanh z = (sinh x·cosh x + i·sin y·cos y) / (sinh² x + cos² y).
+        // With q = e^(-2|x|), numerator and denominator are multiplied by 4q, which makes them sums of non-negative
+        // terms: tanh z = (sinh x·cosh x + i·sin y·cos y) / (sinh² x + cos² y).
         let sign = sign_of(x);
         let twice = x * &sign * -2.0;
         let (q, p) = (twice.exp(), -twice.expm1());

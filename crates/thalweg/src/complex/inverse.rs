@@ -5,11 +5,11 @@ use super::{Complex, limits, odd, sign_of};
 use crate::Tensor;
 use std::f64::consts::{FRAC_PI_2, LN_2};
 
-/// Inverse functions. On a cut the sign of the zero says which side it is: what lies on the cut has the value of the side
-/// that its -0 or +0 stands for, as in C and NumPy.
+/// Inverse functions. On a branch cut the sign of the zero part selects the side, as in C and NumPy.
 impl Complex {
-    /// The inverse sine, as `numpy.arcsin`. The branch cuts are the real axis below -1 and above 1. Of what is infinite it is
-    /// the angle from the imaginary axis, with an infinite imaginary part. Of `0 + NaN·i` the real part stays 0.
+    /// The inverse sine, as `numpy.arcsin`. The branch cuts are the real axis below -1 and above 1. For infinite `z`
+    /// the real part is the angle from the imaginary axis, and the imaginary part is infinite. For `0 + NaN·i` the real
+    /// part is 0.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -29,8 +29,8 @@ impl Complex {
         z.with_ends(end, Complex { re, im }).cast(self.dtype())
     }
 
-    /// The inverse cosine, as `numpy.arccos`. The branch cuts are the real axis below -1 and above 1. Of what is infinite it
-    /// is the angle, with an infinite imaginary part of the other sign.
+    /// The inverse cosine, as `numpy.arccos`. The branch cuts are the real axis below -1 and above 1. For infinite `z`
+    /// the real part is the angle, and the imaginary part is infinite with the opposite sign.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -50,8 +50,8 @@ impl Complex {
         z.with_ends(end, Complex { re, im }).cast(self.dtype())
     }
 
-    /// The inverse tangent, as `numpy.arctan`. The branch cuts are the imaginary axis below -i and above i, its poles ±i. Of
-    /// what is infinite it is `±π/2 + 0i`.
+    /// The inverse tangent, as `numpy.arctan`. The branch cuts are the imaginary axis below -i and above i, its poles
+    /// ±i. For infinite `z` it is `±π/2 + 0i`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -76,8 +76,8 @@ impl Complex {
         self.swapped().asin().swapped()
     }
 
-    /// The inverse hyperbolic cosine, as `numpy.arccosh`: its real part is not negative, its imaginary part in `-π..=π`. The
-    /// branch cut is the real axis below 1. Of what is infinite it is `∞ + i·angle`.
+    /// The inverse hyperbolic cosine, as `numpy.arccosh`: its real part is not negative, its imaginary part in
+    /// `-π..=π`. The branch cut is the real axis below 1. For infinite `z` it is `∞ + i·angle`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -96,8 +96,8 @@ impl Complex {
         z.with_ends(end, Complex { re, im }).cast(self.dtype())
     }
 
-    /// The inverse hyperbolic tangent, as `numpy.arctanh`. The branch cuts are the real axis below -1 and above 1, its poles
-    /// ±1. Of what is infinite it is `0 ± i·π/2`.
+    /// The inverse hyperbolic tangent, as `numpy.arctanh`. The branch cuts are the real axis below -1 and above 1, its
+    /// poles ±1. For infinite `z` it is `0 ± i·π/2`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -113,13 +113,13 @@ impl Complex {
         let far = a.maximum(&b).gt(limits.large) | z.is_inf();
         let sign = sign_of(&z.re);
         let (x, y) = (far.where_(0, &z.re) * &sign, far.where_(1, &z.im));
-        // At x = 1 the square of a small y would be 0.
+        // At x = 1 the square of a small y would underflow to 0.
         let pole = x.eq(1) & y.abs().lt(limits.small);
         let beside = pole.where_(1, &y);
         let near_re = (&x * 4.0 / ((1.0 - &x).square() + beside.square())).log1p() * 0.25;
         let near_re = pole.where_((LN_2 - pole.where_(&y, 1).abs().log()) * 0.5, near_re);
         let near_im = (&y * 2.0).atan2((1.0 - &x) * (&x + 1.0) - y.square()) * 0.5;
-        // 1/z, whose magnitude is nothing beside 1, and the angle.
+        // For large z: 1/z, whose magnitude is negligible beside 1, and the angle.
         let safe = Complex { re: far.where_(&z.re, 1), im: far.where_(&z.im, 0) };
         let size = safe.re.hypot(&safe.im);
         let inverse = z.is_inf().where_(z.re.zeros_like(), safe.re.abs() / &size / size);
@@ -130,20 +130,20 @@ impl Complex {
         Complex { re, im: far.where_(turn, near_im) }.cast(self.dtype())
     }
 
-    /// `√(1 - z)` and `√(1 + z)`, with the sign of the imaginary part that the side of the cut says.
+    /// `√(1 - z)` and `√(1 + z)`, with the sign of the imaginary part on the side of the cut.
     #[track_caller]
     fn roots(&self) -> (Complex, Complex) {
         let left = Complex { re: 1.0 - &self.re, im: -&self.im };
         (left.sqrt(), (self + 1.0).sqrt())
     }
 
-    /// Where the real part is 0 and the imaginary one NaN: there the real part of the result is known.
+    /// Mask of real part 0 and imaginary part NaN, where the real part of the result is known.
     #[track_caller]
     fn beside_nan(&self) -> Tensor {
         self.re.eq(0) & self.im.is_nan()
     }
 
-    /// `end` where a part is infinite.
+    /// `end` where a part is infinite, else `else_`.
     #[track_caller]
     fn with_ends(&self, end: Complex, else_: Complex) -> Complex {
         let far: Tensor = self.is_inf();
@@ -151,7 +151,7 @@ impl Complex {
     }
 }
 
-/// The inverse hyperbolic sine, -0 of -0.
+/// The inverse hyperbolic sine, with -0 for -0.
 #[track_caller]
 fn asinh(x: Tensor) -> Tensor {
     let y = x.asinh();

@@ -1,9 +1,9 @@
-//! What moves complex numbers without computing with them: the same of both parts.
+//! Views, selections and joins of complex numbers: the operation applied to both parts.
 
 use super::Complex;
 use crate::{Axes, Axis, Border, Error, Scalar, Shape, Sizes, SliceArgs, Tensor};
 
-/// The same of both parts: what stands before the name of an argument says whether it is converted.
+/// Methods that apply an operation to both parts. Arguments after the first semicolon are converted before.
 macro_rules! moves {
     ($($(#[$doc:meta])* $name:ident(
         $($first:ident: $ft:ty),*; $($converted:ident: $ct:ty),*; $($last:ident: $lt:ty),*
@@ -26,7 +26,7 @@ macro_rules! moves {
 }
 
 moves! {
-    /// The same numbers in row-major order under another shape; one size may be -1. As `numpy.reshape`.
+    /// A reshaped view, in the same row-major order, as `numpy.reshape`; one size may be -1.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -40,14 +40,14 @@ moves! {
     /// assert_eq!(Complex::zeros([4, 6]).flatten().dims(), [24]);
     /// ```
     flatten(;;);
-    /// Dimensions `start` to `end`, both included, made one, as `torch.flatten`.
+    /// Dimensions `start` to `end`, both included, merged into one, as `torch.flatten`.
     ///
     /// ```
     /// # use thalweg::Complex;
     /// assert_eq!(Complex::zeros([2, 3, 4]).flatten_axes(1, 2).dims(), [2, 12]);
     /// ```
     flatten_axes(; start: Axis, end: Axis;);
-    /// A dimension parted into several, as `torch.unflatten`.
+    /// A dimension split into several, as `torch.unflatten`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -77,7 +77,7 @@ moves! {
     /// assert_eq!(z.t().to_string(), "[[1.+2.j]\n [3.+4.j]]");
     /// ```
     t(;;);
-    /// A dimension moved to another place, as `numpy.moveaxis` and `torch.movedim`.
+    /// A dimension moved to another index, as `numpy.moveaxis` and `torch.movedim`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -105,7 +105,7 @@ moves! {
     /// assert_eq!(Complex::zeros([3]).broadcast_to([2, 3]).dims(), [2, 3]);
     /// ```
     broadcast_to(; shape: Shape;);
-    /// Dimensions of size 1 stretched, -1 keeps a size, as `torch.expand`.
+    /// Dimensions of size 1 broadcast to the given sizes; -1 keeps a size, as `torch.expand`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -120,7 +120,7 @@ moves! {
     /// assert_eq!(z.flip(0).to_string(), "[3.+4.j 1.+2.j]");
     /// ```
     flip(; axes: Axes;);
-    /// Shifted along an axis; what leaves at one end comes in at the other, as `numpy.roll`.
+    /// Shifted cyclically along an axis, as `numpy.roll`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -128,7 +128,7 @@ moves! {
     /// assert_eq!(z.roll(1, 0).to_string(), "[5.+6.j 1.+2.j 3.+4.j]");
     /// ```
     roll(shift: i64; axis: Axis;);
-    /// Turned by 90 degrees so many times in the plane of two axes, as `numpy.rot90`.
+    /// Rotated `times` times by 90 degrees in the plane of two axes, as `numpy.rot90`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -143,14 +143,14 @@ moves! {
     /// assert_eq!(z.repeat(2, 0).to_string(), "[1.+2.j 1.+2.j 3.+4.j 3.+4.j]");
     /// ```
     repeat(count: usize; axis: Axis;);
-    /// The whole repeated along each dimension, as `numpy.tile`.
+    /// The whole tensor repeated along each dimension, as `numpy.tile`.
     ///
     /// ```
     /// # use thalweg::Complex;
     /// assert_eq!(Complex::zeros([2, 3]).tile([2, 1]).dims(), [4, 3]);
     /// ```
     tile(; counts: Shape;);
-    /// `count` positions of an axis from `start` on, as `torch.narrow`.
+    /// `count` elements of an axis from `start`, as `torch.narrow`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -158,7 +158,7 @@ moves! {
     /// assert_eq!(z.narrow(0, 1, 2).to_string(), "[3.+4.j 5.+6.j]");
     /// ```
     narrow(; axis: Axis; start: usize, count: usize);
-    /// One position of an axis, whose dimension is dropped, as `torch.select`; a negative one counts from the end.
+    /// One index of an axis, whose dimension is dropped, as `torch.select`; a negative one counts from the end.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -166,7 +166,7 @@ moves! {
     /// assert_eq!(z.index_axis(0, -1).to_string(), "3.+4.j");
     /// ```
     index_axis(; axis: Axis; index: i64);
-    /// The given positions of an axis, as `numpy.take` with an axis and `torch.index_select`.
+    /// The slices at the given indices of an axis, as `numpy.take` with an axis and `torch.index_select`.
     ///
     /// ```
     /// # use thalweg::{Complex, Tensor};
@@ -174,7 +174,7 @@ moves! {
     /// assert_eq!(z.index_select(0, &Tensor::new([1i64, 1])).to_string(), "[3.+4.j 3.+4.j]");
     /// ```
     index_select(; axis: Axis; index: &Tensor);
-    /// At each place of an index the number at that position of an axis, as `torch.gather` and `numpy.take_along_axis`.
+    /// The elements at the given indices along an axis, as `torch.gather` and `numpy.take_along_axis`.
     ///
     /// ```
     /// # use thalweg::{Complex, Tensor};
@@ -182,7 +182,7 @@ moves! {
     /// assert_eq!(z.gather(1, &Tensor::new([[1i64]])).to_string(), "[[3.+4.j]]");
     /// ```
     gather(; axis: Axis; index: &Tensor);
-    /// The numbers at places of the flattened tensor, as `numpy.take`.
+    /// The elements at the given indices of the flattened tensor, as `numpy.take`.
     ///
     /// ```
     /// # use thalweg::{Complex, Tensor};
@@ -204,7 +204,7 @@ moves! {
     /// assert_eq!(Complex::ones([2, 2]).triu(1).to_string(), "[[0.+0.j 1.+0.j]\n [0.+0.j 0.+0.j]]");
     /// ```
     triu(;; k: i64);
-    /// Of a vector the matrix with it on a diagonal, of a matrix that diagonal, as `numpy.diag`.
+    /// For a vector, the matrix with it on a diagonal; for a matrix, that diagonal. As `numpy.diag`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -233,7 +233,7 @@ moves! {
     /// assert_eq!(Complex::zeros([5]).window(0, 3, 2).dims(), [2, 3]);
     /// ```
     window(; axis: Axis; size: usize, step: usize);
-    /// Differences of neighbours along an axis, `n` times, as `numpy.diff`.
+    /// Differences of neighbours along an axis, taken `n` times, as `numpy.diff`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -243,9 +243,9 @@ moves! {
     diff(n: usize; axis: Axis;);
 }
 
-/// What takes ranges, several tensors, or what is read.
+/// Operations on ranges, on several tensors, and with data-dependent sizes.
 impl Complex {
-    /// A part, by ranges and positions, as `z[1:, 0]`; see [`Tensor::slice`].
+    /// A slice by ranges and indices, as `z[1:, 0]`; see [`Tensor::slice`].
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -261,7 +261,7 @@ impl Complex {
         Complex { re: self.re.slice(&list[..count]), im: self.im.slice(&list[..count]) }
     }
 
-    /// Writes into a part, as `z[1:, 0] = values`: the handles get new values, other handles keep the old ones.
+    /// Replaces a slice, as `z[1:, 0] = values`: the handles get new values, other handles keep the old ones.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -281,8 +281,8 @@ impl Complex {
         *self = Complex { re, im };
     }
 
-    /// Surrounded by a border, as `numpy.pad`: `widths[i]` numbers before and after along dimension `i`. A constant border
-    /// has it as real and 0 as imaginary part.
+    /// These numbers with a border, as `numpy.pad`: `widths[i]` elements before and after along dimension `i`. A
+    /// constant border is real.
     ///
     /// ```
     /// # use thalweg::{Border, Complex};
@@ -303,7 +303,7 @@ impl Complex {
         Complex { re: self.re.pad(widths, border), im: self.im.pad(widths, imaginary) }
     }
 
-    /// End to end along an axis, as `numpy.concatenate` and `torch.cat`.
+    /// The tensors concatenated along an axis, as `numpy.concatenate` and `torch.cat`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -321,7 +321,7 @@ impl Complex {
         Complex { re: Tensor::cat(&re, axis), im: Tensor::cat(&im, axis) }
     }
 
-    /// Side by side along a new axis, as `numpy.stack` and `torch.stack`.
+    /// The tensors stacked along a new axis, as `numpy.stack` and `torch.stack`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -338,7 +338,7 @@ impl Complex {
         Complex { re: Tensor::stack(&re, axis), im: Tensor::stack(&im, axis) }
     }
 
-    /// Parts of `size` along an axis, the last one smaller if need be, as `torch.split`.
+    /// Chunks of `size` along an axis, as `torch.split`; the last one may be smaller.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -353,7 +353,7 @@ impl Complex {
         zipped(self.re.split(size, axis), self.im.split(size, axis))
     }
 
-    /// Every position of an axis without that dimension, as `torch.unbind` and `numpy.unstack`.
+    /// The slice at each index of an axis, without that dimension, as `torch.unbind` and `numpy.unstack`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -368,7 +368,7 @@ impl Complex {
         zipped(self.re.unbind(axis), self.im.unbind(axis))
     }
 
-    /// The numbers at places that several indices name together, as `z[i, j]`; see [`Tensor::index`].
+    /// The elements at tuples of indices, as `z[i, j]`; see [`Tensor::index`].
     ///
     /// ```
     /// # use thalweg::{Complex, Tensor};
@@ -384,7 +384,7 @@ impl Complex {
         Complex { re: self.re.index(indices), im: self.im.index(indices) }
     }
 
-    /// The numbers where a mask holds, as a vector, as `z[mask]`. Reads their number.
+    /// The elements where a mask is true, as a vector, as `z[mask]`. Waits for their number.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -397,7 +397,7 @@ impl Complex {
     /// As [`Tensor::masked_select`].
     ///
     /// # Panics
-    /// As there.
+    /// As [`Tensor::masked_select`].
     #[track_caller]
     pub fn masked_select(&self, mask: &Tensor) -> Result<Complex, Error> {
         Ok(Complex { re: self.re.masked_select(mask)?, im: self.im.masked_select(mask)? })

@@ -1,9 +1,9 @@
-//! Products of vectors and matrices of complex numbers. Each is four real products and two sums.
+//! Products of complex vectors and matrices. Each takes four real products and two sums.
 
 use super::{Complex, common_shape};
 use crate::{Axis, Contracted, Tensor};
 
-/// A product that is linear in both operands, from that of real ones.
+/// Products that are linear in both operands, in terms of the real ones.
 macro_rules! products {
     ($($(#[$doc:meta])* $name:ident $(($arg:ident: $t:ty))?;)*) => {
         impl Complex {$(
@@ -42,7 +42,7 @@ products! {
     /// assert_eq!(z.dot(&z).to_string(), "-10.+28.j");
     /// ```
     dot;
-    /// All products of the numbers of two vectors, as `numpy.outer`; nothing is conjugated.
+    /// The outer product of two vectors, as `numpy.outer`; nothing is conjugated.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -69,7 +69,7 @@ products! {
 }
 
 impl Complex {
-    /// The inner product of two tensors as vectors, `Σ conj(aᵢ)·bᵢ`, as `numpy.vdot` and `torch.vdot`.
+    /// The inner product of two flattened tensors, `Σ conj(aᵢ)·bᵢ`, as `numpy.vdot` and `torch.vdot`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -78,7 +78,7 @@ impl Complex {
     /// ```
     ///
     /// # Panics
-    /// When the two have not as many numbers, or dtypes differ.
+    /// When the numbers of elements or the dtypes differ.
     #[track_caller]
     pub fn vdot(&self, other: &Complex) -> Complex {
         if self.numel() != other.numel() {
@@ -87,7 +87,8 @@ impl Complex {
         self.flatten().conj().dot(&other.flatten())
     }
 
-    /// The inner products of vectors along an axis, `Σ conj(aᵢ)·bᵢ`, the other dimensions broadcast, as `numpy.vecdot`.
+    /// The inner products of vectors along an axis, `Σ conj(aᵢ)·bᵢ`, with the other dimensions broadcast, as
+    /// `numpy.vecdot`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -107,7 +108,8 @@ impl Complex {
         }
     }
 
-    /// Einstein's summation of one or two operands, as `numpy.einsum`; nothing is conjugated. Of more, take two at a time.
+    /// Einstein summation of one or two operands, as `numpy.einsum`; nothing is conjugated. For more operands, take two
+    /// at a time.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -117,7 +119,7 @@ impl Complex {
     /// ```
     ///
     /// # Panics
-    /// When there are not one or two operands; else as [`Tensor::einsum`].
+    /// When there are not one or two operands, and as [`Tensor::einsum`].
     #[track_caller]
     pub fn einsum(spec: &str, operands: &[&Complex]) -> Complex {
         match operands {
@@ -163,7 +165,7 @@ impl Complex {
         Complex { re: self.re.trace(), im: self.im.trace() }
     }
 
-    /// Square matrices multiplied with themselves so many times, as `numpy.linalg.matrix_power`; the identity for 0.
+    /// The matrix power, by repeated squaring, as `numpy.linalg.matrix_power`; the identity for 0.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -193,7 +195,7 @@ impl Complex {
         result.unwrap_or(one)
     }
 
-    /// The vector product along an axis of three numbers, as `numpy.linalg.cross`; the others broadcast.
+    /// The cross product along an axis of three elements, as `numpy.linalg.cross`; the other dimensions broadcast.
     ///
     /// ```
     /// # use thalweg::{Complex, Tensor};

@@ -1,4 +1,4 @@
-//! Reductions and running sums of complex numbers.
+//! Reductions and running sums and products of complex numbers.
 
 use super::Complex;
 use crate::reduce::flat_at_zero;
@@ -35,7 +35,7 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sums over axes, as `numpy.sum`; 0 of nothing.
+    /// The sums over axes, as `numpy.sum`; 0 over no elements.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -45,7 +45,7 @@ reductions! {
     sum sum_keepdim |z, axes|
         Complex { re: z.re.sum(axes), im: z.im.sum(axes) },
         Complex { re: z.re.sum_keepdim(axes), im: z.im.sum_keepdim(axes) } => Complex;
-    /// The means over axes, as `numpy.mean`; NaN of nothing.
+    /// The means over axes, as `numpy.mean`; NaN over no elements.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -64,7 +64,7 @@ reductions! {
     /// # Ok::<(), thalweg::Error>(())
     /// ```
     var var_keepdim |z, axes| z.re.var(axes) + z.im.var(axes), z.re.var_keepdim(axes) + z.im.var_keepdim(axes) => Tensor;
-    /// The standard deviations over axes, as `numpy.std`: the roots of [`var`](Complex::var).
+    /// The standard deviations over axes, as `numpy.std`: the square roots of [`var`](Complex::var).
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -84,7 +84,7 @@ reductions! {
     norm norm_keepdim |z, axes|
         flat_at_zero(&z.wide().abs_square().sum(axes), Tensor::sqrt).cast(z.dtype()),
         flat_at_zero(&z.wide().abs_square().sum_keepdim(axes), Tensor::sqrt).cast(z.dtype()) => Tensor;
-    /// How many numbers over axes are not 0, as `numpy.count_nonzero`, as i64.
+    /// The number of elements over axes that are not 0, as i64, as `numpy.count_nonzero`.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -114,8 +114,8 @@ impl Complex {
         self.re.var_with(axes, correction) + self.im.var_with(axes, correction)
     }
 
-    /// The products along an axis, as `numpy.prod`; 1 of nothing. Halves are multiplied with each other, number by number,
-    /// until one is left.
+    /// The products along an axis, as `numpy.prod`; 1 over no elements. The row is halved repeatedly, each time
+    /// multiplying one half by the other.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -169,8 +169,8 @@ impl Complex {
         Complex { re: self.re.cumsum(axis), im: self.im.cumsum(axis) }
     }
 
-    /// The running products along an axis, as `numpy.cumprod`: each number is multiplied with the product of 1, 2, 4 … before
-    /// it, so that `n` numbers take `n·log₂ n` products.
+    /// The running products along an axis, as `numpy.cumprod`. Each element is multiplied by the one 1, 2, 4 … before
+    /// it, so `n` elements take `n·log₂ n` products.
     ///
     /// ```
     /// # use thalweg::Complex;

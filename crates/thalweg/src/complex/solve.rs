@@ -1,19 +1,19 @@
-//! Systems of complex equations, as real ones of twice the size.
+//! Complex linear systems, as real ones of twice the size.
 //!
-//! `A x = b` is `[[Re A, -Im A], [Im A, Re A]] [Re x; Im x] = [Re b; Im b]`. The real matrix has each singular value of `A`
-//! twice, and so its condition: what the real decomposition loses is what a complex one would. Its time and memory are
-//! about twice those of a complex one. Eigenvalues of Hermitian matrices and singular values come twice, in order, and
-//! every second one is taken. Determinants and eigenvectors do not follow from it (the real determinant is `|det A|²`, and of
-//! a twofold eigenvalue the vectors are not fixed), and are not here.
+//! `A x = b` is `[[Re A, -Im A], [Im A, Re A]] [Re x; Im x] = [Re b; Im b]`. The real matrix has each singular value of
+//! `A` twice, and so its condition number: the real decomposition is as accurate as a complex one. It takes about twice
+//! the time and memory. Eigenvalues of Hermitian matrices and singular values come in equal pairs, in order, of which
+//! every second value is taken. Determinants and eigenvectors cannot be derived from it (the real determinant is
+//! `|det A|²`, and the vectors of a double eigenvalue are not unique), and are not provided.
 
 use super::Complex;
 use crate::Tensor;
 
 /// Needs the feature `linalg`.
 impl Complex {
-    /// X of `A X = B`, as `numpy.linalg.solve` and `torch.linalg.solve`: B is matrices of as many rows, leading dimensions
-    /// broadcast, or one vector. By a real system of twice the size, which is as accurate. A singular matrix is an error
-    /// where a result is read.
+    /// The solution X of `A X = B`, as `numpy.linalg.solve` and `torch.linalg.solve`. B is a batch of matrices with as
+    /// many rows, whose leading dimensions broadcast, or one vector. Solves a real system of twice the size, which is
+    /// as accurate. A singular matrix is an error where a result is read.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -23,7 +23,7 @@ impl Complex {
     /// ```
     ///
     /// # Panics
-    /// When these are not square matrices with parts of f32 or f64, or shapes do not fit.
+    /// When the matrices are not square with parts of f32 or f64, or shapes do not match.
     #[track_caller]
     pub fn solve(&self, b: &Complex) -> Complex {
         let n = self.square_size("solve");
@@ -39,8 +39,8 @@ impl Complex {
         Complex { re: x.narrow(-2, 0, n), im: x.narrow(-2, n, n) }
     }
 
-    /// The inverses of square matrices, as `numpy.linalg.inv`. By a real matrix of twice the size, which is as accurate. A
-    /// singular matrix is an error where a result is read.
+    /// The inverses of square matrices, as `numpy.linalg.inv`. Inverts a real matrix of twice the size, which is as
+    /// accurate. A singular matrix is an error where a result is read.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -48,7 +48,7 @@ impl Complex {
     /// ```
     ///
     /// # Panics
-    /// When these are not square matrices with parts of f32 or f64.
+    /// When the matrices are not square with parts of f32 or f64.
     #[track_caller]
     pub fn inv(&self) -> Complex {
         let n = self.square_size("inv");
@@ -56,8 +56,8 @@ impl Complex {
         Complex { re: x.narrow(-2, 0, n), im: x.narrow(-2, n, n) }
     }
 
-    /// The eigenvalues of Hermitian matrices from the smallest on, which are real, as `numpy.linalg.eigvalsh`. The lower half
-    /// is read. By a real symmetric matrix of twice the size, which has each twice.
+    /// The eigenvalues of Hermitian matrices, which are real, in ascending order, as `numpy.linalg.eigvalsh`. Reads the
+    /// lower triangle only. Decomposes a real symmetric matrix of twice the size, which has each eigenvalue twice.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -67,18 +67,18 @@ impl Complex {
     /// ```
     ///
     /// # Panics
-    /// When these are not square matrices with parts of f32 or f64.
+    /// When the matrices are not square with parts of f32 or f64.
     #[track_caller]
     pub fn eigvalsh(&self) -> Tensor {
         let n = self.square_size("eigvalsh");
-        // Symmetric below its diagonal too, where the imaginary part of the upper half would be read.
+        // Symmetrized from the lower triangle: the block matrix would read the imaginary part of the upper one.
         let lower = self.im.tril(-1);
         let whole = Complex { re: self.re.tril(0) + self.re.tril(-1).t(), im: &lower - lower.t() };
         every_second(&whole.block().eigvalsh(), n)
     }
 
-    /// The singular values from the largest on, as `numpy.linalg.svdvals`. By a real matrix of twice the size, which has each
-    /// twice.
+    /// The singular values in descending order, as `numpy.linalg.svdvals`. Decomposes a real matrix of twice the size,
+    /// which has each value twice.
     ///
     /// ```
     /// # use thalweg::Complex;
@@ -107,7 +107,7 @@ impl Complex {
         self.dims()[rank - 1]
     }
 
-    /// The real matrix of twice the size that does with the parts what this one does with complex numbers.
+    /// The real matrix of twice the size that acts on (re, im) as this matrix acts on complex numbers.
     #[track_caller]
     fn block(&self) -> Tensor {
         let top = Tensor::cat(&[self.re.clone(), -&self.im], -1);
@@ -116,7 +116,7 @@ impl Complex {
     }
 }
 
-/// The first of each pair of `2·n` values in order.
+/// The first of each pair of `2·n` sorted values.
 #[track_caller]
 fn every_second(values: &Tensor, n: usize) -> Tensor {
     values.unflatten(-1, [n, 2]).index_axis(-1, 0)

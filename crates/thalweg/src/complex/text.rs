@@ -4,8 +4,8 @@ use super::Complex;
 use std::fmt;
 
 impl fmt::Display for Complex {
-    /// The values, `re+imj`, in NumPy's layout; a precision as for [`Tensor`](crate::Tensor). A value that cannot be computed
-    /// prints its error.
+    /// Prints the values, `re+imj`, in NumPy's layout; takes a precision like [`Tensor`](crate::Tensor). A value that
+    /// cannot be computed prints its error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match crate::display::complex(&self.re, &self.im, f.precision()) {
             Ok(text) => f.write_str(&text),
@@ -15,7 +15,7 @@ impl fmt::Display for Complex {
 }
 
 impl fmt::Debug for Complex {
-    /// The values, then the dtype of the parts and the shape.
+    /// Prints the values, then the dtype of the parts and the shape.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match crate::display::complex(&self.re, &self.im, f.precision()) {
             Ok(text) => write!(f, "{text} (complex {} {})", self.dtype(), self.shape()),

@@ -1,8 +1,8 @@
-//! Einstein's sums of any number of operands.
+//! Einstein summation of any number of operands.
 //!
-//! In: a specification and tensors. Out: products of two operands at a time ([`pair`]), in the order that takes the
-//! fewest multiplications ([`order`]). Always true: an axis has a label that it keeps to the end, and what is summed
-//! away is summed as soon as no operand and not the result needs it.
+//! In: a specification and tensors. Out: products of two operands at a time ([`pair`]), in the order with the fewest
+//! multiplications ([`order`]). Always true: an axis keeps its label to the end, and a label is summed as soon as
+//! neither another operand nor the result needs it.
 
 mod order;
 mod pair;
@@ -15,22 +15,22 @@ use spec::Spec;
 use thalweg_ir::DType;
 
 impl Tensor {
-    /// Einstein's summation: each operand's axes are named by letters, and the result is the product of all operands,
-    /// summed over the letters that it does not have (NumPy's and PyTorch's `einsum`).
+    /// Einstein summation, as NumPy's and PyTorch's `einsum`: letters name each operand's axes, and the result is the
+    /// product of all operands, summed over the letters that the result does not have.
     ///
-    /// * A letter that stands twice in one operand takes its diagonal.
-    /// * `...` stands for any axes, which broadcast. Axes of size 1 broadcast under letters, too.
-    /// * Without `->`, the result has the axes of `...` and then the letters that stand once, in alphabetical order.
-    ///   With `->` and without `...` behind it, the axes of `...` are summed away.
-    /// * Blanks mean nothing.
+    /// * A letter that occurs twice in one operand takes its diagonal.
+    /// * `...` matches any number of axes, which broadcast. Axes of size 1 broadcast under letters, too.
+    /// * Without `->`, the result has the axes of `...` and then the letters that occur once, in alphabetical order.
+    ///   With `->` and without `...` after it, the axes of `...` are summed.
+    /// * Blanks are ignored.
     ///
-    /// Two operands at a time are multiplied: as a batched [`matmul`](Tensor::matmul) of permuted views where letters
-    /// are summed away, else element by element. The order of the products is the one with the fewest multiplications
-    /// for up to eight operands; of more, the cheapest pair is taken again and again.
+    /// Operands are multiplied two at a time: as a batched [`matmul`](Tensor::matmul) of permuted views if letters are
+    /// summed, else element by element. For up to eight operands the order is the one with the fewest multiplications;
+    /// for more, the cheapest pair is multiplied repeatedly.
     ///
-    /// Sums are added up as those of [`matmul`](Tensor::matmul): bf16 and f16 in f32, each pair's result rounded once;
-    /// integers wrap. What a result's last bits are depends on the order of the products, which follows from the
-    /// specification and the shapes alone.
+    /// Sums are those of [`matmul`](Tensor::matmul): bf16 and f16 are accumulated in f32, and the result of each pair
+    /// is rounded once; integers wrap. The last bits of a result depend on the order of the products, which depends
+    /// only on the specification and the shapes.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -43,8 +43,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When the specification is not one, does not fit the shapes, or an operand or a step would have more than eight
-    /// axes; when dtypes or devices differ, or the dtype is bool.
+    /// When the specification is invalid or does not match the shapes, or an operand or an intermediate would have more
+    /// than eight axes; when dtypes or devices differ, or the dtype is bool.
     #[track_caller]
     pub fn einsum<T: AsRef<Tensor>>(spec: &str, operands: &[T]) -> Tensor {
         let tensors: Vec<&Tensor> = operands.iter().map(T::as_ref).collect();
@@ -64,7 +64,7 @@ impl Tensor {
             tensors.iter().zip(inputs).map(|(t, labels)| Labelled::new(t, &labels, &sizes)).collect();
         let masks: Vec<u64> = left.iter().map(Labelled::mask).collect();
         for (a, b) in order::order(&masks, output.iter().fold(0, |m, &l| m | 1 << l), &sizes) {
-            // The later one goes first, so that the earlier one's place stays.
+            // The later one is removed first, so that the earlier index stays valid.
             let (second, first) = (left.remove(a.max(b)), left.remove(a.min(b)));
             let needed = left.iter().fold(output.iter().fold(0, |m, &l| m | 1 << l), |m, o| m | o.mask());
             match pair::product(first, second, needed, &sizes) {

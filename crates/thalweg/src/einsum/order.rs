@@ -1,14 +1,14 @@
-//! In which order operands are multiplied: the one with the fewest multiplications.
+//! Contraction order of an einsum: the one with the fewest multiplications.
 //!
-//! In: the labels of each operand and of the result, and their sizes. Out: for each step the places of two operands,
-//! which are taken out of the list while their product goes to its end. Every order of few operands is looked at, by
-//! the subsets that they form (the dynamic program of opt_einsum's "optimal" path, Smith and Gray 2018); of more, the
-//! cheapest pair is taken again and again.
+//! In: the labels of each operand and of the result, and their sizes. Out: for each step the indices of two operands,
+//! which are removed from the list, while their product is appended. For few operands it searches every order, by
+//! subsets (the dynamic program of opt_einsum's "optimal" path, Smith and Gray 2018); for more, it takes the cheapest
+//! pair repeatedly.
 
 use super::spec::LABELS;
 use crate::tunable::TUNABLES;
 
-/// The steps that multiply these operands.
+/// The steps that multiply the operands.
 pub fn order(operands: &[u64], output: u64, sizes: &[usize; LABELS]) -> Vec<(usize, usize)> {
     if TUNABLES.max_exact_operands.admits(operands.len()) {
         exact(operands, output, sizes)
@@ -17,7 +17,7 @@ pub fn order(operands: &[u64], output: u64, sizes: &[usize; LABELS]) -> Vec<(usi
     }
 }
 
-/// Points of the product of these labels. Sizes are floats, which do not overflow.
+/// The number of multiplications of a product over these labels, as a float, which does not overflow.
 fn points(labels: u64, sizes: &[usize; LABELS]) -> f64 {
     (0..LABELS).filter(|l| labels >> l & 1 == 1).map(|l| sizes[l] as f64).product()
 }
@@ -26,7 +26,7 @@ fn exact(operands: &[u64], output: u64, sizes: &[usize; LABELS]) -> Vec<(usize, 
     let n = operands.len();
     let all = (1usize << n) - 1;
     let union = |set: usize| (0..n).filter(|i| set >> i & 1 == 1).fold(0, |m, i| m | operands[i]);
-    // What is left of the product of a set: what the others or the result need.
+    // The labels of the product of each set: those that other operands or the result need.
     let left: Vec<u64> = (0..=all).map(|set| union(set) & (output | union(all ^ set))).collect();
     let mut best = vec![(f64::INFINITY, 0usize); all + 1];
     for set in 1..=all {
@@ -38,7 +38,7 @@ fn exact(operands: &[u64], output: u64, sizes: &[usize; LABELS]) -> Vec<(usize, 
         let mut part = (set - 1) & set;
         while part > 0 {
             let other = set ^ part;
-            // Each pair of parts once: the one with the first operand.
+            // Each pair of subsets once: the subset with the first operand.
             if part & lowest != 0 {
                 let cost = best[part].0 + best[other].0 + points(left[part] | left[other], sizes);
                 if cost < best[set].0 {
@@ -54,7 +54,7 @@ fn exact(operands: &[u64], output: u64, sizes: &[usize; LABELS]) -> Vec<(usize, 
     steps
 }
 
-/// The steps that make the product of a set; the list has what is there.
+/// Appends the steps that compute the product of a set; `list` has the sets that exist.
 fn emit(set: usize, best: &[(f64, usize)], list: &mut Vec<usize>, steps: &mut Vec<(usize, usize)>) {
     if set.is_power_of_two() {
         return;
@@ -78,7 +78,7 @@ fn greedy(operands: &[u64], output: u64, sizes: &[usize; LABELS]) -> Vec<(usize,
             let others = (0..list.len()).filter(|&i| i != a && i != b).fold(output, |m, i| m | list[i]);
             (list[a] | list[b]) & others
         };
-        // What a product adds to what there is to keep, then what it costs: small results first.
+        // Growth of the memory of intermediates, then the cost: small results first.
         let price = |a: usize, b: usize| {
             let gone = points(list[a], sizes) + points(list[b], sizes);
             (points(kept(a, b), sizes) - gone, points(list[a] | list[b], sizes))
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_chain_begins_where_it_is_short() {
-        // a[0, 1]·b[1, 2]·c[2, 3] where 3 is one column: b·c first.
+        // a[0, 1]·b[1, 2]·c[2, 3] where 3 has size 1: b·c first.
         let operands = [0b0011, 0b0110, 0b1100];
         let wide = sizes(&[100, 100, 100, 1]);
         assert_eq!(order(&operands, 0b1001, &wide), [(1, 2), (0, 1)]);

@@ -1,7 +1,7 @@
-//! Two operands of an Einstein sum become one.
+//! Product of two operands of an einsum.
 //!
-//! In: tensors whose axes have labels, no label twice. Out: their product, summed over the labels that nobody needs any
-//! more. Labels of both that are needed are the batch; labels of both that are not are the terms; the others are rows
+//! In: tensors with a label per axis, no label twice. Out: their product, summed over the labels that are no longer
+//! needed. Common labels that are needed are the batch; common labels that are not are the terms; the others are rows
 //! of the left and columns of the right factor.
 
 use super::spec::LABELS;
@@ -9,13 +9,13 @@ use crate::record::widened;
 use crate::{MAX_RANK, Shape, Tensor};
 use thalweg_ir::DType;
 
-/// A tensor with a label for each axis.
+/// Tensor with a label for each axis.
 pub struct Labelled {
     tensor: Tensor,
     labels: Vec<u8>,
 }
 
-/// The sum over axes in the tensor's own dtype: integers wrap, narrow floats are added up in f32.
+/// The sum over axes in the tensor's own dtype: integers wrap, bf16 and f16 are accumulated in f32.
 fn summed(x: &Tensor, axes: &[usize]) -> Tensor {
     if axes.is_empty() { x.clone() } else { x.sum(axes).cast(x.dtype()) }
 }
@@ -25,7 +25,7 @@ fn product_of(sizes: &[usize]) -> usize {
 }
 
 impl Labelled {
-    /// An operand with its diagonals taken; axes of size 1 whose label is larger elsewhere are dropped, as they only
+    /// An operand with its diagonals taken. Axes of size 1 whose label is larger elsewhere are dropped, since they only
     /// broadcast.
     pub fn new(x: &Tensor, labels: &[u8], sizes: &[usize; LABELS]) -> Labelled {
         let (mut tensor, mut labels) = (x.clone(), labels.to_vec());
@@ -43,7 +43,7 @@ impl Labelled {
         Labelled { tensor: tensor.squeeze(gone), labels }
     }
 
-    /// Its labels.
+    /// Bit mask of the labels.
     pub fn mask(&self) -> u64 {
         self.labels.iter().fold(0, |m, &l| m | 1 << l)
     }
@@ -59,13 +59,13 @@ impl Labelled {
         Labelled { tensor, labels: self.of(|l| wanted >> l & 1 == 1) }
     }
 
-    /// Its axes in that order; those that it does not have are left out.
+    /// Permuted to that order of labels; labels that it does not have are skipped.
     fn ordered(&self, labels: &[u8]) -> Tensor {
         let place = |l: &u8| self.labels.iter().position(|own| own == l);
         self.tensor.permute(labels.iter().filter_map(place).collect::<Vec<_>>())
     }
 
-    /// In the shape that broadcasts against the others over these labels.
+    /// Reshaped to broadcast against others over these labels.
     fn spread(&self, labels: &[u8]) -> Tensor {
         let ordered = self.ordered(labels);
         let mut own = ordered.dims().iter();
@@ -76,7 +76,7 @@ impl Labelled {
         ordered.reshaped(Shape::new(&dims))
     }
 
-    /// The result: summed, in order, broadcast where only axes of size 1 had a label.
+    /// The result: summed, permuted, and broadcast along labels of which only axes of size 1 existed.
     pub fn finished(self, output: &[u8], sizes: &[usize; LABELS]) -> Tensor {
         let last = self.without(output.iter().fold(0, |m, &l| m | 1 << l));
         let dims: Vec<usize> = output.iter().map(|&l| sizes[l as usize]).collect();
@@ -84,14 +84,14 @@ impl Labelled {
     }
 }
 
-/// Two axes with one label.
+/// Two axes with the same label.
 fn twins(labels: &[u8]) -> Option<(usize, usize)> {
     (0..labels.len()).find_map(|a| (a + 1..labels.len()).find(|&b| labels[a] == labels[b]).map(|b| (a, b)))
 }
 
-/// The product of two operands, summed over what is not needed; or its rank, where that is over the limit.
+/// The product of two operands, summed over labels that are not needed; `Err` with its rank if that exceeds the limit.
 pub fn product(a: Labelled, b: Labelled, needed: u64, sizes: &[usize; LABELS]) -> Result<Labelled, usize> {
-    // What only one of them has, and nobody needs, goes before it is multiplied.
+    // Labels of only one operand that are not needed are summed before the product.
     let (of_a, of_b) = (a.mask(), b.mask());
     let (a, b) = (a.without(needed | of_b), b.without(needed | of_a));
     let (of_a, of_b) = (a.mask(), b.mask());
@@ -108,7 +108,7 @@ pub fn product(a: Labelled, b: Labelled, needed: u64, sizes: &[usize; LABELS]) -
     let shape = Shape::new(&dims(&labels));
     let one = product_of(&dims(&rows)) == 1 && product_of(&dims(&columns)) == 1;
     if terms.is_empty() || one && labels.len() + terms.len() <= MAX_RANK {
-        // Nothing to share between rows and columns: element by element, then one fold.
+        // No data reuse between rows and columns: element by element, then one fold.
         let all = [labels.as_slice(), &terms].concat();
         let (x, y) = (a.spread(&all), b.spread(&all));
         if terms.is_empty() {
@@ -119,7 +119,7 @@ pub fn product(a: Labelled, b: Labelled, needed: u64, sizes: &[usize; LABELS]) -
         let tensor = summed(&(widened(&x) * widened(&y)), &axes).cast(dtype);
         return Ok(Labelled { tensor: tensor.broadcast_to(shape), labels });
     }
-    // Batch axes as they are, unless there are too many for rows and columns beside them.
+    // Batch axes stay separate, unless there are too many beside rows and columns.
     let lead = if batch.len() + 2 > MAX_RANK { vec![product_of(&dims(&batch))] } else { dims(&batch) };
     let matrix = |x: &Labelled, first: &[u8], second: &[u8]| -> Tensor {
         let sizes = [product_of(&dims(first)), product_of(&dims(second))];

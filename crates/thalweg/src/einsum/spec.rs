@@ -1,16 +1,16 @@
-//! Specifications of Einstein's sums: `ij,jk->ik`, `...a,...a`.
+//! Specifications of einsums: `ij,jk->ik`, `...a,...a`.
 //!
-//! In: the text and the operands' sizes. Out: the label of each axis, and the size of each label. A label is a letter's
-//! number, 0 to 51, or 52 and on for the axes of `...`, counted from the last. So labels fit a mask of 64 bits.
+//! In: the text and the operands' sizes. Out: the label of each axis, and the size of each label. A label is the number
+//! of a letter, 0 to 51, or 52 and up for the axes of `...`, counted from the last. So labels fit a mask of 64 bits.
 
 use crate::MAX_RANK;
 
-/// Labels of letters.
+/// Number of labels for letters.
 const LETTERS: u8 = 52;
-/// How many labels there can be.
+/// Maximum number of labels.
 pub const LABELS: usize = LETTERS as usize + MAX_RANK;
 
-/// A specification that fits its operands.
+/// Parsed specification, checked against its operands.
 #[derive(Debug)]
 pub struct Spec {
     /// Labels of each operand's axes.
@@ -21,14 +21,14 @@ pub struct Spec {
     pub sizes: [usize; LABELS],
 }
 
-/// One term: letters, with the place of `...` among them.
+/// Term of a specification: letters, and the index of `...` among them.
 struct Term {
     letters: Vec<u8>,
     dots: Option<usize>,
 }
 
 impl Spec {
-    /// Reads a specification, or says what is wrong with it.
+    /// Parses a specification; an error message if it is invalid.
     pub fn parse(text: &str, shapes: &[&[usize]]) -> Result<Spec, String> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let (left, right) = match text.split_once("->") {
@@ -72,7 +72,7 @@ impl Spec {
     }
 }
 
-/// Labels of the result.
+/// The labels of the result.
 fn output(text: Option<&str>, inputs: &[Vec<u8>]) -> Result<Vec<u8>, String> {
     let dots = inputs.iter().flatten().filter(|&&l| l >= LETTERS).max().map_or(0, |&l| l - LETTERS + 1);
     let count = |label: u8| inputs.iter().flatten().filter(|&&l| l == label).count();
@@ -120,7 +120,7 @@ impl Term {
         Ok(term)
     }
 
-    /// The labels of so many axes; `None` where the term does not fit them.
+    /// The labels of an operand of that rank; `None` if the term does not match it.
     fn labels(&self, rank: usize) -> Option<Vec<u8>> {
         let open = rank.checked_sub(self.letters.len())?;
         match self.dots {
@@ -133,7 +133,7 @@ impl Term {
     }
 }
 
-/// A label as its specification writes it.
+/// The label as the specification writes it.
 fn name(label: u8) -> String {
     match label {
         0..26 => ((b'A' + label) as char).to_string(),

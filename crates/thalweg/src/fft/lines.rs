@@ -1,7 +1,7 @@
 //! Fourier transforms along one axis of slices, by `rustfft` and `realfft`.
 //!
-//! In: real and imaginary parts, row-major, `[outer, n, inner]`. Out: the same of the transforms along `n`. Always true:
-//! each line is transformed by itself by the same plan, so which thread takes which changes no bit.
+//! In: real and imaginary parts, row-major, `[outer, n, inner]`. Out: the parts of the transforms along `n`. Always
+//! true: each line is transformed separately by one plan, so the distribution over threads changes no bit.
 
 use crate::Element;
 use crate::host_threads::{has_host_threads, on_host_threads};
@@ -11,15 +11,15 @@ use realfft::{ComplexToReal, FftNum, RealFftPlanner, RealToComplex};
 use rustfft::{Fft, FftPlanner};
 use std::sync::{Arc, LazyLock, Mutex};
 
-/// The elements that there are transforms for.
+/// Element types with transforms.
 pub(super) trait Real: Element + FftNum {
-    /// The number in this type, rounded.
+    /// Converts a number to this type, rounded.
     fn narrow(x: f64) -> Self;
-    /// The plans made so far.
+    /// The cache of plans.
     fn planners() -> &'static Mutex<Planners<Self>>;
 }
 
-/// What finds and keeps plans.
+/// Planners, which cache plans.
 pub(super) struct Planners<T: FftNum> {
     complex: FftPlanner<T>,
     real: RealFftPlanner<T>,
@@ -42,18 +42,18 @@ macro_rules! reals {
 }
 reals!(f32, f64);
 
-/// What is transformed into what.
+/// Kind of a transform.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Forward,
     Inverse,
-    /// Real numbers into the first half of their transform.
+    /// From real numbers to the first half of their transform.
     Half,
-    /// The first half of a transform into `n` times the real numbers.
+    /// From the first half of a transform to the real numbers, times `n`.
     Real,
 }
 
-/// A transform along an axis: its kind, the number of samples, and what the results are multiplied by.
+/// Transform along an axis: its kind, the number of samples, and the factor of the results.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
     pub(super) kind: Kind,
@@ -62,12 +62,12 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// Elements of a line that goes in.
+    /// Number of elements of an input line.
     pub(super) fn taken(&self) -> usize {
         if self.kind == Kind::Real { self.n / 2 + 1 } else { self.n }
     }
 
-    /// Elements of a line that comes out.
+    /// Number of elements of an output line.
     pub(super) fn given(&self) -> usize {
         if self.kind == Kind::Half { self.n / 2 + 1 } else { self.n }
     }
@@ -79,18 +79,18 @@ enum Plan<T> {
     Real(Arc<dyn ComplexToReal<T>>),
 }
 
-/// A pass with its plan.
+/// Transform with its plan.
 struct Lines<T> {
     pass: Pass,
     plan: Plan<T>,
 }
 
-/// What a thread needs besides.
+/// Scratch memory of a thread.
 struct Scratch<T> {
     complex: Vec<Complex<T>>,
     real: Vec<T>,
     plan: Vec<Complex<T>>,
-    /// Lines of a strip of columns: what goes in and what comes out, as parts.
+    /// Lines of a strip of columns: real and imaginary input, real and imaginary output.
     strip: [Vec<T>; 4],
 }
 
@@ -100,14 +100,14 @@ impl<T> Default for Scratch<T> {
     }
 }
 
-/// Columns that are transformed together, so that a line of the cache is used whole.
+/// Number of columns transformed together, so that whole cache lines are used.
 const STRIP: usize = 16;
-/// Elements of lines that are transformed together.
+/// Number of elements of the lines that are one chunk of work.
 const BLOCK: usize = 4096;
-/// Elements times the logarithm of the size of a transform, from which on several threads are worth waking.
+/// Minimum number of elements times the logarithm of the transform size for which threads are woken.
 const PARALLEL: usize = 1 << 18;
 
-/// The transforms of `[outer, n, inner]`; real operands and results have an empty imaginary part.
+/// Transforms `[outer, n, inner]`; real operands and results have an empty imaginary part.
 pub(super) fn transform<T: Real>(pass: Pass, (outer, inner): (usize, usize), x: [&[T]; 2], y: [&mut [T]; 2]) {
     if outer * inner == 0 {
         return;
@@ -159,7 +159,8 @@ impl<T: Real> Lines<T> {
             return;
         }
         for (at, mut y) in blocks.into_iter().enumerate() {
-            // Threads share the columns: their lines first, one behind the other, then these as columns.
+            // Threads divide the columns: first the lines are computed into contiguous scratch, then they are written
+            // as columns.
             let mut lines = y.each_ref().map(|y| vec![T::zero(); y.len()]);
             let [re, im] = &mut lines;
             let strips = cut([re, im], STRIP * given, inner.div_ceil(STRIP));
@@ -184,7 +185,7 @@ impl<T: Real> Lines<T> {
         }
     }
 
-    /// Transforms some columns of `[n, inner]`, into the last two lists of the strip, line by line.
+    /// Transforms some columns of `[n, inner]` line by line, into the last two buffers of the strip.
     fn strip(&self, x: [&[T]; 2], inner: usize, columns: std::ops::Range<usize>, scratch: &mut Scratch<T>) {
         let (taken, given) = (self.pass.taken(), self.pass.given());
         let mut strip = std::mem::take(&mut scratch.strip);
@@ -205,7 +206,7 @@ impl<T: Real> Lines<T> {
         scratch.strip = strip;
     }
 
-    /// Transforms lines that lie one behind the other.
+    /// Transforms contiguous lines.
     fn lines(&self, [re, im]: [&[T]; 2], [yr, yi]: [&mut [T]; 2], scratch: &mut Scratch<T>) {
         let (taken, given, scale) = (self.pass.taken(), self.pass.given(), T::narrow(self.pass.scale));
         let Scratch { complex, real, plan: own, .. } = scratch;
@@ -237,7 +238,7 @@ impl<T: Real> Lines<T> {
                 {
                     complex.clear();
                     complex.extend(re.iter().zip(im).map(|(re, im)| Complex::new(*re, *im)));
-                    // Of real numbers these are real.
+                    // These elements are real in the transform of real numbers.
                     complex[0].im = T::zero();
                     if even {
                         complex[taken - 1].im = T::zero();
@@ -256,12 +257,12 @@ fn store<T: Real>(from: &[Complex<T>], re: &mut [T], im: &mut [T], scale: T) {
     }
 }
 
-/// A part of one of the slices, which may be empty.
+/// A range of a slice, which may be empty.
 fn part<T>(x: &[T], from: usize, count: usize) -> &[T] {
     if x.is_empty() { x } else { &x[from..from + count] }
 }
 
-/// Both slices in that many parts of that size, the last one maybe smaller; an empty one in empty parts.
+/// Splits both slices into `count` chunks of `size`, the last one possibly smaller; an empty slice into empty chunks.
 fn cut<T>(y: [&mut [T]; 2], size: usize, count: usize) -> Vec<[&mut [T]; 2]> {
     let mut rest = y;
     let mut next = || {
@@ -275,7 +276,7 @@ fn cut<T>(y: [&mut [T]; 2], size: usize, count: usize) -> Vec<[&mut [T]; 2]> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Calls `f` for each part, with its number and scratch that calls share.
+/// Calls `f` for each chunk, with its index and scratch that calls reuse.
 fn each<T: Real>(parts: Vec<[&mut [T]; 2]>, parallel: bool, f: impl Fn(&mut Scratch<T>, usize, [&mut [T]; 2]) + Sync) {
     if parallel {
         return parts.into_par_iter().enumerate().for_each_init(Scratch::default, |s, (at, y)| f(s, at, y));

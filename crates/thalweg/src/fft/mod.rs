@@ -1,8 +1,9 @@
 //! Fourier transforms. Behind the feature `fft`.
 //!
-//! In: tensors, or complex numbers as two ([`Complex`]), f32 or f64. Out: the same. Always true: a transform is a function
-//! on the host ([`HostOp`](crate::HostOp)) along one axis, on several threads, or of a GPU's library; what is cut, padded and multiplied around
-//! it is recorded operations, and so are gradients, which are transforms again. docs/fourier.md has the choices.
+//! In: tensors, or complex numbers as two ([`Complex`]), f32 or f64. Out: the same. Always true: a transform along one
+//! axis is a host operation ([`HostOp`](crate::HostOp)) on several threads, or a call of a GPU's library. The slicing,
+//! padding and scaling around it are recorded operations, and so are gradients, which are transforms again.
+//! docs/fourier.md has the choices.
 
 mod lines;
 mod pass;
@@ -10,19 +11,19 @@ mod pass;
 use crate::record::wrong_dtype;
 use crate::{Axes, Axis, Complex, DType, MAX_RANK, Tensor};
 
-/// By what transforms are divided, as the `norm` of `numpy.fft` and `torch.fft`.
+/// Normalization of transforms, as the `norm` of `numpy.fft` and `torch.fft`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum FftNorm {
-    /// Inverse transforms by the number of samples: what is usual.
+    /// Divides inverse transforms by the number of samples; the usual convention.
     #[default]
     Backward,
-    /// Transforms by the number of samples.
+    /// Divides forward transforms by the number of samples.
     Forward,
-    /// Both by its root, so that they change no norm.
+    /// Divides both by the square root of the number of samples, so that they preserve norms.
     Ortho,
 }
 
-/// Sizes and norm of a transform: what `numpy.fft` and `torch.fft` take as `n` or `s`, and as `norm`.
+/// Sizes and normalization of a transform: the arguments `n` or `s`, and `norm` of `numpy.fft` and `torch.fft`.
 ///
 /// ```
 /// # use thalweg::{Fft, FftNorm, Tensor};
@@ -38,25 +39,25 @@ pub struct Fft {
 }
 
 impl Fft {
-    /// As many samples as there are, and the usual norm.
+    /// Defaults: the sizes of the operand, and normalization of the inverse.
     pub fn new() -> Fft {
         Fft::default()
     }
 
-    /// So many samples along each of the axes, which are cut or have zeros put behind them; for an inverse transform to
-    /// real numbers (`irfft`), how many of these there are, which may be odd.
+    /// Sets the number of samples along each of the axes, which are truncated or padded with zeros at the end. For an
+    /// inverse transform to real numbers (`irfft`) it is the number of results, which may be odd.
     pub fn sizes(self, sizes: impl Into<Vec<usize>>) -> Fft {
         Fft { sizes: Some(sizes.into()), ..self }
     }
 
-    /// The norm.
+    /// Sets the normalization.
     pub fn norm(self, norm: FftNorm) -> Fft {
         Fft { norm, ..self }
     }
 }
 
 impl FftNorm {
-    /// What a transform of `n` samples is multiplied by.
+    /// The factor of a transform of `n` samples.
     fn scale(self, inverse: bool, n: usize) -> f64 {
         match (self, inverse) {
             (FftNorm::Ortho, _) => 1.0 / (n as f64).sqrt(),
@@ -65,7 +66,7 @@ impl FftNorm {
         }
     }
 
-    /// The norm of the transform that goes the other way.
+    /// The normalization with forward and backward exchanged.
     fn other(self) -> FftNorm {
         match self {
             FftNorm::Backward => FftNorm::Forward,
@@ -75,7 +76,7 @@ impl FftNorm {
     }
 }
 
-/// The axes of a transform with the number of samples along each.
+/// Axes of a transform, with the number of samples along each.
 struct Along {
     name: &'static str,
     axes: Vec<(usize, usize)>,
@@ -83,7 +84,7 @@ struct Along {
 }
 
 impl Along {
-    /// Of an operand of that shape; `half` says whether its last axis is the half of a transform.
+    /// The axes for an operand; `half` says that its last axis is the first half of a transform.
     #[track_caller]
     fn new(name: &'static str, x: &Tensor, axes: Axes, fft: &Fft, half: bool) -> Along {
         if !matches!(x.dtype(), DType::F32 | DType::F64) {
@@ -105,7 +106,7 @@ impl Along {
         Along { name, axes, norm: fft.norm }
     }
 
-    /// All but the last axis, by complex transforms.
+    /// Complex transforms along all but the last axis.
     #[track_caller]
     fn first(&self, z: Complex, inverse: bool) -> Complex {
         let first = &self.axes[..self.axes.len().saturating_sub(1)];
@@ -123,7 +124,7 @@ impl Along {
         self.axes.iter().rev().fold(z, |z, &axis| self.complex(z, axis, inverse))
     }
 
-    /// The first half along the last axis, then the others.
+    /// The half transform along the last axis, then complex ones along the others.
     #[track_caller]
     fn half(&self, x: &Tensor) -> Complex {
         let Some(&(axis, n)) = self.axes.last() else { return Complex::real(x) };
@@ -131,7 +132,7 @@ impl Along {
         self.first(z, false)
     }
 
-    /// The way back of [`half`](Along::half).
+    /// The inverse of [`half`](Along::half).
     #[track_caller]
     fn real(&self, z: Complex) -> Tensor {
         let Some(&(axis, n)) = self.axes.last() else { return z.re };
@@ -141,7 +142,7 @@ impl Along {
     }
 }
 
-/// So many elements along an axis: the first ones, or zeros behind them.
+/// The first `n` elements along an axis, padded with zeros.
 fn fit(x: &Tensor, axis: usize, n: usize) -> Tensor {
     let own = x.dims()[axis];
     if n == own {
@@ -155,13 +156,13 @@ fn fit(x: &Tensor, axis: usize, n: usize) -> Tensor {
     x.pad(&widths[..x.rank()], 0)
 }
 
-/// Along one axis, with and without options.
+/// Methods along one axis, with and without options.
 macro_rules! along_one {
     ($($(#[$doc:meta])* $name:ident $with:ident -> $result:ty, $half:literal |$x:ident, $along:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         ///
         /// # Panics
-        /// When there is no such axis, it is of no samples, or the dtype is not f32 or f64.
+        /// When there is no such axis, it has no samples, or the dtype is not f32 or f64.
         #[track_caller]
         pub fn $name(&self, axis: impl Into<Axis>) -> $result {
             self.$with(axis, &Fft::new())
@@ -170,7 +171,7 @@ macro_rules! along_one {
         #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") of a size and with a norm of one's own.")]
         ///
         /// # Panics
-        /// As there, and when there is more than one size.
+        /// As without options, and when there is more than one size.
         #[track_caller]
         pub fn $with(&self, axis: impl Into<Axis>, fft: &Fft) -> $result {
             let $x = self;
@@ -181,13 +182,13 @@ macro_rules! along_one {
     )*};
 }
 
-/// Along several axes, with and without options, and along the last two.
+/// Methods along several axes, with and without options, and along the last two.
 macro_rules! along_several {
     ($($(#[$doc:meta])* $name:ident $with:ident $two:ident -> $result:ty, $half:literal |$x:ident, $along:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         ///
         /// # Panics
-        /// When there is no such axis, it is named twice or of no samples, or the dtype is not f32 or f64.
+        /// When there is no such axis, it is named twice or has no samples, or the dtype is not f32 or f64.
         #[track_caller]
         pub fn $name(&self, axes: impl Into<Axes>) -> $result {
             self.$with(axes, &Fft::new())
@@ -196,7 +197,7 @@ macro_rules! along_several {
         #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") of sizes and with a norm of one's own.")]
         ///
         /// # Panics
-        /// As there, and when there are not as many sizes as axes.
+        /// As without options, and when the number of sizes is not that of the axes.
         #[track_caller]
         pub fn $with(&self, axes: impl Into<Axes>, fft: &Fft) -> $result {
             let $x = self;
@@ -207,7 +208,7 @@ macro_rules! along_several {
         #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") along the last two axes.")]
         ///
         /// # Panics
-        /// When the rank is below 2, one of the axes is of no samples, or the dtype is not f32 or f64.
+        /// When the rank is below 2, one of the axes has no samples, or the dtype is not f32 or f64.
         #[track_caller]
         pub fn $two(&self) -> $result {
             let $x = self;
@@ -217,7 +218,7 @@ macro_rules! along_several {
     )*};
 }
 
-/// What says shape and dtype.
+/// Access to a tensor with the operand's shape and dtype.
 trait Part {
     fn one_part(&self) -> &Tensor;
 }
@@ -234,12 +235,12 @@ impl Part for Complex {
     }
 }
 
-/// Fourier transforms of real numbers. They need the feature `fft`, take f32 and f64, and have gradients of every order;
-/// NaN goes on into all results of its line.
+/// Fourier transforms of real numbers. They need the feature `fft`, take f32 and f64, and have gradients of every
+/// order; NaN propagates to all results of its line.
 impl Tensor {
     along_one! {
-        /// The discrete Fourier transform, `Σ x[t] e^(-2πi kt/n)`, all `n` of it, as `numpy.fft.fft` and `torch.fft.fft`.
-        /// [`rfft`](Tensor::rfft) computes half of it, which says everything.
+        /// The discrete Fourier transform, `Σ x[t] e^(-2πi kt/n)` for all `n` values of `k`, as `numpy.fft.fft` and
+        /// `torch.fft.fft`. [`rfft`](Tensor::rfft) computes only one half, which determines the other.
         fft fft_with -> Complex, false |x, along| along.all(Complex::real(x), false);
         /// The first `n/2 + 1` results of the discrete Fourier transform, as `numpy.fft.rfft` and `torch.fft.rfft`; the
         /// others are their conjugates.
@@ -255,7 +256,7 @@ impl Tensor {
         rfft rfft_with -> Complex, false |x, along| along.half(x);
         /// The inverse of [`hfft`](Complex::hfft), as `numpy.fft.ihfft`.
         ihfft ihfft_with -> Complex, false |x, along| {
-            // Backwards is the conjugate of forwards, with the factor of the way back.
+            // The inverse transform is the conjugate of the forward one, with the factor of the inverse.
             Along { norm: along.norm.other(), ..along }.half(x).conj()
         };
     }
@@ -270,17 +271,18 @@ impl Tensor {
 }
 
 /// Fourier transforms of complex numbers. They need the feature `fft`, take f32 and f64, and have gradients of every
-/// order; NaN goes on into all results of its line.
+/// order; NaN propagates to all results of its line.
 impl Complex {
     along_one! {
         /// The discrete Fourier transform, `Σ z[t] e^(-2πi kt/n)`, as `numpy.fft.fft` and `torch.fft.fft`.
         fft fft_with -> Complex, false |z, along| along.all(z.clone(), false);
         /// The inverse of [`fft`](Complex::fft), as `numpy.fft.ifft` and `torch.fft.ifft`.
         ifft ifft_with -> Complex, false |z, along| along.all(z.clone(), true);
-        /// The inverse of [`Tensor::rfft`], as `numpy.fft.irfft` and `torch.fft.irfft`: of `m` numbers `2(m - 1)` real ones,
-        /// or as many as `sizes` says, which has to be said where they are odd.
+        /// The inverse of [`Tensor::rfft`], as `numpy.fft.irfft` and `torch.fft.irfft`. `m` numbers give `2(m - 1)`
+        /// real ones, or as many as `sizes` says, which is required for an odd number.
         irfft irfft_with -> Tensor, true |z, along| along.real(z.clone());
-        /// The transform of numbers whose other half is conjugate, which is real, as `numpy.fft.hfft` and `torch.fft.hfft`.
+        /// The transform of numbers whose other half is conjugate, which is real, as `numpy.fft.hfft` and
+        /// `torch.fft.hfft`.
         hfft hfft_with -> Tensor, true |z, along| Along { norm: along.norm.other(), ..along }.real(z.conj());
     }
 

@@ -1,15 +1,15 @@
-//! A transform along one axis as an operation, and its gradient, which is one, too.
+//! A transform along one axis as an operation, and its gradient, which is a transform, too.
 //!
 //! In: real and imaginary part. Out: the same. Always true: a transform is a linear function of its parts, so its
-//! gradient is the transposed one: forwards for backwards, with the same factor. The half of a transform stands for all
-//! of it, so that what appears twice in the whole counts twice, or half, on the way back.
+//! gradient is the transpose: the opposite direction with the same factor. In the half of a transform, numbers that
+//! occur twice in the whole are counted twice, or half, in the gradient.
 
 use super::lines::{Kind, Pass, Real, transform};
 use crate::host::Known;
 use crate::{Backward, Complex, DType, HostInput, HostOp, HostOutput, Options, Shape, Tensor};
 use thalweg_runtime::{Fourier, FourierKind};
 
-/// How many lines there are before and behind an axis.
+/// Number of elements before and after an axis.
 fn around(shape: &Shape, axis: usize) -> (usize, usize) {
     (shape[..axis].iter().product(), shape[axis + 1..].iter().product())
 }
@@ -50,7 +50,7 @@ fn run<T: Real>(axis: usize, pass: Pass, x: &[HostInput<'_>], y: &mut [HostOutpu
     transform(pass, lines, parts, results);
 }
 
-/// A transform of complex numbers.
+/// Records a transform of complex numbers.
 #[track_caller]
 pub(super) fn complex(name: &'static str, z: &Complex, axis: usize, inverse: bool, scale: f64) -> Complex {
     let kind = if inverse { Kind::Inverse } else { Kind::Forward };
@@ -63,7 +63,7 @@ pub(super) fn complex(name: &'static str, z: &Complex, axis: usize, inverse: boo
     pair(host_op(name, axis, pass).backward(back).on_all(&[z.re.clone(), z.im.clone()]))
 }
 
-/// The first half of the transform of real numbers.
+/// Records the first half of the transform of real numbers.
 #[track_caller]
 pub(super) fn half(name: &'static str, x: &Tensor, axis: usize, scale: f64) -> Complex {
     let n = x.dims()[axis];
@@ -75,7 +75,7 @@ pub(super) fn half(name: &'static str, x: &Tensor, axis: usize, scale: f64) -> C
     pair(host_op(name, axis, Pass { kind: Kind::Half, n, scale }).backward(back).on_all(x))
 }
 
-/// `n` times the real numbers whose transform has that first half.
+/// Records `n` times the real numbers whose transform has that first half.
 #[track_caller]
 pub(super) fn real(name: &'static str, z: &Complex, axis: usize, n: usize, scale: f64) -> Tensor {
     let back = move |b: Backward<Vec<Tensor>, Vec<Tensor>>| {
@@ -93,7 +93,8 @@ fn pair(parts: Vec<Tensor>) -> Complex {
     Complex { re, im }
 }
 
-/// 1 for what the whole transform of `n` numbers has once, else `twice`; along an axis of its first half.
+/// Weights along an axis of a half transform: 1 for numbers that occur once in the whole transform of `n` numbers, else
+/// `twice`.
 fn once_or_twice(like: &Tensor, axis: usize, n: usize, twice: f64) -> Tensor {
     let i = Tensor::arange_with(n / 2 + 1, (DType::I64, like.device()));
     let once = if n.is_multiple_of(2) { i.eq(0) | i.eq(n / 2) } else { i.eq(0) };

@@ -1,32 +1,32 @@
-//! What has come back to a node so far: a sum of gradients.
+//! Accumulation of the gradients that have reached a node.
 //!
-//! In: gradients of the whole tensor, and of stretches of one axis of it, which is what slices give back. Out: their sum.
-//! A stretch is put among zeros only where it has to be: stretches that do not meet, as those of `split`, `chunk` or
-//! `unbind`, are joined end to end, and nothing is added up. In a matrix of three parts side by side the sum would be of
-//! three padded matrices, each read and compared with its border at every element.
+//! In: gradients of the whole tensor, and of ranges of one axis of it, which slices give. Out: their sum. A range is
+//! padded with zeros only if necessary: disjoint ranges, as those of `split`, `chunk` or `unbind`, are concatenated,
+//! and nothing is added. For a matrix of three adjacent slices the sum would be of three padded matrices, each read and
+//! compared with its border at every element.
 
 use crate::join::join_all;
 use crate::{Shape, Tensor};
 
-/// The sum of what came.
+/// Sum of gradients so far.
 #[derive(Default)]
 pub(super) struct Coming {
     whole: Option<Tensor>,
     stretches: Vec<Stretch>,
 }
 
-/// A gradient of neighbouring positions of one axis.
+/// Gradient of a contiguous range of one axis.
 pub(super) struct Stretch {
     axis: usize,
     start: usize,
-    /// Positions of the axis, of which the gradient has some.
+    /// Size of the whole axis.
     length: usize,
     gradient: Tensor,
 }
 
 impl Stretch {
-    /// What the gradient of a slice of a tensor is one of: a slice by `ints` (start, step, count of each axis) that takes
-    /// neighbours along one axis, and all of the others.
+    /// Converts the gradient of a slice by `ints` (start, step, count of each axis). `None` unless the slice takes a
+    /// contiguous range of one axis, and all of the others.
     pub(super) fn of(gradient: &Tensor, whole: &Shape, ints: &[i64]) -> Option<Stretch> {
         let takes_all =
             |axis: usize| ints[3 * axis + 2] == whole[axis] as i64 && (whole[axis] <= 1 || ints[3 * axis + 1] == 1);
@@ -42,7 +42,7 @@ impl Stretch {
         self.start + self.gradient.dims()[self.axis]
     }
 
-    /// With so many zeros before and behind.
+    /// The gradient padded with zeros along its axis.
     fn padded(&self, before: usize, behind: usize) -> Tensor {
         if (before, behind) == (0, 0) {
             return self.gradient.clone();
@@ -54,7 +54,7 @@ impl Stretch {
 }
 
 impl Coming {
-    /// A gradient of the whole.
+    /// The accumulation of one gradient of the whole.
     pub(super) fn of(gradient: Tensor) -> Coming {
         Coming { whole: Some(gradient), stretches: vec![] }
     }
@@ -67,12 +67,13 @@ impl Coming {
         });
     }
 
-    /// Adds one of a stretch.
+    /// Adds a gradient of a range.
     pub(super) fn add_stretch(&mut self, stretch: Stretch) {
         self.stretches.push(stretch);
     }
 
-    /// The sum of all that came. Its order follows from the order in which they came, and from where stretches lie.
+    /// The sum of all gradients. The order of additions follows from the order of the calls, and from the indices of
+    /// ranges.
     pub(super) fn total(mut self) -> Option<Tensor> {
         let mut stretches = std::mem::take(&mut self.stretches);
         stretches.sort_by_key(|s| (s.axis, s.start));
@@ -88,10 +89,10 @@ impl Coming {
     }
 }
 
-/// Stretches of one axis that do not meet, end to end, with zeros between; `None` of none.
+/// Disjoint ranges of one axis, concatenated with zeros between them; `None` if there are none.
 fn joined(stretches: &[Stretch]) -> Option<Tensor> {
     let first = stretches.first()?;
-    // Each with the zeros behind it, the first one with those before it, too.
+    // Each range with the zeros after it, the first one also with those before it.
     let ends = stretches.iter().skip(1).map(|s| s.start).chain([first.length]);
     let parts: Vec<Tensor> = stretches
         .iter()

@@ -1,33 +1,33 @@
-//! A function of tensors with a backward pass of its own.
+//! Functions with a user-defined backward pass.
 //!
-//! In: inputs, a function of them, and the rule that carries gradients of its results back. Out: the results, which
-//! have one node together: the rule is called once a pass, with all gradients that came back. Always true: what the
-//! rule returns has been checked against the inputs before it is added to anything.
+//! In: inputs, a function of them, and the rule that propagates gradients from its results to the inputs. Out: the
+//! results, which share one node: a pass calls the rule once, with the gradients of all results. Always true: gradients
+//! from the rule are checked against the inputs before they are added to anything.
 
 use super::Inputs;
 use crate::tape::{self, JointRule};
 use crate::{Shape, Tensor};
 use std::panic::Location;
 
-/// What a backward pass of one's own gets: see [`custom_grad`].
+/// Arguments of a user-defined backward pass: see [`custom_grad`].
 pub struct Backward<X, Y> {
-    /// The inputs, in the form in which the function got them.
+    /// The inputs, in the form that the function took.
     pub inputs: X,
-    /// The results, in the form in which the function gave them.
+    /// The results, in the form that the function returned.
     pub outputs: Y,
-    /// The gradient of each result, in the same form; zeros where none came back.
+    /// The gradient of each result, in the same form; zeros for a result without one.
     pub gradients: Y,
 }
 
-/// What a function with a backward pass of its own gives: a tensor, a tuple of up to four, an array, a list.
+/// Results of a function with a user-defined backward pass: a tensor, a tuple of up to four, an array, a list.
 pub trait Results: Sized {
     /// The tensors in order.
     fn tensors(&self) -> Vec<&Tensor>;
-    /// As many tensors in the same form.
+    /// Rebuilds the form from as many tensors.
     fn from_tensors(tensors: Vec<Tensor>) -> Self;
 }
 
-/// What a backward pass gives: the gradient of each input, in the form of the inputs. `None` stands for an input
+/// Return value of a backward pass: the gradient of each input, in the form of the inputs. `None` is for an input
 /// without one: an index, a mask, a constant.
 pub trait InputGradients {
     /// The gradients in order.
@@ -121,13 +121,14 @@ gradients! {
     A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7;
 }
 
-/// The result of `forward`, whose gradients `backward` gives in place of those that follow from its operations: where
-/// there is a better formula, or another gradient is wanted than the function has.
+/// The result of `forward`, with `backward` as its derivative in place of that of its operations, as
+/// `torch.autograd.Function`. Use it where there is a better formula, or for a gradient that differs from the
+/// function's own.
 ///
-/// `forward` is called at once; `backward` when a pass comes to the results, once a pass. Both record operations like
-/// any other code, so they fuse with what stands around them. Inputs and results are kept for the pass as all that a
-/// pass reads is: the planner decides what of them is written where the stream is cut in between. Second derivatives
-/// are those of `backward`, where it uses the inputs that it is given.
+/// `forward` is called at once; `backward` once per pass, when it reaches the results. Both record operations like any
+/// other code, so they fuse with the operations around them. Inputs and results are saved for the pass like those of
+/// any operation: the planner decides which of them are written if the stream is cut in between. Second derivatives are
+/// those of `backward`, if it uses the inputs it is passed.
 ///
 /// ```
 /// # use thalweg::{Backward, Tensor, custom_grad, grad};
@@ -143,8 +144,9 @@ gradients! {
 /// ```
 ///
 /// # Panics
-/// When a result comes from a tracked tensor that is no input: its gradient would be lost. The backward pass panics
-/// when there is not one gradient an input, or one has not its input's shape and dtype.
+/// When a result depends on a tracked tensor that is not an input, because its gradient would be lost. The backward
+/// pass panics when the number of gradients is not that of the inputs, or one has another shape or dtype than its
+/// input.
 #[track_caller]
 pub fn custom_grad<I, Y, G>(
     inputs: I,
@@ -174,7 +176,7 @@ where
     Y::from_tensors(tape::joint(&values, "custom_grad", &from, checked("custom_grad", rule)))
 }
 
-/// A rule whose gradients are checked, and that gets zeros where none came back.
+/// A rule with checked gradients; results without a gradient get zeros.
 #[track_caller]
 pub(crate) fn checked(
     name: &'static str,

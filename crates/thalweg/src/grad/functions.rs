@@ -1,4 +1,4 @@
-//! What users call.
+//! Public functions and methods for gradients.
 
 use super::Gradients;
 use super::gradients::through;
@@ -11,11 +11,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 thread_local! {
-    /// Whether backward passes keep the graph.
+    /// Whether backward passes retain the graph.
     static KEEPING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How `backward` and `grad` go now.
+/// Mode of `backward` and `grad` on this thread.
 fn way() -> Way {
     Way { create: false, keep: KEEPING.get() }
 }
@@ -23,9 +23,9 @@ fn way() -> Way {
 const CREATING: Way = Way { create: true, keep: true };
 
 impl Tensor {
-    /// A leaf with this value, whose gradient [`backward`](Tensor::backward) gives: what is computed from it is
-    /// tracked, too. Clones are the same leaf, and a leaf's own is itself. Of a tensor that was computed from others it
-    /// is a new leaf: no gradient goes past it, as of [`detach`](Tensor::detach), so that
+    /// A leaf with this value, whose gradient [`backward`](Tensor::backward) returns, as `requires_grad_()` in PyTorch:
+    /// results computed from it are tracked, too. Clones are the same leaf; a leaf returns itself. For a computed
+    /// tensor the result is a new leaf, which stops gradients as [`detach`](Tensor::detach) does, so
     /// `w = (&w - &gradients[&w] * 0.1).tracked()` is a step of gradient descent.
     ///
     /// ```
@@ -47,21 +47,22 @@ impl Tensor {
         }
     }
 
-    /// Whether gradients flow back from it: it is a leaf, or was computed from one by operations that have
-    /// derivatives.
+    /// Whether gradients flow through this tensor (`requires_grad` in PyTorch): it is a leaf, or was computed from one
+    /// by operations with derivatives.
     pub fn is_tracked(&self) -> bool {
         self.node.as_ref().is_some_and(|n| n.carries())
     }
 
-    /// The same value, untracked: a constant to every backward pass. No operation is recorded.
+    /// An untracked handle to this value: a constant in every backward pass. Records no operation.
     pub fn detach(&self) -> Tensor {
         Tensor::of(self.value.clone())
     }
 
-    /// The gradients of this scalar with respect to all tracked tensors that it was computed from. Records operations
-    /// and runs nothing: read the loss after it, and forward and backward are planned together.
+    /// The gradients of this scalar with respect to all tracked tensors that it was computed from. It only records
+    /// operations: read the loss after it, and forward and backward pass are planned together. Unlike in PyTorch,
+    /// gradients are returned, not stored in the tensors.
     ///
-    /// What the graph had kept is freed; a second pass through it panics ([`retain_graph`]).
+    /// The saved values of the graph are freed; a second pass through it panics ([`retain_graph`]).
     ///
     /// ```
     /// # use thalweg::{Reduction, Tensor};
@@ -77,14 +78,15 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When this has more than one element, nothing it was computed from is tracked, or a pass has freed the graph.
+    /// When this has more than one element, it was computed from no tracked tensor, or a pass has freed the graph.
     #[track_caller]
     pub fn backward(&self) -> Gradients {
         let seed = self.seed("backward");
         Gradients::new(pass::run("backward", self.root("backward"), seed, &Wanted::Leaves, way()))
     }
 
-    /// The gradients of `Σ self·dy`: [`backward`](Tensor::backward) of a result of any shape, from its own gradient.
+    /// The gradients of `Σ self·dy`: [`backward`](Tensor::backward) from a result of any shape with its gradient `dy`,
+    /// as `y.backward(dy)` in PyTorch.
     ///
     /// # Panics
     /// When shape or dtype differ, and as [`backward`](Tensor::backward).
@@ -94,9 +96,9 @@ impl Tensor {
         Gradients::new(pass::run("backward_with", self.root("backward_with"), dy.detach(), &Wanted::Leaves, way()))
     }
 
-    /// The same tensor, but its gradient is what `f` makes of it: clipped, scaled, looked at. `f` is called once a
-    /// backward pass; what it records is part of that. Use the result, not `self`. Of a tensor that is not tracked it
-    /// is the tensor itself.
+    /// This tensor with a hook on its gradient, as `register_hook` in PyTorch: a pass replaces the gradient by `f` of
+    /// it, to clip, scale or inspect it. `f` is called once per backward pass and may record operations. Use the
+    /// result, not `self`. An untracked tensor is returned as it is.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -117,7 +119,7 @@ impl Tensor {
         tape::own(&self.value, "on_grad", (std::slice::from_ref(self), false), vec![], rule)
     }
 
-    /// The gradient that a pass begins with.
+    /// The initial gradient of a pass.
     #[track_caller]
     fn seed(&self, name: &str) -> Tensor {
         if self.numel() != 1 {
@@ -130,7 +132,7 @@ impl Tensor {
         self.detach().ones_like()
     }
 
-    /// The node that a pass begins with.
+    /// The node where a pass begins.
     #[track_caller]
     fn root(&self, name: &str) -> &Arc<Node> {
         match &self.node {
@@ -188,8 +190,8 @@ fn asked<I: Inputs>(name: &str, y: &Tensor, dy: Tensor, inputs: &I, way: Way) ->
     inputs.form()(each)
 }
 
-/// The gradients of a scalar with respect to tracked tensors, `None` of those that it does not depend on; tracked themselves
-/// where they are to be differentiated.
+/// The gradients of a scalar with respect to tracked tensors; `None` for those that it does not depend on. With
+/// `create` they are tracked themselves.
 #[track_caller]
 pub(crate) fn gradients_of(name: &str, y: &Tensor, x: &[Tensor], create: bool) -> Vec<Option<Tensor>> {
     let nodes: Vec<Arc<Node>> = x.iter().filter_map(|x| x.node.clone()).collect();
@@ -199,8 +201,8 @@ pub(crate) fn gradients_of(name: &str, y: &Tensor, x: &[Tensor], create: bool) -
     nodes.iter().map(|n| grads.get(&n.id).cloned()).collect()
 }
 
-/// The gradients of a scalar with respect to tracked tensors, in the form in which these are given: one, a tuple, an
-/// array, a list ([`Inputs`]). They need not be leaves. As [`Tensor::backward`] it frees the graph.
+/// The gradients of a scalar with respect to tracked tensors, as `torch.autograd.grad`, in the form of the inputs: one,
+/// a tuple, an array, a list ([`Inputs`]). They need not be leaves. Frees the graph, as [`Tensor::backward`] does.
 ///
 /// ```
 /// # use thalweg::{Tensor, grad};
@@ -212,15 +214,16 @@ pub(crate) fn gradients_of(name: &str, y: &Tensor, x: &[Tensor], create: bool) -
 /// ```
 ///
 /// # Panics
-/// When the result has more than one element, nothing it was computed from is tracked, it depends on an input only through
-/// steps, integers or bools, or a pass has freed the graph. With respect to an input that it does not depend on at all the
-/// gradient is 0.
+/// When the result has more than one element, it was computed from no tracked tensor, it depends on an input only
+/// through steps, integers or bools, or a pass has freed the graph. The gradient with respect to an input that it does
+/// not depend on is 0.
 #[track_caller]
 pub fn grad<I: Inputs>(result: &Tensor, inputs: I) -> I::Each {
     asked("grad", result, result.seed("grad"), &inputs, way())
 }
 
-/// As [`grad`], with gradients that are tracked themselves, for second derivatives. The graph is kept.
+/// [`grad`] with gradients that are tracked themselves, for second derivatives (`create_graph=True` in PyTorch). The
+/// graph is retained.
 ///
 /// ```
 /// # use thalweg::{Tensor, grad, grad_graph};
@@ -237,8 +240,8 @@ pub fn grad_graph<I: Inputs>(result: &Tensor, inputs: I) -> I::Each {
     asked("grad_graph", result, result.seed("grad_graph"), &inputs, CREATING)
 }
 
-/// Calls `f` without tracking on this thread: what it computes from tracked tensors is constant, and nothing is kept
-/// for a backward pass.
+/// Calls `f` without tracking on this thread, as `torch.no_grad`: its results are constants, and nothing is saved for a
+/// backward pass.
 ///
 /// ```
 /// # use thalweg::{Tensor, no_grad};
@@ -250,7 +253,7 @@ pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Calls `f` with backward passes on this thread that keep the graph, so that another pass can go through it.
+/// Calls `f` with backward passes on this thread that retain the graph, so that another pass can use it.
 ///
 /// ```
 /// # use thalweg::{Tensor, grad, retain_graph};
@@ -261,7 +264,7 @@ pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
 /// # Ok::<(), thalweg::Error>(())
 /// ```
 pub fn retain_graph<R>(f: impl FnOnce() -> R) -> R {
-    /// Restores what held before, also when a panic unwinds.
+    /// Restores the previous setting, also when a panic unwinds.
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -272,7 +275,8 @@ pub fn retain_graph<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// New leaves with the values of these inputs, those of no float dtype as they are, and the result of `f` on them.
+/// New leaves with the values of these inputs (inputs of other dtypes than floats are detached), and the result of `f`
+/// on them.
 fn on_leaves<I: Inputs>(f: impl FnOnce(I::Each) -> Tensor, inputs: &I) -> (Vec<Tensor>, Tensor) {
     let leaf = |x: &&Tensor| if x.dtype().is_float() { tape::leaf(&x.value) } else { x.detach() };
     let leaves: Vec<Tensor> = inputs.tensors().iter().map(leaf).collect();
@@ -281,8 +285,8 @@ fn on_leaves<I: Inputs>(f: impl FnOnce(I::Each) -> Tensor, inputs: &I) -> (Vec<T
     (leaves, y)
 }
 
-/// The result of a function, and what carries a gradient of it back to the inputs (a vector-Jacobian product). It can
-/// be called any number of times.
+/// The result of a function, and a function that propagates a gradient of it to the inputs (a vector-Jacobian product),
+/// as `torch.func.vjp`. It can be called any number of times.
 ///
 /// ```
 /// # use thalweg::{Tensor, vjp};
@@ -294,7 +298,8 @@ fn on_leaves<I: Inputs>(f: impl FnOnce(I::Each) -> Tensor, inputs: &I) -> (Vec<T
 /// ```
 ///
 /// # Panics
-/// The second part panics when the shape or dtype is not the result's, or this does not depend on an input.
+/// The returned function panics when its argument has another shape or dtype than the result, or the result does not
+/// depend on an input.
 pub fn vjp<I: Inputs>(f: impl FnOnce(I::Each) -> Tensor, inputs: I) -> (Tensor, impl Fn(&Tensor) -> I::Each) {
     let (leaves, y) = on_leaves(f, &inputs);
     let (form, result) = (inputs.form(), y.detach());
@@ -305,11 +310,11 @@ pub fn vjp<I: Inputs>(f: impl FnOnce(I::Each) -> Tensor, inputs: I) -> (Tensor, 
     (result, pull)
 }
 
-/// The result of a function, and how it changes as the inputs move along tangents (a Jacobian-vector product). The
-/// tangents have the inputs' form.
+/// The result of a function, and its derivative along tangents of the inputs (a Jacobian-vector product), as
+/// `torch.func.jvp`. The tangents have the inputs' form.
 ///
-/// The gradient of `v ↦ vjp(v)` is it, since that is linear (Townsend 2017); the first pass is not computed, since
-/// nobody reads it.
+/// It is the gradient of `v ↦ vjp(v)`, which is linear (Townsend 2017). The first pass is never computed, since nothing
+/// reads it.
 ///
 /// ```
 /// # use thalweg::{Tensor, jvp};
@@ -354,7 +359,7 @@ fn rows(name: &str, y: &Tensor, x: &Tensor) -> Tensor {
     let n = y.numel();
     let options = Options::of(y);
     if n == 0 || !y.is_tracked() {
-        // A constant function: its derivative is 0.
+        // The function is constant: its derivative is 0.
         return Tensor::zeros_with(Shape::new(&shape), options);
     }
     let number = Tensor::arange_with(n, (thalweg_ir::DType::I64, y.device())).reshape(*y.shape());
@@ -366,8 +371,9 @@ fn rows(name: &str, y: &Tensor, x: &Tensor) -> Tensor {
     Tensor::stack(&all, 0).reshape(shape)
 }
 
-/// The derivative of every element of a function's result with respect to every element of its argument: `[result's
-/// shape, argument's shape]`. One pass for each element of the result, all of them planned together.
+/// The derivative of every element of a function's result with respect to every element of its argument, as
+/// `torch.func.jacrev`: `[result's shape, argument's shape]`. It takes one pass per element of the result, all of them
+/// planned together.
 ///
 /// ```
 /// # use thalweg::{Tensor, jacobian};
@@ -377,7 +383,7 @@ fn rows(name: &str, y: &Tensor, x: &Tensor) -> Tensor {
 /// ```
 ///
 /// # Panics
-/// When the argument is of no float dtype, or the two shapes together have more than eight dimensions.
+/// When the argument's dtype is not a float, or the two shapes together have more than eight dimensions.
 #[track_caller]
 pub fn jacobian(f: impl FnOnce(Tensor) -> Tensor, x: &Tensor) -> Tensor {
     crate::record::check_float("jacobian", x);
@@ -385,7 +391,7 @@ pub fn jacobian(f: impl FnOnce(Tensor) -> Tensor, x: &Tensor) -> Tensor {
     rows("jacobian", &y, &leaves[0])
 }
 
-/// The second derivatives of a scalar function: `[x's shape, x's shape]`. A product of it with a vector alone is
+/// The second derivatives of a scalar function: `[x's shape, x's shape]`. For a product with one vector, this is
 /// cheaper: `grad(&(grad_graph(&f(&x), &x) * v).sum(..), &x)`.
 ///
 /// ```
@@ -396,7 +402,7 @@ pub fn jacobian(f: impl FnOnce(Tensor) -> Tensor, x: &Tensor) -> Tensor {
 /// ```
 ///
 /// # Panics
-/// When the argument is of no float dtype, the result has more than one element, or the argument more than four
+/// When the argument's dtype is not a float, the result has more than one element, or the argument more than four
 /// dimensions.
 #[track_caller]
 pub fn hessian(f: impl FnOnce(Tensor) -> Tensor, x: &Tensor) -> Tensor {
@@ -408,12 +414,12 @@ pub fn hessian(f: impl FnOnce(Tensor) -> Tensor, x: &Tensor) -> Tensor {
 }
 
 thread_local! {
-    /// Whether a backward pass calls the function of a checkpoint again.
+    /// Whether a backward pass is calling the function of a checkpoint again.
     static RECOMPUTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is in a function that [`checkpoint`] calls for the second time, in a backward pass: state that
-/// the function moves (running statistics, counters) has been moved by the first call and is left alone.
+/// Whether the calling thread is inside the second call of a [`checkpoint`] function, in a backward pass. State that
+/// the function changes (running statistics, counters) was changed by the first call, and must not be changed again.
 ///
 /// ```
 /// # use std::sync::{Arc, atomic::{AtomicU32, Ordering::Relaxed}};
@@ -430,7 +436,7 @@ pub fn is_recomputing() -> bool {
     RECOMPUTING.get()
 }
 
-/// The calling thread is in such a function until this is dropped.
+/// Guard: the calling thread is inside such a call until it is dropped.
 struct Recomputing(bool);
 
 impl Recomputing {
@@ -445,10 +451,11 @@ impl Drop for Recomputing {
     }
 }
 
-/// The result of `f`, of which nothing but the inputs is kept for the backward pass: that records `f` again. Memory for
-/// time (Griewank and Walther 2000). Random numbers are the same the second time; tracked tensors that `f` owns, as a
-/// model's, get their gradients, too. Buffers of thalweg-nn, as running statistics, are moved by the first call alone; a
-/// function with state of its own asks [`is_recomputing`].
+/// The result of `f`, with only the inputs saved for the backward pass, which records `f` again, as
+/// `torch.utils.checkpoint`: less memory for more time (Griewank and Walther 2000). Random numbers are the same the
+/// second time. Tracked tensors that `f` owns, such as a model's parameters, get their gradients, too. Buffers of
+/// thalweg-nn, such as running statistics, are updated by the first call only; a function with its own state checks
+/// [`is_recomputing`].
 ///
 /// ```
 /// # use thalweg::{Tensor, checkpoint};
@@ -469,7 +476,7 @@ where
     }
     let numbers = random::state();
     let begin = Node::next_id();
-    // Recorded with its graph, to see what it reads; the graph is dropped.
+    // Recorded with its graph, to find the tracked tensors that it reads; the graph is dropped.
     let y = f(form(xs.iter().map(alias).collect()));
     let Some(root) = y.node.as_ref().filter(|n| n.carries() && n.id >= begin) else { return y };
     let aliased = |node: &Node| matches!(node.what, What::Own(ALIAS, _));
@@ -503,10 +510,10 @@ where
     tape::own(&y.value, "checkpoint", (&xs, true), captured, rule)
 }
 
-/// The name of a node that only stands for another.
+/// Name of a node that is an alias of another.
 const ALIAS: &str = "alias";
 
-/// The same tensor under a node of its own, where it is tracked.
+/// This tensor under a node of its own, if it is tracked.
 fn alias(x: &Tensor) -> Tensor {
     let rule: Box<Rule> = Box::new(|_, _, dy| vec![Some(dy)]);
     tape::own(&x.value, ALIAS, (std::slice::from_ref(x), false), vec![], rule)

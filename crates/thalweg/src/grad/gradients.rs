@@ -1,4 +1,4 @@
-//! What a backward pass gives back.
+//! [`Gradients`]: the result of a backward pass.
 
 use super::pass::Found;
 use crate::Tensor;
@@ -8,10 +8,10 @@ use std::fmt;
 use std::ops::Index;
 use std::sync::OnceLock;
 
-/// The gradients of a scalar with respect to every [tracked](Tensor::tracked) tensor that it was computed from.
+/// Gradients of a scalar with respect to every [tracked](Tensor::tracked) tensor that it was computed from.
 ///
-/// A tensor that it does not depend on has none; there are no zeros in its place. `gradients[&w]` is the one of `w`, or
-/// a panic that says why there is none; [`get`](Gradients::get) asks.
+/// `gradients[&w]` is the gradient of `w`: zeros for a leaf that the scalar does not depend on, and a panic with the
+/// reason if there is none. [`get`](Gradients::get) returns `None` in both of these cases.
 ///
 /// ```
 /// # use thalweg::Tensor;
@@ -23,15 +23,15 @@ use std::sync::OnceLock;
 /// ```
 #[derive(Clone, Default)]
 pub struct Gradients {
-    /// By the leaf's number, so in the order in which they were tracked.
+    /// Gradients by the id of the leaf, so in the order in which leaves were tracked.
     of: BTreeMap<u64, Tensor>,
-    /// What no gradient went through, to be named where one is missing.
+    /// Operations without a gradient that the pass met, for the message about a missing one.
     cuts: Vec<Cut>,
-    /// Zeros of tracked tensors that were asked for and that the scalar does not depend on.
+    /// Requested zeros of leaves that the scalar does not depend on.
     zeros: OnceLock<Box<Zero>>,
 }
 
-/// A gradient that is 0, in a list that only grows, so that it can be lent.
+/// Gradient of zeros in an append-only list, so that references to it stay valid.
 #[derive(Clone)]
 struct Zero {
     id: u64,
@@ -49,7 +49,7 @@ impl Gradients {
         tensor.node.as_ref().and_then(|n| self.of.get(&n.id))
     }
 
-    /// The gradient of a leaf that the scalar does not depend on.
+    /// Zeros as the gradient of a leaf that the scalar does not depend on.
     fn zero(&self, id: u64, leaf: &Tensor) -> &Tensor {
         let mut place = &self.zeros;
         loop {
@@ -67,12 +67,12 @@ impl Gradients {
         self.get(tensor).is_some()
     }
 
-    /// Takes the gradient of a tensor out.
+    /// Removes and returns the gradient of a tensor.
     pub fn take(&mut self, tensor: &Tensor) -> Option<Tensor> {
         tensor.node.as_ref().and_then(|n| self.of.remove(&n.id))
     }
 
-    /// Puts another gradient in the place of a tensor's, and returns the one before.
+    /// Replaces the gradient of a tensor, and returns the previous one.
     ///
     /// # Panics
     /// When the tensor is not a tracked leaf, or the gradient has another shape or dtype.
@@ -93,7 +93,7 @@ impl Gradients {
         self.of.insert(node.id, gradient)
     }
 
-    /// Adds the gradients of another pass, tensor by tensor: so those of several batches accumulate.
+    /// Adds the gradients of another pass, tensor by tensor: gradient accumulation over several batches.
     ///
     /// ```
     /// # use thalweg::{Gradients, Tensor};
@@ -120,12 +120,12 @@ impl Gradients {
         self.of.values()
     }
 
-    /// The gradients, to be replaced: scaled, clipped.
+    /// The gradients, mutable: to scale or clip them.
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Tensor> {
         self.of.values_mut()
     }
 
-    /// How many there are.
+    /// The number of gradients.
     pub fn len(&self) -> usize {
         self.of.len()
     }
@@ -139,7 +139,7 @@ impl Gradients {
 impl Index<&Tensor> for Gradients {
     type Output = Tensor;
 
-    /// The gradient of a tracked tensor; 0 if the scalar does not depend on it.
+    /// The gradient of a tracked tensor; zeros if the scalar does not depend on it.
     ///
     /// # Panics
     /// When there is none: the tensor is not tracked, or the scalar depends on it only through steps, integers or bools.
@@ -154,7 +154,7 @@ impl Index<&Tensor> for Gradients {
 }
 
 impl fmt::Debug for Gradients {
-    /// Their number and shapes; nothing is computed.
+    /// Prints dtypes and shapes; computes nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shapes = self.of.values().map(|g| format!("{}{}", g.dtype(), g.shape()));
         f.debug_list().entries(shapes).finish()
@@ -181,7 +181,7 @@ fn missing(tensor: &Tensor, cuts: &[Cut]) -> ! {
     }
 }
 
-/// What may be the reason that nothing arrives.
+/// A message with the possible reasons for a missing gradient.
 pub(super) fn through(cuts: &[Cut]) -> String {
     if cuts.is_empty() {
         return " (or only through detach() or no_grad())".into();

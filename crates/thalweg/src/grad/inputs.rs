@@ -1,26 +1,26 @@
-//! What gradients are asked of: one tensor, tuples, arrays, lists.
+//! Inputs that gradients are requested for: one tensor, tuples, arrays, lists.
 
 use crate::Tensor;
 
-/// Tensors that gradients are asked of, in the form that the caller has them: `&Tensor`, a tuple of up to eight of
-/// them, an array, a slice or a `Vec` (by reference). What comes back has the same form.
+/// Tensors that gradients are requested for: `&Tensor`, a tuple of up to eight, an array, a slice or a `Vec` (by
+/// reference). Results have the same form.
 ///
-/// Types with tensors in them, as models, can implement it.
+/// Types that contain tensors, such as models, can implement it.
 pub trait Inputs {
-    /// One tensor for each, in the same form: gradients, or the arguments of a function.
+    /// Form with an owned tensor for each input: gradients, or the arguments of a function.
     type Each;
 
     /// The tensors in order.
     fn tensors(&self) -> Vec<&Tensor>;
 
-    /// What puts as many tensors into the same form.
+    /// A function that puts as many tensors into the form.
     fn form(&self) -> Form<Self::Each>;
 }
 
-/// Puts tensors into a form; see [`Inputs::form`].
+/// Function that puts tensors into a form; see [`Inputs::form`].
 pub type Form<E> = Box<dyn Fn(Vec<Tensor>) -> E + Send + Sync>;
 
-/// The next of a list.
+/// The next tensor of a list.
 fn next(each: &mut impl Iterator<Item = Tensor>) -> Tensor {
     each.next().expect("there is one for each")
 }

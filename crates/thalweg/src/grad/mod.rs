@@ -1,9 +1,9 @@
-//! Gradients: reverse mode on recorded operations.
+//! Gradients: reverse-mode differentiation of recorded operations.
 //!
-//! A tensor that is [`tracked`](Tensor::tracked) is a leaf. What is computed from it remembers how (`tape/` makes a
-//! node for each operation), and a backward pass (`pass.rs`) applies the rule of each (`rules/`), which records
-//! operations like any other code: forward and backward are planned together, and differentiate again.
-//! docs/gradients.md tells the whole.
+//! A [`tracked`](Tensor::tracked) tensor is a leaf. Results computed from it remember how (`tape/` builds a node for
+//! each operation). A backward pass (`pass.rs`) applies the rule of each (`rules/`), which records operations like any
+//! other code: forward and backward are planned together, and the result can be differentiated again. docs/gradients.md
+//! describes all of it.
 
 mod coming;
 mod custom;

@@ -1,7 +1,7 @@
-//! The backward pass: from one result to the nodes whose gradients are wanted.
+//! The backward pass, from one result to the nodes whose gradients are requested.
 //!
 //! Nodes are visited by descending id, so that the gradient of each is complete when its rule is applied. Only nodes
-//! from which a wanted one is reached are visited; the order of additions follows from the order of recording alone.
+//! that lead to a requested one are visited. The order of additions depends only on the order of recording.
 
 use super::coming::{Coming, Stretch};
 use super::rules;
@@ -12,34 +12,34 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 use thalweg_ir::Op;
 
-/// Whose gradients are wanted.
+/// Nodes whose gradients are requested.
 pub(crate) enum Wanted<'a> {
-    /// Those of all leaves.
+    /// All leaves.
     Leaves,
-    /// Those of these nodes.
+    /// These nodes.
     Nodes(&'a [Arc<Node>]),
-    /// Those of these nodes, and the pass ends at them, and at all nodes from before that id.
+    /// These nodes. The pass ends at them, and at all nodes with a smaller id than the given one.
     Ends(&'a [Arc<Node>], u64),
 }
 
-/// How a pass goes.
+/// Mode of a pass.
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
-    /// Gradients are tracked themselves. The graph is kept for it.
+    /// Gradients are tracked themselves, for which the graph is retained.
     pub(crate) create: bool,
-    /// The graph is kept.
+    /// The graph is retained.
     pub(crate) keep: bool,
 }
 
-/// What a pass found.
+/// Result of a pass.
 pub(crate) struct Found {
-    /// Gradients by node.
+    /// Gradients by node id.
     pub(crate) grads: HashMap<u64, Tensor>,
-    /// Operations that no gradient went through.
+    /// Operations without a gradient that were met.
     pub(crate) cuts: Vec<Cut>,
 }
 
-/// A node in a heap, the latest first.
+/// Node in a heap, ordered by id, the largest first.
 struct ById(Arc<Node>);
 
 impl PartialEq for ById {
@@ -59,10 +59,10 @@ impl Ord for ById {
     }
 }
 
-/// The nodes from `root` on by descending id, those above `floor`; `ends` have none below.
+/// The nodes reachable from `root` with ids above `floor`, by descending id; the search stops at `ends`.
 ///
 /// # Panics
-/// When a backward pass has used one of them up.
+/// When a backward pass has freed one of them.
 #[track_caller]
 pub(crate) fn reached(name: &str, root: &Arc<Node>, floor: u64, ends: impl Fn(&Node) -> bool) -> Vec<Arc<Node>> {
     let mut heap = BinaryHeap::from([ById(root.clone())]);
@@ -80,10 +80,10 @@ pub(crate) fn reached(name: &str, root: &Arc<Node>, floor: u64, ends: impl Fn(&N
     order
 }
 
-/// Carries `dy`, the gradient of what `root` stands for, back to what is wanted.
+/// Propagates `dy`, the gradient of the value of `root`, to the requested nodes.
 ///
 /// # Panics
-/// When a backward pass has used the graph up.
+/// When a backward pass has freed the graph.
 #[track_caller]
 pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>, way: Way) -> Found {
     let (floor, end) = match wanted {
@@ -102,7 +102,7 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
     };
     let order = reached(name, root, floor, ends);
     let mut cuts: Vec<Cut> = vec![];
-    // From what is wanted upwards: which nodes lead there, and which of them by their arguments.
+    // From the requested nodes upwards: the nodes that lead to them, and those that do so through their arguments.
     let mut leads: HashSet<u64> = HashSet::with_capacity(order.len());
     let mut through: HashSet<u64> = HashSet::with_capacity(order.len());
     for node in order.iter().rev() {
@@ -121,7 +121,7 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
     cuts.dedup();
     let _mode = Tracking::set(way.create);
     let mut grads: HashMap<u64, Coming> = HashMap::from([(root.id, Coming::of(dy))]);
-    // What came back to the results of a rule that several share, by its node.
+    // Gradients of the results of a shared rule, by its node.
     let mut parts: HashMap<u64, Vec<(usize, Tensor)>> = HashMap::new();
     for node in order {
         if !through.contains(&node.id) {
@@ -151,13 +151,13 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
         };
         hand_down(found, to, &mut grads);
     }
-    // What a leaf or a named node got. All else has been handed down.
+    // Only gradients of leaves and requested nodes are left; the others have been propagated.
     grads.retain(|id, _| leads.contains(id));
     let grads = grads.into_iter().filter_map(|(id, coming)| Some((id, coming.total()?))).collect();
     Found { grads, cuts }
 }
 
-/// What comes back through a slice that takes a stretch of one axis.
+/// The gradient of a slice of a contiguous range of one axis, as that range.
 fn stretch(node: &Node, inputs: &Inputs, dy: &Tensor) -> Option<Stretch> {
     match (&node.what, inputs.args.first()) {
         (What::Op { op: Op::Slice, ints, .. }, Some(Input::Tensor { shape, .. })) => Stretch::of(dy, shape, ints),
@@ -165,7 +165,7 @@ fn stretch(node: &Node, inputs: &Inputs, dy: &Tensor) -> Option<Stretch> {
     }
 }
 
-/// Adds what a rule gave to the gradients of the arguments, `to` which it goes.
+/// Adds the gradients from a rule to those of the arguments; `to` maps an argument to its node.
 fn hand_down<'a>(
     found: Vec<Option<Tensor>>,
     to: impl Fn(usize) -> Option<&'a Arc<Node>>,

@@ -1,5 +1,5 @@
-//! Writing a file in one go: whoever opens the name finds the old content or the new one, whole, also after the power
-//! has failed.
+//! Atomic replacement of a file: a reader of the name finds the complete old or the complete new content, even after a
+//! power failure.
 
 use super::refused;
 use crate::Error;
@@ -8,8 +8,8 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Writes a file under a temporary name beside its own, has it brought to disk, and renames it. When `write` fails,
-/// what had the name before is untouched.
+/// Writes a file under a temporary name beside `path`, syncs it to disk, and renames it. If `write` fails, the old file
+/// is untouched.
 pub(super) fn replace(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> Result<std::io::Result<()>, Error>,
@@ -24,7 +24,7 @@ pub(super) fn replace(
     let at_disk = |file: BufWriter<File>| {
         file.into_inner()?.sync_all()?;
         fs::rename(&unfinished, path)?;
-        // The name is on disk once its folder is.
+        // The name is on disk once its directory is synced.
         #[cfg(unix)]
         File::open(path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?.sync_all()?;
         std::io::Result::Ok(())

@@ -1,4 +1,4 @@
-//! Tables as text (`.csv`): columns of numbers or of labels.
+//! CSV tables (`.csv`): columns of numbers or of labels.
 
 use super::refused;
 use crate::{DType, Device, Error, Tensor};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-/// How a table is written: commas, the first row names the columns, unless said otherwise.
+/// Format of a table. Defaults: comma-separated, the first row has the column names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct CsvOptions {
@@ -21,18 +21,18 @@ impl Default for CsvOptions {
 }
 
 impl CsvOptions {
-    /// Whether the first row names the columns. Without, they are named by number, from 0 on.
+    /// Sets whether the first row has the column names. If not, columns are named by number, from 0.
     pub fn header(self, header: bool) -> CsvOptions {
         CsvOptions { header, ..self }
     }
 
-    /// What stands between the fields: a byte such as `b';'`.
+    /// Sets the byte between fields, such as `b';'`.
     pub fn delimiter(self, delimiter: u8) -> CsvOptions {
         CsvOptions { delimiter, ..self }
     }
 }
 
-/// A table, read. Its fields become tensors when they are asked for.
+/// Parsed table. Its fields become tensors on request.
 ///
 /// ```
 /// use thalweg::{Csv, CsvOptions};
@@ -50,7 +50,7 @@ pub struct Csv {
 }
 
 impl Csv {
-    /// Reads a file.
+    /// Reads a file, as `pandas.read_csv`.
     ///
     /// # Errors
     /// [`Error::File`] when it cannot be read, is not UTF-8, or a row has more or fewer fields than the first.
@@ -60,7 +60,7 @@ impl Csv {
         Csv::read(shown, file, options)
     }
 
-    /// The content of such a file.
+    /// Parses the content of a file.
     ///
     /// # Errors
     /// As [`open`](Csv::open); the path of the error is `<bytes>`.
@@ -83,12 +83,12 @@ impl Csv {
         Ok(Csv { path, names, rows })
     }
 
-    /// How many rows there are, that of the names apart.
+    /// The number of rows, without the header.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -105,10 +105,10 @@ impl Csv {
         })
     }
 
-    /// These columns as f32, `[rows, columns]`. An empty field is NaN.
+    /// The given columns as f32, `[rows, columns]`. An empty field is NaN.
     ///
     /// # Errors
-    /// [`Error::File`] when there is no such column, or a field is no number; it names line and column. Another error
+    /// [`Error::File`] when there is no such column, or a field is not a number, with line and column. Another error
     /// when the device has no memory.
     pub fn numbers(&self, columns: &[&str]) -> Result<Tensor, Error> {
         let at: Vec<usize> = columns.iter().map(|name| self.column(name)).collect::<Result<_, _>>()?;
@@ -134,7 +134,7 @@ impl Csv {
         self.numbers(&self.names.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// A column of labels as classes, `[rows]` of i64, and the labels that these stand for, in alphabetical order.
+    /// A column of labels as class indices, `[rows]` of i64, and the labels by index, in alphabetical order.
     ///
     /// # Errors
     /// [`Error::File`] when there is no such column, another error when the device has no memory.

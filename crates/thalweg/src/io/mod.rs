@@ -1,4 +1,4 @@
-//! Files.
+//! File formats.
 
 #[cfg(any(feature = "safetensors", feature = "npz"))]
 mod atomic;
@@ -19,7 +19,7 @@ fn refused(path: &str, message: impl ToString) -> Error {
     Error::File { path: path.to_string(), message: message.to_string() }
 }
 
-/// The bytes of elements in little-endian order, from or to the host's.
+/// The bytes of elements converted between the host's byte order and little-endian.
 fn little_endian(bytes: &[u8], dtype: DType) -> Cow<'_, [u8]> {
     let mut bytes = Cow::Borrowed(bytes);
     if cfg!(target_endian = "big") {

@@ -1,14 +1,14 @@
 //! NumPy's `.npy` files (format versions 1 to 3), read and written.
 //!
-//! A file is a magic number, a header that is a Python dictionary literal (`descr`, `fortran_order`, `shape`), and
-//! the elements. The reader takes exactly that dictionary and nothing else of Python; the element count is held
-//! against the bytes that are there before anything is allocated, so that a hostile header costs nothing. Big-endian
-//! and Fortran-order files are read; files are written little-endian and row-major.
+//! A file is a magic number, a header that is a Python dictionary literal (`descr`, `fortran_order`, `shape`), and the
+//! elements. The reader accepts exactly that dictionary and nothing else of Python. It checks the element count against
+//! the number of bytes before it allocates anything, so that a hostile header costs nothing. Big-endian and
+//! Fortran-order files are read; files are written little-endian and row-major.
 //!
-//! NumPy has no bf16. It is written as `<V2` (two bytes without meaning, as ml_dtypes writes it) and read back from
-//! that; in Python, `array.view(ml_dtypes.bfloat16)` makes numbers of it.
+//! NumPy has no bf16. It is written as `<V2` (two opaque bytes, as ml_dtypes writes it) and read from that; in Python,
+//! `array.view(ml_dtypes.bfloat16)` converts it to numbers.
 //!
-//! Complex numbers (`<c8`, `<c16`) are read and written in `npy_complex`.
+//! Complex numbers (`<c8`, `<c16`) are in `npy_complex`.
 
 use super::{little_endian, refused};
 use crate::{DType, Device, Error, MAX_RANK, Shape, Tensor};
@@ -20,18 +20,18 @@ use std::path::Path;
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
 impl Tensor {
-    /// Reads a `.npy` file onto the default device. Takes every dtype of this crate, in either byte order, row-major
-    /// or Fortran-order.
+    /// Reads a `.npy` file onto the default device, as `numpy.load`. Takes every dtype of this crate, in either byte
+    /// order, row-major or Fortran-order.
     ///
     /// # Errors
-    /// [`Error::File`] when the file cannot be read, is damaged or truncated, or holds elements of another kind;
-    /// another error when the device has no memory for it.
+    /// [`Error::File`] when the file cannot be read, is damaged or truncated, or has elements of another type; another
+    /// error when the device has no memory for it.
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor, Error> {
         let path = path.as_ref();
         parse(&content(path)?, &path.display().to_string())
     }
 
-    /// Reads the content of a `.npy` file; see [`read_npy`](Tensor::read_npy).
+    /// Parses the content of a `.npy` file; see [`read_npy`](Tensor::read_npy).
     ///
     /// # Errors
     /// As [`read_npy`](Tensor::read_npy); the path of the error is `<bytes>`.
@@ -39,8 +39,8 @@ impl Tensor {
         parse(bytes, "<bytes>")
     }
 
-    /// Writes a `.npy` file, little-endian and row-major. bf16 is written as `<V2`, its two bytes without a meaning
-    /// to NumPy (`.view(ml_dtypes.bfloat16)` gives it one).
+    /// Writes a `.npy` file, little-endian and row-major, as `numpy.save`. bf16 is written as `<V2`, two opaque bytes
+    /// in NumPy (`.view(ml_dtypes.bfloat16)` interprets them). Computes the tensor and waits.
     ///
     /// # Errors
     /// [`Error::File`] when the file cannot be written, another error when the value cannot be computed.
@@ -70,7 +70,7 @@ pub(super) fn content(path: &Path) -> Result<Vec<u8>, Error> {
     read().map_err(|e| refused(&path.display().to_string(), e.to_string()))
 }
 
-/// A file of a header and the elements of a tensor.
+/// Writes a file of a header and the elements of a tensor.
 pub(super) fn write(path: &Path, header: &[u8], x: &Tensor) -> Result<(), Error> {
     let write = |bytes: &[u8]| {
         let mut file = File::create(path)?;
@@ -101,7 +101,7 @@ fn code(dtype: DType) -> &'static str {
     }
 }
 
-/// The head of a file of elements of that type code and size.
+/// The header of a file with elements of that type code and size.
 pub(super) fn header(code: &str, size: usize, dims: &[usize]) -> Vec<u8> {
     let order = if size == 1 { '|' } else { '<' };
     let mut shape = dims.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
@@ -109,7 +109,7 @@ pub(super) fn header(code: &str, size: usize, dims: &[usize]) -> Vec<u8> {
         shape.push(',');
     }
     let mut text = format!("{{'descr': '{order}{code}', 'fortran_order': False, 'shape': ({shape}), }}");
-    // The elements start at a multiple of 64; the header ends in a newline.
+    // The elements start at a multiple of 64; the header ends with a newline.
     let unpadded = MAGIC.len() + 4 + text.len() + 1;
     text.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
     text.push('\n');
@@ -120,7 +120,7 @@ pub(super) fn header(code: &str, size: usize, dims: &[usize]) -> Vec<u8> {
     out
 }
 
-/// What a header says.
+/// Parsed header.
 #[derive(Debug, PartialEq)]
 pub(super) struct Header {
     pub dtype: DType,
@@ -139,7 +139,7 @@ pub(super) fn parse(bytes: &[u8], path: &str) -> Result<Tensor, Error> {
     elements(header, data, path)
 }
 
-/// The elements behind a header, held against it.
+/// The elements after a header, whose number is checked.
 pub(super) fn elements(header: Header, data: &[u8], path: &str) -> Result<Tensor, Error> {
     let Header { dtype, big_endian, fortran, shape, .. } = header;
     let wanted = shape.checked_bytes(dtype.size());
@@ -155,7 +155,7 @@ pub(super) fn elements(header: Header, data: &[u8], path: &str) -> Result<Tensor
     if big_endian != cfg!(target_endian = "big") && dtype.size() > 1 {
         data.to_mut().chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
     }
-    // Device memory holds 0 and 1 for bool, whatever the file has.
+    // Device memory holds 0 and 1 for bool; files may have other values.
     if dtype == DType::Bool && data.iter().any(|&b| b > 1) {
         data.to_mut().iter_mut().for_each(|b| *b = (*b != 0) as u8);
     }
@@ -168,7 +168,7 @@ pub(super) fn elements(header: Header, data: &[u8], path: &str) -> Result<Tensor
     Ok(Tensor::from_bytes(&data, Shape::new(&reversed), dtype, device)?.permute(order))
 }
 
-/// The header, and the elements behind it.
+/// The header, and the bytes after it.
 pub(super) fn split(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
     let rest = bytes.strip_prefix(MAGIC).ok_or("not a .npy file: it does not start with \\x93NUMPY")?;
     let cut = "truncated in the header";
@@ -185,7 +185,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
     Ok((Literal { rest: text }.header()?, data))
 }
 
-/// Reads the part of Python that headers are written in.
+/// Parser of the Python literals in headers.
 struct Literal<'a> {
     rest: &'a str,
 }

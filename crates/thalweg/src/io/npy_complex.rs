@@ -1,14 +1,14 @@
-//! `.npy` files of complex numbers (`<c8`, `<c16`), whose parts lie side by side.
+//! `.npy` files of complex numbers (`<c8`, `<c16`), with interleaved parts.
 //!
-//! In a file they are what a real array with one more axis of size 2 is, behind another type code. So the bytes are held
-//! against the header, swapped and laid out by the reader of real ones.
+//! They have the layout of a real array with one more axis of size 2, and another type code. So the reader of real
+//! arrays checks, swaps and transposes the bytes.
 
 use super::npy::{Header, content, elements, header, split, write};
 use super::{little_endian, refused};
 use crate::{Complex, DType, Error, MAX_RANK, Shape};
 use std::path::Path;
 
-/// The dtype of the parts of complex numbers of NumPy's type code.
+/// The dtype of the parts of complex numbers with NumPy's type code `code`.
 pub(super) fn parts(code: &str) -> Option<DType> {
     match code {
         "c8" => Some(DType::F32),
@@ -19,8 +19,8 @@ pub(super) fn parts(code: &str) -> Option<DType> {
 
 /// Files of complex numbers.
 impl Complex {
-    /// Reads a `.npy` file of `complex64` (parts of f32) or `complex128` (of f64) onto the default device, as `numpy.load`. In
-    /// either byte order, row-major or Fortran-order.
+    /// Reads a `.npy` file of `complex64` (parts of f32) or `complex128` (of f64) onto the default device, as
+    /// `numpy.load`; in either byte order, row-major or Fortran-order.
     ///
     /// ```
     /// # use thalweg::{Complex, Error};
@@ -31,13 +31,13 @@ impl Complex {
     /// ```
     ///
     /// # Errors
-    /// As [`Tensor::read_npy`](crate::Tensor::read_npy), and when the file holds real numbers, or ones of eight dimensions.
+    /// As [`Tensor::read_npy`](crate::Tensor::read_npy), and when the file has real numbers, or eight dimensions.
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Complex, Error> {
         let path = path.as_ref();
         parse(&content(path)?, &path.display().to_string())
     }
 
-    /// Reads the content of such a file; see [`read_npy`](Complex::read_npy).
+    /// Parses the content of a file; see [`read_npy`](Complex::read_npy).
     ///
     /// ```
     /// # use thalweg::{Complex, Error, Tensor};
@@ -52,7 +52,7 @@ impl Complex {
         parse(bytes, "<bytes>")
     }
 
-    /// Writes a `.npy` file, as `numpy.save`: of `complex64` where the parts are f32, of `complex128` where they are f64.
+    /// Writes a `.npy` file, as `numpy.save`: `complex64` for parts of f32, `complex128` for f64.
     ///
     /// ```
     /// # use thalweg::{Complex, Error};
@@ -62,15 +62,15 @@ impl Complex {
     /// ```
     ///
     /// # Errors
-    /// As [`Tensor::write_npy`](crate::Tensor::write_npy), and when the parts are bf16 or f16, of which NumPy has no complex
-    /// numbers, or there are eight dimensions.
+    /// As [`Tensor::write_npy`](crate::Tensor::write_npy), and when the parts are bf16 or f16, for which NumPy has no
+    /// complex type, or there are eight dimensions.
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<(), Error> {
         let path = path.as_ref();
         let header = head(self).map_err(|why| refused(&path.display().to_string(), why))?;
         write(path, &header, &self.view_as_real())
     }
 
-    /// The content of such a file; see [`write_npy`](Complex::write_npy).
+    /// The content of a file; see [`write_npy`](Complex::write_npy).
     ///
     /// ```
     /// # use thalweg::{Complex, Error};
@@ -111,7 +111,7 @@ pub(super) fn parse(bytes: &[u8], path: &str) -> Result<Complex, Error> {
     if own.rank() == MAX_RANK {
         return Err(refused(path, too_many()));
     }
-    // In column-major files, too, the parts lie side by side: it is the shape read backwards, row-major.
+    // In column-major files the parts are interleaved, too: the file is the reversed shape in row-major order.
     let mut sizes: Vec<usize> = own.to_vec();
     let turned = std::mem::replace(&mut header.fortran, false) && own.rank() > 1;
     if turned {

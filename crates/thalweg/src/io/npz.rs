@@ -1,8 +1,8 @@
-//! NumPy's archives of several arrays (`.npz`): zip files of `.npy` files, stored or deflated.
+//! NumPy archives (`.npz`): zip files of `.npy` files, stored or deflated.
 //!
-//! Only what NumPy writes is read of the zip format: the table at the end, members stored or deflated, with the longer
-//! fields of zip64 where there are. Sizes and checksums are held against what is there; a member that says it is larger
-//! than it is, or inflates to more than it says, is an error before its size is allocated.
+//! Of the zip format it reads only what NumPy writes: the central directory, stored and deflated members, and zip64
+//! fields. Sizes and checksums are checked. A member that declares a size beyond the file, or inflates to more than its
+//! declared size, is an error before that size is allocated.
 
 use super::{atomic, npy, npy_complex, refused};
 use crate::{Complex, Error, Tensor};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-/// An archive of named arrays (`.npz`), opened.
+/// Opened archive of named arrays (`.npz`).
 ///
 /// ```
 /// use thalweg::{Npz, Tensor, write_npz};
@@ -30,7 +30,7 @@ pub struct Npz {
     places: BTreeMap<String, usize>,
 }
 
-/// What the table says of a member.
+/// Entry of the central directory.
 struct Member {
     name: String,
     method: u16,
@@ -42,7 +42,7 @@ struct Member {
 }
 
 impl Npz {
-    /// Reads an archive; its arrays are unpacked when they are asked for.
+    /// Reads an archive, as `numpy.load`; arrays are unpacked on request.
     ///
     /// # Errors
     /// [`Error::File`] when it cannot be read, or is damaged or truncated.
@@ -52,7 +52,7 @@ impl Npz {
         Npz::of(shown, bytes)
     }
 
-    /// The content of such a file.
+    /// Parses the content of a file.
     ///
     /// # Errors
     /// As [`open`](Npz::open); the path of the error is `<bytes>`.
@@ -71,7 +71,7 @@ impl Npz {
         Ok(Npz { path, bytes, members, places })
     }
 
-    /// The names of its arrays, without `.npy`.
+    /// The names of the arrays, without `.npy`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|m| m.name.as_str())
     }
@@ -79,7 +79,7 @@ impl Npz {
     /// Reads an array onto the default device.
     ///
     /// # Errors
-    /// [`Error::File`] when there is none of that name, it is damaged, or its elements are of another kind; another
+    /// [`Error::File`] when there is none with that name, it is damaged, or its elements have another type; another
     /// error when the device has no memory for it.
     pub fn get(&self, name: &str) -> Result<Tensor, Error> {
         let (shown, bytes) = self.member(name)?;
@@ -89,13 +89,13 @@ impl Npz {
     /// Reads an array of `complex64` or `complex128` onto the default device.
     ///
     /// # Errors
-    /// As [`get`](Npz::get), and when the array is of real numbers.
+    /// As [`get`](Npz::get), and when the array has real numbers.
     pub fn get_complex(&self, name: &str) -> Result<Complex, Error> {
         let (shown, bytes) = self.member(name)?;
         npy_complex::parse(&bytes, &shown)
     }
 
-    /// What an array is called in errors, and its bytes.
+    /// The display name of an array for errors, and its bytes.
     fn member(&self, name: &str) -> Result<(String, Cow<'_, [u8]>), Error> {
         let Some(&at) = self.places.get(name) else {
             return Err(refused(&self.path, format!("holds no array {name:?}")));
@@ -107,7 +107,7 @@ impl Npz {
 }
 
 impl Member {
-    /// The bytes of a member, checked.
+    /// The uncompressed bytes of a member, checked.
     fn unpacked<'a>(&self, file: &'a [u8]) -> Result<Cow<'a, [u8]>, String> {
         let cut = "truncated";
         if self.encrypted {
@@ -141,7 +141,7 @@ impl Member {
     }
 }
 
-/// Little-endian fields, one after the other.
+/// Reader of little-endian fields.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -164,9 +164,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The table of members at the end of a zip file.
+/// The central directory at the end of a zip file.
 fn table(file: &[u8]) -> Result<Vec<Member>, String> {
-    // The record at the end has 22 bytes and a comment of up to 65535.
+    // The end record has 22 bytes and a comment of up to 65535.
     let earliest = file.len().saturating_sub(22 + 65535);
     let found = file[earliest..].windows(4).rposition(|w| w == b"PK\x05\x06");
     let end = earliest + found.ok_or("not a .npz file: it has no table of a zip file at its end")?;
@@ -176,7 +176,7 @@ fn table(file: &[u8]) -> Result<Vec<Member>, String> {
     let mut count = fields.u16().ok_or(cut)? as u64;
     let (mut size, mut start) = (fields.u32().ok_or(cut)? as u64, fields.u32().ok_or(cut)? as u64);
     if count == 0xffff || size == 0xffff_ffff || start == 0xffff_ffff {
-        // A locator of 20 bytes stands before the record, and says where the record of zip64 is.
+        // A locator of 20 bytes precedes the end record, with the offset of the zip64 record.
         let locator = end.checked_sub(20).and_then(|at| file.get(at..end)).ok_or(cut)?;
         let mut locator = Fields(locator);
         if locator.u32() == Some(0x0706_4b50) {
@@ -200,7 +200,7 @@ fn table(file: &[u8]) -> Result<Vec<Member>, String> {
     Ok(members)
 }
 
-/// One row of the table; `None` where it is cut off.
+/// Parses one entry of the directory; `None` if it is truncated.
 fn member(fields: &mut Fields<'_>) -> Option<Result<Member, &'static str>> {
     if fields.u32()? != 0x0201_4b50 {
         return None;
@@ -218,7 +218,7 @@ fn member(fields: &mut Fields<'_>) -> Option<Result<Member, &'static str>> {
     fields.skip(lengths[2] as usize)?;
     while let (Some(id), Some(length)) = (extra.u16(), extra.u16()) {
         let mut long = Fields(extra.skip(length as usize)?);
-        // Zip64: only the fields that did not fit, in this order.
+        // Zip64: only the fields that overflowed, in this order.
         if id == 1 {
             for field in [&mut size, &mut packed, &mut header] {
                 if *field == 0xffff_ffff {
@@ -251,14 +251,14 @@ fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |c, &b| TABLE[((c ^ b as u32) & 0xff) as usize] ^ (c >> 8))
 }
 
-/// Writes arrays with their names, as `numpy.savez` does: stored, in one go. The file is there whole or not at all.
+/// Writes named arrays, as `numpy.savez`: stored, and atomically, so that a complete file or none exists.
 ///
 /// # Errors
 /// [`Error::File`] when it cannot be written or an array or the archive has 4 GiB or more, another error when a value
-/// cannot be computed. What had the name before is then as it was.
+/// cannot be computed. A file that had the name before is then unchanged.
 ///
 /// # Panics
-/// When two arrays have one name, or a name has more than 65,531 bytes.
+/// When two arrays have the same name, or a name has more than 65,531 bytes.
 #[track_caller]
 pub fn write_npz<'a>(
     path: impl AsRef<Path>,
@@ -282,7 +282,7 @@ pub fn write_npz<'a>(
             let name = format!("{name}.npy");
             let size = u32::try_from(bytes.len()).ok().filter(|&n| n != u32::MAX).ok_or_else(too_large)?;
             let header = u32::try_from(at).ok().filter(|&n| n != u32::MAX).ok_or_else(too_large)?;
-            // What both headers of a member say: version 2.0, names in UTF-8, stored, 1980-01-01, sizes.
+            // Common fields of both headers of a member: version 2.0, UTF-8 names, stored, 1980-01-01, sizes.
             let mut common = Vec::new();
             for field in [20u16, 1 << 11, 0, 0, 33] {
                 common.extend(field.to_le_bytes());

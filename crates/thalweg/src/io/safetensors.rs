@@ -1,9 +1,9 @@
-//! Safetensors: the files of weights that the Hugging Face Hub has.
+//! Safetensors: weight files of the Hugging Face Hub.
 //!
-//! A file is the length of a header (eight bytes), the header (JSON: for each name a dtype, a shape, and where its bytes
-//! begin and end), and the bytes of all tensors, without gaps. Files are read through a memory map: opening one reads
-//! the header, and asking for a tensor copies its bytes to the device and nothing else. Nothing that a header says is
-//! believed: every size is held against the bytes that are there before anything is allocated.
+//! A file is the length of a header (eight bytes), the header (JSON: for each name a dtype, a shape, and the begin and
+//! end of its bytes), and the bytes of all tensors, without gaps. Files are read through a memory map: opening one
+//! reads the header, and getting a tensor copies only its bytes to the device. The header is not trusted: every size is
+//! checked against the length of the file before anything is allocated.
 //!
 //! Files are written tensor by tensor, under a temporary name that is renamed at the end.
 
@@ -17,10 +17,10 @@ use std::ops::Range;
 use std::path::Path;
 use thalweg_runtime::FileBytes;
 
-/// The longest header that is read, as in the format's own implementation.
+/// Maximum length of a header in bytes, as in the format's reference implementation.
 const MOST_HEADER: usize = 100_000_000;
 
-/// A file of named tensors (`.safetensors`), opened.
+/// Opened file of named tensors (`.safetensors`).
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -48,18 +48,18 @@ enum Content {
     Bytes(Vec<u8>),
 }
 
-/// What a header says of a tensor, checked.
+/// Checked entry of a header.
 #[derive(Debug)]
 struct Entry {
     name: String,
     dtype: String,
     shape: Vec<usize>,
-    /// Of the bytes behind the header.
+    /// Range in the bytes after the header.
     bytes: Range<usize>,
 }
 
 impl Safetensors {
-    /// Opens a file. Its tensors are read when they are asked for; the file should not be written meanwhile.
+    /// Opens a file. Tensors are read on request; the file must not be written meanwhile.
     ///
     /// # Errors
     /// [`Error::File`] when it cannot be read, or is damaged or truncated.
@@ -69,7 +69,7 @@ impl Safetensors {
         Safetensors::of(shown, Content::File(bytes))
     }
 
-    /// The content of such a file.
+    /// Parses the content of a file.
     ///
     /// # Errors
     /// As [`open`](Safetensors::open); the path of the error is `<bytes>`.
@@ -86,32 +86,32 @@ impl Safetensors {
         Ok(Safetensors { path, content, data, entries, places, metadata })
     }
 
-    /// The names of its tensors, in the order of the header.
+    /// The names of the tensors, in the order of the header.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(|e| e.name.as_str())
     }
 
-    /// How many tensors there are.
+    /// The number of tensors.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What else the file says: text by name.
+    /// The metadata of the file: strings by name.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// The sizes of a tensor, if there is one of that name.
+    /// The sizes of a tensor, if there is one with that name.
     pub fn dims(&self, name: &str) -> Option<&[usize]> {
         Some(&self.entry(name)?.shape)
     }
 
-    /// The dtype of a tensor as the file has it (`"F32"`, `"BF16"`, `"F8_E4M3"`), if there is one of that name.
+    /// The dtype of a tensor as the file names it (`"F32"`, `"BF16"`, `"F8_E4M3"`), if there is one with that name.
     pub fn dtype(&self, name: &str) -> Option<&str> {
         Some(&self.entry(name)?.dtype)
     }
@@ -123,8 +123,8 @@ impl Safetensors {
     /// Reads a tensor onto the default device.
     ///
     /// # Errors
-    /// [`Error::File`] when there is none of that name or its dtype is none of this crate's, another error when the
-    /// device has no memory for it.
+    /// [`Error::File`] when there is none with that name or this crate has no such dtype, another error when the device
+    /// has no memory for it.
     pub fn get(&self, name: &str) -> Result<Tensor, Error> {
         self.get_on(name, Device::try_default()?)
     }
@@ -149,7 +149,7 @@ impl Safetensors {
         }
         let bytes = &self.content.bytes()[self.data..][entry.bytes.clone()];
         let mut bytes = little_endian(bytes, dtype);
-        // Device memory holds 0 and 1 for bool, whatever the file has.
+        // Device memory holds 0 and 1 for bool; files may have other values.
         if dtype == DType::Bool && bytes.iter().any(|&b| b > 1) {
             bytes.to_mut().iter_mut().for_each(|b| *b = (*b != 0) as u8);
         }
@@ -185,7 +185,7 @@ fn code(dtype: DType) -> &'static str {
     }
 }
 
-/// Bits of an element, also of those that are not ours; `None` for what is not known.
+/// Bits of an element, also of dtypes that this crate does not have; `None` for unknown ones.
 fn bits(dtype: &str) -> Option<usize> {
     let own = DType::ALL.into_iter().find(|&d| code(d) == dtype).map(|d| 8 * d.size());
     own.or(match dtype {
@@ -197,7 +197,7 @@ fn bits(dtype: &str) -> Option<usize> {
     })
 }
 
-/// The header, and the bytes behind it.
+/// The header, and the bytes after it.
 fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
     let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
         return Err(format!("truncated: {} bytes are no safetensors file", bytes.len()));
@@ -217,7 +217,7 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
     Ok((header, data))
 }
 
-/// The header as it is written: entries in order, names that come twice both.
+/// Header as parsed: entries in order, duplicate names included.
 struct Header(Vec<(String, serde_json::Value)>);
 
 impl<'de> Deserialize<'de> for Header {
@@ -242,7 +242,7 @@ impl<'de> Deserialize<'de> for Header {
 
 type Checked = (Vec<Entry>, BTreeMap<String, String>);
 
-/// What the header says, held against the number of bytes behind it.
+/// The entries of the header, checked against the number of bytes after it.
 fn entries(header: &str, length: usize) -> Result<Checked, String> {
     let Header(all) = serde_json::from_str(header).map_err(|e| format!("the header is damaged: {e}"))?;
     let (mut entries, mut metadata) = (Vec::new(), None);
@@ -258,7 +258,7 @@ fn entries(header: &str, length: usize) -> Result<Checked, String> {
         }
         entries.push(entry(name, value, length)?);
     }
-    // The bytes of all tensors lie one behind the other, and nothing else does.
+    // The bytes of all tensors are adjacent and cover the file.
     let mut order: Vec<&Entry> = entries.iter().collect();
     order.sort_by_key(|e| (e.bytes.start, e.bytes.end));
     let mut end = 0;
@@ -276,7 +276,7 @@ fn entries(header: &str, length: usize) -> Result<Checked, String> {
     Ok((entries, metadata.unwrap_or_default()))
 }
 
-/// One entry of the header.
+/// Parses and checks one entry of the header.
 fn entry(name: String, value: serde_json::Value, length: usize) -> Result<Entry, String> {
     let damaged = |what: &str| format!("the entry of {name:?} {what}");
     let serde_json::Value::Object(fields) = value else { return Err(damaged("is no object")) };
@@ -306,15 +306,15 @@ fn entry(name: String, value: serde_json::Value, length: usize) -> Result<Entry,
     Ok(Entry { name, dtype, shape, bytes: start..end })
 }
 
-/// Writes tensors with their names, and text by name beside them, in one go: the file is there whole or not at all.
-/// Values are computed and written one after the other.
+/// Writes named tensors and metadata atomically, so that a complete file or none exists. Tensors are computed and
+/// written one after the other.
 ///
 /// # Errors
-/// [`Error::File`] when it cannot be written, another error when a value cannot be computed. What had the name before
-/// is then as it was.
+/// [`Error::File`] when it cannot be written, another error when a value cannot be computed. A file that had the name
+/// before is then unchanged.
 ///
 /// # Panics
-/// When two tensors have one name, or one is called `__metadata__`.
+/// When two tensors have the same name, or one is called `__metadata__`.
 #[track_caller]
 pub fn write_safetensors<'a>(
     path: impl AsRef<Path>,
@@ -336,7 +336,7 @@ pub fn write_safetensors<'a>(
     })
 }
 
-/// What [`write_safetensors`] would write.
+/// The bytes that [`write_safetensors`] writes.
 ///
 /// # Errors
 /// When a value cannot be computed.
@@ -363,9 +363,10 @@ fn plan<'a>(
 ) -> (Vec<u8>, Vec<&'a Tensor>) {
     let mut names = std::collections::BTreeSet::new();
     for (name, _) in &tensors {
-        assert!(names.insert(*name) && *name != "__metadata__", "write_safetensors: {name:?} is there twice");
+        assert!(*name != "__metadata__", "write_safetensors: the format reserves the name {name:?}");
+        assert!(names.insert(*name), "write_safetensors: {name:?} is there twice");
     }
-    // Wide elements first: then all of them are aligned.
+    // Wide elements first, so that all of them are aligned.
     tensors.sort_by_key(|(_, tensor)| std::cmp::Reverse(tensor.dtype().size()));
     let mut entries = Vec::new();
     if !metadata.is_empty() {

@@ -1,39 +1,40 @@
-//! What `if`, `&&` and `||` in a kernel become.
+//! Lowering of `if`, `&&` and `||` in a kernel.
 
 use super::integer::{Int, Mask};
 use super::real::Real;
 use super::repr::Turns;
 
-/// What a branch of an `if` can give: numbers, integers and truth values of a kernel, tuples and arrays of them.
+/// Value of a branch of an `if`: numbers, integers and truth values of a kernel, tuples and arrays of them.
 #[diagnostic::on_unimplemented(
     message = "a branch in a kernel cannot give `{Self}`",
     note = "it gives numbers (written with a point: `0.0`), `i32`, `bool`, tuples and arrays of them"
 )]
 pub trait Branch<F: Real> {
-    /// What becomes of it: plain integers and truth values become those of the kernel.
+    /// The kernel's type for it: plain integers and bools become those of the kernel.
     type Out: Branch<F>;
-    /// As one of the kernel's.
+    /// Converts to the kernel's type.
     fn lift(self) -> Self::Out;
-    /// `a` where the condition holds, else `b`, both of which are the kernel's.
+    /// `a` where the condition is true, else `b`; both have the kernel's types.
     fn pick(c: Mask<F>, a: Self::Out, b: Self::Out) -> Self::Out;
-    /// Each number of it through a loop that is traced.
+    /// Passes each number of it through a traced loop.
     fn each(self, turns: &mut dyn Turns<F>) -> Self::Out;
 }
 
-/// A value as one of the kernel's.
+/// Converts a value to the kernel's type.
 pub fn lift<F: Real, A: Branch<F>>(a: A) -> A::Out {
     a.lift()
 }
 
-/// A condition: a truth value of the kernel, or a plain one, which is known when the kernel is called on tensors.
+/// Condition in a kernel: a truth value of the kernel, or a plain bool, which is known when the kernel is called on
+/// tensors.
 #[diagnostic::on_unimplemented(
     message = "in a kernel, `{Self}` is no condition",
     note = "a condition is a comparison, or a `bool`"
 )]
 pub trait Condition<F: Real>: Sized {
-    /// What it is, where that is known.
+    /// The plain bool if it is known, else the truth value.
     fn known(self) -> Result<bool, Mask<F>>;
-    /// As a truth value of the kernel.
+    /// The truth value of the kernel.
     fn mask(self) -> Mask<F> {
         self.known().map_or_else(|m| m, Mask::from)
     }
@@ -51,8 +52,8 @@ impl<F: Real> Condition<F> for Mask<F> {
     }
 }
 
-/// What `if c { a } else { b }` in a kernel becomes. Where the condition is known, one branch is called; else both are,
-/// and an element takes what its condition says.
+/// Lowering of `if c { a } else { b }` in a kernel. If the condition is known, one branch is called; else both are, and
+/// each element selects by its condition.
 pub fn select<F: Real, C: Condition<F>, A: Branch<F>, B: Branch<F, Out = A::Out>>(
     c: C,
     a: impl FnOnce() -> A,
@@ -73,23 +74,23 @@ pub fn select<F: Real, C: Condition<F>, A: Branch<F>, B: Branch<F, Out = A::Out>
     }
 }
 
-/// What can stand on both sides of `&&` and `||`.
+/// Operands of `&&` and `||`.
 #[diagnostic::on_unimplemented(message = "in a kernel, `{Self}` and `{Rhs}` are no conditions that go together")]
 pub trait Logic<Rhs> {
     /// A truth value of the kernel, or a plain one.
     type Output;
-    /// Both.
+    /// Logical and.
     fn and(self, other: impl FnOnce() -> Rhs) -> Self::Output;
-    /// Either.
+    /// Logical or.
     fn or(self, other: impl FnOnce() -> Rhs) -> Self::Output;
 }
 
-/// What `a && b` in a kernel becomes.
+/// Lowering of `a && b` in a kernel.
 pub fn and<A: Logic<B>, B>(a: A, b: impl FnOnce() -> B) -> A::Output {
     a.and(b)
 }
 
-/// What `a || b` in a kernel becomes.
+/// Lowering of `a || b` in a kernel.
 pub fn or<A: Logic<B>, B>(a: A, b: impl FnOnce() -> B) -> A::Output {
     a.or(b)
 }
@@ -104,8 +105,7 @@ impl Logic<bool> for bool {
     }
 }
 
-/// Of a plain truth value and one of the kernel, or two of the kernel: the right one is not looked at where the left
-/// one is known and says enough.
+/// `a && b` if at least one is a truth value of the kernel; `b` is not evaluated if `a` is known and decides.
 fn both<F: Real, B: Condition<F>>(a: Result<bool, Mask<F>>, b: impl FnOnce() -> B) -> Mask<F> {
     match a {
         Ok(true) => b().mask(),
@@ -216,7 +216,7 @@ impl<F: Real, T: Branch<F>, const N: usize> Branch<F> for [T; N] {
     }
 }
 
-/// A branch for its assignments alone.
+/// Branch that only assigns.
 impl<F: Real> Branch<F> for () {
     type Out = ();
     fn lift(self) {}

@@ -1,13 +1,13 @@
-//! The combines of a trace's folds and scans, as regions.
+//! Combines of a trace's folds and scans, as regions.
 //!
-//! In: a trace, and what of it follows from numbers alone. Out: a [`Region`] of one turn: what comes before is carried, what
-//! comes after are its arguments.
+//! In: a trace, and its constants. Out: a [`Region`] with one iteration: the left operand is carried, the right one is
+//! its arguments.
 
 use super::trace::{Kind, Node, Trace};
 use std::collections::HashMap;
 use thalweg_ir::{DType, First, Loop, MAX_ARGS, Region, RegionNode, Scalar};
 
-/// The combine of a fold or scan, `known` being what follows from numbers alone; or what is wrong with it.
+/// The combine of a fold or scan, where `known` has the constants of the trace; or an error message.
 pub(super) fn combine(trace: &Trace, known: &[Option<Scalar>], float: DType, of: usize) -> Result<Loop, &'static str> {
     let c = &trace.combined[of];
     let dtype = |i: usize| match trace.nodes[i].1 {

@@ -1,11 +1,11 @@
-//! What comparisons in a kernel become.
+//! Lowering of comparisons in a kernel.
 
 use super::integer::{Int, Mask};
 use super::real::Real;
 use thalweg_ir::ElementOp;
 
-/// What can be compared in a kernel: numbers of its type, its integers, its truth values, and plain Rust numbers, as
-/// the variable of a `for` is one.
+/// Operands of comparisons in a kernel: its floats, integers and truth values, and plain Rust numbers, such as the
+/// variable of a `for`.
 #[diagnostic::on_unimplemented(
     message = "in a kernel, `{Self}` cannot be compared with `{Rhs}`",
     note = "numbers of the kernel's type are written with a point: `x < 0.0`",
@@ -14,11 +14,11 @@ use thalweg_ir::ElementOp;
 pub trait Compare<Rhs> {
     /// A truth value of the kernel, or a plain one.
     type Output;
-    /// What `op` says.
+    /// Compares by `op`.
     fn compare(self, op: ElementOp, other: Rhs) -> Self::Output;
 }
 
-/// What `a < b` and its like in a kernel become.
+/// Lowering of `a < b` and the like in a kernel.
 pub fn compare<A: Compare<B>, B>(op: ElementOp, a: A, b: B) -> A::Output {
     a.compare(op, b)
 }

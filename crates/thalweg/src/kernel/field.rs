@@ -1,12 +1,12 @@
-//! What an index kernel reads: whole tensors, an element at a time.
+//! Fields: whole tensors that an index kernel reads element by element.
 
 use super::integer::Int;
 use super::number::Elements;
 use super::repr::{Edge, Repr};
 
-/// A tensor of `N` dimensions that an index kernel reads elements of.
+/// Tensor of `N` dimensions whose elements an index kernel reads.
 ///
-/// On tensors it stands for the tensor that the kernel is called with; on numbers it is made by [`Field::new`].
+/// In a call on tensors it is the operand; for a call on numbers, build one with [`Field::new`].
 #[derive(Clone, Debug)]
 pub struct Field<F: Repr, const N: usize>(pub(super) F::RawField);
 
@@ -19,17 +19,17 @@ impl<F: Repr, const N: usize> Field<F, N> {
         F::sizes(&self.0)[axis]
     }
 
-    /// The element at a place, and `edge` where that is outside.
+    /// The element at an index; `edge` says what happens outside the bounds.
     pub fn get(&self, at: [Int<F>; N], edge: Edge) -> F {
         F::read(&self.0, &at.map(|i| i.0), edge)
     }
 }
 
 impl<T: Repr<RawField = Elements<T>>, const N: usize> Field<T, N> {
-    /// These elements, row-major, for a call on numbers.
+    /// A field of these row-major elements, for a call on numbers.
     ///
     /// # Panics
-    /// When there are not as many as the sizes say.
+    /// When the number of elements does not match the sizes.
     #[track_caller]
     pub fn new(elements: &[T], sizes: [usize; N]) -> Field<T, N> {
         let count: usize = sizes.iter().product();

@@ -1,15 +1,15 @@
-//! Integers and truth values of kernels: what `i32` and `bool` in a kernel's signature become.
+//! Integers and truth values of kernels, for `i32` and `bool` in a kernel's signature.
 
 use super::repr::Repr;
 use std::fmt;
 use std::ops::*;
 use thalweg_ir::ElementOp;
 
-/// An integer of a kernel over `F`: 32 bits, signed. It wraps; `/` is toward zero and by zero gives 0, `%` has the sign
-/// of the divisor, shifts by more than the width give 0 (or the sign), as everywhere in the table of operations.
+/// Integer of a kernel over `F`: 32 bits, signed, wrapping. `/` truncates toward zero and gives 0 for division by 0,
+/// `%` has the sign of the divisor, shifts by the width or more give 0 (or the sign), as in the table of operations.
 pub struct Int<F: Repr>(pub(super) F::RawInt);
 
-/// A truth value of a kernel over `F`.
+/// Truth value of a kernel over `F`.
 pub struct Mask<F: Repr>(pub(super) F::RawMask);
 
 impl<F: Repr> Clone for Int<F> {
@@ -47,14 +47,14 @@ impl<F: Repr> From<bool> for Mask<F> {
     }
 }
 
-/// On numbers.
+/// For calls on numbers.
 impl<F: Repr<RawInt = i32>> Int<F> {
     /// The integer.
     pub fn get(self) -> i32 {
         self.0
     }
 }
-/// On numbers.
+/// For calls on numbers.
 impl<F: Repr<RawMask = bool>> Mask<F> {
     /// The truth value.
     pub fn get(self) -> bool {
@@ -92,12 +92,12 @@ impl<F: Repr> Int<F> {
         Int::binary(ElementOp::Maximum, self, other)
     }
 
-    /// Held between two bounds.
+    /// Clamped to `[low, high]`.
     pub fn clamp(self, low: impl Into<Int<F>>, high: impl Into<Int<F>>) -> Int<F> {
         Int(F::apply_int(ElementOp::Clamp, &[self.0, low.into().0, high.into().0]))
     }
 
-    /// `⌊i/j⌋`; by zero gives 0.
+    /// `⌊i/j⌋`; 0 for division by 0.
     pub fn floor_div(self, other: impl Into<Int<F>>) -> Int<F> {
         Int::binary(ElementOp::FloorDiv, self, other)
     }

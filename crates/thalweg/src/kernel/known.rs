@@ -1,9 +1,10 @@
-//! What is known of a kernel's calls: templates by what was called.
+//! Cache of a kernel's calls: templates by their arguments.
 //!
-//! In: operands with what else a call says. Out: where the same was called before, that call's operations, recorded in one go
-//! ([`thalweg_stream::Template`]). The same means: over the same axis or places, tensors of the same shapes, dtypes and device, the
-//! same plain data, and, but for maps, whose traces say what becomes of them, the same numbers. Always true: what is tracked
-//! takes the other way, since a tape notes each operation down.
+//! In: operands, and the other arguments of a call. Out: for a call equal to an earlier one, that call's operations,
+//! recorded in one go ([`thalweg_stream::Template`]). Calls are equal if they have the same axis or shape, tensors of
+//! the same shapes, dtypes and device, the same plain data, and, except for maps, whose traces keep numbers as
+//! arguments, the same numbers. Always true: a call with tracked tensors does not use it, since the tape needs each
+//! operation.
 
 use super::program::Program;
 use crate::{Axis, DType, Device, Operand, Scalar, Shape, Tensor};
@@ -11,24 +12,24 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use thalweg_stream::{self as stream, Mark, Template, Value};
 
-/// Calls of one kernel that are kept; what is called in more ways than that is traced for each of the others.
+/// Maximum number of cached calls of one kernel; further ones are traced each time.
 const MOST: usize = 32;
 
-/// What a kernel is called over.
+/// Domain of a kernel call.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Over {
-    /// The elements of what the operands broadcast to.
+    /// The elements of the shape that the operands broadcast to.
     Elements,
-    /// The places of this shape.
+    /// The indices of this shape.
     Places(Shape),
-    /// The rows along an axis of what its rows broadcast to.
+    /// The rows along an axis of the shape that its rows broadcast to.
     Rows(Axis),
     /// The tiles of each batch.
     Tiles,
 }
 
-/// Plain data of a call, where it is such that it can be compared: what `#[kernel]` writes down of numbers and arrays of them.
+/// Plain data of a call in comparable form: numbers and arrays of numbers, as collected by `#[kernel]`.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Plain {
@@ -36,10 +37,10 @@ pub struct Plain {
     count: usize,
 }
 
-/// Plain data that can be compared by its bits.
+/// Plain data that is compared by its bits.
 #[doc(hidden)]
 pub trait Word {
-    /// Notes it down.
+    /// Appends its bits.
     fn note(&self, plain: &mut Plain);
 }
 
@@ -50,23 +51,23 @@ impl Default for Plain {
 }
 
 impl Plain {
-    /// None.
+    /// No plain data.
     pub const fn new() -> Plain {
         Plain { words: [0; 12], count: 0 }
     }
 
-    /// With one more.
+    /// Appends one item.
     pub fn with(mut self, data: &impl Word) -> Plain {
         data.note(&mut self);
         self
     }
 
-    /// Whether there is none.
+    /// Whether there is no plain data.
     pub(super) fn is_none(&self) -> bool {
         self.count == 0
     }
 
-    /// The words; none where there are too many.
+    /// The words; `None` if there are too many.
     fn words(&self) -> Option<&[u64]> {
         self.words.get(..self.count)
     }
@@ -101,11 +102,11 @@ impl<T: Word, const N: usize> Word for [T; N] {
     }
 }
 
-/// The calls of a kernel that are known.
+/// Cached calls of a kernel.
 #[derive(Debug)]
 pub(super) struct Known {
     count: AtomicUsize,
-    /// Hashes of what was called; right where the call is there.
+    /// Hashes of the calls; valid where the call is set.
     hashes: [AtomicU64; MOST],
     calls: [OnceLock<Box<Entry>>; MOST],
 }
@@ -116,21 +117,21 @@ struct Entry {
     operands: Vec<Given>,
     plain: Vec<u64>,
     template: Template,
-    /// Scalars that are operands: which scalar, which operand, and the dtype that it takes there.
+    /// Scalar operands: index of the scalar in the template, index of the operand, and the dtype that it takes there.
     numbers: Vec<(u32, u32, DType)>,
 }
 
-/// An operand of a call.
+/// Operand of a cached call.
 #[derive(Clone, Copy, Debug)]
 enum Given {
     Tensor(Shape, DType, Device),
-    /// This number.
+    /// A number with this value.
     Number(Scalar),
     /// Any number that fits this dtype.
     Any(DType),
 }
 
-/// A call to be looked up.
+/// Call to look up.
 #[derive(Clone, Copy)]
 pub(super) struct Question<'a, 'b> {
     pub over: &'b Over,
@@ -151,7 +152,7 @@ impl Given {
     }
 }
 
-/// What a scalar is, to the bit.
+/// Tag and bits of a scalar, for exact comparison.
 fn bits(s: Scalar) -> (u8, u64) {
     match s {
         Scalar::Float(x) => (0, x.to_bits()),
@@ -171,14 +172,14 @@ impl Question<'_, '_> {
                     add((t.rank() as u64) << 8 | t.dtype() as u64);
                     t.dims().iter().for_each(|&d| add(d as u64));
                 }
-                // Numbers are looked at one by one.
+                // Numbers are compared one by one.
                 Operand::Scalar(_) => add(u64::MAX),
             }
         }
         hash | 1
     }
 
-    /// The tensors' values; none where there are too many, or one is tracked.
+    /// The values of the tensors; `None` if there are too many, or one is tracked.
     fn values(&self) -> Option<([&std::sync::Arc<Value>; stream::MOST_OPERANDS], usize)> {
         let mut tensors = self.operands.iter().filter_map(|o| match &o.2 {
             Operand::Tensor(t) => Some(*t),
@@ -204,7 +205,7 @@ impl Known {
         }
     }
 
-    /// The results of the same call, recorded in one go.
+    /// The results of an equal call, recorded in one go.
     pub fn record<R>(
         &self,
         question: &Question<'_, '_>,
@@ -235,7 +236,7 @@ impl Known {
         None
     }
 
-    /// Where the call is to be kept, the place behind which it is recorded.
+    /// The stream position before the call's operations, if the call is to be cached.
     pub fn mark(&self, question: &Question<'_, '_>) -> Option<Mark> {
         if self.count.load(Relaxed) >= MOST || question.plain.words().is_none() {
             return None;
@@ -244,7 +245,7 @@ impl Known {
         Some(stream::mark(values[0].device()))
     }
 
-    /// Keeps what a call has recorded behind a mark; of a map with what its trace says of numbers.
+    /// Caches the operations that a call recorded since `mark`; for a map with what its trace says about numbers.
     pub fn keep(
         &self,
         mark: Mark,
@@ -279,7 +280,7 @@ impl Entry {
         self.operands.len() == operands.len()
             && self.over == **over
             && plain.count == self.plain.len()
-            // One by one: `memcmp` of nothing, at no address, takes 25 ns.
+            // Compared one by one: `memcmp` of an empty slice at a dangling address takes 25 ns.
             && self.plain.iter().zip(&plain.words).all(|(a, b)| a == b)
             && self.operands.iter().zip(*operands).all(|(a, b)| a.is(&b.2))
     }

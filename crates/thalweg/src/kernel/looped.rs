@@ -1,28 +1,28 @@
-//! What `while`, `loop` and `for` to an end that is data become in a kernel.
+//! Lowering of `while`, `loop`, and `for` up to a data-dependent end, in a kernel.
 
 use super::branch::{Branch, Condition};
 use super::integer::{Int, Mask};
 use super::real::Real;
 
-/// Turns after which a loop of a kernel that says nothing about it ends: `#[kernel(max_turns = ..)]`.
+/// Maximum number of iterations of a kernel's loop, unless `#[kernel(max_turns = ..)]` sets it.
 pub const MOST_TURNS: u32 = 1 << 20;
 
-/// A loop of a kernel.
+/// Options of a kernel's loop.
 pub struct Loop {
     /// The kernel's name.
     pub kernel: &'static str,
-    /// Turns after which it ends, where the kernel says that.
+    /// Maximum number of iterations, if the kernel sets it.
     pub most: Option<u32>,
 }
 
-/// What `while go { body }` in a kernel becomes: the variables that the loop assigns go in and come out.
+/// Lowering of `while go { body }` in a kernel: the variables that the loop assigns are passed in and returned.
 ///
-/// On numbers it is a loop. Traced, the body is called once; each element has as many turns as its condition says, and
-/// changes no more when it is done.
+/// On numbers it is a loop. Traced, the body is called once. Each element has as many iterations as its condition says,
+/// and is unchanged afterwards.
 ///
 /// # Panics
-/// On numbers, where a loop whose kernel sets no `max_turns` does not end within [`MOST_TURNS`]. (On tensors it ends
-/// there: elements have no way to panic.)
+/// On numbers, if a loop of a kernel without `max_turns` does not end within [`MOST_TURNS`] iterations. (On tensors it
+/// ends there: elements cannot panic.)
 #[track_caller]
 pub fn looped<F: Real, S: Branch<F, Out = S> + Copy, C: Condition<F>>(
     of: Loop,
@@ -59,7 +59,7 @@ fn on_numbers<F: Real, S: Copy, C: Condition<F>>(of: Loop, first: S, go: impl Fn
     state
 }
 
-/// What `for k in a..b` in a kernel counts with, where an end is an integer of the kernel.
+/// Lowering of `for k in a..b` in a kernel: a bound of the range, if one is an integer of the kernel.
 pub fn bound<F: Real>(i: impl Into<Int<F>>) -> Int<F> {
     i.into()
 }

@@ -1,4 +1,4 @@
-//! Kernels of one's own: plain Rust functions of numbers that are operations on tensors, too.
+//! User-defined kernels: Rust functions of numbers that are also operations on tensors.
 //!
 //! ```
 //! use thalweg::prelude::*;
@@ -16,19 +16,20 @@
 //! # Ok::<(), thalweg::Error>(())
 //! ```
 //!
-//! The function is generic over [`Real`]: `f32` and `f64`, and the numbers of a call on tensors, which note down what
-//! is done with them. The attribute rewrites what Rust cannot overload: numbers with a point (`0.5`), comparisons, `if`,
-//! `&&`, `match` on numbers, `while` and `loop`. Everything else is the function as it was written, so the compiler checks that.
+//! The function is generic over [`Real`]: `f32`, `f64`, and traced numbers, which record the operations on them. The
+//! attribute rewrites syntax that Rust cannot overload: float literals (`0.5`), comparisons, `if`, `&&`, `match` on
+//! numbers, `while` and `loop`. The rest of the function is unchanged, and the compiler checks it.
 //!
-//! `leaky::on` calls it once on such numbers, and records what it notes as operations of the table; a map without plain data
-//! once for each dtype, so it should be a function of its operands alone. So a kernel
-//! fuses with what stands around it, has derivatives of every order, and runs on every device. Operands are tensors and
-//! numbers that broadcast; numbers are arguments, no part of the plan.
+//! `leaky::on` calls the function once on traced numbers, and records the trace as operations of the table. A map
+//! without plain data is traced once per dtype, so it must be a function of its operands only. So a kernel fuses with
+//! the operations around it, has derivatives of every order, and runs on every device. Operands are tensors and numbers
+//! that broadcast; numbers are arguments and no part of the plan.
 //!
-//! Four shapes: an element from elements (`#[kernel]`), an element from its place and fields (`#[kernel(index)]`), rows with
-//! folds and scans (`#[kernel(row)]`, [`Row`]), and tiles, with products of them and reductions (`#[kernel(tile)]`, [`Tile`]).
+//! There are four kinds: an element from elements (`#[kernel]`), an element from its index and fields
+//! (`#[kernel(index)]`), rows with folds and scans (`#[kernel(row)]`, [`Row`]), and tiles with matrix products and
+//! reductions (`#[kernel(tile)]`, [`Tile`]).
 //!
-//! docs/custom-kernels.md tells what can stand in a kernel, and what it gains over methods of tensors.
+//! docs/custom-kernels.md describes the language of kernels, and when they are faster than methods of tensors.
 
 mod branch;
 mod call;
@@ -76,29 +77,29 @@ pub use tile::Tile;
 pub use trace::TracedField;
 pub use trace::{Take, Traced};
 
-/// What a coordinate of a read in a kernel becomes.
+/// Lowering of a coordinate of a read in a kernel.
 pub fn coordinate<F: Real>(i: impl Into<Int<F>>) -> Int<F> {
     i.into()
 }
 
-/// What `as` in a kernel becomes: a number as one of the kernel's type.
+/// Lowering of `as` to the kernel's float type.
 pub fn to_real<F: Real>(x: impl ToReal<F>) -> F {
     x.to_real()
 }
 
-/// What `as i32` in a kernel becomes: toward zero, saturating, NaN as 0.
+/// Lowering of `as i32` in a kernel: toward zero, saturating, 0 for NaN.
 pub fn to_int<F: Real>(x: impl ToInt<F>) -> Int<F> {
     x.to_int()
 }
 
-/// What can be a number of a kernel's type.
+/// Types that convert to the kernel's float type.
 #[diagnostic::on_unimplemented(message = "in a kernel, `{Self}` cannot be converted to a number by `as`")]
 pub trait ToReal<F: Real> {
     /// The number.
     fn to_real(self) -> F;
 }
 
-/// What can be an integer of a kernel.
+/// Types that convert to an integer of a kernel.
 #[diagnostic::on_unimplemented(message = "in a kernel, `{Self}` cannot be converted to an integer by `as`")]
 pub trait ToInt<F: Real> {
     /// The integer.

@@ -1,4 +1,4 @@
-//! Kernels on numbers: what an operation means by its row of the table, rounded to the type.
+//! Kernels on numbers: operations as their rows of the table define them, rounded to the type.
 
 use super::repr::{Edge, Repr, TileOp, Turns};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl<T: Copy> Elements<T> {
         Elements { elements: elements.into(), sizes: sizes.into() }
     }
 
-    /// The element at a place; none where that is outside and an edge says 0.
+    /// The element at an index; `None` if it is out of bounds and the edge mode gives 0.
     fn read(&self, at: &[i32], edge: Edge) -> Option<T> {
         let mut position = 0;
         for (&i, &size) in at.iter().zip(&self.sizes) {
@@ -49,7 +49,7 @@ impl<T: Copy> Elements<T> {
     }
 }
 
-/// Up to three arguments in another type.
+/// Up to three arguments converted to another type.
 fn each<A: Copy, B: Copy + Default>(args: &[A], f: impl Fn(A) -> B) -> ([B; 3], usize) {
     let mut all = [B::default(); 3];
     all.iter_mut().zip(args).for_each(|(to, from)| *to = f(*from));

@@ -1,9 +1,9 @@
-//! Places of an index kernel that follow from the place of the result alone, and the reads at them.
+//! Affine indices of an index kernel, and the reads at them.
 //!
-//! In: the integers of a trace. Out: for those that are `scale·p + shift`, with `p` the place along one axis of the
-//! result, these two numbers; and views of a tensor that have at each place of the result what is read there: slices
-//! with steps, padding, parts joined. All of these are index maps, so what is read may itself be computed inside of the
-//! kernel, and the gradient is the inverse map. What is computed otherwise is gathered.
+//! In: the integers of a trace. Out: scale and shift of those that are `scale·p + shift`, with `p` the index along one
+//! axis of the result; and views of a tensor that hold, at each index of the result, the element that is read there:
+//! slices with steps, padding, concatenated pieces. All of these are index maps, so the source of a read may itself be
+//! computed inside the kernel, and the gradient is the inverse map. Other reads are gathers.
 
 use super::repr::Edge;
 use super::trace::{Node, Trace};
@@ -12,10 +12,10 @@ use crate::{DType, MAX_RANK, Scalar, Shape, Tensor};
 use thalweg_ir::ElementOp;
 use thalweg_stream::Counted;
 
-/// Parts that a read beyond both ends is joined from at most; one of more is a gather.
+/// Maximum number of pieces that a read beyond both ends is concatenated from; a read of more is a gather.
 const MOST_PARTS: usize = 4;
 
-/// `scale` times the place along `axis`, and `shift`; without an axis only that: `scale` is 0 then, and nowhere else.
+/// Affine index: `scale` times the index along `axis`, plus `shift`. `scale` is 0 if and only if there is no axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Affine {
     pub axis: Option<usize>,
@@ -41,7 +41,7 @@ impl Affine {
             .small()
     }
 
-    /// Where nothing wraps as i32.
+    /// `self`, if it cannot overflow i32.
     fn small(self) -> Option<Affine> {
         let axis = self.axis.filter(|_| self.scale != 0);
         (self.scale.abs() < 1 << 15 && self.shift.abs() < 1 << 30).then_some(Affine { axis, ..self })
@@ -52,7 +52,7 @@ impl Affine {
     }
 }
 
-/// Of each node of a trace what it is by the result's place, if it is such a thing.
+/// The affine index that each node of a trace is, if any.
 pub(super) fn affine_places(trace: &Trace, known: &[Option<Scalar>]) -> Vec<Option<Affine>> {
     let mut all: Vec<Option<Affine>> = Vec::with_capacity(trace.nodes.len());
     for ((node, _), known) in trace.nodes.iter().zip(known) {
@@ -79,8 +79,8 @@ pub(super) fn affine_places(trace: &Trace, known: &[Option<Scalar>]) -> Vec<Opti
     all
 }
 
-/// Whether a read at these places is a view of the tensor: each place follows another axis of the result, and few parts
-/// make it.
+/// Whether a read at these indices is a view of the tensor: each index varies along another axis of the result, and few
+/// pieces are concatenated.
 pub(super) fn is_map(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> bool {
     let mut used = [false; MAX_RANK];
     for axis in at.iter().filter_map(|a| a.axis) {
@@ -92,16 +92,16 @@ pub(super) fn is_map(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> boo
     matches!(edge, Edge::Zero | Edge::Checked) || at.iter().zip(x.dims()).all(few)
 }
 
-/// The places along the result's axis that a place follows.
+/// The number of indices along the result's axis that an index varies along.
 fn count(a: Affine, over: &Shape) -> i64 {
     a.axis.map_or(1, |axis| over[axis]) as i64
 }
 
-/// What a read at these places, for which [`is_map`] holds, is of a result of shape `over`: a tensor that broadcasts to
-/// it.
+/// The view of `x` that a read at these indices is, where [`is_map`] is true: a tensor that broadcasts to the result's
+/// shape `over`.
 ///
 /// # Errors
-/// The axis and the places that are outside, where there must be none.
+/// The axis and the first and last index, if [`Edge::Checked`] and they are out of bounds.
 #[track_caller]
 pub(super) fn read(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Result<Tensor, (usize, [i64; 2])> {
     let y = match edge {
@@ -111,7 +111,7 @@ pub(super) fn read(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Resul
     Ok(arranged(y, at, over))
 }
 
-/// What is inside, with zeros around it.
+/// The elements in bounds, padded with zeros.
 #[track_caller]
 fn padded(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Result<Tensor, (usize, [i64; 2])> {
     let (mut parts, mut widths) = ([(0, 1, 0); MAX_RANK], [(0, 0); MAX_RANK]);
@@ -128,7 +128,7 @@ fn padded(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Result<Tensor,
     Ok(x.sliced(&parts[..at.len()]).pad(&widths[..at.len()], Scalar::Float(0.0)))
 }
 
-/// Parts of each axis end to end.
+/// Pieces of each axis, concatenated.
 #[track_caller]
 fn joined(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Tensor {
     let mut y = x.clone();
@@ -148,7 +148,7 @@ fn joined(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Tensor {
     y
 }
 
-/// What a read at places that are computed gives, one i64 tensor an axis of `x`: a gather of its elements in a row.
+/// A read at computed indices, one i64 tensor for each axis of `x`: a gather from the flattened elements.
 #[track_caller]
 pub(super) fn gathered(x: &Tensor, at: &[Tensor], edge: Edge, over: &Shape) -> Tensor {
     if x.numel() == 0 || over.numel() == 0 {
@@ -177,7 +177,7 @@ pub(super) fn gathered(x: &Tensor, at: &[Tensor], edge: Edge, over: &Shape) -> T
     };
     match (edge, inside) {
         (Edge::Zero, Some(inside)) => inside.where_(read(position), Scalar::Float(0.0)),
-        // No element has that place: an index error where it is read.
+        // No element has index -1: an index error where the result is read.
         (Edge::Checked, Some(inside)) => read(inside.where_(position, -1)),
         _ => read(position),
     }
@@ -187,7 +187,7 @@ fn step(a: Affine) -> i64 {
     if a.scale == 0 { 1 } else { a.scale }
 }
 
-/// The places of the result `from..to`, of `n`, that are inside of an axis of that size.
+/// The range `from..to` of the `n` result indices that are in bounds of an axis of that size.
 fn inside(a: Affine, n: i64, size: i64) -> (i64, i64) {
     let Affine { scale, shift, .. } = a;
     let (from, to) = match scale {
@@ -200,8 +200,8 @@ fn inside(a: Affine, n: i64, size: i64) -> (i64, i64) {
     (from, to.clamp(from, n))
 }
 
-/// What an axis is joined from: start, step and number of elements each; the same element again with step 0. None where
-/// there are too many, or there is no element.
+/// The pieces that an axis is concatenated from: start, step and number of elements each; step 0 repeats one element.
+/// `None` if there are too many, or the axis is empty.
 fn parts(a: Affine, n: i64, size: i64, edge: Edge) -> Option<Vec<(i64, i64, i64)>> {
     if size == 0 {
         return None;
@@ -222,17 +222,17 @@ fn parts(a: Affine, n: i64, size: i64, edge: Edge) -> Option<Vec<(i64, i64, i64)
     let (from, to) = inside(a, n, size);
     let (low, high) = if a.scale < 0 || a.scale == 0 && a.shift >= size { (size - 1, 0) } else { (0, size - 1) };
     let all = match a.scale {
-        // One place, before or behind.
+        // A single index, out of bounds.
         0 if from == n => vec![(low, 0, n)],
         _ => vec![(low, 0, from), (a.at(from), step(a), to - from), (high, 0, n - to)],
     };
     Some(all.into_iter().filter(|p| p.2 > 0).collect())
 }
 
-/// The dimensions in the order of the result's, those that it varies along.
+/// The dimensions reordered to those of the result that they vary along.
 fn arranged(y: Tensor, at: &[Affine], over: &Shape) -> Tensor {
     let mut order: Vec<usize> = (0..at.len()).collect();
-    // Those without an axis have one element.
+    // Dimensions without an axis have one element.
     order.sort_by_key(|&d| at[d].axis.map_or(0, |axis| axis + 1));
     let sorted = order.iter().enumerate().all(|(i, &d)| i == d);
     let y = if sorted { y } else { y.permute(order.iter().map(|&d| d as i64).collect::<Vec<_>>()) };
@@ -245,11 +245,11 @@ fn arranged(y: Tensor, at: &[Affine], over: &Shape) -> Tensor {
 mod tests {
     use super::*;
 
-    /// What is inside, and the parts of each edge, by looking at each place.
+    /// Compares ranges in bounds, and the pieces of each edge mode, with a check of every index.
     #[test]
     fn parts_are_what_each_place_says() {
         for (scale, shift, n, size) in cases() {
-            // Without a scale there is no axis, and one place.
+            // Without a scale there is no axis, and one index.
             let (axis, n) = if scale == 0 { (None, 1) } else { (Some(0), n) };
             let a = Affine { axis, scale, shift };
             let (from, to) = inside(a, n, size);

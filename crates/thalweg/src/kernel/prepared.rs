@@ -1,11 +1,11 @@
-//! What is kept of a kernel from call to call: the programs of a map by its signatures, and the calls that are recorded in one go.
+//! State of a kernel between calls: programs of a map by signature, and cached calls.
 
 use super::known::Known;
 use super::program::{Program, Signature};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What is known of a kernel whose trace follows from its operands' dtypes, and from which of them are numbers: what
-/// `#[kernel]` keeps for each.
+/// Cache of a kernel whose trace depends only on the dtypes of its operands and on which of them are numbers.
+/// `#[kernel]` stores one per kernel.
 #[derive(Debug)]
 pub struct Prepared {
     programs: RwLock<Vec<(Signature, Option<Arc<Program>>)>>,
@@ -19,18 +19,18 @@ impl Default for Prepared {
 }
 
 impl Prepared {
-    /// Nothing is known.
+    /// An empty cache.
     pub const fn new() -> Prepared {
         Prepared { programs: RwLock::new(Vec::new()), calls: Known::new() }
     }
 
-    /// What was found for a signature: a program, or that there is none.
+    /// The cached entry of a signature: `Some(None)` if it has no program.
     pub(super) fn find(&self, signature: Signature) -> Option<Option<Arc<Program>>> {
         let known = self.programs.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|k| k.0 == signature).map(|k| k.1.clone())
     }
 
-    /// Keeps what was found.
+    /// Caches the entry of a signature.
     pub(super) fn keep(&self, signature: Signature, program: Option<Arc<Program>>) {
         let mut known = self.programs.write().unwrap_or_else(PoisonError::into_inner);
         if known.iter().all(|k| k.0 != signature) {

@@ -1,8 +1,9 @@
-//! What a map's trace comes to.
+//! Programs: compiled traces of maps.
 //!
-//! In: what a first call's trace came to. Out: a [`Program`], the operations that the results need with literals computed, which
-//! a later call with operands of the same dtypes, numbers in the same places, records at the price of methods. Always true:
-//! it records what the trace would; where that depends on more (places, rows, loops, a branch by a number) there is none.
+//! In: the trace of a first call. Out: a [`Program`], the operations that the results need, with literals computed. A
+//! later call with operands of the same dtypes, and numbers at the same positions, records them at the cost of method
+//! calls. Always true: it records what the trace would. If that depends on more (indices, rows, loops, a branch by a
+//! number) there is no program.
 
 use super::replay::{Given, Recording, broadcast, spread, taken};
 use super::trace::{Node, Trace};
@@ -12,14 +13,14 @@ use crate::{DType, Device, Operand, Scalar, Shape, Tensor};
 use thalweg_ir::{ElementOp, Op};
 use thalweg_stream::Template;
 
-/// The float dtype of a call, and which operands are numbers.
+/// Float dtype of a call, and bit mask of the operands that are numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Signature {
     float: DType,
     numbers: u64,
 }
 
-/// What a call records.
+/// Operations that a call records.
 #[derive(Debug)]
 pub(super) struct Program {
     steps: Vec<Step>,
@@ -27,20 +28,20 @@ pub(super) struct Program {
     results: Vec<(Slot, DType)>,
 }
 
-/// A value of a program.
+/// Value in a program.
 #[derive(Clone, Copy, Debug)]
 enum Slot {
     /// An operand.
     Given(u32),
-    /// What a step gives.
+    /// The result of a step.
     Made(u32),
-    /// A number, and its bits in the dtype that the step takes there.
+    /// A number, and its bits in the dtype that the step takes.
     Number(Scalar, u64),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// On arguments of a dtype.
+    /// An operation on arguments of dtype `of`.
     Element {
         op: ElementOp,
         of: DType,
@@ -54,7 +55,7 @@ enum Step {
 }
 
 impl Signature {
-    /// Of operands; `None` where there are more than it tells apart.
+    /// The signature of operands; `None` for more than 64.
     pub fn of<'a>(float: DType, operands: impl ExactSizeIterator<Item = Operand<'a>>) -> Option<Signature> {
         let count = operands.len();
         let number = |(i, o): (usize, Operand<'_>)| u64::from(matches!(o, Operand::Scalar(_))) << (i % 64);
@@ -63,8 +64,8 @@ impl Signature {
 }
 
 impl Program {
-    /// Which scalars of a template of its call are operands, with the dtypes that they take there; none where the template has
-    /// others than its steps.
+    /// The scalars of a template of its call that are operands: index of the scalar, of the operand, and the dtype
+    /// taken there. `None` if the template has operations other than its steps.
     pub(super) fn numbers<'a>(
         &self,
         template: &Template,
@@ -88,7 +89,7 @@ impl Program {
         scalars.next().is_none().then_some(numbers)
     }
 
-    /// Records it. The shape is that of the results.
+    /// Records the program; `over` is the shape of the results.
     #[track_caller]
     pub fn record<'a>(&self, operand: impl Fn(usize) -> Operand<'a>, over: Shape, device: Device) -> Vec<Tensor> {
         let mut made: Vec<Tensor> = Vec::with_capacity(self.steps.len());
@@ -120,7 +121,7 @@ impl Program {
     }
 }
 
-/// Records an elementwise operation, whose tensors mostly have one shape.
+/// Records an elementwise operation, with a fast path for tensors of one shape.
 #[inline]
 #[track_caller]
 fn alike<const N: usize>(op: ElementOp, out: DType, args: [Arg<'_>; N]) -> Tensor {
@@ -135,7 +136,7 @@ fn alike<const N: usize>(op: ElementOp, out: DType, args: [Arg<'_>; N]) -> Tenso
     }
 }
 
-/// What a slot stands for.
+/// The value of a slot.
 fn given<'b, 'a: 'b>(slot: Slot, operand: &impl Fn(usize) -> Operand<'a>, made: &'b [Tensor]) -> Given<'b> {
     match slot {
         Slot::Made(n) => Given::Tensor(&made[n as usize]),
@@ -148,7 +149,7 @@ fn given<'b, 'a: 'b>(slot: Slot, operand: &impl Fn(usize) -> Operand<'a>, made: 
 }
 
 impl Recording<'_> {
-    /// What these results, which were recorded, take on other operands of the same signature.
+    /// The program of the recorded results, for other operands of the same signature.
     pub(super) fn program(&self, results: &[usize]) -> Option<Program> {
         let Trace { nodes, reads, loops, combined, axis, .. } = &self.trace;
         let more = !reads.is_empty() || !loops.is_empty() || !combined.is_empty() || axis.is_some();
@@ -157,7 +158,7 @@ impl Recording<'_> {
         }
         let (mut steps, mut slots, mut by_operands) = (vec![], Vec::with_capacity(nodes.len()), vec![]);
         for (i, &(node, kind)) in nodes.iter().enumerate() {
-            // Numbers that follow from operands that are numbers.
+            // Constants that depend on operands that are numbers.
             let follows = self.known[i].is_some()
                 && (matches!(node, Node::Operand(_)) || self.trace.args(i).any(|a| by_operands[a]));
             by_operands.push(follows);

@@ -1,4 +1,4 @@
-//! The numbers that kernels are written over.
+//! [`Real`]: the float type that kernels are generic over.
 
 use super::integer::{Int, Mask};
 use super::repr::Repr;
@@ -15,11 +15,11 @@ macro_rules! functions {
     )*};
 }
 
-/// A number that a kernel is written over: `f32`, `f64`, and what stands for the elements of tensors in a call on them.
+/// Float type that a kernel is generic over: `f32`, `f64`, and the traced numbers of a call on tensors.
 ///
-/// Its operators and functions mean what those of `Tensor` mean, on numbers, too: `max` keeps NaN, `%` has the sign of
-/// the divisor, `round` takes halves to even. A number with a point is of this type, too; numbers that are computed are
-/// made so by [`lit`](Real::lit).
+/// Its operators and functions have the meaning of those of `Tensor`, on numbers, too: `max` keeps NaN, `%` has the
+/// sign of the divisor, `round` takes halves to even. Float literals have this type, too; convert computed constants
+/// with [`lit`](Real::lit).
 pub trait Real:
     Repr
     + Add<Output = Self>
@@ -34,7 +34,7 @@ pub trait Real:
     + DivAssign
     + RemAssign
 {
-    /// This number: `F::lit(std::f64::consts::PI)`, `F::lit(k as f64)`.
+    /// A constant: `F::lit(std::f64::consts::PI)`, `F::lit(k as f64)`.
     fn lit(value: f64) -> Self {
         Self::constant(value)
     }
@@ -42,7 +42,7 @@ pub trait Real:
     functions! {
         /// `|x|`.
         abs => Abs();
-        /// -1, 0 or 1 by the sign; NaN stays NaN.
+        /// -1, 0 or 1 by the sign; NaN for NaN.
         sign => Sign();
         /// `x·x`.
         square => Square();
@@ -96,7 +96,7 @@ pub trait Real:
         erfc => Erfc();
         /// `1/(1 + e⁻ˣ)`.
         sigmoid => Sigmoid();
-        /// `max(x, 0)`, NaN kept.
+        /// `max(x, 0)`; NaN for NaN.
         relu => Relu();
         /// The largest integer not above it.
         floor => Floor();
@@ -116,15 +116,15 @@ pub trait Real:
         max => Maximum(y);
         /// The angle of the point (`x`, `self`) from the positive x axis.
         atan2 => Atan2(x);
-        /// `√(x² + y²)` without overflow on the way.
+        /// `√(x² + y²)` without intermediate overflow.
         hypot => Hypot(y);
-        /// Held between two bounds, NaN kept.
+        /// `x` clamped to `[low, high]`; NaN for NaN.
         clamp => Clamp(low, high);
         /// `x + weight·(end - x)`.
         lerp => Lerp(end, weight);
     }
 
-    /// `x·a + b`, which a device may round once or twice.
+    /// `x·a + b`, rounded once or twice, depending on the device.
     fn mul_add(self, a: Self, b: Self) -> Self {
         self * a + b
     }
@@ -163,7 +163,7 @@ pub trait Real:
         Mask(Self::test(ElementOp::IsFinite, &[self]))
     }
 
-    /// The number of an integer.
+    /// Converts an integer.
     fn of_int(i: impl Into<Int<Self>>) -> Self {
         Self::from_int(i.into().0)
     }

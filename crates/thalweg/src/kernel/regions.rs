@@ -1,48 +1,48 @@
-//! The loops of a trace, as regions of the stream's language.
+//! Loops of a trace, as regions.
 //!
-//! In: a trace, and what of it follows from numbers alone. Out: for each node the loop that it is a part of, if it is
-//! computed from what that loop carries; and of each loop its [`Region`] with the nodes that it reads of outside. What a
-//! turn computes from nothing that changes is no part of the loop: it is recorded before it, once. Literals are part of
-//! a region, and so of the plan; numbers that are operands are arguments.
+//! In: a trace and its constants. Out: for each node the innermost loop that it belongs to, if it depends on values
+//! carried by that loop; and for each loop its [`Region`] with the outside nodes that it reads. Loop-invariant nodes
+//! are hoisted: they are recorded once, before the loop. Literals are part of a region, and so of the plan; number
+//! operands are arguments.
 
 use super::trace::{Kind, Node, Trace};
 use std::collections::HashMap;
 use thalweg_ir::{DType, First, Loop, Region, RegionNode, Scalar};
 use thalweg_kernel::reference;
 
-/// The loops of a trace.
+/// Loops of a trace.
 pub(super) struct Regions {
-    /// Of each node the innermost loop that it is a part of.
+    /// The innermost loop that each node belongs to.
     pub inside: Vec<Option<u32>>,
-    /// Of each loop that is over what it is, and the nodes of outside that are its arguments.
+    /// For each finished loop its region, and the outside nodes that are its arguments.
     loops: Vec<Option<(Region, Vec<usize>)>>,
-    /// The dtype of floats in a turn.
+    /// The dtype of floats in an iteration.
     float: DType,
 }
 
-/// A mistake: what cannot be in a loop.
+/// Construct that a loop may not contain.
 pub(super) enum Refused {
-    /// A read at a place that a loop changes: of the read of that number.
+    /// A read, by number, at an index that a loop changes.
     Read(u32),
-    /// A fold or scan of a row, or an operation on a tile, that a loop changes.
+    /// A fold or scan of a row, or an operation on a tile, of values that a loop changes.
     Combined,
 }
 
 impl Regions {
-    /// Of a trace of which nothing has been looked at. Floats in a loop are f32 where the kernel's are narrower.
+    /// No node has been pushed yet. Floats in a loop are f32 where the kernel's are bf16 or f16.
     pub fn new(trace: &Trace, float: DType) -> Regions {
         let float = if matches!(float, DType::BF16 | DType::F16) { DType::F32 } else { float };
         Regions { inside: vec![], loops: trace.loops.iter().map(|_| None).collect(), float }
     }
 
-    /// A loop is over: what it is.
+    /// Builds the region of a loop that has ended.
     pub fn close(&mut self, trace: &Trace, of: u32) {
         if self.loops[of as usize].is_none() {
             self.loops[of as usize] = Some(self.region(trace, of));
         }
     }
 
-    /// Looks at the next node of the trace; whether what it is follows from numbers alone.
+    /// Assigns the next node of the trace to a loop; `known` says that it is a constant.
     pub fn push(&mut self, trace: &Trace, known: bool) -> Result<(), Refused> {
         let i = self.inside.len();
         let node = trace.nodes[i].0;
@@ -61,7 +61,7 @@ impl Regions {
         Ok(())
     }
 
-    /// A loop, and the nodes that are its arguments.
+    /// The region of a loop, and the nodes that are its arguments.
     pub fn of(&self, of: u32) -> &(Region, Vec<usize>) {
         self.loops[of as usize].as_ref().expect("a loop is over before its results are there")
     }
@@ -70,14 +70,14 @@ impl Regions {
     pub fn on_numbers(&self, of: u32, args: &[Scalar]) -> Vec<Scalar> {
         let (mut region, mut args) = (self.of(of).0.clone(), args.to_vec());
         if args.is_empty() {
-            // A region has an argument, if one that nothing asks for.
+            // A region has at least one argument, if an unused one.
             region.args.push(DType::Bool);
             args.push(Scalar::Bool(false));
         }
         reference::looped(region.intern(), &args)
     }
 
-    /// The dtype of values of a kind in a turn.
+    /// The dtype of values of a kind in an iteration.
     pub fn dtype(&self, kind: Kind) -> DType {
         match kind {
             Kind::Float => self.float,
@@ -86,7 +86,7 @@ impl Regions {
         }
     }
 
-    /// The innermost loop that some of these are a part of.
+    /// The innermost loop that one of these nodes belongs to.
     fn around(&self, trace: &Trace, nodes: &[usize]) -> Option<u32> {
         nodes.iter().filter_map(|&a| self.inside[a]).max_by_key(|&l| trace.loops[l as usize].depth)
     }
@@ -102,14 +102,14 @@ impl Regions {
     }
 }
 
-/// A region in the making.
+/// Region under construction.
 struct Writing<'a> {
     all: &'a Regions,
     trace: &'a Trace,
     of: u32,
     region: Region,
     args: Vec<usize>,
-    /// Where nodes of the trace are in the region; of a loop in it the node of its first result.
+    /// Indices in the region of nodes of the trace; of an inner loop that of its first result.
     place: HashMap<Key, u32>,
 }
 
@@ -124,7 +124,7 @@ impl Writing<'_> {
         self.all.dtype(self.trace.nodes[i].1)
     }
 
-    /// The number of an argument.
+    /// The index of an argument.
     fn argument(&mut self, i: usize) -> u16 {
         let known = self.args.iter().position(|&a| a == i);
         known.unwrap_or_else(|| {
@@ -134,7 +134,7 @@ impl Writing<'_> {
         }) as u16
     }
 
-    /// The literal that a node is.
+    /// The literal, if a node is one.
     fn literal(&self, i: usize) -> Option<Scalar> {
         match self.trace.nodes[i].0 {
             Node::Constant(s) => Some(s),
@@ -157,9 +157,9 @@ impl Writing<'_> {
         at
     }
 
-    /// Where a node is in the region.
+    /// The index of a node in the region.
     fn node(&mut self, i: usize) -> u32 {
-        // What it is computed from comes first; nodes of the trace are in order, so none is looked for in depth.
+        // Its arguments are written first; nodes of the trace are in order, so no recursion is needed.
         for a in self.needed(i) {
             if !self.place.contains_key(&Key::Node(a)) {
                 self.write(a);
@@ -168,7 +168,7 @@ impl Writing<'_> {
         self.place[&Key::Node(i)]
     }
 
-    /// The node with all of the loop that it is computed from, in order.
+    /// The unwritten nodes of the loop that a node depends on, in order, and the node itself.
     fn needed(&self, i: usize) -> Vec<usize> {
         let mut needed = vec![false; i + 1];
         needed[i] = true;
@@ -180,7 +180,7 @@ impl Writing<'_> {
         (0..=i).filter(|&a| needed[a]).collect()
     }
 
-    /// What a node of a turn is computed from; the result of a loop from the arguments of that.
+    /// The arguments of a node in an iteration; for a result of a loop, the arguments of the loop.
     fn args_of(&self, i: usize) -> Vec<usize> {
         match self.trace.nodes[i].0 {
             Node::Looped { of, .. } => self.all.of(of).1.clone(),
@@ -188,7 +188,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Whether a node is computed from what the loop carries. (Nothing here is of loops that are over.)
+    /// Whether a node depends on values carried by the loop. (Nodes of finished loops do not get here.)
     fn is_inside(&self, i: usize) -> bool {
         let depth = |l: u32| self.trace.loops[l as usize].depth;
         self.all.inside[i].is_some_and(|l| depth(l) >= depth(self.of))
@@ -230,7 +230,7 @@ impl Writing<'_> {
         self.push(key, node);
     }
 
-    /// A loop in the loop.
+    /// Writes an inner loop.
     fn inner(&mut self, of: u32) -> u32 {
         if let Some(&at) = self.place.get(&Key::Loop(of)) {
             return at;

@@ -1,9 +1,8 @@
-//! The replay of what a kernel did: operations of the table on its operands.
+//! Replay of a trace: records its operations on the operands.
 //!
-//! In: a trace and what stands for its operands. Out: the results, recorded. Always true: only what a result needs is
-//! recorded, in the order in which the kernel did it. What follows from numbers alone is computed here, by the table,
-//! and is a number, no operation, and an `if` on it is the branch that it says. Reads at places that follow from the
-//! result's are views, others gathers.
+//! In: a trace and its operands. Out: the recorded results. Always true: only operations that a result needs are
+//! recorded, in the order of the kernel. Constant nodes are folded here, by the table of operations, and an `if` with a
+//! constant condition is the selected branch. Reads at affine indices are views, others gathers.
 
 use super::number::{on_floats, on_ints};
 use super::place::{self, Affine, affine_places};
@@ -18,17 +17,17 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use thalweg_ir::{ElementOp, MAX_ARGS, Op};
 
-/// What a node of the trace is on these operands.
+/// Value of a node on these operands.
 #[derive(Clone)]
 pub(super) enum Value {
     Tensor(Tensor),
     Scalar(Scalar),
 }
 
-/// What a result stands for.
+/// Extent of a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Extent {
-    /// An element: of the shape of the results, or of each row.
+    /// One element: of the result shape, or for each row.
     Once,
     /// A row.
     Row,
@@ -36,7 +35,7 @@ pub(super) enum Extent {
     Tile([usize; 2]),
 }
 
-/// The replay of a trace on operands.
+/// Replay of a trace on operands.
 pub(super) struct Recording<'a> {
     pub(super) name: &'static str,
     pub(super) names: Vec<&'static str>,
@@ -47,25 +46,25 @@ pub(super) struct Recording<'a> {
     /// The shape of the results.
     pub(super) over: Shape,
     pub(super) trace: Trace,
-    /// Of each node the number that it is, where that follows from numbers alone.
+    /// The value of each node that is constant, i.e. depends on numbers only.
     pub(super) known: Vec<Option<Scalar>>,
-    /// The loops whose ends depend on data.
+    /// Loops with data-dependent ends.
     pub(super) regions: Regions,
-    /// What is asked for of the results of folds and scans, by their numbers.
+    /// For each fold and scan, the components of its result that are needed.
     pub(super) wanted: Vec<Vec<bool>>,
-    /// What they have given.
+    /// Recorded components of folds and scans.
     pub(super) combined: RefCell<HashMap<u32, Vec<Option<Tensor>>>>,
-    /// What the kernel takes of each operand.
+    /// The kind of each operand in the signature.
     pub(super) takes: Vec<Take>,
-    /// Of each node what it is by the result's place.
+    /// The affine index that each node is, if any.
     affine: Vec<Option<Affine>>,
-    /// Whether it is a tile kernel.
+    /// Whether the kernel is a tile kernel.
     pub(super) of_tiles: bool,
     values: Vec<Option<Value>>,
 }
 
 impl<'a> Recording<'a> {
-    /// Of operands with their names, and what the kernel takes there.
+    /// A replay on operands with their names and kinds.
     #[track_caller]
     pub fn new(
         name: &'static str,
@@ -121,7 +120,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// What a node is, where that follows from numbers alone; of an `if` whose condition does, what it chooses.
+    /// The value of a node, if it is constant; of an `if` with a constant condition, that of the selected branch.
     fn number(&self, i: usize) -> Option<Scalar> {
         let (node, kind) = self.trace.nodes[i];
         let dtype = self.dtype(kind);
@@ -136,7 +135,7 @@ impl<'a> Recording<'a> {
                 Kind::Int => Scalar::Int(s.to_f64() as i32 as i64),
                 _ => rounded(s),
             }),
-            // A number is its transpose.
+            // A number is its own transpose.
             Node::Tile(of) => match self.trace.tiles[of as usize] {
                 TileOp::Transposed { x } => self.known[x as usize],
                 _ => None,
@@ -159,7 +158,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// The branch of an `if` whose condition follows from numbers alone.
+    /// The selected branch of an `if` with a constant condition.
     pub(super) fn chosen(&self, i: usize) -> Option<usize> {
         let Node::Op { op: ElementOp::Where, args: [c, a, b], .. } = self.trace.nodes[i].0 else { return None };
         self.known[c as usize].map(|c| if c.to_f64() != 0.0 { a } else { b } as usize)
@@ -167,21 +166,21 @@ impl<'a> Recording<'a> {
 
     /// Calls `f` with the nodes that a node is recorded from.
     fn each_needed(&self, i: usize, f: impl FnMut(usize)) {
-        // What a turn chooses is chosen there.
+        // Inside a loop, the region selects.
         let chosen = self.chosen(i).filter(|_| !self.in_a_turn(i));
         match chosen {
             _ if self.known[i].is_some() => {}
             Some(chosen) => std::iter::once(chosen).for_each(f),
             None => match self.trace.nodes[i].0 {
                 Node::Op { op, args, .. } => args[..op.row().arity].iter().map(|a| *a as usize).for_each(f),
-                // Places by index maps need not be there as numbers.
+                // Affine indices need not exist as tensors.
                 Node::Read(_) if self.by_map(i).is_some() => {}
                 _ => self.trace.args(i).for_each(f),
             },
         }
     }
 
-    /// A result: of a row kernel a row each, or one element for each row.
+    /// A result; for a row kernel one row each, or one element for each row.
     #[track_caller]
     pub fn result(&self, i: usize, extent: Extent) -> Tensor {
         match (extent, self.trace.axis) {
@@ -191,7 +190,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// A value, of the shape that all results have.
+    /// A value, broadcast to the shape of the results.
     #[track_caller]
     fn all(&self, i: usize) -> Tensor {
         spread(self.value(i).given(), self.dtype(self.trace.nodes[i].1), self.over, self.device)
@@ -205,7 +204,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Records what the results need, in the order in which the kernel did it.
+    /// Records the operations that the results need, in the order of the kernel.
     #[track_caller]
     pub fn run(&mut self, results: &[usize]) {
         let n = self.trace.nodes.len();
@@ -225,13 +224,13 @@ impl<'a> Recording<'a> {
             }
         }
         for (i, needed) in needed.into_iter().enumerate() {
-            // What a turn computes is recorded with the loop.
+            // Nodes of an iteration are recorded with the loop.
             let value = if needed && !self.in_a_turn(i) { Some(self.node(i)) } else { None };
             self.values.push(value);
         }
     }
 
-    /// Whether a result needed a node.
+    /// Whether a node was recorded, because a result needs it.
     pub(super) fn is_recorded(&self, i: usize) -> bool {
         self.values[i].is_some()
     }
@@ -272,7 +271,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// The places of a read, where all of them follow from the result's.
+    /// The indices of a read, if all of them are affine and the read is a view.
     fn by_map(&self, i: usize) -> Option<Vec<Affine>> {
         let Node::Read(read) = self.trace.nodes[i].0 else { return None };
         let read = &self.trace.reads[read as usize];
@@ -281,8 +280,8 @@ impl<'a> Recording<'a> {
         at.filter(|at| place::is_map(x, at, read.edge, &self.over))
     }
 
-    /// 0, 1, 2, … along an axis of the results; of their shape, so that nothing that follows from it is a tensor small
-    /// enough to be worth a kernel of its own.
+    /// 0, 1, 2, … along an axis of the results. It has their shape, so that no value derived from it is a small tensor
+    /// that would get a kernel of its own.
     #[track_caller]
     fn places(&self, axis: usize) -> Tensor {
         let mut sizes = Shape::new(&vec![1; self.over.rank()]);
@@ -290,7 +289,7 @@ impl<'a> Recording<'a> {
         Tensor::arange_with(self.over[axis], (DType::I32, self.device)).reshaped(sizes).broadcast_to(self.over)
     }
 
-    /// What read number `read`, node `i`, gives.
+    /// Records read number `read`, which is node `i`.
     #[track_caller]
     fn read(&self, i: usize, read: usize) -> Tensor {
         let by_map = self.by_map(i);
@@ -320,7 +319,7 @@ impl<'a> Recording<'a> {
         place::gathered(x, &at, read.edge, &self.over)
     }
 
-    /// Places that are computed, as i64.
+    /// Computed indices as i64.
     #[track_caller]
     fn index(&self, i: usize) -> Tensor {
         match self.value(i) {
@@ -329,12 +328,12 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Whether a node is a part of what a turn of a loop does.
+    /// Whether a node belongs to an iteration of a loop.
     fn in_a_turn(&self, i: usize) -> bool {
         self.regions.inside.get(i).is_some_and(Option::is_some)
     }
 
-    /// A carried value of a loop after its last turn.
+    /// A carried value of a loop after its last iteration.
     #[track_caller]
     fn looped(&self, of: u32, number: u32, kind: Kind) -> Value {
         let regions = &self.regions;
@@ -346,7 +345,7 @@ impl<'a> Recording<'a> {
             );
         }
         let values: Vec<Value> = args.iter().map(|&a| self.value(a).clone()).collect();
-        // In wider floats where the kernel's are narrow, and of one shape.
+        // Converted to the region's dtypes (f32 for bf16 and f16), and broadcast to one shape.
         let shape = values.iter().fold(Shape::SCALAR, |shape, v| match v {
             Value::Tensor(t) => shape.broadcast(t.shape()).expect("the operands broadcast"),
             Value::Scalar(_) => shape,
@@ -375,11 +374,11 @@ impl<'a> Recording<'a> {
         Value::Tensor(if dtype == self.dtype(kind) { result } else { result.cast(self.dtype(kind)) })
     }
 
-    /// Checks that no gradient would flow through a loop: it has no derivative.
+    /// Checks that no gradient flows through a loop, which has no derivative.
     #[track_caller]
     fn check_gradients(&self, needed: &[bool]) {
         let regions = &self.regions;
-        // Of each node the operand that a gradient would flow to from it.
+        // For each node the operand that a gradient would flow to from it.
         let mut flows: Vec<Option<usize>> = vec![];
         for (i, &(node, kind)) in self.trace.nodes.iter().enumerate() {
             let of = |args: &[usize]| args.iter().find_map(|&a| flows[a]);
@@ -392,7 +391,7 @@ impl<'a> Recording<'a> {
                 Node::Operand(o) => tracked(o),
                 Node::Read(r) => tracked(self.trace.reads[r as usize].operand),
                 Node::Looped { of: l, .. } => of(&regions.of(l).1),
-                // A turn's own values count as those of the loop.
+                // The carried values of an iteration count as the loop's.
                 Node::Carried { .. } => None,
                 _ => of(&self.trace.args(i).collect::<Vec<_>>()),
             };
@@ -409,7 +408,7 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// What an argument of an operation is.
+/// Argument of an operation.
 #[derive(Clone, Copy)]
 pub(super) enum Given<'a> {
     Tensor(&'a Tensor),
@@ -425,12 +424,12 @@ impl Value {
     }
 }
 
-/// The dtype of an argument of an operation that computes in one.
+/// The dtype of an argument of an operation that computes in `of`.
 pub(super) fn taken(op: ElementOp, of: DType, argument: usize) -> DType {
     if op == ElementOp::Where && argument == 0 { DType::Bool } else { of }
 }
 
-/// Records an elementwise operation on arguments of a dtype, which broadcast and of which one is a tensor.
+/// Records an elementwise operation on arguments of a dtype, which broadcast; at least one is a tensor.
 #[track_caller]
 fn operation(op: ElementOp, dtype: DType, args: &[Given<'_>]) -> Tensor {
     let arg = |n: usize| match args[n] {
@@ -445,7 +444,7 @@ fn operation(op: ElementOp, dtype: DType, args: &[Given<'_>]) -> Tensor {
     }
 }
 
-/// The same of arguments as they are recorded.
+/// `operation` on arguments in recorded form.
 #[track_caller]
 pub(super) fn broadcast<const N: usize>(op: ElementOp, out: DType, args: [Arg<'_>; N]) -> Tensor {
     let mut shape: Option<Shape> = None;
@@ -466,7 +465,7 @@ pub(super) fn broadcast<const N: usize>(op: ElementOp, out: DType, args: [Arg<'_
     push(Op::Element(op), out, shape, attr, args, &[])
 }
 
-/// A value of the shape that all results have.
+/// A value broadcast to the shape of the results.
 #[track_caller]
 pub(super) fn spread(value: Given<'_>, dtype: DType, over: Shape, device: Device) -> Tensor {
     match value {
@@ -476,7 +475,7 @@ pub(super) fn spread(value: Given<'_>, dtype: DType, over: Shape, device: Device
     }
 }
 
-/// An operation on numbers alone.
+/// Evaluates an operation on numbers.
 fn on_numbers(op: ElementOp, dtype: DType, args: &[Scalar]) -> Scalar {
     let (out, n) = (op.output(dtype), args.len());
     let result = match dtype.is_float() {

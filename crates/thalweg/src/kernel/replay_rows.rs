@@ -1,4 +1,4 @@
-//! The replay of what a row kernel does: operands with one element a row, folds, scans, and results.
+//! Replay of row kernels: operands with one element per row, folds, scans, and results.
 
 use super::combining::combine;
 use super::replay::{Recording, Value};
@@ -7,13 +7,14 @@ use crate::combine::Combined;
 use crate::{DType, Tensor};
 
 impl Recording<'_> {
-    /// An operand as the kernel has it: of a row kernel what has one element a row, beside rows.
+    /// An operand in the form of the kernel; in a row kernel, an operand with one element per row gets a dimension for
+    /// the row.
     pub(super) fn operand(&self, number: usize, t: &Tensor) -> Tensor {
         if self.of_tiles {
             return self.tile_operand(number, t);
         }
         let Some(axis) = self.trace.axis.filter(|_| self.takes[number] != Take::Row) else { return t.clone() };
-        // Dimensions behind the axis stand behind it here, too.
+        // Dimensions after the axis are after it in the operand, too.
         let behind = self.over.rank() - 1 - axis;
         if t.rank() <= behind { t.clone() } else { t.unsqueeze(t.rank() - behind) }
     }
@@ -31,7 +32,7 @@ impl Recording<'_> {
         }
     }
 
-    /// A component of what a fold or scan gives.
+    /// A component of the result of a fold or scan.
     #[track_caller]
     pub(super) fn combined(&self, of: u32, number: u32, kind: Kind) -> Value {
         let known = self.combined.borrow().get(&of).map(|all| all[number as usize].clone());

@@ -1,8 +1,8 @@
-//! The replay of what a tile kernel does with whole tiles: products, reductions, transposes, places, results.
+//! Replay of operations on whole tiles: products, reductions, transposes, indices, results.
 //!
-//! Always true: a node of a tile kernel is a tensor whose last two dimensions broadcast to the sizes of its tile, and those before
-//! are batches. So elementwise operations are recorded as in every kernel, and a tensor is only widened where its sizes
-//! matter.
+//! Always true: a node of a tile kernel is a tensor whose last two dimensions broadcast to the sizes of its tile; the
+//! dimensions before them are batches. So elementwise operations are recorded as in every kernel, and a tensor is
+//! broadcast only where its sizes matter.
 
 use super::combining::combine;
 use super::replay::{Recording, Value, spread};
@@ -13,7 +13,7 @@ use crate::{DType, Shape, Tensor};
 use thalweg_ir::Monoid;
 
 impl Recording<'_> {
-    /// An operand of a tile kernel: a tile with both dimensions, a number of each batch as one element.
+    /// An operand of a tile kernel: a tile with both dimensions; a number per batch as a tile of one element.
     pub(super) fn tile_operand(&self, number: usize, t: &Tensor) -> Tensor {
         match (self.takes[number].is_tile(), t.rank()) {
             (true, 1) => t.unsqueeze(0),
@@ -22,7 +22,7 @@ impl Recording<'_> {
         }
     }
 
-    /// A value as a tile of these sizes, with the batches that it has.
+    /// A value as a tile of these sizes, with its own batches.
     #[track_caller]
     fn tile(&self, i: usize, sizes: [usize; 2]) -> Tensor {
         let dtype = self.dtype(self.trace.nodes[i].1);
@@ -37,7 +37,7 @@ impl Recording<'_> {
         }
     }
 
-    /// A result of a tile kernel: a tile of each batch.
+    /// A result of a tile kernel: a tile for each batch.
     #[track_caller]
     pub(super) fn tile_result(&self, i: usize, sizes: [usize; 2]) -> Tensor {
         let batches = self.over;
@@ -46,7 +46,7 @@ impl Recording<'_> {
         spread(self.value(i).given(), self.dtype(self.trace.nodes[i].1), shape, self.device)
     }
 
-    /// What an operation on whole tiles gives.
+    /// The result of an operation on whole tiles.
     #[track_caller]
     pub(super) fn tiles(&self, of: u32) -> Tensor {
         match self.trace.tiles[of as usize] {

@@ -1,20 +1,20 @@
-//! What kernels need of a number: how operations of the table are applied to it, and how elements are read.
+//! Representation of a kernel's numbers: application of table operations, and reads of elements.
 
 use std::fmt::Debug;
 use thalweg_ir::{ElementOp, Monoid};
 use thalweg_kernel::Along;
 
-/// What a read outside of a [`Field`](super::Field) gives.
+/// Result of a read out of bounds of a [`Field`](super::Field).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Edge {
     /// 0.
     Zero,
     /// The nearest element.
     Clamp,
-    /// The field continued from its other end.
+    /// The field repeated periodically.
     Wrap,
-    /// There is none outside: a read there is a mistake. One that follows from shapes alone panics in the call; one
-    /// whose place is computed is an [`Error::Index`](crate::Error::Index) where a result is read.
+    /// A read out of bounds is a mistake. If the index depends on shapes only, the call panics; for a computed index it
+    /// is an [`Error::Index`](crate::Error::Index) where a result is read.
     Checked,
 }
 
@@ -26,27 +26,27 @@ pub enum TileOp<X> {
     Dot { x: X, y: X, sizes: [usize; 3] },
     /// A transposed tile.
     Transposed { x: X },
-    /// A sum, the largest or the smallest along an axis of a tile of these sizes.
+    /// A sum, maximum or minimum along an axis of a tile of these sizes.
     Reduced { monoid: Monoid, x: X, axis: usize, sizes: [usize; 2] },
-    /// The places along an axis of a tile of these sizes.
+    /// The indices along an axis of a tile of these sizes.
     Place { axis: usize, sizes: [usize; 2] },
 }
 
-/// What stands behind a number: how operations of the table are applied to it. Not for users.
+/// Representation behind a number: applies operations of the table to it. Not for users.
 #[doc(hidden)]
 pub trait Repr: Copy + Debug + 'static {
     type RawInt: Copy + Debug + 'static;
     type RawMask: Copy + Debug + 'static;
     type RawField: Clone + Debug + 'static;
-    /// Whether it stands for elements of tensors.
+    /// Whether it is a traced number, for elements of tensors.
     const TRACED: bool;
 
     fn constant(value: f64) -> Self;
     fn int(value: i32) -> Self::RawInt;
     fn mask(value: bool) -> Self::RawMask;
-    /// An operation whose result is of the arguments' type.
+    /// Applies an operation whose result has the arguments' type.
     fn apply(op: ElementOp, args: &[Self]) -> Self;
-    /// An operation whose result is a truth value.
+    /// Applies an operation whose result is a truth value.
     fn test(op: ElementOp, args: &[Self]) -> Self::RawMask;
     fn apply_int(op: ElementOp, args: &[Self::RawInt]) -> Self::RawInt;
     fn test_int(op: ElementOp, args: &[Self::RawInt]) -> Self::RawMask;
@@ -57,43 +57,43 @@ pub trait Repr: Copy + Debug + 'static {
     fn from_int(i: Self::RawInt) -> Self;
     /// The sizes of a field.
     fn sizes(field: &Self::RawField) -> &[usize];
-    /// The element of a field at a place.
+    /// The element of a field at an index.
     fn read(field: &Self::RawField, at: &[Self::RawInt], edge: Edge) -> Self;
-    /// What a truth value is, where that is known: on numbers.
+    /// The value of a truth value, if it is known: on numbers.
     fn known(mask: Self::RawMask) -> Option<bool>;
-    /// Begins a loop of at most so many turns; none on numbers, whose loops are Rust's.
+    /// Begins a loop of at most `most` iterations; `None` on numbers, whose loops are Rust's.
     fn turns(most: u32) -> Option<Box<dyn Turns<Self>>>;
-    /// Begins a fold or scan of a row; none on numbers. Components go through it five times, each stage ended by
-    /// [`Turns::end`]: an element to become what comes before, an element to become what comes after, the identity (of a
-    /// fold), what both are put together, and an element to become the result.
+    /// Begins a fold or scan of a row; `None` on numbers. Components pass through it in five stages, each ended by
+    /// [`Turns::end`]: an element to become the left operand, an element to become the right operand, the identity (of
+    /// a fold), the combined value, and an element to become the result.
     ///
-    /// Of a tile the axis along which it is, and the tile's sizes.
+    /// For a tile, `tile` is the axis and the tile's sizes.
     fn combining(along: Along, tile: Option<(usize, [usize; 2])>) -> Option<Box<dyn Turns<Self>>>;
-    /// The place of element `i` of a row.
+    /// The index of element `i` of a row.
     fn place(i: i32) -> Self::RawInt;
-    /// The place `i` along an axis of a tile of these sizes.
+    /// The index `i` along an axis of a tile of these sizes.
     fn tile_place(axis: usize, sizes: [usize; 2], i: i32) -> Self::RawInt;
-    /// What stands for the result of an operation on whole tiles; none on numbers, where it is computed from the elements.
+    /// The result of an operation on whole tiles; `None` on numbers, where it is computed from the elements.
     fn tile(op: TileOp<Self>) -> Option<Self>;
-    /// Elements put together as the monoid's row of the table says, on numbers.
+    /// Elements reduced by the monoid's row of the table, on numbers.
     fn folded(monoid: Monoid, elements: &[Self]) -> Self;
     /// The sum of the products of some pairs, on numbers.
     fn dotted(pairs: &mut dyn Iterator<Item = (Self, Self)>) -> Self;
-    /// What comes next, until [`Repr::done`], is for the elements where this is that.
+    /// Begins a branch: up to [`Repr::done`], values are for elements where `mask` equals `is`.
     fn under(mask: Self::RawMask, is: bool);
     /// See [`Repr::under`].
     fn done();
 }
 
-/// A loop that is traced. Its carried values go through it three times: as what they begin as, to become what they are
-/// in a turn; as what they are after it; and to become what they are after the loop.
+/// Traced loop. Its carried values pass through it three times: with initial values, to become those inside an
+/// iteration; with the values at its end; and to become the values after the loop.
 #[doc(hidden)]
 pub trait Turns<F: Repr> {
     fn number(&mut self, x: F) -> F;
     fn int(&mut self, x: F::RawInt) -> F::RawInt;
     fn mask(&mut self, x: F::RawMask) -> F::RawMask;
-    /// Whether there is another turn.
+    /// Sets the condition for another iteration.
     fn go(&mut self, mask: F::RawMask);
-    /// The turn has been traced.
+    /// Ends a stage: the iteration has been traced.
     fn end(&mut self);
 }

@@ -1,4 +1,4 @@
-//! What a row kernel is written over: rows of operands.
+//! Rows of operands in row kernels.
 
 use super::branch::Branch;
 use super::integer::{Int, Mask};
@@ -7,30 +7,30 @@ use super::repr::Turns;
 use std::marker::PhantomData;
 use thalweg_kernel::{Along, order};
 
-/// A row of an operand, or what a row kernel has made of one, element by element.
+/// Row of an operand, or of values computed from one element by element.
 ///
-/// On tensors it stands for every row along an axis; on numbers it holds the elements ([`Row::new`]).
+/// In a call on tensors it is every row along an axis; for a call on numbers it holds the elements ([`Row::new`]).
 #[derive(Clone, Debug)]
 pub struct Row<F: Real, T = F> {
-    /// Of a trace one, which stands for all.
+    /// The elements; in a trace, a single one for all.
     elements: Vec<T>,
     of: PhantomData<F>,
 }
 
 impl<F: Real> Row<F> {
-    /// These elements, for a call on numbers.
+    /// A row of these elements, for a call on numbers.
     pub fn new(elements: impl Into<Vec<F>>) -> Row<F> {
         Row { elements: elements.into(), of: PhantomData }
     }
 }
 
 impl<F: Real, T: Copy> Row<F, T> {
-    /// The elements, on numbers; of a call on tensors one that stands for all.
+    /// The elements, on numbers; in a call on tensors a single one for all.
     pub fn elements(&self) -> &[T] {
         &self.elements
     }
 
-    /// Each element as a function says: numbers, `i32`, or tuples and arrays of them.
+    /// Each element mapped by a function to numbers, `i32`, or tuples and arrays of them.
     pub fn map<U: Branch<F, Out: Copy>>(&self, f: impl Fn(T) -> U) -> Row<F, U::Out> {
         Row { elements: self.elements.iter().map(|&x| f(x).lift()).collect(), of: PhantomData }
     }
@@ -38,7 +38,7 @@ impl<F: Real, T: Copy> Row<F, T> {
     /// Pairs of the elements of two rows.
     ///
     /// # Panics
-    /// On numbers, where the rows are of different lengths.
+    /// On numbers, if the rows have different lengths.
     #[track_caller]
     pub fn zip<U: Copy>(&self, other: &Row<F, U>) -> Row<F, (T, U)> {
         let (n, m) = (self.elements.len(), other.elements.len());
@@ -47,7 +47,7 @@ impl<F: Real, T: Copy> Row<F, T> {
         Row { elements, of: PhantomData }
     }
 
-    /// The place of each element, 0, 1, 2, …
+    /// The index of each element, 0, 1, 2, …
     pub fn places(&self) -> Row<F, Int<F>> {
         let place = |i| Int(F::place(i as i32));
         Row { elements: (0..self.elements.len()).map(place).collect(), of: PhantomData }
@@ -55,10 +55,10 @@ impl<F: Real, T: Copy> Row<F, T> {
 }
 
 impl<F: Real, T: Branch<F, Out = T> + Copy> Row<F, T> {
-    /// All elements put together to one by `combine`, which takes two partial results and gives one; `identity` is that of
-    /// no elements, which changes nothing that it is put together with.
+    /// Reduces all elements by `combine`, which takes two partial results and returns one. `identity` is the result
+    /// over no elements; combining with it changes nothing.
     ///
-    /// Elements meet in any order: `combine` is associative and commutative, as a sum is.
+    /// Elements are combined in any order: `combine` must be associative and commutative, like a sum.
     pub fn fold<I, R>(&self, identity: I, combine: impl Fn(T, T) -> R) -> T
     where
         I: Branch<F, Out = T>,
@@ -70,14 +70,14 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Row<F, T> {
         }
     }
 
-    /// Each element put together with all before it by `combine`, which takes what comes before and what comes after, two
-    /// partial results, and gives one. It is associative.
+    /// The prefix scan: each element combined with all before it by `combine`, which takes the partial result before
+    /// and that after, and returns one. It must be associative.
     pub fn scan<R: Branch<F, Out = T>>(&self, combine: impl Fn(T, T) -> R) -> Row<F, T> {
         self.scanned(Along::Scan, combine)
     }
 
-    /// The same from the last element to the first: each element is put together with all after it, which `combine` takes
-    /// first.
+    /// [`scan`](Row::scan) from the last element to the first: each element is combined with all after it, which
+    /// `combine` takes first.
     pub fn scan_reverse<R: Branch<F, Out = T>>(&self, combine: impl Fn(T, T) -> R) -> Row<F, T> {
         self.scanned(Along::Reversed, combine)
     }
@@ -98,7 +98,7 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Row<F, T> {
         Row { elements, of: PhantomData }
     }
 
-    /// Has a fold or scan noted down: see [`Repr::combining`](super::Repr::combining) for the stages.
+    /// Records a fold or scan in the trace: see [`Repr::combining`](super::Repr::combining) for the stages.
     fn combined<R: Branch<F, Out = T>>(
         &self,
         mut trace: Box<dyn Turns<F>>,
@@ -120,7 +120,7 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Row<F, T> {
     }
 }
 
-/// Rows whose elements are chosen one by one.
+/// Selection between rows, element by element.
 impl<F: Real, T: Branch<F, Out = T> + Copy> Branch<F> for Row<F, T> {
     type Out = Row<F, T>;
     fn lift(self) -> Row<F, T> {

@@ -1,4 +1,4 @@
-//! What a tile kernel is written over: matrices as values.
+//! Tiles in tile kernels: matrices as values.
 
 use super::branch::Branch;
 use super::integer::{Int, Mask};
@@ -9,25 +9,25 @@ use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssi
 use thalweg_ir::Monoid;
 use thalweg_kernel::{Along, order};
 
-/// A matrix of an operand, or what a tile kernel has made of some.
+/// Matrix of an operand, or of values computed from some.
 ///
-/// On tensors it stands for the last two dimensions of an operand, whole, for every matrix of those before; on numbers it
-/// holds the elements ([`Tile::new`]). A column (`[n, 1]`), a row (`[1, m]`) and a single element (`[1, 1]`) are tiles, too, and
-/// broadcast with others.
+/// In a call on tensors it is the last two dimensions of an operand, whole, for every matrix of the dimensions before
+/// them; for a call on numbers it holds the elements ([`Tile::new`]). A column (`[n, 1]`), a row (`[1, m]`) and a
+/// single element (`[1, 1]`) are tiles, too, and broadcast.
 #[derive(Clone, Debug)]
 pub struct Tile<F: Real, T = F> {
-    /// Row-major; of a trace one, which stands for all.
+    /// The elements, row-major; in a trace, a single one for all.
     elements: Vec<T>,
     sizes: [usize; 2],
     of: PhantomData<F>,
 }
 
-/// On numbers.
+/// For calls on numbers.
 impl<F: Real + Repr<RawMask = bool>, T> Tile<F, T> {
-    /// These elements, row-major, for a call on numbers.
+    /// A tile of these row-major elements, for a call on numbers.
     ///
     /// # Panics
-    /// When there are not as many as the sizes say.
+    /// When the number of elements does not match the sizes.
     #[track_caller]
     pub fn new<E: Branch<F, Out = T>>(elements: impl IntoIterator<Item = E>, sizes: [usize; 2]) -> Tile<F, T> {
         let elements: Vec<T> = elements.into_iter().map(E::lift).collect();
@@ -38,22 +38,22 @@ impl<F: Real + Repr<RawMask = bool>, T> Tile<F, T> {
 }
 
 impl<F: Real, T: Copy> Tile<F, T> {
-    /// One that stands for all elements of a tensor's last two dimensions.
+    /// A traced tile with one element for all elements of a tensor's last two dimensions.
     pub(super) fn traced(element: T, sizes: [usize; 2]) -> Tile<F, T> {
         Tile { elements: vec![element], sizes, of: PhantomData }
     }
 
-    /// The elements, row-major, on numbers; of a call on tensors one that stands for all.
+    /// The elements, row-major, on numbers; in a call on tensors a single one for all.
     pub fn elements(&self) -> &[T] {
         &self.elements
     }
 
-    /// How many rows and columns there are, plain numbers.
+    /// The numbers of rows and columns, as plain numbers.
     pub fn sizes(&self) -> [usize; 2] {
         self.sizes
     }
 
-    /// Of elements that a function of their places gives; of a trace of the one that stands for all.
+    /// A tile from a function of the indices; in a trace, one traced element for all.
     fn from_fn(sizes: [usize; 2], mut f: impl FnMut(usize, usize) -> T) -> Tile<F, T> {
         if F::TRACED {
             return Tile::traced(f(0, 0), sizes);
@@ -63,15 +63,15 @@ impl<F: Real, T: Copy> Tile<F, T> {
         Tile { elements, sizes, of: PhantomData }
     }
 
-    /// The element at a place of what the tile broadcasts to.
+    /// The element at an index of the shape that the tile broadcasts to.
     fn at(&self, i: usize, j: usize) -> T {
         let [n, m] = self.sizes;
         let (i, j) = (if n == 1 { 0 } else { i }, if m == 1 { 0 } else { j });
         self.elements[i * m + j]
     }
 
-    /// Each element as a function says: numbers, `i32`, `bool`, or tuples and arrays of them. A `#[kernel]` of one number may
-    /// be the function.
+    /// Each element mapped by a function to numbers, `i32`, `bool`, or tuples and arrays of them. The function may be a
+    /// `#[kernel]` of one number.
     pub fn map<U: Branch<F, Out: Copy>>(&self, f: impl Fn(T) -> U) -> Tile<F, U::Out> {
         let elements = self.elements.iter().map(|&x| f(x).lift()).collect();
         Tile { elements, sizes: self.sizes, of: PhantomData }
@@ -80,14 +80,14 @@ impl<F: Real, T: Copy> Tile<F, T> {
     /// Pairs of the elements of two tiles, which broadcast.
     ///
     /// # Panics
-    /// Where the tiles do not broadcast.
+    /// When the tiles do not broadcast.
     #[track_caller]
     pub fn zip<U: Copy>(&self, other: &Tile<F, U>) -> Tile<F, (T, U)> {
         let sizes = both("zip", self.sizes, other.sizes);
         Tile::from_fn(sizes, |i, j| (self.at(i, j), other.at(i, j)))
     }
 
-    /// The place of each element: its row and its column, from 0.
+    /// The index of each element: its row and its column, from 0.
     pub fn places(&self) -> Tile<F, (Int<F>, Int<F>)> {
         let sizes = self.sizes;
         let place = |axis, i: usize| Int(F::tile_place(axis, sizes, i as i32));
@@ -95,7 +95,7 @@ impl<F: Real, T: Copy> Tile<F, T> {
     }
 }
 
-/// What two tiles broadcast to.
+/// The sizes that two tiles broadcast to.
 #[track_caller]
 fn both(name: &str, a: [usize; 2], b: [usize; 2]) -> [usize; 2] {
     let one = |a: usize, b: usize| (a == b || b == 1).then_some(a).or((a == 1).then_some(b));
@@ -105,7 +105,7 @@ fn both(name: &str, a: [usize; 2], b: [usize; 2]) -> [usize; 2] {
     }
 }
 
-/// The sizes of what is left when the elements along an axis become one.
+/// The sizes after a reduction along an axis.
 #[track_caller]
 fn without(name: &str, mut sizes: [usize; 2], axis: usize) -> [usize; 2] {
     assert!(axis < 2, "{name}: a tile has axes 0 and 1, not {axis}");
@@ -114,13 +114,13 @@ fn without(name: &str, mut sizes: [usize; 2], axis: usize) -> [usize; 2] {
 }
 
 impl<F: Real> Tile<F> {
-    /// The product of matrices: `[n, k]` by `[k, m]` is `[n, m]`. What is computed of its factors before, and of it
-    /// afterwards, is computed in the product.
+    /// The matrix product: `[n, k]` by `[k, m]` gives `[n, m]`. Elementwise functions of its factors fuse into it as
+    /// its prologue, and those of its result as its epilogue.
     ///
-    /// On numbers products are summed in f64, from the first to the last, and rounded once.
+    /// On numbers, products are summed in f64, from the first to the last, and rounded once.
     ///
     /// # Panics
-    /// Where the columns of the one are not as many as the rows of the other.
+    /// When the columns of the left tile are not as many as the rows of the right one.
     #[track_caller]
     pub fn dot(&self, other: &Tile<F>) -> Tile<F> {
         let ([n, k], [rows, m]) = (self.sizes, other.sizes);
@@ -137,7 +137,7 @@ impl<F: Real> Tile<F> {
         }
     }
 
-    /// Transposed. A product takes a transposed factor as it lies in memory.
+    /// The transpose. A product reads a transposed factor without a copy.
     pub fn t(&self) -> Tile<F> {
         let [n, m] = self.sizes;
         match F::tile(TileOp::Transposed { x: self.one() }) {
@@ -146,7 +146,7 @@ impl<F: Real> Tile<F> {
         }
     }
 
-    /// The sum along axis 0 (a row: one element a column) or 1 (a column: one a row).
+    /// The sum along axis 0 (giving a row) or 1 (giving a column).
     ///
     /// # Panics
     /// When there is no such axis.
@@ -155,19 +155,19 @@ impl<F: Real> Tile<F> {
         self.reduced("sum", Monoid::Sum, axis)
     }
 
-    /// The largest along an axis; NaN if any is NaN.
+    /// The maximum along an axis; NaN if any is NaN.
     ///
     /// # Panics
-    /// When there is no such axis, or nothing along it.
+    /// When there is no such axis, or it has no elements.
     #[track_caller]
     pub fn max(&self, axis: usize) -> Tile<F> {
         self.reduced("max", Monoid::Max, axis)
     }
 
-    /// The smallest along an axis; NaN if any is NaN.
+    /// The minimum along an axis; NaN if any is NaN.
     ///
     /// # Panics
-    /// When there is no such axis, or nothing along it.
+    /// When there is no such axis, or it has no elements.
     #[track_caller]
     pub fn min(&self, axis: usize) -> Tile<F> {
         self.reduced("min", Monoid::Min, axis)
@@ -184,14 +184,14 @@ impl<F: Real> Tile<F> {
         }
     }
 
-    /// What stands for all elements of a trace. (On numbers nothing that is asked for; a tile may have none there.)
+    /// The traced element. (On numbers it is not used; a tile may have no elements there.)
     fn one(&self) -> F {
         self.elements.first().copied().unwrap_or(F::lit(0.0))
     }
 }
 
 impl<F: Real, T: Copy> Tile<F, T> {
-    /// The elements along an axis that has this place along the other.
+    /// The elements along an axis at an index of the other axis.
     fn line(&self, axis: usize, place: usize) -> Vec<T> {
         let [i, j] = if axis == 0 { [1, 0] } else { [0, 1] };
         let at = if axis == 0 { [0, place] } else { [place, 0] };
@@ -200,8 +200,8 @@ impl<F: Real, T: Copy> Tile<F, T> {
 }
 
 impl<F: Real, T: Branch<F, Out = T> + Copy> Tile<F, T> {
-    /// The elements along an axis put together to one by `combine`, which takes two partial results and gives one; `identity` is
-    /// that of no elements. As of [`Row::fold`](super::Row::fold).
+    /// The elements along an axis reduced by `combine`, which takes two partial results and returns one; `identity` is
+    /// the result over no elements. As [`Row::fold`](super::Row::fold).
     ///
     /// # Panics
     /// When there is no such axis.
@@ -230,7 +230,7 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Tile<F, T> {
     }
 }
 
-/// Tiles whose elements are chosen by one condition.
+/// Selection between tiles by one condition.
 impl<F: Real, T: Branch<F, Out = T> + Copy> Branch<F> for Tile<F, T> {
     type Out = Tile<F, T>;
     fn lift(self) -> Tile<F, T> {
@@ -239,7 +239,7 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Branch<F> for Tile<F, T> {
     fn pick(c: Mask<F>, a: Tile<F, T>, b: Tile<F, T>) -> Tile<F, T> {
         a.zip(&b).map(|(a, b)| T::pick(c, a, b))
     }
-    // The macro takes no loop whose end depends on data around tiles.
+    // The macro does not allow loops with data-dependent ends around tiles.
     fn each(self, _: &mut dyn Turns<F>) -> Tile<F, T> {
         panic!("a tile goes through no loop whose end depends on data; loop over its elements, in `map`");
     }
@@ -315,7 +315,7 @@ operators! {
     Div div "/", DivAssign div_assign;
 }
 
-/// A number on the left of an operator, on whose right a tile may stand: what the macro makes of it.
+/// Left operand of an operator whose right operand may be a tile; generated by the macro.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Left<F>(pub F);

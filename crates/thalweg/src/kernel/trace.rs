@@ -1,28 +1,27 @@
-//! What a kernel does, noted down: a list of operations on operands and constants, each made of those before it.
+//! Traces of kernels: a list of operations on operands and constants, in SSA form.
 //!
-//! A call on tensors opens a trace on its thread, calls the kernel once on [`Traced`] numbers, which push what is done
-//! with them, and closes it. Always true: a number is only used in the trace that it was made in.
+//! A call on tensors opens a trace on its thread, calls the kernel once on [`Traced`] numbers, which append their
+//! operations, and closes it. Always true: a number is only used in its own trace.
 
 use super::repr::{Edge, Repr, TileOp, Turns};
 use std::cell::RefCell;
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::Along;
 
-/// Operations that one call may note down: beyond, a loop has been unrolled that should not be.
+/// Maximum number of operations in a trace; beyond it, a loop has been unrolled that should not be.
 const MOST: usize = 1 << 14;
 
-/// What stands for the elements of a tensor while a kernel is called on tensors: its place in the list of what was
-/// done.
+/// Traced number: the elements of a tensor during a call on tensors, as the index of a node of the trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Traced {
     trace: u32,
     node: u32,
 }
 
-/// What kind of values a node has.
+/// Type of a node's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Of the kernel's float dtype.
+    /// The kernel's float dtype.
     Float,
     /// i32.
     Int,
@@ -30,7 +29,7 @@ pub(super) enum Kind {
     Mask,
 }
 
-/// What a kernel takes in a place.
+/// Kind of an operand in a kernel's signature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Take {
     /// An `F`.
@@ -39,7 +38,7 @@ pub enum Take {
     Int,
     /// A `bool`.
     Mask,
-    /// A `Field` of so many dimensions.
+    /// A `Field` of that many dimensions.
     Field(usize),
     /// A `Row`.
     Row,
@@ -57,7 +56,7 @@ impl Take {
         matches!(self, Take::Tile | Take::IntTile | Take::MaskTile)
     }
 
-    /// The dtype of what it takes, in a call of that float dtype.
+    /// The dtype of the operand, in a call of that float dtype.
     pub(super) fn dtype(self, float: DType) -> DType {
         match self {
             Take::Number | Take::Field(_) | Take::Row | Take::Tile => float,
@@ -66,67 +65,67 @@ impl Take {
         }
     }
 
-    /// Whether it is of the kernel's floats.
+    /// Whether the operand has the kernel's float dtype.
     pub(super) fn is_float(self) -> bool {
         matches!(self, Take::Number | Take::Field(_) | Take::Row | Take::Tile)
     }
 }
 
-/// Something that a kernel does.
+/// Node of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Node {
-    /// Reads the operand of that number.
+    /// The operand with that number.
     Operand(usize),
-    /// A number.
+    /// A constant.
     Constant(Scalar),
-    /// An operation on arguments of `of`; [`ElementOp::Where`] has a truth value before them.
+    /// An operation on arguments of kind `of`; [`ElementOp::Where`] has a truth value as its first argument.
     Op { op: ElementOp, of: Kind, args: [u32; 3] },
     /// A conversion.
     Cast(u32),
-    /// The result's place along an axis.
+    /// The result's index along an axis.
     Place(usize),
     /// The read of that number.
     Read(u32),
-    /// A carried value of the loop of that number, as it is before a turn.
+    /// A carried value of loop `of`, at the start of an iteration.
     Carried { of: u32 },
-    /// A component of one side of a combine, of the fold or scan of that number.
+    /// A component of one operand of the combine of fold or scan `of`.
     Side { of: u32, number: u32, after: bool },
-    /// A component of what the fold or scan of that number gives.
+    /// Component `number` of the result of fold or scan `of`.
     Combined { of: u32, number: u32 },
-    /// The result of the operation on whole tiles of that number.
+    /// The result of the operation on whole tiles with that number.
     Tile(u32),
-    /// The carried value of that number, of the loop of that number, after its last turn.
+    /// Carried value `number` of loop `of` after its last iteration.
     Looped { of: u32, number: u32 },
 }
 
-/// A loop whose end depends on data.
+/// Loop with a data-dependent end.
 pub(super) struct TracedLoop {
-    /// Turns after which it ends.
+    /// Maximum number of iterations.
     pub most: u32,
-    /// How many loops it is in.
+    /// Nesting depth: the number of loops around it.
     pub depth: usize,
-    /// What its carried values begin as.
+    /// Initial values of the carried values.
     pub first: Vec<u32>,
-    /// The nodes that they are in a turn.
+    /// Their nodes at the start of an iteration.
     pub carried: Vec<u32>,
-    /// Whether there is another turn.
+    /// The condition for another iteration.
     pub go: u32,
-    /// What they are after a turn.
+    /// Their nodes at the end of an iteration.
     pub next: Vec<u32>,
-    /// All of these.
+    /// All nodes that the loop depends on.
     needs: Vec<u32>,
 }
 
 /// A fold or scan of rows.
 pub(super) struct TracedCombined {
     pub along: Along,
-    /// Of a tile the axis, and the tile's sizes.
+    /// For a tile the axis, and the tile's sizes.
     pub tile: Option<(usize, [usize; 2])>,
     /// The components of an element.
     pub elements: Vec<u32>,
-    /// Those of the identity, of a fold.
+    /// Components of the identity, for a fold.
     pub identity: Vec<u32>,
-    /// Those of two partial results put together.
+    /// Components of two combined partial results.
     pub next: Vec<u32>,
 }
 
@@ -134,23 +133,23 @@ pub(super) struct TracedCombined {
 pub(super) struct Read {
     /// The operand.
     pub operand: usize,
-    /// The place along each of its axes.
+    /// The index along each axis of the operand.
     pub at: Vec<u32>,
     pub edge: Edge,
 }
 
-/// What stands for a field: the operand, and its sizes.
+/// Traced field: the operand, and its sizes.
 #[derive(Clone, Debug)]
 pub struct TracedField {
     pub(super) operand: usize,
     pub(super) sizes: Vec<usize>,
 }
 
-/// A list of what was done.
+/// Trace of a kernel call.
 pub(super) struct Trace {
     name: &'static str,
     number: u32,
-    /// What each is, and what its values are.
+    /// The nodes with their kinds.
     pub nodes: Vec<(Node, Kind)>,
     pub reads: Vec<Read>,
     pub loops: Vec<TracedLoop>,
@@ -158,22 +157,22 @@ pub(super) struct Trace {
     pub combined: Vec<TracedCombined>,
     /// Operations on whole tiles.
     pub tiles: Vec<TileOp<u32>>,
-    /// The axis along which rows are, of a row kernel.
+    /// The axis of the rows, in a row kernel.
     pub axis: Option<usize>,
-    /// Loops that are being traced.
+    /// Number of open loops.
     inside: usize,
-    /// The branches that are being traced, within the innermost loop: conditions, and whether they hold there.
+    /// Open branches within the innermost loop: conditions, and whether they are true in the branch.
     under: Vec<(Traced, bool)>,
-    /// More was done than is noted down.
+    /// Whether operations were dropped, because the trace is full.
     full: bool,
 }
 
 thread_local! {
-    /// The traces that are open on this thread: a kernel may call another one on tensors.
+    /// Open traces of this thread: a kernel may call another one on tensors.
     static OPEN: RefCell<(u32, Vec<Trace>)> = const { RefCell::new((0, Vec::new())) };
 }
 
-/// An open trace; closes it also when a panic unwinds.
+/// Guard of an open trace; closes it also when a panic unwinds.
 pub(super) struct Open(u32);
 
 impl Open {
@@ -195,17 +194,17 @@ impl Open {
         push(Node::Operand(i), kind)
     }
 
-    /// Rows are along that axis.
+    /// Sets the axis of the rows.
     pub fn along(&self, axis: usize) {
         with_last(|t| t.axis = Some(axis));
     }
 
-    /// The result's place along an axis.
+    /// The result's index along an axis.
     pub fn place(&self, axis: usize) -> Traced {
         push(Node::Place(axis), Kind::Int)
     }
 
-    /// What was noted down.
+    /// Closes the trace and returns it.
     pub fn close(self) -> Trace {
         let trace = OPEN.with_borrow_mut(|(_, open)| open.pop());
         let trace = trace.filter(|t| t.number == self.0).expect("traces close in the order in which they open");
@@ -221,10 +220,10 @@ impl Drop for Open {
 }
 
 impl Trace {
-    /// Checks that all was noted down.
+    /// Checks that the trace is complete.
     ///
     /// # Panics
-    /// When it was too much.
+    /// When it had too many operations.
     #[track_caller]
     pub fn check(&self) {
         if self.full {
@@ -232,14 +231,14 @@ impl Trace {
         }
     }
 
-    /// The place of a number.
+    /// The node of a number.
     #[track_caller]
     pub fn place(&self, x: Traced) -> usize {
         assert!(x.trace == self.number, "{}: a result is a number of another call", self.name);
         x.node as usize
     }
 
-    /// What a node is computed from; the result of a loop from all that says what a turn does.
+    /// The arguments of a node; for a result of a loop all nodes that the loop depends on.
     pub fn args(&self, i: usize) -> impl Iterator<Item = usize> + '_ {
         let mut at: &[u32] = &[];
         let (args, n) = match self.nodes[i].0 {
@@ -274,7 +273,7 @@ fn push(node: Node, kind: Kind) -> Traced {
     push_from(&[], |_| node, kind)
 }
 
-/// Pushes a node that is made of these.
+/// Appends a node with these arguments.
 fn push_from(args: &[Traced], node: impl FnOnce(&[Traced]) -> Node, kind: Kind) -> Traced {
     OPEN.with_borrow_mut(|(_, open)| {
         let trace = open.last_mut().expect("a kernel's numbers are used while it is called");
@@ -288,7 +287,7 @@ fn push_from(args: &[Traced], node: impl FnOnce(&[Traced]) -> Node, kind: Kind) 
     })
 }
 
-/// Notes an operation down.
+/// Appends an operation.
 fn note(op: ElementOp, of: Kind, args: &[Traced], kind: Kind) -> Traced {
     let node = |from: &[Traced]| {
         let mut args = [0; 3];
@@ -392,7 +391,7 @@ impl Repr for Traced {
     }
 }
 
-/// Notes down an operation on whole tiles.
+/// Appends an operation on whole tiles.
 fn push_tile(op: TileOp<u32>, kind: Kind) -> Traced {
     let number = with_last(|t| {
         t.tiles.push(op);
@@ -401,19 +400,19 @@ fn push_tile(op: TileOp<u32>, kind: Kind) -> Traced {
     push(Node::Tile(number), kind)
 }
 
-/// Calls `f` with the trace that is open.
+/// Calls `f` with the open trace.
 fn with_last<R>(f: impl FnOnce(&mut Trace) -> R) -> R {
     OPEN.with_borrow_mut(|(_, open)| f(open.last_mut().expect("a kernel's numbers are used while it is called")))
 }
 
-/// A loop that is being traced.
+/// Loop whose body is being traced.
 struct Tracing {
     of: u32,
-    /// Which time carried values go through.
+    /// The current pass of the carried values.
     stage: Stage,
-    /// How many have, this time.
+    /// The number of values that have passed in this stage.
     done: u32,
-    /// The branches that the loop is in.
+    /// The branches around the loop.
     under: Vec<(Traced, bool)>,
 }
 
@@ -469,7 +468,7 @@ impl Turns<Traced> for Tracing {
         self.through(x, Kind::Mask)
     }
     fn go(&mut self, mask: Traced) {
-        // Elements of the other branch have no turn.
+        // Elements of the other branch do not iterate.
         let logic = <Traced as Repr>::logic;
         let branches = self.under.iter().map(|&(on, is)| if is { on } else { logic(ElementOp::Not, &[on]) });
         let all = branches.reduce(|a, b| logic(ElementOp::And, &[a, b]));
@@ -488,19 +487,19 @@ impl Turns<Traced> for Tracing {
     }
 }
 
-/// A fold or scan that is being traced.
+/// Fold or scan whose combine is being traced.
 struct Combining {
     of: u32,
     stage: Part,
-    /// Components that have gone through, in this stage.
+    /// The number of components that have passed in this stage.
     done: u32,
 }
 
 #[derive(Clone, Copy)]
 enum Part {
-    /// An element, which becomes what comes before.
+    /// An element, which becomes the left operand.
     Before,
-    /// An element, which becomes what comes after.
+    /// An element, which becomes the right operand.
     After,
     Identity,
     Next,

@@ -1,4 +1,4 @@
-//! Positive definite matrices.
+//! Cholesky decompositions.
 
 use super::each::host_op;
 use super::factors::Cholesky;
@@ -6,9 +6,9 @@ use super::{lower_half, matrices, squares};
 use crate::{Backward, Tensor};
 
 impl Tensor {
-    /// The lower triangular L of `A = L Lᵀ`, of symmetric positive definite matrices in the last two dimensions, as
-    /// `numpy.linalg.cholesky` and `torch.linalg.cholesky`. Of A the lower half is read. Takes f32 and f64. Needs the
-    /// feature `linalg`.
+    /// The lower triangular L of `A = L Lᵀ`, for symmetric positive definite matrices in the last two dimensions, as
+    /// `numpy.linalg.cholesky` and `torch.linalg.cholesky`. Reads only the lower triangle of A. Takes f32 and f64.
+    /// Needs the feature `linalg`.
     ///
     /// A matrix that is not positive definite, or has NaN, is an error where the result is read. The gradient is
     /// symmetric (Murray, "Differentiation of the Cholesky decomposition", 2016).
@@ -23,7 +23,7 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64.
+    /// When the matrices are not square, or not of f32 or f64.
     #[track_caller]
     pub fn cholesky(&self) -> Tensor {
         squares("cholesky", self);
@@ -39,8 +39,8 @@ impl Tensor {
         host_op(Cholesky).backward(back).on(self)
     }
 
-    /// X of `A X = B`, where this tensor is the lower triangular L of `A = L Lᵀ`, as `torch.cholesky_solve` and
-    /// `scipy.linalg.cho_solve`. B is matrices. Needs the feature `linalg`.
+    /// The solution X of `A X = B`, where this tensor is the lower triangular L of `A = L Lᵀ`, as
+    /// `torch.cholesky_solve` and `scipy.linalg.cho_solve`. B is a batch of matrices. Needs the feature `linalg`.
     ///
     /// # Panics
     /// As [`solve_triangular`](Tensor::solve_triangular).

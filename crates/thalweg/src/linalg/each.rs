@@ -1,8 +1,8 @@
-//! One function for one matrix, as an operation on tensors of matrices.
+//! Batched matrix functions as operations.
 //!
-//! In: what becomes of a matrix ([`EachMatrix`]), over the types of `faer`. Out: a [`HostOp`], batched over the leading
-//! dimensions, for f32 and f64. Always true: matrices of a batch do not depend on each other, so which thread takes
-//! which changes nothing; the error is that of the first matrix that has one, by its place in the batch.
+//! In: a function of one matrix ([`EachMatrix`]), over the types of `faer`. Out: a [`HostOp`], batched over the leading
+//! dimensions, for f32 and f64. Always true: matrices of a batch are independent, so the distribution over threads
+//! changes nothing; the error is that of the first matrix in the batch that has one.
 
 use crate::host::{Known, of_matrix};
 use crate::host_threads::{has_host_threads, on_host_threads};
@@ -12,11 +12,11 @@ use rayon::prelude::*;
 use std::array::from_fn;
 use thalweg_runtime::{Decomposition, DecompositionKind};
 
-/// The elements that there are decompositions for.
+/// Element types with decompositions.
 pub(super) trait Real: Element + faer::traits::RealField {
-    /// The number in f64.
+    /// Converts to f64.
     fn wide(self) -> f64;
-    /// The number of f64 in this type, rounded.
+    /// Converts from f64, rounded.
     fn narrow(x: f64) -> Self;
 }
 
@@ -38,13 +38,13 @@ impl Real for f64 {
     }
 }
 
-/// What one result is for each matrix.
+/// Shape of one result for each matrix.
 #[derive(Clone, Copy)]
 pub(super) enum Part {
     Matrix(usize, usize),
-    /// A column, to the function.
+    /// A vector, which is a column for the function.
     Vector(usize),
-    /// A matrix of one element, to the function.
+    /// A number, which is a 1×1 matrix for the function.
     Number,
 }
 
@@ -58,17 +58,17 @@ impl Part {
     }
 }
 
-/// What becomes of one matrix, or of several together.
+/// Function of one matrix, or of several.
 pub(super) trait EachMatrix<const I: usize, const O: usize>: Copy + Send + Sync + 'static {
     /// The operation's name.
     const NAME: &'static str;
-    /// The results for operands of these sizes.
+    /// The shapes of the results for operands of these sizes.
     fn parts(&self, x: [(usize, usize); I]) -> [Part; O];
-    /// What a device may have a library for, if it may.
+    /// The operation that a device may have a library for, if any.
     fn kind(&self) -> Option<DecompositionKind> {
         None
     }
-    /// Writes the results, which are row-major and all zero at first, or says why there are none.
+    /// Computes the results, which are row-major and initially zero, or returns an error message.
     fn run<T: Real>(&self, x: [MatRef<'_, T>; I], y: [MatMut<'_, T>; O], par: Par) -> Result<(), String>;
 }
 
@@ -82,7 +82,7 @@ pub(super) fn batch(x: &Tensor) -> &[usize] {
     &x.dims()[..x.rank() - 2]
 }
 
-/// The operation. Its operands have equal leading dimensions and one dtype, f32 or f64.
+/// The batched operation. Its operands have equal leading dimensions and one dtype, f32 or f64.
 pub(super) fn host_op<const I: usize, const O: usize, F: EachMatrix<I, O>>(f: F) -> HostOp {
     let outputs = move |x: &[Tensor]| {
         let parts = f.parts(from_fn(|i| sizes(x[i].shape())));
@@ -112,7 +112,7 @@ pub(super) fn host_op<const I: usize, const O: usize, F: EachMatrix<I, O>>(f: F)
     })
 }
 
-/// Elements from which on several threads are worth waking, counted with what is computed for each.
+/// Minimum number of operations for which several threads are woken.
 const PARALLEL: f64 = 1e6;
 
 fn run_all<T: Real, const I: usize, const O: usize, F: EachMatrix<I, O>>(
@@ -126,7 +126,7 @@ fn run_all<T: Real, const I: usize, const O: usize, F: EachMatrix<I, O>>(
     let count: usize = lead.iter().product();
     let operands: [&[T]; I] = from_fn(|i| x[i].slice::<T>());
     let mut left: Vec<&mut [T]> = y.iter_mut().map(HostOutput::slice_mut::<T>).collect();
-    // What each matrix has of the results, in order.
+    // The range of each matrix in the results, in order.
     let results: Vec<[&mut [T]; O]> = (0..count)
         .map(|_| {
             from_fn(|i| {

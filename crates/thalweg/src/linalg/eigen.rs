@@ -6,11 +6,12 @@ use super::{gaps, identity, skew, squares};
 use crate::{Backward, Complex, Tensor};
 
 impl Tensor {
-    /// Eigenvalues from the smallest on, and eigenvectors as columns, of symmetric matrices, as `numpy.linalg.eigh` and
-    /// `torch.linalg.eigh`. The lower half is read. Signs of the vectors are not fixed. Takes f32 and f64. NaN and infinity
-    /// are an error where a result is read. Needs the feature `linalg`.
+    /// The eigenvalues of symmetric matrices in ascending order, and eigenvectors as columns, as `numpy.linalg.eigh`
+    /// and `torch.linalg.eigh`. Reads only the lower triangle. The signs of the vectors are arbitrary. Takes f32 and
+    /// f64. NaN and infinity are an error where a result is read. Needs the feature `linalg`.
     ///
-    /// The gradient of the vectors takes distinct eigenvalues, and what does not depend on signs, as PyTorch's.
+    /// The gradient of the vectors requires distinct eigenvalues, and a function that does not depend on signs, as
+    /// PyTorch's.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -22,7 +23,7 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64.
+    /// When the matrices are not square, or not of f32 or f64.
     #[track_caller]
     pub fn eigh(&self) -> (Tensor, Tensor) {
         let n = squares("eigh", self);
@@ -37,11 +38,11 @@ impl Tensor {
         both.next().zip(both.next()).expect("it has two results")
     }
 
-    /// The eigenvalues of symmetric matrices from the smallest on, as `numpy.linalg.eigvalsh`: faster than
-    /// [`eigh`](Tensor::eigh), and with a gradient wherever they are. Needs the feature `linalg`.
+    /// The eigenvalues of symmetric matrices in ascending order, as `numpy.linalg.eigvalsh`: faster than
+    /// [`eigh`](Tensor::eigh), and with a gradient also for equal eigenvalues. Needs the feature `linalg`.
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64.
+    /// When the matrices are not square, or not of f32 or f64.
     #[track_caller]
     pub fn eigvalsh(&self) -> Tensor {
         squares("eigvalsh", self);
@@ -52,11 +53,12 @@ impl Tensor {
         host_op(SymmetricValues).backward(back).on(self)
     }
 
-    /// Eigenvalues and eigenvectors of any square matrices, as `numpy.linalg.eig` and `torch.linalg.eig`: complex, in no
-    /// order, conjugate pairs together; vectors are columns of Euclidean norm 1, whose phase is not fixed. Takes f32 and
-    /// f64. NaN and infinity are an error where a result is read. Needs the feature `linalg`.
+    /// The eigenvalues and eigenvectors of square matrices, as `numpy.linalg.eig` and `torch.linalg.eig`. They are
+    /// complex and in no order, with conjugate pairs adjacent. Vectors are columns of Euclidean norm 1 with arbitrary
+    /// phase. Takes f32 and f64. NaN and infinity are an error where a result is read. Needs the feature `linalg`.
     ///
-    /// The gradient takes distinct eigenvalues, and of the vectors what does not depend on their phase, as PyTorch's.
+    /// The gradient requires distinct eigenvalues and, for the vectors, a function that does not depend on their phase,
+    /// as PyTorch's.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -66,7 +68,7 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64.
+    /// When the matrices are not square, or not of f32 or f64.
     #[track_caller]
     pub fn eig(&self) -> (Complex, Complex) {
         squares("eig", self);
@@ -80,16 +82,16 @@ impl Tensor {
         (pair(), pair())
     }
 
-    /// The eigenvalues of any square matrices, as `numpy.linalg.eigvals`: faster than [`eig`](Tensor::eig). Needs the
+    /// The eigenvalues of square matrices, as `numpy.linalg.eigvals`: faster than [`eig`](Tensor::eig). Needs the
     /// feature `linalg`.
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64.
+    /// When the matrices are not square, or not of f32 or f64.
     #[track_caller]
     pub fn eigvals(&self) -> Complex {
         squares("eigvals", self);
         if self.is_tracked() {
-            // The gradient needs the vectors, and their order.
+            // The gradient needs the vectors in the same order.
             return self.eig().0;
         }
         let mut all = host_op(GeneralValues).on_all(self).into_iter();
@@ -97,8 +99,8 @@ impl Tensor {
     }
 }
 
-/// As in PyTorch: the real part of `V⁻ᴴ [diag(gw) + (Vᴴ gV - Vᴴ V diag(Re(Vᴴ gV))) / E*] Vᴴ` with
-/// `E[i, j] = w[j] - w[i]`, 1 on the diagonal.
+/// The gradient of `eig`, as in PyTorch: the real part of `V⁻ᴴ [diag(gw) + (Vᴴ gV - Vᴴ V diag(Re(Vᴴ gV))) / E*] Vᴴ`
+/// with `E[i, j] = w[j] - w[i]`, 1 on the diagonal.
 fn eig_gradient(w: &Complex, v: &Complex, gw: &Complex, gv: Option<&Complex>) -> Tensor {
     let n = w.dims()[w.dims().len() - 1];
     let unit = identity(n, &w.re);

@@ -1,4 +1,4 @@
-//! Functions of matrices.
+//! Matrix exponentials.
 
 use super::each::host_op;
 use super::exponential::Exponential;
@@ -7,10 +7,10 @@ use crate::{Backward, Tensor};
 
 impl Tensor {
     /// The exponentials of square matrices, `Σ Aᵏ/k!`, as `scipy.linalg.expm` and `torch.linalg.matrix_exp`: by Padé
-    /// approximants, scaled and squared (Higham 2005). Takes f32, computed in f64, and f64. NaN or infinity in a matrix
-    /// make all of its result NaN. Needs the feature `linalg`.
+    /// approximants with scaling and squaring (Higham 2005). Takes f64, and f32, which is computed in f64. A matrix
+    /// with NaN or infinity has a result of NaN only. Needs the feature `linalg`.
     ///
-    /// The gradient is part of the exponential of a matrix of twice the size (Mathias 1996).
+    /// The gradient is a block of the exponential of a matrix of twice the size (Mathias 1996).
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -21,7 +21,7 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64.
+    /// When the matrices are not square, or not of f32 or f64.
     #[track_caller]
     pub fn matrix_exp(&self) -> Tensor {
         let n = squares("matrix_exp", self);

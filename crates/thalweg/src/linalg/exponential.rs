@@ -1,4 +1,4 @@
-//! The exponential of a matrix, one at a time: by a Padé approximant of the scaled matrix, squared again.
+//! The exponential of one matrix: a Padé approximant of the scaled matrix, then repeated squaring.
 //!
 //! N. J. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005): the degree follows from
 //! the 1-norm, so that the approximant is exact to f64's rounding. f32 is computed in f64, too.
@@ -22,7 +22,7 @@ impl EachMatrix<1, 1> for Exponential {
         let wide = Mat::from_fn(n, n, |i, j| a[(i, j)].wide());
         let result = match wide.as_ref().is_all_finite() {
             true => exponential(wide, par),
-            // As every series of it would be.
+            // As every power series of the matrix.
             false => Mat::from_fn(n, n, |_, _| f64::NAN),
         };
         for i in 0..n {
@@ -34,7 +34,7 @@ impl EachMatrix<1, 1> for Exponential {
     }
 }
 
-/// Of each degree: up to which 1-norm it is exact, and the coefficients of the numerator.
+/// Maximum 1-norm for which each degree is exact, and the coefficients of the numerator.
 const LOW: [(f64, &[f64]); 4] = [
     (1.495585217958292e-2, &[120.0, 60.0, 12.0, 1.0]),
     (2.53939833006323e-1, &[30240.0, 15120.0, 3360.0, 420.0, 30.0, 1.0]),
@@ -71,7 +71,7 @@ fn product(a: &Mat<f64>, b: &Mat<f64>, par: Par) -> Mat<f64> {
     y
 }
 
-/// The sum of the matrices times these, and of the identity times the first.
+/// A linear combination of matrices and the identity.
 fn sum(n: usize, identity: f64, terms: &[(&Mat<f64>, f64)]) -> Mat<f64> {
     Mat::from_fn(n, n, |i, j| {
         let own = if i == j { identity } else { 0.0 };

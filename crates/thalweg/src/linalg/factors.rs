@@ -1,4 +1,4 @@
-//! Matrices as products of triangular and orthogonal ones, one at a time, by `faer`.
+//! Triangular and orthogonal decompositions of one matrix, by `faer`.
 
 use super::each::{EachMatrix, Part, Real};
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -9,12 +9,12 @@ use faer::linalg::{householder, triangular_solve};
 use faer::{Conj, Mat, MatMut, MatRef, Par};
 use thalweg_runtime::{DecompositionKind, Unfit};
 
-/// Whether there is an element that is NaN or infinite.
+/// Whether an element is NaN or infinite.
 pub(super) fn not_finite<T: Real>(x: MatRef<'_, T>) -> bool {
     !x.is_all_finite()
 }
 
-/// `A = L Lᵀ`, of which the lower half of A is read.
+/// `A = L Lᵀ`, from the lower triangle of A.
 #[derive(Clone, Copy)]
 pub(super) struct Cholesky;
 
@@ -51,7 +51,7 @@ impl EachMatrix<1, 1> for Cholesky {
     }
 }
 
-/// L below the diagonal and U from it on, in one matrix, with the order of A's rows.
+/// LU factors: L below the diagonal and U from it on, in one matrix, with the order of A's rows.
 struct Factored<T> {
     lu: Mat<T>,
     order: Vec<usize>,
@@ -70,7 +70,7 @@ impl<T: Real> Factored<T> {
         Factored { lu, order, odd: info.transposition_count % 2 == 1 }
     }
 
-    /// That it can be divided by.
+    /// Checks that the matrix is not singular.
     fn check(&self) -> Result<(), String> {
         let zero = (0..self.lu.nrows()).find(|&i| self.lu[(i, i)] == T::zero_impl());
         zero.map_or(Ok(()), |i| Err(Unfit::Pivot(i).to_string()))
@@ -83,7 +83,7 @@ impl<T: Real> Factored<T> {
     }
 }
 
-/// `A = P L U`: L and U in one matrix, and the row of A that each row of `L U` is, as a number of this dtype.
+/// `A = P L U`: L and U in one matrix, and for each row of `L U` the index of the row of A, as a float of the dtype.
 #[derive(Clone, Copy)]
 pub(super) struct Lu;
 
@@ -113,7 +113,7 @@ impl EachMatrix<1, 2> for Lu {
     }
 }
 
-/// X of `A X = B`.
+/// The solution X of `A X = B`.
 #[derive(Clone, Copy)]
 pub(super) struct Solve;
 
@@ -139,7 +139,7 @@ impl EachMatrix<2, 1> for Solve {
     }
 }
 
-/// X of `A X = B` from what [`Lu`] gives of A, or of `Aᵀ X = B`.
+/// The solution X of `A X = B`, or of `Aᵀ X = B`, from the result of [`Lu`] for A.
 #[derive(Clone, Copy)]
 pub(super) struct LuSolve {
     pub(super) transposed: bool,
@@ -162,7 +162,7 @@ impl EachMatrix<3, 1> for LuSolve {
         let mut f = Factored { lu: lu.to_owned(), order: vec![0; n], odd: false };
         let mut seen = vec![false; n];
         for i in 0..n {
-            // It was a whole number before it was of this dtype.
+            // The index was an integer before it was converted to this dtype.
             let from = order[(i, 0)].wide();
             if !(0.0..n as f64).contains(&from) || std::mem::replace(&mut seen[from as usize], true) {
                 return Err(format!("the order of rows is no permutation: {from} at {i}"));
@@ -187,7 +187,7 @@ impl EachMatrix<3, 1> for LuSolve {
     }
 }
 
-/// The inverse; of a singular matrix infinities, or an error.
+/// The inverse; infinities for a singular matrix, or an error.
 #[derive(Clone, Copy)]
 pub(super) struct Inverse {
     pub(super) singular: bool,
@@ -286,7 +286,7 @@ impl EachMatrix<1, 2> for LogDeterminant {
     }
 }
 
-/// `A = Q R`, with as many columns of Q as the smaller size of A, or all.
+/// `A = Q R`, with min(m, n) columns of Q, or all.
 #[derive(Clone, Copy)]
 pub(super) struct Qr {
     pub(super) complete: bool,
@@ -340,7 +340,7 @@ impl EachMatrix<1, 2> for Qr {
     }
 }
 
-/// X of `A X = B` where one half of A is zero, or taken to be.
+/// The solution X of `A X = B` for a triangular A; the other triangle is not read.
 #[derive(Clone, Copy)]
 pub(super) struct Triangular {
     pub(super) upper: bool,
@@ -375,7 +375,7 @@ impl EachMatrix<2, 1> for Triangular {
     }
 }
 
-/// `A⁻¹ y`, in place, of an A that is not singular.
+/// `A⁻¹ y`, in place, for a non-singular A.
 pub(super) fn divide<T: Real>(a: MatRef<'_, T>, mut y: MatMut<'_, T>, par: Par) {
     let f = Factored::new(a, par);
     let before = y.to_owned();

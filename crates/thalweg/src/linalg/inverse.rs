@@ -6,14 +6,14 @@ use super::{matrices, squares};
 use crate::{Backward, Tensor, custom_grad};
 
 impl Tensor {
-    /// The inverses of square matrices, as `numpy.linalg.inv` and `torch.linalg.inv`. To solve equations,
-    /// [`solve`](Tensor::solve) is faster and more accurate. Takes f32 and f64. NaN goes on into the result. Needs the
-    /// feature `linalg`.
+    /// The inverses of square matrices, as `numpy.linalg.inv` and `torch.linalg.inv`. For linear systems
+    /// [`solve`](Tensor::solve) is faster and more accurate. Takes f32 and f64. NaN propagates. Needs the feature
+    /// `linalg`.
     ///
     /// A singular matrix is an error where the result is read. The gradient is `-A⁻ᵀ G A⁻ᵀ`.
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64.
+    /// When the matrices are not square, or not of f32 or f64.
     #[track_caller]
     pub fn inv(&self) -> Tensor {
         squares("inv", self);
@@ -24,10 +24,11 @@ impl Tensor {
         host_op(Inverse { singular: false }).backward(back).on(self)
     }
 
-    /// The determinants of square matrices, as `numpy.linalg.det` and `torch.linalg.det`; 0 of a singular one, 1 of an
-    /// empty one. Takes f32 and f64. Needs the feature `linalg`.
+    /// The determinants of square matrices, as `numpy.linalg.det` and `torch.linalg.det`; 0 for a singular one, 1 for
+    /// an empty one. Takes f32 and f64. Needs the feature `linalg`.
     ///
-    /// The gradient is the matrix of cofactors, of singular matrices, too; the second one takes matrices that are not.
+    /// The gradient is the matrix of cofactors, also for singular matrices; the second derivative requires non-singular
+    /// ones.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -37,7 +38,7 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64.
+    /// When the matrices are not square, or not of f32 or f64.
     #[track_caller]
     pub fn det(&self) -> Tensor {
         squares("det", self);
@@ -47,14 +48,14 @@ impl Tensor {
         host_op(Determinant).backward(back).on(self)
     }
 
-    /// The sign of the determinants, -1, 0 or 1, and the logarithm of their magnitude, as `numpy.linalg.slogdet` and
-    /// `torch.linalg.slogdet`: where [`det`](Tensor::det) would overflow. Of a singular matrix 0 and -∞; of one with NaN
-    /// NaN. Takes f32 and f64. Needs the feature `linalg`.
+    /// The signs of the determinants, -1, 0 or 1, and the logarithms of their magnitudes, as `numpy.linalg.slogdet` and
+    /// `torch.linalg.slogdet`, for determinants that would overflow in [`det`](Tensor::det). 0 and -∞ for a singular
+    /// matrix; NaN for one with NaN. Takes f32 and f64. Needs the feature `linalg`.
     ///
-    /// The gradient of the logarithm is `A⁻ᵀ`, which a singular matrix has not.
+    /// The gradient of the logarithm is `A⁻ᵀ`, which does not exist for a singular matrix.
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64.
+    /// When the matrices are not square, or not of f32 or f64.
     #[track_caller]
     pub fn slogdet(&self) -> (Tensor, Tensor) {
         squares("slogdet", self);
@@ -65,7 +66,7 @@ impl Tensor {
         both.next().zip(both.next()).expect("it has two results")
     }
 
-    /// The inverses, with infinities where there is none: for condition numbers.
+    /// The inverses, with infinities for singular matrices; for condition numbers.
     #[track_caller]
     pub(super) fn inverse_or_infinity(&self) -> Tensor {
         let back = |b: Backward<Vec<Tensor>, Vec<Tensor>>| {
@@ -75,14 +76,14 @@ impl Tensor {
         host_op(Inverse { singular: true }).backward(back).on(self)
     }
 
-    /// Pseudoinverses (Moore-Penrose) by singular values, as `numpy.linalg.pinv` and `torch.linalg.pinv`. Singular values
-    /// up to `relative` times the largest count as 0; `None` is the dtype's precision times the larger size. Takes f32 and
-    /// f64. NaN is an error where the result is read. Needs the feature `linalg`.
+    /// The Moore-Penrose pseudoinverses, by singular values, as `numpy.linalg.pinv` and `torch.linalg.pinv`. Singular
+    /// values up to `relative` times the largest count as 0; the default (`None`) is the dtype's precision times the
+    /// larger size. Takes f32 and f64. NaN is an error where the result is read. Needs the feature `linalg`.
     ///
-    /// The gradient is Golub and Pereyra's (1973), where the rank does not change.
+    /// The gradient is that of Golub and Pereyra (1973), which assumes a constant rank.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64.
+    /// When the tensor is not a batch of matrices of f32 or f64.
     #[track_caller]
     pub fn pinv(&self, relative: Option<f64>) -> Tensor {
         matrices("pinv", self);
@@ -97,14 +98,14 @@ impl Tensor {
     }
 }
 
-/// `1/s` where it is above what counts as 0.
+/// `1/s`, or 0 for values that count as 0.
 pub(super) fn inverse_values(a: &Tensor, s: &Tensor, relative: Option<f64>) -> Tensor {
     let bound = rank_bound(a, s, relative);
     let counts = s.gt(bound);
     counts.where_(counts.where_(s, 1).recip(), 0)
 }
 
-/// Below which a singular value counts as 0, with its axis kept.
+/// The bound up to which a singular value counts as 0, with the axis kept.
 pub(super) fn rank_bound(a: &Tensor, s: &Tensor, relative: Option<f64>) -> Tensor {
     let (rows, columns) = super::each::sizes(a.shape());
     let precision = a.dtype().float_info().epsilon;
@@ -112,7 +113,7 @@ pub(super) fn rank_bound(a: &Tensor, s: &Tensor, relative: Option<f64>) -> Tenso
     if rows.min(columns) == 0 {
         return s.zeros_like();
     }
-    // From the largest on.
+    // Values are in descending order.
     s.narrow(-1, 0, 1) * relative
 }
 
@@ -130,15 +131,15 @@ pub(super) fn pinv_gradient(a: &Tensor, p: &Tensor, g: &Tensor) -> Tensor {
     (gt - a.matmul(&k)).matmul(p).matmul(&pt) - k.matmul(p).t() + &pk - pk.matmul(p).matmul(a)
 }
 
-/// The matrices of cofactors: the derivative of the determinant. By singular values, so that a singular matrix has
-/// them, too.
+/// The matrices of cofactors, which are the derivative of the determinant; by singular values, so that singular
+/// matrices have them, too.
 #[track_caller]
 fn cofactors(a: &Tensor) -> Tensor {
     custom_grad(
         a,
         |a| {
             let (u, s, vt) = a.svd();
-            // The products of all other singular values: those before times those behind.
+            // The product of all other singular values: those before times those after.
             let n = s.dims()[s.rank() - 1];
             let ones = |t: &Tensor, widths: (usize, usize)| {
                 let mut all = vec![(0, 0); t.rank()];

@@ -8,13 +8,13 @@ use crate::{Backward, DType, Tensor};
 
 impl Tensor {
     /// `P`, `L` and `U` of `A = P L U`, as `torch.linalg.lu` and `scipy.linalg.lu`: a permutation of rows, a lower
-    /// triangle with ones on its diagonal, an upper one. Matrices of any sizes; of `[m, n]` they are `[m, m]`, `[m, k]`,
-    /// `[k, n]` with k the smaller size. Takes f32 and f64. Needs the feature `linalg`.
+    /// triangular matrix with unit diagonal, an upper triangular one. For `[m, n]` matrices they are `[m, m]`, `[m, k]`
+    /// and `[k, n]` with k the smaller size. Takes f32 and f64. Needs the feature `linalg`.
     ///
-    /// A singular matrix has one, with a zero in U; its gradient is an error then.
+    /// The decomposition of a singular matrix has a zero on the diagonal of U; its gradient is an error.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64.
+    /// When the tensor is not a batch of matrices of f32 or f64.
     #[track_caller]
     pub fn lu(&self) -> (Tensor, Tensor, Tensor) {
         let (m, n) = matrices("lu", self);
@@ -28,12 +28,12 @@ impl Tensor {
         (p, l, u)
     }
 
-    /// LU decompositions in one matrix each, L below the diagonal and U from it on, and the order of rows: row `i` of
-    /// `L U` is row `order[i]` of A (i64). For [`lu_solve`](Tensor::lu_solve), as `torch.linalg.lu_factor`, whose pivots
-    /// are exchanges of rows instead. Takes f32 and f64. Needs the feature `linalg`.
+    /// LU decompositions in packed form, L below the diagonal and U from it on, and the order of rows: row `i` of `L U`
+    /// is row `order[i]` of A (i64). For [`lu_solve`](Tensor::lu_solve). As `torch.linalg.lu_factor`, whose pivots are
+    /// row exchanges instead. Takes f32 and f64. Needs the feature `linalg`.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64, or they are of f32 and have more than 2²⁴ rows.
+    /// When the tensor is not a batch of matrices of f32 or f64, or f32 matrices have more than 2²⁴ rows.
     #[track_caller]
     pub fn lu_factor(&self) -> (Tensor, Tensor) {
         let (rows, _) = matrices("lu_factor", self);
@@ -42,18 +42,18 @@ impl Tensor {
         }
         let back = |b: Backward<Vec<Tensor>, Vec<Tensor>>| [lu_gradient(&b.outputs[0], &b.outputs[1], &b.gradients[0])];
         let all = host_op(Lu).backward(back).on_all(self);
-        // Numbers that the dtype holds.
+        // Indices are exact in the dtype.
         (all[0].clone(), all[1].detach().cast(DType::I64))
     }
 
-    /// X of `A X = B` from [`lu_factor`](Tensor::lu_factor) of A, for many B, as `torch.linalg.lu_solve`. B is matrices,
-    /// or one vector. Needs the feature `linalg`.
+    /// The solution X of `A X = B` from the [`lu_factor`](Tensor::lu_factor) of A, to reuse it for many B, as
+    /// `torch.linalg.lu_solve`. B is a batch of matrices, or one vector. Needs the feature `linalg`.
     ///
     /// A singular A is an error where the result is read.
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64, B does not go with them, or `order` is not i64 of a shape that
-    /// does.
+    /// When the matrices are not square, or not of f32 or f64, the shape of B does not match, or `order` is not i64 of
+    /// a matching shape.
     #[track_caller]
     pub fn lu_solve(&self, order: &Tensor, b: &Tensor) -> Tensor {
         squares("lu_solve", self);
@@ -74,7 +74,7 @@ fn lu_solve(lu: &Tensor, order: &Tensor, b: &Tensor, transposed: bool) -> Tensor
         let (lu, order, x) = (&b.inputs[0], &b.inputs[1], &b.outputs[0]);
         let gb = lu_solve(lu, order, &b.gradients[0], !transposed);
         let ga = if transposed { x.matmul(&gb.t()) } else { gb.matmul(&x.t()) };
-        // A's rows in the order of those of L U, whose factors have their halves of it.
+        // A's rows in the order of those of L U; each factor takes its triangle.
         let gm = -rows(&ga, order);
         let (l, u) = (lu.tril(-1) + identity(sizes(lu.shape()).0, lu), lu.triu(0));
         let packed = gm.matmul(&u.t()).tril(-1) + l.t().matmul(&gm).triu(0);
@@ -83,12 +83,12 @@ fn lu_solve(lu: &Tensor, order: &Tensor, b: &Tensor, transposed: bool) -> Tensor
     host_op(LuSolve { transposed }).backward(back).on(&[lu.clone(), order.clone(), b.clone()])
 }
 
-/// The rows of these numbers, `[.., rows, 1]`.
+/// The rows of `x` at these indices, `[.., rows, 1]`.
 fn rows(x: &Tensor, order: &Tensor) -> Tensor {
     x.gather(-2, &order.cast(DType::I64))
 }
 
-/// The gradient of A from that of its factors, in one matrix.
+/// The gradient of A from that of its packed factors.
 fn lu_gradient(packed: &Tensor, order: &Tensor, g: &Tensor) -> Tensor {
     let (m, n) = sizes(packed.shape());
     let k = m.min(n);
@@ -96,7 +96,7 @@ fn lu_gradient(packed: &Tensor, order: &Tensor, g: &Tensor) -> Tensor {
     let (l, u) = (square.tril(-1) + unit, square.triu(0));
     let own = g.narrow(-2, 0, k).narrow(-1, 0, k);
     let (mut gl, mut gu) = (l.t().matmul(&own.tril(-1)), own.triu(0).matmul(&u.t()));
-    // What is beyond the square: rows of L below it, or columns of U behind it.
+    // The part outside the square block: rows of L below it, or columns of U to its right.
     if m > k {
         let (below, g) = (packed.narrow(-2, k, m - k), g.narrow(-2, k, m - k));
         gu -= below.t().matmul(&g);
@@ -114,19 +114,19 @@ fn lu_gradient(packed: &Tensor, order: &Tensor, g: &Tensor) -> Tensor {
     back_in_order(&middle(&l, &u, &gl, &gu), order)
 }
 
-/// `L⁻ᵀ (lower half of gl + upper half of gu) U⁻ᵀ`.
+/// `L⁻ᵀ (lower triangle of gl + upper triangle of gu) U⁻ᵀ`.
 fn middle(l: &Tensor, u: &Tensor, gl: &Tensor, gu: &Tensor) -> Tensor {
     let both = gl.tril(-1) + gu.triu(0);
     u.solve_triangular_right(&l.t().solve_unit_triangular(&both, true))
 }
 
-/// Rows of `L U` as rows of A.
+/// Rows of `L U` in the order of the rows of A.
 fn back_in_order(x: &Tensor, order: &Tensor) -> Tensor {
     x.gather(-2, &order.cast(DType::I64).argsort(-1, false).unsqueeze(-1))
 }
 
 impl Tensor {
-    /// `G U⁻ᵀ` of an upper triangle U.
+    /// `G U⁻ᵀ` for an upper triangular U.
     fn solve_triangular_right(&self, g: &Tensor) -> Tensor {
         self.solve_triangular(&g.t(), true).t()
     }

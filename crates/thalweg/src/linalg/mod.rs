@@ -1,11 +1,11 @@
-//! Linear algebra: matrices taken apart, and what is solved by that. Behind the feature `linalg`.
+//! Linear algebra: matrix decompositions and solvers. Behind the feature `linalg`.
 //!
 //! In: tensors whose last two dimensions are matrices, f32 or f64. Out: tensors. Always true: a decomposition is a
-//! [`HostOp`](crate::HostOp) that goes over the leading dimensions, a function on the host or a device's library in its place,
-//! and everything around it - products, transposes, gradients - is recorded operations, which fuse. What depends on the values (a singular matrix,
-//! one that is not positive definite, NaN where an iteration would not end) is an error where a result is read, and says
-//! the operation, the line of the call and the matrix of the batch. docs/linear-algebra.md has the formulas of the
-//! gradients.
+//! [`HostOp`](crate::HostOp) over the leading dimensions, a function on the host or in a device's library. Everything
+//! around it - products, transposes, gradients - is recorded operations, which fuse. Failures that depend on values (a
+//! singular matrix, one that is not positive definite, NaN where an iteration would not end) are errors where a result
+//! is read, with the operation, the line of the call and the index of the matrix in the batch. docs/linear-algebra.md
+//! has the formulas of the gradients.
 
 mod cholesky;
 mod each;
@@ -26,7 +26,7 @@ pub use norms::MatrixNorm;
 use crate::record::wrong_dtype;
 use crate::{DType, Options, Tensor};
 
-/// Checks that it is matrices of f32 or f64, and gives their sizes.
+/// Checks for matrices of f32 or f64, and returns their sizes.
 #[track_caller]
 fn matrices(name: &str, x: &Tensor) -> (usize, usize) {
     if !matches!(x.dtype(), DType::F32 | DType::F64) {
@@ -38,7 +38,7 @@ fn matrices(name: &str, x: &Tensor) -> (usize, usize) {
     each::sizes(x.shape())
 }
 
-/// Checks that it is square matrices of f32 or f64, and gives their size.
+/// Checks for square matrices of f32 or f64, and returns their size.
 #[track_caller]
 fn squares(name: &str, x: &Tensor) -> usize {
     let (rows, columns) = matrices(name, x);
@@ -63,7 +63,7 @@ fn gaps(x: &Tensor, n: usize) -> Tensor {
     x.unsqueeze(-2) - x.unsqueeze(-1) + identity(n, x)
 }
 
-/// The lower half of a matrix with half of its diagonal.
+/// The lower triangle of a matrix with half of its diagonal.
 fn lower_half(a: &Tensor, n: usize) -> Tensor {
     a.tril(0) * (1.0 - identity(n, a) * 0.5)
 }

@@ -3,7 +3,7 @@
 use super::{matrices, squares};
 use crate::Tensor;
 
-/// A norm of matrices, as the `ord` of `numpy.linalg.norm` and `torch.linalg.matrix_norm`.
+/// Norm of matrices, as the `ord` of `numpy.linalg.norm` and `torch.linalg.matrix_norm`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MatrixNorm {
     /// `"fro"`: the root of the sum of squares.
@@ -14,19 +14,19 @@ pub enum MatrixNorm {
     Two,
     /// `-2`: the smallest singular value.
     MinusTwo,
-    /// `1`: the largest sum of magnitudes of a column.
+    /// `1`: the largest column sum of magnitudes.
     One,
-    /// `-1`: the smallest such sum.
+    /// `-1`: the smallest column sum of magnitudes.
     MinusOne,
-    /// `inf`: the largest sum of magnitudes of a row.
+    /// `inf`: the largest row sum of magnitudes.
     Infinity,
-    /// `-inf`: the smallest such sum.
+    /// `-inf`: the smallest row sum of magnitudes.
     MinusInfinity,
 }
 
 impl Tensor {
     /// A norm of the matrices in the last two dimensions, as `numpy.linalg.matrix_norm` and `torch.linalg.matrix_norm`.
-    /// Norms by singular values need f32 or f64, and NaN is an error where such a one is read; the others are NaN. Needs the
+    /// For norms by singular values, NaN is an error where the result is read; the other norms are NaN then. Needs the
     /// feature `linalg`; without it there are [`norm`](Tensor::norm) over two axes, and [`norm_p`](Tensor::norm_p) of
     /// vectors.
     ///
@@ -40,7 +40,8 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64, or a norm is asked for that an empty one has not.
+    /// When the tensor is not a batch of matrices of f32 or f64, or is empty and the norm of an empty matrix is
+    /// undefined.
     #[track_caller]
     pub fn matrix_norm(&self, norm: MatrixNorm) -> Tensor {
         matrices("matrix_norm", self);
@@ -56,16 +57,18 @@ impl Tensor {
         }
     }
 
-    /// Condition numbers: `|A| |A⁻¹|` in that norm, as `numpy.linalg.cond`; for [`MatrixNorm::Two`] and its inverse of
-    /// singular values, of any matrices. ∞ of a singular matrix; for [`MatrixNorm::MinusTwo`] 0, where there is any number but
-    /// 0 in it. Takes f32 and f64. NaN is an error where the norm is one by singular values. Needs the feature `linalg`.
+    /// Condition numbers: `|A| |A⁻¹|` in that norm, as `numpy.linalg.cond`. For [`MatrixNorm::Two`] and
+    /// [`MatrixNorm::MinusTwo`] they are ratios of singular values, for matrices of any sizes. ∞ for a singular matrix;
+    /// for [`MatrixNorm::MinusTwo`] 0, unless all its elements are 0. Takes f32 and f64. For norms by singular values,
+    /// NaN is an error. Needs the feature `linalg`.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64, in other norms not square, or empty in a norm that an empty one has not.
+    /// When the tensor is not a batch of matrices of f32 or f64, the matrices are not square (for other norms than
+    /// those two), or they are empty and the norm of an empty matrix is undefined.
     #[track_caller]
     pub fn cond(&self, norm: MatrixNorm) -> Tensor {
         matrices("cond", self);
-        // Of a singular matrix whose norm is 0, too, and not 0 · ∞.
+        // ∞ for a singular matrix whose norm is 0, too, instead of 0 · ∞.
         let product = |own: Tensor, inverse: Tensor| {
             let singular = own.eq(0) & inverse.eq(f64::INFINITY);
             singular.where_(f64::INFINITY, own * inverse)

@@ -6,27 +6,27 @@ use super::{lower_half, matrices};
 use crate::{Backward, Tensor};
 
 impl Tensor {
-    /// `Q` and `R` of `A = Q R`, columns of length 1 at right angles and an upper triangle, as `numpy.linalg.qr` and
-    /// `torch.linalg.qr`, reduced: of `[m, n]` they are `[m, k]` and `[k, n]` with k the smaller size. By Householder
-    /// reflections; the signs of R's diagonal are not fixed. Takes f32 and f64. NaN goes on into the results. Needs the
-    /// feature `linalg`.
+    /// `Q` and `R` of `A = Q R`, orthonormal columns and an upper triangular matrix, as `numpy.linalg.qr` and
+    /// `torch.linalg.qr`, in reduced form: for `[m, n]` matrices they are `[m, k]` and `[k, n]` with k the smaller
+    /// size. By Householder reflections; the signs of R's diagonal are arbitrary. Takes f32 and f64. NaN propagates.
+    /// Needs the feature `linalg`.
     ///
-    /// The gradient takes matrices whose first k columns are independent (Walter and Lehmann, 2010), as PyTorch's.
+    /// The gradient requires matrices whose first k columns are independent (Walter and Lehmann, 2010), as PyTorch's.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64.
+    /// When the tensor is not a batch of matrices of f32 or f64.
     #[track_caller]
     pub fn qr(&self) -> (Tensor, Tensor) {
         matrices("qr", self);
         self.qr_of(false)
     }
 
-    /// [`qr`](Tensor::qr) with all columns of Q: of `[m, n]` they are `[m, m]` and `[m, n]`, as `numpy.linalg.qr` with
-    /// `mode="complete"`. There is a gradient where there are as many columns as rows or more.
+    /// [`qr`](Tensor::qr) with all columns of Q: for `[m, n]` matrices they are `[m, m]` and `[m, n]`, as
+    /// `numpy.linalg.qr` with `mode="complete"`. There is a gradient only if `m <= n`.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64, or tracked and with more rows than columns: what the columns that A
-    /// does not determine depend on is not defined.
+    /// When the tensor is not a batch of matrices of f32 or f64, or is tracked and has more rows than columns: the
+    /// columns that A does not determine have no derivative.
     #[track_caller]
     pub fn qr_complete(&self) -> (Tensor, Tensor) {
         let (m, n) = matrices("qr_complete", self);

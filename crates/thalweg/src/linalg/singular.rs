@@ -1,4 +1,4 @@
-//! Singular values, and what is made of them.
+//! Singular value decompositions, and what they solve.
 
 use super::each::host_op;
 use super::inverse::{inverse_values, pinv_gradient, rank_bound};
@@ -8,12 +8,13 @@ use super::{gaps, identity, matrices, skew};
 use crate::{Backward, DType, Tensor, custom_grad};
 
 impl Tensor {
-    /// `U`, `S` and `Vᵀ` of `A = U diag(S) Vᵀ`, as `numpy.linalg.svd` with `full_matrices=False` and `torch.linalg.svd`:
-    /// of `[m, n]` they are `[m, k]`, `[k]`, `[k, n]` with k the smaller size, singular values from the largest on. Signs
-    /// of the vectors are not fixed. Takes f32 and f64. NaN and infinity are an error where a result is read. Needs the
-    /// feature `linalg`.
+    /// `U`, `S` and `Vᵀ` of `A = U diag(S) Vᵀ`, as `numpy.linalg.svd` and `torch.linalg.svd` with
+    /// `full_matrices=False`. For `[m, n]` matrices they are `[m, k]`, `[k]` and `[k, n]` with k the smaller size;
+    /// singular values are in descending order. The signs of the vectors are arbitrary. Takes f32 and f64. NaN and
+    /// infinity are an error where a result is read. Needs the feature `linalg`.
     ///
-    /// The gradient takes distinct singular values, and that of U and V what does not depend on their signs, as PyTorch's.
+    /// The gradient requires distinct singular values and, for U and V, a function that does not depend on their signs,
+    /// as PyTorch's.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -25,7 +26,7 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64.
+    /// When the tensor is not a batch of matrices of f32 or f64.
     #[track_caller]
     pub fn svd(&self) -> (Tensor, Tensor, Tensor) {
         matrices("svd", self);
@@ -33,11 +34,11 @@ impl Tensor {
         (all[0].clone(), all[1].clone(), all[2].clone())
     }
 
-    /// [`svd`](Tensor::svd) with all singular vectors: U is `[m, m]`, `Vᵀ` is `[n, n]`, as `numpy.linalg.svd`. There is no
-    /// gradient: what the further vectors depend on is not defined.
+    /// [`svd`](Tensor::svd) with all singular vectors: U is `[m, m]`, `Vᵀ` is `[n, n]`, as `numpy.linalg.svd`. It has
+    /// no gradient, since the additional vectors are arbitrary.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64, or tracked.
+    /// When the tensor is not a batch of matrices of f32 or f64, or is tracked.
     #[track_caller]
     pub fn svd_full(&self) -> (Tensor, Tensor, Tensor) {
         matrices("svd_full", self);
@@ -45,11 +46,11 @@ impl Tensor {
         (all[0].clone(), all[1].clone(), all[2].clone())
     }
 
-    /// The singular values from the largest on, as `numpy.linalg.svdvals` and `torch.linalg.svdvals`: faster than
-    /// [`svd`](Tensor::svd), and with a gradient wherever they are. Needs the feature `linalg`.
+    /// The singular values in descending order, as `numpy.linalg.svdvals` and `torch.linalg.svdvals`: faster than
+    /// [`svd`](Tensor::svd), and with a gradient also for equal values. Needs the feature `linalg`.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64.
+    /// When the tensor is not a batch of matrices of f32 or f64.
     #[track_caller]
     pub fn svdvals(&self) -> Tensor {
         matrices("svdvals", self);
@@ -60,11 +61,11 @@ impl Tensor {
         host_op(SingularValues).backward(back).on(self)
     }
 
-    /// How many singular values are above `relative` times the largest, as i64, as `numpy.linalg.matrix_rank`; `None` is
-    /// the dtype's precision times the larger size. Needs the feature `linalg`.
+    /// The number of singular values above `relative` times the largest, as i64, as `numpy.linalg.matrix_rank`; the
+    /// default (`None`) is the dtype's precision times the larger size. Needs the feature `linalg`.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64.
+    /// When the tensor is not a batch of matrices of f32 or f64.
     #[track_caller]
     pub fn matrix_rank(&self, relative: Option<f64>) -> Tensor {
         matrices("matrix_rank", self);
@@ -72,17 +73,18 @@ impl Tensor {
         s.gt(rank_bound(self, &s, relative)).cast(DType::I64).sum(-1)
     }
 
-    /// The X of smallest norm that makes `|A X - B|` smallest, with this tensor as A, by singular values, as
+    /// The least-squares solution X of `A X = B` with the smallest norm, where this tensor is A; by singular values, as
     /// `numpy.linalg.lstsq` and `torch.linalg.lstsq` with `driver="gelsd"`. Singular values up to `relative` times the
-    /// largest count as 0; `None` is the dtype's precision times the larger size. B is matrices, or one vector; leading
-    /// dimensions broadcast. Takes f32 and f64. NaN in A is an error where the result is read. Needs the feature
-    /// `linalg`.
+    /// largest count as 0; the default (`None`) is the dtype's precision times the larger size. B is a batch of
+    /// matrices, or one vector; leading dimensions broadcast. Takes f32 and f64. NaN in A is an error where the result
+    /// is read. Needs the feature `linalg`.
     ///
-    /// What `numpy.linalg.lstsq` gives besides is `(a.matmul(&x) - b).square().sum(-2)`, [`matrix_rank`](Tensor::matrix_rank)
-    /// and [`svdvals`](Tensor::svdvals). Gradients are those of [`pinv`](Tensor::pinv) times B.
+    /// The other results of `numpy.linalg.lstsq` are `(a.matmul(&x) - b).square().sum(-2)`,
+    /// [`matrix_rank`](Tensor::matrix_rank) and [`svdvals`](Tensor::svdvals). Gradients are those of
+    /// [`pinv`](Tensor::pinv) times B.
     ///
     /// # Panics
-    /// When these are not matrices of f32 or f64, or B does not go with them.
+    /// When the tensor is not a batch of matrices of f32 or f64, or the shape or dtype of B does not match.
     #[track_caller]
     pub fn lstsq(&self, b: &Tensor, relative: Option<f64>) -> Tensor {
         matrices("lstsq", self);
@@ -102,8 +104,8 @@ impl Tensor {
     }
 }
 
-/// As in PyTorch: with `E[i, j] = s[j]² - s[i]²`, 1 on the diagonal,
-/// `U [(skew(Uᵀ gU) / E) S + S (skew(Vᵀ gV) / E) + diag(gS)] Vᵀ`, and of what lies outside of U and V
+/// The gradient of `svd`, as in PyTorch: with `E[i, j] = s[j]² - s[i]²`, 1 on the diagonal, `U [(skew(Uᵀ gU) / E) S + S
+/// (skew(Vᵀ gV) / E) + diag(gS)] Vᵀ`, plus, for the part outside the spans of U and V,
 /// `(1 - U Uᵀ) gU S⁻¹ Vᵀ + U S⁻¹ gVᵀ (1 - V Vᵀ)`.
 fn svd_gradient(b: &Backward<Vec<Tensor>, Vec<Tensor>>) -> Tensor {
     let (u, s, vt) = (&b.outputs[0], &b.outputs[1], &b.outputs[2]);

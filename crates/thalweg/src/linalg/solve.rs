@@ -6,7 +6,7 @@ use super::{matrices, squares};
 use crate::record::check_alike;
 use crate::{Backward, Shape, Tensor};
 
-/// Both with the leading dimensions that they broadcast to; B of rank 1 as a column.
+/// A and B broadcast to common leading dimensions; a vector B as a column.
 #[track_caller]
 pub(super) fn aligned(name: &str, a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
     check_alike(name, a, b);
@@ -21,15 +21,15 @@ pub(super) fn aligned(name: &str, a: &Tensor, b: &Tensor) -> (Tensor, Tensor) {
     (a.broadcast_to(with(rows, sizes(a.shape()).1)), column.broadcast_to(with(own, columns)))
 }
 
-/// The result for a B of that rank.
+/// Drops the added column dimension if B is a vector.
 pub(super) fn of_rank(x: Tensor, b: &Tensor) -> Tensor {
     if b.rank() == 1 { x.squeeze(-1) } else { x }
 }
 
 impl Tensor {
-    /// X of `A X = B` with this tensor as A, as `numpy.linalg.solve` and `torch.linalg.solve`: by LU with row pivoting.
-    /// B is matrices, or one vector; leading dimensions broadcast. Takes f32 and f64. NaN goes on into the result. Needs
-    /// the feature `linalg`.
+    /// The solution X of `A X = B` with this tensor as A, as `numpy.linalg.solve` and `torch.linalg.solve`, by LU with
+    /// row pivoting. B is a batch of matrices, or one vector; leading dimensions broadcast. Takes f32 and f64. NaN
+    /// propagates. Needs the feature `linalg`.
     ///
     /// A singular matrix is an error where the result is read. Gradients: `A⁻ᵀ G` for B, `-A⁻ᵀ G Xᵀ` for A.
     ///
@@ -42,7 +42,7 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64, or B does not go with them.
+    /// When the matrices are not square, or not of f32 or f64, or the shape or dtype of B does not match.
     #[track_caller]
     pub fn solve(&self, b: &Tensor) -> Tensor {
         squares("solve", self);
@@ -54,23 +54,23 @@ impl Tensor {
         of_rank(host_op(Solve).backward(back).on(&[a, column]), b)
     }
 
-    /// X of `A X = B` with this tensor as A, of which only the upper or the lower half is read, as
-    /// `torch.linalg.solve_triangular` and `scipy.linalg.solve_triangular`. B is matrices, or one vector; leading
-    /// dimensions broadcast. Takes f32 and f64. Needs the feature `linalg`.
+    /// The solution X of `A X = B` with this tensor as a triangular A, as `torch.linalg.solve_triangular` and
+    /// `scipy.linalg.solve_triangular`. Reads only the upper or the lower triangle. B is a batch of matrices, or one
+    /// vector; leading dimensions broadcast. Takes f32 and f64. Needs the feature `linalg`.
     ///
     /// A zero on the diagonal is an error where the result is read.
     ///
     /// # Panics
-    /// When these are not square matrices of f32 or f64, or B does not go with them.
+    /// When the matrices are not square, or not of f32 or f64, or the shape or dtype of B does not match.
     #[track_caller]
     pub fn solve_triangular(&self, b: &Tensor, upper: bool) -> Tensor {
         self.triangular(b, upper, false)
     }
 
-    /// [`solve_triangular`](Tensor::solve_triangular) with ones on the diagonal, whatever is there.
+    /// [`solve_triangular`](Tensor::solve_triangular) for a unit diagonal, which is not read.
     ///
     /// # Panics
-    /// As there.
+    /// As [`solve_triangular`](Tensor::solve_triangular).
     #[track_caller]
     pub fn solve_unit_triangular(&self, b: &Tensor, upper: bool) -> Tensor {
         self.triangular(b, upper, true)

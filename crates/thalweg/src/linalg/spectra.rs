@@ -1,4 +1,4 @@
-//! Singular values and eigenvalues of matrices, one at a time, by `faer`.
+//! Singular values and eigenvalues of one matrix, by `faer`.
 
 use super::each::{EachMatrix, Part, Real};
 use super::factors::not_finite;
@@ -9,16 +9,16 @@ use faer::linalg::svd::{self, ComputeSvdVectors};
 use faer::{Mat, MatMut, MatRef, Par};
 use thalweg_runtime::{DecompositionKind, Unfit};
 
-/// How many singular vectors.
+/// Number of singular vectors.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Vectors {
-    /// As many as there are values.
+    /// As many vectors as singular values.
     Thin,
-    /// All of both spaces.
+    /// Complete bases of both spaces.
     Full,
 }
 
-/// `A = U diag(S) Vᵀ`, singular values from the largest on.
+/// `A = U diag(S) Vᵀ`, with singular values in descending order.
 #[derive(Clone, Copy)]
 pub(super) struct Svd(pub(super) Vectors);
 
@@ -73,7 +73,7 @@ impl EachMatrix<1, 3> for Svd {
     }
 }
 
-/// The singular values alone.
+/// The singular values without vectors.
 #[derive(Clone, Copy)]
 pub(super) struct SingularValues;
 
@@ -108,7 +108,8 @@ impl EachMatrix<1, 1> for SingularValues {
     }
 }
 
-/// Eigenvalues of a symmetric matrix from the smallest on, and its eigenvectors as columns. The lower half is read.
+/// The eigenvalues of a symmetric matrix in ascending order, and its eigenvectors as columns. Reads only the lower
+/// triangle.
 #[derive(Clone, Copy)]
 pub(super) struct Symmetric;
 
@@ -132,7 +133,7 @@ impl EachMatrix<1, 2> for Symmetric {
     }
 }
 
-/// The eigenvalues alone.
+/// The eigenvalues of a symmetric matrix without vectors.
 #[derive(Clone, Copy)]
 pub(super) struct SymmetricValues;
 
@@ -154,14 +155,14 @@ impl EachMatrix<1, 1> for SymmetricValues {
     }
 }
 
-/// The eigenvalues, and the power of two that they have too much.
+/// The eigenvalues, and the exponent of the power of two by which they are too large.
 fn symmetric<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par) -> Result<(Diag<T>, i32), String> {
     let n = a.nrows();
     let mut values = Diag::zeros(n);
     if n == 0 {
         return Ok((values, 0));
     }
-    // The upper half is not looked at, whatever is in it.
+    // Checks the lower triangle only; the upper one is not read.
     if (0..n).any(|j| (j..n).any(|i| !a[(i, j)].wide().is_finite())) {
         return Err(Unfit::NotFinite.to_string());
     }
@@ -174,7 +175,7 @@ fn symmetric<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par
     Ok((values, power))
 }
 
-/// Eigenvalues of any square matrix as real and imaginary parts, and the eigenvectors as columns of a real and an
+/// The eigenvalues of any square matrix as real and imaginary parts, and the eigenvectors as columns of a real and an
 /// imaginary matrix, each of Euclidean norm 1.
 #[derive(Clone, Copy)]
 pub(super) struct General;
@@ -193,7 +194,7 @@ impl EachMatrix<1, 4> for General {
         let ([re, im], power) = general(a, Some(packed.as_mut()), par)?;
         put(w_re, &re, -power);
         put(w_im, &im, -power);
-        // A pair of conjugate values has two columns: the real and the imaginary part of the first one's vector.
+        // A conjugate pair of values has two columns: the real and the imaginary part of the first one's vector.
         let mut j = 0;
         while j < n {
             let pair = im.column_vector()[j] != T::zero_impl() && j + 1 < n;
@@ -219,7 +220,7 @@ impl EachMatrix<1, 4> for General {
     }
 }
 
-/// The eigenvalues alone.
+/// The eigenvalues of any square matrix without vectors.
 #[derive(Clone, Copy)]
 pub(super) struct GeneralValues;
 
@@ -238,7 +239,7 @@ impl EachMatrix<1, 2> for GeneralValues {
     }
 }
 
-/// Real and imaginary parts of the eigenvalues, and the power of two that they have too much.
+/// Real and imaginary parts of the eigenvalues, and the exponent of the power of two by which they are too large.
 type Eigenvalues<T> = ([Diag<T>; 2], i32);
 
 fn general<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par) -> Result<Eigenvalues<T>, String> {
@@ -260,15 +261,16 @@ fn general<T: Real>(a: MatRef<'_, T>, vectors: Option<MatMut<'_, T>>, par: Par) 
     Ok(([re, im], power))
 }
 
-/// A matrix so large or small that its elements' squares are beyond the dtype, with the largest near 1; and the power of two that
-/// it was multiplied by. Of a symmetric one the upper half is not looked at.
+/// Scales a matrix whose elements are so large or small that their squares exceed the dtype, so that the largest is
+/// near 1. Returns the scaled matrix, if it was scaled, and the exponent of the power of two it was multiplied by.
+/// Reads only the lower triangle of a symmetric one.
 fn scaled<T: Real>(a: MatRef<'_, T>, symmetric: bool) -> (Option<Mat<T>>, i32) {
     let (rows, columns) = a.shape();
     let first = |j: usize| if symmetric { j } else { 0 };
     let magnitudes = (0..columns).flat_map(|j| (first(j)..rows).map(move |i| a[(i, j)].wide().abs()));
     let largest = magnitudes.fold(0.0, f64::max);
     let power = largest.log2().floor();
-    // What is within has room for the products of four.
+    // Within these bounds the product of four elements is representable.
     let within = if size_of::<T>() == 4 { 24.0 } else { 240.0 };
     if largest == 0.0 || power.abs() <= within {
         return (None, 0);
@@ -277,12 +279,12 @@ fn scaled<T: Real>(a: MatRef<'_, T>, symmetric: bool) -> (Option<Mat<T>>, i32) {
     (Some(Mat::from_fn(rows, columns, |i, j| grown(a[(i, j)], power))), power)
 }
 
-/// The number times a power of two, which may itself be beyond the dtype.
+/// A number times a power of two, which may itself exceed the dtype.
 fn grown<T: Real>(x: T, power: i32) -> T {
     T::narrow(x.wide() * 2f64.powi(power / 2) * 2f64.powi(power - power / 2))
 }
 
-/// Writes values, times a power of two, to a column.
+/// Writes values, times a power of two, into a column.
 fn put<T: Real>(mut to: MatMut<'_, T>, values: &Diag<T>, power: i32) {
     for (i, &x) in values.column_vector().iter().enumerate() {
         to[(i, 0)] = if power == 0 { x } else { grown(x, power) };

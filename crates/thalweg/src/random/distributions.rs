@@ -1,8 +1,8 @@
-//! Distributions beside the uniform and the normal one.
+//! Distributions other than uniform and normal.
 //!
-//! Those with a parameter for each element are methods of the tensor of parameters. Rejection has no loop here, since how
-//! often it goes round would have to be read: so many proposals are drawn for each element that all are refused less
-//! than once in 10⁹ draws, and the first that is accepted is taken, in one kernel.
+//! Distributions with a parameter for each element are methods of the tensor of parameters. Rejection sampling has no
+//! loop here, because its condition would have to be read back. Instead so many proposals are drawn for each element
+//! that all are rejected less than once in 10⁹ draws; the first accepted one is selected, in one kernel.
 
 use super::{DEFAULT, Generator, from_system};
 use crate::create::iota;
@@ -11,14 +11,14 @@ use crate::{DType, Options, Shape, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 
 /// Proposals for each element of a gamma distribution, of which 95 % are accepted, and of a Poisson distribution, of
-/// which 80 % are.
+/// which 80 % are accepted.
 const GAMMA_PROPOSALS: usize = 8;
 const POISSON_PROPOSALS: usize = 16;
-/// Below this mean a Poisson distribution is inverted: so many terms hold all but 10⁻¹².
+/// Mean below which a Poisson distribution is sampled by inversion; `TERMS` terms hold all but 10⁻¹² of it.
 const FEW: f64 = 10.0;
 const TERMS: usize = 40;
 
-/// A distribution of which there is a method on tensors, drawing from the thread's generator, and one on generators.
+/// Distributions with a method on tensors, which draws from the thread's generator, and one on generators.
 macro_rules! of_parameters {
     ($($(#[$doc:meta])* $name:ident: $parameter:literal;)*) => {
         /// Distributions with a parameter for each element.
@@ -33,8 +33,8 @@ macro_rules! of_parameters {
                 $name(self, &widened(&parameters.detach())).cast(parameters.dtype())
             }
         )*}
-        /// Random numbers from distributions with a parameter for each element, from the calling thread's generator. No
-        /// gradient flows through them.
+        /// Random numbers from distributions with a parameter for each element, from the calling thread's generator.
+        /// They have no gradient.
         impl Tensor {$(
             $(#[$doc])*
             ///
@@ -49,15 +49,15 @@ macro_rules! of_parameters {
 }
 
 of_parameters! {
-    /// 1 with the probability that each element is, else 0, as `torch.bernoulli`; NaN counts as 0.
+    /// Draws of 1 with each element as the probability, else 0, as `torch.bernoulli`; NaN counts as 0.
     bernoulli: "probabilities";
-    /// From the exponential distribution with each element as its rate: mean `1/rate`.
+    /// Draws from the exponential distribution with each element as its rate: mean `1/rate`.
     exponential: "rates";
-    /// From the Poisson distribution with each element as its mean, as `torch.poisson`: whole numbers in the tensor's
-    /// dtype. Below 10 by inversion, above by transformed rejection (Hörmann 1993). NaN of a negative mean.
+    /// Draws from the Poisson distribution with each element as its mean, as `torch.poisson`: integers in the tensor's
+    /// dtype. Means below 10 use inversion, larger ones transformed rejection (Hörmann 1993). NaN for a negative mean.
     poisson: "means";
-    /// From the gamma distribution with each element as its shape, and scale 1 (Marsaglia and Tsang 2000). NaN of a shape
-    /// that is not above 0.
+    /// Draws from the gamma distribution with each element as its shape, and scale 1 (Marsaglia and Tsang 2000). NaN
+    /// for a shape that is not above 0.
     standard_gamma: "shapes";
 }
 
@@ -73,12 +73,12 @@ fn exponential(g: &mut Generator, rate: &Tensor) -> Tensor {
     -(-uniform(g, *rate.shape(), rate)).log1p() / rate
 }
 
-/// A shape with a first dimension of proposals.
+/// The shape with a first dimension of proposals.
 fn proposals(shape: &Shape, count: usize) -> Shape {
     shape.insert(0, count)
 }
 
-/// Along the first axis the proposal that is accepted first; the last one where none is.
+/// The first accepted proposal along the first axis; the last one if none is accepted.
 fn first_accepted(accepted: &Tensor, proposals: &Tensor) -> Tensor {
     let count = proposals.dims()[0];
     let number = iota(count, DType::I32, proposals.device()).down(0, proposals.shape());
@@ -88,7 +88,7 @@ fn first_accepted(accepted: &Tensor, proposals: &Tensor) -> Tensor {
 
 fn standard_gamma(g: &mut Generator, alpha: &Tensor) -> Tensor {
     let shape = proposals(alpha.shape(), GAMMA_PROPOSALS);
-    // Below 1 from the distribution of one more, times a power of a uniform number.
+    // Shapes below 1: a draw for the shape plus 1, times a power of a uniform number.
     let small = alpha.lt(1.0);
     let d = small.where_(alpha + 1.0, alpha) - 1.0 / 3.0;
     let c = (&d * 9.0).rsqrt();
@@ -100,7 +100,7 @@ fn standard_gamma(g: &mut Generator, alpha: &Tensor) -> Tensor {
     let bound = x.square() * 0.5 + &d - &d * &v + &d * log_v;
     let accepted = v.gt(0.0) & (-u).log1p().lt(bound);
     let y = d * first_accepted(&accepted, &v);
-    // u^(1/α), of a uniform number that is not 0.
+    // u^(1/α), for a uniform number that is not 0.
     let w = (-uniform(g, *alpha.shape(), alpha)).log1p();
     let scaled = &y * (w / small.where_(alpha, 1.0)).exp();
     alpha.gt(0.0).where_(small.where_(scaled, y), f64::NAN)
@@ -113,7 +113,7 @@ fn poisson(g: &mut Generator, rate: &Tensor) -> Tensor {
     rate.ge(0.0).where_(y, f64::NAN)
 }
 
-/// How many sums of the first terms are not above a uniform number.
+/// The number of partial sums of the probabilities that are not above a uniform number.
 fn poisson_by_inversion(g: &mut Generator, rate: &Tensor) -> Tensor {
     let u = uniform(g, *rate.shape(), rate);
     let mut term = (-rate).exp();
@@ -127,7 +127,7 @@ fn poisson_by_inversion(g: &mut Generator, rate: &Tensor) -> Tensor {
     count
 }
 
-/// Hörmann's PTRS, of means from 10 on.
+/// Hörmann's PTRS algorithm, for means from 10 on.
 fn poisson_by_rejection(g: &mut Generator, rate: &Tensor) -> Tensor {
     let shape = proposals(rate.shape(), POISSON_PROPOSALS);
     let (u, v) = (uniform(g, shape, rate) - 0.5, 1.0 - uniform(g, shape, rate));
@@ -148,21 +148,21 @@ fn poisson_by_rejection(g: &mut Generator, rate: &Tensor) -> Tensor {
     first_accepted(&accepted, &k)
 }
 
-/// Distributions of a shape.
+/// Distributions with fixed parameters.
 impl Generator {
-    /// Uniform on [`low`, `high`), as f32; see [`Tensor::uniform`].
+    /// Uniform numbers on [`low`, `high`), as f32; see [`Tensor::uniform`].
     #[track_caller]
     pub fn uniform(&mut self, low: f64, high: f64, shape: impl Into<Shape>) -> Tensor {
         self.rand(shape) * (high - low) + low
     }
 
-    /// Normal, as f32; see [`Tensor::normal`].
+    /// Normal numbers, as f32; see [`Tensor::normal`].
     #[track_caller]
     pub fn normal(&mut self, mean: f64, std: f64, shape: impl Into<Shape>) -> Tensor {
         self.randn(shape) * std + mean
     }
 
-    /// Normal between two bounds; see [`Tensor::truncated_normal`].
+    /// Normal numbers between two bounds; see [`Tensor::truncated_normal`].
     ///
     /// # Panics
     /// When the bounds are not in order or `std` is not above 0.
@@ -176,7 +176,7 @@ impl Generator {
         assert!(std > 0.0, "truncated_normal: the standard deviation {std} is not above 0");
         assert!(low < high, "truncated_normal: there is no range from {low} to {high}");
         let below = |x: f64| libm_erfc(-(x - mean) / std * FRAC_1_SQRT_2);
-        // 2Φ at both bounds; a uniform number between them is mapped back. In f64, where Φ is close to 1.
+        // 2Φ at both bounds; a uniform number between them is mapped back. In f64, because Φ may be close to 1.
         let (from, to) = (below(low), below(high));
         let u = self.rand_with(shape, DType::F64);
         let y = (u * (to - from) + (from - 1.0)).erfinv() * (SQRT_2 * std) + mean;
@@ -184,27 +184,27 @@ impl Generator {
     }
 }
 
-/// `1 - erf(x)` of one number.
+/// `1 - erf(x)` of a number.
 fn libm_erfc(x: f64) -> f64 {
     thalweg_ir::ElementOp::Erfc.row().meaning.float.expect("it is of floats")(&[x])
 }
 
 /// Random numbers from the calling thread's generator.
 impl Tensor {
-    /// Uniform on [`low`, `high`), as f32.
+    /// Uniform numbers on [`low`, `high`), as f32.
     #[track_caller]
     pub fn uniform(low: f64, high: f64, shape: impl Into<Shape>) -> Tensor {
         draw!(g => g.uniform(low, high, shape))
     }
 
-    /// Normal with a mean and a standard deviation, as f32.
+    /// Normal numbers with a mean and a standard deviation, as f32.
     #[track_caller]
     pub fn normal(mean: f64, std: f64, shape: impl Into<Shape>) -> Tensor {
         draw!(g => g.normal(mean, std, shape))
     }
 
-    /// Normal with (mean, standard deviation), between two bounds: what lies beyond is drawn again, in effect, as
-    /// `torch.nn.init.trunc_normal_` and `scipy.stats.truncnorm`. As f32.
+    /// Normal numbers with (mean, standard deviation), truncated to two bounds, as `torch.nn.init.trunc_normal_` and
+    /// `scipy.stats.truncnorm`. As f32.
     ///
     /// # Panics
     /// When the bounds are not in order or the standard deviation is not above 0.

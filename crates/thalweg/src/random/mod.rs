@@ -1,7 +1,7 @@
-//! Random tensors. Every draw records one operation with a fresh key; the numbers are a function of key and position
-//! alone, so that they are the same on every device, fused or not, read in whole or in part.
+//! Random tensors. Every draw records one operation with a new key. The numbers depend only on key and index (a
+//! counter-based generator), so they are the same on every device, fused or not, read in whole or in part.
 
-/// Draws from the thread's generator. No closure, so that a panic in `draw` keeps the caller's line.
+/// Draws from the thread's generator. Not a closure, so that a panic in `draw` has the caller's line.
 macro_rules! draw {
     ($generator:ident => $draw:expr) => {{
         let mut $generator = DEFAULT.get().unwrap_or_else(from_system);
@@ -22,7 +22,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 use thalweg_ir::{Op, RandomKind};
 
-/// A source of random tensors: a seed and a count of draws. Equal seeds and equal draws give equal numbers.
+/// Random number generator: a seed and a count of draws, as `torch.Generator`. Equal seeds and equal draws give equal
+/// numbers.
 ///
 /// ```
 /// # use thalweg::Generator;
@@ -36,22 +37,22 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A generator that starts from a seed.
+    /// A generator with a seed.
     pub fn seed(seed: u64) -> Generator {
         Generator { seed, draws: 0 }
     }
 
-    /// What it is made of, to be kept: its seed and how often it was drawn from.
+    /// The state of the generator, to be saved: its seed and the number of draws.
     pub fn parts(self) -> (u64, u64) {
         (self.seed, self.draws)
     }
 
-    /// The generator of such [`parts`](Generator::parts): it goes on where that one was.
+    /// The generator with a state from [`parts`](Generator::parts); it continues where that one was.
     pub fn from_parts(seed: u64, draws: u64) -> Generator {
         Generator { seed, draws }
     }
 
-    /// A key that no other draw of this generator has, and that differs in about half its bits from every other.
+    /// A key that no other draw of this generator has, and that differs from every other in about half of its bits.
     fn key(&mut self) -> u64 {
         let key = mix(mix(self.seed) ^ self.draws);
         self.draws += 1;
@@ -63,13 +64,13 @@ impl Generator {
         record0(device.0, Op::Random(kind), dtype, shape, Some(self.key()))
     }
 
-    /// Uniform on [0, 1), as f32; see [`Tensor::rand`].
+    /// Uniform numbers on [0, 1), as f32; see [`Tensor::rand`].
     #[track_caller]
     pub fn rand(&mut self, shape: impl Into<Shape>) -> Tensor {
         self.rand_with(shape, Options::default())
     }
 
-    /// Uniform on [0, 1) of a float dtype, on a device.
+    /// [`rand`](Generator::rand) with a float dtype, a device or both.
     ///
     /// # Panics
     /// When the dtype is not a float.
@@ -78,13 +79,13 @@ impl Generator {
         self.float("rand", RandomKind::Uniform, shape.into(), options.into())
     }
 
-    /// Standard normal, as f32; see [`Tensor::randn`].
+    /// Standard normal numbers, as f32; see [`Tensor::randn`].
     #[track_caller]
     pub fn randn(&mut self, shape: impl Into<Shape>) -> Tensor {
         self.randn_with(shape, Options::default())
     }
 
-    /// Standard normal of a float dtype, on a device.
+    /// [`randn`](Generator::randn) with a float dtype, a device or both.
     ///
     /// # Panics
     /// When the dtype is not a float.
@@ -101,7 +102,7 @@ impl Generator {
         self.draw(kind, options.dtype(), shape, options.device)
     }
 
-    /// Elements dropped at random; see [`Tensor::dropout`].
+    /// Dropout; see [`Tensor::dropout`].
     ///
     /// # Panics
     /// On a dtype that is not a float, or when `p` is not in [0, 1].
@@ -117,7 +118,7 @@ impl Generator {
         kept.where_(crate::record::widened(x) * scale, 0.0).cast(x.dtype())
     }
 
-    /// Integers of a range, its end excluded, as i64; see [`Tensor::randint`].
+    /// Integers of a half-open range, as i64; see [`Tensor::randint`].
     ///
     /// # Panics
     /// When the range is empty.
@@ -126,11 +127,11 @@ impl Generator {
         self.randint_with(range, shape, Options::default())
     }
 
-    /// Integers of a range, its end excluded, of any number dtype (i64 unless said otherwise), on a device. Of u64 the
-    /// range is one of i64, too: those below 2⁶³.
+    /// [`randint`](Generator::randint) with a number dtype (default i64), a device or both. For u64, too, the range is
+    /// one of i64, i.e. below 2⁶³.
     ///
     /// # Panics
-    /// When the range is empty or the dtype does not hold it.
+    /// When the range is empty or the dtype cannot represent it.
     #[track_caller]
     pub fn randint_with(&mut self, range: Range<i64>, shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
         let (shape, options) = (shape.into(), options.into());
@@ -150,9 +151,9 @@ impl Generator {
         let size = high.checked_sub(low);
         let mut bits = || self.draw(RandomKind::Bits, DType::U32, shape, options.device).cast(DType::I64);
         let offset = match size {
-            // Multiply and shift: the top 31 bits of a 63-bit product. Off from uniform by less than size·2⁻³².
+            // Multiply and shift: the top 31 bits of a 63-bit product. The deviation from uniform is below size·2⁻³².
             Some(size) if size <= 1 << 31 => (bits() * size) >> 32,
-            // 63 bits, then the remainder. Off from uniform by less than size·2⁻⁶³.
+            // 63 bits, then the remainder. The deviation from uniform is below size·2⁻⁶³.
             Some(size) => ((bits() & 0x7fff_ffffi64) << 32 | bits()).rem(size),
             None => panic!("randint: the range {low}..{high} has more than 2^63 numbers"),
         };
@@ -160,8 +161,8 @@ impl Generator {
     }
 }
 
-/// The finishing steps of splitmix64 (Steele, Lea and Flood 2014): a bijection of 64 bits in which every input bit
-/// reaches every output bit.
+/// The finalizer of splitmix64 (Steele, Lea and Flood 2014): a bijection of 64 bits in which every input bit affects
+/// every output bit.
 fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -173,13 +174,13 @@ thread_local! {
     static DEFAULT: Cell<Option<Generator>> = const { Cell::new(None) };
 }
 
-/// Seeds the calling thread's generator, which the functions on [`Tensor`] draw from. Each thread has its own; one
-/// that was never seeded starts from a seed of the operating system's.
+/// Seeds the calling thread's generator, which the functions on [`Tensor`] draw from, as `torch.manual_seed`. Each
+/// thread has its own; an unseeded one starts with a seed from the operating system.
 pub fn manual_seed(seed: u64) {
     DEFAULT.set(Some(Generator::seed(seed)));
 }
 
-/// The calling thread's generator as it is now, to be kept with what was drawn from it.
+/// The state of the calling thread's generator, as `torch.get_rng_state`.
 ///
 /// ```
 /// use thalweg::{Tensor, manual_seed, random_state, set_random_state};
@@ -196,19 +197,19 @@ pub fn random_state() -> Generator {
     generator
 }
 
-/// Makes the calling thread's generator that one.
+/// Sets the state of the calling thread's generator, as `torch.set_rng_state`.
 pub fn set_random_state(generator: Generator) {
     DEFAULT.set(Some(generator));
 }
 
-/// The thread's generator as it stands, to draw the same numbers again.
+/// The state of the thread's generator, to draw the same numbers again.
 pub(crate) fn state() -> Generator {
     let generator = DEFAULT.get().unwrap_or_else(from_system);
     DEFAULT.set(Some(generator));
     generator
 }
 
-/// The thread's generator set back for as long as this lives.
+/// Guard that sets the thread's generator to a state, and restores it when dropped.
 pub(crate) struct Restored(Option<Generator>);
 
 impl Restored {
@@ -227,15 +228,15 @@ fn from_system() -> Generator {
     Generator::seed(std::collections::hash_map::RandomState::new().build_hasher().finish())
 }
 
-/// Random numbers, from the calling thread's generator ([`manual_seed`]).
+/// Random numbers from the calling thread's generator ([`manual_seed`]).
 impl Tensor {
-    /// Uniform on [0, 1), as f32: every multiple of 2⁻²⁴ equally likely.
+    /// Uniform numbers on [0, 1), as f32: every multiple of 2⁻²⁴ is equally likely.
     #[track_caller]
     pub fn rand(shape: impl Into<Shape>) -> Tensor {
         draw!(g => g.rand(shape))
     }
 
-    /// [`rand`](Tensor::rand) of a float dtype (f64: multiples of 2⁻⁵³), on a device.
+    /// [`rand`](Tensor::rand) with a float dtype (f64: multiples of 2⁻⁵³), a device or both.
     ///
     /// # Panics
     /// When the dtype is not a float.
@@ -244,7 +245,7 @@ impl Tensor {
         draw!(g => g.rand_with(shape, options))
     }
 
-    /// Uniform on [0, 1) in this tensor's shape, dtype and device.
+    /// Uniform numbers on [0, 1) in this tensor's shape, dtype and device.
     ///
     /// # Panics
     /// When the dtype is not a float.
@@ -253,13 +254,13 @@ impl Tensor {
         draw!(g => g.rand_with(*self.shape(), Options::of(self)))
     }
 
-    /// Standard normal (mean 0, variance 1), as f32.
+    /// Standard normal numbers (mean 0, variance 1), as f32.
     #[track_caller]
     pub fn randn(shape: impl Into<Shape>) -> Tensor {
         draw!(g => g.randn(shape))
     }
 
-    /// [`randn`](Tensor::randn) of a float dtype, on a device.
+    /// [`randn`](Tensor::randn) with a float dtype, a device or both.
     ///
     /// # Panics
     /// When the dtype is not a float.
@@ -268,7 +269,7 @@ impl Tensor {
         draw!(g => g.randn_with(shape, options))
     }
 
-    /// Standard normal in this tensor's shape, dtype and device.
+    /// Standard normal numbers in this tensor's shape, dtype and device.
     ///
     /// # Panics
     /// When the dtype is not a float.
@@ -277,8 +278,8 @@ impl Tensor {
         draw!(g => g.randn_with(*self.shape(), Options::of(self)))
     }
 
-    /// Each element 0 with probability `p`, else divided by `1 - p`, so that the mean stays (Srivastava et al. 2014).
-    /// For training: a trained network leaves it out.
+    /// Dropout: each element is 0 with probability `p`, else divided by `1 - p`, so that the mean stays (Srivastava et
+    /// al. 2014). For training only; omit it in inference.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when `p` is not in [0, 1].
@@ -287,8 +288,8 @@ impl Tensor {
         draw!(g => g.dropout(self, p))
     }
 
-    /// Integers of a range, its end excluded, all but equally likely (off by less than 2⁻³² of the range's size), as
-    /// i64.
+    /// Integers of a half-open range, as i64. They are equally likely up to a deviation of less than 2⁻³² of the
+    /// range's size.
     ///
     /// # Panics
     /// When the range is empty.
@@ -297,10 +298,10 @@ impl Tensor {
         draw!(g => g.randint(range, shape))
     }
 
-    /// [`randint`](Tensor::randint) of a number dtype, on a device.
+    /// [`randint`](Tensor::randint) with a number dtype, a device or both.
     ///
     /// # Panics
-    /// When the range is empty or the dtype does not hold it.
+    /// When the range is empty or the dtype cannot represent it.
     #[track_caller]
     pub fn randint_with(range: Range<i64>, shape: impl Into<Shape>, options: impl Into<Options>) -> Tensor {
         draw!(g => g.randint_with(range, shape, options))

@@ -1,4 +1,4 @@
-//! Random orders and choices: permutations, and places drawn by weight.
+//! Random permutations, and weighted choices.
 
 use super::{DEFAULT, Generator, from_system};
 use crate::record::{check_float, widened};
@@ -12,13 +12,13 @@ impl Generator {
         (bits() & 0x7fff_ffffi64) << 32 | bits()
     }
 
-    /// The numbers below `n` in random order; see [`Tensor::randperm`].
+    /// The integers below `n` in random order; see [`Tensor::randperm`].
     #[track_caller]
     pub fn randperm(&mut self, n: usize) -> Tensor {
         self.keys(Shape::new(&[n]), Device::default()).argsort(0, false)
     }
 
-    /// The positions of an axis in random order; see [`Tensor::shuffle`].
+    /// The slices of an axis in random order; see [`Tensor::shuffle`].
     ///
     /// # Panics
     /// When there is no such axis.
@@ -29,10 +29,10 @@ impl Generator {
         x.gathered("shuffle", axis, &order.down(axis, x.shape()))
     }
 
-    /// Places drawn by weight; see [`Tensor::multinomial`].
+    /// Indices drawn by weight; see [`Tensor::multinomial`].
     ///
     /// # Panics
-    /// As there.
+    /// As [`Tensor::multinomial`].
     #[track_caller]
     pub fn multinomial(&mut self, weights: &Tensor, count: usize, replacement: bool) -> Tensor {
         check_float("multinomial", weights);
@@ -46,8 +46,9 @@ impl Generator {
         );
         let w = widened(&weights.detach());
         if !replacement {
-            // A race of exponential clocks: the first ones are distributed as draws without replacement are. By logarithms of
-            // the times, since a time over a small weight is infinite, as one over none.
+            // A race of exponential clocks: the order of arrival is distributed as draws without replacement. By
+            // logarithms of the times, because a time divided by a small weight overflows to infinity, as one divided
+            // by 0.
             let u = self.rand_with(*w.shape(), Options::of(&w));
             return ((-(-u).log1p()).log() - w.log()).argsort(axis, false).part(axis, (0, 1, count));
         }
@@ -56,21 +57,22 @@ impl Generator {
         let sums = w.cast(DType::F64).cumsum(axis);
         let total = sums.part(axis, (n as i64 - 1, 1, 1));
         let u = self.rand_with(shape, (DType::F64, w.device()));
-        // Rounded up to the total, it is the last one that has weight.
+        // If rounding gives the total, the result is the last index with a weight.
         let last = sums.searchsorted(&total, false);
         sums.searchsorted(&(u * total), true).minimum(last)
     }
 }
 
-/// Random orders and choices, from the calling thread's generator.
+/// Random permutations and choices, from the calling thread's generator.
 impl Tensor {
-    /// The numbers from 0 to `n` (excluded) in random order, each order equally likely, as i64, as `torch.randperm`.
+    /// The integers from 0 to `n` (excluded) in random order, with equal probability of all orders, as i64, as
+    /// `torch.randperm`.
     #[track_caller]
     pub fn randperm(n: usize) -> Tensor {
         draw!(g => g.randperm(n))
     }
 
-    /// The positions of an axis in random order, the same for all other axes, as NumPy's `shuffle`.
+    /// The slices of an axis in random order, as NumPy's `shuffle`.
     ///
     /// # Panics
     /// When there is no such axis.
@@ -79,12 +81,12 @@ impl Tensor {
         draw!(g => g.shuffle(self, axis))
     }
 
-    /// `count` places along the last axis, drawn with the elements as weights, as i64, as `torch.multinomial`: with
-    /// `replacement` each by itself, else no place twice. Weights need not add up to 1. Where fewer have weight than
-    /// different ones are asked for, the rest are places without.
+    /// `count` indices along the last axis, drawn with the elements as weights, as i64, as `torch.multinomial`. With
+    /// `replacement` draws are independent, else no index occurs twice. Weights need not add up to 1. If more distinct
+    /// indices are requested than have a weight, the rest have weight 0.
     ///
     /// # Panics
-    /// On a dtype that is not a float or rank 0, or when more different ones are asked for than there are.
+    /// On a dtype that is not a float or rank 0, or when more distinct indices are requested than there are.
     #[track_caller]
     pub fn multinomial(&self, count: usize, replacement: bool) -> Tensor {
         draw!(g => g.multinomial(self, count, replacement))

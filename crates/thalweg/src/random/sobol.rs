@@ -1,12 +1,12 @@
-//! Sobol's points, which fill a cube more evenly than random ones.
+//! Sobol sequences, which fill a cube more evenly than random points.
 
 use crate::{DType, Options, Tensor};
 
-/// Bits of a coordinate.
+/// Number of bits of a coordinate.
 const BITS: usize = 32;
 
-/// Of each dimension but the first, the primitive polynomial and the first direction numbers, by Joe and Kuo (2008),
-/// "new-joe-kuo-6", as SciPy and PyTorch have them.
+/// Primitive polynomial and initial direction numbers of each dimension but the first, by Joe and Kuo (2008),
+/// "new-joe-kuo-6", as in SciPy and PyTorch.
 const DIRECTIONS: &[(u32, &[u32])] = &[
     (3, &[1]),
     (7, &[1, 3]),
@@ -49,7 +49,7 @@ const DIRECTIONS: &[(u32, &[u32])] = &[
     (301, &[1, 3, 1, 11, 11, 11, 77, 249]),
 ];
 
-/// The most dimensions that there are directions for.
+/// Maximum number of dimensions.
 const MOST: usize = DIRECTIONS.len() + 1;
 
 /// The direction numbers of one dimension, as fractions of 2³².
@@ -75,9 +75,9 @@ fn directions(dimension: usize) -> [u32; BITS] {
 }
 
 impl Tensor {
-    /// `count` points of Sobol's sequence in [0, 1) of so many dimensions, from point `skip` on, as rows: what
-    /// `scipy.stats.qmc.Sobol(scramble=False)` and `torch.quasirandom.SobolEngine` give, which begin with the point 0.
-    /// As f32. Best in numbers that are powers of two.
+    /// `count` points of the Sobol sequence in [0, 1), as rows of `dimensions` coordinates, from point `skip` on. They
+    /// equal those of `scipy.stats.qmc.Sobol(scramble=False)` and `torch.quasirandom.SobolEngine`, which begin with the
+    /// point 0. As f32. Best with a power of two as `count`.
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -86,13 +86,13 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// With no or more than 39 dimensions, or beyond point 2³².
+    /// When the number of dimensions is 0 or above 39, or a point is beyond 2³².
     #[track_caller]
     pub fn sobol(count: usize, dimensions: usize, skip: usize) -> Tensor {
         Tensor::sobol_with(count, dimensions, skip, Options::default())
     }
 
-    /// [`sobol`](Tensor::sobol) as f32 or f64, on a device.
+    /// [`sobol`](Tensor::sobol) as f32 or f64, with a device or not.
     ///
     /// # Panics
     /// As [`sobol`](Tensor::sobol), and with another dtype.
@@ -106,7 +106,7 @@ impl Tensor {
         let end = count.checked_add(skip).filter(|&end| end as u64 <= 1 << BITS);
         let Some(end) = end else { panic!("sobol: {count} points from {skip} on go beyond 2^{BITS}") };
         let all: Vec<[u32; BITS]> = (0..dimensions).map(directions).collect();
-        // In Gray code each bit that is set adds its direction, without carries.
+        // In Gray code each set bit contributes its direction, without carries.
         let i = Tensor::arange_with(count, (DType::I64, options.device)) + skip;
         let gray = (&i ^ (&i >> 1)).unsqueeze(1);
         let bits = usize::BITS - end.leading_zeros();
@@ -120,7 +120,7 @@ impl Tensor {
             x ^= ((&gray >> bit as i64) & 1) * own;
         }
         if options.dtype() == DType::F32 {
-            // Cut off rather than rounded, so that none is 1.
+            // Truncated rather than rounded, so that no coordinate is 1.
             return (x >> 8).cast(DType::F32) * 2f64.powi(-24);
         }
         x.cast(DType::F64) * 2f64.powi(-(BITS as i32))

@@ -1,4 +1,4 @@
-//! Modified Bessel functions of the first kind, of order 0 and 1: below 8 by a polynomial, from there on by one in 1/x.
+//! Modified Bessel functions of the first kind, of order 0 and 1: a polynomial in x below 8, from there on one in 1/x.
 
 use super::polynomials as p;
 use super::{function, polynomial};
@@ -34,19 +34,19 @@ functions! {
     i1e => odd, |x| x.i0e() - over(&x.i1e(), x) - x.sign() * x.i1e();
 }
 
-/// `y/x`, which goes to 1/2 at 0 for both functions that are divided so.
+/// `y/x`, with the limit 1/2 at 0, which holds for both quotients here.
 fn over(y: &Tensor, x: &Tensor) -> Tensor {
     let zero = x.eq(0.0);
     zero.where_(0.5, y / zero.where_(1.0, x))
 }
 
-/// `e^|x|·y` in two halves, so that it is finite wherever the result is; `x` itself where that is infinite.
+/// `e^|x|·y` in two half factors, so that it is finite whenever the result is; `x` itself if that is infinite.
 fn grown(x: &Tensor, y: &Tensor) -> Tensor {
     let half = (x.abs() * 0.5).exp();
     x.is_inf().where_(x, y * &half * &half)
 }
 
-/// Where `1/x` is on [-1, 1], and `√x`, of numbers from 8 on.
+/// `1/x` scaled to [-1, 1], and `√x`, for numbers from 8 on.
 fn far(size: &Tensor) -> (Tensor, Tensor) {
     let x = size.maximum(8.0);
     let scale = 2.0 / (FAR.1 - FAR.0);
@@ -57,7 +57,7 @@ fn near(size: &Tensor) -> Tensor {
     size.minimum(8.0) * 0.25 - 1.0
 }
 
-/// `e⁻ˣ·I₀(x)` of `x ≥ 0`.
+/// `e⁻ˣ·I₀(x)` for `x ≥ 0`.
 fn even(size: &Tensor) -> Tensor {
     let (t, root) = far(size);
     let far = polynomial(&t, &p::I0_FAR, &p::I0_FAR_SHORT) / root;

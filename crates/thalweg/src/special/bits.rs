@@ -3,7 +3,7 @@
 use crate::Tensor;
 use crate::record::wrong_dtype;
 
-/// The low bits of a byte pattern that repeats over so many bits, as a number of a signed dtype of that width.
+/// A repeated byte truncated to `bits` bits, as a number of a signed dtype of that width.
 fn repeated(byte: u8, bits: u32) -> i64 {
     let all = i64::from_le_bytes([byte; 8]);
     if bits == 64 { all } else { all & ((1 << bits) - 1) }
@@ -19,8 +19,8 @@ impl Tensor {
         8 * self.dtype().size() as u32
     }
 
-    /// How many bits of each element are 1, in the tensor's dtype, as Rust's `count_ones`: of -1 all of them.
-    /// `numpy.bitwise_count` is this of [`abs`](Tensor::abs). Takes integers.
+    /// The number of bits of each element that are 1, in the tensor's dtype, as Rust's `count_ones`; for -1 all of
+    /// them. `numpy.bitwise_count` is this of [`abs`](Tensor::abs). Takes integers.
     ///
     /// # Panics
     /// On a dtype that is not an integer.
@@ -29,7 +29,8 @@ impl Tensor {
     #[track_caller]
     pub fn bit_count(&self) -> Tensor {
         let bits = self.integer_bits("bit_count");
-        // Neighbours added in pairs, fours, and bytes (Warren, Hacker's Delight, 5-1). A shifted sign is masked out.
+        // Sums of bit pairs, of groups of four, and of bytes (Warren, Hacker's Delight, 5-1). Sign bits that are
+        // shifted in are masked.
         let x = self - ((self >> 1) & repeated(0x55, bits));
         let x = (&x & repeated(0x33, bits)) + ((x >> 2) & repeated(0x33, bits));
         let mut x = (&x + (&x >> 4)) & repeated(0x0f, bits);
@@ -41,8 +42,8 @@ impl Tensor {
         if bits == 8 { x } else { x & 0x7f }
     }
 
-    /// How many bits above the highest 1 are 0, in the tensor's dtype; all of them for 0, none for a negative number.
-    /// Takes integers.
+    /// The number of zeros above the highest 1 bit, in the tensor's dtype; the width for 0, and 0 for a negative
+    /// number. Takes integers.
     ///
     /// # Panics
     /// On a dtype that is not an integer.
@@ -58,7 +59,7 @@ impl Tensor {
         (!x).bit_count()
     }
 
-    /// How many bits below the lowest 1 are 0, in the tensor's dtype; all of them for 0. Takes integers.
+    /// The number of zeros below the lowest 1 bit, in the tensor's dtype; the width for 0. Takes integers.
     ///
     /// # Panics
     /// On a dtype that is not an integer.

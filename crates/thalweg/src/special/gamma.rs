@@ -1,7 +1,7 @@
 //! The logarithm of the gamma function and its derivatives.
 //!
-//! From 3 on by Stirling's formula and a polynomial for what it leaves, between 1 and 3 by a polynomial with the roots
-//! taken out, below 1 by the recurrence, and of negative numbers by reflection.
+//! From 3 on: Stirling's formula and a polynomial for its remainder. Between 1 and 3: a polynomial with the roots
+//! factored out. Below 1: the recurrence. Negative numbers: the reflection formula.
 
 use super::polynomials as p;
 use super::{function, polynomial};
@@ -12,8 +12,8 @@ use std::f64::consts::PI;
 const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_8;
 
 impl Tensor {
-    /// `ln |Γ(x)|`, as `scipy.special.gammaln` and `torch.lgamma`. ∞ at 0 and negative whole numbers, and at ±∞; NaN of
-    /// NaN. Takes floats. Its derivative is [`digamma`](Tensor::digamma).
+    /// `ln |Γ(x)|`, as `scipy.special.gammaln` and `torch.lgamma`. ∞ at 0, at negative integers and at ±∞; NaN for NaN.
+    /// Takes floats. Its derivative is [`digamma`](Tensor::digamma).
     ///
     /// ```
     /// # use thalweg::Tensor;
@@ -31,8 +31,8 @@ impl Tensor {
         function("lgamma", self, lgamma, Tensor::digamma)
     }
 
-    /// `ψ(x) = Γ′(x)/Γ(x)`, as `scipy.special.digamma` and `torch.digamma`. -∞ at 0, ∞ at -0, NaN at negative whole
-    /// numbers and -∞. Takes floats. Its derivative is [`trigamma`](Tensor::trigamma).
+    /// `ψ(x) = Γ′(x)/Γ(x)`, as `scipy.special.digamma` and `torch.digamma`. -∞ at 0, ∞ at -0, NaN at negative integers
+    /// and -∞. Takes floats. Its derivative is [`trigamma`](Tensor::trigamma).
     ///
     /// # Panics
     /// On a dtype that is not a float.
@@ -42,7 +42,7 @@ impl Tensor {
     }
 
     /// `ψ′(x)`, the derivative of [`digamma`](Tensor::digamma), as `scipy.special.polygamma(1, x)`. ∞ at 0 and negative
-    /// whole numbers. Takes floats.
+    /// integers. Takes floats.
     ///
     /// # Panics
     /// On a dtype that is not a float.
@@ -54,7 +54,7 @@ impl Tensor {
     }
 }
 
-/// A number from 1 on: itself, or one more where it is below 1.
+/// Argument reduced to at least 1: `x`, or `x + 1` if it is below 1.
 struct Reduced {
     small: Tensor,
     z: Tensor,
@@ -66,18 +66,18 @@ impl Reduced {
         Reduced { z: small.where_(x + 1.0, x), small }
     }
 
-    /// Held in [1, 3], and where that is on [-1, 1].
+    /// The argument clamped to [1, 3], and mapped to [-1, 1].
     fn near(&self) -> (Tensor, Tensor) {
         let z = self.z.clamp(1.0, 3.0);
         let t = &z - 2.0;
         (z, t)
     }
 
-    /// At least 3, and where 1/z² of [0, 1/9] is on [-1, 1].
+    /// The argument, at least 3, and 1/z² in [0, 1/9] mapped to [-1, 1].
     fn far(&self) -> (Tensor, Tensor) {
-        // (A choice: the maximum would give its half of the derivative at 3.)
+        // (A select, because `maximum` would halve the derivative at 3.)
         let z = self.z.lt(3.0).where_(3.0, &self.z);
-        // The square of 1/z, since that of z overflows.
+        // The square of 1/z, because that of z overflows.
         let t = z.recip().square() * 18.0 - 1.0;
         (z, t)
     }
@@ -87,7 +87,7 @@ impl Reduced {
     }
 }
 
-/// How far a number is from the nearest whole one, times π.
+/// The distance of a number from the nearest integer, times π.
 fn angle(x: &Tensor) -> Tensor {
     (x - x.round()) * PI
 }
@@ -105,7 +105,7 @@ fn lgamma(x: &Tensor) -> Tensor {
     // Γ(x)·Γ(-x) = -π/(x·sin πx)
     let below = PI.ln() - logarithm - angle(&size).sin().abs().log() - &above;
     let y = x.lt(0.0).where_(below, &above);
-    // A number whose result is beyond the dtype is whole.
+    // A number whose result overflows the dtype is an integer.
     above.is_inf().where_(above, y)
 }
 
@@ -140,7 +140,7 @@ fn trigamma(x: &Tensor) -> Tensor {
     let square = v.square();
     let rest = polynomial(&t, &p::TRIGAMMA_FAR, &p::TRIGAMMA_FAR_SHORT) * &square * &v;
     let far = v + square * 0.5 + rest;
-    // Where neither is added it is of 1, so that its derivative is a number.
+    // Computed for 1 where it is not added, so that its derivative is finite.
     let own = reduced.small.where_(x, 1.0).square().recip();
     let y = reduced.choose(near, far) + reduced.small.where_(own, 0.0);
     let sine = (below.where_(angle(x), 1.0)).sin();

@@ -1,12 +1,12 @@
-//! The inverse of the error function, by the rational functions of algorithm AS 241 (Wichura 1988), which is about the
-//! normal distribution: relative error 1e-16.
+//! The inverse of the error function, by the rational functions of algorithm AS 241 (Wichura 1988) for the normal
+//! distribution, with a relative error of 1e-16.
 #![allow(clippy::excessive_precision, clippy::unreadable_literal, reason = "numbers as they were published")]
 
 use super::function;
 use crate::{DType, Tensor};
 use std::f64::consts::FRAC_1_SQRT_2;
 
-/// Numerator and denominator, coefficients lowest first.
+/// Numerator and denominator, with the lowest coefficients first.
 type Ratio = ([f64; 8], [f64; 8]);
 
 const CENTRE: Ratio = (
@@ -92,13 +92,13 @@ fn ratio(t: &Tensor, (above, below): &Ratio) -> Tensor {
     super::polynomial(t, above, above) / super::polynomial(t, below, below)
 }
 
-/// The quantile of the normal distribution at `(x + 1)/2`, over √2.
+/// The quantile of the normal distribution at `(x + 1)/2`, divided by √2.
 fn erfinv(x: &Tensor) -> Tensor {
     let q = x * 0.5;
     let centre = &q * ratio(&(0.180625 - q.square()), &CENTRE);
     let size = x.abs();
     let r = (-((1.0 - &size) * 0.5).log()).sqrt();
-    // What is not chosen is held where it is a number.
+    // Clamped where this branch is not selected, so that it is finite there.
     let near = r.minimum(5.0);
     let mut tail = ratio(&(near - 1.6), &TAIL);
     if x.dtype() == DType::F64 {

@@ -1,10 +1,10 @@
 //! Special functions: the gamma function's logarithm and derivatives, Bessel functions, the inverse of erf, and small
-//! functions of one or two arguments that NumPy and PyTorch have.
+//! functions of one or two arguments of NumPy and PyTorch.
 //!
-//! They are compositions of the operations of the table, so they fuse, run on every device, and give the same bits on
-//! it each time. f64 is accurate to some 1e-15, f32 to some 1e-7, of the result, or of 1 beside a root; bf16 and f16 are
-//! computed in f32. Where a derivative has a name of its own it is recorded as that, not as the derivative of
-//! polynomials.
+//! They are compositions of table operations, so they fuse, run on every device, and give the same bits on a device
+//! each time. Errors are about 1e-15 for f64 and 1e-7 for f32, relative to the result, or absolute beside a root; bf16
+//! and f16 are computed in f32. A derivative that has its own name is recorded as that function, not as the derivative
+//! of polynomials.
 
 mod bessel;
 mod bits;
@@ -17,15 +17,15 @@ use crate::record::{check_float, widened};
 use crate::tape::{self, Rule};
 use crate::{DType, Tensor};
 
-/// A polynomial in `t`, coefficients lowest first: all of them in f64, the short list in f32.
+/// A polynomial in `t`, lowest coefficients first: the long list in f64, the short one in f32.
 fn polynomial(t: &Tensor, long: &[f64], short: &[f64]) -> Tensor {
     let list = if t.dtype() == DType::F64 { long } else { short };
     let [rest @ .., before, last] = list else { unreachable!("a polynomial has two coefficients and more") };
     rest.iter().rev().fold(t * *last + *before, |sum, c| sum * t + *c)
 }
 
-/// A function of one float argument: `f` of it in its own dtype or in f32, and its derivative, which is told the
-/// argument. Neither `f` nor what it is made of is differentiated.
+/// A function of one float argument: `f` of it, in its own dtype or in f32, and its derivative as a function of the
+/// argument. `f` itself is not differentiated.
 #[track_caller]
 pub(crate) fn function(
     name: &'static str,

@@ -1,10 +1,10 @@
-//! Small functions of two arguments, and of one and a number.
+//! Small functions of two arguments, and of one argument and a number.
 
 use crate::record::{check_float, widened, wrong_dtype};
 use crate::{Backward, DType, IntoOperand, Operand, Tensor, custom_grad};
 use std::f64::consts::LN_2;
 
-/// An argument as a tensor of the other's dtype.
+/// An operand as a tensor of `like`'s dtype.
 #[track_caller]
 fn tensor(name: &str, like: &Tensor, other: Operand<'_>) -> Tensor {
     match other {
@@ -22,14 +22,14 @@ fn tensor(name: &str, like: &Tensor, other: Operand<'_>) -> Tensor {
     }
 }
 
-/// Whether the sign is a minus, that of -0 too. No gradient goes through it.
+/// Whether the sign is a minus, also for -0. It has no gradient.
 fn negative(x: &Tensor) -> Tensor {
     x.lt(0.0) | (x.eq(0.0) & x.detach().recip().lt(0.0))
 }
 
 impl Tensor {
     /// `ln(eᵃ + eᵇ)`, without overflow, as `numpy.logaddexp`. Takes floats; NaN if either is NaN. The gradient is
-    /// shared as by a softmax.
+    /// divided by a softmax.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
@@ -47,15 +47,15 @@ impl Tensor {
         self.log_sum("logaddexp2", other.operand(), |less| less.exp2().log1p() / LN_2, LN_2)
     }
 
-    /// The larger of two, and what the smaller adds: `more` of how much less it is. The gradients are the two numbers' shares
-    /// of the sum, a softmax of two, of `base` times the difference.
+    /// The larger of two numbers, plus `more` of the negative distance to the smaller. The gradients are the shares of
+    /// the two numbers in the sum: a softmax of two, of `base` times the difference.
     #[track_caller]
     fn log_sum(&self, name: &'static str, other: Operand<'_>, more: fn(Tensor) -> Tensor, base: f64) -> Tensor {
         check_float(name, self);
         let all = crate::Tensor::broadcast_all(&[widened(self), widened(&tensor(name, self, other))]);
         let value = |[a, b]: [Tensor; 2]| {
             let largest = a.maximum(&b);
-            // Equal infinities are NaN apart.
+            // The difference of equal infinities is NaN.
             let same = a.eq(&b);
             let less = -(same.where_(0.0, &a - &b)).abs();
             let finite = largest.is_finite();
@@ -69,8 +69,7 @@ impl Tensor {
         custom_grad([&all[0], &all[1]], value, shares).cast(self.dtype())
     }
 
-    /// `x·ln y`, and 0 where `x` is 0 whatever `y` is, unless that is NaN: as `scipy.special.xlogy` and `torch.xlogy`.
-    /// Takes floats.
+    /// `x·ln y`, and 0 if `x` is 0, unless `y` is NaN: as `scipy.special.xlogy` and `torch.xlogy`. Takes floats.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
@@ -82,7 +81,7 @@ impl Tensor {
         (&x * nothing.where_(1.0, y).log()).cast(self.dtype())
     }
 
-    /// `x·ln(1 + y)`, and 0 where `x` is 0 whatever `y` is, unless that is NaN: as `scipy.special.xlog1py`. Takes floats.
+    /// `x·ln(1 + y)`, and 0 if `x` is 0, unless `y` is NaN: as `scipy.special.xlog1py`. Takes floats.
     ///
     /// # Panics
     /// As [`xlogy`](Tensor::xlogy).
@@ -94,8 +93,8 @@ impl Tensor {
         (&x * nothing.where_(0.0, y).log1p()).cast(self.dtype())
     }
 
-    /// The magnitude of `self` with the sign of `other`, that of -0 too, as `numpy.copysign`. The sign of a NaN counts as
-    /// plus. Takes floats.
+    /// The magnitude of `self` with the sign of `other`, including that of -0, as `numpy.copysign`. NaN counts as
+    /// positive. Takes floats.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
@@ -106,8 +105,8 @@ impl Tensor {
         negative(&tensor("copysign", self, other.operand())).where_(-&size, size)
     }
 
-    /// Whether the sign is a minus, as bool, as `numpy.signbit`: true for -0. The sign of a NaN counts as plus. Takes
-    /// floats and integers.
+    /// Whether the sign is a minus, as bool, as `numpy.signbit`: true for -0. NaN counts as positive. Takes floats and
+    /// integers.
     ///
     /// # Panics
     /// On bool.
@@ -120,8 +119,9 @@ impl Tensor {
         }
     }
 
-    /// The remainder of `a/b` with the sign of `a`, exact, as C's `fmod`, `numpy.fmod` and `torch.fmod`
-    /// ([`rem`](Tensor::rem) has the sign of `b`). Of floats by 0 NaN, of integers by 0 0. Takes floats and integers.
+    /// The exact remainder of `a/b` with the sign of `a`, as C's `fmod`, `numpy.fmod` and `torch.fmod`
+    /// ([`rem`](Tensor::rem) has the sign of `b`). Division by 0 gives NaN for floats and 0 for integers. Takes floats
+    /// and integers.
     ///
     /// # Panics
     /// On bool, or when dtypes differ or shapes do not broadcast.
@@ -137,7 +137,7 @@ impl Tensor {
                 let rest = a.abs().rem(b.abs());
                 negative(&a).where_(-&rest, rest)
             };
-            // The derivative of the composition is 0 at a = 0, that of |a|.
+            // The derivative of the composition would be 0 at a = 0, because of |a|.
             let slopes = |Backward { inputs: [a, b], gradients: dy, .. }: Backward<[Tensor; 2], Tensor>| {
                 [dy.clone(), -dy * (a / b).trunc()]
             };
@@ -148,7 +148,7 @@ impl Tensor {
         crossed.where_(&rest - &other, rest)
     }
 
-    /// 0 below 0, 1 above, and `at_zero` at 0, as `numpy.heaviside`; NaN of NaN. Takes floats.
+    /// 0 below 0, 1 above, and `at_zero` at 0, as `numpy.heaviside`; NaN for NaN. Takes floats.
     ///
     /// # Panics
     /// On a dtype that is not a float, or when dtypes differ or shapes do not broadcast.
@@ -160,8 +160,9 @@ impl Tensor {
         self.is_nan().where_(self, self.eq(0.0).where_(at_zero, step))
     }
 
-    /// Rounded to so many decimal digits behind the point, halves to even, as `numpy.round(x, digits)`; negative digits
-    /// are before it. What is multiplied by 10^digits on the way may be off by a rounding, as in NumPy. Takes floats.
+    /// `self` rounded to `digits` decimal digits after the point, halves to even, as `numpy.round(x, digits)`; negative
+    /// digits are before the point. The intermediate product with 10^digits may have a rounding error, as in NumPy.
+    /// Takes floats.
     ///
     /// # Panics
     /// On a dtype that is not a float.
@@ -170,7 +171,7 @@ impl Tensor {
         check_float("round_to", self);
         let (x, by) = (widened(self), 10f64.powi(digits.abs()));
         let rounded = if digits < 0 { (&x / by).round() * by } else { (&x * by).round() / by };
-        // Too large to be multiplied: it has no digits there.
+        // Too large to be multiplied: it has no digits after the point.
         rounded.is_finite().where_(rounded, x).cast(self.dtype())
     }
 
@@ -188,7 +189,7 @@ impl Tensor {
             DType::F64 => next_of_f64(self, &up),
             dtype => next_of_narrow(self, &up, dtype),
         };
-        // From an infinity it goes to the largest number.
+        // The neighbour of an infinity is the largest number.
         let most = self.dtype().float_info().max;
         let back = self.gt(0.0).where_(self.full_like(most), -most);
         let next = self.is_inf().where_(back, next);
@@ -198,8 +199,8 @@ impl Tensor {
     }
 }
 
-/// In f64, a step of between a half and one and a half units in the last place, rounded back: there is one number in
-/// that reach, from a power of two downward too.
+/// For f32, bf16 and f16: in f64, a step of between 0.5 and 1.5 units in the last place, rounded back. Exactly one
+/// number of the dtype is in that range, also downward from a power of two.
 fn next_of_narrow(x: &Tensor, up: &Tensor, dtype: DType) -> Tensor {
     let (digits, least) = match dtype {
         DType::F32 => (24, -149),
@@ -211,8 +212,9 @@ fn next_of_narrow(x: &Tensor, up: &Tensor, dtype: DType) -> Tensor {
     (&wide + up.where_(&step, -&step)).cast(dtype)
 }
 
-/// Rump, Zimmermann, Boldo and Melquiond 2009: half a unit and a little more, added in rounding to nearest. Numbers that
-/// are so small that half a unit is rounded itself are scaled up; the smallest have steps of one size.
+/// For f64, by Rump, Zimmermann, Boldo and Melquiond (2009): half a unit and a little more is added, rounding to
+/// nearest. Numbers so small that half a unit is rounded itself are scaled up; subnormal numbers have steps of one
+/// size.
 fn next_of_f64(x: &Tensor, up: &Tensor) -> Tensor {
     const HALF_UNIT: f64 = 1.110_223_024_625_156_8e-16;
     let size = x.abs();

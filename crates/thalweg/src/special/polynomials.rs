@@ -52,7 +52,7 @@ pub(super) const GAMMA_SHORT: [f64; 14] = [
     1.9230823684436325e-05,
     -9.05981298473926e-06,
 ];
-/// What Stirling's formula leaves, times x, for 1/x² in [0, 1/9]. Off by 0.31·2⁻⁵³; the short one by 0.00·2⁻²⁴.
+/// Remainder of Stirling's formula, times x, for 1/x² in [0, 1/9]. Off by 0.31·2⁻⁵³; the short one by 0.00·2⁻²⁴.
 pub(super) const GAMMA_FAR: [f64; 18] = [
     0.08318136697655197,
     -0.0001497002183648149,

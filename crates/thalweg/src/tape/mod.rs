@@ -1,4 +1,4 @@
-//! From a recorded operation to its node. Called only where an argument is tracked or came from one that was.
+//! From recorded operations to autograd nodes. Called only if an argument is tracked, or depends on a tensor that was.
 
 pub(crate) mod needs;
 
@@ -17,11 +17,11 @@ thread_local! {
     static TRACKING: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Restores what held before, also when a panic unwinds.
+/// Guard that restores the previous setting, also when a panic unwinds.
 pub(crate) struct Tracking(bool);
 
 impl Tracking {
-    /// From now on until the guard goes, tracked or not.
+    /// Turns tracking on or off until the guard is dropped.
     pub(crate) fn set(on: bool) -> Tracking {
         Tracking(TRACKING.replace(on))
     }
@@ -38,16 +38,16 @@ pub(crate) fn is_tracking() -> bool {
     TRACKING.get()
 }
 
-/// A rule that belongs to a node: what it was made from, the arguments' values and the gradient of the result in; one
-/// gradient an argument out.
+/// Derivative rule of a node: from its inputs, the arguments' values and the gradient of the result, to one gradient
+/// per argument.
 pub(crate) type Rule = dyn Fn(&Inputs, &[Option<Tensor>], Tensor) -> Vec<Option<Tensor>> + Send + Sync;
 
-/// A rule that several results share: the arguments, the results and the gradients of these in (one that nothing came
-/// back to is none); one gradient an argument out.
+/// Derivative rule that several results share: from the arguments, the results and their gradients (`None` if there is
+/// none) to one gradient per argument.
 pub(crate) type JointRule = dyn Fn(&[Tensor], &[Tensor], Vec<Option<Tensor>>) -> Vec<Option<Tensor>> + Send + Sync;
 
-/// The node of an operation that was recorded as `value`. None where nothing flows through it; a [`What::Cut`] where
-/// something would, had the operation a derivative.
+/// The node of an operation that was recorded as `value`. `None` if no gradient flows through it; a [`What::Cut`] if
+/// one would flow, but the operation has no derivative.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -79,7 +79,7 @@ pub(crate) fn node(op: Op, attr: u32, args: &[Arg<'_>], ints: &[i64], value: &Ar
         Arg::Tensor(t) => Input::Tensor {
             shape: *t.shape(),
             dtype: t.dtype(),
-            // One that is cut is kept, so that messages can name it.
+            // Cut arguments keep their node, so that messages can name it.
             node: if can >> i & 1 == 1 { t.node.clone() } else { None },
             value: (read >> i & 1 == 1).then(|| Kept::new(&t.value)),
         },
@@ -90,8 +90,8 @@ pub(crate) fn node(op: Op, attr: u32, args: &[Arg<'_>], ints: &[i64], value: &Ar
     Some(Node::new(What::Op { op, attr, ints: ints.into() }, inputs))
 }
 
-/// A tensor of this value with a rule of its own, made from these and from what else is named by its node; the value
-/// alone where nothing is tracked. Whether the rule `reads` the values of `from` says whether they are kept.
+/// A tensor with this value and its own rule, which depends on `from` and on the nodes `others`; an untracked tensor if
+/// none of these is tracked. `reads` says whether the rule reads the values of `from`, which are then saved.
 pub(crate) fn own(
     value: &Arc<Value>,
     name: &'static str,
@@ -109,7 +109,7 @@ pub(crate) fn own(
         node: t.node.clone(),
         value: reads.then(|| Kept::new(&t.value)),
     });
-    // Of the others only the node is known; such a rule asks for no more.
+    // Only the nodes of `others` are known; such a rule needs no more.
     let others = others.into_iter().map(|n| Input::Tensor {
         shape: Shape::SCALAR,
         dtype: value.dtype(),
@@ -120,8 +120,8 @@ pub(crate) fn own(
     Tensor { value: value.clone(), node: Some(Node::new(What::Own(name, Box::new(rule)), inputs)) }
 }
 
-/// Tensors of these values that share a rule and were made from these tensors; the values alone where nothing is
-/// tracked. What the values and `from` hold is kept for the rule.
+/// Tensors with these values that share a rule and depend on `from`; untracked tensors if none of these is tracked. The
+/// values and those of `from` are saved for the rule.
 #[track_caller]
 pub(crate) fn joint(values: &[Arc<Value>], name: &'static str, from: &[Tensor], rule: Box<JointRule>) -> Vec<Tensor> {
     if !is_tracking() || !from.iter().any(Tensor::is_tracked) {

@@ -1,39 +1,39 @@
-//! What the derivative of an operation reads of it, and what has none.
+//! Values that the derivative of an operation reads, and operations without a derivative.
 //!
-//! The elementwise operations are looked up in the derivative column of their table: each row's expression is written
-//! once, into a list of terms, and what it reaches is what has to be kept.
+//! Elementwise operations are looked up in the derivative column of their table: the expression of each row is built
+//! once, as a list of terms, and the values that it reaches are those to save.
 
 use std::sync::OnceLock;
 use thalweg_ir::element::{Build, Expr};
 use thalweg_ir::{ElementOp, Op, ReduceOp, ScanOp, ScatterOp};
 
-/// The result, in a mask of what is read; argument `i` is bit `i`.
+/// Bit of the result, in a mask of values that are read; argument `i` is bit `i`.
 pub(crate) const RESULT: u8 = 1 << 3;
 
-/// A part of a derivative.
+/// Term of a derivative.
 #[derive(Clone, Debug)]
 pub(crate) enum Term {
     /// An argument of the operation.
     Argument(usize),
-    /// Its result.
+    /// The result of the operation.
     Result,
     /// A number.
     Constant(f64),
-    /// An operation on terms before.
+    /// An operation on earlier terms.
     Op(ElementOp, Vec<Expr>),
 }
 
-/// The derivatives of an elementwise operation with respect to its arguments.
+/// Partial derivatives of an elementwise operation by its arguments.
 pub(crate) struct Partials {
-    /// The terms, each made of terms before it.
+    /// The terms, each built from earlier ones.
     pub(crate) terms: Vec<Term>,
-    /// The derivative with respect to each argument; none where no gradient flows (a condition).
+    /// The derivative by each argument; `None` if no gradient flows to it (a condition).
     pub(crate) by: Vec<Option<Expr>>,
-    /// What each reads.
+    /// Bit masks of the values that each derivative reads.
     reads: Vec<u8>,
 }
 
-/// Terms in the making.
+/// List of terms under construction.
 struct Writer(Vec<Term>);
 
 impl Build for Writer {
@@ -49,7 +49,7 @@ impl Build for Writer {
 }
 
 impl Partials {
-    /// Those of an operation; none where the table has no derivative.
+    /// The derivatives of an operation; `None` if the table has none.
     pub(crate) fn of(op: ElementOp) -> Option<&'static Partials> {
         static ALL: OnceLock<Vec<Option<Partials>>> = OnceLock::new();
         ALL.get_or_init(|| ElementOp::ALL.iter().map(|&op| Partials::new(op)).collect())[op as usize].as_ref()
@@ -77,12 +77,13 @@ impl Partials {
     }
 }
 
-/// The arguments that gradients flow to, as bits; 0 for an operation that has no derivative or a derivative of zero.
+/// Bit mask of the arguments that gradients flow to; 0 for an operation without a derivative or with a derivative of
+/// zero.
 pub(crate) fn carried(op: Op) -> u8 {
     match op {
         Op::Element(e) => Partials::of(e)
             .map_or(0, |p| p.by.iter().enumerate().fold(0, |mask, (i, d)| mask | (d.is_some() as u8) << i)),
-        // A call of a kernel, and a bitcast, has refused what would flow there.
+        // Kernel calls and bitcasts have already refused tracked arguments that would need a gradient.
         Op::Bitcast
         | Op::Full
         | Op::Iota
@@ -102,7 +103,7 @@ pub(crate) fn carried(op: Op) -> u8 {
     }
 }
 
-/// What the rule reads of an operation where gradients are wanted of these arguments: arguments and [`RESULT`].
+/// Bit mask of the values that the rule reads for the gradients of these arguments: arguments and [`RESULT`].
 pub(crate) fn reads(op: Op, wanted: u8) -> u8 {
     let wants = |i: u8| wanted >> i & 1 == 1;
     match op {

@@ -1,4 +1,4 @@
-//! What NumPy, SciPy and PyTorch users reach for, against what these say (`bench/golden_array.py` writes it).
+//! Functions of NumPy, SciPy and PyTorch, compared with these (`bench/golden_array.py` writes the golden values).
 
 #[path = "../counting/mod.rs"]
 mod counting;
@@ -16,7 +16,7 @@ fn load() -> Golden {
     Golden::load(include_str!("golden.txt"))
 }
 
-/// As f64, as all of the cases are.
+/// Converts to f64, the dtype of all cases.
 fn f(x: Tensor) -> Tensor {
     x.cast(DType::F64)
 }
@@ -209,7 +209,7 @@ fn moves(g: &mut Golden) {
     g.check("scatter_mean", &m.slice((..3, ..4)).scatter_mean(0, &index, x.slice((1, ..2, ..4))));
     g.check("vecdot", &x.vecdot(&x.slice((.., ..1)), -1));
     g.check("matrix_power", &m.slice((.., ..4)).matrix_power(5));
-    // They are f32.
+    // Results that are f32.
     let near = |g: &mut Golden, name: &str, a: Tensor, b: Tensor| {
         let want = g.take(name);
         assert!(f(Tensor::cat(&[a, b], 0)).allclose(&want, 1e-6, 0.0).unwrap(), "{name}");

@@ -1,11 +1,11 @@
-//! Distributions: moments and shares of many draws, held to five standard deviations of what they should be.
+//! Distributions: moments and frequencies of many draws, within five standard deviations of the exact ones.
 
 use thalweg::Generator;
 use thalweg::prelude::*;
 
 const N: usize = 40_000;
 
-/// Mean and variance of draws are those of the distribution.
+/// Compares mean and variance of draws with those of the distribution.
 fn check(name: &str, x: &Tensor, mean: f64, var: f64) {
     let x = x.cast(DType::F64).flatten();
     let n = x.numel() as f64;
@@ -39,7 +39,7 @@ fn moments_are_those_of_the_distribution() {
     }
     check("uniform", &g.uniform(-1.0, 3.0, [N]), 1.0, 16.0 / 12.0);
     check("normal", &g.normal(-2.0, 3.0, [N]), -2.0, 9.0);
-    // scipy.stats.truncnorm(-1, 2): mean 0.2296, variance 0.5199 (times 4, and moved by 5).
+    // scipy.stats.truncnorm(-1, 2): mean 0.2296, variance 0.5199 (scaled by 4, and shifted by 5).
     let x = g.truncated_normal((5.0, 2.0), (3.0, 9.0), [N]);
     check("truncated normal", &x, 5.0 + 2.0 * 0.229_640_37, 4.0 * 0.519_792_7);
     let (low, high) = x.aminmax(..);
@@ -48,7 +48,7 @@ fn moments_are_those_of_the_distribution() {
     assert!(g.standard_gamma(&Tensor::new([0.0f32])).item::<f32>().unwrap().is_nan());
 }
 
-/// Shares of small counts are the probabilities, on both sides of where the method changes.
+/// Frequencies of small counts are the probabilities, on both sides of the change of method.
 #[test]
 fn counts_are_distributed_as_poissons() {
     let mut g = Generator::seed(3);
@@ -96,13 +96,13 @@ fn places_are_drawn_by_weight() {
     assert_eq!(drawn.slice(1).amin(..).item::<i64>().unwrap(), 1);
     let counts = drawn.slice(0).bincount(3).unwrap().to_vec::<i64>().unwrap();
     assert!(counts[1] == 0 && (counts[0] as f64 / N as f64 - 0.25).abs() < 0.012, "{counts:?}");
-    // Without replacement: the heavier one first three times of four, and no place twice.
+    // Without replacement: the heavier index is first in three of four draws, and no index occurs twice.
     let rows = Tensor::new([1.0f32, 3.0]).broadcast_to([4000, 2]);
     let both = g.multinomial(&rows, 2, false);
     assert!(both.sum(1).eq(1).all(..).item::<bool>().unwrap());
     let heavy = both.slice((.., 0)).cast(DType::F32).mean(..).item::<f32>().unwrap();
     assert!((heavy - 0.75).abs() < 0.035, "{heavy}");
-    // Small weights are drawn before none at all.
+    // Indices with small weights are drawn before those without weight.
     let small = Tensor::new([0.0f32, 1e-38, 0.0, 1e-42, 3e-38]).broadcast_to([500, 5]);
     let three = g.multinomial(&small, 3, false).sort(1, false).unique_all().unwrap();
     assert_eq!(three[0].to_vec::<i64>().unwrap(), [1, 3, 4]);

@@ -1,9 +1,9 @@
-//! Special functions in other dtypes than f64, at the places where they are special, and what they cost.
+//! Special functions in dtypes other than f64, at special arguments, and their cost.
 
 use crate::counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 
-/// f32 is what f64 gives, but for a few units in the last place of the result, or of 1 beside a root.
+/// f32 equals f64 up to a few units in the last place of the result, or of 1 beside a root.
 #[test]
 fn f32_is_as_accurate_as_it_says() {
     type Function = (&'static str, fn(&Tensor) -> Tensor, f64, f64, f64);
@@ -24,7 +24,7 @@ fn f32_is_as_accurate_as_it_says() {
         let (got, want) = (f(&x).cast(DType::F64), f(&x.cast(DType::F64)));
         let off = ((got - &want).abs() / want.abs().maximum(1.0)).nanmax(..).item::<f64>().unwrap();
         assert!(off <= units * 2f64.powi(-24), "{name}: off by {} units", off * 2f64.powi(24));
-        // Narrow ones are computed in f32 and rounded once.
+        // bf16 and f16 are computed in f32 and rounded once.
         let narrow = x.cast(DType::BF16);
         let (got, want) = (f(&narrow), f(&narrow.cast(DType::F32)).cast(DType::BF16));
         assert!(got.eq(&want).logical_or_nan(&got).all(..).item::<bool>().unwrap(), "{name} of bf16");
@@ -41,7 +41,7 @@ impl OrNan for Tensor {
     }
 }
 
-/// Numbers of all sizes: the neighbour by bits.
+/// Numbers of all magnitudes: the neighbour by its bits.
 #[test]
 fn the_next_number_is_the_one_with_the_next_bits() {
     let mut bits: Vec<u32> =

@@ -1,4 +1,4 @@
-//! Statistics and moves beyond the golden cases: gradients, edges of what they take, and what they cost.
+//! Statistics and rearrangements beyond the golden cases: gradients, edge cases, and cost.
 
 use crate::counting::{counted, pinned, randn};
 use thalweg::prelude::*;
@@ -34,12 +34,12 @@ fn quantiles_beside_infinities() {
     let median = |v: [f64; 2]| Tensor::new(v).median(..).item::<f64>().unwrap();
     assert_eq!((median([1.0, inf]), median([-inf, 1.0]), median([inf, inf])), (inf, -inf, inf));
     assert!(median([-inf, inf]).is_nan());
-    // Too far apart for a difference.
+    // The difference would overflow.
     assert_eq!(median([f64::MIN, f64::MAX]), 0.0);
     let x = Tensor::new([1.0f64, 2.0, inf]).tracked();
     assert_eq!(x.quantile(0.25, 0).item::<f64>().unwrap(), 1.5);
     assert_eq!(x.quantile(0.25, 0).backward()[&x].to_vec::<f64>().unwrap(), [0.5, 0.5, 0.0]);
-    // Equal elements share by where the quantile lies.
+    // Equal elements share the gradient by the position of the quantile.
     let x = Tensor::new([2.0f64, 2.0]).tracked();
     assert_eq!(x.quantile(0.25, 0).backward()[&x].to_vec::<f64>().unwrap(), [0.75, 0.25]);
 }
@@ -112,7 +112,7 @@ fn passing_over_nan_reads_the_tensor_once() {
     let reductions: [fn(&Tensor) -> Tensor; 4] = [|x| x.nanmean(1), |x| x.nanmax(1), |x| x.nanvar(1), |x| x.ptp(1)];
     for (n, f) in reductions.iter().enumerate() {
         let (_y, c) = counted(|| f(&x));
-        // What is left to be done a row may be a kernel of its own.
+        // The remaining work per row may be a kernel of its own.
         let once = 512 * 300 * 4;
         assert!(c.kernels <= 2 && c.bytes_read <= once + 2 * 512 * 4, "reduction {n}: {c:?}");
     }
@@ -126,7 +126,7 @@ fn a_row_is_longer_than_its_dtype_counts() {
         let x = Tensor::cat(&[Tensor::zeros([zeros]), Tensor::ones([ones])], 0).cast(dtype);
         [x.median(0), x.nanmedian(0)].map(|m| m.cast(DType::F64).item::<f64>().unwrap())
     };
-    // bf16 has no 257, and f16 no 70,001.
+    // bf16 cannot represent 257, nor f16 70,001.
     assert_eq!(median(128, 129, DType::BF16), [1.0; 2]);
     assert_eq!(median(35_000, 35_001, DType::F16), [1.0; 2]);
 }

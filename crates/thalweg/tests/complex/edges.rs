@@ -1,4 +1,4 @@
-//! Branch cuts, poles, infinities, NaN; what is large, small, or beside 1.
+//! Branch cuts, poles, infinities, NaN; arguments that are large, small, or near 1.
 
 use super::{FUNCTIONS, load, pair};
 use crate::golden::Golden;
@@ -15,7 +15,8 @@ pub fn comparisons(g: &mut Golden) {
     g.check("isfinite", &f(at.is_finite()));
 }
 
-/// What is not NumPy's value in a part; of 0 the sign, which says the side of a branch cut, where it is asked for.
+/// The elements that differ from NumPy's; with `signs` also in the sign of a zero, which selects the side of a branch
+/// cut.
 fn differ(got: &Complex, want: &Complex, signs: bool) -> Vec<(usize, [(f64, f64); 2])> {
     let same = |g: f64, w: f64| {
         let close = (g - w).abs() <= 2e-14 * w.abs() || g == w;
@@ -34,7 +35,7 @@ fn special_values_are_numpys() {
     let mut wrong = Vec::new();
     for (name, f) in FUNCTIONS {
         let want = pair(&mut g, &format!("edges_{name}"));
-        // Signs of zeros follow from how a product is written; NumPy's expm1 is NaN where exp is not.
+        // Signs of zeros depend on how a product is written; NumPy's expm1 is NaN where exp is not.
         let signs = !matches!(name, "square" | "recip");
         for (i, [got, want]) in differ(&f(&at), &want, signs) {
             if name != "expm1" || !(want.0.is_nan() || want.1.is_nan()) {
@@ -51,7 +52,7 @@ fn special_values_are_numpys() {
     exact("angle", at.angle(), g.take("edges_angle"));
     let powers = [(0.0, 0.0), (1.0, 0.0), (2.5, 0.0), (-1.0, 0.0), (0.0, 1.0), (1.0, -1.0)];
     let want = pair(&mut g, "edges_pow");
-    // What is infinite or NaN depends on how NumPy writes a power as products; 0 does not.
+    // Infinite and NaN results depend on how NumPy writes a power as products; zeros do not.
     let finite = at.is_finite().unsqueeze(1).broadcast_to(*want.shape());
     let got = at.unsqueeze(1).pow(&Complex::from_pairs(&powers, [6]));
     let [got, want] = [got, want].map(|z| Complex::where_(&finite, &z, &Complex::real(&z.re.zeros_like())));
@@ -74,7 +75,7 @@ fn large_and_small_ones_are_numpys() {
     assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The sides of the cuts, on which values differ by the sign of a zero alone.
+/// The sides of branch cuts, whose values differ only by the sign of a zero.
 #[test]
 fn both_sides_of_a_cut() {
     let on = |re: f64, im: f64| Complex::from_pairs(&[(re, im), (re, -im)], [2]);
@@ -96,7 +97,7 @@ fn both_sides_of_a_cut() {
     }
     apart(on(0.5, 0.0).acosh(), "acosh");
     apart(on(-2.0, 0.0).acosh(), "acosh");
-    // A real operand has no imaginary part: the side stays.
+    // A real operand has no imaginary part, so the side stays.
     apart((on(-2.0, 0.0) + 1.0).sqrt(), "sqrt");
     apart((1.0 - on(2.0, 0.0)).sqrt(), "sqrt");
 }

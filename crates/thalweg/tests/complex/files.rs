@@ -44,7 +44,7 @@ fn they_are_printed_as_numpy_prints_them() {
     assert!(late.starts_with("<complex f32 [1024]: "), "{late}");
 }
 
-/// A file of NumPy's: header and data.
+/// A file in NumPy's format: header and data.
 fn file(header: &str, data: &[u8]) -> Vec<u8> {
     let mut out = b"\x93NUMPY\x02\x00".to_vec();
     out.extend((header.len() as u32).to_le_bytes());
@@ -70,7 +70,7 @@ fn files_of_numpy_are_read_and_written() {
     z.write_npy(&path).unwrap();
     assert_eq!(Complex::read_npy(&path).unwrap().to_vec::<f32>().unwrap(), z.to_vec().unwrap());
     std::fs::remove_file(path).unwrap();
-    // numpy.asfortranarray([[1+2j, 3+4j]]).astype(">c8"), and a vector, for which the order means nothing.
+    // numpy.asfortranarray([[1+2j, 3+4j]]).astype(">c8"), and a vector, for which the order has no meaning.
     let data: Vec<u8> = [1f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0].iter().flat_map(|v| v.to_be_bytes()).collect();
     let turned = Complex::from_npy_bytes(&file("{'descr': '>c8', 'fortran_order': True, 'shape': (2, 2), }", &data));
     assert_eq!(turned.unwrap().to_vec::<f32>().unwrap(), [(1.0, 2.0), (5.0, 6.0), (3.0, 4.0), (7.0, 8.0)]);
@@ -98,7 +98,7 @@ fn damage_is_an_error_that_says_what() {
     assert!(deep.contains("at most 7 dimensions"), "{deep}");
     let half = some().cast(DType::F16).to_npy_bytes().unwrap_err().to_string();
     assert!(half.contains("no complex numbers of f16"), "{half}");
-    // Every byte changed, and every length: an error or numbers, but no panic.
+    // With any byte or length changed, the result is an error or numbers, but never a panic.
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 0x15;

@@ -1,10 +1,10 @@
-//! Gradients are those of the parts as two variables, here against central differences.
+//! Gradients, as those of the parts as two variables, against central differences.
 
 use super::FUNCTIONS;
 use thalweg::Complex;
 use thalweg::prelude::*;
 
-/// The gradients of a real number by both parts are its differences.
+/// Compares the gradients of a real number by both parts with central differences.
 fn check(what: &str, values: [Vec<f64>; 2], f: &dyn Fn(&Complex) -> Tensor) {
     let parts = values.clone().map(|v| Tensor::new(v).tracked());
     let gradients = f(&Complex::new(parts[0].clone(), parts[1].clone())).backward();
@@ -27,7 +27,7 @@ fn check(what: &str, values: [Vec<f64>; 2], f: &dyn Fn(&Complex) -> Tensor) {
     }
 }
 
-/// A real number of all parts, each with another weight.
+/// A weighted sum of all parts.
 fn weighted(z: &Complex) -> Tensor {
     let n = z.numel();
     let weights = (Tensor::arange_with(n, DType::F64) * 0.7).cos() + 1.3;
@@ -43,14 +43,14 @@ fn of_functions() {
     for (name, f) in FUNCTIONS {
         check(name, some(), &|z| weighted(&f(z)));
     }
-    // On the axes, where another formula or a sign is picked, but not on a cut.
+    // On the axes, where another formula or sign is selected, but not on a branch cut.
     let axes = [vec![0.5, 0.0, 0.0, -0.5, 0.25], vec![0.0, 0.5, -0.5, 0.0, 0.0]];
     for (name, f) in
         FUNCTIONS.into_iter().filter(|(name, _)| !matches!(*name, "log" | "log2" | "log10" | "sqrt" | "acosh"))
     {
         check(name, axes.clone(), &|z| weighted(&f(z)));
     }
-    // Large ones, where the formula is the other one.
+    // Large arguments, which use the other formula.
     let large = [vec![30.0, 1e3, -20.0], vec![2.0, 1e3, -25.0]];
     for (name, f) in
         FUNCTIONS.into_iter().filter(|(name, _)| matches!(*name, "log" | "tanh" | "tan" | "sqrt" | "asinh" | "atanh"))
@@ -59,14 +59,14 @@ fn of_functions() {
     }
 }
 
-/// Where there is a gradient, a formula that is not picked leaves no NaN in it.
+/// A formula that is not selected leaves no NaN in the gradient.
 #[test]
 fn nothing_that_is_not_picked_shows() {
     let far = [1e-200, 1e-300, 1e160, -1e300, 720.0, -720.0];
     for (name, f) in FUNCTIONS {
         let (re, im) = (Tensor::new(far).tracked(), Tensor::new([1e-200, -1e160, 1.0, -1.0, 0.1, 2.0]).tracked());
         let value = f(&Complex::new(re.clone(), im.clone()));
-        // What is beyond has no gradient that is a number.
+        // Values beyond this bound have no finite gradient.
         let finite = value.abs().lt(1e150).to_vec::<bool>().unwrap();
         let gradients = weighted(&value).backward();
         for part in [&re, &im] {
@@ -108,7 +108,7 @@ fn of_roots_on_the_cut() {
         let slope = z.sqrt().re.sum(..).backward()[&im].to_vec::<f64>().unwrap()[0];
         assert_eq!(slope, if side.is_sign_negative() { -0.25 } else { 0.25 });
     }
-    // At 0 the magnitude and the direction have the slope 0, as in PyTorch.
+    // At 0 the gradients of magnitude and direction are 0, as in PyTorch.
     let re = Tensor::new([0.0, 3.0]).tracked();
     assert_eq!(Complex::real(&re).abs().sum(..).backward()[&re].to_vec::<f64>().unwrap(), [0.0, 1.0]);
     assert_eq!(Complex::real(&re).sign().re.sum(..).backward()[&re].to_vec::<f64>().unwrap(), [0.0, 0.0]);

@@ -1,4 +1,4 @@
-//! Complex numbers as two tensors, against NumPy (`bench/golden_array.py`), and what their documentation promises.
+//! Complex numbers as two tensors, against NumPy (`bench/golden_array.py`), and the promises of their documentation.
 
 mod edges;
 mod files;
@@ -29,7 +29,7 @@ fn check(g: &mut Golden, name: &str, z: &Complex) {
 /// A function of one number.
 type Function = fn(&Complex) -> Complex;
 
-/// All of them, by the names of the golden cases.
+/// All functions, by the names of the golden cases.
 const FUNCTIONS: [(&str, Function); 22] = [
     ("exp", Complex::exp),
     ("expm1", Complex::expm1),
@@ -73,7 +73,7 @@ fn numpy_computes_the_same() {
     reductions(&mut g, &z);
     products(&mut g, &z, &w);
     systems(&mut g, &z, &w);
-    // The rest is `edges`'.
+    // The other cases are checked by `edges`.
     edges::comparisons(&mut g);
     let rest = g.left().into_iter().filter(|name| !name.starts_with("edges_") && !name.starts_with("far_"));
     assert_eq!(rest.collect::<Vec<_>>(), Vec::<&str>::new());
@@ -102,7 +102,7 @@ fn operators(g: &mut Golden, z: &Complex, w: &Complex, r: &Tensor) {
     assigned *= (2.0, 0.0);
     assigned -= 1;
     check(g, "assigned", &assigned);
-    // Each other form is the same operation.
+    // The other spellings are the same operation.
     let same = |a: Complex, b: Complex| assert_eq!(a.to_vec::<f64>().unwrap(), b.to_vec::<f64>().unwrap());
     same(z + w, z.clone() + w.clone());
     same(r + z, z + r);
@@ -152,7 +152,7 @@ fn systems(g: &mut Golden, z: &Complex, w: &Complex) {
     g.check("eigvalsh", &square.eigvalsh());
     let column = square.solve(&w.slice((.., 0)));
     assert!(square.matmul(&column).allclose(&w.slice((.., 0)), 1e-12, 1e-12).unwrap());
-    // Many systems at once, of which one is singular.
+    // A batch of systems, one of them singular.
     let many = Complex::stack(&[&square, &(&square * (0.0, 1.0))], 0);
     assert!(many.solve(w).index_axis(0, 1).allclose(&(square.solve(w) * (0.0, -1.0)), 1e-11, 1e-11).unwrap());
     let none = Complex::stack(&[&square, &(&square * 0.0)], 0).inv();
@@ -165,7 +165,7 @@ fn systems(g: &mut Golden, _: &Complex, _: &Complex) {
     ["svdvals", "eigvalsh"].iter().for_each(|name| drop(g.take(name)));
 }
 
-/// f32 and f16: with the functions' own limits, in f32, rounded once.
+/// f32 and f16: with the functions' own bounds, computed in f32, rounded once.
 #[test]
 fn in_narrow_dtypes_they_are_what_they_are_in_f64() {
     let z = pair(&mut load(), "z");

@@ -1,4 +1,4 @@
-//! What moves numbers, makes them, or refuses to.
+//! Views, creation and mistakes of complex numbers.
 
 use crate::mistake::assert_mistake_at;
 use thalweg::Complex;
@@ -77,7 +77,7 @@ fn made_from_a_rule() {
     manual_seed(7);
     let z = Complex::randn_with([40_000], DType::F64);
     let [power, square] = [z.abs_square().mean(..).item::<f64>().unwrap(), z.square().mean(..).abs().item().unwrap()];
-    // Circular: as large in each part, which do not depend on each other.
+    // Circular: the parts are independent and have equal variance.
     assert!((power - 1.0).abs() < 0.03 && square < 0.03, "{power} {square}");
     let u = Complex::rand([40_000]).mean(..).item::<f32>().unwrap();
     assert!((u.0 - 0.5).abs() < 0.01 && (u.1 - 0.5).abs() < 0.01, "{u:?}");

@@ -1,23 +1,23 @@
-//! What tests that count share.
+//! Helpers of tests that assert on counters.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use thalweg::prelude::*;
 use thalweg::{Costs, Counters, CpuEngine, CpuOptions, Effort, counters, set_default_device};
 use thalweg_stream::Mode;
 
-/// What a test that asserts a plan, kernels or bytes holds while it runs: a device of its own, which is this thread's
-/// default one, settings that no environment changes, and random numbers that are the same each time. So nothing of the
-/// machine shows in plans but whether it has AVX2, and tests of one process know nothing of each other.
+/// Guard of a test that asserts a plan, kernels or bytes: an own device as this thread's default, settings independent
+/// of the environment, and fixed random numbers. So plans depend on nothing of the machine but AVX2, and tests of one
+/// process do not affect each other.
 pub struct Pinned {
     before: (Option<Device>, Mode, Effort, Option<f64>, bool, bool, bool),
 }
 
-/// A device of its own, on which things take what [`Costs::typical`] says.
+/// A guard with a device that has the costs of [`Costs::typical`].
 pub fn pinned() -> Pinned {
     pinned_with(Costs::typical())
 }
 
-/// A device of its own, on which things take that.
+/// A guard with a device that has these costs.
 pub fn pinned_with(costs: Costs) -> Pinned {
     let own = device();
     own.set_costs(costs);
@@ -35,7 +35,7 @@ pub fn pinned_with(costs: Costs) -> Pinned {
     Pinned { before: (set_default_device(Some(own)), mode, effort, measuring, deferring, recomputing, tiers) }
 }
 
-/// A device that nobody else has: two threads, and AVX2 where there is.
+/// An exclusive device: two threads, and AVX2 if available.
 pub fn device() -> Device {
     let isa = if CpuEngine::Avx2.available() { CpuEngine::Avx2 } else { CpuEngine::Tile };
     Device::new_cpu(CpuOptions { threads: 2, parallel_ns: 30_000.0, isa })
@@ -54,7 +54,7 @@ impl Drop for Pinned {
     }
 }
 
-/// What the calling thread counted while `f` ran, everything waiting included.
+/// The counters of the calling thread while `f` ran and all pending work was done.
 pub fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
     thalweg::synchronize().unwrap();
     counted_alone(|| {
@@ -64,7 +64,7 @@ pub fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
     })
 }
 
-/// What it counted while `f` ran, and no more: to synchronise is to ask for everything.
+/// The counters while `f` ran, without synchronization, which would compute everything.
 pub fn counted_alone<T>(f: impl FnOnce() -> T) -> (T, Counters) {
     let before = counters();
     let out = f();

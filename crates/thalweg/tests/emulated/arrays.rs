@@ -1,4 +1,4 @@
-//! Array work: distinct elements, parts of results, folds of operands that lie in different directions.
+//! Array operations: distinct elements, slices of results, folds of operands with different layouts.
 
 #![allow(clippy::reversed_empty_ranges, reason = "a negative end counts from the end")]
 
@@ -11,7 +11,7 @@ fn on(x: &Tensor) -> Tensor {
 
 #[test]
 fn distinct_integers_are_counted_where_their_range_is_small() {
-    // Counted; a range that is too large; one that no i64 holds; too few elements.
+    // Counted; a range that is too large; one that overflows i64; too few elements.
     for (n, numbers, range) in [(1 << 16, 300, 1), (1 << 16, 300, 10_000), (1 << 16, 3, i64::MAX), (1000i64, 50, 1i64)]
     {
         let all: Vec<i64> = (0..n).map(|i: i64| (i * 7919 % numbers - numbers / 2).saturating_mul(range)).collect();

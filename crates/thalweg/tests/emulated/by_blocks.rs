@@ -1,9 +1,9 @@
-//! Rows across memory that blocks hold a part of each, on a chip whose cache holds none of them.
+//! Outer-axis reductions split among blocks, on a chip whose cache is too small for a row.
 
 use super::counted;
 use thalweg::prelude::*;
 
-/// A chip whose cache has 4 KiB, and two blocks of which may wait for one another.
+/// A chip with a cache of 4 KiB, and at most two co-resident blocks.
 fn small() -> Device {
     Device::from_name("cuda:emulated:small").expect("there is a C++ compiler")
 }
@@ -16,7 +16,7 @@ fn numbers(shape: [usize; 2], dtype: DType) -> Tensor {
 
 type Formula = fn(&Tensor) -> Tensor;
 
-/// One fold, two and three behind one another, several at once, whole numbers, and values beside the elements.
+/// One fold, two and three in sequence, several at once, integers, and values beside the elements.
 const FORMULAS: [(&str, Formula); 6] = [
     ("centred", |x| x - x.mean_keepdim(0)),
     ("softmax", |x| x.softmax(0)),
@@ -31,7 +31,7 @@ const FORMULAS: [(&str, Formula); 6] = [
 
 #[test]
 fn columns_are_read_once() {
-    // Parts of a row: one, two of which the second is shorter, and rows that fill no vector.
+    // Chunks of a row: one, two with a shorter second one, and rows that do not fill a vector.
     for (shape, dtype) in [
         ([500, 48], DType::F32),
         ([700, 100], DType::F32),
@@ -58,7 +58,7 @@ fn columns_are_read_once() {
     }
 }
 
-/// Rows too long for as many blocks as may wait for one another are read in every pass.
+/// Rows too long for the co-resident blocks are read in every pass.
 #[test]
 fn longer_rows_are_read_again() {
     let x = numbers([3000, 40], DType::F32).to_device(small()).unwrap();

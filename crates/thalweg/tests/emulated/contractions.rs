@@ -1,10 +1,10 @@
-//! Contractions on the emulated GPU: what is one launch, and that it is what the CPU computes.
+//! Contractions on the emulated GPU: single launches, and results equal to the CPU's.
 
 use super::{counted, emulated, tensor};
 use thalweg::prelude::*;
 use thalweg::{DType, MatmulPrecision};
 
-/// Tensors of that shape with small values, the same on both devices.
+/// Tensors of these shapes with small values, the same on both devices.
 fn inputs(shapes: &[&[usize]], dtype: DType) -> [Vec<Tensor>; 2] {
     let of = |(seed, shape): (usize, &&[usize])| {
         let n: usize = shape.iter().product();
@@ -16,7 +16,7 @@ fn inputs(shapes: &[&[usize]], dtype: DType) -> [Vec<Tensor>; 2] {
     [cpu, gpu]
 }
 
-/// Runs `f` on both devices: results within `tolerance` of the largest one, in so many launches.
+/// Runs `f` on both devices: results within `tolerance` of the largest one, in that many launches.
 fn check(
     what: &str,
     shapes: &[&[usize]],
@@ -24,7 +24,7 @@ fn check(
     launches: u64,
     f: impl Fn(&[Tensor]) -> Tensor,
 ) {
-    // The thread's own, whatever other tests have asked for.
+    // Set for this thread, because other tests may have set it.
     let precision = if what.starts_with("tf32") { MatmulPrecision::High } else { MatmulPrecision::Highest };
     thalweg::set_matmul_precision(precision);
     let [cpu, gpu] = inputs(shapes, dtype);
@@ -52,7 +52,7 @@ fn what_follows_a_product_is_in_its_kernel() {
     }
 }
 
-/// Weights whose terms are neighbours, and whole blocks of columns: threads have vectors of the result.
+/// Weights with contiguous terms, and whole blocks of columns: threads hold vectors of the result.
 #[test]
 fn what_follows_a_product_with_dealt_columns_is_in_its_kernel() {
     for kind in &KINDS[1..] {
@@ -60,10 +60,10 @@ fn what_follows_a_product_with_dealt_columns_is_in_its_kernel() {
         check("gelu", &shapes[..3], *kind, 1, |x| (x[0].matmul(&x[1].t()) + &x[2]).gelu());
         check("residual", shapes, *kind, 1, |x| (x[0].matmul(&x[1].t()) + &x[2]).silu() * &x[4] + &x[3]);
         check("wide", shapes, *kind, 1, |x| (x[0].matmul(&x[1].t()) + &x[2]).cast(DType::F32) * 0.5);
-        // Not only rounded, to rows that begin anywhere.
+        // An epilogue that does more than rounding, with rows of any alignment.
         let odd: &[&[usize]] = &[&[200, 72], &[261, 72]];
         check("rounded", odd, *kind, 1, |x| x[0].matmul(&x[1].t()));
-        // A sum that is not stored is not rounded first, so it may be one less.
+        // A sum that is not stored is not rounded first, so it may differ by one.
         check("whole numbers", odd, (kind.0, 0.3), 1, |x| x[0].matmul(&x[1].t()).cast(DType::I16));
         check("masked", shapes, *kind, 1, |x| x[3].gt(0.0).where_(x[0].matmul(&x[1].t()), &x[2]));
     }
@@ -89,7 +89,7 @@ fn products_of_few_rows_are_folds_with_what_follows() {
 
 #[test]
 fn whole_numbers_become_narrow_floats_behind_a_product() {
-    // Small results in whole numbers, which narrow floats have; few columns are folds, many are tiles.
+    // Small integer results, exact in narrow floats; few columns use a GEMV, many use tiles.
     for (m, k, n) in [(40, 3, 1), (70, 3, 66)] {
         let of = |seed: usize, rows: usize, columns: usize| {
             let all: Vec<i32> = (0..rows * columns).map(|i| (i * 7 + seed) as i32 % 5 - 2).collect();
@@ -117,8 +117,8 @@ fn what_factors_are_computed_from_is_in_it_too() {
     }
 }
 
-/// A result that does not follow from the sums is known before them. It may lie over an operand that dies here, which what
-/// follows from the sums is still to read.
+/// A result independent of the sums may be stored before them. It may reuse the memory of an operand that dies here,
+/// which the epilogue still has to read.
 #[test]
 fn what_is_stored_beside_a_product_of_few_columns_writes_over_nothing_that_is_read() {
     let run = |device: Option<&Device>| -> Vec<Vec<i64>> {
@@ -139,7 +139,7 @@ fn what_is_stored_beside_a_product_of_few_columns_writes_over_nothing_that_is_re
     assert_eq!(run(Some(&emulated())), run(None));
 }
 
-/// Queries, keys and values; a gate and what it lets through; two of one shape and one of another.
+/// Queries, keys and values; a gate and the gated value; two of one shape and one of another.
 #[test]
 fn products_of_one_left_factor_and_one_shape_are_one_launch() {
     type Of = fn(&[Tensor]) -> Vec<Tensor>;
@@ -184,7 +184,7 @@ fn products_of_one_left_factor_and_one_shape_are_one_launch() {
 fn factors_that_lie_in_heads_are_copied_by_boxes() {
     let kinds = &KINDS[1..];
     for &kind in kinds {
-        // Terms are two dimensions, then lines, then both; then terms of a right factor.
+        // The terms are two dimensions, then the rows, then both; then the terms of a right factor.
         check("merged heads", &[&[2, 3, 128, 64], &[192, 72], &[72]], kind, 1, |x| {
             x[0].permute([0, 2, 1, 3]).reshape([256, 192]).matmul(&x[1]) + &x[2]
         });
@@ -215,7 +215,7 @@ fn attention(x: &[Tensor]) -> Tensor {
     (&e / e.sum_keepdim(-1)).matmul(&x[2])
 }
 
-/// Rows, keys, terms and columns.
+/// Sizes: rows, keys, terms and columns.
 fn heads(sizes: [usize; 4], kind: (DType, f32), f: impl Fn(&[Tensor]) -> Tensor) {
     let [m, n, d, v] = sizes;
     let what = if kind.0 == DType::F32 { "tf32 attention" } else { "attention" };
@@ -254,12 +254,12 @@ fn rows_that_are_masked_whole_are_no_numbers() {
     let [cpu, gpu] = inputs(&[&[40, 64], &[72, 64], &[72, 64], &[40, 72]], DType::BF16);
     let values = |x: &[Tensor]| masked(x).cast(DType::F32).to_vec::<f32>().unwrap();
     for (g, w) in values(&gpu).iter().zip(values(&cpu)) {
-        // Scores that are stored on the way are rounded to bf16, by 3 % of what their exponentials are.
+        // Scores stored in between are rounded to bf16, by up to 3 % of their exponentials.
         assert!(g.is_nan() && w.is_nan() || (g - w).abs() < 0.05, "{g} {w}");
     }
 }
 
-/// Rows that see their first keys only: blocks of keys that no row of a block sees are left out.
+/// Causal rows: blocks of keys that no row of a block attends to are skipped.
 #[test]
 fn causal_attention_goes_through_the_keys_that_are_seen() {
     let attend = |x: &[Tensor], ahead: i64| {
@@ -278,7 +278,8 @@ fn causal_attention_goes_through_the_keys_that_are_seen() {
             check(what, &shapes, (dtype, tolerance), 1, |x| attend(x, ahead));
         }
     }
-    // As many keys as rows: half of them, and what is left of the last blocks. What a scalar moves is not reckoned.
+    // As many keys as rows: half of them, and the remainder of the last blocks. Traffic that depends on a scalar is not
+    // counted.
     let bytes = |ahead: i64| {
         let [_, gpu] = inputs(&[&[2, 512, 64], &[2, 512, 64], &[2, 512, 64]], DType::BF16);
         thalweg::synchronize().unwrap();
@@ -290,7 +291,7 @@ fn causal_attention_goes_through_the_keys_that_are_seen() {
     assert!(half < all * 2 / 3, "{half} of {all} bytes");
 }
 
-/// Without an exponential a weight of -∞ is no zero: no keys are left out.
+/// Without an exponential a weight of -∞ is not zero: no keys are skipped.
 #[test]
 fn weights_that_are_infinite_by_themselves_count() {
     let [_, x] = inputs(&[&[2, 130, 64], &[2, 130, 64], &[2, 130, 64]], DType::BF16);
@@ -308,7 +309,7 @@ fn weights_that_are_infinite_by_themselves_count() {
     }
 }
 
-/// A factor of all scores joins the exponent where it is above zero and what hides a score is -∞; else it does not.
+/// A factor of all scores is merged into the exponent if it is positive and hidden scores are -∞; else it is not.
 #[test]
 fn scores_have_any_factor() {
     let attend = |x: &[Tensor], scale: f64, hidden: Option<f64>| {
@@ -318,7 +319,7 @@ fn scores_have_any_factor() {
         let scores = hidden.map_or(scores.clone(), |hidden| key.le(row + 20.0).where_(scores, hidden));
         scores.softmax(-1).cast(x[0].dtype()).matmul(&x[2])
     };
-    // Few heads, and enough of them for blocks that stay.
+    // Few heads, and enough of them for persistent blocks.
     for heads in [2, 140] {
         let shapes: [&[usize]; 3] = [&[heads, 9, 64], &[heads, 150, 64], &[heads, 150, 40]];
         for scale in [-0.25, 0.0, 0.5] {
@@ -352,7 +353,7 @@ fn a_convolution_is_what_the_cpu_computes() {
             for (i, (g, w)) in got.iter().zip(want).enumerate() {
                 assert!((g - w).abs() <= tolerance * most, "{what} {side} by {stride}: {g} instead of {w} at {i}");
             }
-            // Windows are in no memory: at most the bordered image is stored before.
+            // Windows are never in memory: at most the padded image is stored.
             assert!(c.device_launches <= 3, "{what} {side} by {stride}: {} launches", c.device_launches);
         }
     }
@@ -376,7 +377,7 @@ fn products_of_heads_beside_each_other_are_one_launch() {
 
 #[test]
 fn a_row_that_is_a_matrix_in_another_order_is_a_factor() {
-    // Of a side of one line no dimension is left; the terms are two that do not merge.
+    // With one row on a side, a dimension is dropped; the terms are two dimensions that do not merge.
     for kind in KINDS {
         let row = |x: &[Tensor]| x[0].t().reshape([1, 24]).matmul(&x[1].permute([3, 1, 0, 2]).reshape([24, 3]));
         check("a row", &[&[6, 4], &[3, 6, 1, 4]], kind, 1, row);

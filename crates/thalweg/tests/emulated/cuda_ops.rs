@@ -1,4 +1,4 @@
-//! Operations in CUDA C++ of the user's own: launches of their own, between what fuses.
+//! User-defined operations in CUDA C++: separate launches, between fused kernels.
 
 use super::{counted, emulated, tensor, values};
 use thalweg::prelude::*;
@@ -21,7 +21,8 @@ fn blend(a: f64, b: i64) -> CudaOp {
     .backward(move |Backward { gradients, .. }| vec![&gradients[0] * a, &gradients[0] * b])
 }
 
-/// The sums of rows by a tree in shared memory, a block of 4 times 8 threads a row, and where the largest element is.
+/// Sums of rows by a tree in shared memory, with a block of 4 times 8 threads per row, and the index of the largest
+/// element.
 fn row_sums() -> CudaOp {
     let text = r#"
         // Names that the library has, too.
@@ -63,13 +64,13 @@ fn it_costs_its_own_launch_and_nothing_else() {
     let stretch = |k: f64| {
         let a = (&x * 2.0 + 1.0).sin();
         let z = blend(k, 3).on((&a, &y));
-        // What does not depend on it shares the kernel of what comes before.
+        // An independent operation shares the kernel of the operations before.
         let beside = (&a - &y).abs();
         ((z.cos() + 1.0).square(), beside)
     };
     let ((got, beside), c) = counted(|| stretch(0.5));
     assert_eq!((c.segments, c.kernels, c.device_launches, c.host_calls), (1, 3, 3, 0), "{c:?}");
-    // x, y; a, y; z: read. a and the one beside; z; the result: written.
+    // x, y; a, y; z: read. a and the independent one; z; the result: written.
     assert_eq!((c.bytes_read, c.bytes_written), (5 * 4000, 4 * 4000), "{c:?}");
     let of = |x: f32| ((2.0 * x + 1.0).sin(), x);
     for ((got, beside), &x) in values(&got).into_iter().zip(values(&beside)).zip(&numbers) {
@@ -77,7 +78,7 @@ fn it_costs_its_own_launch_and_nothing_else() {
         assert!((got - ((0.5 * a + 3.0 * y).cos() + 1.0).powi(2)).abs() < 1e-4, "{x}: {got}");
         assert!((beside - (a - y).abs()).abs() < 1e-5);
     }
-    // Another number is no other plan, and no other text.
+    // Another number needs no other plan and no other source.
     let (_, c) = counted(|| (0..5).for_each(|k| drop(values(&stretch(f64::from(k)).0))));
     assert_eq!((c.plans_made, c.programs_compiled), (0, 0), "{c:?}");
 }
@@ -96,7 +97,7 @@ fn it_reads_what_lies_in_any_way() {
     for (i, view) in ops.iter().enumerate() {
         for there in [false, true] {
             let v = view(&x);
-            // Alive and run, so that it is an input that lies in that way; or a part of the stretch.
+            // Held and computed, so that it is an input in that layout; or part of the segment.
             if there {
                 thalweg::synchronize().unwrap();
             }
@@ -106,7 +107,7 @@ fn it_reads_what_lies_in_any_way() {
             assert_eq!(both[1].to_vec::<i64>().unwrap(), want[1].to_vec::<i64>().unwrap(), "{i}, {there}");
         }
     }
-    // A slice of whole rows lies row-major: nothing is copied for it.
+    // A slice of whole rows is row-major: it is not copied.
     let (y, c) = counted(|| row_sums().on_all(&x.slice((1..5, ..))).swap_remove(0));
     assert_eq!((c.kernels, c.device_launches, c.bytes_read), (1, 1, 4 * 8 * 8), "{c:?}");
     assert_eq!(y.dims(), [4]);
@@ -124,7 +125,7 @@ fn several_results_are_one_launch() {
         assert_eq!(y[0].to_vec::<f64>().unwrap(), want[0].to_vec::<f64>().unwrap());
         assert_eq!(y[1].to_vec::<i64>().unwrap(), want[1].to_vec::<i64>().unwrap());
     }
-    // One that nobody wants goes to scratch memory.
+    // An unwanted result goes to scratch memory.
     let (y, c) = counted(|| row_sums().on_all(&x).swap_remove(1) + 1);
     assert_eq!((c.kernels, c.scratch_bytes), (2, 64), "{c:?}");
     assert_eq!(y.to_vec::<i64>().unwrap().len(), 5);
@@ -147,7 +148,7 @@ fn what_does_not_compile_is_the_error_of_its_read_alone() {
     }
     assert!(matches!(after.to_vec::<f32>().unwrap_err(), Error::Host { .. } | Error::Failed(_)));
     assert_eq!(values(&other), [2.0, 3.0]);
-    // Dtypes and number of parameters are checked by the compiler.
+    // The compiler checks dtypes and the number of parameters.
     for text in [
         "__global__ void f(const double *x, float *y) {}",
         "__global__ void f(const float *x, int *y) {}",
@@ -166,7 +167,7 @@ fn it_has_the_backward_pass_that_it_was_given() {
     assert_eq!(values(&grad(&loss, &x)), [0.25, -0.5, 1.0]);
 }
 
-/// Random stretches around calls: in every way of running them what the reference gives, to the bit.
+/// Random segments around calls: in every mode the result of the reference, to the bit.
 #[test]
 fn random_stretches_around_it_are_what_the_reference_gives() {
     let inputs: Vec<Tensor> = (0..3u32)
@@ -195,7 +196,7 @@ fn random_stretches_around_it_are_what_the_reference_gives() {
                     5 => a.sum_keepdim(1) * 0.125 - &b,
                     _ => a * 0.25,
                 });
-                // Some are dropped.
+                // Some results are dropped.
                 if next(4) == 0 {
                     let at = next(all.len() - 1);
                     drop(all.swap_remove(at));

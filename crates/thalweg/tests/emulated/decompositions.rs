@@ -1,4 +1,4 @@
-//! Decompositions by the device's library, whose place the host takes.
+//! Decompositions by the device's library, emulated on the host.
 #![cfg(feature = "linalg")]
 
 use super::{counted, emulated};
@@ -13,7 +13,7 @@ fn there(x: &Tensor) -> Result<Tensor, Error> {
     x.to_device(emulated())
 }
 
-/// What was counted while a result was computed, and read.
+/// The result, and the counters while it was computed and read.
 fn read(f: impl FnOnce() -> Tensor) -> (Vec<f64>, Counters) {
     counted(|| f().to_f64_vec().unwrap())
 }
@@ -32,13 +32,13 @@ fn they_are_what_they_should_be() {
                 assert!(matches!(off, Ok(off) if *off <= 1.0), "{name} of {dtype}{lead:?} [{m}, {n}]: {off:?}");
             };
             let (_, c) = counted(|| case.all(&there, &|_| true, &told));
-            // What the CPU computes to hold them by are calls of the host.
+            // The CPU's reference results are host calls.
             assert!(held.get() >= 9 && c.library_calls >= held.get(), "{} operations, {c:?}", held.get());
         }
     }
 }
 
-/// An operation, and how many calls of the library it is.
+/// Operation, and its number of library calls.
 type Counting<'a> = (&'static str, u64, &'a dyn Fn() -> Tensor);
 
 #[test]
@@ -55,7 +55,7 @@ fn nothing_is_put_on_the_host_and_nobody_waits() {
         ("qr", 1, &|| a.qr().1),
         ("svd", 1, &|| a.svd().1),
         ("eigh", 1, &|| spd.eigh().0),
-        // Each needs the one before it, and neither waits for that.
+        // Each needs the one before it, and none waits for it.
         ("cholesky_solve", 3, &|| spd.cholesky().cholesky_solve(&a)),
     ];
     for (name, calls, f) in all {
@@ -63,7 +63,7 @@ fn nothing_is_put_on_the_host_and_nobody_waits() {
         assert_eq!((c.library_calls, c.host_calls), (calls, 0), "{name}: {c:?}");
         assert_eq!(c.bytes_to_device, 0, "{name}: {c:?}");
     }
-    // The result, and words about what it depends on.
+    // The result, and the fault slots of its dependencies.
     let (_, c) = read(|| spd.cholesky());
     assert_eq!(c.bytes_to_host, 5 * 16 * 8, "{c:?}");
 }
@@ -76,7 +76,7 @@ fn errors_are_those_of_the_host() {
             assert!(want.contains("held.rs:"), "{want}");
         }
     }
-    // What follows from a result that is none fails with it, and nothing else does.
+    // Results that depend on a failed one fail with it, all others do not.
     let bad = there(&Tensor::new([[1.0f32, 2.0], [2.0, 4.0]])).unwrap();
     let (a, b) = (bad.inv() + 1.0, &bad + 1.0);
     let told = a.to_vec::<f32>().unwrap_err().to_string();
@@ -101,7 +101,7 @@ fn singular_matrices_and_nan_have_values_where_they_can() {
     let nan = there(&Tensor::new([[1.0f32, f32::NAN], [2.0, 3.0]])).unwrap();
     let some = |x: Tensor| x.to_vec::<f32>().unwrap().iter().any(|v| v.is_nan());
     assert!(some(nan.det()) && some(nan.slogdet().0) && some(nan.qr().1) && some(nan.lu().2) && some(nan.inv()));
-    // A half that is not read may hold anything.
+    // A triangle that is not read may hold anything.
     assert_eq!(nan.eigvalsh().to_vec::<f32>().unwrap().len(), 2);
 }
 
@@ -125,7 +125,7 @@ fn gradients_and_nothing() {
     assert_eq!(there(&Tensor::zeros([0, 3])).unwrap().svd().2.dims(), [0, 3]);
 }
 
-/// Results of a decomposition die, and their memory is written over while it is not known yet whether they are any.
+/// Results of a decomposition die, and their memory is reused before it is known whether it succeeded.
 #[test]
 fn long_chains() {
     let a = there(&(Tensor::randn_with([6, 6], DType::F64) * 0.1 + Tensor::eye(6).cast(DType::F64))).unwrap();

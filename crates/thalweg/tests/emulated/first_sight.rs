@@ -1,10 +1,11 @@
-//! New code on a GPU: it runs by kernels that are there, and by its plan's once these have been compiled beside it.
+//! Cold start on a GPU: new code runs by generic kernels, and by its plan's kernels once these are compiled in the
+//! background.
 
 use super::{counted, tensor, values};
 use thalweg::prelude::*;
 use thalweg::{Tier, finish_searches, set_deferring, set_tiers, tier_runs};
 
-/// A program of five operations that no other test has, one of 32; and what it gives.
+/// A program of five operations, one of 32 such that no other test uses; and its result.
 fn program(x: &Tensor, n: u32) -> (Tensor, Vec<f32>) {
     let (mut y, mut want) = (x.clone(), vec![0.1f32, 0.2, 0.3, 0.4]);
     for bit in 0..5 {
@@ -41,10 +42,10 @@ fn new_code_waits_for_no_compiler_and_runs_by_its_plan_later() {
     set_tiers(before);
 }
 
-/// Another size of a known class may need other sources: who meets it does not wait for these either.
+/// Another size of a known class may need other sources, for which it does not wait either.
 #[test]
 fn other_sizes_of_a_known_class_are_compiled_for_beside_them() {
-    // What is deferred is another pattern.
+    // Deferral would give another pattern.
     let before = (set_tiers(true), set_deferring(false));
     let of = |n: usize| tensor(&(0..n).map(|i| i as f32 * 0.25 - 3.0).collect::<Vec<_>>());
     let run = |x: &Tensor| values(&(x.trunc().minimum(x) * 0.75).sum(0));
@@ -65,7 +66,7 @@ fn other_sizes_of_a_known_class_are_compiled_for_beside_them() {
     set_deferring(before.1);
 }
 
-/// Reductions, movement, gathers and casts, each by generic kernels and by compiled ones.
+/// Reductions, movement, gathers and casts, each by generic and by compiled kernels.
 #[test]
 fn what_is_new_has_the_values_of_what_is_compiled() {
     let x = tensor(&(0..600).map(|i| ((i * 37) % 101) as f32 * 0.5 - 20.0).collect::<Vec<_>>());

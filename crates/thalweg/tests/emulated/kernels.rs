@@ -1,4 +1,4 @@
-//! Users' own operations on a GPU: kernels are its kernels, functions on the host read and write its memory.
+//! User-defined operations on a GPU: kernels, and host functions that read and write its memory.
 
 use super::{counted, emulated, tensor, values};
 use thalweg::kernel::{Edge, Field};
@@ -46,7 +46,7 @@ fn reads_around_a_place_and_at_computed_ones() {
     assert!(values(&y).into_iter().zip(0..).all(|(got, at)| (got - want(own[at as usize], at)).abs() < 1e-6));
 }
 
-/// Newton's method to convergence, in a branch, with an integer that counts and an inner loop.
+/// Newton's method to convergence, in a branch, with an integer counter and an inner loop.
 #[kernel(max_turns = 40)]
 fn roots<F: Real>(a: F) -> (F, i32) {
     let (mut x, mut n) = (1.0, 0);

@@ -1,5 +1,5 @@
-//! What is the GPU's alone, on the host in its place: runs as graphs, indices out of range that nobody waited for,
-//! groups as one launch.
+//! GPU-specific behaviour on the emulated GPU: CUDA graphs, indices out of range that nobody waited for, groups as one
+//! launch.
 
 #![cfg(all(feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 
@@ -30,7 +30,7 @@ use std::thread;
 use thalweg::prelude::*;
 use thalweg::{Counters, Error, counters, with_fusion};
 
-/// Calls `f` where tensors are made on the host as if it were a GPU.
+/// The emulated GPU.
 fn emulated() -> Device {
     Device::from_name("cuda:emulated").expect("there is a C++ compiler")
 }
@@ -51,7 +51,7 @@ fn counted<T>(f: impl FnOnce() -> T) -> (T, Counters) {
     thalweg::synchronize().unwrap();
     let before = counters();
     let out = f();
-    // The error of what fails on purpose is asked for where it is held.
+    // The error of an intended failure is reported where the value is held.
     let _ = thalweg::synchronize();
     (out, counters() - before)
 }
@@ -131,7 +131,7 @@ fn an_index_out_of_range_fails_what_is_read_of_its_segment_and_nothing_else() {
     thalweg::flush();
     let other = &x + 1.0;
     thalweg::flush();
-    // Computed later, of what nobody has looked at yet.
+    // Computed later, from a value that was not checked yet.
     let after = &bad * 2.0;
     thalweg::flush();
     let later = (&after + 1.0).exp();
@@ -146,7 +146,7 @@ fn an_index_out_of_range_fails_what_is_read_of_its_segment_and_nothing_else() {
     starts(&after, &format!("failed: {said}"));
     starts(&later, &format!("failed: {said}"));
     starts(&(&later - 1.0), &format!("failed: {said}"));
-    // The stream goes on.
+    // The stream continues.
     assert_eq!(values(&x.gather(0, &indices(&[3, 0]))), [3.0, 0.0]);
     starts(&x.scatter_add(0, &indices(&[0, 9]), 1), "scatter_add: an index is out of range for axis 0 of size 4, at ");
 }
@@ -185,7 +185,7 @@ fn an_index_out_of_range_fails_only_what_depends_on_it() {
             let before = x.exp();
             let failed = x.index_select(0, &bad) + 1.0;
             let behind = &failed * 2.0;
-            // In the kernel of what fails, but of nothing that does.
+            // In the kernel of a failing operation, but independent of it.
             let beside = &own + 1.0;
             let both = &beside + &failed;
             let placed = x.scatter_add(0, &good, 1);
@@ -204,7 +204,7 @@ fn an_index_out_of_range_fails_only_what_depends_on_it() {
             }
             let told = message(&misplaced);
             assert!(told.contains("scatter_add: an index is out of range for axis 0 of size 4, at "), "{told}");
-            // One that is computed later, together with what is fine.
+            // One that is computed later, together with a valid value.
             let (late, fine) = (&behind + 1.0, &placed + 1.0);
             thalweg::flush();
             assert_eq!(values(&fine), [2.0, 2.0, 3.0, 5.0]);
@@ -213,7 +213,7 @@ fn an_index_out_of_range_fails_only_what_depends_on_it() {
     }
 }
 
-/// Several in one kernel: whichever it was, what depends on neither is fine.
+/// Several in one kernel: whichever failed, values that depend on neither are valid.
 #[test]
 fn two_gathers_of_one_kernel() {
     let (x, y) = (tensor(&[0.0, 1.0, 2.0, 3.0]), tensor(&[4.0, 5.0]));
@@ -313,7 +313,7 @@ fn boxes_rows_and_maps_share_a_launch() {
     };
     let there: Vec<Tensor> = inputs.iter().map(on).collect();
     let (ours, c) = counted(|| run(&there));
-    // A launch for each number of threads that a block has.
+    // One launch for each block size.
     assert!(c.device_launches <= c.kernels + 3, "{c:?}");
     for (a, b) in ours.iter().zip(run(&inputs)) {
         assert_eq!(a.dims(), b.dims());
@@ -345,7 +345,7 @@ fn explanations_say_what_a_kernel_takes_of_the_chip() {
 fn a_scalar_that_was_cast_divides_as_what_it_is() {
     let x = tensor(&[3.0, -6.0, 9.0]);
     let by = Tensor::full_with([3], 3.0, (DType::F64, emulated()));
-    // Fused, the scalar is in the kernel, as the f64 that it was.
+    // Fused, the scalar is in the kernel as the original f64.
     assert_eq!(values(&(&x / by.cast(DType::F32))), [1.0, -2.0, 3.0]);
     let narrow = x.cast(DType::BF16) / 2.0;
     assert_eq!(values(&narrow.cast(DType::F32)), [1.5, -3.0, 4.5]);
@@ -361,8 +361,8 @@ fn what_is_compiled_beside_counts_for_who_asked() {
 
 #[test]
 fn threads_without_a_row_tell_of_no_index() {
-    // The result lies over the index: threads that come along beyond the last row find numbers there that are no
-    // indices any more.
+    // The result reuses the memory of the index: threads beyond the last row find numbers there that are no indices any
+    // more.
     let table = Tensor::new(&[0.5f64, 1.0, 1.5, 2.0][..]).to_device(emulated()).unwrap();
     for (strict, shape) in [(true, [1, 600]), (false, [3, 12])] {
         for turn in 0..8 {
@@ -383,8 +383,8 @@ fn threads_without_a_row_tell_of_no_index() {
 
 #[test]
 fn nothing_lies_over_what_threads_of_a_row_read_each_for_itself() {
-    // In rows of one element what is read once a row is as large as the result: the first thread of a row would write
-    // over it what the others read as an index.
+    // In rows of one element an operand read once per row is as large as the result: the first thread of a row would
+    // overwrite what the others read as an index.
     let table = Tensor::new(&[0.5f64, 1.0, 1.5, 2.0][..]).to_device(emulated()).unwrap();
     for turn in 0..8 {
         let x = Tensor::new(&[1.0f64; 18][..]).to_device(emulated()).unwrap().reshape([18, 1]);
@@ -452,7 +452,7 @@ fn transposed_operands_are_read_in_tiles() {
         let last = dims.len() - 1;
         let there = x.to_device(emulated()).unwrap();
         thalweg::synchronize().unwrap();
-        // Each by itself, or they would share a kernel.
+        // Each alone, or they would share a kernel.
         for dtype in [DType::F32, DType::F64, DType::BF16, DType::U8] {
             let transposed = |x: &Tensor| {
                 let x = x.cast(dtype);
@@ -460,13 +460,13 @@ fn transposed_operands_are_read_in_tiles() {
                 (x.transpose(last - 1, last).cast(DType::F64) * 0.5).to_vec::<f64>().unwrap()
             };
             assert!(transposed(&there) == transposed(&x), "{dims:?} {dtype}");
-            // Of a long body a thread takes one vector.
+            // For a long body a thread takes one vector.
             let long = |x: &Tensor| {
                 let x = x.transpose(last - 1, last).cast(DType::I64);
                 (0..60).fold(x.clone(), |y, k| y * 3 + &x + k).cast(DType::F64).to_vec::<f64>().unwrap()
             };
             assert!(dtype != DType::F32 || long(&there) == long(&x), "{dims:?}, long");
-            // All dimensions in another order, beside what is not.
+            // All dimensions permuted, beside a contiguous operand.
             let order: Vec<usize> = (0..dims.len()).rev().collect();
             let more = |x: &Tensor| {
                 let x = x.cast(dtype);
@@ -481,7 +481,7 @@ fn transposed_operands_are_read_in_tiles() {
 
 #[test]
 fn strict_functions_of_constants_have_the_bits_that_the_chip_gives() {
-    // A whole number is no less than itself, so a compiler that looks on knows what the function is of.
+    // An integer is not less than itself, so an optimizing compiler knows the function's argument.
     let x = indices(&[3, 4, 5]);
     let f = || {
         let one = x.le(&x).cast(DType::F32);
@@ -509,7 +509,7 @@ fn many_folds_across_rows_take_turns_in_shared_memory() {
 fn readings_are_made_by_a_thread_of_their_own_in_order() {
     let x = tensor(&(0..500).map(|i| i as f32).collect::<Vec<_>>());
     let all: Vec<_> = (0..20).map(|n| (&x * n as f32).to_vec_async::<f32>()).collect();
-    // The stream goes on meanwhile, and a reading that comes last is there when all are.
+    // The stream continues meanwhile, and the last reading is ready when all are.
     let sum = x.sum(..).item::<f32>().unwrap();
     let mut all: Vec<_> = all.into_iter().enumerate().collect();
     while let Some((n, reading)) = all.pop() {
@@ -522,7 +522,7 @@ fn readings_are_made_by_a_thread_of_their_own_in_order() {
     assert!(matches!(wrong.wait(), Err(Error::Index(_) | Error::Failed(_))));
 }
 
-/// Keeps the thread that reads where it tells of a value, for as long as somebody holds the other end.
+/// Blocks the reader thread in its wake-up until the other end is dropped.
 struct Held(Mutex<Receiver<()>>);
 
 impl Wake for Held {
@@ -537,7 +537,7 @@ fn nobody_waits_for_a_reading_to_know_that_its_indices_are_in_range() {
     let (good, bad) = (indices(&[7, 400]), indices(&[7, 900]));
     let (release, held) = channel();
     let waker = Waker::from(Arc::new(Held(Mutex::new(held))));
-    // One that comes before anybody has asked keeps nobody.
+    // One that is ready before anybody polls blocks nobody.
     let mut first = x.exp().to_vec_async::<f32>();
     while Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_ready() {
         first = x.exp().to_vec_async();
@@ -561,7 +561,7 @@ fn of_results_that_were_not_written_only_those_fail_that_depend_on_it() {
         assert_eq!((&right + also.sum(..)).sum(..).item::<f32>().unwrap(), 21.0);
         (failed, right, also)
     };
-    // Dropped unread, so that they are not written any more.
+    // Dropped unread, so that they are deferred.
     (0..3).for_each(|_| drop(turn(&other)));
     let ((failed, right, also), c) = counted(|| turn(&bad));
     assert!(c.values_deferred >= 3, "{c:?}");
@@ -580,10 +580,10 @@ fn synchronize_asks_about_what_is_held_and_gives_an_error_once() {
     assert!(told.contains("index_select: an index is out of range for axis 0 of size 3, at "), "{told}");
     thalweg::synchronize().unwrap();
     assert!(message(&bad).starts_with("index_select: ") && message(&after).contains("index_select: "));
-    // Of what nobody holds nobody can ask.
+    // The error of a dropped value is reported nowhere.
     drop(x.index_select(0, &indices(&[5, 3])));
     thalweg::synchronize().unwrap();
-    // A read was given it.
+    // A read has reported the error.
     let bad = x.index_select(0, &indices(&[9, 3]));
     assert!(message(&bad).starts_with("index_select: "));
     thalweg::synchronize().unwrap();
@@ -605,7 +605,7 @@ fn a_run_may_have_more_launches_with_indices_than_fault_words_are_allocated_at_a
     };
     let want = with_fusion(false, || run(&[1, 2]).unwrap());
     assert_eq!(run(&[1, 2]).unwrap(), want);
-    // Whichever word reports it.
+    // Whichever fault slot reports it.
     assert!(
         run(&[1, 7]).unwrap_err().to_string().contains("index_select: an index is out of range for axis 0 of size 5")
     );

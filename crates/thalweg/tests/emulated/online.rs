@@ -1,4 +1,4 @@
-//! Rows that no multiprocessor holds: what depends on an earlier fold is folded in the same pass over memory.
+//! Rows too long for a multiprocessor: folds that depend on an earlier fold run in the same pass over memory.
 
 use super::{counted, emulated};
 use thalweg::prelude::*;
@@ -12,7 +12,7 @@ fn rows(shape: [usize; 2], mean: f64) -> Tensor {
 
 type Formula = fn(&Tensor) -> Tensor;
 
-/// Sums of powers of what differs from a mean. Below 1.0 in magnitude none cancels to nothing.
+/// Sums of powers of deviations from a mean. None cancels to less than 1.0 in magnitude.
 const FORMULAS: [(&str, Formula); 4] = [
     ("variance", |x| x.var(1)),
     ("fourth moment", |x| (x - x.mean_keepdim(1)).square().square().mean(1)),
@@ -29,17 +29,17 @@ fn in_f64(f: Formula, x: &Tensor) -> Vec<f64> {
 
 #[test]
 fn long_rows_are_read_once() {
-    // A few rows, each shared by blocks, one of them long; and one for each multiprocessor.
+    // A few rows, each split among blocks, one of them long; and one per multiprocessor.
     for (shape, mean) in [([1, 70_003], 1.0), ([3, 40_000], 1000.0), ([140, 34_000], -3.0)] {
         let host = rows(shape, mean);
         let x = host.to_device(emulated()).unwrap();
         thalweg::synchronize().unwrap();
         let bytes = (4 * shape[0] * shape[1]) as u64;
-        // Many rows take long here, and to compile each formula does.
+        // Many rows take long here, as does compiling each formula.
         let some = if shape[0] == 1 { &FORMULAS[..] } else { &FORMULAS[..1] };
         for &(name, f) in some {
             let (y, c) = counted(|| f(&x));
-            // Partial results of blocks, and a few numbers of rows.
+            // Partial results of blocks, and a few numbers per row.
             assert!(c.bytes_read < bytes + bytes / 4, "{name} of {shape:?}: {} bytes of {bytes}", c.bytes_read);
             let y = y.to_vec::<f32>().unwrap();
             for (got, want) in y.iter().zip(in_f64(f, &host)) {
@@ -50,7 +50,7 @@ fn long_rows_are_read_once() {
     }
 }
 
-/// Rows that hold infinities and NaN give what two passes give.
+/// Rows with infinities and NaN give the results of two passes.
 #[test]
 fn what_is_not_finite_gives_what_two_passes_give() {
     type Change = (&'static str, fn(&mut Vec<f32>));
@@ -76,7 +76,7 @@ fn what_is_not_finite_gives_what_two_passes_give() {
     }
 }
 
-/// Elements that a thread meets first may be far from those that follow: little cancels all the same.
+/// A thread's first elements may be far from the following ones: little cancels all the same.
 #[test]
 fn steps_and_slopes_lose_no_digits() {
     let n = 70_003;

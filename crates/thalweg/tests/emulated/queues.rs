@@ -1,9 +1,9 @@
-//! Several threads, devices and copies at once, on the emulated GPU, whose queues run only as far as somebody waits for them.
+//! Concurrent threads, devices and copies on the emulated GPU, whose queues run only as far as somebody waits for them.
 
 use super::*;
 use thalweg::set_default_device;
 
-/// Large enough that copies have queues of their own.
+/// Large enough for copies to use their own queues.
 const N: usize = 40_000;
 
 fn numbers(from: usize) -> Vec<f32> {
@@ -72,7 +72,7 @@ fn tensors_go_from_gpu_to_emulated() {
         let want: Vec<f32> = (0..N).map(|i| 2.0 * (numbers(step)[i] + 1.0) + numbers(7)[i]).collect();
         assert_eq!(back.to_vec::<f32>().unwrap(), want);
     }
-    // What does not lie row-major goes by way of the host.
+    // A value that is not row-major is copied through the host.
     let x = on(a, &numbers(0)).reshape([200, 200]).transpose(0, 1);
     let want = x.to_vec::<f32>().unwrap();
     assert_eq!(x.to_device(b).unwrap().to_vec::<f32>().unwrap(), want);

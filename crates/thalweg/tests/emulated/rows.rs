@@ -1,4 +1,4 @@
-//! Row kernels: folds and scans by combines of the user's own.
+//! Row kernels: folds and scans by user-defined combines.
 
 use crate::{emulated, values};
 use thalweg::kernel::Row;
@@ -11,7 +11,7 @@ fn recurrence<F: Real>(a: &Row<F>, b: &Row<F>) -> Row<F> {
     a.zip(b).scan(|(a1, b1), (a2, b2)| (a1 * a2, a2 * b1 + b2)).map(|(_, h)| h)
 }
 
-/// The largest, where it stands, and the row below it.
+/// The maximum, its index, and the row minus it.
 #[kernel(row)]
 fn largest<F: Real>(x: Row<F>) -> (F, i32, Row<F>) {
     let (v, i) = x.zip(&x.places()).fold((F::lit(f64::NEG_INFINITY), i32::MAX), |(v1, i1), (v2, i2)| {
@@ -20,7 +20,7 @@ fn largest<F: Real>(x: Row<F>) -> (F, i32, Row<F>) {
     (v, i, x.map(|x| x - v))
 }
 
-/// The same without a row.
+/// `largest` without a result row.
 #[kernel(row)]
 fn top<F: Real>(x: Row<F>) -> (F, i32) {
     x.zip(&x.places()).fold((F::lit(f64::NEG_INFINITY), i32::MAX), |(v1, i1), (v2, i2)| {
@@ -34,7 +34,7 @@ fn numbers(shape: [usize; 2], salt: usize) -> Tensor {
     Tensor::from_slice(&list, shape)
 }
 
-/// Along and across, of one segment, some, and segments of segments.
+/// Inner-axis and outer-axis, of one segment, several, and segments of segments.
 #[test]
 fn they_have_the_bits_of_the_cpu() {
     let device = emulated();
@@ -54,7 +54,7 @@ fn they_have_the_bits_of_the_cpu() {
     }
 }
 
-/// What is folded in the last pass is stored by the launch behind the combine, which finds it in memory.
+/// A result folded in the last pass is stored by the launch after the combine, which reads it from memory.
 #[test]
 fn folds_beside_them_are_kept() {
     let device = emulated();

@@ -1,9 +1,9 @@
-//! Scans and sorts: what the host computes, however rows are shared.
+//! Scans and sorts: the results of the host, however rows are split among blocks.
 
 use crate::{counted, emulated};
 use thalweg::prelude::*;
 
-/// Numbers with ties, zeros of both signs, and a NaN where there is room and the dtype has it.
+/// Numbers with ties, zeros of both signs, and a NaN if the dtype has it and there are enough elements.
 fn scattered(shape: [usize; 2], dtype: DType) -> Tensor {
     let n = shape[0] * shape[1];
     let number = |i: usize| match i {
@@ -20,12 +20,12 @@ fn scattered(shape: [usize; 2], dtype: DType) -> Tensor {
     Tensor::from_slice(&all, shape).cast(dtype)
 }
 
-/// Read by the host as it is: a cast there would be one more kernel to compile for each.
+/// Read by the host as it is: a cast would be one more kernel to compile.
 fn wide(x: &Tensor) -> Vec<f64> {
     x.to_device(Device::cpu()).unwrap().cast(DType::F64).to_vec::<f64>().unwrap()
 }
 
-/// Compares what `f` gives on both devices: to a rounding of the dtype, or `exactly`.
+/// Compares `f` on both devices: up to a rounding of the dtype, or `exactly`.
 fn compare(what: &str, x: &Tensor, exactly: bool, f: impl Fn(&Tensor) -> Tensor) {
     let here = f(x);
     let there = f(&x.to_device(emulated()).unwrap());
@@ -42,8 +42,8 @@ fn compare(what: &str, x: &Tensor, exactly: bool, f: impl Fn(&Tensor) -> Tensor)
     }
 }
 
-/// Rows and points that take every way: short, one turn, several, chunks; alone, and with others. Compiling is what
-/// takes the time, so not everything is tried with each.
+/// Rows and points for every code path: short, one iteration, several, chunks; alone, and with others. Compiling takes
+/// the time, so not every combination is tested.
 const ROWS: [[usize; 2]; 9] =
     [[1, 1], [67, 3], [40, 16], [5, 255], [2, 257], [3, 1000], [2, 2049], [3, 8193], [1, 20000]];
 const DTYPES: [DType; 4] = [DType::I64, DType::BF16, DType::F64, DType::F16];
@@ -126,7 +126,7 @@ fn places_of_sorts_are_those_of_the_host() {
     }
 }
 
-/// Rows from which on a sort goes by digits; of all dtypes, with ties, and with digits in which all keys agree.
+/// Rows long enough for a radix sort; of all dtypes, with ties, and with digits in which all keys agree.
 #[test]
 fn long_rows_are_sorted_by_digits() {
     let dtypes = [
@@ -156,7 +156,7 @@ fn long_rows_are_sorted_by_digits() {
         compare("sort", &x, true, |x| x.sort(1, i % 2 == 0));
         compare("argsort", &x, true, |x| x.argsort(1, i % 2 == 1));
     }
-    // All the same, and of columns.
+    // All equal, and in columns.
     compare("argsort", &Tensor::full([1, 40_000], 2.5f32), true, |x| x.argsort(1, false));
     compare("sort", &scattered([40_000, 3], DType::F32), true, |x| x.sort(0, true));
 }
@@ -174,23 +174,23 @@ fn few_long_rows_are_shared_by_blocks() {
         assert_eq!((y.dims(), c.kernels), (&shape[..], 1));
         c.device_launches
     };
-    // In the registers of a block, or of several that pass on what comes before.
+    // In the registers of one block, or of several that exchange prefixes.
     assert_eq!(launches([1, 20000], &|x| x.cumsum(1)), 1);
     assert_eq!(launches([3, 8193], &|x| x.cumsum(1)), 1);
     assert_eq!(launches([2, 40000], &|x| x.cumsum_reverse(1)), 1);
-    // Of columns: elements to a buffer, folds of chunks, the scan, and the result from there. Of products of floats:
-    // no folds.
+    // Columns: elements to a buffer, folds of chunks, the scan, and the result from there. For products of floats there
+    // are no folds.
     assert_eq!(launches([2100, 40], &|x| x.cumsum(0)), 4);
     assert_eq!(launches([1, 8192], &|x| x.cumprod(1)), 3);
-    // Stretches, and merges.
+    // Sorted runs, and merges.
     assert_eq!(launches([30, 256], &|x| x.sort(1, false)), 3);
     assert_eq!(launches([1, 2048], &|x| x.argsort(1, false)), 3);
     assert_eq!(launches([1, 20000], &|x| x.sort(1, false)), 3 + 4);
-    // Or digits: counted, and one after the other.
+    // Or radix passes: counts, then one digit after the other.
     assert_eq!(launches([2, 40_000], &|x| x.sort(1, false)), 3 + 4);
 }
 
-/// Rows of several tiles, of several groups of 32 tiles, and of more groups than a warp looks at.
+/// Rows of several tiles, of several groups of 32 tiles, and of more groups than a warp looks back at.
 #[test]
 fn long_rows_are_passed_on_from_tile_to_tile() {
     for (i, shape) in [[2, 70_000], [3, 50_001], [1, 1_200_001]].into_iter().enumerate() {
@@ -204,7 +204,7 @@ fn long_rows_are_passed_on_from_tile_to_tile() {
     }
 }
 
-/// What goes into a scan and what is made of it stays in registers, in rows that a block holds and in longer ones.
+/// The prologue and the epilogue of a scan stay in registers, in rows that fit a block and in longer ones.
 #[test]
 fn maps_before_and_behind_a_scan_are_in_its_kernel() {
     for n in [1000, 5000, 40_000] {
@@ -221,7 +221,7 @@ fn maps_before_and_behind_a_scan_are_in_its_kernel() {
         assert_eq!((c.kernels, c.device_launches, c.scratch_bytes), (1, 1, 0), "{n}");
         assert_eq!([c.bytes_read, c.bytes_written], [2 * 4 * n as u64; 2], "{n}: each element once");
     }
-    // Folds before it, a value of the row in between: a fold and a pass where the row is long.
+    // Folds before it, with a value of the row in between: a fold and a pass for long rows.
     for (n, launches) in [(3000, 1), (40_000, 2)] {
         let f = |x: &Tensor| (x - x.amax_keepdim(1)).exp().cumsum(1);
         let x = scattered([2, n], DType::F32).cummax(1);
@@ -239,7 +239,7 @@ fn maps_before_and_behind_a_scan_are_in_its_kernel() {
 
 #[test]
 fn a_running_sum_has_the_same_bits_whoever_shares_its_row() {
-    // Enough rows that each has a block, and one of them alone; rows that several blocks share.
+    // Enough rows for a block each, and one of them alone; rows split among several blocks.
     for (n, rows) in [(8200, 264), (40_000, 3)] {
         let row: Vec<f64> = (0..n).map(|i| ((i * 7919 % 1009) as f64 - 504.0) / 7.0).collect();
         let x = Tensor::from_slice(&row, [1, n]).to_device(emulated()).unwrap();

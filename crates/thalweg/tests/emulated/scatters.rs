@@ -1,9 +1,9 @@
-//! Scatters of few lines and many: the bits of the host, whatever meets whatever.
+//! Scatters of few rows and many: the bits of the host, for any collisions.
 
 use crate::{counted, emulated, indices, message, tensor, values};
 use thalweg::prelude::*;
 
-/// Numbers below `below`, the same each time.
+/// Pseudo-random numbers below `below`.
 fn drawn(n: usize, below: u64, seed: u64) -> Vec<i64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -15,7 +15,7 @@ fn drawn(n: usize, below: u64, seed: u64) -> Vec<i64> {
     (0..n).map(|_| next() as i64).collect()
 }
 
-/// A tensor of dtype with numbers of all sizes, so that sums in another order are other sums.
+/// A tensor of dtype with numbers of all magnitudes, so that another order gives another sum.
 fn uneven(shape: &[usize], dtype: DType, seed: u64) -> Tensor {
     let n = shape.iter().product();
     if dtype == DType::I64 {
@@ -27,7 +27,7 @@ fn uneven(shape: &[usize], dtype: DType, seed: u64) -> Tensor {
     if dtype == DType::Bool { x.gt(0.0) } else { x.cast(dtype) }
 }
 
-/// All bits of a tensor: what is narrower than f32 is exact there.
+/// All bits of a tensor: dtypes narrower than f32 are exact in it.
 fn bits(x: &Tensor) -> Vec<u64> {
     if x.dtype().is_float() {
         x.cast(DType::F32).to_vec::<f32>().unwrap().iter().map(|v| u64::from(v.to_bits())).collect()
@@ -41,7 +41,7 @@ const SCATTERS: [ScatterOp; 5] = [ScatterOp::Set, ScatterOp::Add, ScatterOp::Pro
 #[test]
 fn scatters_of_few_lines_put_values_in_in_the_order_of_the_index() {
     let on = |x: &Tensor| x.to_device(emulated()).unwrap();
-    // Shape of the tensor, axis, indices along it, places that they name, launches that sort and put in.
+    // Shape of the tensor, axis, indices along it, number of distinct indices, launches that sort and combine.
     let cases: [(&[usize], usize, usize, u64, u64); 6] = [
         (&[300], 0, 1000, 300, 3),
         (&[4, 5], 0, 65, 4, 2),
@@ -54,7 +54,7 @@ fn scatters_of_few_lines_put_values_in_in_the_order_of_the_index() {
         let mut own = shape.to_vec();
         own[axis] = n;
         let numel: usize = own.iter().product();
-        // Each way to put values in once a few shapes: compiling takes longer than running.
+        // Each operation on a few shapes: compiling takes longer than running.
         for (k, op) in SCATTERS.into_iter().enumerate().filter(|(k, _)| (case + k).is_multiple_of(3)) {
             let dtype = [DType::F32, DType::BF16, DType::F32, DType::Bool][(case + k) % 4];
             let seed = (10 * case + k) as u64;
@@ -67,7 +67,8 @@ fn scatters_of_few_lines_put_values_in_in_the_order_of_the_index() {
                 thalweg::flush();
                 y
             });
-            // Negative numbers become places, and the tensor is copied; where the latest index is found, it is so by who takes its value.
+            // Negative indices are resolved, and the tensor is copied; the last index is found by the kernel that reads
+            // its value.
             let launches = if op == ScatterOp::Set { 2 } else { launches };
             assert_eq!(c.device_launches, 2 + launches, "case {case} {op:?}: {c:?}");
             assert_eq!(bits(&there), bits(&x.scatter_reduce(axis, &index, &v, op)), "case {case} {op:?} of {dtype}");
@@ -78,7 +79,8 @@ fn scatters_of_few_lines_put_values_in_in_the_order_of_the_index() {
 #[test]
 fn lines_with_the_same_indices_are_sorted_once() {
     let on = |x: &Tensor| x.to_device(emulated()).unwrap();
-    // Negative indices are from the end. Of the last, the first dimension has indices of its own and the last one none.
+    // Negative indices count from the end. In the last case the first dimension has its own indices and the last has
+    // none.
     for (shape, axis, n) in [([30, 5], 0, 65), ([7, 900], 1, 400), ([30, 3], 0, 2100)] {
         let mut own = shape;
         own[axis] = n;
@@ -93,7 +95,7 @@ fn lines_with_the_same_indices_are_sorted_once() {
         assert_eq!(bits(&y[0]), bits(&x.index_add(axis, &index, &v)));
         assert_eq!(bits(&y[1]), bits(&x.index_copy(axis, &index, &v)));
     }
-    // Vectors of lines; values that begin or go on where no vector does, and those of two dimensions.
+    // Vectors of rows; values not aligned to vectors, and values of two dimensions.
     let index = Tensor::new(&drawn(90, 30, 8)[..]);
     let i = on(&index);
     for dtype in [DType::F32, DType::BF16, DType::I64] {
@@ -117,7 +119,7 @@ fn lines_with_the_same_indices_are_sorted_once() {
     let (x, v) = (uneven(&[3, 11, 4], DType::BF16, 3), uneven(&[3, 200, 4], DType::BF16, 4));
     let [a, b, i] = [&x, &v, &index].map(on);
     assert_eq!(bits(&a.scatter_add(1, &i, &b)), bits(&x.scatter_add(1, &index, &v)));
-    // Values that are one number, and computed ones.
+    // Values that are a constant, and computed ones.
     let flat = index.flatten();
     let there = on(&flat);
     let (x, on_x) = (uneven(&[11], DType::F32, 7), on(&uneven(&[11], DType::F32, 7)));
@@ -159,16 +161,16 @@ fn whole_numbers_are_added_all_at_once() {
 #[test]
 fn sums_in_few_places_are_counted_in_tables() {
     let on = |x: &Tensor| x.to_device(emulated()).unwrap();
-    // Places, values; one table a warp, and one for all.
+    // Indices, values; one table per warp, and one for all.
     for (places, n) in [(1, 300), (7, 20_001), (3000, 30_000)] {
         for dtype in [DType::I64, DType::I32, DType::U32, DType::U64] {
-            // Large numbers of both signs: halves of 64 bits carry, and sums wrap.
+            // Large numbers of both signs: the halves of 64 bits carry, and sums wrap.
             let wide: Vec<i64> = drawn(n, u64::MAX, 4).iter().map(|v| v.wrapping_mul(0x0123_4567_89ab_cdef)).collect();
             let v = Tensor::new(&wide[..]).cast(dtype);
             let index = Tensor::new(&drawn(2 * n, places, 5)[..]);
             let to = uneven(&[2 * places as usize], DType::I64, 6).cast(dtype);
             let [a, b, i] = [&to, &v, &index].map(on);
-            // Elements of a vector and of one that lies backwards, one number; places and index with gaps.
+            // Elements of a vector and of a reversed one, a constant; indices and index tensors with gaps.
             let all: [fn(&Tensor, &Tensor, &Tensor) -> Tensor; 4] = [
                 |to, i, v| to.index_add(0, &i.narrow(0, 0, v.numel()), v),
                 |to, i, v| to.index_add(0, &i.slice(SliceArg::range(None, None, 2)), v.flip(0)),
@@ -184,7 +186,7 @@ fn sums_in_few_places_are_counted_in_tables() {
                     thalweg::flush();
                     y
                 });
-                // The copy and the sums, which compute the index themselves; a number is put where it is read.
+                // The copy and the sums, which compute the index themselves; a constant is in the kernel.
                 assert_eq!(c.device_launches, if k == 2 { 3 } else { 2 }, "{places} {k} {dtype}: {c:?}");
                 assert_eq!(bits(&there), bits(&f(&to, &index, &v)), "{places} {k} {dtype}");
             }
@@ -193,7 +195,7 @@ fn sums_in_few_places_are_counted_in_tables() {
     let x = uneven(&[5000], DType::F32, 1);
     let ((counts, edges), (want, same)) = (on(&x).histogram(10), x.histogram(10));
     assert_eq!((bits(&counts), bits(&edges)), (bits(&want), bits(&same)));
-    // An index out of range is told, and so is one that was computed.
+    // An index out of range is reported, also if it was computed.
     let index = on(&Tensor::new(&drawn(1000, 11, 5)[..]));
     let zeros = Tensor::zeros_with([10], (DType::I64, emulated()));
     let said = "index_add: an index is out of range for axis 0 of size 10, at ";

@@ -1,4 +1,4 @@
-//! Fourier transforms by the device's library, whose place the host takes, beside those on the host.
+//! Fourier transforms by the device's library, emulated on the host, compared with those of the host.
 #![cfg(feature = "fft")]
 
 use super::{counted, emulated};
@@ -9,7 +9,7 @@ fn there(z: &Complex) -> Complex {
     z.to_device(emulated()).unwrap()
 }
 
-/// The largest difference, with the largest magnitude for a measure.
+/// The largest difference, relative to the largest magnitude.
 fn apart(a: &Complex, b: &Complex) -> f64 {
     let wide = |z: &Complex| z.to_device(Device::cpu()).unwrap().cast(DType::F64);
     let (a, b) = (wide(a), wide(b));
@@ -55,7 +55,7 @@ fn they_are_those_of_the_host() {
     }
 }
 
-/// Operands that lie in other layouts, and operations around them.
+/// Operands in other layouts, and operations around them.
 #[test]
 fn views_and_what_stands_around() {
     let z = Complex::randn_with([4, 6, 5], DType::F64);
@@ -102,7 +102,7 @@ fn gradients_and_nothing() {
     assert!(nan.to_vec::<f32>().unwrap()[0].0.is_nan());
 }
 
-/// Many lines: as many launches as for few.
+/// Many lines take as many launches as few.
 #[test]
 fn one_call_for_a_batch() {
     let z = there(&Complex::randn([500, 4]));

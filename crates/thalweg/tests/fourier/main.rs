@@ -1,5 +1,5 @@
-//! Fourier transforms and complex numbers: values against NumPy (`bench/golden_array.py`) and against the sum that a
-//! transform is, gradients against differences, what panics, and what it costs.
+//! Fourier transforms and complex numbers: values against NumPy (`bench/golden_array.py`) and against the defining sum,
+//! gradients against differences, panics, and cost.
 
 #[path = "../counting/mod.rs"]
 mod counting;
@@ -66,11 +66,11 @@ fn every_case_is_what_they_say() {
     assert_eq!(g.left(), Vec::<&str>::new());
 }
 
-/// The transform as a product with the matrix of waves, along any axis.
+/// The transform as a product with the DFT matrix, along any axis.
 fn by_definition(z: &Complex, axis: usize, sign: f64) -> Complex {
     let n = z.dims()[axis];
     let i = Tensor::arange_with(n, DType::F64);
-    // Whole turns are left out, so that the angles are exact.
+    // Whole periods are removed, so that the angles are exact.
     let angles = (i.unsqueeze(1) * &i) % n as f64 * (sign * TAU / n as f64);
     let waves = Complex::from_polar(&Tensor::ones_with([n, n], DType::F64), &angles);
     let last = z.map(|t| t.cast(DType::F64).movedim(axis, -1).unsqueeze(-2));
@@ -160,7 +160,7 @@ fn gradients() {
         let w = &z * (&z - z.conj() / (Complex::real(&x[0]) * 3.0 + z.times_i())) / z.abs();
         parts(w.exp().log()) + z.angle().sum(..)
     });
-    // At 0 the magnitude has the slope 0, as in PyTorch.
+    // At 0 the gradient of the magnitude is 0, as in PyTorch.
     let zero = Tensor::new([0.0f32, 3.0]).tracked();
     let slope = Complex::real(&zero).abs().sum(..).backward()[&zero].to_vec::<f32>().unwrap();
     assert_eq!(slope, [0.0, 1.0]);
@@ -192,7 +192,7 @@ fn mistakes_panic_at_the_line() {
     told(&|| drop(Complex::real(&x.cast(DType::I32))), &["Complex::real: takes a float dtype, not i32"]);
 }
 
-/// A transform is a call, and what is computed with complex numbers shares kernels.
+/// A transform is a call, and the arithmetic of complex numbers shares kernels.
 #[test]
 fn it_costs_its_call_and_nothing_else() {
     let _pinned = pinned();
@@ -204,7 +204,7 @@ fn it_costs_its_call_and_nothing_else() {
     };
     let (y, c) = counted(power);
     assert_eq!((c.host_calls, c.kernels), (1, 2), "{c:?}");
-    // What it makes is read once, and the sums are written.
+    // Its result is read once, and the sums are written.
     let elements = 8 * 256;
     assert_eq!((c.bytes_read, c.bytes_written), (4 * elements + 2 * 4 * 8 * 129, 4 * elements + 4 * 8), "{c:?}");
     drop(y);

@@ -1,4 +1,4 @@
-//! What goes along an axis or by an index: scans, sorts, gathers, scatters, and what is made of them, against simple
+//! Operations along an axis or by an index: scans, sorts, gathers, scatters, and compositions of them, against simple
 //! loops.
 
 use thalweg::prelude::*;
@@ -11,7 +11,7 @@ fn i64s(x: &Tensor) -> Vec<i64> {
     x.to_vec().unwrap()
 }
 
-/// The same to the bit, all NaN being one.
+/// Asserts equal bits, with all NaN equal.
 #[track_caller]
 fn same(got: &[f32], want: &[f32]) {
     assert_eq!(got.len(), want.len(), "{got:?}, not {want:?}");
@@ -27,7 +27,7 @@ fn some(shape: [usize; 3]) -> (Tensor, Vec<f32>) {
     (x, v)
 }
 
-/// Rows of a tensor of rank 3 along an axis: positions of their elements.
+/// Flat indices of the rows along an axis of a tensor of rank 3.
 fn rows(shape: [usize; 3], axis: usize) -> Vec<Vec<usize>> {
     let strides = [shape[1] * shape[2], shape[2], 1];
     (0..shape.iter().product::<usize>())
@@ -64,7 +64,7 @@ fn scans_are_loops() {
         for (got, want) in sums.iter().zip(scan(|a, b| a.max(b) + (-(a - b).abs()).exp().ln_1p(), -1e300, false)) {
             assert!((got - want).abs() <= 1e-5, "{got}, not {want}");
         }
-        // Of a view.
+        // A scan of a view.
         let back = x.flip(axis).cumsum(axis).flip(axis);
         same(&f32s(&back), &f32s(&x.cumsum_reverse(axis)));
         same(&f32s(&x.t().cumsum(axis).t()), &f32s(&x.cumsum([0, 2, 1][axis])));
@@ -152,7 +152,7 @@ fn the_first_of_many_are_those_that_a_sort_finds() {
     }
 }
 
-/// Of long rows blocks are looked through: ties, NaN and infinities in many of them, a rest behind the last one.
+/// Blocked selection in long rows: ties, NaN and infinities in many blocks, and an incomplete last one.
 #[test]
 fn the_first_of_long_rows_are_those_that_a_sort_finds() {
     let n = 5003;
@@ -227,7 +227,7 @@ fn selections() {
     assert_eq!(f32s(&x.index(&[&i, &j])), [1.0, 3.0, 9.0, 11.0]);
     assert_eq!(f32s(&x.index(&[&Tensor::new([1u8])])), [4.0, 5.0, 6.0, 7.0]);
     assert_eq!(i64s(&Tensor::new([2i32, 0, 7]).one_hot(3)), [0, 0, 1, 1, 0, 0, 0, 0, 0]);
-    // Fused with what surrounds it or not, the same.
+    // Results are equal whether fused with neighbours or not.
     let y = || f32s(&(((&x + 1.0).index_select(1, &(&index * 1)) * 2.0).sum(0)));
     assert_eq!(y(), thalweg::with_fusion(false, y));
     assert_eq!(y(), thalweg::with_reference(y));
@@ -259,7 +259,7 @@ fn scatters_are_loops() {
                 }
             }
             assert_eq!(f32s(&x.scatter_reduce(axis, &index, &values, op)), want, "{op:?} along {axis}");
-            // In place where nobody holds the tensor, and as the interpreter has it.
+            // In place if nobody holds the tensor, and by the reference interpreter.
             assert_eq!(f32s(&(&x + 0.0).scatter_reduce(axis, &index, &values, op)), want);
             assert_eq!(thalweg::with_reference(|| f32s(&x.scatter_reduce(axis, &index, &values, op))), want);
         }
@@ -278,12 +278,12 @@ fn scatters_of_every_kind() {
     assert_eq!(f32s(&x.index_put(&[&i, &j], 10, false)), [0.0, 10.0, 2.0, 3.0, 10.0, 5.0]);
     assert_eq!(f32s(&x.index_put(&[&i, &j], 10, true)), [0.0, 21.0, 2.0, 3.0, 14.0, 5.0]);
     assert_eq!(f32s(&x.index_put(&[&i], Tensor::new([7.0f32, 8.0]), false)), [7.0, 8.0, 2.0, 3.0, 7.0, 8.0]);
-    // The tensor scattered into is a view, and values of its own memory.
+    // The target is a view, and the values share its memory.
     let transposed = x.t().scatter_add(1, &Tensor::new([[0i64, 1, 2], [0, 0, 0]]), x.t());
     assert_eq!(f32s(&transposed), [0.0, 4.0, 8.0, 10.0, 3.0, 5.0]);
     assert_eq!(f32s(&x.scatter(0, &Tensor::zeros_with([0, 2], DType::I64), 1)), f32s(&x));
-    // Sums of narrow floats are carried in f32 and rounded once, also in the gradients of gathers: rounded at each addition,
-    // 4096 ones in bf16 are 256, in f16 2048.
+    // Sums of narrow floats are accumulated in f32 and rounded once, also in the gradients of gathers: rounded at each
+    // addition, 4096 ones in bf16 would give 256, in f16 2048.
     for dtype in [DType::BF16, DType::F16] {
         let (ones, zeros) = (Tensor::ones_with([4096], dtype), Tensor::zeros_with([4096], DType::I64));
         let none = Tensor::zeros_with([1], dtype);
@@ -314,7 +314,7 @@ fn scatters_of_every_kind() {
 
 #[test]
 fn long_scatters_are_the_same_on_any_threads() {
-    // One column of many elements: where they are more than a cache holds, threads own ranges of it.
+    // One column of many elements: beyond the cache size, threads own ranges of it.
     let n = 300_000;
     let values = Tensor::randn([n]);
     let new = f32s(&values);
@@ -333,7 +333,7 @@ fn long_scatters_are_the_same_on_any_threads() {
 
 #[test]
 fn scatters_compute_index_and_values_part_by_part() {
-    // Longer than a part; each case again with fusion off, when both come from memory.
+    // Longer than a chunk; each case again with fusion off, when both come from memory.
     let (rows, columns) = (3001, 67);
     let x = Tensor::rand([rows, columns]);
     let at = Tensor::randint(-500..500, [rows, columns]);
@@ -369,7 +369,7 @@ fn an_index_out_of_range_is_an_error_at_the_read() {
         other => panic!("{other}"),
     };
     let far = Tensor::new([1i64, 4]);
-    // The function that was called, the index that was given, and the line.
+    // The called function, the given index, and the line.
     let at = |line: u32| format!(", at crates/thalweg/tests/front/along.rs:{line}:");
     let says = |y: Tensor, what: &str, line: u32| {
         let m = message(y);
@@ -397,7 +397,7 @@ fn an_index_out_of_range_is_an_error_at_the_read() {
         line!() - 2,
     );
     says(table.index(&[&Tensor::new([0i64]), &Tensor::new([2i64])]), "index: an index is out of range", line!());
-    // What it did not depend on is as it was.
+    // Independent values are unaffected.
     assert_eq!(f32s(&(x + 1.0)), [1.0, 2.0, 3.0, 4.0]);
     let none = Tensor::zeros([0]);
     assert!(none.gather(0, &Tensor::new([0i64])).to_f64_vec().is_err());
@@ -409,7 +409,7 @@ fn an_index_out_of_range_is_an_error_at_the_read() {
 fn an_index_out_of_range_fails_only_what_depends_on_it() {
     let x = Tensor::new([0.0f32, 1.0, 2.0, 3.0]);
     let (good, bad) = (Tensor::new([3i64, 0]), Tensor::new([1i64, 9]));
-    // One segment: before it, beside it in the same kernel, behind it, and from a value that nobody else holds.
+    // One segment: before it, beside it in the same kernel, after it, and from a value that nobody else holds.
     let own = Tensor::new([5.0f32, 6.0]) * 2.0;
     let before = x.exp();
     let beside = x.index_select(0, &good) + 1.0;
@@ -430,7 +430,7 @@ fn an_index_out_of_range_fails_only_what_depends_on_it() {
     }
     let e = misplaced.to_vec::<f32>().unwrap_err().to_string();
     assert!(e.contains("scatter_add: index 9"), "{e}");
-    // What is computed from it later says why.
+    // A value computed from it later reports the reason.
     let e = (behind + 1.0).to_vec::<f32>().unwrap_err().to_string();
     assert!(e.contains("index_select: index 9"), "{e}");
     assert_eq!(f32s(&before)[0], 1.0);

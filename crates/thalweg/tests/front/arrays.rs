@@ -1,4 +1,4 @@
-//! `ndarray` arrays in and out.
+//! Conversion from and to `ndarray` arrays.
 
 use ndarray::{Array2, ArrayD, arr2, s};
 use thalweg::prelude::*;

@@ -1,4 +1,4 @@
-//! Making tensors and reading them back.
+//! Creation of tensors, and reads.
 
 use thalweg::prelude::*;
 use thalweg::{bf16, f16};
@@ -80,11 +80,11 @@ fn more_than_memory_is_an_error_at_the_read() {
     let huge = Tensor::zeros([1 << 40, 1 << 10]);
     let x = huge + 1.0;
     assert!(matches!(x.to_vec::<f32>(), Err(Error::OutOfMemory { .. } | Error::Failed(_))));
-    // The stream goes on.
+    // The stream continues.
     assert_eq!((Tensor::ones([2]) + 1.0).to_vec::<f32>().unwrap(), [2.0, 2.0]);
 }
 
-/// How messages list the devices; more than one where there are GPUs.
+/// The list of devices in messages; more than one with GPUs.
 fn there() -> String {
     let names = Device::names();
     format!("{}: {}", if names.len() == 1 { "is" } else { "are" }, names.join(", "))

@@ -1,13 +1,13 @@
-//! What NumPy makes of the cases; see golden.py.
+//! Golden cases computed by NumPy; see golden.py.
 
 use std::collections::BTreeMap;
 use thalweg::{DType, Tensor};
 
-/// The cases of one group, taken out one by one.
+/// Cases of one group, removed one by one as they are checked.
 pub struct Golden(BTreeMap<&'static str, (Vec<usize>, Vec<f64>)>);
 
 impl Golden {
-    /// The cases of a file, a line each.
+    /// Parses the cases of a file, one per line.
     pub fn load(text: &'static str) -> Golden {
         let mut cases = BTreeMap::new();
         for line in text.lines() {
@@ -19,7 +19,7 @@ impl Golden {
         Golden(cases)
     }
 
-    /// The tensor is what NumPy has under that name.
+    /// Compares a tensor with NumPy's result of that name.
     pub fn check(&mut self, name: &str, x: &Tensor) {
         let (dims, values) = self.0.remove(name).unwrap_or_else(|| panic!("no case {name}, or checked twice"));
         assert_eq!(x.dims(), dims, "{name}");
@@ -38,7 +38,7 @@ impl Golden {
         Tensor::from_slice(&values, dims)
     }
 
-    /// Names that nobody checked.
+    /// Names of cases that were not checked.
     pub fn left(&self) -> Vec<&'static str> {
         self.0.keys().copied().collect()
     }

@@ -1,4 +1,4 @@
-//! The front against NumPy (golden.py writes what NumPy says), and against what its documentation promises.
+//! The public API against NumPy (golden.py writes the golden values), and against the promises of its documentation.
 
 mod along;
 #[cfg(feature = "ndarray")]

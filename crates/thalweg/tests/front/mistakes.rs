@@ -1,11 +1,10 @@
-//! Mistakes: each panics with the operation's name and both sides at the caller's line, and the stream is usable
-//! afterwards.
+//! Mistakes: each panics with the operation's name and both operands at the caller's line, and the stream stays usable.
 
 use crate::mistake::panic_of;
 use thalweg::prelude::*;
 
-/// Each expression panics with the message, at this file; what was recorded before is still there, and the stream
-/// goes on.
+/// Asserts that each expression panics with the message, at this file; operations recorded before are intact, and the
+/// stream continues.
 macro_rules! mistakes {
     ($($mistake:expr => $message:expr;)*) => {$(
         let pending = Tensor::arange(3) * 2.0;

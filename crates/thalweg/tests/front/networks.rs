@@ -1,4 +1,4 @@
-//! Normalisations and losses against values computed by hand or by plain loops.
+//! Normalizations and losses against values computed by hand or by plain loops.
 
 use thalweg::prelude::*;
 
@@ -100,7 +100,7 @@ fn losses_of_classes() {
         &x.cross_entropy_with(&all, &ClassLoss::default().smoothing(0.1).reduction(Reduction::None)),
         &[mixed(0, 1), mixed(1, 0), mixed(2, 2)],
     );
-    // Dimensions behind the classes.
+    // Dimensions after the classes.
     let images = x.t().unsqueeze(0);
     near(&images.cross_entropy(&all.unsqueeze(0), Reduction::None), &[two[0], two[1], -logp(2, 2)]);
     let wrong = x.cross_entropy(&Tensor::new([0i64, 1, 3]), Reduction::Mean).item::<f64>();

@@ -81,7 +81,7 @@ fn integers_wrap_and_division_by_zero_is_zero() {
     assert_eq!(v(&x + 100), [-56, -28]);
     assert_eq!(v(&x * 2), [-56, 0]);
     assert_eq!(v(x.abs()), [100, -128]);
-    // Of data; the number 0 is a mistake that panics.
+    // Division by data; division by the number 0 is a mistake that panics.
     let zero = Tensor::new([0i8]);
     assert_eq!(v(&x / &zero), [0, 0]);
     assert_eq!(v(&x % &zero), [0, 0]);

@@ -1,4 +1,4 @@
-//! Einstein's sums, tensordot, linear layers and attention against loops over their definitions.
+//! Einsum, tensordot, linear layers and attention against loops over their definitions.
 
 use thalweg::prelude::*;
 use thalweg::{Attention, Shape};
@@ -16,7 +16,7 @@ fn near(got: &Tensor, dims: &[usize], want: &[f64], tolerance: f64, of: &str) {
     }
 }
 
-/// An explicit specification without `...`, one assignment of all letters after the other.
+/// Evaluates an explicit specification without `...`, one assignment of all letters after the other.
 fn einsum_loops(spec: &str, operands: &[&Tensor]) -> (Vec<usize>, Vec<f64>) {
     let (left, output) = spec.split_once("->").unwrap();
     let terms: Vec<Vec<char>> = left.split(',').map(|t| t.chars().collect()).collect();
@@ -33,7 +33,7 @@ fn einsum_loops(spec: &str, operands: &[&Tensor]) -> (Vec<usize>, Vec<f64>) {
         sizes.filter(|(l, _)| **l == c).map(|(_, &d)| d).max_by_key(|&d| if d == 1 { 0 } else { 1 + d }).unwrap()
     };
     let sizes: Vec<usize> = letters.iter().map(|&c| size(c)).collect();
-    // A size of 0 beside 1 is 0.
+    // Size 0 together with size 1 is 0.
     let sizes: Vec<usize> = letters
         .iter()
         .zip(sizes)
@@ -98,7 +98,7 @@ fn einsum_of_one_and_two_operands() {
     same("ii,ij->j", &[&[4, 4], &[4, 5]]);
     same("ij,k->i", &[&[3, 4], &[5]]);
     same("ij,jk->", &[&[3, 4], &[4, 5]]);
-    // Sizes of 1 broadcast; of 0 there is nothing.
+    // Sizes of 1 broadcast; with size 0 there are no elements.
     same("ij,jk->ik", &[&[5, 1], &[7, 3]]);
     same("ij,ij->ij", &[&[5, 1], &[1, 3]]);
     same("i,i->i", &[&[1], &[1]]);
@@ -129,7 +129,7 @@ fn einsum_of_many_operands_and_dots() {
 
 #[test]
 fn einsum_multiplies_matrices_where_they_lie() {
-    // As matmul says it, to the bit.
+    // Equal to matmul, to the bit.
     let (q, k) = (Tensor::randn([2, 4, 9, 8]), Tensor::randn([2, 4, 11, 8]));
     let same = |a: Tensor, b: Tensor| {
         let bits = |t: Tensor| t.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
@@ -162,7 +162,7 @@ fn tensordot_and_linear() {
     assert_eq!(Tensor::zeros([0, 4]).linear(&Tensor::ones([3, 4]), None).dims(), [0, 3]);
 }
 
-/// One head's attention; `seen` gives what is added to a score, `None` where it is masked.
+/// One head's attention; `seen` gives the number added to a score, `None` if it is masked.
 fn attention_loops(
     [q, k, v]: [&[f64]; 3],
     [rows, columns, d, width]: [usize; 4],
@@ -233,12 +233,12 @@ fn attention_of_every_kind() {
     near(&q.scaled_dot_product_attention(&none, &none, Attention::default()), &[3, 4], &[0.0; 12], 0.0, "no keys");
 }
 
-/// Weights that are dropped: of each query some, the rest scaled; the same again from the same state of the generator,
-/// and gradients flow through what is left.
+/// Dropout of weights: some of each query are dropped, the rest scaled; the same again from the same generator state,
+/// and gradients flow through the rest.
 #[test]
 fn attention_drops_weights() {
     let [q, k] = [Tensor::randn([2, 4, 16, 8]), Tensor::randn([2, 4, 16, 8])];
-    // Values that show which weights are left: the identity.
+    // The identity as values shows which weights remain.
     let eye = Tensor::eye(16).broadcast_to([2, 4, 16, 16]);
     let plain = q.scaled_dot_product_attention(&k, &eye, Attention::default());
     let drop = || {

@@ -1,4 +1,4 @@
-//! Random numbers: their distribution, and that a seed is all they depend on.
+//! Random numbers: their distribution, and dependence on the seed only.
 
 use thalweg::manual_seed;
 use thalweg::prelude::*;

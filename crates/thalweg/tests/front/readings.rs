@@ -1,4 +1,4 @@
-//! Reads that nobody waits for.
+//! Asynchronous reads.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use thalweg::prelude::*;
 
-/// Wakes a thread that parks.
+/// Waker of a parked thread.
 struct Parked(Thread);
 
 impl Wake for Parked {

@@ -1,4 +1,4 @@
-//! Programs that gave wrong values once, each an example of a kind that has tests of its own.
+//! Regression tests: programs that once gave wrong values, each an example of a kind that has its own tests.
 
 use thalweg::prelude::*;
 use thalweg::{Pool, Reduction, with_fusion, with_strict};
@@ -7,7 +7,7 @@ fn floats(x: &Tensor) -> Vec<f64> {
     x.to_f64_vec().unwrap()
 }
 
-/// Calls `f` fused, strictly, and one kernel an operation.
+/// Calls `f` fused, in strict mode, and unfused.
 fn in_each_mode(f: impl Fn()) {
     f();
     with_strict(true, &f);

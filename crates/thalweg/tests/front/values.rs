@@ -128,7 +128,7 @@ fn products(g: &mut Golden) {
     g.check("outer", &v.outer(&(&v + 1)));
 }
 
-/// Values of both signs; above 0; between -1 and 1.
+/// Samples of both signs; above 0; between -1 and 1.
 fn samples() -> (Tensor, Tensor, Tensor) {
     let s = Tensor::new([-3.7, -2.5, -1.0, -0.3, -0.0, 0.0, 0.2, 0.5, 1.0, 1.5, 2.5, 30.0]);
     let (p, u) = (s.abs() + 0.1, &s / 31.0);
@@ -273,7 +273,7 @@ fn narrow_floats_are_rounded_once_at_the_end() {
         for f in [Tensor::gelu, Tensor::mish, |x: &Tensor| x.softmax(0), |x: &Tensor| x.layer_norm(0, 1e-5)] {
             let y = f(&x);
             assert_eq!(y.dtype(), dtype);
-            // The f32 result may lie on the other side of a rounding boundary.
+            // The f32 result may be on the other side of a rounding boundary.
             let step = 2f64.powi(2 - dtype.mantissa_digits() as i32);
             for (got, wanted) in y.to_f64_vec().unwrap().into_iter().zip(exact(f)) {
                 assert!((got - wanted).abs() <= step * wanted.abs() + 1e-7, "{dtype}: {got} instead of {wanted}");

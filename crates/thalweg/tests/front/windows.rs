@@ -3,7 +3,7 @@
 use thalweg::prelude::*;
 use thalweg::{Conv, ConvTranspose, Interpolation, Padding, Pool};
 
-/// Elements in f64, with index arithmetic over a shape.
+/// Array of f64, with index arithmetic over a shape.
 struct Array {
     dims: Vec<usize>,
     data: Vec<f64>,
@@ -50,7 +50,7 @@ fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// What goes over each axis.
+/// Window parameters of each axis.
 #[derive(Clone, Debug)]
 struct Way {
     stride: Vec<usize>,
@@ -121,7 +121,7 @@ fn transpose_loops(x: &Array, w: &Array, bias: Option<&Array>, way: &Way, more: 
     (dims, out.data)
 }
 
-/// Values of a dtype, small so that sums stay near.
+/// Small values of a dtype, so that sums stay small.
 fn random(shape: &[usize], dtype: DType) -> Tensor {
     (Tensor::randn_with(thalweg::Shape::new(shape), DType::F32) * 0.5).cast(dtype)
 }
@@ -130,7 +130,7 @@ fn way(stride: &[usize], pads: &[(usize, usize)], dilation: &[usize], groups: us
     Way { stride: stride.to_vec(), pads: pads.to_vec(), dilation: dilation.to_vec(), groups }
 }
 
-/// `N` equal numbers.
+/// Equal parameters for all `N` axes.
 fn plain<const N: usize>(stride: usize, pad: usize, dilation: usize, groups: usize) -> Way {
     way(&[stride; N], &[(pad, pad); N], &[dilation; N], groups)
 }
@@ -191,7 +191,7 @@ fn convolutions_of_one_axis() {
     }
     let uneven = way(&[1], &[(3, 0)], &[1], 1);
     uneven.agrees(&[1, 2, 1], &[2, 2, 4], DType::F32, &|x, w, b| x.conv1d(w, b, uneven.conv()));
-    // Longer than what is written as shifted inputs.
+    // Longer than the limit of shifted inputs.
     let long = plain::<1>(2, 40, 1, 3);
     long.agrees(&[1, 3, 90], &[3, 1, 70], DType::F64, &|x, w, b| x.conv1d(w, b, long.conv()));
 }
@@ -208,13 +208,13 @@ fn convolutions_of_two_axes() {
     }
     let uneven = way(&[2, 1], &[(0, 2), (3, 1)], &[1, 3], 1);
     uneven.agrees(&[1, 3, 6, 10], &[5, 3, 4, 2], DType::F32, &|x, w, b| x.conv2d(w, b, uneven.conv()));
-    // Large enough for several panels and blocks of terms, and a point for each sample.
+    // Large enough for several panels and blocks of terms, and a 1×1 kernel.
     let large = plain::<2>(1, 1, 1, 1);
     large.agrees(&[2, 33, 20, 19], &[17, 33, 3, 3], DType::F32, &|x, w, b| x.conv2d(w, b, large.conv()));
     let point = plain::<2>(1, 0, 1, 1);
     point.agrees(&[3, 5, 4, 4], &[6, 5, 4, 4], DType::F32, &|x, w, b| x.conv2d(w, b, point.conv()));
     point.agrees(&[3, 5, 4, 4], &[6, 5, 1, 1], DType::F32, &|x, w, b| x.conv2d(w, b, point.conv()));
-    // Nothing: no samples, no outputs.
+    // Empty: no samples, no outputs.
     for (x, w) in [([0, 2, 5, 5], [3, 2, 3, 3]), ([2, 2, 5, 5], [0, 2, 3, 3]), ([2, 0, 5, 5], [3, 0, 3, 3])] {
         large.agrees(&x, &w, DType::F32, &|x, w, b| x.conv2d(w, b, large.conv()));
     }
@@ -277,7 +277,7 @@ fn transposed_convolutions() {
     });
 }
 
-/// Windows over the last axes: of each the values inside, and how many places of the border are in it.
+/// For each window over the last axes its values inside, and its number of border elements.
 fn windows(x: &Array, k: &[usize], way: &Way, ceil: bool) -> (Vec<usize>, Vec<(Vec<f64>, usize)>) {
     let axes = k.len();
     let out: Vec<usize> = (0..axes)
@@ -373,7 +373,7 @@ fn adaptive_pooling() {
     assert_eq!(Tensor::zeros([0, 2, 4, 4, 4]).adaptive_max_pool3d(2).dims(), [0, 2, 2, 2, 2]);
 }
 
-/// The interpolation of one axis as a matrix, row `i` the weights of the elements that result `i` is made of.
+/// The interpolation of one axis as a matrix: row `i` has the weights of the elements for result `i`.
 fn weights(n: usize, m: usize, by: Interpolation) -> Vec<Vec<f64>> {
     let row = |i: usize| {
         let mut row = vec![0.0; n];

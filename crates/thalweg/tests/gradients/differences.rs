@@ -3,7 +3,7 @@
 use thalweg::grad_graph;
 use thalweg::prelude::*;
 
-/// Numbers in `low..high` that are the same every time, from a seed; no two alike.
+/// Distinct pseudo-random numbers in `low..high`, from a seed.
 pub fn numbers(seed: u64, shape: impl Into<thalweg::Shape>, low: f64, high: f64) -> Tensor {
     let shape = shape.into();
     let mut random = fastrand::Rng::with_seed(seed);
@@ -21,13 +21,13 @@ fn by_rules(f: &dyn Fn(&[Tensor]) -> Tensor, xs: &[Tensor]) -> Vec<Vec<f64>> {
     leaves.iter().map(|x| gradients[x].to_vec::<f64>().unwrap()).collect()
 }
 
-/// A scalar of a tensor that every element has its own part in.
+/// A scalar to which every element of a tensor contributes differently.
 pub fn weighted(y: &Tensor) -> Tensor {
     let w = numbers(99, *y.shape(), 0.5, 1.5);
     (y * w).sum(..)
 }
 
-/// The slopes of a scalar function by central differences.
+/// The derivatives of a scalar function by central differences.
 fn by_differences(f: &dyn Fn(&[Tensor]) -> Tensor, xs: &[Tensor], h: f64) -> Vec<Vec<f64>> {
     let value = |i: usize, at: usize, d: f64| {
         let mut moved = xs.to_vec();
@@ -53,8 +53,8 @@ fn assert_close(name: &str, got: &[Vec<f64>], want: &[Vec<f64>], tolerance: f64)
     }
 }
 
-/// Holds the first derivatives of a function against differences of its values, and the second against differences of
-/// the first.
+/// Compares the first derivatives of a function with differences of its values, and the second with differences of the
+/// first.
 pub fn check(name: &str, xs: &[Tensor], f: Function<'_>) {
     first_order(name, xs, f);
     let slopes = |xs: &[Tensor]| -> Tensor {
@@ -77,7 +77,7 @@ pub fn check(name: &str, xs: &[Tensor], f: Function<'_>) {
     assert_close(&format!("{name}, second order"), &got, &want, 1e-5);
 }
 
-/// The first derivatives alone.
+/// Compares only the first derivatives.
 pub fn first_order(name: &str, xs: &[Tensor], f: Function<'_>) {
     let got = by_rules(f, xs);
     let want = by_differences(&|xs| weighted(&f(xs)), xs, 1e-5);

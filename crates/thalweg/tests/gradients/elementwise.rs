@@ -6,7 +6,7 @@ use thalweg_ir::element::ROWS;
 
 type Row = (&'static str, usize, fn(&[Tensor]) -> Tensor);
 
-/// How each row is called.
+/// Call of each row.
 const ROWS_CALLED: &[Row] = &[
     ("neg", 1, |x| -&x[0]),
     ("abs", 1, |x| x[0].abs()),
@@ -108,7 +108,7 @@ fn scalars_beside_tensors() {
     }
 }
 
-/// What the table says of kinks is what gradients are.
+/// Gradients at kinks are those that the table states.
 #[test]
 fn kinks_are_as_stated() {
     let slope = |f: fn(&Tensor) -> Tensor, at: f64| {
@@ -122,7 +122,7 @@ fn kinks_are_as_stated() {
     assert_eq!(slope(|x| x.clamp(2.0, 3.0), 2.0), 1.0);
     assert_eq!(slope(|x| x.pow(x.full_like(0.0)), 0.0), 0.0);
     assert!(slope(|x| x.hypot(x), 0.0).is_nan());
-    // A side that was not chosen has no part, whatever its slope is.
+    // A side that is not selected does not contribute, whatever its derivative is.
     assert_eq!(slope(|x| x.gt(5.0).where_(x.recip(), x * 3.0), 2.0), 3.0);
 }
 
@@ -134,11 +134,11 @@ fn narrow_floats_are_differentiated_in_f32() {
             let (narrow, wide) = (exact.tracked(), exact.cast(DType::F32).tracked());
             let g =
                 f(std::slice::from_ref(&narrow)).sum(..).backward()[&narrow].cast(DType::F64).to_vec::<f64>().unwrap();
-            // As if computed in f32 from the result that was rounded to the dtype, and rounded once.
+            // As if computed in f32 from the result rounded to the dtype, and rounded once.
             let w = f(std::slice::from_ref(&wide)).sum(..).backward()[&wide].cast(DType::F64).to_vec::<f64>().unwrap();
             let epsilon = if dtype == DType::BF16 { 1.0 / 256.0 } else { 1.0 / 2048.0 };
             for (g, w) in g.iter().zip(&w) {
-                // The result itself is off by half an epsilon, by which the derivative may be off several times.
+                // The result itself is off by half an epsilon, and the derivative may be off by several times that.
                 assert!((g - w).abs() <= 4.0 * epsilon * w.abs().max(1.0), "{name} of {dtype}: {g}, in f32 {w}");
             }
         }

@@ -1,9 +1,9 @@
-//! Gradients of composites against PyTorch's, which bench/gradients.py has written into golden.txt.
+//! Gradients of composites against PyTorch's, which bench/gradients.py writes into golden.txt.
 
 use thalweg::prelude::*;
 use thalweg::{Attention, Conv, ConvTranspose, Interpolation, Pool};
 
-/// Numbers that the script has, too.
+/// Numbers that equal those of the script.
 fn numbers(seed: i64, shape: &[usize], low: f64, high: f64) -> Tensor {
     let n: usize = shape.iter().product();
     let number = |i: i64| ((i * 7919 + seed * 104_729 + 31) % 9973) as f64 / 9973.0 * (high - low) + low;
@@ -12,7 +12,7 @@ fn numbers(seed: i64, shape: &[usize], low: f64, high: f64) -> Tensor {
 
 struct Case {
     name: &'static str,
-    /// Shape, and whether all are positive.
+    /// Shape, and whether all elements are positive.
     inputs: &'static [(&'static [usize], bool)],
     f: fn(&[Tensor]) -> Tensor,
 }

@@ -1,4 +1,4 @@
-//! The graph: leaves, passes, what is freed, hooks, and what is a mistake.
+//! The autograd graph: leaves, passes, freeing, hooks, and mistakes.
 
 use crate::counting::{counted_alone, pinned};
 use crate::differences::numbers;
@@ -197,7 +197,7 @@ fn a_gradient_of_what_is_not_in_the_result_is_zero() {
     assert_eq!(x.powf(0.0).sum(..).backward()[&x].to_f64_vec().unwrap(), [0.0, 0.0]);
     let m = Tensor::new([[1.0f64, 2.0], [3.0, 4.0]]).tracked();
     assert_eq!(m.matrix_power(0).sum(..).backward()[&m].to_f64_vec().unwrap(), [0.0; 4]);
-    // The second derivative of what is linear.
+    // The second derivative of a linear function.
     let slope = grad_graph(&(&m * 3.0).sum(..), &m);
     assert_eq!(grad(&(slope.sum(..) + m.sum(..) * 0.0), &m).to_f64_vec().unwrap(), [0.0; 4]);
 }

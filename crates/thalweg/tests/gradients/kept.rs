@@ -1,10 +1,11 @@
-//! What a cut between the passes writes for the backward pass, by counters, and that gradients are the same either way.
+//! Values saved for the backward pass at a cut between the passes, by counters; gradients are equal with and without
+//! recomputation.
 
 use crate::counting::{counted_alone, pinned, randn};
 use thalweg::prelude::*;
 use thalweg::{Counters, Gradients, grad, grad_graph, retain_graph};
 
-/// The gradients of `f` in strict mode with the loss read before the pass, and what the cut and the pass counted.
+/// The gradients of `f` in strict mode with the loss read before the pass, and the counters of the cut and of the pass.
 fn gradients(leaves: &[&Tensor], f: impl Fn() -> Tensor) -> (Vec<Vec<u32>>, [Counters; 2]) {
     thalweg::with_strict(true, || {
         let (loss, forward) = counted_alone(|| {
@@ -24,7 +25,7 @@ fn bits(gradients: &Gradients, x: &Tensor) -> Vec<u32> {
     gradients[x].to_vec::<f32>().unwrap().iter().map(|v| v.to_bits()).collect()
 }
 
-/// The same without computing anything again, which has to have the same bits.
+/// Compares with a run without recomputation, which must give the same bits; returns the counters.
 fn both_ways(leaves: &[&Tensor], f: impl Fn() -> Tensor) -> [Counters; 2] {
     let (again, counted) = gradients(leaves, &f);
     thalweg::set_recomputing(false);
@@ -42,8 +43,7 @@ fn of_a_layer_the_product_is_written_and_what_follows_from_it_is_not() {
     let (x, w, v) = (randn([256, 192]), randn([192, 320]).tracked(), randn([320, 64]).tracked());
     let layer = || x.matmul(&w).gelu().matmul(&v).square().mean(..);
     let [forward, backward] = both_ways(&[&w, &v], layer);
-    // x·w, which gelu's derivative and dv read, by way of gelu's result, and the second product, of which the square
-    // was taken.
+    // x·w, which gelu's derivative and dv read (through gelu's result), and the second product, which was squared.
     assert_eq!((forward.values_kept, forward.kept_bytes), (2, 4 * 256 * (320 + 64)), "{forward:?}");
     assert!(forward.values_left > 0 && backward.operations_again > 0, "{forward:?} {backward:?}");
     assert_eq!(backward.segments, 1, "what is recorded again is part of the backward pass");
@@ -63,7 +63,7 @@ fn statistics_of_rows_are_written_and_the_rows_are_not() {
     let _pinned = pinned();
     let (x, w) = (randn([512, 256]).tracked(), randn([256, 256]).tracked());
     let [forward, _] = both_ways(&[&x, &w], || x.layer_norm(-1, 1e-5).matmul(&w).softmax(-1).square().sum(..));
-    // Two numbers a row of the norm, two of the softmax, and the product.
+    // Two numbers per row of the norm, two of the softmax, and the product.
     assert!(forward.kept_bytes <= 4 * 512 * (256 + 4), "{forward:?}");
 }
 
@@ -75,7 +75,7 @@ fn random_numbers_are_the_same_again() {
         thalweg::manual_seed(3);
         w.dropout(0.5).exp().sum(..)
     });
-    // A byte an element says where it is 0: less than to draw the numbers again.
+    // One byte per element says whether it is 0: cheaper than drawing the numbers again.
     assert_eq!(forward.kept_bytes, 64 * 512, "{forward:?}");
 }
 
@@ -113,7 +113,7 @@ fn another_thread_goes_back() {
 fn a_value_that_was_left_can_be_read() {
     let _pinned = pinned();
     let (x, w) = (randn([1024, 512]), randn([8, 512]).tracked());
-    // A checkpoint gives the values that it kept to the closure, which reads one.
+    // A checkpoint passes its saved values to the closure, which reads one.
     let seen = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
     let read = seen.clone();
     let h = (&x * &w.sum(0)).exp();
@@ -138,7 +138,7 @@ fn a_value_that_was_left_can_be_read() {
     assert_eq!(c.values_recomputed, 1, "{c:?}");
 }
 
-/// A loop with a read in each turn: after a few turns nothing is planned or decided, and memory stays as it is.
+/// A loop with a read in each iteration: after a few iterations nothing is planned or decided, and memory is constant.
 #[test]
 fn a_loop_with_a_read_between_the_passes_is_steady() {
     let _pinned = pinned();

@@ -1,10 +1,10 @@
-//! What forward and backward share: kernels and bytes by counters.
+//! Sharing between forward and backward pass: kernels and bytes by counters.
 
 use crate::counting::{counted, counted_alone, pinned, randn};
 use thalweg::prelude::*;
 
 /// A step of gradient descent of three layers: eight products (three forward, two for inner activations, three for
-/// weights, with the update behind them), and the value of the loss. A second step makes no plan.
+/// weights, with the update as epilogue), and the value of the loss. A second step makes no plan.
 #[test]
 fn a_step_of_a_network_is_its_products() {
     let _pinned = pinned();
@@ -27,7 +27,7 @@ fn a_step_of_a_network_is_its_products() {
     let (last, c) = counted_alone(&mut step);
     assert_eq!((c.segments, c.plans_made, c.plans_found, c.kernels), (1, 0, 1, 9), "{c:?}");
     assert!(last < first);
-    // Activations are read by the pass, but not what becomes them: relu is differentiated by its result.
+    // The pass reads activations, but not their inputs: relu is differentiated by its result.
     let floats = |n: usize| 4 * n as u64;
     let results = floats(96 * 128 + 128 * 128 + 128 * 10 + 1);
     let activations = floats(2 * 64 * 128 + 64 * 10 + 2 * 64);
@@ -59,7 +59,7 @@ fn rows_and_their_gradients_are_one_kernel() {
     }
 }
 
-/// What nobody reads is not computed: the value that is differentiated, and the first pass of a `jvp`.
+/// Unread values are not computed: the value that is differentiated, and the first pass of a `jvp`.
 #[test]
 fn what_is_not_asked_for_is_not_computed() {
     let _pinned = pinned();

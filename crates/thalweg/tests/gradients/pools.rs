@@ -1,4 +1,4 @@
-//! Pools with every option beside every other, against loops over windows.
+//! Pools with all combinations of options, against loops over windows.
 
 use thalweg::prelude::*;
 use thalweg::{Pool, with_fusion};
@@ -15,7 +15,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// The number of windows, as PyTorch counts them; none where not one fits or the padding is too long.
+    /// The number of windows, as PyTorch counts them; `None` if no window fits or the padding is too long.
     fn count(self) -> Option<usize> {
         let span = (self.window - 1) * self.dilation + 1;
         let room = (self.size + 2 * self.padding).checked_sub(span).filter(|_| self.padding * 2 <= self.window)?;
@@ -26,7 +26,7 @@ impl Axis {
         (self.padding < span).then_some(count)
     }
 
-    /// The elements inside of a window.
+    /// The elements inside a window.
     fn inside(self, window: usize) -> impl Iterator<Item = usize> {
         let start = (window * self.stride) as i64 - self.padding as i64;
         (0..self.window)
@@ -36,7 +36,7 @@ impl Axis {
     }
 }
 
-/// All options of an axis of that size.
+/// All options for an axis of that size.
 fn options(size: usize, windows: &[usize]) -> Vec<Axis> {
     let mut all = vec![];
     for &window in windows {
@@ -63,7 +63,7 @@ fn numbers(count: usize) -> Vec<f64> {
     (0..count).map(|i| ((i * 7919 + 31) % 11 % 5) as f64 - 2.0).collect()
 }
 
-/// The largest element of each window, and the sum of what comes back to each element: to the first largest of a window.
+/// The maximum of each window, and the gradient of each element: it flows to the first maximum of a window.
 fn reference(x: &[f64], [rows, columns]: [Axis; 2], dy: impl Fn(usize) -> f64) -> (Vec<f64>, Vec<f64>) {
     let (mut y, mut dx) = (vec![], vec![0.0; x.len()]);
     for i in 0..rows.count().unwrap() {
@@ -116,7 +116,7 @@ fn max_pools_with_every_option_along_one_axis() {
 fn max_pools_with_every_option_along_two_axes() {
     let (rows, columns) = (options(6, &[2, 3]), options(7, &[2, 3]));
     for (i, &row) in rows.iter().enumerate() {
-        // Each option of one axis beside every seventh of the other, another one each time.
+        // Each option of one axis with every seventh of the other, starting at another one each time.
         for &column in columns.iter().skip(i % 7).step_by(7).filter(|c| c.ceil == row.ceil) {
             let x = Tensor::from_slice(&numbers(42), [1, 1, 6, 7]);
             let pool = Pool::new([row.window, column.window])

@@ -1,5 +1,5 @@
-//! Derivatives of composites where their parts have kinks: where the function is smooth, its own; at a true kink PyTorch's
-//! choice. (crates/thalweg/tests/opdb has the functions of PyTorch's database at special points.)
+//! Derivatives of composites whose operations have kinks: the function's own derivative where it is smooth; PyTorch's
+//! choice at a true kink. (crates/thalweg/tests/opdb has the functions of PyTorch's database at special points.)
 
 use thalweg::prelude::*;
 use thalweg::{Attention, grad, grad_graph};
@@ -36,7 +36,7 @@ fn smooth_composites_have_smooth_derivatives() {
     assert_close("logaddexp2 of equals", &slopes(0.0, |x| x.logaddexp2(&zero)), &[0.5, two / 4.0]);
     let pi2 = std::f64::consts::PI.powi(2);
     assert_close("sinc", &slopes(0.0, |x| x.sinc()), &[0.0, -pi2 / 3.0]);
-    // On both sides of where its derivative turns from the series to the formula.
+    // On both sides of the change of the derivative from the series to the formula.
     for x in [0.159, 0.16] {
         let t: f64 = x * std::f64::consts::PI;
         let first = (t.cos() - t.sin() / t) / x;
@@ -73,7 +73,7 @@ fn kinks_have_pytorchs_subgradient() {
     let x = Tensor::new([[0.0f64, 1.0], [3.0, 5.0]]).tracked();
     let gradients = x.cdist(&x, 2.0).sum(..).backward();
     assert_close("cdist", &gradients[&x].to_f64_vec().unwrap(), &[-1.2, -1.6, 1.2, 1.6]);
-    // Bounds: none of the gradient, all of it.
+    // At the bounds: none of the gradient, or all of it.
     let x = Tensor::new([-3.0f64, -1.0, 0.0, 1.0, 3.0, 6.0]).tracked();
     let at = |y: Tensor| y.sum(..).backward()[&x].to_f64_vec().unwrap();
     assert_eq!(at(x.hardtanh(-1.0, 1.0)), [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
@@ -82,13 +82,13 @@ fn kinks_have_pytorchs_subgradient() {
     assert_eq!(at(x.leaky_relu(0.25)), [0.25, 0.25, 0.25, 1.0, 1.0, 1.0]);
 }
 
-/// A query that sees no key gives 0 and hands nothing back, by whatever mask; the others are not disturbed.
+/// A query that attends to no key gives 0 and has no gradient, for every kind of mask; the others are not affected.
 #[test]
 fn attention_of_nothing_has_no_gradient() {
     for dtype in [DType::F64, DType::F32, DType::BF16, DType::F16] {
         let ramp = |n: usize, by: f64| (Tensor::arange_with(n, DType::F64) * by - 0.5).cast(dtype);
         let [q, k, v] = [0.3, -0.2, 0.4].map(|by| ramp(6, by).reshape([3, 2]).tracked());
-        // The first query sees nothing, the second one key, the third all.
+        // The first query attends to no key, the second to one, the third to all.
         let sees = Tensor::new([[false, false, false], [true, false, false], [true, true, true]]);
         let least = -dtype.float_info().max;
         let added = |hidden: f64| sees.where_(Tensor::zeros_with([3, 3], dtype), hidden);

@@ -11,7 +11,7 @@ fn check1(name: &str, x: &Tensor, f: impl Fn(&Tensor) -> Tensor) {
     check(name, std::slice::from_ref(x), &|x| f(&x[0]));
 }
 
-/// Squares, so that second derivatives of what moves elements are not 0.
+/// Squared, so that second derivatives of data movement are not 0.
 fn sq(x: Tensor) -> Tensor {
     x.square()
 }
@@ -49,7 +49,7 @@ fn joins_and_borders() {
         let parts = x.split(2, 0);
         sq(&parts[0] * &parts[1]).sum(..) + parts[2].sum(..)
     });
-    // What comes back to stretches of an axis is joined where they do not meet, and added up where they do.
+    // Gradients of ranges of an axis are concatenated if disjoint, and added if they overlap.
     check1("neighbours", &x([2, 9]), |x| {
         let parts = x.split_sizes(&[4, 2, 3], 1);
         sq(parts[2].clone()).sum(..) + (&parts[1] * parts[0].slice((.., 1..3))).exp().sum(..)

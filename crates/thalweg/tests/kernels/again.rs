@@ -1,4 +1,4 @@
-//! Calls that were made before are recorded in one go, and are what they were.
+//! Repeated kernel calls are replayed in one go, with the same results.
 
 use crate::counting::{counted, pinned, randn};
 use thalweg::kernel::{Edge, Field, Row, Tile};
@@ -81,7 +81,7 @@ fn numbers_plain_data_and_constants_are_told_apart() {
             assert_eq!(list(&rows), [-1.5 * k as f32, -3.0 * k as f32, 0.0 * k as f32]);
             assert_eq!(list(&most), [2.0]);
             assert_eq!(list(&slope::over([3]).on(&x, k)), [-1.5 * k as f32, 1.5 * k as f32, 3.0 * k as f32]);
-            // As many places as are asked for.
+            // As many indices as requested.
             assert_eq!(list(&slope::over([2]).on(&x, k)), [-1.5 * k as f32, 1.5 * k as f32]);
         }
         for shift in [0.0, 1.0] {
@@ -103,7 +103,7 @@ fn one_tensor_for_two_operands_is_no_other_tensor() {
             let (first, second) = same::on(a, b);
             assert_eq!((list(&first), list(&second)), (list(a), list(b)));
         }
-        // Pending operands, too.
+        // With pending operands, too.
         let (p, q) = (&x + 1.0, &y + 1.0);
         let (first, second) = same::on(&p, &q);
         assert_eq!((list(&first), list(&second)), (vec![2.0, 3.0], vec![6.0, -5.0]));

@@ -19,7 +19,7 @@ fn a_product_with_its_own_backward_is_right_for_all_sizes() {
     }
 }
 
-/// As many kernels and bytes as the same without a rule of one's own, forward and backward, between other operations.
+/// A user-defined rule takes the same kernels and bytes as none, forward and backward, between other operations.
 #[test]
 fn it_costs_what_the_operations_cost() {
     let _pinned = pinned();
@@ -64,7 +64,7 @@ fn the_rule_is_called_once_a_pass_with_all_gradients() {
         let (x, y) = polar(&xs[0], &xs[1]);
         x * 2.0 + y.square()
     });
-    // One result alone: the other's gradient is zeros.
+    // One result only: the other's gradient is zero.
     check("polar, x", &xs, &|xs| polar(&xs[0], &xs[1]).0.square());
     let before = CALLS.load(Relaxed);
     let leaves = [xs[0].tracked(), xs[1].tracked()];
@@ -77,7 +77,7 @@ fn the_rule_is_called_once_a_pass_with_all_gradients() {
 
 #[test]
 fn another_gradient_than_the_function_has() {
-    // Straight through a step.
+    // Straight-through estimator of a step.
     let x = Tensor::new([0.2f32, 1.7]).tracked();
     let y = custom_grad(&x, |x| x.round(), |b| b.gradients);
     assert_eq!(grad(&(y * 3.0).sum(..), &x).to_vec::<f32>().unwrap(), [3.0, 3.0]);
@@ -99,7 +99,7 @@ fn another_gradient_than_the_function_has() {
     assert_eq!(grad(&slope, &x).item::<f64>().unwrap(), 18.0);
     assert!(!no_grad(|| cube(&x)).is_tracked());
     assert!(!cube(&x.detach()).is_tracked());
-    // A result that went through the outputs, of one result that nobody holds.
+    // A result computed from the outputs, one of which nobody holds.
     let exp = |x: &Tensor| custom_grad(x, |x| (x.exp(), x), |b| &b.gradients.0 * &b.outputs.0 + &b.gradients.1).0;
     let slope = grad_graph(&exp(&x), &x);
     let curve = grad_graph(&slope, &x);
@@ -107,7 +107,7 @@ fn another_gradient_than_the_function_has() {
     assert_eq!(all, [true; 3]);
 }
 
-/// What a cut leaves of a rule's inputs is computed again like anything that a pass reads.
+/// Inputs of a rule that a cut does not save are recomputed, as for any operation.
 #[test]
 fn a_cut_between_the_passes_keeps_what_the_rule_reads() {
     let _pinned = pinned();

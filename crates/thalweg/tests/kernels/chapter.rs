@@ -10,7 +10,7 @@ use program::*;
 use thalweg::kernel::Field;
 use thalweg::prelude::*;
 
-/// Each is one kernel that writes its result and nothing else, and makes no plan when it comes again.
+/// Each is one kernel that writes only its result, and makes no plan when it comes again.
 #[test]
 fn each_is_one_kernel() {
     let _pinned = pinned();
@@ -33,7 +33,7 @@ fn clouds_are_the_same_on_numbers() {
 
 #[test]
 fn loops_are_the_same_on_numbers() {
-    // What a place is multiplied by may be contracted, and a number of turns hangs on its last bit.
+    // A product of the index may be contracted, and the number of iterations depends on its last bit.
     let turns = thalweg::with_strict(true, || mandelbrot::over([30, 40]).on(-1.3, -2.0, 0.07).to_vec::<i32>()).unwrap();
     for (p, turns) in turns.iter().enumerate() {
         assert_eq!(*turns, mandelbrot([(p / 40) as i32, (p % 40) as i32], -1.3f32, -2.0, 0.07).get(), "{p}");

@@ -1,4 +1,4 @@
-//! Functions on the host.
+//! Host operations.
 
 use crate::assert_mistake;
 use crate::counting::{counted, pinned, randn};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use thalweg::prelude::*;
 use thalweg::{Backward, HostOp, grad};
 
-/// `x` cubed, by the host.
+/// `x` cubed, on the host.
 fn cubes() -> HostOp {
     HostOp::new(
         "cubes",
@@ -20,7 +20,7 @@ fn cubes() -> HostOp {
     )
 }
 
-/// The sums of rows, which fails where one of them is negative, and their signs.
+/// The sums of rows, which fail for a negative one, and their signs.
 fn sums() -> HostOp {
     HostOp::new(
         "sums",
@@ -54,7 +54,7 @@ fn it_runs_between_other_operations() {
     assert!(cubes().on(&Tensor::zeros_with([0, 3], DType::F64)).to_vec::<f64>().unwrap().is_empty());
 }
 
-/// It runs once, when somebody asks, and costs no kernel and no bytes but those of the results around it.
+/// It runs once, when a result is needed, and costs no kernel and no bytes but those of its operands and results.
 #[test]
 fn it_costs_its_own_call_and_nothing_else() {
     let _pinned = pinned();
@@ -67,18 +67,18 @@ fn it_costs_its_own_call_and_nothing_else() {
         y
     };
     let (y, c) = counted(step);
-    // What it reads is written, and read by the next kernel is what it wrote.
+    // Its operand is written, and the next kernel reads its result.
     let (rows, all) = (64, 64 * 32);
     assert_eq!((c.host_calls, c.kernels, c.segments), (1, 2, 2), "{c:?}");
     assert_eq!((c.bytes_read, c.bytes_written), (4 * all + 5 * rows, 4 * all + 4 * rows), "{c:?}");
     drop(y);
-    // A loop of such steps makes no plan after the second turn, and reading twice calls once.
+    // A loop of such steps makes no plan after the second iteration, and reading twice calls once.
     drop(counted(step));
     let (y, c) = counted(step);
     assert_eq!((c.host_calls, c.plans_made, c.kernels), (1, 0, 2), "{c:?}");
     let (_, c) = counted(|| (y.to_vec::<f32>().unwrap(), y.to_vec::<f32>().unwrap()));
     assert_eq!((c.host_calls, c.kernels), (0, 0));
-    // Nobody asks: it does not run, and what it would have read is not computed.
+    // Without a reader it does not run, and its operands are not computed.
     let (_, c) = counted(|| drop(sums().on_all(&(&x * 2.0))));
     assert_eq!((c.host_calls, c.kernels, c.bytes_written), (0, 0, 0), "{c:?}");
 }
@@ -95,10 +95,10 @@ fn its_error_is_the_error_of_the_read() {
     assert!(std::error::Error::source(&error).is_some());
     assert_eq!(all[1].to_vec::<bool>().unwrap_err().to_string(), message);
     assert!(matches!(after.to_vec::<f32>(), Err(Error::Failed(cause)) if cause.to_string().contains("row 1")));
-    // All else goes on, and so does an operation on good operands.
+    // Everything else continues, and so does the operation on valid operands.
     assert_eq!(other.to_vec::<f32>().unwrap(), [2.0, 3.0, 4.0, -3.0]);
     assert_eq!(sums().on_all(&x.abs())[0].to_vec::<f32>().unwrap(), [3.0, 7.0]);
-    // A panic, as a wrong slice is one, and operands that failed themselves.
+    // A panic, such as a wrong slice, and operands that have failed themselves.
     let panics = HostOp::new(
         "wrong",
         |x: &[Tensor]| [(*x[0].shape(), DType::F32)],
@@ -113,7 +113,7 @@ fn its_error_is_the_error_of_the_read() {
     assert!(matches!(&error, Error::Failed(cause) if cause.to_string().contains("row 1")), "{error}");
 }
 
-/// The function may compute with tensors itself, on the thread that records, and be asked for by another thread.
+/// The function may compute with tensors itself, on the recording thread, and be triggered by another thread.
 #[test]
 fn it_may_compute_with_tensors() {
     let scale = Tensor::new([2.0f32, 3.0]);
@@ -131,7 +131,7 @@ fn it_may_compute_with_tensors() {
     );
     let x = Tensor::new([1.0f32, 1.0]);
     let y = op.on(&op.on(&(&x + 1.0)));
-    // Asked for while an operation is recorded.
+    // Triggered while an operation is recorded.
     assert_eq!((&y + 1.0).to_vec::<f32>().unwrap(), [9.0, 19.0]);
     let z = op.on(&(&x * 3.0));
     let readers: Vec<_> = (0..4).map(|_| z.clone()).map(|z| std::thread::spawn(move || z.to_vec::<f32>())).collect();
@@ -151,7 +151,7 @@ fn gradients_are_its_own() {
         &["cubes: operand 0 of shape [1] is tracked, and the operation has no backward", ".backward(..)", ".detach()"],
     );
     assert!(!thalweg::no_grad(|| super::host::cubes().on(&x)).is_tracked());
-    // Several results: the one that is bool has none.
+    // Several results: the bool one has no gradient.
     let sums = sums().backward(|b: Backward<Vec<Tensor>, Vec<Tensor>>| {
         [b.gradients[0].unsqueeze(1).broadcast_to(*b.inputs[0].shape())]
     });

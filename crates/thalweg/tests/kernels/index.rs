@@ -1,4 +1,4 @@
-//! `#[kernel(index)]`: one element of the result from its place.
+//! `#[kernel(index)]`: an element of the result from its index.
 
 use crate::assert_mistake;
 use crate::chapter::program::warp;
@@ -8,7 +8,7 @@ use thalweg::kernel::{Edge, Field};
 use thalweg::prelude::*;
 use thalweg::{with_fusion, with_strict};
 
-/// A step of the heat equation: five points.
+/// A step of the heat equation: a five-point stencil.
 #[kernel(index)]
 fn heat<F: Real>(at: [i32; 2], u: &Field<F, 2>, k: F) -> F {
     let [i, j] = at;
@@ -19,7 +19,7 @@ fn heat<F: Real>(at: [i32; 2], u: &Field<F, 2>, k: F) -> F {
     u.get([i, j], Edge::Checked) * (1.0 - 4.0 * k) + k * around
 }
 
-/// The same with an edge that the caller says.
+/// Strided weighted sum of four elements with an edge mode given by the caller.
 #[kernel(index)]
 fn blur<F: Real>(at: [i32; 2], x: &Field<F, 2>, edge: Edge) -> F {
     let mut sum = 0.0;
@@ -29,7 +29,7 @@ fn blur<F: Real>(at: [i32; 2], x: &Field<F, 2>, edge: Edge) -> F {
     sum
 }
 
-/// Reads in any order of axes, along a diagonal, of one row, far outside.
+/// Reads with permuted axes, along a diagonal, of one row, far out of bounds.
 #[kernel(index)]
 fn several<F: Real>(at: [i32; 3], x: &Field<F, 2>, w: &Field<F, 1>, edge: Edge) -> (F, F) {
     let [i, j, k] = at;
@@ -41,7 +41,7 @@ fn field<const N: usize>(x: &Tensor) -> Field<f64, N> {
     Field::new(&x.to_vec::<f64>().unwrap(), std::array::from_fn(|d| x.dims()[d]))
 }
 
-/// Holds a result against the kernel on numbers at every place.
+/// Compares a result with the kernel on numbers at every index.
 fn assert_places(name: &str, got: &Tensor, want: impl Fn(&[i32]) -> f64) {
     let (shape, got) = (*got.shape(), got.to_vec::<f64>().unwrap());
     for (p, got) in got.into_iter().enumerate() {
@@ -85,13 +85,13 @@ fn numbers_and_tensors_agree() {
     assert_eq!(blur::over([0, 3]).on(&u, Edge::Wrap).dims(), [0, 3]);
     let empty = Tensor::zeros_with([0, 5], DType::F64);
     assert_eq!(blur::over([2, 2]).on(&empty, Edge::Zero).to_vec::<f64>().unwrap(), [0.0; 4]);
-    // Views of any layout are fields like others.
+    // Fields may be views of any layout.
     let turned = u.t().slice((.., (..).by(-1)));
     let of = field::<2>(&turned);
     assert_places("heat", &heat::over([5, 6]).on(&turned, 0.1), |at| heat([at[0], at[1]], &of, 0.1));
 }
 
-/// A stencil is one kernel that reads its field and writes its result, and computes inside what it reads.
+/// A stencil is one kernel that reads its field and writes its result, with the field's producers fused.
 #[test]
 fn a_stencil_is_one_kernel() {
     let _pinned = pinned();
@@ -106,14 +106,14 @@ fn a_stencil_is_one_kernel() {
     };
     let (_, c) = counted(step);
     assert_eq!((c.kernels, c.bytes_written), (1, bytes), "{c:?}");
-    // A loop of steps makes no plan after the second turn, whatever the numbers are.
+    // A loop of steps makes no plan after the second iteration, for any numbers.
     let mut v = u.clone();
     for turn in 0..6 {
         let (next, c) = counted(|| heat::over(v.shape()).on(&v, 0.1 + turn as f64 * 0.01));
         v = next;
         assert!(turn < 2 || (c.plans_made, c.programs_compiled, c.kernels) == (0, 0, 1), "{c:?}");
     }
-    // A warp reads its image where a table says: one kernel.
+    // A warp reads its image at indices from a table: one kernel.
     let (dy, dx) = (randn([64, 128]), randn([64, 128]));
     let (_, c) = counted(|| warp::over(u.shape()).on(&u, &dy, &dx));
     assert_eq!((c.kernels, c.bytes_written), (1, bytes), "{c:?}");

@@ -1,4 +1,4 @@
-//! Loops whose ends depend on data, in kernels: on numbers and on tensors, in one kernel with what stands around them.
+//! Loops with data-dependent ends in kernels: on numbers and on tensors, fused with their neighbours.
 
 use crate::assert_mistake;
 use crate::counting::{counted, pinned};
@@ -6,7 +6,7 @@ use thalweg::kernel::{Edge, Field};
 use thalweg::prelude::*;
 use thalweg::{Backward, custom_grad, with_fusion, with_strict};
 
-/// Turns that `z² + c` stays inside.
+/// Iterations for which `z² + c` stays bounded.
 #[kernel]
 fn mandelbrot<F: Real>(cx: F, cy: F) -> i32 {
     let (mut x, mut y, mut n) = (0.0, 0.0, 0);
@@ -45,8 +45,7 @@ fn collatz<F: Real>(start: i32) -> i32 {
     steps
 }
 
-/// A power series with as many terms as an element says; terms of odd places are left out, and it ends with the first
-/// small one.
+/// A power series with a number of terms per element; odd terms are skipped, and it ends at the first small one.
 #[kernel]
 fn series<F: Real>(x: F, terms: i32) -> (F, bool) {
     let (mut sum, mut term, mut small) = (0.0, 1.0, false);
@@ -82,7 +81,7 @@ fn nested<F: Real>(x: F, n: i32) -> F {
             i += 1;
         }
     } else {
-        // Never ends for what is greater.
+        // Does not end for larger values.
         while y < -1.0 || y > 0.0 {
             y *= 0.5;
         }
@@ -135,7 +134,7 @@ fn loops_on_tensors_are_those_on_numbers() {
     }
 }
 
-/// The planner sees an operation: what stands around it is in the same kernel, and nothing but the result is written.
+/// For the planner a loop is an operation: its neighbours are in the same kernel, and only the result is written.
 #[test]
 fn a_loop_between_maps_costs_no_launch_and_no_bytes() {
     let _pinned = pinned();
@@ -150,7 +149,7 @@ fn a_loop_between_maps_costs_no_launch_and_no_bytes() {
     assert!(shade.to_vec::<f32>().unwrap().iter().all(|v| v.is_finite()));
 }
 
-/// Several results of one loop are computed in one kernel, and so is what a row of them comes to.
+/// Several results of one loop are computed in one kernel, with reductions of their rows.
 #[test]
 fn the_results_of_a_loop_share_their_turns() {
     let _pinned = pinned();
@@ -167,7 +166,7 @@ fn the_results_of_a_loop_share_their_turns() {
     assert!((x.to_vec::<f32>().unwrap()[3999] - 90f32.sqrt()).abs() < 1e-5);
 }
 
-/// What is computed from a product, from rows, and what goes into them: fused and unfused have the same bits.
+/// Functions of products and rows, and their operands: fused and unfused have the same bits.
 #[test]
 fn loops_stand_around_products_and_rows() {
     let (x, w) =
@@ -188,7 +187,7 @@ fn loops_stand_around_products_and_rows() {
     }
 }
 
-/// One plan for all numbers that are operands, and one for each number of literal turns.
+/// One plan for all number operands, and one for each literal iteration count.
 #[test]
 fn numbers_are_arguments_of_a_loop() {
     #[kernel]
@@ -212,12 +211,12 @@ fn numbers_are_arguments_of_a_loop() {
         made.push(thalweg::counters().plans_made - before);
     }
     assert_eq!(made[2..], [0; 4], "{made:?}");
-    // Numbers alone are computed in the call.
+    // Calls on numbers only are computed immediately.
     let (y, n) = until::on(x.lt(0.0).where_(&x, 1.0), 8.0, 2.0);
     assert_eq!((y.to_vec::<f32>().unwrap()[0], n.to_vec::<i32>().unwrap()[0]), (8.0, 3));
 }
 
-/// The most turns are part of what a loop means, on numbers and on tensors.
+/// The iteration limit is part of a loop's meaning, on numbers and on tensors.
 #[test]
 fn a_loop_ends_after_the_most_turns() {
     #[kernel(max_turns = 5)]
@@ -245,7 +244,7 @@ fn a_loop_ends_after_the_most_turns() {
     assert_eq!(forever(-1.0f32), -1.0);
 }
 
-/// Narrow floats go through a loop as f32, and come out rounded once.
+/// Narrow floats are f32 in a loop, and rounded once at its end.
 #[test]
 fn narrow_floats_are_wide_in_a_loop() {
     let x: Vec<f32> = (1..60).map(|i| i as f32 * 0.5).collect();
@@ -259,7 +258,7 @@ fn narrow_floats_are_wide_in_a_loop() {
     }
 }
 
-/// A loop has no derivative: a call says so at its line, before anything is recorded. With one of one's own it has.
+/// A loop has no derivative: a call panics at its line, before anything is recorded. With a user-defined one it has.
 #[test]
 fn a_loop_that_a_gradient_would_flow_through_is_refused() {
     let x = Tensor::new([2.0f32, 9.0]).tracked();
@@ -275,7 +274,7 @@ fn a_loop_that_a_gradient_would_flow_through_is_refused() {
     assert_eq!(root::on(x.detach()).1.shape(), x.shape());
 }
 
-/// What a loop reads of outside are arguments, of which there are eight.
+/// Outside values that a loop reads are arguments, of which there are at most eight.
 #[test]
 fn mistakes_are_told() {
     #[kernel]

@@ -1,4 +1,4 @@
-//! Users' own operations: backward passes, functions on the host, kernels.
+//! User-defined operations: backward passes, host operations, kernels.
 
 #[path = "../counting/mod.rs"]
 mod counting;
@@ -19,7 +19,7 @@ mod rows;
 mod tile;
 mod tiles;
 
-/// Asserts that a mistake is told at the line of the test, and says all of these.
+/// Asserts that a mistake panics at a line of the test, with all of these parts in its message.
 fn assert_mistake(f: impl FnOnce(), parts: &[&str]) {
     mistake::assert_mistake_at("tests/kernels/", f, parts);
 }

@@ -1,4 +1,4 @@
-//! `#[kernel]`: what a kernel is on numbers and on tensors, what it costs, and its gradients.
+//! `#[kernel]`: kernels on numbers and on tensors, their cost, and their gradients.
 
 use crate::assert_mistake;
 use crate::counting::{counted, pinned, randn};
@@ -13,7 +13,7 @@ fn gelu<F: Real>(x: F) -> F {
     if x < -10.0 { 0.0 } else { 0.5 * x * (1.0 + t) }
 }
 
-/// Newton's steps to a cube root, unrolled.
+/// Unrolled Newton steps to a cube root.
 #[kernel]
 fn cbrt<F: Real>(x: F) -> F {
     let mut y = if x > 1.0 { x / 3.0 + 0.6 } else { 0.4 + 0.6 * x };
@@ -44,14 +44,14 @@ fn black_scholes<F: Real>(spot: F, strike: F, years: F, rate: F, volatility: F) 
     (call, call - spot + strike * discount)
 }
 
-/// Left out, with all that the macro makes of it.
+/// Disabled by `cfg`, with everything that the macro generates.
 #[cfg(any())]
 #[kernel]
 fn absent<F: Real>(x: F) -> F {
     nothing_of_that_name(x)
 }
 
-/// With a clause, and a parameter that changes.
+/// With a where clause, and a mutable parameter.
 #[kernel]
 fn halved<F>(mut x: F, mut n: i32) -> (F, i32)
 where
@@ -64,7 +64,7 @@ where
     (x, n)
 }
 
-/// The normal distribution, a helper with numbers of its own.
+/// The normal distribution function: a helper with its own constants.
 #[kernel]
 fn normal<F: Real>(x: F) -> F {
     0.5 * (-x * F::lit(std::f64::consts::FRAC_1_SQRT_2)).erfc()
@@ -181,7 +181,7 @@ fn numbers_and_tensors_agree() {
     assert_eq!(mixed(1.0f64, Int::from(3), true).1, mixed(1.0f32, 3, true).1.get());
 }
 
-/// A kernel is its operations: it shares a kernel with what stands around it, and costs no launch and no bytes.
+/// A kernel is its operations: it fuses with its neighbours, and costs no launch and no bytes.
 #[test]
 fn between_two_maps_it_costs_no_launch_and_no_bytes() {
     let _pinned = pinned();
@@ -191,7 +191,7 @@ fn between_two_maps_it_costs_no_launch_and_no_bytes() {
     let bytes = 4 * 64 * 256;
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, bytes, bytes), "{c:?}");
     drop(y);
-    // No plan after the second turn, whatever the numbers are; what follows from numbers alone is none.
+    // No plan after the second iteration, for any numbers; constants need no operation.
     let step = |k: f64| black_scholes::on(x.abs(), k, k * 0.5, 0.02, 0.3).0;
     drop(counted(|| step(1.0)));
     drop(counted(|| step(2.0)));
@@ -199,7 +199,7 @@ fn between_two_maps_it_costs_no_launch_and_no_bytes() {
         let (_, c) = counted(|| drop(step(turn as f64).to_vec::<f32>()));
         assert_eq!((c.plans_made, c.instances_made, c.programs_compiled, c.kernels), (0, 0, 0, 1), "{c:?}");
     }
-    // Several results of one kernel are one launch; one that nobody wants costs nothing.
+    // Several results of one kernel are one launch; an unwanted one costs nothing.
     let (_, c) = counted(|| mixed::on(&x, 3, true));
     assert_eq!((c.kernels, c.bytes_read, c.bytes_written), (1, bytes, 9 * bytes / 4), "{c:?}");
     let plain = |x: &Tensor| {
@@ -276,19 +276,18 @@ fn mistakes_name_the_kernel_and_its_operand() {
         y
     }
     assert_mistake(|| drop(long::on(&x)), &["long: more than 16384 operations", "unrolled"]);
-    // Nothing is lost: the thread goes on.
+    // Nothing is lost: the thread continues.
     assert_eq!(gelu::on(&x).to_vec::<f32>().unwrap(), [0.0; 6]);
 }
 
-/// A number by which a branch is chosen, and one that only goes into operations.
+/// A number that selects a branch, and one that is only an operand.
 #[kernel]
 fn signed<F: Real>(x: F, up: bool, by: F, n: i32) -> (F, i32, F) {
     let y = if up { x + by } else { x * (by + 1.0) };
     (y, n * 2 + if x > 0.0 { 1 } else { 0 }, 0.5)
 }
 
-/// A call that is recorded as an earlier one was is what a trace gives: for other numbers, shapes and dtypes, and for
-/// numbers in the place of tensors.
+/// A replayed call equals a traced one: for other numbers, shapes and dtypes, and for numbers in place of tensors.
 #[test]
 fn a_later_call_records_what_a_trace_would() {
     let numbers = [-1.5f32, 0.25, 3.0];
@@ -309,7 +308,7 @@ fn a_later_call_records_what_a_trace_would() {
             }
         }
     }
-    // Of other shapes, and with broadcasts of its own.
+    // Of other shapes, and with their own broadcasts.
     let column = Tensor::new([[1.0f32], [2.0]]);
     for _ in 0..2 {
         let (y, _, _) = signed::on(&x, Tensor::new([[true], [false]]), &column, 1);

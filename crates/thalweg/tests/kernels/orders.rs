@@ -1,5 +1,5 @@
-//! Derivatives of folds and scans by combines of one's own, of first and second order, against differences and against the
-//! same by other means.
+//! Derivatives of folds and scans by user-defined combines, of first and second order, against differences and against
+//! equivalent operations.
 
 use crate::counting::{counted, pinned};
 use crate::differences::{check, numbers};
@@ -7,7 +7,7 @@ use thalweg::kernel::Row;
 use thalweg::prelude::*;
 use thalweg::{grad, grad_graph};
 
-/// ln Σ eˣ, by a largest element and a sum.
+/// ln Σ eˣ, by a maximum and a sum.
 #[kernel(row)]
 fn logsumexp<F: Real>(x: &Row<F>) -> F {
     let none = (F::lit(f64::NEG_INFINITY), 0.0);
@@ -18,7 +18,7 @@ fn logsumexp<F: Real>(x: &Row<F>) -> F {
     m + s.ln()
 }
 
-/// Mean and variance by Chan's way of putting two parts together.
+/// Mean and variance, combined by Chan's formula.
 #[kernel(row)]
 fn moments<F: Real>(x: &Row<F>) -> (F, F) {
     let (n, mean, m2) = x.map(|x| (1.0, x, 0.0)).fold((0.0, 0.0, 0.0), |(n1, a1, q1), (n2, a2, q2)| {
@@ -29,7 +29,7 @@ fn moments<F: Real>(x: &Row<F>) -> (F, F) {
     (mean, m2 / n)
 }
 
-/// Products of quaternions of which two parts are given: associative, and not commutative.
+/// Products of quaternions with two of four components: associative, but not commutative.
 #[kernel(row)]
 fn turns<F: Real>(x: &Row<F>, y: &Row<F>) -> (Row<F>, Row<F>) {
     let all = x.zip(y).map(|(x, y)| (x, y, 0.5 * x, 0.25)).scan(|(a, b, c, d), (e, f, g, h)| {
@@ -43,7 +43,7 @@ fn turns<F: Real>(x: &Row<F>, y: &Row<F>) -> (Row<F>, Row<F>) {
     (all.map(|(a, _, _, _)| a), all.map(|(_, _, _, d)| d))
 }
 
-/// The log of running sums of exponentials, from the end.
+/// The logarithm of running sums of exponentials, from the end.
 #[kernel(row)]
 fn behind<F: Real>(x: &Row<F>) -> Row<F> {
     x.map(|x| (x, 1.0))
@@ -96,7 +96,7 @@ fn orders_are_those_of_what_the_library_has() {
     got.iter().zip(&want).for_each(|(g, w)| assert!((g - w).abs() < 1e-9 * w.abs().max(1.0), "{g} is not {w}"));
 }
 
-/// The value of a scan that is differentiated is computed as if nobody differentiated it.
+/// The value of a differentiated scan is computed as without differentiation.
 #[test]
 fn a_forward_pass_is_what_it_is_without_a_gradient() {
     let _pinned = pinned();

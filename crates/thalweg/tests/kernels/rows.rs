@@ -1,4 +1,4 @@
-//! `#[kernel(row)]`: folds and scans by combines of the user's own.
+//! `#[kernel(row)]`: folds and scans by user-defined combines.
 
 use crate::assert_mistake;
 use crate::counting::{counted, pinned};
@@ -6,7 +6,7 @@ use thalweg::kernel::{Int, Row};
 use thalweg::prelude::*;
 use thalweg::{grad, grad_graph, with_fusion, with_reference, with_strict};
 
-/// Softmax with the largest exponent and the sum in one fold (Milakov and Gimelshein 2018).
+/// Softmax with the maximum exponent and the sum in one fold (Milakov and Gimelshein 2018).
 #[kernel(row)]
 fn softmax<F: Real>(x: Row<F>) -> Row<F> {
     let (m, s) = x.map(|x| (x, 1.0)).fold((F::lit(f64::NEG_INFINITY), 0.0), |(m1, s1), (m2, s2)| {
@@ -28,7 +28,7 @@ fn backwards<F: Real>(a: &Row<F>, b: &Row<F>) -> Row<F> {
     a.zip(b).scan_reverse(|(a1, b1), (a2, b2)| (a1 * a2, a2 * b1 + b2)).map(|(_, h)| h)
 }
 
-/// The largest element of each row, where it first stands, and how far the others are below it.
+/// The maximum of each row, its first index, and the differences to it.
 #[kernel(row)]
 fn largest<F: Real>(x: Row<F>, scale: F) -> (F, i32, Row<F>) {
     let first = |(v1, i1): (F, Int<F>), (v2, i2): (F, Int<F>)| {
@@ -38,7 +38,7 @@ fn largest<F: Real>(x: Row<F>, scale: F) -> (F, i32, Row<F>) {
     (v, i, x.map(|x| scale * (v - x)))
 }
 
-/// A scan by a combine that is associative: the last number that is not 0.
+/// A scan by a non-commutative combine: the last number that is not 0.
 #[kernel(row)]
 fn last_of<F: Real>(x: Row<F>) -> Row<F> {
     x.scan(|a, b| if b == 0.0 { a } else { b })

@@ -1,4 +1,4 @@
-//! `#[kernel(tile)]`: products of tiles, reductions, and kernels over elements between them.
+//! `#[kernel(tile)]`: matrix products, reductions, and elementwise functions between them.
 
 use crate::assert_mistake;
 use crate::counting::{counted, pinned, randn};
@@ -12,7 +12,7 @@ fn capped<F: Real>(s: F, most: F) -> F {
     most * (s / most).tanh()
 }
 
-/// Attention whose scores are capped, take the distance off, and look at nothing that comes later.
+/// Causal attention with capped scores and a distance penalty.
 #[kernel(tile)]
 fn attention<F: Real>(q: &Tile<F>, k: &Tile<F>, v: &Tile<F>, scale: F, slope: F) -> Tile<F> {
     let s = q.dot(&k.t()) * scale;
@@ -59,13 +59,14 @@ fn attention_on_numbers_is_attention_on_tensors() {
     let want = Tensor::from_slice(want.elements(), [9, 5]);
     assert!(run().allclose(&want, 1e-5, 1e-6).unwrap());
     assert!(attention_by_methods(&q, &k, &v, 0.5, &Tensor::new(0.05f32)).allclose(&want, 1e-5, 1e-6).unwrap());
-    // What the interpreter computes is what numbers mean.
+    // The interpreter agrees with the kernel on numbers.
     assert_eq!(bits(&with_reference(run)), bits(&want));
     let strict = || with_strict(true, run);
     assert_eq!(bits(&strict()), bits(&with_fusion(false, strict)));
 }
 
-/// The same kernels and bytes as methods, alone and with batches, a slope for each of which is an operand.
+/// A tile kernel takes the same kernels and bytes as methods, alone and with batches, with a slope per batch as an
+/// operand.
 #[test]
 fn attention_costs_what_methods_cost() {
     for heads in [None, Some(4usize)] {
@@ -136,7 +137,7 @@ fn gradients_are_those_of_differences() {
     });
 }
 
-/// Softmax of columns with one fold, several results, one a row, which broadcast.
+/// Softmax of columns with one fold, several results, one per row, which broadcast.
 #[kernel(tile)]
 fn online<F: Real>(x: &Tile<F>) -> (Tile<F>, Tile<F>, Tile<F>) {
     let both = x.map(|x| (x, F::lit(1.0))).fold(0, (F::lit(f64::NEG_INFINITY), F::lit(0.0)), |(m1, s1), (m2, s2)| {
@@ -228,7 +229,7 @@ fn mistakes_are_told_at_the_call() {
         || drop(attention::on(randn([3, 4, 4]), &x, &x, 1.0, randn([2]))),
         &["attention: operand `slope` of shape [2] does not broadcast with batches of [3]"],
     );
-    // A number of which there are several is one of each batch.
+    // A number operand with several elements has one for each batch.
     let q = randn([4, 4]);
     let y = attention::on(&q, &q, &q, 1.0, Tensor::new([0.5f32, 0.25]));
     assert_eq!(*y.shape(), Shape::new(&[2, 4, 4]));

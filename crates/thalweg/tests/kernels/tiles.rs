@@ -1,10 +1,10 @@
-//! What blocks of a kernel would do with tiles, said with methods and kernels over elements: products with a user's own
-//! function on their way in, between and behind them are one kernel each, and nothing between goes through memory.
+//! Tile kernels in terms of methods and elementwise kernels: matrix products with user-defined functions as prologue,
+//! in between and as epilogue are one kernel each, without intermediates in memory.
 
 use crate::counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 
-/// A score of one's own: capped, with a distance that is taken off, masked.
+/// User-defined attention score: capped, with a distance penalty, masked.
 #[kernel]
 fn score<F: Real>(s: F, i: i32, j: i32) -> F {
     let capped = 20.0 * (s / 20.0).tanh() - 0.05 * (i - j).abs() as F;
@@ -16,7 +16,7 @@ fn gated<F: Real>(a: F, b: F) -> F {
     a / (1.0 + (-a).exp()) * b
 }
 
-/// Kernels and bytes written of attention with an own score function, whose values are checked.
+/// Kernels and bytes written of attention with a user-defined score, whose values are checked.
 fn attention(heads: usize) -> (u64, u64) {
     let _pinned = pinned();
     let (n, d) = (128usize, 32usize);
@@ -38,13 +38,13 @@ fn attention_with_scores_of_ones_own_is_one_kernel() {
     assert_eq!(attention(1), (1, 4 * 128 * 32));
 }
 
-/// What heads share, the distances, the planner chooses to store where there are several.
+/// With several heads, the planner chooses to store the distances, which they share.
 #[test]
 fn what_heads_share_may_be_stored() {
     assert_eq!(attention(4), (2, 4 * (4 * 128 * 32 + 128 * 128)));
 }
 
-/// A product by weights of 8 bits with a scale for each group of 32 rows, and what follows it.
+/// A product by 8-bit weights with a scale for each group of 32 rows, and its epilogue.
 #[test]
 fn a_quantised_product_is_one_kernel() {
     let _pinned = pinned();
@@ -61,7 +61,7 @@ fn a_quantised_product_is_one_kernel() {
     assert!(y.allclose(thalweg::with_fusion(false, whole), 1e-4, 1e-3).unwrap());
 }
 
-/// Two products of one input, a function of both, and a third: what stands between them is computed in them.
+/// Two products of one input, a function of both, and a third: intermediates are fused into them.
 #[test]
 fn a_gated_network_is_its_products() {
     let _pinned = pinned();

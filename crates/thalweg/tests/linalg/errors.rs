@@ -1,4 +1,4 @@
-//! What cannot be computed is an error of the read; what cannot be meant panics at the caller's line.
+//! Failures that depend on values are errors of the read; mistakes panic at the caller's line.
 
 use crate::mistake::assert_mistake_at;
 use thalweg::MatrixNorm::{self, One, Two};
@@ -48,14 +48,14 @@ fn a_matrix_that_does_not_do_is_named() {
     ] {
         assert!(told.starts_with(want), "{told:?} is not {want:?}");
     }
-    // What does not depend on it goes on, and what does not look at NaN has it in its result.
+    // Independent values are fine, and operations that do not check for NaN propagate it.
     assert_eq!(good.inv().to_vec::<f32>().unwrap(), [1.0, 0.0, 0.0, 1.0]);
     let all_nan = |x: Tensor| x.to_vec::<f32>().unwrap().iter().all(|v| v.is_nan());
     assert!(all_nan(nan().det()) && all_nan(nan().slogdet().0) && all_nan(nan().matrix_exp()));
     assert!(nan().solve(&good).to_vec::<f32>().unwrap().iter().any(|v| v.is_nan()));
     assert!(nan().qr().1.to_vec::<f32>().unwrap().iter().any(|v| v.is_nan()));
     assert!(nan().lu().2.to_vec::<f32>().unwrap().iter().any(|v| v.is_nan()));
-    // A half that is not read may hold anything.
+    // A triangle that is not read may hold anything.
     assert_eq!(nan().eigvalsh().to_vec::<f32>().unwrap().len(), 2);
     assert_eq!((nan() * Tensor::new([[1.0f32, 1.0], [0.1, 1.0]])).cholesky().to_vec::<f32>().unwrap()[1], 0.0);
 }
@@ -69,7 +69,7 @@ fn singular_matrices_have_values_where_they_can() {
     assert_eq!((value(sign), value(log)), (0.0, f64::NEG_INFINITY));
     assert_eq!(value(bad.cond(One)), f64::INFINITY);
     assert!(value(bad.cond(Two)) > 1e15);
-    // Of these one norm or another is 0, and the inverse's is infinite.
+    // One of the norms of these is 0, and that of the inverse is infinite.
     let all = [MatrixNorm::Frobenius, MatrixNorm::Nuclear, Two, One, MatrixNorm::Infinity, MatrixNorm::MinusTwo];
     let none = Tensor::zeros_with([2, 2, 2], DType::F64);
     for norm in all.into_iter().chain([MatrixNorm::MinusOne, MatrixNorm::MinusInfinity]) {

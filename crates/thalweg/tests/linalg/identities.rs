@@ -1,9 +1,9 @@
-//! What holds of every matrix, on random shapes, batches, views and both dtypes; and what the operations cost.
+//! Identities of every matrix, on random shapes, batches, views and both dtypes; and the cost of operations.
 
 use crate::counting::{counted, pinned, randn};
 use thalweg::prelude::*;
 
-/// The largest difference, beside the size of the values.
+/// The largest difference, relative to the magnitude of the values.
 fn apart(a: &Tensor, b: &Tensor) -> f64 {
     assert_eq!((a.shape(), a.dtype()), (b.shape(), b.dtype()));
     if a.numel() == 0 {
@@ -25,7 +25,7 @@ impl Random {
         }
     }
 
-    /// Matrices of that size, of any batch, as they are or as a view.
+    /// Matrices of that size, with any batch, contiguous or as a view.
     fn matrices(&mut self, m: usize, n: usize, dtype: DType) -> Tensor {
         let batch: Vec<usize> = (0..self.0.usize(..3)).map(|_| self.0.usize(1..4)).collect();
         let full = |m: usize, n: usize| [&batch[..], &[m, n]].concat();
@@ -113,7 +113,7 @@ fn square(a: &Tensor, n: usize, near: &dyn Fn(&str, Tensor, &Tensor)) {
     }
 }
 
-/// A decomposition costs its call; products and gradients around it are planned as any others.
+/// A decomposition costs its call; products and gradients around it are planned as usual.
 #[test]
 fn it_costs_its_call_and_nothing_else() {
     let _pinned = pinned();
@@ -125,7 +125,7 @@ fn it_costs_its_call_and_nothing_else() {
     drop(y);
     let (_, c) = counted(step);
     assert_eq!((c.host_calls, c.plans_made), (1, 0), "{c:?}");
-    // Nobody asks, and nothing runs.
+    // Without a reader, nothing runs.
     let (_, c) = counted(|| drop(a.svd()));
     assert_eq!((c.host_calls, c.kernels), (0, 0), "{c:?}");
     // A batch is one call.
@@ -135,7 +135,7 @@ fn it_costs_its_call_and_nothing_else() {
     assert_eq!((c.host_calls, c.kernels), (1, 0), "{c:?}");
 }
 
-/// The bits do not depend on which thread took which matrix.
+/// The bits do not depend on the distribution of matrices over threads.
 #[test]
 fn a_batch_has_the_bits_of_its_matrices() {
     let all = randn([40, 30, 30]);

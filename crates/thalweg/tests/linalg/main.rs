@@ -1,5 +1,5 @@
 //! Linear algebra: values and gradients against NumPy, SciPy and PyTorch (`bench/golden_array.py`), gradients against
-//! differences, identities on random shapes, what is an error, and what it costs.
+//! differences, identities on random shapes, errors, and cost.
 
 #[path = "../counting/mod.rs"]
 mod counting;
@@ -18,7 +18,7 @@ use golden::Golden;
 use thalweg::MatrixNorm::*;
 use thalweg::prelude::*;
 
-/// As f64, as all of the cases are.
+/// Converts to f64, the dtype of all cases.
 fn f(x: &Tensor) -> Tensor {
     x.cast(DType::F64)
 }

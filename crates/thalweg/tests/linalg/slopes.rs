@@ -5,7 +5,7 @@ use crate::golden::Golden;
 use thalweg::MatrixNorm::*;
 use thalweg::prelude::*;
 
-/// Against PyTorch's.
+/// Compares with PyTorch's gradients.
 pub fn golden(g: &mut Golden, [a, spd, tall, wide]: &[Tensor; 4]) {
     let weights = g.take("weights");
     let mut slope = |name: &str, x: &Tensor, f: &dyn Fn(&Tensor) -> Tensor| {
@@ -37,7 +37,7 @@ pub fn golden(g: &mut Golden, [a, spd, tall, wide]: &[Tensor; 4]) {
     slope("matrix_exp", a, &|x| x.matrix_exp());
 }
 
-/// Matrices whose singular values and eigenvalues lie apart.
+/// Matrices with well separated singular values and eigenvalues.
 fn matrix(seed: u64, dims: &[usize]) -> Tensor {
     let (m, n) = (dims[dims.len() - 2], dims[dims.len() - 1]);
     let spread = Tensor::eye_with(m, n, DType::F64) * (Tensor::arange_with(n, DType::F64) * 1.5 + 2.0);
@@ -87,7 +87,7 @@ fn of_decompositions() {
         let a = [matrix(4, dims)];
         let pairs = |x: &Tensor| {
             let (u, s, vt) = x.svd();
-            // Of each vector its own product with itself, and of the two together: no sign shows.
+            // Products of each vector with itself, and of the two together, which do not depend on signs.
             let of = |u: Tensor, v: Tensor| (u.unsqueeze(-1) * v.unsqueeze(-2)).flatten();
             Tensor::cat(&[of(u.t(), u.t()), of(vt.clone(), vt.clone()), of(u.t(), vt), s.flatten()], 0)
         };
@@ -110,7 +110,7 @@ fn of_decompositions() {
 
 #[test]
 fn of_eigenvalues_that_are_complex() {
-    // Two real eigenvalues and a pair.
+    // Two real eigenvalues and a complex pair.
     let turn =
         Tensor::new([[0.3, -1.0, 0.2, 0.1], [1.2, 0.5, -0.3, 0.2], [0.1, 0.2, 3.0, 0.4], [0.3, -0.1, 0.2, -2.0]]);
     check("eig", std::slice::from_ref(&turn), &|x| {
@@ -120,7 +120,7 @@ fn of_eigenvalues_that_are_complex() {
     first_order("eigvals", &[turn], &|x| x[0].eigvals().abs());
 }
 
-/// The derivative of a determinant is there where the inverse is not.
+/// The derivative of a determinant exists where the inverse does not.
 #[test]
 fn of_a_singular_determinant() {
     let a = Tensor::new([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [0.5, -1.0, 2.0]]);

@@ -1,4 +1,4 @@
-//! What tests of mistakes share: the panic that a mistake is, with the file that it is told at.
+//! Helpers of tests of mistakes: the panic of a mistake, with its file.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::cell::RefCell;
@@ -6,11 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 thread_local! {
-    /// Message and file of what this thread panicked with, while it is to.
+    /// Message and file of this thread's last panic, while it is captured.
     static LAST: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
 }
 
-/// Message and file of the panic that `f` ends in; nothing is printed of it.
+/// Message and file of the panic that `f` ends with; it is not printed.
 pub fn panic_of<R>(f: impl FnOnce() -> R) -> (String, String) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -32,7 +32,8 @@ pub fn panic_of<R>(f: impl FnOnce() -> R) -> (String, String) {
     last
 }
 
-/// Asserts that a mistake is told at a line of a file of the tests, or of one by its name, and says all of these.
+/// Asserts that a mistake panics at a line of a test file, or of the file `tests`, with all of these parts in its
+/// message.
 pub fn assert_mistake_at(tests: &str, f: impl FnOnce(), parts: &[&str]) {
     let (message, file) = panic_of(f);
     let told = format!("{file}: {message}");

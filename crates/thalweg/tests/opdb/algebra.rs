@@ -3,7 +3,7 @@
 use crate::call::Call;
 use thalweg::prelude::*;
 
-/// `x·beta + y·alpha`, without the products by 1; with `beta` 0 without `x`, as PyTorch has it.
+/// `x·beta + y·alpha`, without products by 1; without `x` if `beta` is 0, as PyTorch.
 fn plus(c: &Call, y: Tensor) -> Tensor {
     let times = |t: Tensor, name: &str| if c.float(name) == 1.0 { t } else { t * c.scalar(name) };
     let y = times(y, "alpha");
@@ -13,7 +13,7 @@ fn plus(c: &Call, y: Tensor) -> Tensor {
 pub fn call(entry: &str, c: &Call) -> Option<Vec<Tensor>> {
     let (x, other) = (|| c.x(), || c.t("other"));
     Some(vec![match entry {
-        // Numbers with a fraction, cut in PyTorch.
+        // Fractional factors, which PyTorch truncates.
         "addmm" | "addmv" | "addbmm" | "baddbmm" | "addr"
             if x().dtype().is_int() && (c.float("alpha").fract() != 0.0 || c.float("beta").fract() != 0.0) =>
         {
@@ -68,7 +68,7 @@ fn transformed(_: &str, _: &Call) -> Option<Vec<Tensor>> {
     None
 }
 
-/// Decompositions, and what is solved by them. What has a free sign or phase is compared without it.
+/// Decompositions and solvers. Results with an arbitrary sign or phase are compared without it.
 #[cfg(feature = "linalg")]
 fn factored(entry: &str, c: &Call) -> Option<Vec<Tensor>> {
     if c.dtype == DType::BF16 {

@@ -26,7 +26,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// The arguments of a sample, floats in that dtype; `graded` says whether any is tracked.
+    /// The arguments of a sample, with floats in that dtype; `graded` says whether any is tracked.
     pub fn new(record: &Record, dtype: DType, graded: bool) -> Call {
         let mut call = Call { arguments: vec![], dtype, leaves: vec![] };
         for (name, value) in &record.arguments {
@@ -63,7 +63,7 @@ impl Call {
         &found.unwrap_or_else(|| panic!("no argument {name}")).1
     }
 
-    /// Whether there is an argument of that name that is not `None`.
+    /// Whether there is an argument of that name other than `None`.
     pub fn has(&self, name: &str) -> bool {
         self.arguments.iter().any(|(n, a)| n == name && !matches!(a, Argument::None))
     }
@@ -160,7 +160,7 @@ impl Call {
         matches!(self.get(name), Argument::Bool(true) | Argument::Int(1))
     }
 
-    /// A text; empty of anything else.
+    /// A string; empty for any other argument.
     pub fn text(&self, name: &str) -> &str {
         match self.get(name) {
             Argument::Text(t) => t,
@@ -168,7 +168,7 @@ impl Call {
         }
     }
 
-    /// The dtype that a text names.
+    /// The dtype that a string names.
     pub fn dtype_of(&self, name: &str) -> DType {
         match self.text(name) {
             "float64" => DType::F64,
@@ -232,7 +232,7 @@ impl Call {
         }
     }
 
-    /// Whether it is an integer or a list of nothing else.
+    /// Whether it is an integer or a list of integers.
     pub fn are_ints(&self, name: &str) -> bool {
         match self.get(name) {
             Argument::List(list) => list.iter().all(|a| matches!(a, Argument::Int(_))),

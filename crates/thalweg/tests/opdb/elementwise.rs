@@ -1,4 +1,4 @@
-//! Entries that are elementwise: functions of one tensor, pairs, operators, activations, conversions.
+//! Elementwise entries: functions of one tensor, pairs, operators, activations, conversions.
 
 use crate::call::Call;
 use thalweg::prelude::*;
@@ -24,7 +24,7 @@ macro_rules! binary {
     };
 }
 
-/// The operator with the number or tensor `other` on the left.
+/// The operator with the number or tensor `other` as its left operand.
 fn from_left(
     c: &Call,
     numbers: impl Fn(f64, &Tensor) -> Tensor,
@@ -38,7 +38,7 @@ fn from_left(
     }
 }
 
-/// `other` times a number, which most often is 1.
+/// `other` times a number, which usually is 1.
 fn scaled(c: &Call, name: &str) -> Tensor {
     let other = match c.op(name) {
         Operand::Tensor(t) => t.clone(),
@@ -150,7 +150,7 @@ pub fn call(entry: &str, c: &Call) -> Option<Vec<Tensor>> {
         "nn.functional.elu" => c.x().elu(c.float("alpha")),
         "nn.functional.celu" => c.x().celu(c.float("alpha")),
         "nn.functional.prelu" => {
-            // A weight a channel: dimension 1.
+            // One weight per channel: dimension 1.
             let (x, w) = (c.x(), c.t("weight"));
             let mut shape = vec![1; x.rank()];
             if x.rank() > 1 {

@@ -10,10 +10,10 @@ pub enum Aspect {
 
 use Aspect::{Gradient, Second, Value};
 
-/// Samples that an exception is about.
+/// Samples that an exception applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Samples {
-    /// Special points alone.
+    /// Special points only.
     Special,
     /// All of them.
     All,

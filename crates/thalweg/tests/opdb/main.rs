@@ -1,5 +1,6 @@
-//! PyTorch's operator database: values, gradients and second derivatives of 476 entries, in every mode, against what
-//! bench/golden_opdb.py has written into golden.bin. bench/opdb_table.txt says what each of the 703 entries is in Thalweg.
+//! PyTorch's operator database: values, gradients and second derivatives of 476 entries, in every mode, against the
+//! results that bench/golden_opdb.py writes into golden.bin. bench/opdb_table.txt maps each of the 703 entries to
+//! Thalweg.
 //!
 //! `OPDB=softplus cargo test -p thalweg --test opdb` runs the samples of one entry.
 
@@ -29,7 +30,7 @@ fn outputs(entry: &str, call: &Call) -> Option<Vec<Tensor>> {
         .or_else(|| algebra::call(entry, call))
 }
 
-/// Fixed odd numbers over 64, which every float dtype has, as in bench/golden_opdb.py.
+/// Fixed odd multiples of 1/64, exact in every float dtype, as in bench/golden_opdb.py.
 fn cotangent(y: &Tensor, k: usize, step: usize, first: usize) -> Tensor {
     let number = |i: usize| ((i * step + first + 5 * k) % 64) as f64 / 32.0 - 63.0 / 64.0;
     let numbers: Vec<f64> = (0..y.numel()).map(number).collect();
@@ -45,7 +46,7 @@ struct Report {
     differing: Vec<(String, bool, Aspect, String)>,
 }
 
-/// Relative tolerance: of the largest number of the tensor, at special points of the number itself.
+/// Relative tolerance: relative to the largest number of the tensor, at special points to the number itself.
 fn tolerance(dtype: DType, aspect: Aspect) -> f64 {
     match (dtype, aspect) {
         (DType::F64, Aspect::Value) => 2e-10,
@@ -59,7 +60,7 @@ fn tolerance(dtype: DType, aspect: Aspect) -> f64 {
     }
 }
 
-/// A number of f64 in a narrower dtype.
+/// A number of f64 rounded to a narrower dtype.
 fn rounded(v: f64, dtype: DType) -> f64 {
     match dtype {
         DType::F32 => f64::from(v as f32),
@@ -73,17 +74,17 @@ struct Wanted<'a> {
     expected: &'a Array,
     /// PyTorch's result in f64 for the same arguments: in a narrower dtype either is right, since PyTorch's own steps round.
     exact: Option<&'a Array>,
-    /// Values of the function, where derivatives are about them one by one.
+    /// Values of the function, if derivatives are compared one by one.
     values: Option<&'a [f64]>,
-    /// First derivatives, beside second ones.
+    /// First derivatives, for second ones.
     slopes: Option<&'a [f64]>,
     aspect: Aspect,
     special: bool,
 }
 
 impl Wanted<'_> {
-    /// Whether an element of a derivative has none: the function's value there (its row's, of a reduction) is NaN, or for a
-    /// second derivative the value or the first one is not finite, or the value subnormal.
+    /// Whether an element of a derivative is undefined: the function's value there (its row's, for a reduction) is NaN,
+    /// or for a second derivative the value or the first one is not finite, or the value is subnormal.
     fn nowhere(&self, i: usize, count: usize) -> bool {
         let at =
             |all: &[f64]| (!all.is_empty() && count.is_multiple_of(all.len())).then(|| all[i / (count / all.len())]);
@@ -123,7 +124,7 @@ impl Wanted<'_> {
             DType::F32 => (f32::MIN_POSITIVE.into(), f32::MAX.into(), 1.0),
             _ => (f32::MIN_POSITIVE.into(), f32::MAX.into(), 0.5),
         };
-        // Derivatives are about numbers of about 1.
+        // Derivatives are compared relative to about 1.
         let slope = match (expected.dtype, aspect) {
             (DType::F64, Aspect::Second) => 1e-9,
             (DType::F64, _) => 4.0 * least,
@@ -136,7 +137,7 @@ impl Wanted<'_> {
                 (true, true) => relative * f.abs().max(e.abs()) + slope,
                 (true, false) => relative * f.abs().max(e.abs()) + least / 50.0,
             };
-            // At special points PyTorch's formulas of derivatives have 0·∞, and the last bit decides what overflows.
+            // At special points PyTorch's derivative formulas have 0·∞, and the last bit decides what overflows.
             let undefined = special
                 && derivative
                 && (e.is_nan() || e.abs() > most / 8.0 && (f.is_nan() || f == e.signum() * f64::INFINITY));
@@ -207,14 +208,14 @@ fn compare(record: &Record, expected: &Expected, report: &mut Report) {
     }
 }
 
-/// Runs all samples, and fails where one differs that is not excepted.
+/// Runs all samples, and fails if one differs without an exception.
 fn run() {
     let records = record::records();
     let wanted = std::env::var("OPDB").ok();
     let mut report = Report::default();
     let entries: BTreeSet<&str> = records.iter().map(|r| r.entry.as_str()).collect();
     for record in records.iter().filter(|r| wanted.as_ref().is_none_or(|w| *w == r.entry)) {
-        // Special points of a narrow dtype are run in that alone.
+        // Special points of a narrow dtype run in that dtype only.
         let dtypes = if record.special { 1 } else { record.expected.len() };
         for expected in &record.expected[..dtypes] {
             let done = catch_unwind(AssertUnwindSafe(|| compare(record, expected, &mut report)));
@@ -247,7 +248,7 @@ fn run() {
     }
 }
 
-/// Whether an entry is about what a feature of the crate has.
+/// Whether an entry needs a feature of the crate.
 fn needs_a_feature(entry: &str) -> bool {
     let linalg =
         ["linalg.", "svd", "cholesky_solve", "matrix_exp", "logdet", "pinverse", "triangular_solve", "norm:nuc"];
@@ -255,7 +256,7 @@ fn needs_a_feature(entry: &str) -> bool {
         || !cfg!(feature = "linalg") && linalg.iter().any(|l| entry.starts_with(l))
 }
 
-/// Every sample by a plan that was searched for, if not for long.
+/// Runs every sample by a plan from a short search.
 fn planned() {
     let (tiers, effort) = (set_tiers(false), set_search_effort(Effort::Visits(100)));
     run();

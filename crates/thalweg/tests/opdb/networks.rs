@@ -14,7 +14,7 @@ fn reduction(c: &Call) -> Reduction {
 
 fn pool<const N: usize>(c: &Call) -> Pool<N> {
     let pool = Pool::new(c.each::<N>("kernel")).padding(c.each::<N>("padding")).ceil(c.flag("ceil_mode"));
-    // An empty list stands for the size of the window, too.
+    // An empty list means the size of the window, too.
     if c.has("stride") && !c.ints("stride").is_empty() { pool.stride(c.each::<N>("stride")) } else { pool }
 }
 
@@ -45,7 +45,7 @@ fn transposed<const N: usize>(c: &Call) -> ConvTranspose<N> {
         .groups(c.size("groups"))
 }
 
-/// The sizes of adaptive pools, where nothing stands for the input's.
+/// The sizes of adaptive pools, unless one is left to the input.
 fn adaptive<const N: usize>(c: &Call) -> Option<[usize; N]> {
     c.are_ints("size").then(|| c.each::<N>("size"))
 }

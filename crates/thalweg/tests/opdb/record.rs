@@ -30,7 +30,7 @@ pub struct Expected {
     pub dtype: DType,
     /// Outputs, and whether each counts in the loss.
     pub outputs: Vec<(Array, bool)>,
-    /// Gradients of the arguments that are graded.
+    /// Gradients of the graded arguments.
     pub first: Option<Vec<Array>>,
     /// Gradients of the sum of those gradients times fixed numbers.
     pub second: Option<Vec<Array>>,
@@ -59,7 +59,7 @@ const DTYPES: [DType; 10] = [
 ];
 
 impl Array {
-    /// The elements as f64, exact but for large i64.
+    /// The elements as f64, exact except for large i64.
     pub fn numbers(&self) -> Vec<f64> {
         fn each<const N: usize>(bytes: &[u8], f: impl Fn([u8; N]) -> f64) -> Vec<f64> {
             bytes.chunks_exact(N).map(|c| f(c.try_into().expect("chunks have N bytes"))).collect()
@@ -77,13 +77,13 @@ impl Array {
         }
     }
 
-    /// The elements as i64, of integers.
+    /// The elements of an integer dtype as i64.
     pub fn integers(&self) -> Vec<i64> {
         assert_eq!(self.dtype, DType::I64);
         self.bytes.chunks_exact(8).map(|c| i64::from_le_bytes(c.try_into().expect("8 bytes"))).collect()
     }
 
-    /// A tensor of them; of f64 in a float dtype, which has all of them.
+    /// A tensor of the elements; those of f64 in a float dtype, which represents all of them.
     pub fn tensor(&self, float: DType) -> Tensor {
         let dims = self.dims.clone();
         match self.dtype {
@@ -108,7 +108,7 @@ impl Array {
     }
 }
 
-/// Elements of one dtype and role, byte plane by byte plane.
+/// Elements of one dtype and role, in byte planes.
 struct Stream {
     bytes: Vec<u8>,
     /// Elements taken so far.

@@ -1,10 +1,10 @@
-//! Entries that go along axes: reductions, statistics, scans, sorts, sets.
+//! Entries along axes: reductions, statistics, scans, sorts, sets.
 
 use crate::call::Call;
 use thalweg::prelude::*;
 use thalweg::{Histogram, QuantileMethod, Quantiles};
 
-/// A reduction, in the form that keeps its axes where that is asked for.
+/// A reduction, with its axes kept if requested.
 macro_rules! kept {
     ($c:ident, $x:expr, $method:ident $keepdim:ident $(, $argument:expr)*) => {
         if $c.has("keepdim") && $c.flag("keepdim") {
@@ -27,7 +27,7 @@ fn axes(c: &Call) -> thalweg::Axes {
     if c.has("dim") { c.axes("dim") } else { (..).into() }
 }
 
-/// Puts the reduced axes back, if that is asked for.
+/// Restores the reduced axes, if requested.
 fn restored(c: &Call, t: Tensor) -> Tensor {
     if !(c.has("keepdim") && c.flag("keepdim")) {
         return t;
@@ -41,7 +41,7 @@ fn restored(c: &Call, t: Tensor) -> Tensor {
     t.reshape(dims.map(|(i, &d)| if reduced.contains(&(i as i64)) { 1 } else { d as i64 }).collect::<Vec<_>>())
 }
 
-/// The elements that a mask chooses, others replaced.
+/// The elements that a mask selects, with the others replaced.
 fn masked(c: &Call, other: f64) -> Tensor {
     match c.has("mask") {
         true => c.t("mask").where_(c.x(), other),
@@ -49,7 +49,7 @@ fn masked(c: &Call, other: f64) -> Tensor {
     }
 }
 
-/// The elements at positions, and these: the gradient goes to them alone.
+/// The elements at indices, and the indices; the gradient flows to them only.
 fn extreme(c: &Call, index: Tensor) -> (Tensor, Tensor) {
     let value = c.x().gather(c.int("dim"), &index);
     if c.flag("keepdim") { (value, index) } else { (value.squeeze(c.int("dim")), index.squeeze(c.int("dim"))) }
@@ -106,7 +106,7 @@ pub fn call(entry: &str, c: &Call) -> Option<Vec<Tensor>> {
         "min:reduction_with_dim" => two(extreme(c, c.x().argmin_keepdim(dim()))),
         "max:reduction_no_dim" => one(c.x().amax(..)),
         "min:reduction_no_dim" => one(c.x().amin(..)),
-        // Without an axis PyTorch shares the gradient among equal elements.
+        // Without an axis PyTorch divides the gradient among equal elements.
         "median" | "nanmedian" if !c.has("dim") && c.x().is_tracked() => None,
         "median" => one(restored(c, quantile(c, 0.5, QuantileMethod::Lower, false))),
         "nanmedian" => one(restored(c, quantile(c, 0.5, QuantileMethod::Lower, true))),
@@ -135,7 +135,7 @@ pub fn call(entry: &str, c: &Call) -> Option<Vec<Tensor>> {
         "kthvalue" => {
             let (v, i) = c.x().kthvalue(c.size("k"), dim());
             if c.x().dtype().is_int() {
-                // Which of equal ones it is, is not said.
+                // The index among equal elements is unspecified.
                 return one(restored(c, v));
             }
             two((restored(c, v), restored(c, i)))
@@ -146,7 +146,7 @@ pub fn call(entry: &str, c: &Call) -> Option<Vec<Tensor>> {
         "cummax" => two(c.x().cummax_with_indices(dim())),
         "cummin" => two(c.x().cummin_with_indices(dim())),
         "logcumsumexp" => one(c.x().logcumsumexp(dim())),
-        // A number of a vector, as NumPy has it.
+        // A number for a vector, as NumPy.
         "corrcoef" if c.x().rank() < 2 || c.x().dims()[0] == 1 => one(c.x().corrcoef().reshape(())),
         "corrcoef" => one(c.x().corrcoef()),
         "cov" if c.x().rank() < 2 || c.x().dims()[0] == 1 => one(c.x().cov_with(c.float("correction")).reshape(())),
@@ -157,7 +157,7 @@ pub fn call(entry: &str, c: &Call) -> Option<Vec<Tensor>> {
         "softmax:with_dtype" => one(c.x().cast(c.dtype_of("dtype")).softmax(dim())),
         "log_softmax:with_dtype" => one(c.x().cast(c.dtype_of("dtype")).log_softmax(dim())),
         "nn.functional.softmin:with_dtype" => one((-c.x().cast(c.dtype_of("dtype"))).softmax(dim())),
-        // Counting is a step.
+        // Counting is a step function.
         "masked.norm" | "linalg.vector_norm" if c.float("ord") == 0.0 && c.x().is_tracked() => None,
         "norm" if c.opt_float("p") == Some(0.0) && c.x().is_tracked() => None,
         "norm" | "norm:fro" | "norm:inf" => one(norm(c, c.opt_float("p").unwrap_or(2.0))),

@@ -1,10 +1,10 @@
-//! Entries that move, take, put and make elements.
+//! Entries that move, select, assign and create elements.
 
 use crate::call::Call;
 use thalweg::prelude::*;
 use thalweg::{Border, Indexing, ScatterOp};
 
-/// Borders as PyTorch gives them: pairs, the last axis first.
+/// Borders in PyTorch's form: pairs, the last axis first.
 fn widths(c: &Call, rank: usize) -> Vec<(usize, usize)> {
     let pad = c.sizes("pad");
     let mut out = vec![(0, 0); rank];
@@ -21,7 +21,7 @@ fn source(c: &Call) -> Tensor {
     if src.dims() == index.dims() { src.clone() } else { src.slice(ranges) }
 }
 
-/// Whether an index has the tensor's shape but along the axis, which Thalweg asks for and PyTorch does not.
+/// Whether an index has the tensor's shape except along the axis, which Thalweg requires and PyTorch does not.
 fn goes_along(c: &Call) -> bool {
     let (x, index) = (c.x(), c.t("index"));
     let axis = c.int("dim").rem_euclid(x.rank().max(1) as i64) as usize;
@@ -30,7 +30,7 @@ fn goes_along(c: &Call) -> bool {
     x.rank() == index.rank() && others(x) == others(index)
 }
 
-/// Ranges that are whole but along one axis.
+/// Ranges that are whole except along one axis.
 fn ranges(x: &Tensor, c: &Call) -> Vec<SliceArg> {
     let mut list: Vec<SliceArg> = vec![(..).into(); x.rank()];
     let axis = c.int("dim").rem_euclid(x.rank() as i64) as usize;
@@ -38,12 +38,12 @@ fn ranges(x: &Tensor, c: &Call) -> Vec<SliceArg> {
     list
 }
 
-/// The dtype of what is made from numbers.
+/// The dtype of tensors created from numbers.
 fn made(c: &Call) -> DType {
     c.dtype
 }
 
-/// An index tensor of a vector, also where it is a number.
+/// An index vector, also for a single number.
 fn index(c: &Call) -> Tensor {
     c.t("index").flatten()
 }
@@ -180,7 +180,7 @@ pub fn call(entry: &str, c: &Call) -> Option<Vec<Tensor>> {
         }
         "stack" => Tensor::stack(&c.tensors("x"), dim()),
         "cat" => {
-            // PyTorch passes over vectors without elements.
+            // PyTorch ignores vectors without elements.
             let all = c.tensors("x");
             let rank = all.iter().map(Tensor::rank).max().unwrap_or(0);
             let some: Vec<Tensor> = all.into_iter().filter(|t| t.rank() == rank || t.dims() != [0]).collect();

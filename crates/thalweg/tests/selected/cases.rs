@@ -1,9 +1,9 @@
-//! One value for each tensor, on any device: what is selected by a value is selected alike by every kernel that has it,
-//! and equal products have no difference.
+//! Selections on any device: a value that selects is equal in every kernel that computes it, and the difference of
+//! equal products is 0.
 
 use thalweg::prelude::*;
 
-/// A chain that rounds in each step, of rows of 64.
+/// A chain that rounds in each step, on rows of 64.
 fn chain(dtype: DType) -> Tensor {
     let x = Tensor::linspace(-3.0, 3.1, 64 * 20).reshape([20, 64]).cast(dtype);
     ((&x / 3.3 + 0.37) * 1.7).tanh() * 2.9 + &x
@@ -52,7 +52,7 @@ pub fn gradients_of_extremes_are_shared_out() {
     }
 }
 
-/// As fused, so one kernel an operation: signs, steps, remainders, integers.
+/// Fused and unfused agree: signs, steps, remainders, integers.
 pub fn selections_do_not_depend_on_fusion() {
     let of: [fn(&Tensor) -> Tensor; 7] = [
         |s| s.gt(0.5).cast(DType::I64),

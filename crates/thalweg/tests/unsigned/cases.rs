@@ -1,7 +1,7 @@
 //! u16 and u64 at the ends of their range, through every kind of operation, against Rust's own integers.
 //!
-//! In: the device on which tensors are made by default. Everything is recorded before anything is read, so that the
-//! results are those of fused kernels.
+//! In: the default device. Everything is recorded before anything is read, so that the results are those of fused
+//! kernels.
 
 use thalweg::prelude::*;
 
@@ -15,7 +15,7 @@ pub enum Want {
     Bytes(Vec<u8>),
 }
 
-/// Results that were recorded, with what they have to be.
+/// Recorded results, with their expected values.
 #[derive(Default)]
 pub struct Results(Vec<(String, Tensor, Want)>);
 
@@ -33,7 +33,7 @@ impl Results {
         self.0.push((name.into(), x, want.into()));
     }
 
-    /// Reads all of them.
+    /// Reads and compares all of them.
     pub fn check(self, engine: &str) {
         for (name, x, want) in self.0 {
             let name = format!("{name} on {engine}");
@@ -49,7 +49,7 @@ impl Results {
     }
 }
 
-/// 0, 1, the ends and the middle, what is a shift and what is just too large for one, what a float does not hold.
+/// 0, 1, the ends and the middle, valid shifts and ones just too large, numbers that a float cannot represent.
 const WIDE: [u64; 26] = [
     0,
     1,
@@ -82,12 +82,12 @@ const SHORT: [u16; 18] = [0, 1, 2, 3, 7, 10, 15, 16, 17, 31, 32, 255, 256, 32_76
 
 macro_rules! operations {
     ($name:ident, $t:ident, $edges:ident) => {
-        /// Elementwise operations of all pairs of edges, and of each with a number.
+        /// Elementwise operations on all pairs of edge values, and on each with a number.
         pub fn $name() -> Results {
             let mut r = Results::default();
             let n = $edges.len();
             let all: Vec<($t, $t)> = $edges.iter().flat_map(|&a| $edges.iter().map(move |&b| (a, b))).collect();
-            // A column and a row, and whole matrices: broadcast and side by side.
+            // A column and a row, and whole matrices: broadcast, and of equal shape.
             let (x, y) = (Tensor::new($edges).unsqueeze(1), Tensor::new($edges));
             let (a, b): (Vec<$t>, Vec<$t>) = all.iter().copied().unzip();
             let (a, b) = (Tensor::from_slice(&a, [n, n]), Tensor::from_slice(&b, [n, n]));
@@ -158,11 +158,11 @@ operations!(short_operations, u16, SHORT);
 
 macro_rules! rows {
     ($name:ident, $t:ident, $edges:ident, $wide:ty) => {
-        /// What goes along an axis: folds, scans, sorts, gathers, scatters, products.
+        /// Operations along an axis: folds, scans, sorts, gathers, scatters, products.
         pub fn $name() -> Results {
             let mut r = Results::default();
             let dtype = <$t as thalweg::Element>::DTYPE;
-            // Rows of the edges turned about, longer than a vector and no multiple of one.
+            // Rows of the edge values, rotated, longer than a vector and no multiple of one.
             let (rows, n) = (5usize, 41usize);
             let at = |i: usize, j: usize| $edges[(7 * i + 5 * j) % $edges.len()];
             let data: Vec<$t> = (0..rows * n).map(|p| at(p / n, p % n)).collect();
@@ -234,7 +234,7 @@ macro_rules! rows {
                     vec![l[l.len() - 1], l[l.len() - 2]]
                 }),
             );
-            // The index is one of its own kind, too.
+            // The index has the tested dtype, too.
             let index: Vec<$t> = (0..rows * n).map(|p| (p * 13 % n) as $t).collect();
             let index = Tensor::from_slice(&index, [rows, n]);
             let gathered: Vec<$t> = (0..rows * n).map(|p| at(p / n, p * 13 % n)).collect();
@@ -299,7 +299,7 @@ pub fn conversions() -> Results {
     r.put("u64 to bool", x.cast(DType::Bool), WIDE.map(|v| v != 0).to_vec());
     r.put("u16 to bool", y.cast(DType::Bool), SHORT.map(|v| v != 0).to_vec());
     for narrow in [DType::BF16, DType::F16] {
-        // Rounded through f64 as every integer is.
+        // Rounded through f64, as every integer is.
         let rounded = |v: f64| narrow.round(v);
         r.put(format!("u64 to {narrow}"), x.cast(narrow).cast(DType::F64), WIDE.map(|v| rounded(v as f64)).to_vec());
         r.put(format!("u16 to {narrow}"), y.cast(narrow).cast(DType::F64), SHORT.map(|v| rounded(v as f64)).to_vec());
@@ -343,14 +343,14 @@ macro_rules! bits_of {
         let (x, bytes): (Tensor, Vec<u8>) =
             (Tensor::from_slice(&values, [values.len()]), values.iter().flat_map(|v| v.to_le_bytes()).collect());
         $r.put(concat!("bits of ", stringify!($from), " as ", stringify!($to)), x.bitcast(DType::$to), bytes.clone());
-        // There and back, with something between that keeps the bits.
+        // There and back, with an operation in between that keeps the bits.
         let back = x.bitcast(DType::$to).reshape([-1]).bitcast(DType::$from);
         $r.put(concat!(stringify!($from), " through ", stringify!($to)), back, bytes);
         let _: Option<$u> = None;
     )*};
 }
 
-/// Bits as every dtype of every width that divides the elements, NaN of every kind among them where all are kept.
+/// Bits as every dtype of every width that divides the elements, including all kinds of NaN where every bit is kept.
 pub fn bits() -> Results {
     let mut r = Results::default();
     let u16s: Vec<u16> = (0..64)
@@ -365,7 +365,7 @@ pub fn bits() -> Results {
         .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15))
         .chain([0x7ff0_0000_0000_0001, u64::MAX, 1 << 63, 0, 1, 2, 3, 4])
         .collect();
-    // Those of narrow floats are quiet.
+    // The NaN of narrow floats are quiet.
     let quiet = |v: &u16| if v & 0x7f80 == 0x7f80 || v & 0x7c00 == 0x7c00 { v & 0x3bff } else { *v };
     let plain: Vec<u16> = u16s.iter().map(quiet).collect();
     let halves: Vec<u32> = plain.chunks(2).map(|p| p[0] as u32 | (p[1] as u32) << 16).collect();
@@ -382,7 +382,7 @@ pub fn bits() -> Results {
     bits_of!(r, F32 f32: floats; U8 u8, U16 u16, I32 i32, U32 u32, I64 i64, F64 f64);
     let floats: Vec<f64> = u64s.iter().map(|b| f64::from_bits(*b)).collect();
     bits_of!(r, F64 f64: floats; U8 u8, U16 u16, I32 i32, U64 u64, I64 i64, F32 f32);
-    // Of views and of what is computed, in more dimensions.
+    // Of views and of computed values, in more dimensions.
     let x = Tensor::from_slice(&u32s, [9, 8]);
     let turned: Vec<u16> =
         (0..8).flat_map(|c| u32s.chunks(8).map(move |l| l[c])).flat_map(|v| [v as u16, (v >> 16) as u16]).collect();

@@ -1,4 +1,4 @@
-//! u16 and u64 on every engine of the CPU, by the interpreter, fused and not, and what only the front does with them.
+//! u16 and u64 on every CPU engine, by the interpreter, fused and unfused, and in the public API.
 
 mod cases;
 #[path = "../counting/mod.rs"]
@@ -19,7 +19,7 @@ fn everything(engine: &str) {
     cases::bits().check(engine);
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn refused<R>(f: impl Fn() -> R) -> String {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(f()))).unwrap_err();
     caught.downcast_ref::<String>().expect("a message").clone()
@@ -49,7 +49,7 @@ fn bits_that_are_no_elements_are_refused() {
     assert_eq!(Tensor::zeros_with([0, 2], DType::F32).bitcast(DType::U8).dims(), [0, 8]);
 }
 
-/// A bitcast stores nothing: what is computed, its bits and what is made of them are one kernel.
+/// A bitcast stores nothing: a computed value, its bits and functions of them are one kernel.
 #[test]
 fn bits_fuse() {
     let _pinned = pinned();
@@ -64,7 +64,7 @@ fn bits_fuse() {
 
 #[test]
 fn every_engine_computes_what_rust_does() {
-    // At first sight all would be the tile engine's.
+    // A cold start would use the tile engine for all.
     let _pinned = pinned();
     for isa in CpuEngine::all() {
         let own = Device::new_cpu(CpuOptions { threads: 2, parallel_ns: 30_000.0, isa });
@@ -163,7 +163,7 @@ fn sets_and_places() {
 fn numpy_computes_the_same() {
     let mut g = golden::Golden::load(include_str!("golden.txt"));
     let f = |x: &Tensor| x.cast(DType::F64);
-    // What NumPy has in 64 bits is there by halves.
+    // NumPy's 64-bit results are stored in halves.
     let check = |g: &mut golden::Golden, name: &str, x: Tensor, halves: bool| {
         if !halves {
             return g.check(name, &f(&x));

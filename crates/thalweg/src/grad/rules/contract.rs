@@ -1,11 +1,11 @@
-//! Matrix products: two more of them.
+//! Rule of matrix products: two more matrix products.
 
 use super::Step;
 use crate::{Shape, Tensor};
 
-/// `dA = dY·Bᵀ` and `dB = Aᵀ·dY`, summed where leading dimensions broadcast. A factor that is one matrix for all
-/// samples has its sum over samples and rows taken by the product itself. The gradient of a factor that is a transpose, as a
-/// layer's weights are, is made as that of what it is a transpose of, `(dYᵀ·A)ᵀ`: whoever reads it goes through it as it lies.
+/// `dA = dY·Bᵀ` and `dB = Aᵀ·dY`, summed where leading dimensions broadcast. For a factor that is one matrix for all
+/// samples, the product itself sums over samples and rows. For a factor that is a transpose, such as a layer's weights,
+/// the gradient is computed as that of the original, `(dYᵀ·A)ᵀ`, so that its reader gets it in row-major order.
 pub(super) fn matmul(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
     let batch = Shape::new(&dy.dims()[..dy.rank() - 2]);
     let one_for_all = |i: usize| {
@@ -35,21 +35,21 @@ pub(super) fn matmul(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
     vec![left, right]
 }
 
-/// Matrices for all samples.
+/// The matrix repeated for all samples, as a view.
 fn over(x: &Tensor, batch: &Shape) -> Tensor {
     let (rows, columns) = (x.dims()[x.rank() - 2], x.dims()[x.rank() - 1]);
     let shape = batch.insert(batch.rank(), rows);
     x.broadcast_to(shape.insert(shape.rank(), columns))
 }
 
-/// The matrices of all samples below each other.
+/// The matrices of all samples stacked vertically.
 fn stacked(x: &Tensor) -> Tensor {
     let columns = x.dims()[x.rank() - 1];
     let rows = x.dims()[..x.rank() - 1].iter().product();
     x.reshaped(Shape::new(&[rows, columns]))
 }
 
-/// The matrices of all samples beside each other.
+/// The matrices of all samples side by side.
 fn side_by_side(x: &Tensor) -> Tensor {
     let rows = x.dims()[x.rank() - 2];
     let columns = x.dims()[..x.rank() - 2].iter().product::<usize>() * x.dims()[x.rank() - 1];

@@ -1,8 +1,8 @@
-//! Elementwise operations, by the derivative column of their table.
+//! Rules of elementwise operations, from the derivative column of their table.
 //!
-//! A partial derivative is not computed by itself and then multiplied: what is 1, a number, a choice or a quotient is
-//! applied to the gradient as it is. So a masked-out gradient is 0, whatever the other side holds, and `exp`, `add` and
-//! `where` cost what they would by hand.
+//! A partial derivative is not computed and then multiplied: a derivative that is 1, a number, a select or a quotient
+//! is applied to the gradient directly. So a masked-out gradient is 0, whatever the other side holds, and `exp`, `add`
+//! and `where` cost the same as in handwritten code.
 
 use super::{Argument, Step, is_narrow};
 use crate::record::{binary, ternary, unary};
@@ -11,7 +11,7 @@ use crate::{DType, Operand, Scalar, Shape, Tensor};
 use thalweg_ir::ElementOp;
 use thalweg_ir::element::Expr;
 
-/// The value of a term: a number where it is one.
+/// Value of a term, as a number if it is constant.
 #[derive(Clone)]
 enum Known {
     Number(f64),
@@ -38,7 +38,7 @@ impl std::ops::Div<Known> for Tensor {
     }
 }
 
-/// Evaluates the terms of an operation's derivatives, each at most once.
+/// Evaluator of the terms of an operation's derivatives, each at most once.
 struct Terms<'a> {
     partials: &'a Partials,
     args: &'a [Argument],
@@ -63,7 +63,7 @@ pub(super) fn rule(step: &Step<'_>, op: ElementOp, dy: &Tensor) -> Vec<Option<Te
             if !is_narrow(dy.dtype()) || terms.is_plain(by) {
                 return Some(terms.summed(dy, by, i, *shape));
             }
-            // In f32, rounded once: bf16 and f16 would be rounded after each step.
+            // In f32 and rounded once: bf16 and f16 would be rounded after each step.
             let args: Vec<Argument> = step.args.iter().map(|a| wide(a, dy.dtype())).collect();
             let result = step.result.as_ref().map(|y| y.cast(DType::F32));
             let mut terms = Terms { args: &args, result: result.as_ref(), dtype: DType::F32, ..terms };
@@ -73,7 +73,7 @@ pub(super) fn rule(step: &Step<'_>, op: ElementOp, dy: &Tensor) -> Vec<Option<Te
         .collect()
 }
 
-/// An argument of an operation on `narrow` as one on f32; a condition stays.
+/// An argument of dtype `narrow` converted to f32; a condition stays.
 fn wide(argument: &Argument, narrow: DType) -> Argument {
     match argument {
         Argument::Tensor { shape, value, .. } => {
@@ -89,7 +89,7 @@ impl Terms<'_> {
         &self.partials.terms[e.0 as usize]
     }
 
-    /// Whether the gradient is but chosen or scaled by a number, which rounds once.
+    /// Whether the gradient is only selected or scaled by a constant, which rounds once.
     fn is_plain(&self, e: Expr) -> bool {
         match self.term(e) {
             Term::Constant(_) => true,
@@ -98,9 +98,9 @@ impl Terms<'_> {
         }
     }
 
-    /// The gradient times a term, summed to the shape of argument `of`. Where that was broadcast, factors that depend on
-    /// it alone are the same for all that is summed, and follow the sum: what a row was divided by has the gradient
-    /// `-(dy · y).sum() / s`, without a quotient an element.
+    /// The gradient times a term, summed to the shape of argument `of`. If that was broadcast, factors that depend on
+    /// it alone are equal for all summands, and are applied after the sum: the divisor of a row has the gradient
+    /// `-(dy · y).sum() / s`, without a quotient per element.
     fn summed(&mut self, dy: &Tensor, e: Expr, of: usize, shape: Shape) -> Tensor {
         if shape == *dy.shape() {
             return self.times(dy, e);
@@ -115,7 +115,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Whether a term is that argument, or computed from it and numbers alone.
+    /// Whether a term is that argument, or computed from it and constants only.
     fn is_of(&self, e: Expr, argument: usize) -> bool {
         match self.term(e) {
             Term::Constant(_) => true,
@@ -154,7 +154,7 @@ impl Terms<'_> {
         }
     }
 
-    /// A term by itself.
+    /// The value of a term.
     fn value(&mut self, e: Expr) -> Known {
         if let Some(known) = &self.known[e.0 as usize] {
             return known.clone();
@@ -189,7 +189,7 @@ impl Terms<'_> {
         }
         match (op, args) {
             (ElementOp::Where, [Known::Number(c), a, b]) => return if *c != 0.0 { a.clone() } else { b.clone() },
-            // A choice between two numbers has no dtype of its own.
+            // A select between two numbers has no dtype of its own.
             (ElementOp::Where, [Known::Tensor(c), Known::Number(a), b @ Known::Number(_)]) => {
                 let a = Tensor::full_with((), *a, (self.dtype, c.device()));
                 return Known::Tensor(c.where_(a, b.operand()));

@@ -1,18 +1,18 @@
-//! Gathers and scatters.
+//! Rules of gathers and scatters.
 
 use super::{Step, zeros};
 use crate::{DType, Shape, Tensor};
 use thalweg_ir::ScatterOp;
 use thalweg_stream::Counted;
 
-/// Who gathers: the index is the one of the scatter that is differentiated.
+/// Caller named in an index error: the index is that of the scatter being differentiated.
 const SCATTER: (&str, Counted) = ("the gradient of a scatter", Counted::Plain);
 
-/// Each gradient to the element that was read, summed where one was read several times.
+/// Adds each gradient to the element that was read.
 pub(super) fn gather(step: &Step<'_>, dy: &Tensor) -> Tensor {
     let (axis, shape, index) = (step.axis(), step.args[0].shape(), step.args[1].value());
     if index.dims()[axis] == 1 {
-        // One place in each row, as a class among logits: a choice, which fuses, and no scatter.
+        // One element in each row, such as a class among logits: a select, which fuses, instead of a scatter.
         let mut column = Shape::new(&[1; crate::MAX_RANK][..shape.rank()]);
         column.dims_mut()[axis] = shape[axis];
         let place = crate::create::iota(shape[axis], DType::I64, dy.device()).reshaped(column);
@@ -32,7 +32,7 @@ pub(super) fn scatter(step: &Step<'_>, op: ScatterOp, dy: &Tensor) -> Vec<Option
             let index = step.args[1].value();
             let dx = step.wants(0).then(|| dy.scattered(ScatterOp::Set, axis, index, &zeros(*values, dy)));
             let dv = step.wants(2).then(|| {
-                // The last one that was put in stays: the one whose place is still there.
+                // Of values with one index, the last one written remains: it is the one whose position is still stored.
                 let place = index.positions(axis, DType::I64).broadcast_to(*index.shape());
                 let last = Tensor::zeros_with(*dy.shape(), (DType::I64, dy.device()));
                 let last = last.scattered(ScatterOp::Set, axis, index, &place).gathered_by(SCATTER, axis, index);
@@ -62,13 +62,13 @@ pub(super) fn scatter(step: &Step<'_>, op: ScatterOp, dy: &Tensor) -> Vec<Option
     vec![dx, None, dv]
 }
 
-/// What the factors of each element of a product-scatter amount to.
+/// Statistics of the factors of each element of a product-scatter.
 struct Cell {
-    /// The product of those that are not 0.
+    /// The product of the factors that are not 0.
     product: Tensor,
-    /// How many are 0.
+    /// The number of factors that are 0.
     zeros: Tensor,
-    /// Their sum: 0, but its derivative is not.
+    /// The sum of the factors that are 0: its value is 0, but its derivative is not.
     sum: Tensor,
 }
 
@@ -82,8 +82,8 @@ impl Cell {
         }
     }
 
-    /// For each factor the product of the others. Where one of them is 0, it is their sum that is; so the second
-    /// derivative is right, too.
+    /// The product of the other factors, for each factor. If exactly one of them is 0, it is multiplied by their sum of
+    /// zeros, so that second derivatives are right, too.
     fn without(&self, factor: &Tensor, at: impl Fn(&Tensor) -> Tensor) -> Tensor {
         let zero = factor.eq(0.0);
         let others = at(&self.zeros) - zero.cast(factor.dtype());

@@ -1,7 +1,6 @@
-//! The rule of each operation: from the gradient of its result to those of its arguments, in recorded operations.
+//! Derivative rules of operations: from the gradient of a result to those of the arguments, in recorded operations.
 //!
-//! Nothing here knows of the graph. A rule gets tensors; where a second derivative is wanted, those are tracked, and so
-//! is what the rule makes of them.
+//! Rules do not know the graph. A rule takes tensors; for second derivatives these are tracked, and so are its results.
 
 mod contract;
 mod element;
@@ -16,12 +15,12 @@ use crate::{DType, Operand, Scalar, Shape, Tensor};
 use std::sync::Arc;
 use thalweg_ir::{Op, ReduceOp, ScanOp, ScatterOp, unpack_order};
 
-/// An argument as a rule sees it.
+/// Argument of an operation in a rule.
 enum Argument {
     Tensor {
         shape: Shape,
         dtype: DType,
-        /// Its value, where `needs` says that the rule reads it.
+        /// The value, if `needs` says that the rule reads it.
         value: Option<Tensor>,
     },
     Scalar(u64),
@@ -35,7 +34,7 @@ impl Argument {
         }
     }
 
-    /// Its value; `needs::reads` names it.
+    /// The value, which `needs::reads` requests.
     fn value(&self) -> &Tensor {
         match self {
             Argument::Tensor { value: Some(value), .. } => value,
@@ -50,7 +49,7 @@ impl Argument {
         }
     }
 
-    /// In f32, where it is narrower.
+    /// Converts the value to f32 if it is bf16 or f16.
     fn widen(&mut self) {
         if let Argument::Tensor { value: Some(value), .. } = self
             && is_narrow(value.dtype())
@@ -60,22 +59,22 @@ impl Argument {
     }
 }
 
-/// Whether rules of several steps compute with it in f32.
+/// Whether rules of several steps convert the dtype to f32.
 fn is_narrow(dtype: DType) -> bool {
     matches!(dtype, DType::BF16 | DType::F16)
 }
 
-/// What a rule gets.
+/// Arguments of a rule.
 struct Step<'a> {
     op: Op,
     attr: u32,
     ints: &'a [i64],
     args: Vec<Argument>,
-    /// The result's value, where the rule reads it.
+    /// The value of the result, if the rule reads it.
     result: Option<Tensor>,
-    /// The arguments whose gradients are asked for, as bits.
+    /// Bit mask of the arguments whose gradients are requested.
     wanted: u8,
-    /// Those that are transposes, their last two dimensions exchanged, as bits.
+    /// Bit mask of the arguments that are transposes: views with the last two dimensions swapped.
     transposes: u8,
 }
 
@@ -97,8 +96,8 @@ impl Step<'_> {
     }
 }
 
-/// The gradients of a node's arguments out of that of its value `dy`; only those that are wanted are sure to be there.
-/// With `create` they can be differentiated again.
+/// The gradients of a node's arguments from that of its result, `dy`; those that are not `wanted` may be missing. With
+/// `create` they can be differentiated again.
 pub(crate) fn gradients(
     node: &Arc<Node>,
     inputs: &Inputs,
@@ -147,12 +146,12 @@ pub(crate) fn gradients(
     }
 }
 
-/// Numbers below `n` for which something holds, as bits.
+/// Bit mask of the numbers below `n` for which `holds` is true.
 fn bits(n: usize, holds: impl Fn(usize) -> bool) -> u8 {
     (0..n).fold(0, |mask, i| mask | (holds(i) as u8) << i)
 }
 
-/// Whether an argument is another tensor with its last two dimensions exchanged.
+/// Whether an argument is another tensor with its last two dimensions swapped.
 fn is_transpose(arg: &Input) -> bool {
     let Input::Tensor { shape, node: Some(node), .. } = arg else { return false };
     let What::Op { op: Op::Permute, attr, .. } = node.what else { return false };
@@ -161,7 +160,7 @@ fn is_transpose(arg: &Input) -> bool {
     order[..lead].iter().enumerate().all(|(i, &o)| i == o) && order[lead..] == [lead + 1, lead]
 }
 
-/// The gradients of the arguments of a [`What::Joint`] out of those of its results that there are, by number.
+/// The gradients of the arguments of a [`What::Joint`] from the available gradients of its results, by number.
 pub(crate) fn of_joint(
     node: &Arc<Node>,
     inputs: &Inputs,
@@ -179,13 +178,13 @@ pub(crate) fn of_joint(
     let args: Vec<Tensor> = inputs.args.iter().map(arg).collect();
     let mut all: Vec<Option<Tensor>> = vec![None; inputs.results.len()];
     for (i, dy) in dys {
-        // A result has several nodes where a rule was differentiated that reads it.
+        // A result has several nodes if a rule that reads it was differentiated.
         all[i] = Some(match all[i].take() {
             Some(sum) => sum + dy,
             None => dy,
         });
     }
-    // New nodes for the results: the old ones hold this one, and may be gone.
+    // New nodes for the results: the old ones hold this one, and may have been dropped.
     let result = |(i, value): (usize, &thalweg_stream::Kept)| Tensor {
         value: Arc::clone(value),
         node: (create && value.dtype().is_float()).then(|| tape::part(node, name, i, value)),

@@ -1,15 +1,15 @@
-//! Reductions.
+//! Rules of reductions.
 
 use super::{Step, zeros};
 use crate::{Shape, Tensor};
 use thalweg_ir::ReduceOp;
 
-/// The reduced axes as bits, out of the attribute.
+/// Bit mask of the reduced axes, from the attribute.
 fn mask(step: &Step<'_>) -> u32 {
     step.attr & 0xFF
 }
 
-/// A result over all elements that became it.
+/// A result broadcast over the elements that were reduced to it.
 fn spread(y: &Tensor, shape: &Shape, mask: u32) -> Tensor {
     let mut kept = *shape;
     for (i, d) in kept.dims_mut().iter_mut().enumerate() {
@@ -31,7 +31,7 @@ pub(super) fn rule(step: &Step<'_>, op: ReduceOp, dy: &Tensor) -> Tensor {
             }
             spread(dy, shape, mask) * product_of_others(x, mask)
         }
-        // Those that are equal to the result share it. Where the result is NaN, none is, and 0/0 tells.
+        // Elements equal to the result share its gradient. If the result is NaN, none is equal, and 0/0 gives NaN.
         _ => {
             let (x, axes) = (step.args[0].value(), axes(shape, mask));
             let hit = x.eq(spread(step.result(), shape, mask));
@@ -45,8 +45,8 @@ fn axes(shape: &Shape, mask: u32) -> Vec<usize> {
     (0..shape.rank()).filter(|i| mask >> i & 1 == 1).collect()
 }
 
-/// For each element the product of all others that are reduced with it: of those before it and those behind. No
-/// division, so zeros are like any other number.
+/// For each element the product of all others that are reduced with it: of those before it and those after it. There is
+/// no division, so zeros need no special case.
 fn product_of_others(x: &Tensor, mask: u32) -> Tensor {
     let shape = x.shape();
     let reduced = axes(shape, mask);

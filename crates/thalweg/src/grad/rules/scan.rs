@@ -1,4 +1,4 @@
-//! Running reductions and sorts.
+//! Rules of scans and sorts.
 
 use super::{Step, zeros};
 use crate::{DType, Tensor};
@@ -11,7 +11,7 @@ pub(super) fn rule(step: &Step<'_>, op: ScanOp, dy: &Tensor) -> Tensor {
     }
     match op {
         ScanOp::Sum => dy.scanned(ScanOp::Sum, axis, !reverse),
-        // To the element that the running one came from; of equal ones the last in the order of the scan.
+        // To the element that is the running extreme; of equal ones to the last in the order of the scan.
         ScanOp::Max | ScanOp::Min => {
             let (x, y) = (step.args[0].value(), step.result());
             let hit = x.eq(y) | x.is_nan();
@@ -25,8 +25,8 @@ pub(super) fn rule(step: &Step<'_>, op: ScanOp, dy: &Tensor) -> Tensor {
         ScanOp::Prod => {
             let x = step.args[0].value();
             forward(reverse, axis, [x, dy], |[x, dy]| {
-                // ∂y_i/∂x_j is the product of the elements before j and of those from j to i but j: no division, so
-                // zeros are like any other number.
+                // ∂y_i/∂x_j is the product of the elements before j and of those from j to i except j. There is no
+                // division, so zeros need no special case.
                 let n = x.dims()[axis];
                 let before = shifted(&x.cumprod(axis).part(axis, (0, 1, n - 1)), axis, 1, 0, 1);
                 let next = shifted(&x.part(axis, (1, 1, n - 1)), axis, 0, 1, 0);
@@ -51,7 +51,7 @@ pub(super) fn rule(step: &Step<'_>, op: ScanOp, dy: &Tensor) -> Tensor {
     }
 }
 
-/// A scan from the last element to the first as one from the first to the last.
+/// Runs a reverse scan as a forward scan of the flipped arguments.
 fn forward<const N: usize>(
     reverse: bool,
     axis: usize,
@@ -65,12 +65,12 @@ fn forward<const N: usize>(
     f(std::array::from_fn(|i| &flipped[i])).flip(axis)
 }
 
-/// `a - b`; 0 where both are the same infinity, as of nothing, or of what all else vanishes beside.
+/// `a - b`; 0 if both are the same infinity: the scan of no terms, or a term beside which all others vanish.
 fn difference(a: &Tensor, b: &Tensor) -> Tensor {
     (b.is_inf() & a.eq(b)).where_(0.0, a - b)
 }
 
-/// With so many elements of one value before and behind along an axis.
+/// The tensor padded along an axis with copies of a value.
 fn shifted(x: &Tensor, axis: usize, before: usize, behind: usize, value: i64) -> Tensor {
     let mut widths = vec![(0, 0); x.rank()];
     widths[axis] = (before, behind);
@@ -78,7 +78,7 @@ fn shifted(x: &Tensor, axis: usize, before: usize, behind: usize, value: i64) ->
 }
 
 /// `r_j = b_j + a_j·r_j+1` along an axis, by doubling: after step `s` each result spans `2ˢ` elements (Kogge and Stone
-/// 1973). No division, and derivatives of every order follow from its operations.
+/// 1973). There is no division, and its operations have derivatives of every order.
 fn recurrence(mut a: Tensor, mut b: Tensor, axis: usize) -> Tensor {
     let n = b.dims()[axis];
     let mut span = 1;

@@ -1,5 +1,5 @@
-//! Movement: where elements came from, their gradients go. All of it is index arithmetic, and sums where an element
-//! went to several places.
+//! Rules of views: gradients go back to where elements came from. All of it is index arithmetic, and sums where an
+//! element was used several times.
 
 use super::{Step, zeros};
 use crate::tape::{self, Rule, Tracking};
@@ -14,7 +14,7 @@ pub(super) fn unpermuted(dy: &Tensor, attr: u32) -> Tensor {
     dy.permute(inverse)
 }
 
-/// Ranges with steps, put back among zeros.
+/// The gradient of a slice: elements written among zeros.
 pub(super) fn unsliced(dy: &Tensor, shape: &Shape, ints: &[i64]) -> Tensor {
     if dy.numel() == 0 {
         return zeros(*shape, dy);
@@ -44,15 +44,15 @@ pub(super) fn parted(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
     vec![part(0), part(1)]
 }
 
-/// Nothing of the tensor that a box is put into comes from the box.
+/// Rule of `put`: the gradient of the tensor has zeros in the box, that of the box is its part of `dy`.
 pub(super) fn put(step: &Step<'_>, dy: &Tensor) -> Vec<Option<Tensor>> {
     let part = *step.args[1].shape();
     let around = || crate::assign::put(dy, &zeros(part, dy), step.ints);
     vec![step.wants(0).then(around), step.wants(1).then(|| unpadded(dy, &part, step.ints))]
 }
 
-/// The sum, at each element, over the windows that it is in. Its own gradient is the windows of what comes back: those of the
-/// operations that it is made of would go through a tensor of the fourth power of a window's elements.
+/// The sum for each element over the windows that contain it. Its own gradient is the windows of the incoming one; the
+/// rules of its operations would go through a tensor with the fourth power of a window's elements.
 pub(super) fn unwindowed(dy: &Tensor, shape: &Shape, axis: usize, ints: &[i64]) -> Tensor {
     let (size, step) = (ints[0] as usize, ints[1] as usize);
     let sums = {
@@ -71,7 +71,7 @@ fn over_windows(dy: &Tensor, shape: &Shape, axis: usize, (size, step): (usize, u
     let (last, windows) = (dy.rank() - 1, dy.dims()[axis]);
     let chunks = size.div_ceil(step);
     if TUNABLES.max_shifted_terms.admits(chunks) {
-        // Chunk p of a window is elements p·step to (p+1)·step. The chunks of one number lie end to end.
+        // Chunk p of a window is elements p·step to (p+1)·step. The chunks with one number are contiguous.
         let mut total: Option<Tensor> = None;
         for p in 0..chunks {
             let inside = step.min(size - p * step);
@@ -92,9 +92,9 @@ fn over_windows(dy: &Tensor, shape: &Shape, axis: usize, (size, step): (usize, u
         }
         return total.expect("there is a chunk");
     }
-    // With windows at all places, zeros between those that there are, element p is the sum of [p - k, k] over k. With k
-    // counted backward that is [p + j, j], a diagonal: in a row-major matrix of `size` columns every (size + 1)-th
-    // element from p·size on.
+    // With windows at every index, and zeros for those that do not exist, element p is the sum of [p - k, k] over k.
+    // With k counted backward that is [p + j, j], a diagonal: in a row-major matrix of `size` columns every (size +
+    // 1)-th element from p·size on.
     let all = dy.dilated(axis, step).flip(last as i64);
     let mut widths = vec![(0, 0); dy.rank()];
     widths[axis] = (size - 1, length - all.dims()[axis]);
