@@ -27,7 +27,7 @@ pub struct OnDevice {
     pub run: RunOnDevice,
 }
 
-/// Type of [`OnDevice::run`].
+/// Function that runs an operation on the device instead of the host.
 pub type RunOnDevice = Box<dyn FnOnce(&[Storage], &[Buffer]) -> Option<Result<Queued, Error>> + Send>;
 
 /// Check to make before queued results are given to anybody, and the error to report if it fails.
