@@ -9,7 +9,7 @@
 //! * `space`: the domain of a launch. `class`: what decides a kernel's code, and where the words of its argument are.
 //! * `skeleton`: all kinds of kernels.
 //! * `text`: programs that are written by hand.
-//! * `plan`: launches. `lower`: plans from kernels. `traffic`: what launches move.
+//! * `plan`: launches. `lower`: plans from kernels. `traffic`: what launches move. `tunable`: thresholds of all of these.
 
 pub mod class;
 pub mod ir;
@@ -22,6 +22,7 @@ pub mod space;
 pub mod target;
 mod text;
 pub mod traffic;
+pub mod tunable;
 pub mod write;
 
 pub use lower::{operands, plan};

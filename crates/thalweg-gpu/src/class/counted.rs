@@ -10,12 +10,6 @@ pub const BLOCK: u32 = 512;
 /// Blocks of a multiprocessor.
 pub const BLOCKS: usize = 4;
 
-/// Bytes of a block's tables at most: a multiprocessor has four times that, and without being asked a block gets no more.
-pub const ROOM: usize = 48 << 10;
-
-/// Tables of a block at most (of 4, 8 and 16 measured on an H200 eight are the best for 100 places, and none is worse for 1,000).
-pub const TABLES: usize = 8;
-
 /// What is added.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Added {

@@ -92,6 +92,15 @@ pub struct Stage {
     pub linked: bool,
 }
 
+/// Two passes that run as one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Online {
+    /// Number of folds that are the body's own. The others are the lower moments that these want.
+    pub own: u16,
+    /// Tiles that are shifted by the mean of the first of them.
+    pub tiles: u8,
+}
+
 /// What decides the source of a row kernel, beside its body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowsClass {
@@ -101,9 +110,8 @@ pub struct RowsClass {
     pub sharing: Sharing,
     /// Which part of it runs; all where there is none.
     pub stage: Option<Stage>,
-    /// Where two passes run as one, by rescaling identities: how many of the body's folds are its own. The others are
-    /// the lower moments that these want.
-    pub online: Option<u16>,
+    /// Where two passes run as one, by rescaling identities.
+    pub online: Option<Online>,
 }
 
 impl RowsClass {
@@ -153,7 +161,7 @@ impl RowsClass {
             Rescaling::Shifted { rate, from, .. } => rate.is_none() && matches!(from, Shift::Mean(_)),
             Rescaling::Chosen { .. } => false,
         };
-        online_passes(body, phases, self.online? as usize).filter(|o| o.list.iter().all(of_mean))
+        online_passes(body, phases, self.online?.own as usize).filter(|o| o.list.iter().all(of_mean))
     }
 }
 

@@ -4,7 +4,7 @@
 //! read from where it lies.
 
 use super::operands::{add_reciprocals, addresses, needs};
-use crate::class::counted::{Added, BLOCK, BLOCKS, CountedClass, CountedSlots, ROOM, TABLES};
+use crate::class::counted::{Added, BLOCK, BLOCKS, CountedClass, CountedSlots};
 use crate::class::map::{MapClass, MapSlots};
 use crate::plan::Word;
 use crate::plan::{Draft, Plan};
@@ -12,6 +12,7 @@ use crate::skeleton::Skeleton;
 use crate::space::Space;
 use crate::target::Target;
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_ir::{DType, MAX_RANK, ScatterOp};
 use thalweg_kernel::{
@@ -19,8 +20,6 @@ use thalweg_kernel::{
     ScatterGeometry, Store, expand, widen,
 };
 
-/// Values below which what is there already does: a block each for so few would add more than it counts.
-const FEW: usize = 256;
 /// Vectors that a thread has on the way.
 const VECTORS: u8 = 4;
 
@@ -31,8 +30,12 @@ pub fn fits(op: ScatterOp, dtype: DType, g: &ScatterGeometry) -> bool {
     let size = if g.steps[2] == 0 { 4 } else { dtype.size() };
     let whole = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
     // A step of the grid beyond the last one is a number of 32 bits, too.
-    let many = g.n >= FEW && g.n / 4 >= g.size && g.n < (1 << 31) - (1 << 24);
-    op == ScatterOp::Add && whole && lines == 1 && g.size > 0 && g.size * size <= ROOM && many
+    let counted = g.n < (1 << 31) - (1 << 24);
+    let alone = op == ScatterOp::Add && whole && lines == 1 && g.size > 0 && counted;
+    alone
+        && TUNABLES.max_table_bytes.admits(g.size * size)
+        && TUNABLES.min_counted_values.reached_by(g.n)
+        && TUNABLES.min_values_of_place.reached_by(g.n / g.size)
 }
 
 /// Where the index comes from.
@@ -108,7 +111,7 @@ pub fn add(
         body.nodes.push(Node::Load { access: of_index as u16 });
         Added::Element(NodeId(body.nodes.len() as u32 - 1))
     };
-    let most = if body.nodes.len() > 100 { 4 } else { 8 };
+    let most = if TUNABLES.max_counted_nodes.admits(body.nodes.len()) { 8 } else { 4 };
     let space = Space::new(extents, 0, false, (&body.accesses, &accesses), most);
     let vectors = space.row() / space.class.lanes as usize;
     let map = MapClass { space: space.class.clone(), vectors: VECTORS, tile: None };
@@ -120,7 +123,7 @@ pub fn add(
     space.fill(&slots.space, &mut words);
     let table = g.size * class.size();
     // A power of two of them, as far as there is room for what a multiprocessor has of blocks.
-    let tables = 1 << (ROOM / table).clamp(1, TABLES).ilog2();
+    let tables = 1 << (TUNABLES.max_table_bytes.get() / table).clamp(1, TUNABLES.max_tables.size()).ilog2();
     words[own.places] = g.size as u64;
     words[own.tables] = tables as u64;
     words[own.step] = g.steps[3] as u64;

@@ -8,6 +8,7 @@ use crate::class::contraction::{Math, Tile};
 use crate::product;
 use crate::target::Chip;
 use crate::target::Target;
+use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, Precision, TileGeometry};
 
@@ -55,14 +56,11 @@ const FED: f64 = 2_500.0;
 /// them one by one. Measured on an H200: 6.6 ms for 8192 × 50257 × 768 in bf16, 96 TFLOP/s, 7.1 ms for 8192 × 768 × 50257.
 const ODD: f64 = 0.15;
 
-/// Multiplications below which that does not matter.
-pub const LARGE: usize = 1 << 28;
-
 /// Whether they lie so, of a large product.
 pub fn is_odd(c: &Contraction, g: &ContractionGeometry) -> bool {
     let p = &g.product;
     let odd = !p.n.is_multiple_of(8) || !p.k.is_multiple_of(8);
-    c.dtype.size() == 2 && odd && points(g).saturating_mul(p.k) >= LARGE
+    c.dtype.size() == 2 && odd && TUNABLES.min_odd_product.reached_by(points(g).saturating_mul(p.k))
 }
 
 /// Whether a bare product may be better off with tiles of our own: where the library is slow, or is launched for each part of a batch.
@@ -109,7 +107,8 @@ pub fn tiles(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> b
     if !goes(0) || !goes(1) {
         return false;
     }
-    own_time(c, g, chip) < opened_time(c, g, chip)
+    let percent = &TUNABLES.library_percent;
+    percent.side(100.0 * own_time(c, g, chip) < percent.get() as f64 * opened_time(c, g, chip))
 }
 
 /// Nanoseconds that one kernel of tiles is expected to take: fed ones where they can be, unless fewer terms a block are

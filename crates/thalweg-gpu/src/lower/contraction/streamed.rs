@@ -4,7 +4,7 @@
 //! is not of that form, or too large for the registers of a warp, is opened into several.
 
 use super::fed::Factor;
-use super::tile::{Part, alignable, is_counted, is_pitch, lies_at, math, result, sums_operand};
+use super::tile::{Part, alignable, is_busy, is_counted, is_pitch, lies_at, math, result, sums_operand};
 use crate::class::contraction::Math;
 use crate::class::streamed::{HEAD, StreamedBlock, StreamedClass, StreamedSlots};
 use crate::lower::operands::add_reciprocals;
@@ -16,6 +16,7 @@ use crate::space::divisor;
 use crate::target::Chip;
 use crate::target::Target;
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_ir::DType;
 use thalweg_kernel::{
@@ -133,14 +134,13 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let of_points: Vec<_> = points.iter().map(|(part, sums)| (part.class(), *sums)).collect();
     let loads: usize = of_points.iter().map(|(part, sums)| part.loads(*sums)).sum();
     let tiles = |rows: usize| g.batches() * p.m.div_ceil(rows);
-    let mut block = StreamedBlock::fed(sizes, loads, &tiles, target.chip().multiprocessors as usize);
+    let mut block = StreamedBlock::fed(sizes, loads, &tiles, target.chip());
     let by_boxes = match math {
         Math::Warpgroup => boxes(c, (p, q), (values, along), block.boxes(sizes), target),
         _ => None,
     };
     if by_boxes.is_none() {
-        let many = g.batches() * p.m.div_ceil(128) >= target.chip().multiprocessors as usize;
-        block = StreamedBlock::unfed(math, many);
+        block = StreamedBlock::unfed(math, is_busy(g.batches() * p.m.div_ceil(128), target.chip()));
     }
     let class = StreamedClass {
         dtype: c.dtype,
@@ -231,15 +231,16 @@ impl StreamedBlock {
     /// each score reads beside them, which wait in registers. Where there are enough tiles, blocks stay and share keys
     /// among two warpgroups or, where there is room in the registers and their 64 more rows do not leave multiprocessors
     /// without work, three. Else blocks of one warpgroup, side by side, hide each other's steps.
-    fn fed(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: usize) -> StreamedBlock {
+    fn fed(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: &Chip) -> StreamedBlock {
         let narrow = sizes.iter().all(|&n| n <= 64);
         let room = loads == 0 || narrow && loads <= 4;
-        if !room || tiles(128) < chip {
+        if !room || !is_busy(tiles(128), chip) {
             return StreamedBlock { warps: 4, keys: 64, blocks: if narrow { 3 } else { 2 }, stays: false };
         }
-        // Measured on an H200: a round of three takes 1.3 times one of two.
-        let rounds = |rows: usize| tiles(rows).div_ceil(chip);
-        let three = narrow && loads == 0 && 13 * rounds(192) <= 10 * rounds(128);
+        let rounds = |rows: usize| tiles(rows).div_ceil(chip.multiprocessors as usize);
+        let percent = &TUNABLES.three_warpgroups_percent;
+        let pays = || percent.side(percent.get() * rounds(192) <= 100 * rounds(128));
+        let three = narrow && loads == 0 && pays();
         StreamedBlock { warps: if three { 12 } else { 8 }, keys: 128, blocks: 1, stays: true }
     }
 

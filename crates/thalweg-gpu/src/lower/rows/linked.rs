@@ -6,15 +6,14 @@
 //! Always true: which way a scan goes does not depend on how many rows there are, so each row has the same bits
 //! whatever else there is.
 
-use super::{HELD, Sharing, Spread, Stage};
+use super::{Sharing, Spread, Stage, is_held};
 use crate::class::rows::{RowsClass, is_in_registers};
+use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{Phases, Scan};
 
 /// Threads of a block with a tile.
 const THREADS: u16 = 256;
-/// Vectors of a row from which on tiles are twice as large.
-const LONG: usize = 1 << 16;
 /// Tiles that tell a number of their own together.
 const GROUP: usize = 32;
 
@@ -60,10 +59,10 @@ impl Spread<'_> {
         }
         // Many in a long row: what a tile waits for does not take longer, and fewer tiles wait. Beside them there have to be registers
         // for what is before each vector, and three blocks on a multiprocessor.
-        let (weight, long) = (self.weight() * self.lanes(), self.counts().1 >= LONG);
+        let (weight, long) = (self.weight() * self.lanes(), TUNABLES.min_long_scan.reached_by(self.counts().1));
         let fits = |steps: &u8| match *steps {
-            8 => long && 8 * weight <= HELD / 2,
-            steps => steps as usize * weight <= HELD,
+            8 => long && is_held(8 * weight, true),
+            steps => is_held(steps as usize * weight, false),
         };
         let steps = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
         Some(Linked { phase, steps })
