@@ -8,15 +8,9 @@
 //! Always true: what the device runs is what was launched, as a graph or one by one.
 
 use crate::driver::{Driver, Event, Graph, Launch};
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_runtime::{Error, Timing, count};
-
-/// The run from which on launches are kept back.
-const OFTEN: u32 = 4;
-/// Launches below which a graph gains nothing.
-const LONG: usize = 3;
-/// Graphs of one run.
-const MOST: usize = 4;
 
 /// Launches whose memory is used again.
 #[derive(Debug, Default)]
@@ -148,7 +142,8 @@ impl Run {
     }
 
     fn is_worth_a_graph(&self) -> bool {
-        self.seen >= OFTEN && self.length >= LONG && !self.refused
+        let often = TUNABLES.min_graph_runs.reached_by(self.seen as usize);
+        often && TUNABLES.min_graph_launches.reached_by(self.length) && !self.refused
     }
 
     /// Marks where in the queue the run begins, if it is timed.
@@ -229,7 +224,7 @@ impl Run {
         if let Some(found) = self.graphs.iter().position(|m| same(m) && m.addresses == self.addresses) {
             return Some(found);
         }
-        if self.graphs.len() >= MOST {
+        if TUNABLES.max_graphs.reached_by(self.graphs.len()) {
             let oldest = |(_, m): &(usize, &Made)| m.last;
             if let Some((found, _)) = self.graphs.iter().enumerate().filter(|(_, m)| same(m)).min_by_key(oldest) {
                 return Some(found);

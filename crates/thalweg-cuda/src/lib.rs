@@ -8,6 +8,7 @@
 //! * `fourier`: Fourier transforms by cuFFT. `decompose`: decompositions of matrices by cuSOLVER. `around`: kernels around a call of either.
 //! * `queue`, `batch`, `faults`: launches in order, those of a run as one, and what they leave to be asked.
 //! * `queues`, `order`: which queue work goes into, and which waits for which.
+//! * `tunable`: thresholds of all of these.
 
 mod around;
 mod batch;
@@ -33,5 +34,6 @@ mod prelude;
 mod queue;
 mod queues;
 mod render;
+pub mod tunable;
 
 pub use device::CudaDevice;

@@ -8,6 +8,7 @@
 //! thread is still putting in the queue has a later one.
 
 use crate::driver::{Driver, Event};
+use crate::tunable::TUNABLES;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,9 +24,6 @@ pub const TO_HOST: usize = 5;
 pub const MEMORY: usize = 6;
 /// Copies to other GPUs, as far as memory here is concerned: it waits for their ends.
 pub const PEERS: usize = 7;
-
-/// Events of a queue that are remembered. Who asks for an older point gets a later event.
-const MOST: usize = 64;
 
 /// The order between the queues of a device.
 #[derive(Debug)]
@@ -121,7 +119,7 @@ impl Order {
     /// Makes an event for everything that is in a queue.
     fn record(&self, queue: usize, put: &mut Put) -> Result<Marked, Error> {
         let (whole, event) = (put.whole(), Arc::<dyn Event>::from(self.drivers[queue].point()?));
-        if put.events.len() >= MOST {
+        if TUNABLES.max_events.reached_by(put.events.len()) {
             put.events.pop_front();
         }
         put.events.push_back((whole, event.clone()));
