@@ -12,8 +12,39 @@ use thalweg_runtime::Error;
 /// Sides of a threshold.
 const SIDES: [&str; 2] = ["within", "beyond"];
 
-/// Sides that programs cannot take: whether on a CPU (else on the emulated GPU), threshold, side, reason.
-const EXEMPT: [(bool, &str, usize, &str); 0] = [];
+/// Sides that programs cannot take: whether on a CPU (else on an emulated GPU), threshold, side, reason.
+const EXEMPT: [(bool, &str, usize, &str); 20] = [
+    (true, "thalweg-fusion.max_fold_stores", 0, "asked where kernels compile long: on GPUs"),
+    (true, "thalweg-fusion.max_fold_stores", 1, "asked where kernels compile long: on GPUs"),
+    (true, "thalweg-fusion.max_siblings", 0, "GPUs group products; a CPU has no launches to save"),
+    (true, "thalweg-fusion.max_siblings", 1, "GPUs group products; a CPU has no launches to save"),
+    (true, "thalweg-stream.max_checks", 0, "a CPU knows at once whether an index is out of range"),
+    (true, "thalweg-stream.max_checks", 1, "a CPU knows at once whether an index is out of range"),
+    (true, "thalweg.min_counted", 0, "unique reads its number of results: no one segment, tests of sort.rs have it"),
+    (true, "thalweg.min_counted", 1, "unique reads its number of results: no one segment, tests of sort.rs have it"),
+    (
+        true,
+        "thalweg.max_counted_range",
+        0,
+        "unique reads its number of results: no one segment, tests of sort.rs have it",
+    ),
+    (
+        true,
+        "thalweg.max_counted_range",
+        1,
+        "unique reads its number of results: no one segment, tests of sort.rs have it",
+    ),
+    (false, "thalweg-gpu.library_percent", 0, "the emulator has no cuBLASLt"),
+    (false, "thalweg-gpu.library_percent", 1, "the emulator has no cuBLASLt"),
+    (false, "thalweg-cuda.max_products", 0, "the emulator has no cuBLASLt"),
+    (false, "thalweg-cuda.max_products", 1, "the emulator has no cuBLASLt"),
+    (false, "thalweg-cuda.max_ring_write", 0, "the emulator has no pinned memory"),
+    (false, "thalweg-cuda.max_ring_write", 1, "the emulator has no pinned memory"),
+    (false, "thalweg-cuda.min_copy_part", 0, "the emulator has no pinned memory"),
+    (false, "thalweg-cuda.min_copy_part", 1, "the emulator has no pinned memory"),
+    (false, "thalweg-cuda.min_threaded_copy", 0, "the emulator has no pinned memory"),
+    (false, "thalweg-cuda.min_threaded_copy", 1, "the emulator has no pinned memory"),
+];
 
 /// Counts of both sides by threshold.
 pub struct Coverage {

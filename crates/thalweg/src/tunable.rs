@@ -39,7 +39,7 @@ thalweg_ir::tunables! {
         /// Windows of a sample below which all samples are one product: weights are packed once for all of them.
         min_windows_of_sample: 128, in 1..=32,
         /// Shifted terms up to which the gradient of a window is written out; more are one reduction.
-        max_shifted_terms: 4, in 1..=4,
+        max_shifted_terms: 4, in 1..=1,
         /// Operands of an einsum of which every order is looked at: a table of 3ⁿ steps.
         max_exact_operands: 8, in 2..=8,
     }
