@@ -8,7 +8,9 @@ use crate::skeleton::Skeleton;
 use crate::space::divisor;
 use crate::target::Chip;
 use crate::target::Target;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
+use thalweg_ir::tunable::Tunable;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::ScatterGeometry;
 
@@ -35,8 +37,8 @@ fn choose(
     chip: &Chip,
 ) -> Way {
     let multiprocessors = chip.multiprocessors as usize;
-    // Values written one after the other take half a microsecond each. A sort's launches are no faster than 64 of them.
-    if g.n <= 64 || lines >= 512 * multiprocessors || lines.saturating_mul(g.n) >= 1 << 37 {
+    let serial = TUNABLES.max_serial_values.admits(g.n) || TUNABLES.min_busy_lines.reached_by(lines / multiprocessors);
+    if serial || lines.saturating_mul(g.n) >= 1 << 37 {
         return Way::Lines(op);
     }
     let atomic = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
@@ -46,11 +48,10 @@ fn choose(
     if op == ScatterOp::Set && g.n < (1 << 31) && g.size < (1 << 31) {
         return Way::Latest;
     }
-    // A pass of the sort takes a block some 16 times as long as a value takes a line, and a multiprocessor has several
-    // blocks at once.
     let tiles = rows.saturating_mul(scatter_sort::tiles(g.n) * scatter_sort::passes(g.size));
     let most = 1 << 31;
-    if g.n >= most || g.size >= most || tiles >= most / 32 || 4 * tiles >= g.n * multiprocessors {
+    let costs = |cost: &Tunable| !cost.side(cost.get() * tiles < g.n * multiprocessors);
+    if g.n >= most || g.size >= most || tiles >= most / 32 || costs(&TUNABLES.sort_cost) {
         return Way::Lines(op);
     }
     if ordered || g.n <= PIECE { Way::Runs(op) } else { Way::Pieces(op) }
@@ -129,8 +130,11 @@ fn launches(
         // A thread takes vectors of lines only where enough threads remain to keep the chip busy.
         let vectors = match way {
             Way::AtOnce(_) | Way::Clear | Way::Latest => false,
-            Way::Lines(_) => lines / most >= 512 * target.chip().multiprocessors as usize,
-            Way::Copy | Way::Runs(_) | Way::Pieces(_) | Way::Join(_) | Way::Take => true,
+            Way::Lines(_) => {
+                let own = lines / most / target.chip().multiprocessors as usize;
+                TUNABLES.min_busy_vectors.reached_by(own)
+            }
+            Way::Copy | Way::Runs(_) | Way::Take => true,
         };
         // Indices that several lines share are read once for all of them.
         let (lines, dims) = match way {
