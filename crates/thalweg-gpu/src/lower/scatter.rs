@@ -1,7 +1,7 @@
 //! Lowering of scatters: chooses one of several strategies (`write/scatter.rs`) by sizes and chip alone.
 
 use super::scatter_sort;
-use crate::class::scatter::{BLOCK, EACH, HEAD, PIECE, ScatterClass, Way};
+use crate::class::scatter::{BLOCK, EACH, HEAD, ScatterClass, Way};
 use crate::plan::Word;
 use crate::plan::{Draft, Plan, blocks};
 use crate::skeleton::Skeleton;
@@ -54,7 +54,11 @@ fn choose(
     if g.n >= most || g.size >= most || tiles >= most / 32 || costs(&TUNABLES.sort_cost) {
         return Way::Lines(op);
     }
-    if ordered || g.n <= PIECE { Way::Runs(op) } else { Way::Pieces(op) }
+    // Short runs are faster in one launch. A few long ones among many elements are possible, and worth it from about a
+    // million values on, which one thread takes 0.1 s for.
+    let long = TUNABLES.min_run_values.reached_by(g.n / g.size.max(1)) || TUNABLES.min_skewed_values.reached_by(g.n);
+    let pieces = !ordered && g.n > TUNABLES.piece.size() && long;
+    if pieces { Way::Pieces(op) } else { Way::Runs(op) }
 }
 
 /// Number of neighbouring lines that a thread takes as a vector: they are contiguous and aligned in tensor, values and
@@ -134,7 +138,7 @@ fn launches(
                 let own = lines / most / target.chip().multiprocessors as usize;
                 TUNABLES.min_busy_vectors.reached_by(own)
             }
-            Way::Copy | Way::Runs(_) | Way::Take => true,
+            Way::Copy | Way::Runs(_) | Way::Pieces(_) | Way::Join(_) | Way::Take => true,
         };
         // Indices that several lines share are read once for all of them.
         let (lines, dims) = match way {
@@ -161,7 +165,7 @@ fn launches(
             words.push((each * vector) as u64);
         }
         if let Way::Pieces(_) | Way::Join(_) = way {
-            words.extend([0, (lines * lanes) as u64, PIECE as u64]);
+            words.extend([0, (lines * lanes) as u64, TUNABLES.piece.get() as u64]);
         }
         let kernel =
             Arc::new(Skeleton::Scatter(ScatterClass { way, dtype, dims: dims.len() as u8, wide, lanes: lanes as u8 }));
@@ -198,7 +202,7 @@ fn launches(
             // Where each line has its own indices, those of one line lie side by side.
             let across = across && dims.last().is_some_and(|d| d.2 == 0);
             let Way::Pieces(op) = way else { return stage(plan, way, (lines * g.n, across), patches) };
-            let pieces = g.n.div_ceil(PIECE);
+            let pieces = g.n.div_ceil(TUNABLES.piece.get());
             plan.scratch.push((dtype.size() * lines * pieces).max(64));
             patches.push((HEAD + EACH * dims.len(), Word::Scratch(plan.scratch.len() as u16 - 1, 0)));
             stage(plan, way, (lines * g.n, across), patches.clone());
