@@ -35,7 +35,7 @@ thalweg_ir::tunables! {
         /// Deferred checks that one value carries; beyond, the oldest are waited for.
         max_checks: 256, in 2..=8,
         /// Decisions about values of a tape kept for one pattern.
-        max_decisions: 32, in 1..=4,
+        max_decisions: 32, in 1..=1,
         /// Single operations known on one device; beyond, they are found again in ten microseconds each.
         max_singles: 1 << 14, in 1..=64,
         /// Bytes that an operation moves on average from which on a new segment gets a quick plan: unfused kernels then take longer
