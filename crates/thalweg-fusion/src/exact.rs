@@ -158,8 +158,8 @@ impl Search<'_> {
                 // An input may be a product of an earlier segment.
                 meet = true;
             }
-            // No engine contracts a quotient, be it a product with a reciprocal, so that it stays cheap.
-            found.iter_mut().for_each(|f| f.retain(|&p| ix.seg.ops[p].op != Op::Element(ElementOp::Div)));
+            // No engine contracts a quotient by a tensor, be it a product with a reciprocal, so that it stays cheap.
+            found.iter_mut().for_each(|f| f.retain(|&p| !self.divides_by_tensor(p)));
             let reduced = [of_x, of_y].iter().flatten().any(|p| p.reduced);
             let counts = !is_narrow(rel.dtype) || reduced;
             if meet && counts && found.iter().any(|f| !f.is_empty()) && !(op == ElementOp::Sub && self.only_exp(i)) {
@@ -204,6 +204,21 @@ impl Search<'_> {
             }
         }
         product.map(|()| Product { reduced })
+    }
+
+    /// Whether an operation is a division by other than a number.
+    fn divides_by_tensor(&self, i: usize) -> bool {
+        let divisor = self.ix.tensors(i).find(|(at, _)| *at == 1);
+        self.ix.seg.ops[i].op == Op::Element(ElementOp::Div) && divisor.is_some_and(|(_, v)| !self.is_number(v))
+    }
+
+    /// Whether a value is one number, or a view of one.
+    fn is_number(&self, v: ValueId) -> bool {
+        let ValueId::Op(i) = v else { return false };
+        match self.ix.seg.ops[i].op {
+            Op::Full => true,
+            op => op.is_view() && self.ix.tensors(i).next().is_some_and(|(_, v)| self.is_number(v)),
+        }
     }
 
     /// Whether a value is a sum over axes, or a view of one.
@@ -268,7 +283,7 @@ struct Product {
 mod tests {
     use super::*;
     use crate::partition::tests::graphs::{Graph, T};
-    use ElementOp::{Add, Eq, Exp, Mul, Sub, Tanh};
+    use ElementOp::{Add, Div, Eq, Exp, Mul, Sub, Tanh};
 
     /// Exactness of these values.
     fn exact(g: &Graph, of: &[T]) -> Vec<bool> {
@@ -333,6 +348,20 @@ mod tests {
         let d = g.binary(Sub, b, p);
         g.live(d);
         assert_eq!(exact(&g, &[p]), [true]);
+    }
+
+    /// No engine contracts a quotient by a tensor, so it stays cheap; a product that it meets is exact.
+    #[test]
+    fn quotients_by_tensors_are_not_exact_where_they_meet() {
+        let mut g = Graph::new();
+        let [a, b, c] = [(); 3].map(|()| g.input(&[64]));
+        let [p, q] = [a, b].map(|x| g.binary(Div, x, c));
+        let d = g.binary(Sub, p, q);
+        let product = g.binary(Mul, a, b);
+        let sum = g.binary(Add, product, q);
+        let e = g.binary(Mul, d, sum);
+        g.live(e);
+        assert_eq!(exact(&g, &[p, q, product]), [false, false, true]);
     }
 
     #[test]
