@@ -305,8 +305,8 @@ const CHOOSING: &[Function] = &[
         // All channels of several samples, and channels by themselves.
         let (samples, channels) = (c.rng.usize(2..4), c.rng.usize(2..5));
         let mut all = vec![];
-        for groups in [1, channels].repeat(2) {
-            let (n, taps, stride) = (c.rng.usize(20..40), c.rng.usize(2..=9), c.rng.usize(1..3));
+        for groups in [1, channels].repeat(4) {
+            let (n, taps, stride) = (c.rng.usize(10..20), c.rng.usize(2..=9), c.rng.usize(1..3));
             let weight = c.filled([channels, channels / groups, taps]).sin();
             let x = c.filled([samples, channels, n]);
             all.push(x.conv1d(&weight, None, Conv::default().groups(groups).stride(stride)).sum(..));
