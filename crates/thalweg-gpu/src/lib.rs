@@ -15,6 +15,7 @@ pub mod class;
 pub mod ir;
 mod lower;
 pub mod maps;
+pub mod params;
 pub mod plan;
 pub mod product;
 pub mod skeleton;

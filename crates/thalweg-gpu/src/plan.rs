@@ -2,34 +2,12 @@
 //!
 //! Plain data, which `lower` computes from kernels and a device binds.
 
+pub use crate::params::Word;
+
+use crate::params::Arguments;
 use crate::skeleton::Skeleton;
 use std::sync::Arc;
 use thalweg_kernel::Moved;
-
-/// A kernel argument word that is patched at each run.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Word {
-    /// Address of an operand, plus an offset in bytes.
-    Operand(u16, i64),
-    /// Value of a scalar.
-    Scalar(u16),
-    /// Reciprocal of a scalar, as f64 (`true`) or f32.
-    Reciprocal(u16, bool),
-    /// Address of a region of scratch memory, plus an offset in bytes.
-    Scratch(u16, i64),
-    /// Tensor map (TMA descriptor) of an operand, [`crate::maps::MAP_WORDS`] words. Its first element is at this offset
-    /// in bytes from the operand's address.
-    Map(u16, i64),
-    /// Tensor map of a region of scratch memory, with an offset in bytes.
-    ScratchMap(u16, i64),
-    /// Address of the fault slot that an out-of-range index is reported to.
-    Fault,
-    /// Address of counters that are 0 between launches.
-    Counters,
-    /// Address of a buffer of this many bytes through which blocks of a launch exchange values. Each word of it also
-    /// holds the tag of the launch that wrote it.
-    Told(usize),
-}
 
 /// The launches of a kernel.
 #[derive(Debug, Default)]
@@ -61,6 +39,14 @@ pub struct Draft {
     pub words: Vec<u64>,
     /// Argument words that are patched at each run, by index.
     pub patches: Vec<(usize, Word)>,
+}
+
+impl Draft {
+    /// A launch of this kernel: its blocks, threads per block, bytes of dynamic shared memory, arguments.
+    pub fn new(kernel: Skeleton, grid: [u32; 3], block: u32, shared: u32, arguments: Arguments) -> Draft {
+        let Arguments { words, patches } = arguments;
+        Draft { kernel: Arc::new(kernel), grid, block, shared, words, patches }
+    }
 }
 
 impl Plan {

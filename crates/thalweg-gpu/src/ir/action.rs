@@ -1,6 +1,6 @@
 //! Routines without a result.
 
-use super::{Expr, Name};
+use super::{Expr, Name, Slot};
 use thalweg_ir::{DType, Monoid};
 
 /// Arithmetic of a matrix multiplication by a warp (`mma.sync`), with f32 accumulators.
@@ -173,14 +173,14 @@ pub enum Action {
     BarrierExpect((Name, Expr), Expr),
     /// Waits until the phase of this parity, a u32, is complete.
     BarrierWait((Name, Expr), Expr),
-    /// Prefetches a tensor map, given by its first word.
-    MapAhead(usize),
+    /// Prefetches a tensor map.
+    MapAhead(Slot),
     /// Copies a box of a tensor by its tensor map (TMA).
     MapCopy {
         /// Shared array, and index of the first element.
         to: (Name, Expr),
-        /// First word of the tensor map.
-        map: usize,
+        /// The tensor map.
+        map: Slot,
         /// Mbarrier that counts the bytes.
         barrier: (Name, Expr),
         /// Coordinates of the box, an i32 for each dimension.

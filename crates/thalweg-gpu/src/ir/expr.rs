@@ -1,6 +1,6 @@
 //! Expressions.
 
-use super::{Name, Routine, Type};
+use super::{Name, Routine, Slot, Type};
 use std::ops;
 use thalweg_ir::{DType, ElementOp};
 
@@ -76,10 +76,10 @@ pub enum Expr {
         /// Dtype, bf16.
         dtype: DType,
     },
-    /// Argument word, a u64.
-    Word(usize),
-    /// Argument word as a value of a dtype ([`thalweg_ir::Scalar::to_bits`]).
-    Scalar(DType, usize),
+    /// First word of a kernel argument, a u64.
+    Param(Slot),
+    /// Kernel argument as a value of a dtype ([`thalweg_ir::Scalar::to_bits`]).
+    Scalar(DType, Slot),
     /// Integer literal, an index or a count.
     Number(i64, Type),
     /// A constant of a dtype, in the form of [`thalweg_ir::Scalar::to_bits`].
@@ -169,6 +169,11 @@ impl Expr {
         Expr::Name(name.into(), ty)
     }
 
+    /// First word of an argument.
+    pub fn word(param: impl Into<Slot>) -> Expr {
+        Expr::Param(param.into())
+    }
+
     /// Its type.
     pub fn ty(&self) -> Type {
         match self {
@@ -185,7 +190,7 @@ impl Expr {
             Expr::Taken { identity, .. } => identity.ty(),
             Expr::Routine(routine, _) => routine.ty(),
             Expr::OfPair { dtype, .. } => Type::Held(*dtype),
-            Expr::Word(_) => Type::U64,
+            Expr::Param(_) => Type::U64,
             Expr::Scalar(dtype, _) | Expr::Constant(dtype, _) => Type::Held(*dtype),
             Expr::Thread
             | Expr::Block

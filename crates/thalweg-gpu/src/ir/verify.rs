@@ -5,15 +5,15 @@
 //!   does not mention the declared name: in most languages that refers to the new one already.
 //! * Operands of an operation have one type, conditions are bool, indices integers. Types change by explicit
 //!   conversions only.
-//! * Argument words are within bounds.
+//! * Arguments are declared, and used as what they are.
 //! * All threads of a block reach every barrier (barriers are in uniform control flow): conditions and loops around it,
-//!   and returns before it, depend on words, constants and the block's number alone. A return in a loop is before all
+//!   and returns before it, depend on arguments, constants and the block's number alone. A return in a loop is before all
 //!   barriers of the loop.
 
 mod action;
 mod value;
 
-use super::{Definition, Expr, For, Kernel, Name, Statement, Type};
+use super::{Definition, Expr, For, Kernel, Kind, Layout, Name, Slot, Statement, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use thalweg_ir::DType;
 use value::mentions;
@@ -23,14 +23,14 @@ use value::mentions;
 /// # Errors
 /// A description of the violated rule.
 pub fn verify(kernel: &Kernel) -> Result<(), String> {
-    let (words, definitions) = (kernel.words, &kernel.definitions);
+    let (params, definitions) = (&kernel.params, &kernel.definitions);
     // Fixed point: a mutable variable counts as uniform until an assignment in divergent control flow, or of a value
     // that differs between threads, is found.
     let mut apart = FxHashSet::default();
     loop {
         let before = apart.len();
         let mut checker =
-            Checker { words, definitions, scopes: vec![], same: true, same_words: true, left: false, loops: 0, apart };
+            Checker { params, definitions, scopes: vec![], same: true, same_words: true, left: false, loops: 0, apart };
         let checked = checker.block(&kernel.body);
         apart = checker.apart;
         if apart.len() == before {
@@ -69,12 +69,12 @@ enum Known {
 }
 
 struct Checker<'a> {
-    words: usize,
+    params: &'a Layout,
     definitions: &'a [Definition],
     scopes: Vec<FxHashMap<Name, Known>>,
     /// Whether control flow is uniform: all threads of the block are here.
     same: bool,
-    /// Whether the base of argument words is uniform ([`Statement::Within`]).
+    /// Whether the base of arguments is uniform ([`Statement::Within`]).
     same_words: bool,
     /// Whether some threads have returned.
     left: bool,
@@ -188,17 +188,17 @@ impl Checker<'_> {
                 self.defined(Definition::Monoid(*monoid, *dtype))?;
                 self.declare(name, Known::Tree(*dtype))
             }
-            Statement::Ticket { name, word } => {
-                self.word(*word)?;
+            Statement::Ticket { name, param } => {
+                self.param(param, &[Kind::Address])?;
                 want(self.same, || format!("`{name}` is drawn by some threads of a block"))?;
                 self.declare(name, Known::Ticket)
             }
-            Statement::Operand { name, ty, word } => {
-                self.word(*word)?;
+            Statement::Operand { name, ty, param } => {
+                self.param(param, &[Kind::Address, Kind::Base])?;
                 self.declare(name, Known::Operand { ty: *ty, constant: None })
             }
-            Statement::Constants { name, ty, word } => {
-                self.word(*word)?;
+            Statement::Constants { name, ty, param } => {
+                self.param(param, &[Kind::Address, Kind::Base])?;
                 let same = self.same_words;
                 self.declare(name, Known::Operand { ty: *ty, constant: Some(same) })
             }
@@ -215,9 +215,9 @@ impl Checker<'_> {
                 want(!leaves(body), || format!("`{name}` ends a thread"))?;
                 self.declare(name, Known::Function)
             }
-            Statement::Split { name, of, word } => {
+            Statement::Split { name, of, param } => {
                 self.typed(of, Type::U32)?;
-                self.word(word + 1)?;
+                self.param(param, &[Kind::Divisor])?;
                 want(!mentions(of, name), || format!("`{name}` is declared by what has its name"))?;
                 let same = self.is_same(of) && self.same_words;
                 self.declare(name, Known::Split { same })
@@ -322,8 +322,14 @@ impl Checker<'_> {
         self.repeated(same, &[(below, *ty), (step, *ty)], Some((name, *ty)), body)
     }
 
-    fn word(&self, number: usize) -> Checked {
-        want(number < self.words, || format!("word {number} of {}", self.words))
+    /// Checks that an argument is declared, and is of one of these kinds, if there are any.
+    fn param(&self, param: &Slot, kinds: &[Kind]) -> Checked {
+        let end = param.word() + param.kind().words();
+        want(end <= self.params.words(), || format!("{param} of {} words", self.params.words()))?;
+        let declared = self.params.slots().is_empty() || self.params.slots().contains(param);
+        want(declared, || format!("`{param}` is no argument"))?;
+        let fits = kinds.is_empty() || param.name().starts_with("word ") || kinds.contains(&param.kind());
+        want(fits, || format!("`{param}` is {:?}, where {kinds:?} is wanted", param.kind()))
     }
 
     fn operand(&self, name: &str) -> Result<Type, String> {

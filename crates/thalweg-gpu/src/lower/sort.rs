@@ -3,19 +3,17 @@
 
 use super::row_scan::RowScan;
 use crate::class::scan::{ScanClass, Way};
-use crate::class::sort::{BLOCK, STRETCH, WORDS, is_wide};
+use crate::class::sort::{BLOCK, STRETCH, SortArguments, is_wide};
 use crate::plan::Word;
 use crate::plan::{Draft, Plan, blocks};
 use crate::skeleton::Skeleton;
 use crate::traffic;
-use std::sync::Arc;
 use thalweg_ir::ScanOp;
 use thalweg_kernel::Moved;
 
 /// Adds the launches of a sort.
 pub fn add(scan: RowScan, plan: &mut Plan) {
     let RowScan { op, dtype, rows, points: n, row_step, point_step, from, to, .. } = scan;
-    let kernel = |way| Arc::new(Skeleton::Scan(ScanClass { way, ..scan.class() }));
     let mut region = |bytes: usize| {
         plan.scratch.push(bytes.max(64));
         plan.scratch.len() as u16 - 1
@@ -38,22 +36,32 @@ pub fn add(scan: RowScan, plan: &mut Plan) {
     let row = n.next_power_of_two().clamp(8, STRETCH);
     let tiles = rows.div_ceil(STRETCH / row) * parts;
     let mut stage = |way, run: usize, at: usize, last: bool| {
-        let mut words = vec![0; WORDS];
-        words[2..10].copy_from_slice(
-            &[rows, n, row_step, point_step, row.ilog2() as usize, parts, run, usize::from(last)].map(|w| w as u64),
-        );
-        words[15..17].copy_from_slice(&[row_step, point_step].map(|w| w as u64));
-        let mut patches = vec![(0, Word::Scratch(from, 0)), (1, Word::Scratch(to, 0))];
-        if let Some((keys, places)) = pairs {
-            let own = [keys[at], places[at], keys[1 - at], places[1 - at]];
-            patches.extend(own.iter().enumerate().map(|(i, &p)| (10 + i, Word::Scratch(p, 0))));
-        }
-        patches.push((14, Word::Scratch(copy.unwrap_or(from), 0)));
-        if copy.is_some() {
-            words[15..17].copy_from_slice(&[n as u64, 1]);
-        }
+        let scratch = |region: u16| Word::Scratch(region, 0);
+        let pair = |of: usize| pairs.map(|(keys, indices)| [scratch(keys[of]), scratch(indices[of])]);
+        let (runs, merged) = (pair(at), pair(1 - at));
+        let [elements_row_stride, elements_point_stride] = if copy.is_some() { [n, 1] } else { [row_step, point_step] };
+        let arguments = SortArguments {
+            from: scratch(from),
+            to: scratch(to),
+            rows,
+            points: n,
+            row_stride: row_step,
+            point_stride: point_step,
+            log_row: row.ilog2() as usize,
+            row_blocks: parts,
+            run,
+            last,
+            run_keys: runs.map(|r| r[0]),
+            run_indices: runs.map(|r| r[1]),
+            merged_keys: merged.map(|m| m[0]),
+            merged_indices: merged.map(|m| m[1]),
+            elements: scratch(copy.unwrap_or(from)),
+            elements_row_stride,
+            elements_point_stride,
+        };
         let grid = [blocks(tiles, 1).max(1), 1, 1];
-        plan.stages.push(Draft { kernel: kernel(way), grid, block: BLOCK, shared: 0, words, patches });
+        let kernel = Skeleton::Scan(ScanClass { way, ..scan.class() });
+        plan.stages.push(Draft::new(kernel, grid, BLOCK, 0, arguments.fill()));
     };
     stage(Way::Stretch, 0, 0, parts == 1);
     let (mut run, mut at) = (STRETCH, 0);

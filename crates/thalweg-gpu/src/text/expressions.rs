@@ -2,7 +2,7 @@
 
 use super::parser::{Macro, Meaning, Memory, Parser, Read, Value};
 use super::tokens::Token;
-use crate::ir::{Binary, Expr, Routine, Shuffle, Type};
+use crate::ir::{Binary, Expr, Routine, Shuffle, Slot, Type};
 use thalweg_ir::{DType, ElementOp};
 
 /// Binary operators by precedence, from the loosest on, as in C.
@@ -236,7 +236,12 @@ impl<'t> Parser<'t> {
             "block" => return Ok(typed(Expr::Block)),
             "blocks" => return Ok(typed(Expr::Blocks)),
             "threads" => return Ok(typed(Expr::Threads)),
-            "word" => return Ok(typed(Expr::Word(self.word()?))),
+            "word" => return Ok(typed(Expr::word(self.word()?))),
+            "param" => {
+                let param = self.param()?;
+                let ty = param.kind().ty();
+                return Ok(typed(param.read(ty)));
+            }
             "matrix" => {
                 self.want("(")?;
                 let (of, at) = self.place()?;
@@ -280,6 +285,24 @@ impl<'t> Parser<'t> {
         }
     }
 
+    /// Parses the name of a kernel argument: `rows`, `dims[1].stride`.
+    pub(super) fn param(&mut self) -> Read<Slot> {
+        let mut name = self.name()?.to_string();
+        loop {
+            if self.is("[") {
+                name += &format!("[{}]", self.number()?);
+                self.want("]")?;
+            } else if self.is(".") {
+                name = name + "." + self.name()?;
+            } else {
+                return match self.params.get(&name) {
+                    Some(slot) => Ok(slot.clone()),
+                    None => self.wrong(format!("`{name}` is no kernel argument")),
+                };
+            }
+        }
+    }
+
     /// Parses the index of an argument word: a name, a number, or a sum in parentheses.
     pub(super) fn word(&mut self) -> Read<usize> {
         match self.primary()?.number().map(usize::try_from) {
@@ -316,7 +339,11 @@ impl<'t> Parser<'t> {
             return Ok(typed(value.expr.to(ty)));
         }
         let whole = |d: DType| d.is_int() || d == DType::Bool;
-        let x = value.expr;
+        // An argument is read as the type that is wanted.
+        let x = match value.expr {
+            Expr::Convert(_, param) if ty.is_index() && matches!(*param, Expr::Param(_)) => *param,
+            other => other,
+        };
         Ok(typed(match (x.ty(), ty) {
             (same, ty) if same == ty => x,
             (Type::Stored(from), Type::Held(to)) if from == to => Expr::Unpack(from, Box::new(x)),

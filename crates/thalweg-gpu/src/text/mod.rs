@@ -26,7 +26,7 @@ mod parser;
 mod statements;
 mod tokens;
 
-use crate::ir::{Expr, Statement, Type};
+use crate::ir::{Expr, Layout, Slot, Statement, Type};
 use parser::Parser;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
@@ -50,10 +50,14 @@ enum Given<'a> {
     Statements(Rc<[Statement]>),
 }
 
+/// Kernel arguments by name.
+type Named = FxHashMap<String, Slot>;
+
 /// Environment in which a text is read.
 #[derive(Clone, Default)]
 pub struct Text<'a> {
     given: FxHashMap<&'a str, Given<'a>>,
+    params: Rc<Named>,
 }
 
 impl<'a> Text<'a> {
@@ -64,6 +68,12 @@ impl<'a> Text<'a> {
 
     fn with(mut self, name: &'a str, given: Given<'a>) -> Text<'a> {
         self.given.insert(name, given);
+        self
+    }
+
+    /// Declares the kernel arguments that `param` reads.
+    pub fn params(mut self, layout: &Layout) -> Text<'a> {
+        self.params = Rc::new(layout.slots().iter().map(|slot| (slot.name().into(), slot.clone())).collect());
         self
     }
 
@@ -125,7 +135,7 @@ impl<'a> Text<'a> {
     /// When a text has an error, with the line. Texts are ours, and every one is parsed in tests.
     pub fn statements(&self, texts: &[&str]) -> Vec<Statement> {
         let text = texts.join("\n");
-        let read = Parser::new(&self.given, &text).and_then(|mut parser| parser.all());
+        let read = Parser::new(&self.given, self.params.clone(), &text).and_then(|mut parser| parser.all());
         read.unwrap_or_else(|what| {
             let number = what.strip_prefix("line ").and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
             let line = number.and_then(|n| text.lines().nth(n - 1)).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Parser state: the token position, and scopes of names.
 
 use super::tokens::{Token, tokens};
-use super::{Function, Given, Procedure};
+use super::{Function, Given, Named, Procedure};
 use crate::ir::{Expr, Statement, Type};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
@@ -55,6 +55,7 @@ pub(super) enum Meaning<'t> {
 
 pub(super) struct Parser<'t> {
     tokens: Vec<(Token<'t>, usize)>,
+    pub(super) params: Rc<Named>,
     /// Position of the next token.
     pub(super) at: usize,
     /// All scopes so far, and the indices of the enclosing ones.
@@ -86,7 +87,7 @@ const TYPES: [DType; 12] = [
 ];
 
 impl<'t> Parser<'t> {
-    pub(super) fn new(given: &FxHashMap<&'t str, Given<'t>>, text: &'t str) -> Read<Parser<'t>> {
+    pub(super) fn new(given: &FxHashMap<&'t str, Given<'t>>, params: Rc<Named>, text: &'t str) -> Read<Parser<'t>> {
         let mut names: FxHashMap<_, _> = TYPES.iter().map(|d| (d.name(), Meaning::Type(Type::Held(*d)))).collect();
         names.extend(given.iter().map(|(name, given)| {
             let meaning = match given {
@@ -105,7 +106,7 @@ impl<'t> Parser<'t> {
         }));
         let tokens = tokens(text)?;
         let scopes = vec![names, FxHashMap::default()];
-        Ok(Parser { tokens, at: 0, scopes, around: vec![0, 1], uses: 0, within: None, deep: 0 })
+        Ok(Parser { tokens, params, at: 0, scopes, around: vec![0, 1], uses: 0, within: None, deep: 0 })
     }
 
     /// Token at offset `by` from the position.

@@ -2,7 +2,7 @@
 
 use super::parser::{Meaning, Memory, Parser, Read, Value};
 use super::tokens::Token;
-use crate::ir::{Action, Atomic, Binary, Expr, For, Left, Math, Name, Statement, Type, Unroll};
+use crate::ir::{Action, Atomic, Binary, Expr, For, Left, Math, Name, Slot, Statement, Type, Unroll};
 use rustc_hash::FxHashMap;
 
 impl<'t> Parser<'t> {
@@ -51,10 +51,9 @@ impl<'t> Parser<'t> {
             "ticket" => {
                 let name = self.name()?;
                 self.want("=")?;
-                self.want("word")?;
-                let (word, own) = (self.word()?, self.own(name));
+                let (param, own) = (self.address()?, self.own(name));
                 self.means(name, Meaning::Ticket(own.clone()));
-                out.push(Statement::Ticket { name: own, word });
+                out.push(Statement::Ticket { name: own, param });
             }
             "fn" => {
                 let (name, of) = self.definition("=", ";")?;
@@ -173,16 +172,24 @@ impl<'t> Parser<'t> {
         }
     }
 
+    /// Parses the argument that has an address.
+    fn address(&mut self) -> Read<Slot> {
+        if self.is("word") {
+            return Ok(self.word()?.into());
+        }
+        self.want("param")?;
+        self.param()
+    }
+
     fn operand(&mut self, kind: &str, out: &mut Vec<Statement>) -> Read<()> {
         let (name, own, ty) = self.declared()?;
         self.want("=")?;
-        self.want("word")?;
-        let word = self.word()?;
+        let param = self.address()?;
         let memory = if kind == "scratch" { Memory::Scratch } else { Memory::Ordered };
         self.means(name, Meaning::Operand(own.clone(), ty, memory));
         out.push(match kind {
-            "constant" => Statement::Constants { name: own, ty, word },
-            _ => Statement::Operand { name: own, ty, word },
+            "constant" => Statement::Constants { name: own, ty, param },
+            _ => Statement::Operand { name: own, ty, param },
         });
         Ok(())
     }

@@ -1,11 +1,24 @@
 //! Tests of the DSL: statements of texts, and messages of errors.
 
 use super::*;
-use crate::ir::{Kernel, verify};
+use crate::ir::{Kernel, Kind, Layout, verify};
 use thalweg_ir::DType;
 
+/// Arguments of all kernels here.
+fn arguments() -> Layout {
+    let mut layout = Layout::named();
+    for name in ["x", "y", "z"] {
+        layout.field(name, |layout| layout.add(Kind::Address));
+    }
+    layout.field("n", |layout| layout.add(Kind::U32));
+    layout.field("dims", |layout| layout.each(2, |layout, _| layout.field("stride", |layout| layout.add(Kind::I64))));
+    layout
+}
+
 fn kernel(text: &Text<'_>, source: &str) -> Kernel {
-    Kernel { name: "k", block: 64, blocks: None, words: 8, definitions: vec![], body: text.statements(&[source]) }
+    let params = arguments();
+    let body = text.clone().params(&params).statements(&[source]);
+    Kernel { name: "k", block: 64, blocks: None, params, definitions: vec![], body }
 }
 
 /// Statements of a text in their printed form.
@@ -13,7 +26,7 @@ fn kernel(text: &Text<'_>, source: &str) -> Kernel {
 fn shown(text: &Text<'_>, source: &str) -> String {
     let kernel = kernel(text, source);
     assert_eq!(verify(&kernel), Ok(()));
-    kernel.to_string().lines().skip(1).map(|line| format!("{}\n", &line[2..])).collect()
+    kernel.to_string().lines().skip(7).map(|line| format!("{}\n", &line[2..])).collect()
 }
 
 #[track_caller]
@@ -34,8 +47,16 @@ fn values_are_put_together_as_in_c() {
 #[test]
 fn elements_are_packed_and_unpacked() {
     becomes(
-        "operand from: S = word 1; scratch to: S = word 2; let x = value(from[3]); to[thread] = S(x); let b = bits(x);",
-        "operand from: stored bf16 at word 1\noperand to: stored bf16 at word 2\nx: bf16 = unpack(load from[3])\nscratch to[thread] = pack bf16(x)\nb: u16 = bits of x as u16\n",
+        "operand from: S = param x; scratch to: S = param y; let x = value(from[3]); to[thread] = S(x); let b = bits(x);",
+        "operand from: stored bf16 at x\noperand to: stored bf16 at y\nx: bf16 = unpack(load from[3])\nscratch to[thread] = pack bf16(x)\nb: u16 = bits of x as u16\n",
+    );
+}
+
+#[test]
+fn arguments_are_read_by_name_as_their_type_or_another() {
+    becomes(
+        "let a = param n, b = i64(param n) * param dims[1].stride, c = param x != param y;",
+        "a: u32 = u32(n)\nb: i64 = (i64(n) * i64(dims[1].stride))\nc: bool = (x != y)\n",
     );
 }
 
@@ -66,8 +87,8 @@ fn what_stands_for_others_has_its_own_names() {
 #[test]
 fn memory_that_threads_share() {
     becomes(
-        "shared counts: u32[EACH]; let before = atomic_add(counts[thread % EACH], 1); ticket own = word 2; constant all: u32 = word 3; if all[own] == 0 { return; } barrier;",
-        "shared counts: u32 [4]\nbefore = atomic add counts[(thread % 4)], 1\nticket own from word 2\nconstant all: u32 at word 3\nif (load all[number of own] == 0):\n  return\nbarrier\n",
+        "shared counts: u32[EACH]; let before = atomic_add(counts[thread % EACH], 1); ticket own = param x; constant all: u32 = param y; if all[own] == 0 { return; } barrier;",
+        "shared counts: u32 [4]\nbefore = atomic add counts[(thread % 4)], 1\nticket own from x\nconstant all: u32 at y\nif (load all[number of own] == 0):\n  return\nbarrier\n",
     );
 }
 
@@ -75,6 +96,7 @@ fn memory_that_threads_share() {
 fn what_is_wrong_is_told_with_its_line() {
     let cases = [
         ("let x = y;", "line 1: `y` is not declared"),
+        ("let x = param y;", "line 1: `y` is no kernel argument"),
         ("let x = thread;\nx = 4", "line 2: `;` is wanted, and not End"),
         ("var x = 4;", "line 1: `x` has no type"),
         ("let x: f99 = 1;", "line 1: `f99` is no type"),
@@ -97,7 +119,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ("shared s: u32[8]; copy_ahead(s[0] s[1] 16);", "line 1: `,` is wanted, and not Name(\"s\")"),
     ];
     for (source, expected) in cases {
-        let read = Parser::new(&FxHashMap::default(), source).and_then(|mut parser| parser.all());
+        let read = Parser::new(&FxHashMap::default(), Rc::default(), source).and_then(|mut parser| parser.all());
         assert_eq!(read.unwrap_err(), expected, "{source}");
     }
 }
@@ -106,12 +128,12 @@ fn what_is_wrong_is_told_with_its_line() {
 fn barriers_are_met_where_what_changes_is_the_same_in_all_threads() {
     let text = Text::new();
     let checked = |source| verify(&kernel(&text, source));
-    assert_eq!(checked("var x = u32(8); while x < u32(word 0) { barrier; x += x; }"), Ok(()));
+    assert_eq!(checked("var x = u32(8); while x < param n { barrier; x += x; }"), Ok(()));
     let missed = Err("k: some threads of a block do not come to a barrier".to_string());
-    assert_eq!(checked("var x = u32(8); while x < u32(word 0) { barrier; x += thread; }"), missed);
+    assert_eq!(checked("var x = u32(8); while x < param n { barrier; x += thread; }"), missed);
     assert_eq!(checked("var x = u32(8); while x < 9 { barrier; if thread == 0 { x += 1; } }"), missed);
     assert_eq!(checked("let x = any_of_block(thread == 3); if x { barrier; }"), Ok(()));
     let apart = "k: some threads of a block do not come to what all of them tell".to_string();
     assert_eq!(checked("if thread < 3 { let x = any_of_block(thread == 1); }"), Err(apart));
-    assert_eq!(checked("constant x: u32 = word 1; x[0] = 2;"), Err("k: `x` is constant".to_string()));
+    assert_eq!(checked("constant x: u32 = param x; x[0] = 2;"), Err("k: `x` is constant".to_string()));
 }

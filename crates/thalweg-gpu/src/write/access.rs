@@ -60,7 +60,7 @@ impl Accesses<'_> {
         for (k, access) in self.list.iter().enumerate().filter(|(k, _)| used(*k)) {
             if access.operand.is_some() {
                 let word = self.slots.accesses[k];
-                out.push(Statement::Operand { name: self.named("p", k), ty: self.stored(k), word });
+                out.push(Statement::Operand { name: self.named("p", k), ty: self.stored(k), param: word.into() });
             }
             if let Way::Mapped(_) = self.class.ways[k] {
                 out.push(map_function(self.class, self.slots, k, self.named("map", k)));
@@ -74,7 +74,7 @@ impl Accesses<'_> {
         match (&self.class.ways[k], self.class.lane()) {
             (Way::Strided { inner: Inner::Unit, .. }, _) => Expr::Number(1, Type::I64),
             (Way::Strided { inner: Inner::Any, .. }, Some(l)) => {
-                Expr::Word(self.slots.accesses[k] + 1 + l).to(self.index()).to(Type::I64)
+                Expr::word(self.slots.accesses[k] + 1 + l).to(self.index()).to(Type::I64)
             }
             _ => Expr::Number(0, Type::I64),
         }
@@ -161,7 +161,7 @@ impl Accesses<'_> {
         }
         if wanted.position {
             // The word is an address where there is an operand: indices are used only of accesses without one.
-            let base = Expr::Word(self.slots.accesses[k]).to(Type::I64);
+            let base = Expr::word(self.slots.accesses[k]).to(Type::I64);
             let n = if self.single(k) { 1 } else { v };
             let found = base + position.to(Type::I64) + lane().to(Type::I64) * step;
             out.push(each(n, vec![Statement::Set(self.found(k, place, lane()), found)]));

@@ -53,7 +53,7 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
             Node::Load { access } => (names.load)(access),
             Node::Index { access, dtype } => (names.index)(access, dtype),
             Node::Valid { access } => (names.valid)(access),
-            Node::Scalar { slot, dtype } => Expr::Scalar(dtype, (names.scalar)(slot)),
+            Node::Scalar { slot, dtype } => Expr::Scalar(dtype, (names.scalar)(slot).into()),
             Node::Const { bits, dtype } => Expr::Constant(dtype, bits),
             Node::Element { op, args, dtype } => match (op, reciprocal(body, node, names)) {
                 (_, Some(of)) => own(args[0]) * of,
@@ -103,5 +103,5 @@ fn rounded(body: &Body, id: NodeId, names: &Names) -> Expr {
 /// Reciprocal of the scalar that a node divides by.
 fn reciprocal(body: &Body, node: &Node, names: &Names) -> Option<Expr> {
     let (slot, dtype) = divisor(body, node)?;
-    Some(Expr::Scalar(dtype, (names.reciprocal)(slot)?))
+    Some(Expr::Scalar(dtype, (names.reciprocal)(slot)?.into()))
 }

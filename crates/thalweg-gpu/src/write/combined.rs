@@ -6,7 +6,7 @@
 
 use super::looped::{Native, inner, statement};
 use crate::class::combined::{BLOCK, CombinedClass, LEVELS};
-use crate::ir::{Expr, Kernel, Statement, Type};
+use crate::ir::{Expr, Kernel, Layout, Statement, Type};
 use crate::text::Text;
 use thalweg_ir::Loop;
 use thalweg_kernel::order::SEGMENT;
@@ -34,7 +34,14 @@ pub fn kernel(class: &CombinedClass, native: Native) -> Kernel {
     let operands: String = (0..k).map(|i| format!("scratch of{i}: T{i} = word {i};\n")).collect();
     let results: String = (0..k).map(|i| format!("scratch to{i}: T{i} = word {};\n", k + i)).collect();
     let body = text.statements(&[&operands, &results, HEAD, &for_each(own, k)]);
-    Kernel { name: "combine", block: BLOCK, blocks: None, words: class.words(), definitions: vec![], body }
+    Kernel {
+        name: "combine",
+        block: BLOCK,
+        blocks: None,
+        params: Layout::numbered(class.words()),
+        definitions: vec![],
+        body,
+    }
 }
 
 /// Expands a DSL text: a line with `#` is repeated for each component, whose number replaces it; `@x` becomes `x0, x1,

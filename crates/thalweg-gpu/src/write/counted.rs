@@ -13,7 +13,7 @@ use super::looped::Native;
 use super::map;
 use crate::class::counted::{Added, BLOCK, CountedClass, CountedSlots};
 use crate::class::map::MapSlots;
-use crate::ir::{Atomic, Expr, For, Kernel, Statement, Type, Unroll};
+use crate::ir::{Atomic, Expr, For, Kernel, Layout, Statement, Type, Unroll};
 use thalweg_kernel::Body;
 
 fn number(n: i64) -> Expr {
@@ -44,15 +44,15 @@ pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
     };
     let mut out = vec![
         Statement::Shared { name: "table".into(), ty: Type::U32, shape: vec![] },
-        Statement::Let("places".into(), Expr::Word(own.places).to(Type::U32)),
-        Statement::Let("tables".into(), Expr::Word(own.tables).to(Type::U32)),
+        Statement::Let("places".into(), Expr::word(own.places).to(Type::U32)),
+        Statement::Let("tables".into(), Expr::word(own.tables).to(Type::U32)),
         each("i", words * u32("tables"), vec![Statement::Set(element(u32("i")), number(0))]),
         Statement::Barrier,
         Statement::Let("own".into(), Expr::Thread.bits(u32("tables") - number(1))),
     ];
     out.extend(map::declared(body, &class.map, &slots));
-    out.push(Statement::Let("n".into(), Expr::Word(0).to(ty)));
-    let lane = count(body, class, wide, Expr::Word(slots.fault));
+    out.push(Statement::Let("n".into(), Expr::word(0).to(ty)));
+    let lane = count(body, class, wide, Expr::word(slots.fault));
     let block = || Expr::Number(i64::from(BLOCK) * i64::from(class.map.vectors), ty);
     out.push(Statement::For(For {
         name: "first".into(),
@@ -64,16 +64,23 @@ pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
         body: map::vectors(body, &class.map, &slots, BLOCK, native, lane),
     }));
     out.push(Statement::Barrier);
-    out.push(Statement::Operand { name: "to".into(), ty: Type::Stored(class.dtype), word: own.to });
+    out.push(Statement::Operand { name: "to".into(), ty: Type::Stored(class.dtype), param: (own.to).into() });
     let sum = if class.dtype.size() == 8 { Type::U64 } else { Type::U32 };
     let mut factor = None;
     if class.added == Added::Same {
-        out.push(Statement::Operand { name: "value".into(), ty: Type::Stored(class.dtype), word: own.value });
+        out.push(Statement::Operand { name: "value".into(), ty: Type::Stored(class.dtype), param: (own.value).into() });
         let load = Expr::Load(Type::Stored(class.dtype), "value".into(), Box::new(Expr::Number(0, Type::I64)));
         factor = Some(Expr::Unpack(class.dtype, Box::new(load)).to(sum));
     }
     out.push(each("i", u32("places"), give_out(wide, sum, factor, own.step)));
-    Kernel { name: "scatter", block: BLOCK, blocks: None, words: own.end, definitions: vec![], body: out }
+    Kernel {
+        name: "scatter",
+        block: BLOCK,
+        blocks: None,
+        params: Layout::numbered(own.end),
+        definitions: vec![],
+        body: out,
+    }
 }
 
 /// Update of the table for the index of a lane.
@@ -132,7 +139,7 @@ fn give_out(wide: bool, ty: Type, factor: Option<Expr>, step: usize) -> Vec<Stat
         body: vec![Statement::Set(sum(), sum() + term)],
     };
     let value = factor.into_iter().fold(sum().to(ty), |value, factor| value * factor);
-    let at = u32("i").to(Type::I64) * Expr::Word(step).to(Type::I64);
+    let at = u32("i").to(Type::I64) * Expr::word(step).to(Type::I64);
     let to = Statement::Atomic { op: Atomic::Add, name: "to".into(), at, value, before: None };
     vec![
         Statement::Variable("sum".into(), Expr::Number(0, own)),

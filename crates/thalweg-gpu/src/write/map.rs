@@ -12,7 +12,7 @@ use super::looped::Native;
 use super::place::{decompose, offset};
 use crate::class::body::{divisors, wanted};
 use crate::class::map::{BLOCK, MapClass, MapSlots, Tile};
-use crate::ir::{Expr, Kernel, Statement, Type, Unroll};
+use crate::ir::{Expr, Kernel, Layout, Statement, Type, Unroll};
 use thalweg_kernel::Body;
 
 /// The kernel.
@@ -24,12 +24,19 @@ pub fn kernel(body: &Body, class: &MapClass, native: Native) -> Kernel {
         Some(tile) => out.extend(in_tile(class, &slots, tile)),
         None => {
             let each = Expr::Number(i64::from(BLOCK) * i64::from(class.vectors), ty);
-            out.push(Statement::Let("n".into(), Expr::Word(0).to(ty)));
+            out.push(Statement::Let("n".into(), Expr::word(0).to(ty)));
             out.push(Statement::Let("first".into(), Expr::Block.to(ty) * each + Expr::Thread.to(ty)));
         }
     }
     out.extend(vectors(body, class, &slots, BLOCK, native, vec![]));
-    Kernel { name: "map", block: BLOCK, blocks: None, words: slots.end, definitions: vec![], body: out }
+    Kernel {
+        name: "map",
+        block: BLOCK,
+        blocks: None,
+        params: Layout::numbered(slots.end),
+        definitions: vec![],
+        body: out,
+    }
 }
 
 /// Declarations of the operands.
@@ -64,7 +71,7 @@ pub fn vectors(
     let fetched: Vec<usize> = (0..wants.len()).filter(|&k| wants[k].load || wants[k].position).collect();
     let mut out: Vec<Statement> =
         fetched.iter().flat_map(|&k| accesses.arrays(k, wants[k], stand.lanes, &[u])).collect();
-    let extent = |d: usize| Expr::Word(slots.space.dims + 2 * d).to(Type::U32).to(Type::I32);
+    let extent = |d: usize| Expr::word(slots.space.dims + 2 * d).to(Type::U32).to(Type::I32);
     let step = |inner: Vec<Statement>| {
         let turn = match class.tile {
             Some(Tile { dim, depth }) => {
@@ -94,7 +101,7 @@ pub fn vectors(
         load: &|k| accesses.element(k as usize, &at),
         index: &|k, dtype| accesses.position(k as usize, dtype, &at),
         valid: &|k| accesses.valid(k as usize, &at),
-        gather: &|k, offset, inside| accesses.gathered(k as usize, &stand, [offset, inside, Expr::Word(slots.fault)]),
+        gather: &|k, offset, inside| accesses.gathered(k as usize, &stand, [offset, inside, Expr::word(slots.fault)]),
         value: &|_, _| unreachable!("a map has no values of rows"),
         scalar: &|s| slots.scalars + s as usize,
         reciprocal: &|s| {
@@ -125,8 +132,8 @@ fn in_tile(class: &MapClass, slots: &MapSlots, tile: Tile) -> Vec<Statement> {
     let near = remainder("along") * number(wide) + Expr::Thread / depth();
     let far = remainder("across") * number(deep) + Expr::Thread % depth();
     let mut out = vec![
-        Statement::Split { name: "along".into(), of: Expr::Block, word },
-        Statement::Split { name: "across".into(), of: quotient("along"), word: word + 2 },
+        Statement::Split { name: "along".into(), of: Expr::Block, param: word.into() },
+        Statement::Split { name: "across".into(), of: quotient("along"), param: (word + 2).into() },
         Statement::Let(format!("i{lane}"), near.to(ty)),
         Statement::Let(format!("first{dim}"), far.to(ty)),
     ];
@@ -134,7 +141,7 @@ fn in_tile(class: &MapClass, slots: &MapSlots, tile: Tile) -> Vec<Statement> {
     let mut rest = quotient("across");
     for &d in others.iter().skip(1).rev() {
         let name = format!("is{d}");
-        out.push(Statement::Split { name: name.clone(), of: rest, word: slots.space.dims + 2 * d });
+        out.push(Statement::Split { name: name.clone(), of: rest, param: (slots.space.dims + 2 * d).into() });
         out.push(Statement::Let(format!("i{d}"), remainder(&name).to(ty)));
         rest = quotient(&name);
     }

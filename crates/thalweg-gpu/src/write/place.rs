@@ -16,12 +16,12 @@ pub fn decompose(class: &SpaceClass, slots: &Slots, dims: Range<usize>, index: E
         let word = slots.dims + 2 * d;
         let (one, others) = (format!("{name}{d}"), format!("{name}q{d}"));
         if class.wide {
-            let by = Expr::Word(word).to(ty);
+            let by = Expr::word(word).to(ty);
             out.push(Statement::Let(one, rest.clone() % by.clone()));
             out.push(Statement::Let(others.clone(), rest / by));
         } else {
             let split = format!("{name}s{d}");
-            out.push(Statement::Split { name: split.clone(), of: rest.to(Type::U32), word });
+            out.push(Statement::Split { name: split.clone(), of: rest.to(Type::U32), param: word.into() });
             out.push(Statement::Let(one, Expr::Remainder(split.clone()).to(ty)));
             out.push(Statement::Let(others.clone(), Expr::Quotient(split).to(ty)));
         }
@@ -39,7 +39,7 @@ pub fn offset(class: &SpaceClass, slots: &Slots, access: usize, dims: Range<usiz
     let lanes = Expr::Number(class.lanes.into(), ty);
     let term = |d: usize| {
         let index = Expr::name(format!("{name}{d}"), ty);
-        let stride = Expr::Word(slots.accesses[access] + 1 + d).to(ty);
+        let stride = Expr::word(slots.accesses[access] + 1 + d).to(ty);
         match inner {
             _ if Some(d) != class.lane() => Some(index * stride),
             Inner::Unit => Some(index * lanes.clone()),
@@ -63,23 +63,23 @@ pub fn map_function(class: &SpaceClass, slots: &Slots, access: usize, name: Stri
     let mut w = slots.accesses[access] + 1;
     for &(rank, masked) in levels {
         let step = if masked { 5 } else { 3 };
-        let mut level = vec![Statement::Variable("to".into(), Expr::Word(w).to(Type::I64))];
+        let mut level = vec![Statement::Variable("to".into(), Expr::word(w).to(Type::I64))];
         w += 1;
         for d in (0..rank as usize).rev() {
             let at = w + d * step;
             let mut dim = vec![];
             if class.wide {
-                let by = Expr::Word(at).to(Type::I64);
+                let by = Expr::word(at).to(Type::I64);
                 dim.push(Statement::Let("i".into(), i64("at") % by.clone()));
                 dim.push(set(i64("at"), i64("at") / by));
             } else {
-                dim.push(Statement::Split { name: "s".into(), of: i64("at").to(Type::U32), word: at });
+                dim.push(Statement::Split { name: "s".into(), of: i64("at").to(Type::U32), param: (at).into() });
                 dim.push(Statement::Let("i".into(), Expr::Remainder("s".into()).to(Type::I64)));
                 dim.push(set(i64("at"), Expr::Quotient("s".into()).to(Type::I64)));
             }
-            dim.push(set(i64("to"), i64("to") + i64("i") * Expr::Word(at + 2).to(Type::I64)));
+            dim.push(set(i64("to"), i64("to") + i64("i") * Expr::word(at + 2).to(Type::I64)));
             if masked {
-                let (low, high) = (Expr::Word(at + 3).to(Type::I64), Expr::Word(at + 4).to(Type::I64));
+                let (low, high) = (Expr::word(at + 3).to(Type::I64), Expr::word(at + 4).to(Type::I64));
                 dim.push(set(inside(), inside().and(i64("i").ge(low)).and(i64("i").lt(high))));
             }
             level.push(Statement::Scope(dim));

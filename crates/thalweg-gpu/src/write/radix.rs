@@ -12,7 +12,7 @@
 use super::sort::keys;
 use crate::class::radix::{DIGITS, WORDS, passes, tile};
 use crate::class::scan::{ScanClass, Way};
-use crate::ir::{Kernel, Routine};
+use crate::ir::{Kernel, Layout, Routine};
 
 /// Kernel of the histogram, or of a pass.
 pub fn kernel(class: &ScanClass) -> Kernel {
@@ -31,7 +31,7 @@ pub fn kernel(class: &ScanClass) -> Kernel {
         .holds("RUNS", passes == 8)
         .function("tiles_before", |x| Routine::TilesBefore.of(x.to_vec()));
     let body = text.statements(&[HEAD, if class.way == Way::Count { COUNT } else { MOVE }]);
-    Kernel { name: "scan", block: digits, blocks: None, words: WORDS, definitions: vec![], body }
+    Kernel { name: "scan", block: digits, blocks: None, params: Layout::numbered(WORDS), definitions: vec![], body }
 }
 
 const HEAD: &str = r"

@@ -13,7 +13,7 @@
 //! chunks follow from the length of a row alone.
 
 use crate::class::scan::{BLOCK, POINTS, ScanClass, WARP, WORDS, Way};
-use crate::ir::{Definition, Expr, Kernel, Routine, Type};
+use crate::ir::{Definition, Expr, Kernel, Layout, Routine, Type};
 use crate::text::Text;
 
 /// Threads of a block in which each has a row.
@@ -44,7 +44,7 @@ pub fn kernel(class: &ScanClass) -> Kernel {
     };
     let block = if class.way == Way::InOrder { ROWS } else { BLOCK as u32 };
     let definitions = vec![Definition::Scan { number: 0, op: class.op, dtype }];
-    Kernel { name: "scan", block, blocks: None, words: WORDS, definitions, body }
+    Kernel { name: "scan", block, blocks: None, params: Layout::numbered(WORDS), definitions, body }
 }
 
 /// Prologue of every kernel.

@@ -17,7 +17,7 @@
 //! dtype. So all strategies give the same bits.
 
 use crate::class::scatter::{BLOCK, EACH, HEAD, ScatterClass, Way};
-use crate::ir::{Atomic, Binary, Definition, Expr, For, Kernel, Routine, Statement, Type, Unroll};
+use crate::ir::{Atomic, Binary, Definition, Expr, For, Kernel, Layout, Routine, Statement, Type, Unroll};
 use thalweg_ir::{DType, ElementOp, Monoid, ScatterOp};
 
 /// Number of values that a run loads before it applies the first of them.
@@ -27,7 +27,14 @@ const AHEAD: u32 = 8;
 pub fn kernel(class: &ScatterClass) -> Kernel {
     let own = Scatter { class, number: if class.wide { Type::I64 } else { Type::U32 } };
     let words = HEAD + EACH * class.dims as usize;
-    Kernel { name: "scatter", block: BLOCK, blocks: None, words, definitions: own.definitions(), body: own.function() }
+    Kernel {
+        name: "scatter",
+        block: BLOCK,
+        blocks: None,
+        params: Layout::numbered(words),
+        definitions: own.definitions(),
+        body: own.function(),
+    }
 }
 
 struct Scatter<'a> {
@@ -45,7 +52,7 @@ fn number(n: i64, ty: Type) -> Expr {
 }
 
 fn word(n: usize, ty: Type) -> Expr {
-    Expr::Word(n).to(ty)
+    Expr::word(n).to(ty)
 }
 
 /// Immutable variable.
@@ -90,9 +97,9 @@ impl Scatter<'_> {
         let (way, ty) = (self.class.way, self.number);
         let mut out = vec![];
         if way == Way::Copy {
-            out.push(Statement::when(Expr::Word(0).same(Expr::Word(3)), vec![Statement::Return]));
+            out.push(Statement::when(Expr::word(0).same(Expr::word(3)), vec![Statement::Return]));
         }
-        let operand = |name: &str, ty, word| Statement::Operand { name: name.into(), ty, word };
+        let operand = |name: &str, ty, word: usize| Statement::Operand { name: name.into(), ty, param: word.into() };
         let index = Type::Stored(DType::I64);
         out.extend([
             operand("tensor", self.stored(), 0),
@@ -146,7 +153,7 @@ impl Scatter<'_> {
             let (high, low) = if wide {
                 (g() / by(), g() % by())
             } else {
-                out.push(Statement::Split { name: "cut".into(), of: g(), word: 13 });
+                out.push(Statement::Split { name: "cut".into(), of: g(), param: (13).into() });
                 (Expr::Quotient("cut".into()), Expr::Remainder("cut".into()))
             };
             out.extend([set("high", high), set("low", low)]);
@@ -165,7 +172,7 @@ impl Scatter<'_> {
                 dim.push(set("i", rest() % word(w, ty)));
                 dim.push(Statement::Set(rest(), rest() / word(w, ty)));
             } else {
-                dim.push(Statement::Split { name: "s".into(), of: rest(), word: w });
+                dim.push(Statement::Split { name: "s".into(), of: rest(), param: (w).into() });
                 dim.push(set("i", Expr::Remainder("s".into()).to(Type::I64)));
                 dim.push(Statement::Set(rest(), Expr::Quotient("s".into())));
             }
@@ -215,7 +222,7 @@ impl Scatter<'_> {
     }
 
     fn fault() -> Statement {
-        Statement::Fault(Expr::Word(11))
+        Statement::Fault(Expr::word(11))
     }
 
     /// Statements that apply the element `raw` to `place`, both registers.
@@ -305,7 +312,7 @@ impl Scatter<'_> {
         let same = Scatter::named(next.clone().to(Type::I64)).same(i64("place"));
         let own = next.clone().to(Type::U32);
         vec![
-            Statement::Operand { name: "latest".into(), ty: Type::U32, word: 12 },
+            Statement::Operand { name: "latest".into(), ty: Type::U32, param: (12).into() },
             set("place", Scatter::named(self.along())),
             Statement::when(Scatter::is_outside(), vec![Scatter::fault(), Statement::Return]),
             // The next index names the same element, and is later.
@@ -330,9 +337,9 @@ impl Scatter<'_> {
         let values = i64("at2") + last * word(9, Type::I64);
         let tensor = i64("at0") + self.along() * word(7, Type::I64);
         vec![
-            Statement::Operand { name: "latest".into(), ty: Type::U32, word: 12 },
+            Statement::Operand { name: "latest".into(), ty: Type::U32, param: (12).into() },
             set("own", Scatter::known(self.along())),
-            Statement::when(none().and(Expr::Word(0).same(Expr::Word(3))), vec![Statement::Return]),
+            Statement::when(none().and(Expr::word(0).same(Expr::word(3))), vec![Statement::Return]),
             self.registers("raw"),
             Statement::If(
                 none(),
@@ -377,7 +384,7 @@ impl Scatter<'_> {
         let before = high(pair(along() - number(1, Type::I64))).same(place());
         let result = || Scatter::result(place().to(Type::I64));
         vec![
-            Statement::Operand { name: "sorted".into(), ty: Type::U64, word: 12 },
+            Statement::Operand { name: "sorted".into(), ty: Type::U64, param: (12).into() },
             set("n", word(5, Type::U32)),
             set("place", high(pair(along()))),
             Statement::when(place().same(word(6, Type::U32)), vec![Statement::Return]),

@@ -8,7 +8,7 @@
 //! Always true: a pass is stable.
 
 use crate::class::sorted::{BITS, DIGITS, EACH, HEAD, SortClass, SortStep};
-use crate::ir::{Kernel, Type};
+use crate::ir::{Kernel, Layout, Type};
 use crate::text::Text;
 use std::fmt::Write;
 use thalweg_ir::DType;
@@ -29,7 +29,7 @@ pub fn kernel(class: &SortClass) -> Kernel {
         SortStep::Move => text.statements(&[BEGIN, ROWS, &pairs, MOVE]),
     };
     let words = HEAD + 2 * class.dims.unwrap_or(0) as usize;
-    Kernel { name: "scatter", block: DIGITS, blocks: None, words, definitions: vec![], body }
+    Kernel { name: "scatter", block: DIGITS, blocks: None, params: Layout::numbered(words), definitions: vec![], body }
 }
 
 /// Defines `pair(i, x)`, which sets `x` to pair `i` of the row.

@@ -9,7 +9,7 @@
 //! both runs by a binary search (merge path; Green, McColl and Bader 2012).
 
 use crate::class::scan::{ScanClass, Way};
-use crate::class::sort::{BLOCK, STRETCH, WORDS, is_wide};
+use crate::class::sort::{BLOCK, STRETCH, SortParams, is_wide};
 use crate::ir::{Binary, Expr, Kernel, Type};
 use crate::text::Text;
 use thalweg_ir::{DType, ElementOp, ScanOp};
@@ -73,19 +73,17 @@ pub(super) fn keys(class: &ScanClass) -> Text<'static> {
 /// Kernel that sorts runs of 2,048, or merges two runs.
 pub fn kernel(class: &ScanClass) -> Kernel {
     let first = class.way == Way::Stretch;
-    let text = keys(class)
-        .number("STRETCH", STRETCH as u32)
-        .number("BLOCK", BLOCK)
-        .number("KEYS", if first { 10 } else { 12 })
-        .number("NUMBERS", if first { 11 } else { 13 });
+    let (_, params) = SortParams::new();
+    let text =
+        keys(class).params(&params).number("STRETCH", STRETCH as u32).number("BLOCK", BLOCK).holds("FIRST", first);
     let body = text.statements(&[HEAD, if first { SORT } else { MERGE }, GIVE_OUT]);
-    Kernel { name: "scan", block: BLOCK, blocks: None, words: WORDS, definitions: vec![], body }
+    Kernel { name: "scan", block: BLOCK, blocks: None, params, definitions: vec![], body }
 }
 
 const HEAD: &str = r"
-let rows = i64(word 2), n = i64(word 3), width = u32(word 6);
-let t = thread, parts = u32(word 7), part = block % parts, first = i64(part) * STRETCH;
-scratch elements: S = word 14;
+let rows = param rows, n = param points, width = param log_row;
+let t = thread, parts = param row_blocks, part = block % parts, first = i64(part) * STRETCH;
+scratch elements: S = param elements;
 shared keys: Key[STRETCH + STRETCH / 16];
 shared places: u32[STRETCH + STRETCH / 16];
 var key: Key[8];
@@ -142,11 +140,11 @@ proc put() {
 /// Sorts keys and indices of a block in shared memory. A block has several short rows, or a part of one.
 const SORT: &str = r"
 let tile = i64(block / parts) * i64(STRETCH >> width);
-scratch from: S = word 0;
+scratch from: S = param from;
 var loaded: S[8];
 for k: u32 in 0..8 unroll {
     let s = t + k * BLOCK;
-    if is_inside(s) { loaded[k] = from[row_of(s) * i64(word 4) + point_of(s) * i64(word 5)]; }
+    if is_inside(s) { loaded[k] = from[row_of(s) * param row_stride + point_of(s) * param point_stride]; }
 }
 for k: u32 in 0..8 unroll {
     let s = t + k * BLOCK;
@@ -155,7 +153,7 @@ for k: u32 in 0..8 unroll {
     if is_inside(s) {
         found = key_of(loaded[k]);
         // The result will lie over it.
-        if word 14 != word 0 { elements[row_of(s) * n + point_of(s)] = loaded[k]; }
+        if param elements != param from { elements[row_of(s) * n + point_of(s)] = loaded[k]; }
     }
     keys[slot(s)] = found;
     places[slot(s)] = u32(point_of(s));
@@ -187,11 +185,11 @@ while run < u32(1) << width {
 
 /// Merges a block's range of the output of two runs in memory.
 const MERGE: &str = r"
-let tile = i64(block / parts), run = i64(word 8);
+let tile = i64(block / parts), run = param run;
 let pair = first / (2 * run) * (2 * run), rest = n - pair;
 let left_count = min(rest, run), right_count = min(rest - left_count, run);
-scratch run_keys: Key = word 10;
-scratch run_places: u32 = word 11;
+scratch run_keys: Key = param run_keys;
+scratch run_places: u32 = param run_indices;
 let left = tile * n + pair, right = left + left_count;
 let begins = first - pair, ends = min(begins + STRETCH, left_count + right_count);
 fn left_at(i) = run_keys[left + i];
@@ -227,9 +225,14 @@ put();
 
 /// Writes the result, or keys and indices for the next merge.
 const GIVE_OUT: &str = r"
-if word 9 == 0 {
-    scratch next_keys: Key = word KEYS;
-    scratch next_places: u32 = word NUMBERS;
+if param last == 0 {
+    when FIRST {
+        scratch next_keys: Key = param run_keys;
+        scratch next_places: u32 = param run_indices;
+    } else {
+        scratch next_keys: Key = param merged_keys;
+        scratch next_places: u32 = param merged_indices;
+    }
     for k: u32 in 0..8 unroll {
         let s = t + k * BLOCK;
         if is_inside(s) {
@@ -239,7 +242,7 @@ if word 9 == 0 {
     }
     return;
 }
-scratch to: Result = word 1;
+scratch to: Result = param to;
 var out: Result[8];
 for k: u32 in 0..8 unroll {
     let s = t + k * BLOCK;
@@ -247,7 +250,7 @@ for k: u32 in 0..8 unroll {
         when PLACES {
             out[k] = Result(i64(places[slot(s)]));
         } else {
-            out[k] = elements[row_of(s) * i64(word 15) + i64(places[slot(s)]) * i64(word 16)];
+            out[k] = elements[row_of(s) * param elements_row_stride + i64(places[slot(s)]) * param elements_point_stride];
         }
     }
 }
@@ -255,6 +258,6 @@ for k: u32 in 0..8 unroll {
 barrier;
 for k: u32 in 0..8 unroll {
     let s = t + k * BLOCK;
-    if is_inside(s) { to[row_of(s) * i64(word 4) + point_of(s) * i64(word 5)] = out[k]; }
+    if is_inside(s) { to[row_of(s) * param row_stride + point_of(s) * param point_stride] = out[k]; }
 }
 ";

@@ -1,7 +1,7 @@
 //! Checks of actions, the routines without a result.
 
 use super::{Checked, Checker, Known, want};
-use crate::ir::{Action, Definition, Expr, Left, Name, Type};
+use crate::ir::{Action, Definition, Expr, Kind, Left, Name, Type};
 use thalweg_ir::DType;
 
 impl Checker<'_> {
@@ -56,9 +56,9 @@ impl Checker<'_> {
                 self.barrier(b)?;
                 self.typed(x, Type::U32)
             }
-            Action::MapAhead(map) => self.word(*map),
+            Action::MapAhead(map) => self.param(map, &[Kind::TensorMap]),
             Action::MapCopy { to, map, barrier, at } => {
-                self.word(*map)?;
+                self.param(map, &[Kind::TensorMap])?;
                 self.shared(&to.0)?;
                 self.position(&to.1)?;
                 self.barrier(barrier)?;

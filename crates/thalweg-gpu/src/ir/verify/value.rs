@@ -1,7 +1,7 @@
 //! Checks of expressions and of routines with a result.
 
 use super::{Checked, Checker, Known, want};
-use crate::ir::{Binary, Definition, Expr, Routine, Type};
+use crate::ir::{Binary, Definition, Expr, Kind, Routine, Type};
 use thalweg_ir::{DType, ElementOp};
 
 impl Checker<'_> {
@@ -122,7 +122,8 @@ impl Checker<'_> {
                 self.position(lane)?;
                 self.element(name, at, Type::Stored(*dtype), 1)
             }
-            Expr::Word(number) | Expr::Scalar(_, number) => self.word(*number),
+            Expr::Param(param) => self.param(param, &[]),
+            Expr::Scalar(_, param) => self.param(param, &[Kind::Scalar]),
             Expr::Number(n, ty) => {
                 want(ty.is_index(), || format!("a number that counts is {ty}"))?;
                 // A bit mask may be written as a negative number.
@@ -276,7 +277,7 @@ impl Checker<'_> {
             }
             // Values that a function reads besides its argument are not known.
             Expr::Fresh(..) | Expr::LoadState(..) | Expr::Gather { .. } | Expr::Call(..) => false,
-            Expr::Word(_) | Expr::Scalar(..) => self.same_words,
+            Expr::Param(_) | Expr::Scalar(..) => self.same_words,
             _ => true,
         };
         own && of.parts().iter().all(|x| self.is_same(x))

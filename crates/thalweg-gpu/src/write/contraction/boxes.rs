@@ -32,7 +32,7 @@ fn apart(number: Expr, name: &str, dims: u8, mut words: usize) -> (Vec<Statement
     for d in 1..dims {
         words -= 2;
         let split = format!("{name}{d}");
-        out.push(Statement::Split { name: split.clone(), of: rest.to(Type::U32), word: words });
+        out.push(Statement::Split { name: split.clone(), of: rest.to(Type::U32), param: (words).into() });
         parts.push(Expr::Remainder(split.clone()).to(Type::I32));
         rest = Expr::Quotient(split);
     }
@@ -67,14 +67,14 @@ impl Boxes {
                 let block = Expr::Number(4 * i64::from(factor.dealt), Type::I32);
                 let at = vec![terms[0].clone(), zero(), zero(), zero(), lines[0].clone() / block];
                 let to = (of("s", number), self.to.clone());
-                out.push(Statement::Do(Action::MapCopy { to, map, barrier: self.barrier.clone(), at }));
+                out.push(Statement::Do(Action::MapCopy { to, map: map.into(), barrier: self.barrier.clone(), at }));
                 continue;
             }
             let two = if factor.along { [&terms[0], &lines[0]] } else { [&lines[0], &terms[0]] };
             let at = two.into_iter().chain(&terms[1..]).chain(&lines[1..]).chain(&batch).cloned().collect();
             let far = Expr::Number((c * next * LINE_ELEMENTS).into(), self.to.ty());
             let to = (of("s", number), if c == 0 { self.to.clone() } else { self.to.clone() + far });
-            out.push(Statement::Do(Action::MapCopy { to, map, barrier: self.barrier.clone(), at }));
+            out.push(Statement::Do(Action::MapCopy { to, map: map.into(), barrier: self.barrier.clone(), at }));
         }
         vec![Statement::Scope(out)]
     }

@@ -179,8 +179,8 @@ impl Copy {
     /// Declarations before the main loop.
     pub fn declared(&self) -> Vec<Statement> {
         let mut out = vec![
-            Statement::Operand { name: of("factor", self.number), ty: self.element, word: self.at },
-            Statement::Let(of("pitch", self.number), Expr::Word(self.at + 1).to(Type::I32)),
+            Statement::Operand { name: of("factor", self.number), ty: self.element, param: (self.at).into() },
+            Statement::Let(of("pitch", self.number), Expr::word(self.at + 1).to(Type::I32)),
         ];
         if self.placing != Placing::Transposed {
             out.extend(self.text(VECTORS_BEGIN, |text| text));

@@ -10,7 +10,7 @@ use super::boxes::Boxes;
 use super::{batches_of, next_place, registers, result, shared_part, which_tile};
 use crate::class::contraction::LINE;
 use crate::class::fed::{FedClass, FedFactor, FedSlots, TERMS, TILES};
-use crate::ir::{Action, Definition, Expr, Kernel, Routine, Shuffle, Statement, Type};
+use crate::ir::{Action, Definition, Expr, Kernel, Layout, Routine, Shuffle, Statement, Type};
 use crate::text::Text;
 use crate::write::looped::Native;
 use thalweg_ir::DType;
@@ -42,7 +42,7 @@ pub fn kernel(class: &FedClass, native: Native) -> Kernel {
         name: "contraction",
         block: class.threads(),
         blocks: Some(1),
-        words: fed.slots.end * class.products as usize,
+        params: Layout::numbered(fed.slots.end * class.products as usize),
         definitions: vec![Definition::Warpgroups { f16, left: Some(left), right, columns: class.tile.n }],
         body,
     }
@@ -199,7 +199,7 @@ warpgroup_commit;
             .elements("empty", Type::U64)
             .elements("turns", Type::U64)
             .value("row0", Expr::name("row0", Type::I64))
-            .given("maps_ahead", ahead.map(|map| Statement::Do(Action::MapAhead(map))).collect())
+            .given("maps_ahead", ahead.map(|map| Statement::Do(Action::MapAhead(map.into()))).collect())
             .given("copies", copies())
             .given("which", which.clone())
             .given("next", next_place("slot", "phase", stages))

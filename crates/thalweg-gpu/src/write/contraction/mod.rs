@@ -20,7 +20,7 @@ mod strided;
 
 use super::looped::Native;
 use crate::class::contraction::{HEAD, Math, Tile, TileClass, TileSlots};
-use crate::ir::{Action, Expr, For, Kernel, Name, Statement, Type, Unroll};
+use crate::ir::{Action, Expr, For, Kernel, Layout, Name, Statement, Type, Unroll};
 use crate::text::Text;
 use factor::Factor;
 use thalweg_ir::{DType, ElementOp};
@@ -70,9 +70,9 @@ fn batches_of(factors: usize, batch: u8, words: impl Fn(usize) -> usize, ty: Typ
     let mut moved = vec![vec![]; factors];
     for d in (0..batch as usize).rev() {
         let (w, name) = (words(d), of("in_batch", d));
-        out.push(Statement::Split { name: name.clone(), of: rest, word: w });
+        out.push(Statement::Split { name: name.clone(), of: rest, param: (w).into() });
         for (f, moved) in moved.iter_mut().enumerate() {
-            moved.push(Expr::Remainder(name.clone()).to(ty) * Expr::Word(w + 2 + f).to(ty));
+            moved.push(Expr::Remainder(name.clone()).to(ty) * Expr::word(w + 2 + f).to(ty));
         }
         rest = Expr::Quotient(name);
     }
@@ -141,7 +141,7 @@ pub fn kernel(class: &TileClass, native: Native) -> Kernel {
         name: "contraction",
         block: class.tile.threads(),
         blocks: Some(class.tile.blocks),
-        words: slots.end,
+        params: Layout::numbered(slots.end),
         definitions: multiply::definitions(class),
         body,
     }

@@ -69,7 +69,7 @@ impl<'a> Part<'a> {
             load,
             index: &|k, dtype| accesses.position(k as usize, dtype, at),
             valid: &|k| accesses.valid(k as usize, at),
-            gather: &|k, offset, inside| accesses.gathered(k as usize, stand, [offset, inside, Expr::Word(FAULT)]),
+            gather: &|k, offset, inside| accesses.gathered(k as usize, stand, [offset, inside, Expr::word(FAULT)]),
             value: &|_, _| unreachable!("a map has no values of rows"),
             scalar: &|s| self.slots.scalars + s as usize,
             reciprocal: &|s| {

@@ -24,7 +24,7 @@ use super::factor::{Copy, Placing, Side};
 use super::{batches_of, result, shared_part};
 use crate::class::contraction::{LINE_ELEMENTS, Math};
 use crate::class::streamed::{HEAD, StreamedClass, StreamedSlots};
-use crate::ir::{Expr, Kernel, Statement, Type};
+use crate::ir::{Expr, Kernel, Layout, Statement, Type};
 use crate::text::Text;
 use crate::write::looped::Native;
 use point::Point;
@@ -72,7 +72,7 @@ pub fn kernel(class: &StreamedClass, native: Native) -> Kernel {
         name: "contraction",
         block: class.threads(),
         blocks: Some(if class.block.stays { 1 } else { class.block.blocks }),
-        words: slots.end,
+        params: Layout::numbered(slots.end),
         definitions: multiply::definitions(class),
         body,
     }
@@ -144,7 +144,8 @@ let t = thread, lane = t % 32, warp = t / 32;
         let Some((point, Seen { moved, hidden, .. })) = &self.class.seen else {
             return text.statements(&["let seen = keys, steps = i32((seen + (KEYS - 1)) / KEYS);"]);
         };
-        let scalar = |slot: u16| Expr::Scalar(DType::F32, self.slots.points[*point as usize].scalars + slot as usize);
+        let scalar =
+            |slot: u16| Expr::Scalar(DType::F32, (self.slots.points[*point as usize].scalars + slot as usize).into());
         let of = |op, args| Expr::Operation(op, DType::F32, args);
         use thalweg_ir::ElementOp::{Abs, Eq, Lt, Trunc};
         let mut known = Expr::Constant(DType::Bool, 1);

@@ -25,8 +25,8 @@ impl Rows<'_> {
         let used = self.used();
         let mut out = self.accesses.declare(&|k| k < self.first_buffer && used[k]);
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);
-        out.push(set("rows", Expr::Word(0).to(t)));
-        out.push(set("n", Expr::Word(1).to(t)));
+        out.push(set("rows", Expr::word(0).to(t)));
+        out.push(set("n", Expr::word(1).to(t)));
         if let Sharing::Pairs { rows, .. } = self.class.sharing {
             out.extend(self.stand_in_pairs(rows));
             self.storage(&mut out);
@@ -70,7 +70,7 @@ impl Rows<'_> {
             }
         }
         if gathers(self.body) {
-            out.push(set("fault", live().select(Expr::Word(self.slots.fault), number(0, Type::U64))));
+            out.push(set("fault", live().select(Expr::word(self.slots.fault), number(0, Type::U64))));
         }
         out.extend(decompose(&self.class.space, &self.slots.space, 0..self.kept(), place("row"), "i"));
         self.storage(&mut out);
@@ -89,15 +89,15 @@ impl Rows<'_> {
         let [chunk, chunks] = ["chunk", "chunks"].map(|name| Expr::name(name, Type::U32));
         let told = self.class.is_linked() || self.class.is_held_by_blocks();
         let block = if told { self.ticket(out) } else { Expr::Block };
-        out.push(set("chunks", Expr::Word(2).to(Type::U32)));
+        out.push(set("chunks", Expr::word(2).to(Type::U32)));
         out.push(set("tile", block.clone() / chunks.clone()));
         out.push(set("chunk", block % chunks.clone()));
         let place = match self.class.is_linked() && self.linked_back() {
             true => chunks - number(1, Type::U32) - chunk,
             false => chunk,
         };
-        let (n, begin, length) = (self.place("n"), self.place("begin"), Expr::Word(3).to(t));
-        out.push(set("begin", (place.to(Type::U64) * Expr::Word(3)).to(t)));
+        let (n, begin, length) = (self.place("n"), self.place("begin"), Expr::word(3).to(t));
+        out.push(set("begin", (place.to(Type::U64) * Expr::word(3)).to(t)));
         let whole = (n.clone() - begin.clone()).lt(length.clone());
         out.push(set("stop", whole.select(n, begin + length)));
         Expr::name("tile", Type::U32)
@@ -115,7 +115,7 @@ impl Rows<'_> {
         } else if self.class.stage.is_some() {
             for (n, &dtype) in self.phases.buffers.iter().enumerate() {
                 let word = self.slots.buffers + n;
-                out.push(Statement::Operand { name: format!("b{n}"), ty: Type::Stored(dtype), word });
+                out.push(Statement::Operand { name: format!("b{n}"), ty: Type::Stored(dtype), param: word.into() });
             }
         }
         for (slot, &dtype) in self.phases.values.iter().enumerate() {

@@ -29,7 +29,7 @@ use super::looped::Native;
 use super::place::{decompose, offset};
 use crate::class::body::{divisors, wanted};
 use crate::class::rows::{RowsClass, RowsSlots, Sharing, left, power, runs_behind};
-use crate::ir::{Definition, Expr, Kernel, Name, Statement, Type, Unroll};
+use crate::ir::{Definition, Expr, Kernel, Layout, Name, Statement, Type, Unroll};
 use std::cell::Cell;
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, AccessClass, Body, Fold, OnlinePasses, Phase, Phases, Rescaling};
@@ -53,7 +53,14 @@ pub fn kernel(body: &Body, class: &RowsClass, native: Native) -> Kernel {
         native,
     };
     let (name, block) = (class.name(body), class.sharing.block());
-    Kernel { name, block, blocks: None, words: slots.end, definitions: rows.definitions(), body: rows.function() }
+    Kernel {
+        name,
+        block,
+        blocks: None,
+        params: Layout::numbered(slots.end),
+        definitions: rows.definitions(),
+        body: rows.function(),
+    }
 }
 
 /// Accesses of a body, followed by those of its buffers.

@@ -86,7 +86,7 @@ impl Rows<'_> {
     /// A strict pass: block by block of each run, with lanes in order.
     fn ordered(&self, phase: &Phase, inner: Vec<Statement>) -> Vec<Statement> {
         let t = self.t;
-        let (runs, length) = (Expr::Word(4).to(t), || Expr::Word(5).to(t));
+        let (runs, length) = (Expr::word(4).to(t), || Expr::word(5).to(t));
         let place = |name: &str| self.place(name);
         let block = || number(ORDERED, t);
         let mut turn: Vec<Statement> = vec![];

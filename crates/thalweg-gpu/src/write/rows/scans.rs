@@ -11,7 +11,7 @@ use thalweg_kernel::Phase;
 impl Rows<'_> {
     /// Draws the block's ticket: its number in the order in which blocks begin.
     pub(super) fn ticket(&self, out: &mut Vec<Statement>) -> Expr {
-        out.push(Statement::Ticket { name: "own".into(), word: self.slots.counters });
+        out.push(Statement::Ticket { name: "own".into(), param: (self.slots.counters).into() });
         Expr::Drawn("own".into())
     }
 

@@ -44,7 +44,7 @@ fn multiple(body: &Body, id: NodeId) -> Option<[NodeId; 3]> {
 /// Value of the number.
 fn number(body: &Body, id: NodeId, scalars: usize) -> Expr {
     match body.nodes[id.index()] {
-        Node::Scalar { slot, dtype } => Expr::Scalar(dtype, scalars + slot as usize),
+        Node::Scalar { slot, dtype } => Expr::Scalar(dtype, (scalars + slot as usize).into()),
         Node::Const { bits, dtype } => Expr::Constant(dtype, bits),
         _ => unreachable!("a number of the launch"),
     }

@@ -73,7 +73,7 @@ impl Streamed<'_> {
             _ => vec![],
         };
         let same_in_warp = Routine::Shuffle(Shuffle::From, Type::U32);
-        let maps = self.slots.maps.map(|map| Statement::Do(Action::MapAhead(map)));
+        let maps = self.slots.maps.map(|map| Statement::Do(Action::MapAhead(map.into())));
         let text = self
             .text()
             .number("GROUPS", groups)
