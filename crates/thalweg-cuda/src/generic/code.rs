@@ -9,8 +9,8 @@
 use super::accesses::Described;
 use crate::render::generic::{Code, Computes, WORDS, computed, has_instruction, number};
 use rustc_hash::FxHashMap;
-use thalweg_gpu::class::body::divisor;
-use thalweg_gpu::class::generic::Width;
+use thalweg_gpu::body::divisor;
+use thalweg_gpu::kernels::generic::Width;
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{Body, Fold, Node, NodeId, expand};

@@ -9,7 +9,7 @@
 //! called, not launched. A block of several dimensions is launched as one dimension, with threads in the same order.
 
 use std::fmt::Write;
-use thalweg_gpu::class::foreign::ForeignClass;
+use thalweg_gpu::kernels::foreign::ForeignClass;
 use thalweg_ir::DType;
 
 /// Conversions of arguments to the types of the entry's parameters.

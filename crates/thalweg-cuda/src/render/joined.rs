@@ -7,7 +7,7 @@
 
 use super::Source;
 use std::fmt::Write;
-use thalweg_gpu::skeleton::JoinedClass;
+use thalweg_gpu::kernels::JoinedClass;
 
 /// First words of a kernel's function.
 const FUNCTION: &str = "extern \"C\" __global__";

@@ -22,9 +22,9 @@ mod warpgroup;
 
 use crate::prelude::PRELUDE;
 use elements::is_native;
-use thalweg_gpu::class::scan::Way;
 use thalweg_gpu::ir::{Kernel, verify};
-use thalweg_gpu::{Skeleton, write};
+use thalweg_gpu::kernels::scan::Way;
+use thalweg_gpu::{Skeleton, kernels};
 use tidy::tidy;
 
 /// First line of a source: the compiler options. Exact kernels are compiled without contraction to FMA.
@@ -90,20 +90,20 @@ pub fn source(of: &Skeleton) -> Source {
 /// When the program is invalid.
 pub fn program(of: &Skeleton) -> Option<Kernel> {
     let kernel = match of {
-        Skeleton::Map(body, class) => write::map::kernel(body, class, &is_native),
-        Skeleton::Rows(body, class) => write::rows::kernel(body, class, &is_native),
-        Skeleton::Scatter(class) => write::scatter::kernel(class),
-        Skeleton::Counted(body, class) => write::counted::kernel(body, class, &is_native),
+        Skeleton::Map(body, class) => kernels::map::emit::kernel(body, class, &is_native),
+        Skeleton::Rows(body, class) => kernels::reduce::emit::kernel(body, class, &is_native),
+        Skeleton::Scatter(class) => kernels::scatter::emit::kernel(class),
+        Skeleton::Counted(body, class) => kernels::histogram::emit::kernel(body, class, &is_native),
         Skeleton::Scan(class) => match class.way {
-            Way::Stretch | Way::Merge => write::sort::kernel(class),
-            Way::Count | Way::Pass => write::radix::kernel(class),
-            _ => write::scan::kernel(class),
+            Way::Stretch | Way::Merge => kernels::sort::merge::emit::kernel(class),
+            Way::Count | Way::Pass => kernels::sort::radix::emit::kernel(class),
+            _ => kernels::scan::emit::kernel(class),
         },
-        Skeleton::ScatterSort(class) => write::scatter_sort::kernel(class),
-        Skeleton::Combined(class) => write::combined::kernel(class, &is_native),
-        Skeleton::Contraction(class) => write::contraction::kernel(class, &is_native),
-        Skeleton::Fed(class) => write::contraction::fed::kernel(class, &is_native),
-        Skeleton::Streamed(class) => write::contraction::streamed::kernel(class, &is_native),
+        Skeleton::ScatterSort(class) => kernels::scatter::index_sort::emit::kernel(class),
+        Skeleton::Combined(class) => kernels::combine::emit::kernel(class, &is_native),
+        Skeleton::Contraction(class) => kernels::gemm::emit::kernel(class, &is_native),
+        Skeleton::Fed(class) => kernels::gemm::tma::emit::kernel(class, &is_native),
+        Skeleton::Streamed(class) => kernels::attention::emit::kernel(class, &is_native),
         _ => return None,
     };
     if cfg!(any(debug_assertions, feature = "emulate"))

@@ -1,6 +1,6 @@
 //! Routines without a result.
 
-use super::{Expr, Name, Slot};
+use crate::ir::{Expr, Name, Slot};
 use thalweg_ir::{DType, Monoid};
 
 /// Arithmetic of a matrix multiplication by a warp (`mma.sync`), with f32 accumulators.
@@ -66,7 +66,7 @@ pub enum Action {
         /// Offset in the ticket's exchange buffer, a u64; number of this block and number of blocks, both u32.
         at: [Expr; 3],
     },
-    /// Pushes a result onto a tree ([`super::Statement::Tree`]).
+    /// Pushes a result onto a tree ([`crate::ir::Statement::Tree`]).
     Push {
         /// Tree.
         tree: Name,
@@ -142,7 +142,7 @@ pub enum Action {
     },
     /// Orders register accesses before the warpgroup's next multiplications (`wgmma.fence`).
     WarpgroupFence,
-    /// Asynchronous multiplication by a warpgroup, 64 rows by 16 terms (`wgmma`, [`super::Definition::Warpgroups`]).
+    /// Asynchronous multiplication by a warpgroup, 64 rows by 16 terms (`wgmma`, [`crate::ir::Definition::Warpgroups`]).
     WarpgroupMultiply {
         /// Whether factors are f16; else bf16.
         f16: bool,

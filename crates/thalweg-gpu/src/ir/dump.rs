@@ -1,6 +1,6 @@
 //! Text form of programs for people: written by `THALWEG_DUMP`, quoted in errors of `verify`.
 
-use super::{Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Statement, Type, Unroll};
+use crate::ir::{Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Statement, Type, Unroll};
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Type {

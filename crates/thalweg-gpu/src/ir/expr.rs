@@ -1,6 +1,6 @@
 //! Expressions.
 
-use super::{Name, Routine, Slot, Type};
+use crate::ir::{Name, Routine, Slot, Type};
 use std::ops;
 use thalweg_ir::{DType, ElementOp};
 
@@ -96,9 +96,9 @@ pub enum Expr {
     Binary(Binary, Box<[Expr; 2]>),
     /// Conversion of an integer or a condition to another integer type or to a float.
     Convert(Type, Box<Expr>),
-    /// Quotient of a [`super::Statement::Split`], a u32.
+    /// Quotient of a [`crate::ir::Statement::Split`], a u32.
     Quotient(Name),
-    /// Remainder of a [`super::Statement::Split`], a u32.
+    /// Remainder of a [`crate::ir::Statement::Split`], a u32.
     Remainder(Name),
     /// An elementwise operation on values of a dtype.
     Operation(ElementOp, DType, Vec<Expr>),
@@ -291,6 +291,13 @@ impl Expr {
             | Expr::Call(_, x) => from_ref(x),
             _ => &[],
         }
+    }
+}
+
+impl Slot {
+    /// Its first word as a program reads it, converted to `ty`.
+    pub fn read(&self, ty: Type) -> Expr {
+        Expr::Param(self.clone()).to(ty)
     }
 }
 

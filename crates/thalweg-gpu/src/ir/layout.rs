@@ -1,6 +1,6 @@
 //! Layout of a launch's arguments: an array of 64-bit words, in which each argument has a name, a kind and a place.
 
-use super::{Expr, Type};
+use crate::ir::Type;
 use crate::maps::MAP_WORDS;
 use std::sync::Arc;
 
@@ -69,11 +69,6 @@ impl Slot {
     /// Its name, empty in a layout without names.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Its first word as a program reads it, converted to `ty`.
-    pub fn read(&self, ty: Type) -> Expr {
-        Expr::Param(self.clone()).to(ty)
     }
 
     /// The argument in repetition `number` of a repeated layout.

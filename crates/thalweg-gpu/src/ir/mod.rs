@@ -12,11 +12,19 @@ mod layout;
 mod routine;
 mod verify;
 
-pub use action::{Action, Left, Math, Turn};
-pub use expr::{Binary, Expr};
-pub use layout::{Kind, Layout, Slot};
-pub use routine::{Definition, Routine, Shuffle};
-pub use verify::verify;
+pub use crate::ir::action::Action;
+pub use crate::ir::action::Left;
+pub use crate::ir::action::Math;
+pub use crate::ir::action::Turn;
+pub use crate::ir::expr::Binary;
+pub use crate::ir::expr::Expr;
+pub use crate::ir::layout::Kind;
+pub use crate::ir::layout::Layout;
+pub use crate::ir::layout::Slot;
+pub use crate::ir::routine::Definition;
+pub use crate::ir::routine::Routine;
+pub use crate::ir::routine::Shuffle;
+pub use crate::ir::verify::verify;
 
 use thalweg_ir::{DType, Monoid};
 

@@ -13,10 +13,10 @@
 mod action;
 mod value;
 
-use super::{Definition, Expr, For, Kernel, Kind, Layout, Name, Slot, Statement, Type};
+use crate::ir::verify::value::mentions;
+use crate::ir::{Definition, Expr, For, Kernel, Kind, Layout, Name, Slot, Statement, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use thalweg_ir::DType;
-use value::mentions;
 
 /// Checks a kernel.
 ///

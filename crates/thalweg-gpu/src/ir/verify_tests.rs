@@ -1,7 +1,6 @@
 //! Tests of the verifier: kernels with one violation each, and the expected messages.
 
-use super::*;
-use crate::ir::{Atomic, Routine, Unroll};
+use crate::ir::{Atomic, Routine, Unroll, *};
 use thalweg_ir::ElementOp;
 
 fn layout(arguments: &[(&str, Kind)]) -> Layout {

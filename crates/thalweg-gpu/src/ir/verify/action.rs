@@ -1,6 +1,6 @@
 //! Checks of actions, the routines without a result.
 
-use super::{Checked, Checker, Known, want};
+use crate::ir::verify::{Checked, Checker, Known, want};
 use crate::ir::{Action, Definition, Expr, Kind, Left, Name, Type};
 use thalweg_ir::DType;
 

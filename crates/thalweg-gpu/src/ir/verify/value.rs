@@ -1,6 +1,6 @@
 //! Checks of expressions and of routines with a result.
 
-use super::{Checked, Checker, Known, want};
+use crate::ir::verify::{Checked, Checker, Known, want};
 use crate::ir::{Binary, Definition, Expr, Kind, Routine, Type};
 use thalweg_ir::{DType, ElementOp};
 

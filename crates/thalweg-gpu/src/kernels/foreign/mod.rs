@@ -1,0 +1,22 @@
+//! Operations with the user's own source.
+
+pub(crate) mod select;
+
+use thalweg_ir::Foreign;
+
+/// Class key of a foreign kernel: the properties that decide its source.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ForeignClass {
+    /// The operation.
+    pub of: Foreign,
+    /// Block dimensions, in threads.
+    pub block: [u32; 3],
+}
+
+impl ForeignClass {
+    /// Number of argument words: addresses of operands and results, sizes, numbers.
+    pub fn words(&self) -> usize {
+        let s = self.of.source();
+        s.operands.len() + s.results.len() + s.sizes + s.numbers.len()
+    }
+}

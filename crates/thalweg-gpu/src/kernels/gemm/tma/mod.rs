@@ -1,0 +1,177 @@
+//! Warp-specialized TMA GEMM: what decides the code, and the layout of the argument words.
+
+pub(crate) mod boxes;
+pub mod emit;
+pub(crate) mod select;
+
+use crate::kernels::gemm::{By, HEAD, Handed, LINE_ELEMENTS, PartClass, PartSlots};
+use crate::maps::MAP_WORDS;
+use thalweg_ir::DType;
+
+/// Terms (K) per pipeline step: those of a line in shared memory.
+pub const TERMS: u32 = LINE_ELEMENTS;
+
+/// Bytes of an mbarrier.
+pub const BARRIER: u32 = 8;
+
+/// The tile of a team of consumer warpgroups.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FedTile {
+    /// Consumer warpgroups per tile, one or two. Two divide its rows.
+    pub team: u32,
+    /// Rows: 64 or 128.
+    pub m: u32,
+    /// Columns.
+    pub n: u32,
+    /// Pipeline stages in shared memory.
+    pub stages: u32,
+}
+
+/// Memory layout of a factor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FedFactor {
+    /// Whether terms are neighbours in memory (K-major).
+    pub along: bool,
+    /// Number of dimensions of its terms.
+    pub terms: u8,
+    /// Number of dimensions of its lines.
+    pub lines: u8,
+    /// Number of dimensions of its batch.
+    pub batch: u8,
+    /// Neighbouring result columns per thread, where the lines of the right factor are *dealt* (interleaved): their
+    /// order in shared memory is that in which `wgmma` assigns columns to threads. 0 where their order is that of
+    /// memory.
+    pub dealt: u8,
+}
+
+/// Class key: the properties that decide the source.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FedClass {
+    /// Dtype of the factors.
+    pub dtype: DType,
+    /// The tile.
+    pub tile: FedTile,
+    /// Number of batch dimensions.
+    pub batch: u8,
+    /// The factors.
+    pub factors: [FedFactor; 2],
+    /// The epilogue, and which of its operands is the accumulators.
+    pub result: (PartClass, u16),
+    /// Number of products in one launch.
+    pub products: u32,
+    /// Whether the last lines of the right factor, which do not fill a tile, are copied uninterleaved though the others
+    /// are dealt.
+    pub rest: bool,
+}
+
+/// Indices of the argument words.
+#[derive(Clone, Debug)]
+pub struct FedSlots {
+    /// Tensor maps of the factors.
+    pub maps: [usize; 2],
+    /// Tensor map of the right factor's last lines, which do not fill a tile.
+    pub rest: usize,
+    /// First divisor word of each factor: two words for each dimension of terms, lines and batch but the outermost
+    /// ones.
+    pub dims: [usize; 2],
+    /// Words of the epilogue.
+    pub result: PartSlots,
+    /// Number of words, a multiple of a tensor map's, as the argument is aligned.
+    pub end: usize,
+}
+
+/// Index of the word with the number of tiles.
+pub const TILES: usize = HEAD;
+
+impl FedSlots {
+    /// Lays out the words of a class. The number of tiles follows the words of every contraction. Each batch dimension
+    /// has four words: two to divide by its size, then its stride in each factor, in matrices.
+    pub fn new(class: &FedClass) -> FedSlots {
+        let first = FedSlots::batch(class.batch as usize);
+        let second = first + class.factors[0].divisors();
+        let maps = (second + class.factors[1].divisors()).next_multiple_of(MAP_WORDS);
+        let rest = maps + 2 * MAP_WORDS;
+        let result = PartSlots::new(&class.result.0, rest + if class.rest { MAP_WORDS } else { 0 });
+        let end = result.end.next_multiple_of(MAP_WORDS);
+        FedSlots { maps: [maps, maps + MAP_WORDS], rest, dims: [first, second], result, end }
+    }
+
+    /// First word of a batch dimension.
+    pub fn batch(d: usize) -> usize {
+        HEAD + 1 + 4 * d
+    }
+}
+
+impl FedFactor {
+    /// Number of divisor words.
+    pub fn divisors(&self) -> usize {
+        inner(self.terms) + inner(self.lines) + inner(self.batch)
+    }
+}
+
+impl FedClass {
+    /// Elements of a factor in a pipeline stage.
+    pub fn all(&self, factor: usize) -> u32 {
+        TERMS * if factor == 0 { self.tile.m } else { self.tile.n }
+    }
+
+    /// Threads per block: two teams of consumers that alternate between multiplying and the epilogue, and a producer
+    /// warpgroup, of which one thread issues the TMA copies.
+    pub fn threads(&self) -> u32 {
+        (2 * self.tile.team + 1) * 128
+    }
+
+    /// Rows per warpgroup.
+    pub fn rows(&self) -> u32 {
+        self.tile.m / self.tile.team
+    }
+
+    /// Neighbouring columns per thread, where columns are dealt; 0 where a thread has pairs.
+    pub fn dealt(&self) -> u32 {
+        self.factors[1].dealt.into()
+    }
+
+    /// Offset in bytes of the warps' epilogue buffers in shared memory.
+    fn sums_at(&self) -> u32 {
+        self.tile.stages * (self.all(0) + self.all(1)) * 2
+    }
+
+    /// How accumulators are passed to the epilogue.
+    pub fn handed(&self) -> Handed<'_> {
+        let (result, sums) = (&self.result, DType::F32);
+        if self.dealt() > 0 {
+            let columns = 4 * self.dealt();
+            let across = self.tile.n / columns;
+            return Handed {
+                result,
+                sums,
+                rows: 8,
+                columns,
+                passes: self.rows() / 8 * across / 4,
+                by: By::Thread { across },
+            };
+        }
+        // With teams of two warpgroups a thread has half the registers, and the epilogue's loads wait in them.
+        let alone = self.result.0.loads(self.result.1) == 0;
+        let columns = if self.tile.team == 1 || alone { 64 } else { 32 };
+        let across = self.tile.n / columns;
+        let by = By::Warp { at: self.sums_at(), across };
+        Handed { result, sums, rows: 16, columns, passes: self.rows() / 64 * across, by }
+    }
+
+    /// Offset in bytes of the mbarriers in shared memory.
+    pub fn barriers_at(&self) -> u32 {
+        let room = if self.dealt() > 0 { 0 } else { self.handed().bytes() };
+        self.sums_at() + 8 * self.tile.team * room
+    }
+
+    /// Bytes of shared memory.
+    pub fn shared(&self) -> u32 {
+        self.barriers_at() + (2 * self.tile.stages + 2) * BARRIER
+    }
+}
+
+/// Number of divisor words for `dims` dimensions.
+pub fn inner(dims: u8) -> usize {
+    2 * (dims as usize).saturating_sub(1)
+}

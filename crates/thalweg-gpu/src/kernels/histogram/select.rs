@@ -1,0 +1,153 @@
+//! Lowering of histograms: sums of integers in tables in shared memory (`kernels/histogram/emit.rs`).
+//!
+//! The index is computed in the same launch where it is a map over the scatter's points in their order; else it is read
+//! from memory.
+
+use crate::kernels::Skeleton;
+use crate::kernels::histogram::{Added, BLOCK, BLOCKS, CountedClass, CountedSlots, ROOM, TABLES};
+use crate::kernels::map::{MapClass, MapSlots};
+use crate::kernels::plan::{Draft, Plan};
+use crate::operands::{add_reciprocals, addresses, needs};
+use crate::params::Word;
+use crate::space::Space;
+use crate::target::Target;
+use crate::traffic;
+use std::sync::Arc;
+use thalweg_ir::{DType, MAX_RANK, ScatterOp};
+use thalweg_kernel::{
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Computed, Geometry, Kernel, Moved, Node, NodeId,
+    ScatterGeometry, Store, expand, widen,
+};
+
+/// Values below which what is there already does: a block each for so few would add more than it counts.
+const FEW: usize = 256;
+/// Vectors per thread and iteration.
+const VECTORS: u8 = 4;
+
+/// Whether values are counted in tables: integers that are added along the only dimension. The tables must fit shared
+/// memory, and there must be more values than bins.
+pub fn fits(op: ScatterOp, dtype: DType, g: &ScatterGeometry) -> bool {
+    let lines: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product();
+    let size = if g.steps[2] == 0 { 4 } else { dtype.size() };
+    let whole = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
+    // The counter of a loop over the grid, one step beyond the last point, must fit 32 bits.
+    let many = g.n >= FEW && g.n / 4 >= g.size && g.n < (1 << 31) - (1 << 24);
+    op == ScatterOp::Add && whole && lines == 1 && g.size > 0 && g.size * size <= ROOM && many
+}
+
+/// Source of the index.
+#[derive(Clone, Copy)]
+pub enum Index<'a> {
+    /// A map over these extents. Its operands are numbered from 0 on; the last of them is the result, which is not
+    /// written.
+    Map(&'a Body, &'a [usize], &'a [AccessGeometry]),
+    /// An operand in memory.
+    Lies(Word),
+}
+
+/// Returns the map that computes the index, if it can run in the same launch: over as many points in the same order.
+pub fn fused<'a>(input: Option<&'a Computed>, g: &'a ScatterGeometry) -> Option<Index<'a>> {
+    let (Kernel::Map(body), Some(Geometry::Map(own))) = (&input?.kernel, g.inputs[0].as_deref()) else { return None };
+    let as_it_lies = g.steps[1] == 1 && g.base[1] == 0 && own.points() == g.n;
+    (as_it_lies && body.stores.len() == 1).then_some(Index::Map(body, &own.extents, &own.accesses))
+}
+
+/// Geometry of an access to a vector's elements with this base and stride.
+fn along(extents: &[usize], [base, step]: [isize; 2]) -> AccessGeometry {
+    let mut strides = [0; MAX_RANK];
+    let mut each = step;
+    for (d, &extent) in extents.iter().enumerate().rev() {
+        strides[d] = each;
+        each *= extent as isize;
+    }
+    AccessGeometry { base, strides, map: None, reach: None, distinct: extents.iter().product() }
+}
+
+/// Adds the launch. `operands` are those of the index computation; the other two words are the addresses of values and
+/// result.
+pub fn add(
+    plan: &mut Plan,
+    dtype: DType,
+    g: &ScatterGeometry,
+    index: Index<'_>,
+    (operands, values, to): (&[Word], Word, Word),
+    target: &dyn Target,
+) {
+    let mut all = operands.to_vec();
+    let in_memory;
+    let (body, extents, accesses) = match index {
+        Index::Map(body, extents, accesses) => (body, extents, accesses),
+        Index::Lies(word) => {
+            let mut b = BodyBuilder::new(false);
+            let access = |b: &mut BodyBuilder, operand| {
+                let class = if operand == 0 { AccessClass::of_step(g.steps[1]) } else { AccessClass::Contiguous };
+                b.access(Access { operand: Some(operand), dtype: DType::I64, class, per_row: false })
+            };
+            let from = access(&mut b, 0);
+            let load = b.node(Node::Load { access: from });
+            let into = access(&mut b, 1);
+            b.store(load, into);
+            all = vec![word];
+            in_memory = (b.finish(), [g.n], [[g.base[1], g.steps[1]], [0, 1]].map(|at| along(&[g.n], at)));
+            (&in_memory.0, &in_memory.1[..], &in_memory.2[..])
+        }
+    };
+    let mut body = expand(&widen(body), &|op, dtype| target.is_native(op, dtype));
+    // The last operand and access are the index's result, which is not written.
+    let Some(Store { node: index, .. }) = body.stores.pop() else { unreachable!("an index is computed") };
+    let mut accesses = accesses[..accesses.len() - 1].to_vec();
+    body.accesses.pop();
+    body.operands -= 1;
+    plan.moved.read += traffic::map(&body, extents, &accesses).read;
+    let own_needs = accesses.clone();
+    let of_index = body.accesses.len();
+    let added = if g.steps[2] == 0 {
+        Added::Same
+    } else {
+        let class = AccessClass::of_step(g.steps[2]);
+        body.accesses.push(Access { operand: Some(body.operands), dtype, class, per_row: false });
+        accesses.push(along(extents, [g.base[2], g.steps[2]]));
+        body.nodes.push(Node::Load { access: of_index as u16 });
+        Added::Element(NodeId(body.nodes.len() as u32 - 1))
+    };
+    let most = if body.nodes.len() > 100 { 4 } else { 8 };
+    let space = Space::new(extents, 0, false, (&body.accesses, &accesses), most);
+    let vectors = space.row() / space.class.lanes as usize;
+    let map = MapClass { space: space.class.clone(), vectors: VECTORS, tile: None };
+    let class = CountedClass { map, index, added, dtype };
+    let slots = MapSlots::new(&class.map, &body);
+    let own = CountedSlots::new(&slots);
+    let mut words = vec![0; own.end];
+    words[0] = vectors as u64;
+    space.fill(&slots.space, &mut words);
+    let table = g.size * class.size();
+    // A power of two of tables, as many as fit `ROOM`.
+    let tables = 1 << (ROOM / table).clamp(1, TABLES).ilog2();
+    words[own.places] = g.size as u64;
+    words[own.tables] = tables as u64;
+    words[own.step] = g.steps[3] as u64;
+    let mut own_plan = Plan { checked: true, ..Plan::default() };
+    let mut patches = vec![(slots.fault, Word::Fault)];
+    addresses(&mut patches, &slots.space, &body, &space);
+    patches.extend((0..body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
+    add_reciprocals(&mut patches, slots.reciprocals, &body);
+    let size = dtype.size() as i64;
+    let count = all.len() as u16;
+    if added == Added::Same {
+        patches.push((own.value, Word::Operand(count, g.base[2] as i64 * size)));
+    }
+    patches.push((own.to, Word::Operand(count + 1, g.base[3] as i64 * size)));
+    all.extend([values, to]);
+    needs(&mut own_plan.needs, &Body { accesses: body.accesses[..of_index].to_vec(), ..Body::default() }, &own_needs);
+    let most = BLOCKS * target.chip().multiprocessors as usize;
+    let grid = vectors.div_ceil(BLOCK as usize * VECTORS as usize).clamp(1, most);
+    let kernel = Arc::new(Skeleton::Counted(body, class));
+    let shared = (tables * table) as u32;
+    own_plan.stages.push(Draft { kernel, grid: [grid as u32, 1, 1], block: BLOCK, shared, words, patches });
+    plan.absorb(own_plan, &all, 0);
+    // The tensor is copied, and each block reads and writes every bin.
+    let result = g.size * dtype.size();
+    let read = if added == Added::Same { dtype.size() } else { g.n * dtype.size() };
+    let each = result * grid;
+    plan.moved += Moved { read: (result + read + each) as u64, written: (result + each) as u64, ..Moved::default() };
+}

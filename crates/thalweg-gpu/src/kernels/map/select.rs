@@ -1,0 +1,108 @@
+//! Lowering of maps: how many points a thread takes, and whether blocks cover two-dimensional tiles.
+
+use crate::body::gathers;
+use crate::kernels::Skeleton;
+use crate::kernels::map::{self, MapClass, MapSlots, Tile};
+use crate::kernels::plan::{Draft, Plan, blocks};
+use crate::operands::{add_reciprocals, addresses, needs};
+use crate::params::Word;
+use crate::space::{Space, Way, divisor};
+use crate::target::{Chip, Target};
+use crate::traffic;
+use std::sync::Arc;
+use thalweg_kernel::{Access, Body, MapGeometry, expand, widen};
+
+/// Nodes of a body that is written down four times over for a tile, lanes apart.
+const LONG: usize = 100;
+/// Points of a domain for each multiprocessor from which on blocks cover tiles.
+const TILED: usize = 128;
+
+/// Maximum number of lanes of a map: fewer where the arithmetic of each point needs the registers.
+fn most_lanes(body: &Body) -> usize {
+    if body.nodes.len() > 400 { 2 } else { 8 }
+}
+
+/// Adds the maps of a kernel's boxes.
+pub fn add_boxes(plan: &mut Plan, bodies: &[Body], boxes: &[MapGeometry], target: &dyn Target) {
+    assert_eq!(bodies.len(), boxes.len(), "one geometry a box");
+    bodies.iter().zip(boxes).for_each(|(b, g)| add_map(plan, b, g, target));
+}
+
+/// Adds a map.
+pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dyn Target) {
+    let body = &expand(&widen(body), &|op, dtype| target.is_native(op, dtype));
+    plan.moved += traffic::map(body, &geometry.extents, &geometry.accesses);
+    let chip = target.chip();
+    let threads = chip.multiprocessors as usize * chip.threads as usize;
+    let laid_out = |lanes| Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);
+    let mut space = laid_out(most_lanes(body));
+    // One point a thread where there would be few threads: a small map is bound by the latency of one point. No lane
+    // counts in between, or changing sizes would compile more often.
+    if space.class.lanes > 1 && space.row() / (space.class.lanes as usize) < threads / 16 {
+        space = laid_out(1);
+    }
+    let points = space.row();
+    let vectors = points / space.class.lanes as usize;
+    let tile = tile(body, &space, chip);
+    // More vectors a thread where there are enough for all threads: it keeps more loads in flight. In a tile they use
+    // the rest of the cache lines that the first vector touches; but each is a copy of the body.
+    let class = MapClass {
+        vectors: match tile {
+            Some(_) if body.nodes.len() <= LONG => 4,
+            Some(_) => 1,
+            None => 1 + u8::from(vectors >= 4 * threads),
+        },
+        tile: tile.map(|t| t.0),
+        space: space.class.clone(),
+    };
+    let slots = MapSlots::new(&class, body);
+    let mut words = vec![0; slots.end];
+    words[0] = vectors as u64;
+    space.fill(&slots.space, &mut words);
+    let mut patches = vec![];
+    addresses(&mut patches, &slots.space, body, &space);
+    patches.extend((0..body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
+    add_reciprocals(&mut patches, slots.reciprocals, body);
+    if gathers(body) {
+        patches.push((slots.fault, Word::Fault));
+        plan.checked = true;
+    }
+    let count = match tile {
+        Some((tile, extent)) => {
+            let [deep, wide] = tile.sizes(class.vectors);
+            let row = space.extents[space.extents.len() - 1] / space.class.lanes as usize;
+            let tiles = [row.div_ceil(wide), extent.div_ceil(deep)];
+            for (i, n) in tiles.into_iter().enumerate() {
+                words[slots.tiles + 2 * i..][..2].copy_from_slice(&divisor(n));
+            }
+            blocks(tiles[0] * tiles[1] * (vectors / row / extent), 1)
+        }
+        None => blocks(vectors, map::BLOCK as usize * class.vectors as usize),
+    };
+    let grid = [count, 1, 1];
+    let kernel = Arc::new(Skeleton::Map(body.clone(), class));
+    plan.stages.push(Draft { kernel, grid, block: map::BLOCK, shared: 0, words, patches });
+    needs(&mut plan.needs, body, &geometry.accesses);
+}
+
+/// Returns the tile of a map's blocks, with the extent of its other dimension, where an operand is contiguous along
+/// another dimension than the innermost one. `None` where no operand is, or the domain is so small that its cache lines
+/// stay cached anyway.
+fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
+    let innermost = space.extents.len().checked_sub(1)?;
+    let strided = |w: &Way| matches!(w, Way::Strided { .. });
+    if space.class.wide || space.row() < TILED * chip.multiprocessors as usize || !space.class.ways.iter().all(strided)
+    {
+        return None;
+    }
+    let transposed = |(k, access): (usize, &Access)| {
+        let steps = &space.steps[k].1;
+        access.operand.filter(|_| steps[innermost].unsigned_abs() > 1)?;
+        let dim = (0..innermost).find(|&d| steps[d] == 1 && space.extents[d] >= 8)?;
+        // One sector of 32 bytes.
+        let depth = (32 / access.dtype.size()).clamp(4, 16);
+        Some((Tile { dim: dim as u8, depth: depth as u8 }, space.extents[dim]))
+    };
+    let wide = space.extents[innermost] >= 8 * space.class.lanes as usize;
+    body.accesses.iter().enumerate().find_map(transposed).filter(|_| wide)
+}

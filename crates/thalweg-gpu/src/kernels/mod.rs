@@ -1,0 +1,317 @@
+//! Kernel families, one folder each, and what chooses among them (docs/gpu-kernels.md).
+//!
+//! In: a kernel and a geometry. Out: a [`Plan`]: launches of [`Skeleton`]s with their arguments, chosen by sizes, layouts
+//! and the chip's properties. A family's `mod.rs` has its class key, what decides code; `params` declares the kernel
+//! arguments, `select` chooses classes and fills arguments, `emit` builds programs.
+//!
+//! * `map`, `reduce`, `scan`, `sort`, `combine`, `scatter`, `histogram`, `gemm`, `attention`, `foreign`, `generic`:
+//!   families. `gemv`: products as row kernels. `contraction`: selection among the forms of a contraction.
+//! * `plan`: launches and scratch memory. `group`: independent launches, fused into one (horizontal fusion).
+//!
+//! Always true: two launches of one class differ in arguments alone.
+
+pub mod attention;
+pub mod combine;
+mod contraction;
+mod describe;
+pub mod foreign;
+pub mod gemm;
+mod gemv;
+pub mod generic;
+mod group;
+pub mod histogram;
+pub mod map;
+pub mod plan;
+pub mod reduce;
+pub mod scan;
+pub mod scatter;
+pub mod sort;
+
+use crate::kernels::attention::StreamedClass;
+use crate::kernels::combine::CombinedClass;
+use crate::kernels::foreign::ForeignClass;
+use crate::kernels::gemm::tma::FedClass;
+use crate::kernels::gemm::{Math, TileClass};
+use crate::kernels::generic::Width;
+use crate::kernels::histogram::CountedClass;
+use crate::kernels::map::MapClass;
+use crate::kernels::map::select::{add_boxes, add_map};
+use crate::kernels::plan::{MOST_BLOCKS, Plan};
+use crate::kernels::reduce::RowsClass;
+use crate::kernels::scan::ScanClass;
+use crate::kernels::scatter::ScatterClass;
+use crate::kernels::scatter::index_sort::SortClass;
+use crate::params::Word;
+use crate::product::Product;
+use crate::target::Target;
+use crate::traffic;
+use rustc_hash::FxHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use thalweg_ir::{DType, ScatterOp};
+use thalweg_kernel::{Body, Computed, Geometry, GroupPart, Kernel, MapGeometry, ScatterGeometry};
+use thalweg_runtime::Error;
+
+/// Key of generated code: a kind of kernel with its bodies and its class, without sizes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Skeleton {
+    /// An elementwise map.
+    Map(Body, MapClass),
+    /// A row kernel, or a stage of one.
+    Rows(Body, RowsClass),
+    /// A scan of rows in memory.
+    Scan(ScanClass),
+    /// A fold or scan of rows in memory by a user-defined combine.
+    Combined(CombinedClass),
+    /// A fused GEMM, one tile a block, whose factors are copied by all threads (`cp.async`) or computed.
+    Contraction(Box<TileClass>),
+    /// A warp-specialized GEMM: one producer thread copies the factors by TMA.
+    Fed(Box<FedClass>),
+    /// Flash attention: two GEMMs with attention weights between them, by online softmax.
+    Streamed(Box<StreamedClass>),
+    /// A scatter.
+    Scatter(ScatterClass),
+    /// A histogram: sums of integers in tables in shared memory, with the body that computes the index.
+    Counted(Body, CountedClass),
+    /// A sort of the indices of a scatter.
+    ScatterSort(SortClass),
+    /// An operation with the user's own source.
+    Foreign(ForeignClass),
+    /// An interpreter of bodies (generic kernel).
+    Generic(Width),
+    /// Independent kernels of these classes in one launch (horizontal fusion).
+    Joined(JoinedClass),
+    /// A library's GEMM, which has no source.
+    Product(Product),
+}
+
+/// A grouped launch of independent kernels.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct JoinedClass {
+    /// The classes of the kernels, each once, in the order of [`Skeleton::rank`].
+    pub parts: Vec<Arc<Skeleton>>,
+    /// Threads per block.
+    pub block: u32,
+    /// Number of argument words.
+    pub words: usize,
+}
+
+impl Skeleton {
+    /// Name of the kernel and of its function.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Skeleton::Map(..) => "map",
+            Skeleton::Rows(body, class) => class.name(body),
+            Skeleton::Scan(_) => "scan",
+            Skeleton::Combined(_) => "combine",
+            Skeleton::Contraction(_) | Skeleton::Fed(_) | Skeleton::Streamed(_) => "contraction",
+            Skeleton::Scatter(_) | Skeleton::Counted(..) | Skeleton::ScatterSort(_) => "scatter",
+            Skeleton::Foreign(_) => "foreign",
+            Skeleton::Generic(_) => "generic",
+            Skeleton::Joined(_) => "group",
+            Skeleton::Product(_) => "product",
+        }
+    }
+
+    /// Whether the arithmetic must have the same bits wherever it is compiled, so that multiplications and additions
+    /// are not contracted to FMA. Holds where fused and unfused results must agree (strict bodies), or something is
+    /// computed twice (repeatable ones).
+    pub fn is_exact(&self) -> bool {
+        let same_bits = |body: &Body| body.strict || body.repeatable || body.has_loops();
+        match self {
+            Skeleton::Map(body, _) | Skeleton::Rows(body, _) | Skeleton::Counted(body, _) => same_bits(body),
+            Skeleton::Scan(_) | Skeleton::Combined(_) | Skeleton::Scatter(_) | Skeleton::ScatterSort(_) => true,
+            Skeleton::Contraction(class) => class.bodies().any(same_bits),
+            Skeleton::Fed(class) => same_bits(&class.result.0.body),
+            Skeleton::Streamed(class) => class.bodies().any(same_bits),
+            Skeleton::Foreign(_) | Skeleton::Product(_) => false,
+            Skeleton::Generic(_) => true,
+            Skeleton::Joined(class) => class.parts.iter().any(|part| part.is_exact()),
+        }
+    }
+
+    /// Whether blocks depend on nothing but argument words and the block's number, so that the kernel can join a
+    /// grouped launch.
+    pub fn is_simple(&self) -> bool {
+        match self {
+            Skeleton::Map(..) => true,
+            Skeleton::Rows(body, class) => !class.has_scans(body),
+            _ => false,
+        }
+    }
+
+    /// Whether the kernel multiplies by warpgroups (`wgmma`), which only chips of compute capability 9.0 have.
+    pub fn has_warpgroups(&self) -> bool {
+        match self {
+            Skeleton::Contraction(class) => class.math == Math::Warpgroup,
+            Skeleton::Fed(_) => true,
+            Skeleton::Streamed(class) => class.math == Math::Warpgroup,
+            _ => false,
+        }
+    }
+
+    /// Returns a number that orders the classes of a grouped launch, so that launches of the same classes share code.
+    pub fn rank(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Plans the launches of a kernel with a geometry.
+///
+/// # Errors
+/// [`Error::Compile`] where there is no source for it, or a launch would have too many blocks.
+///
+/// # Panics
+/// When geometry and kernel are of different kinds.
+pub fn plan(kernel: &Kernel, geometry: &Geometry, target: &dyn Target) -> Result<Plan, Error> {
+    let mut plan = Plan::default();
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(geometry)) => add_map(&mut plan, body, geometry, target),
+        (Kernel::Boxes(bodies), Geometry::Boxes(boxes)) => {
+            add_boxes(&mut plan, bodies, boxes, target);
+            let all: Vec<usize> = (0..plan.stages.len()).collect();
+            group::join(&mut plan, &all, target);
+        }
+        (Kernel::Rows { body, orientation }, Geometry::Rows(geometry)) => {
+            reduce::select::add(&mut plan, body, *orientation, geometry, target)?;
+        }
+        (Kernel::Contraction(c), Geometry::Contraction(geometry)) => {
+            plan = contraction::plan(c, geometry, target)?;
+        }
+        (Kernel::Scatter { op, dtype, inputs }, Geometry::Scatter(geometry)) => {
+            add_scatter(&mut plan, (*op, *dtype), inputs, geometry, target)?;
+        }
+        (Kernel::Foreign { of, wanted }, Geometry::Foreign(geometry)) => {
+            foreign::select::add(&mut plan, (*of, wanted), geometry, target)?;
+        }
+        (Kernel::Group { kernels, parts }, Geometry::Group(geometries)) => {
+            add_group(&mut plan, kernels, parts, geometries, target)?;
+        }
+        (kernel, geometry) => panic!("{kernel:?} with {geometry:?}"),
+    }
+    match plan.stages.iter().find(|s| s.grid[0] > MOST_BLOCKS) {
+        None => Ok(plan),
+        Some(stage) => {
+            let name = stage.kernel.name();
+            let message = format!("{name} would take more than the {MOST_BLOCKS} blocks that a launch may have");
+            Err(Error::Compile { device: target.device().into(), message })
+        }
+    }
+}
+
+/// Adds a scatter, after the kernels that compute its index and its values. Operands: tensor; index or the operands of
+/// its computation; values or the operands of theirs; result.
+fn add_scatter(
+    plan: &mut Plan,
+    (op, dtype): (ScatterOp, DType),
+    inputs: &[Option<Box<Computed>>; 2],
+    geometry: &ScatterGeometry,
+    target: &dyn Target,
+) -> Result<(), Error> {
+    let (mut next, mut scalars) = (1, 0);
+    let mut targets = [Word::Operand(0, 0); 4];
+    let counted = histogram::select::fits(op, dtype, geometry);
+    let index = histogram::select::fused(inputs[0].as_deref(), geometry).filter(|_| counted);
+    let mut of_index = vec![];
+    for (n, input) in inputs.iter().enumerate() {
+        if let (0, Some(input), Some(_)) = (n, input, index) {
+            of_index.extend((0..input.operands as u16).map(|o| Word::Operand(next + o, 0)));
+            next += input.operands as u16;
+            scalars += input.scalars as u16;
+            continue;
+        }
+        let Some(input) = input else {
+            targets[1 + n] = Word::Operand(next, 0);
+            next += 1;
+            continue;
+        };
+        let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
+        plan.scratch.push(output_bytes(&input.kernel, own));
+        let region = plan.scratch.len() as u16 - 1;
+        let mut operands: Vec<Word> = (0..input.operands as u16).map(|o| Word::Operand(next + o, 0)).collect();
+        operands.push(Word::Scratch(region, 0));
+        plan.absorb(self::plan(&input.kernel, own, target)?, &operands, scalars);
+        targets[1 + n] = Word::Scratch(region, 0);
+        next += input.operands as u16;
+        scalars += input.scalars as u16;
+    }
+    targets[3] = Word::Operand(next, 0);
+    if counted {
+        scatter::select::copy(plan, op, dtype, geometry, targets, target);
+        let index = index.unwrap_or(histogram::select::Index::Lies(targets[1]));
+        histogram::select::add(plan, dtype, geometry, index, (&of_index, targets[2], targets[3]), target);
+        return Ok(());
+    }
+    let before = plan.scratch.iter().sum::<usize>();
+    scatter::select::add(plan, op, dtype, geometry, targets, target);
+    let scratch = plan.scratch.iter().sum::<usize>() - before;
+    plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
+    Ok(())
+}
+
+/// Adds independent kernels. Operands: those that they read, then those that they write.
+fn add_group(
+    plan: &mut Plan,
+    kernels: &[Kernel],
+    parts: &[GroupPart],
+    geometries: &[Geometry],
+    target: &dyn Target,
+) -> Result<(), Error> {
+    let (mut reads, mut scalars) = (0, 0);
+    let mut writes: u16 = parts.iter().map(|p| p.reads as u16).sum();
+    let mut all = vec![];
+    for (part, geometry) in parts.iter().zip(geometries) {
+        let operands = |first: u16, n: u32| (first..first + n as u16).map(|o| Word::Operand(o, 0));
+        let own: Vec<Word> = operands(reads, part.reads).chain(operands(writes, part.writes)).collect();
+        all.push((&kernels[part.kernel as usize], geometry, own, scalars));
+        reads += part.reads as u16;
+        writes += part.writes as u16;
+        scalars += part.scalars as u16;
+    }
+    if let Some(products) = all.iter().map(as_product).collect::<Option<Vec<_>>>()
+        && contraction::add_together(plan, &products, target)
+    {
+        return Ok(());
+    }
+    let mut apart = vec![];
+    for (kernel, geometry, operands, scalars) in all {
+        let mut own = Plan::default();
+        match (kernel, geometry) {
+            // The boxes of a map are components of the group like others.
+            (Kernel::Boxes(bodies), Geometry::Boxes(g)) => add_boxes(&mut own, bodies, g, target),
+            (kernel, geometry) => own = self::plan(kernel, geometry, target)?,
+        }
+        let from = plan.stages.len();
+        let independent = own.stages.len() == 1 || matches!(geometry, Geometry::Boxes(_));
+        plan.absorb(own, &operands, scalars);
+        apart.extend((from..plan.stages.len()).filter(|_| independent));
+    }
+    group::join(plan, &apart, target);
+    Ok(())
+}
+
+/// Component of a group that is a matrix product: kernel and geometry, operands, and its first scalar.
+fn as_product<'a>(
+    (kernel, geometry, operands, scalars): &(&'a Kernel, &'a Geometry, Vec<Word>, u16),
+) -> Option<contraction::Sibling<'a>> {
+    let (Kernel::Contraction(contraction), Geometry::Contraction(geometry)) = (kernel, geometry) else { return None };
+    Some(contraction::Sibling { contraction, geometry, operands: operands.clone(), scalars: *scalars })
+}
+
+/// Bytes of a scatter's computed input, row-major.
+fn output_bytes(kernel: &Kernel, geometry: &Geometry) -> usize {
+    let of = |body: &Body, g: &MapGeometry| {
+        let last = body.accesses.len() - 1;
+        g.accesses[last].reach.map_or(0, |(_, high)| (high + 1) * body.accesses[last].dtype.size())
+    };
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(g)) => of(body, g),
+        (Kernel::Boxes(bodies), Geometry::Boxes(all)) => {
+            bodies.iter().zip(all).map(|(b, g)| of(b, g)).max().unwrap_or(0)
+        }
+        _ => unreachable!("an input is computed by a map"),
+    }
+    .max(64)
+}

@@ -1,0 +1,81 @@
+//! Scans in registers: held rows, and chained scans with decoupled look-back.
+//!
+//! In: a row kernel with its sharing. Out: whether whole rows are held, scans included; for longer rows the phase from
+//! which on blocks have a tile of a row each and exchange prefixes.
+//!
+//! Always true: the strategy of a scan does not depend on the number of rows, so each row has the same bits whatever
+//! else there is.
+
+use crate::kernels::reduce::select::{HELD, Sharing, Spread, Stage};
+use crate::kernels::reduce::{RowsClass, is_in_registers};
+use thalweg_ir::DType;
+use thalweg_kernel::{Phases, Scan};
+
+/// Threads of a block, which has a tile.
+const THREADS: u16 = 256;
+/// Vectors of a row from which on tiles are twice as large.
+const LONG: usize = 1 << 16;
+/// Tiles per group of the look-back. A group publishes one prefix.
+const GROUP: usize = 32;
+
+/// Chained scan of a row that is too long for a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Linked {
+    /// Phase of the scan; the pass after it is the last one.
+    pub(super) phase: usize,
+    /// Vectors per thread in a tile.
+    steps: u8,
+}
+
+/// Bytes of the buffer through which blocks exchange prefixes, for this many rows and tiles a row (`scanned.cuh`).
+pub(super) fn told(rows: usize, tiles: usize) -> usize {
+    64 + rows * (16 * tiles + 32 * tiles.div_ceil(GROUP))
+}
+
+impl Spread<'_> {
+    fn scan_dtype(&self, scan: &Scan) -> DType {
+        self.body.dtype(scan.node)
+    }
+
+    /// Whether all scans run in registers, where the row is held.
+    pub(super) fn scans_are_held(&self, sharing: Sharing) -> bool {
+        let held = matches!(sharing, Sharing::Held { .. });
+        held && self.body.scans.iter().all(|s| is_in_registers(s, self.scan_dtype(s)))
+    }
+
+    /// Plans the chained scan of a longer row; `None` where its elements go through memory.
+    pub(super) fn linked(&self, sharing: Sharing) -> Option<Linked> {
+        let [scan] = self.body.scans[..] else { return None };
+        let along = matches!(sharing, Sharing::Held { .. } | Sharing::Again { .. });
+        if !along || !self.body.combined.is_empty() || !is_in_registers(&scan, self.scan_dtype(&scan)) {
+            return None;
+        }
+        let class = |steps| self.linked_class(Linked { phase: 0, steps });
+        let Phases { list, .. } = class(1).phases(self.body);
+        let phase = list.iter().position(|p| !p.scans.is_empty())?;
+        // A fold over this pass or the next one would be known too late.
+        let [here, behind] = &list[phase..] else { return None };
+        if behind.once || !here.body.folds.is_empty() || !behind.body.folds.is_empty() {
+            return None;
+        }
+        // Eight vectors a thread in a long row: the time that a tile waits does not grow, and fewer tiles wait. They
+        // need registers for the prefix of each vector, and three blocks on a multiprocessor.
+        let (weight, long) = (self.weight() * self.lanes(), self.counts().1 >= LONG);
+        let fits = |steps: &u8| match *steps {
+            8 => long && 8 * weight <= HELD / 2,
+            steps => steps as usize * weight <= HELD,
+        };
+        let steps = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
+        Some(Linked { phase, steps })
+    }
+
+    /// Class of the chained scan.
+    pub(super) fn linked_class(&self, Linked { phase, steps }: Linked) -> RowsClass {
+        RowsClass {
+            space: self.space.class.clone(),
+            sharing: Sharing::Held { group: THREADS, steps, exact: false },
+            stage: Some(Stage { phase: phase as u8, split: false, linked: true }),
+            online: None,
+        }
+    }
+}

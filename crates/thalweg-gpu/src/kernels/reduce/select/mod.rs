@@ -1,0 +1,451 @@
+//! Lowering of row kernels: how rows are divided among blocks and threads.
+//!
+//! In: a body, its orientation, a geometry. Out: stages. There is one kernel where every multiprocessor gets whole
+//! rows; where rows are too few for that, each pass is a kernel whose blocks divide rows. Strict kernels run in order.
+//! A fold over other dimensions than the row's, combined with memory, is split off: its elements are stored, and a
+//! kernel of its own folds them.
+
+mod by_blocks;
+mod linked;
+mod pairs;
+mod tiles;
+
+use crate::body::{gathers, wanted};
+use crate::kernels::Skeleton;
+use crate::kernels::combine::CombinedClass;
+use crate::kernels::combine::select::RowCombined;
+use crate::kernels::plan::{Draft, Plan};
+use crate::kernels::reduce::{RowsClass, RowsSlots, Sharing, Stage, combined_values, runs_behind, state_bytes};
+use crate::kernels::scan::row_scan::RowScan;
+use crate::operands::{SCRATCH, add_reciprocals, addresses, needs};
+use crate::params::Word;
+use crate::space::{Inner, Space, Way};
+use crate::target::{COUNTERS, Target};
+use crate::traffic::{self, Domain};
+use std::sync::Arc;
+use thalweg_ir::MAX_RANK;
+use thalweg_kernel::{
+    Access, AccessClass, AccessGeometry, Along, Body, BodyBuilder, BufferCombined, Node, Orientation, Phases,
+    RowGeometry, expand, reciprocals, widen, with_lower_moments,
+};
+use thalweg_runtime::Error;
+
+/// Registers of 4 bytes that what is held of a row may take, of a thread.
+const HELD: usize = 64;
+/// Points of a row from which on a group of threads may be chosen that covers it exactly.
+const LONG: usize = 512;
+/// Groups of threads that share a row of any other length, and vectors of a thread: each pair is a source.
+const MASKED: [(usize, usize); 5] = [(4, 4), (32, 4), (128, 4), (512, 4), (1024, 4)];
+/// Vectors of rows across below which they are few.
+const FEW: usize = 512;
+/// Bytes of a line of memory.
+const LINE: usize = 128;
+/// Points of a row of several dimensions from which on a thread takes two side by side where it cannot take four: each is a
+/// source, and lengths change.
+const LARGE: usize = 1 << 20;
+/// Elements of a launch below which one block a row does, however few rows.
+const SMALL: usize = 1 << 15;
+
+/// Adds the launches of a row kernel.
+///
+/// # Errors
+/// [`Error::Compile`] where there is no source for it.
+pub fn add(
+    plan: &mut Plan,
+    body: &Body,
+    orientation: Orientation,
+    geometry: &RowGeometry,
+    target: &dyn Target,
+) -> Result<(), Error> {
+    if let Some(store) = body.stores.iter().position(|s| s.combine.is_some()) {
+        return apart(plan, body, store, orientation, geometry, target);
+    }
+    let body = &expand(&reciprocals(&widen(body)), &|op, dtype| target.is_native(op, dtype));
+    let strict = body.strict;
+    let across = orientation == Orientation::Across && !strict;
+    let lanes = if strict { 1 } else { 8 };
+    let tiled = if across { None } else { tiles::tiled(body, geometry) };
+    let order = tiled.as_ref().unwrap_or(geometry);
+    let laid_out = |lanes| {
+        let accesses = (&body.accesses[..], &order.accesses[..]);
+        Space::new(&order.extents, geometry.kept, across, accesses, lanes)
+    };
+    let mut space = laid_out(lanes);
+    // The index arithmetic of a point of several dimensions takes longer than its load: do it once for two points,
+    // where their number allows.
+    if lanes > 1 && !across && space.class.lanes == 1 && space.class.row > 1 && space.row() >= LARGE {
+        space = laid_out(2);
+    }
+    needs(&mut plan.needs, body, &geometry.accesses);
+    plan.checked |= gathers(body);
+    let spread = Spread { body, geometry, space: &space, target, online: None };
+    match spread.with_lower_moments() {
+        Some(more) => Spread { body: &more, online: Some(body.folds.len() as u16), ..spread }.launches(plan),
+        None => spread.launches(plan),
+    }
+    Ok(())
+}
+
+struct Spread<'a> {
+    body: &'a Body,
+    geometry: &'a RowGeometry,
+    space: &'a Space,
+    target: &'a dyn Target,
+    /// Number of the body's own folds, where two of its passes are fused.
+    online: Option<u16>,
+}
+
+impl Spread<'_> {
+    fn launches(&self, plan: &mut Plan) {
+        let sharing = self.sharing();
+        let body = self.body;
+        let one = if body.scans.is_empty() { !self.is_split(sharing) } else { self.scans_are_held(sharing) };
+        if !one || !body.combined.is_empty() {
+            return self.stages(plan, sharing);
+        }
+        let class = self.class(sharing, None);
+        let held = matches!(sharing, Sharing::Held { .. } | Sharing::HeldByBlocks { .. });
+        let phases = class.phases(self.body);
+        let together = class.passes(self.body, &phases).map(|o| o.phases);
+        plan.moved += traffic::whole(&phases.list, Domain::of(self.geometry), held, together);
+        self.draft(plan, class, self.parts(sharing), &[], (&[], &[]));
+    }
+
+    fn class(&self, sharing: Sharing, stage: Option<Stage>) -> RowsClass {
+        RowsClass { space: self.space.class.clone(), sharing, stage, online: self.online }
+    }
+
+    /// The body with the lower moments that rescaling identities need, where rows are along the inner axis, would be
+    /// read in every pass, and two of the passes can be fused.
+    fn with_lower_moments(&self) -> Option<Body> {
+        let sharing = self.sharing();
+        let along = matches!(sharing, Sharing::Held { .. } | Sharing::Again { .. });
+        let again = matches!(sharing, Sharing::Again { .. }) || along && self.is_split(sharing);
+        if !again || self.body.folds.len() < 2 || !self.body.scans.is_empty() || !self.body.combined.is_empty() {
+            return None;
+        }
+        let more = expand(&with_lower_moments(self.body), &|op, dtype| self.target.is_native(op, dtype));
+        let class =
+            RowsClass { online: Some(self.body.folds.len() as u16), ..self.class(Sharing::Again { group: 512 }, None) };
+        class.passes(&more, &class.phases(&more)).is_some().then_some(more)
+    }
+
+    fn lanes(&self) -> usize {
+        self.space.class.lanes as usize
+    }
+
+    /// Rows, and points of each, in the kernel's units (vectors).
+    fn counts(&self) -> (usize, usize) {
+        let (rows, row) = (self.space.rows(), self.space.row());
+        if self.space.class.across { (rows / self.lanes(), row) } else { (rows, row / self.lanes()) }
+    }
+
+    fn sharing(&self) -> Sharing {
+        let (rows, n) = self.counts();
+        if self.body.strict {
+            return Sharing::Ordered;
+        }
+        if self.space.class.across {
+            if let Some(held) = self.by_blocks() {
+                return held;
+            }
+            // Few rows are cut into many blocks, and the last block combines the results of all others. Narrow blocks
+            // divide that work, and still read whole cache lines.
+            let most = if rows < FEW { self.line() } else { 32 };
+            let wide = rows.next_power_of_two().clamp(1, most);
+            // Powers of four: changing lengths compile less often.
+            let deep = n.next_power_of_two();
+            let deep = (deep << (deep.trailing_zeros() % 2)).clamp(1, 256 / wide);
+            let wide = rows.next_power_of_two().clamp(1, 256 / deep);
+            return Sharing::Across { wide: wide as u16, deep: deep as u16 };
+        }
+        self.pairs().or_else(|| self.held(n)).unwrap_or(Sharing::Again { group: 512 })
+    }
+
+    /// Vectors of rows in a cache line, for the narrowest operand that is read.
+    fn line(&self) -> usize {
+        let vectors = self.space.class.ways.iter().zip(&self.body.accesses).filter_map(|(way, access)| match way {
+            Way::Strided { inner: Inner::Unit, .. } if access.operand.is_some() => Some(access.dtype.size()),
+            _ => None,
+        });
+        let bytes = self.lanes() * vectors.min().unwrap_or(LINE);
+        (LINE / bytes).next_power_of_two().clamp(4, 32)
+    }
+
+    /// Rows of `n` vectors in registers, where they fit.
+    ///
+    /// Four vectors a thread: enough loads in flight, and registers left for the computation. Where that covers a long
+    /// row exactly, the source is specialized for it. All other lengths share few sources: groups some powers of two
+    /// apart, with the last vectors masked. A length that changes from call to call (a decoder's cache) must compile
+    /// next to nothing.
+    fn held(&self, n: usize) -> Option<Sharing> {
+        let weight = self.weight() * self.lanes();
+        let fits = |group: usize, steps: usize| steps * weight <= if group > 512 { HELD / 2 } else { HELD };
+        let of = |group: usize, steps: usize, exact| Sharing::Held { group: group as u16, steps: steps as u8, exact };
+        let group = n.div_ceil(4).next_power_of_two().clamp(32, 1024);
+        let exact = (0..6).map(|s| (group << s).min(1024)).find(|&g| n.is_multiple_of(g) && fits(g, n / g));
+        if let (Some(group), true) = (exact, n * self.lanes() >= LONG) {
+            return Some(of(group, n / group, true));
+        }
+        MASKED.into_iter().filter(|&(group, steps)| group * steps >= n || group == 1024).find_map(|(group, most)| {
+            let least = n.div_ceil(group).next_power_of_two();
+            let steps = if fits(group, most.max(least)) { most.max(least) } else { least };
+            (steps <= u8::MAX as usize && fits(group, steps)).then(|| of(group, steps, false))
+        })
+    }
+
+    /// Registers of 4 bytes that a point occupies from its first pass to its last.
+    fn weight(&self) -> usize {
+        let class = RowsClass {
+            space: self.space.class.clone(),
+            sharing: Sharing::Held { group: 32, steps: 1, exact: false },
+            stage: None,
+            online: None,
+        };
+        let phases = class.phases(self.body);
+        let passes: Vec<_> = phases.list.iter().filter(|p| !p.once).map(|p| wanted(&p.body)).collect();
+        let loads = |k: &usize| passes.iter().filter(|w| w[*k].load).count() > 1;
+        let cached = (0..self.body.accesses.len()).filter(loads).map(|k| self.body.accesses[k].dtype.size());
+        let words = cached.chain(phases.buffers.iter().map(|d| d.size().max(4))).map(|b| b.max(2).div_ceil(4));
+        words.sum::<usize>().max(1)
+    }
+
+    /// Whether rows are so few that several blocks divide each.
+    fn is_split(&self, sharing: Sharing) -> bool {
+        let (rows, n) = self.counts();
+        let work = self.space.rows() * self.space.row();
+        let busy = self.target.chip().multiprocessors as usize;
+        let blocks = rows.div_ceil(sharing.rows() as usize);
+        match sharing {
+            Sharing::Pairs { .. } | Sharing::Ordered | Sharing::HeldByBlocks { .. } => false,
+            Sharing::Across { deep, .. } => work > SMALL && blocks < 2 * busy && n >= 8 * deep as usize,
+            _ => work > SMALL && rows < busy && n > 1024,
+        }
+    }
+
+    /// Adds a launch of a class. `folds` are the regions of folds' results and partial results, `buffers` those of the
+    /// buffers, `states` those of the states of online folds.
+    fn draft(
+        &self,
+        plan: &mut Plan,
+        class: RowsClass,
+        chunks: usize,
+        folds: &[u16],
+        (buffers, states): (&[u16], &[u16]),
+    ) {
+        let phases = class.phases(self.body);
+        let slots = RowsSlots::new(&class, self.body, &phases);
+        let (mut rows, n) = self.counts();
+        let mut words = vec![0; slots.end];
+        let runs = &self.geometry.extents[self.geometry.kept..];
+        let last = runs.last().copied().unwrap_or(1);
+        let count: usize = runs.iter().rev().skip(1).product();
+        words[..6].copy_from_slice(&[rows, n, chunks, n.div_ceil(chunks.max(1)).max(1), count, last].map(|w| w as u64));
+        if let Sharing::Pairs { rows: own, .. } = class.sharing {
+            let [first, second] = [0, 1].map(|d| self.space.extents[d]);
+            rows = first.div_ceil(own.into()) * second;
+            (words[0], words[2]) = (rows as u64, first as u64);
+        }
+        self.space.fill(&slots.space, &mut words);
+        let mut patches = vec![];
+        addresses(&mut patches, &slots.space, self.body, self.space);
+        patches.extend((0..self.body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
+        add_reciprocals(&mut patches, slots.reciprocals, self.body);
+        if gathers(self.body) {
+            patches.push((slots.fault, Word::Fault));
+        }
+        let place = |at: usize, regions: &[u16]| -> Vec<(usize, Word)> {
+            regions.iter().enumerate().map(|(i, &p)| (at + i, Word::Scratch(p, 0))).collect()
+        };
+        // Values first, then partials: `folds` has both.
+        patches.extend(place(slots.values, folds));
+        patches.extend(place(slots.buffers, buffers));
+        patches.extend(place(slots.states, states));
+        let sharing = class.sharing;
+        let tiles = rows.div_ceil(sharing.rows() as usize);
+        if let Some(tile) = class.tile() {
+            words[3] = tile as u64;
+            patches.push((slots.counters, Word::Told(linked::told(tiles, chunks))));
+        } else if class.is_held_by_blocks() {
+            words[4] = tiles as u64;
+            patches.push((slots.counters, Word::Told(self.told(sharing, tiles * chunks))));
+        } else if class.stage.is_some() {
+            patches.push((slots.counters, Word::Counters));
+        }
+        let grid = [u32::try_from(tiles * chunks).expect("a launch has fewer than 2^31 blocks"), 1, 1];
+        let kernel = Arc::new(Skeleton::Rows(self.body.clone(), class));
+        plan.stages.push(Draft { kernel, grid, block: sharing.block(), shared: 0, words, patches });
+    }
+
+    /// Adds a kernel for each pass, with scans in between.
+    fn stages(&self, plan: &mut Plan, sharing: Sharing) {
+        let split = self.is_split(sharing);
+        let linked = self.linked(sharing);
+        // Blocks that divide a row have no smaller groups.
+        let sharing = match sharing {
+            Sharing::Held { .. } | Sharing::Again { .. } if split => Sharing::Again { group: 512 },
+            Sharing::Held { group, .. } if group <= 32 => Sharing::Again { group },
+            Sharing::Held { .. } => Sharing::Again { group: 256 },
+            other => other,
+        };
+        let class = |stage: Option<Stage>| self.class(sharing, stage);
+        let stage = |phase: usize, split| Some(Stage { phase: phase as u8, split, linked: false });
+        let first = class(stage(0, split));
+        let phases = first.phases(self.body);
+        let online = first.passes(self.body, &phases);
+        let together = online.as_ref().map(|o| o.phases.clone());
+        let (rows, n) = self.counts();
+        let tiles = rows.div_ceil(sharing.rows() as usize);
+        let chunks = if split {
+            let most = (COUNTERS / tiles).max(1);
+            // As many blocks as run at once: one more would run alone at the end. (Blocks of online passes, which hold
+            // tiles, take twice the registers.)
+            let at_once = if online.is_some() { 2 } else { 6 };
+            let busy = at_once * self.target.chip().multiprocessors as usize;
+            let least = match sharing {
+                Sharing::Across { deep, .. } => 4 * deep as usize,
+                _ => 512,
+            };
+            (busy / tiles).min(n / least).clamp(1, most)
+        } else {
+            1
+        };
+        let (alone, tail) = phases.list.split_at(linked.map_or(phases.list.len(), |l| l.phase));
+        let more = !tail.is_empty() || (0..phases.list.len()).any(|n| runs_behind(&phases, n));
+        plan.moved += traffic::staged(alone, more, Domain::of(self.geometry), chunks, together.clone());
+        plan.moved += traffic::whole(tail, Domain::of(self.geometry), true, None);
+        let per_row = self.space.rows();
+        let mut region = |bytes: usize| {
+            plan.scratch.push(bytes.max(64));
+            plan.scratch.len() as u16 - 1
+        };
+        let size = |f: &thalweg_kernel::Fold| self.body.dtype(f.node).size();
+        let mut folds: Vec<u16> = self.body.folds.iter().map(|f| region(per_row * size(f))).collect();
+        let values = &phases.values[folds.len()..][..combined_values(self.body)];
+        folds.extend(values.iter().map(|d| region(per_row * d.size())));
+        let parts: Vec<u16> = self.body.folds.iter().map(|f| region(per_row * chunks * size(f))).collect();
+        folds.extend(parts);
+        let points = per_row * self.space.row();
+        let in_memory = if linked.is_some() { &[] } else { &phases.buffers[..] };
+        let buffers: Vec<u16> = in_memory.iter().map(|d| region(points * d.size())).collect();
+        let states: Vec<usize> = online.as_ref().map_or(vec![], state_bytes);
+        if split {
+            plan.moved += traffic::scratch((per_row * chunks * states.iter().sum::<usize>()) as u64);
+        }
+        let states: Vec<u16> = states.into_iter().map(|bytes| region(per_row * chunks * bytes)).collect();
+        // Fused passes are the launch of the last of them.
+        let within = |number: usize| together.as_ref().is_some_and(|t| t.contains(&number) && number + 1 != t.end);
+        for (number, phase) in alone.iter().enumerate().filter(|(n, p)| !p.once && !within(*n)) {
+            self.draft(plan, class(stage(number, split)), chunks, &folds, (&buffers, &states));
+            for scan in &phase.scans {
+                self.scan(plan, &phases, scan, &buffers);
+            }
+            for c in &phase.combined {
+                self.combined(plan, c, &buffers, &folds);
+            }
+        }
+        if let Some(linked) = linked {
+            let class = self.linked_class(linked);
+            let chunks = n.div_ceil(class.tile().expect("it has tiles"));
+            return self.draft(plan, class, chunks, &folds, (&[], &[]));
+        }
+        for (number, phase) in phases.list.iter().enumerate().filter(|(n, _)| runs_behind(&phases, *n)) {
+            debug_assert!(phase.once, "what runs behind the last pass runs once a row");
+            self.draft(plan, class(stage(number, false)), 1, &folds, (&buffers, &[]));
+        }
+        // Phases that run once a row without any pass: a row without points to store.
+        if phases.list.iter().all(|p| p.once) {
+            self.draft(plan, class(None), 1, &[], (&[], &[]));
+        }
+    }
+
+    fn combined(&self, plan: &mut Plan, c: &BufferCombined, buffers: &[u16], values: &[u16]) {
+        let (rows, row) = (self.space.rows(), self.space.row());
+        let class = CombinedClass { of: c.of, along: c.along };
+        let components = class.components();
+        RowCombined {
+            class,
+            size: [rows, row],
+            steps: if self.space.class.across { [1, rows] } else { [row, 1] },
+            buffers: &buffers[c.buffers as usize..][..components],
+            results: if c.along == Along::Fold { &values[c.slot as usize..][..components] } else { &[] },
+        }
+        .add(plan);
+    }
+
+    fn scan(&self, plan: &mut Plan, phases: &Phases, scan: &thalweg_kernel::BufferScan, buffers: &[u16]) {
+        let (rows, row) = (self.space.rows(), self.space.row());
+        // In an outer-axis kernel buffers are stored point by point, so that neighbours are rows.
+        let [row_step, point_step] = if self.space.class.across { [1, rows] } else { [row, 1] };
+        RowScan {
+            op: scan.scan.op,
+            reverse: scan.scan.reverse,
+            dtype: phases.buffers[scan.from as usize],
+            rows,
+            points: row,
+            row_step,
+            point_step,
+            from: buffers[scan.from as usize],
+            to: buffers[scan.to as usize],
+        }
+        .add(plan, self.target);
+    }
+}
+
+/// Splits off store number `store`, which combines with memory: one kernel stores its elements to scratch, another
+/// folds them.
+fn apart(
+    plan: &mut Plan,
+    body: &Body,
+    store: usize,
+    orientation: Orientation,
+    geometry: &RowGeometry,
+    target: &dyn Target,
+) -> Result<(), Error> {
+    let taken = body.stores[store];
+    let op = taken.combine.expect("it is one that combines");
+    let was = body.accesses[taken.access as usize];
+    let dtype = body.dtype(taken.node);
+    // Row-major strides of the scratch buffer.
+    let mut strides = [0isize; MAX_RANK];
+    let mut step = 1;
+    for d in (0..geometry.extents.len()).rev() {
+        strides[d] = step;
+        step *= geometry.extents[d] as isize;
+    }
+    let points = step as usize;
+    plan.scratch.push((points * dtype.size()).max(64));
+    let scratch = plan.scratch.len() as u16 - 1;
+    let operand = SCRATCH + scratch;
+    let place = |base| AccessGeometry { base, strides, map: None, reach: None, distinct: points };
+    let class = AccessClass::Strided;
+    let mut rest = body.clone();
+    let mut own = geometry.clone();
+    rest.accesses.push(Access { operand: Some(operand), dtype, class, per_row: false });
+    own.accesses.push(place(0));
+    rest.stores[store] =
+        thalweg_kernel::Store { node: taken.node, access: rest.accesses.len() as u16 - 1, combine: None };
+    add(plan, &rest, orientation, &own, target)?;
+    // The rows of this kernel are the points of the other kernel's rows.
+    let (kept, row) = geometry.extents.split_at(geometry.kept);
+    let transposed: Vec<usize> = row.iter().chain(kept).copied().collect();
+    let turn = |from: &[isize; MAX_RANK]| {
+        let mut to = [0; MAX_RANK];
+        to[..row.len()].copy_from_slice(&from[kept.len()..kept.len() + row.len()]);
+        to[row.len()..transposed.len()].copy_from_slice(&from[..kept.len()]);
+        to
+    };
+    let mut b = BodyBuilder::new(body.strict);
+    let from = b.access(Access { operand: Some(operand), dtype, class, per_row: false });
+    let to = b.access(Access { class, per_row: true, ..was });
+    let x = b.node(Node::Load { access: from });
+    let folded = b.fold(op, x);
+    b.store(folded, to);
+    let to = &geometry.accesses[taken.access as usize];
+    let accesses = vec![
+        AccessGeometry { strides: turn(&strides), ..place(0) },
+        AccessGeometry { strides: turn(&to.strides), ..to.clone() },
+    ];
+    let columns = RowGeometry { extents: transposed, kept: row.len(), accesses };
+    add(plan, &b.finish(), Orientation::Across, &columns, target)
+}

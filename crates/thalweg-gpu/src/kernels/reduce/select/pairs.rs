@@ -1,0 +1,74 @@
+//! Pairwise rows: each row combines a row of one operand with a row of another, and a thread takes several.
+//!
+//! In: a kernel over rows numbered by two dimensions, along each of which some operand has stride 0 (`(x.unsqueeze(1) -
+//! &y).square().sum(-1)`). Out: number of neighbouring rows a thread has along the first one. Elements of the operands
+//! with stride 0 are read once for all of them.
+
+use crate::body::wanted;
+use crate::kernels::reduce::RowsClass;
+use crate::kernels::reduce::select::{Sharing, Spread};
+use crate::space::Way;
+use thalweg_ir::DType;
+
+/// Rows per thread. (Eight took as long on an H100, with twice the registers; two were not tried.)
+const ROWS: usize = 4;
+/// Registers of 4 bytes for what is folded of a thread's rows.
+const FOLDED: usize = 32;
+/// Vectors that are loaded before the first of them is used.
+const LOADS: usize = 10;
+/// Points of a row above which the rows of the threads of a block, which lie side by side, are more than the first-level cache.
+const LONG: usize = 512;
+/// Threads of a multiprocessor below which there are too few; and for each vector of a row, one after the other of which a thread waits for.
+const BUSY: usize = 64;
+const WAITING: usize = 8;
+/// Neighbouring threads that read different rows of the operand that stays.
+const SIDE: usize = 16;
+
+impl Spread<'_> {
+    /// Returns the sharing of pairwise rows; `None` where rows are not pairs, or are too few.
+    pub(super) fn pairs(&self) -> Option<Sharing> {
+        let (space, body) = (&self.space.class, self.body);
+        let apart = body.strict || space.across || self.online.is_some();
+        if apart || space.kept != 2 || body.folds.is_empty() || !body.scans.is_empty() || !body.combined.is_empty() {
+            return None;
+        }
+        let (first, second) = (self.space.extents[0], self.space.extents[1]);
+        let threads = first.div_ceil(ROWS) * second;
+        let least = BUSY.max(WAITING * self.space.row() / self.lanes());
+        let busy = threads >= least * self.target.chip().multiprocessors as usize;
+        if !busy || second < SIDE || first < ROWS || self.space.row() > LONG || body.accesses.len() > 64 {
+            return None;
+        }
+        let strided = |way: &Way| matches!(way, Way::Strided { .. });
+        if !space.ways.iter().all(strided) || body.accesses.iter().any(|a| a.operand.is_none()) {
+            return None;
+        }
+        let sharing = Sharing::Again { group: 32 };
+        let class = RowsClass { space: space.clone(), sharing, stage: None, online: None };
+        let phases = class.phases(body);
+        let (pass, once) = phases.list.split_first()?;
+        let alone =
+            !pass.once && pass.body.stores.is_empty() && once.iter().all(|p| p.once) && phases.buffers.is_empty();
+        let wants = |w: &crate::body::Wanted| w.position || w.gather;
+        if !alone || phases.list.iter().any(|p| wanted(&p.body).iter().any(wants)) {
+            return None;
+        }
+        let (mut still, mut loads) = (0u64, [0, 0]);
+        for (k, _) in wanted(&pass.body).iter().enumerate().filter(|(_, w)| w.load) {
+            let steps = &self.space.steps[k].1;
+            match (steps[0], steps[1]) {
+                _ if body.accesses[k].per_row => return None,
+                (0, _) => {
+                    still |= 1 << k;
+                    loads[0] += usize::from(steps[1] != 0);
+                }
+                (_, 0) => loads[1] += 1,
+                _ => return None,
+            }
+        }
+        let words = |d: DType| d.size().div_ceil(4);
+        let folded: usize = pass.body.folds.iter().map(|f| words(body.dtype(f.node))).sum();
+        let fits = folded * self.lanes() * ROWS <= FOLDED && loads[0] + loads[1] * ROWS <= LOADS;
+        (fits && loads.iter().all(|n| *n > 0)).then_some(Sharing::Pairs { rows: ROWS as u8, still })
+    }
+}

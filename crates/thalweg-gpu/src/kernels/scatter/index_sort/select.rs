@@ -1,0 +1,70 @@
+//! Lowering of the radix sort of a scatter's indices: launches for each digit.
+
+use crate::kernels::Skeleton;
+use crate::kernels::plan::{Draft, Plan};
+use crate::kernels::scatter::index_sort::{BITS, DIGITS, EACH, HEAD, SortClass, SortStep};
+use crate::params::Word;
+use std::sync::Arc;
+use thalweg_kernel::ScatterGeometry;
+
+/// Number of tiles of a row of `n` indices.
+pub fn tiles(n: usize) -> usize {
+    n.div_ceil((EACH * DIGITS) as usize)
+}
+
+/// Number of passes of a sort by `size` elements, and one more value for indices out of range.
+pub fn passes(size: usize) -> usize {
+    (usize::BITS - size.leading_zeros()).div_ceil(BITS).max(1) as usize
+}
+
+/// Adds a sort of rows of indices (number of rows; extents and strides of their dimensions). Returns the region of
+/// scratch memory with the sorted pairs.
+pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, dims): (usize, &[(usize, isize)]), index: Word) -> u16 {
+    let (tiles, passes) = (tiles(g.n), passes(g.size));
+    let mut region = |bytes: usize| {
+        plan.scratch.push(bytes.max(64));
+        plan.scratch.len() as u16 - 1
+    };
+    let pairs: Vec<u16> = (0..passes.min(2)).map(|_| region(8 * rows * g.n)).collect();
+    let counts = region(4 * rows * DIGITS as usize * tiles);
+    let totals = region(4 * rows * DIGITS as usize);
+    for pass in 0..passes {
+        let first = pass == 0;
+        let to = Word::Scratch(pairs[pass % 2], 0);
+        let from = if first { index } else { Word::Scratch(pairs[(pass + 1) % 2], 0) };
+        let mut words = vec![0; HEAD];
+        words[4..8].copy_from_slice(&[g.n, g.size, tiles, pass * BITS as usize].map(|v| v as u64));
+        words[8] = g.steps[1] as u64;
+        if first {
+            words.extend(dims.iter().flat_map(|&(d, stride)| [d as u64, stride as u64]));
+        }
+        let scratch = |region| Word::Scratch(region, 0);
+        let patches = vec![(0, from), (1, to), (2, scratch(counts)), (3, scratch(totals)), (9, Word::Fault)];
+        let own = first.then_some(dims.len() as u8);
+        let steps = [
+            (SortStep::Count, rows * tiles, own),
+            // A warp per digit of a row.
+            (SortStep::Offsets, rows * 32, None),
+            (SortStep::Move, rows * tiles, own),
+        ];
+        // With a single tile, the block that moves it counts by itself.
+        for &(step, blocks, dims) in if tiles == 1 { &steps[2..] } else { &steps[..] } {
+            let kernel = Arc::new(Skeleton::ScatterSort(SortClass { step, dims }));
+            let mut words = words.clone();
+            words.truncate(HEAD + 2 * dims.unwrap_or(0) as usize);
+            let (grid, patches) = ([blocks as u32, 1, 1], patches.clone());
+            plan.stages.push(Draft { kernel, grid, block: DIGITS, shared: 0, words, patches });
+        }
+    }
+    pairs[(passes - 1) % 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passes;
+
+    #[test]
+    fn passes_hold_the_place_behind_the_last() {
+        assert_eq!([1, 255, 256, 50_000, 65_535, 65_536].map(passes), [1, 1, 2, 2, 2, 3]);
+    }
+}

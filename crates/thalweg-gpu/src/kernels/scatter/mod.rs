@@ -1,0 +1,54 @@
+//! Scatters: values written at given indices along an axis.
+
+pub mod emit;
+pub mod index_sort;
+pub(crate) mod select;
+
+use thalweg_ir::{DType, ScatterOp};
+
+/// Number of words before those of the dimensions: addresses of tensor, index, values, result; lines; indices of a
+/// line; elements of a line; strides along the axis of the four; address of the fault slot; sorted indices, or the
+/// latest ones; divisor of a thread's number (two words); threads; whether neighbouring threads have neighbouring
+/// lines.
+pub const HEAD: usize = 17;
+
+/// Number of words of a dimension: its divisor (two words), its strides in tensor, index, values, result and sorted
+/// indices.
+pub const EACH: usize = 7;
+
+/// Threads per block.
+pub const BLOCK: u32 = 128;
+
+/// Task of a launch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Way {
+    /// Copies the tensor.
+    Copy,
+    /// Scatters the values of a line in order, a thread per line.
+    Lines(ScatterOp),
+    /// Scatters the values of one element in order, a thread per element with values (a run of sorted indices).
+    Runs(ScatterOp),
+    /// Scatters each value by an atomic operation.
+    AtOnce(ScatterOp),
+    /// Clears the table of the latest indices.
+    Clear,
+    /// Finds the number of the last index that names an element, plus one, by an atomic maximum.
+    Latest,
+    /// Stores the value of that index, or copies the element where there is none.
+    Take,
+}
+
+/// Class key: the properties that decide the source.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ScatterClass {
+    /// Task of the launch.
+    pub way: Way,
+    /// Dtype of tensor, values, result.
+    pub dtype: DType,
+    /// Number of dimensions besides the axis.
+    pub dims: u8,
+    /// Whether thread numbers take 64 bits.
+    pub wide: bool,
+    /// Neighbouring lines per thread that have their indices in common: as many as fill a vector, or one.
+    pub lanes: u8,
+}
