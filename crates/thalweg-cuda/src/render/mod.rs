@@ -23,7 +23,7 @@ mod warpgroup;
 use crate::prelude::PRELUDE;
 use elements::is_native;
 use thalweg_gpu::ir::{Kernel, verify};
-use thalweg_gpu::kernels::scan::Way;
+use thalweg_gpu::kernels::sort::SortPass;
 use thalweg_gpu::{Skeleton, kernels};
 use tidy::tidy;
 
@@ -94,10 +94,10 @@ pub fn program(of: &Skeleton) -> Option<Kernel> {
         Skeleton::Rows(body, class) => kernels::reduce::emit::kernel(body, class, &is_native),
         Skeleton::Scatter(class) => kernels::scatter::emit::kernel(class),
         Skeleton::Counted(body, class) => kernels::histogram::emit::kernel(body, class, &is_native),
-        Skeleton::Scan(class) => match class.way {
-            Way::Stretch | Way::Merge => kernels::sort::merge::emit::kernel(class),
-            Way::Count | Way::Pass => kernels::sort::radix::emit::kernel(class),
-            _ => kernels::scan::emit::kernel(class),
+        Skeleton::Scan(class) => kernels::scan::emit::kernel(class),
+        Skeleton::Sort(class) => match class.pass {
+            SortPass::Runs | SortPass::Merge => kernels::sort::merge::emit::kernel(class),
+            SortPass::Histogram | SortPass::Digit => kernels::sort::radix::emit::kernel(class),
         },
         Skeleton::ScatterSort(class) => kernels::scatter::index_sort::emit::kernel(class),
         Skeleton::Combined(class) => kernels::combine::emit::kernel(class, &is_native),
@@ -122,6 +122,7 @@ fn text(of: &Skeleton) -> String {
         | Skeleton::Scatter(_)
         | Skeleton::Counted(..)
         | Skeleton::Scan(_)
+        | Skeleton::Sort(_)
         | Skeleton::Combined(_)
         | Skeleton::Contraction(_)
         | Skeleton::Fed(_)
@@ -140,7 +141,7 @@ fn before(of: &Skeleton) -> &'static str {
         Skeleton::Fed(_) => FED,
         Skeleton::Streamed(class) if class.fed.is_some() => FED,
         Skeleton::Contraction(_) | Skeleton::Streamed(_) => CONTRACTIONS,
-        Skeleton::Scan(class) if class.way == Way::Pass => TOLD,
+        Skeleton::Sort(class) if class.pass == SortPass::Digit => TOLD,
         Skeleton::Rows(body, class) if class.has_scans(body) => SCANNED,
         Skeleton::Rows(_, class) if class.is_held_by_blocks() => BY_BLOCKS,
         Skeleton::Rows(_, class) if class.online.is_some() => ONLINE,

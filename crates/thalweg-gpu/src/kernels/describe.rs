@@ -7,9 +7,10 @@ use crate::kernels::generic::Width;
 use crate::kernels::histogram::CountedClass;
 use crate::kernels::map::MapClass;
 use crate::kernels::reduce::Sharing;
-use crate::kernels::scan::Way;
+use crate::kernels::scan::ScanStrategy;
 use crate::kernels::scatter::index_sort::SortStep;
 use crate::kernels::scatter::{ScatterClass, Way as ScatterWay};
+use crate::kernels::sort::SortPass;
 use thalweg_kernel::Along;
 
 impl Skeleton {
@@ -57,15 +58,20 @@ impl Skeleton {
                 how + &part
             }
             Skeleton::Scan(class) => {
-                let how = match class.way {
-                    Way::InOrder => "a thread a row",
-                    Way::Short => "some threads of a warp a row",
-                    Way::Long => "blocks that share a row, or one",
-                    Way::Across => "rows side by side",
-                    Way::Stretch => "a stretch a block",
-                    Way::Merge => "merges of sorted runs",
-                    Way::Count => "digits counted",
-                    Way::Pass => "moved to where its digit is",
+                let how = match class.strategy {
+                    ScanStrategy::InOrder => "a thread a row",
+                    ScanStrategy::WithinWarp => "some threads of a warp a row",
+                    ScanStrategy::Blocks => "blocks that share a row, or one",
+                    ScanStrategy::Columns => "rows side by side",
+                };
+                format!("Scan of rows in memory: {:?} of {}, {how}.", class.op, class.dtype.name())
+            }
+            Skeleton::Sort(class) => {
+                let how = match class.pass {
+                    SortPass::Runs => "a stretch a block",
+                    SortPass::Merge => "merges of sorted runs",
+                    SortPass::Histogram => "digits counted",
+                    SortPass::Digit => "moved to where its digit is",
                 };
                 format!("Scan of rows in memory: {:?} of {}, {how}.", class.op, class.dtype.name())
             }

@@ -40,7 +40,8 @@ use crate::kernels::plan::{MOST_BLOCKS, Plan};
 use crate::kernels::reduce::RowsClass;
 use crate::kernels::scan::ScanClass;
 use crate::kernels::scatter::ScatterClass;
-use crate::kernels::scatter::index_sort::SortClass;
+use crate::kernels::scatter::index_sort::IndexSortClass;
+use crate::kernels::sort::SortClass;
 use crate::params::Word;
 use crate::product::Product;
 use crate::target::Target;
@@ -61,6 +62,8 @@ pub enum Skeleton {
     Rows(Body, RowsClass),
     /// A scan of rows in memory.
     Scan(ScanClass),
+    /// A sort of rows in memory.
+    Sort(SortClass),
     /// A fold or scan of rows in memory by a user-defined combine.
     Combined(CombinedClass),
     /// A fused GEMM, one tile a block, whose factors are copied by all threads (`cp.async`) or computed.
@@ -74,7 +77,7 @@ pub enum Skeleton {
     /// A histogram: sums of integers in tables in shared memory, with the body that computes the index.
     Counted(Body, CountedClass),
     /// A sort of the indices of a scatter.
-    ScatterSort(SortClass),
+    ScatterSort(IndexSortClass),
     /// An operation with the user's own source.
     Foreign(ForeignClass),
     /// An interpreter of bodies (generic kernel).
@@ -102,7 +105,7 @@ impl Skeleton {
         match self {
             Skeleton::Map(..) => "map",
             Skeleton::Rows(body, class) => class.name(body),
-            Skeleton::Scan(_) => "scan",
+            Skeleton::Scan(_) | Skeleton::Sort(_) => "scan",
             Skeleton::Combined(_) => "combine",
             Skeleton::Contraction(_) | Skeleton::Fed(_) | Skeleton::Streamed(_) => "contraction",
             Skeleton::Scatter(_) | Skeleton::Counted(..) | Skeleton::ScatterSort(_) => "scatter",
@@ -120,7 +123,11 @@ impl Skeleton {
         let same_bits = |body: &Body| body.strict || body.repeatable || body.has_loops();
         match self {
             Skeleton::Map(body, _) | Skeleton::Rows(body, _) | Skeleton::Counted(body, _) => same_bits(body),
-            Skeleton::Scan(_) | Skeleton::Combined(_) | Skeleton::Scatter(_) | Skeleton::ScatterSort(_) => true,
+            Skeleton::Scan(_)
+            | Skeleton::Sort(_)
+            | Skeleton::Combined(_)
+            | Skeleton::Scatter(_)
+            | Skeleton::ScatterSort(_) => true,
             Skeleton::Contraction(class) => class.bodies().any(same_bits),
             Skeleton::Fed(class) => same_bits(&class.result.0.body),
             Skeleton::Streamed(class) => class.bodies().any(same_bits),

@@ -1,4 +1,4 @@
-//! Lowering of folds and scans of rows of scratch memory by user-defined combines (`kernels/combine/emit.rs`): a block per
+//! Lowering of folds and scans of rows of scratch memory by user-defined combines: a block per
 //! row.
 
 use crate::kernels::Skeleton;

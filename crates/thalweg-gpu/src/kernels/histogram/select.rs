@@ -1,4 +1,4 @@
-//! Lowering of histograms: sums of integers in tables in shared memory (`kernels/histogram/emit.rs`).
+//! Lowering of histograms: sums of integers in tables in shared memory.
 //!
 //! The index is computed in the same launch where it is a map over the scatter's points in their order; else it is read
 //! from memory.

@@ -13,8 +13,9 @@
 //! chunks follow from the length of a row alone.
 
 use crate::dsl::Text;
-use crate::ir::{Definition, Expr, Kernel, Layout, Routine, Type};
-use crate::kernels::scan::{BLOCK, POINTS, ScanClass, WARP, WORDS, Way};
+use crate::ir::{Definition, Expr, Kernel, Routine, Type};
+use crate::kernels::scan::params::ScanParams;
+use crate::kernels::scan::{BLOCK, POINTS, ScanClass, ScanStrategy, WARP};
 
 /// Threads of a block in which each has a row.
 const ROWS: u32 = 32;
@@ -22,7 +23,9 @@ const ROWS: u32 = 32;
 /// The kernel.
 pub fn kernel(class: &ScanClass) -> Kernel {
     let dtype = class.dtype;
+    let (_, params) = ScanParams::new();
     let text = Text::new()
+        .params(&params)
         .ty("S", Type::Stored(dtype))
         .ty("Wide", Type::Wide(0))
         .holds("REVERSED", class.reverse)
@@ -35,23 +38,22 @@ pub fn kernel(class: &ScanClass) -> Kernel {
         .function("wide", |x| Routine::Widened(0).of([Expr::Unpack(dtype, Box::new(x[0].clone()))]))
         .function("both", |x| Routine::Accumulated(0).of(x.to_vec()))
         .function("narrow", |x| Expr::Pack(dtype, Box::new(Routine::Narrowed(0, dtype).of(x.to_vec()))));
-    let body = match class.way {
-        Way::InOrder => text.statements(&[HEAD, IN_ORDER]),
-        Way::Short => text.statements(&[HEAD, SHORT]),
-        Way::Long => text.statements(&[HEAD, ALONG, CHUNKED]),
-        Way::Across => text.statements(&[HEAD, ACROSS, CHUNKED]),
-        Way::Stretch | Way::Merge | Way::Count | Way::Pass => unreachable!("a sort has a program of its own"),
+    let body = match class.strategy {
+        ScanStrategy::InOrder => text.statements(&[HEAD, IN_ORDER]),
+        ScanStrategy::WithinWarp => text.statements(&[HEAD, SHORT]),
+        ScanStrategy::Blocks => text.statements(&[HEAD, ALONG, CHUNKED]),
+        ScanStrategy::Columns => text.statements(&[HEAD, ACROSS, CHUNKED]),
     };
-    let block = if class.way == Way::InOrder { ROWS } else { BLOCK as u32 };
+    let block = if class.strategy == ScanStrategy::InOrder { ROWS } else { BLOCK as u32 };
     let definitions = vec![Definition::Scan { number: 0, op: class.op, dtype }];
-    Kernel { name: "scan", block, blocks: None, params: Layout::numbered(WORDS), definitions, body }
+    Kernel { name: "scan", block, blocks: None, params, definitions, body }
 }
 
 /// Prologue of every kernel.
 const HEAD: &str = r"
-scratch from: S = word 0;
-scratch to: S = word 1;
-let rows = i64(word 2), n = i64(word 3), row_step = i64(word 4), step = i64(word 5);
+scratch from: S = param from;
+scratch to: S = param to;
+let rows = param rows, n = param points, row_step = param row_stride, step = param point_stride;
 let t = thread, lane = t % 32, warp = t / 32;
 // Where a point of a warp lies in shared memory: spread, so that threads eight points apart do not meet in a bank.
 fn slot(s) = s + s / 32;
@@ -79,7 +81,7 @@ for first: i64 in 0..n by POINTS {
 
 /// Rows of at most 256 points, as many per warp as there are threads for.
 const SHORT: &str = r"
-let threads_of_row = u32(word 6), own = 32 / threads_of_row, part = lane % threads_of_row, points = u32(n);
+let threads_of_row = u32(param row_threads_or_chunk), own = 32 / threads_of_row, part = lane % threads_of_row, points = u32(n);
 let first = (i64(block) * WARPS + i64(warp)) * i64(own), live = min(rows - first, i64(own));
 let count = live > 0 ? u32(live) * points : 0;
 // A quotient of two numbers up to 256 by a product.
@@ -124,7 +126,7 @@ for k: u32 in 0..POINTS unroll {
 /// Contiguous rows. A block's points go through shared memory, so that a warp accesses neighbours and each thread has
 /// eight consecutive points.
 const ALONG: &str = r"
-let shares = u32(word 7);
+let shares = param row_blocks;
 let row = i64(block / shares), start = row * row_step;
 let turn_points = i64(threads) * POINTS;
 shared all: S[WARPS][WARP + WARP / 32];
@@ -179,8 +181,8 @@ proc store(first, stop, carry, x) {
 
 /// Outer-axis rows: neighbouring threads have neighbouring rows.
 const ACROSS: &str = r"
-let shares = u32(word 7);
-let width = u32(word 12), own_column = t % width, depth = t / width, deep = threads / width;
+let shares = param row_blocks;
+let width = param block_rows, own_column = t % width, depth = t / width, deep = threads / width;
 let row = i64(block / shares) * i64(width) + i64(own_column), start = row * row_step;
 let live = row < rows;
 let turn_points = i64(deep) * POINTS;
@@ -218,9 +220,9 @@ proc store(first, stop, carry, x) {
 
 /// Main loop: iterations of all threads, chunk by chunk.
 const CHUNKED: &str = r"
-let chunk = i64(word 6), own = i64(word 8), chunks = i64(word 9), share = i64(block % shares);
-let folded = word 10 != 0;
-scratch partials: Wide = word 11;
+let chunk = param row_threads_or_chunk, own = param block_chunks, chunks = param row_chunks, share = i64(block % shares);
+let folded = param only_reduce != 0;
+scratch partials: Wide = param partials;
 var base = nothing();
 if share > 0 && !folded {
     if folds() {

@@ -1,15 +1,13 @@
 //! Lowering of scans of rows in scratch memory: which threads have a row, and how chunks of it are divided among blocks
-//! (`kernels/scan/emit.rs`).
+//!.
 
 use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan, blocks};
-use crate::kernels::scan::row_scan::RowScan;
-use crate::kernels::scan::{BLOCK, POINTS, ScanClass, WARP, WORDS, Way};
-use crate::kernels::sort::merge;
+use crate::kernels::scan::params::ScanArguments;
+use crate::kernels::scan::{BLOCK, POINTS, RowScan, ScanClass, ScanStrategy, WARP};
 use crate::params::Word;
 use crate::target::Target;
 use crate::traffic;
-use std::sync::Arc;
 use thalweg_ir::ScanOp;
 
 /// Maximum number of chunks of a row: each block folds the partial results of those before its own.
@@ -18,41 +16,36 @@ const CHUNKS: usize = 512;
 const LONG: usize = 4;
 
 impl RowScan {
-    /// Adds the launches.
+    /// Adds the launches of a scan.
     pub fn add(self, plan: &mut Plan, target: &dyn Target) {
         let RowScan { op, dtype, rows, points: n, .. } = self;
         if rows * n == 0 {
             return;
         }
-        if matches!(op, ScanOp::Sort | ScanOp::Argsort) {
-            if self.is_radix() {
-                return self.add_radix(plan, target);
-            }
-            return merge::select::add(self, plan);
-        }
         plan.moved += traffic::scratch((rows * n * dtype.size()) as u64);
         // Products of floats in another order may overflow where they would underflow.
         if op == ScanOp::Prod && dtype.is_float() {
-            return self.draft(plan, Way::InOrder, blocks(rows, 32), 32, &[]);
+            return self.launch(plan, ScanStrategy::InOrder, blocks(rows, 32), 32, Division::default());
         }
         if self.point_step != 1 && self.row_step == 1 && rows >= 8 {
             let most = rows.next_power_of_two();
             let deep = n.div_ceil(POINTS).next_power_of_two().clamp(1, BLOCK / most.clamp(8, 32));
             let wide = most.clamp(8, BLOCK / deep);
-            return self.add_chunks(plan, target, Way::Across, wide, deep);
+            return self.add_chunks(plan, target, ScanStrategy::Columns, wide, deep);
         }
         if n <= WARP {
             let threads = n.div_ceil(POINTS).next_power_of_two().clamp(1, 32);
             let grid = blocks(rows, BLOCK / threads);
-            return self.draft(plan, Way::Short, grid, BLOCK as u32, &[threads]);
+            let division = Division { row_threads_or_chunk: threads, ..Division::default() };
+            return self.launch(plan, ScanStrategy::WithinWarp, grid, BLOCK as u32, division);
         }
         // No more warps than there are points for.
         let deep = n.div_ceil(POINTS).next_power_of_two().clamp(32, BLOCK);
-        self.add_chunks(plan, target, Way::Long, 1, deep);
+        self.add_chunks(plan, target, ScanStrategy::Blocks, 1, deep);
     }
 
     /// Adds blocks of `wide` neighbouring rows, with `deep` threads each.
-    fn add_chunks(self, plan: &mut Plan, target: &dyn Target, way: Way, wide: usize, deep: usize) {
+    fn add_chunks(self, plan: &mut Plan, target: &dyn Target, strategy: ScanStrategy, wide: usize, deep: usize) {
         let (turn, tiles, n) = (deep * POINTS, self.rows.div_ceil(wide), self.points);
         let chunk = n.div_ceil(CHUNKS).next_multiple_of(turn).max(turn);
         let chunks = n.div_ceil(chunk).max(1);
@@ -63,29 +56,59 @@ impl RowScan {
         let shares = chunks.div_ceil(own);
         let grid = blocks(tiles * shares, 1);
         let block = (wide * deep) as u32;
+        let division = Division {
+            row_threads_or_chunk: chunk,
+            row_blocks: shares,
+            block_chunks: own,
+            row_chunks: chunks,
+            only_reduce: false,
+            partials: None,
+            block_rows: wide,
+        };
         if shares == 1 {
-            return self.draft(plan, way, grid, block, &[chunk, 1, own, chunks, 0, 0, wide]);
+            return self.launch(plan, strategy, grid, block, division);
         }
         // The first launch only reads the elements and stores a partial result of each chunk.
         plan.moved.read += (self.rows * n * self.dtype.size()) as u64;
         plan.moved += traffic::scratch((8 * self.rows * chunks) as u64);
         plan.scratch.push((8 * self.rows * chunks).max(64));
-        let region = plan.scratch.len() as u16 - 1;
-        for fold in [1, 0] {
-            self.draft(plan, way, grid, block, &[chunk, shares, own, chunks, fold, 0, wide]);
-            if let Some(stage) = plan.stages.last_mut() {
-                stage.patches.push((11, Word::Scratch(region, 0)));
-            }
+        let partials = Some(Word::Scratch(plan.scratch.len() as u16 - 1, 0));
+        for only_reduce in [true, false] {
+            self.launch(plan, strategy, grid, block, Division { only_reduce, partials, ..division });
         }
     }
 
-    /// Adds a launch with these words after the sizes.
-    fn draft(self, plan: &mut Plan, way: Way, grid: u32, block: u32, more: &[usize]) {
-        let mut words = vec![0; WORDS];
-        let sizes = [self.rows, self.points, self.row_step, self.point_step];
-        words[2..].iter_mut().zip(sizes.iter().chain(more)).for_each(|(w, &v)| *w = v as u64);
-        let patches = vec![(0, Word::Scratch(self.from, 0)), (1, Word::Scratch(self.to, 0))];
-        let kernel = Arc::new(Skeleton::Scan(ScanClass { way, ..self.class() }));
-        plan.stages.push(Draft { kernel, grid: [grid.max(1), 1, 1], block, shared: 0, words, patches });
+    /// Adds a launch.
+    fn launch(self, plan: &mut Plan, strategy: ScanStrategy, grid: u32, block: u32, division: Division) {
+        let RowScan { op, reverse, dtype, .. } = self;
+        let arguments = ScanArguments {
+            from: Word::Scratch(self.from, 0),
+            to: Word::Scratch(self.to, 0),
+            rows: self.rows,
+            points: self.points,
+            row_stride: self.row_step,
+            point_stride: self.point_step,
+            row_threads_or_chunk: division.row_threads_or_chunk,
+            row_blocks: division.row_blocks,
+            block_chunks: division.block_chunks,
+            row_chunks: division.row_chunks,
+            only_reduce: division.only_reduce,
+            partials: division.partials,
+            block_rows: division.block_rows,
+        };
+        let kernel = Skeleton::Scan(ScanClass { op, reverse, dtype, strategy });
+        plan.stages.push(Draft::new(kernel, [grid.max(1), 1, 1], block, 0, arguments.fill()));
     }
+}
+
+/// Division of rows among blocks: the arguments of these names.
+#[derive(Clone, Copy, Default)]
+struct Division {
+    row_threads_or_chunk: usize,
+    row_blocks: usize,
+    block_chunks: usize,
+    row_chunks: usize,
+    only_reduce: bool,
+    partials: Option<Word>,
+    block_rows: usize,
 }

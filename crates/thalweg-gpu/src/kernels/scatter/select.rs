@@ -1,4 +1,4 @@
-//! Lowering of scatters: chooses one of several strategies (`kernels/scatter/emit.rs`) by sizes and chip alone.
+//! Lowering of scatters: chooses one of several strategies by sizes and chip alone.
 
 use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan, blocks};

@@ -16,14 +16,15 @@ use crate::kernels::combine::CombinedClass;
 use crate::kernels::combine::select::RowCombined;
 use crate::kernels::plan::{Draft, Plan};
 use crate::kernels::reduce::{RowsClass, RowsSlots, Sharing, Stage, combined_values, runs_behind, state_bytes};
-use crate::kernels::scan::row_scan::RowScan;
+use crate::kernels::scan::RowScan;
+use crate::kernels::sort;
 use crate::operands::{SCRATCH, add_reciprocals, addresses, needs};
 use crate::params::Word;
 use crate::space::{Inner, Space, Way};
 use crate::target::{COUNTERS, Target};
 use crate::traffic::{self, Domain};
 use std::sync::Arc;
-use thalweg_ir::MAX_RANK;
+use thalweg_ir::{MAX_RANK, ScanOp};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Along, Body, BodyBuilder, BufferCombined, Node, Orientation, Phases,
     RowGeometry, expand, reciprocals, widen, with_lower_moments,
@@ -377,7 +378,7 @@ impl Spread<'_> {
         let (rows, row) = (self.space.rows(), self.space.row());
         // In an outer-axis kernel buffers are stored point by point, so that neighbours are rows.
         let [row_step, point_step] = if self.space.class.across { [1, rows] } else { [row, 1] };
-        RowScan {
+        let scan = RowScan {
             op: scan.scan.op,
             reverse: scan.scan.reverse,
             dtype: phases.buffers[scan.from as usize],
@@ -387,8 +388,11 @@ impl Spread<'_> {
             point_step,
             from: buffers[scan.from as usize],
             to: buffers[scan.to as usize],
+        };
+        match scan.op {
+            ScanOp::Sort | ScanOp::Argsort => sort::select::add(scan, plan, self.target),
+            _ => scan.add(plan, self.target),
         }
-        .add(plan, self.target);
     }
 }
 

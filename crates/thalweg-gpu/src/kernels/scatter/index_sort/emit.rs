@@ -9,12 +9,12 @@
 
 use crate::dsl::Text;
 use crate::ir::{Kernel, Layout, Type};
-use crate::kernels::scatter::index_sort::{BITS, DIGITS, EACH, HEAD, SortClass, SortStep};
+use crate::kernels::scatter::index_sort::{BITS, DIGITS, EACH, HEAD, IndexSortClass, SortStep};
 use std::fmt::Write;
 use thalweg_ir::DType;
 
 /// Kernel of a step.
-pub fn kernel(class: &SortClass) -> Kernel {
+pub fn kernel(class: &IndexSortClass) -> Kernel {
     let text = Text::new()
         .ty("Index", Type::Stored(DType::I64))
         .number("BITS", BITS)
@@ -33,7 +33,7 @@ pub fn kernel(class: &SortClass) -> Kernel {
 }
 
 /// Defines `pair(i, x)`, which sets `x` to pair `i` of the row.
-fn pairs(class: &SortClass) -> String {
+fn pairs(class: &IndexSortClass) -> String {
     let Some(dims) = class.dims else { return PAIRS.into() };
     let mut begin = String::from("i64(0)");
     let mut text = String::new();

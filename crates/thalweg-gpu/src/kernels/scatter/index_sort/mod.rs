@@ -30,7 +30,7 @@ pub enum SortStep {
 
 /// Class key of one launch of a sort: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct SortClass {
+pub struct IndexSortClass {
     /// Task of the launch.
     pub step: SortStep,
     /// Number of row dimensions where the launch reads the indices themselves; `None` where it reads pairs.

@@ -2,7 +2,7 @@
 
 use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan};
-use crate::kernels::scatter::index_sort::{BITS, DIGITS, EACH, HEAD, SortClass, SortStep};
+use crate::kernels::scatter::index_sort::{BITS, DIGITS, EACH, HEAD, IndexSortClass, SortStep};
 use crate::params::Word;
 use std::sync::Arc;
 use thalweg_kernel::ScatterGeometry;
@@ -49,7 +49,7 @@ pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, dims): (usize, &[(usize,
         ];
         // With a single tile, the block that moves it counts by itself.
         for &(step, blocks, dims) in if tiles == 1 { &steps[2..] } else { &steps[..] } {
-            let kernel = Arc::new(Skeleton::ScatterSort(SortClass { step, dims }));
+            let kernel = Arc::new(Skeleton::ScatterSort(IndexSortClass { step, dims }));
             let mut words = words.clone();
             words.truncate(HEAD + 2 * dims.unwrap_or(0) as usize);
             let (grid, patches) = ([blocks as u32, 1, 1], patches.clone());

@@ -1,11 +1,13 @@
 //! Lowering of merge sorts of rows of scratch memory: a launch that sorts runs, and one for each doubling of runs
-//! (`kernels/sort/merge/emit.rs`).
+//!.
 
 use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan, blocks};
-use crate::kernels::scan::row_scan::RowScan;
-use crate::kernels::scan::{ScanClass, Way};
-use crate::kernels::sort::merge::{BLOCK, STRETCH, SortArguments, is_wide};
+use crate::kernels::scan::RowScan;
+use crate::kernels::sort::keys::is_wide;
+use crate::kernels::sort::merge::params::MergeSortArguments;
+use crate::kernels::sort::merge::{BLOCK, STRETCH};
+use crate::kernels::sort::{SortClass, SortPass};
 use crate::params::Word;
 use crate::traffic;
 use thalweg_ir::ScanOp;
@@ -35,12 +37,12 @@ pub fn add(scan: RowScan, plan: &mut Plan) {
     plan.moved.written += copy.map_or(0, |_| elements);
     let row = n.next_power_of_two().clamp(8, STRETCH);
     let tiles = rows.div_ceil(STRETCH / row) * parts;
-    let mut stage = |way, run: usize, at: usize, last: bool| {
+    let mut stage = |pass, run: usize, at: usize, last: bool| {
         let scratch = |region: u16| Word::Scratch(region, 0);
         let pair = |of: usize| pairs.map(|(keys, indices)| [scratch(keys[of]), scratch(indices[of])]);
         let (runs, merged) = (pair(at), pair(1 - at));
         let [elements_row_stride, elements_point_stride] = if copy.is_some() { [n, 1] } else { [row_step, point_step] };
-        let arguments = SortArguments {
+        let arguments = MergeSortArguments {
             from: scratch(from),
             to: scratch(to),
             rows,
@@ -60,13 +62,13 @@ pub fn add(scan: RowScan, plan: &mut Plan) {
             elements_point_stride,
         };
         let grid = [blocks(tiles, 1).max(1), 1, 1];
-        let kernel = Skeleton::Scan(ScanClass { way, ..scan.class() });
+        let kernel = Skeleton::Sort(SortClass { op, descending: scan.reverse, dtype, pass });
         plan.stages.push(Draft::new(kernel, grid, BLOCK, 0, arguments.fill()));
     };
-    stage(Way::Stretch, 0, 0, parts == 1);
+    stage(SortPass::Runs, 0, 0, parts == 1);
     let (mut run, mut at) = (STRETCH, 0);
     while run < n {
-        stage(Way::Merge, run, at, 2 * run >= n);
+        stage(SortPass::Merge, run, at, 2 * run >= n);
         (run, at) = (run * 2, 1 - at);
     }
 }

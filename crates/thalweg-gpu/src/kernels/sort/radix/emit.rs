@@ -9,16 +9,19 @@
 //!
 //! Always true: a pass in which all keys of a row have the same digit moves nothing.
 
-use crate::ir::{Kernel, Layout, Routine};
-use crate::kernels::scan::{ScanClass, Way};
-use crate::kernels::sort::merge::emit::keys;
-use crate::kernels::sort::radix::{DIGITS, WORDS, passes, tile};
+use crate::ir::{Kernel, Routine};
+use crate::kernels::sort::keys::keys;
+use crate::kernels::sort::radix::params::RadixSortParams;
+use crate::kernels::sort::radix::{DIGITS, passes, tile};
+use crate::kernels::sort::{SortClass, SortPass};
 
 /// Kernel of the histogram, or of a pass.
-pub fn kernel(class: &ScanClass) -> Kernel {
+pub fn kernel(class: &SortClass) -> Kernel {
     let (passes, tile) = (passes(class.dtype) as u32, tile(class.dtype) as u32);
     let digits = DIGITS as u32;
+    let (_, params) = RadixSortParams::new();
     let text = keys(class)
+        .params(&params)
         .number("SIZE", class.dtype.size() as u32)
         .number("DIGITS", digits)
         .number("WARPS", digits / 32)
@@ -30,14 +33,14 @@ pub fn kernel(class: &ScanClass) -> Kernel {
         // With eight passes most digits are often the same: a thread counts repetitions before it updates the table.
         .holds("RUNS", passes == 8)
         .function("tiles_before", |x| Routine::TilesBefore.of(x.to_vec()));
-    let body = text.statements(&[HEAD, if class.way == Way::Count { COUNT } else { MOVE }]);
-    Kernel { name: "scan", block: digits, blocks: None, params: Layout::numbered(WORDS), definitions: vec![], body }
+    let body = text.statements(&[HEAD, if class.pass == SortPass::Histogram { COUNT } else { MOVE }]);
+    Kernel { name: "scan", block: digits, blocks: None, params, definitions: vec![], body }
 }
 
 const HEAD: &str = r"
-let n = u32(word 3), tiles = u32(word 6), t = thread, lane = t % 32, warp = t / 32;
+let n = param points, tiles = param tiles, t = thread, lane = t % 32, warp = t / 32;
 shared sums: u32[WARPS];
-scratch from: S = word 0;
+scratch from: S = param from;
 fn digit_of(key, pass) = pass < SIZE ? u32(key >> Key(8 * pass)) & DIGITS - 1 : 0;
 // Where the passes of a row read and write: whence in the lower half, whither in the upper one; 0 where it is left out.
 // They stand behind where digits begin.
@@ -57,8 +60,8 @@ proc sum_to(x) {
 
 /// Histograms of all passes, over every `shares`-th tile of a row.
 const COUNT: &str = r"
-let shares = u32(word 7), row = block / shares, share = block % shares;
-let begin = i64(row) * i64(word 4);
+let shares = param row_blocks_or_pass, row = block / shares, share = block % shares;
+let begin = i64(row) * param row_stride;
 shared counts: u32[PASSES * COPIES * DIGITS];
 fn table(p, c, digit) = (p * COPIES + c) * DIGITS + digit;
 for i: u32 in t..PASSES * COPIES * DIGITS by DIGITS { counts[i] = 0; }
@@ -73,7 +76,7 @@ for tile: u32 in share..tiles by shares {
     fn place(k) = tile * TILE + k * DIGITS + t;
     var raw: S[EACH];
     for k: u32 in 0..EACH unroll {
-        if place(k) < n { raw[k] = from[begin + i64(place(k)) * i64(word 5)]; }
+        if place(k) < n { raw[k] = from[begin + i64(place(k)) * param point_stride]; }
     }
     for k: u32 in 0..EACH unroll {
         if place(k) < n {
@@ -101,7 +104,7 @@ when RUNS {
     }
 }
 barrier;
-scratch counters: u32 = word 13;
+scratch counters: u32 = param counters_or_exchange;
 fn counter(p) = row * (PASSES * DIGITS) + p * DIGITS + t;
 for p: u32 in 0..PASSES unroll {
     var count = u32(0);
@@ -112,7 +115,7 @@ fence;
 barrier;
 shared last: u32[1];
 if t == 0 {
-    let through = u32(word 2) * (PASSES * DIGITS) + row;
+    let through = param rows * (PASSES * DIGITS) + row;
     let before = atomic_add(counters[through], 1);
     if before == shares - 1 { counters[through] = 0; }
     last[0] = before == shares - 1 ? u32(1) : 0;
@@ -122,7 +125,7 @@ barrier;
 if last[0] == 1 {
     // The last block of the row puts down where each digit of each pass begins, and which passes there are. Counters are
     // 0 again.
-    scratch starts: u32 = word 8;
+    scratch starts: u32 = param digit_offsets;
     var many = u32(0);
     for p: u32 in 0..PASSES unroll {
         let count = atomic_exchange(counters[counter(p)], 0);
@@ -149,21 +152,21 @@ if last[0] == 1 {
 
 /// One pass.
 const MOVE: &str = r"
-let pass = u32(word 7);
+let pass = param row_blocks_or_pass;
 shared elements: S[TILE];
 when PLACES { shared numbers: u32[TILE]; }
 shared counts: u32[WARPS][DIGITS];
 shared local: u32[DIGITS];
 shared begins: u32[DIGITS];
-ticket own = word 13;
+ticket own = param counters_or_exchange;
 let row = own / tiles, tile = own % tiles;
-constant starts: u32 = word 8;
+constant starts: u32 = param digit_offsets;
 let way = starts[starts_of(row) + i64(PASSES * DIGITS + pass)], whence = way & 0xffff, whither = way >> 16;
 if way == 0 { return; }
-scratch first_elements: S = word 9;
-scratch second_elements: S = word 10;
-scratch first_numbers: u32 = word 11;
-scratch second_numbers: u32 = word 12;
+scratch first_elements: S = param first_elements;
+scratch second_elements: S = param second_elements;
+scratch first_numbers: u32 = param first_indices;
+scratch second_numbers: u32 = param second_indices;
 let line = i64(row) * i64(n);
 let first = tile * TILE, stretch = warp * (32 * EACH), count = min(n - first, TILE);
 fn own_place(k) = stretch + 32 * k + lane;
@@ -181,7 +184,7 @@ proc bring(these, numbers_of_these) {
 }
 if whence == GIVEN {
     for k: u32 in 0..EACH unroll {
-        if own_place(k) < count { raw[k] = from[i64(row) * i64(word 4) + i64(first + own_place(k)) * i64(word 5)]; }
+        if own_place(k) < count { raw[k] = from[i64(row) * param row_stride + i64(first + own_place(k)) * param point_stride]; }
         when PLACES { number[k] = first + own_place(k); }
     }
 } else if whence == SECOND {
@@ -239,11 +242,11 @@ proc move(there, numbers_of_there) {
     }
 }
 if whither == RESULT {
-    scratch to: Result = word 1;
+    scratch to: Result = param to;
     for k: u32 in 0..EACH unroll {
         let s = k * DIGITS + t;
         if s < count {
-            let at = i64(row) * i64(word 4) + i64(goes_to(s)) * i64(word 5);
+            let at = i64(row) * param row_stride + i64(goes_to(s)) * param point_stride;
             when PLACES { to[at] = Result(i64(numbers[s])); } else { to[at] = elements[s]; }
         }
     }

@@ -1,14 +1,14 @@
-//! Lowering of radix sorts of rows of scratch memory: a launch that counts, and one for each digit (`kernels/sort/radix/emit.rs`).
+//! Lowering of radix sorts of rows of scratch memory: a launch that counts, and one for each digit.
 
 use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan, blocks};
-use crate::kernels::scan::row_scan::RowScan;
-use crate::kernels::scan::{ScanClass, Way};
-use crate::kernels::sort::radix::{DIGITS, WORDS, passes, tile};
+use crate::kernels::scan::RowScan;
+use crate::kernels::sort::radix::params::RadixSortArguments;
+use crate::kernels::sort::radix::{DIGITS, passes, tile};
+use crate::kernels::sort::{SortClass, SortPass};
 use crate::params::Word;
 use crate::target::{COUNTERS, Target};
 use crate::traffic;
-use std::sync::Arc;
 use thalweg_ir::ScanOp;
 use thalweg_kernel::Moved;
 
@@ -22,46 +22,53 @@ fn short(size: usize) -> usize {
     }
 }
 
-impl RowScan {
-    /// Whether its rows are so long that radix passes take less time than merges.
-    pub fn is_radix(&self) -> bool {
-        let counters = self.rows.saturating_mul(passes(self.dtype) * DIGITS + 1);
-        let tiles = self.rows.saturating_mul(self.points.div_ceil(tile(self.dtype)));
-        self.points > short(self.dtype.size()) && self.points < 1 << 31 && counters <= COUNTERS && tiles < 1 << 31
-    }
+/// Whether the rows are so long that radix passes take less time than merges.
+pub fn fits(sort: &RowScan) -> bool {
+    let counters = sort.rows.saturating_mul(passes(sort.dtype) * DIGITS + 1);
+    let tiles = sort.rows.saturating_mul(sort.points.div_ceil(tile(sort.dtype)));
+    sort.points > short(sort.dtype.size()) && sort.points < 1 << 31 && counters <= COUNTERS && tiles < 1 << 31
+}
 
-    /// Adds the launches of a radix sort.
-    pub fn add_radix(self, plan: &mut Plan, target: &dyn Target) {
-        let RowScan { op, dtype, rows, points: n, .. } = self;
-        let (passes, tiles, total) = (passes(dtype), n.div_ceil(tile(dtype)), rows * n);
-        let places = op == ScanOp::Argsort;
-        let mut region = |bytes: usize| {
-            plan.scratch.push(bytes.max(64));
-            Word::Scratch(plan.scratch.len() as u16 - 1, 0)
+/// Adds the launches of a radix sort.
+pub fn add(sort: RowScan, plan: &mut Plan, target: &dyn Target) {
+    let RowScan { op, dtype, rows, points: n, .. } = sort;
+    let (passes, tiles, total) = (passes(dtype), n.div_ceil(tile(dtype)), rows * n);
+    let places = op == ScanOp::Argsort;
+    let mut region = |bytes: usize| {
+        plan.scratch.push(bytes.max(64));
+        Word::Scratch(plan.scratch.len() as u16 - 1, 0)
+    };
+    let starts = region(4 * rows * passes * (DIGITS + 1));
+    let elements = [0; 2].map(|_| region(dtype.size() * total));
+    let own_places = [0; 2].map(|_| if places { region(4 * total) } else { starts });
+    // Traffic if no pass is skipped; the last pass writes the result.
+    let (element, place) = ((dtype.size() * total) as u64, if places { 4 * total as u64 } else { 0 });
+    let result = if places { 8 * total as u64 } else { element };
+    plan.moved += Moved { read: 2 * element, written: result, ..Moved::default() };
+    plan.moved += traffic::scratch((passes as u64 - 1) * (element + place));
+    let chip = target.chip().multiprocessors as usize;
+    let shares = (2 * chip).div_ceil(rows.max(1)).min(tiles);
+    let mut stage = |pass, grid: usize, row_blocks_or_pass: usize, counters_or_exchange: Word| {
+        let arguments = RadixSortArguments {
+            from: Word::Scratch(sort.from, 0),
+            to: Word::Scratch(sort.to, 0),
+            rows,
+            points: n,
+            row_stride: sort.row_step,
+            point_stride: sort.point_step,
+            tiles,
+            row_blocks_or_pass,
+            digit_offsets: starts,
+            first_elements: elements[0],
+            second_elements: elements[1],
+            first_indices: own_places[0],
+            second_indices: own_places[1],
+            counters_or_exchange,
         };
-        let starts = region(4 * rows * passes * (DIGITS + 1));
-        let elements = [0; 2].map(|_| region(dtype.size() * total));
-        let own_places = [0; 2].map(|_| if places { region(4 * total) } else { starts });
-        // Traffic if no pass is skipped; the last pass writes the result.
-        let (element, place) = ((dtype.size() * total) as u64, if places { 4 * total as u64 } else { 0 });
-        let result = if places { 8 * total as u64 } else { element };
-        plan.moved += Moved { read: 2 * element, written: result, ..Moved::default() };
-        plan.moved += traffic::scratch((passes as u64 - 1) * (element + place));
-        let chip = target.chip().multiprocessors as usize;
-        let shares = (2 * chip).div_ceil(rows.max(1)).min(tiles);
-        let mut stage = |way, grid: usize, which: usize, shared: Word| {
-            let mut words = vec![0; WORDS];
-            let sizes = [rows, n, self.row_step, self.point_step, tiles, which];
-            words[2..8].iter_mut().zip(sizes).for_each(|(w, v)| *w = v as u64);
-            let mut patches = vec![(0, Word::Scratch(self.from, 0)), (1, Word::Scratch(self.to, 0)), (8, starts)];
-            patches.extend((9..).zip(elements.iter().chain(&own_places).copied()));
-            patches.push((13, shared));
-            let kernel = Arc::new(Skeleton::Scan(ScanClass { way, ..self.class() }));
-            let grid = [blocks(grid, 1), 1, 1];
-            plan.stages.push(Draft { kernel, grid, block: DIGITS as u32, shared: 0, words, patches });
-        };
-        stage(Way::Count, rows * shares, shares, Word::Counters);
-        let told = Word::Told(8 * (8 + rows * tiles * DIGITS));
-        (0..passes).for_each(|pass| stage(Way::Pass, rows * tiles, pass, told));
-    }
+        let kernel = Skeleton::Sort(SortClass { op, descending: sort.reverse, dtype, pass });
+        plan.stages.push(Draft::new(kernel, [blocks(grid, 1), 1, 1], DIGITS as u32, 0, arguments.fill()));
+    };
+    stage(SortPass::Histogram, rows * shares, shares, Word::Counters);
+    let told = Word::Told(8 * (8 + rows * tiles * DIGITS));
+    (0..passes).for_each(|pass| stage(SortPass::Digit, rows * tiles, pass, told));
 }
