@@ -113,6 +113,11 @@ pub fn optional<P>(has: bool, declare: impl FnOnce(&mut Layout) -> P) -> impl Fn
     move |layout| has.then(|| declare(layout))
 }
 
+/// Declares a group whose arguments are named without the group's name.
+pub fn flat<P>(declare: impl FnOnce(&mut Layout) -> P) -> impl FnOnce(&mut Layout) -> P {
+    move |layout| layout.flat(declare)
+}
+
 /// Defines argument types: name, kind, type of the value, and how it is written.
 macro_rules! arguments {
     ($($(#[$meta:meta])* $name:ident: $kind:ident, $Values:ty, |$value:ident, $word:ident, $out:ident| $fill:expr;)*) => {$(
@@ -177,6 +182,24 @@ arguments! {
         out.words[word..][..MAP_WORDS].copy_from_slice(&value.0);
         out.patches.push((word, value.1));
     };
+}
+
+/// Padding to a multiple of a tensor map's words, where the arguments of several problems follow each other.
+#[derive(Clone, Debug)]
+pub struct Padding;
+
+impl Padding {
+    /// Adds the padding.
+    pub fn declare(layout: &mut Layout) -> Padding {
+        layout.align();
+        Padding
+    }
+}
+
+impl Params for Padding {
+    type Values = ();
+
+    fn fill(&self, (): (), _: &mut Arguments) {}
 }
 
 /// Base of an access: address of its operand, or offset of its first element where it has none.

@@ -334,7 +334,7 @@ fn act(out: &mut String, action: &Action) {
 }
 
 /// First word of a kernel argument.
-fn argument(param: &Slot) -> String {
+pub fn argument(param: &Slot) -> String {
     format!("a.w[{}]", param.word())
 }
 

@@ -7,7 +7,7 @@
 use crate::body::Wanted;
 use crate::emit::index::map_function;
 use crate::ir::{Expr, Name, Statement, Type, Unroll};
-use crate::space::{Inner, Slots, SpaceClass, Way};
+use crate::space::{Inner, SpaceClass, SpaceParams, Way};
 use thalweg_ir::DType;
 use thalweg_kernel::Access;
 
@@ -18,8 +18,8 @@ pub struct Accesses<'a> {
     pub list: &'a [Access],
     /// Addressing modes.
     pub class: &'a SpaceClass,
-    /// Indices of their argument words.
-    pub slots: &'a Slots,
+    /// Kernel arguments.
+    pub params: &'a SpaceParams,
     /// Tag in their names before the number, where a kernel has several bodies.
     pub tag: &'static str,
 }
@@ -59,11 +59,11 @@ impl Accesses<'_> {
         let mut out = vec![];
         for (k, access) in self.list.iter().enumerate().filter(|(k, _)| used(*k)) {
             if access.operand.is_some() {
-                let word = self.slots.accesses[k];
-                out.push(Statement::Operand { name: self.named("p", k), ty: self.stored(k), param: word.into() });
+                let param = self.params.accesses[k].base.slot();
+                out.push(Statement::Operand { name: self.named("p", k), ty: self.stored(k), param });
             }
             if let Way::Mapped(_) = self.class.ways[k] {
-                out.push(map_function(self.class, self.slots, k, self.named("map", k)));
+                out.push(map_function(self.class, self.params, k, self.named("map", k)));
             }
         }
         out
@@ -74,7 +74,7 @@ impl Accesses<'_> {
         match (&self.class.ways[k], self.class.lane()) {
             (Way::Strided { inner: Inner::Unit, .. }, _) => Expr::Number(1, Type::I64),
             (Way::Strided { inner: Inner::Any, .. }, Some(l)) => {
-                Expr::word(self.slots.accesses[k] + 1 + l).to(self.index()).to(Type::I64)
+                self.params.accesses[k].strides[l].read(self.index()).to(Type::I64)
             }
             _ => Expr::Number(0, Type::I64),
         }
@@ -160,8 +160,8 @@ impl Accesses<'_> {
             });
         }
         if wanted.position {
-            // The word is an address where there is an operand: indices are used only of accesses without one.
-            let base = Expr::word(self.slots.accesses[k]).to(Type::I64);
+            // The base is an address where there is an operand: indices are used only of accesses without one.
+            let base = self.params.accesses[k].base.read(Type::I64);
             let n = if self.single(k) { 1 } else { v };
             let found = base + position.to(Type::I64) + lane().to(Type::I64) * step;
             out.push(each(n, vec![Statement::Set(self.found(k, place, lane()), found)]));

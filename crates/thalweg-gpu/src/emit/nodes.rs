@@ -2,7 +2,7 @@
 
 use crate::body::{as_scalar, divisor};
 use crate::emit::loops::{self, Native, arguments};
-use crate::ir::{Expr, Name, Statement, Type};
+use crate::ir::{Expr, Name, Slot, Statement, Type};
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
@@ -18,10 +18,10 @@ pub struct Names<'a> {
     pub gather: &'a dyn Fn(u16, Expr, Expr) -> Expr,
     /// Value of the row.
     pub value: &'a dyn Fn(u16, DType) -> Expr,
-    /// Argument word of a scalar.
-    pub scalar: &'a dyn Fn(u16) -> usize,
-    /// Argument word of a scalar's reciprocal, if it is one of [`crate::body::divisors`].
-    pub reciprocal: &'a dyn Fn(u16) -> Option<usize>,
+    /// Argument with a scalar.
+    pub scalar: &'a dyn Fn(u16) -> Slot,
+    /// Argument with a scalar's reciprocal, if it is one of [`crate::body::divisors`].
+    pub reciprocal: &'a dyn Fn(u16) -> Option<Slot>,
     /// Operations that the device has.
     pub native: Native<'a>,
 }
@@ -53,7 +53,7 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
             Node::Load { access } => (names.load)(access),
             Node::Index { access, dtype } => (names.index)(access, dtype),
             Node::Valid { access } => (names.valid)(access),
-            Node::Scalar { slot, dtype } => Expr::Scalar(dtype, (names.scalar)(slot).into()),
+            Node::Scalar { slot, dtype } => Expr::Scalar(dtype, (names.scalar)(slot)),
             Node::Const { bits, dtype } => Expr::Constant(dtype, bits),
             Node::Element { op, args, dtype } => match (op, reciprocal(body, node, names)) {
                 (_, Some(of)) => own(args[0]) * of,
@@ -103,5 +103,5 @@ fn rounded(body: &Body, id: NodeId, names: &Names) -> Expr {
 /// Reciprocal of the scalar that a node divides by.
 fn reciprocal(body: &Body, node: &Node, names: &Names) -> Option<Expr> {
     let (slot, dtype) = divisor(body, node)?;
-    Some(Expr::Scalar(dtype, (names.reciprocal)(slot)?.into()))
+    Some(Expr::Scalar(dtype, (names.reciprocal)(slot)?))
 }

@@ -152,6 +152,17 @@ impl Layout {
         all
     }
 
+    /// Declares a group whose arguments are named without the group's name.
+    pub fn flat<T>(&mut self, declare: impl FnOnce(&mut Layout) -> T) -> T {
+        let path = self.path.clone();
+        if let Some(path) = &mut self.path {
+            path.truncate(path.rfind('.').unwrap_or(0));
+        }
+        let declared = declare(self);
+        self.path = path;
+        declared
+    }
+
     /// Adds an argument under the current path.
     pub fn add(&mut self, kind: Kind) -> Slot {
         if kind == Kind::TensorMap {

@@ -1,19 +1,13 @@
-//! Flash attention: two products, with softmax or other weights between them. Class key, and the layout of the argument
-//! words.
+//! Flash attention: two products, with softmax or other weights between them. Class key.
 
 pub mod emit;
+pub mod params;
 pub(crate) mod select;
 
-use crate::body::divisors;
 use crate::kernels::gemm::tma::{BARRIER, FedFactor};
-use crate::kernels::gemm::{By, Handed, LINE_ELEMENTS, Math, PartClass, PartSlots};
-use crate::maps::MAP_WORDS;
+use crate::kernels::gemm::{By, Handed, LINE_ELEMENTS, Math, PartClass};
 use thalweg_ir::DType;
 use thalweg_kernel::{Body, Seen};
-
-/// Number of words before those of the batch dimensions: rows, columns of the result, keys, terms of a score, tiles of
-/// rows, address of the fault slot, products of the batch.
-pub const HEAD: usize = 7;
 
 /// Shape of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -57,57 +51,6 @@ pub struct StreamedClass {
     pub once: Option<(Body, [u16; 2])>,
     /// The epilogue, and which of its operands is the accumulators.
     pub result: (PartClass, u16),
-}
-
-/// Indices of the argument words.
-#[derive(Clone, Debug)]
-pub struct StreamedSlots {
-    /// First word of rows, keys and values: address and pitch; of those copied by TMA the divisors.
-    pub factors: [usize; 3],
-    /// Their tensor maps.
-    pub maps: [usize; 3],
-    /// Number of words.
-    pub end: usize,
-    /// Words of the bodies applied to a score.
-    pub points: Vec<PartSlots>,
-    /// Word of the causal offset: a row sees this many keys more than its number.
-    pub ahead: usize,
-    /// First scalar of the final factor, and first reciprocal.
-    pub once: [usize; 2],
-    /// Words of the epilogue.
-    pub result: PartSlots,
-}
-
-impl StreamedSlots {
-    /// Lays out the words of a class. Each batch dimension has five: two to divide by its size, then its stride in
-    /// rows, keys and values.
-    pub fn new(class: &StreamedClass) -> StreamedSlots {
-        let mut end = HEAD + 5 * class.batch as usize;
-        let mut factors = [end, end + 2, end + 4];
-        end += 6;
-        if let Some(fed) = &class.fed {
-            factors = [0, 1, 2].map(|n| factors[0] + fed[..n].iter().map(FedFactor::divisors).sum::<usize>());
-            end = factors[2] + fed[2].divisors();
-        }
-        let mut points = vec![];
-        for (part, _) in &class.points {
-            points.push(PartSlots::new(part, end));
-            end = points.last().map_or(end, |p| p.end);
-        }
-        let ahead = end;
-        end += class.seen.is_some() as usize;
-        let (scalars, divided) = class.once.as_ref().map_or((0, 0), |(b, _)| (b.scalars as usize, divisors(b).len()));
-        let once = [end, end + scalars];
-        let result = PartSlots::new(&class.result.0, end + scalars + divided);
-        let mut end = result.end;
-        let mut maps = [0; 3];
-        if class.fed.is_some() {
-            let first = end.next_multiple_of(MAP_WORDS);
-            maps = [0, 1, 2].map(|n| first + n * MAP_WORDS);
-            end = first + 3 * MAP_WORDS;
-        }
-        StreamedSlots { factors, maps, points, ahead, once, result, end }
-    }
 }
 
 impl StreamedClass {

@@ -5,18 +5,19 @@
 //! Other forms, and those too large for the registers of a warp, take the unfused fallback.
 
 use crate::kernels::Skeleton;
-use crate::kernels::attention::{HEAD, StreamedBlock, StreamedClass, StreamedSlots};
+use crate::kernels::attention::params::AttentionArguments;
+use crate::kernels::attention::{StreamedBlock, StreamedClass};
 use crate::kernels::gemm::Math;
+use crate::kernels::gemm::params::{BatchArguments, CopyArguments};
 use crate::kernels::gemm::select::{Part, alignable, is_counted, is_pitch, lies_at, math, result, sums_operand};
 use crate::kernels::gemm::tma::select::Factor;
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::maps::MAP_WORDS;
-use crate::operands::add_reciprocals;
+use crate::operands::reciprocals;
 use crate::params::Word;
 use crate::space::divisor;
 use crate::target::{Chip, Target};
 use crate::traffic;
-use std::sync::Arc;
 use thalweg_ir::DType;
 use thalweg_kernel::{
     Contraction, ContractionGeometry, Inner, Kernel, MatmulGeometry, Moved, Prologue, Seen, TileGeometry, Weights,
@@ -162,55 +163,55 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     if class.shared() > target.chip().shared {
         return None;
     }
-    let slots = StreamedSlots::new(&class);
-    let mut words = vec![0u64; slots.end];
-    let tall = p.m.div_ceil(class.rows() as usize);
-    words[..5].copy_from_slice(&[p.m, p.n, p.k, q.k, tall].map(|v| v as u64));
-    words[6] = g.batches() as u64;
-    for (i, (outer, inner)) in p.batch.iter().zip(&q.batch).enumerate() {
-        let [w, s] = divisor(outer.0.max(1));
-        let far = match &by_boxes {
-            Some(all) => all.each_ref().map(|b| b.0.far[i] as u64),
-            None => [inner.1, inner.2, outer.2].map(|far| far as u64),
+    let row_tiles = p.m.div_ceil(class.rows() as usize);
+    let batch = p.batch.iter().zip(&q.batch).enumerate().map(|(i, (outer, inner))| {
+        let strides = match &by_boxes {
+            Some(all) => all.iter().map(|b| b.0.far[i] as isize).collect(),
+            None => vec![inner.1, inner.2, outer.2],
         };
-        words[HEAD + 5 * i..][..5].copy_from_slice(&[w, s, far[0], far[1], far[2]]);
-    }
-    if let Some((_, seen)) = &seen {
-        words[slots.ahead] = seen.ahead as u64;
-    }
-    let mut patches = vec![];
+        BatchArguments { size: divisor(outer.0.max(1)), strides }
+    });
+    let batch = batch.collect();
+    let (mut copies, mut dims, mut maps) = (vec![], vec![], vec![]);
     for (n, (lies, operand)) in [(lies(q, false), 0), (lies(q, true), 1), (lies(p, true), values)].iter().enumerate() {
-        let (at, first) = (slots.factors[n], lies.first as i64 * size as i64);
+        let first = lies.first as i64 * size as i64;
         match &by_boxes {
             Some(all) => {
                 let (factor, map) = &all[n];
-                factor.fill(at, &mut words);
-                words[slots.maps[n]..][..MAP_WORDS].copy_from_slice(map);
-                patches.push((slots.maps[n], Word::Map(*operand, first)));
+                dims.push(factor.dims());
+                maps.push((*map, Word::Map(*operand, first)));
             }
             None => {
-                patches.push((at, Word::Operand(*operand, first)));
-                words[at + 1] = lies.pitch(along[n]) as u64;
+                let address = Word::Operand(*operand, first);
+                copies.push(CopyArguments { address, pitch: lies.pitch(along[n]) });
             }
         }
         plan.needs.extend(lies.reach.map(|(_, high)| (*operand, (high + 1) * size)));
     }
-    for ((part, _), slots) in points.iter().zip(&slots.points) {
-        part.fill(slots, &mut words, &mut plan, &mut patches);
-    }
-    if let Some((body, _)) = &class.once {
-        patches.extend((0..body.scalars).map(|s| (slots.once[0] + s as usize, Word::Scalar(s + scalars))));
-        let mut own = vec![];
-        add_reciprocals(&mut own, slots.once[1], body);
-        patches.extend(own.into_iter().map(|(at, word)| match word {
-            Word::Reciprocal(s, wide) => (at, Word::Reciprocal(s + scalars, wide)),
-            other => (at, other),
-        }));
-    }
-    result.fill(&slots.result, &mut words, &mut plan, &mut patches);
-    if plan.checked {
-        patches.push((5, Word::Fault));
-    }
+    let of_points = points.iter().map(|(part, _)| part.arguments(&mut plan)).collect();
+    let of_once = class.once.as_ref().map(|(body, _)| body);
+    let once_scalars = of_once.map_or(vec![], |b| (0..b.scalars).map(|s| Word::Scalar(s + scalars)).collect());
+    let once_reciprocals = of_once.map_or(vec![], |body| reciprocals(body, scalars));
+    let of_result = result.arguments(&mut plan);
+    let arguments = AttentionArguments {
+        rows: p.m,
+        columns: p.n,
+        keys: p.k,
+        depth: q.k,
+        row_tiles,
+        fault: plan.checked,
+        products: g.batches(),
+        batch,
+        copies,
+        dims,
+        points: of_points,
+        causal_offset: seen.as_ref().map(|(_, seen)| seen.ahead as isize),
+        once_scalars,
+        once_reciprocals,
+        result: of_result,
+        maps,
+    };
+    let arguments = arguments.fill(&class);
     plan.moved = moved(
         (c, g),
         of_inner,
@@ -219,10 +220,9 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         (class.rows() as usize, seen.filter(|s| s.1.moved.is_none()).map(|s| s.1.ahead)),
     );
     let (block, shared, stays) = (class.threads(), class.shared(), class.block.stays);
-    let all = tall * g.batches();
+    let all = row_tiles * g.batches();
     let grid = [blocks(if stays { all.min(target.chip().multiprocessors as usize) } else { all }, 1), 1, 1];
-    let kernel = Arc::new(Skeleton::Streamed(Box::new(class)));
-    plan.stages.push(Draft { kernel, grid, block, shared, words, patches });
+    plan.stages.push(Draft::new(Skeleton::Streamed(Box::new(class)), grid, block, shared, arguments));
     Some(plan)
 }
 

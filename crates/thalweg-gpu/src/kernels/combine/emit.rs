@@ -6,7 +6,8 @@
 
 use crate::dsl::Text;
 use crate::emit::loops::{Native, inner, statement};
-use crate::ir::{Expr, Kernel, Layout, Statement, Type};
+use crate::ir::{Expr, Kernel, Statement, Type};
+use crate::kernels::combine::params::CombineParams;
 use crate::kernels::combine::{BLOCK, CombinedClass, LEVELS};
 use thalweg_ir::Loop;
 use thalweg_kernel::order::SEGMENT;
@@ -19,8 +20,9 @@ pub fn kernel(class: &CombinedClass, native: Native) -> Kernel {
     let identity: Vec<u64> = of.identity().collect();
     let names = |name: &str| -> Vec<String> { (0..k).map(|i| format!("{name}{i}")).collect() };
     let (elements, nothing) = (names("T"), names("nothing"));
+    let (_, params) = CombineParams::new(class);
     let mut text = Text::new()
-        .number("SIZES", (2 * k) as u32)
+        .params(&params)
         .number("BLOCK", BLOCK)
         .number("SEGMENT", SEGMENT as u32)
         .number("LEVELS", LEVELS as u32)
@@ -31,17 +33,10 @@ pub fn kernel(class: &CombinedClass, native: Native) -> Kernel {
         text = text.ty(&elements[i], Type::Held(dtype)).function(&nothing[i], move |_| Expr::Constant(dtype, bits));
     }
     let own = if class.along == Along::Fold { FOLD } else { SCAN };
-    let operands: String = (0..k).map(|i| format!("scratch of{i}: T{i} = word {i};\n")).collect();
-    let results: String = (0..k).map(|i| format!("scratch to{i}: T{i} = word {};\n", k + i)).collect();
+    let operands: String = (0..k).map(|i| format!("scratch of{i}: T{i} = param elements[{i}];\n")).collect();
+    let results: String = (0..k).map(|i| format!("scratch to{i}: T{i} = param results[{i}];\n")).collect();
     let body = text.statements(&[&operands, &results, HEAD, &for_each(own, k)]);
-    Kernel {
-        name: "combine",
-        block: BLOCK,
-        blocks: None,
-        params: Layout::numbered(class.words()),
-        definitions: vec![],
-        body,
-    }
+    Kernel { name: "combine", block: BLOCK, blocks: None, params, definitions: vec![], body }
 }
 
 /// Expands a DSL text: a line with `#` is repeated for each component, whose number replaces it; `@x` becomes `x0, x1,
@@ -80,7 +75,7 @@ fn combine(of: Loop, all: &[Expr], native: Native) -> Vec<Statement> {
 }
 
 const HEAD: &str = r"
-let n = i64(word SIZES), begin = i64(block) * i64(word (SIZES + 1)), step = i64(word (SIZES + 2)), t = i64(thread);
+let n = param points, begin = i64(block) * param row_stride, step = param point_stride, t = i64(thread);
 ";
 
 /// Tree fold: combines the two halves of the row, then the halves of the result.
@@ -106,7 +101,7 @@ if t == 0 {
 /// Scan: each thread scans segments; the segments' last elements are the next level; their running results are then
 /// combined into what follows.
 const SCAN: &str = r"
-let own = i64(block) * i64(word (SIZES + 3));
+let own = i64(block) * param row_scratch;
 fn place(i) = begin + (REVERSED ? n - 1 - i : i) * step;
 var starts: i64[LEVELS];
 var counts: i64[LEVELS];

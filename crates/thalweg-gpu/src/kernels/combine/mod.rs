@@ -1,6 +1,7 @@
 //! Folds and scans of rows of scratch memory by user-defined combines.
 
 pub mod emit;
+pub mod params;
 pub(crate) mod select;
 
 use thalweg_ir::Loop;
@@ -25,11 +26,5 @@ impl CombinedClass {
     /// Components of an element.
     pub fn components(&self) -> usize {
         self.of.region().args.len()
-    }
-
-    /// Number of argument words: the components' addresses; those of the results of a fold, or of a scan's scratch;
-    /// points of a row, strides from row to row and from point to point, elements of a row in a scan's scratch.
-    pub fn words(&self) -> usize {
-        2 * self.components() + 4
     }
 }

@@ -2,10 +2,10 @@
 //! row.
 
 use crate::kernels::Skeleton;
+use crate::kernels::combine::params::CombineArguments;
 use crate::kernels::combine::{BLOCK, CombinedClass, LEVELS};
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::params::Word;
-use std::sync::Arc;
 use thalweg_kernel::order::SEGMENT;
 use thalweg_kernel::{Along, Moved};
 
@@ -44,13 +44,17 @@ impl RowCombined<'_> {
                 .collect(),
             false => results.to_vec(),
         };
-        let mut words = vec![0; class.words()];
-        let sizes = [n, steps[0], steps[1], lasts];
-        words[2 * buffers.len()..].iter_mut().zip(sizes).for_each(|(w, v)| *w = v as u64);
-        let regions = buffers.iter().chain(&memory).enumerate();
-        let patches = regions.map(|(at, &region)| (at, Word::Scratch(region, 0))).collect();
-        let kernel = Arc::new(Skeleton::Combined(class));
-        plan.stages.push(Draft { kernel, grid: [blocks(rows, 1), 1, 1], block: BLOCK, shared: 0, words, patches });
+        let addresses = |regions: &[u16]| regions.iter().map(|&region| Word::Scratch(region, 0)).collect();
+        let arguments = CombineArguments {
+            elements: addresses(buffers),
+            results: addresses(&memory),
+            points: n,
+            row_stride: steps[0],
+            point_stride: steps[1],
+            row_scratch: lasts,
+        };
+        let arguments = arguments.fill(&class);
+        plan.stages.push(Draft::new(Skeleton::Combined(class), [blocks(rows, 1), 1, 1], BLOCK, 0, arguments));
     }
 }
 

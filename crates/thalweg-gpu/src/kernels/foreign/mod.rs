@@ -1,5 +1,6 @@
 //! Operations with the user's own source.
 
+pub mod params;
 pub(crate) mod select;
 
 use thalweg_ir::Foreign;
@@ -11,12 +12,4 @@ pub struct ForeignClass {
     pub of: Foreign,
     /// Block dimensions, in threads.
     pub block: [u32; 3],
-}
-
-impl ForeignClass {
-    /// Number of argument words: addresses of operands and results, sizes, numbers.
-    pub fn words(&self) -> usize {
-        let s = self.of.source();
-        s.operands.len() + s.results.len() + s.sizes + s.numbers.len()
-    }
 }

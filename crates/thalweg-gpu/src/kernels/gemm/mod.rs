@@ -1,17 +1,13 @@
-//! Tiled GEMM: what decides the code, and the layout of the argument words.
+//! Fused GEMM, one tile a block: its class key.
 
 pub mod emit;
+pub mod params;
 pub(crate) mod select;
 pub mod tma;
 
-use crate::body::divisors;
-use crate::space::{Inner, Slots, SpaceClass, Way};
+use crate::space::{Inner, SpaceClass, Way};
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, Body, Node};
-
-/// Number of words before those of the batch dimensions: rows, columns, terms (K), tiles of rows, tiles of columns,
-/// address of the fault slot.
-pub const HEAD: usize = 6;
 
 /// Arithmetic of a tile.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -144,78 +140,6 @@ impl Tile {
     /// Threads per block.
     pub fn threads(&self) -> u32 {
         32 * self.warps[0] * self.warps[1]
-    }
-}
-
-/// Indices of a body's argument words.
-#[derive(Clone, Debug)]
-pub struct PartSlots {
-    /// Words of its domain.
-    pub space: Slots,
-    /// First scalar.
-    pub scalars: usize,
-    /// First reciprocal of the scalars that are divided by.
-    pub reciprocals: usize,
-    /// First word after the body's.
-    pub end: usize,
-}
-
-impl PartSlots {
-    /// Lays out a body's words from word `first` on.
-    pub fn new(part: &PartClass, first: usize) -> PartSlots {
-        let space = Slots::new(&part.space, first);
-        let scalars = space.end;
-        let reciprocals = scalars + part.body.scalars as usize;
-        PartSlots { space, scalars, reciprocals, end: reciprocals + divisors(&part.body).len() }
-    }
-}
-
-/// Indices of a factor's argument words.
-#[derive(Clone, Debug)]
-pub enum FactorSlots {
-    /// Index of the address. The stride in elements from line to line, or from term to term, follows.
-    Copied(usize),
-    /// Words of its body.
-    Computed(PartSlots),
-}
-
-/// Indices of a tiled GEMM's argument words.
-#[derive(Clone, Debug)]
-pub struct TileSlots {
-    /// Words of each factor.
-    pub factors: [FactorSlots; 2],
-    /// Words of the epilogue.
-    pub result: PartSlots,
-    /// First word of split-K: steps per split, number of splits, addresses of the partial accumulators and of the
-    /// counters.
-    pub split: usize,
-    /// Number of words.
-    pub end: usize,
-}
-
-/// Number of words of split-K.
-const SPLIT_WORDS: usize = 4;
-
-impl TileSlots {
-    /// Lays out the words of a class. Each batch dimension has four: two to divide by its size, then its stride in the
-    /// left and in the right factor: elements of a copied one, matrices of a computed one.
-    pub fn new(class: &TileClass) -> TileSlots {
-        let mut end = HEAD + 4 * class.batch as usize;
-        let mut factor = |f: &FactorClass| match f {
-            FactorClass::Copied { .. } => {
-                end += 2;
-                FactorSlots::Copied(end - 2)
-            }
-            FactorClass::Computed(part) | FactorClass::Strided { part, .. } => {
-                let slots = PartSlots::new(part, end);
-                end = slots.end;
-                FactorSlots::Computed(slots)
-            }
-        };
-        let factors = [factor(&class.factors[0]), factor(&class.factors[1])];
-        let result = PartSlots::new(&class.result.0, end);
-        let split = result.end;
-        TileSlots { factors, result, split, end: split + if class.split { SPLIT_WORDS } else { 0 } }
     }
 }
 

@@ -2,14 +2,16 @@
 
 use crate::body::gathers;
 use crate::kernels::Skeleton;
-use crate::kernels::gemm::{FactorClass, FactorSlots, HEAD, Math, PartClass, PartSlots, Tile, TileClass, TileSlots};
+use crate::kernels::gemm::params::{
+    BatchArguments, CopyArguments, FactorArguments, GemmArguments, ProblemArguments, SplitArguments,
+};
+use crate::kernels::gemm::{FactorClass, Math, PartClass, Tile, TileClass};
 use crate::kernels::plan::{Draft, Plan, blocks};
-use crate::operands::{add_reciprocals, addresses, needs as body_needs};
+use crate::operands::{BodyArguments, needs as body_needs};
 use crate::params::Word;
 use crate::space::{Space, divisor};
 use crate::target::{Chip, Target};
 use crate::traffic;
-use std::sync::Arc;
 use thalweg_ir::{DType, MAX_RANK};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, BodyBuilder, Contraction, ContractionGeometry, Kernel, MapGeometry,
@@ -166,30 +168,19 @@ impl Part {
         PartClass { body: self.body.clone(), space: self.space.class.clone(), groups }
     }
 
-    /// Fills the part's argument words, and records the sizes that its operands must have.
-    pub fn fill(&self, slots: &PartSlots, words: &mut [u64], plan: &mut Plan, patches: &mut Vec<(usize, Word)>) {
-        self.space.fill(&slots.space, words);
-        let mut own = vec![];
-        addresses(&mut own, &slots.space, &self.body, &self.space);
-        own.extend((0..self.body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
-        add_reciprocals(&mut own, slots.reciprocals, &self.body);
-        patches.extend(own.into_iter().filter_map(|(at, word)| {
-            let word = match word {
-                Word::Operand(o, offset) => match self.operands[o as usize] {
-                    NO_OPERAND => return None,
-                    o => Word::Operand(o, offset),
-                },
-                Word::Scalar(s) => Word::Scalar(s + self.first_scalar),
-                Word::Reciprocal(s, wide) => Word::Reciprocal(s + self.first_scalar, wide),
-                other => other,
-            };
-            Some((at, word))
-        }));
+    /// Values of the part's arguments. Records the sizes that its operands must have.
+    pub fn arguments(&self, plan: &mut Plan) -> BodyArguments {
+        let address = |operand: u16, offset: i64| match self.operands[operand as usize] {
+            NO_OPERAND => None,
+            operand => Some(Word::Operand(operand, offset)),
+        };
         plan.checked |= gathers(&self.body);
         let mut own = vec![];
         body_needs(&mut own, &self.body, &self.geometry.accesses);
         let all = own.into_iter().map(|(o, bytes)| (self.operands[o as usize], bytes));
         plan.needs.extend(all.filter(|n| n.0 != NO_OPERAND));
+        let space = self.space.arguments(&self.body.accesses, &address);
+        BodyArguments::with(&self.body, space, self.first_scalar)
     }
 }
 
@@ -235,54 +226,58 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         result: (result.class(), sums_operand(c)),
         split: shares > 1,
     };
-    let slots = TileSlots::new(&class);
-    let mut words = vec![0u64; slots.end];
     let tiles = [p.m.div_ceil(tile.m as usize), p.n.div_ceil(tile.n as usize)];
-    words[..5].copy_from_slice(&[p.m, p.n, p.k, tiles[0], tiles[1]].map(|v| v as u64));
-    for (i, d) in p.batch.iter().enumerate() {
-        let [w, s] = divisor(d.0.max(1));
-        let far = |n: usize, stride: isize| match &factors[n] {
+    let batch = p.batch.iter().enumerate().map(|(i, d)| {
+        let stride = |n: usize, stride: isize| match &factors[n] {
             Factor::Copied { .. } => stride,
             Factor::Computed { loaded: true, .. } | Factor::Strided { loaded: true, .. } => {
                 p.batch[i + 1..].iter().map(|d| d.0 as isize).product()
             }
             Factor::Computed { part, .. } | Factor::Strided { part, .. } => stride / (part.matrix() as isize).max(1),
         };
-        words[HEAD + 4 * i..][..4].copy_from_slice(&[w, s, far(0, d.1) as u64, far(1, d.2) as u64]);
-    }
-    let mut patches = vec![];
-    for (n, (factor, slots)) in factors.iter().zip(&slots.factors).enumerate() {
-        match (factor, slots) {
-            (Factor::Copied { operand, first, pitch, .. }, FactorSlots::Copied(at)) => {
-                patches.push((*at, Word::Operand(*operand, *first as i64 * c.dtype.size() as i64)));
-                words[at + 1] = *pitch as u64;
+        BatchArguments { size: divisor(d.0.max(1)), strides: vec![stride(0, d.1), stride(1, d.2)] }
+    });
+    let batch = batch.collect();
+    let mut of_factors = vec![];
+    for (n, factor) in factors.iter().enumerate() {
+        of_factors.push(match factor {
+            Factor::Copied { operand, first, pitch, .. } => {
                 plan.needs.extend(p.reach[n].map(|(_, high)| (*operand, (high + 1) * c.dtype.size())));
+                let address = Word::Operand(*operand, *first as i64 * c.dtype.size() as i64);
+                FactorArguments::Copied(CopyArguments { address, pitch: *pitch })
             }
-            (Factor::Computed { part, .. } | Factor::Strided { part, .. }, FactorSlots::Computed(slots)) => {
-                part.fill(slots, &mut words, &mut plan, &mut patches);
+            Factor::Computed { part, .. } | Factor::Strided { part, .. } => {
+                FactorArguments::Body(part.arguments(&mut plan))
             }
-            _ => unreachable!("slots are of their class"),
-        }
+        });
     }
-    result.fill(&slots.result, &mut words, &mut plan, &mut patches);
-    if plan.checked {
-        patches.push((5, Word::Fault));
-    }
+    let of_result = result.arguments(&mut plan);
     plan.moved = moved(&factors, &result, g, c, tile);
-    let tiles = tiles[0] * tiles[1] * g.batches();
-    if class.split {
-        let bytes = tiles * shares * (tile.m * tile.n) as usize * c.accumulator().size();
+    let count = tiles[0] * tiles[1] * g.batches();
+    let split = class.split.then(|| {
+        let bytes = count * shares * (tile.m * tile.n) as usize * c.accumulator().size();
         plan.scratch.push(bytes);
         plan.moved += traffic::scratch(bytes as u64);
-        words[slots.split] = p.k.div_ceil(tile.k as usize).div_ceil(shares) as u64;
-        words[slots.split + 1] = shares as u64;
-        patches.push((slots.split + 2, Word::Scratch(plan.scratch.len() as u16 - 1, 0)));
-        patches.push((slots.split + 3, Word::Counters));
-    }
-    let count = blocks(tiles * shares, 1);
+        SplitArguments {
+            steps: p.k.div_ceil(tile.k as usize).div_ceil(shares),
+            splits: shares,
+            partials: Word::Scratch(plan.scratch.len() as u16 - 1, 0),
+            counters: Word::Counters,
+        }
+    });
+    let problem = ProblemArguments {
+        rows: p.m,
+        columns: p.n,
+        terms: p.k,
+        row_tiles: tiles[0],
+        column_tiles: tiles[1],
+        fault: plan.checked,
+    };
+    let arguments = GemmArguments { problem, batch, factors: of_factors, result: of_result, split };
+    let arguments = arguments.fill(&class);
+    let grid = [blocks(count * shares, 1), 1, 1];
     let (block, shared) = (tile.threads(), class.shared());
-    let kernel = Arc::new(Skeleton::Contraction(Box::new(class)));
-    plan.stages.push(Draft { kernel, grid: [count, 1, 1], block, shared, words, patches });
+    plan.stages.push(Draft::new(Skeleton::Contraction(Box::new(class)), grid, block, shared, arguments));
     Ok(plan)
 }
 

@@ -10,9 +10,10 @@
 
 use crate::emit::loops::Native;
 use crate::emit::nodes::value;
-use crate::ir::{Atomic, Expr, For, Kernel, Layout, Statement, Type, Unroll};
-use crate::kernels::histogram::{Added, BLOCK, CountedClass, CountedSlots};
-use crate::kernels::map::{self, MapSlots};
+use crate::ir::{Atomic, Expr, For, Kernel, Statement, Type, Unroll};
+use crate::kernels::histogram::params::HistogramParams;
+use crate::kernels::histogram::{Added, BLOCK, CountedClass};
+use crate::kernels::map;
 use thalweg_kernel::Body;
 
 fn number(n: i64) -> Expr {
@@ -30,8 +31,7 @@ fn add(at: Expr, value: Expr, before: Option<&str>) -> Statement {
 
 /// The kernel.
 pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
-    let slots = MapSlots::new(&class.map, body);
-    let own = CountedSlots::new(&slots);
+    let (params, layout) = HistogramParams::new(class, body);
     let ty = Type::index(class.map.space.wide);
     // A 64-bit sum is two 32-bit halves, in two ranges of the table: there are no 64-bit additions in shared memory.
     let wide = class.size() == 8;
@@ -43,15 +43,15 @@ pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
     };
     let mut out = vec![
         Statement::Shared { name: "table".into(), ty: Type::U32, shape: vec![] },
-        Statement::Let("places".into(), Expr::word(own.places).to(Type::U32)),
-        Statement::Let("tables".into(), Expr::word(own.tables).to(Type::U32)),
+        Statement::Let("places".into(), params.bins.read(Type::U32)),
+        Statement::Let("tables".into(), params.tables.read(Type::U32)),
         each("i", words * u32("tables"), vec![Statement::Set(element(u32("i")), number(0))]),
         Statement::Barrier,
         Statement::Let("own".into(), Expr::Thread.bits(u32("tables") - number(1))),
     ];
-    out.extend(map::emit::declared(body, &class.map, &slots));
-    out.push(Statement::Let("n".into(), Expr::word(0).to(ty)));
-    let lane = count(body, class, wide, Expr::word(slots.fault));
+    out.extend(map::emit::declared(body, &class.map, &params.map));
+    out.push(Statement::Let("n".into(), params.map.vectors.read(ty)));
+    let lane = count(body, class, wide, params.map.fault.read(Type::U64));
     let block = || Expr::Number(i64::from(BLOCK) * i64::from(class.map.vectors), ty);
     out.push(Statement::For(For {
         name: "first".into(),
@@ -60,26 +60,23 @@ pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
         below: Expr::name("n", ty),
         step: Expr::Blocks.to(ty) * block(),
         unroll: Unroll::Free,
-        body: map::emit::vectors(body, &class.map, &slots, BLOCK, native, lane),
+        body: map::emit::vectors(body, &class.map, &params.map, BLOCK, native, lane),
     }));
     out.push(Statement::Barrier);
-    out.push(Statement::Operand { name: "to".into(), ty: Type::Stored(class.dtype), param: (own.to).into() });
+    out.push(Statement::Operand { name: "to".into(), ty: Type::Stored(class.dtype), param: params.result.slot() });
     let sum = if class.dtype.size() == 8 { Type::U64 } else { Type::U32 };
     let mut factor = None;
     if class.added == Added::Same {
-        out.push(Statement::Operand { name: "value".into(), ty: Type::Stored(class.dtype), param: (own.value).into() });
+        out.push(Statement::Operand {
+            name: "value".into(),
+            ty: Type::Stored(class.dtype),
+            param: params.value.slot(),
+        });
         let load = Expr::Load(Type::Stored(class.dtype), "value".into(), Box::new(Expr::Number(0, Type::I64)));
         factor = Some(Expr::Unpack(class.dtype, Box::new(load)).to(sum));
     }
-    out.push(each("i", u32("places"), give_out(wide, sum, factor, own.step)));
-    Kernel {
-        name: "scatter",
-        block: BLOCK,
-        blocks: None,
-        params: Layout::numbered(own.end),
-        definitions: vec![],
-        body: out,
-    }
+    out.push(each("i", u32("places"), give_out(wide, sum, factor, params.stride.read(Type::I64))));
+    Kernel { name: "scatter", block: BLOCK, blocks: None, params: layout, definitions: vec![], body: out }
 }
 
 /// Update of the table for the index of a lane.
@@ -114,7 +111,7 @@ fn count(body: &Body, class: &CountedClass, wide: bool, fault: Expr) -> Vec<Stat
 }
 
 /// Reduces a bin's copies, multiplies by the factor, and adds to the result.
-fn give_out(wide: bool, ty: Type, factor: Option<Expr>, step: usize) -> Vec<Statement> {
+fn give_out(wide: bool, ty: Type, factor: Option<Expr>, stride: Expr) -> Vec<Statement> {
     let own = if wide { Type::U64 } else { Type::U32 };
     let sum = || Expr::name("sum", own);
     let element = |place: Expr| {
@@ -138,7 +135,7 @@ fn give_out(wide: bool, ty: Type, factor: Option<Expr>, step: usize) -> Vec<Stat
         body: vec![Statement::Set(sum(), sum() + term)],
     };
     let value = factor.into_iter().fold(sum().to(ty), |value, factor| value * factor);
-    let at = u32("i").to(Type::I64) * Expr::word(step).to(Type::I64);
+    let at = u32("i").to(Type::I64) * stride;
     let to = Statement::Atomic { op: Atomic::Add, name: "to".into(), at, value, before: None };
     vec![
         Statement::Variable("sum".into(), Expr::Number(0, own)),

@@ -1,9 +1,10 @@
 //! Histograms: sums of integers in tables in shared memory.
 
 pub mod emit;
+pub mod params;
 pub(crate) mod select;
 
-use crate::kernels::map::{MapClass, MapSlots};
+use crate::kernels::map::MapClass;
 use thalweg_ir::DType;
 use thalweg_kernel::NodeId;
 
@@ -50,31 +51,5 @@ impl CountedClass {
             Added::Same => 4,
             Added::Element(_) => self.dtype.size(),
         }
-    }
-}
-
-/// Indices of the argument words, after those of a map.
-#[derive(Clone, Copy, Debug)]
-pub struct CountedSlots {
-    /// Number of bins.
-    pub places: usize,
-    /// Tables per block, a power of two. The copies of a bin are neighbours in shared memory.
-    pub tables: usize,
-    /// Address of the first bin of the result.
-    pub to: usize,
-    /// Elements from bin to bin.
-    pub step: usize,
-    /// Address of the number that is added for all points.
-    pub value: usize,
-    /// Number of words.
-    pub end: usize,
-}
-
-impl CountedSlots {
-    /// Lays out the words after those of a map.
-    pub fn new(map: &MapSlots) -> CountedSlots {
-        let first = map.end;
-        let [places, tables, to, step, value, end] = [0, 1, 2, 3, 4, 5].map(|i| first + i);
-        CountedSlots { places, tables, to, step, value, end }
     }
 }

@@ -4,15 +4,16 @@
 //! from memory.
 
 use crate::kernels::Skeleton;
-use crate::kernels::histogram::{Added, BLOCK, BLOCKS, CountedClass, CountedSlots, ROOM, TABLES};
-use crate::kernels::map::{MapClass, MapSlots};
+use crate::kernels::histogram::params::HistogramArguments;
+use crate::kernels::histogram::{Added, BLOCK, BLOCKS, CountedClass, ROOM, TABLES};
+use crate::kernels::map::MapClass;
+use crate::kernels::map::params::MapArguments;
 use crate::kernels::plan::{Draft, Plan};
-use crate::operands::{add_reciprocals, addresses, needs};
+use crate::operands::{BodyArguments, needs};
 use crate::params::Word;
 use crate::space::Space;
 use crate::target::Target;
 use crate::traffic;
-use std::sync::Arc;
 use thalweg_ir::{DType, MAX_RANK, ScatterOp};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, BodyBuilder, Computed, Geometry, Kernel, Moved, Node, NodeId,
@@ -115,35 +116,27 @@ pub fn add(
     let vectors = space.row() / space.class.lanes as usize;
     let map = MapClass { space: space.class.clone(), vectors: VECTORS, tile: None };
     let class = CountedClass { map, index, added, dtype };
-    let slots = MapSlots::new(&class.map, &body);
-    let own = CountedSlots::new(&slots);
-    let mut words = vec![0; own.end];
-    words[0] = vectors as u64;
-    space.fill(&slots.space, &mut words);
     let table = g.size * class.size();
     // A power of two of tables, as many as fit `ROOM`.
     let tables = 1 << (ROOM / table).clamp(1, TABLES).ilog2();
-    words[own.places] = g.size as u64;
-    words[own.tables] = tables as u64;
-    words[own.step] = g.steps[3] as u64;
     let mut own_plan = Plan { checked: true, ..Plan::default() };
-    let mut patches = vec![(slots.fault, Word::Fault)];
-    addresses(&mut patches, &slots.space, &body, &space);
-    patches.extend((0..body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
-    add_reciprocals(&mut patches, slots.reciprocals, &body);
     let size = dtype.size() as i64;
     let count = all.len() as u16;
-    if added == Added::Same {
-        patches.push((own.value, Word::Operand(count, g.base[2] as i64 * size)));
-    }
-    patches.push((own.to, Word::Operand(count + 1, g.base[3] as i64 * size)));
+    let arguments = HistogramArguments {
+        map: MapArguments { vectors, body: BodyArguments::new(&body, &space), fault: true, tiles: None },
+        bins: g.size,
+        tables,
+        result: Word::Operand(count + 1, g.base[3] as i64 * size),
+        stride: g.steps[3],
+        value: (added == Added::Same).then_some(Word::Operand(count, g.base[2] as i64 * size)),
+    };
+    let arguments = arguments.fill(&class, &body);
     all.extend([values, to]);
     needs(&mut own_plan.needs, &Body { accesses: body.accesses[..of_index].to_vec(), ..Body::default() }, &own_needs);
     let most = BLOCKS * target.chip().multiprocessors as usize;
     let grid = vectors.div_ceil(BLOCK as usize * VECTORS as usize).clamp(1, most);
-    let kernel = Arc::new(Skeleton::Counted(body, class));
-    let shared = (tables * table) as u32;
-    own_plan.stages.push(Draft { kernel, grid: [grid as u32, 1, 1], block: BLOCK, shared, words, patches });
+    let (kernel, shared) = (Skeleton::Counted(body, class), (tables * table) as u32);
+    own_plan.stages.push(Draft::new(kernel, [grid as u32, 1, 1], BLOCK, shared, arguments));
     plan.absorb(own_plan, &all, 0);
     // The tensor is copied, and each block reads and writes every bin.
     let result = g.size * dtype.size();

@@ -6,42 +6,36 @@
 //! dimension than the result, a block covers a two-dimensional *tile* and a warp a part of it, in which both sides read
 //! and write whole sectors of 32 bytes.
 
-use crate::body::{divisors, wanted};
+use crate::body::wanted;
 use crate::emit::access::{Accesses, Stand};
 use crate::emit::index::{decompose, offset};
 use crate::emit::loops::Native;
 use crate::emit::nodes::{Names, statements, value};
-use crate::ir::{Expr, Kernel, Layout, Statement, Type, Unroll};
-use crate::kernels::map::{BLOCK, MapClass, MapSlots, Tile};
+use crate::ir::{Expr, Kernel, Statement, Type, Unroll};
+use crate::kernels::map::params::MapParams;
+use crate::kernels::map::{BLOCK, MapClass, Tile};
 use thalweg_kernel::Body;
 
 /// The kernel.
 pub fn kernel(body: &Body, class: &MapClass, native: Native) -> Kernel {
-    let slots = MapSlots::new(class, body);
+    let (params, layout) = MapParams::new(class, body);
     let ty = Type::index(class.space.wide);
-    let mut out = declared(body, class, &slots);
+    let mut out = declared(body, class, &params);
     match class.tile {
-        Some(tile) => out.extend(in_tile(class, &slots, tile)),
+        Some(tile) => out.extend(in_tile(class, &params, tile)),
         None => {
             let each = Expr::Number(i64::from(BLOCK) * i64::from(class.vectors), ty);
-            out.push(Statement::Let("n".into(), Expr::word(0).to(ty)));
+            out.push(Statement::Let("n".into(), params.vectors.read(ty)));
             out.push(Statement::Let("first".into(), Expr::Block.to(ty) * each + Expr::Thread.to(ty)));
         }
     }
-    out.extend(vectors(body, class, &slots, BLOCK, native, vec![]));
-    Kernel {
-        name: "map",
-        block: BLOCK,
-        blocks: None,
-        params: Layout::numbered(slots.end),
-        definitions: vec![],
-        body: out,
-    }
+    out.extend(vectors(body, class, &params, BLOCK, native, vec![]));
+    Kernel { name: "map", block: BLOCK, blocks: None, params: layout, definitions: vec![], body: out }
 }
 
 /// Declarations of the operands.
-pub fn declared(body: &Body, class: &MapClass, slots: &MapSlots) -> Vec<Statement> {
-    let accesses = Accesses { list: &body.accesses, class: &class.space, slots: &slots.space, tag: "" };
+pub fn declared(body: &Body, class: &MapClass, params: &MapParams) -> Vec<Statement> {
+    let accesses = Accesses { list: &body.accesses, class: &class.space, params: &params.body.space, tag: "" };
     let wants = wanted(body);
     let stored = |k: usize| body.stores.iter().any(|s| s.access as usize == k);
     accesses.declare(&|k| stored(k) || wants[k] != Default::default())
@@ -52,15 +46,15 @@ pub fn declared(body: &Body, class: &MapClass, slots: &MapSlots) -> Vec<Statemen
 pub fn vectors(
     body: &Body,
     class: &MapClass,
-    slots: &MapSlots,
+    params: &MapParams,
     threads: u32,
     native: Native,
     more: Vec<Statement>,
 ) -> Vec<Statement> {
     let (space, u) = (&class.space, u32::from(class.vectors));
-    let accesses = Accesses { list: &body.accesses, class: space, slots: &slots.space, tag: "" };
+    let accesses = Accesses { list: &body.accesses, class: space, params: &params.body.space, tag: "" };
     let (wants, ty) = (wanted(body), Type::index(space.wide));
-    let position = |k: usize| offset(space, &slots.space, k, 0..space.rank(), "i").unwrap_or(Expr::Number(0, ty));
+    let position = |k: usize| offset(space, &params.body.space, k, 0..space.rank(), "i").unwrap_or(Expr::Number(0, ty));
     let vector = || Expr::name("u", Type::I32);
     let stand = Stand {
         position: &position,
@@ -71,7 +65,7 @@ pub fn vectors(
     let fetched: Vec<usize> = (0..wants.len()).filter(|&k| wants[k].load || wants[k].position).collect();
     let mut out: Vec<Statement> =
         fetched.iter().flat_map(|&k| accesses.arrays(k, wants[k], stand.lanes, &[u])).collect();
-    let extent = |d: usize| Expr::word(slots.space.dims + 2 * d).to(Type::U32).to(Type::I32);
+    let extent = |d: usize| params.body.space.dims[d].read(Type::U32).to(Type::I32);
     let step = |inner: Vec<Statement>| {
         let turn = match class.tile {
             Some(Tile { dim, depth }) => {
@@ -86,7 +80,7 @@ pub fn vectors(
                 let apart = Expr::Number(threads.into(), ty);
                 let here = Expr::name("first", ty) + vector().to(ty) * apart;
                 let (j, n) = (Expr::name("j", ty), Expr::name("n", ty));
-                let mut inside = decompose(space, &slots.space, 0..space.rank(), j.clone(), "i");
+                let mut inside = decompose(space, &params.body.space, 0..space.rank(), j.clone(), "i");
                 inside.extend(inner);
                 vec![Statement::Let("j".into(), here), Statement::when(j.lt(n), inside)]
             }
@@ -101,13 +95,12 @@ pub fn vectors(
         load: &|k| accesses.element(k as usize, &at),
         index: &|k, dtype| accesses.position(k as usize, dtype, &at),
         valid: &|k| accesses.valid(k as usize, &at),
-        gather: &|k, offset, inside| accesses.gathered(k as usize, &stand, [offset, inside, Expr::word(slots.fault)]),
-        value: &|_, _| unreachable!("a map has no values of rows"),
-        scalar: &|s| slots.scalars + s as usize,
-        reciprocal: &|s| {
-            let at = divisors(body).iter().position(|d| d.0 == s)?;
-            Some(slots.reciprocals + at)
+        gather: &|k, offset, inside| {
+            accesses.gathered(k as usize, &stand, [offset, inside, params.fault.read(Type::U64)])
         },
+        value: &|_, _| unreachable!("a map has no values of rows"),
+        scalar: &|s| params.body.scalar(s),
+        reciprocal: &|s| params.body.reciprocal(body, s),
         native,
     };
     let stores = || body.stores.iter().map(|s| (s.access as usize, s.node));
@@ -123,8 +116,9 @@ pub fn vectors(
 
 /// Coordinates of a thread in a tile: `i{d}` for every dimension but the tile's other one, which begins at
 /// `first{dim}`.
-fn in_tile(class: &MapClass, slots: &MapSlots, tile: Tile) -> Vec<Statement> {
-    let (lane, dim, word) = (class.space.rank() - 1, tile.dim as usize, slots.tiles);
+fn in_tile(class: &MapClass, params: &MapParams, tile: Tile) -> Vec<Statement> {
+    let (lane, dim) = (class.space.rank() - 1, tile.dim as usize);
+    let tiles = params.tiles.as_ref().expect("a class with tiles has their numbers");
     let (ty, number) = (Type::index(class.space.wide), |n: usize| Expr::Number(n as i64, Type::U32));
     let [deep, wide] = tile.sizes(class.vectors);
     let depth = || number(tile.depth.into());
@@ -132,8 +126,8 @@ fn in_tile(class: &MapClass, slots: &MapSlots, tile: Tile) -> Vec<Statement> {
     let near = remainder("along") * number(wide) + Expr::Thread / depth();
     let far = remainder("across") * number(deep) + Expr::Thread % depth();
     let mut out = vec![
-        Statement::Split { name: "along".into(), of: Expr::Block, param: word.into() },
-        Statement::Split { name: "across".into(), of: quotient("along"), param: (word + 2).into() },
+        Statement::Split { name: "along".into(), of: Expr::Block, param: tiles.along.slot() },
+        Statement::Split { name: "across".into(), of: quotient("along"), param: tiles.across.slot() },
         Statement::Let(format!("i{lane}"), near.to(ty)),
         Statement::Let(format!("first{dim}"), far.to(ty)),
     ];
@@ -141,7 +135,7 @@ fn in_tile(class: &MapClass, slots: &MapSlots, tile: Tile) -> Vec<Statement> {
     let mut rest = quotient("across");
     for &d in others.iter().skip(1).rev() {
         let name = format!("is{d}");
-        out.push(Statement::Split { name: name.clone(), of: rest, param: (slots.space.dims + 2 * d).into() });
+        out.push(Statement::Split { name: name.clone(), of: rest, param: params.body.space.dims[d].slot() });
         out.push(Statement::Let(format!("i{d}"), remainder(&name).to(ty)));
         rest = quotient(&name);
     }

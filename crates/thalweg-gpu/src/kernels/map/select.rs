@@ -2,14 +2,13 @@
 
 use crate::body::gathers;
 use crate::kernels::Skeleton;
-use crate::kernels::map::{self, MapClass, MapSlots, Tile};
+use crate::kernels::map::params::{MapArguments, TilesArguments};
+use crate::kernels::map::{self, MapClass, Tile};
 use crate::kernels::plan::{Draft, Plan, blocks};
-use crate::operands::{add_reciprocals, addresses, needs};
-use crate::params::Word;
+use crate::operands::{BodyArguments, needs};
 use crate::space::{Space, Way, divisor};
 use crate::target::{Chip, Target};
 use crate::traffic;
-use std::sync::Arc;
 use thalweg_kernel::{Access, Body, MapGeometry, expand, widen};
 
 /// Nodes of a body that is written down four times over for a tile, lanes apart.
@@ -55,33 +54,21 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
         tile: tile.map(|t| t.0),
         space: space.class.clone(),
     };
-    let slots = MapSlots::new(&class, body);
-    let mut words = vec![0; slots.end];
-    words[0] = vectors as u64;
-    space.fill(&slots.space, &mut words);
-    let mut patches = vec![];
-    addresses(&mut patches, &slots.space, body, &space);
-    patches.extend((0..body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
-    add_reciprocals(&mut patches, slots.reciprocals, body);
-    if gathers(body) {
-        patches.push((slots.fault, Word::Fault));
-        plan.checked = true;
-    }
-    let count = match tile {
+    plan.checked |= gathers(body);
+    let (tiles, count) = match tile {
         Some((tile, extent)) => {
             let [deep, wide] = tile.sizes(class.vectors);
             let row = space.extents[space.extents.len() - 1] / space.class.lanes as usize;
-            let tiles = [row.div_ceil(wide), extent.div_ceil(deep)];
-            for (i, n) in tiles.into_iter().enumerate() {
-                words[slots.tiles + 2 * i..][..2].copy_from_slice(&divisor(n));
-            }
-            blocks(tiles[0] * tiles[1] * (vectors / row / extent), 1)
+            let [along, across] = [row.div_ceil(wide), extent.div_ceil(deep)];
+            let tiles = TilesArguments { along: divisor(along), across: divisor(across) };
+            (Some(tiles), blocks(along * across * (vectors / row / extent), 1))
         }
-        None => blocks(vectors, map::BLOCK as usize * class.vectors as usize),
+        None => (None, blocks(vectors, map::BLOCK as usize * class.vectors as usize)),
     };
-    let grid = [count, 1, 1];
-    let kernel = Arc::new(Skeleton::Map(body.clone(), class));
-    plan.stages.push(Draft { kernel, grid, block: map::BLOCK, shared: 0, words, patches });
+    let arguments = MapArguments { vectors, body: BodyArguments::new(body, &space), fault: gathers(body), tiles };
+    let arguments = arguments.fill(&class, body);
+    let kernel = Skeleton::Map(body.clone(), class);
+    plan.stages.push(Draft::new(kernel, [count, 1, 1], map::BLOCK, 0, arguments));
     needs(&mut plan.needs, body, &geometry.accesses);
 }
 

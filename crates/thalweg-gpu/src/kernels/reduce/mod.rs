@@ -1,10 +1,10 @@
 //! Row kernels: what decides the source besides the body, and the layout of the argument words.
 
 pub mod emit;
+pub mod params;
 pub(crate) mod select;
 
-use crate::body::divisors;
-use crate::space::{Slots, SpaceClass};
+use crate::space::SpaceClass;
 use thalweg_ir::{DType, ScanOp};
 use thalweg_kernel::{
     Along, Body, OnlineFold, OnlinePasses, Phase, Phases, Rescaling, Scan, Shift, online_passes, phases,
@@ -157,55 +157,6 @@ impl RowsClass {
             Rescaling::Chosen { .. } => false,
         };
         online_passes(body, phases, self.online? as usize).filter(|o| o.list.iter().all(of_mean))
-    }
-}
-
-/// Indices of a row kernel's argument words.
-#[derive(Clone, Debug)]
-pub struct RowsSlots {
-    /// Words of the domain. The six words before it: rows (across: vectors of rows; pairs: threads with several rows);
-    /// points of a row (along: vectors); chunks of a row (pairs: extent of the first dimension), points (vectors) of
-    /// each; runs of a row (held by blocks: tiles of rows), points of each.
-    pub space: Slots,
-    /// First scalar.
-    pub scalars: usize,
-    /// First reciprocal of the scalars that are divided by.
-    pub reciprocals: usize,
-    /// Address of the fault slot.
-    pub fault: usize,
-    /// First address of the results of folds.
-    pub values: usize,
-    /// First address of their partial results.
-    pub partials: usize,
-    /// First address of the buffers.
-    pub buffers: usize,
-    /// Address of the counters, or of the exchange buffer of blocks.
-    pub counters: usize,
-    /// First address of the states of online folds.
-    pub states: usize,
-    /// Number of words.
-    pub end: usize,
-}
-
-/// Number of words before those of the domain.
-const HEAD: usize = 6;
-
-impl RowsSlots {
-    /// Lays out the words of a class.
-    pub fn new(class: &RowsClass, body: &Body, phases: &Phases) -> RowsSlots {
-        let space = Slots::new(&class.space, HEAD);
-        let scalars = space.end;
-        let reciprocals = scalars + body.scalars as usize;
-        let fault = reciprocals + divisors(body).len();
-        let values = fault + 1;
-        let staged = class.stage.is_some() as usize;
-        let partials = values + staged * (body.folds.len() + combined_values(body));
-        let buffers = partials + staged * body.folds.len();
-        let counters = buffers + staged * phases.buffers.len();
-        let states = counters + 1;
-        let online = class.passes(body, phases).filter(|_| staged == 1);
-        let end = states + online.map_or(0, |o| o.list.len());
-        RowsSlots { space, scalars, reciprocals, fault, values, partials, buffers, counters, states, end }
     }
 }
 

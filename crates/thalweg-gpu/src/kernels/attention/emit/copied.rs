@@ -8,9 +8,9 @@ impl Streamed<'_> {
     /// Coordinates of a block's only tile, and its offsets in the factors.
     pub(super) fn own_tile(&self) -> Vec<Statement> {
         // Tiles that see most keys come first.
-        self.text().given("batches", self.batches()).statements(&[r"
-let product = block / u32(word 4), within = block % u32(word 4);
-let row0 = i64(SEEN ? u32(word 4) - 1 - within : within) * ROWS, column0: i64 = 0;
+        self.text().params(self.layout).given("batches", self.batches()).statements(&[r"
+let product = block / param row_tiles, within = block % param row_tiles;
+let row0 = i64(SEEN ? param row_tiles - 1 - within : within) * ROWS, column0: i64 = 0;
 batches;
 "])
     }
@@ -46,7 +46,7 @@ batches;
                 placing: if class.math == Math::Warpgroup { Placing::Lines } else { Placing::Kept },
                 pitch,
                 all,
-                at: self.slots.factors[number],
+                params: self.params.copies[number].clone(),
             }
         };
         [copy(0, rows, depth()), copy(1, keys(), depth()), copy(2, columns, keys())]

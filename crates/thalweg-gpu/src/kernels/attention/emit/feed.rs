@@ -15,7 +15,7 @@ impl Streamed<'_> {
         place: Expr,
         barrier: (Name, Expr),
     ) -> Vec<Statement> {
-        let (class, slots) = (self.class, self.slots);
+        let (class, params) = (self.class, self.params);
         let [depth, columns] = class.sizes;
         let keys = class.block.keys;
         let counts = [[class.rows(), depth], [keys, depth], [columns, keys]][number];
@@ -24,8 +24,8 @@ impl Streamed<'_> {
             factor: factors[number],
             number,
             batch: Type::I64,
-            words: slots.factors[number],
-            map: slots.maps[number],
+            dims: &params.dims[number],
+            map: params.maps[number].slot(),
             counts,
             first,
             to: if number == 0 { place } else { place * all },

@@ -23,9 +23,10 @@ mod weigh;
 use crate::dsl::Text;
 use crate::emit::loops::Native;
 use crate::ir::{Expr, Kernel, Layout, Statement, Type};
+use crate::kernels::attention::StreamedClass;
 use crate::kernels::attention::emit::point::Point;
 use crate::kernels::attention::emit::scaled::{Scaled, scaled};
-use crate::kernels::attention::{HEAD, StreamedClass, StreamedSlots};
+use crate::kernels::attention::params::AttentionParams;
 use crate::kernels::gemm::emit::factor::{Copy, Placing, Side};
 use crate::kernels::gemm::emit::{batches_of, result, shared_part};
 use crate::kernels::gemm::{LINE_ELEMENTS, Math};
@@ -35,7 +36,8 @@ use thalweg_kernel::Seen;
 /// A kernel that is being generated.
 struct Streamed<'a> {
     class: &'a StreamedClass,
-    slots: &'a StreamedSlots,
+    params: &'a AttentionParams,
+    layout: &'a Layout,
     native: Native<'a>,
     scaled: Option<Scaled>,
     points: Vec<Point>,
@@ -59,8 +61,9 @@ fn f32(name: &str) -> Expr {
 
 /// The kernel.
 pub fn kernel(class: &StreamedClass, native: Native) -> Kernel {
-    let slots = StreamedSlots::new(class);
-    let mut streamed = Streamed { class, slots: &slots, native, scaled: scaled(class, &slots), points: vec![] };
+    let (params, layout) = AttentionParams::new(class);
+    let scaled = scaled(class, &params);
+    let mut streamed = Streamed { class, params: &params, layout: &layout, native, scaled, points: vec![] };
     streamed.points = (0..class.points.len()).map(|n| streamed.point(n)).collect();
     let mut body = streamed.begin();
     body.extend(match &class.fed {
@@ -72,7 +75,7 @@ pub fn kernel(class: &StreamedClass, native: Native) -> Kernel {
         name: "contraction",
         block: class.threads(),
         blocks: Some(if class.block.stays { 1 } else { class.block.blocks }),
-        params: Layout::numbered(slots.end),
+        params: layout.clone(),
         definitions: multiply::definitions(class),
         body,
     }
@@ -92,8 +95,8 @@ impl Streamed<'_> {
             shared_part("s1".into(), element, stages * keys, rows * size),
             shared_part("s2".into(), element, stages * values, (rows + stages * keys) * size),
         ];
-        out.extend(Text::new().statements(&[r"
-let m = i64(word 0), n = i64(word 1), keys = i64(word 2), depth = i64(word 3);
+        out.extend(Text::new().params(self.layout).statements(&[r"
+let m = param rows, n = param columns, keys = param keys, depth = param depth;
 let t = thread, lane = t % 32, warp = t / 32;
 "]));
         out
@@ -135,17 +138,16 @@ let t = thread, lane = t % 32, warp = t / 32;
 
     /// Offset of a tile's product in each factor.
     fn batches(&self) -> Vec<Statement> {
-        batches_of(3, self.class.batch, |d| HEAD + 5 * d, Type::I64)
+        batches_of(3, &self.params.batch, Type::I64)
     }
 
     /// Statements that compute how many keys a block of rows sees, and the number of steps.
     fn seen(&self) -> Vec<Statement> {
-        let text = self.text().number("AHEAD", self.slots.ahead as u32);
+        let text = self.text().params(self.layout);
         let Some((point, Seen { moved, hidden, .. })) = &self.class.seen else {
             return text.statements(&["let seen = keys, steps = i32((seen + (KEYS - 1)) / KEYS);"]);
         };
-        let scalar =
-            |slot: u16| Expr::Scalar(DType::F32, (self.slots.points[*point as usize].scalars + slot as usize).into());
+        let scalar = |slot: u16| Expr::Scalar(DType::F32, self.params.points[*point as usize].scalar(slot));
         let of = |op, args| Expr::Operation(op, DType::F32, args);
         use thalweg_ir::ElementOp::{Abs, Eq, Lt, Trunc};
         let mut known = Expr::Constant(DType::Bool, 1);
@@ -167,7 +169,7 @@ let t = thread, lane = t % 32, warp = t / 32;
             SEEN_KEYS,
             r"
 let hides = known;
-let ahead = hides ? i64(word AHEAD) + moved : 0;
+let ahead = hides ? param causal_offset + moved : 0;
 let seen = hides ? seen_keys(row0 + ROWS + ahead - 1) : keys;
 let steps = i32((seen + (KEYS - 1)) / KEYS);
 ",
@@ -243,7 +245,7 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
         } else {
             result::hand_on_rows(&handed, self.class.sizes[1] / 8)
         };
-        result::statements(&handed, &self.slots.result, self.native, hand_on)
+        result::statements(&handed, (&self.params.result, &self.params.fault), self.native, hand_on)
     }
 }
 

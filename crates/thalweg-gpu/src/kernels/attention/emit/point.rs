@@ -36,7 +36,8 @@ struct At<'a> {
 impl Streamed<'_> {
     fn at(&self, number: usize) -> At<'_> {
         let (class, sums) = &self.class.points[number];
-        let part = Part { class, slots: &self.slots.points[number], tag: TAGS[number], native: self.native };
+        let (params, fault) = (&self.params.points[number], &self.params.fault);
+        let part = Part { class, params, fault, tag: TAGS[number], native: self.native };
         let each = self.class.block.keys / 8 * 2 * (2 / class.space.lanes as u32);
         At { part, streamed: self, sums: *sums, each }
     }

@@ -6,8 +6,10 @@
 //! where the number is not above zero and therefore cannot be merged (maxima would become minima).
 
 use crate::ir::{Expr, Statement, Type};
+use crate::kernels::attention::StreamedClass;
 use crate::kernels::attention::emit::Streamed;
-use crate::kernels::attention::{StreamedClass, StreamedSlots};
+use crate::kernels::attention::params::AttentionParams;
+use crate::operands::BodyParams;
 use thalweg_ir::{DType, ElementOp};
 use thalweg_kernel::{Body, Node, NodeId};
 
@@ -42,9 +44,9 @@ fn multiple(body: &Body, id: NodeId) -> Option<[NodeId; 3]> {
 }
 
 /// Value of the number.
-fn number(body: &Body, id: NodeId, scalars: usize) -> Expr {
+fn number(body: &Body, id: NodeId, params: &BodyParams) -> Expr {
     match body.nodes[id.index()] {
-        Node::Scalar { slot, dtype } => Expr::Scalar(dtype, (scalars + slot as usize).into()),
+        Node::Scalar { slot, dtype } => Expr::Scalar(dtype, params.scalar(slot)),
         Node::Const { bits, dtype } => Expr::Constant(dtype, bits),
         _ => unreachable!("a number of the launch"),
     }
@@ -58,7 +60,7 @@ fn without(body: &Body, [product, multiplied, _]: [NodeId; 3]) -> Body {
 }
 
 /// Finds the score scaling of a class, where weights are powers of two.
-pub(super) fn scaled(class: &StreamedClass, slots: &StreamedSlots) -> Option<Scaled> {
+pub(super) fn scaled(class: &StreamedClass, params: &AttentionParams) -> Option<Scaled> {
     if class.once.is_none() || !class.math.is_narrow() {
         return None;
     }
@@ -75,7 +77,7 @@ pub(super) fn scaled(class: &StreamedClass, slots: &StreamedSlots) -> Option<Sca
         Some(_) => return None,
     };
     let at = multiple(whole, root(whole))?;
-    let factor = number(whole, at[2], slots.points[found].scalars);
+    let factor = number(whole, at[2], &params.points[found]);
     Some(Scaled { number: found, factor, whole: without(whole, at) })
 }
 

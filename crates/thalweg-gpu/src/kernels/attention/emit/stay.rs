@@ -73,9 +73,10 @@ impl Streamed<'_> {
             _ => vec![],
         };
         let same_in_warp = Routine::Shuffle(Shuffle::From, Type::U32);
-        let maps = self.slots.maps.map(|map| Statement::Do(Action::MapAhead(map.into())));
+        let maps = self.params.maps.iter().map(|map| Statement::Do(Action::MapAhead(map.slot())));
         let text = self
             .text()
+            .params(self.layout)
             .number("GROUPS", groups)
             .number("LESS", less(groups))
             .number("MORE", registers(groups, less(groups)))
@@ -87,7 +88,7 @@ impl Streamed<'_> {
             .value("ahead", i64("ahead"))
             .value("steps", i32("steps"))
             .given("batches", self.batches())
-            .given("maps_ahead", maps.to_vec())
+            .given("maps_ahead", maps.collect())
             .given("seen_steps", self.seen())
             .given("copy_rows", rows)
             .given("copy_keys", of_keys)
@@ -121,7 +122,7 @@ impl Streamed<'_> {
 }
 
 const BEGIN: &str = r"
-let column0: i64 = 0, group = same_in_warp(t / 128), tiles = u32(word 4) * u32(word 6);
+let column0: i64 = 0, group = same_in_warp(t / 128), tiles = param row_tiles * param products;
 if t == 0 {
     barrier_start(rows_full[0], 1);
     barrier_start(rows_empty[0], WARPS);
@@ -148,8 +149,8 @@ for first: u32 in 0..tiles by blocks {
     let at = first + (round % 2 == 1 ? blocks - 1 - block : block);
     round += 1;
     if at < tiles {
-        let product = SEEN ? at % u32(word 6) : at / u32(word 4);
-        let row0 = i64(SEEN ? u32(word 4) - 1 - at / u32(word 6) : at % u32(word 4)) * ROWS;
+        let product = SEEN ? at % param products : at / param row_tiles;
+        let row0 = i64(SEEN ? param row_tiles - 1 - at / param products : at % param row_tiles) * ROWS;
         batches;
         seen_steps;
         BODY;

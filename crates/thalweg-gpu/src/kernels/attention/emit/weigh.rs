@@ -83,10 +83,10 @@ when ONCE {
             valid: &|_| unreachable!("a row has no place of its own"),
             gather: &|_, _, _| unreachable!("nothing is gathered once a row"),
             value: &once,
-            scalar: &|s| self.slots.once[0] + s as usize,
+            scalar: &|s| self.params.once_scalars[s as usize].slot(),
             reciprocal: &|s| {
                 let at = divisors(body).iter().position(|d| d.0 == s)?;
-                Some(self.slots.once[1] + at)
+                Some(self.params.once_reciprocals[at].slot())
             },
             native: self.native,
         };

@@ -13,7 +13,8 @@ use crate::ir::{Expr, Routine, Statement, Type};
 use crate::kernels::gemm::emit::part::Part;
 use crate::kernels::gemm::emit::strided::Strided;
 use crate::kernels::gemm::emit::{IN_LINES, element_of, lines, of};
-use crate::kernels::gemm::{FactorClass, FactorSlots, LINE_ELEMENTS, Layout, Math, TileClass, TileSlots};
+use crate::kernels::gemm::params::{CopyParams, FactorParams, GemmParams};
+use crate::kernels::gemm::{FactorClass, LINE_ELEMENTS, Layout, Math, TileClass};
 
 /// A factor of a tile.
 pub(super) enum Factor<'a> {
@@ -27,19 +28,20 @@ const TAGS: [&str; 2] = ["a", "b"];
 
 impl<'a> Factor<'a> {
     /// Factor `number` of a class.
-    pub(super) fn new(class: &'a TileClass, slots: &'a TileSlots, number: usize, native: Native<'a>) -> Factor<'a> {
-        let part = |class, slots| Part { class, slots, tag: TAGS[number], native };
-        match (&class.factors[number], &slots.factors[number]) {
-            (FactorClass::Copied { along }, FactorSlots::Copied(at)) => {
-                Factor::Copied(Box::new(copied(class, number, *along, *at)))
+    pub(super) fn new(class: &'a TileClass, params: &'a GemmParams, number: usize, native: Native<'a>) -> Factor<'a> {
+        let fault = &params.problem.fault;
+        let part = |class, params| Part { class, params, fault, tag: TAGS[number], native };
+        match (&class.factors[number], &params.factors[number]) {
+            (FactorClass::Copied { along }, FactorParams::Copied(own)) => {
+                Factor::Copied(Box::new(copied(class, number, *along, own.clone())))
             }
-            (FactorClass::Strided { part: of, along }, FactorSlots::Computed(slots)) => {
-                Factor::Strided(Strided::new(class, number, part(of, slots), *along))
+            (FactorClass::Strided { part: of, along }, FactorParams::Body(own)) => {
+                Factor::Strided(Strided::new(class, number, part(of, own), *along))
             }
-            (FactorClass::Computed(of), FactorSlots::Computed(slots)) => {
-                Factor::Computed(Computed { tile: class, number, part: part(of, slots) })
+            (FactorClass::Computed(of), FactorParams::Body(own)) => {
+                Factor::Computed(Computed { tile: class, number, part: part(of, own) })
             }
-            _ => unreachable!("slots are of their class"),
+            _ => unreachable!("arguments are of their class"),
         }
     }
 
@@ -126,8 +128,8 @@ pub struct Copy {
     pub pitch: u32,
     /// Elements per pipeline stage.
     pub all: u32,
-    /// First word: the address, followed by the pitch in memory.
-    pub at: usize,
+    /// Its kernel arguments.
+    pub params: CopyParams,
 }
 
 impl Copy {
@@ -179,8 +181,8 @@ impl Copy {
     /// Declarations before the main loop.
     pub fn declared(&self) -> Vec<Statement> {
         let mut out = vec![
-            Statement::Operand { name: of("factor", self.number), ty: self.element, param: (self.at).into() },
-            Statement::Let(of("pitch", self.number), Expr::word(self.at + 1).to(Type::I32)),
+            Statement::Operand { name: of("factor", self.number), ty: self.element, param: self.params.address.slot() },
+            Statement::Let(of("pitch", self.number), self.params.pitch.read(Type::I32)),
         ];
         if self.placing != Placing::Transposed {
             out.extend(self.text(VECTORS_BEGIN, |text| text));
@@ -280,7 +282,7 @@ for u: i32 in 0..EACH unroll {
 ";
 
 /// Copy of a factor of a tiled GEMM.
-fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> Copy {
+fn copied(class: &TileClass, number: usize, along: bool, params: CopyParams) -> Copy {
     let (tall, first, most) = lines(class, number);
     let Layout { along: kept, pitch, all } = class.layout(number);
     let none = Expr::Number(0, Type::I32);
@@ -301,7 +303,7 @@ fn copied(class: &TileClass, number: usize, along: bool, at: usize) -> Copy {
         },
         pitch,
         all,
-        at,
+        params,
     }
 }
 

@@ -19,7 +19,8 @@ use crate::dsl::Text;
 use crate::emit::loops::Native;
 use crate::ir::{Action, Expr, For, Kernel, Layout, Name, Statement, Type, Unroll};
 use crate::kernels::gemm::emit::factor::Factor;
-use crate::kernels::gemm::{HEAD, Math, Tile, TileClass, TileSlots};
+use crate::kernels::gemm::params::{BatchParams, GemmParams, ProblemParams};
+use crate::kernels::gemm::{Math, Tile, TileClass};
 use thalweg_ir::{DType, ElementOp};
 
 /// Element type in shared memory: the memory format where tensor cores take narrow floats.
@@ -51,25 +52,32 @@ pub(crate) fn shared_part(name: Name, ty: Type, elements: u32, at: u32) -> State
 }
 
 /// Statements that compute a tile's coordinates from its number: `product` of the batch, `row0`, `column0`.
-pub fn which_tile(number: Expr, [m, n]: [u32; 2]) -> Vec<Statement> {
-    Text::new().value("number", number).number("M", m).number("N", n).statements(&[r"
+pub fn which_tile(params: &ProblemParams, number: Expr, [m, n]: [u32; 2]) -> Vec<Statement> {
+    let tiles = [&params.row_tiles, &params.column_tiles].map(|tiles| tiles.read(Type::U32));
+    let [high, wide] = tiles;
+    Text::new()
+        .value("row_tiles", high)
+        .value("column_tiles", wide)
+        .value("number", number)
+        .number("M", m)
+        .number("N", n)
+        .statements(&[r"
 // Tiles that are computed side by side share rows and columns: they go in groups of eight tiles of rows.
-let high = u32(word 3), wide = u32(word 4), product = number / (high * wide), tile = number % (high * wide);
+let high = row_tiles, wide = column_tiles, product = number / (high * wide), tile = number % (high * wide);
 let first = tile / (8 * wide) * 8, rows = min(high - first, 8), within = tile - first * wide;
 let row0 = i64(first + within % rows) * M, column0 = i64(within / rows) * N;
 "])
 }
 
-/// Offset of product `product` of the batch in each of `factors` factors, `batch0` and so on, of type `ty`. `words(d)`
-/// is the first word of a batch dimension: two to divide by, then a stride for each factor.
-pub(crate) fn batches_of(factors: usize, batch: u8, words: impl Fn(usize) -> usize, ty: Type) -> Vec<Statement> {
+/// Offset of product `product` of the batch in each of `factors` factors, `batch0` and so on, of type `ty`.
+pub(crate) fn batches_of(factors: usize, batch: &[BatchParams], ty: Type) -> Vec<Statement> {
     let (mut out, mut rest) = (vec![], Expr::name("product", Type::U32));
     let mut moved = vec![vec![]; factors];
-    for d in (0..batch as usize).rev() {
-        let (w, name) = (words(d), of("in_batch", d));
-        out.push(Statement::Split { name: name.clone(), of: rest, param: (w).into() });
-        for (f, moved) in moved.iter_mut().enumerate() {
-            moved.push(Expr::Remainder(name.clone()).to(ty) * Expr::word(w + 2 + f).to(ty));
+    for (d, own) in batch.iter().enumerate().rev() {
+        let name = of("in_batch", d);
+        out.push(Statement::Split { name: name.clone(), of: rest, param: own.size.slot() });
+        for (stride, moved) in own.strides.iter().zip(&mut moved) {
+            moved.push(Expr::Remainder(name.clone()).to(ty) * stride.read(ty));
         }
         rest = Expr::Quotient(name);
     }
@@ -116,7 +124,8 @@ pub(crate) fn each_sum(shape: &[u32], body: impl FnOnce(Vec<Expr>, Expr) -> Vec<
 /// A tiled GEMM that is being generated.
 struct Tiles<'a> {
     class: &'a TileClass,
-    slots: &'a TileSlots,
+    params: &'a GemmParams,
+    layout: &'a Layout,
     /// Dimensions of the register array `sum`, a thread's accumulators.
     shape: Vec<u32>,
     factors: [Factor<'a>; 2],
@@ -124,21 +133,21 @@ struct Tiles<'a> {
 
 /// The kernel.
 pub fn kernel(class: &TileClass, native: Native) -> Kernel {
-    let slots = TileSlots::new(class);
-    let factors = [0, 1].map(|f| Factor::new(class, &slots, f, native));
-    let tiles = Tiles { class, slots: &slots, shape: multiply::shape(class), factors };
+    let (params, layout) = GemmParams::new(class);
+    let factors = [0, 1].map(|f| Factor::new(class, &params, f, native));
+    let tiles = Tiles { class, params: &params, layout: &layout, shape: multiply::shape(class), factors };
     let mut body = tiles.begin();
     body.extend(tiles.turns());
     if class.split {
         body.extend(tiles.put_together());
     }
     let handed = class.handed();
-    body.extend(result::statements(&handed, &slots.result, native, multiply::hand_on(class)));
+    body.extend(result::statements(&handed, (&params.result, &params.problem.fault), native, multiply::hand_on(class)));
     Kernel {
         name: "contraction",
         block: class.tile.threads(),
         blocks: Some(class.tile.blocks),
-        params: Layout::numbered(slots.end),
+        params: layout,
         definitions: multiply::definitions(class),
         body,
     }
@@ -159,25 +168,24 @@ impl Tiles<'_> {
 
     /// Prologue: coordinates and declarations.
     fn begin(&self) -> Vec<Statement> {
-        let (class, w) = (self.class, self.slots.split);
+        let class = self.class;
         let Tile { m, n, k, stages, .. } = class.tile;
         let mut out = vec![Statement::Shared { name: "shared".into(), ty: Type::Stored(DType::U8), shape: vec![] }];
-        let text = Text::new().number("SHARE", w as u32).number("SHARES", w as u32 + 1).number("TERMS", k);
-        let text = text.holds("SPLIT", class.split);
+        let text = Text::new().params(self.layout).number("TERMS", k).holds("SPLIT", class.split);
         out.extend(text.statements(&[r"
-let m = i64(word 0), n = i64(word 1), k = i64(word 2), t = thread;
+let m = param rows, n = param columns, k = param terms, t = thread;
 when SPLIT {
     // Several blocks share the terms of a tile.
-    let shares = u32(word SHARES), share = block % shares, own_tile = block / shares;
-    let first_step = i32(share * u32(word SHARE)), end_step = first_step + i32(word SHARE);
+    let shares = param split.splits, share = block % shares, own_tile = block / shares;
+    let first_step = i32(share * param split.steps), end_step = first_step + i32(param split.steps);
     let steps = min(end_step, i32((k + (TERMS - 1)) / TERMS));
 } else {
     let steps = i32((k + (TERMS - 1)) / TERMS);
 }
 "]));
         let number = if class.split { Expr::name("own_tile", Type::U32) } else { Expr::Block };
-        out.extend(which_tile(number, [m, n]));
-        out.extend(batches_of(2, class.batch, |d| HEAD + 4 * d, Type::I64));
+        out.extend(which_tile(&self.params.problem, number, [m, n]));
+        out.extend(batches_of(2, &self.params.batch, Type::I64));
         let (left, element) = (stages * class.layout(0).all, element_of(class));
         out.push(shared_part("s0".into(), element, left, 0));
         out.push(shared_part("s1".into(), element, stages * class.layout(1).all, left * class.element_size()));
@@ -236,7 +244,7 @@ copies_wait(0);
     /// Split-K reduction: every block stores its partial accumulators in scratch memory, by thread, and the last block
     /// to finish adds them all in order. The other blocks exit here.
     fn put_together(&self) -> Vec<Statement> {
-        let (class, w, ty) = (self.class, self.slots.split, self.sum());
+        let (class, ty) = (self.class, self.sum());
         let (threads, all) = (class.tile.threads(), class.sums_of_thread() * class.tile.threads());
         let sum = |at: &[Expr]| Expr::Element { of: "sum".into(), at: at.to_vec(), ty };
         let other = |at: &[Expr]| Expr::Element { of: "other".into(), at: at.to_vec(), ty };
@@ -260,8 +268,7 @@ copies_wait(0);
         let others = Statement::Registers { name: "other".into(), ty, shape: self.shape.clone() };
         let text = Text::new()
             .ty("Sum", ty)
-            .number("PARTIALS", w as u32 + 2)
-            .number("COUNTERS", w as u32 + 3)
+            .params(self.layout)
             .number("ALL", all)
             .value("t", Expr::name("t", Type::U32))
             .value("shares", Expr::name("shares", Type::U32))
@@ -270,14 +277,14 @@ copies_wait(0);
             .given("clear", self.cleared())
             .given("add_share", [vec![others], take, add].concat());
         text.statements(&[r"
-scratch left: Sum = word PARTIALS;
+scratch left: Sum = param split.partials;
 let own = i64(own_tile) * i64(shares) * ALL + i64(t);
 leave;
 fence;
 shared last_share: u32[1];
 barrier;
 if t == 0 {
-    scratch counters: u32 = word COUNTERS;
+    scratch counters: u32 = param split.counters;
     let before = atomic_add(counters[own_tile], 1);
     last_share[0] = before == shares - 1 ? u32(1) : 0;
     if before == shares - 1 { counters[own_tile] = 0; }

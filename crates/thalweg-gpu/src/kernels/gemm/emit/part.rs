@@ -1,23 +1,23 @@
 //! Bodies of a contraction, over `[batch…, rows…, columns…]`.
 
-use crate::body::divisors;
 use crate::emit::access::{Accesses, Stand};
 use crate::emit::index::{decompose, offset};
 use crate::emit::loops::Native;
 use crate::emit::nodes::{Names, statements};
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::gemm::{PartClass, PartSlots};
+use crate::kernels::gemm::PartClass;
+use crate::operands::BodyParams;
+use crate::params::FaultAddress;
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
-
-/// Argument word of the fault slot's address.
-const FAULT: usize = 5;
 
 /// A body with its environment.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
     pub(crate) class: &'a PartClass,
-    pub(crate) slots: &'a PartSlots,
+    pub(crate) params: &'a BodyParams,
+    /// Argument with the fault slot.
+    pub(crate) fault: &'a FaultAddress,
     /// Tag in the names of its accesses.
     pub(crate) tag: &'static str,
     pub(crate) native: Native<'a>,
@@ -25,7 +25,12 @@ pub(crate) struct Part<'a> {
 
 impl<'a> Part<'a> {
     pub(crate) fn accesses(&self) -> Accesses<'a> {
-        Accesses { list: &self.class.body.accesses, class: &self.class.space, slots: &self.slots.space, tag: self.tag }
+        Accesses {
+            list: &self.class.body.accesses,
+            class: &self.class.space,
+            params: &self.params.space,
+            tag: self.tag,
+        }
     }
 
     /// Type of indices.
@@ -35,18 +40,18 @@ impl<'a> Part<'a> {
 
     /// Coordinates of a point, from the numbers of its product, row and column.
     pub(crate) fn decomposed(&self, [product, row, column]: [Expr; 3]) -> Vec<Statement> {
-        let (space, slots) = (&self.class.space, &self.slots.space);
+        let (space, params) = (&self.class.space, &self.params.space);
         let [batch, rows] = self.class.groups.map(usize::from);
         [(0..batch, product), (batch..batch + rows, row), (batch + rows..space.rank(), column)]
             .into_iter()
-            .flat_map(|(dims, index)| decompose(space, slots, dims, index.to(self.index()), "i"))
+            .flat_map(|(dims, index)| decompose(space, params, dims, index.to(self.index()), "i"))
             .collect()
     }
 
     /// Offset of an access, where the coordinates are known.
     pub(crate) fn position(&self, access: usize) -> Expr {
         let space = &self.class.space;
-        let all = offset(space, &self.slots.space, access, 0..space.rank(), "i");
+        let all = offset(space, &self.params.space, access, 0..space.rank(), "i");
         all.unwrap_or(Expr::Number(0, self.index()))
     }
 
@@ -69,13 +74,12 @@ impl<'a> Part<'a> {
             load,
             index: &|k, dtype| accesses.position(k as usize, dtype, at),
             valid: &|k| accesses.valid(k as usize, at),
-            gather: &|k, offset, inside| accesses.gathered(k as usize, stand, [offset, inside, Expr::word(FAULT)]),
-            value: &|_, _| unreachable!("a map has no values of rows"),
-            scalar: &|s| self.slots.scalars + s as usize,
-            reciprocal: &|s| {
-                let at = divisors(body).iter().position(|d| d.0 == s)?;
-                Some(self.slots.reciprocals + at)
+            gather: &|k, offset, inside| {
+                accesses.gathered(k as usize, stand, [offset, inside, self.fault.read(Type::U64)])
             },
+            value: &|_, _| unreachable!("a map has no values of rows"),
+            scalar: &|s| self.params.scalar(s),
+            reciprocal: &|s| self.params.reciprocal(body, s),
             native: self.native,
         };
         statements(body, &names)

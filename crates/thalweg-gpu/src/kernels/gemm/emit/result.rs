@@ -20,7 +20,9 @@ use crate::emit::nodes::value;
 use crate::ir::{Expr, Name, Statement, Type, Unroll};
 use crate::kernels::gemm::emit::part::Part;
 use crate::kernels::gemm::emit::shared_part;
-use crate::kernels::gemm::{By, Handed, PartSlots};
+use crate::kernels::gemm::{By, Handed};
+use crate::operands::BodyParams;
+use crate::params::FaultAddress;
 
 /// Maximum number of vectors of a thread that a warp's epilogue has in flight.
 const MOST_AHEAD: u32 = 8;
@@ -29,8 +31,13 @@ const MOST_WARPS: u32 = 32;
 
 /// Epilogue after the main loop; `hand_on` stores the accumulators of pass `pass` to `sums`. It uses the variables `m`
 /// and `n`, `row0` and `column0` (of a warp `warp_row`), all i64, `product` and `t`, both u32, and the bytes `shared`.
-pub fn statements(handed: &Handed<'_>, slots: &PartSlots, native: Native, hand_on: Vec<Statement>) -> Vec<Statement> {
-    let part = Part { class: &handed.result.0, slots, tag: "", native };
+pub fn statements(
+    handed: &Handed<'_>,
+    (params, fault): (&BodyParams, &FaultAddress),
+    native: Native,
+    hand_on: Vec<Statement>,
+) -> Vec<Statement> {
+    let part = Part { class: &handed.result.0, params, fault, tag: "", native };
     let result = Result { handed, part, hand_on };
     result.shifted().or_else(|| result.by_warp()).unwrap_or_else(|| result.by_points())
 }
@@ -39,11 +46,11 @@ pub fn statements(handed: &Handed<'_>, slots: &PartSlots, native: Native, hand_o
 /// words), and statements after it.
 pub fn dealt(
     handed: &Handed<'_>,
-    slots: &PartSlots,
+    (params, fault): (&BodyParams, &FaultAddress),
     native: Native,
     within: &dyn Fn(Vec<Statement>) -> Vec<Statement>,
 ) -> [Vec<Statement>; 2] {
-    let part = Part { class: &handed.result.0, slots, tag: "", native };
+    let part = Part { class: &handed.result.0, params, fault, tag: "", native };
     Result { handed, part, hand_on: vec![] }.dealt(within)
 }
 

@@ -51,10 +51,10 @@ impl<'a> Strided<'a> {
 
     /// Statements that decompose an index along some dimensions, and the offset that these contribute.
     fn place(&self, dims: Range<usize>, index: Expr) -> (Vec<Statement>, Expr) {
-        let (space, slots) = (&self.part.class.space, &self.part.slots.space);
-        let place = offset(space, slots, self.read(), dims.clone(), "i");
+        let (space, params) = (&self.part.class.space, &self.part.params.space);
+        let place = offset(space, params, self.read(), dims.clone(), "i");
         let index = index.to(self.part.index());
-        (decompose(space, slots, dims, index, "i"), place.unwrap_or(Expr::Number(0, self.part.index())))
+        (decompose(space, params, dims, index, "i"), place.unwrap_or(Expr::Number(0, self.part.index())))
     }
 
     /// Offset that marks a line or term out of bounds.

@@ -12,7 +12,8 @@ use crate::ir::{Action, Definition, Expr, Kernel, Layout, Routine, Shuffle, Stat
 use crate::kernels::gemm::LINE;
 use crate::kernels::gemm::emit::{batches_of, next_place, registers, result, shared_part, which_tile};
 use crate::kernels::gemm::tma::boxes::Boxes;
-use crate::kernels::gemm::tma::{FedClass, FedFactor, FedSlots, TERMS, TILES};
+use crate::kernels::gemm::tma::params::TmaGemmParams;
+use crate::kernels::gemm::tma::{FedClass, FedFactor, TERMS};
 use thalweg_ir::DType;
 
 /// Registers of a producer thread.
@@ -20,20 +21,25 @@ const LESS: u32 = 24;
 
 struct Fed<'a> {
     class: &'a FedClass,
-    slots: FedSlots,
+    params: TmaGemmParams,
+    /// Layout of the arguments of all problems.
+    layout: Layout,
+    /// Words of the arguments of a problem.
+    words: usize,
 }
 
 /// The kernel.
 pub fn kernel(class: &FedClass, native: Native) -> Kernel {
-    let slots = FedSlots::new(class);
-    let fed = Fed { class, slots };
+    let (params, layout) = TmaGemmParams::new(class);
+    let words = layout.words();
+    let fed = Fed { class, params, layout: layout.repeated(class.products as usize), words };
     let f16 = class.dtype == DType::F16;
     let [left, right] = fed.across();
     let handed = class.handed();
-    let slots = &fed.slots.result;
+    let own = (&fed.params.result, &fed.params.problem.fault);
     let [before, result] = match class.dealt() {
-        0 => [vec![], fed.within(result::statements(&handed, slots, native, fed.hand_on()))],
-        _ => result::dealt(&handed, slots, native, &|own| fed.within(own)),
+        0 => [vec![], fed.within(result::statements(&handed, own, native, fed.hand_on()))],
+        _ => result::dealt(&handed, own, native, &|own| fed.within(own)),
     };
     let mut body = fed.begin();
     let text = fed.text().given("before", before).given("result", result);
@@ -42,7 +48,7 @@ pub fn kernel(class: &FedClass, native: Native) -> Kernel {
         name: "contraction",
         block: class.threads(),
         blocks: Some(1),
-        params: Layout::numbered(fed.slots.end * class.products as usize),
+        params: fed.layout.clone(),
         definitions: vec![Definition::Warpgroups { f16, left: Some(left), right, columns: class.tile.n }],
         body,
     }
@@ -96,11 +102,11 @@ impl Fed<'_> {
 
     /// TMA copies of a step of a factor, or (`rest`) of the right factor's last lines, which do not fill a tile.
     fn copies(&self, number: usize, rest: bool) -> Vec<Statement> {
-        let (class, slots) = (self.class, &self.slots);
+        let (class, params) = (self.class, &self.params);
         let factor = class.factors[number];
         let (factor, map) = match rest {
-            true => (FedFactor { dealt: 0, ..factor }, slots.rest),
-            false => (factor, slots.maps[number]),
+            true => (FedFactor { dealt: 0, ..factor }, params.rest.as_ref().expect("a class with a rest has its map")),
+            false => (factor, &params.maps[number]),
         };
         let (line, lines) = if number == 0 { ("row0", class.tile.m) } else { ("column0", class.tile.n) };
         let slot = Expr::name("slot", Type::U32);
@@ -109,8 +115,8 @@ impl Fed<'_> {
             factor,
             number,
             batch: Type::U32,
-            words: slots.dims[number],
-            map,
+            dims: &params.dims[number],
+            map: map.slot(),
             counts: [lines, TERMS],
             first: [Expr::name(line, Type::I64), step],
             to: slot.clone() * Expr::Number(class.all(number).into(), Type::U32),
@@ -171,18 +177,19 @@ warpgroup_commit;
     }
 
     fn text(&self) -> Text<'static> {
-        let (class, slots) = (self.class, &self.slots);
+        let (class, params) = (self.class, &self.params);
         let (team, stages) = (class.tile.team, class.tile.stages);
-        let maps = slots.maps.into_iter().chain(class.rest.then_some(slots.rest));
-        let ahead = (0..class.products as usize).flat_map(|p| maps.clone().map(move |map| p * slots.end + map));
+        let maps = params.maps.iter().chain(&params.rest);
+        let of_product = |n: usize| maps.clone().map(move |map| map.slot().repeated(n, &self.layout));
+        let ahead = (0..class.products as usize).flat_map(of_product);
         let first_lane = Routine::Shuffle(Shuffle::From, Type::U32);
-        let which = which_tile(Expr::name("at", Type::U32), [class.tile.m, class.tile.n]);
+        let which = which_tile(&params.problem, Expr::name("at", Type::U32), [class.tile.m, class.tile.n]);
         let copies = || -> Vec<Statement> {
-            let text = self.copy_text(which.clone(), batches_of(2, class.batch, FedSlots::batch, Type::U32));
+            let text = self.copy_text(which.clone(), batches_of(2, &params.batch, Type::U32));
             text.statements(&[&self.tiles(COPY)])
         };
         Text::new()
-            .number("TILES", TILES as u32)
+            .params(&self.layout)
             .number("TERMS", TERMS)
             .number("TEAM", team)
             .number("STAGES", stages)
@@ -193,13 +200,13 @@ warpgroup_commit;
             .number("PARTS", class.rows() / 64)
             .number("EIGHTS", class.tile.n / 8)
             .number("PRODUCTS", class.products)
-            .number("END", slots.end as u32)
+            .number("END", self.words as u32)
             .function("same_in_warp", move |x| first_lane.of([x[0].clone(), Expr::Number(0, Type::U32)]))
             .elements("full", Type::U64)
             .elements("empty", Type::U64)
             .elements("turns", Type::U64)
             .value("row0", Expr::name("row0", Type::I64))
-            .given("maps_ahead", ahead.map(|map| Statement::Do(Action::MapAhead(map.into()))).collect())
+            .given("maps_ahead", ahead.map(|map| Statement::Do(Action::MapAhead(map))).collect())
             .given("copies", copies())
             .given("which", which.clone())
             .given("next", next_place("slot", "phase", stages))
@@ -212,7 +219,7 @@ warpgroup_commit;
         Text::new()
             .number("STAGES", class.tile.stages)
             .number("PRODUCTS", class.products)
-            .number("END", self.slots.end as u32)
+            .number("END", self.words as u32)
             .number("BYTES", (class.all(0) + class.all(1)) * 2)
             .elements("full", Type::U64)
             .elements("empty", Type::U64)
@@ -234,8 +241,8 @@ warpgroup_commit;
 }
 
 const BEGIN: &str = r"
-let m = i64(word 0), n = i64(word 1), t = thread, group = same_in_warp(t / 128), team = group / TEAM;
-let tiles = u32(word TILES), steps = i32((i64(word 2) + (TERMS - 1)) / TERMS);
+let m = param rows, n = param columns, t = thread, group = same_in_warp(t / 128), team = group / TEAM;
+let tiles = param tiles, steps = i32((param terms + (TERMS - 1)) / TERMS);
 if t == 0 {
     for s: u32 in 0..STAGES { barrier_start(full[s], 1); }
     // Each warp says for itself what it has seen and is done with.

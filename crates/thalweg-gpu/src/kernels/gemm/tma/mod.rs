@@ -1,11 +1,11 @@
-//! Warp-specialized TMA GEMM: what decides the code, and the layout of the argument words.
+//! Warp-specialized TMA GEMM: its class key.
 
 pub(crate) mod boxes;
 pub mod emit;
+pub mod params;
 pub(crate) mod select;
 
-use crate::kernels::gemm::{By, HEAD, Handed, LINE_ELEMENTS, PartClass, PartSlots};
-use crate::maps::MAP_WORDS;
+use crate::kernels::gemm::{By, Handed, LINE_ELEMENTS, PartClass};
 use thalweg_ir::DType;
 
 /// Terms (K) per pipeline step: those of a line in shared memory.
@@ -62,51 +62,6 @@ pub struct FedClass {
     /// Whether the last lines of the right factor, which do not fill a tile, are copied uninterleaved though the others
     /// are dealt.
     pub rest: bool,
-}
-
-/// Indices of the argument words.
-#[derive(Clone, Debug)]
-pub struct FedSlots {
-    /// Tensor maps of the factors.
-    pub maps: [usize; 2],
-    /// Tensor map of the right factor's last lines, which do not fill a tile.
-    pub rest: usize,
-    /// First divisor word of each factor: two words for each dimension of terms, lines and batch but the outermost
-    /// ones.
-    pub dims: [usize; 2],
-    /// Words of the epilogue.
-    pub result: PartSlots,
-    /// Number of words, a multiple of a tensor map's, as the argument is aligned.
-    pub end: usize,
-}
-
-/// Index of the word with the number of tiles.
-pub const TILES: usize = HEAD;
-
-impl FedSlots {
-    /// Lays out the words of a class. The number of tiles follows the words of every contraction. Each batch dimension
-    /// has four words: two to divide by its size, then its stride in each factor, in matrices.
-    pub fn new(class: &FedClass) -> FedSlots {
-        let first = FedSlots::batch(class.batch as usize);
-        let second = first + class.factors[0].divisors();
-        let maps = (second + class.factors[1].divisors()).next_multiple_of(MAP_WORDS);
-        let rest = maps + 2 * MAP_WORDS;
-        let result = PartSlots::new(&class.result.0, rest + if class.rest { MAP_WORDS } else { 0 });
-        let end = result.end.next_multiple_of(MAP_WORDS);
-        FedSlots { maps: [maps, maps + MAP_WORDS], rest, dims: [first, second], result, end }
-    }
-
-    /// First word of a batch dimension.
-    pub fn batch(d: usize) -> usize {
-        HEAD + 1 + 4 * d
-    }
-}
-
-impl FedFactor {
-    /// Number of divisor words.
-    pub fn divisors(&self) -> usize {
-        inner(self.terms) + inner(self.lines) + inner(self.batch)
-    }
 }
 
 impl FedClass {
@@ -169,9 +124,4 @@ impl FedClass {
     pub fn shared(&self) -> u32 {
         self.barriers_at() + (2 * self.tile.stages + 2) * BARRIER
     }
-}
-
-/// Number of divisor words for `dims` dimensions.
-pub fn inner(dims: u8) -> usize {
-    2 * (dims as usize).saturating_sub(1)
 }

@@ -9,11 +9,13 @@
 
 use crate::body::is_harmless;
 use crate::kernels::Skeleton;
+use crate::kernels::gemm::Math;
+use crate::kernels::gemm::params::{BatchArguments, ProblemArguments};
 use crate::kernels::gemm::select::{Part, is_counted, is_strided, lies_at, math, result, sums_operand};
-use crate::kernels::gemm::tma::{FedClass, FedFactor, FedSlots, FedTile, TERMS, TILES};
-use crate::kernels::gemm::{HEAD, Math};
+use crate::kernels::gemm::tma::params::{FactorDimsArguments, TmaGemmArguments};
+use crate::kernels::gemm::tma::{FedClass, FedFactor, FedTile, TERMS};
 use crate::kernels::plan::{Draft, Plan};
-use crate::maps::{MAP_RANK, MAP_WORDS, TensorMap};
+use crate::maps::{MAP_RANK, TensorMap};
 use crate::params::Word;
 use crate::space::divisor;
 use crate::target::{Chip, Target};
@@ -178,12 +180,10 @@ impl Factor {
         })
     }
 
-    /// Fills the divisor words by which a box's coordinates are computed, two for each inner dimension.
-    pub fn fill(&self, at: usize, words: &mut [u64]) {
-        let inner = [&self.terms, &self.lines, &self.batch].into_iter().flat_map(|d| d.iter().skip(1));
-        for (i, d) in inner.enumerate() {
-            words[at + 2 * i..][..2].copy_from_slice(&divisor(d.0.max(1)));
-        }
+    /// Values of the arguments by which a box's coordinates are computed.
+    pub fn dims(&self) -> FactorDimsArguments {
+        let inner = |dims: &[(usize, isize)]| dims.iter().skip(1).map(|d| divisor(d.0.max(1))).collect();
+        FactorDimsArguments { terms: inner(&self.terms), lines: inner(&self.lines), batch: inner(&self.batch) }
     }
 }
 
@@ -213,7 +213,7 @@ pub fn choose(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<F
 
 /// Plans the launch of a contraction; `None` where it does not fit, or the driver cannot encode the tensor maps.
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<Plan> {
-    planned(c, g, written, target).map(|p| p.0)
+    planned(c, g, written, target).map(|p| p.plan)
 }
 
 /// Adds one launch for several contractions of one class and size (grouped GEMM). Returns `false`, and adds nothing,
@@ -221,20 +221,19 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
 pub fn add_together(plan: &mut Plan, siblings: &[Sibling<'_>], target: &dyn Target) -> bool {
     let own = |p: &Sibling<'_>| planned(p.contraction, p.geometry, p.contraction.dtype, target);
     let Some(all) = siblings.iter().map(own).collect::<Option<Vec<_>>>() else { return false };
-    let Some((first, class)) = all.first() else { return false };
-    let draft = &first.stages[0];
-    let sizes = |d: &Draft| (d.words[..5].to_vec(), d.words[TILES], d.words.len());
+    let Some(first) = all.first() else { return false };
+    let draft = &first.plan.stages[0];
     let alike =
-        all.iter().all(|(p, c)| c == class && sizes(&p.stages[0]) == sizes(draft) && p.checked == first.checked);
-    let class = FedClass { products: siblings.len() as u32, ..class.clone() };
-    let tiles = draft.words[TILES] * siblings.len() as u64;
-    let fits = 8 * draft.words.len() * siblings.len() <= target.chip().arguments && tiles <= i32::MAX as u64;
+        all.iter().all(|p| p.class == first.class && p.sizes == first.sizes && p.plan.checked == first.plan.checked);
+    let class = FedClass { products: siblings.len() as u32, ..first.class.clone() };
+    let tiles = first.tiles * siblings.len();
+    let fits = 8 * draft.words.len() * siblings.len() <= target.chip().arguments && tiles <= i32::MAX as usize;
     if !alike || !fits {
         return false;
     }
     let from = plan.stages.len();
-    for ((own, _), sibling) in all.into_iter().zip(siblings) {
-        plan.absorb(own, &sibling.operands, sibling.scalars);
+    for (own, sibling) in all.into_iter().zip(siblings) {
+        plan.absorb(own.plan, &sibling.operands, sibling.scalars);
     }
     let (mut words, mut patches) = (vec![], vec![]);
     let (mut block, mut shared) = (0, 0);
@@ -257,8 +256,19 @@ pub struct Sibling<'a> {
     pub scalars: u16,
 }
 
-/// Plans the launch of a contraction, and returns the class that decides its source.
-fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<(Plan, FedClass)> {
+/// The launch of a contraction.
+struct Planned {
+    plan: Plan,
+    /// Class key of the launch.
+    class: FedClass,
+    /// Rows, columns and terms.
+    sizes: [usize; 3],
+    /// Tiles of all products of the batch.
+    tiles: usize,
+}
+
+/// Plans the launch of a contraction.
+fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<Planned> {
     let chip = target.chip();
     let Fed { tile, mut factors, .. } = choose(c, g, chip)?;
     let (p, mut plan) = (&g.product, Plan::default());
@@ -296,40 +306,41 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     while class.shared() > chip.shared && class.tile.stages > 2 {
         class.tile.stages -= 1;
     }
-    let slots = FedSlots::new(&class);
-    let mut words = vec![0u64; slots.end];
-    let tall = [p.m.div_ceil(tile.m as usize), p.n.div_ceil(tile.n as usize)];
-    let tiles = u32::try_from(tall[0] * tall[1] * g.batches()).ok().filter(|&t| t <= i32::MAX as u32)?;
-    words[..5].copy_from_slice(&[p.m, p.n, p.k, tall[0], tall[1]].map(|v| v as u64));
-    words[TILES] = u64::from(tiles);
-    for (i, d) in p.batch.iter().enumerate() {
-        let [w, s] = divisor(d.0.max(1));
-        let far = factors.each_ref().map(|f| f.far[i] as u64);
-        words[FedSlots::batch(i)..][..4].copy_from_slice(&[w, s, far[0], far[1]]);
-    }
-    let mut patches = vec![];
+    let [row_tiles, column_tiles] = [p.m.div_ceil(tile.m as usize), p.n.div_ceil(tile.n as usize)];
+    let tiles = u32::try_from(row_tiles * column_tiles * g.batches()).ok().filter(|&t| t <= i32::MAX as u32)?;
+    let batch = p.batch.iter().enumerate().map(|(i, d)| {
+        let strides = factors.iter().map(|f| f.far[i] as isize).collect();
+        BatchArguments { size: divisor(d.0.max(1)), strides }
+    });
+    let map = |factor: &Factor, lines: u32| {
+        let map = target.map(&factor.map(c.dtype, [lines, TERMS])?)?;
+        Some((map, Word::Map(factor.operand, factor.first as i64 * c.dtype.size() as i64)))
+    };
+    let maps = vec![map(&factors[0], tile.m)?, map(&factors[1], tile.n)?];
+    let rest = match &undealt {
+        Some(factor) => Some(map(factor, tile.n)?),
+        None => None,
+    };
     for (n, factor) in factors.iter().enumerate() {
-        let map = factor.map(c.dtype, [if n == 0 { tile.m } else { tile.n }, TERMS])?;
-        let at = slots.maps[n];
-        words[at..][..MAP_WORDS].copy_from_slice(&target.map(&map)?);
-        patches.push((at, Word::Map(factor.operand, factor.first as i64 * c.dtype.size() as i64)));
-        factor.fill(slots.dims[n], &mut words);
         plan.needs.extend(reach(c, g, n).map(|high| (factor.operand, (high + 1) * c.dtype.size())));
     }
-    if let Some(factor) = undealt {
-        let map = factor.map(c.dtype, [tile.n, TERMS])?;
-        words[slots.rest..][..MAP_WORDS].copy_from_slice(&target.map(&map)?);
-        patches.push((slots.rest, Word::Map(factor.operand, factor.first as i64 * c.dtype.size() as i64)));
-    }
-    result.fill(&slots.result, &mut words, &mut plan, &mut patches);
-    if plan.checked {
-        patches.push((HEAD - 1, Word::Fault));
-    }
+    let of_result = result.arguments(&mut plan);
+    let (rows, columns, terms, fault) = (p.m, p.n, p.k, plan.checked);
+    let arguments = TmaGemmArguments {
+        problem: ProblemArguments { rows, columns, terms, row_tiles, column_tiles, fault },
+        tiles: tiles as usize,
+        batch: batch.collect(),
+        dims: factors.iter().map(Factor::dims).collect(),
+        maps,
+        rest,
+        result: of_result,
+        padding: (),
+    };
+    let arguments = arguments.fill(&class);
     plan.moved = moved(c, g, &result, tile);
     let (grid, block, shared) = ([tiles.min(chip.multiprocessors), 1, 1], class.threads(), class.shared());
-    let kernel = Arc::new(Skeleton::Fed(Box::new(class.clone())));
-    plan.stages.push(Draft { kernel, grid, block, shared, words, patches });
-    Some((plan, class))
+    plan.stages.push(Draft::new(Skeleton::Fed(Box::new(class.clone())), grid, block, shared, arguments));
+    Some(Planned { plan, class, sizes: [rows, columns, terms], tiles: tiles as usize })
 }
 
 /// Index of a factor's last element in its operand.

@@ -141,8 +141,8 @@ impl Rows<'_> {
     /// Operand that has the values of rows between stages.
     fn values_in_memory(&self, slot: u16) -> (Statement, Name, Type) {
         let (name, ty) = (format!("left{slot}"), Type::Held(self.phases.values[slot as usize]));
-        let word = self.slots.values + slot as usize;
-        (Statement::Operand { name: name.clone(), ty, param: word.into() }, name, ty)
+        let param = self.params.values[slot as usize].slot();
+        (Statement::Operand { name: name.clone(), ty, param }, name, ty)
     }
 
     /// Applies `f` to each lane of a value and its index in memory.
@@ -186,7 +186,7 @@ impl Rows<'_> {
         let [tile, chunk, chunks] = ["tile", "chunk", "chunks"].map(|name| Expr::name(name, Type::U32));
         // Two words an element; narrow dtypes use one of them.
         let each = number(2 * v * wide as usize, Type::U64);
-        let place = number(f.slot.into(), Type::U64) * Expr::word(4) + tile.to(Type::U64);
+        let place = number(f.slot.into(), Type::U64) * self.params.runs_or_tiles.read(Type::U64) + tile.to(Type::U64);
         let first = place * chunks.clone().to(Type::U64) * each;
         let part = Expr::Element { of: parts.clone(), at: vec![lane(), Expr::name("tx", Type::U32), warp()], ty };
         let leads = (Expr::Thread % number(32, Type::U32)).lt(number(wide.into(), Type::U32));
@@ -241,8 +241,8 @@ impl Rows<'_> {
     /// Operand that has the partial results of a fold.
     fn partials_in_memory(&self, slot: u16) -> (Statement, Name, Type) {
         let (name, ty) = (format!("shares{slot}"), Type::Held(self.fold_dtype(slot)));
-        let word = self.slots.partials + slot as usize;
-        (Statement::Operand { name: name.clone(), ty, param: word.into() }, name, ty)
+        let param = self.params.partials[slot as usize].slot();
+        (Statement::Operand { name: name.clone(), ty, param }, name, ty)
     }
 
     /// Stores partial results of folds, then executes `more`. All blocks of a row but the last one exit here.
@@ -266,7 +266,11 @@ impl Rows<'_> {
         let tile = || Expr::name("tile", Type::U32);
         let again = Statement::Do(Action::Reset { counters: "counters".into(), at: tile() });
         let count = vec![
-            Statement::Operand { name: "counters".into(), ty: Type::U32, param: (self.slots.counters).into() },
+            Statement::Operand {
+                name: "counters".into(),
+                ty: Type::U32,
+                param: self.params.counters_or_exchange.slot(),
+            },
             Statement::Atomic {
                 op: Atomic::Add,
                 name: "counters".into(),

@@ -24,12 +24,13 @@ mod paired;
 mod pass;
 mod scans;
 
-use crate::body::{divisors, wanted};
+use crate::body::wanted;
 use crate::emit::access::Accesses;
 use crate::emit::index::{decompose, offset};
 use crate::emit::loops::Native;
-use crate::ir::{Definition, Expr, Kernel, Layout, Name, Statement, Type, Unroll};
-use crate::kernels::reduce::{RowsClass, RowsSlots, Sharing, left, power, runs_behind};
+use crate::ir::{Definition, Expr, Kernel, Name, Slot, Statement, Type, Unroll};
+use crate::kernels::reduce::params::{RowsCounts, RowsParams};
+use crate::kernels::reduce::{RowsClass, Sharing, left, power, runs_behind};
 use std::cell::Cell;
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, AccessClass, Body, Fold, OnlinePasses, Phase, Phases, Rescaling};
@@ -37,7 +38,7 @@ use thalweg_kernel::{Access, AccessClass, Body, Fold, OnlinePasses, Phase, Phase
 /// The kernel.
 pub fn kernel(body: &Body, class: &RowsClass, native: Native) -> Kernel {
     let phases = class.phases(body);
-    let slots = RowsSlots::new(class, body, &phases);
+    let (params, layout) = RowsParams::new(class, body, &RowsCounts::new(class, body, &phases));
     let list = all_accesses(body, &phases);
     let rows = Rows {
         body,
@@ -45,22 +46,15 @@ pub fn kernel(body: &Body, class: &RowsClass, native: Native) -> Kernel {
         online: class.passes(body, &phases),
         tile: Cell::new(None),
         phases: &phases,
-        slots: &slots,
-        accesses: Accesses { list: &list, class: &class.space, slots: &slots.space, tag: "" },
+        params: &params,
+        accesses: Accesses { list: &list, class: &class.space, params: &params.body.space, tag: "" },
         t: Type::index(class.space.wide),
         v: class.space.lanes as usize,
         first_buffer: body.accesses.len(),
         native,
     };
     let (name, block) = (class.name(body), class.sharing.block());
-    Kernel {
-        name,
-        block,
-        blocks: None,
-        params: Layout::numbered(slots.end),
-        definitions: rows.definitions(),
-        body: rows.function(),
-    }
+    Kernel { name, block, blocks: None, params: layout, definitions: rows.definitions(), body: rows.function() }
 }
 
 /// Accesses of a body, followed by those of its buffers.
@@ -76,7 +70,7 @@ struct Rows<'a> {
     /// Vectors per thread of the tile in registers that the current code runs over, if any.
     tile: Cell<Option<u8>>,
     phases: &'a Phases,
-    slots: &'a RowsSlots,
+    params: &'a RowsParams,
     accesses: Accesses<'a>,
     /// Type of an index.
     t: Type,
@@ -261,8 +255,8 @@ impl Rows<'_> {
     /// Offset of an access, for the row alone or for a point of it.
     fn position(&self, k: usize, point: bool) -> Expr {
         let space = &self.class.space;
-        let row = offset(space, &self.slots.space, k, 0..self.kept(), "i");
-        let own = point.then(|| offset(space, &self.slots.space, k, self.kept()..space.rank(), "j")).flatten();
+        let row = offset(space, &self.params.body.space, k, 0..self.kept(), "i");
+        let own = point.then(|| offset(space, &self.params.body.space, k, self.kept()..space.rank(), "j")).flatten();
         Expr::sum(row.into_iter().chain(own), self.t)
     }
 
@@ -289,16 +283,15 @@ impl Rows<'_> {
     /// Coordinates of point `q` along the row's dimensions.
     fn row_point(&self) -> Vec<Statement> {
         let row_dims = self.kept()..self.class.space.rank();
-        decompose(&self.class.space, &self.slots.space, row_dims, self.place("q"), "j")
+        decompose(&self.class.space, &self.params.body.space, row_dims, self.place("q"), "j")
     }
 
-    fn scalar(&self, slot: u16) -> usize {
-        self.slots.scalars + slot as usize
+    fn scalar(&self, slot: u16) -> Slot {
+        self.params.body.scalar(slot)
     }
 
-    fn reciprocal(&self, slot: u16) -> Option<usize> {
-        let at = divisors(self.body).iter().position(|d| d.0 == slot)?;
-        Some(self.slots.reciprocals + at)
+    fn reciprocal(&self, slot: u16) -> Option<Slot> {
+        self.params.body.reciprocal(self.body, slot)
     }
 
     /// Address of the fault slot, for threads whose row exists; else 0.

@@ -270,8 +270,8 @@ impl Rows<'_> {
         };
         let mut out: Vec<Statement> = (0..online.list.len())
             .map(|l| {
-                let word = self.slots.states + l;
-                Statement::Operand { name: name(l), ty: Type::State(l as u16), param: word.into() }
+                let param = self.params.states[l].slot();
+                Statement::Operand { name: name(l), ty: Type::State(l as u16), param }
             })
             .collect();
         let leave = |l| Statement::Do(Action::StoreState { operand: name(l), at: place("chunk"), value: state(l) });

@@ -28,9 +28,9 @@ impl Rows<'_> {
             set("row", row),
             Statement::when(place("row").ge(place("rows")), vec![Statement::Return]),
             set("t", number(0, Type::U32)),
-            set("many", Expr::word(2).to(t)),
+            set("many", self.params.chunks_or_extent.read(t)),
         ];
-        out.extend(decompose(&self.class.space, &self.slots.space, 0..2, place("row"), "g"));
+        out.extend(decompose(&self.class.space, &self.params.body.space, 0..2, place("row"), "g"));
         out.push(set("i0", place("g0") * number(rows.into(), t)));
         out.push(set("i1", place("g1")));
         out

@@ -86,7 +86,7 @@ impl Rows<'_> {
     /// A strict pass: block by block of each run, with lanes in order.
     fn ordered(&self, phase: &Phase, inner: Vec<Statement>) -> Vec<Statement> {
         let t = self.t;
-        let (runs, length) = (Expr::word(4).to(t), || Expr::word(5).to(t));
+        let (runs, length) = (self.params.runs_or_tiles.read(t), || self.params.run_points.read(t));
         let place = |name: &str| self.place(name);
         let block = || number(ORDERED, t);
         let mut turn: Vec<Statement> = vec![];

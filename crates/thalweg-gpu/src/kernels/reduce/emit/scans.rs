@@ -11,7 +11,7 @@ use thalweg_kernel::Phase;
 impl Rows<'_> {
     /// Draws the block's ticket: its number in the order in which blocks begin.
     pub(super) fn ticket(&self, out: &mut Vec<Statement>) -> Expr {
-        out.push(Statement::Ticket { name: "own".into(), param: (self.slots.counters).into() });
+        out.push(Statement::Ticket { name: "own".into(), param: self.params.counters_or_exchange.slot() });
         Expr::Drawn("own".into())
     }
 

@@ -15,15 +15,15 @@ use crate::kernels::Skeleton;
 use crate::kernels::combine::CombinedClass;
 use crate::kernels::combine::select::RowCombined;
 use crate::kernels::plan::{Draft, Plan};
-use crate::kernels::reduce::{RowsClass, RowsSlots, Sharing, Stage, combined_values, runs_behind, state_bytes};
+use crate::kernels::reduce::params::{RowsArguments, RowsCounts};
+use crate::kernels::reduce::{RowsClass, Sharing, Stage, combined_values, runs_behind, state_bytes};
 use crate::kernels::scan::RowScan;
 use crate::kernels::sort;
-use crate::operands::{SCRATCH, add_reciprocals, addresses, needs};
+use crate::operands::{BodyArguments, SCRATCH, needs};
 use crate::params::Word;
 use crate::space::{Inner, Space, Way};
 use crate::target::{COUNTERS, Target};
 use crate::traffic::{self, Domain};
-use std::sync::Arc;
 use thalweg_ir::{MAX_RANK, ScanOp};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Along, Body, BodyBuilder, BufferCombined, Node, Orientation, Phases,
@@ -235,47 +235,47 @@ impl Spread<'_> {
         (buffers, states): (&[u16], &[u16]),
     ) {
         let phases = class.phases(self.body);
-        let slots = RowsSlots::new(&class, self.body, &phases);
+        let counts = RowsCounts::new(&class, self.body, &phases);
         let (mut rows, n) = self.counts();
-        let mut words = vec![0; slots.end];
         let runs = &self.geometry.extents[self.geometry.kept..];
         let last = runs.last().copied().unwrap_or(1);
         let count: usize = runs.iter().rev().skip(1).product();
-        words[..6].copy_from_slice(&[rows, n, chunks, n.div_ceil(chunks.max(1)).max(1), count, last].map(|w| w as u64));
+        let mut chunks_or_extent = chunks;
         if let Sharing::Pairs { rows: own, .. } = class.sharing {
             let [first, second] = [0, 1].map(|d| self.space.extents[d]);
             rows = first.div_ceil(own.into()) * second;
-            (words[0], words[2]) = (rows as u64, first as u64);
+            chunks_or_extent = first;
         }
-        self.space.fill(&slots.space, &mut words);
-        let mut patches = vec![];
-        addresses(&mut patches, &slots.space, self.body, self.space);
-        patches.extend((0..self.body.scalars).map(|s| (slots.scalars + s as usize, Word::Scalar(s))));
-        add_reciprocals(&mut patches, slots.reciprocals, self.body);
-        if gathers(self.body) {
-            patches.push((slots.fault, Word::Fault));
-        }
-        let place = |at: usize, regions: &[u16]| -> Vec<(usize, Word)> {
-            regions.iter().enumerate().map(|(i, &p)| (at + i, Word::Scratch(p, 0))).collect()
-        };
-        // Values first, then partials: `folds` has both.
-        patches.extend(place(slots.values, folds));
-        patches.extend(place(slots.buffers, buffers));
-        patches.extend(place(slots.states, states));
         let sharing = class.sharing;
         let tiles = rows.div_ceil(sharing.rows() as usize);
-        if let Some(tile) = class.tile() {
-            words[3] = tile as u64;
-            patches.push((slots.counters, Word::Told(linked::told(tiles, chunks))));
-        } else if class.is_held_by_blocks() {
-            words[4] = tiles as u64;
-            patches.push((slots.counters, Word::Told(self.told(sharing, tiles * chunks))));
-        } else if class.stage.is_some() {
-            patches.push((slots.counters, Word::Counters));
-        }
+        let counters_or_exchange = match class.tile() {
+            Some(_) => Some(Word::Told(linked::told(tiles, chunks))),
+            None if class.is_held_by_blocks() => Some(Word::Told(self.told(sharing, tiles * chunks))),
+            None => class.stage.map(|_| Word::Counters),
+        };
+        let regions = |all: &[u16], count: usize| -> Vec<Option<Word>> {
+            (0..count).map(|i| all.get(i).map(|&region| Word::Scratch(region, 0))).collect()
+        };
+        let (values, partials) = folds.split_at(counts.values.min(folds.len()));
+        let arguments = RowsArguments {
+            rows,
+            points: n,
+            chunks_or_extent,
+            chunk_points: class.tile().unwrap_or(n.div_ceil(chunks.max(1)).max(1)),
+            runs_or_tiles: if class.is_held_by_blocks() { tiles } else { count },
+            run_points: last,
+            body: BodyArguments::new(self.body, self.space),
+            fault: gathers(self.body),
+            values: regions(values, counts.values),
+            partials: regions(partials, counts.partials),
+            buffers: regions(buffers, counts.buffers),
+            counters_or_exchange,
+            states: regions(states, counts.states),
+        };
+        let arguments = arguments.fill(&class, self.body, &counts);
         let grid = [u32::try_from(tiles * chunks).expect("a launch has fewer than 2^31 blocks"), 1, 1];
-        let kernel = Arc::new(Skeleton::Rows(self.body.clone(), class));
-        plan.stages.push(Draft { kernel, grid, block: sharing.block(), shared: 0, words, patches });
+        let kernel = Skeleton::Rows(self.body.clone(), class);
+        plan.stages.push(Draft::new(kernel, grid, sharing.block(), 0, arguments));
     }
 
     /// Adds a kernel for each pass, with scans in between.

@@ -51,7 +51,7 @@ impl Result<'_> {
             at: Expr::name("there_to", Type::I64),
             from: ("z".into(), vec![]),
         };
-        let address = self.part.slots.space.accesses[k] as u32;
+        let address = self.part.params.space.accesses[k].base.read(Type::U64);
         let name = format!("p{k}");
         let text = self
             .text(&pass)
@@ -62,7 +62,7 @@ impl Result<'_> {
             .number("PAIRS", handed.columns / 64)
             .number("EDGES", 2 * handed.rows / warps)
             .number("SIZE", size)
-            .number("ADDRESS", address)
+            .value("address", address)
             .operand(&name, ty)
             .value("own_warp", own_warp)
             .value("begins", self.part.position(k).to(Type::I64))
@@ -84,7 +84,7 @@ const PLACE: &str = r"
 let x = Index(row0) + Index(line), y = Index(column0);
 let row = x, column = y, there = x < Index(m);
 decomposed;
-let begin = begins, odd = u32((word ADDRESS / SIZE + u64(begin)) % 2);
+let begin = begins, odd = u32((address / SIZE + u64(begin)) % 2);
 ";
 
 const ROWS: &str = r"

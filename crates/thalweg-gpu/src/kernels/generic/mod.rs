@@ -1,4 +1,7 @@
-//! Interpreters of bodies.
+//! Interpreters of bodies: class key and kernel arguments. Bytecode and interpreter are the device's
+//! (`thalweg-cuda/src/generic`).
+
+pub mod params;
 
 /// Class key of a generic kernel: the width of its values and its instruction set decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
