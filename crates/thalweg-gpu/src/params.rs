@@ -169,6 +169,8 @@ arguments! {
     U32: U32, usize, |value, word, out| out.words[word] = value as u64;
     /// Size of 64 bits.
     I64: I64, usize, |value, word, out| out.words[word] = value as u64;
+    /// Size of 64 bits, read as an unsigned number.
+    U64: U64, usize, |value, word, out| out.words[word] = value as u64;
     /// Stride or offset in elements.
     Stride: I64, isize, |value, word, out| out.words[word] = value as u64;
     /// Condition.

@@ -17,6 +17,8 @@ pub enum Kind {
     U32,
     /// Signed 64-bit number.
     I64,
+    /// Unsigned 64-bit number.
+    U64,
     /// Condition: 0 or 1.
     Flag,
     /// Divisor with its multiplier and shift, in two words ([`crate::space::divisor`]); the size itself for 64-bit indices.

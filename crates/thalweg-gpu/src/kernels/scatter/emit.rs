@@ -20,8 +20,10 @@
 
 mod pieces;
 
-use crate::ir::{Atomic, Binary, Definition, Expr, For, Kernel, Layout, Routine, Statement, Type, Unroll};
-use crate::kernels::scatter::{BLOCK, EACH, HEAD, ScatterClass, Way};
+use crate::ir::{Atomic, Binary, Definition, Expr, For, Kernel, Routine, Statement, Type, Unroll};
+use crate::kernels::scatter::params::ScatterParams;
+use crate::kernels::scatter::{BLOCK, ScatterClass, Way};
+use crate::params::{Stride, operand};
 use thalweg_ir::{DType, ElementOp, Monoid, ScatterOp};
 
 /// Number of values that a run loads before it applies the first of them.
@@ -29,21 +31,15 @@ const AHEAD: u32 = 8;
 
 /// The kernel.
 pub fn kernel(class: &ScatterClass) -> Kernel {
-    let own = Scatter { class, number: if class.wide { Type::I64 } else { Type::U32 } };
-    let pieces = if matches!(class.way, Way::Pieces(_) | Way::Join(_)) { 3 } else { 0 };
-    let words = HEAD + EACH * class.dims as usize + pieces;
-    Kernel {
-        name: "scatter",
-        block: BLOCK,
-        blocks: None,
-        params: Layout::numbered(words),
-        definitions: own.definitions(),
-        body: own.function(),
-    }
+    let (params, layout) = ScatterParams::new(class);
+    let own = Scatter { class, params: &params, number: if class.wide { Type::I64 } else { Type::U32 } };
+    let (definitions, body) = (own.definitions(), own.function());
+    Kernel { name: "scatter", block: BLOCK, blocks: None, params: layout, definitions, body }
 }
 
 struct Scatter<'a> {
     class: &'a ScatterClass,
+    params: &'a ScatterParams,
     /// Type of thread numbers.
     number: Type,
 }
@@ -54,10 +50,6 @@ fn i64(name: &str) -> Expr {
 
 fn number(n: i64, ty: Type) -> Expr {
     Expr::Number(n, ty)
-}
-
-fn word(n: usize, ty: Type) -> Expr {
-    Expr::word(n).to(ty)
 }
 
 /// Immutable variable.
@@ -102,18 +94,17 @@ impl Scatter<'_> {
         let (way, ty) = (self.class.way, self.number);
         let mut out = vec![];
         if way == Way::Copy {
-            out.push(Statement::when(Expr::word(0).same(Expr::word(3)), vec![Statement::Return]));
+            out.push(Statement::when(self.in_place(), vec![Statement::Return]));
         }
         if let Way::Join(_) = way {
             out.push(self.shared());
         }
-        let operand = |name: &str, ty, word: usize| Statement::Operand { name: name.into(), ty, param: word.into() };
         let index = Type::Stored(DType::I64);
         out.extend([
-            operand("tensor", self.stored(), 0),
-            operand("index", index, 1),
-            operand("values", self.stored(), 2),
-            operand("to", self.stored(), 3),
+            operand("tensor", self.stored(), self.params.tensor.slot()),
+            operand("index", index, self.params.index.slot()),
+            operand("values", self.stored(), self.params.values.slot()),
+            operand("to", self.stored(), self.params.result.slot()),
         ]);
         out.extend(self.place(ty));
         out.extend(match way {
@@ -124,7 +115,7 @@ impl Scatter<'_> {
             Way::Join(op) => self.join(op),
             Way::AtOnce(op) => self.at_once(op),
             Way::Clear => vec![
-                operand("latest", Type::U32, 12),
+                operand("latest", Type::U32, self.params.sorted_or_latest.slot()),
                 Statement::Store { operand: "latest".into(), at: self.own("g"), value: number(0, Type::U32) },
             ],
             Way::Latest => self.latest(),
@@ -143,13 +134,13 @@ impl Scatter<'_> {
         let block = |ty| Expr::Block.to(ty) * number(BLOCK.into(), ty);
         let beyond = match way {
             Way::Latest => {
-                let last = word(15, Type::I64) - number(1, Type::I64);
+                let last = self.params.threads.read(Type::I64) - number(1, Type::I64);
                 out.push(set("counted", last - block(Type::I64) - Expr::Thread.to(Type::I64)));
                 i64("counted").lt(number(0, Type::I64))
             }
             _ => {
                 out.push(set("counted", block(ty) + Expr::Thread.to(ty)));
-                self.own("counted").ge(word(15, ty))
+                self.own("counted").ge(self.params.threads.read(ty))
             }
         };
         out.push(Statement::when(beyond, vec![Statement::Return]));
@@ -161,16 +152,16 @@ impl Scatter<'_> {
         if let Way::Lines(_) = way {
             out.push(Statement::Variable("rest".into(), g()));
         } else {
-            let by = || word(13, ty);
+            let by = || self.params.split.read(ty);
             let (high, low) = if wide {
                 (g() / by(), g() % by())
             } else {
-                out.push(Statement::Split { name: "cut".into(), of: g(), param: (13).into() });
+                out.push(Statement::Split { name: "cut".into(), of: g(), param: self.params.split.slot() });
                 (Expr::Quotient("cut".into()), Expr::Remainder("cut".into()))
             };
             out.extend([set("high", high), set("low", low)]);
             // Whether neighbouring threads have neighbouring lines.
-            let sides = || word(16, Type::I64).same(number(0, Type::I64));
+            let sides = || self.params.across.read(Type::I64).same(number(0, Type::I64));
             let [high, low] = ["high", "low"].map(|name| self.own(name));
             out.push(set("along", sides().select(low.clone(), high.clone())));
             out.push(Statement::Variable("rest".into(), sides().select(high, low)));
@@ -180,18 +171,19 @@ impl Scatter<'_> {
         }
         let at = |k: usize| i64(&format!("at{k}"));
         out.extend((0..5).map(|k| Statement::Variable(format!("at{k}"), number(0, Type::I64))));
-        for d in (0..self.class.dims as usize).rev() {
-            let (w, rest) = (HEAD + EACH * d, || self.own("rest"));
+        for own in self.params.dims.iter().rev() {
+            let rest = || self.own("rest");
             let mut dim = vec![];
             if wide {
-                dim.push(set("i", rest() % word(w, ty)));
-                dim.push(Statement::Set(rest(), rest() / word(w, ty)));
+                dim.push(set("i", rest() % own.size.read(ty)));
+                dim.push(Statement::Set(rest(), rest() / own.size.read(ty)));
             } else {
-                dim.push(Statement::Split { name: "s".into(), of: rest(), param: (w).into() });
+                dim.push(Statement::Split { name: "s".into(), of: rest(), param: own.size.slot() });
                 dim.push(set("i", Expr::Remainder("s".into()).to(Type::I64)));
                 dim.push(Statement::Set(rest(), Expr::Quotient("s".into())));
             }
-            dim.extend((0..5).map(|k| Statement::Set(at(k), at(k) + i64("i") * word(w + 2 + k, Type::I64))));
+            let step = |(k, stride): (usize, &Stride)| Statement::Set(at(k), at(k) + i64("i") * stride.read(Type::I64));
+            dim.extend(own.strides().into_iter().enumerate().map(step));
             out.push(Statement::Scope(dim));
         }
         out
@@ -210,34 +202,39 @@ impl Scatter<'_> {
         Statement::StoreVector { operand: "to".into(), at, from: (name.into(), vec![]) }
     }
 
+    /// Whether tensor and result share memory.
+    fn in_place(&self) -> Expr {
+        self.params.tensor.read(Type::U64).same(self.params.result.read(Type::U64))
+    }
+
     /// Offset of the result's element number `along` of the axis.
-    fn result(along: Expr) -> Expr {
-        i64("at3") + along * word(10, Type::I64)
+    fn result(&self, along: Expr) -> Expr {
+        i64("at3") + along * self.params.result_stride.read(Type::I64)
     }
 
     fn copy(&self) -> Vec<Statement> {
-        let from = i64("at0") + self.along() * word(7, Type::I64);
+        let from = i64("at0") + self.along() * self.params.tensor_stride.read(Type::I64);
         vec![
             self.registers("raw"),
             Scatter::load("raw", vec![], "tensor", from),
-            Scatter::store(Scatter::result(self.along()), "raw"),
+            Scatter::store(self.result(self.along()), "raw"),
         ]
     }
 
     /// Element along the axis that index number `at` of a line names.
-    fn named(at: Expr) -> Expr {
-        let at = i64("at1") + at * word(8, Type::I64);
+    fn named(&self, at: Expr) -> Expr {
+        let at = i64("at1") + at * self.params.index_stride.read(Type::I64);
         let load = Expr::Load(Type::Stored(DType::I64), "index".into(), Box::new(at));
         Expr::Unpack(DType::I64, Box::new(load))
     }
 
     /// Whether `place` is out of range.
-    fn is_outside() -> Expr {
-        i64("place").lt(number(0, Type::I64)).or(i64("place").ge(word(6, Type::I64)))
+    fn is_outside(&self) -> Expr {
+        i64("place").lt(number(0, Type::I64)).or(i64("place").ge(self.params.size.read(Type::I64)))
     }
 
-    fn fault() -> Statement {
-        Statement::Fault(Expr::word(11))
+    fn fault(&self) -> Statement {
+        Statement::Fault(self.params.fault.read(Type::U64))
     }
 
     /// Statements that apply the element `raw` to `place`, both registers.
@@ -267,11 +264,11 @@ impl Scatter<'_> {
 
     fn lines(&self, op: ScatterOp) -> Vec<Statement> {
         let lanes = self.class.lanes as usize;
-        let values = i64("at2") + i64("i") * word(9, Type::I64);
+        let values = i64("at2") + i64("i") * self.params.values_stride.read(Type::I64);
         let mut inside = vec![
             self.registers("raws"),
             Scatter::load("raws", vec![], "values", values),
-            set("line", Scatter::result(i64("place"))),
+            set("line", self.result(i64("place"))),
         ];
         inside.extend(match op {
             ScatterOp::Set => vec![Scatter::store(i64("line"), "raws")],
@@ -285,15 +282,13 @@ impl Scatter<'_> {
                 ]
             }
         });
-        let turn = vec![
-            set("place", Scatter::named(i64("i"))),
-            Statement::If(Scatter::is_outside(), vec![Scatter::fault()], inside),
-        ];
+        let turn =
+            vec![set("place", self.named(i64("i"))), Statement::If(self.is_outside(), vec![self.fault()], inside)];
         vec![Statement::For(For {
             name: "i".into(),
             ty: Type::I64,
             from: number(0, Type::I64),
-            below: word(5, Type::I64),
+            below: self.params.indices.read(Type::I64),
             step: number(1, Type::I64),
             unroll: Unroll::Free,
             body: turn,
@@ -301,17 +296,17 @@ impl Scatter<'_> {
     }
 
     fn at_once(&self, op: ScatterOp) -> Vec<Statement> {
-        let from = i64("at2") + self.along() * word(9, Type::I64);
+        let from = i64("at2") + self.along() * self.params.values_stride.read(Type::I64);
         let op = match op {
             ScatterOp::Add => Atomic::Add,
             ScatterOp::Max => Atomic::Max,
             _ => Atomic::Min,
         };
-        let (name, at) = ("to".to_string(), Scatter::result(i64("place")));
+        let (name, at) = ("to".to_string(), self.result(i64("place")));
         let value = Expr::name("raw", self.stored());
         vec![
-            set("place", Scatter::named(self.along())),
-            Statement::when(Scatter::is_outside(), vec![Scatter::fault(), Statement::Return]),
+            set("place", self.named(self.along())),
+            Statement::when(self.is_outside(), vec![self.fault(), Statement::Return]),
             set("raw", Expr::Load(self.stored(), "values".into(), Box::new(from))),
             Statement::Atomic { op, name, at, value, before: None },
         ]
@@ -324,14 +319,14 @@ impl Scatter<'_> {
 
     fn latest(&self) -> Vec<Statement> {
         let next = self.own("along") + number(1, self.number);
-        let same = Scatter::named(next.clone().to(Type::I64)).same(i64("place"));
+        let same = self.named(next.clone().to(Type::I64)).same(i64("place"));
         let own = next.clone().to(Type::U32);
         vec![
-            Statement::Operand { name: "latest".into(), ty: Type::U32, param: (12).into() },
-            set("place", Scatter::named(self.along())),
-            Statement::when(Scatter::is_outside(), vec![Scatter::fault(), Statement::Return]),
+            operand("latest", Type::U32, self.params.sorted_or_latest.slot()),
+            set("place", self.named(self.along())),
+            Statement::when(self.is_outside(), vec![self.fault(), Statement::Return]),
             // The next index names the same element, and is later.
-            Statement::when(next.lt(word(5, self.number)).and(same), vec![Statement::Return]),
+            Statement::when(next.lt(self.params.indices.read(self.number)).and(same), vec![Statement::Return]),
             Statement::when(
                 Scatter::known(i64("place")).lt(own.clone()),
                 vec![Statement::Atomic {
@@ -349,24 +344,24 @@ impl Scatter<'_> {
         let own = || Expr::name("own", Type::U32);
         let none = || own().same(number(0, Type::U32));
         let last = (own() - number(1, Type::U32)).to(Type::I64);
-        let values = i64("at2") + last * word(9, Type::I64);
-        let tensor = i64("at0") + self.along() * word(7, Type::I64);
+        let values = i64("at2") + last * self.params.values_stride.read(Type::I64);
+        let tensor = i64("at0") + self.along() * self.params.tensor_stride.read(Type::I64);
         vec![
-            Statement::Operand { name: "latest".into(), ty: Type::U32, param: (12).into() },
+            operand("latest", Type::U32, self.params.sorted_or_latest.slot()),
             set("own", Scatter::known(self.along())),
-            Statement::when(none().and(Expr::word(0).same(Expr::word(3))), vec![Statement::Return]),
+            Statement::when(none().and(self.in_place()), vec![Statement::Return]),
             self.registers("raw"),
             Statement::If(
                 none(),
                 vec![Scatter::load("raw", vec![], "tensor", tensor)],
                 vec![Scatter::load("raw", vec![], "values", values)],
             ),
-            Scatter::store(Scatter::result(self.along()), "raw"),
+            Scatter::store(self.result(self.along()), "raw"),
         ]
     }
 
-    fn sorted_operand() -> Statement {
-        Statement::Operand { name: "sorted".into(), ty: Type::U64, param: 12.into() }
+    fn sorted_operand(&self) -> Statement {
+        operand("sorted", Type::U64, self.params.sorted_or_latest.slot())
     }
 
     /// Pair number `at` of the row's sorted indices.
@@ -391,7 +386,7 @@ impl Scatter<'_> {
         let none = Expr::Constant(DType::U64, u64::MAX);
         let paired = || at("pairs", k(), Type::U64);
         let mine = |i: Expr| at("mine", i, Type::BOOL);
-        let value = i64("at2") + paired().to(Type::U32).to(Type::I64) * word(9, Type::I64);
+        let value = i64("at2") + paired().to(Type::U32).to(Type::I64) * self.params.values_stride.read(Type::I64);
         let put = self.put(op, self.lane("raws", &[k()]), self.lane("elements", &[]));
         let last = mine(number(i64::from(AHEAD) - 1, Type::I32));
         let shape = |more: &[u32]| [&[AHEAD], more].concat();
@@ -416,12 +411,12 @@ impl Scatter<'_> {
         let place = || Expr::name("place", Type::U32);
         let along = || self.along();
         let before = Scatter::element_of(Scatter::sorted(along() - number(1, Type::I64))).same(place());
-        let result = || Scatter::result(place().to(Type::I64));
+        let result = || self.result(place().to(Type::I64));
         vec![
-            Scatter::sorted_operand(),
-            set("n", word(5, Type::U32)),
+            self.sorted_operand(),
+            set("n", self.params.indices.read(Type::U32)),
             set("place", Scatter::element_of(Scatter::sorted(along()))),
-            Statement::when(place().same(word(6, Type::U32)), vec![Statement::Return]),
+            Statement::when(place().same(self.params.size.read(Type::U32)), vec![Statement::Return]),
             Statement::when(number(0, Type::I64).lt(along()).and(before), vec![Statement::Return]),
             self.registers("elements"),
             Scatter::load("elements", vec![], "to", result()),

@@ -2,19 +2,10 @@
 
 pub mod emit;
 pub mod index_sort;
+pub mod params;
 pub(crate) mod select;
 
 use thalweg_ir::{DType, ScatterOp};
-
-/// Number of words before those of the dimensions: addresses of tensor, index, values, result; lines; indices of a
-/// line; elements of a line; strides along the axis of the four; address of the fault slot; sorted indices, or the
-/// latest ones; divisor of a thread's number (two words); threads; whether neighbouring threads have neighbouring
-/// lines.
-pub const HEAD: usize = 17;
-
-/// Number of words of a dimension: its divisor (two words), its strides in tensor, index, values, result and sorted
-/// indices.
-pub const EACH: usize = 7;
 
 /// Sorted indices per piece of a run: long enough that partial results are few, short enough that one element with
 /// all values keeps the chip busy (10 M values of one element are 78,125 pieces).

@@ -3,11 +3,11 @@
 use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::kernels::scatter::index_sort;
-use crate::kernels::scatter::{BLOCK, EACH, HEAD, PIECE, ScatterClass, Way};
+use crate::kernels::scatter::params::{LineDimArguments, PiecesArguments, ScatterArguments};
+use crate::kernels::scatter::{BLOCK, PIECE, ScatterClass, Way};
 use crate::params::Word;
 use crate::space::divisor;
 use crate::target::{Chip, Target};
-use std::sync::Arc;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::ScatterGeometry;
 
@@ -57,7 +57,7 @@ fn choose(
 
 /// Number of neighbouring lines that a thread takes as a vector: they are contiguous and aligned in tensor, values and
 /// result, and share their indices.
-fn lanes(g: &ScatterGeometry, dtype: DType, targets: &[(usize, Word)]) -> usize {
+fn lanes(g: &ScatterGeometry, dtype: DType, [tensor, _, values, result]: [Word; 4]) -> usize {
     let most = (16 / dtype.size()).min(8);
     let Some(&(size, innermost)) = g.inner.last() else { return 1 };
     let others = g.outer.iter().chain(g.inner.iter().rev().skip(1)).map(|(_, strides)| strides);
@@ -65,12 +65,12 @@ fn lanes(g: &ScatterGeometry, dtype: DType, targets: &[(usize, Word)]) -> usize 
         let mut steps = others.clone().map(|s| s[k]).chain([g.steps[k], g.base[k]]);
         innermost[k] == 1 && steps.all(|s| s % most as isize == 0)
     };
-    let aligned = |&(_, word): &(usize, Word)| match word {
+    let aligned = |word: &Word| match *word {
         Word::Operand(_, offset) | Word::Scratch(_, offset) => offset % (most * dtype.size()) as i64 == 0,
         _ => true,
     };
-    let own = targets.iter().filter(|(at, _)| [0, 2, 3].contains(at));
-    let fits = size % most == 0 && innermost[1] == 0 && [0, 2, 3].into_iter().all(vectors) && own.clone().all(aligned);
+    let own = [tensor, values, result];
+    let fits = size % most == 0 && innermost[1] == 0 && [0, 2, 3].into_iter().all(vectors) && own.iter().all(aligned);
     if fits { most } else { 1 }
 }
 
@@ -97,6 +97,13 @@ pub fn copy(
     launches(plan, (op, dtype), None, g, targets, target);
 }
 
+/// Scratch memory of a launch.
+#[derive(Clone, Copy, Default)]
+struct ScratchAddresses {
+    sorted_or_latest: Option<Word>,
+    partials: Option<Word>,
+}
+
 fn launches(
     plan: &mut Plan,
     (op, dtype): (ScatterOp, DType),
@@ -107,24 +114,21 @@ fn launches(
 ) {
     let (dims, rows) = dimensions(g);
     let lines: usize = dims.iter().map(|d| d.0).product();
-    let mut words = vec![0u64; HEAD];
-    words[4..7].copy_from_slice(&[lines, g.n, g.size].map(|v| v as u64));
-    words[7..11].copy_from_slice(&g.steps.map(|s| s as u64));
+    let all_lines = lines;
     let sizes = [dtype.size(), 8, dtype.size(), dtype.size()];
-    let mut patches = vec![(11, Word::Fault)];
-    for (i, target) in targets.into_iter().enumerate() {
+    let mut addresses = targets;
+    for (i, address) in addresses.iter_mut().enumerate() {
         let base = g.base[i] as i64 * sizes[i] as i64;
-        let word = match target {
+        *address = match *address {
             Word::Operand(o, offset) => Word::Operand(o, offset + base),
             // Computed inputs are read through a view, too.
             Word::Scratch(region, offset) => Word::Scratch(region, offset + base),
             other => other,
         };
-        patches.push((i, word));
     }
     plan.checked = true;
-    let most = lanes(g, dtype, &patches);
-    let stage = |plan: &mut Plan, way: Way, (threads, across): (usize, bool), patches: Vec<(usize, Word)>| {
+    let most = lanes(g, dtype, addresses);
+    let stage = |plan: &mut Plan, way: Way, (threads, across): (usize, bool), scratch: ScratchAddresses| {
         // A thread takes vectors of lines only where enough threads remain to keep the chip busy.
         let vectors = match way {
             Way::AtOnce(_) | Way::Clear | Way::Latest => false,
@@ -142,64 +146,84 @@ fn launches(
         let threads = if matches!(way, Way::Join(_)) { 32 * threads } else { threads };
         let wide = threads >= 1 << 31;
         let by = |d: usize| if wide { [d.max(1) as u64, 0] } else { divisor(d.max(1)) };
-        let mut words = words.clone();
         let beside = if matches!(way, Way::Join(_)) { threads / 32 } else { threads } / lines;
-        words[13..15].copy_from_slice(&by(if across { lines } else { beside }));
-        words[15..17].copy_from_slice(&[threads as u64, u64::from(across)]);
-        for (i, (d, strides, sorted)) in dims.iter().enumerate() {
+        let dim = |(i, (d, strides, sorted)): (usize, &(usize, [isize; 4], usize))| {
             // The innermost dimension is counted in vectors.
             let vector = if i + 1 == dims.len() { lanes } else { 1 };
-            words.extend(by(d / vector));
-            words.extend(strides.map(|s| (s * vector as isize) as u64));
+            let [tensor, index, values, result] = strides.map(|s| s * vector as isize);
             // The table of the latest indices has `size` entries a row.
             let each = if matches!(way, Way::Latest | Way::Take) { *sorted / g.n * g.size } else { *sorted };
-            words.push((each * vector) as u64);
-        }
-        if let Way::Pieces(_) | Way::Join(_) = way {
-            words.extend([0, (lines * lanes) as u64, PIECE as u64]);
-        }
-        let kernel =
-            Arc::new(Skeleton::Scatter(ScatterClass { way, dtype, dims: dims.len() as u8, wide, lanes: lanes as u8 }));
-        let grid = [blocks(threads, BLOCK as usize), 1, 1];
-        plan.stages.push(Draft { kernel, grid, block: BLOCK, shared: 0, words, patches });
+            let sorted = (each * vector) as isize;
+            LineDimArguments { size: by(d / vector), tensor, index, values, result, sorted }
+        };
+        let pieces = matches!(way, Way::Pieces(_) | Way::Join(_)).then(|| PiecesArguments {
+            partials: scratch.partials.expect("pieces have partial results"),
+            lines: lines * lanes,
+            length: PIECE,
+        });
+        let [tensor, index, values, result] = addresses;
+        let [tensor_stride, index_stride, values_stride, result_stride] = g.steps;
+        let arguments = ScatterArguments {
+            tensor,
+            index,
+            values,
+            result,
+            lines: all_lines,
+            indices: g.n,
+            size: g.size,
+            tensor_stride,
+            index_stride,
+            values_stride,
+            result_stride,
+            fault: true,
+            sorted_or_latest: scratch.sorted_or_latest,
+            split: by(if across { lines } else { beside }),
+            threads,
+            across,
+            dims: dims.iter().enumerate().map(dim).collect(),
+            pieces,
+        };
+        let class = ScatterClass { way, dtype, dims: dims.len() as u8, wide, lanes: lanes as u8 };
+        let (grid, arguments) = ([blocks(threads, BLOCK as usize), 1, 1], arguments.fill(&class));
+        plan.stages.push(Draft::new(Skeleton::Scatter(class), grid, BLOCK, 0, arguments));
     };
+    let mut scratch = ScratchAddresses::default();
     // Threads are numbered along memory: the result is contiguous.
     let across = !g.inner.is_empty();
     let way = choose((op, dtype, put.unwrap_or_default()), g, [lines, rows], target.chip());
     let putting = put.is_some() && g.n > 0 && lines > 0;
     if way == Way::Latest && putting {
         plan.scratch.push((4 * rows * g.size).max(64));
-        patches.push((12, Word::Scratch(plan.scratch.len() as u16 - 1, 0)));
+        scratch.sorted_or_latest = Some(Word::Scratch(plan.scratch.len() as u16 - 1, 0));
         let of_rows = across && dims.last().is_some_and(|d| d.2 != 0);
         if g.size == 0 {
-            return stage(plan, way, (rows * g.n, of_rows), patches);
+            return stage(plan, way, (rows * g.n, of_rows), scratch);
         }
-        stage(plan, Way::Clear, (rows * g.size, false), patches.clone());
-        stage(plan, way, (rows * g.n, of_rows), patches.clone());
-        return stage(plan, Way::Take, (lines * g.size, across), patches);
+        stage(plan, Way::Clear, (rows * g.size, false), scratch);
+        stage(plan, way, (rows * g.n, of_rows), scratch);
+        return stage(plan, Way::Take, (lines * g.size, across), scratch);
     }
     if lines * g.size > 0 {
-        stage(plan, Way::Copy, (lines * g.size, across), patches.clone());
+        stage(plan, Way::Copy, (lines * g.size, across), scratch);
     }
     if !putting {
         return;
     }
     match way {
         way @ (Way::Runs(_) | Way::Pieces(_)) => {
-            let index = patches.iter().find(|p| p.0 == 1).map_or(targets[1], |p| p.1);
             let of_rows: Vec<_> = dims.iter().filter(|d| d.2 != 0).map(|d| (d.0, d.1[1])).collect();
-            let region = index_sort::select::add(plan, g, (rows, &of_rows), index);
-            patches.push((12, Word::Scratch(region, 0)));
+            let region = index_sort::select::add(plan, g, (rows, &of_rows), addresses[1]);
+            scratch.sorted_or_latest = Some(Word::Scratch(region, 0));
             // Where each line has its own indices, those of one line lie side by side.
             let across = across && dims.last().is_some_and(|d| d.2 == 0);
-            let Way::Pieces(op) = way else { return stage(plan, way, (lines * g.n, across), patches) };
+            let Way::Pieces(op) = way else { return stage(plan, way, (lines * g.n, across), scratch) };
             let pieces = g.n.div_ceil(PIECE);
             plan.scratch.push((dtype.size() * lines * pieces).max(64));
-            patches.push((HEAD + EACH * dims.len(), Word::Scratch(plan.scratch.len() as u16 - 1, 0)));
-            stage(plan, way, (lines * g.n, across), patches.clone());
-            stage(plan, Way::Join(op), (lines * pieces, across), patches);
+            scratch.partials = Some(Word::Scratch(plan.scratch.len() as u16 - 1, 0));
+            stage(plan, way, (lines * g.n, across), scratch);
+            stage(plan, Way::Join(op), (lines * pieces, across), scratch);
         }
-        way @ Way::AtOnce(_) => stage(plan, way, (lines * g.n, across), patches),
-        way => stage(plan, way, (lines, true), patches),
+        way @ Way::AtOnce(_) => stage(plan, way, (lines * g.n, across), scratch),
+        way => stage(plan, way, (lines, true), scratch),
     }
 }

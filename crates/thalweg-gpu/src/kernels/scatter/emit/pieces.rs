@@ -9,55 +9,61 @@
 
 use crate::dsl::Text;
 use crate::ir::{Binary, Expr, Statement, Type};
-use crate::kernels::scatter::emit::{Scatter, i64, number, set, word};
-use crate::kernels::scatter::{BLOCK, EACH, HEAD};
+use crate::kernels::scatter::BLOCK;
+use crate::kernels::scatter::emit::{Scatter, i64, number, set};
+use crate::kernels::scatter::params::PiecesParams;
+use crate::params::operand;
 use thalweg_ir::ScatterOp;
 
 impl Scatter<'_> {
-    /// Number of the first kernel argument after those of the dimensions: address of the partial results, lines, and
-    /// sorted indices per piece.
-    fn piece_words(&self) -> usize {
-        HEAD + EACH * self.class.dims as usize
+    /// Arguments of the pieces.
+    fn own_params(&self) -> &PiecesParams {
+        self.params.pieces.as_ref().expect("a class with pieces has their arguments")
     }
 
     /// Offset of a partial result: those of one piece are stored line by line.
     fn partial(&self, piece: Expr) -> Expr {
         let line = self.own("line").to(Type::I64) * number(self.class.lanes.into(), Type::I64);
-        piece * word(self.piece_words() + 1, Type::I64) + line
+        piece * self.own_params().lines.read(Type::I64) + line
     }
 
     fn partials(&self) -> Statement {
-        Statement::Operand { name: "partials".into(), ty: self.stored(), param: self.piece_words().into() }
+        operand("partials", self.stored(), self.own_params().partials.slot())
     }
 
     /// Applies the values of one piece, in the thread of its first index.
     pub(super) fn pieces(&self, op: ScatterOp) -> Vec<Statement> {
         let u32 = |name: &str| Expr::name(name, Type::U32);
         let (along, at) = (|| self.along(), || u32("at"));
-        let piece = || word(self.piece_words() + 2, Type::U32);
+        let piece = || self.own_params().length.read(Type::U32);
         let in_piece = || at() % piece();
         let is_first = || in_piece().same(number(0, Type::U32));
         let continues = number(0, Type::I64)
             .lt(along())
             .and(Scatter::element_of(Scatter::sorted(along() - number(1, Type::I64))).same(u32("place")));
         let own = Expr::name("own", Type::U64);
-        let value = i64("at2") + own.to(Type::U32).to(Type::I64) * word(9, Type::I64);
-        let result = || Scatter::result(u32("place").to(Type::I64));
+        let value = i64("at2") + own.to(Type::U32).to(Type::I64) * self.params.values_stride.read(Type::I64);
+        let result = || self.result(u32("place").to(Type::I64));
         let further = || Expr::name("further", Type::BOOL);
         let partial = self.partial((at() / piece()).to(Type::I64));
         let store =
             Statement::StoreVector { operand: "partials".into(), at: partial, from: ("elements".into(), vec![]) };
         vec![
-            Scatter::sorted_operand(),
+            self.sorted_operand(),
             self.partials(),
             set("own", Scatter::sorted(along())),
             set("place", Scatter::element_of(Expr::name("own", Type::U64))),
-            Statement::when(u32("place").same(word(6, Type::U32)), vec![Statement::Return]),
+            Statement::when(u32("place").same(self.params.size.read(Type::U32)), vec![Statement::Return]),
             set("at", self.own("along").to(Type::U32)),
             set("further", continues),
             Statement::when(further().and(in_piece().ge(number(1, Type::U32))), vec![Statement::Return]),
             set("next", in_piece_end(at(), in_piece(), piece())),
-            set("end", u32("next").lt(word(5, Type::U32)).select(u32("next"), word(5, Type::U32))),
+            set(
+                "end",
+                u32("next")
+                    .lt(self.params.indices.read(Type::U32))
+                    .select(u32("next"), self.params.indices.read(Type::U32)),
+            ),
             set("begin", further().and(is_first()).select(at() + number(1, Type::U32), at())),
             self.registers("elements"),
             Statement::If(
@@ -78,22 +84,21 @@ impl Scatter<'_> {
 
     /// Combines the partial results of one run, in the warp of its first further piece.
     pub(super) fn join(&self, op: ScatterOp) -> Vec<Statement> {
-        let words = self.piece_words();
         let text = Text::new()
             .ty("S", self.stored())
             .number("LANES", self.class.lanes)
-            .value("piece", word(words + 2, Type::U32))
-            .value("n", word(5, Type::U32))
-            .value("outside", word(6, Type::U32))
+            .value("piece", self.own_params().length.read(Type::U32))
+            .value("n", self.params.indices.read(Type::U32))
+            .value("outside", self.params.size.read(Type::U32))
             .value("c", self.own("along").to(Type::U32))
             .function("element", |x| Scatter::element_of(Scatter::sorted(x[0].clone().to(Type::I64))))
             .function("partial", |x| self.partial(x[0].clone().to(Type::I64)))
-            .function("result", |x| Scatter::result(x[0].clone().to(Type::I64)))
+            .function("result", |x| self.result(x[0].clone().to(Type::I64)))
             .procedure("put", move |x| self.put(op, x[0].clone(), x[1].clone()))
             .elements("all", self.stored())
             .operand("partials", self.stored())
             .operand("to", self.stored());
-        [vec![Scatter::sorted_operand(), self.partials()], text.statements(&[JOIN])].concat()
+        [vec![self.sorted_operand(), self.partials()], text.statements(&[JOIN])].concat()
     }
 }
 

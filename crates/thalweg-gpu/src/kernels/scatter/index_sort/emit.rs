@@ -8,14 +8,17 @@
 //! Always true: a pass is stable.
 
 use crate::dsl::Text;
-use crate::ir::{Kernel, Layout, Type};
-use crate::kernels::scatter::index_sort::{BITS, DIGITS, EACH, HEAD, IndexSortClass, SortStep};
+use crate::ir::{Kernel, Type};
+use crate::kernels::scatter::index_sort::params::IndexSortParams;
+use crate::kernels::scatter::index_sort::{BITS, DIGITS, EACH, IndexSortClass, SortStep};
 use std::fmt::Write;
 use thalweg_ir::DType;
 
 /// Kernel of a step.
 pub fn kernel(class: &IndexSortClass) -> Kernel {
+    let (_, params) = IndexSortParams::new(class);
     let text = Text::new()
+        .params(&params)
         .ty("Index", Type::Stored(DType::I64))
         .number("BITS", BITS)
         .number("DIGITS", DIGITS)
@@ -28,8 +31,7 @@ pub fn kernel(class: &IndexSortClass) -> Kernel {
         SortStep::Offsets => text.statements(&[BEGIN, OFFSETS]),
         SortStep::Move => text.statements(&[BEGIN, ROWS, &pairs, MOVE]),
     };
-    let words = HEAD + 2 * class.dims.unwrap_or(0) as usize;
-    Kernel { name: "scatter", block: DIGITS, blocks: None, params: Layout::numbered(words), definitions: vec![], body }
+    Kernel { name: "scatter", block: DIGITS, blocks: None, params, definitions: vec![], body }
 }
 
 /// Defines `pair(i, x)`, which sets `x` to pair `i` of the row.
@@ -39,16 +41,15 @@ fn pairs(class: &IndexSortClass) -> String {
     let mut text = String::new();
     let mut rest = String::from("row");
     for d in (0..dims as usize).rev() {
-        let w = HEAD + 2 * d;
-        let _ = writeln!(text, "let i{d} = {rest} % u32(word {w}), rest{d} = {rest} / u32(word {w});");
-        let _ = write!(begin, " + i64(i{d}) * i64(word {})", w + 1);
+        let _ = writeln!(text, "let i{d} = {rest} % param dims[{d}].size, rest{d} = {rest} / param dims[{d}].size;");
+        let _ = write!(begin, " + i64(i{d}) * param dims[{d}].stride");
         rest = format!("rest{d}");
     }
     text + "let begin = " + &begin + ";" + INDICES
 }
 
 const BEGIN: &str = r"
-let n = u32(word 4), tiles = u32(word 6), t = thread, lane = t % 32, warp = t / 32;
+let n = param indices, tiles = param tiles, t = thread, lane = t % 32, warp = t / 32;
 // The sum of what lanes up to this one have.
 proc sum_to(x) {
     for b: u32 in 0..5 unroll {
@@ -64,17 +65,17 @@ fn digit_of(pair, shift) = u32(pair >> 32) >> shift & DIGITS - 1;
 ";
 
 const PAIRS: &str = r"
-operand given: u64 = word 0;
+operand given: u64 = param from;
 proc pair(i, x) { x = given[i64(row) * i64(n) + i64(i)]; }
 ";
 
 const INDICES: &str = r"
-operand indices: Index = word 0;
+operand indices: Index = param from;
 proc pair(i, x) {
-    var place = u64(value(indices[begin + i64(i) * i64(word 8)]));
-    if place >= word 5 {
-        fault(word 9);
-        place = word 5;
+    var place = u64(value(indices[begin + i64(i) * param index_stride]));
+    if place >= param size {
+        fault(param fault);
+        place = param size;
     }
     x = place << 32 | u64(i);
 }
@@ -90,19 +91,19 @@ for k: u32 in 0..EACH unroll {
     if i < n {
         var own: u64;
         pair(i, own);
-        atomic_add(counts[digit_of(own, u32(word 7))], 1);
+        atomic_add(counts[digit_of(own, param bit)], 1);
     }
 }
 barrier;
-operand in_tiles: u32 = word 2;
+operand in_tiles: u32 = param counts;
 in_tiles[(i64(row) * DIGITS + i64(t)) * i64(tiles) + i64(tile)] = counts[t];
 ";
 
 /// Prefix sums over the tiles: the offset of each tile's pairs among those of their digit, and the total of each digit.
 const OFFSETS: &str = r"
 let which = i64(block) * WARPS + i64(warp), begin = which * i64(tiles);
-operand in_tiles: u32 = word 2;
-operand totals: u32 = word 3;
+operand in_tiles: u32 = param counts;
+operand totals: u32 = param totals;
 var before = u32(0);
 for first: u32 in 0..tiles by 128 {
     var own: u32[4];
@@ -126,8 +127,8 @@ const MOVE: &str = r"
 shared counts: u32[WARPS][DIGITS];
 shared starts: u32[DIGITS];
 shared sums: u32[WARPS];
-operand to: u64 = word 1;
-let shift = u32(word 7), first = tile * TILE + warp * (32 * EACH) + lane;
+operand to: u64 = param to;
+let shift = param bit, first = tile * TILE + warp * (32 * EACH) + lane;
 var pairs: u64[EACH];
 for k: u32 in 0..EACH unroll {
     var own = u64(0);
@@ -137,8 +138,8 @@ for k: u32 in 0..EACH unroll {
 // Of digit t: how many the row has, and how many of them the tiles before.
 var total = u32(0), offset = u32(0);
 if tiles > 1 {
-    operand in_tiles: u32 = word 2;
-    operand totals: u32 = word 3;
+    operand in_tiles: u32 = param counts;
+    operand totals: u32 = param totals;
     total = totals[i64(row) * DIGITS + i64(t)];
     offset = in_tiles[(i64(row) * DIGITS + i64(t)) * i64(tiles) + i64(tile)];
 }

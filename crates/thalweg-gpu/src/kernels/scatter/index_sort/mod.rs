@@ -1,6 +1,7 @@
 //! Radix sorts of the indices of a scatter by the element that they name.
 
 pub mod emit;
+pub mod params;
 pub(crate) mod select;
 
 /// Bits of a digit.
@@ -11,11 +12,6 @@ pub const DIGITS: u32 = 1 << BITS;
 
 /// Pairs per thread.
 pub const EACH: u32 = 8;
-
-/// Number of words before those of the dimensions: addresses of the input and of the result, of counts and of totals;
-/// indices of a row; number of elements that may be named; tiles of a row; the digit's lowest bit; the stride of the
-/// indices; address of the fault slot.
-pub const HEAD: usize = 10;
 
 /// Task of a launch of a sort.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,9 +2,9 @@
 
 use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan};
-use crate::kernels::scatter::index_sort::{BITS, DIGITS, EACH, HEAD, IndexSortClass, SortStep};
+use crate::kernels::scatter::index_sort::params::{IndexSortArguments, RowDimArguments};
+use crate::kernels::scatter::index_sort::{BITS, DIGITS, EACH, IndexSortClass, SortStep};
 use crate::params::Word;
-use std::sync::Arc;
 use thalweg_kernel::ScatterGeometry;
 
 /// Number of tiles of a row of `n` indices.
@@ -19,7 +19,7 @@ pub fn passes(size: usize) -> usize {
 
 /// Adds a sort of rows of indices (number of rows; extents and strides of their dimensions). Returns the region of
 /// scratch memory with the sorted pairs.
-pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, dims): (usize, &[(usize, isize)]), index: Word) -> u16 {
+pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, row_dims): (usize, &[(usize, isize)]), index: Word) -> u16 {
     let (tiles, passes) = (tiles(g.n), passes(g.size));
     let mut region = |bytes: usize| {
         plan.scratch.push(bytes.max(64));
@@ -32,15 +32,7 @@ pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, dims): (usize, &[(usize,
         let first = pass == 0;
         let to = Word::Scratch(pairs[pass % 2], 0);
         let from = if first { index } else { Word::Scratch(pairs[(pass + 1) % 2], 0) };
-        let mut words = vec![0; HEAD];
-        words[4..8].copy_from_slice(&[g.n, g.size, tiles, pass * BITS as usize].map(|v| v as u64));
-        words[8] = g.steps[1] as u64;
-        if first {
-            words.extend(dims.iter().flat_map(|&(d, stride)| [d as u64, stride as u64]));
-        }
-        let scratch = |region| Word::Scratch(region, 0);
-        let patches = vec![(0, from), (1, to), (2, scratch(counts)), (3, scratch(totals)), (9, Word::Fault)];
-        let own = first.then_some(dims.len() as u8);
+        let own = first.then_some(row_dims.len() as u8);
         let steps = [
             (SortStep::Count, rows * tiles, own),
             // A warp per digit of a row.
@@ -49,11 +41,23 @@ pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, dims): (usize, &[(usize,
         ];
         // With a single tile, the block that moves it counts by itself.
         for &(step, blocks, dims) in if tiles == 1 { &steps[2..] } else { &steps[..] } {
-            let kernel = Arc::new(Skeleton::ScatterSort(IndexSortClass { step, dims }));
-            let mut words = words.clone();
-            words.truncate(HEAD + 2 * dims.unwrap_or(0) as usize);
-            let (grid, patches) = ([blocks as u32, 1, 1], patches.clone());
-            plan.stages.push(Draft { kernel, grid, block: DIGITS, shared: 0, words, patches });
+            let class = IndexSortClass { step, dims };
+            let row_dims = if class.dims.is_some() { row_dims } else { &[] };
+            let arguments = IndexSortArguments {
+                from,
+                to,
+                counts: Word::Scratch(counts, 0),
+                totals: Word::Scratch(totals, 0),
+                indices: g.n,
+                size: g.size,
+                tiles,
+                bit: pass * BITS as usize,
+                index_stride: g.steps[1],
+                fault: true,
+                dims: row_dims.iter().map(|&(size, stride)| RowDimArguments { size, stride }).collect(),
+            };
+            let (kernel, arguments) = (Skeleton::ScatterSort(class), arguments.fill(&class));
+            plan.stages.push(Draft::new(kernel, [blocks as u32, 1, 1], DIGITS, 0, arguments));
         }
     }
     pairs[(passes - 1) % 2]
