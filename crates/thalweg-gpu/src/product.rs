@@ -70,9 +70,6 @@ pub struct Launches {
     pub places: Vec<[i64; 3]>,
 }
 
-/// Number of argument words of a launch: the addresses of left side, right side, result and workspace.
-pub const WORDS: usize = 4;
-
 /// Minimum number of multiplications for the library: `THALWEG_CUBLASLT_FROM`, or the measured default.
 fn least() -> usize {
     use std::sync::OnceLock;

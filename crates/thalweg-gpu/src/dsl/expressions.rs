@@ -236,7 +236,6 @@ impl<'t> Parser<'t> {
             "block" => return Ok(typed(Expr::Block)),
             "blocks" => return Ok(typed(Expr::Blocks)),
             "threads" => return Ok(typed(Expr::Threads)),
-            "word" => return Ok(typed(Expr::word(self.word()?))),
             "param" => {
                 let param = self.param()?;
                 let ty = param.kind().ty();
@@ -300,14 +299,6 @@ impl<'t> Parser<'t> {
                     None => self.wrong(format!("`{name}` is no kernel argument")),
                 };
             }
-        }
-    }
-
-    /// Parses the index of an argument word: a name, a number, or a sum in parentheses.
-    pub(super) fn word(&mut self) -> Read<usize> {
-        match self.primary()?.number().map(usize::try_from) {
-            Some(Ok(n)) => Ok(n),
-            _ => self.wrong("a word has a number"),
         }
     }
 

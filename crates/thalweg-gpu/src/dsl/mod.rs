@@ -1,11 +1,11 @@
 //! DSL for kernels that are written by hand; programs in it become statements of [`crate::ir`].
 //!
 //! ```text
-//! operand from: S = word 0;                 an operand, from the address in a word; `scratch` is memory that nothing
-//! scratch counts: u32 = word 2;             else lies over, `constant` what no thread of the launch writes
+//! operand from: S = param from;             operand at the address in a kernel argument; `scratch` is memory that nothing
+//! scratch counts: u32 = param counts;       else aliases, `constant` memory that no thread of the launch writes
 //! shared sums: u32[WARPS];                  shared memory
-//! let n = u32(word 4), t = thread;          what stays as it is
-//! var pairs: u64[8]; var before = u32(0);   registers, and a variable that changes
+//! let n = param points, t = thread;         immutable values; `param dims[0].stride` is an argument of a group
+//! var pairs: u64[8]; var before = u32(0);   registers, and a mutable variable
 //! fn slot(s) = s + s / 16;                  an expression for each use
 //! proc sum_to(x, sums) { .. }               statements for each use
 //! for k: u32 in 0..8 unroll { .. }          also `by step`, `unroll(4)`, `rolled`

@@ -174,9 +174,6 @@ impl<'t> Parser<'t> {
 
     /// Parses the argument that has an address.
     fn address(&mut self) -> Read<Slot> {
-        if self.is("word") {
-            return Ok(self.word()?.into());
-        }
         self.want("param")?;
         self.param()
     }

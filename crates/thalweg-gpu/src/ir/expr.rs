@@ -169,11 +169,6 @@ impl Expr {
         Expr::Name(name.into(), ty)
     }
 
-    /// First word of an argument.
-    pub fn word(param: impl Into<Slot>) -> Expr {
-        Expr::Param(param.into())
-    }
-
     /// Its type.
     pub fn ty(&self) -> Type {
         match self {

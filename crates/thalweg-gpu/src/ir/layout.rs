@@ -83,12 +83,6 @@ impl Slot {
     }
 }
 
-impl From<usize> for Slot {
-    fn from(word: usize) -> Slot {
-        Slot { word, kind: Kind::Flag, name: format!("word {word}").into() }
-    }
-}
-
 impl std::fmt::Display for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.name)
@@ -115,11 +109,6 @@ impl Layout {
     /// Layout without names, for the host, which plans launches faster so.
     pub fn unnamed() -> Layout {
         Layout { path: None, ..Layout::named() }
-    }
-
-    /// Layout of this many words.
-    pub fn numbered(words: usize) -> Layout {
-        Layout { words, ..Layout::named() }
     }
 
     /// Declares the argument or group `name`.

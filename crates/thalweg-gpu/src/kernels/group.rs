@@ -7,9 +7,10 @@
 //!
 //! Always true: components keep their number of threads per block; where these differ, there is a launch for each.
 
+use crate::ir::Layout;
 use crate::kernels::plan::{Draft, Plan};
 use crate::kernels::{JoinedClass, Skeleton};
-use crate::params::Word;
+use crate::params::{I64, U32, Word, each, params};
 use crate::target::Target;
 use std::sync::Arc;
 
@@ -74,6 +75,16 @@ fn pack(plan: &mut Plan, drafts: Vec<Draft>, target: &dyn Target) {
     finish(plan, now, classes, most);
 }
 
+params! {
+    /// Table of a merged launch, which the arguments of its components follow. Devices search it by words.
+    pub struct GroupParams(parts: usize) filled by GroupArguments {
+        /// Number of components.
+        count: U32,
+        /// Each component's first block, the word of its arguments, and its class, packed.
+        heads: Vec<I64> = each(parts, I64::declare),
+    }
+}
+
 /// Adds the launch of some drafts.
 fn finish(plan: &mut Plan, drafts: Vec<Draft>, mut parts: Vec<Arc<Skeleton>>, most: usize) {
     if drafts.len() < 2 {
@@ -82,19 +93,24 @@ fn finish(plan: &mut Plan, drafts: Vec<Draft>, mut parts: Vec<Arc<Skeleton>>, mo
     }
     parts.sort_by_cached_key(|part| part.rank());
     let block = drafts[0].block;
-    let (mut words, mut patches) = (vec![drafts.len() as u64], vec![]);
-    words.resize(1 + drafts.len(), 0);
+    let count = drafts.len();
+    let mut table = Layout::unnamed();
+    GroupParams::declare(&mut table, count);
+    let (mut words, mut patches, mut heads) = (vec![], vec![], vec![]);
     let mut first = 0;
-    for (i, draft) in drafts.into_iter().enumerate() {
-        let class = parts.iter().position(|part| *part == draft.kernel).expect("it is among them") as u64;
-        let place = words.len();
-        words[1 + i] = u64::from(first) | (place as u64) << 32 | class << 52;
+    for draft in drafts {
+        let class = parts.iter().position(|part| *part == draft.kernel).expect("it is among them");
+        let place = table.words() + words.len();
+        heads.push(first as usize | place << 32 | class << 52);
         words.extend(draft.words);
         patches.extend(draft.patches.into_iter().map(|(at, word)| (place + at, word)));
         first += draft.grid[0];
     }
-    let size = SIZES.into_iter().find(|&s| s >= words.len()).unwrap_or(most).min(most);
-    words.resize(size, 0);
-    let kernel = Arc::new(Skeleton::Joined(JoinedClass { parts, block, words: size }));
-    plan.stages.push(Draft { kernel, grid: [first, 1, 1], block, shared: 0, words, patches });
+    let mut arguments = GroupArguments { count, heads }.fill(count);
+    arguments.words.extend(words);
+    arguments.patches = patches;
+    let size = SIZES.into_iter().find(|&s| s >= arguments.words.len()).unwrap_or(most).min(most);
+    arguments.words.resize(size, 0);
+    let kernel = Skeleton::Joined(JoinedClass { parts, block, words: size });
+    plan.stages.push(Draft::new(kernel, [first, 1, 1], block, 0, arguments));
 }

@@ -1,11 +1,11 @@
 //! Unfused GEMM: by the driver's library; of few rows or columns as folds; else by tiles of our own.
 
 use crate::kernels::Skeleton;
+use crate::kernels::contraction::params::LibraryArguments;
 use crate::kernels::plan::{Draft, Plan};
 use crate::params::Word;
 use crate::target::Target;
 use crate::{product, traffic};
-use std::sync::Arc;
 use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, MatmulGeometry};
 use thalweg_runtime::Error;
@@ -32,15 +32,17 @@ pub fn plan(c: &Contraction, g: &MatmulGeometry, written: DType, target: &dyn Ta
 fn library(c: &Contraction, geometry: &MatmulGeometry, target: &dyn Target) -> Option<Plan> {
     let launches = product::launches(c.dtype, c.precision, geometry)?;
     let workspace = target.product(&launches.product)?;
-    let kernel = Arc::new(Skeleton::Product(launches.product));
     let mut plan = Plan { moved: traffic::product(geometry, c.dtype.size()), ..Plan::default() };
     plan.scratch.extend((workspace > 0).then_some(workspace));
     for [a, b, c] in launches.places {
-        // The library is column-major: our right operand is its left one.
-        let mut patches = vec![(0, Word::Operand(1, b)), (1, Word::Operand(0, a)), (2, Word::Operand(2, c))];
-        patches.extend((workspace > 0).then_some((3, Word::Scratch(0, 0))));
-        let words = vec![0; product::WORDS];
-        plan.stages.push(Draft { kernel: kernel.clone(), grid: [1; 3], block: 1, shared: 0, words, patches });
+        let arguments = LibraryArguments {
+            left: Word::Operand(1, b),
+            right: Word::Operand(0, a),
+            result: Word::Operand(2, c),
+            workspace: (workspace > 0).then_some(Word::Scratch(0, 0)),
+        };
+        let kernel = Skeleton::Product(launches.product);
+        plan.stages.push(Draft::new(kernel, [1; 3], 1, 0, arguments.fill()));
     }
     needs(&mut plan, c.dtype, c.dtype, geometry);
     Some(plan)

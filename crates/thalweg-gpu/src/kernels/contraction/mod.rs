@@ -15,6 +15,7 @@
 mod alignment;
 mod cost;
 mod library;
+pub mod params;
 mod unfused;
 
 use crate::kernels::attention;
