@@ -26,5 +26,5 @@ pub mod traffic;
 
 pub use kernels::plan::{Draft, Plan};
 pub use kernels::{Skeleton, plan};
-pub use params::Word;
+pub use params::RuntimeArgument;
 pub use target::{Chip, Target};

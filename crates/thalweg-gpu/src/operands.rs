@@ -2,7 +2,7 @@
 
 use crate::body::divisors;
 use crate::ir::Slot;
-use crate::params::{Scalar, Word, each, flat, params};
+use crate::params::{RuntimeArgument, Scalar, each, flat, params};
 use crate::space::{Space, SpaceArguments, SpaceClass, SpaceParams};
 use thalweg_ir::DType;
 use thalweg_kernel::{AccessGeometry, Body};
@@ -44,23 +44,23 @@ impl BodyArguments {
 
     /// Arguments of a body in this domain, whose scalars are numbered from `first` on.
     pub fn with(body: &Body, space: SpaceArguments, first: u16) -> BodyArguments {
-        let scalars = (0..body.scalars).map(|s| Word::Scalar(first + s)).collect();
+        let scalars = (0..body.scalars).map(|s| RuntimeArgument::Scalar(first + s)).collect();
         let reciprocals = reciprocals(body, first);
         BodyArguments { space, scalars, reciprocals }
     }
 }
 
 /// Address at an offset in bytes of an operand, or of a region of scratch memory ([`SCRATCH`]).
-pub fn address(operand: u16, offset: i64) -> Word {
+pub fn address(operand: u16, offset: i64) -> RuntimeArgument {
     match operand.checked_sub(SCRATCH) {
-        Some(region) => Word::Scratch(region, offset),
-        None => Word::Operand(operand, offset),
+        Some(region) => RuntimeArgument::Scratch(region, offset),
+        None => RuntimeArgument::Operand(operand, offset),
     }
 }
 
 /// Reciprocals of the scalars that a body divides by, which are numbered from `first` on.
-pub fn reciprocals(body: &Body, first: u16) -> Vec<Word> {
-    let word = |(slot, dtype): (u16, DType)| Word::Reciprocal(first + slot, dtype == DType::F64);
+pub fn reciprocals(body: &Body, first: u16) -> Vec<RuntimeArgument> {
+    let word = |(slot, dtype): (u16, DType)| RuntimeArgument::Reciprocal(first + slot, dtype == DType::F64);
     divisors(body).into_iter().map(word).collect()
 }
 

@@ -24,7 +24,7 @@ use crate::maps::MAP_WORDS;
 
 /// Kernel argument that is known at each run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Word {
+pub enum RuntimeArgument {
     /// Address of an operand, plus an offset in bytes.
     Operand(u16, i64),
     /// Value of a scalar.
@@ -35,16 +35,16 @@ pub enum Word {
     Scratch(u16, i64),
     /// Tensor map (TMA descriptor) of an operand, [`crate::maps::MAP_WORDS`] words. Its first element is at this offset
     /// in bytes from the operand's address.
-    Map(u16, i64),
+    TensorMap(u16, i64),
     /// Tensor map of a region of scratch memory, with an offset in bytes.
-    ScratchMap(u16, i64),
+    ScratchTensorMap(u16, i64),
     /// Address of the fault slot that an out-of-range index is reported to.
     Fault,
     /// Address of counters that are 0 between launches.
     Counters,
     /// Address of a buffer of this many bytes through which blocks of a launch exchange values. Each word of it also
     /// holds the tag of the launch that wrote it.
-    Told(usize),
+    Exchange(usize),
 }
 
 /// Values of a launch's arguments.
@@ -53,7 +53,7 @@ pub struct Arguments {
     /// Words that are the same in every run.
     pub words: Vec<u64>,
     /// Words that are patched at each run, by index.
-    pub patches: Vec<(usize, Word)>,
+    pub patches: Vec<(usize, RuntimeArgument)>,
 }
 
 impl Arguments {
@@ -155,11 +155,11 @@ macro_rules! arguments {
 
 arguments! {
     /// Address in global memory.
-    Address: Address, Word, |value, word, out| out.patches.push((word, value));
+    Address: Address, RuntimeArgument, |value, word, out| out.patches.push((word, value));
     /// Address in global memory that some launches of a class do not use.
-    OptionalAddress: Address, Option<Word>, |value, word, out| out.patches.extend(value.map(|value| (word, value)));
+    OptionalAddress: Address, Option<RuntimeArgument>, |value, word, out| out.patches.extend(value.map(|value| (word, value)));
     /// Address of the fault slot; the value is whether a fault may be reported.
-    FaultAddress: Fault, bool, |value, word, out| out.patches.extend(value.then_some((word, Word::Fault)));
+    FaultAddress: Fault, bool, |value, word, out| out.patches.extend(value.then_some((word, RuntimeArgument::Fault)));
     /// Base of an access.
     Base: Base, AccessBase, |value, word, out| match value {
         AccessBase::Address(address) => out.patches.push((word, address)),
@@ -178,9 +178,9 @@ arguments! {
     /// Divisor ([`crate::space::divisor`]).
     Divisor: Divisor, [u64; 2], |value, word, out| out.words[word..][..2].copy_from_slice(&value);
     /// Scalar, or the reciprocal of one.
-    Scalar: Scalar, Word, |value, word, out| out.patches.push((word, value));
+    Scalar: Scalar, RuntimeArgument, |value, word, out| out.patches.push((word, value));
     /// Tensor map: as the driver has encoded it, and the address in it that is patched at each run.
-    TensorMap: TensorMap, ([u64; MAP_WORDS], Word), |value, word, out| {
+    TensorMap: TensorMap, ([u64; MAP_WORDS], RuntimeArgument), |value, word, out| {
         out.words[word..][..MAP_WORDS].copy_from_slice(&value.0);
         out.patches.push((word, value.1));
     };
@@ -208,7 +208,7 @@ impl Params for Padding {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum AccessBase {
     /// Address.
-    Address(Word),
+    Address(RuntimeArgument),
     /// Offset in elements.
     Offset(isize),
 }

@@ -22,7 +22,7 @@ const LEAST: usize = 1 << 18;
 /// Alignment in bytes that all buffers have: parts of an arena are aligned to 64. No algorithm requires more than 16.
 const ALIGNED: usize = 16;
 /// Number of terms whose sum of ones f32 represents exactly. Beyond that no algorithm can be checked.
-const MOST_TERMS: usize = 1 << 24;
+const MAX_TERMS: usize = 1 << 24;
 
 /// One operand of a product, stored column-major (the left side as `depth` columns of `rows`, the right side as
 /// `columns` columns of `depth`), or transposed.
@@ -90,7 +90,7 @@ pub fn launches(dtype: DType, precision: Precision, geometry: &MatmulGeometry) -
 
 fn described(dtype: DType, tf32: bool, geometry: &MatmulGeometry) -> Option<Launches> {
     let is_float = matches!(dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16);
-    if !is_float || dtype != DType::F64 && geometry.k >= MOST_TERMS {
+    if !is_float || dtype != DType::F64 && geometry.k >= MAX_TERMS {
         return None;
     }
     let (batch, m, rows_of_a) = folded(geometry);
@@ -301,7 +301,7 @@ mod tests {
         assert!(launches(DType::I32, Precision::Full, &g).is_none());
         let empty = geometry(&[], [300, 300, 0], [1, 1], [300, 1]);
         assert!(launches(DType::F32, Precision::Full, &empty).is_none());
-        let long = geometry(&[], [3, 3, MOST_TERMS], [MOST_TERMS as isize, 1], [3, 1]);
+        let long = geometry(&[], [3, 3, MAX_TERMS], [MAX_TERMS as isize, 1], [3, 1]);
         assert!(launches(DType::BF16, Precision::Full, &long).is_none());
         assert!(launches(DType::F64, Precision::Full, &long).is_some());
     }

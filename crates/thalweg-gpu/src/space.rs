@@ -6,7 +6,7 @@
 //!
 //! Always true: the layout of the arguments depends on the class alone.
 
-use crate::params::{AccessBase, Base, Divisor, Stride, Word, each, optional, params};
+use crate::params::{AccessBase, Base, Divisor, RuntimeArgument, Stride, each, optional, params};
 use thalweg_ir::View;
 use thalweg_kernel::{Access, AccessGeometry, IndexMap, dims};
 
@@ -23,15 +23,15 @@ pub enum Inner {
 
 /// Addressing mode of an access.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Way {
-    /// By strides.
+pub enum Addressing {
+    /// PassThreads strides.
     Strided {
         /// Stride along the dimension of lanes.
         inner: Inner,
         /// Whether the lanes of a thread are one aligned vector.
         vector: bool,
     },
-    /// By an index map. For each view, the domain's first: its rank, and whether it has a mask.
+    /// PassThreads an index map. For each view, the domain's first: its rank, and whether it has a mask.
     Mapped(Vec<(u8, bool)>),
 }
 
@@ -49,7 +49,7 @@ pub struct SpaceClass {
     /// Whether lanes are neighbours in the last kept dimension rather than in the last one of the row.
     pub across: bool,
     /// Addressing mode of each access.
-    pub ways: Vec<Way>,
+    pub addressing: Vec<Addressing>,
 }
 
 /// The sizes of a launch.
@@ -122,11 +122,11 @@ impl Space {
             at.iter().map(|a| (a.base, dims.iter().map(|d| a.strides[d.inner]).collect())).collect();
         let lane = if across { kept.checked_sub(1) } else { (extents.len() > kept).then(|| extents.len() - 1) };
         let lanes = lane.map_or(1, |l| widest(extents[l], lanes, own, at, &steps, l));
-        let ways = (0..own.len()).map(|i| way(&own[i], &at[i], &steps[i], lane, lanes)).collect();
+        let addressing = (0..own.len()).map(|i| addressing(&own[i], &at[i], &steps[i], lane, lanes)).collect();
         let points: usize = extents.iter().product();
         let wide = points >= (1 << 31) - STEP || at.iter().zip(&steps).any(|(a, s)| spans(a, s, &extents) >= 1 << 31);
         let row = (extents.len() - kept) as u8;
-        let class = SpaceClass { wide, kept: kept as u8, row, lanes: lanes as u8, across, ways };
+        let class = SpaceClass { wide, kept: kept as u8, row, lanes: lanes as u8, across, addressing };
         let maps = at.iter().map(|a| a.map.clone()).collect();
         Space { class, extents, steps, maps }
     }
@@ -153,7 +153,11 @@ impl Space {
 
     /// Values of the domain's arguments. `address` gives the address at an offset in bytes of an operand, or `None` for one
     /// that is not in memory.
-    pub fn arguments(&self, accesses: &[Access], address: &dyn Fn(u16, i64) -> Option<Word>) -> SpaceArguments {
+    pub fn arguments(
+        &self,
+        accesses: &[Access],
+        address: &dyn Fn(u16, i64) -> Option<RuntimeArgument>,
+    ) -> SpaceArguments {
         let lanes = self.class.lanes as usize;
         let size = |(d, &extent): (usize, &usize)| {
             self.class.divisor(if Some(d) == self.lane() { extent / lanes } else { extent })
@@ -206,9 +210,9 @@ impl SpaceClass {
 
     /// Views of an access's index map, each with its rank and whether it has a mask; none for one by strides.
     fn levels(&self, access: usize) -> &[(u8, bool)] {
-        match &self.ways[access] {
-            Way::Strided { .. } => &[],
-            Way::Mapped(levels) => levels,
+        match &self.addressing[access] {
+            Addressing::Strided { .. } => &[],
+            Addressing::Mapped(levels) => levels,
         }
     }
 }
@@ -230,9 +234,15 @@ fn widest(
     [wanted, 4].into_iter().find(|&v| v <= wanted && extent.is_multiple_of(v)).unwrap_or(1)
 }
 
-fn way(access: &Access, at: &AccessGeometry, steps: &(isize, Vec<isize>), lane: Option<usize>, lanes: usize) -> Way {
+fn addressing(
+    access: &Access,
+    at: &AccessGeometry,
+    steps: &(isize, Vec<isize>),
+    lane: Option<usize>,
+    lanes: usize,
+) -> Addressing {
     if let Some(map) = &at.map {
-        return Way::Mapped(map.levels().map(|(v, m)| (v.shape.rank() as u8, m.is_some())).collect());
+        return Addressing::Mapped(map.levels().map(|(v, m)| (v.shape.rank() as u8, m.is_some())).collect());
     }
     let step = lane.map_or(0, |l| steps.1[l]);
     let inner = match step {
@@ -245,7 +255,7 @@ fn way(access: &Access, at: &AccessGeometry, steps: &(isize, Vec<isize>), lane: 
     let unit = (bytes.min(16) / access.dtype.size()).max(1) as isize;
     let others = steps.1.iter().enumerate().filter(|(d, _)| Some(*d) != lane).all(|(_, s)| s % unit == 0);
     let vector = inner == Inner::Unit && lanes > 1 && steps.0 % unit == 0 && others && access.operand.is_some();
-    Way::Strided { inner, vector }
+    Addressing::Strided { inner, vector }
 }
 
 fn spans(at: &AccessGeometry, steps: &(isize, Vec<isize>), extents: &[usize]) -> u64 {
@@ -279,7 +289,7 @@ params! {
         dims: Vec<Divisor> = each(class.rank(), Divisor::declare),
         /// Accesses.
         accesses: Vec<AccessParams> =
-            |layout| layout.each(class.ways.len(), |layout, k| AccessParams::declare(layout, class, k)),
+            |layout| layout.each(class.addressing.len(), |layout, k| AccessParams::declare(layout, class, k)),
     }
 }
 

@@ -4,11 +4,11 @@ use crate::maps::{MAP_WORDS, TensorMap};
 use crate::product::Product;
 use thalweg_ir::{DType, ElementOp};
 
-/// Number of 32-bit counters of a queue that are 0 between launches ([`crate::Word::Counters`]).
+/// Number of 32-bit counters of a queue that are 0 between launches ([`crate::RuntimeArgument::Counters`]).
 pub const COUNTERS: usize = 1 << 16;
 
 /// Maximum number of co-resident blocks of a launch that may wait for one another.
-pub const COMPANY: usize = 16;
+pub const MAX_CORESIDENT_BLOCKS: usize = 16;
 
 /// Properties of a chip.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,8 +46,8 @@ impl Chip {
     /// Number of blocks of a launch that may wait for one another, each alone on a multiprocessor if need be. An eighth
     /// of the multiprocessors: if eight such launches have all begun and none is complete, the first of them still
     /// finds free multiprocessors.
-    pub fn company(&self) -> usize {
-        (self.multiprocessors as usize / 8).clamp(1, COMPANY)
+    pub fn coresident_blocks(&self) -> usize {
+        (self.multiprocessors as usize / 8).clamp(1, MAX_CORESIDENT_BLOCKS)
     }
 }
 

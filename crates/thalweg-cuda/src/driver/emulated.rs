@@ -38,7 +38,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_gpu::maps::MAP_RANK;
-use thalweg_gpu::target::COMPANY;
+use thalweg_gpu::target::MAX_CORESIDENT_BLOCKS;
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Error, QUEUES};
 
@@ -533,7 +533,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
                 }
             }
         }
-        if aside.len() >= COMPANY {
+        if aside.len() >= MAX_CORESIDENT_BLOCKS {
             scheduler.forget();
             return Err(say(
                 block,

@@ -2,7 +2,7 @@
 //! and addressing mode.
 
 use thalweg_gpu::kernels::generic::params::GenericParams;
-use thalweg_gpu::space::{SpaceClass, Way};
+use thalweg_gpu::space::{Addressing, SpaceClass};
 use thalweg_ir::DType;
 use thalweg_kernel::Access;
 
@@ -28,9 +28,9 @@ impl Described<'_> {
     /// Values of the descriptors; `None` where an index map has too many views.
     pub fn values(&self, accesses: &[Access], class: &SpaceClass) -> Option<Vec<usize>> {
         let value = |(k, access): (usize, &Access)| {
-            let map = match &class.ways[k] {
-                Way::Strided { .. } => 0,
-                Way::Mapped(levels) => 1 << 16 | views(levels)? << 20,
+            let map = match &class.addressing[k] {
+                Addressing::Strided { .. } => 0,
+                Addressing::Mapped(levels) => 1 << 16 | views(levels)? << 20,
             };
             let at = self.params.space.accesses[k].base.slot().word();
             Some((at as u64 | map | number(access.dtype) << 56) as usize)

@@ -23,11 +23,11 @@ use code::Assembler;
 use std::sync::Arc;
 use thalweg_gpu::kernels::generic::Width;
 use thalweg_gpu::kernels::generic::params::{GenericArguments, GenericParams};
-use thalweg_gpu::kernels::plan::MOST_BLOCKS;
+use thalweg_gpu::kernels::plan::MAX_BLOCKS;
 use thalweg_gpu::operands::{SCRATCH, address, needs};
 use thalweg_gpu::space::Space;
 use thalweg_gpu::traffic::{self, Domain};
-use thalweg_gpu::{Chip, Draft, Plan, Skeleton, Target, Word};
+use thalweg_gpu::{Chip, Draft, Plan, RuntimeArgument, Skeleton, Target};
 use thalweg_ir::{DType, MAX_RANK};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, Fold, Geometry, Kernel, MapGeometry, Node, NodeId, Orientation, Phase,
@@ -58,7 +58,7 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Option
         }
         _ => return None,
     }
-    plan.stages.iter().all(|s| s.grid[0] <= MOST_BLOCKS).then_some(plan)
+    plan.stages.iter().all(|s| s.grid[0] <= MAX_BLOCKS).then_some(plan)
 }
 
 /// Whether the generic kernels support all dtypes of a body.
@@ -151,7 +151,7 @@ fn rows(
         Some(own)
     };
     let own = widths(list).iter().find_map(with)?;
-    let same: Vec<Word> = (0..body.operands).map(|o| Word::Operand(o, 0)).collect();
+    let same: Vec<RuntimeArgument> = (0..body.operands).map(|o| RuntimeArgument::Operand(o, 0)).collect();
     plan.absorb(own, &same, 0);
     plan.moved += traffic::whole(list, domain, false, None);
     needs(&mut plan.needs, body, &geometry.accesses);
@@ -248,8 +248,8 @@ impl Launch<'_> {
             first_dim: params.space.dims.first().map_or(end, |dim| dim.slot().word()),
             descriptors: described.values(&body.accesses, class)?,
             space: space.arguments(&body.accesses, &|operand, offset| Some(address(operand, offset))),
-            stores: self.partials.iter().map(|&p| Word::Scratch(p, 0)).collect(),
-            numbers: (0..body.scalars).map(Word::Scalar).collect(),
+            stores: self.partials.iter().map(|&p| RuntimeArgument::Scratch(p, 0)).collect(),
+            numbers: (0..body.scalars).map(RuntimeArgument::Scalar).collect(),
         };
         let mut arguments = arguments.fill(class, self.partials.len(), body.scalars.into());
         arguments.words.extend(code);

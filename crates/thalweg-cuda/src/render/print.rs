@@ -10,8 +10,8 @@ use super::warpgroup::{self, EIGHT};
 use std::borrow::Cow;
 use std::fmt::Write;
 use thalweg_gpu::ir::{
-    Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Math, Routine, Shuffle, Slot, Statement, Turn, Type,
-    Unroll,
+    Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Math, Rotation, Routine, Shuffle, Slot, Statement,
+    Type, Unroll,
 };
 use thalweg_ir::DType;
 
@@ -219,7 +219,7 @@ fn act(out: &mut String, action: &Action) {
         }
         Action::Push { tree, value } => writeln!(out, "{tree}.push({});", expr(value)),
         Action::Fence => writeln!(out, "__threadfence();"),
-        Action::CopyAhead { to, from, bytes, kept } => {
+        Action::AsyncCopy { to, from, bytes, kept } => {
             let kept_text = kept.as_ref().map_or(String::new(), |kept| format!(", {}", expr(kept)));
             let name = match (bytes, kept) {
                 (16, None) => "copy16_whole".into(),
@@ -271,8 +271,8 @@ fn act(out: &mut String, action: &Action) {
         Action::BarrierArrive(of) => writeln!(out, "barrier_arrive({});", barrier(of)),
         Action::BarrierExpect(of, bytes) => writeln!(out, "barrier_expect({}, {});", barrier(of), expr(bytes)),
         Action::BarrierWait(of, phase) => writeln!(out, "barrier_wait({}, {});", barrier(of), expr(phase)),
-        Action::MapAhead(map) => writeln!(out, "map_ahead(&{});", argument(map)),
-        Action::MapCopy { to, map, barrier: tell, at } => {
+        Action::TensorMapPrefetch(map) => writeln!(out, "map_ahead(&{});", argument(map)),
+        Action::TensorMapCopy { to, map, barrier: tell, at } => {
             let all: Vec<String> = at.iter().map(expr).collect();
             let (to, tell, map) = (place(&to.0, &to.1), barrier(tell), argument(map));
             writeln!(
@@ -284,14 +284,14 @@ fn act(out: &mut String, action: &Action) {
         }
         Action::RegistersLess(n) => writeln!(out, "registers_less<{n}>();"),
         Action::RegistersMore(n) => writeln!(out, "registers_more<{n}>();"),
-        Action::FirstTurn(groups) => writeln!(out, "first_turn<{groups}>(group);"),
-        Action::TakeTurn(how, turns, turn) => {
+        Action::RotationStart(groups) => writeln!(out, "first_turn<{groups}>(group);"),
+        Action::RotationWait(how, turns, turn) => {
             writeln!(out, "take_turn_{}(group, (Barrier *){turns}, {turn});", turn_name(*how))
         }
-        Action::GiveTurn(how, turns, groups) => {
+        Action::RotationSignal(how, turns, groups) => {
             writeln!(out, "give_turn_{}<{groups}>(group, (Barrier *){turns});", turn_name(*how))
         }
-        Action::HandOn { pass, to, pitch, eights, cases } => {
+        Action::StoreAccumulators { pass, to, pitch, eights, cases } => {
             let _ = writeln!(out, "switch ({}) {{", expr(pass));
             for (n, (sums, first)) in cases.iter().enumerate() {
                 let _ = writeln!(
@@ -303,7 +303,7 @@ fn act(out: &mut String, action: &Action) {
             }
             writeln!(out, "}}")
         }
-        Action::StoreDealt { operand, at, from, kept } => {
+        Action::StoreInterleaved { operand, at, from, kept } => {
             writeln!(out, "store_dealt({}, {from}, {});", place(operand, at), expr(kept))
         }
         Action::Reset { counters, at } => writeln!(out, "{counters}[{}] = 0;", expr(at)),
@@ -343,10 +343,10 @@ fn barrier((name, at): &(String, Expr)) -> String {
     format!("(Barrier *)({})", place(name, at))
 }
 
-fn turn_name(how: Turn) -> &'static str {
+fn turn_name(how: Rotation) -> &'static str {
     match how {
-        Turn::Met => "met",
-        Turn::Told => "told",
+        Rotation::NamedBarrier => "met",
+        Rotation::Mbarrier => "told",
     }
 }
 

@@ -241,7 +241,7 @@ impl<'t> Parser<'t> {
                 let bytes = self.number()?;
                 let kept = if self.is(",") { Some(self.expression()?) } else { None };
                 self.want(")")?;
-                Action::CopyAhead { to, from, bytes, kept }
+                Action::AsyncCopy { to, from, bytes, kept }
             }
             "fragments" | "fragments_transposed" => {
                 self.want("(")?;

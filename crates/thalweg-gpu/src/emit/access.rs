@@ -7,7 +7,7 @@
 use crate::body::Wanted;
 use crate::emit::index::map_function;
 use crate::ir::{Expr, Name, Statement, Type, Unroll};
-use crate::space::{Inner, SpaceClass, SpaceParams, Way};
+use crate::space::{Addressing, Inner, SpaceClass, SpaceParams};
 use thalweg_ir::DType;
 use thalweg_kernel::Access;
 
@@ -62,7 +62,7 @@ impl Accesses<'_> {
                 let param = self.params.accesses[k].base.slot();
                 out.push(Statement::Operand { name: self.named("p", k), ty: self.stored(k), param });
             }
-            if let Way::Mapped(_) = self.class.ways[k] {
+            if let Addressing::Mapped(_) = self.class.addressing[k] {
                 out.push(map_function(self.class, self.params, k, self.named("map", k)));
             }
         }
@@ -71,9 +71,9 @@ impl Accesses<'_> {
 
     /// Stride from lane to lane of a strided access.
     pub fn lane_step(&self, k: usize) -> Expr {
-        match (&self.class.ways[k], self.class.lane()) {
-            (Way::Strided { inner: Inner::Unit, .. }, _) => Expr::Number(1, Type::I64),
-            (Way::Strided { inner: Inner::Any, .. }, Some(l)) => {
+        match (&self.class.addressing[k], self.class.lane()) {
+            (Addressing::Strided { inner: Inner::Unit, .. }, _) => Expr::Number(1, Type::I64),
+            (Addressing::Strided { inner: Inner::Any, .. }, Some(l)) => {
                 self.params.accesses[k].strides[l].read(self.index()).to(Type::I64)
             }
             _ => Expr::Number(0, Type::I64),
@@ -82,11 +82,11 @@ impl Accesses<'_> {
 
     /// Whether all lanes read the same element.
     pub fn single(&self, k: usize) -> bool {
-        matches!(self.class.ways[k], Way::Strided { inner: Inner::Zero, .. })
+        matches!(self.class.addressing[k], Addressing::Strided { inner: Inner::Zero, .. })
     }
 
     fn is_vector(&self, k: usize, lanes: usize) -> bool {
-        matches!(self.class.ways[k], Way::Strided { vector: true, .. }) && lanes > 1
+        matches!(self.class.addressing[k], Addressing::Strided { vector: true, .. }) && lanes > 1
     }
 
     /// Declares the element registers of an access. `before` are the dimensions before the lanes: 4 for several
@@ -101,7 +101,7 @@ impl Accesses<'_> {
     pub fn arrays(&self, k: usize, wanted: Wanted, lanes: usize, before: &[u32]) -> Vec<Statement> {
         let n = if self.single(k) { 1 } else { lanes };
         let mut out: Vec<Statement> = wanted.load.then(|| self.elements(k, lanes, before)).into_iter().collect();
-        if wanted.position || matches!(self.class.ways[k], Way::Mapped(_)) {
+        if wanted.position || matches!(self.class.addressing[k], Addressing::Mapped(_)) {
             let shape = before.iter().copied().chain([n as u32]).collect();
             out.push(Statement::Registers { name: self.named("m", k), ty: Type::I64, shape });
         }
@@ -131,7 +131,7 @@ impl Accesses<'_> {
         let each = |n: usize, body: Vec<Statement>| Statement::lanes(n, Unroll::Free, body);
         let lane = lane_number;
         let (zero, first) = (Expr::Number(0, Type::I64), Expr::Number(0, Type::I32));
-        if let Way::Mapped(_) = self.class.ways[k] {
+        if let Addressing::Mapped(_) = self.class.addressing[k] {
             let point = stand.point.clone() + lane().to(Type::I64) * stand.step.clone();
             let found = Expr::Call(self.named("map", k), Box::new(point));
             out.push(each(v, vec![Statement::Set(self.found(k, place, lane()), found)]));
@@ -172,7 +172,7 @@ impl Accesses<'_> {
     /// Fills the elements of a strided access for half `h` of a dimension's blocks of eight: `count` blocks, of each of
     /// which a thread has `halves` vectors of `v`. The first element is at `position`. Registers are indexed by block,
     /// `h`, and vector.
-    pub fn fetch_apart(&self, k: usize, position: Expr, [count, halves, v]: [u32; 3]) -> Vec<Statement> {
+    pub fn fetch_strided(&self, k: usize, position: Expr, [count, halves, v]: [u32; 3]) -> Vec<Statement> {
         let i32 = |n: u32| Expr::Number(n.into(), Type::I32);
         let name = |name: &str| Expr::name(name, Type::I32);
         let number = (name("j") * i32(2) + name("h")) * i32(halves) + name("g");
@@ -209,7 +209,7 @@ impl Accesses<'_> {
     /// Element of lane `v`.
     pub fn element(&self, k: usize, at: &[Expr]) -> Expr {
         let dtype = self.list[k].dtype;
-        let vector = matches!(self.class.ways[k], Way::Strided { vector: true, .. });
+        let vector = matches!(self.class.addressing[k], Addressing::Strided { vector: true, .. });
         if vector && dtype == DType::BF16 {
             return Expr::OfPair { of: self.named("r", k), at: at.to_vec(), lane: Box::new(lane_number()), dtype };
         }
@@ -223,9 +223,9 @@ impl Accesses<'_> {
 
     /// Whether lane `v` is in bounds.
     pub fn valid(&self, k: usize, at: &[Expr]) -> Expr {
-        match self.class.ways[k] {
-            Way::Mapped(_) => self.found(k, at, lane_number()).ge(Expr::Number(0, Type::I64)),
-            Way::Strided { .. } => Expr::Constant(DType::Bool, 1),
+        match self.class.addressing[k] {
+            Addressing::Mapped(_) => self.found(k, at, lane_number()).ge(Expr::Number(0, Type::I64)),
+            Addressing::Strided { .. } => Expr::Constant(DType::Bool, 1),
         }
     }
 
@@ -256,14 +256,14 @@ impl Accesses<'_> {
     pub fn store(&self, k: usize, stand: &Stand) -> Statement {
         let (v, position, step) = (stand.lanes, (stand.position)(k), self.lane_step(k));
         let operand = self.named("p", k);
-        match &self.class.ways[k] {
-            Way::Strided { .. } if self.is_vector(k, v) => {
+        match &self.class.addressing[k] {
+            Addressing::Strided { .. } if self.is_vector(k, v) => {
                 Statement::StoreVector { operand, at: position, from: (self.named("y", k), vec![]) }
             }
-            Way::Strided { .. } if v == 1 => {
+            Addressing::Strided { .. } if v == 1 => {
                 Statement::Store { operand, at: position, value: self.computed(k, Expr::Number(0, Type::I32)) }
             }
-            Way::Strided { .. } => {
+            Addressing::Strided { .. } => {
                 let at = Expr::name("at", Type::I64) + lane_number().to(Type::I64) * step;
                 let store = Statement::Store { operand, at, value: self.computed(k, lane_number()) };
                 Statement::Scope(vec![
@@ -271,7 +271,7 @@ impl Accesses<'_> {
                     Statement::lanes(v, Unroll::Free, vec![store]),
                 ])
             }
-            Way::Mapped(_) => unreachable!("nothing is stored through a map"),
+            Addressing::Mapped(_) => unreachable!("nothing is stored through a map"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Index arithmetic: coordinates of a point of the domain, offsets of accesses.
 
 use crate::ir::{Expr, Statement, Type};
-use crate::space::{Inner, SpaceClass, SpaceParams, Way};
+use crate::space::{Addressing, Inner, SpaceClass, SpaceParams};
 use std::ops::Range;
 
 /// Statements that decompose `index`, row-major over some dimensions, into coordinates `{name}0, {name}1, …` (numbered
@@ -40,7 +40,7 @@ pub fn decompose(
 /// Offset that some dimensions contribute to an access, where `name` prefixes their coordinates. The dimension of lanes
 /// counts in vectors, at the first lane. `None` where they contribute nothing.
 pub fn offset(class: &SpaceClass, params: &SpaceParams, access: usize, dims: Range<usize>, name: &str) -> Option<Expr> {
-    let Way::Strided { inner, .. } = &class.ways[access] else { unreachable!("a map has no strides") };
+    let Addressing::Strided { inner, .. } = &class.addressing[access] else { unreachable!("a map has no strides") };
     let ty = Type::index(class.wide);
     let lanes = Expr::Number(class.lanes.into(), ty);
     let term = |d: usize| {

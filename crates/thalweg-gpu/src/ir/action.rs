@@ -25,11 +25,11 @@ pub enum Left {
 
 /// How warpgroups that multiply in turns synchronize.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Turn {
+pub enum Rotation {
     /// Hardware named barrier: the next warpgroup waits at it, the previous one only arrives.
-    Met,
+    NamedBarrier,
     /// Signal in shared memory by each warp of the previous warpgroup.
-    Told,
+    Mbarrier,
 }
 
 /// A routine without a result.
@@ -92,7 +92,7 @@ pub enum Action {
         value: Expr,
     },
     /// Asynchronous copy from global to shared memory (`cp.async`), of 16 bytes or of one element.
-    CopyAhead {
+    AsyncCopy {
         /// Shared array, and index of the first element.
         to: (Name, Expr),
         /// Operand, and offset of the first element.
@@ -104,7 +104,7 @@ pub enum Action {
     },
     /// Stores a row's elements of bf16 or f16 to memory of any alignment. Each of four neighbouring threads has eight
     /// elements of each block of 32. All threads of the warp must call it.
-    StoreDealt {
+    StoreInterleaved {
         /// Operand.
         operand: Name,
         /// Offset of the row's first element, an i64.
@@ -174,9 +174,9 @@ pub enum Action {
     /// Waits until the phase of this parity, a u32, is complete.
     BarrierWait((Name, Expr), Expr),
     /// Prefetches a tensor map.
-    MapAhead(Slot),
+    TensorMapPrefetch(Slot),
     /// Copies a box of a tensor by its tensor map (TMA).
-    MapCopy {
+    TensorMapCopy {
         /// Shared array, and index of the first element.
         to: (Name, Expr),
         /// The tensor map.
@@ -191,14 +191,14 @@ pub enum Action {
     /// Raises the warpgroup's registers to this many a thread (`setmaxnreg.inc`).
     RegistersMore(u32),
     /// Starts the rotation of this many warpgroups that multiply in turns: the first may begin.
-    FirstTurn(u32),
+    RotationStart(u32),
     /// Waits for this warpgroup's turn. Arguments: mbarriers in shared memory, and a phase variable that flips each
     /// time.
-    TakeTurn(Turn, Name, Name),
+    RotationWait(Rotation, Name, Name),
     /// Passes the turn to the next of this many warpgroups.
-    GiveTurn(Turn, Name, u32),
+    RotationSignal(Rotation, Name, u32),
     /// Stores the accumulators of a pass, 16 rows of a warp, to shared memory.
-    HandOn {
+    StoreAccumulators {
         /// Number of the pass, an index of `cases`.
         pass: Expr,
         /// Shared array, and an index of it.
@@ -234,7 +234,7 @@ pub enum Action {
 
 impl Action {
     /// Whether all threads of a block must reach it.
-    pub fn is_met(&self) -> bool {
+    pub fn is_collective(&self) -> bool {
         matches!(self, Action::Scan { .. } | Action::FoldBlocks { .. })
     }
 }

@@ -108,7 +108,7 @@ impl Display for Action {
             }
             Action::Push { tree, value } => write!(f, "{tree} takes {value}"),
             Action::Fence => f.write_str("fence"),
-            Action::CopyAhead { to, from, bytes, kept } => {
+            Action::AsyncCopy { to, from, bytes, kept } => {
                 write!(f, "copy {bytes} bytes ahead to {}[{}] from {}[{}]", to.0, to.1, from.0, from.1)?;
                 kept.as_ref().map_or(Ok(()), |kept| write!(f, ", of which there are {kept}"))
             }
@@ -140,19 +140,19 @@ impl Display for Action {
             Action::BarrierArrive(b) => write!(f, "come to {}[{}]", b.0, b.1),
             Action::BarrierExpect(b, bytes) => write!(f, "come to {}[{}], and {bytes} bytes will", b.0, b.1),
             Action::BarrierWait(b, phase) => write!(f, "wait for phase {phase} of {}[{}]", b.0, b.1),
-            Action::MapAhead(map) => write!(f, "prefetch {map}"),
-            Action::MapCopy { to, map, barrier, at } => {
+            Action::TensorMapPrefetch(map) => write!(f, "prefetch {map}"),
+            Action::TensorMapCopy { to, map, barrier, at } => {
                 write!(f, "copy box {} by {map} to {}[{}], tell {}[{}]", At(at), to.0, to.1, barrier.0, barrier.1)
             }
             Action::RegistersLess(n) => write!(f, "registers down to {n}"),
             Action::RegistersMore(n) => write!(f, "registers up to {n}"),
-            Action::FirstTurn(groups) => write!(f, "the first turn of {groups}"),
-            Action::TakeTurn(how, ..) => write!(f, "take a turn, {how:?}"),
-            Action::GiveTurn(how, ..) => write!(f, "give a turn, {how:?}"),
-            Action::HandOn { pass, to, cases, .. } => {
+            Action::RotationStart(groups) => write!(f, "the first turn of {groups}"),
+            Action::RotationWait(how, ..) => write!(f, "take a turn, {how:?}"),
+            Action::RotationSignal(how, ..) => write!(f, "give a turn, {how:?}"),
+            Action::StoreAccumulators { pass, to, cases, .. } => {
                 write!(f, "{}{} = sums of pass {pass} of {}", to.0, At(&to.1), cases.len())
             }
-            Action::StoreDealt { operand, at, from, kept } => {
+            Action::StoreInterleaved { operand, at, from, kept } => {
                 write!(f, "{operand}[{at}] = {from} of four threads, if {kept}")
             }
             Action::Reset { counters, at } => write!(f, "reset {counters}[{at}]"),

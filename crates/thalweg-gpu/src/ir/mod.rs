@@ -15,7 +15,7 @@ mod verify;
 pub use crate::ir::action::Action;
 pub use crate::ir::action::Left;
 pub use crate::ir::action::Math;
-pub use crate::ir::action::Turn;
+pub use crate::ir::action::Rotation;
 pub use crate::ir::expr::Binary;
 pub use crate::ir::expr::Expr;
 pub use crate::ir::layout::Kind;
@@ -328,7 +328,7 @@ impl Kernel {
     pub fn has_maps(&self) -> bool {
         fn any(body: &[Statement]) -> bool {
             body.iter().any(|s| match s {
-                Statement::Do(Action::MapCopy { .. }) => true,
+                Statement::Do(Action::TensorMapCopy { .. }) => true,
                 Statement::If(_, then, otherwise) => any(then) || any(otherwise),
                 Statement::For(For { body, .. })
                 | Statement::While(_, body)

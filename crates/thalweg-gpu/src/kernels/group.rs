@@ -9,8 +9,8 @@
 
 use crate::ir::Layout;
 use crate::kernels::plan::{Draft, Plan};
-use crate::kernels::{JoinedClass, Skeleton};
-use crate::params::{I64, U32, Word, each, params};
+use crate::kernels::{GroupClass, Skeleton};
+use crate::params::{I64, RuntimeArgument, U32, each, params};
 use crate::target::Target;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn can_be_part(draft: &Draft) -> bool {
     draft.kernel.is_simple()
         && draft.shared == 0
         && draft.grid[1..] == [1, 1]
-        && !draft.patches.iter().any(|p| matches!(p.1, Word::Counters | Word::Told(_)))
+        && !draft.patches.iter().any(|p| matches!(p.1, RuntimeArgument::Counters | RuntimeArgument::Exchange(_)))
 }
 
 /// Merges launches of the plan. Those of `which` are independent of each other and of the rest.
@@ -111,6 +111,6 @@ fn finish(plan: &mut Plan, drafts: Vec<Draft>, mut parts: Vec<Arc<Skeleton>>, mo
     arguments.patches = patches;
     let size = SIZES.into_iter().find(|&s| s >= arguments.words.len()).unwrap_or(most).min(most);
     arguments.words.resize(size, 0);
-    let kernel = Skeleton::Joined(JoinedClass { parts, block, words: size });
+    let kernel = Skeleton::Group(GroupClass { parts, block, words: size });
     plan.stages.push(Draft::new(kernel, [first, 1, 1], block, 0, arguments));
 }

@@ -27,22 +27,22 @@ pub mod scan;
 pub mod scatter;
 pub mod sort;
 
-use crate::kernels::attention::StreamedClass;
-use crate::kernels::combine::CombinedClass;
+use crate::kernels::attention::AttentionClass;
+use crate::kernels::combine::CombineClass;
 use crate::kernels::foreign::ForeignClass;
-use crate::kernels::gemm::tma::FedClass;
-use crate::kernels::gemm::{Math, TileClass};
+use crate::kernels::gemm::tma::TmaGemmClass;
+use crate::kernels::gemm::{GemmClass, Math};
 use crate::kernels::generic::Width;
-use crate::kernels::histogram::CountedClass;
+use crate::kernels::histogram::HistogramClass;
 use crate::kernels::map::MapClass;
 use crate::kernels::map::select::{add_boxes, add_map};
-use crate::kernels::plan::{MOST_BLOCKS, Plan};
+use crate::kernels::plan::{MAX_BLOCKS, Plan};
 use crate::kernels::reduce::RowsClass;
 use crate::kernels::scan::ScanClass;
 use crate::kernels::scatter::ScatterClass;
 use crate::kernels::scatter::index_sort::IndexSortClass;
 use crate::kernels::sort::SortClass;
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::product::Product;
 use crate::target::Target;
 use crate::traffic;
@@ -65,32 +65,32 @@ pub enum Skeleton {
     /// A sort of rows in memory.
     Sort(SortClass),
     /// A fold or scan of rows in memory by a user-defined combine.
-    Combined(CombinedClass),
+    Combine(CombineClass),
     /// A fused GEMM, one tile a block, whose factors are copied by all threads (`cp.async`) or computed.
-    Contraction(Box<TileClass>),
+    Gemm(Box<GemmClass>),
     /// A warp-specialized GEMM: one producer thread copies the factors by TMA.
-    Fed(Box<FedClass>),
+    TmaGemm(Box<TmaGemmClass>),
     /// Flash attention: two GEMMs with attention weights between them, by online softmax.
-    Streamed(Box<StreamedClass>),
+    Attention(Box<AttentionClass>),
     /// A scatter.
     Scatter(ScatterClass),
     /// A histogram: sums of integers in tables in shared memory, with the body that computes the index.
-    Counted(Body, CountedClass),
+    Histogram(Body, HistogramClass),
     /// A sort of the indices of a scatter.
-    ScatterSort(IndexSortClass),
+    IndexSort(IndexSortClass),
     /// An operation with the user's own source.
     Foreign(ForeignClass),
     /// An interpreter of bodies (generic kernel).
     Generic(Width),
     /// Independent kernels of these classes in one launch (horizontal fusion).
-    Joined(JoinedClass),
+    Group(GroupClass),
     /// A library's GEMM, which has no source.
-    Product(Product),
+    Library(Product),
 }
 
 /// A grouped launch of independent kernels.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct JoinedClass {
+pub struct GroupClass {
     /// The classes of the kernels, each once, in the order of [`Skeleton::rank`].
     pub parts: Vec<Arc<Skeleton>>,
     /// Threads per block.
@@ -106,13 +106,13 @@ impl Skeleton {
             Skeleton::Map(..) => "map",
             Skeleton::Rows(body, class) => class.name(body),
             Skeleton::Scan(_) | Skeleton::Sort(_) => "scan",
-            Skeleton::Combined(_) => "combine",
-            Skeleton::Contraction(_) | Skeleton::Fed(_) | Skeleton::Streamed(_) => "contraction",
-            Skeleton::Scatter(_) | Skeleton::Counted(..) | Skeleton::ScatterSort(_) => "scatter",
+            Skeleton::Combine(_) => "combine",
+            Skeleton::Gemm(_) | Skeleton::TmaGemm(_) | Skeleton::Attention(_) => "contraction",
+            Skeleton::Scatter(_) | Skeleton::Histogram(..) | Skeleton::IndexSort(_) => "scatter",
             Skeleton::Foreign(_) => "foreign",
             Skeleton::Generic(_) => "generic",
-            Skeleton::Joined(_) => "group",
-            Skeleton::Product(_) => "product",
+            Skeleton::Group(_) => "group",
+            Skeleton::Library(_) => "product",
         }
     }
 
@@ -122,18 +122,18 @@ impl Skeleton {
     pub fn is_exact(&self) -> bool {
         let same_bits = |body: &Body| body.strict || body.repeatable || body.has_loops();
         match self {
-            Skeleton::Map(body, _) | Skeleton::Rows(body, _) | Skeleton::Counted(body, _) => same_bits(body),
+            Skeleton::Map(body, _) | Skeleton::Rows(body, _) | Skeleton::Histogram(body, _) => same_bits(body),
             Skeleton::Scan(_)
             | Skeleton::Sort(_)
-            | Skeleton::Combined(_)
+            | Skeleton::Combine(_)
             | Skeleton::Scatter(_)
-            | Skeleton::ScatterSort(_) => true,
-            Skeleton::Contraction(class) => class.bodies().any(same_bits),
-            Skeleton::Fed(class) => same_bits(&class.result.0.body),
-            Skeleton::Streamed(class) => class.bodies().any(same_bits),
-            Skeleton::Foreign(_) | Skeleton::Product(_) => false,
+            | Skeleton::IndexSort(_) => true,
+            Skeleton::Gemm(class) => class.bodies().any(same_bits),
+            Skeleton::TmaGemm(class) => same_bits(&class.result.0.body),
+            Skeleton::Attention(class) => class.bodies().any(same_bits),
+            Skeleton::Foreign(_) | Skeleton::Library(_) => false,
             Skeleton::Generic(_) => true,
-            Skeleton::Joined(class) => class.parts.iter().any(|part| part.is_exact()),
+            Skeleton::Group(class) => class.parts.iter().any(|part| part.is_exact()),
         }
     }
 
@@ -150,9 +150,9 @@ impl Skeleton {
     /// Whether the kernel multiplies by warpgroups (`wgmma`), which only chips of compute capability 9.0 have.
     pub fn has_warpgroups(&self) -> bool {
         match self {
-            Skeleton::Contraction(class) => class.math == Math::Warpgroup,
-            Skeleton::Fed(_) => true,
-            Skeleton::Streamed(class) => class.math == Math::Warpgroup,
+            Skeleton::Gemm(class) => class.math == Math::Warpgroup,
+            Skeleton::TmaGemm(_) => true,
+            Skeleton::Attention(class) => class.math == Math::Warpgroup,
             _ => false,
         }
     }
@@ -198,11 +198,11 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, target: &dyn Target) -> Result
         }
         (kernel, geometry) => panic!("{kernel:?} with {geometry:?}"),
     }
-    match plan.stages.iter().find(|s| s.grid[0] > MOST_BLOCKS) {
+    match plan.stages.iter().find(|s| s.grid[0] > MAX_BLOCKS) {
         None => Ok(plan),
         Some(stage) => {
             let name = stage.kernel.name();
-            let message = format!("{name} would take more than the {MOST_BLOCKS} blocks that a launch may have");
+            let message = format!("{name} would take more than the {MAX_BLOCKS} blocks that a launch may have");
             Err(Error::Compile { device: target.device().into(), message })
         }
     }
@@ -218,33 +218,34 @@ fn add_scatter(
     target: &dyn Target,
 ) -> Result<(), Error> {
     let (mut next, mut scalars) = (1, 0);
-    let mut targets = [Word::Operand(0, 0); 4];
+    let mut targets = [RuntimeArgument::Operand(0, 0); 4];
     let counted = histogram::select::fits(op, dtype, geometry);
     let index = histogram::select::fused(inputs[0].as_deref(), geometry).filter(|_| counted);
     let mut of_index = vec![];
     for (n, input) in inputs.iter().enumerate() {
         if let (0, Some(input), Some(_)) = (n, input, index) {
-            of_index.extend((0..input.operands as u16).map(|o| Word::Operand(next + o, 0)));
+            of_index.extend((0..input.operands as u16).map(|o| RuntimeArgument::Operand(next + o, 0)));
             next += input.operands as u16;
             scalars += input.scalars as u16;
             continue;
         }
         let Some(input) = input else {
-            targets[1 + n] = Word::Operand(next, 0);
+            targets[1 + n] = RuntimeArgument::Operand(next, 0);
             next += 1;
             continue;
         };
         let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
         plan.scratch.push(output_bytes(&input.kernel, own));
         let region = plan.scratch.len() as u16 - 1;
-        let mut operands: Vec<Word> = (0..input.operands as u16).map(|o| Word::Operand(next + o, 0)).collect();
-        operands.push(Word::Scratch(region, 0));
+        let mut operands: Vec<RuntimeArgument> =
+            (0..input.operands as u16).map(|o| RuntimeArgument::Operand(next + o, 0)).collect();
+        operands.push(RuntimeArgument::Scratch(region, 0));
         plan.absorb(self::plan(&input.kernel, own, target)?, &operands, scalars);
-        targets[1 + n] = Word::Scratch(region, 0);
+        targets[1 + n] = RuntimeArgument::Scratch(region, 0);
         next += input.operands as u16;
         scalars += input.scalars as u16;
     }
-    targets[3] = Word::Operand(next, 0);
+    targets[3] = RuntimeArgument::Operand(next, 0);
     if counted {
         scatter::select::copy(plan, op, dtype, geometry, targets, target);
         let index = index.unwrap_or(histogram::select::Index::Lies(targets[1]));
@@ -270,15 +271,15 @@ fn add_group(
     let mut writes: u16 = parts.iter().map(|p| p.reads as u16).sum();
     let mut all = vec![];
     for (part, geometry) in parts.iter().zip(geometries) {
-        let operands = |first: u16, n: u32| (first..first + n as u16).map(|o| Word::Operand(o, 0));
-        let own: Vec<Word> = operands(reads, part.reads).chain(operands(writes, part.writes)).collect();
+        let operands = |first: u16, n: u32| (first..first + n as u16).map(|o| RuntimeArgument::Operand(o, 0));
+        let own: Vec<RuntimeArgument> = operands(reads, part.reads).chain(operands(writes, part.writes)).collect();
         all.push((&kernels[part.kernel as usize], geometry, own, scalars));
         reads += part.reads as u16;
         writes += part.writes as u16;
         scalars += part.scalars as u16;
     }
     if let Some(products) = all.iter().map(as_product).collect::<Option<Vec<_>>>()
-        && contraction::add_together(plan, &products, target)
+        && contraction::add_grouped(plan, &products, target)
     {
         return Ok(());
     }
@@ -301,7 +302,7 @@ fn add_group(
 
 /// Component of a group that is a matrix product: kernel and geometry, operands, and its first scalar.
 fn as_product<'a>(
-    (kernel, geometry, operands, scalars): &(&'a Kernel, &'a Geometry, Vec<Word>, u16),
+    (kernel, geometry, operands, scalars): &(&'a Kernel, &'a Geometry, Vec<RuntimeArgument>, u16),
 ) -> Option<contraction::Sibling<'a>> {
     let (Kernel::Contraction(contraction), Geometry::Contraction(geometry)) = (kernel, geometry) else { return None };
     Some(contraction::Sibling { contraction, geometry, operands: operands.clone(), scalars: *scalars })

@@ -2,7 +2,7 @@
 //!
 //! Plain data, which `lower` computes from kernels and a device binds.
 
-pub use crate::params::Word;
+pub use crate::params::RuntimeArgument;
 
 use crate::kernels::Skeleton;
 use crate::params::Arguments;
@@ -38,7 +38,7 @@ pub struct Draft {
     /// Argument words that are the same in every run.
     pub words: Vec<u64>,
     /// Argument words that are patched at each run, by index.
-    pub patches: Vec<(usize, Word)>,
+    pub patches: Vec<(usize, RuntimeArgument)>,
 }
 
 impl Draft {
@@ -52,25 +52,29 @@ impl Draft {
 impl Plan {
     /// Appends the launches of another kernel. Its operand `o` is `operands[o]` here, and its scalars are numbered from
     /// `scalars` on.
-    pub fn absorb(&mut self, other: Plan, operands: &[Word], scalars: u16) {
+    pub fn absorb(&mut self, other: Plan, operands: &[RuntimeArgument], scalars: u16) {
         let regions = self.scratch.len() as u16;
         for mut draft in other.stages {
             for (_, word) in &mut draft.patches {
                 *word = match *word {
-                    Word::Operand(o, offset) => match operands[o as usize] {
-                        Word::Operand(to, base) => Word::Operand(to, base + offset),
-                        Word::Scratch(region, base) => Word::Scratch(region, base + offset),
+                    RuntimeArgument::Operand(o, offset) => match operands[o as usize] {
+                        RuntimeArgument::Operand(to, base) => RuntimeArgument::Operand(to, base + offset),
+                        RuntimeArgument::Scratch(region, base) => RuntimeArgument::Scratch(region, base + offset),
                         other => other,
                     },
-                    Word::Scalar(s) => Word::Scalar(s + scalars),
-                    Word::Reciprocal(s, wide) => Word::Reciprocal(s + scalars, wide),
-                    Word::Map(o, offset) => match operands[o as usize] {
-                        Word::Operand(to, base) => Word::Map(to, base + offset),
-                        Word::Scratch(region, base) => Word::ScratchMap(region, base + offset),
+                    RuntimeArgument::Scalar(s) => RuntimeArgument::Scalar(s + scalars),
+                    RuntimeArgument::Reciprocal(s, wide) => RuntimeArgument::Reciprocal(s + scalars, wide),
+                    RuntimeArgument::TensorMap(o, offset) => match operands[o as usize] {
+                        RuntimeArgument::Operand(to, base) => RuntimeArgument::TensorMap(to, base + offset),
+                        RuntimeArgument::Scratch(region, base) => {
+                            RuntimeArgument::ScratchTensorMap(region, base + offset)
+                        }
                         other => other,
                     },
-                    Word::Scratch(region, offset) => Word::Scratch(region + regions, offset),
-                    Word::ScratchMap(region, offset) => Word::ScratchMap(region + regions, offset),
+                    RuntimeArgument::Scratch(region, offset) => RuntimeArgument::Scratch(region + regions, offset),
+                    RuntimeArgument::ScratchTensorMap(region, offset) => {
+                        RuntimeArgument::ScratchTensorMap(region + regions, offset)
+                    }
                     other => other,
                 };
             }
@@ -80,7 +84,7 @@ impl Plan {
         self.checked |= other.checked;
         self.moved += other.moved;
         for (o, bytes) in other.needs {
-            if let Word::Operand(to, _) = operands[o as usize] {
+            if let RuntimeArgument::Operand(to, _) = operands[o as usize] {
                 self.needs.push((to, bytes));
             }
         }
@@ -89,9 +93,9 @@ impl Plan {
 
 /// Maximum number of blocks along a grid's first dimension. The other dimensions allow 65,535; kernels loop over what
 /// exceeds that.
-pub const MOST_BLOCKS: u32 = i32::MAX as u32;
+pub const MAX_BLOCKS: u32 = i32::MAX as u32;
 
-/// Number of blocks of `each` elements that cover `n`. Saturates at `u32::MAX`, which is more than [`MOST_BLOCKS`].
+/// Number of blocks of `each` elements that cover `n`. Saturates at `u32::MAX`, which is more than [`MAX_BLOCKS`].
 pub fn blocks(n: usize, each: usize) -> u32 {
     u32::try_from(n.div_ceil(each)).unwrap_or(u32::MAX)
 }

@@ -224,7 +224,7 @@ impl Checker<'_> {
 
     /// Checks operands that are evaluated conditionally: a block-wide routine in them needs a uniform condition.
     pub(super) fn reached(&self, condition: &Expr, then: &[Expr]) -> Checked {
-        let all = self.is_same(condition) || !then.iter().any(is_met);
+        let all = self.is_same(condition) || !then.iter().any(is_collective);
         want(all, || "some threads of a block do not come to what all of them tell".into())
     }
 
@@ -285,8 +285,8 @@ impl Checker<'_> {
 }
 
 /// Whether a value contains a block-wide routine, which all threads must reach.
-pub(super) fn is_met(value: &Expr) -> bool {
-    matches!(value, Expr::Routine(Routine::AnyOfBlock, _)) || value.parts().iter().any(is_met)
+pub(super) fn is_collective(value: &Expr) -> bool {
+    matches!(value, Expr::Routine(Routine::AnyOfBlock, _)) || value.parts().iter().any(is_collective)
 }
 
 /// Whether a value mentions a name.

@@ -4,14 +4,14 @@ pub mod emit;
 pub mod params;
 pub(crate) mod select;
 
-use crate::kernels::gemm::tma::{BARRIER, FedFactor};
-use crate::kernels::gemm::{By, Handed, LINE_ELEMENTS, Math, PartClass};
+use crate::kernels::gemm::tma::{BARRIER, TmaFactor};
+use crate::kernels::gemm::{BodyClass, EpilogueShape, LINE_ELEMENTS, Math, PassThreads};
 use thalweg_ir::DType;
 use thalweg_kernel::{Body, Seen};
 
 /// Shape of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct StreamedBlock {
+pub struct AttentionBlock {
     /// Consumer warps, each with 16 query rows.
     pub warps: u32,
     /// Keys per pipeline step.
@@ -25,13 +25,13 @@ pub struct StreamedBlock {
 
 /// Class key: the properties that decide the source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct StreamedClass {
+pub struct AttentionClass {
     /// Dtype of the factors.
     pub dtype: DType,
     /// Arithmetic on tensor cores: any but [`Math::Plain`].
     pub math: Math,
     /// How it is divided among threads.
-    pub block: StreamedBlock,
+    pub block: AttentionBlock,
     /// Terms of a score and columns of the result, rounded up to powers of two of at least 16 (for warpgroups 64).
     pub sizes: [u32; 2],
     /// Number of batch dimensions.
@@ -40,20 +40,20 @@ pub struct StreamedClass {
     pub along: [bool; 3],
     /// Memory layouts of rows, keys and values, where a producer warp copies them by TMA. The other warps are one
     /// warpgroup then, or several of a persistent block.
-    pub fed: Option<[FedFactor; 3]>,
+    pub fed: Option<[TmaFactor; 3]>,
     /// Bodies applied to a score, each to the result of the one before, which is this operand of it: the first
     /// product's epilogue, if any, then the weights.
-    pub points: Vec<(PartClass, u16)>,
+    pub points: Vec<(BodyClass, u16)>,
     /// Causal mask, where rows see only their first keys: which of `points` has it, and its form.
     pub seen: Option<(u8, Seen)>,
     /// Final factor of the row's weights, with the row values that are maximum and sum; `None` where weights are not
     /// exponentials.
     pub once: Option<(Body, [u16; 2])>,
     /// The epilogue, and which of its operands is the accumulators.
-    pub result: (PartClass, u16),
+    pub result: (BodyClass, u16),
 }
 
-impl StreamedClass {
+impl AttentionClass {
     /// Bodies of scores, of the final factor and of the epilogue.
     pub fn bodies(&self) -> impl Iterator<Item = &Body> {
         let points = self.points.iter().map(|p| &p.0.body);
@@ -118,26 +118,32 @@ impl StreamedClass {
     }
 
     /// How accumulators are passed to the epilogue.
-    pub fn handed(&self) -> Handed<'_> {
+    pub fn epilogue(&self) -> EpilogueShape<'_> {
         let columns = self.sizes[1];
-        let all = Handed {
+        let all = EpilogueShape {
             result: &self.result,
             sums: DType::F32,
             rows: self.rows(),
             columns,
             passes: 1,
-            by: By::Block(self.threads()),
+            by: PassThreads::Block(self.threads()),
         };
         if self.fed.is_none() {
             return all;
         }
         let across = columns / LINE_ELEMENTS;
-        Handed { rows: 16, columns: LINE_ELEMENTS, passes: across, by: By::Warp { at: self.factors(), across }, ..all }
+        EpilogueShape {
+            rows: 16,
+            columns: LINE_ELEMENTS,
+            passes: across,
+            by: PassThreads::Warp { at: self.factors(), across },
+            ..all
+        }
     }
 
     /// Offset in bytes of the mbarriers in shared memory.
     pub fn barriers_at(&self) -> u32 {
-        self.factors() + self.block.warps * self.handed().bytes()
+        self.factors() + self.block.warps * self.epilogue().bytes()
     }
 
     /// Bytes of shared memory.
@@ -145,18 +151,18 @@ impl StreamedClass {
         match self.fed {
             Some(_) if self.block.stays => self.barriers_at() + barriers(self) * BARRIER,
             Some(_) => self.barriers_at() + 2 * self.stages() * BARRIER,
-            None => self.factors().max(self.handed().bytes()),
+            None => self.factors().max(self.epilogue().bytes()),
         }
     }
 }
 
 /// Number of consumer warpgroups.
-pub fn groups(class: &StreamedClass) -> u32 {
+pub fn groups(class: &AttentionClass) -> u32 {
     class.block.warps / 4
 }
 
 /// Number of mbarriers of a persistent block: rows full and empty; keys and values full and empty for each stage; turns
 /// of the warpgroups.
-pub fn barriers(class: &StreamedClass) -> u32 {
+pub fn barriers(class: &AttentionClass) -> u32 {
     2 + 4 * class.stages() + groups(class)
 }

@@ -1,7 +1,7 @@
 //! Kernel arguments of flash attention.
 
 use crate::body::divisors;
-use crate::kernels::attention::StreamedClass;
+use crate::kernels::attention::AttentionClass;
 use crate::kernels::gemm::params::{BatchParams, CopyParams, part};
 use crate::kernels::gemm::tma::params::FactorDimsParams;
 use crate::operands::BodyParams;
@@ -9,7 +9,7 @@ use crate::params::{FaultAddress, I64, Scalar, Stride, TensorMap, U32, each, opt
 
 params! {
     /// Kernel arguments of flash attention. Factors are rows (queries), keys and values.
-    pub struct AttentionParams(class: &StreamedClass) filled by AttentionArguments {
+    pub struct AttentionParams(class: &AttentionClass) filled by AttentionArguments {
         /// Rows (queries).
         rows: I64,
         /// Columns of the result.

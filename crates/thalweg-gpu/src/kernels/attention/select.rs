@@ -6,15 +6,15 @@
 
 use crate::kernels::Skeleton;
 use crate::kernels::attention::params::AttentionArguments;
-use crate::kernels::attention::{StreamedBlock, StreamedClass};
+use crate::kernels::attention::{AttentionBlock, AttentionClass};
 use crate::kernels::gemm::Math;
 use crate::kernels::gemm::params::{BatchArguments, CopyArguments};
-use crate::kernels::gemm::select::{Part, alignable, is_counted, is_pitch, lies_at, math, result, sums_operand};
+use crate::kernels::gemm::select::{Part, alignable, factor_strides, is_counted, is_pitch, math, result, sums_operand};
 use crate::kernels::gemm::tma::select::Factor;
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::maps::MAP_WORDS;
 use crate::operands::reciprocals;
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::space::divisor;
 use crate::target::{Chip, Target};
 use crate::traffic;
@@ -51,7 +51,7 @@ struct Lies {
 
 fn lies(g: &MatmulGeometry, right: bool) -> Lies {
     let batch = g.batch.iter().map(|d| if right { d.2 } else { d.1 }).collect();
-    let (first, line, term) = lies_at(g, right as usize);
+    let (first, line, term) = factor_strides(g, right as usize);
     Lies { batch, first, line, term, reach: g.reach[right as usize] }
 }
 
@@ -134,16 +134,16 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let of_points: Vec<_> = points.iter().map(|(part, sums)| (part.class(), *sums)).collect();
     let loads: usize = of_points.iter().map(|(part, sums)| part.loads(*sums)).sum();
     let tiles = |rows: usize| g.batches() * p.m.div_ceil(rows);
-    let mut block = StreamedBlock::fed(sizes, loads, &tiles, target.chip().multiprocessors as usize);
+    let mut block = AttentionBlock::fed(sizes, loads, &tiles, target.chip().multiprocessors as usize);
     let by_boxes = match math {
         Math::Warpgroup => boxes(c, (p, q), (values, along), block.boxes(sizes), target),
         _ => None,
     };
     if by_boxes.is_none() {
         let many = g.batches() * p.m.div_ceil(128) >= target.chip().multiprocessors as usize;
-        block = StreamedBlock::unfed(math, many);
+        block = AttentionBlock::unfed(math, many);
     }
-    let class = StreamedClass {
+    let class = AttentionClass {
         dtype: c.dtype,
         math,
         block,
@@ -179,10 +179,10 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
             Some(all) => {
                 let (factor, map) = &all[n];
                 dims.push(factor.dims());
-                maps.push((*map, Word::Map(*operand, first)));
+                maps.push((*map, RuntimeArgument::TensorMap(*operand, first)));
             }
             None => {
-                let address = Word::Operand(*operand, first);
+                let address = RuntimeArgument::Operand(*operand, first);
                 copies.push(CopyArguments { address, pitch: lies.pitch(along[n]) });
             }
         }
@@ -190,7 +190,8 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     }
     let of_points = points.iter().map(|(part, _)| part.arguments(&mut plan)).collect();
     let of_once = class.once.as_ref().map(|(body, _)| body);
-    let once_scalars = of_once.map_or(vec![], |b| (0..b.scalars).map(|s| Word::Scalar(s + scalars)).collect());
+    let once_scalars =
+        of_once.map_or(vec![], |b| (0..b.scalars).map(|s| RuntimeArgument::Scalar(s + scalars)).collect());
     let once_reciprocals = of_once.map_or(vec![], |body| reciprocals(body, scalars));
     let of_result = result.arguments(&mut plan);
     let arguments = AttentionArguments {
@@ -222,35 +223,35 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let (block, shared, stays) = (class.threads(), class.shared(), class.block.stays);
     let all = row_tiles * g.batches();
     let grid = [blocks(if stays { all.min(target.chip().multiprocessors as usize) } else { all }, 1), 1, 1];
-    plan.stages.push(Draft::new(Skeleton::Streamed(Box::new(class)), grid, block, shared, arguments));
+    plan.stages.push(Draft::new(Skeleton::Attention(Box::new(class)), grid, block, shared, arguments));
     Some(plan)
 }
 
-impl StreamedBlock {
+impl AttentionBlock {
     /// A block whose rows, keys and values are copied by TMA. `tiles(rows)` is the number of tiles of so many rows;
     /// `loads` are the bytes that each score reads besides them, which wait in registers. Where there are enough tiles,
     /// blocks are persistent and share keys among two warpgroups, or among three where registers allow and the 64 more
     /// rows leave no multiprocessors idle. Otherwise several resident blocks of one warpgroup hide each other's
     /// latency.
-    fn fed(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: usize) -> StreamedBlock {
+    fn fed(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: usize) -> AttentionBlock {
         let narrow = sizes.iter().all(|&n| n <= 64);
         let room = loads == 0 || narrow && loads <= 4;
         if !room || tiles(128) < chip {
-            return StreamedBlock { warps: 4, keys: 64, blocks: if narrow { 3 } else { 2 }, stays: false };
+            return AttentionBlock { warps: 4, keys: 64, blocks: if narrow { 3 } else { 2 }, stays: false };
         }
         // Measured on an H200: a wave of blocks of three takes 1.3 times one of two.
         let rounds = |rows: usize| tiles(rows).div_ceil(chip);
         let three = narrow && loads == 0 && 13 * rounds(192) <= 10 * rounds(128);
-        StreamedBlock { warps: if three { 12 } else { 8 }, keys: 128, blocks: 1, stays: true }
+        AttentionBlock { warps: if three { 12 } else { 8 }, keys: 128, blocks: 1, stays: true }
     }
 
     /// A block in which all threads copy. Measured on an H200: blocks of four warps, three of them per multiprocessor,
     /// hide each other's latency.
-    fn unfed(math: Math, many: bool) -> StreamedBlock {
+    fn unfed(math: Math, many: bool) -> AttentionBlock {
         match (math, many) {
-            (Math::Warpgroup, _) => StreamedBlock { warps: 4, keys: 64, blocks: 3, stays: false },
-            (_, true) => StreamedBlock { warps: 8, keys: 64, blocks: 1, stays: false },
-            (_, false) => StreamedBlock { warps: 4, keys: 64, blocks: 2, stays: false },
+            (Math::Warpgroup, _) => AttentionBlock { warps: 4, keys: 64, blocks: 3, stays: false },
+            (_, true) => AttentionBlock { warps: 8, keys: 64, blocks: 1, stays: false },
+            (_, false) => AttentionBlock { warps: 4, keys: 64, blocks: 2, stays: false },
         }
     }
 

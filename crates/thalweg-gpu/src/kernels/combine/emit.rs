@@ -8,13 +8,13 @@ use crate::dsl::Text;
 use crate::emit::loops::{Native, inner, statement};
 use crate::ir::{Expr, Kernel, Statement, Type};
 use crate::kernels::combine::params::CombineParams;
-use crate::kernels::combine::{BLOCK, CombinedClass, LEVELS};
+use crate::kernels::combine::{BLOCK, CombineClass, LEVELS};
 use thalweg_ir::Loop;
 use thalweg_kernel::order::SEGMENT;
 use thalweg_kernel::{Along, NodeId, expand, turn};
 
 /// The kernel.
-pub fn kernel(class: &CombinedClass, native: Native) -> Kernel {
+pub fn kernel(class: &CombineClass, native: Native) -> Kernel {
     let (of, k) = (class.of, class.components());
     let types = &of.region().args;
     let identity: Vec<u64> = of.identity().collect();

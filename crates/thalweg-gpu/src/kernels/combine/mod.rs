@@ -9,7 +9,7 @@ use thalweg_kernel::Along;
 
 /// Class key of a combined kernel: the properties that decide its source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct CombinedClass {
+pub struct CombineClass {
     /// The combine.
     pub of: Loop,
     /// Fold or scan.
@@ -22,7 +22,7 @@ pub const BLOCK: u32 = 256;
 /// Maximum number of levels of a scan: elements, the last elements of segments, the last of segments of these, …
 pub const LEVELS: usize = 11;
 
-impl CombinedClass {
+impl CombineClass {
     /// Components of an element.
     pub fn components(&self) -> usize {
         self.of.region().args.len()

@@ -1,11 +1,11 @@
 //! Kernel arguments of folds and scans by user-defined combines.
 
-use crate::kernels::combine::CombinedClass;
+use crate::kernels::combine::CombineClass;
 use crate::params::{Address, I64, each, params};
 
 params! {
     /// Kernel arguments of a fold or scan by a user-defined combine.
-    pub struct CombineParams(class: &CombinedClass) filled by CombineArguments {
+    pub struct CombineParams(class: &CombineClass) filled by CombineArguments {
         /// Each component of the elements.
         elements: Vec<Address> = each(class.components(), Address::declare),
         /// Each component of a fold's results, or of a scan's scratch memory.

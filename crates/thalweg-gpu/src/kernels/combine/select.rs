@@ -3,15 +3,15 @@
 
 use crate::kernels::Skeleton;
 use crate::kernels::combine::params::CombineArguments;
-use crate::kernels::combine::{BLOCK, CombinedClass, LEVELS};
+use crate::kernels::combine::{BLOCK, CombineClass, LEVELS};
 use crate::kernels::plan::{Draft, Plan, blocks};
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use thalweg_kernel::order::SEGMENT;
 use thalweg_kernel::{Along, Moved};
 
 /// A fold or scan of rows.
-pub struct RowCombined<'a> {
-    pub class: CombinedClass,
+pub struct RowCombine<'a> {
+    pub class: CombineClass,
     /// Number of rows, and points of each.
     pub size: [usize; 2],
     /// Strides in elements from row to row, and from point to point.
@@ -22,10 +22,10 @@ pub struct RowCombined<'a> {
     pub results: &'a [u16],
 }
 
-impl RowCombined<'_> {
+impl RowCombine<'_> {
     /// Adds the launch.
     pub fn add(self, plan: &mut Plan) {
-        let RowCombined { class, size: [rows, n], steps, buffers, results } = self;
+        let RowCombine { class, size: [rows, n], steps, buffers, results } = self;
         let scans = class.along != Along::Fold;
         if rows == 0 || scans && n == 0 {
             return;
@@ -44,7 +44,7 @@ impl RowCombined<'_> {
                 .collect(),
             false => results.to_vec(),
         };
-        let addresses = |regions: &[u16]| regions.iter().map(|&region| Word::Scratch(region, 0)).collect();
+        let addresses = |regions: &[u16]| regions.iter().map(|&region| RuntimeArgument::Scratch(region, 0)).collect();
         let arguments = CombineArguments {
             elements: addresses(buffers),
             results: addresses(&memory),
@@ -54,7 +54,7 @@ impl RowCombined<'_> {
             row_scratch: lasts,
         };
         let arguments = arguments.fill(&class);
-        plan.stages.push(Draft::new(Skeleton::Combined(class), [blocks(rows, 1), 1, 1], BLOCK, 0, arguments));
+        plan.stages.push(Draft::new(Skeleton::Combine(class), [blocks(rows, 1), 1, 1], BLOCK, 0, arguments));
     }
 }
 

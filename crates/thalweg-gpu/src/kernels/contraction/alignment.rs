@@ -9,9 +9,9 @@
 use crate::kernels;
 use crate::kernels::contraction::cost::LARGE;
 use crate::kernels::gemm::Math;
-use crate::kernels::gemm::select::{self, COPY, alignable, copy_of, lies_at};
+use crate::kernels::gemm::select::{self, COPY, alignable, copy_of, factor_strides};
 use crate::kernels::plan::Plan;
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::target::Target;
 use thalweg_ir::{DType, MAX_RANK};
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel};
@@ -39,7 +39,7 @@ pub fn plan(
 /// For a factor whose lines or terms are not aligned to 16 bytes: whether terms are neighbours; `None` for other
 /// factors.
 fn neighbours(c: &Contraction, g: &ContractionGeometry, n: usize) -> Option<bool> {
-    let (first, line, term) = lies_at(&g.product, n);
+    let (first, line, term) = factor_strides(&g.product, n);
     let pitch = if term == 1 { line } else { term };
     let odd = !alignable([first, pitch].into_iter(), c.dtype.size());
     (odd && (term == 1 || line == 1)).then_some(term == 1)
@@ -56,7 +56,7 @@ fn copied(
     let (mut operands, mut next) = (vec![], 0u16);
     for (n, odd) in odd.into_iter().enumerate() {
         let count = c.factors[n].as_ref().map_or(1, |f| f.operands as u16);
-        let own = (next..next + count).map(|o| Word::Operand(o, 0));
+        let own = (next..next + count).map(|o| RuntimeArgument::Operand(o, 0));
         match odd {
             Some(along) => operands.push(copy(&mut plan, (c.dtype, n, along), &mut g, (next, target))?),
             None => operands.extend(own),
@@ -64,7 +64,7 @@ fn copied(
         next += count;
     }
     let rest = c.epilogue.as_ref().map_or(1, |e| e.reads - 1 + e.writes);
-    operands.extend((next..next + rest).map(|o| Word::Operand(o, 0)));
+    operands.extend((next..next + rest).map(|o| RuntimeArgument::Operand(o, 0)));
     plan.absorb(crate::kernels::contraction::plan_writing(c, &g, written, target)?, &operands, 0);
     Ok(plan)
 }
@@ -75,9 +75,9 @@ fn copy(
     (dtype, n, along): (DType, usize, bool),
     g: &mut ContractionGeometry,
     (operand, target): (u16, &dyn Target),
-) -> Result<Word, Error> {
+) -> Result<RuntimeArgument, Error> {
     let p = &mut g.product;
-    let (first, line, term) = lies_at(p, n);
+    let (first, line, term) = factor_strides(p, n);
     let lines = if n == 0 { p.m } else { p.n };
     let (outer, inner) = if along { ((lines, line), p.k) } else { ((p.k, term), lines) };
     let mut strides = [0; MAX_RANK];
@@ -89,9 +89,9 @@ fn copy(
     write.strides[0] = pitch as isize;
     write.reach = Some((0, outer.0 * pitch - 1));
     plan.scratch.push(outer.0 * pitch * dtype.size());
-    let region = Word::Scratch(plan.scratch.len() as u16 - 1, 0);
+    let region = RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0);
     let launch = kernels::plan(&Kernel::Map(body), &Geometry::Map(geometry), target)?;
-    plan.absorb(launch, &[Word::Operand(operand, 0), region], 0);
+    plan.absorb(launch, &[RuntimeArgument::Operand(operand, 0), region], 0);
     let pitch = pitch as isize;
     let [line, term] = if along { [pitch, 1] } else { [1, pitch] };
     *(if n == 0 { &mut p.a } else { &mut p.b }) = if n == 0 { (0, line, term) } else { (0, term, line) };

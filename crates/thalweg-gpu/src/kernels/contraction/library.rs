@@ -3,7 +3,7 @@
 use crate::kernels::Skeleton;
 use crate::kernels::contraction::params::LibraryArguments;
 use crate::kernels::plan::{Draft, Plan};
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::target::Target;
 use crate::{product, traffic};
 use thalweg_ir::DType;
@@ -36,12 +36,12 @@ fn library(c: &Contraction, geometry: &MatmulGeometry, target: &dyn Target) -> O
     plan.scratch.extend((workspace > 0).then_some(workspace));
     for [a, b, c] in launches.places {
         let arguments = LibraryArguments {
-            left: Word::Operand(1, b),
-            right: Word::Operand(0, a),
-            result: Word::Operand(2, c),
-            workspace: (workspace > 0).then_some(Word::Scratch(0, 0)),
+            left: RuntimeArgument::Operand(1, b),
+            right: RuntimeArgument::Operand(0, a),
+            result: RuntimeArgument::Operand(2, c),
+            workspace: (workspace > 0).then_some(RuntimeArgument::Scratch(0, 0)),
         };
-        let kernel = Skeleton::Product(launches.product);
+        let kernel = Skeleton::Library(launches.product);
         plan.stages.push(Draft::new(kernel, [1; 3], 1, 0, arguments.fill()));
     }
     needs(&mut plan, c.dtype, c.dtype, geometry);

@@ -27,7 +27,7 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry};
 use thalweg_runtime::Error;
 
-pub use crate::kernels::gemm::tma::select::{Sibling, add_together};
+pub use crate::kernels::gemm::tma::select::{Sibling, add_grouped};
 
 /// Plans the launches of a contraction.
 ///
@@ -57,7 +57,7 @@ fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target
     if let Some(plan) = attention::select::plan(c, g, written, target) {
         return Ok(plan);
     }
-    if fits_behind_short(c, g) {
+    if fits_after_short_factor(c, g) {
         return unfused::plan(c, g, written, target);
     }
     if gemm::select::fits(c, g) && cost::tiles(c, g, target) {
@@ -76,7 +76,7 @@ fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, Co
 }
 
 /// Whether the product, after the factor of the short side has been computed, is a GEMV.
-fn fits_behind_short(c: &Contraction, g: &ContractionGeometry) -> bool {
+fn fits_after_short_factor(c: &Contraction, g: &ContractionGeometry) -> bool {
     let long = usize::from(g.product.m <= g.product.n);
     let (rest, of_rest) = without_factors(c, g);
     c.factors[1 - long].is_some() && c.factors[long].is_none() && gemv::kernel(&rest, &of_rest, c.dtype).is_some()

@@ -7,7 +7,7 @@
 use crate::kernels;
 use crate::kernels::contraction::{library, points};
 use crate::kernels::plan::Plan;
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::target::Target;
 use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel, RowGeometry, TileGeometry};
@@ -22,9 +22,9 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let (mut next, mut scalars) = (0u16, 0u16);
     let mut take = |n: usize| {
         next += n as u16;
-        (next - n as u16..next).map(|o| Word::Operand(o, 0)).collect::<Vec<Word>>()
+        (next - n as u16..next).map(|o| RuntimeArgument::Operand(o, 0)).collect::<Vec<RuntimeArgument>>()
     };
-    let mut sides = [Word::Operand(0, 0); 2];
+    let mut sides = [RuntimeArgument::Operand(0, 0); 2];
     for (n, side) in sides.iter_mut().enumerate() {
         let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else {
             *side = take(1)[0];
@@ -83,9 +83,9 @@ fn between(c: &Contraction) -> DType {
 }
 
 /// Adds a region of scratch memory for `points` elements.
-fn scratch(plan: &mut Plan, points: usize, dtype: DType) -> Word {
+fn scratch(plan: &mut Plan, points: usize, dtype: DType) -> RuntimeArgument {
     plan.scratch.push((points * dtype.size()).max(64));
-    Word::Scratch(plan.scratch.len() as u16 - 1, 0)
+    RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0)
 }
 
 /// Geometry of a body's whole domain.

@@ -4,7 +4,7 @@ use crate::kernels::Skeleton;
 use crate::kernels::foreign::ForeignClass;
 use crate::kernels::foreign::params::ForeignArguments;
 use crate::kernels::plan::{Draft, Plan};
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::target::Target;
 use thalweg_ir::Foreign;
 use thalweg_kernel::{ForeignGeometry, Moved};
@@ -31,7 +31,7 @@ pub fn add(
     let mut operands = vec![];
     for (o, (&(first, elements), dtype)) in geometry.operands.iter().zip(&source.operands).enumerate() {
         let size = dtype.size();
-        operands.push(Word::Operand(o as u16, (first * size as isize) as i64));
+        operands.push(RuntimeArgument::Operand(o as u16, (first * size as isize) as i64));
         plan.needs.push((o as u16, (first as usize + elements) * size));
         plan.moved.read += (elements * size) as u64;
     }
@@ -41,16 +41,16 @@ pub fn add(
             Some(at) => {
                 let operand = (operands.len() + at) as u16;
                 plan.needs.push((operand, bytes));
-                Word::Operand(operand, 0)
+                RuntimeArgument::Operand(operand, 0)
             }
             None => {
                 plan.scratch.push(bytes.max(64));
-                Word::Scratch(plan.scratch.len() as u16 - 1, 0)
+                RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0)
             }
         });
         plan.moved += Moved { written: bytes as u64, ..Moved::default() };
     }
-    let numbers = (0..source.numbers.len()).map(|n| Word::Scalar(n as u16)).collect();
+    let numbers = (0..source.numbers.len()).map(|n| RuntimeArgument::Scalar(n as u16)).collect();
     let sizes = geometry.sizes.iter().map(|&n| n as usize).collect();
     let arguments = ForeignArguments { operands, results, sizes, numbers };
     let arguments = arguments.fill(&class);

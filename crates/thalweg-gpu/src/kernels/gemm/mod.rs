@@ -5,7 +5,7 @@ pub mod params;
 pub(crate) mod select;
 pub mod tma;
 
-use crate::space::{Inner, SpaceClass, Way};
+use crate::space::{Addressing, Inner, SpaceClass};
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, Body, Node};
 
@@ -41,7 +41,7 @@ pub struct Tile {
 
 /// One body of a contraction, over `[batch…, rows…, columns…]`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct PartClass {
+pub struct BodyClass {
     /// The computation at a point.
     pub body: Body,
     /// Its domain.
@@ -50,7 +50,7 @@ pub struct PartClass {
     pub groups: [u8; 2],
 }
 
-impl PartClass {
+impl BodyClass {
     /// Returns the access of the store if the epilogue only casts the accumulators and stores them, with nothing else
     /// read or written, to rows of any alignment, such as those of an odd length.
     pub fn shifted(&self, sums: u16) -> Option<usize> {
@@ -59,7 +59,7 @@ impl PartClass {
         let (k, rank) = (store.access as usize, space.rank());
         let dtype = body.accesses[k].dtype;
         let alone = (0..body.accesses.len()).all(|i| i == k || body.accesses[i].operand == Some(sums));
-        let unit = matches!(space.ways[k], Way::Strided { inner: Inner::Unit, .. });
+        let unit = matches!(space.addressing[k], Addressing::Strided { inner: Inner::Unit, .. });
         let own = |n: &Node| matches!(n, Node::Load { .. } | Node::Cast { .. });
         let one_column = rank == (self.groups[0] + self.groups[1]) as usize + 1;
         let fits = space.lanes == 1 && alone && unit && one_column && body.nodes.iter().all(own);
@@ -81,7 +81,7 @@ impl PartClass {
         let all = self.body.accesses.iter().enumerate().filter(|&(k, a)| a.operand != Some(sums) && read(k));
         let bytes = |(k, a): (usize, &Access)| {
             let value = if a.operand.is_some() { a.dtype.size() } else { 0 };
-            let placed = matches!(self.space.ways[k], Way::Strided { .. });
+            let placed = matches!(self.space.addressing[k], Addressing::Strided { .. });
             value + if placed { 0 } else { 8 }
         };
         all.map(bytes).sum()
@@ -99,17 +99,17 @@ pub enum FactorClass {
     /// Copied from memory element by element, by strides of several dimensions, as the windows of a convolution are.
     Strided {
         /// A body that only loads and stores.
-        part: PartClass,
+        part: BodyClass,
         /// Whether elements that are near each other in memory are terms.
         along: bool,
     },
     /// Computed in registers by its body (prologue).
-    Computed(PartClass),
+    Computed(BodyClass),
 }
 
 /// Class key of a tiled GEMM: the properties that decide its source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct TileClass {
+pub struct GemmClass {
     /// Dtype of the factors.
     pub dtype: DType,
     /// Dtype of the accumulators.
@@ -123,7 +123,7 @@ pub struct TileClass {
     /// The factors.
     pub factors: [FactorClass; 2],
     /// The epilogue, and which of its operands is the accumulators.
-    pub result: (PartClass, u16),
+    pub result: (BodyClass, u16),
     /// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory, and the last
     /// one adds them all and runs the epilogue.
     pub split: bool,
@@ -154,7 +154,7 @@ pub struct Layout {
     pub all: u32,
 }
 
-impl TileClass {
+impl GemmClass {
     /// Accumulators per thread.
     pub fn sums_of_thread(&self) -> u32 {
         self.tile.m * self.tile.n / self.tile.threads()
@@ -213,9 +213,16 @@ impl TileClass {
     }
 
     /// How accumulators are passed to the epilogue.
-    pub fn handed(&self) -> Handed<'_> {
-        let (rows, by) = (self.rows_a_pass(), By::Block(self.tile.threads()));
-        Handed { result: &self.result, sums: self.sums, rows, columns: self.tile.n, passes: self.tile.m / rows, by }
+    pub fn epilogue(&self) -> EpilogueShape<'_> {
+        let (rows, by) = (self.rows_a_pass(), PassThreads::Block(self.tile.threads()));
+        EpilogueShape {
+            result: &self.result,
+            sums: self.sums,
+            rows,
+            columns: self.tile.n,
+            passes: self.tile.m / rows,
+            by,
+        }
     }
 
     /// Bytes of shared memory.
@@ -231,14 +238,14 @@ impl TileClass {
             FactorClass::Strided { part, .. } => self.tile.stages * self.tile.k * if part.space.wide { 8 } else { 4 },
             _ => 0,
         });
-        stages.max(self.handed().bytes()).next_multiple_of(16) + tables.sum::<u32>()
+        stages.max(self.epilogue().bytes()).next_multiple_of(16) + tables.sum::<u32>()
     }
 }
 
 /// How the epilogue receives the accumulators, a pass at a time.
-pub struct Handed<'a> {
+pub struct EpilogueShape<'a> {
     /// The epilogue, and which of its operands is the accumulators.
-    pub result: &'a (PartClass, u16),
+    pub result: &'a (BodyClass, u16),
     /// Dtype of the accumulators.
     pub sums: DType,
     /// Rows per pass.
@@ -248,12 +255,12 @@ pub struct Handed<'a> {
     /// Number of passes.
     pub passes: u32,
     /// Threads that run a pass.
-    pub by: By,
+    pub by: PassThreads,
 }
 
 /// Threads that run a pass of the epilogue together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum By {
+pub enum PassThreads {
     /// All threads of a block, this many; accumulators go through shared memory.
     Block(u32),
     /// A warp; accumulators go through shared memory of its own. The kernel defines its first row (`warp_row`).
@@ -271,7 +278,7 @@ pub enum By {
     },
 }
 
-impl Handed<'_> {
+impl EpilogueShape<'_> {
     /// Pitch in elements, from row to row.
     pub fn pitch(&self) -> u32 {
         self.columns + 8

@@ -1,7 +1,7 @@
 //! Kernel arguments of GEMMs.
 
 use crate::ir::Layout;
-use crate::kernels::gemm::{FactorClass, PartClass, TileClass};
+use crate::kernels::gemm::{BodyClass, FactorClass, GemmClass};
 use crate::operands::{BodyArguments, BodyParams};
 use crate::params::{
     Address, Arguments, Divisor, FaultAddress, I64, Params, Stride, U32, each, flat, optional, params,
@@ -9,7 +9,7 @@ use crate::params::{
 
 params! {
     /// Kernel arguments of a tiled GEMM.
-    pub struct GemmParams(class: &TileClass) filled by GemmArguments {
+    pub struct GemmParams(class: &GemmClass) filled by GemmArguments {
         /// Sizes.
         problem: ProblemParams = flat(ProblemParams::declare),
         /// Batch dimensions, with the strides of the left and of the right factor.
@@ -76,7 +76,7 @@ params! {
 }
 
 /// Declares the arguments of a body of a contraction.
-pub fn part(layout: &mut Layout, part: &PartClass) -> BodyParams {
+pub fn part(layout: &mut Layout, part: &BodyClass) -> BodyParams {
     BodyParams::declare(layout, &part.space, &part.body)
 }
 

@@ -5,10 +5,10 @@ use crate::kernels::Skeleton;
 use crate::kernels::gemm::params::{
     BatchArguments, CopyArguments, FactorArguments, GemmArguments, ProblemArguments, SplitArguments,
 };
-use crate::kernels::gemm::{FactorClass, Math, PartClass, Tile, TileClass};
+use crate::kernels::gemm::{BodyClass, FactorClass, GemmClass, Math, Tile};
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::operands::{BodyArguments, needs as body_needs};
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::space::{Space, divisor};
 use crate::target::{Chip, Target};
 use crate::traffic;
@@ -24,7 +24,7 @@ pub const COPY: usize = 16;
 /// Element sizes in bytes of single-element copies for CUDA cores.
 const COPIED_APART: [usize; 2] = [4, 8];
 /// Rows, columns or terms of all steps under way of the largest tile.
-const MOST: usize = 512;
+const MAX_TILE_SIDE: usize = 512;
 /// Operand number that stands for accumulators, or for results in shared memory.
 const NO_OPERAND: u16 = u16::MAX;
 
@@ -41,7 +41,7 @@ pub fn fits(c: &Contraction, g: &ContractionGeometry) -> bool {
 
 /// Whether rows, columns and terms fit 32-bit indices, including those of the last tile that are out of bounds.
 pub fn is_counted(p: &MatmulGeometry) -> bool {
-    [p.m, p.n, p.k].iter().all(|&n| n <= i32::MAX as usize - MOST)
+    [p.m, p.n, p.k].iter().all(|&n| n <= i32::MAX as usize - MAX_TILE_SIDE)
 }
 
 /// Whether a pitch fits 32 bits, as copies need it.
@@ -163,16 +163,16 @@ impl Part {
     }
 
     /// The class that decides its source.
-    pub fn class(&self) -> PartClass {
+    pub fn class(&self) -> BodyClass {
         let groups = self.groups.map(|g| g as u8);
-        PartClass { body: self.body.clone(), space: self.space.class.clone(), groups }
+        BodyClass { body: self.body.clone(), space: self.space.class.clone(), groups }
     }
 
     /// Values of the part's arguments. Records the sizes that its operands must have.
     pub fn arguments(&self, plan: &mut Plan) -> BodyArguments {
         let address = |operand: u16, offset: i64| match self.operands[operand as usize] {
             NO_OPERAND => None,
-            operand => Some(Word::Operand(operand, offset)),
+            operand => Some(RuntimeArgument::Operand(operand, offset)),
         };
         plan.checked |= gathers(&self.body);
         let mut own = vec![];
@@ -212,7 +212,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let (mut operands, mut scalars) = (0u16, 0u16);
     let factors = [0, 1].map(|n| factor(c, g, n, (tile, math, target), &mut operands, &mut scalars));
     let result = result(c, g, written, operands, (scalars, target));
-    let class = TileClass {
+    let class = GemmClass {
         dtype: c.dtype,
         sums: c.accumulator(),
         math,
@@ -243,7 +243,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         of_factors.push(match factor {
             Factor::Copied { operand, first, pitch, .. } => {
                 plan.needs.extend(p.reach[n].map(|(_, high)| (*operand, (high + 1) * c.dtype.size())));
-                let address = Word::Operand(*operand, *first as i64 * c.dtype.size() as i64);
+                let address = RuntimeArgument::Operand(*operand, *first as i64 * c.dtype.size() as i64);
                 FactorArguments::Copied(CopyArguments { address, pitch: *pitch })
             }
             Factor::Computed { part, .. } | Factor::Strided { part, .. } => {
@@ -261,8 +261,8 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         SplitArguments {
             steps: p.k.div_ceil(tile.k as usize).div_ceil(shares),
             splits: shares,
-            partials: Word::Scratch(plan.scratch.len() as u16 - 1, 0),
-            counters: Word::Counters,
+            partials: RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0),
+            counters: RuntimeArgument::Counters,
         }
     });
     let problem = ProblemArguments {
@@ -277,7 +277,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let arguments = arguments.fill(&class);
     let grid = [blocks(count * shares, 1), 1, 1];
     let (block, shared) = (tile.threads(), class.shared());
-    plan.stages.push(Draft::new(Skeleton::Contraction(Box::new(class)), grid, block, shared, arguments));
+    plan.stages.push(Draft::new(Skeleton::Gemm(Box::new(class)), grid, block, shared, arguments));
     Ok(plan)
 }
 
@@ -287,7 +287,7 @@ pub fn alignable(mut all: impl Iterator<Item = isize>, size: usize) -> bool {
 }
 
 /// Offset of a factor's first element, and strides from line to line and from term to term.
-pub fn lies_at(p: &MatmulGeometry, n: usize) -> (isize, isize, isize) {
+pub fn factor_strides(p: &MatmulGeometry, n: usize) -> (isize, isize, isize) {
     if n == 0 { p.a } else { (p.b.0, p.b.2, p.b.1) }
 }
 
@@ -314,7 +314,7 @@ fn factor(
     }
     *operands += 1;
     let p = &g.product;
-    let (first, line, term) = lies_at(p, n);
+    let (first, line, term) = factor_strides(p, n);
     let batch = || p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 });
     let size = c.dtype.size();
     let count = if n == 0 { p.m } else { p.n };

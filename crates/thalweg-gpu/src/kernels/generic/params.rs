@@ -17,14 +17,14 @@ params! {
         chunk_points: I64,
         /// Division of rows among threads, and numbers of dimensions, packed.
         shape: I64,
-        /// Word of the first instruction.
+        /// RuntimeArgument of the first instruction.
         begin: I64,
         /// Fault slot.
         fault: FaultAddress,
-        /// Word of the domain's first dimension.
+        /// RuntimeArgument of the domain's first dimension.
         first_dim: I64,
         /// Descriptor of each access: its first word, addressing mode and dtype, packed.
-        descriptors: Vec<I64> = each(domain.ways.len(), I64::declare),
+        descriptors: Vec<I64> = each(domain.addressing.len(), I64::declare),
         /// Domain and accesses.
         space: SpaceParams = flat(|layout| SpaceParams::declare(layout, domain)),
         /// Partial results of folds that the launch stores.
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn the_interpreter_reads_these_words() {
-        let domain = SpaceClass { wide: false, kept: 0, row: 2, lanes: 1, across: false, ways: vec![] };
+        let domain = SpaceClass { wide: false, kept: 0, row: 2, lanes: 1, across: false, addressing: vec![] };
         let (_, layout) = GenericParams::new(&domain, 0, 0);
         let names: Vec<&str> = layout.slots().iter().map(|slot| slot.name()).collect();
         let head =

@@ -12,7 +12,7 @@ use crate::emit::loops::Native;
 use crate::emit::nodes::value;
 use crate::ir::{Atomic, Expr, For, Kernel, Statement, Type, Unroll};
 use crate::kernels::histogram::params::HistogramParams;
-use crate::kernels::histogram::{Added, BLOCK, CountedClass};
+use crate::kernels::histogram::{Addend, BLOCK, HistogramClass};
 use crate::kernels::map;
 use thalweg_kernel::Body;
 
@@ -30,7 +30,7 @@ fn add(at: Expr, value: Expr, before: Option<&str>) -> Statement {
 }
 
 /// The kernel.
-pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
+pub fn kernel(body: &Body, class: &HistogramClass, native: Native) -> Kernel {
     let (params, layout) = HistogramParams::new(class, body);
     let ty = Type::index(class.map.space.wide);
     // A 64-bit sum is two 32-bit halves, in two ranges of the table: there are no 64-bit additions in shared memory.
@@ -66,7 +66,7 @@ pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
     out.push(Statement::Operand { name: "to".into(), ty: Type::Stored(class.dtype), param: params.result.slot() });
     let sum = if class.dtype.size() == 8 { Type::U64 } else { Type::U32 };
     let mut factor = None;
-    if class.added == Added::Same {
+    if class.added == Addend::Same {
         out.push(Statement::Operand {
             name: "value".into(),
             ty: Type::Stored(class.dtype),
@@ -80,13 +80,13 @@ pub fn kernel(body: &Body, class: &CountedClass, native: Native) -> Kernel {
 }
 
 /// Update of the table for the index of a lane.
-fn count(body: &Body, class: &CountedClass, wide: bool, fault: Expr) -> Vec<Statement> {
+fn count(body: &Body, class: &HistogramClass, wide: bool, fault: Expr) -> Vec<Statement> {
     let u64 = |name: &str| Expr::name(name, Type::U64);
     let at = |place: Expr| u32("own") + place.to(Type::U32) * u32("tables");
     let mut inside = vec![];
     match class.added {
-        Added::Same => inside.push(add(at(u64("place")), number(1), None)),
-        Added::Element(node) if wide => {
+        Addend::Same => inside.push(add(at(u64("place")), number(1), None)),
+        Addend::Element(node) if wide => {
             let (low, high, before) = (u32("low"), u32("high"), u32("before"));
             let carry = (before + low.clone()).lt(low.clone()).select(number(1), number(0));
             let half = Expr::Binary(crate::ir::Binary::Shr, Box::new([u64("more"), Expr::Number(32, Type::U64)]));
@@ -101,7 +101,7 @@ fn count(body: &Body, class: &CountedClass, wide: bool, fault: Expr) -> Vec<Stat
                 ),
             ]);
         }
-        Added::Element(node) => inside.push(add(at(u64("place")), value(body, node).to(Type::U32), None)),
+        Addend::Element(node) => inside.push(add(at(u64("place")), value(body, node).to(Type::U32), None)),
     }
     let place = value(body, class.index).to(Type::I64).to(Type::U64);
     vec![

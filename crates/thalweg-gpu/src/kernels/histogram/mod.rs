@@ -24,7 +24,7 @@ pub const TABLES: usize = 8;
 
 /// The addend.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Added {
+pub enum Addend {
     /// One number for all points.
     Same,
     /// The value of this node of the body.
@@ -33,23 +33,23 @@ pub enum Added {
 
 /// Class key: the properties that decide the source, besides the body, which stores nothing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct CountedClass {
+pub struct HistogramClass {
     /// Its domain, without tiles.
     pub map: MapClass,
     /// The node of the index.
     pub index: NodeId,
     /// The addend.
-    pub added: Added,
+    pub added: Addend,
     /// Dtype of the result: an integer of 32 or 64 bits.
     pub dtype: DType,
 }
 
-impl CountedClass {
+impl HistogramClass {
     /// Bytes of a bin in a table.
     pub fn size(&self) -> usize {
         match self.added {
-            Added::Same => 4,
-            Added::Element(_) => self.dtype.size(),
+            Addend::Same => 4,
+            Addend::Element(_) => self.dtype.size(),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Kernel arguments of histograms.
 
-use crate::kernels::histogram::CountedClass;
+use crate::kernels::histogram::HistogramClass;
 use crate::kernels::map::params::MapParams;
 use crate::params::{Address, OptionalAddress, Stride, U32, flat, params};
 use thalweg_kernel::Body;
 
 params! {
     /// Kernel arguments of a histogram.
-    pub struct HistogramParams(class: &CountedClass, body: &Body) filled by HistogramArguments {
+    pub struct HistogramParams(class: &HistogramClass, body: &Body) filled by HistogramArguments {
         /// Map that computes the index and the addend.
         map: MapParams = flat(|layout| MapParams::declare(layout, &class.map, body)),
         /// Number of bins.

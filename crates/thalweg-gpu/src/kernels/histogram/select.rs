@@ -5,12 +5,12 @@
 
 use crate::kernels::Skeleton;
 use crate::kernels::histogram::params::HistogramArguments;
-use crate::kernels::histogram::{Added, BLOCK, BLOCKS, CountedClass, ROOM, TABLES};
+use crate::kernels::histogram::{Addend, BLOCK, BLOCKS, HistogramClass, ROOM, TABLES};
 use crate::kernels::map::MapClass;
 use crate::kernels::map::params::MapArguments;
 use crate::kernels::plan::{Draft, Plan};
 use crate::operands::{BodyArguments, needs};
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::space::Space;
 use crate::target::Target;
 use crate::traffic;
@@ -43,7 +43,7 @@ pub enum Index<'a> {
     /// written.
     Map(&'a Body, &'a [usize], &'a [AccessGeometry]),
     /// An operand in memory.
-    Lies(Word),
+    Lies(RuntimeArgument),
 }
 
 /// Returns the map that computes the index, if it can run in the same launch: over as many points in the same order.
@@ -71,7 +71,7 @@ pub fn add(
     dtype: DType,
     g: &ScatterGeometry,
     index: Index<'_>,
-    (operands, values, to): (&[Word], Word, Word),
+    (operands, values, to): (&[RuntimeArgument], RuntimeArgument, RuntimeArgument),
     target: &dyn Target,
 ) {
     let mut all = operands.to_vec();
@@ -103,19 +103,19 @@ pub fn add(
     let own_needs = accesses.clone();
     let of_index = body.accesses.len();
     let added = if g.steps[2] == 0 {
-        Added::Same
+        Addend::Same
     } else {
         let class = AccessClass::of_step(g.steps[2]);
         body.accesses.push(Access { operand: Some(body.operands), dtype, class, per_row: false });
         accesses.push(along(extents, [g.base[2], g.steps[2]]));
         body.nodes.push(Node::Load { access: of_index as u16 });
-        Added::Element(NodeId(body.nodes.len() as u32 - 1))
+        Addend::Element(NodeId(body.nodes.len() as u32 - 1))
     };
     let most = if body.nodes.len() > 100 { 4 } else { 8 };
     let space = Space::new(extents, 0, false, (&body.accesses, &accesses), most);
     let vectors = space.row() / space.class.lanes as usize;
     let map = MapClass { space: space.class.clone(), vectors: VECTORS, tile: None };
-    let class = CountedClass { map, index, added, dtype };
+    let class = HistogramClass { map, index, added, dtype };
     let table = g.size * class.size();
     // A power of two of tables, as many as fit `ROOM`.
     let tables = 1 << (ROOM / table).clamp(1, TABLES).ilog2();
@@ -126,21 +126,21 @@ pub fn add(
         map: MapArguments { vectors, body: BodyArguments::new(&body, &space), fault: true, tiles: None },
         bins: g.size,
         tables,
-        result: Word::Operand(count + 1, g.base[3] as i64 * size),
+        result: RuntimeArgument::Operand(count + 1, g.base[3] as i64 * size),
         stride: g.steps[3],
-        value: (added == Added::Same).then_some(Word::Operand(count, g.base[2] as i64 * size)),
+        value: (added == Addend::Same).then_some(RuntimeArgument::Operand(count, g.base[2] as i64 * size)),
     };
     let arguments = arguments.fill(&class, &body);
     all.extend([values, to]);
     needs(&mut own_plan.needs, &Body { accesses: body.accesses[..of_index].to_vec(), ..Body::default() }, &own_needs);
     let most = BLOCKS * target.chip().multiprocessors as usize;
     let grid = vectors.div_ceil(BLOCK as usize * VECTORS as usize).clamp(1, most);
-    let (kernel, shared) = (Skeleton::Counted(body, class), (tables * table) as u32);
+    let (kernel, shared) = (Skeleton::Histogram(body, class), (tables * table) as u32);
     own_plan.stages.push(Draft::new(kernel, [grid as u32, 1, 1], BLOCK, shared, arguments));
     plan.absorb(own_plan, &all, 0);
     // The tensor is copied, and each block reads and writes every bin.
     let result = g.size * dtype.size();
-    let read = if added == Added::Same { dtype.size() } else { g.n * dtype.size() };
+    let read = if added == Addend::Same { dtype.size() } else { g.n * dtype.size() };
     let each = result * grid;
     plan.moved += Moved { read: (result + read + each) as u64, written: (result + each) as u64, ..Moved::default() };
 }

@@ -6,7 +6,7 @@ use crate::kernels::map::params::{MapArguments, TilesArguments};
 use crate::kernels::map::{self, MapClass, Tile};
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::operands::{BodyArguments, needs};
-use crate::space::{Space, Way, divisor};
+use crate::space::{Addressing, Space, divisor};
 use crate::target::{Chip, Target};
 use crate::traffic;
 use thalweg_kernel::{Access, Body, MapGeometry, expand, widen};
@@ -77,8 +77,10 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
 /// stay cached anyway.
 fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
     let innermost = space.extents.len().checked_sub(1)?;
-    let strided = |w: &Way| matches!(w, Way::Strided { .. });
-    if space.class.wide || space.row() < TILED * chip.multiprocessors as usize || !space.class.ways.iter().all(strided)
+    let strided = |w: &Addressing| matches!(w, Addressing::Strided { .. });
+    if space.class.wide
+        || space.row() < TILED * chip.multiprocessors as usize
+        || !space.class.addressing.iter().all(strided)
     {
         return None;
     }

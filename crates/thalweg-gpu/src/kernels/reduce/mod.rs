@@ -12,9 +12,9 @@ use thalweg_kernel::{
 
 /// How rows are divided among threads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Sharing {
+pub enum RowStrategy {
     /// A group of threads per row (a power of two up to 32, or the whole block), with the row in registers.
-    Held {
+    Registers {
         /// Threads per row.
         group: u16,
         /// Vectors per thread.
@@ -23,12 +23,12 @@ pub enum Sharing {
         exact: bool,
     },
     /// A group of threads per row, each pass reading the row from memory.
-    Again {
+    Reread {
         /// Threads per row.
         group: u16,
     },
     /// Lanes over neighbouring rows (outer-axis reduction), several threads for the points of each row.
-    Across {
+    OuterAxis {
         /// Vectors of rows, side by side.
         wide: u16,
         /// Threads along the points of a row.
@@ -36,7 +36,7 @@ pub enum Sharing {
     },
     /// Lanes over neighbouring rows. Several co-resident blocks hold a segment of each row in registers and exchange
     /// their partial results.
-    HeldByBlocks {
+    RegistersOfBlocks {
         /// Vectors of rows, side by side.
         wide: u16,
         /// Threads along the points of a segment.
@@ -46,7 +46,7 @@ pub enum Sharing {
     },
     /// A thread per few rows, neighbours along the first of two row dimensions. For rows that are pairs, as in pairwise
     /// distances.
-    Pairs {
+    Pairwise {
         /// Rows per thread.
         rows: u8,
         /// Bit mask of accesses whose element is the same for all rows of a thread.
@@ -56,29 +56,31 @@ pub enum Sharing {
     Ordered,
 }
 
-impl Sharing {
+impl RowStrategy {
     /// Threads per block.
     pub fn block(self) -> u32 {
         match self {
-            Sharing::Held { group, .. } | Sharing::Again { group } => {
+            RowStrategy::Registers { group, .. } | RowStrategy::Reread { group } => {
                 if group > 32 {
                     group as u32
                 } else {
                     256
                 }
             }
-            Sharing::Across { wide, deep } | Sharing::HeldByBlocks { wide, deep, .. } => wide as u32 * deep as u32,
-            Sharing::Pairs { .. } | Sharing::Ordered => 256,
+            RowStrategy::OuterAxis { wide, deep } | RowStrategy::RegistersOfBlocks { wide, deep, .. } => {
+                wide as u32 * deep as u32
+            }
+            RowStrategy::Pairwise { .. } | RowStrategy::Ordered => 256,
         }
     }
 
     /// Rows per block (across: vectors of rows; pairs: threads, each with several rows).
     pub fn rows(self) -> u32 {
         match self {
-            Sharing::Held { group, .. } | Sharing::Again { group } => self.block() / group as u32,
-            Sharing::Across { wide, .. } | Sharing::HeldByBlocks { wide, .. } => wide as u32,
-            Sharing::Pairs { .. } => 256,
-            Sharing::Ordered => 8,
+            RowStrategy::Registers { group, .. } | RowStrategy::Reread { group } => self.block() / group as u32,
+            RowStrategy::OuterAxis { wide, .. } | RowStrategy::RegistersOfBlocks { wide, .. } => wide as u32,
+            RowStrategy::Pairwise { .. } => 256,
+            RowStrategy::Ordered => 8,
         }
     }
 }
@@ -92,7 +94,7 @@ pub struct Stage {
     pub split: bool,
     /// Whether the phase includes the scan after it and the pass after that: a chained scan with decoupled look-back. A
     /// block has a tile of a row in registers and exchanges prefixes with others.
-    pub linked: bool,
+    pub chained: bool,
 }
 
 /// Class key of a row kernel: the properties that decide its source, besides its body.
@@ -101,7 +103,7 @@ pub struct RowsClass {
     /// Its domain.
     pub space: SpaceClass,
     /// How its rows are divided among threads.
-    pub sharing: Sharing,
+    pub strategy: RowStrategy,
     /// The phase that runs; `None` for all of them.
     pub stage: Option<Stage>,
     /// Where two passes are fused by rescaling identities: number of folds of the body itself. The others are the lower
@@ -111,31 +113,32 @@ pub struct RowsClass {
 
 impl RowsClass {
     /// Whether the kernel is a chained scan, whose blocks have a tile of a row each.
-    pub fn is_linked(&self) -> bool {
-        self.stage.is_some_and(|s| s.linked)
+    pub fn is_chained(&self) -> bool {
+        self.stage.is_some_and(|s| s.chained)
     }
 
     /// Whether blocks hold a segment of a row each and exchange what they have folded.
     pub fn is_held_by_blocks(&self) -> bool {
-        matches!(self.sharing, Sharing::HeldByBlocks { .. })
+        matches!(self.strategy, RowStrategy::RegistersOfBlocks { .. })
     }
 
     /// Whether several blocks divide a row.
     pub fn is_shared(&self) -> bool {
-        self.is_held_by_blocks() || self.stage.is_some_and(|s| s.split || s.linked)
+        self.is_held_by_blocks() || self.stage.is_some_and(|s| s.split || s.chained)
     }
 
     /// Vectors per tile of a chained scan.
     pub fn tile(&self) -> Option<usize> {
-        match self.sharing {
-            Sharing::Held { group, steps, .. } if self.is_linked() => Some(group as usize * steps as usize),
+        match self.strategy {
+            RowStrategy::Registers { group, steps, .. } if self.is_chained() => Some(group as usize * steps as usize),
             _ => None,
         }
     }
 
     /// Whether it scans in registers.
     pub fn has_scans(&self, body: &Body) -> bool {
-        let held = matches!(self.sharing, Sharing::Held { .. }) && (self.stage.is_none() || self.is_linked());
+        let held =
+            matches!(self.strategy, RowStrategy::Registers { .. }) && (self.stage.is_none() || self.is_chained());
         held && !body.scans.is_empty()
     }
 
@@ -146,7 +149,7 @@ impl RowsClass {
 
     /// Its phases. Where a row is held in registers, the values computed from it are kept there too.
     pub fn phases(&self, body: &Body) -> Phases {
-        let held = matches!(self.sharing, Sharing::Held { .. } | Sharing::HeldByBlocks { .. });
+        let held = matches!(self.strategy, RowStrategy::Registers { .. } | RowStrategy::RegistersOfBlocks { .. });
         phases(body, held && self.stage.is_none())
     }
 
@@ -174,7 +177,7 @@ pub fn left(phase: &Phase) -> impl Iterator<Item = u16> + '_ {
 
 /// Whether phase `number` runs once a row after the last pass and reads the result of a fold by a user-defined combine:
 /// it is a launch of its own.
-pub fn runs_behind(phases: &Phases, number: usize) -> bool {
+pub fn runs_after_last_pass(phases: &Phases, number: usize) -> bool {
     let last = phases.list.iter().rposition(|p| !p.once);
     last.is_some_and(|last| last < number && left(&phases.list[last]).next().is_some())
 }

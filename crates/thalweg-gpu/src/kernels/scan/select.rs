@@ -5,7 +5,7 @@ use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::kernels::scan::params::ScanArguments;
 use crate::kernels::scan::{BLOCK, POINTS, RowScan, ScanClass, ScanStrategy, WARP};
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::target::Target;
 use crate::traffic;
 use thalweg_ir::ScanOp;
@@ -72,7 +72,7 @@ impl RowScan {
         plan.moved.read += (self.rows * n * self.dtype.size()) as u64;
         plan.moved += traffic::scratch((8 * self.rows * chunks) as u64);
         plan.scratch.push((8 * self.rows * chunks).max(64));
-        let partials = Some(Word::Scratch(plan.scratch.len() as u16 - 1, 0));
+        let partials = Some(RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0));
         for only_reduce in [true, false] {
             self.launch(plan, strategy, grid, block, Division { only_reduce, partials, ..division });
         }
@@ -82,8 +82,8 @@ impl RowScan {
     fn launch(self, plan: &mut Plan, strategy: ScanStrategy, grid: u32, block: u32, division: Division) {
         let RowScan { op, reverse, dtype, .. } = self;
         let arguments = ScanArguments {
-            from: Word::Scratch(self.from, 0),
-            to: Word::Scratch(self.to, 0),
+            from: RuntimeArgument::Scratch(self.from, 0),
+            to: RuntimeArgument::Scratch(self.to, 0),
             rows: self.rows,
             points: self.points,
             row_stride: self.row_step,
@@ -109,6 +109,6 @@ struct Division {
     block_chunks: usize,
     row_chunks: usize,
     only_reduce: bool,
-    partials: Option<Word>,
+    partials: Option<RuntimeArgument>,
     block_rows: usize,
 }

@@ -22,7 +22,7 @@ mod pieces;
 
 use crate::ir::{Atomic, Binary, Definition, Expr, For, Kernel, Routine, Statement, Type, Unroll};
 use crate::kernels::scatter::params::ScatterParams;
-use crate::kernels::scatter::{BLOCK, ScatterClass, Way};
+use crate::kernels::scatter::{BLOCK, ScatterClass, ScatterStage};
 use crate::params::{Stride, operand};
 use thalweg_ir::{DType, ElementOp, Monoid, ScatterOp};
 
@@ -65,15 +65,19 @@ fn monoid(op: ScatterOp, dtype: DType) -> Option<(Monoid, DType)> {
 
 impl Scatter<'_> {
     fn op(&self) -> Option<ScatterOp> {
-        match self.class.way {
-            Way::Lines(op) | Way::Runs(op) | Way::Pieces(op) | Way::Join(op) | Way::AtOnce(op) => Some(op),
+        match self.class.stage {
+            ScatterStage::Lines(op)
+            | ScatterStage::Runs(op)
+            | ScatterStage::Pieces(op)
+            | ScatterStage::Join(op)
+            | ScatterStage::Atomic(op) => Some(op),
             _ => None,
         }
     }
 
     fn definitions(&self) -> Vec<Definition> {
         let by = self.op().and_then(|op| monoid(op, self.class.dtype));
-        let one_by_one = !matches!(self.class.way, Way::AtOnce(_)) && self.class.dtype != DType::Bool;
+        let one_by_one = !matches!(self.class.stage, ScatterStage::Atomic(_)) && self.class.dtype != DType::Bool;
         by.filter(|_| one_by_one).map(|(op, dtype)| Definition::Monoid(op, dtype)).into_iter().collect()
     }
 
@@ -91,12 +95,12 @@ impl Scatter<'_> {
     }
 
     fn function(&self) -> Vec<Statement> {
-        let (way, ty) = (self.class.way, self.number);
+        let (stage, ty) = (self.class.stage, self.number);
         let mut out = vec![];
-        if way == Way::Copy {
+        if stage == ScatterStage::Copy {
             out.push(Statement::when(self.in_place(), vec![Statement::Return]));
         }
-        if let Way::Join(_) = way {
+        if let ScatterStage::Join(_) = stage {
             out.push(self.shared());
         }
         let index = Type::Stored(DType::I64);
@@ -107,19 +111,19 @@ impl Scatter<'_> {
             operand("to", self.stored(), self.params.result.slot()),
         ]);
         out.extend(self.place(ty));
-        out.extend(match way {
-            Way::Copy => self.copy(),
-            Way::Lines(op) => self.lines(op),
-            Way::Runs(op) => self.runs(op),
-            Way::Pieces(op) => self.pieces(op),
-            Way::Join(op) => self.join(op),
-            Way::AtOnce(op) => self.at_once(op),
-            Way::Clear => vec![
+        out.extend(match stage {
+            ScatterStage::Copy => self.copy(),
+            ScatterStage::Lines(op) => self.lines(op),
+            ScatterStage::Runs(op) => self.runs(op),
+            ScatterStage::Pieces(op) => self.pieces(op),
+            ScatterStage::Join(op) => self.join(op),
+            ScatterStage::Atomic(op) => self.atomic(op),
+            ScatterStage::Clear => vec![
                 operand("latest", Type::U32, self.params.sorted_or_latest.slot()),
                 Statement::Store { operand: "latest".into(), at: self.own("g"), value: number(0, Type::U32) },
             ],
-            Way::Latest => self.latest(),
-            Way::Take => self.take(),
+            ScatterStage::Latest => self.latest(),
+            ScatterStage::Take => self.take(),
         });
         out
     }
@@ -127,13 +131,13 @@ impl Scatter<'_> {
     /// Coordinates of a thread: its index along the axis (`along`), and the offsets `at0` to `at4` of its line in
     /// tensor, index, values, result and sorted indices.
     fn place(&self, ty: Type) -> Vec<Statement> {
-        let (way, wide) = (self.class.way, self.class.wide);
+        let (stage, wide) = (self.class.stage, self.class.wide);
         let mut out = vec![];
         // Blocks run from the last index on, so that most threads find a later index already there. The first-level
         // cache may be stale, and then holds a smaller one.
         let block = |ty| Expr::Block.to(ty) * number(BLOCK.into(), ty);
-        let beyond = match way {
-            Way::Latest => {
+        let beyond = match stage {
+            ScatterStage::Latest => {
                 let last = self.params.threads.read(Type::I64) - number(1, Type::I64);
                 out.push(set("counted", last - block(Type::I64) - Expr::Thread.to(Type::I64)));
                 i64("counted").lt(number(0, Type::I64))
@@ -144,12 +148,12 @@ impl Scatter<'_> {
             }
         };
         out.push(Statement::when(beyond, vec![Statement::Return]));
-        let counted = if way == Way::Latest { i64("counted") } else { self.own("counted") };
+        let counted = if stage == ScatterStage::Latest { i64("counted") } else { self.own("counted") };
         // A warp has a run.
-        let of_warp = if let Way::Join(_) = way { counted / number(32, ty) } else { counted };
+        let of_warp = if let ScatterStage::Join(_) = stage { counted / number(32, ty) } else { counted };
         out.push(set("g", of_warp.to(ty)));
         let g = || self.own("g");
-        if let Way::Lines(_) = way {
+        if let ScatterStage::Lines(_) = stage {
             out.push(Statement::Variable("rest".into(), g()));
         } else {
             let by = || self.params.split.read(ty);
@@ -165,7 +169,7 @@ impl Scatter<'_> {
             let [high, low] = ["high", "low"].map(|name| self.own(name));
             out.push(set("along", sides().select(low.clone(), high.clone())));
             out.push(Statement::Variable("rest".into(), sides().select(high, low)));
-            if let Way::Pieces(_) | Way::Join(_) = way {
+            if let ScatterStage::Pieces(_) | ScatterStage::Join(_) = stage {
                 out.push(set("line", self.own("rest")));
             }
         }
@@ -295,7 +299,7 @@ impl Scatter<'_> {
         })]
     }
 
-    fn at_once(&self, op: ScatterOp) -> Vec<Statement> {
+    fn atomic(&self, op: ScatterOp) -> Vec<Statement> {
         let from = i64("at2") + self.along() * self.params.values_stride.read(Type::I64);
         let op = match op {
             ScatterOp::Add => Atomic::Add,

@@ -16,7 +16,7 @@ pub const BLOCK: u32 = 128;
 
 /// Task of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Way {
+pub enum ScatterStage {
     /// Copies the tensor.
     Copy,
     /// Scatters the values of a line in order, a thread per line.
@@ -29,7 +29,7 @@ pub enum Way {
     /// Combines the partial results of each run that was cut with the result, a warp per run.
     Join(ScatterOp),
     /// Scatters each value by an atomic operation.
-    AtOnce(ScatterOp),
+    Atomic(ScatterOp),
     /// Clears the table of the latest indices.
     Clear,
     /// Finds the number of the last index that names an element, plus one, by an atomic maximum.
@@ -42,7 +42,7 @@ pub enum Way {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ScatterClass {
     /// Task of the launch.
-    pub way: Way,
+    pub stage: ScatterStage,
     /// Dtype of tensor, values, result.
     pub dtype: DType,
     /// Number of dimensions besides the axis.

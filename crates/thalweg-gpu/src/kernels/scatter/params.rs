@@ -1,6 +1,6 @@
 //! Kernel arguments of scatters.
 
-use crate::kernels::scatter::{ScatterClass, Way};
+use crate::kernels::scatter::{ScatterClass, ScatterStage};
 use crate::params::{Address, Divisor, FaultAddress, Flag, I64, OptionalAddress, Stride, U32, each, optional, params};
 
 params! {
@@ -42,7 +42,7 @@ params! {
         dims: Vec<LineDimParams> = each(class.dims.into(), LineDimParams::declare),
         /// Pieces of runs.
         pieces: Option<PiecesParams> =
-            optional(matches!(class.way, Way::Pieces(_) | Way::Join(_)), PiecesParams::declare),
+            optional(matches!(class.stage, ScatterStage::Pieces(_) | ScatterStage::Join(_)), PiecesParams::declare),
     }
 }
 

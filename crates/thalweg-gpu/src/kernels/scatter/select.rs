@@ -4,8 +4,8 @@ use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::kernels::scatter::index_sort;
 use crate::kernels::scatter::params::{LineDimArguments, PiecesArguments, ScatterArguments};
-use crate::kernels::scatter::{BLOCK, PIECE, ScatterClass, Way};
-use crate::params::Word;
+use crate::kernels::scatter::{BLOCK, PIECE, ScatterClass, ScatterStage};
+use crate::params::RuntimeArgument;
 use crate::space::divisor;
 use crate::target::{Chip, Target};
 use thalweg_ir::{DType, ScatterOp};
@@ -32,32 +32,32 @@ fn choose(
     g: &ScatterGeometry,
     [lines, rows]: [usize; 2],
     chip: &Chip,
-) -> Way {
+) -> ScatterStage {
     let multiprocessors = chip.multiprocessors as usize;
     // Values written one after the other take half a microsecond each. A sort's launches are no faster than 64 of them.
     if g.n <= 64 || lines >= 512 * multiprocessors || lines.saturating_mul(g.n) >= 1 << 37 {
-        return Way::Lines(op);
+        return ScatterStage::Lines(op);
     }
     let atomic = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
     if atomic && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
-        return Way::AtOnce(op);
+        return ScatterStage::Atomic(op);
     }
     if op == ScatterOp::Set && g.n < (1 << 31) && g.size < (1 << 31) {
-        return Way::Latest;
+        return ScatterStage::Latest;
     }
     // A pass of the sort takes a block some 16 times as long as a value takes a line, and a multiprocessor has several
     // blocks at once.
     let tiles = rows.saturating_mul(index_sort::select::tiles(g.n) * index_sort::select::passes(g.size));
     let most = 1 << 31;
     if g.n >= most || g.size >= most || tiles >= most / 32 || 4 * tiles >= g.n * multiprocessors {
-        return Way::Lines(op);
+        return ScatterStage::Lines(op);
     }
-    if ordered || g.n <= PIECE { Way::Runs(op) } else { Way::Pieces(op) }
+    if ordered || g.n <= PIECE { ScatterStage::Runs(op) } else { ScatterStage::Pieces(op) }
 }
 
 /// Number of neighbouring lines that a thread takes as a vector: they are contiguous and aligned in tensor, values and
 /// result, and share their indices.
-fn lanes(g: &ScatterGeometry, dtype: DType, [tensor, _, values, result]: [Word; 4]) -> usize {
+fn lanes(g: &ScatterGeometry, dtype: DType, [tensor, _, values, result]: [RuntimeArgument; 4]) -> usize {
     let most = (16 / dtype.size()).min(8);
     let Some(&(size, innermost)) = g.inner.last() else { return 1 };
     let others = g.outer.iter().chain(g.inner.iter().rev().skip(1)).map(|(_, strides)| strides);
@@ -65,8 +65,10 @@ fn lanes(g: &ScatterGeometry, dtype: DType, [tensor, _, values, result]: [Word; 
         let mut steps = others.clone().map(|s| s[k]).chain([g.steps[k], g.base[k]]);
         innermost[k] == 1 && steps.all(|s| s % most as isize == 0)
     };
-    let aligned = |word: &Word| match *word {
-        Word::Operand(_, offset) | Word::Scratch(_, offset) => offset % (most * dtype.size()) as i64 == 0,
+    let aligned = |word: &RuntimeArgument| match *word {
+        RuntimeArgument::Operand(_, offset) | RuntimeArgument::Scratch(_, offset) => {
+            offset % (most * dtype.size()) as i64 == 0
+        }
         _ => true,
     };
     let own = [tensor, values, result];
@@ -79,7 +81,7 @@ pub fn add(
     plan: &mut Plan,
     (op, dtype, ordered): (ScatterOp, DType, bool),
     g: &ScatterGeometry,
-    targets: [Word; 4],
+    targets: [RuntimeArgument; 4],
     target: &dyn Target,
 ) {
     launches(plan, (op, dtype), Some(ordered), g, targets, target);
@@ -91,7 +93,7 @@ pub fn copy(
     op: ScatterOp,
     dtype: DType,
     g: &ScatterGeometry,
-    targets: [Word; 4],
+    targets: [RuntimeArgument; 4],
     target: &dyn Target,
 ) {
     launches(plan, (op, dtype), None, g, targets, target);
@@ -100,8 +102,8 @@ pub fn copy(
 /// Scratch memory of a launch.
 #[derive(Clone, Copy, Default)]
 struct ScratchAddresses {
-    sorted_or_latest: Option<Word>,
-    partials: Option<Word>,
+    sorted_or_latest: Option<RuntimeArgument>,
+    partials: Option<RuntimeArgument>,
 }
 
 fn launches(
@@ -109,7 +111,7 @@ fn launches(
     (op, dtype): (ScatterOp, DType),
     put: Option<bool>,
     g: &ScatterGeometry,
-    targets: [Word; 4],
+    targets: [RuntimeArgument; 4],
     target: &dyn Target,
 ) {
     let (dims, rows) = dimensions(g);
@@ -120,43 +122,51 @@ fn launches(
     for (i, address) in addresses.iter_mut().enumerate() {
         let base = g.base[i] as i64 * sizes[i] as i64;
         *address = match *address {
-            Word::Operand(o, offset) => Word::Operand(o, offset + base),
+            RuntimeArgument::Operand(o, offset) => RuntimeArgument::Operand(o, offset + base),
             // Computed inputs are read through a view, too.
-            Word::Scratch(region, offset) => Word::Scratch(region, offset + base),
+            RuntimeArgument::Scratch(region, offset) => RuntimeArgument::Scratch(region, offset + base),
             other => other,
         };
     }
     plan.checked = true;
     let most = lanes(g, dtype, addresses);
-    let stage = |plan: &mut Plan, way: Way, (threads, across): (usize, bool), scratch: ScratchAddresses| {
+    let launch = |plan: &mut Plan, stage: ScatterStage, (threads, across): (usize, bool), scratch: ScratchAddresses| {
         // A thread takes vectors of lines only where enough threads remain to keep the chip busy.
-        let vectors = match way {
-            Way::AtOnce(_) | Way::Clear | Way::Latest => false,
-            Way::Lines(_) => lines / most >= 512 * target.chip().multiprocessors as usize,
-            Way::Copy | Way::Runs(_) | Way::Pieces(_) | Way::Join(_) | Way::Take => true,
+        let vectors = match stage {
+            ScatterStage::Atomic(_) | ScatterStage::Clear | ScatterStage::Latest => false,
+            ScatterStage::Lines(_) => lines / most >= 512 * target.chip().multiprocessors as usize,
+            ScatterStage::Copy
+            | ScatterStage::Runs(_)
+            | ScatterStage::Pieces(_)
+            | ScatterStage::Join(_)
+            | ScatterStage::Take => true,
         };
         // Indices that several lines share are read once for all of them.
-        let (lines, dims) = match way {
-            Way::Latest => (rows, dims.iter().filter(|d| d.2 != 0).cloned().collect()),
+        let (lines, dims) = match stage {
+            ScatterStage::Latest => (rows, dims.iter().filter(|d| d.2 != 0).cloned().collect()),
             _ => (lines, dims.clone()),
         };
         let lanes = if across && vectors { most } else { 1 };
         let (lines, threads) = (lines / lanes, threads / lanes);
         // A warp has what a thread has elsewhere.
-        let threads = if matches!(way, Way::Join(_)) { 32 * threads } else { threads };
+        let threads = if matches!(stage, ScatterStage::Join(_)) { 32 * threads } else { threads };
         let wide = threads >= 1 << 31;
         let by = |d: usize| if wide { [d.max(1) as u64, 0] } else { divisor(d.max(1)) };
-        let beside = if matches!(way, Way::Join(_)) { threads / 32 } else { threads } / lines;
+        let beside = if matches!(stage, ScatterStage::Join(_)) { threads / 32 } else { threads } / lines;
         let dim = |(i, (d, strides, sorted)): (usize, &(usize, [isize; 4], usize))| {
             // The innermost dimension is counted in vectors.
             let vector = if i + 1 == dims.len() { lanes } else { 1 };
             let [tensor, index, values, result] = strides.map(|s| s * vector as isize);
             // The table of the latest indices has `size` entries a row.
-            let each = if matches!(way, Way::Latest | Way::Take) { *sorted / g.n * g.size } else { *sorted };
+            let each = if matches!(stage, ScatterStage::Latest | ScatterStage::Take) {
+                *sorted / g.n * g.size
+            } else {
+                *sorted
+            };
             let sorted = (each * vector) as isize;
             LineDimArguments { size: by(d / vector), tensor, index, values, result, sorted }
         };
-        let pieces = matches!(way, Way::Pieces(_) | Way::Join(_)).then(|| PiecesArguments {
+        let pieces = matches!(stage, ScatterStage::Pieces(_) | ScatterStage::Join(_)).then(|| PiecesArguments {
             partials: scratch.partials.expect("pieces have partial results"),
             lines: lines * lanes,
             length: PIECE,
@@ -183,47 +193,47 @@ fn launches(
             dims: dims.iter().enumerate().map(dim).collect(),
             pieces,
         };
-        let class = ScatterClass { way, dtype, dims: dims.len() as u8, wide, lanes: lanes as u8 };
+        let class = ScatterClass { stage, dtype, dims: dims.len() as u8, wide, lanes: lanes as u8 };
         let (grid, arguments) = ([blocks(threads, BLOCK as usize), 1, 1], arguments.fill(&class));
         plan.stages.push(Draft::new(Skeleton::Scatter(class), grid, BLOCK, 0, arguments));
     };
     let mut scratch = ScratchAddresses::default();
     // Threads are numbered along memory: the result is contiguous.
     let across = !g.inner.is_empty();
-    let way = choose((op, dtype, put.unwrap_or_default()), g, [lines, rows], target.chip());
+    let stage = choose((op, dtype, put.unwrap_or_default()), g, [lines, rows], target.chip());
     let putting = put.is_some() && g.n > 0 && lines > 0;
-    if way == Way::Latest && putting {
+    if stage == ScatterStage::Latest && putting {
         plan.scratch.push((4 * rows * g.size).max(64));
-        scratch.sorted_or_latest = Some(Word::Scratch(plan.scratch.len() as u16 - 1, 0));
+        scratch.sorted_or_latest = Some(RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0));
         let of_rows = across && dims.last().is_some_and(|d| d.2 != 0);
         if g.size == 0 {
-            return stage(plan, way, (rows * g.n, of_rows), scratch);
+            return launch(plan, stage, (rows * g.n, of_rows), scratch);
         }
-        stage(plan, Way::Clear, (rows * g.size, false), scratch);
-        stage(plan, way, (rows * g.n, of_rows), scratch);
-        return stage(plan, Way::Take, (lines * g.size, across), scratch);
+        launch(plan, ScatterStage::Clear, (rows * g.size, false), scratch);
+        launch(plan, stage, (rows * g.n, of_rows), scratch);
+        return launch(plan, ScatterStage::Take, (lines * g.size, across), scratch);
     }
     if lines * g.size > 0 {
-        stage(plan, Way::Copy, (lines * g.size, across), scratch);
+        launch(plan, ScatterStage::Copy, (lines * g.size, across), scratch);
     }
     if !putting {
         return;
     }
-    match way {
-        way @ (Way::Runs(_) | Way::Pieces(_)) => {
+    match stage {
+        stage @ (ScatterStage::Runs(_) | ScatterStage::Pieces(_)) => {
             let of_rows: Vec<_> = dims.iter().filter(|d| d.2 != 0).map(|d| (d.0, d.1[1])).collect();
             let region = index_sort::select::add(plan, g, (rows, &of_rows), addresses[1]);
-            scratch.sorted_or_latest = Some(Word::Scratch(region, 0));
+            scratch.sorted_or_latest = Some(RuntimeArgument::Scratch(region, 0));
             // Where each line has its own indices, those of one line lie side by side.
             let across = across && dims.last().is_some_and(|d| d.2 == 0);
-            let Way::Pieces(op) = way else { return stage(plan, way, (lines * g.n, across), scratch) };
+            let ScatterStage::Pieces(op) = stage else { return launch(plan, stage, (lines * g.n, across), scratch) };
             let pieces = g.n.div_ceil(PIECE);
             plan.scratch.push((dtype.size() * lines * pieces).max(64));
-            scratch.partials = Some(Word::Scratch(plan.scratch.len() as u16 - 1, 0));
-            stage(plan, way, (lines * g.n, across), scratch);
-            stage(plan, Way::Join(op), (lines * pieces, across), scratch);
+            scratch.partials = Some(RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0));
+            launch(plan, stage, (lines * g.n, across), scratch);
+            launch(plan, ScatterStage::Join(op), (lines * pieces, across), scratch);
         }
-        way @ Way::AtOnce(_) => stage(plan, way, (lines * g.n, across), scratch),
-        way => stage(plan, way, (lines, true), scratch),
+        stage @ ScatterStage::Atomic(_) => launch(plan, stage, (lines * g.n, across), scratch),
+        stage => launch(plan, stage, (lines, true), scratch),
     }
 }

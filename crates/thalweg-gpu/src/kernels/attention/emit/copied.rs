@@ -1,10 +1,10 @@
 //! Attention blocks in which all threads copy rows, keys and values, with two steps in shared memory.
 
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::attention::emit::{Copy, Placing, Side, Streamed, i32, i64};
+use crate::kernels::attention::emit::{Attention, Copy, Placing, Side, i32, i64};
 use crate::kernels::gemm::Math;
 
-impl Streamed<'_> {
+impl Attention<'_> {
     /// Coordinates of a block's only tile, and its offsets in the factors.
     pub(super) fn own_tile(&self) -> Vec<Statement> {
         // Tiles that see most keys come first.

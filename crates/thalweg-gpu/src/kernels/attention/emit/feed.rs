@@ -2,15 +2,15 @@
 //! of the consumers.
 
 use crate::ir::{Expr, Name, Statement, Type};
-use crate::kernels::attention::emit::{Streamed, i32, i64, shared_part, u32};
-use crate::kernels::gemm::tma::FedFactor;
+use crate::kernels::attention::emit::{Attention, i32, i64, shared_part, u32};
+use crate::kernels::gemm::tma::TmaFactor;
 use crate::kernels::gemm::tma::boxes::Boxes;
 
-impl Streamed<'_> {
+impl Attention<'_> {
     /// TMA copies of a box of a factor, from these lines and terms on, to a stage of its range of shared memory.
     pub(super) fn boxes(
         &self,
-        (factors, number): (&[FedFactor; 3], usize),
+        (factors, number): (&[TmaFactor; 3], usize),
         first: [Expr; 2],
         place: Expr,
         barrier: (Name, Expr),
@@ -40,7 +40,7 @@ impl Streamed<'_> {
     }
 
     /// Program of a block of one consumer warpgroup.
-    pub(super) fn fed(&self, factors: &[FedFactor; 3]) -> Vec<Statement> {
+    pub(super) fn fed(&self, factors: &[TmaFactor; 3]) -> Vec<Statement> {
         let (class, stages) = (self.class, self.class.stages());
         let none = || Expr::Number(0, Type::I32);
         let keys = i32("step") * Expr::Number(class.block.keys.into(), Type::I32);

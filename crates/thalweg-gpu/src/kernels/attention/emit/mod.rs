@@ -6,7 +6,7 @@
 //! weights are exponentials, the accumulators are rescaled when a larger score comes (online softmax,
 //! [`thalweg_kernel::Weights`]).
 //!
-//! In: a [`StreamedClass`]. Out: a program. docs/gpu-contractions.md explains the design.
+//! In: a [`AttentionClass`]. Out: a program. docs/gpu-contractions.md explains the design.
 //!
 //! * `multiply`: the two products of a step. `point`, `scaled`: bodies on a score (scale, mask). `weigh`: from scores
 //!   to weights.
@@ -23,7 +23,7 @@ mod weigh;
 use crate::dsl::Text;
 use crate::emit::loops::Native;
 use crate::ir::{Expr, Kernel, Layout, Statement, Type};
-use crate::kernels::attention::StreamedClass;
+use crate::kernels::attention::AttentionClass;
 use crate::kernels::attention::emit::point::Point;
 use crate::kernels::attention::emit::scaled::{Scaled, scaled};
 use crate::kernels::attention::params::AttentionParams;
@@ -34,8 +34,8 @@ use thalweg_ir::DType;
 use thalweg_kernel::Seen;
 
 /// A kernel that is being generated.
-struct Streamed<'a> {
-    class: &'a StreamedClass,
+struct Attention<'a> {
+    class: &'a AttentionClass,
     params: &'a AttentionParams,
     layout: &'a Layout,
     native: Native<'a>,
@@ -60,10 +60,10 @@ fn f32(name: &str) -> Expr {
 }
 
 /// The kernel.
-pub fn kernel(class: &StreamedClass, native: Native) -> Kernel {
+pub fn kernel(class: &AttentionClass, native: Native) -> Kernel {
     let (params, layout) = AttentionParams::new(class);
     let scaled = scaled(class, &params);
-    let mut streamed = Streamed { class, params: &params, layout: &layout, native, scaled, points: vec![] };
+    let mut streamed = Attention { class, params: &params, layout: &layout, native, scaled, points: vec![] };
     streamed.points = (0..class.points.len()).map(|n| streamed.point(n)).collect();
     let mut body = streamed.begin();
     body.extend(match &class.fed {
@@ -81,7 +81,7 @@ pub fn kernel(class: &StreamedClass, native: Native) -> Kernel {
     }
 }
 
-impl Streamed<'_> {
+impl Attention<'_> {
     /// Prologue: ranges of shared memory, and numbers of threads.
     fn begin(&self) -> Vec<Statement> {
         let class = self.class;
@@ -238,14 +238,14 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
 
     /// Epilogue.
     fn result(&self) -> Vec<Statement> {
-        let handed = self.class.handed();
-        let hand_on = if self.class.fed.is_some() {
+        let epilogue = self.class.epilogue();
+        let store_accumulators = if self.class.fed.is_some() {
             let case = |pass: u32| (("sum".into(), vec![]), pass * (LINE_ELEMENTS / 8));
-            result::hand_on_pass(&handed, (0..handed.passes).map(case).collect())
+            result::store_accumulators_of_pass(&epilogue, (0..epilogue.passes).map(case).collect())
         } else {
-            result::hand_on_rows(&handed, self.class.sizes[1] / 8)
+            result::store_accumulators_of_rows(&epilogue, self.class.sizes[1] / 8)
         };
-        result::statements(&handed, (&self.params.result, &self.params.fault), self.native, hand_on)
+        result::statements(&epilogue, (&self.params.result, &self.params.fault), self.native, store_accumulators)
     }
 }
 

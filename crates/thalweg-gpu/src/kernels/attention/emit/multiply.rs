@@ -3,13 +3,13 @@
 
 use crate::dsl::Text;
 use crate::ir::{Definition, Expr, Routine, Statement, Type};
-use crate::kernels::attention::StreamedClass;
-use crate::kernels::attention::emit::Streamed;
+use crate::kernels::attention::AttentionClass;
+use crate::kernels::attention::emit::Attention;
 use crate::kernels::gemm::{LINE, LINE_ELEMENTS, Math};
 use thalweg_ir::DType;
 
 /// Definitions that a step's routines need.
-pub(super) fn definitions(class: &StreamedClass) -> Vec<Definition> {
+pub(super) fn definitions(class: &AttentionClass) -> Vec<Definition> {
     if class.math != Math::Warpgroup {
         return vec![];
     }
@@ -18,7 +18,7 @@ pub(super) fn definitions(class: &StreamedClass) -> Vec<Definition> {
     vec![of(Some(!class.along[0]), 1, class.block.keys), of(None, 2, class.sizes[1])]
 }
 
-impl Streamed<'_> {
+impl Attention<'_> {
     /// Environment of the DSL texts here; `slot` is a pipeline stage, a u32.
     fn product_text(&self, slot: &Expr) -> Text<'static> {
         let class = self.class;

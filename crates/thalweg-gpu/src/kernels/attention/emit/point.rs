@@ -5,9 +5,9 @@ use crate::dsl::Text;
 use crate::emit::access::{Stand, lane_number};
 use crate::emit::nodes::value;
 use crate::ir::{Expr, Statement, Type, Unroll};
-use crate::kernels::attention::emit::{Streamed, i64, u32};
+use crate::kernels::attention::emit::{Attention, i64, u32};
 use crate::kernels::gemm::emit::part::{Part, held};
-use crate::space::Way;
+use crate::space::Addressing;
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
 
@@ -27,13 +27,13 @@ const TAGS: [&str; 2] = ["a", "b"];
 /// A score body with its environment.
 struct At<'a> {
     part: Part<'a>,
-    streamed: &'a Streamed<'a>,
+    streamed: &'a Attention<'a>,
     sums: u16,
     /// Vectors per thread: of two rows, and two of every eight keys.
     each: u32,
 }
 
-impl Streamed<'_> {
+impl Attention<'_> {
     fn at(&self, number: usize) -> At<'_> {
         let (class, sums) = &self.class.points[number];
         let (params, fault) = (&self.params.points[number], &self.params.fault);
@@ -74,7 +74,7 @@ impl At<'_> {
 
     /// Whether an access needs its index, by strides: recomputing it where it is used takes a few additions.
     fn is_placed(&self, access: usize, wants: Wanted) -> bool {
-        wants.position && matches!(self.part.class.space.ways[access], Way::Strided { .. })
+        wants.position && matches!(self.part.class.space.addressing[access], Addressing::Strided { .. })
     }
 
     fn fetched(&self) -> Vec<(usize, Wanted)> {
@@ -157,7 +157,8 @@ for u: i32 in 0..EACH unroll {
         // Where keys are one dimension, a thread's keys are at fixed distances from its first one.
         let space = &self.part.class.space;
         let [batch, rows] = self.part.class.groups.map(usize::from);
-        let strided = |&(k, w): &(usize, Wanted)| matches!(space.ways[k], Way::Strided { .. }) && !w.position;
+        let strided =
+            |&(k, w): &(usize, Wanted)| matches!(space.addressing[k], Addressing::Strided { .. }) && !w.position;
         let one_dimension = space.rank() == batch + rows + 1 && fetched.iter().all(strided);
         let whole = match one_dimension {
             false => self.for_each(step, false, loads()),
@@ -165,7 +166,7 @@ for u: i32 in 0..EACH unroll {
                 let (v, count) = (self.lanes(), self.streamed.class.block.keys / 8);
                 let apart = fetched
                     .iter()
-                    .flat_map(|&(k, _)| accesses.fetch_apart(k, self.part.position(k), [count, 2 / v, v]))
+                    .flat_map(|&(k, _)| accesses.fetch_strided(k, self.part.position(k), [count, 2 / v, v]))
                     .collect();
                 self.text(step).given("apart", apart).statements(&[r"
 for h: i32 in 0..2 unroll {

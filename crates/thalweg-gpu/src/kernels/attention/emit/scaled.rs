@@ -6,8 +6,8 @@
 //! where the number is not above zero and therefore cannot be merged (maxima would become minima).
 
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::attention::StreamedClass;
-use crate::kernels::attention::emit::Streamed;
+use crate::kernels::attention::AttentionClass;
+use crate::kernels::attention::emit::Attention;
 use crate::kernels::attention::params::AttentionParams;
 use crate::operands::BodyParams;
 use thalweg_ir::{DType, ElementOp};
@@ -60,7 +60,7 @@ fn without(body: &Body, [product, multiplied, _]: [NodeId; 3]) -> Body {
 }
 
 /// Finds the score scaling of a class, where weights are powers of two.
-pub(super) fn scaled(class: &StreamedClass, params: &AttentionParams) -> Option<Scaled> {
+pub(super) fn scaled(class: &AttentionClass, params: &AttentionParams) -> Option<Scaled> {
     if class.once.is_none() || !class.math.is_narrow() {
         return None;
     }
@@ -81,7 +81,7 @@ pub(super) fn scaled(class: &StreamedClass, params: &AttentionParams) -> Option<
     Some(Scaled { number: found, factor, whole: without(whole, at) })
 }
 
-impl Streamed<'_> {
+impl Attention<'_> {
     /// Statements that define the factor and how it is applied: `factor`, `joins`, `joined`, `by`.
     pub(super) fn scale(&self) -> Vec<Statement> {
         let Some(scaled) = &self.scaled else { return vec![] };

@@ -6,11 +6,11 @@
 //! during this one's epilogue. Three warpgroups multiply *in turns* (ping-pong): while one does, the others compute
 //! weights from their scores.
 
-use crate::ir::{Action, Expr, Routine, Shuffle, Statement, Turn, Type};
-use crate::kernels::attention::emit::{SEEN_KEYS, Streamed, i32, i64, shared_part, u32};
-use crate::kernels::attention::{StreamedClass, groups};
+use crate::ir::{Action, Expr, Rotation, Routine, Shuffle, Statement, Type};
+use crate::kernels::attention::emit::{Attention, SEEN_KEYS, i32, i64, shared_part, u32};
+use crate::kernels::attention::{AttentionClass, groups};
 use crate::kernels::gemm::emit::{next_place, registers};
-use crate::kernels::gemm::tma::FedFactor;
+use crate::kernels::gemm::tma::TmaFactor;
 
 /// Registers of a producer thread: what three consumer warpgroups leave, or what it needs.
 fn less(groups: u32) -> u32 {
@@ -19,15 +19,15 @@ fn less(groups: u32) -> u32 {
 
 /// Synchronization of warpgroups that multiply in turns; two warpgroups interleave without it. Measured on an H200,
 /// three warpgroups: named barriers are 2 % faster, except for causal masks, where they are 3 % slower.
-fn turns(class: &StreamedClass) -> Option<Turn> {
+fn turns(class: &AttentionClass) -> Option<Rotation> {
     match (groups(class), &class.seen) {
         (..3, _) => None,
-        (_, None) => Some(Turn::Met),
-        (_, Some(_)) => Some(Turn::Told),
+        (_, None) => Some(Rotation::NamedBarrier),
+        (_, Some(_)) => Some(Rotation::Mbarrier),
     }
 }
 
-impl Streamed<'_> {
+impl Attention<'_> {
     /// Declares the mbarriers of the block.
     fn barriers(&self) -> Vec<Statement> {
         let (stages, groups) = (self.class.stages(), groups(self.class));
@@ -50,7 +50,7 @@ impl Streamed<'_> {
     }
 
     /// Program of the block.
-    pub(super) fn stays(&self, factors: &[FedFactor; 3]) -> Vec<Statement> {
+    pub(super) fn stays(&self, factors: &[TmaFactor; 3]) -> Vec<Statement> {
         let (class, groups, stages) = (self.class, groups(self.class), self.class.stages());
         let (slot, before) = (u32("slot"), u32("before"));
         let none = || Expr::Number(0, Type::I32);
@@ -63,17 +63,17 @@ impl Streamed<'_> {
         let behind = [none(), keys(i32("step") - Expr::Number(1, Type::I32))];
         let of_values = self.boxes((factors, 2), behind, before.clone(), at("values_full", &before));
         let [rows_bytes, keys_bytes, values_bytes] = self.bytes();
-        let turn = |of: fn(Turn, u32) -> Action| {
+        let turn = |of: fn(Rotation, u32) -> Action| {
             turns(class).map(|how| Statement::Do(of(how, groups))).into_iter().collect::<Vec<_>>()
         };
-        let take = turn(|how, _| Action::TakeTurn(how, "turns".into(), "turn".into()));
-        let give = turn(|how, groups| Action::GiveTurn(how, "turns".into(), groups));
+        let take = turn(|how, _| Action::RotationWait(how, "turns".into(), "turn".into()));
+        let give = turn(|how, groups| Action::RotationSignal(how, "turns".into(), groups));
         let first_turn = match turns(class) {
-            Some(Turn::Met) => vec![Statement::Do(Action::FirstTurn(groups))],
+            Some(Rotation::NamedBarrier) => vec![Statement::Do(Action::RotationStart(groups))],
             _ => vec![],
         };
         let same_in_warp = Routine::Shuffle(Shuffle::From, Type::U32);
-        let maps = self.params.maps.iter().map(|map| Statement::Do(Action::MapAhead(map.slot())));
+        let maps = self.params.maps.iter().map(|map| Statement::Do(Action::TensorMapPrefetch(map.slot())));
         let text = self
             .text()
             .params(self.layout)

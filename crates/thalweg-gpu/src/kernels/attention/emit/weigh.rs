@@ -4,11 +4,11 @@
 use crate::body::divisors;
 use crate::emit::nodes::{Names, statements, value};
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::attention::emit::{Streamed, f32, i32};
+use crate::kernels::attention::emit::{Attention, f32, i32};
 use crate::kernels::gemm::emit::part::held;
 use thalweg_ir::DType;
 
-impl Streamed<'_> {
+impl Attention<'_> {
     /// State of the online softmax: a thread has a part of two rows, eight apart.
     pub(super) fn row_begins(&self) -> Vec<Statement> {
         self.text().statements(&[r"

@@ -14,7 +14,7 @@ use crate::kernels::gemm::emit::part::Part;
 use crate::kernels::gemm::emit::strided::Strided;
 use crate::kernels::gemm::emit::{IN_LINES, element_of, lines, of};
 use crate::kernels::gemm::params::{CopyParams, FactorParams, GemmParams};
-use crate::kernels::gemm::{FactorClass, LINE_ELEMENTS, Layout, Math, TileClass};
+use crate::kernels::gemm::{FactorClass, GemmClass, LINE_ELEMENTS, Layout, Math};
 
 /// A factor of a tile.
 pub(super) enum Factor<'a> {
@@ -28,7 +28,7 @@ const TAGS: [&str; 2] = ["a", "b"];
 
 impl<'a> Factor<'a> {
     /// Factor `number` of a class.
-    pub(super) fn new(class: &'a TileClass, params: &'a GemmParams, number: usize, native: Native<'a>) -> Factor<'a> {
+    pub(super) fn new(class: &'a GemmClass, params: &'a GemmParams, number: usize, native: Native<'a>) -> Factor<'a> {
         let fault = &params.problem.fault;
         let part = |class, params| Part { class, params, fault, tag: TAGS[number], native };
         match (&class.factors[number], &params.factors[number]) {
@@ -207,7 +207,7 @@ impl Copy {
     }
 
     /// Rounds the rows of a block to TF32, and stores them in fragment order
-    /// ([`crate::kernels::attention::StreamedClass::scores_by_fours`]). All threads of the block must call it.
+    /// ([`crate::kernels::attention::AttentionClass::scores_by_fours`]). All threads of the block must call it.
     pub fn round_to_fragments(&self) -> Vec<Statement> {
         self.text(ROUND_TO_FRAGMENTS, |text| text.function("tf32", |x| Routine::Tf32.of(x.to_vec())))
     }
@@ -282,7 +282,7 @@ for u: i32 in 0..EACH unroll {
 ";
 
 /// Copy of a factor of a tiled GEMM.
-fn copied(class: &TileClass, number: usize, along: bool, params: CopyParams) -> Copy {
+fn copied(class: &GemmClass, number: usize, along: bool, params: CopyParams) -> Copy {
     let (tall, first, most) = lines(class, number);
     let Layout { along: kept, pitch, all } = class.layout(number);
     let none = Expr::Number(0, Type::I32);
@@ -309,7 +309,7 @@ fn copied(class: &TileClass, number: usize, along: bool, params: CopyParams) -> 
 
 /// A factor that is computed by its body (prologue).
 pub(super) struct Computed<'a> {
-    tile: &'a TileClass,
+    tile: &'a GemmClass,
     number: usize,
     part: Part<'a>,
 }

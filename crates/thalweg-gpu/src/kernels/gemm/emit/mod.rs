@@ -1,7 +1,7 @@
 //! Fused GEMM: tiles of the result, whose factors are copied or computed into shared memory a few terms at a time, and
 //! whose accumulators are passed to the epilogue through shared memory. docs/gpu-contractions.md explains the design.
 //!
-//! In: a [`TileClass`]. Out: a program. Nothing here knows sizes; `kernels/contraction` chooses the class of a
+//! In: a [`GemmClass`]. Out: a program. Nothing here knows sizes; `kernels/contraction` chooses the class of a
 //! contraction.
 //!
 //! * `fed`: warp-specialized TMA GEMM, whose producer thread copies the factors by `boxes`.
@@ -20,16 +20,16 @@ use crate::emit::loops::Native;
 use crate::ir::{Action, Expr, For, Kernel, Layout, Name, Statement, Type, Unroll};
 use crate::kernels::gemm::emit::factor::Factor;
 use crate::kernels::gemm::params::{BatchParams, GemmParams, ProblemParams};
-use crate::kernels::gemm::{Math, Tile, TileClass};
+use crate::kernels::gemm::{GemmClass, Math, Tile};
 use thalweg_ir::{DType, ElementOp};
 
 /// Element type in shared memory: the memory format where tensor cores take narrow floats.
-pub(crate) fn element_of(class: &TileClass) -> Type {
+pub(crate) fn element_of(class: &GemmClass) -> Type {
     if class.math.is_narrow() { Type::Stored(class.dtype) } else { Type::Held(class.dtype) }
 }
 
 /// Lines of a tile of a factor: their number, the first one (an i32), and the number of the whole factor (an i64).
-pub(crate) fn lines(class: &TileClass, number: usize) -> (u32, Expr, Expr) {
+pub(crate) fn lines(class: &GemmClass, number: usize) -> (u32, Expr, Expr) {
     let (tall, first, most) = if number == 0 { (class.tile.m, "row0", "m") } else { (class.tile.n, "column0", "n") };
     (tall, Expr::name(first, Type::I64).to(Type::I32), Expr::name(most, Type::I64))
 }
@@ -96,7 +96,7 @@ pub(crate) fn next_place(place: &str, phase: &str, stages: u32) -> Vec<Statement
 
 /// Registers of a multiprocessor, and maximum number of a consumer thread.
 const REGISTERS: u32 = 65536;
-const MOST_REGISTERS: u32 = 240;
+const MAX_REGISTERS: u32 = 240;
 
 /// Registers per consumer thread of `groups` warpgroups, where the producer warpgroup keeps only `less` (`setmaxnreg`).
 /// All share the block's allocation at launch, which is the same for each thread: who requests more than that waits
@@ -104,7 +104,7 @@ const MOST_REGISTERS: u32 = 240;
 pub(crate) fn registers(groups: u32, less: u32) -> u32 {
     let eights = |n: u32| n / 8 * 8;
     let first = eights(REGISTERS / (128 * (groups + 1)));
-    eights((first * (groups + 1) - less) / groups).min(MOST_REGISTERS)
+    eights((first * (groups + 1) - less) / groups).min(MAX_REGISTERS)
 }
 
 /// Nested loops over a thread's accumulators: their indices, and their number among them.
@@ -123,7 +123,7 @@ pub(crate) fn each_sum(shape: &[u32], body: impl FnOnce(Vec<Expr>, Expr) -> Vec<
 
 /// A tiled GEMM that is being generated.
 struct Tiles<'a> {
-    class: &'a TileClass,
+    class: &'a GemmClass,
     params: &'a GemmParams,
     layout: &'a Layout,
     /// Dimensions of the register array `sum`, a thread's accumulators.
@@ -132,17 +132,22 @@ struct Tiles<'a> {
 }
 
 /// The kernel.
-pub fn kernel(class: &TileClass, native: Native) -> Kernel {
+pub fn kernel(class: &GemmClass, native: Native) -> Kernel {
     let (params, layout) = GemmParams::new(class);
     let factors = [0, 1].map(|f| Factor::new(class, &params, f, native));
     let tiles = Tiles { class, params: &params, layout: &layout, shape: multiply::shape(class), factors };
     let mut body = tiles.begin();
     body.extend(tiles.turns());
     if class.split {
-        body.extend(tiles.put_together());
+        body.extend(tiles.reduce_splits());
     }
-    let handed = class.handed();
-    body.extend(result::statements(&handed, (&params.result, &params.problem.fault), native, multiply::hand_on(class)));
+    let epilogue = class.epilogue();
+    body.extend(result::statements(
+        &epilogue,
+        (&params.result, &params.problem.fault),
+        native,
+        multiply::store_accumulators(class),
+    ));
     Kernel {
         name: "contraction",
         block: class.tile.threads(),
@@ -243,7 +248,7 @@ copies_wait(0);
 
     /// Split-K reduction: every block stores its partial accumulators in scratch memory, by thread, and the last block
     /// to finish adds them all in order. The other blocks exit here.
-    fn put_together(&self) -> Vec<Statement> {
+    fn reduce_splits(&self) -> Vec<Statement> {
         let (class, ty) = (self.class, self.sum());
         let (threads, all) = (class.tile.threads(), class.sums_of_thread() * class.tile.threads());
         let sum = |at: &[Expr]| Expr::Element { of: "sum".into(), at: at.to_vec(), ty };

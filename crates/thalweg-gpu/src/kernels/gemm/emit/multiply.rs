@@ -3,7 +3,7 @@
 use crate::dsl::Text;
 use crate::ir::{Definition, Expr, Routine, Statement, Type};
 use crate::kernels::gemm::emit::element_of;
-use crate::kernels::gemm::{LINE, LINE_ELEMENTS, Math, Tile, TileClass};
+use crate::kernels::gemm::{GemmClass, LINE, LINE_ELEMENTS, Math, Tile};
 use thalweg_ir::DType;
 
 /// Threads along columns of a block on CUDA cores.
@@ -11,7 +11,7 @@ const ACROSS: u32 = 16;
 
 /// Dimensions of a thread's accumulator registers. On tensor cores the last one is the four accumulators of an
 /// instruction.
-pub(super) fn shape(class: &TileClass) -> Vec<u32> {
+pub(super) fn shape(class: &GemmClass) -> Vec<u32> {
     let Tile { m, n, warps, .. } = class.tile;
     match class.math {
         Math::Warpgroup => vec![1, n / 8, 4],
@@ -21,19 +21,19 @@ pub(super) fn shape(class: &TileClass) -> Vec<u32> {
 }
 
 /// Definitions that a step's routines need.
-pub(super) fn definitions(class: &TileClass) -> Vec<Definition> {
+pub(super) fn definitions(class: &GemmClass) -> Vec<Definition> {
     let ([left, right], columns) = (across(class), class.tile.n);
     let of = || Definition::Warpgroups { f16: class.dtype == DType::F16, left: Some(left), right, columns };
     (class.math == Math::Warpgroup).then(of).into_iter().collect()
 }
 
 /// Whether lines of the factors are contiguous in shared memory instead of terms.
-fn across(class: &TileClass) -> [bool; 2] {
+fn across(class: &GemmClass) -> [bool; 2] {
     [0, 1].map(|f| !class.layout(f).along)
 }
 
 /// Environment of the DSL texts.
-fn text(class: &TileClass) -> Text<'static> {
+fn text(class: &GemmClass) -> Text<'static> {
     let Tile { m, n, k, warps, .. } = class.tile;
     let (left, right, dtype) = (class.layout(0), class.layout(1), class.sums);
     let shape = shape(class);
@@ -47,7 +47,7 @@ fn text(class: &TileClass) -> Text<'static> {
         .number("WARPS", warps[1])
         .number("ROWS", m / warps[0])
         .number("COLUMNS", n / warps[1])
-        .number("PITCH", class.handed().pitch())
+        .number("PITCH", class.epilogue().pitch())
         .number("PITCH0", left.pitch)
         .number("PITCH1", right.pitch)
         .number("ALL0", left.all)
@@ -69,7 +69,7 @@ fn text(class: &TileClass) -> Text<'static> {
 }
 
 /// Statements of a step.
-pub(super) fn step(class: &TileClass) -> Vec<Statement> {
+pub(super) fn step(class: &GemmClass) -> Vec<Statement> {
     match class.math {
         Math::Warpgroup => warpgroup(class),
         Math::Plain => text(class).statements(&[STEP, PLAIN]),
@@ -158,7 +158,7 @@ for p: u32 in 0..TERMS by 16 unroll {
 
 /// Multiplications of a warpgroup: its 64 rows by all columns. Contiguous lines are either terms, or 64 rows or columns
 /// at a time.
-fn warpgroup(class: &TileClass) -> Vec<Statement> {
+fn warpgroup(class: &GemmClass) -> Vec<Statement> {
     let Tile { n, k, .. } = class.tile;
     let [left, right] = across(class);
     let step = |across: bool| if across { 16 * LINE } else { 32 };
@@ -187,7 +187,7 @@ warpgroup_commit;
 }
 
 /// Stores the accumulators of pass `pass` to `sums` in shared memory, from the threads that have them.
-pub(super) fn hand_on(class: &TileClass) -> Vec<Statement> {
+pub(super) fn store_accumulators(class: &GemmClass) -> Vec<Statement> {
     let high = match class.math {
         Math::Plain => (class.tile.m / ACROSS).min(4),
         _ => shape(class)[0],

@@ -5,7 +5,7 @@ use crate::emit::index::{decompose, offset};
 use crate::emit::loops::Native;
 use crate::emit::nodes::{Names, statements};
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::gemm::PartClass;
+use crate::kernels::gemm::BodyClass;
 use crate::operands::BodyParams;
 use crate::params::FaultAddress;
 use thalweg_ir::DType;
@@ -14,7 +14,7 @@ use thalweg_kernel::Body;
 /// A body with its environment.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
-    pub(crate) class: &'a PartClass,
+    pub(crate) class: &'a BodyClass,
     pub(crate) params: &'a BodyParams,
     /// Argument with the fault slot.
     pub(crate) fault: &'a FaultAddress,

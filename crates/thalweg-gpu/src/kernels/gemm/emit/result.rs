@@ -20,48 +20,48 @@ use crate::emit::nodes::value;
 use crate::ir::{Expr, Name, Statement, Type, Unroll};
 use crate::kernels::gemm::emit::part::Part;
 use crate::kernels::gemm::emit::shared_part;
-use crate::kernels::gemm::{By, Handed};
+use crate::kernels::gemm::{EpilogueShape, PassThreads};
 use crate::operands::BodyParams;
 use crate::params::FaultAddress;
 
 /// Maximum number of vectors of a thread that a warp's epilogue has in flight.
-const MOST_AHEAD: u32 = 8;
+const MAX_AHEAD: u32 = 8;
 /// Maximum number of warps of a block.
-const MOST_WARPS: u32 = 32;
+const MAX_WARPS: u32 = 32;
 
-/// Epilogue after the main loop; `hand_on` stores the accumulators of pass `pass` to `sums`. It uses the variables `m`
+/// Epilogue after the main loop; `store_accumulators` stores the accumulators of pass `pass` to `sums`. It uses the variables `m`
 /// and `n`, `row0` and `column0` (of a warp `warp_row`), all i64, `product` and `t`, both u32, and the bytes `shared`.
 pub fn statements(
-    handed: &Handed<'_>,
+    epilogue: &EpilogueShape<'_>,
     (params, fault): (&BodyParams, &FaultAddress),
     native: Native,
-    hand_on: Vec<Statement>,
+    store_accumulators: Vec<Statement>,
 ) -> Vec<Statement> {
-    let part = Part { class: &handed.result.0, params, fault, tag: "", native };
-    let result = Result { handed, part, hand_on };
+    let part = Part { class: &epilogue.result.0, params, fault, tag: "", native };
+    let result = Result { epilogue, part, store_accumulators };
     result.shifted().or_else(|| result.by_warp()).unwrap_or_else(|| result.by_points())
 }
 
 /// Epilogue on accumulators in registers: statements before the main loop (`within` surrounds those that use argument
 /// words), and statements after it.
 pub fn dealt(
-    handed: &Handed<'_>,
+    epilogue: &EpilogueShape<'_>,
     (params, fault): (&BodyParams, &FaultAddress),
     native: Native,
     within: &dyn Fn(Vec<Statement>) -> Vec<Statement>,
 ) -> [Vec<Statement>; 2] {
-    let part = Part { class: &handed.result.0, params, fault, tag: "", native };
-    Result { handed, part, hand_on: vec![] }.dealt(within)
+    let part = Part { class: &epilogue.result.0, params, fault, tag: "", native };
+    Result { epilogue, part, store_accumulators: vec![] }.dealt(within)
 }
 
 /// Stores the accumulators of each warp's 16 rows to shared memory, in `eights` blocks of eight columns.
-pub fn hand_on_rows(handed: &Handed<'_>, eights: u32) -> Vec<Statement> {
+pub fn store_accumulators_of_rows(epilogue: &EpilogueShape<'_>, eights: u32) -> Vec<Statement> {
     Text::new()
         .number("EIGHTS", eights)
-        .number("PITCH", handed.pitch())
+        .number("PITCH", epilogue.pitch())
         .value("t", u32("t"))
-        .elements("sum", Type::Held(handed.sums))
-        .elements("sums", Type::Held(handed.sums))
+        .elements("sum", Type::Held(epilogue.sums))
+        .elements("sums", Type::Held(epilogue.sums))
         .statements(&[r"
 for j: u32 in 0..EIGHTS unroll {
     for e: u32 in 0..4 unroll {
@@ -72,10 +72,13 @@ for j: u32 in 0..EIGHTS unroll {
 }
 
 /// Stores the accumulators of a warp's pass to shared memory.
-pub fn hand_on_pass(handed: &Handed<'_>, cases: Vec<((Name, Vec<Expr>), u32)>) -> Vec<Statement> {
+pub fn store_accumulators_of_pass(
+    epilogue: &EpilogueShape<'_>,
+    cases: Vec<((Name, Vec<Expr>), u32)>,
+) -> Vec<Statement> {
     let to = ("sums".into(), vec![u32("t") / Expr::Number(32, Type::U32)]);
-    let (pass, pitch, eights) = (Expr::name("pass", Type::I32), handed.pitch(), handed.columns / 8);
-    crate::kernels::gemm::emit::routine(crate::ir::Action::HandOn { pass, to, pitch, eights, cases })
+    let (pass, pitch, eights) = (Expr::name("pass", Type::I32), epilogue.pitch(), epilogue.columns / 8);
+    crate::kernels::gemm::emit::routine(crate::ir::Action::StoreAccumulators { pass, to, pitch, eights, cases })
 }
 
 fn i64(name: &str) -> Expr {
@@ -87,36 +90,36 @@ fn u32(name: &str) -> Expr {
 }
 
 struct Result<'a> {
-    handed: &'a Handed<'a>,
+    epilogue: &'a EpilogueShape<'a>,
     part: Part<'a>,
-    hand_on: Vec<Statement>,
+    store_accumulators: Vec<Statement>,
 }
 
 impl Result<'_> {
     fn is_warp(&self) -> bool {
-        matches!(self.handed.by, By::Warp { .. })
+        matches!(self.epilogue.by, PassThreads::Warp { .. })
     }
 
     /// Threads that run a pass together: a thread's number among them, and how many there are.
     fn threads(&self) -> (Expr, u32) {
-        match self.handed.by {
-            By::Block(threads) => (u32("t"), threads),
-            By::Warp { .. } | By::Thread { .. } => (u32("t") % Expr::Number(32, Type::U32), 32),
+        match self.epilogue.by {
+            PassThreads::Block(threads) => (u32("t"), threads),
+            PassThreads::Warp { .. } | PassThreads::Thread { .. } => (u32("t") % Expr::Number(32, Type::U32), 32),
         }
     }
 
     /// First row and first column of a pass.
     fn origin(&self, pass: &Expr) -> [Expr; 2] {
         let number = |n: u32| Expr::Number(n.into(), Type::I32);
-        let (rows, columns) = (self.handed.rows, self.handed.columns);
-        match self.handed.by {
-            By::Block(_) => [i64("row0") + (pass.clone() * number(rows)).to(Type::I64), i64("column0")],
-            By::Warp { across, .. } => {
+        let (rows, columns) = (self.epilogue.rows, self.epilogue.columns);
+        match self.epilogue.by {
+            PassThreads::Block(_) => [i64("row0") + (pass.clone() * number(rows)).to(Type::I64), i64("column0")],
+            PassThreads::Warp { across, .. } => {
                 let (high, wide) = (pass.clone() / number(across), pass.clone() % number(across));
                 let row = i64("warp_row") + (high * number(64)).to(Type::I64);
                 [row, i64("column0") + (wide * number(columns)).to(Type::I64)]
             }
-            By::Thread { across } => {
+            PassThreads::Thread { across } => {
                 let (high, half) = (pass.clone() / number(2 * across), pass.clone() % number(2));
                 let wide = pass.clone() / number(2) % number(across);
                 let row = i64("warp_row") + (high * number(64) + half * number(8)).to(Type::I64);
@@ -127,19 +130,19 @@ impl Result<'_> {
 
     /// Declares the accumulators in shared memory.
     fn room(&self) -> Statement {
-        let (ty, elements) = (Type::Held(self.handed.sums), self.handed.rows * self.handed.pitch());
-        match self.handed.by {
-            By::Block(_) => shared_part("sums".into(), ty, elements, 0),
-            By::Thread { .. } => unreachable!("sums stay in registers"),
-            By::Warp { at, .. } => {
-                let shape = vec![MOST_WARPS, elements];
+        let (ty, elements) = (Type::Held(self.epilogue.sums), self.epilogue.rows * self.epilogue.pitch());
+        match self.epilogue.by {
+            PassThreads::Block(_) => shared_part("sums".into(), ty, elements, 0),
+            PassThreads::Thread { .. } => unreachable!("sums stay in registers"),
+            PassThreads::Warp { at, .. } => {
+                let shape = vec![MAX_WARPS, elements];
                 Statement::SharedPart { name: "sums".into(), ty, shape, of: "shared".into(), at }
             }
         }
     }
 
     fn is_sums(&self, access: usize) -> bool {
-        self.part.class.body.accesses[access].operand == Some(self.handed.result.1)
+        self.part.class.body.accesses[access].operand == Some(self.epilogue.result.1)
     }
 
     fn lanes(&self) -> u32 {
@@ -163,23 +166,23 @@ impl Result<'_> {
     /// Environment of the DSL texts. Coordinates are those of pass `pass`.
     fn text(&self, pass: &Expr) -> Text<'static> {
         let (index, [row0, column0], (lane, threads)) = (self.part.index(), self.origin(pass), self.threads());
-        let (rows, v) = (self.handed.rows, self.lanes());
-        let wide = self.handed.columns / v;
+        let (rows, v) = (self.epilogue.rows, self.lanes());
+        let wide = self.epilogue.columns / v;
         let place = ["row", "column"].map(|name| Expr::name(name, index));
         let [row, column] = place;
         Text::new()
             .ty("Index", index)
-            .ty("Sum", Type::Held(self.handed.sums))
+            .ty("Sum", Type::Held(self.epilogue.sums))
             .number("ROWS", rows)
-            .number("PASSES", self.handed.passes)
-            .number("COLUMNS", self.handed.columns)
-            .number("PITCH", self.handed.pitch())
+            .number("PASSES", self.epilogue.passes)
+            .number("COLUMNS", self.epilogue.columns)
+            .number("PITCH", self.epilogue.pitch())
             .number("LANES", v)
             .number("WIDE", wide)
             .number("ALL", rows * wide)
             .number("THREADS", threads)
             .number("EACH", rows * wide / threads)
-            .number("AHEAD", MOST_AHEAD.min(rows * wide / threads).max(1))
+            .number("AHEAD", MAX_AHEAD.min(rows * wide / threads).max(1))
             .holds("WARP", self.is_warp())
             .value("t", u32("t"))
             .value("m", i64("m"))
@@ -187,8 +190,8 @@ impl Result<'_> {
             .value("lane", lane)
             .value("row0", row0)
             .value("column0", column0)
-            .elements("sums", Type::Held(self.handed.sums))
-            .given("hand_on", self.hand_on.clone())
+            .elements("sums", Type::Held(self.epilogue.sums))
+            .given("hand_on", self.store_accumulators.clone())
             .given("decomposed", self.part.decomposed([u32("product"), row, column]))
     }
 
@@ -229,13 +232,13 @@ impl Result<'_> {
             loads.extend(accesses.arrays(k, wants, v, &[]));
             loads.extend(self.with_stand(|stand| accesses.fetch(k, wants, stand, [&[], &[]])));
         }
-        let own = Expr::Element { of: "own".into(), at: vec![lane_number()], ty: Type::Held(self.handed.sums) };
+        let own = Expr::Element { of: "own".into(), at: vec![lane_number()], ty: Type::Held(self.epilogue.sums) };
         let text = self.text(&Expr::name("pass", Type::I32));
         let text = text.given("loads", loads).given("compute", self.compute(own, &[], None));
-        let (unroll, each) = match self.handed.by {
-            By::Block(_) => ("unroll", "for c: u32 in lane..ALL by THREADS {"),
-            By::Warp { .. } => ("rolled", "for u: u32 in 0..EACH unroll(AHEAD) { let c = lane + u * THREADS;"),
-            By::Thread { .. } => unreachable!("sums stay in registers"),
+        let (unroll, each) = match self.epilogue.by {
+            PassThreads::Block(_) => ("unroll", "for c: u32 in lane..ALL by THREADS {"),
+            PassThreads::Warp { .. } => ("rolled", "for u: u32 in 0..EACH unroll(AHEAD) { let c = lane + u * THREADS;"),
+            PassThreads::Thread { .. } => unreachable!("sums stay in registers"),
         };
         let passes = format!("for pass: i32 in 0..PASSES {unroll} {{");
         let mut out = self.declared();

@@ -11,13 +11,13 @@ use crate::emit::index::{decompose, offset};
 use crate::ir::{Expr, Statement, Type};
 use crate::kernels::gemm::emit::part::Part;
 use crate::kernels::gemm::emit::{IN_LINES, element_of, lines, of, shared_part};
-use crate::kernels::gemm::{LINE_ELEMENTS, Layout, Math, TileClass};
+use crate::kernels::gemm::{GemmClass, LINE_ELEMENTS, Layout, Math};
 use std::ops::Range;
 use thalweg_ir::DType;
 
 /// A strided factor.
 pub(super) struct Strided<'a> {
-    class: &'a TileClass,
+    class: &'a GemmClass,
     number: usize,
     part: Part<'a>,
     /// Whether elements that are near each other in memory are terms.
@@ -32,7 +32,7 @@ pub(super) struct Strided<'a> {
 }
 
 impl<'a> Strided<'a> {
-    pub(super) fn new(class: &'a TileClass, number: usize, part: Part<'a>, along: bool) -> Strided<'a> {
+    pub(super) fn new(class: &'a GemmClass, number: usize, part: Part<'a>, along: bool) -> Strided<'a> {
         let (tall, ..) = lines(class, number);
         let (threads, terms) = (class.tile.threads(), class.tile.k);
         let side = if class.math.is_narrow() { 2 } else { 1 };

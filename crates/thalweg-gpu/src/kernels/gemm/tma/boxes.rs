@@ -3,13 +3,13 @@
 use crate::ir::{Action, Expr, Name, Slot, Statement, Type};
 use crate::kernels::gemm::LINE_ELEMENTS;
 use crate::kernels::gemm::emit::of;
-use crate::kernels::gemm::tma::FedFactor;
+use crate::kernels::gemm::tma::TmaFactor;
 use crate::kernels::gemm::tma::params::FactorDimsParams;
 use crate::params::Divisor;
 
 /// A box of a factor to copy.
 pub(crate) struct Boxes<'a> {
-    pub(crate) factor: FedFactor,
+    pub(crate) factor: TmaFactor,
     /// Number of the factor, for names. The variable `batch` with that number is the index of the product among the
     /// factor's matrices, of the type below, a u32 or an i64.
     pub(crate) number: usize,
@@ -64,7 +64,7 @@ impl Boxes<'_> {
                 let block = Expr::Number(4 * i64::from(factor.dealt), Type::I32);
                 let at = vec![terms[0].clone(), zero(), zero(), zero(), lines[0].clone() / block];
                 let to = (of("s", number), self.to.clone());
-                out.push(Statement::Do(Action::MapCopy {
+                out.push(Statement::Do(Action::TensorMapCopy {
                     to,
                     map: self.map.clone(),
                     barrier: self.barrier.clone(),
@@ -76,7 +76,12 @@ impl Boxes<'_> {
             let at = two.into_iter().chain(&terms[1..]).chain(&lines[1..]).chain(&batch).cloned().collect();
             let far = Expr::Number((c * next * LINE_ELEMENTS).into(), self.to.ty());
             let to = (of("s", number), if c == 0 { self.to.clone() } else { self.to.clone() + far });
-            out.push(Statement::Do(Action::MapCopy { to, map: self.map.clone(), barrier: self.barrier.clone(), at }));
+            out.push(Statement::Do(Action::TensorMapCopy {
+                to,
+                map: self.map.clone(),
+                barrier: self.barrier.clone(),
+                at,
+            }));
         }
         vec![Statement::Scope(out)]
     }

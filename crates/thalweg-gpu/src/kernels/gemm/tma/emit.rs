@@ -1,7 +1,7 @@
 //! Warp-specialized persistent TMA GEMM: a producer thread copies the factors by TMA, and two consumer teams compute a
 //! tile each, so that one multiplies while the other runs its epilogue (ping-pong).
 //!
-//! In: a [`FedClass`]. Out: a program. docs/gpu-contractions.md explains the design.
+//! In: a [`TmaGemmClass`]. Out: a program. docs/gpu-contractions.md explains the design.
 //!
 //! A launch may have several products with one left factor and one shape (grouped GEMM): the words of their own
 //! launches follow each other, and tiles are numbered through all of them.
@@ -13,14 +13,14 @@ use crate::kernels::gemm::LINE;
 use crate::kernels::gemm::emit::{batches_of, next_place, registers, result, shared_part, which_tile};
 use crate::kernels::gemm::tma::boxes::Boxes;
 use crate::kernels::gemm::tma::params::TmaGemmParams;
-use crate::kernels::gemm::tma::{FedClass, FedFactor, TERMS};
+use crate::kernels::gemm::tma::{TERMS, TmaFactor, TmaGemmClass};
 use thalweg_ir::DType;
 
 /// Registers of a producer thread.
 const LESS: u32 = 24;
 
-struct Fed<'a> {
-    class: &'a FedClass,
+struct TmaGemm<'a> {
+    class: &'a TmaGemmClass,
     params: TmaGemmParams,
     /// Layout of the arguments of all problems.
     layout: Layout,
@@ -29,17 +29,17 @@ struct Fed<'a> {
 }
 
 /// The kernel.
-pub fn kernel(class: &FedClass, native: Native) -> Kernel {
+pub fn kernel(class: &TmaGemmClass, native: Native) -> Kernel {
     let (params, layout) = TmaGemmParams::new(class);
     let words = layout.words();
-    let fed = Fed { class, params, layout: layout.repeated(class.products as usize), words };
+    let fed = TmaGemm { class, params, layout: layout.repeated(class.products as usize), words };
     let f16 = class.dtype == DType::F16;
     let [left, right] = fed.across();
-    let handed = class.handed();
+    let epilogue = class.epilogue();
     let own = (&fed.params.result, &fed.params.problem.fault);
     let [before, result] = match class.dealt() {
-        0 => [vec![], fed.within(result::statements(&handed, own, native, fed.hand_on()))],
-        _ => result::dealt(&handed, own, native, &|own| fed.within(own)),
+        0 => [vec![], fed.within(result::statements(&epilogue, own, native, fed.store_accumulators()))],
+        _ => result::dealt(&epilogue, own, native, &|own| fed.within(own)),
     };
     let mut body = fed.begin();
     let text = fed.text().given("before", before).given("result", result);
@@ -54,7 +54,7 @@ pub fn kernel(class: &FedClass, native: Native) -> Kernel {
     }
 }
 
-impl Fed<'_> {
+impl TmaGemm<'_> {
     /// Whether lines of the factors are contiguous in shared memory instead of terms.
     fn across(&self) -> [bool; 2] {
         self.class.factors.map(|f| !f.along)
@@ -90,14 +90,14 @@ impl Fed<'_> {
     }
 
     /// Stores the accumulators of an epilogue pass from a warp's registers to shared memory.
-    fn hand_on(&self) -> Vec<Statement> {
-        let handed = self.class.handed();
-        let across = self.class.tile.n / handed.columns;
+    fn store_accumulators(&self) -> Vec<Statement> {
+        let epilogue = self.class.epilogue();
+        let across = self.class.tile.n / epilogue.columns;
         let case = |pass: u32| {
             let part = Expr::Number((pass / across).into(), Type::I32);
-            (("sum".into(), vec![part]), pass % across * (handed.columns / 8))
+            (("sum".into(), vec![part]), pass % across * (epilogue.columns / 8))
         };
-        result::hand_on_pass(&handed, (0..handed.passes).map(case).collect())
+        result::store_accumulators_of_pass(&epilogue, (0..epilogue.passes).map(case).collect())
     }
 
     /// TMA copies of a step of a factor, or (`rest`) of the right factor's last lines, which do not fill a tile.
@@ -105,7 +105,7 @@ impl Fed<'_> {
         let (class, params) = (self.class, &self.params);
         let factor = class.factors[number];
         let (factor, map) = match rest {
-            true => (FedFactor { dealt: 0, ..factor }, params.rest.as_ref().expect("a class with a rest has its map")),
+            true => (TmaFactor { dealt: 0, ..factor }, params.rest.as_ref().expect("a class with a rest has its map")),
             false => (factor, &params.maps[number]),
         };
         let (line, lines) = if number == 0 { ("row0", class.tile.m) } else { ("column0", class.tile.n) };
@@ -206,7 +206,7 @@ warpgroup_commit;
             .elements("empty", Type::U64)
             .elements("turns", Type::U64)
             .value("row0", Expr::name("row0", Type::I64))
-            .given("maps_ahead", ahead.map(|map| Statement::Do(Action::MapAhead(map))).collect())
+            .given("maps_ahead", ahead.map(|map| Statement::Do(Action::TensorMapPrefetch(map))).collect())
             .given("copies", copies())
             .given("which", which.clone())
             .given("next", next_place("slot", "phase", stages))

@@ -5,7 +5,7 @@ pub mod emit;
 pub mod params;
 pub(crate) mod select;
 
-use crate::kernels::gemm::{By, Handed, LINE_ELEMENTS, PartClass};
+use crate::kernels::gemm::{BodyClass, EpilogueShape, LINE_ELEMENTS, PassThreads};
 use thalweg_ir::DType;
 
 /// Terms (K) per pipeline step: those of a line in shared memory.
@@ -16,7 +16,7 @@ pub const BARRIER: u32 = 8;
 
 /// The tile of a team of consumer warpgroups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct FedTile {
+pub struct TmaTile {
     /// Consumer warpgroups per tile, one or two. Two divide its rows.
     pub team: u32,
     /// Rows: 64 or 128.
@@ -29,7 +29,7 @@ pub struct FedTile {
 
 /// Memory layout of a factor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct FedFactor {
+pub struct TmaFactor {
     /// Whether terms are neighbours in memory (K-major).
     pub along: bool,
     /// Number of dimensions of its terms.
@@ -46,17 +46,17 @@ pub struct FedFactor {
 
 /// Class key: the properties that decide the source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct FedClass {
+pub struct TmaGemmClass {
     /// Dtype of the factors.
     pub dtype: DType,
     /// The tile.
-    pub tile: FedTile,
+    pub tile: TmaTile,
     /// Number of batch dimensions.
     pub batch: u8,
     /// The factors.
-    pub factors: [FedFactor; 2],
+    pub factors: [TmaFactor; 2],
     /// The epilogue, and which of its operands is the accumulators.
-    pub result: (PartClass, u16),
+    pub result: (BodyClass, u16),
     /// Number of products in one launch.
     pub products: u32,
     /// Whether the last lines of the right factor, which do not fill a tile, are copied uninterleaved though the others
@@ -64,7 +64,7 @@ pub struct FedClass {
     pub rest: bool,
 }
 
-impl FedClass {
+impl TmaGemmClass {
     /// Elements of a factor in a pipeline stage.
     pub fn all(&self, factor: usize) -> u32 {
         TERMS * if factor == 0 { self.tile.m } else { self.tile.n }
@@ -92,31 +92,31 @@ impl FedClass {
     }
 
     /// How accumulators are passed to the epilogue.
-    pub fn handed(&self) -> Handed<'_> {
+    pub fn epilogue(&self) -> EpilogueShape<'_> {
         let (result, sums) = (&self.result, DType::F32);
         if self.dealt() > 0 {
             let columns = 4 * self.dealt();
             let across = self.tile.n / columns;
-            return Handed {
+            return EpilogueShape {
                 result,
                 sums,
                 rows: 8,
                 columns,
                 passes: self.rows() / 8 * across / 4,
-                by: By::Thread { across },
+                by: PassThreads::Thread { across },
             };
         }
         // With teams of two warpgroups a thread has half the registers, and the epilogue's loads wait in them.
         let alone = self.result.0.loads(self.result.1) == 0;
         let columns = if self.tile.team == 1 || alone { 64 } else { 32 };
         let across = self.tile.n / columns;
-        let by = By::Warp { at: self.sums_at(), across };
-        Handed { result, sums, rows: 16, columns, passes: self.rows() / 64 * across, by }
+        let by = PassThreads::Warp { at: self.sums_at(), across };
+        EpilogueShape { result, sums, rows: 16, columns, passes: self.rows() / 64 * across, by }
     }
 
     /// Offset in bytes of the mbarriers in shared memory.
     pub fn barriers_at(&self) -> u32 {
-        let room = if self.dealt() > 0 { 0 } else { self.handed().bytes() };
+        let room = if self.dealt() > 0 { 0 } else { self.epilogue().bytes() };
         self.sums_at() + 8 * self.tile.team * room
     }
 

@@ -1,13 +1,13 @@
 //! Kernel arguments of TMA GEMMs.
 
 use crate::kernels::gemm::params::{BatchParams, ProblemParams, part};
-use crate::kernels::gemm::tma::{FedClass, FedFactor};
+use crate::kernels::gemm::tma::{TmaFactor, TmaGemmClass};
 use crate::operands::BodyParams;
 use crate::params::{Divisor, Padding, TensorMap, U32, each, flat, optional, params};
 
 params! {
     /// Kernel arguments of a TMA GEMM. Those of several problems of one launch follow each other.
-    pub struct TmaGemmParams(class: &FedClass) filled by TmaGemmArguments {
+    pub struct TmaGemmParams(class: &TmaGemmClass) filled by TmaGemmArguments {
         /// Sizes.
         problem: ProblemParams = flat(ProblemParams::declare),
         /// Tiles of all products of the batch.
@@ -30,7 +30,7 @@ params! {
 
 params! {
     /// Sizes of a factor's dimensions but the outermost one of its terms, its lines and its batch.
-    pub struct FactorDimsParams(factor: &FedFactor) filled by FactorDimsArguments {
+    pub struct FactorDimsParams(factor: &TmaFactor) filled by FactorDimsArguments {
         /// Terms.
         terms: Vec<Divisor> = each(inner(factor.terms), Divisor::declare),
         /// Lines.

@@ -11,12 +11,12 @@ use crate::body::is_harmless;
 use crate::kernels::Skeleton;
 use crate::kernels::gemm::Math;
 use crate::kernels::gemm::params::{BatchArguments, ProblemArguments};
-use crate::kernels::gemm::select::{Part, is_counted, is_strided, lies_at, math, result, sums_operand};
+use crate::kernels::gemm::select::{Part, factor_strides, is_counted, is_strided, math, result, sums_operand};
 use crate::kernels::gemm::tma::params::{FactorDimsArguments, TmaGemmArguments};
-use crate::kernels::gemm::tma::{FedClass, FedFactor, FedTile, TERMS};
+use crate::kernels::gemm::tma::{TERMS, TmaFactor, TmaGemmClass, TmaTile};
 use crate::kernels::plan::{Draft, Plan};
 use crate::maps::{MAP_RANK, TensorMap};
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::space::divisor;
 use crate::target::{Chip, Target};
 use crate::traffic;
@@ -25,11 +25,11 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, Moved};
 
 /// Tile candidates, each with its share of the peak rate.
-const TILES_AND_RATES: [(FedTile, f64); 4] = [
-    (FedTile { team: 1, m: 128, n: 128, stages: 5 }, 1.0),
-    (FedTile { team: 1, m: 128, n: 64, stages: 7 }, 0.9),
-    (FedTile { team: 1, m: 64, n: 128, stages: 7 }, 0.9),
-    (FedTile { team: 1, m: 64, n: 64, stages: 8 }, 0.7),
+const TILES_AND_RATES: [(TmaTile, f64); 4] = [
+    (TmaTile { team: 1, m: 128, n: 128, stages: 5 }, 1.0),
+    (TmaTile { team: 1, m: 128, n: 64, stages: 7 }, 0.9),
+    (TmaTile { team: 1, m: 64, n: 128, stages: 7 }, 0.9),
+    (TmaTile { team: 1, m: 64, n: 64, stages: 8 }, 0.7),
 ];
 
 /// Tile that two warpgroups compute together where an element of the result reads at most this many bytes, which wait
@@ -41,8 +41,8 @@ const FEW_READ: usize = 8;
 const DEALT: u32 = 64;
 
 /// A contraction as TMA tiles.
-pub struct Fed {
-    tile: FedTile,
+pub struct TmaGemm {
+    tile: TmaTile,
     factors: [Factor; 2],
     /// Estimated time of all tiles, as the number of multiplications that a multiprocessor would do meanwhile at its
     /// peak rate.
@@ -86,7 +86,7 @@ impl Factor {
             let far = p.batch.iter().map(|d| (if n == 0 { d.1 } else { d.2 } / matrix) as usize).collect();
             return Factor::lying(first_operand, *first, [terms, lines, batch], far);
         }
-        let (first, line, term) = lies_at(p, n);
+        let (first, line, term) = factor_strides(p, n);
         let batch: Vec<_> = p.batch.iter().map(|d| (d.0, if n == 0 { d.1 } else { d.2 })).collect();
         let lines = if n == 0 { p.m } else { p.n };
         Factor::in_memory(first_operand, first, [(p.k, term), (lines, line)], &batch)
@@ -159,9 +159,9 @@ impl Factor {
     }
 
     /// The properties that decide the source.
-    pub fn class(&self) -> FedFactor {
+    pub fn class(&self) -> TmaFactor {
         let [terms, lines, batch] = [&self.terms, &self.lines, &self.batch].map(|d| d.len() as u8);
-        FedFactor { along: self.along, terms, lines, batch, dealt: self.dealt as u8 }
+        TmaFactor { along: self.along, terms, lines, batch, dealt: self.dealt as u8 }
     }
 
     /// Returns the factor with its lines interleaved for vectors of `lanes` columns, where it is one matrix whose terms
@@ -193,7 +193,7 @@ pub fn fits(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
 }
 
 /// Chooses the tile of a contraction; `None` where TMA tiles are not possible.
-pub fn choose(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<Fed> {
+pub fn choose(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<TmaGemm> {
     let p = &g.product;
     if math(c, chip) != Math::Warpgroup || !is_counted(p) || p.m == 0 || p.n == 0 || p.k == 0 || g.batches() == 0 {
         return None;
@@ -201,14 +201,14 @@ pub fn choose(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<F
     let reads = c.factors[0].as_ref().map_or(1, |f| f.operands as u16);
     let factors = [Factor::new(c, g, 0, 0)?, Factor::new(c, g, 1, reads)?];
     let possible =
-        |t: &FedTile| [t.m, t.n].iter().zip(&factors).all(|(&lines, f)| f.map(c.dtype, [lines, TERMS]).is_some());
-    let time = |(t, rate): &(FedTile, f64)| {
+        |t: &TmaTile| [t.m, t.n].iter().zip(&factors).all(|(&lines, f)| f.map(c.dtype, [lines, TERMS]).is_some());
+    let time = |(t, rate): &(TmaTile, f64)| {
         let tiles = g.batches() * p.m.div_ceil(t.m as usize) * p.n.div_ceil(t.n as usize);
         tiles.div_ceil(chip.multiprocessors as usize) as f64 * f64::from(t.m * t.n) * p.k as f64 / rate
     };
     let all = TILES_AND_RATES.iter().filter(|t| possible(&t.0)).map(|t| (t.0, time(t)));
     let (tile, work) = all.min_by(|a, b| a.1.total_cmp(&b.1))?;
-    Some(Fed { tile, factors, work })
+    Some(TmaGemm { tile, factors, work })
 }
 
 /// Plans the launch of a contraction; `None` where it does not fit, or the driver cannot encode the tensor maps.
@@ -218,14 +218,14 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
 
 /// Adds one launch for several contractions of one class and size (grouped GEMM). Returns `false`, and adds nothing,
 /// where that is not possible.
-pub fn add_together(plan: &mut Plan, siblings: &[Sibling<'_>], target: &dyn Target) -> bool {
+pub fn add_grouped(plan: &mut Plan, siblings: &[Sibling<'_>], target: &dyn Target) -> bool {
     let own = |p: &Sibling<'_>| planned(p.contraction, p.geometry, p.contraction.dtype, target);
     let Some(all) = siblings.iter().map(own).collect::<Option<Vec<_>>>() else { return false };
     let Some(first) = all.first() else { return false };
     let draft = &first.plan.stages[0];
     let alike =
         all.iter().all(|p| p.class == first.class && p.sizes == first.sizes && p.plan.checked == first.plan.checked);
-    let class = FedClass { products: siblings.len() as u32, ..first.class.clone() };
+    let class = TmaGemmClass { products: siblings.len() as u32, ..first.class.clone() };
     let tiles = first.tiles * siblings.len();
     let fits = 8 * draft.words.len() * siblings.len() <= target.chip().arguments && tiles <= i32::MAX as usize;
     if !alike || !fits {
@@ -243,7 +243,7 @@ pub fn add_together(plan: &mut Plan, siblings: &[Sibling<'_>], target: &dyn Targ
         (block, shared) = (draft.block, draft.shared);
     }
     let grid = [(tiles as u32).min(target.chip().multiprocessors), 1, 1];
-    let kernel = Arc::new(Skeleton::Fed(Box::new(class)));
+    let kernel = Arc::new(Skeleton::TmaGemm(Box::new(class)));
     plan.stages.push(Draft { kernel, grid, block, shared, words, patches });
     true
 }
@@ -252,7 +252,7 @@ pub fn add_together(plan: &mut Plan, siblings: &[Sibling<'_>], target: &dyn Targ
 pub struct Sibling<'a> {
     pub contraction: &'a Contraction,
     pub geometry: &'a ContractionGeometry,
-    pub operands: Vec<Word>,
+    pub operands: Vec<RuntimeArgument>,
     pub scalars: u16,
 }
 
@@ -260,7 +260,7 @@ pub struct Sibling<'a> {
 struct Planned {
     plan: Plan,
     /// Class key of the launch.
-    class: FedClass,
+    class: TmaGemmClass,
     /// Rows, columns and terms.
     sizes: [usize; 3],
     /// Tiles of all products of the batch.
@@ -270,7 +270,7 @@ struct Planned {
 /// Plans the launch of a contraction.
 fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<Planned> {
     let chip = target.chip();
-    let Fed { tile, mut factors, .. } = choose(c, g, chip)?;
+    let TmaGemm { tile, mut factors, .. } = choose(c, g, chip)?;
     let (p, mut plan) = (&g.product, Plan::default());
     let both = c.factors.each_ref().map(|f| f.as_ref().map_or([1, 0], |f| [f.operands as u16, f.scalars as u16]));
     let [reads, scalars] = [0, 1].map(|i| both[0][i] + both[1][i]);
@@ -278,7 +278,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     let sums = sums_operand(c);
     let of_result = (result.class(), sums);
     let shared = (tile.m, tile.n) == SHARED && of_result.0.loads(sums) <= FEW_READ;
-    let mut tile = FedTile { team: 1 + u32::from(shared), ..tile };
+    let mut tile = TmaTile { team: 1 + u32::from(shared), ..tile };
     let few = tile.m * tile.n / (tile.team * 128) <= DEALT && is_harmless(&of_result.0.body);
     // Vectors of the result; or rows of any alignment, whose last tile is not interleaved.
     let anywhere = of_result.0.rounded(sums).is_some();
@@ -294,7 +294,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
         // The epilogue needs no buffer in shared memory: the space goes to two more stages.
         tile.stages += 2;
     }
-    let mut class = FedClass {
+    let mut class = TmaGemmClass {
         dtype: c.dtype,
         tile,
         batch: p.batch.len() as u8,
@@ -314,7 +314,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     });
     let map = |factor: &Factor, lines: u32| {
         let map = target.map(&factor.map(c.dtype, [lines, TERMS])?)?;
-        Some((map, Word::Map(factor.operand, factor.first as i64 * c.dtype.size() as i64)))
+        Some((map, RuntimeArgument::TensorMap(factor.operand, factor.first as i64 * c.dtype.size() as i64)))
     };
     let maps = vec![map(&factors[0], tile.m)?, map(&factors[1], tile.n)?];
     let rest = match &undealt {
@@ -339,7 +339,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     let arguments = arguments.fill(&class);
     plan.moved = moved(c, g, &result, tile);
     let (grid, block, shared) = ([tiles.min(chip.multiprocessors), 1, 1], class.threads(), class.shared());
-    plan.stages.push(Draft::new(Skeleton::Fed(Box::new(class.clone())), grid, block, shared, arguments));
+    plan.stages.push(Draft::new(Skeleton::TmaGemm(Box::new(class.clone())), grid, block, shared, arguments));
     Some(Planned { plan, class, sizes: [rows, columns, terms], tiles: tiles as usize })
 }
 
@@ -354,7 +354,7 @@ fn reach(c: &Contraction, g: &ContractionGeometry, n: usize) -> Option<usize> {
 }
 
 /// Memory traffic: lines of the factors once for each tile, everything else once.
-fn moved(c: &Contraction, g: &ContractionGeometry, result: &Part, tile: FedTile) -> Moved {
+fn moved(c: &Contraction, g: &ContractionGeometry, result: &Part, tile: TmaTile) -> Moved {
     let p = &g.product;
     let again = [p.n.div_ceil(tile.n as usize), p.m.div_ceil(tile.m as usize)];
     let factors: usize = [p.m, p.n].iter().zip(again).map(|(lines, again)| g.batches() * lines * p.k * again).sum();

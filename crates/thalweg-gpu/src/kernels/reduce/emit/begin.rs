@@ -3,7 +3,7 @@
 use crate::body::{Wanted, gathers, wanted};
 use crate::emit::index::decompose;
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::reduce::Sharing;
+use crate::kernels::reduce::RowStrategy;
 use crate::kernels::reduce::emit::{Rows, live, number};
 
 impl Rows<'_> {
@@ -27,35 +27,35 @@ impl Rows<'_> {
         let set = |name: &str, value: Expr| Statement::Let(name.into(), value);
         out.push(set("rows", self.params.rows.read(t)));
         out.push(set("n", self.params.points.read(t)));
-        if let Sharing::Pairs { rows, .. } = self.class.sharing {
+        if let RowStrategy::Pairwise { rows, .. } = self.class.strategy {
             out.extend(self.stand_in_pairs(rows));
             self.storage(&mut out);
             return out;
         }
         let tile = self.chunk(&mut out);
-        let row = match self.class.sharing {
-            Sharing::Held { group, .. } | Sharing::Again { group } => {
-                let rows = number(self.class.sharing.rows() as usize, t);
+        let row = match self.class.strategy {
+            RowStrategy::Registers { group, .. } | RowStrategy::Reread { group } => {
+                let rows = number(self.class.strategy.rows() as usize, t);
                 let group = || number(group.into(), Type::U32);
                 out.push(set("t", Expr::Thread % group()));
                 tile.to(t) * rows + (Expr::Thread / group()).to(t)
             }
-            Sharing::Across { wide, .. } | Sharing::HeldByBlocks { wide, .. } => {
+            RowStrategy::OuterAxis { wide, .. } | RowStrategy::RegistersOfBlocks { wide, .. } => {
                 let side = || number(wide.into(), Type::U32);
                 out.push(set("tx", Expr::Thread % side()));
                 out.push(set("t", Expr::Thread / side()));
                 tile.to(t) * number(wide.into(), t) + Expr::name("tx", Type::U32).to(t)
             }
-            Sharing::Pairs { .. } => unreachable!("they stand elsewhere"),
-            Sharing::Ordered => {
+            RowStrategy::Pairwise { .. } => unreachable!("they stand elsewhere"),
+            RowStrategy::Ordered => {
                 let warp = || number(32, Type::U32);
                 out.push(set("t", Expr::Thread % warp()));
                 tile.to(t) * number(8, t) + (Expr::Thread / warp()).to(t)
             }
         };
         let place = |name: &str| self.place(name);
-        match self.class.sharing {
-            Sharing::Ordered => {
+        match self.class.strategy {
+            RowStrategy::Ordered => {
                 out.push(set("row", row));
                 out.push(Statement::when(place("row").ge(place("rows")), vec![Statement::Return]));
                 out.push(set("live", Expr::Constant(thalweg_ir::DType::Bool, 1)));
@@ -87,12 +87,12 @@ impl Rows<'_> {
             return Expr::Block;
         }
         let [chunk, chunks] = ["chunk", "chunks"].map(|name| Expr::name(name, Type::U32));
-        let told = self.class.is_linked() || self.class.is_held_by_blocks();
+        let told = self.class.is_chained() || self.class.is_held_by_blocks();
         let block = if told { self.ticket(out) } else { Expr::Block };
         out.push(set("chunks", self.params.chunks_or_extent.read(Type::U32)));
         out.push(set("tile", block.clone() / chunks.clone()));
         out.push(set("chunk", block % chunks.clone()));
-        let place = match self.class.is_linked() && self.linked_back() {
+        let place = match self.class.is_chained() && self.scans_from_end() {
             true => chunks - number(1, Type::U32) - chunk,
             false => chunk,
         };

@@ -6,8 +6,8 @@
 
 use crate::ir::{Action, Atomic, Expr, For, Name, Routine, Statement, Type, Unroll};
 use crate::kernels::reduce::emit::{Rows, lane, lanes, live, number, thread, value_name};
-use crate::kernels::reduce::{Sharing, runs_behind};
-use crate::target::COMPANY;
+use crate::kernels::reduce::{RowStrategy, runs_after_last_pass};
+use crate::target::MAX_CORESIDENT_BLOCKS;
 use thalweg_kernel::{Fold, Phase};
 
 /// Bytes of shared memory for the folds of an outer-axis pass. There may be two such buffers: for points, and for
@@ -193,7 +193,11 @@ impl Rows<'_> {
         let leave = Statement::when(leads, vec![Statement::Set(part, self.partial_result("f", f, lane()))]);
         vec![
             Statement::Do(Action::FoldPoints { monoid, dtype, wide, registers: format!("f{}", f.slot) }),
-            Statement::Shared { name: parts.clone(), ty, shape: vec![v as u32, wide.into(), COMPANY as u32 + 1] },
+            Statement::Shared {
+                name: parts.clone(),
+                ty,
+                shape: vec![v as u32, wide.into(), MAX_CORESIDENT_BLOCKS as u32 + 1],
+            },
             Statement::Shared { name: all.clone(), ty, shape: vec![v as u32, wide.into()] },
             lanes(v, vec![leave]),
             Statement::Do(Action::FoldBlocks {
@@ -211,7 +215,7 @@ impl Rows<'_> {
     /// Stores results of folds for the stages after phase `number`, if there are any.
     pub(super) fn leave_values(&self, folds: &[Fold], number: usize) -> Option<Statement> {
         let list = &self.phases.list;
-        let more = (number + 1..list.len()).any(|n| !list[n].once || runs_behind(self.phases, n));
+        let more = (number + 1..list.len()).any(|n| !list[n].once || runs_after_last_pass(self.phases, n));
         if self.class.stage.is_none() || folds.is_empty() || !more {
             return None;
         }
@@ -296,8 +300,8 @@ impl Rows<'_> {
     pub(super) fn gather_partials(&self, phase: &Phase) -> Vec<Statement> {
         let n = if self.across() { self.v } else { 1 };
         let mut out = vec![];
-        let apart = match self.class.sharing {
-            Sharing::Across { deep, .. } => deep as u32,
+        let apart = match self.class.strategy {
+            RowStrategy::OuterAxis { deep, .. } => deep as u32,
             other => other.block() / other.rows(),
         };
         for f in &phase.body.folds {
@@ -325,8 +329,8 @@ impl Rows<'_> {
                 body,
             }));
         }
-        out.extend(match self.class.sharing {
-            Sharing::Across { wide, deep } => self.fold_across(phase, wide, deep, "g"),
+        out.extend(match self.class.strategy {
+            RowStrategy::OuterAxis { wide, deep } => self.fold_across(phase, wide, deep, "g"),
             other => self.fold_along(phase, (other.block() / other.rows()) as u16, "g"),
         });
         out

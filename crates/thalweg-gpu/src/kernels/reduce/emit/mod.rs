@@ -30,7 +30,7 @@ use crate::emit::index::{decompose, offset};
 use crate::emit::loops::Native;
 use crate::ir::{Definition, Expr, Kernel, Name, Slot, Statement, Type, Unroll};
 use crate::kernels::reduce::params::{RowsCounts, RowsParams};
-use crate::kernels::reduce::{RowsClass, Sharing, left, power, runs_behind};
+use crate::kernels::reduce::{RowStrategy, RowsClass, left, power, runs_after_last_pass};
 use std::cell::Cell;
 use thalweg_ir::DType;
 use thalweg_kernel::{Access, AccessClass, Body, Fold, OnlinePasses, Phase, Phases, Rescaling};
@@ -53,7 +53,7 @@ pub fn kernel(body: &Body, class: &RowsClass, native: Native) -> Kernel {
         first_buffer: body.accesses.len(),
         native,
     };
-    let (name, block) = (class.name(body), class.sharing.block());
+    let (name, block) = (class.name(body), class.strategy.block());
     Kernel { name, block, blocks: None, params: layout, definitions: rows.definitions(), body: rows.function() }
 }
 
@@ -146,12 +146,12 @@ impl Rows<'_> {
     }
 
     fn held_row(&self) -> Option<(u16, u8, bool)> {
-        match self.class.sharing {
-            Sharing::Held { group, steps, exact } if self.class.stage.is_none() || self.class.is_linked() => {
+        match self.class.strategy {
+            RowStrategy::Registers { group, steps, exact } if self.class.stage.is_none() || self.class.is_chained() => {
                 Some((group, steps, exact))
             }
-            Sharing::HeldByBlocks { deep, steps, .. } => Some((deep, steps, false)),
-            Sharing::Again { group } => self.tile.get().map(|steps| (group, steps, false)),
+            RowStrategy::RegistersOfBlocks { deep, steps, .. } => Some((deep, steps, false)),
+            RowStrategy::Reread { group } => self.tile.get().map(|steps| (group, steps, false)),
             _ => None,
         }
     }
@@ -197,7 +197,7 @@ impl Rows<'_> {
 
     fn function(&self) -> Vec<Statement> {
         let mut out = self.begin();
-        if let Sharing::Pairs { rows, still } = self.class.sharing {
+        if let RowStrategy::Pairwise { rows, still } = self.class.strategy {
             out.extend(self.pairs(rows, still));
             return out;
         }
@@ -228,14 +228,14 @@ impl Rows<'_> {
                     out.extend(self.once(phase, stores.then(|| self.is_first_chunk())));
                 }
                 Some(c) if number == c => out.push(self.pass(phase, number)),
-                Some(c) if self.class.is_linked() && number > c => {
+                Some(c) if self.class.is_chained() && number > c => {
                     match phase.once {
                         true => out.extend(self.once(phase, Some(self.is_first_chunk()))),
                         false => out.push(self.pass(phase, number)),
                     };
                 }
                 // After the last pass, its last block runs the rest.
-                Some(_) if runs_behind(self.phases, number) => {}
+                Some(_) if runs_after_last_pass(self.phases, number) => {}
                 Some(c) if phase.once && !list[c + 1..].iter().any(|p| !p.once) => {
                     out.extend(self.once(phase, Some(None)));
                 }

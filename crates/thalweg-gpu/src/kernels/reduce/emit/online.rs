@@ -13,7 +13,7 @@
 use crate::body::{Wanted, wanted};
 use crate::emit::access::Stand;
 use crate::ir::{Action, Expr, For, Routine, Statement, Type, Unroll};
-use crate::kernels::reduce::Sharing;
+use crate::kernels::reduce::RowStrategy;
 use crate::kernels::reduce::emit::folds::leave_in_warps;
 use crate::kernels::reduce::emit::{Rows, number, thread};
 use thalweg_ir::{DType, ElementOp, Scalar};
@@ -45,8 +45,8 @@ impl Rows<'_> {
     pub(super) fn online_pass(&self, online: &OnlinePasses) -> Statement {
         let (first, second) = (online.phases.start, online.phases.end - 1);
         let [one, two] = [first, second].map(|p| &self.phases.list[p]);
-        let Sharing::Again { group } = self.class.sharing else {
-            unreachable!("rows that are {:?} have no online passes", self.class.sharing)
+        let RowStrategy::Reread { group } = self.class.strategy else {
+            unreachable!("rows that are {:?} have no online passes", self.class.strategy)
         };
         let mut out: Vec<Statement> = self.fold_registers(one).chain(self.fold_registers(two)).collect();
         out.extend(self.clear_folds(&one.body.folds));

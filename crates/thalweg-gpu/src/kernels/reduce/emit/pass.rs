@@ -4,9 +4,9 @@ use crate::body::{Wanted, wanted};
 use crate::emit::access::Stand;
 use crate::emit::nodes::{Names, statements, value};
 use crate::ir::{Action, Expr, For, Routine, Statement, Type, Unroll};
-use crate::kernels::reduce::Sharing;
+use crate::kernels::reduce::RowStrategy;
 use crate::kernels::reduce::emit::{Rows, lane, live, number, thread};
-use crate::space::Way;
+use crate::space::Addressing;
 use thalweg_kernel::order::BLOCK as ORDERED;
 use thalweg_kernel::{Body, Phase, Store};
 
@@ -26,7 +26,7 @@ impl Rows<'_> {
     /// A pass with its reductions and scans.
     pub(super) fn pass(&self, phase: &Phase, number: usize) -> Statement {
         let mut out = vec![];
-        let ordered = self.class.sharing == Sharing::Ordered;
+        let ordered = self.class.strategy == RowStrategy::Ordered;
         for f in &phase.body.folds {
             if ordered {
                 let (name, dtype) = (format!("tree{}", f.slot), self.fold_dtype(f.slot));
@@ -38,32 +38,34 @@ impl Rows<'_> {
         }
         let Steps { ahead, fetched, inner } = self.steps(phase, number);
         out.extend(ahead);
-        match self.class.sharing {
+        match self.class.strategy {
             _ if let Some((group, steps, exact)) = self.held_row() => {
                 // All loads of the row are issued before the first use.
                 out.extend(self.row_arrays(phase, steps));
                 let parts = [fetched, inner].into_iter().filter(|p| !p.is_empty());
                 out.extend(parts.map(|part| self.over_held(part, (group, steps, exact))));
             }
-            Sharing::Held { group: apart, .. }
-            | Sharing::Again { group: apart }
-            | Sharing::Across { deep: apart, .. }
-            | Sharing::HeldByBlocks { deep: apart, .. } => {
+            RowStrategy::Registers { group: apart, .. }
+            | RowStrategy::Reread { group: apart }
+            | RowStrategy::OuterAxis { deep: apart, .. }
+            | RowStrategy::RegistersOfBlocks { deep: apart, .. } => {
                 let (from, below) = (self.place("begin") + thread().to(self.t), self.place("stop"));
                 let body = [self.row_point(), fetched, inner].concat();
                 let (step, unroll) = (crate::kernels::reduce::emit::number(apart.into(), self.t), Unroll::Times(4));
                 out.push(Statement::For(For { name: "q".into(), ty: self.t, from, below, step, unroll, body }));
             }
-            Sharing::Ordered => out.extend(self.ordered(phase, [fetched, inner].concat())),
-            Sharing::Pairs { .. } => unreachable!("their pass is another"),
+            RowStrategy::Ordered => out.extend(self.ordered(phase, [fetched, inner].concat())),
+            RowStrategy::Pairwise { .. } => unreachable!("their pass is another"),
         }
-        match self.class.sharing {
-            Sharing::Ordered | Sharing::Pairs { .. } => {}
-            Sharing::Across { wide, deep } => out.extend(self.fold_across(phase, wide, deep, "f")),
-            Sharing::HeldByBlocks { wide, .. } => {
+        match self.class.strategy {
+            RowStrategy::Ordered | RowStrategy::Pairwise { .. } => {}
+            RowStrategy::OuterAxis { wide, deep } => out.extend(self.fold_across(phase, wide, deep, "f")),
+            RowStrategy::RegistersOfBlocks { wide, .. } => {
                 out.extend(phase.body.folds.iter().flat_map(|f| self.fold_blocks(f, wide)))
             }
-            Sharing::Held { group, .. } | Sharing::Again { group } => out.extend(self.fold_along(phase, group, "f")),
+            RowStrategy::Registers { group, .. } | RowStrategy::Reread { group } => {
+                out.extend(self.fold_along(phase, group, "f"))
+            }
         }
         out.extend(self.finish(phase, number));
         out.extend(self.scans(phase));
@@ -73,7 +75,7 @@ impl Rows<'_> {
     /// Loop over the vectors that a thread holds of a row, or of a tile of it.
     fn over_held(&self, part: Vec<Statement>, (group, steps, exact): (u16, u8, bool)) -> Statement {
         let own = Rows::step().to(self.t) * number(group.into(), self.t) + thread().to(self.t);
-        let of_part = self.class.is_linked() || self.class.is_held_by_blocks();
+        let of_part = self.class.is_chained() || self.class.is_held_by_blocks();
         let place = if of_part { self.place("begin") + own } else { own };
         let inside = [self.row_point(), part].concat();
         let inside = match exact {
@@ -131,7 +133,7 @@ impl Rows<'_> {
             && k < self.first_buffer
             && self.body.accesses[k].per_row
             && self.body.accesses[k].operand.is_some()
-            && matches!(self.class.space.ways[k], Way::Strided { .. })
+            && matches!(self.class.space.addressing[k], Addressing::Strided { .. })
     }
 
     /// Statements for the points of a row; `q` is the number of a vector.
@@ -166,7 +168,7 @@ impl Rows<'_> {
         };
         let mut each = statements(body, &names);
         for f in &body.folds {
-            let ordered = self.class.sharing == Sharing::Ordered;
+            let ordered = self.class.strategy == RowStrategy::Ordered;
             let own = || {
                 self.partial_result(
                     "f",

@@ -16,8 +16,8 @@ impl Rows<'_> {
     }
 
     /// Whether the scan of a chained stage runs from the end.
-    pub(super) fn linked_back(&self) -> bool {
-        let phase = self.class.stage.filter(|s| s.linked).map(|s| &self.phases.list[s.phase as usize]);
+    pub(super) fn scans_from_end(&self) -> bool {
+        let phase = self.class.stage.filter(|s| s.chained).map(|s| &self.phases.list[s.phase as usize]);
         phase.is_some_and(|p| p.scans.iter().any(|s| s.scan.reverse))
     }
 
@@ -28,13 +28,13 @@ impl Rows<'_> {
         for s in &phase.scans {
             let mut parts = (u32::from(steps) * u32::from(group.div_ceil(32))).max(1);
             // Prefixes of each thread's vectors, where there are many: in registers they would cost a resident block.
-            if self.class.is_linked() && steps >= 8 && self.phases.buffers[s.from as usize].size() <= 4 {
+            if self.class.is_chained() && steps >= 8 && self.phases.buffers[s.from as usize].size() <= 4 {
                 parts += u32::from(steps) * u32::from(group);
             }
             let name = format!("parts{}", s.from);
             out.push(Statement::Shared { name: name.clone(), ty: Type::Wide(s.from), shape: vec![parts] });
-            let linked = self.class.is_linked();
-            let count = if linked { self.place("stop") - self.place("begin") } else { self.place("n") };
+            let chained = self.class.is_chained();
+            let count = if chained { self.place("stop") - self.place("begin") } else { self.place("n") };
             let tile = ["chunk", "chunks"].map(|name| Expr::name(name, Type::U32));
             out.push(Statement::Do(Action::Scan {
                 number: s.from,
@@ -44,7 +44,7 @@ impl Rows<'_> {
                 thread: thread(),
                 count: count.to(Type::U32),
                 parts: name,
-                links: linked.then(|| ("own".into(), [vec![self.place("row").to(Type::U32)], tile.to_vec()].concat())),
+                links: chained.then(|| ("own".into(), [vec![self.place("row").to(Type::U32)], tile.to_vec()].concat())),
             }));
         }
         out

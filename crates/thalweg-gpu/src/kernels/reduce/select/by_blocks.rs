@@ -1,15 +1,15 @@
 //! Outer-axis rows that several blocks hold in registers, a segment each, so that memory is read once.
 //!
-//! In: a kernel with outer-axis rows. Out: its sharing, where two passes read what does not stay in the second-level
+//! In: a kernel with outer-axis rows. Out: its strategy, where two passes read what does not stay in the second-level
 //! cache, and the rows fit the registers of as many co-resident blocks as may wait for one another
-//! ([`crate::target::Chip::company`]).
+//! ([`crate::target::Chip::coresident_blocks`]).
 //!
 //! A block reads strips as wide as a cache line: each strip of rows then has few blocks to exchange with, and reads of
 //! 128 bytes are as fast as wider ones.
 
 use crate::body::gathers;
-use crate::kernels::reduce::select::{HELD, LINE, Sharing, Spread};
-use crate::target::COMPANY;
+use crate::kernels::reduce::select::{HELD, LINE, RowStrategy, Spread};
+use crate::target::MAX_CORESIDENT_BLOCKS;
 use thalweg_kernel::{Along, Body};
 
 /// Threads per block. Two blocks fit a multiprocessor with the registers they hold. The number of warps equals the
@@ -17,8 +17,8 @@ use thalweg_kernel::{Along, Body};
 const THREADS: usize = 512;
 
 impl Spread<'_> {
-    /// Returns the sharing, if this strategy applies.
-    pub(super) fn by_blocks(&self) -> Option<Sharing> {
+    /// Returns the strategy, if this strategy applies.
+    pub(super) fn by_blocks(&self) -> Option<RowStrategy> {
         let (body, chip) = (self.body, self.target.chip());
         let (_, n) = self.counts();
         let points = self.space.rows() * self.space.row();
@@ -34,10 +34,14 @@ impl Spread<'_> {
         let deep = THREADS / wide;
         let weight = self.held_between_passes() * self.lanes();
         // Half of the registers, so that a multiprocessor has two blocks; all of them where rows are too long for that.
-        let fits = |steps: &usize| n.div_ceil(deep * steps) <= chip.company();
+        let fits = |steps: &usize| n.div_ceil(deep * steps) <= chip.coresident_blocks();
         let steps = (0..5).map(|s| 1 << s).take_while(|s| s * weight <= HELD / 2).last()?;
         let steps = [steps, 2 * steps].into_iter().find(fits)?;
-        (steps >= 2).then_some(Sharing::HeldByBlocks { wide: wide as u16, deep: deep as u16, steps: steps as u8 })
+        (steps >= 2).then_some(RowStrategy::RegistersOfBlocks {
+            wide: wide as u16,
+            deep: deep as u16,
+            steps: steps as u8,
+        })
     }
 
     /// Bytes a point that more than one pass would read; `None` for none.
@@ -79,18 +83,20 @@ impl Spread<'_> {
     }
 
     /// Number of blocks that hold a row.
-    pub(super) fn parts(&self, sharing: Sharing) -> usize {
+    pub(super) fn parts(&self, strategy: RowStrategy) -> usize {
         let (_, n) = self.counts();
-        match sharing {
-            Sharing::HeldByBlocks { deep, steps, .. } => n.div_ceil(deep as usize * steps as usize),
+        match strategy {
+            RowStrategy::RegistersOfBlocks { deep, steps, .. } => n.div_ceil(deep as usize * steps as usize),
             _ => 1,
         }
     }
 
     /// Bytes of the buffer through which this many blocks exchange partial results: two words an element
     /// (`by_blocks.cuh`).
-    pub(super) fn told(&self, sharing: Sharing, blocks: usize) -> usize {
-        debug_assert!(self.parts(sharing) <= COMPANY && self.body.combined.iter().all(|c| c.along != Along::Fold));
-        64 + 16 * self.body.folds.len() * blocks * sharing.rows() as usize * self.lanes()
+    pub(super) fn told(&self, strategy: RowStrategy, blocks: usize) -> usize {
+        debug_assert!(
+            self.parts(strategy) <= MAX_CORESIDENT_BLOCKS && self.body.combined.iter().all(|c| c.along != Along::Fold)
+        );
+        64 + 16 * self.body.folds.len() * blocks * strategy.rows() as usize * self.lanes()
     }
 }

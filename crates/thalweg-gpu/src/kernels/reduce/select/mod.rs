@@ -6,22 +6,22 @@
 //! kernel of its own folds them.
 
 mod by_blocks;
-mod linked;
+mod chained;
 mod pairs;
 mod tiles;
 
 use crate::body::{gathers, wanted};
 use crate::kernels::Skeleton;
-use crate::kernels::combine::CombinedClass;
-use crate::kernels::combine::select::RowCombined;
+use crate::kernels::combine::CombineClass;
+use crate::kernels::combine::select::RowCombine;
 use crate::kernels::plan::{Draft, Plan};
 use crate::kernels::reduce::params::{RowsArguments, RowsCounts};
-use crate::kernels::reduce::{RowsClass, Sharing, Stage, combined_values, runs_behind, state_bytes};
+use crate::kernels::reduce::{RowStrategy, RowsClass, Stage, combined_values, runs_after_last_pass, state_bytes};
 use crate::kernels::scan::RowScan;
 use crate::kernels::sort;
 use crate::operands::{BodyArguments, SCRATCH, needs};
-use crate::params::Word;
-use crate::space::{Inner, Space, Way};
+use crate::params::RuntimeArgument;
+use crate::space::{Addressing, Inner, Space};
 use crate::target::{COUNTERS, Target};
 use crate::traffic::{self, Domain};
 use thalweg_ir::{MAX_RANK, ScanOp};
@@ -98,36 +98,38 @@ struct Spread<'a> {
 
 impl Spread<'_> {
     fn launches(&self, plan: &mut Plan) {
-        let sharing = self.sharing();
+        let strategy = self.strategy();
         let body = self.body;
-        let one = if body.scans.is_empty() { !self.is_split(sharing) } else { self.scans_are_held(sharing) };
+        let one = if body.scans.is_empty() { !self.is_split(strategy) } else { self.scans_are_held(strategy) };
         if !one || !body.combined.is_empty() {
-            return self.stages(plan, sharing);
+            return self.stages(plan, strategy);
         }
-        let class = self.class(sharing, None);
-        let held = matches!(sharing, Sharing::Held { .. } | Sharing::HeldByBlocks { .. });
+        let class = self.class(strategy, None);
+        let held = matches!(strategy, RowStrategy::Registers { .. } | RowStrategy::RegistersOfBlocks { .. });
         let phases = class.phases(self.body);
         let together = class.passes(self.body, &phases).map(|o| o.phases);
         plan.moved += traffic::whole(&phases.list, Domain::of(self.geometry), held, together);
-        self.draft(plan, class, self.parts(sharing), &[], (&[], &[]));
+        self.draft(plan, class, self.parts(strategy), &[], (&[], &[]));
     }
 
-    fn class(&self, sharing: Sharing, stage: Option<Stage>) -> RowsClass {
-        RowsClass { space: self.space.class.clone(), sharing, stage, online: self.online }
+    fn class(&self, strategy: RowStrategy, stage: Option<Stage>) -> RowsClass {
+        RowsClass { space: self.space.class.clone(), strategy, stage, online: self.online }
     }
 
     /// The body with the lower moments that rescaling identities need, where rows are along the inner axis, would be
     /// read in every pass, and two of the passes can be fused.
     fn with_lower_moments(&self) -> Option<Body> {
-        let sharing = self.sharing();
-        let along = matches!(sharing, Sharing::Held { .. } | Sharing::Again { .. });
-        let again = matches!(sharing, Sharing::Again { .. }) || along && self.is_split(sharing);
+        let strategy = self.strategy();
+        let along = matches!(strategy, RowStrategy::Registers { .. } | RowStrategy::Reread { .. });
+        let again = matches!(strategy, RowStrategy::Reread { .. }) || along && self.is_split(strategy);
         if !again || self.body.folds.len() < 2 || !self.body.scans.is_empty() || !self.body.combined.is_empty() {
             return None;
         }
         let more = expand(&with_lower_moments(self.body), &|op, dtype| self.target.is_native(op, dtype));
-        let class =
-            RowsClass { online: Some(self.body.folds.len() as u16), ..self.class(Sharing::Again { group: 512 }, None) };
+        let class = RowsClass {
+            online: Some(self.body.folds.len() as u16),
+            ..self.class(RowStrategy::Reread { group: 512 }, None)
+        };
         class.passes(&more, &class.phases(&more)).is_some().then_some(more)
     }
 
@@ -141,10 +143,10 @@ impl Spread<'_> {
         if self.space.class.across { (rows / self.lanes(), row) } else { (rows, row / self.lanes()) }
     }
 
-    fn sharing(&self) -> Sharing {
+    fn strategy(&self) -> RowStrategy {
         let (rows, n) = self.counts();
         if self.body.strict {
-            return Sharing::Ordered;
+            return RowStrategy::Ordered;
         }
         if self.space.class.across {
             if let Some(held) = self.by_blocks() {
@@ -158,17 +160,18 @@ impl Spread<'_> {
             let deep = n.next_power_of_two();
             let deep = (deep << (deep.trailing_zeros() % 2)).clamp(1, 256 / wide);
             let wide = rows.next_power_of_two().clamp(1, 256 / deep);
-            return Sharing::Across { wide: wide as u16, deep: deep as u16 };
+            return RowStrategy::OuterAxis { wide: wide as u16, deep: deep as u16 };
         }
-        self.pairs().or_else(|| self.held(n)).unwrap_or(Sharing::Again { group: 512 })
+        self.pairs().or_else(|| self.held(n)).unwrap_or(RowStrategy::Reread { group: 512 })
     }
 
     /// Vectors of rows in a cache line, for the narrowest operand that is read.
     fn line(&self) -> usize {
-        let vectors = self.space.class.ways.iter().zip(&self.body.accesses).filter_map(|(way, access)| match way {
-            Way::Strided { inner: Inner::Unit, .. } if access.operand.is_some() => Some(access.dtype.size()),
-            _ => None,
-        });
+        let vectors =
+            self.space.class.addressing.iter().zip(&self.body.accesses).filter_map(|(way, access)| match way {
+                Addressing::Strided { inner: Inner::Unit, .. } if access.operand.is_some() => Some(access.dtype.size()),
+                _ => None,
+            });
         let bytes = self.lanes() * vectors.min().unwrap_or(LINE);
         (LINE / bytes).next_power_of_two().clamp(4, 32)
     }
@@ -179,10 +182,14 @@ impl Spread<'_> {
     /// row exactly, the source is specialized for it. All other lengths share few sources: groups some powers of two
     /// apart, with the last vectors masked. A length that changes from call to call (a decoder's cache) must compile
     /// next to nothing.
-    fn held(&self, n: usize) -> Option<Sharing> {
+    fn held(&self, n: usize) -> Option<RowStrategy> {
         let weight = self.weight() * self.lanes();
         let fits = |group: usize, steps: usize| steps * weight <= if group > 512 { HELD / 2 } else { HELD };
-        let of = |group: usize, steps: usize, exact| Sharing::Held { group: group as u16, steps: steps as u8, exact };
+        let of = |group: usize, steps: usize, exact| RowStrategy::Registers {
+            group: group as u16,
+            steps: steps as u8,
+            exact,
+        };
         let group = n.div_ceil(4).next_power_of_two().clamp(32, 1024);
         let exact = (0..6).map(|s| (group << s).min(1024)).find(|&g| n.is_multiple_of(g) && fits(g, n / g));
         if let (Some(group), true) = (exact, n * self.lanes() >= LONG) {
@@ -199,7 +206,7 @@ impl Spread<'_> {
     fn weight(&self) -> usize {
         let class = RowsClass {
             space: self.space.class.clone(),
-            sharing: Sharing::Held { group: 32, steps: 1, exact: false },
+            strategy: RowStrategy::Registers { group: 32, steps: 1, exact: false },
             stage: None,
             online: None,
         };
@@ -212,14 +219,14 @@ impl Spread<'_> {
     }
 
     /// Whether rows are so few that several blocks divide each.
-    fn is_split(&self, sharing: Sharing) -> bool {
+    fn is_split(&self, strategy: RowStrategy) -> bool {
         let (rows, n) = self.counts();
         let work = self.space.rows() * self.space.row();
         let busy = self.target.chip().multiprocessors as usize;
-        let blocks = rows.div_ceil(sharing.rows() as usize);
-        match sharing {
-            Sharing::Pairs { .. } | Sharing::Ordered | Sharing::HeldByBlocks { .. } => false,
-            Sharing::Across { deep, .. } => work > SMALL && blocks < 2 * busy && n >= 8 * deep as usize,
+        let blocks = rows.div_ceil(strategy.rows() as usize);
+        match strategy {
+            RowStrategy::Pairwise { .. } | RowStrategy::Ordered | RowStrategy::RegistersOfBlocks { .. } => false,
+            RowStrategy::OuterAxis { deep, .. } => work > SMALL && blocks < 2 * busy && n >= 8 * deep as usize,
             _ => work > SMALL && rows < busy && n > 1024,
         }
     }
@@ -241,20 +248,20 @@ impl Spread<'_> {
         let last = runs.last().copied().unwrap_or(1);
         let count: usize = runs.iter().rev().skip(1).product();
         let mut chunks_or_extent = chunks;
-        if let Sharing::Pairs { rows: own, .. } = class.sharing {
+        if let RowStrategy::Pairwise { rows: own, .. } = class.strategy {
             let [first, second] = [0, 1].map(|d| self.space.extents[d]);
             rows = first.div_ceil(own.into()) * second;
             chunks_or_extent = first;
         }
-        let sharing = class.sharing;
-        let tiles = rows.div_ceil(sharing.rows() as usize);
+        let strategy = class.strategy;
+        let tiles = rows.div_ceil(strategy.rows() as usize);
         let counters_or_exchange = match class.tile() {
-            Some(_) => Some(Word::Told(linked::told(tiles, chunks))),
-            None if class.is_held_by_blocks() => Some(Word::Told(self.told(sharing, tiles * chunks))),
-            None => class.stage.map(|_| Word::Counters),
+            Some(_) => Some(RuntimeArgument::Exchange(chained::told(tiles, chunks))),
+            None if class.is_held_by_blocks() => Some(RuntimeArgument::Exchange(self.told(strategy, tiles * chunks))),
+            None => class.stage.map(|_| RuntimeArgument::Counters),
         };
-        let regions = |all: &[u16], count: usize| -> Vec<Option<Word>> {
-            (0..count).map(|i| all.get(i).map(|&region| Word::Scratch(region, 0))).collect()
+        let regions = |all: &[u16], count: usize| -> Vec<Option<RuntimeArgument>> {
+            (0..count).map(|i| all.get(i).map(|&region| RuntimeArgument::Scratch(region, 0))).collect()
         };
         let (values, partials) = folds.split_at(counts.values.min(folds.len()));
         let arguments = RowsArguments {
@@ -275,44 +282,44 @@ impl Spread<'_> {
         let arguments = arguments.fill(&class, self.body, &counts);
         let grid = [u32::try_from(tiles * chunks).expect("a launch has fewer than 2^31 blocks"), 1, 1];
         let kernel = Skeleton::Rows(self.body.clone(), class);
-        plan.stages.push(Draft::new(kernel, grid, sharing.block(), 0, arguments));
+        plan.stages.push(Draft::new(kernel, grid, strategy.block(), 0, arguments));
     }
 
     /// Adds a kernel for each pass, with scans in between.
-    fn stages(&self, plan: &mut Plan, sharing: Sharing) {
-        let split = self.is_split(sharing);
-        let linked = self.linked(sharing);
+    fn stages(&self, plan: &mut Plan, strategy: RowStrategy) {
+        let split = self.is_split(strategy);
+        let chained = self.chained(strategy);
         // Blocks that divide a row have no smaller groups.
-        let sharing = match sharing {
-            Sharing::Held { .. } | Sharing::Again { .. } if split => Sharing::Again { group: 512 },
-            Sharing::Held { group, .. } if group <= 32 => Sharing::Again { group },
-            Sharing::Held { .. } => Sharing::Again { group: 256 },
+        let strategy = match strategy {
+            RowStrategy::Registers { .. } | RowStrategy::Reread { .. } if split => RowStrategy::Reread { group: 512 },
+            RowStrategy::Registers { group, .. } if group <= 32 => RowStrategy::Reread { group },
+            RowStrategy::Registers { .. } => RowStrategy::Reread { group: 256 },
             other => other,
         };
-        let class = |stage: Option<Stage>| self.class(sharing, stage);
-        let stage = |phase: usize, split| Some(Stage { phase: phase as u8, split, linked: false });
+        let class = |stage: Option<Stage>| self.class(strategy, stage);
+        let stage = |phase: usize, split| Some(Stage { phase: phase as u8, split, chained: false });
         let first = class(stage(0, split));
         let phases = first.phases(self.body);
         let online = first.passes(self.body, &phases);
         let together = online.as_ref().map(|o| o.phases.clone());
         let (rows, n) = self.counts();
-        let tiles = rows.div_ceil(sharing.rows() as usize);
+        let tiles = rows.div_ceil(strategy.rows() as usize);
         let chunks = if split {
             let most = (COUNTERS / tiles).max(1);
             // As many blocks as run at once: one more would run alone at the end. (Blocks of online passes, which hold
             // tiles, take twice the registers.)
             let at_once = if online.is_some() { 2 } else { 6 };
             let busy = at_once * self.target.chip().multiprocessors as usize;
-            let least = match sharing {
-                Sharing::Across { deep, .. } => 4 * deep as usize,
+            let least = match strategy {
+                RowStrategy::OuterAxis { deep, .. } => 4 * deep as usize,
                 _ => 512,
             };
             (busy / tiles).min(n / least).clamp(1, most)
         } else {
             1
         };
-        let (alone, tail) = phases.list.split_at(linked.map_or(phases.list.len(), |l| l.phase));
-        let more = !tail.is_empty() || (0..phases.list.len()).any(|n| runs_behind(&phases, n));
+        let (alone, tail) = phases.list.split_at(chained.map_or(phases.list.len(), |l| l.phase));
+        let more = !tail.is_empty() || (0..phases.list.len()).any(|n| runs_after_last_pass(&phases, n));
         plan.moved += traffic::staged(alone, more, Domain::of(self.geometry), chunks, together.clone());
         plan.moved += traffic::whole(tail, Domain::of(self.geometry), true, None);
         let per_row = self.space.rows();
@@ -327,7 +334,7 @@ impl Spread<'_> {
         let parts: Vec<u16> = self.body.folds.iter().map(|f| region(per_row * chunks * size(f))).collect();
         folds.extend(parts);
         let points = per_row * self.space.row();
-        let in_memory = if linked.is_some() { &[] } else { &phases.buffers[..] };
+        let in_memory = if chained.is_some() { &[] } else { &phases.buffers[..] };
         let buffers: Vec<u16> = in_memory.iter().map(|d| region(points * d.size())).collect();
         let states: Vec<usize> = online.as_ref().map_or(vec![], state_bytes);
         if split {
@@ -345,12 +352,12 @@ impl Spread<'_> {
                 self.combined(plan, c, &buffers, &folds);
             }
         }
-        if let Some(linked) = linked {
-            let class = self.linked_class(linked);
+        if let Some(chained) = chained {
+            let class = self.chained_class(chained);
             let chunks = n.div_ceil(class.tile().expect("it has tiles"));
             return self.draft(plan, class, chunks, &folds, (&[], &[]));
         }
-        for (number, phase) in phases.list.iter().enumerate().filter(|(n, _)| runs_behind(&phases, *n)) {
+        for (number, phase) in phases.list.iter().enumerate().filter(|(n, _)| runs_after_last_pass(&phases, *n)) {
             debug_assert!(phase.once, "what runs behind the last pass runs once a row");
             self.draft(plan, class(stage(number, false)), 1, &folds, (&buffers, &[]));
         }
@@ -362,9 +369,9 @@ impl Spread<'_> {
 
     fn combined(&self, plan: &mut Plan, c: &BufferCombined, buffers: &[u16], values: &[u16]) {
         let (rows, row) = (self.space.rows(), self.space.row());
-        let class = CombinedClass { of: c.of, along: c.along };
+        let class = CombineClass { of: c.of, along: c.along };
         let components = class.components();
-        RowCombined {
+        RowCombine {
             class,
             size: [rows, row],
             steps: if self.space.class.across { [1, rows] } else { [row, 1] },

@@ -6,8 +6,8 @@
 
 use crate::body::wanted;
 use crate::kernels::reduce::RowsClass;
-use crate::kernels::reduce::select::{Sharing, Spread};
-use crate::space::Way;
+use crate::kernels::reduce::select::{RowStrategy, Spread};
+use crate::space::Addressing;
 use thalweg_ir::DType;
 
 /// Rows per thread. (Eight took as long on an H100, with twice the registers; two were not tried.)
@@ -25,8 +25,8 @@ const WAITING: usize = 8;
 const SIDE: usize = 16;
 
 impl Spread<'_> {
-    /// Returns the sharing of pairwise rows; `None` where rows are not pairs, or are too few.
-    pub(super) fn pairs(&self) -> Option<Sharing> {
+    /// Returns the strategy of pairwise rows; `None` where rows are not pairs, or are too few.
+    pub(super) fn pairs(&self) -> Option<RowStrategy> {
         let (space, body) = (&self.space.class, self.body);
         let apart = body.strict || space.across || self.online.is_some();
         if apart || space.kept != 2 || body.folds.is_empty() || !body.scans.is_empty() || !body.combined.is_empty() {
@@ -39,12 +39,12 @@ impl Spread<'_> {
         if !busy || second < SIDE || first < ROWS || self.space.row() > LONG || body.accesses.len() > 64 {
             return None;
         }
-        let strided = |way: &Way| matches!(way, Way::Strided { .. });
-        if !space.ways.iter().all(strided) || body.accesses.iter().any(|a| a.operand.is_none()) {
+        let strided = |way: &Addressing| matches!(way, Addressing::Strided { .. });
+        if !space.addressing.iter().all(strided) || body.accesses.iter().any(|a| a.operand.is_none()) {
             return None;
         }
-        let sharing = Sharing::Again { group: 32 };
-        let class = RowsClass { space: space.clone(), sharing, stage: None, online: None };
+        let strategy = RowStrategy::Reread { group: 32 };
+        let class = RowsClass { space: space.clone(), strategy, stage: None, online: None };
         let phases = class.phases(body);
         let (pass, once) = phases.list.split_first()?;
         let alone =
@@ -69,6 +69,6 @@ impl Spread<'_> {
         let words = |d: DType| d.size().div_ceil(4);
         let folded: usize = pass.body.folds.iter().map(|f| words(body.dtype(f.node))).sum();
         let fits = folded * self.lanes() * ROWS <= FOLDED && loads[0] + loads[1] * ROWS <= LOADS;
-        (fits && loads.iter().all(|n| *n > 0)).then_some(Sharing::Pairs { rows: ROWS as u8, still })
+        (fits && loads.iter().all(|n| *n > 0)).then_some(RowStrategy::Pairwise { rows: ROWS as u8, still })
     }
 }

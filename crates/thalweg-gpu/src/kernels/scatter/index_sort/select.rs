@@ -4,7 +4,7 @@ use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan};
 use crate::kernels::scatter::index_sort::params::{IndexSortArguments, RowDimArguments};
 use crate::kernels::scatter::index_sort::{BITS, DIGITS, EACH, IndexSortClass, SortStep};
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use thalweg_kernel::ScatterGeometry;
 
 /// Number of tiles of a row of `n` indices.
@@ -19,7 +19,12 @@ pub fn passes(size: usize) -> usize {
 
 /// Adds a sort of rows of indices (number of rows; extents and strides of their dimensions). Returns the region of
 /// scratch memory with the sorted pairs.
-pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, row_dims): (usize, &[(usize, isize)]), index: Word) -> u16 {
+pub fn add(
+    plan: &mut Plan,
+    g: &ScatterGeometry,
+    (rows, row_dims): (usize, &[(usize, isize)]),
+    index: RuntimeArgument,
+) -> u16 {
     let (tiles, passes) = (tiles(g.n), passes(g.size));
     let mut region = |bytes: usize| {
         plan.scratch.push(bytes.max(64));
@@ -30,8 +35,8 @@ pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, row_dims): (usize, &[(us
     let totals = region(4 * rows * DIGITS as usize);
     for pass in 0..passes {
         let first = pass == 0;
-        let to = Word::Scratch(pairs[pass % 2], 0);
-        let from = if first { index } else { Word::Scratch(pairs[(pass + 1) % 2], 0) };
+        let to = RuntimeArgument::Scratch(pairs[pass % 2], 0);
+        let from = if first { index } else { RuntimeArgument::Scratch(pairs[(pass + 1) % 2], 0) };
         let own = first.then_some(row_dims.len() as u8);
         let steps = [
             (SortStep::Count, rows * tiles, own),
@@ -46,8 +51,8 @@ pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, row_dims): (usize, &[(us
             let arguments = IndexSortArguments {
                 from,
                 to,
-                counts: Word::Scratch(counts, 0),
-                totals: Word::Scratch(totals, 0),
+                counts: RuntimeArgument::Scratch(counts, 0),
+                totals: RuntimeArgument::Scratch(totals, 0),
                 indices: g.n,
                 size: g.size,
                 tiles,
@@ -56,7 +61,7 @@ pub fn add(plan: &mut Plan, g: &ScatterGeometry, (rows, row_dims): (usize, &[(us
                 fault: true,
                 dims: row_dims.iter().map(|&(size, stride)| RowDimArguments { size, stride }).collect(),
             };
-            let (kernel, arguments) = (Skeleton::ScatterSort(class), arguments.fill(&class));
+            let (kernel, arguments) = (Skeleton::IndexSort(class), arguments.fill(&class));
             plan.stages.push(Draft::new(kernel, [blocks as u32, 1, 1], DIGITS, 0, arguments));
         }
     }

@@ -8,7 +8,7 @@ use crate::kernels::sort::keys::is_wide;
 use crate::kernels::sort::merge::params::MergeSortArguments;
 use crate::kernels::sort::merge::{BLOCK, STRETCH};
 use crate::kernels::sort::{SortClass, SortPass};
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::traffic;
 use thalweg_ir::ScanOp;
 use thalweg_kernel::Moved;
@@ -38,7 +38,7 @@ pub fn add(scan: RowScan, plan: &mut Plan) {
     let row = n.next_power_of_two().clamp(8, STRETCH);
     let tiles = rows.div_ceil(STRETCH / row) * parts;
     let mut stage = |pass, run: usize, at: usize, last: bool| {
-        let scratch = |region: u16| Word::Scratch(region, 0);
+        let scratch = |region: u16| RuntimeArgument::Scratch(region, 0);
         let pair = |of: usize| pairs.map(|(keys, indices)| [scratch(keys[of]), scratch(indices[of])]);
         let (runs, merged) = (pair(at), pair(1 - at));
         let [elements_row_stride, elements_point_stride] = if copy.is_some() { [n, 1] } else { [row_step, point_step] };

@@ -6,7 +6,7 @@ use crate::kernels::scan::RowScan;
 use crate::kernels::sort::radix::params::RadixSortArguments;
 use crate::kernels::sort::radix::{DIGITS, passes, tile};
 use crate::kernels::sort::{SortClass, SortPass};
-use crate::params::Word;
+use crate::params::RuntimeArgument;
 use crate::target::{COUNTERS, Target};
 use crate::traffic;
 use thalweg_ir::ScanOp;
@@ -36,7 +36,7 @@ pub fn add(sort: RowScan, plan: &mut Plan, target: &dyn Target) {
     let places = op == ScanOp::Argsort;
     let mut region = |bytes: usize| {
         plan.scratch.push(bytes.max(64));
-        Word::Scratch(plan.scratch.len() as u16 - 1, 0)
+        RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0)
     };
     let starts = region(4 * rows * passes * (DIGITS + 1));
     let elements = [0; 2].map(|_| region(dtype.size() * total));
@@ -48,10 +48,10 @@ pub fn add(sort: RowScan, plan: &mut Plan, target: &dyn Target) {
     plan.moved += traffic::scratch((passes as u64 - 1) * (element + place));
     let chip = target.chip().multiprocessors as usize;
     let shares = (2 * chip).div_ceil(rows.max(1)).min(tiles);
-    let mut stage = |pass, grid: usize, row_blocks_or_pass: usize, counters_or_exchange: Word| {
+    let mut stage = |pass, grid: usize, row_blocks_or_pass: usize, counters_or_exchange: RuntimeArgument| {
         let arguments = RadixSortArguments {
-            from: Word::Scratch(sort.from, 0),
-            to: Word::Scratch(sort.to, 0),
+            from: RuntimeArgument::Scratch(sort.from, 0),
+            to: RuntimeArgument::Scratch(sort.to, 0),
             rows,
             points: n,
             row_stride: sort.row_step,
@@ -68,7 +68,7 @@ pub fn add(sort: RowScan, plan: &mut Plan, target: &dyn Target) {
         let kernel = Skeleton::Sort(SortClass { op, descending: sort.reverse, dtype, pass });
         plan.stages.push(Draft::new(kernel, [blocks(grid, 1), 1, 1], DIGITS as u32, 0, arguments.fill()));
     };
-    stage(SortPass::Histogram, rows * shares, shares, Word::Counters);
-    let told = Word::Told(8 * (8 + rows * tiles * DIGITS));
+    stage(SortPass::Histogram, rows * shares, shares, RuntimeArgument::Counters);
+    let told = RuntimeArgument::Exchange(8 * (8 + rows * tiles * DIGITS));
     (0..passes).for_each(|pass| stage(SortPass::Digit, rows * tiles, pass, told));
 }

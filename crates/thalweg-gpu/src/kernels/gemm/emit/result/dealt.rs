@@ -8,25 +8,25 @@
 
 use crate::emit::access::lane_number;
 use crate::ir::{Action, Expr, Routine, Statement, Type};
-use crate::kernels::gemm::emit::result::{By, Result};
+use crate::kernels::gemm::emit::result::{PassThreads, Result};
 use thalweg_ir::DType;
 
 /// Bytes of epilogue loads that a thread has in flight, and maximum number of vectors.
 const AHEAD_BYTES: u32 = 64;
-const MOST_AHEAD: u32 = 4;
+const MAX_AHEAD: u32 = 4;
 
 impl Result<'_> {
     /// Statements before and after the main loop.
     pub(super) fn dealt(&self, within: &dyn Fn(Vec<Statement>) -> Vec<Statement>) -> [Vec<Statement>; 2] {
-        let (handed, v) = (self.handed, self.lanes());
-        if let Some(access) = self.part.class.rounded(handed.result.1) {
+        let (epilogue, v) = (self.epilogue, self.lanes());
+        if let Some(access) = self.part.class.rounded(epilogue.result.1) {
             return [vec![], within(self.dealt_anywhere(access))];
         }
-        let By::Thread { across } = handed.by else { unreachable!("they are dealt") };
+        let PassThreads::Thread { across } = epilogue.by else { unreachable!("they are dealt") };
         let (accesses, fetched) = (self.part.accesses(), self.fetched());
         let number = |n: u32| Expr::Number(n.into(), Type::I32);
         let bytes: usize = fetched.iter().map(|f| accesses.list[f.0].dtype.size() * v as usize).sum();
-        let ahead = (AHEAD_BYTES / (bytes as u32).max(1)).clamp(1, MOST_AHEAD).min(handed.passes);
+        let ahead = (AHEAD_BYTES / (bytes as u32).max(1)).clamp(1, MAX_AHEAD).min(epilogue.passes);
         let pass = Expr::name("pass", Type::I32);
         let turn = [pass.clone() % number(ahead)];
         let turn: &[Expr] = if fetched.is_empty() { &[] } else { &turn };
@@ -49,13 +49,13 @@ impl Result<'_> {
             own.extend(first.statements(&["for pass: i32 in 0..AHEAD unroll { fetch; }"]));
             before.push(Statement::Scope(within(own)));
             let behind = pass.clone() + number(ahead);
-            next.push(Statement::when(behind.clone().lt(number(handed.passes)), fetch(&behind)));
+            next.push(Statement::when(behind.clone().lt(number(epilogue.passes)), fetch(&behind)));
         }
         let (half, wide) = (pass.clone() % number(2), pass.clone() / number(2) % number(across));
         let lane = lane_number();
         let eight = wide * number(v / 2) + lane.clone() / number(2);
         let at = vec![pass.clone() / number(2 * across), eight, half * number(2) + lane % number(2)];
-        let own = Expr::Element { of: "sum".into(), at, ty: Type::Held(handed.sums) };
+        let own = Expr::Element { of: "sum".into(), at, ty: Type::Held(epilogue.sums) };
         let text = self
             .text(&pass)
             .given("place", place(&pass))
@@ -69,12 +69,12 @@ impl Result<'_> {
     /// Stores rounded accumulators to rows of any alignment. The last tile is not interleaved, and is stored element by
     /// element.
     fn dealt_anywhere(&self, access: usize) -> Vec<Statement> {
-        let By::Thread { across } = self.handed.by else { unreachable!("they are dealt") };
+        let PassThreads::Thread { across } = self.epilogue.by else { unreachable!("they are dealt") };
         let dtype = self.part.class.body.accesses[access].dtype;
         let (name, ty) = (format!("p{access}"), Type::Stored(dtype));
         let pass = Expr::name("pass", Type::I32);
         let begins = self.part.position(access).to(Type::I64);
-        let store = Statement::Do(Action::StoreDealt {
+        let store = Statement::Do(Action::StoreInterleaved {
             operand: name.clone(),
             at: Expr::name("begin", Type::I64),
             from: "words".into(),
@@ -88,11 +88,11 @@ impl Result<'_> {
         let text = self
             .text(&pass)
             .number("BLOCKS", across)
-            .number("HALVES", self.handed.passes / across)
-            .number("TILE", across * self.handed.columns)
+            .number("HALVES", self.epilogue.passes / across)
+            .number("TILE", across * self.epilogue.columns)
             .number("EIGHTS", across * 4)
             .operand("result", ty)
-            .elements("sum", Type::Held(self.handed.sums))
+            .elements("sum", Type::Held(self.epilogue.sums))
             .value("begins", begins)
             .value("warp_row", crate::kernels::gemm::emit::result::i64("warp_row"))
             .value("column0", crate::kernels::gemm::emit::result::i64("column0"))

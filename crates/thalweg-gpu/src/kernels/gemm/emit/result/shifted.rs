@@ -9,7 +9,7 @@
 use crate::emit::access::Stand;
 use crate::emit::nodes::value;
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::gemm::emit::result::{By, CHANGE_PLACES, Result, SUM_AT, u32};
+use crate::kernels::gemm::emit::result::{CHANGE_PLACES, PassThreads, Result, SUM_AT, u32};
 
 /// Rows that a warp has in flight.
 const BESIDE: u32 = 4;
@@ -17,19 +17,19 @@ const BESIDE: u32 = 4;
 impl Result<'_> {
     /// Statements of this epilogue; `None` for other results.
     pub(super) fn shifted(&self) -> Option<Vec<Statement>> {
-        let (class, handed) = (self.part.class, self.handed);
+        let (class, epilogue) = (self.part.class, self.epilogue);
         let body = &class.body;
-        let k = class.shifted(handed.result.1)?;
+        let k = class.shifted(epilogue.result.1)?;
         let store = body.stores[0];
         let access = body.accesses[k];
         let size = access.dtype.size() as u32;
-        let warps = match handed.by {
-            By::Block(threads) => threads / 32,
-            By::Warp { .. } => 1,
-            By::Thread { .. } => return None,
+        let warps = match epilogue.by {
+            PassThreads::Block(threads) => threads / 32,
+            PassThreads::Warp { .. } => 1,
+            PassThreads::Thread { .. } => return None,
         };
-        let beside = BESIDE.min(handed.rows / warps);
-        if beside == 0 || handed.rows % (beside * warps) != 0 {
+        let beside = BESIDE.min(epilogue.rows / warps);
+        if beside == 0 || epilogue.rows % (beside * warps) != 0 {
             return None;
         }
         let pass = Expr::name("pass", Type::I32);
@@ -42,7 +42,7 @@ impl Result<'_> {
                 step: pass.clone(),
                 lanes: 1,
             },
-            &|k| self.part.sum(&Expr::name("own", Type::Held(handed.sums)), k),
+            &|k| self.part.sum(&Expr::name("own", Type::Held(epilogue.sums)), k),
             &[],
         );
         let own_warp = if warps == 1 { Expr::Number(0, Type::U32) } else { u32("t") / Expr::Number(32, Type::U32) };
@@ -59,8 +59,8 @@ impl Result<'_> {
             .number("BESIDE", beside)
             .number("WARPS", warps)
             .number("STEP", beside * warps)
-            .number("PAIRS", handed.columns / 64)
-            .number("EDGES", 2 * handed.rows / warps)
+            .number("PAIRS", epilogue.columns / 64)
+            .number("EDGES", 2 * epilogue.rows / warps)
             .number("SIZE", size)
             .value("address", address)
             .operand(&name, ty)

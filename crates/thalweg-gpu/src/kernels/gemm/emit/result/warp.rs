@@ -7,7 +7,7 @@
 use crate::body::is_harmless;
 use crate::emit::access::lane_number;
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::gemm::emit::result::{CHANGE_PLACES, MOST_AHEAD, Result, SUM_AT};
+use crate::kernels::gemm::emit::result::{CHANGE_PLACES, MAX_AHEAD, Result, SUM_AT};
 
 /// Vectors that a thread computes side by side.
 const BESIDE: u32 = 2;
@@ -15,9 +15,9 @@ const BESIDE: u32 = 2;
 impl Result<'_> {
     /// Statements of this epilogue, where a warp's vectors are few enough to be in flight together.
     pub(super) fn by_warp(&self) -> Option<Vec<Statement>> {
-        let (handed, v) = (self.handed, self.lanes());
-        let each = handed.rows * (handed.columns / v) / 32;
-        if !self.is_warp() || !is_harmless(&self.part.class.body) || !(1..=MOST_AHEAD).contains(&each) {
+        let (epilogue, v) = (self.epilogue, self.lanes());
+        let each = epilogue.rows * (epilogue.columns / v) / 32;
+        if !self.is_warp() || !is_harmless(&self.part.class.body) || !(1..=MAX_AHEAD).contains(&each) {
             return None;
         }
         let (accesses, fetched) = (self.part.accesses(), self.fetched());
@@ -43,12 +43,12 @@ impl Result<'_> {
             out.extend(first.statements(&["for u: u32 in 0..EACH unroll { fetch; }"]));
             let behind = pass.clone() + Expr::Number(1, Type::I32);
             next.push(Statement::when(
-                behind.clone().lt(Expr::Number(handed.passes.into(), Type::I32)),
+                behind.clone().lt(Expr::Number(epilogue.passes.into(), Type::I32)),
                 fetch(&behind),
             ));
         }
         let at = vec![Expr::name("o", Type::U32), lane_number()];
-        let own = Expr::Element { of: "taken".into(), at, ty: Type::Held(handed.sums) };
+        let own = Expr::Element { of: "taken".into(), at, ty: Type::Held(epilogue.sums) };
         let text = self
             .text(&pass)
             .number("BESIDE", BESIDE.min(each))

@@ -1,12 +1,12 @@
 //! Scans in registers: held rows, and chained scans with decoupled look-back.
 //!
-//! In: a row kernel with its sharing. Out: whether whole rows are held, scans included; for longer rows the phase from
+//! In: a row kernel with its strategy. Out: whether whole rows are held, scans included; for longer rows the phase from
 //! which on blocks have a tile of a row each and exchange prefixes.
 //!
 //! Always true: the strategy of a scan does not depend on the number of rows, so each row has the same bits whatever
 //! else there is.
 
-use crate::kernels::reduce::select::{HELD, Sharing, Spread, Stage};
+use crate::kernels::reduce::select::{HELD, RowStrategy, Spread, Stage};
 use crate::kernels::reduce::{RowsClass, is_in_registers};
 use thalweg_ir::DType;
 use thalweg_kernel::{Phases, Scan};
@@ -20,7 +20,7 @@ const GROUP: usize = 32;
 
 /// Chained scan of a row that is too long for a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Linked {
+pub(super) struct ChainedScan {
     /// Phase of the scan; the pass after it is the last one.
     pub(super) phase: usize,
     /// Vectors per thread in a tile.
@@ -38,19 +38,19 @@ impl Spread<'_> {
     }
 
     /// Whether all scans run in registers, where the row is held.
-    pub(super) fn scans_are_held(&self, sharing: Sharing) -> bool {
-        let held = matches!(sharing, Sharing::Held { .. });
+    pub(super) fn scans_are_held(&self, strategy: RowStrategy) -> bool {
+        let held = matches!(strategy, RowStrategy::Registers { .. });
         held && self.body.scans.iter().all(|s| is_in_registers(s, self.scan_dtype(s)))
     }
 
     /// Plans the chained scan of a longer row; `None` where its elements go through memory.
-    pub(super) fn linked(&self, sharing: Sharing) -> Option<Linked> {
+    pub(super) fn chained(&self, strategy: RowStrategy) -> Option<ChainedScan> {
         let [scan] = self.body.scans[..] else { return None };
-        let along = matches!(sharing, Sharing::Held { .. } | Sharing::Again { .. });
+        let along = matches!(strategy, RowStrategy::Registers { .. } | RowStrategy::Reread { .. });
         if !along || !self.body.combined.is_empty() || !is_in_registers(&scan, self.scan_dtype(&scan)) {
             return None;
         }
-        let class = |steps| self.linked_class(Linked { phase: 0, steps });
+        let class = |steps| self.chained_class(ChainedScan { phase: 0, steps });
         let Phases { list, .. } = class(1).phases(self.body);
         let phase = list.iter().position(|p| !p.scans.is_empty())?;
         // A fold over this pass or the next one would be known too late.
@@ -66,15 +66,15 @@ impl Spread<'_> {
             steps => steps as usize * weight <= HELD,
         };
         let steps = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
-        Some(Linked { phase, steps })
+        Some(ChainedScan { phase, steps })
     }
 
     /// Class of the chained scan.
-    pub(super) fn linked_class(&self, Linked { phase, steps }: Linked) -> RowsClass {
+    pub(super) fn chained_class(&self, ChainedScan { phase, steps }: ChainedScan) -> RowsClass {
         RowsClass {
             space: self.space.class.clone(),
-            sharing: Sharing::Held { group: THREADS, steps, exact: false },
-            stage: Some(Stage { phase: phase as u8, split: false, linked: true }),
+            strategy: RowStrategy::Registers { group: THREADS, steps, exact: false },
+            stage: Some(Stage { phase: phase as u8, split: false, chained: true }),
             online: None,
         }
     }
