@@ -139,7 +139,7 @@ fn text(of: &Skeleton) -> String {
 fn before(of: &Skeleton) -> &'static str {
     match of {
         Skeleton::TmaGemm(_) => FED,
-        Skeleton::Attention(class) if class.fed.is_some() => FED,
+        Skeleton::Attention(class) if class.tma.is_some() => FED,
         Skeleton::Gemm(_) | Skeleton::Attention(_) => CONTRACTIONS,
         Skeleton::Sort(class) if class.pass == SortPass::Digit => TOLD,
         Skeleton::Rows(body, class) if class.has_scans(body) => SCANNED,

@@ -72,7 +72,7 @@ impl Value {
 }
 
 /// Constant folding of two untyped literals.
-fn folded(op: Binary, x: i64, y: i64) -> Option<i64> {
+fn constant_folded(op: Binary, x: i64, y: i64) -> Option<i64> {
     Some(match op {
         Binary::Add => x.checked_add(y)?,
         Binary::Sub => x.checked_sub(y)?,
@@ -166,7 +166,7 @@ impl<'t> Parser<'t> {
     /// Applies a binary operator, with constant folding and algebraic simplification.
     pub(super) fn both(&self, op: Binary, left: Value, right: Value) -> Read<Value> {
         if let (Some(x), Some(y)) = (left.number(), right.number()) {
-            return folded(op, x, y).map(free).map_or_else(|| self.wrong(format!("{x} {op} {y}")), Ok);
+            return constant_folded(op, x, y).map(free).map_or_else(|| self.wrong(format!("{x} {op} {y}")), Ok);
         }
         let (x, y) = self.alike(left, right)?;
         // Identities that classes produce: a first term of 0, a step of 0.

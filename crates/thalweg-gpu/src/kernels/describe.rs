@@ -99,9 +99,9 @@ impl Skeleton {
             Skeleton::TmaGemm(class) => {
                 let (TmaTile { team, m, n, stages }, name) = (class.tile, class.dtype.name());
                 let who = if team == 1 { "two warpgroups" } else { "two pairs of warpgroups" };
-                let dealt = if class.dealt() > 0 { ", columns dealt" } else { "" };
+                let interleaved = if class.interleaved() > 0 { ", columns dealt" } else { "" };
                 format!(
-                    "Contraction of {name} by {who} in turns, fed: tiles of {m} times {n}, {stages} steps ahead{dealt}."
+                    "Contraction of {name} by {who} in turns, fed: tiles of {m} times {n}, {stages} steps ahead{interleaved}."
                 )
             }
             Skeleton::Attention(class) => {

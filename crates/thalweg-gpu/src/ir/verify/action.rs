@@ -1,6 +1,6 @@
 //! Checks of actions, the routines without a result.
 
-use crate::ir::verify::{Checked, Checker, Known, want};
+use crate::ir::verify::{Checked, Checker, Declared, want};
 use crate::ir::{Action, Definition, Expr, Kind, Left, Name, Type};
 use thalweg_ir::DType;
 
@@ -14,7 +14,7 @@ impl Checker<'_> {
     /// Element type of a shared array.
     pub(super) fn shared(&self, name: &str) -> Result<Type, String> {
         match self.known(name)? {
-            Known::Elements { ty, shared: true, .. } => Ok(*ty),
+            Declared::Elements { ty, shared: true, .. } => Ok(*ty),
             _ => Err(format!("`{name}` is not shared")),
         }
     }
@@ -36,7 +36,7 @@ impl Checker<'_> {
                 [chunk, chunks].into_iter().try_for_each(|x| self.typed(x, Type::U32))
             }
             Action::Push { tree, value } => match *self.known(tree)? {
-                Known::Tree(dtype) => self.typed(value, Type::Held(dtype)),
+                Declared::Tree(dtype) => self.typed(value, Type::Held(dtype)),
                 _ => Err(format!("`{tree}` is no tree")),
             },
             Action::Fence
@@ -140,7 +140,7 @@ impl Checker<'_> {
     pub(super) fn vector(&self, (name, before): &(Name, Vec<Expr>), operand: &str, at: &Expr) -> Checked {
         let of = self.operand(operand)?;
         self.position(at)?;
-        let Known::Elements { ty, shape: Some(_), shared: false } = self.known(name)? else {
+        let Declared::Elements { ty, shape: Some(_), shared: false } = self.known(name)? else {
             return Err(format!("`{name}` are no registers"));
         };
         want(*ty == of, || format!("`{name}` are {ty}, and `{operand}` is {of}"))?;

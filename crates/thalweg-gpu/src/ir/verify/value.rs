@@ -1,6 +1,6 @@
 //! Checks of expressions and of routines with a result.
 
-use crate::ir::verify::{Checked, Checker, Known, want};
+use crate::ir::verify::{Checked, Checker, Declared, want};
 use crate::ir::{Binary, Definition, Expr, Kind, Routine, Type};
 use thalweg_ir::{DType, ElementOp};
 
@@ -114,7 +114,7 @@ impl Checker<'_> {
     pub(super) fn check(&self, of: &Expr) -> Checked {
         match of {
             Expr::Name(name, ty) => match self.known(name)? {
-                Known::Value { ty: is, .. } => want(is == ty, || format!("`{name}` is {is}, not {ty}")),
+                Declared::Value { ty: is, .. } => want(is == ty, || format!("`{name}` is {is}, not {ty}")),
                 _ => Err(format!("`{name}` is no value")),
             },
             Expr::Element { of: name, at, ty } => self.element(name, at, *ty, 0),
@@ -136,7 +136,7 @@ impl Checker<'_> {
             }
             Expr::Constant(..) | Expr::Thread | Expr::Block | Expr::Blocks | Expr::Threads => Ok(()),
             Expr::Quotient(name) | Expr::Remainder(name) => match self.known(name)? {
-                Known::Split { .. } => Ok(()),
+                Declared::Split { .. } => Ok(()),
                 _ => Err(format!("`{name}` is not taken apart")),
             },
             Expr::Binary(op, two) => self.binary(*op, &two[0], &two[1]),
@@ -196,15 +196,15 @@ impl Checker<'_> {
                 self.position(at)
             }
             Expr::Whole(name, ty) => match self.known(name)? {
-                Known::Elements { ty: is, .. } => want(is == ty, || format!("`{name}` are {is}, not {ty}")),
+                Declared::Elements { ty: is, .. } => want(is == ty, || format!("`{name}` are {is}, not {ty}")),
                 _ => Err(format!("`{name}` has no elements")),
             },
             Expr::Taken { tree, identity } => match *self.known(tree)? {
-                Known::Tree(dtype) => self.typed(identity, Type::Held(dtype)),
+                Declared::Tree(dtype) => self.typed(identity, Type::Held(dtype)),
                 _ => Err(format!("`{tree}` is no tree")),
             },
             Expr::Drawn(name) => match self.known(name)? {
-                Known::Ticket => Ok(()),
+                Declared::Ticket => Ok(()),
                 _ => Err(format!("`{name}` is no ticket")),
             },
             Expr::Routine(routine, args) => self.routine(*routine, args),
@@ -216,7 +216,7 @@ impl Checker<'_> {
                 self.typed(&place[2], Type::U64)
             }
             Expr::Call(name, x) => {
-                want(matches!(self.known(name)?, Known::Function), || format!("`{name}` is no function"))?;
+                want(matches!(self.known(name)?, Declared::Function), || format!("`{name}` is no function"))?;
                 self.typed(x, Type::I64)
             }
         }
@@ -245,7 +245,7 @@ impl Checker<'_> {
 
     /// Checks an indexed array, where all dimensions but the last `open` have an index.
     pub(super) fn element(&self, name: &str, at: &[Expr], ty: Type, open: usize) -> Checked {
-        let Known::Elements { ty: is, shape, .. } = self.known(name)? else {
+        let Declared::Elements { ty: is, shape, .. } = self.known(name)? else {
             return Err(format!("`{name}` has no elements"));
         };
         want(*is == ty, || format!("elements of `{name}` are {is}, not {ty}"))?;
@@ -263,17 +263,19 @@ impl Checker<'_> {
     /// Whether an expression is uniform in a block.
     pub(super) fn is_same(&self, of: &Expr) -> bool {
         let own = match of {
-            Expr::Name(name, _) => matches!(self.known(name), Ok(Known::Value { same: true, .. })),
-            Expr::Quotient(name) | Expr::Remainder(name) => matches!(self.known(name), Ok(Known::Split { same: true })),
+            Expr::Name(name, _) => matches!(self.known(name), Ok(Declared::Value { same: true, .. })),
+            Expr::Quotient(name) | Expr::Remainder(name) => {
+                matches!(self.known(name), Ok(Declared::Split { same: true }))
+            }
             // All threads read the same element, if the index is uniform.
-            Expr::Element { of, .. } => matches!(self.known(of), Ok(Known::Elements { shared: true, .. })),
+            Expr::Element { of, .. } => matches!(self.known(of), Ok(Declared::Elements { shared: true, .. })),
             Expr::Drawn(_) => true,
             Expr::Routine(Routine::AnyOfBlock, _) => return true,
             Expr::Routine(Routine::Ones, _) => true,
             Expr::Thread | Expr::OfPair { .. } | Expr::Whole(..) | Expr::Routine(..) | Expr::Taken { .. } => false,
             // Other threads may have written the element.
             Expr::Load(_, name, _) | Expr::Scratch(_, name, _) => {
-                matches!(self.known(name), Ok(Known::Operand { constant: Some(true), .. }))
+                matches!(self.known(name), Ok(Declared::Operand { constant: Some(true), .. }))
             }
             // Values that a function reads besides its argument are not known.
             Expr::Fresh(..) | Expr::LoadState(..) | Expr::Gather { .. } | Expr::Call(..) => false,

@@ -20,7 +20,7 @@ pub struct AttentionBlock {
     pub blocks: u32,
     /// Whether the block is persistent: two or three consumer warpgroups that share keys, and a producer warpgroup, of
     /// which one thread issues the TMA copies.
-    pub stays: bool,
+    pub persistent: bool,
 }
 
 /// Class key: the properties that decide the source.
@@ -40,12 +40,12 @@ pub struct AttentionClass {
     pub along: [bool; 3],
     /// Memory layouts of rows, keys and values, where a producer warp copies them by TMA. The other warps are one
     /// warpgroup then, or several of a persistent block.
-    pub fed: Option<[TmaFactor; 3]>,
+    pub tma: Option<[TmaFactor; 3]>,
     /// Bodies applied to a score, each to the result of the one before, which is this operand of it: the first
     /// product's epilogue, if any, then the weights.
     pub points: Vec<(BodyClass, u16)>,
     /// Causal mask, where rows see only their first keys: which of `points` has it, and its form.
-    pub seen: Option<(u8, Seen)>,
+    pub causal: Option<(u8, Seen)>,
     /// Final factor of the row's weights, with the row values that are maximum and sum; `None` where weights are not
     /// exponentials.
     pub once: Option<(Body, [u16; 2])>,
@@ -62,7 +62,7 @@ impl AttentionClass {
 
     /// Threads per block.
     pub fn threads(&self) -> u32 {
-        let others = match (&self.fed, self.block.stays) {
+        let others = match (&self.tma, self.block.persistent) {
             (None, _) => 0,
             (Some(_), false) => 1,
             (Some(_), true) => 4,
@@ -72,7 +72,8 @@ impl AttentionClass {
 
     /// Pipeline stages in shared memory.
     pub fn stages(&self) -> u32 {
-        if self.fed.is_some() && !self.block.stays && self.block.keys * self.sizes[0].max(self.sizes[1]) <= 64 * 64 {
+        if self.tma.is_some() && !self.block.persistent && self.block.keys * self.sizes[0].max(self.sizes[1]) <= 64 * 64
+        {
             3
         } else {
             2
@@ -128,7 +129,7 @@ impl AttentionClass {
             passes: 1,
             by: PassThreads::Block(self.threads()),
         };
-        if self.fed.is_none() {
+        if self.tma.is_none() {
             return all;
         }
         let across = columns / LINE_ELEMENTS;
@@ -148,8 +149,8 @@ impl AttentionClass {
 
     /// Bytes of shared memory.
     pub fn shared(&self) -> u32 {
-        match self.fed {
-            Some(_) if self.block.stays => self.barriers_at() + barriers(self) * BARRIER,
+        match self.tma {
+            Some(_) if self.block.persistent => self.barriers_at() + barriers(self) * BARRIER,
             Some(_) => self.barriers_at() + 2 * self.stages() * BARRIER,
             None => self.factors().max(self.epilogue().bytes()),
         }

@@ -27,16 +27,16 @@ params! {
         /// Batch dimensions, with the strides of the factors: elements, or matrices of factors that are copied by TMA.
         batch: Vec<BatchParams> = each(class.batch.into(), |layout| BatchParams::declare(layout, 3)),
         /// Factors that all threads copy.
-        copies: Vec<CopyParams> = each(if class.fed.is_none() { 3 } else { 0 }, CopyParams::declare),
+        copies: Vec<CopyParams> = each(if class.tma.is_none() { 3 } else { 0 }, CopyParams::declare),
         /// Dimensions of factors that are copied by TMA.
         dims: Vec<FactorDimsParams> = |layout| {
-            let factors = class.fed.as_slice().as_flattened();
+            let factors = class.tma.as_slice().as_flattened();
             layout.each(factors.len(), |layout, n| FactorDimsParams::declare(layout, &factors[n]))
         },
         /// Bodies on a score.
         points: Vec<BodyParams> = |layout| layout.each(class.points.len(), |layout, n| part(layout, &class.points[n].0)),
         /// Causal offset: a row sees this many keys more than its number.
-        causal_offset: Option<Stride> = optional(class.seen.is_some(), Stride::declare),
+        causal_offset: Option<Stride> = optional(class.causal.is_some(), Stride::declare),
         /// Scalars of a row's final factor.
         once_scalars: Vec<Scalar> = each(class.once.as_ref().map_or(0, |o| o.0.scalars.into()), Scalar::declare),
         /// Reciprocals of the scalars that it divides by.
@@ -45,6 +45,6 @@ params! {
         /// Epilogue.
         result: BodyParams = |layout| part(layout, &class.result.0),
         /// Factors that are copied by TMA.
-        maps: Vec<TensorMap> = each(if class.fed.is_some() { 3 } else { 0 }, TensorMap::declare),
+        maps: Vec<TensorMap> = each(if class.tma.is_some() { 3 } else { 0 }, TensorMap::declare),
     }
 }

@@ -9,7 +9,9 @@ use crate::kernels::attention::params::AttentionArguments;
 use crate::kernels::attention::{AttentionBlock, AttentionClass};
 use crate::kernels::gemm::Math;
 use crate::kernels::gemm::params::{BatchArguments, CopyArguments};
-use crate::kernels::gemm::select::{Part, alignable, factor_strides, is_counted, is_pitch, math, result, sums_operand};
+use crate::kernels::gemm::select::{
+    LoweredBody, alignable, factor_strides, is_counted, is_pitch, math, result, sums_operand,
+};
 use crate::kernels::gemm::tma::select::Factor;
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::maps::MAP_WORDS;
@@ -30,7 +32,7 @@ const WIDEST: usize = 128;
 const LANES: usize = 2;
 
 /// Properties of a contraction of this form.
-struct Found<'a> {
+struct AttentionMatch<'a> {
     inner: &'a Inner,
     of_inner: &'a ContractionGeometry,
     prologue: &'a Prologue,
@@ -41,7 +43,7 @@ struct Found<'a> {
 }
 
 /// Layout of a factor: batch strides, offset of the first element, strides from line to line and from term to term.
-struct Lies {
+struct FactorLayout {
     batch: Vec<isize>,
     first: isize,
     line: isize,
@@ -49,13 +51,13 @@ struct Lies {
     reach: Option<(usize, usize)>,
 }
 
-fn lies(g: &MatmulGeometry, right: bool) -> Lies {
+fn factor_layout(g: &MatmulGeometry, right: bool) -> FactorLayout {
     let batch = g.batch.iter().map(|d| if right { d.2 } else { d.1 }).collect();
     let (first, line, term) = factor_strides(g, right as usize);
-    Lies { batch, first, line, term, reach: g.reach[right as usize] }
+    FactorLayout { batch, first, line, term, reach: g.reach[right as usize] }
 }
 
-impl Lies {
+impl FactorLayout {
     /// Whether terms are neighbours; `None` where it cannot be copied in vectors of 16 bytes.
     fn along(&self, size: usize) -> Option<bool> {
         let aligned = |pitch| is_pitch(pitch) && alignable(self.batch.iter().copied().chain([self.first, pitch]), size);
@@ -72,7 +74,7 @@ impl Lies {
 }
 
 /// Matches the contraction to this form.
-fn find<'a>(c: &'a Contraction, g: &'a ContractionGeometry, chip: &Chip) -> Option<Found<'a>> {
+fn find<'a>(c: &'a Contraction, g: &'a ContractionGeometry, chip: &Chip) -> Option<AttentionMatch<'a>> {
     let math = math(c, chip);
     let (prologue, tiles) = c.factors[0].as_deref().zip(g.factors[0].as_deref())?;
     let (inner, of_inner) = prologue.inner.as_deref().zip(g.inner.as_deref())?;
@@ -103,15 +105,19 @@ fn find<'a>(c: &'a Contraction, g: &'a ContractionGeometry, chip: &Chip) -> Opti
         return None;
     }
     let size = c.dtype.size();
-    let along = [lies(q, false).along(size)?, lies(q, true).along(size)?, lies(p, true).along(size)?];
+    let along = [
+        factor_layout(q, false).along(size)?,
+        factor_layout(q, true).along(size)?,
+        factor_layout(p, true).along(size)?,
+    ];
     // `weights` is `None` where a weight needs more than one pass.
     let weights = weights(body)?;
-    Some(Found { inner, of_inner, prologue, tiles, weights, along, math })
+    Some(AttentionMatch { inner, of_inner, prologue, tiles, weights, along, math })
 }
 
 /// Plans the launch of a contraction of this form; `None` for others.
 pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Option<Plan> {
-    let Found { inner, of_inner, prologue, tiles, weights, along, math } = find(c, g, target.chip())?;
+    let AttentionMatch { inner, of_inner, prologue, tiles, weights, along, math } = find(c, g, target.chip())?;
     let (p, q) = (&g.product, &of_inner.product);
     let (mut plan, size) = (Plan::default(), c.dtype.size());
     // Operands: rows, keys, those of the first product's epilogue, those of the weights, values, and the rest.
@@ -121,11 +127,11 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let bodies = scores(c)?;
     let epilogue = inner.product.epilogue.as_deref().zip(of_inner.epilogue.as_deref());
     if let (Some((e, t)), [body, _]) = (epilogue, &bodies[..]) {
-        points.push((Part::reading(body, t, LANES, (2, e.reads, e.sums), (0, target)), e.sums));
+        points.push((LoweredBody::reading(body, t, LANES, (2, e.reads, e.sums), (0, target)), e.sums));
     }
     let scalars = inner.product.scalars() as u16;
     let reads_of = (reads, prologue.operands as u16 + 1, inner.sums);
-    points.push((Part::reading(&weights.point, tiles, LANES, reads_of, (scalars, target)), inner.sums));
+    points.push((LoweredBody::reading(&weights.point, tiles, LANES, reads_of, (scalars, target)), inner.sums));
     let (c_reads, c_scalars) = (values + 1, scalars + prologue.scalars as u16);
     let result = result(c, g, written, c_reads, (c_scalars, target));
     let once = weights.once.map(|o| (expand(&o.body, &|op, dtype| target.is_native(op, dtype)), [o.max, o.sum]));
@@ -134,14 +140,14 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let of_points: Vec<_> = points.iter().map(|(part, sums)| (part.class(), *sums)).collect();
     let loads: usize = of_points.iter().map(|(part, sums)| part.loads(*sums)).sum();
     let tiles = |rows: usize| g.batches() * p.m.div_ceil(rows);
-    let mut block = AttentionBlock::fed(sizes, loads, &tiles, target.chip().multiprocessors as usize);
-    let by_boxes = match math {
+    let mut block = AttentionBlock::tma(sizes, loads, &tiles, target.chip().multiprocessors as usize);
+    let tma = match math {
         Math::Warpgroup => boxes(c, (p, q), (values, along), block.boxes(sizes), target),
         _ => None,
     };
-    if by_boxes.is_none() {
+    if tma.is_none() {
         let many = g.batches() * p.m.div_ceil(128) >= target.chip().multiprocessors as usize;
-        block = AttentionBlock::unfed(math, many);
+        block = AttentionBlock::all_copy(math, many);
     }
     let class = AttentionClass {
         dtype: c.dtype,
@@ -150,10 +156,10 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         sizes,
         batch: p.batch.len() as u8,
         along,
-        fed: by_boxes.as_ref().map(|all| all.each_ref().map(|b| b.0.class())),
+        tma: tma.as_ref().map(|all| all.each_ref().map(|b| b.0.class())),
         points: of_points,
         // The causal offset is an argument word, and not part of the class.
-        seen: seen.as_ref().map(|(n, s)| {
+        causal: seen.as_ref().map(|(n, s)| {
             let body = expand(&widen_sums(&s.body, Some(points[*n].1)), &|op, dtype| target.is_native(op, dtype));
             (*n as u8, Seen { ahead: 0, body, ..s.clone() })
         }),
@@ -165,7 +171,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     }
     let row_tiles = p.m.div_ceil(class.rows() as usize);
     let batch = p.batch.iter().zip(&q.batch).enumerate().map(|(i, (outer, inner))| {
-        let strides = match &by_boxes {
+        let strides = match &tma {
             Some(all) => all.iter().map(|b| b.0.far[i] as isize).collect(),
             None => vec![inner.1, inner.2, outer.2],
         };
@@ -173,9 +179,11 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     });
     let batch = batch.collect();
     let (mut copies, mut dims, mut maps) = (vec![], vec![], vec![]);
-    for (n, (lies, operand)) in [(lies(q, false), 0), (lies(q, true), 1), (lies(p, true), values)].iter().enumerate() {
-        let first = lies.first as i64 * size as i64;
-        match &by_boxes {
+    for (n, (factor_layout, operand)) in
+        [(factor_layout(q, false), 0), (factor_layout(q, true), 1), (factor_layout(p, true), values)].iter().enumerate()
+    {
+        let first = factor_layout.first as i64 * size as i64;
+        match &tma {
             Some(all) => {
                 let (factor, map) = &all[n];
                 dims.push(factor.dims());
@@ -183,10 +191,10 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
             }
             None => {
                 let address = RuntimeArgument::Operand(*operand, first);
-                copies.push(CopyArguments { address, pitch: lies.pitch(along[n]) });
+                copies.push(CopyArguments { address, pitch: factor_layout.pitch(along[n]) });
             }
         }
-        plan.needs.extend(lies.reach.map(|(_, high)| (*operand, (high + 1) * size)));
+        plan.needs.extend(factor_layout.reach.map(|(_, high)| (*operand, (high + 1) * size)));
     }
     let of_points = points.iter().map(|(part, _)| part.arguments(&mut plan)).collect();
     let of_once = class.once.as_ref().map(|(body, _)| body);
@@ -220,9 +228,9 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         &result,
         (class.rows() as usize, seen.filter(|s| s.1.moved.is_none()).map(|s| s.1.ahead)),
     );
-    let (block, shared, stays) = (class.threads(), class.shared(), class.block.stays);
+    let (block, shared, persistent) = (class.threads(), class.shared(), class.block.persistent);
     let all = row_tiles * g.batches();
-    let grid = [blocks(if stays { all.min(target.chip().multiprocessors as usize) } else { all }, 1), 1, 1];
+    let grid = [blocks(if persistent { all.min(target.chip().multiprocessors as usize) } else { all }, 1), 1, 1];
     plan.stages.push(Draft::new(Skeleton::Attention(Box::new(class)), grid, block, shared, arguments));
     Some(plan)
 }
@@ -231,27 +239,27 @@ impl AttentionBlock {
     /// A block whose rows, keys and values are copied by TMA. `tiles(rows)` is the number of tiles of so many rows;
     /// `loads` are the bytes that each score reads besides them, which wait in registers. Where there are enough tiles,
     /// blocks are persistent and share keys among two warpgroups, or among three where registers allow and the 64 more
-    /// rows leave no multiprocessors idle. Otherwise several resident blocks of one warpgroup hide each other's
+    /// rows leave no multiprocessors idle. Otherwise several resident blocks of one warpgroup mask_hidden each other's
     /// latency.
-    fn fed(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: usize) -> AttentionBlock {
+    fn tma(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: usize) -> AttentionBlock {
         let narrow = sizes.iter().all(|&n| n <= 64);
         let room = loads == 0 || narrow && loads <= 4;
         if !room || tiles(128) < chip {
-            return AttentionBlock { warps: 4, keys: 64, blocks: if narrow { 3 } else { 2 }, stays: false };
+            return AttentionBlock { warps: 4, keys: 64, blocks: if narrow { 3 } else { 2 }, persistent: false };
         }
         // Measured on an H200: a wave of blocks of three takes 1.3 times one of two.
         let rounds = |rows: usize| tiles(rows).div_ceil(chip);
         let three = narrow && loads == 0 && 13 * rounds(192) <= 10 * rounds(128);
-        AttentionBlock { warps: if three { 12 } else { 8 }, keys: 128, blocks: 1, stays: true }
+        AttentionBlock { warps: if three { 12 } else { 8 }, keys: 128, blocks: 1, persistent: true }
     }
 
     /// A block in which all threads copy. Measured on an H200: blocks of four warps, three of them per multiprocessor,
-    /// hide each other's latency.
-    fn unfed(math: Math, many: bool) -> AttentionBlock {
+    /// mask_hidden each other's latency.
+    fn all_copy(math: Math, many: bool) -> AttentionBlock {
         match (math, many) {
-            (Math::Warpgroup, _) => AttentionBlock { warps: 4, keys: 64, blocks: 3, stays: false },
-            (_, true) => AttentionBlock { warps: 8, keys: 64, blocks: 1, stays: false },
-            (_, false) => AttentionBlock { warps: 4, keys: 64, blocks: 2, stays: false },
+            (Math::Warpgroup, _) => AttentionBlock { warps: 4, keys: 64, blocks: 3, persistent: false },
+            (_, true) => AttentionBlock { warps: 8, keys: 64, blocks: 1, persistent: false },
+            (_, false) => AttentionBlock { warps: 4, keys: 64, blocks: 2, persistent: false },
         }
     }
 
@@ -271,14 +279,19 @@ fn boxes(
     target: &dyn Target,
 ) -> Option<[(Factor, [u64; MAP_WORDS]); 3]> {
     let one = |n: usize| {
-        let (lies, operand, lines, terms) = match n {
-            0 => (lies(q, false), 0, q.m, q.k),
-            1 => (lies(q, true), 1, q.n, q.k),
-            _ => (lies(p, true), values, p.n, p.k),
+        let (factor_layout, operand, lines, terms) = match n {
+            0 => (factor_layout(q, false), 0, q.m, q.k),
+            1 => (factor_layout(q, true), 1, q.n, q.k),
+            _ => (factor_layout(p, true), values, p.n, p.k),
         };
         let sizes = if n == 2 { &p.batch } else { &q.batch };
-        let products: Vec<_> = sizes.iter().map(|d| d.0).zip(lies.batch.iter().copied()).collect();
-        let factor = Factor::in_memory(operand, lies.first, [(terms, lies.term), (lines, lies.line)], &products)?;
+        let products: Vec<_> = sizes.iter().map(|d| d.0).zip(factor_layout.batch.iter().copied()).collect();
+        let factor = Factor::in_memory(
+            operand,
+            factor_layout.first,
+            [(terms, factor_layout.term), (lines, factor_layout.line)],
+            &products,
+        )?;
         if factor.along != along[n] {
             return None;
         }
@@ -292,8 +305,8 @@ fn boxes(
 fn moved(
     (c, g): (&Contraction, &ContractionGeometry),
     of_inner: &ContractionGeometry,
-    points: &[(Part, u16)],
-    result: &Part,
+    points: &[(LoweredBody, u16)],
+    result: &LoweredBody,
     (rows, ahead): (usize, Option<i64>),
 ) -> Moved {
     let (p, q, size) = (&g.product, &of_inner.product, c.dtype.size());

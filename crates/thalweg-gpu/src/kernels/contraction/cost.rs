@@ -49,7 +49,7 @@ fn rates(c: &Contraction, chip: &Chip) -> [f64; 2] {
 }
 
 /// Multiplications a nanosecond per multiprocessor, of TMA tiles.
-const FED: f64 = 2_500.0;
+const TMA_RATE: f64 = 2_500.0;
 
 /// Share of the library's rate that remains where rows of narrow results, or terms of narrow factors, are no multiple
 /// of 16 bytes: it copies such elements one by one. Measured on an H200: 6.6 ms for 8192 × 50257 × 768 in bf16, 96
@@ -116,25 +116,25 @@ pub fn tiles(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> b
 
 /// Estimated nanoseconds of one tiled kernel: by TMA where possible, unless split-K tiles are estimated to be faster.
 fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
-    match fed_time(c, g, chip) {
-        Some(fed) if select::shares(c, g, chip) > 1 => fed.min(tile_time(c, g, chip)),
-        Some(fed) => fed,
+    match tma_time(c, g, chip) {
+        Some(tma) if select::shares(c, g, chip) > 1 => tma.min(tile_time(c, g, chip)),
+        Some(tma) => tma,
         None => tile_time(c, g, chip),
     }
 }
 
 /// Whether split-K tiles are estimated to be faster than TMA tiles.
-pub fn is_shared(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
-    select::shares(c, g, chip) > 1 && fed_time(c, g, chip).is_none_or(|fed| tile_time(c, g, chip) < fed)
+pub fn is_split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
+    select::shares(c, g, chip) > 1 && tma_time(c, g, chip).is_none_or(|tma| tile_time(c, g, chip) < tma)
 }
 
 /// Estimated nanoseconds of TMA tiles, where they are possible.
-fn fed_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<f64> {
-    tma::choose(c, g, chip).map(|fed| fed.work / FED)
+fn tma_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<f64> {
+    tma::choose(c, g, chip).map(|tma| tma.work / TMA_RATE)
 }
 
 /// Nanoseconds that split-K adds: storing accumulators, signalling, and reading them again.
-const TOGETHER: f64 = 2_500.0;
+const SPLIT_K_COST: f64 = 2_500.0;
 
 /// Estimated nanoseconds of tiles without TMA.
 fn tile_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
@@ -151,7 +151,7 @@ fn tile_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     // The last wave of blocks takes as long as the others.
     let rounds = blocks.div_ceil(chip.multiprocessors as usize) as f64;
     let (shares, computed) = (select::shares(c, g, chip), computed_time(c, g, tile, chip));
-    let together = if shares > 1 { TOGETHER } else { 0.0 };
+    let together = if shares > 1 { SPLIT_K_COST } else { 0.0 };
     rounds * f64::from(tile.m * tile.n) * p.k as f64 / own / shares as f64 + together + computed
 }
 

@@ -84,8 +84,8 @@ fn fits_after_short_factor(c: &Contraction, g: &ContractionGeometry) -> bool {
 
 /// Plans one tiled kernel, by TMA where possible.
 fn tiles(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
-    let fed = if cost::is_shared(c, g, target.chip()) { None } else { tma::select::plan(c, g, written, target) };
-    fed.map_or_else(|| gemm::select::plan(c, g, written, target), Ok)
+    let tma = if cost::is_split_k(c, g, target.chip()) { None } else { tma::select::plan(c, g, written, target) };
+    tma.map_or_else(|| gemm::select::plan(c, g, written, target), Ok)
 }
 
 /// Elements of the product's result.

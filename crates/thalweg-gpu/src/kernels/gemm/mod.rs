@@ -53,7 +53,7 @@ pub struct BodyClass {
 impl BodyClass {
     /// Returns the access of the store if the epilogue only casts the accumulators and stores them, with nothing else
     /// read or written, to rows of any alignment, such as those of an odd length.
-    pub fn shifted(&self, sums: u16) -> Option<usize> {
+    pub fn stored_unaligned(&self, sums: u16) -> Option<usize> {
         let (space, body) = (&self.space, &self.body);
         let [store] = body.stores[..] else { return None };
         let (k, rank) = (store.access as usize, space.rank());
@@ -66,9 +66,9 @@ impl BodyClass {
         (fits && matches!(dtype.size(), 2 | 4)).then_some(k)
     }
 
-    /// Like `shifted`, if the epilogue only rounds accumulators to bf16 or f16.
+    /// Like `stored_unaligned`, if the epilogue only rounds accumulators to bf16 or f16.
     pub fn rounded(&self, sums: u16) -> Option<usize> {
-        let k = self.shifted(sums)?;
+        let k = self.stored_unaligned(sums)?;
         let dtype = self.body.accesses[k].dtype;
         let only = |n: &Node| !matches!(*n, Node::Cast { dtype: to, .. } if to != dtype && to != DType::F32);
         (matches!(dtype, DType::BF16 | DType::F16) && self.body.nodes.iter().all(only)).then_some(k)

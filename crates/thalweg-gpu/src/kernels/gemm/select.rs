@@ -113,7 +113,7 @@ fn sums(operands: &[u16]) -> Option<u16> {
 }
 
 /// A body with its domain, and its operands in the contraction.
-pub struct Part {
+pub struct LoweredBody {
     pub body: Body,
     pub space: Space,
     pub groups: [usize; 2],
@@ -123,7 +123,7 @@ pub struct Part {
     first_scalar: u16,
 }
 
-impl Part {
+impl LoweredBody {
     /// A part whose body computes.
     pub fn new(
         body: &Body,
@@ -131,21 +131,21 @@ impl Part {
         lanes: usize,
         operands: Vec<u16>,
         (first_scalar, target): (u16, &dyn Target),
-    ) -> Part {
+    ) -> LoweredBody {
         let body = expand(&widen_sums(body, sums(&operands)), &|op, dtype| target.is_native(op, dtype));
-        Part::of(body, tiles, lanes, operands, first_scalar)
+        LoweredBody::of(body, tiles, lanes, operands, first_scalar)
     }
 
     /// A part whose body only loads, converts and stores.
-    pub fn copying(body: &Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>) -> Part {
-        Part::of(widen_sums(body, sums(&operands)), tiles, lanes, operands, 0)
+    pub fn copying(body: &Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>) -> LoweredBody {
+        LoweredBody::of(widen_sums(body, sums(&operands)), tiles, lanes, operands, 0)
     }
 
-    fn of(body: Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>, first_scalar: u16) -> Part {
+    fn of(body: Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>, first_scalar: u16) -> LoweredBody {
         let geometry = tiles.boxes[0].geometry.clone();
         let accesses = (&body.accesses[..], &geometry.accesses[..]);
         let (space, groups) = Space::grouped(&tiles.extents, [tiles.rows, tiles.columns], accesses, lanes);
-        Part { body, space, groups, geometry, operands, first_scalar }
+        LoweredBody { body, space, groups, geometry, operands, first_scalar }
     }
 
     /// A part that passes its result to the kernel. It reads from the contraction's operand `first` on, except the
@@ -156,10 +156,10 @@ impl Part {
         lanes: usize,
         (first, reads, sums): (u16, u16, u16),
         others: (u16, &dyn Target),
-    ) -> Part {
+    ) -> LoweredBody {
         let number = |o: u16| if o == sums { NO_OPERAND } else { first + o - u16::from(o > sums) };
         let operands = (0..reads).map(number).chain([NO_OPERAND]).collect();
-        Part::new(body, tiles, lanes, operands, others)
+        LoweredBody::new(body, tiles, lanes, operands, others)
     }
 
     /// The class that decides its source.
@@ -190,9 +190,9 @@ enum Factor {
     /// line or from term to term.
     Copied { along: bool, operand: u16, first: isize, pitch: isize },
     /// Computed by its body. `loaded`: the body only loads a matrix in memory.
-    Computed { part: Part, loaded: bool },
+    Computed { part: LoweredBody, loaded: bool },
     /// Copied element by element, by strides. `along`: whether elements that are near in memory are terms.
-    Strided { part: Part, loaded: bool, along: bool },
+    Strided { part: LoweredBody, loaded: bool, along: bool },
 }
 
 /// Plans the kernel of a contraction that [`fits`]; `written` is the dtype of the sums where there is no epilogue.
@@ -348,9 +348,9 @@ fn through(
     (loaded, target): (bool, &dyn Target),
 ) -> Factor {
     if !is_strided(c.dtype, math, body, tiles) {
-        return Factor::Computed { part: Part::new(body, tiles, lanes, operands, (scalar, target)), loaded };
+        return Factor::Computed { part: LoweredBody::new(body, tiles, lanes, operands, (scalar, target)), loaded };
     }
-    let part = Part::copying(body, tiles, 1, operands);
+    let part = LoweredBody::copying(body, tiles, 1, operands);
     // Density of elements along lines and along terms: extent by stride.
     let read = part.body.accesses.iter().position(|a| a.operand == Some(0)).unwrap_or(0);
     let innermost = |dims: std::ops::Range<usize>| {
@@ -435,14 +435,14 @@ pub fn result(
     written: DType,
     operands: u16,
     others: (u16, &dyn Target),
-) -> Part {
+) -> LoweredBody {
     if let Some((e, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) {
         let Kernel::Map(body) = &e.kernel else { unreachable!("an epilogue that fits is a map") };
         let number = |o: u16| match o {
             o if o == e.sums => NO_OPERAND,
             o => operands + o - u16::from(o > e.sums),
         };
-        return Part::new(body, tiles, 8, (0..e.reads + e.writes).map(number).collect(), others);
+        return LoweredBody::new(body, tiles, 8, (0..e.reads + e.writes).map(number).collect(), others);
     }
     let p = &g.product;
     let extents: Vec<usize> = p.batch.iter().map(|d| d.0).chain([p.m, p.n]).collect();
@@ -454,11 +454,11 @@ pub fn result(
     }
     let strict = c.precision == Precision::Ordered;
     let (body, tiles) = copy_of(c.accumulator(), written, extents, (0, strides, None), strict);
-    Part::copying(&body, &tiles, 8, vec![NO_OPERAND, operands])
+    LoweredBody::copying(&body, &tiles, 8, vec![NO_OPERAND, operands])
 }
 
 /// Memory traffic: each block reads its rows and columns of the factors; everything else is read once.
-fn moved(factors: &[Factor; 2], result: &Part, g: &ContractionGeometry, c: &Contraction, tile: Tile) -> Moved {
+fn moved(factors: &[Factor; 2], result: &LoweredBody, g: &ContractionGeometry, c: &Contraction, tile: Tile) -> Moved {
     let p = &g.product;
     let again = [p.n.div_ceil(tile.n as usize), p.m.div_ceil(tile.m as usize)];
     let lines = [p.m, p.n];
@@ -479,7 +479,7 @@ fn moved(factors: &[Factor; 2], result: &Part, g: &ContractionGeometry, c: &Cont
     all
 }
 
-impl Part {
+impl LoweredBody {
     /// Number of points of its domain.
     fn points(&self) -> usize {
         self.space.extents.iter().product()

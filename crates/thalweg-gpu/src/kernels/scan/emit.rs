@@ -40,9 +40,9 @@ pub fn kernel(class: &ScanClass) -> Kernel {
         .function("narrow", |x| Expr::Pack(dtype, Box::new(Routine::Narrowed(0, dtype).of(x.to_vec()))));
     let body = match class.strategy {
         ScanStrategy::InOrder => text.statements(&[HEAD, IN_ORDER]),
-        ScanStrategy::WithinWarp => text.statements(&[HEAD, SHORT]),
-        ScanStrategy::Blocks => text.statements(&[HEAD, ALONG, CHUNKED]),
-        ScanStrategy::Columns => text.statements(&[HEAD, ACROSS, CHUNKED]),
+        ScanStrategy::WithinWarp => text.statements(&[HEAD, WITHIN_WARP]),
+        ScanStrategy::Blocks => text.statements(&[HEAD, INNER_AXIS, CHUNKED]),
+        ScanStrategy::Columns => text.statements(&[HEAD, OUTER_AXIS, CHUNKED]),
     };
     let block = if class.strategy == ScanStrategy::InOrder { ROWS } else { BLOCK as u32 };
     let definitions = vec![Definition::Scan { number: 0, op: class.op, dtype }];
@@ -80,7 +80,7 @@ for first: i64 in 0..n by POINTS {
 ";
 
 /// Rows of at most 256 points, as many per warp as there are threads for.
-const SHORT: &str = r"
+const WITHIN_WARP: &str = r"
 let threads_of_row = u32(param row_threads_or_chunk), own = 32 / threads_of_row, part = lane % threads_of_row, points = u32(n);
 let first = (i64(block) * WARPS + i64(warp)) * i64(own), live = min(rows - first, i64(own));
 let count = live > 0 ? u32(live) * points : 0;
@@ -125,7 +125,7 @@ for k: u32 in 0..POINTS unroll {
 
 /// Contiguous rows. A block's points go through shared memory, so that a warp accesses neighbours and each thread has
 /// eight consecutive points.
-const ALONG: &str = r"
+const INNER_AXIS: &str = r"
 let shares = param row_blocks;
 let row = i64(block / shares), start = row * row_step;
 let turn_points = i64(threads) * POINTS;
@@ -180,7 +180,7 @@ proc store(first, stop, carry, x) {
 ";
 
 /// Outer-axis rows: neighbouring threads have neighbouring rows.
-const ACROSS: &str = r"
+const OUTER_AXIS: &str = r"
 let shares = param row_blocks;
 let width = param block_rows, own_column = t % width, depth = t / width, deep = threads / width;
 let row = i64(block / shares) * i64(width) + i64(own_column), start = row * row_step;

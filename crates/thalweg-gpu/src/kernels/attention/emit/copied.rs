@@ -70,7 +70,7 @@ batches;
         let mut out = self.own_tile();
         out.extend([&rows, &keys, &values].into_iter().flat_map(Copy::declared));
         out.extend(self.declared());
-        out.extend(self.seen());
+        out.extend(self.visible_keys());
         out.extend(self.scale());
         let text = self
             .text()

@@ -8,27 +8,27 @@
 //!
 //! In: a [`AttentionClass`]. Out: a program. docs/gpu-contractions.md explains the design.
 //!
-//! * `multiply`: the two products of a step. `point`, `scaled`: bodies on a score (scale, mask). `weigh`: from scores
+//! * `multiply`: the two products of a step. `score`, `scale`: bodies on a score (scale, mask). `softmax`: from scores
 //!   to weights.
-//! * `copied`, `feed`, `stay`: copies of rows, keys and values, and the main loop.
+//! * `copied`, `tma`, `persistent`: copies of rows, keys and values, and the main loop.
 
 mod copied;
-mod feed;
 mod multiply;
-mod point;
-mod scaled;
-mod stay;
-mod weigh;
+mod persistent;
+mod scale;
+mod score;
+mod softmax;
+mod tma;
 
 use crate::dsl::Text;
 use crate::emit::loops::Native;
 use crate::ir::{Expr, Kernel, Layout, Statement, Type};
 use crate::kernels::attention::AttentionClass;
-use crate::kernels::attention::emit::point::Point;
-use crate::kernels::attention::emit::scaled::{Scaled, scaled};
+use crate::kernels::attention::emit::scale::{Scaled, scaled};
+use crate::kernels::attention::emit::score::Point;
 use crate::kernels::attention::params::AttentionParams;
 use crate::kernels::gemm::emit::factor::{Copy, Placing, Side};
-use crate::kernels::gemm::emit::{batches_of, result, shared_part};
+use crate::kernels::gemm::emit::{batches_of, epilogue, shared_part};
 use crate::kernels::gemm::{LINE_ELEMENTS, Math};
 use thalweg_ir::DType;
 use thalweg_kernel::Seen;
@@ -66,15 +66,15 @@ pub fn kernel(class: &AttentionClass, native: Native) -> Kernel {
     let mut streamed = Attention { class, params: &params, layout: &layout, native, scaled, points: vec![] };
     streamed.points = (0..class.points.len()).map(|n| streamed.point(n)).collect();
     let mut body = streamed.begin();
-    body.extend(match &class.fed {
-        Some(factors) if class.block.stays => streamed.stays(factors),
-        Some(factors) => streamed.fed(factors),
+    body.extend(match &class.tma {
+        Some(factors) if class.block.persistent => streamed.persistent(factors),
+        Some(factors) => streamed.tma(factors),
         None => streamed.copied(),
     });
     Kernel {
         name: "contraction",
         block: class.threads(),
-        blocks: Some(if class.block.stays { 1 } else { class.block.blocks }),
+        blocks: Some(if class.block.persistent { 1 } else { class.block.blocks }),
         params: layout.clone(),
         definitions: multiply::definitions(class),
         body,
@@ -125,7 +125,7 @@ let t = thread, lane = t % 32, warp = t / 32;
             .holds("NARROW", class.math.is_narrow())
             .holds("TF32", class.math == Math::Tf32)
             .holds("WARPGROUP", class.math == Math::Warpgroup)
-            .holds("SEEN", class.seen.is_some())
+            .holds("SEEN", class.causal.is_some())
             .value("lowest", Expr::Constant(DType::F32, f32::NEG_INFINITY.to_bits().into()))
             .value("zero", Expr::Constant(DType::F32, 0))
             .value("one", Expr::Constant(DType::F32, 1f32.to_bits().into()))
@@ -142,9 +142,9 @@ let t = thread, lane = t % 32, warp = t / 32;
     }
 
     /// Statements that compute how many keys a block of rows sees, and the number of steps.
-    fn seen(&self) -> Vec<Statement> {
+    fn visible_keys(&self) -> Vec<Statement> {
         let text = self.text().params(self.layout);
-        let Some((point, Seen { moved, hidden, .. })) = &self.class.seen else {
+        let Some((point, Seen { moved, hidden, .. })) = &self.class.causal else {
             return text.statements(&["let seen = keys, steps = i32((seen + (KEYS - 1)) / KEYS);"]);
         };
         let scalar = |slot: u16| Expr::Scalar(DType::F32, self.params.points[*point as usize].scalar(slot));
@@ -166,7 +166,7 @@ let t = thread, lane = t % 32, warp = t / 32;
             moved_by = if *minus { Expr::Number(0, Type::I64) - by } else { by };
         }
         text.value("known", known).value("moved", moved_by).statements(&[
-            SEEN_KEYS,
+            VISIBLE_KEYS,
             r"
 let hides = known;
 let ahead = hides ? param causal_offset + moved : 0;
@@ -178,7 +178,7 @@ let steps = i32((seen + (KEYS - 1)) / KEYS);
 
     /// Causal mask on accumulators: sets hidden scores to -∞, in blocks of keys that some rows of the warpgroup see
     /// only partly.
-    fn hide(&self) -> Vec<Statement> {
+    fn mask_hidden(&self) -> Vec<Statement> {
         self.text().value("step", i32("step")).value("ahead", i64("ahead")).statements(&[r"
 if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
     for h: u32 in 0..2 unroll {
@@ -219,11 +219,11 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
     fn make(&self) -> Vec<Statement> {
         let points = |of: &dyn Fn(&Point) -> Vec<Statement>| self.points.iter().flat_map(of).collect::<Vec<_>>();
         let compute = points(&|p| p.compute.clone());
-        let mut out = match &self.class.seen {
+        let mut out = match &self.class.causal {
             None => compute,
             Some(_) => {
                 let mut whole = points(&|p| p.seen.as_ref().unwrap_or(&p.compute).clone());
-                whole.extend(self.hide());
+                whole.extend(self.mask_hidden());
                 vec![Statement::If(Expr::name("hides", Type::BOOL), whole, compute)]
             }
         };
@@ -239,17 +239,17 @@ if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
     /// Epilogue.
     fn result(&self) -> Vec<Statement> {
         let epilogue = self.class.epilogue();
-        let store_accumulators = if self.class.fed.is_some() {
+        let store_accumulators = if self.class.tma.is_some() {
             let case = |pass: u32| (("sum".into(), vec![]), pass * (LINE_ELEMENTS / 8));
-            result::store_accumulators_of_pass(&epilogue, (0..epilogue.passes).map(case).collect())
+            epilogue::store_accumulators_of_pass(&epilogue, (0..epilogue.passes).map(case).collect())
         } else {
-            result::store_accumulators_of_rows(&epilogue, self.class.sizes[1] / 8)
+            epilogue::store_accumulators_of_rows(&epilogue, self.class.sizes[1] / 8)
         };
-        result::statements(&epilogue, (&self.params.result, &self.params.fault), self.native, store_accumulators)
+        epilogue::statements(&epilogue, (&self.params.result, &self.params.fault), self.native, store_accumulators)
     }
 }
 
 /// Number of visible keys, `most` clamped to the number of keys.
-const SEEN_KEYS: &str = r"
+const VISIBLE_KEYS: &str = r"
 fn seen_keys(most) = most < 0 ? 0 : most < keys ? most : keys;
 ";

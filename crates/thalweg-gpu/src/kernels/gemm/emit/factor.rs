@@ -10,7 +10,7 @@ use crate::emit::access::Stand;
 use crate::emit::loops::Native;
 use crate::emit::nodes::value;
 use crate::ir::{Expr, Routine, Statement, Type};
-use crate::kernels::gemm::emit::part::Part;
+use crate::kernels::gemm::emit::part::BodyEmitter;
 use crate::kernels::gemm::emit::strided::Strided;
 use crate::kernels::gemm::emit::{IN_LINES, element_of, lines, of};
 use crate::kernels::gemm::params::{CopyParams, FactorParams, GemmParams};
@@ -30,7 +30,7 @@ impl<'a> Factor<'a> {
     /// Factor `number` of a class.
     pub(super) fn new(class: &'a GemmClass, params: &'a GemmParams, number: usize, native: Native<'a>) -> Factor<'a> {
         let fault = &params.problem.fault;
-        let part = |class, params| Part { class, params, fault, tag: TAGS[number], native };
+        let part = |class, params| BodyEmitter { class, params, fault, tag: TAGS[number], native };
         match (&class.factors[number], &params.factors[number]) {
             (FactorClass::Copied { along }, FactorParams::Copied(own)) => {
                 Factor::Copied(Box::new(copied(class, number, *along, own.clone())))
@@ -311,7 +311,7 @@ fn copied(class: &GemmClass, number: usize, along: bool, params: CopyParams) -> 
 pub(super) struct Computed<'a> {
     tile: &'a GemmClass,
     number: usize,
-    part: Part<'a>,
+    part: BodyEmitter<'a>,
 }
 
 impl Computed<'_> {

@@ -9,10 +9,10 @@
 //!   `multiply`: the arithmetic. `result`: the epilogue. `part`: shared by all bodies.
 //! * `streamed`: flash attention, two products of which the second consumes the first block by block.
 
+pub mod epilogue;
 pub mod factor;
 mod multiply;
 pub mod part;
-pub mod result;
 mod strided;
 
 use crate::dsl::Text;
@@ -142,7 +142,7 @@ pub fn kernel(class: &GemmClass, native: Native) -> Kernel {
         body.extend(tiles.reduce_splits());
     }
     let epilogue = class.epilogue();
-    body.extend(result::statements(
+    body.extend(epilogue::statements(
         &epilogue,
         (&params.result, &params.problem.fault),
         native,

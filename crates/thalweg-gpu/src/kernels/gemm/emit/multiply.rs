@@ -7,7 +7,7 @@ use crate::kernels::gemm::{GemmClass, LINE, LINE_ELEMENTS, Math, Tile};
 use thalweg_ir::DType;
 
 /// Threads along columns of a block on CUDA cores.
-const ACROSS: u32 = 16;
+const COLUMN_THREADS: u32 = 16;
 
 /// Dimensions of a thread's accumulator registers. On tensor cores the last one is the four accumulators of an
 /// instruction.
@@ -15,20 +15,20 @@ pub(super) fn shape(class: &GemmClass) -> Vec<u32> {
     let Tile { m, n, warps, .. } = class.tile;
     match class.math {
         Math::Warpgroup => vec![1, n / 8, 4],
-        Math::Plain => vec![m / ACROSS, n / ACROSS],
+        Math::Plain => vec![m / COLUMN_THREADS, n / COLUMN_THREADS],
         _ => vec![m / warps[0] / 16, n / warps[1] / 8, 4],
     }
 }
 
 /// Definitions that a step's routines need.
 pub(super) fn definitions(class: &GemmClass) -> Vec<Definition> {
-    let ([left, right], columns) = (across(class), class.tile.n);
+    let ([left, right], columns) = (lines_contiguous(class), class.tile.n);
     let of = || Definition::Warpgroups { f16: class.dtype == DType::F16, left: Some(left), right, columns };
     (class.math == Math::Warpgroup).then(of).into_iter().collect()
 }
 
 /// Whether lines of the factors are contiguous in shared memory instead of terms.
-fn across(class: &GemmClass) -> [bool; 2] {
+fn lines_contiguous(class: &GemmClass) -> [bool; 2] {
     [0, 1].map(|f| !class.layout(f).along)
 }
 
@@ -39,7 +39,7 @@ fn text(class: &GemmClass) -> Text<'static> {
     let shape = shape(class);
     Text::new()
         .ty("Sum", Type::Held(dtype))
-        .number("ACROSS", ACROSS)
+        .number("ACROSS", COLUMN_THREADS)
         .number("I", shape[0])
         .number("J", shape[1])
         .number("PAIRS", (shape[1] / 2).max(1))
@@ -160,8 +160,8 @@ for p: u32 in 0..TERMS by 16 unroll {
 /// at a time.
 fn warpgroup(class: &GemmClass) -> Vec<Statement> {
     let Tile { n, k, .. } = class.tile;
-    let [left, right] = across(class);
-    let step = |across: bool| if across { 16 * LINE } else { 32 };
+    let [left, right] = lines_contiguous(class);
+    let step = |lines_contiguous: bool| if lines_contiguous { 16 * LINE } else { 32 };
     let body = text(class)
         .number("OWN", if left { k * LINE_ELEMENTS } else { 64 * LINE_ELEMENTS })
         .number("SLICE", k * LINE)
@@ -189,7 +189,7 @@ warpgroup_commit;
 /// Stores the accumulators of pass `pass` to `sums` in shared memory, from the threads that have them.
 pub(super) fn store_accumulators(class: &GemmClass) -> Vec<Statement> {
     let high = match class.math {
-        Math::Plain => (class.tile.m / ACROSS).min(4),
+        Math::Plain => (class.tile.m / COLUMN_THREADS).min(4),
         _ => shape(class)[0],
     };
     text(class).number("HIGH", high).statements(&[r"

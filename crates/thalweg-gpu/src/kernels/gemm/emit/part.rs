@@ -13,7 +13,7 @@ use thalweg_kernel::Body;
 
 /// A body with its environment.
 #[derive(Clone, Copy)]
-pub(crate) struct Part<'a> {
+pub(crate) struct BodyEmitter<'a> {
     pub(crate) class: &'a BodyClass,
     pub(crate) params: &'a BodyParams,
     /// Argument with the fault slot.
@@ -23,7 +23,7 @@ pub(crate) struct Part<'a> {
     pub(crate) native: Native<'a>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> BodyEmitter<'a> {
     pub(crate) fn accesses(&self) -> Accesses<'a> {
         Accesses {
             list: &self.class.body.accesses,

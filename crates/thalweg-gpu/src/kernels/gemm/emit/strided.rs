@@ -9,7 +9,7 @@ use crate::body::wanted;
 use crate::dsl::Text;
 use crate::emit::index::{decompose, offset};
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::gemm::emit::part::Part;
+use crate::kernels::gemm::emit::part::BodyEmitter;
 use crate::kernels::gemm::emit::{IN_LINES, element_of, lines, of, shared_part};
 use crate::kernels::gemm::{GemmClass, LINE_ELEMENTS, Layout, Math};
 use std::ops::Range;
@@ -19,7 +19,7 @@ use thalweg_ir::DType;
 pub(super) struct Strided<'a> {
     class: &'a GemmClass,
     number: usize,
-    part: Part<'a>,
+    part: BodyEmitter<'a>,
     /// Whether elements that are near each other in memory are terms.
     along: bool,
     /// Neighbouring elements per thread: two elements of two bytes are a word of shared memory.
@@ -32,7 +32,7 @@ pub(super) struct Strided<'a> {
 }
 
 impl<'a> Strided<'a> {
-    pub(super) fn new(class: &'a GemmClass, number: usize, part: Part<'a>, along: bool) -> Strided<'a> {
+    pub(super) fn new(class: &'a GemmClass, number: usize, part: BodyEmitter<'a>, along: bool) -> Strided<'a> {
         let (tall, ..) = lines(class, number);
         let (threads, terms) = (class.tile.threads(), class.tile.k);
         let side = if class.math.is_narrow() { 2 } else { 1 };
@@ -104,7 +104,7 @@ impl<'a> Strided<'a> {
             .elements(in_words, Type::U32)
             .operand(&from, Type::Stored(self.class.dtype));
         let template = template.replace('#', &self.number.to_string()).replace("elements[", &format!("{from}["));
-        extend(text).statements(&[IN_LINES, SHARES, &template])
+        extend(text).statements(&[IN_LINES, COORDINATES, &template])
     }
 
     /// Declarations and tables: the offsets of the thread's own lines, and the table of terms for all steps of the
@@ -168,7 +168,7 @@ impl<'a> Strided<'a> {
 }
 
 /// Coordinates of element `e` in a thread's iteration `u` of a step.
-const SHARES: &str = r"
+const COORDINATES: &str = r"
 fn line_of(u, e) = ALONG ? t / ACROSS + u * APART : t % ACROSS * SIDE + e;
 fn term_of(u, e) = ALONG ? t % ACROSS * SIDE + e : t / ACROSS + u * APART;
 fn outer_of(u, e) = KEPT ? line_of(u, e) : term_of(u, e);

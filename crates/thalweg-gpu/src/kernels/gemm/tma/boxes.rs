@@ -57,11 +57,11 @@ impl Boxes<'_> {
             let (of_terms, terms) = apart(at(1, factor.along), &format!("p{c}_"), factor.terms, &dims.terms);
             out.extend(of_lines);
             out.extend(of_terms);
-            if factor.dealt > 0 {
+            if factor.interleaved > 0 {
                 // The inner dimensions of an interleaved factor (pairs, their positions in vectors, neighbouring
                 // vectors) are copied whole.
                 let zero = || Expr::Number(0, Type::I32);
-                let block = Expr::Number(4 * i64::from(factor.dealt), Type::I32);
+                let block = Expr::Number(4 * i64::from(factor.interleaved), Type::I32);
                 let at = vec![terms[0].clone(), zero(), zero(), zero(), lines[0].clone() / block];
                 let to = (of("s", number), self.to.clone());
                 out.push(Statement::Do(Action::TensorMapCopy {

@@ -10,7 +10,7 @@ use crate::dsl::Text;
 use crate::emit::loops::Native;
 use crate::ir::{Action, Definition, Expr, Kernel, Layout, Routine, Shuffle, Statement, Type};
 use crate::kernels::gemm::LINE;
-use crate::kernels::gemm::emit::{batches_of, next_place, registers, result, shared_part, which_tile};
+use crate::kernels::gemm::emit::{batches_of, epilogue, next_place, registers, shared_part, which_tile};
 use crate::kernels::gemm::tma::boxes::Boxes;
 use crate::kernels::gemm::tma::params::TmaGemmParams;
 use crate::kernels::gemm::tma::{TERMS, TmaFactor, TmaGemmClass};
@@ -34,12 +34,12 @@ pub fn kernel(class: &TmaGemmClass, native: Native) -> Kernel {
     let words = layout.words();
     let fed = TmaGemm { class, params, layout: layout.repeated(class.products as usize), words };
     let f16 = class.dtype == DType::F16;
-    let [left, right] = fed.across();
+    let [left, right] = fed.lines_contiguous();
     let epilogue = class.epilogue();
     let own = (&fed.params.result, &fed.params.problem.fault);
-    let [before, result] = match class.dealt() {
-        0 => [vec![], fed.within(result::statements(&epilogue, own, native, fed.store_accumulators()))],
-        _ => result::dealt(&epilogue, own, native, &|own| fed.within(own)),
+    let [before, result] = match class.interleaved() {
+        0 => [vec![], fed.within(epilogue::statements(&epilogue, own, native, fed.store_accumulators()))],
+        _ => epilogue::interleaved(&epilogue, own, native, &|own| fed.within(own)),
     };
     let mut body = fed.begin();
     let text = fed.text().given("before", before).given("result", result);
@@ -56,7 +56,7 @@ pub fn kernel(class: &TmaGemmClass, native: Native) -> Kernel {
 
 impl TmaGemm<'_> {
     /// Whether lines of the factors are contiguous in shared memory instead of terms.
-    fn across(&self) -> [bool; 2] {
+    fn lines_contiguous(&self) -> [bool; 2] {
         self.class.factors.map(|f| !f.along)
     }
 
@@ -92,12 +92,12 @@ impl TmaGemm<'_> {
     /// Stores the accumulators of an epilogue pass from a warp's registers to shared memory.
     fn store_accumulators(&self) -> Vec<Statement> {
         let epilogue = self.class.epilogue();
-        let across = self.class.tile.n / epilogue.columns;
+        let lines_contiguous = self.class.tile.n / epilogue.columns;
         let case = |pass: u32| {
-            let part = Expr::Number((pass / across).into(), Type::I32);
-            (("sum".into(), vec![part]), pass % across * (epilogue.columns / 8))
+            let part = Expr::Number((pass / lines_contiguous).into(), Type::I32);
+            (("sum".into(), vec![part]), pass % lines_contiguous * (epilogue.columns / 8))
         };
-        result::store_accumulators_of_pass(&epilogue, (0..epilogue.passes).map(case).collect())
+        epilogue::store_accumulators_of_pass(&epilogue, (0..epilogue.passes).map(case).collect())
     }
 
     /// TMA copies of a step of a factor, or (`rest`) of the right factor's last lines, which do not fill a tile.
@@ -105,7 +105,9 @@ impl TmaGemm<'_> {
         let (class, params) = (self.class, &self.params);
         let factor = class.factors[number];
         let (factor, map) = match rest {
-            true => (TmaFactor { dealt: 0, ..factor }, params.rest.as_ref().expect("a class with a rest has its map")),
+            true => {
+                (TmaFactor { interleaved: 0, ..factor }, params.rest.as_ref().expect("a class with a rest has its map"))
+            }
             false => (factor, &params.maps[number]),
         };
         let (line, lines) = if number == 0 { ("row0", class.tile.m) } else { ("column0", class.tile.n) };
@@ -129,8 +131,8 @@ impl TmaGemm<'_> {
     /// term's line.
     fn multiply(&self) -> Vec<Statement> {
         let class = self.class;
-        let [left, right] = self.across();
-        let step = |across: bool| if across { 16 * LINE } else { 32 };
+        let [left, right] = self.lines_contiguous();
+        let step = |lines_contiguous: bool| if lines_contiguous { 16 * LINE } else { 32 };
         Text::new()
             .number("ALL0", class.all(0))
             .number("ALL1", class.all(1))

@@ -38,10 +38,10 @@ pub struct TmaFactor {
     pub lines: u8,
     /// Number of dimensions of its batch.
     pub batch: u8,
-    /// Neighbouring result columns per thread, where the lines of the right factor are *dealt* (interleaved): their
+    /// Neighbouring result columns per thread, where the lines of the right factor are *interleaved* (interleaved): their
     /// order in shared memory is that in which `wgmma` assigns columns to threads. 0 where their order is that of
     /// memory.
-    pub dealt: u8,
+    pub interleaved: u8,
 }
 
 /// Class key: the properties that decide the source.
@@ -60,7 +60,7 @@ pub struct TmaGemmClass {
     /// Number of products in one launch.
     pub products: u32,
     /// Whether the last lines of the right factor, which do not fill a tile, are copied uninterleaved though the others
-    /// are dealt.
+    /// are interleaved.
     pub rest: bool,
 }
 
@@ -81,9 +81,9 @@ impl TmaGemmClass {
         self.tile.m / self.tile.team
     }
 
-    /// Neighbouring columns per thread, where columns are dealt; 0 where a thread has pairs.
-    pub fn dealt(&self) -> u32 {
-        self.factors[1].dealt.into()
+    /// Neighbouring columns per thread, where columns are interleaved; 0 where a thread has pairs.
+    pub fn interleaved(&self) -> u32 {
+        self.factors[1].interleaved.into()
     }
 
     /// Offset in bytes of the warps' epilogue buffers in shared memory.
@@ -94,8 +94,8 @@ impl TmaGemmClass {
     /// How accumulators are passed to the epilogue.
     pub fn epilogue(&self) -> EpilogueShape<'_> {
         let (result, sums) = (&self.result, DType::F32);
-        if self.dealt() > 0 {
-            let columns = 4 * self.dealt();
+        if self.interleaved() > 0 {
+            let columns = 4 * self.interleaved();
             let across = self.tile.n / columns;
             return EpilogueShape {
                 result,
@@ -116,7 +116,7 @@ impl TmaGemmClass {
 
     /// Offset in bytes of the mbarriers in shared memory.
     pub fn barriers_at(&self) -> u32 {
-        let room = if self.dealt() > 0 { 0 } else { self.epilogue().bytes() };
+        let room = if self.interleaved() > 0 { 0 } else { self.epilogue().bytes() };
         self.sums_at() + 8 * self.tile.team * room
     }
 

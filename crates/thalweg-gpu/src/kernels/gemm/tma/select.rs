@@ -11,7 +11,7 @@ use crate::body::is_harmless;
 use crate::kernels::Skeleton;
 use crate::kernels::gemm::Math;
 use crate::kernels::gemm::params::{BatchArguments, ProblemArguments};
-use crate::kernels::gemm::select::{Part, factor_strides, is_counted, is_strided, math, result, sums_operand};
+use crate::kernels::gemm::select::{LoweredBody, factor_strides, is_counted, is_strided, math, result, sums_operand};
 use crate::kernels::gemm::tma::params::{FactorDimsArguments, TmaGemmArguments};
 use crate::kernels::gemm::tma::{TERMS, TmaFactor, TmaGemmClass, TmaTile};
 use crate::kernels::plan::{Draft, Plan};
@@ -62,7 +62,7 @@ pub struct Factor {
     /// Stride of each batch dimension of the contraction, in matrices of the factor.
     pub far: Vec<usize>,
     /// Neighbouring result columns per thread (interleaved lines); 0 where lines are copied in memory order.
-    dealt: usize,
+    interleaved: usize,
 }
 
 impl Factor {
@@ -74,7 +74,7 @@ impl Factor {
             if f.inner.is_some() || tiles.boxes.len() != 1 || !is_strided(c.dtype, Math::Warpgroup, body, tiles) {
                 return None;
             }
-            let part = Part::copying(body, tiles, 1, vec![]);
+            let part = LoweredBody::copying(body, tiles, 1, vec![]);
             let read = part.body.accesses.iter().position(|a| a.operand == Some(0))?;
             let (first, steps) = &part.space.steps[read];
             let dims: Vec<_> = part.space.extents.iter().copied().zip(steps.iter().copied()).collect();
@@ -121,7 +121,7 @@ impl Factor {
             () if alone(&lines) => false,
             () => return None,
         };
-        Some(Factor { operand, first, along, terms, lines, batch, far, dealt: 0 })
+        Some(Factor { operand, first, along, terms, lines, batch, far, interleaved: 0 })
     }
 
     /// Tensor map for copies of this many lines and terms, in slices of 64 neighbours.
@@ -136,10 +136,10 @@ impl Factor {
         let (near, next) = if self.along { (&self.terms, &self.lines) } else { (&self.lines, &self.terms) };
         let (mut dims, mut tile) = (vec![*near.last()?, *next.last()?], [1; MAP_RANK]);
         tile[..2].copy_from_slice(&[TERMS, if self.along { of_lines } else { of_terms }]);
-        if self.dealt > 0 {
+        if self.interleaved > 0 {
             // Line `4·v·block + v·q + 2·e + one` is stored at `4·v·block + 8·e + 2·q + one`: a thread's accumulators
             // are columns `2·q` and `2·q + 1` of every eight.
-            let ((all, far), v) = (dims[1], self.dealt);
+            let ((all, far), v) = (dims[1], self.interleaved);
             let apart = |n: usize| n as isize * far;
             dims.truncate(1);
             dims.extend([(2, far), (4, apart(v)), (v / 2, apart(2)), (all / (4 * v), apart(4 * v))]);
@@ -161,17 +161,17 @@ impl Factor {
     /// The properties that decide the source.
     pub fn class(&self) -> TmaFactor {
         let [terms, lines, batch] = [&self.terms, &self.lines, &self.batch].map(|d| d.len() as u8);
-        TmaFactor { along: self.along, terms, lines, batch, dealt: self.dealt as u8 }
+        TmaFactor { along: self.along, terms, lines, batch, interleaved: self.interleaved as u8 }
     }
 
     /// Returns the factor with its lines interleaved for vectors of `lanes` columns, where it is one matrix whose terms
     /// are neighbours. It covers whole blocks of lines only.
-    fn dealt(&self, lanes: usize, block: usize) -> Option<Factor> {
+    fn interleaved(&self, lanes: usize, block: usize) -> Option<Factor> {
         let ([_], [(lines, far)]) = (&self.terms[..], &self.lines[..]) else { return None };
         let lines = lines / block * block;
         let one = self.batch.iter().all(|d| d.0 == 1);
         (self.along && one && lines > 0 && matches!(lanes, 4 | 8)).then(|| Factor {
-            dealt: lanes,
+            interleaved: lanes,
             terms: self.terms.clone(),
             lines: vec![(lines, *far)],
             batch: vec![],
@@ -286,11 +286,11 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     let block = if anywhere { tile.n as usize } else { 4 * lanes };
     let whole = p.n.is_multiple_of(block);
     let rest = anywhere && !whole;
-    let dealt = (few && (whole || anywhere)).then(|| factors[1].dealt(lanes, block)).flatten();
-    let mut undealt = None;
-    if let Some(factor) = dealt.filter(|f| f.map(c.dtype, [tile.n, TERMS]).is_some()) {
+    let interleaved = (few && (whole || anywhere)).then(|| factors[1].interleaved(lanes, block)).flatten();
+    let mut uninterleaved = None;
+    if let Some(factor) = interleaved.filter(|f| f.map(c.dtype, [tile.n, TERMS]).is_some()) {
         let lying = std::mem::replace(&mut factors[1], factor);
-        undealt = rest.then_some(Factor { batch: vec![], ..lying });
+        uninterleaved = rest.then_some(Factor { batch: vec![], ..lying });
         // The epilogue needs no buffer in shared memory: the space goes to two more stages.
         tile.stages += 2;
     }
@@ -301,7 +301,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
         factors: factors.each_ref().map(Factor::class),
         result: of_result,
         products: 1,
-        rest: undealt.is_some(),
+        rest: uninterleaved.is_some(),
     };
     while class.shared() > chip.shared && class.tile.stages > 2 {
         class.tile.stages -= 1;
@@ -317,7 +317,7 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
         Some((map, RuntimeArgument::TensorMap(factor.operand, factor.first as i64 * c.dtype.size() as i64)))
     };
     let maps = vec![map(&factors[0], tile.m)?, map(&factors[1], tile.n)?];
-    let rest = match &undealt {
+    let rest = match &uninterleaved {
         Some(factor) => Some(map(factor, tile.n)?),
         None => None,
     };
@@ -354,7 +354,7 @@ fn reach(c: &Contraction, g: &ContractionGeometry, n: usize) -> Option<usize> {
 }
 
 /// Memory traffic: lines of the factors once for each tile, everything else once.
-fn moved(c: &Contraction, g: &ContractionGeometry, result: &Part, tile: TmaTile) -> Moved {
+fn moved(c: &Contraction, g: &ContractionGeometry, result: &LoweredBody, tile: TmaTile) -> Moved {
     let p = &g.product;
     let again = [p.n.div_ceil(tile.n as usize), p.m.div_ceil(tile.m as usize)];
     let factors: usize = [p.m, p.n].iter().zip(again).map(|(lines, again)| g.batches() * lines * p.k * again).sum();

@@ -87,8 +87,8 @@ impl Rows<'_> {
             return Expr::Block;
         }
         let [chunk, chunks] = ["chunk", "chunks"].map(|name| Expr::name(name, Type::U32));
-        let told = self.class.is_chained() || self.class.is_held_by_blocks();
-        let block = if told { self.ticket(out) } else { Expr::Block };
+        let exchanges = self.class.is_chained() || self.class.is_held_by_blocks();
+        let block = if exchanges { self.ticket(out) } else { Expr::Block };
         out.push(set("chunks", self.params.chunks_or_extent.read(Type::U32)));
         out.push(set("tile", block.clone() / chunks.clone()));
         out.push(set("chunk", block % chunks.clone()));

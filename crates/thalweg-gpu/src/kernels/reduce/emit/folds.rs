@@ -12,7 +12,7 @@ use thalweg_kernel::{Fold, Phase};
 
 /// Bytes of shared memory for the folds of an outer-axis pass. There may be two such buffers: for points, and for
 /// blocks' partial results. Without requesting more, a block has 48 KiB.
-const ROOM: usize = 16 << 10;
+const MAX_FOLD_BYTES: usize = 16 << 10;
 
 /// Whether a thread is the first of its warp.
 fn leads() -> Expr {
@@ -31,7 +31,7 @@ pub(super) fn leave_in_warps(name: Name, ty: Type, value: Expr) -> Statement {
 
 impl Rows<'_> {
     /// Reduces a pass's folds over lanes and threads of a group: `value{slot}` in all threads.
-    pub(super) fn fold_along(&self, phase: &Phase, group: u16, from: &str) -> Vec<Statement> {
+    pub(super) fn fold_inner(&self, phase: &Phase, group: u16, from: &str) -> Vec<Statement> {
         let mut out = vec![];
         let value = |f: &Fold| self.value_at(f.slot, number(0, Type::I32));
         for f in &phase.body.folds {
@@ -59,7 +59,7 @@ impl Rows<'_> {
     /// Reduces a pass's folds over the threads that divide the points of a row: `value{slot}[v]` in all threads.
     /// Threads of a warp reduce by shuffles, warps through shared memory. Folds that do not fit it together use it one
     /// after the other.
-    pub(super) fn fold_across(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> Vec<Statement> {
+    pub(super) fn fold_outer(&self, phase: &Phase, wide: u16, deep: u16, from: &str) -> Vec<Statement> {
         let v = self.v;
         // Threads of a warp with the same rows.
         let near = if wide * deep < 32 { 1 } else { (32 / wide).max(1) };
@@ -73,8 +73,8 @@ impl Rows<'_> {
             let (monoid, dtype) = (f.op, self.fold_dtype(f.slot));
             out.push(Statement::Do(Action::FoldPoints { monoid, dtype, wide, registers: format!("{from}{}", f.slot) }));
         }
-        if all > ROOM {
-            let largest = folds.iter().map(bytes).max().unwrap_or(0).max(ROOM);
+        if all > MAX_FOLD_BYTES {
+            let largest = folds.iter().map(bytes).max().unwrap_or(0).max(MAX_FOLD_BYTES);
             let ty = Type::Stored(thalweg_ir::DType::U8);
             out.push(Statement::Shared { name: room.clone(), ty, shape: vec![largest as u32] });
         }
@@ -88,14 +88,14 @@ impl Rows<'_> {
             let mut end = 0;
             let mut fits = |f: &Fold| {
                 end += bytes(f);
-                end <= ROOM
+                end <= MAX_FOLD_BYTES
             };
             let (round, rest) = left.split_at(left.iter().take_while(|f| fits(f)).count().max(1));
             let mut at = 0;
             for f in round {
                 let (name, ty) = (format!("{from}parts{}", f.slot), Type::Held(self.fold_dtype(f.slot)));
                 let shape = vec![parts.into(), v as u32, wide.into()];
-                out.push(match all > ROOM {
+                out.push(match all > MAX_FOLD_BYTES {
                     true => Statement::SharedPart { name, ty, shape, of: room.clone(), at: at as u32 },
                     false => Statement::Shared { name, ty, shape },
                 });
@@ -300,7 +300,7 @@ impl Rows<'_> {
     pub(super) fn gather_partials(&self, phase: &Phase) -> Vec<Statement> {
         let n = if self.across() { self.v } else { 1 };
         let mut out = vec![];
-        let apart = match self.class.strategy {
+        let split_combining_store = match self.class.strategy {
             RowStrategy::OuterAxis { deep, .. } => deep as u32,
             other => other.block() / other.rows(),
         };
@@ -324,14 +324,14 @@ impl Rows<'_> {
                 ty: Type::U32,
                 from: thread(),
                 below: Expr::name("chunks", Type::U32),
-                step: number(apart as usize, Type::U32),
+                step: number(split_combining_store as usize, Type::U32),
                 unroll: Unroll::Times(4),
                 body,
             }));
         }
         out.extend(match self.class.strategy {
-            RowStrategy::OuterAxis { wide, deep } => self.fold_across(phase, wide, deep, "g"),
-            other => self.fold_along(phase, (other.block() / other.rows()) as u16, "g"),
+            RowStrategy::OuterAxis { wide, deep } => self.fold_outer(phase, wide, deep, "g"),
+            other => self.fold_inner(phase, (other.block() / other.rows()) as u16, "g"),
         });
         out
     }

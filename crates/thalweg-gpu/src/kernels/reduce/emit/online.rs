@@ -58,8 +58,8 @@ impl Rows<'_> {
         let tiles = self.tiles(online, group);
         out.push(tiles);
         out.push(Statement::when(self.is_some("many"), self.put(online, &two.body.folds)));
-        out.extend(self.fold_along(one, group, "f"));
-        out.extend(self.states_along(online, group, "s"));
+        out.extend(self.fold_inner(one, group, "f"));
+        out.extend(self.combine_states(online, group, "s"));
         out.extend(self.online_partials(online, group));
         for phase in &self.phases.list[first + 1..second] {
             out.extend(self.once(phase, Some(None)));
@@ -97,7 +97,7 @@ impl Rows<'_> {
         mean.extend(self.clear_folds(&one.body.folds));
         mean.push(self.over_tile(Some(more("few")), self.steps(one, first).inner, group));
         for f in &one.body.folds {
-            mean.push(self.folded_lanes(f));
+            mean.push(self.reduced_lanes(f));
         }
         mean.extend(self.localised(online, &one.body.folds));
         self.tile.set(None);
@@ -133,7 +133,7 @@ impl Rows<'_> {
 
     /// Combines the sums of the tiles shifted by one mean into the states.
     fn put(&self, online: &OnlinePasses, folds: &[Fold]) -> Vec<Statement> {
-        let mut out: Vec<Statement> = folds.iter().map(|f| self.folded_lanes(f)).collect();
+        let mut out: Vec<Statement> = folds.iter().map(|f| self.reduced_lanes(f)).collect();
         for (l, fold) in online.list.iter().enumerate() {
             let both = Routine::CombineStates(l as u16).of([state(l), self.state_of(l, fold)]);
             out.push(Statement::Set(state(l), both));
@@ -142,7 +142,7 @@ impl Rows<'_> {
     }
 
     /// Reduces the lanes of a thread's fold to a value.
-    fn folded_lanes(&self, f: &Fold) -> Statement {
+    fn reduced_lanes(&self, f: &Fold) -> Statement {
         let dtype = self.fold_dtype(f.slot);
         let own = Expr::Whole(format!("f{}", f.slot), Type::Held(dtype));
         Statement::Set(self.row_value(f.slot), Routine::FoldLanes(f.op, dtype).of([own]))
@@ -240,7 +240,7 @@ impl Rows<'_> {
     }
 
     /// Reduces states over a group of threads: all of them get the result.
-    fn states_along(&self, online: &OnlinePasses, group: u16, tag: &str) -> Vec<Statement> {
+    fn combine_states(&self, online: &OnlinePasses, group: u16, tag: &str) -> Vec<Statement> {
         let mut out = vec![];
         let name = |l: usize| format!("{tag}states{l}");
         for l in 0..online.list.len() {
@@ -291,7 +291,7 @@ impl Rows<'_> {
                 body: vec![Statement::Set(state(l), both)],
             }));
         }
-        out.extend(self.states_along(online, group, "g"));
+        out.extend(self.combine_states(online, group, "g"));
         out
     }
 }

@@ -45,13 +45,14 @@ impl Rows<'_> {
                 let parts = [fetched, inner].into_iter().filter(|p| !p.is_empty());
                 out.extend(parts.map(|part| self.over_held(part, (group, steps, exact))));
             }
-            RowStrategy::Registers { group: apart, .. }
-            | RowStrategy::Reread { group: apart }
-            | RowStrategy::OuterAxis { deep: apart, .. }
-            | RowStrategy::RegistersOfBlocks { deep: apart, .. } => {
+            RowStrategy::Registers { group: split_combining_store, .. }
+            | RowStrategy::Reread { group: split_combining_store }
+            | RowStrategy::OuterAxis { deep: split_combining_store, .. }
+            | RowStrategy::RegistersOfBlocks { deep: split_combining_store, .. } => {
                 let (from, below) = (self.place("begin") + thread().to(self.t), self.place("stop"));
                 let body = [self.row_point(), fetched, inner].concat();
-                let (step, unroll) = (crate::kernels::reduce::emit::number(apart.into(), self.t), Unroll::Times(4));
+                let (step, unroll) =
+                    (crate::kernels::reduce::emit::number(split_combining_store.into(), self.t), Unroll::Times(4));
                 out.push(Statement::For(For { name: "q".into(), ty: self.t, from, below, step, unroll, body }));
             }
             RowStrategy::Ordered => out.extend(self.ordered(phase, [fetched, inner].concat())),
@@ -59,12 +60,12 @@ impl Rows<'_> {
         }
         match self.class.strategy {
             RowStrategy::Ordered | RowStrategy::Pairwise { .. } => {}
-            RowStrategy::OuterAxis { wide, deep } => out.extend(self.fold_across(phase, wide, deep, "f")),
+            RowStrategy::OuterAxis { wide, deep } => out.extend(self.fold_outer(phase, wide, deep, "f")),
             RowStrategy::RegistersOfBlocks { wide, .. } => {
                 out.extend(phase.body.folds.iter().flat_map(|f| self.fold_blocks(f, wide)))
             }
             RowStrategy::Registers { group, .. } | RowStrategy::Reread { group } => {
-                out.extend(self.fold_along(phase, group, "f"))
+                out.extend(self.fold_inner(phase, group, "f"))
             }
         }
         out.extend(self.finish(phase, number));

@@ -27,7 +27,7 @@ impl Spread<'_> {
         if points * all <= chip.l2 / 2 || !body.scans.is_empty() || !body.combined.is_empty() || gathers(body) {
             return None;
         }
-        if points * self.read_again()? <= chip.l2 / 2 {
+        if points * self.bytes_read_again()? <= chip.l2 / 2 {
             return None;
         }
         let wide = self.line().min(LINE / 16);
@@ -45,7 +45,7 @@ impl Spread<'_> {
     }
 
     /// Bytes a point that more than one pass would read; `None` for none.
-    fn read_again(&self) -> Option<usize> {
+    fn bytes_read_again(&self) -> Option<usize> {
         let phases = thalweg_kernel::phases(self.body, false);
         let passes: Vec<_> =
             phases.list.iter().filter(|p| !p.once).map(|p| crate::kernels::reduce::select::wanted(&p.body)).collect();
@@ -93,7 +93,7 @@ impl Spread<'_> {
 
     /// Bytes of the buffer through which this many blocks exchange partial results: two words an element
     /// (`by_blocks.cuh`).
-    pub(super) fn told(&self, strategy: RowStrategy, blocks: usize) -> usize {
+    pub(super) fn exchange_bytes(&self, strategy: RowStrategy, blocks: usize) -> usize {
         debug_assert!(
             self.parts(strategy) <= MAX_CORESIDENT_BLOCKS && self.body.combined.iter().all(|c| c.along != Along::Fold)
         );

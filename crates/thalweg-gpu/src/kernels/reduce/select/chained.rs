@@ -28,7 +28,7 @@ pub(super) struct ChainedScan {
 }
 
 /// Bytes of the buffer through which blocks exchange prefixes, for this many rows and tiles a row (`scanned.cuh`).
-pub(super) fn told(rows: usize, tiles: usize) -> usize {
+pub(super) fn exchange_bytes(rows: usize, tiles: usize) -> usize {
     64 + rows * (16 * tiles + 32 * tiles.div_ceil(GROUP))
 }
 

@@ -59,7 +59,7 @@ pub fn add(
     target: &dyn Target,
 ) -> Result<(), Error> {
     if let Some(store) = body.stores.iter().position(|s| s.combine.is_some()) {
-        return apart(plan, body, store, orientation, geometry, target);
+        return split_combining_store(plan, body, store, orientation, geometry, target);
     }
     let body = &expand(&reciprocals(&widen(body)), &|op, dtype| target.is_native(op, dtype));
     let strict = body.strict;
@@ -180,7 +180,7 @@ impl Spread<'_> {
     ///
     /// Four vectors a thread: enough loads in flight, and registers left for the computation. Where that covers a long
     /// row exactly, the source is specialized for it. All other lengths share few sources: groups some powers of two
-    /// apart, with the last vectors masked. A length that changes from call to call (a decoder's cache) must compile
+    /// split_combining_store, with the last vectors masked. A length that changes from call to call (a decoder's cache) must compile
     /// next to nothing.
     fn held(&self, n: usize) -> Option<RowStrategy> {
         let weight = self.weight() * self.lanes();
@@ -256,8 +256,10 @@ impl Spread<'_> {
         let strategy = class.strategy;
         let tiles = rows.div_ceil(strategy.rows() as usize);
         let counters_or_exchange = match class.tile() {
-            Some(_) => Some(RuntimeArgument::Exchange(chained::told(tiles, chunks))),
-            None if class.is_held_by_blocks() => Some(RuntimeArgument::Exchange(self.told(strategy, tiles * chunks))),
+            Some(_) => Some(RuntimeArgument::Exchange(chained::exchange_bytes(tiles, chunks))),
+            None if class.is_held_by_blocks() => {
+                Some(RuntimeArgument::Exchange(self.exchange_bytes(strategy, tiles * chunks)))
+            }
             None => class.stage.map(|_| RuntimeArgument::Counters),
         };
         let regions = |all: &[u16], count: usize| -> Vec<Option<RuntimeArgument>> {
@@ -405,7 +407,7 @@ impl Spread<'_> {
 
 /// Splits off store number `store`, which combines with memory: one kernel stores its elements to scratch, another
 /// folds them.
-fn apart(
+fn split_combining_store(
     plan: &mut Plan,
     body: &Body,
     store: usize,

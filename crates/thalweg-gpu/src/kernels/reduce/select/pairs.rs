@@ -28,8 +28,13 @@ impl Spread<'_> {
     /// Returns the strategy of pairwise rows; `None` where rows are not pairs, or are too few.
     pub(super) fn pairs(&self) -> Option<RowStrategy> {
         let (space, body) = (&self.space.class, self.body);
-        let apart = body.strict || space.across || self.online.is_some();
-        if apart || space.kept != 2 || body.folds.is_empty() || !body.scans.is_empty() || !body.combined.is_empty() {
+        let split_combining_store = body.strict || space.across || self.online.is_some();
+        if split_combining_store
+            || space.kept != 2
+            || body.folds.is_empty()
+            || !body.scans.is_empty()
+            || !body.combined.is_empty()
+        {
             return None;
         }
         let (first, second) = (self.space.extents[0], self.space.extents[1]);

@@ -26,8 +26,8 @@ pub(super) fn tiled(body: &Body, g: &RowGeometry) -> Option<RowGeometry> {
     let fits = |d: usize, tile: usize| g.extents[d] >= LEAST && g.extents[d].is_multiple_of(tile);
     let other = |(access, at): (&Access, &AccessGeometry)| {
         let deep = (SECTOR / access.dtype.size()).min(16);
-        let apart = at.strides[innermost].unsigned_abs() > 1;
-        let dim = (g.kept..innermost).find(|&d| apart && at.strides[d] == 1 && fits(d, deep))?;
+        let split_combining_store = at.strides[innermost].unsigned_abs() > 1;
+        let dim = (g.kept..innermost).find(|&d| split_combining_store && at.strides[d] == 1 && fits(d, deep))?;
         Some((dim, deep))
     };
     let (dim, deep) = with().find_map(other)?;

@@ -11,15 +11,14 @@
 use crate::ir::Kernel;
 use crate::kernels::sort::keys::keys;
 use crate::kernels::sort::merge::params::MergeSortParams;
-use crate::kernels::sort::merge::{BLOCK, STRETCH};
+use crate::kernels::sort::merge::{BLOCK, RUN};
 use crate::kernels::sort::{SortClass, SortPass};
 
 /// Kernel that sorts runs of 2,048, or merges two runs.
 pub fn kernel(class: &SortClass) -> Kernel {
     let first = class.pass == SortPass::Runs;
     let (_, params) = MergeSortParams::new();
-    let text =
-        keys(class).params(&params).number("STRETCH", STRETCH as u32).number("BLOCK", BLOCK).holds("FIRST", first);
+    let text = keys(class).params(&params).number("STRETCH", RUN as u32).number("BLOCK", BLOCK).holds("FIRST", first);
     let body = text.statements(&[HEAD, if first { SORT } else { MERGE }, GIVE_OUT]);
     Kernel { name: "scan", block: BLOCK, blocks: None, params, definitions: vec![], body }
 }

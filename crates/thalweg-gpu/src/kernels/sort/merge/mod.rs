@@ -5,7 +5,7 @@ pub mod params;
 pub(crate) mod select;
 
 /// Elements per block.
-pub const STRETCH: usize = 2048;
+pub const RUN: usize = 2048;
 
 /// Threads per block, with eight elements each.
-pub const BLOCK: u32 = (STRETCH / 8) as u32;
+pub const BLOCK: u32 = (RUN / 8) as u32;

@@ -6,7 +6,7 @@ use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::kernels::scan::RowScan;
 use crate::kernels::sort::keys::is_wide;
 use crate::kernels::sort::merge::params::MergeSortArguments;
-use crate::kernels::sort::merge::{BLOCK, STRETCH};
+use crate::kernels::sort::merge::{BLOCK, RUN};
 use crate::kernels::sort::{SortClass, SortPass};
 use crate::params::RuntimeArgument;
 use crate::traffic;
@@ -21,7 +21,7 @@ pub fn add(scan: RowScan, plan: &mut Plan) {
         plan.scratch.len() as u16 - 1
     };
     let total = rows * n;
-    let parts = n.div_ceil(STRETCH).max(1);
+    let parts = n.div_ceil(RUN).max(1);
     let pairs = (parts > 1).then(|| {
         let keys = [0; 2].map(|_| region(if is_wide(dtype) { 8 } else { 4 } * total));
         (keys, [0; 2].map(|_| region(4 * total)))
@@ -35,8 +35,8 @@ pub fn add(scan: RowScan, plan: &mut Plan) {
     plan.moved += Moved { read: elements + again, written: result, ..Moved::default() };
     plan.moved += traffic::scratch(merges * pair);
     plan.moved.written += copy.map_or(0, |_| elements);
-    let row = n.next_power_of_two().clamp(8, STRETCH);
-    let tiles = rows.div_ceil(STRETCH / row) * parts;
+    let row = n.next_power_of_two().clamp(8, RUN);
+    let tiles = rows.div_ceil(RUN / row) * parts;
     let mut stage = |pass, run: usize, at: usize, last: bool| {
         let scratch = |region: u16| RuntimeArgument::Scratch(region, 0);
         let pair = |of: usize| pairs.map(|(keys, indices)| [scratch(keys[of]), scratch(indices[of])]);
@@ -66,7 +66,7 @@ pub fn add(scan: RowScan, plan: &mut Plan) {
         plan.stages.push(Draft::new(kernel, grid, BLOCK, 0, arguments.fill()));
     };
     stage(SortPass::Runs, 0, 0, parts == 1);
-    let (mut run, mut at) = (STRETCH, 0);
+    let (mut run, mut at) = (RUN, 0);
     while run < n {
         stage(SortPass::Merge, run, at, 2 * run >= n);
         (run, at) = (run * 2, 1 - at);

@@ -7,12 +7,12 @@
 use crate::body::is_harmless;
 use crate::emit::access::lane_number;
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::gemm::emit::result::{CHANGE_PLACES, MAX_AHEAD, Result, SUM_AT};
+use crate::kernels::gemm::emit::epilogue::{CHANGE_PLACES, Epilogue, MAX_AHEAD, SUM_AT};
 
 /// Vectors that a thread computes side by side.
 const BESIDE: u32 = 2;
 
-impl Result<'_> {
+impl Epilogue<'_> {
     /// Statements of this epilogue, where a warp's vectors are few enough to be in flight together.
     pub(super) fn by_warp(&self) -> Option<Vec<Statement>> {
         let (epilogue, v) = (self.epilogue, self.lanes());
@@ -33,7 +33,7 @@ impl Result<'_> {
             vec![Statement::Scope(out)]
         };
         let mut out = self.declared();
-        out.push(self.room());
+        out.push(self.declare_accumulators());
         let mut next = vec![];
         if !fetched.is_empty() {
             for &(k, wants) in &fetched {

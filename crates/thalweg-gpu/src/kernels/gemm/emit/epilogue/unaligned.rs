@@ -9,17 +9,17 @@
 use crate::emit::access::Stand;
 use crate::emit::nodes::value;
 use crate::ir::{Expr, Statement, Type};
-use crate::kernels::gemm::emit::result::{CHANGE_PLACES, PassThreads, Result, SUM_AT, u32};
+use crate::kernels::gemm::emit::epilogue::{CHANGE_PLACES, Epilogue, PassThreads, SUM_AT, u32};
 
 /// Rows that a warp has in flight.
 const BESIDE: u32 = 4;
 
-impl Result<'_> {
+impl Epilogue<'_> {
     /// Statements of this epilogue; `None` for other results.
-    pub(super) fn shifted(&self) -> Option<Vec<Statement>> {
+    pub(super) fn stored_unaligned(&self) -> Option<Vec<Statement>> {
         let (class, epilogue) = (self.part.class, self.epilogue);
         let body = &class.body;
-        let k = class.shifted(epilogue.result.1)?;
+        let k = class.stored_unaligned(epilogue.result.1)?;
         let store = body.stores[0];
         let access = body.accesses[k];
         let size = access.dtype.size() as u32;
@@ -73,7 +73,7 @@ impl Result<'_> {
         let passes = format!("for pass: i32 in 0..PASSES {unroll} {{");
         let rows = ROWS.replace("PLACE;", PLACE).replace("to_row[", &format!("{name}["));
         let mut out = self.part.accesses().declare(&|i| i == k);
-        out.push(self.room());
+        out.push(self.declare_accumulators());
         out.extend(text.statements(&[SUM_AT, &passes, CHANGE_PLACES, &rows, "}"]));
         Some(out)
     }

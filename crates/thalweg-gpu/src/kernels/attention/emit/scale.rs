@@ -70,7 +70,7 @@ pub(super) fn scaled(class: &AttentionClass, params: &AttentionParams) -> Option
     let hands_on = |n: usize| matches!(body(n).nodes[root(body(n)).index()], Node::Load { .. });
     let last = class.points.len() - 1;
     let found = if last > 0 && hands_on(last) { last - 1 } else { last };
-    let whole = match &class.seen {
+    let whole = match &class.causal {
         None => body(found),
         // Where the mask hides nothing, the body is the variant of visible scores.
         Some((n, seen)) if *n as usize == found => &seen.body,
@@ -87,7 +87,7 @@ impl Attention<'_> {
         let Some(scaled) = &self.scaled else { return vec![] };
         let constant = |x: f32| Expr::Constant(DType::F32, x.to_bits().into());
         let hides =
-            if self.class.seen.is_some() { Expr::name("hides", Type::BOOL) } else { Expr::Constant(DType::Bool, 1) };
+            if self.class.causal.is_some() { Expr::name("hides", Type::BOOL) } else { Expr::Constant(DType::Bool, 1) };
         self.text()
             .value("number", scaled.factor.clone())
             .value("hides", hides)

@@ -7,7 +7,7 @@
 //! weights from their scores.
 
 use crate::ir::{Action, Expr, Rotation, Routine, Shuffle, Statement, Type};
-use crate::kernels::attention::emit::{Attention, SEEN_KEYS, i32, i64, shared_part, u32};
+use crate::kernels::attention::emit::{Attention, VISIBLE_KEYS, i32, i64, shared_part, u32};
 use crate::kernels::attention::{AttentionClass, groups};
 use crate::kernels::gemm::emit::{next_place, registers};
 use crate::kernels::gemm::tma::TmaFactor;
@@ -20,7 +20,7 @@ fn less(groups: u32) -> u32 {
 /// Synchronization of warpgroups that multiply in turns; two warpgroups interleave without it. Measured on an H200,
 /// three warpgroups: named barriers are 2 % faster, except for causal masks, where they are 3 % slower.
 fn turns(class: &AttentionClass) -> Option<Rotation> {
-    match (groups(class), &class.seen) {
+    match (groups(class), &class.causal) {
         (..3, _) => None,
         (_, None) => Some(Rotation::NamedBarrier),
         (_, Some(_)) => Some(Rotation::Mbarrier),
@@ -50,7 +50,7 @@ impl Attention<'_> {
     }
 
     /// Program of the block.
-    pub(super) fn stays(&self, factors: &[TmaFactor; 3]) -> Vec<Statement> {
+    pub(super) fn persistent(&self, factors: &[TmaFactor; 3]) -> Vec<Statement> {
         let (class, groups, stages) = (self.class, groups(self.class), self.class.stages());
         let (slot, before) = (u32("slot"), u32("before"));
         let none = || Expr::Number(0, Type::I32);
@@ -89,7 +89,7 @@ impl Attention<'_> {
             .value("steps", i32("steps"))
             .given("batches", self.batches())
             .given("maps_ahead", maps.collect())
-            .given("seen_steps", self.seen())
+            .given("seen_steps", self.visible_keys())
             .given("copy_rows", rows)
             .given("copy_keys", of_keys)
             .given("copy_values", of_values)
@@ -116,7 +116,7 @@ impl Attention<'_> {
         let mut out = self.barriers();
         let copy = TILES.replace("BODY;", COPY);
         let compute = TILES.replace("BODY;", &COMPUTE.replace("STEP;", STEP));
-        out.extend(text.statements(&[SEEN_KEYS, BEGIN, &COPIES.replace("TILES;", &copy), COMPUTES, &compute]));
+        out.extend(text.statements(&[VISIBLE_KEYS, BEGIN, &COPIES.replace("TILES;", &copy), COMPUTES, &compute]));
         out
     }
 }

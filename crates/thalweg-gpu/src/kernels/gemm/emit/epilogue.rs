@@ -5,11 +5,11 @@
 //! pass together, some rows at a time, or each warp runs passes of its own.
 //!
 //! A warp may compute out of bounds, too (`warp`). Accumulators that are stored unchanged to rows of any alignment are
-//! stored in pairs (`shifted`). With interleaved columns of the right factor, threads own vectors of the result, and
-//! accumulators stay in registers (`dealt`).
+//! stored in pairs (`stored_unaligned`). With interleaved columns of the right factor, threads own vectors of the result, and
+//! accumulators stay in registers (`interleaved`).
 
-mod dealt;
-mod shifted;
+mod interleaved;
+mod unaligned;
 mod warp;
 
 use crate::body::{Wanted, wanted};
@@ -18,7 +18,7 @@ use crate::emit::access::{Stand, lane_number};
 use crate::emit::loops::Native;
 use crate::emit::nodes::value;
 use crate::ir::{Expr, Name, Statement, Type, Unroll};
-use crate::kernels::gemm::emit::part::Part;
+use crate::kernels::gemm::emit::part::BodyEmitter;
 use crate::kernels::gemm::emit::shared_part;
 use crate::kernels::gemm::{EpilogueShape, PassThreads};
 use crate::operands::BodyParams;
@@ -37,21 +37,21 @@ pub fn statements(
     native: Native,
     store_accumulators: Vec<Statement>,
 ) -> Vec<Statement> {
-    let part = Part { class: &epilogue.result.0, params, fault, tag: "", native };
-    let result = Result { epilogue, part, store_accumulators };
-    result.shifted().or_else(|| result.by_warp()).unwrap_or_else(|| result.by_points())
+    let part = BodyEmitter { class: &epilogue.result.0, params, fault, tag: "", native };
+    let result = Epilogue { epilogue, part, store_accumulators };
+    result.stored_unaligned().or_else(|| result.by_warp()).unwrap_or_else(|| result.by_points())
 }
 
 /// Epilogue on accumulators in registers: statements before the main loop (`within` surrounds those that use argument
 /// words), and statements after it.
-pub fn dealt(
+pub fn interleaved(
     epilogue: &EpilogueShape<'_>,
     (params, fault): (&BodyParams, &FaultAddress),
     native: Native,
     within: &dyn Fn(Vec<Statement>) -> Vec<Statement>,
 ) -> [Vec<Statement>; 2] {
-    let part = Part { class: &epilogue.result.0, params, fault, tag: "", native };
-    Result { epilogue, part, store_accumulators: vec![] }.dealt(within)
+    let part = BodyEmitter { class: &epilogue.result.0, params, fault, tag: "", native };
+    Epilogue { epilogue, part, store_accumulators: vec![] }.interleaved(within)
 }
 
 /// Stores the accumulators of each warp's 16 rows to shared memory, in `eights` blocks of eight columns.
@@ -89,13 +89,13 @@ fn u32(name: &str) -> Expr {
     Expr::name(name, Type::U32)
 }
 
-struct Result<'a> {
+struct Epilogue<'a> {
     epilogue: &'a EpilogueShape<'a>,
-    part: Part<'a>,
+    part: BodyEmitter<'a>,
     store_accumulators: Vec<Statement>,
 }
 
-impl Result<'_> {
+impl Epilogue<'_> {
     fn is_warp(&self) -> bool {
         matches!(self.epilogue.by, PassThreads::Warp { .. })
     }
@@ -129,7 +129,7 @@ impl Result<'_> {
     }
 
     /// Declares the accumulators in shared memory.
-    fn room(&self) -> Statement {
+    fn declare_accumulators(&self) -> Statement {
         let (ty, elements) = (Type::Held(self.epilogue.sums), self.epilogue.rows * self.epilogue.pitch());
         match self.epilogue.by {
             PassThreads::Block(_) => shared_part("sums".into(), ty, elements, 0),
@@ -242,7 +242,7 @@ impl Result<'_> {
         };
         let passes = format!("for pass: i32 in 0..PASSES {unroll} {{");
         let mut out = self.declared();
-        out.push(self.room());
+        out.push(self.declare_accumulators());
         out.extend(text.statements(&[SUM_AT, &passes, CHANGE_PLACES, each, POINT, "} }"]));
         out
     }

@@ -47,7 +47,7 @@ when ONCE {
     pub(super) fn rescale(&self) -> Vec<Statement> {
         // Two warpgroups in a persistent block have issue slots to spare: testing first takes longer (measured on an
         // H200).
-        let always = self.class.block.stays && self.class.block.warps < 12;
+        let always = self.class.block.persistent && self.class.block.warps < 12;
         self.text().holds("ALWAYS", always).elements("again", Type::Held(DType::F32)).statements(&[r"
 when ONCE {
     for h: i32 in 0..2 unroll {

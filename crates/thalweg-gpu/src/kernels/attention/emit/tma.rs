@@ -40,7 +40,7 @@ impl Attention<'_> {
     }
 
     /// Program of a block of one consumer warpgroup.
-    pub(super) fn fed(&self, factors: &[TmaFactor; 3]) -> Vec<Statement> {
+    pub(super) fn tma(&self, factors: &[TmaFactor; 3]) -> Vec<Statement> {
         let (class, stages) = (self.class, self.class.stages());
         let none = || Expr::Number(0, Type::I32);
         let keys = i32("step") * Expr::Number(class.block.keys.into(), Type::I32);
@@ -55,7 +55,7 @@ impl Attention<'_> {
         ];
         out.extend(self.own_tile());
         out.extend(self.declared());
-        out.extend(self.seen());
+        out.extend(self.visible_keys());
         out.extend(self.scale());
         let [rows_bytes, keys_bytes, values_bytes] = self.bytes();
         let text = self

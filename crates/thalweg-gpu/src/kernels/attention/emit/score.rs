@@ -6,7 +6,7 @@ use crate::emit::access::{Stand, lane_number};
 use crate::emit::nodes::value;
 use crate::ir::{Expr, Statement, Type, Unroll};
 use crate::kernels::attention::emit::{Attention, i64, u32};
-use crate::kernels::gemm::emit::part::{Part, held};
+use crate::kernels::gemm::emit::part::{BodyEmitter, held};
 use crate::space::Addressing;
 use thalweg_ir::DType;
 use thalweg_kernel::Body;
@@ -26,7 +26,7 @@ const TAGS: [&str; 2] = ["a", "b"];
 
 /// A score body with its environment.
 struct At<'a> {
-    part: Part<'a>,
+    part: BodyEmitter<'a>,
     streamed: &'a Attention<'a>,
     sums: u16,
     /// Vectors per thread: of two rows, and two of every eight keys.
@@ -37,7 +37,7 @@ impl Attention<'_> {
     fn at(&self, number: usize) -> At<'_> {
         let (class, sums) = &self.class.points[number];
         let (params, fault) = (&self.params.points[number], &self.params.fault);
-        let part = Part { class, params, fault, tag: TAGS[number], native: self.native };
+        let part = BodyEmitter { class, params, fault, tag: TAGS[number], native: self.native };
         let each = self.class.block.keys / 8 * 2 * (2 / class.space.lanes as u32);
         At { part, streamed: self, sums: *sums, each }
     }
@@ -47,9 +47,9 @@ impl Attention<'_> {
         let at = self.at(number);
         let body = &at.part.class.body;
         let scaled = self.scaled.as_ref().filter(|s| s.number == number);
-        let of_seen = self.class.seen.as_ref().filter(|s| s.0 as usize == number).map(|s| &s.1.body);
+        let of_seen = self.class.causal.as_ref().filter(|s| s.0 as usize == number).map(|s| &s.1.body);
         let late = |whole: &Body| [at.compute(whole), self.scale_late()].concat();
-        let (compute, seen) = match (scaled, &self.class.seen) {
+        let (compute, seen) = match (scaled, &self.class.causal) {
             (None, _) => (at.compute(body), of_seen.map(|body| at.compute(body))),
             (Some(scaled), None) => (late(&scaled.whole), None),
             (Some(scaled), Some(_)) => (at.compute(body), Some(late(&scaled.whole))),

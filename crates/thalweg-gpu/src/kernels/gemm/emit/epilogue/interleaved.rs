@@ -8,19 +8,19 @@
 
 use crate::emit::access::lane_number;
 use crate::ir::{Action, Expr, Routine, Statement, Type};
-use crate::kernels::gemm::emit::result::{PassThreads, Result};
+use crate::kernels::gemm::emit::epilogue::{Epilogue, PassThreads};
 use thalweg_ir::DType;
 
 /// Bytes of epilogue loads that a thread has in flight, and maximum number of vectors.
 const AHEAD_BYTES: u32 = 64;
 const MAX_AHEAD: u32 = 4;
 
-impl Result<'_> {
+impl Epilogue<'_> {
     /// Statements before and after the main loop.
-    pub(super) fn dealt(&self, within: &dyn Fn(Vec<Statement>) -> Vec<Statement>) -> [Vec<Statement>; 2] {
+    pub(super) fn interleaved(&self, within: &dyn Fn(Vec<Statement>) -> Vec<Statement>) -> [Vec<Statement>; 2] {
         let (epilogue, v) = (self.epilogue, self.lanes());
         if let Some(access) = self.part.class.rounded(epilogue.result.1) {
-            return [vec![], within(self.dealt_anywhere(access))];
+            return [vec![], within(self.interleaved_unaligned(access))];
         }
         let PassThreads::Thread { across } = epilogue.by else { unreachable!("they are dealt") };
         let (accesses, fetched) = (self.part.accesses(), self.fetched());
@@ -68,7 +68,7 @@ impl Result<'_> {
 
     /// Stores rounded accumulators to rows of any alignment. The last tile is not interleaved, and is stored element by
     /// element.
-    fn dealt_anywhere(&self, access: usize) -> Vec<Statement> {
+    fn interleaved_unaligned(&self, access: usize) -> Vec<Statement> {
         let PassThreads::Thread { across } = self.epilogue.by else { unreachable!("they are dealt") };
         let dtype = self.part.class.body.accesses[access].dtype;
         let (name, ty) = (format!("p{access}"), Type::Stored(dtype));
@@ -94,8 +94,8 @@ impl Result<'_> {
             .operand("result", ty)
             .elements("sum", Type::Held(self.epilogue.sums))
             .value("begins", begins)
-            .value("warp_row", crate::kernels::gemm::emit::result::i64("warp_row"))
-            .value("column0", crate::kernels::gemm::emit::result::i64("column0"))
+            .value("warp_row", crate::kernels::gemm::emit::epilogue::i64("warp_row"))
+            .value("column0", crate::kernels::gemm::emit::epilogue::i64("column0"))
             .function("pair", pair)
             .function("packed", packed)
             .given("store", vec![store]);
