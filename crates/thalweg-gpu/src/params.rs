@@ -1,6 +1,6 @@
 //! Kernel arguments, declared once for each kernel family.
 //!
-//! [`params!`] declares the arguments of a launch: names, kinds, order, repeated groups. It makes two structs: *params*,
+//! `params!` declares the arguments of a launch: names, kinds, order, repeated groups. It makes two structs: *params*,
 //! with the slot of each argument, and *arguments*, with its value. The host fills all words from a literal of the second
 //! struct, so that none is missing and none is written twice; programs read slots by the name of the field, kernels in
 //! the DSL by `param name`; the verifier and the dump of programs know names and kinds.

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn one_row_or_column_lies_as_it_likes() {
+    fn a_single_row_or_column_has_any_stride() {
         // [1, 7]·[7, 5], where the row has stride 2.
         let row = f32(&geometry(&[], [1, 5, 7], [99, 2], [5, 1])).unwrap();
         assert_eq!(shape(&row), ([5, 1, 7, 1], [(false, 5, 0), (true, 2, 0)]));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_merged_folded_into_rows_or_taken_in_turns() {
+    fn batches_are_merged_with_rows_or_looped_over() {
         let (m, n, k) = (3, 5, 7);
         let (a, b) = ([7, 1], [5, 1]);
         let of = |batch: &[(usize, isize, isize)]| f32(&geometry(batch, [m, n, k], a, b));

@@ -271,7 +271,7 @@ fn spans(at: &AccessGeometry, steps: &(isize, Vec<isize>), extents: &[usize]) ->
     steps.0.unsigned_abs() as u64 + moved.sum::<u64>()
 }
 
-/// Two words by which `split` in the prelude divides by `d` (Granlund and Montgomery 1994, with a 33-bit multiplier).
+/// Divisor in two words by which `split` in the prelude divides by `d` (Granlund and Montgomery 1994, with a 33-bit multiplier).
 pub fn divisor(d: usize) -> [u64; 2] {
     if d >= 1 << 31 {
         return [d as u64, 0];
@@ -363,7 +363,7 @@ mod tests {
 
     /// Kernels with 64-bit indices divide by the size itself (`decompose`, `map_function`), others by a multiplier.
     #[test]
-    fn sizes_of_wide_domains_stand_as_they_are() {
+    fn wide_domains_divide_by_the_size_itself() {
         for mapped in [false, true] {
             for (columns, wide) in [(30, false), (3 << 30, true)] {
                 let space = space(columns, mapped);
@@ -383,7 +383,7 @@ mod tests {
 
     /// A loop over a row's points ends at an index beyond the last one, by up to a block's threads.
     #[test]
-    fn a_step_behind_the_last_point_has_a_number() {
+    fn an_iteration_beyond_the_last_point_fits_the_index() {
         let wide = |points: usize| {
             let mut strides = [0; MAX_RANK];
             strides[0] = 1;

@@ -1,4 +1,4 @@
-//! Layout of a launch's arguments: an array of 64-bit words, in which each argument has a name, a kind and a place.
+//! Layout of a launch's arguments: an array of 64-bit words, in which each argument has a name, a kind and a first word.
 
 use crate::ir::Type;
 use crate::maps::MAP_WORDS;
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-/// Place of an argument among the words of a launch.
+/// Kernel argument in a layout: its first word, kind and name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Slot {
     word: usize,

@@ -1,6 +1,6 @@
 //! Intermediate representation of GPU kernels: statements over typed values, printed in a device's own language.
 //!
-//! In: the programs that `write` builds from skeletons. Out: a [`Kernel`], which `verify` checks and `dump` prints. It
+//! In: the programs that families emit from class keys. Out: a [`Kernel`], which `verify` checks and `dump` prints. It
 //! accesses memory by the argument with an operand's address and an offset, never by a computed address.
 //!
 //! Always true: the type of an expression follows from the expression alone ([`Expr::ty`]).

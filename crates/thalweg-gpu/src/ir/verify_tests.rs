@@ -46,7 +46,7 @@ fn element(first: Expr, second: Expr) -> Expr {
 }
 
 #[test]
-fn what_is_right_passes() {
+fn valid_kernels_pass() {
     let load = Expr::Load(Type::Stored(DType::F32), "p0".into(), Box::new(number(3)));
     let value = Expr::Unpack(DType::F32, Box::new(element(number(1), number(3))));
     let body = vec![
@@ -62,7 +62,7 @@ fn what_is_right_passes() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn violations_have_messages() {
     let x = || Expr::name("x", Type::I32);
     let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
     let float = || Expr::Constant(DType::F32, 0);
@@ -137,7 +137,7 @@ fn what_is_wrong_is_told() {
 }
 
 #[test]
-fn barriers_behind_threads_that_have_left() {
+fn barriers_after_divergent_returns() {
     let late = Err("k: some threads of a block do not come to a barrier".to_string());
     let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
     let leaves = || Statement::when(mine(), vec![Statement::Return]);
@@ -154,7 +154,7 @@ fn barriers_behind_threads_that_have_left() {
 }
 
 #[test]
-fn conditions_around_what_all_threads_tell() {
+fn conditions_around_collective_routines() {
     let late = Err("k: some threads of a block do not come to what all of them tell".to_string());
     let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
     let all = || Expr::Block.lt(Expr::Number(8, Type::U32));
@@ -172,7 +172,7 @@ fn conditions_around_what_all_threads_tell() {
 }
 
 #[test]
-fn arguments_that_are_counted_from_elsewhere() {
+fn arguments_at_an_offset() {
     let late = Err("k: some threads of a block do not come to a barrier".to_string());
     let barrier = || loops(param("n").read(Type::U32), vec![Statement::Barrier]);
     assert_eq!(check(vec![Statement::Within(Expr::Thread, vec![barrier()])]), late);

@@ -1,7 +1,7 @@
 //! Horizontal fusion: independent launches merged into one.
 //!
 //! In: drafts of maps and row kernels. Out: fewer drafts. The argument of a merged launch is a table (for each
-//! component its first block, its class, and the index of its words) followed by the words of all components. A block
+//! component its first block, its class, and the place of its arguments) followed by the arguments of all components. A block
 //! looks its component up and does what a block of that component alone would do. The source has each class once,
 //! whatever the number and sizes of components, so that groups of the same classes share machine code.
 //!

@@ -45,12 +45,11 @@ use crate::kernels::sort::SortClass;
 use crate::params::RuntimeArgument;
 use crate::product::Product;
 use crate::target::Target;
-use crate::traffic;
 use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use thalweg_ir::{DType, ScatterOp};
-use thalweg_kernel::{Body, Computed, Geometry, GroupPart, Kernel, MapGeometry, ScatterGeometry};
+
+use thalweg_kernel::{Body, Geometry, GroupPart, Kernel};
 use thalweg_runtime::Error;
 
 /// Key of generated code: a kind of kernel with its bodies and its class, without sizes.
@@ -95,7 +94,7 @@ pub struct GroupClass {
     pub parts: Vec<Arc<Skeleton>>,
     /// Threads per block.
     pub block: u32,
-    /// Number of argument words.
+    /// Number of 64-bit words of arguments.
     pub words: usize,
 }
 
@@ -137,7 +136,7 @@ impl Skeleton {
         }
     }
 
-    /// Whether blocks depend on nothing but argument words and the block's number, so that the kernel can join a
+    /// Whether blocks depend on nothing but arguments and the block's number, so that the kernel can join a
     /// grouped launch.
     pub fn is_simple(&self) -> bool {
         match self {
@@ -188,7 +187,7 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, target: &dyn Target) -> Result
             plan = contraction::plan(c, geometry, target)?;
         }
         (Kernel::Scatter { op, dtype, ordered, inputs }, Geometry::Scatter(geometry)) => {
-            add_scatter(&mut plan, (*op, *dtype, *ordered), inputs, geometry, target)?;
+            scatter::select::add(&mut plan, (*op, *dtype, *ordered), inputs, geometry, target)?;
         }
         (Kernel::Foreign { of, wanted }, Geometry::Foreign(geometry)) => {
             foreign::select::add(&mut plan, (*of, wanted), geometry, target)?;
@@ -206,57 +205,6 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, target: &dyn Target) -> Result
             Err(Error::Compile { device: target.device().into(), message })
         }
     }
-}
-
-/// Adds a scatter, after the kernels that compute its index and its values. Operands: tensor; index or the operands of
-/// its computation; values or the operands of theirs; result.
-fn add_scatter(
-    plan: &mut Plan,
-    (op, dtype, ordered): (ScatterOp, DType, bool),
-    inputs: &[Option<Box<Computed>>; 2],
-    geometry: &ScatterGeometry,
-    target: &dyn Target,
-) -> Result<(), Error> {
-    let (mut next, mut scalars) = (1, 0);
-    let mut targets = [RuntimeArgument::Operand(0, 0); 4];
-    let counted = histogram::select::fits(op, dtype, geometry);
-    let index = histogram::select::fused(inputs[0].as_deref(), geometry).filter(|_| counted);
-    let mut of_index = vec![];
-    for (n, input) in inputs.iter().enumerate() {
-        if let (0, Some(input), Some(_)) = (n, input, index) {
-            of_index.extend((0..input.operands as u16).map(|o| RuntimeArgument::Operand(next + o, 0)));
-            next += input.operands as u16;
-            scalars += input.scalars as u16;
-            continue;
-        }
-        let Some(input) = input else {
-            targets[1 + n] = RuntimeArgument::Operand(next, 0);
-            next += 1;
-            continue;
-        };
-        let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
-        plan.scratch.push(output_bytes(&input.kernel, own));
-        let region = plan.scratch.len() as u16 - 1;
-        let mut operands: Vec<RuntimeArgument> =
-            (0..input.operands as u16).map(|o| RuntimeArgument::Operand(next + o, 0)).collect();
-        operands.push(RuntimeArgument::Scratch(region, 0));
-        plan.absorb(self::plan(&input.kernel, own, target)?, &operands, scalars);
-        targets[1 + n] = RuntimeArgument::Scratch(region, 0);
-        next += input.operands as u16;
-        scalars += input.scalars as u16;
-    }
-    targets[3] = RuntimeArgument::Operand(next, 0);
-    if counted {
-        scatter::select::copy(plan, op, dtype, geometry, targets, target);
-        let index = index.unwrap_or(histogram::select::Index::Lies(targets[1]));
-        histogram::select::add(plan, dtype, geometry, index, (&of_index, targets[2], targets[3]), target);
-        return Ok(());
-    }
-    let before = plan.scratch.iter().sum::<usize>();
-    scatter::select::add(plan, (op, dtype, ordered), geometry, targets, target);
-    let scratch = plan.scratch.iter().sum::<usize>() - before;
-    plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
-    Ok(())
 }
 
 /// Adds independent kernels. Operands: those that they read, then those that they write.
@@ -306,20 +254,4 @@ fn as_product<'a>(
 ) -> Option<contraction::Sibling<'a>> {
     let (Kernel::Contraction(contraction), Geometry::Contraction(geometry)) = (kernel, geometry) else { return None };
     Some(contraction::Sibling { contraction, geometry, operands: operands.clone(), scalars: *scalars })
-}
-
-/// Bytes of a scatter's computed input, row-major.
-fn output_bytes(kernel: &Kernel, geometry: &Geometry) -> usize {
-    let of = |body: &Body, g: &MapGeometry| {
-        let last = body.accesses.len() - 1;
-        g.accesses[last].reach.map_or(0, |(_, high)| (high + 1) * body.accesses[last].dtype.size())
-    };
-    match (kernel, geometry) {
-        (Kernel::Map(body), Geometry::Map(g)) => of(body, g),
-        (Kernel::Boxes(bodies), Geometry::Boxes(all)) => {
-            bodies.iter().zip(all).map(|(b, g)| of(b, g)).max().unwrap_or(0)
-        }
-        _ => unreachable!("an input is computed by a map"),
-    }
-    .max(64)
 }

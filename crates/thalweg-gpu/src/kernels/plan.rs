@@ -1,4 +1,4 @@
-//! Launch plans: launches with their argument words, and scratch memory, before there is code for them.
+//! Launch plans: launches with their arguments, and scratch memory, before there is code for them.
 //!
 //! Plain data, which `lower` computes from kernels and a device binds.
 
@@ -35,9 +35,9 @@ pub struct Draft {
     pub block: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Argument words that are the same in every run.
+    /// Words of the arguments that are the same in every run.
     pub words: Vec<u64>,
-    /// Argument words that are patched at each run, by index.
+    /// Words that are patched at each run, by index.
     pub patches: Vec<(usize, RuntimeArgument)>,
 }
 

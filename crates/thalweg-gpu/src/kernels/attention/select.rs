@@ -158,7 +158,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         along,
         tma: tma.as_ref().map(|all| all.each_ref().map(|b| b.0.class())),
         points: of_points,
-        // The causal offset is an argument word, and not part of the class.
+        // The causal offset is a kernel argument, and not part of the class.
         causal: seen.as_ref().map(|(n, s)| {
             let body = expand(&widen_sums(&s.body, Some(points[*n].1)), &|op, dtype| target.is_native(op, dtype));
             (*n as u8, Seen { ahead: 0, body, ..s.clone() })

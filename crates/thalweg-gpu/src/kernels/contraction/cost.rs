@@ -87,8 +87,8 @@ fn windowed(rate: f64, c: &Contraction) -> f64 {
 const MAPPED: f64 = 2.5;
 /// Elements of a tile on plain cores that is small, and the rate of such: a thread has 16 sums, and reads half as many
 /// numbers for each step of them. Measured on an H200.
-const SMALL: u32 = 64 * 64;
-const SMALL_RATE: f64 = 35.0;
+const LOW_RATE_TILE: u32 = 64 * 64;
+const LOW_TILE_RATE: f64 = 35.0;
 /// Rows and columns of the library's tiles on plain cores, which split no sums; in a batch they are smaller.
 const LIBRARY_TILE: [usize; 2] = [128, 256];
 
@@ -144,8 +144,8 @@ fn tile_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     }
     let p = &g.product;
     let tile = select::shape(c, g, chip);
-    if select::math(c, chip) == Math::Plain && tile.m * tile.n <= SMALL {
-        own = own.min(SMALL_RATE);
+    if select::math(c, chip) == Math::Plain && tile.m * tile.n <= LOW_RATE_TILE {
+        own = own.min(LOW_TILE_RATE);
     }
     let blocks = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
     // The last wave of blocks takes as long as the others.
@@ -159,7 +159,7 @@ fn tile_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
 /// operations. A longer body takes proportionally longer. Measured on an H200: 1.3 for a norm and a cast, 0.2 for a
 /// gradient of 16 operations.
 const COMPUTED: f64 = 1.3;
-const FEW: f64 = 4.0;
+const NODES_AT_FULL_RATE: f64 = 4.0;
 
 /// Nanoseconds spent on computing factors in tiles: each factor is recomputed for every tile of the other side. CUDA
 /// cores hide it.
@@ -171,7 +171,7 @@ fn computed_time(c: &Contraction, g: &ContractionGeometry, tile: Tile, chip: &Ch
     let of = |n: usize| {
         let (f, tiles) = c.factors[n].as_deref().zip(g.factors[n].as_deref())?;
         let Kernel::Map(body) = &f.kernel else { return None };
-        let length = (body.nodes.len() as f64 / FEW).max(1.0);
+        let length = (body.nodes.len() as f64 / NODES_AT_FULL_RATE).max(1.0);
         (!select::is_windowed(c, g, n, chip)).then(|| tiles.points() as f64 * again[n] as f64 * length / COMPUTED)
     };
     (0..2).filter_map(of).sum::<f64>() / f64::from(chip.multiprocessors)

@@ -22,7 +22,7 @@ use thalweg_runtime::Error;
 /// Bytes of a copy past the registers.
 pub const COPY: usize = 16;
 /// Element sizes in bytes of single-element copies for CUDA cores.
-const COPIED_APART: [usize; 2] = [4, 8];
+const ELEMENT_COPY_SIZES: [usize; 2] = [4, 8];
 /// Rows, columns or terms of all steps under way of the largest tile.
 const MAX_TILE_SIDE: usize = 512;
 /// Operand number that stands for accumulators, or for results in shared memory.
@@ -319,8 +319,8 @@ fn factor(
     let size = c.dtype.size();
     let count = if n == 0 { p.m } else { p.n };
     let aligned = |pitch: isize| alignable(batch().chain([first, pitch]), size);
-    let apart = math == Math::Plain && COPIED_APART.contains(&size);
-    let vectors = math != Math::Plain || COPIED_APART.contains(&size);
+    let apart = math == Math::Plain && ELEMENT_COPY_SIZES.contains(&size);
+    let vectors = math != Math::Plain || ELEMENT_COPY_SIZES.contains(&size);
     if (term == 1 || p.k == 1)
         && is_pitch(line)
         && if math == Math::Plain { apart } else { aligned(if count == 1 { 0 } else { line }) }
@@ -368,7 +368,7 @@ fn through(
 pub fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -> bool {
     let [store] = &body.stores[..] else { return false };
     let Node::Load { access } = body.nodes[store.node.0 as usize] else { return false };
-    let size = if math.is_narrow() { dtype.size() == 2 } else { COPIED_APART.contains(&dtype.size()) };
+    let size = if math.is_narrow() { dtype.size() == 2 } else { ELEMENT_COPY_SIZES.contains(&dtype.size()) };
     size && body.accesses[access as usize].dtype == dtype
         && body.nodes.len() == 1
         && tiles.boxes[0].geometry.accesses.iter().all(|a| a.map.is_none())

@@ -64,7 +64,7 @@ fn along(extents: &[usize], [base, step]: [isize; 2]) -> AccessGeometry {
     AccessGeometry { base, strides, map: None, reach: None, distinct: extents.iter().product() }
 }
 
-/// Adds the launch. `operands` are those of the index computation; the other two words are the addresses of values and
+/// Adds the launch. `operands` are those of the index computation; the other two are the addresses of values and
 /// result.
 pub fn add(
     plan: &mut Plan,

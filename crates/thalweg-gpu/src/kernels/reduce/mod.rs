@@ -1,4 +1,4 @@
-//! Row kernels: what decides the source besides the body, and the layout of the argument words.
+//! Row kernels (reductions, and scans in registers): class key.
 
 pub mod emit;
 pub mod params;
@@ -117,7 +117,7 @@ impl RowsClass {
         self.stage.is_some_and(|s| s.chained)
     }
 
-    /// Whether blocks hold a segment of a row each and exchange what they have folded.
+    /// Whether blocks hold a segment of a row each and exchange partial results.
     pub fn is_held_by_blocks(&self) -> bool {
         matches!(self.strategy, RowStrategy::RegistersOfBlocks { .. })
     }

@@ -55,7 +55,7 @@ scratch from: S = param from;
 scratch to: S = param to;
 let rows = param rows, n = param points, row_step = param row_stride, step = param point_stride;
 let t = thread, lane = t % 32, warp = t / 32;
-// Where a point of a warp lies in shared memory: spread, so that threads eight points apart do not meet in a bank.
+// Padded index of a warp's point in shared memory: threads eight points apart use different banks.
 fn slot(s) = s + s / 32;
 fn place(i) = REVERSED ? n - 1 - i : i;
 ";

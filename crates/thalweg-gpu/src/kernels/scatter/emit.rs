@@ -9,7 +9,7 @@
 //!   thread takes all values of one element. Where neighbouring lines share their indices, a thread takes a vector of
 //!   lines.
 //! * *pieces*, likewise, where the order is free: runs are cut into pieces, so that one element with all values keeps
-//!   the chip busy ([`pieces`]).
+//!   the chip busy (`pieces`).
 //! * *latest*, likewise, where values replace each other: a thread for each index finds by an atomic maximum the last
 //!   index that names an element, and a thread for each element takes that index's value. (There is no copy.)
 //! * *at once*, likewise, where the order cannot be observed (sums and extremes of integers): a thread for each value,

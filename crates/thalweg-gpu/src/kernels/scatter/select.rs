@@ -1,15 +1,68 @@
 //! Lowering of scatters: chooses one of several strategies by sizes and chip alone.
 
-use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::kernels::scatter::index_sort;
 use crate::kernels::scatter::params::{LineDimArguments, PiecesArguments, ScatterArguments};
 use crate::kernels::scatter::{BLOCK, PIECE, ScatterClass, ScatterStage};
+use crate::kernels::{self, Skeleton, histogram};
 use crate::params::RuntimeArgument;
 use crate::space::divisor;
 use crate::target::{Chip, Target};
+use crate::traffic;
 use thalweg_ir::{DType, ScatterOp};
-use thalweg_kernel::ScatterGeometry;
+use thalweg_kernel::{Body, Computed, Geometry, Kernel, MapGeometry, ScatterGeometry};
+use thalweg_runtime::Error;
+
+/// Adds a scatter, after the kernels that compute its index and its values. Operands: tensor; index or the operands of
+/// its computation; values or the operands of theirs; result.
+pub fn add(
+    plan: &mut Plan,
+    (op, dtype, ordered): (ScatterOp, DType, bool),
+    inputs: &[Option<Box<Computed>>; 2],
+    geometry: &ScatterGeometry,
+    target: &dyn Target,
+) -> Result<(), Error> {
+    let (mut next, mut scalars) = (1, 0);
+    let mut targets = [RuntimeArgument::Operand(0, 0); 4];
+    let counted = histogram::select::fits(op, dtype, geometry);
+    let index = histogram::select::fused(inputs[0].as_deref(), geometry).filter(|_| counted);
+    let mut of_index = vec![];
+    for (n, input) in inputs.iter().enumerate() {
+        if let (0, Some(input), Some(_)) = (n, input, index) {
+            of_index.extend((0..input.operands as u16).map(|o| RuntimeArgument::Operand(next + o, 0)));
+            next += input.operands as u16;
+            scalars += input.scalars as u16;
+            continue;
+        }
+        let Some(input) = input else {
+            targets[1 + n] = RuntimeArgument::Operand(next, 0);
+            next += 1;
+            continue;
+        };
+        let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
+        plan.scratch.push(output_bytes(&input.kernel, own));
+        let region = plan.scratch.len() as u16 - 1;
+        let mut operands: Vec<RuntimeArgument> =
+            (0..input.operands as u16).map(|o| RuntimeArgument::Operand(next + o, 0)).collect();
+        operands.push(RuntimeArgument::Scratch(region, 0));
+        plan.absorb(kernels::plan(&input.kernel, own, target)?, &operands, scalars);
+        targets[1 + n] = RuntimeArgument::Scratch(region, 0);
+        next += input.operands as u16;
+        scalars += input.scalars as u16;
+    }
+    targets[3] = RuntimeArgument::Operand(next, 0);
+    if counted {
+        copy(plan, op, dtype, geometry, targets, target);
+        let index = index.unwrap_or(histogram::select::Index::Lies(targets[1]));
+        histogram::select::add(plan, dtype, geometry, index, (&of_index, targets[2], targets[3]), target);
+        return Ok(());
+    }
+    let before = plan.scratch.iter().sum::<usize>();
+    scatter(plan, (op, dtype, ordered), geometry, targets, target);
+    let scratch = plan.scratch.iter().sum::<usize>() - before;
+    plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
+    Ok(())
+}
 
 /// Dimensions of lines, the innermost last: extent, strides in tensor, index, values and result, and stride in sorted
 /// indices (0 where lines share their indices).
@@ -76,8 +129,8 @@ fn lanes(g: &ScatterGeometry, dtype: DType, [tensor, _, values, result]: [Runtim
     if fits { most } else { 1 }
 }
 
-/// Adds a scatter. `targets`: addresses of tensor, index, values and result.
-pub fn add(
+/// Adds the launches of a scatter. `targets`: addresses of tensor, index, values and result.
+fn scatter(
     plan: &mut Plan,
     (op, dtype, ordered): (ScatterOp, DType, bool),
     g: &ScatterGeometry,
@@ -88,7 +141,7 @@ pub fn add(
 }
 
 /// Adds the copy of the tensor to the result, and nothing else.
-pub fn copy(
+fn copy(
     plan: &mut Plan,
     op: ScatterOp,
     dtype: DType,
@@ -236,4 +289,20 @@ fn launches(
         stage @ ScatterStage::Atomic(_) => launch(plan, stage, (lines * g.n, across), scratch),
         stage => launch(plan, stage, (lines, true), scratch),
     }
+}
+
+/// Bytes of a scatter's computed input, row-major.
+fn output_bytes(kernel: &Kernel, geometry: &Geometry) -> usize {
+    let of = |body: &Body, g: &MapGeometry| {
+        let last = body.accesses.len() - 1;
+        g.accesses[last].reach.map_or(0, |(_, high)| (high + 1) * body.accesses[last].dtype.size())
+    };
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(g)) => of(body, g),
+        (Kernel::Boxes(bodies), Geometry::Boxes(all)) => {
+            bodies.iter().zip(all).map(|(b, g)| of(b, g)).max().unwrap_or(0)
+        }
+        _ => unreachable!("an input is computed by a map"),
+    }
+    .max(64)
 }

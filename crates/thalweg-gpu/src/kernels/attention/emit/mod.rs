@@ -182,7 +182,7 @@ let steps = i32((seen + (KEYS - 1)) / KEYS);
         self.text().value("step", i32("step")).value("ahead", i64("ahead")).statements(&[r"
 if i64(step + 1) * KEYS > row0 + i64(warp / 4 * 64) + ahead {
     for h: u32 in 0..2 unroll {
-        // A thread's first keys of eight are seen below this one.
+        // Keys below this one are visible, of each thread's first keys of eight.
         let below = row0 + i64(warp * 16 + lane / 4 + h * 8) + ahead - i64(step) * KEYS;
         let most = i32(below < 0 ? 0 : below < KEYS ? below : KEYS) - i32(lane % 4) * 2;
         for j: i32 in 0..EIGHTS unroll {

@@ -132,12 +132,12 @@ if t == 0 {
         barrier_start(values_full[p], 1);
         barrier_start(values_empty[p], WARPS);
     }
-    // Each warp says for itself that it has multiplied.
+    // Each warp arrives after its own multiplications.
     for g: u32 in 0..GROUPS { barrier_start(turns[g], 4); }
     barriers_started;
 }
 barrier;
-// Steps of all tiles of the block go round the places in shared memory.
+// Steps of all tiles of the block cycle through the pipeline stages.
 var rows_phase = u32(0), slot = u32(0), slot_phase = u32(0), before = u32(0), before_phase = u32(0);
 ";
 
@@ -208,7 +208,7 @@ no_sums;
 row_begins;
 if steps > 0 {
     when SEEN {
-        // A warpgroup whose rows see fewer keys than others of its block leaves the last steps out.
+        // A warpgroup whose rows attend to fewer keys than others of its block skips the last steps.
         let own_keys = hides ? seen_keys(row0 + i64(group * 64) + 63 + ahead) : keys;
         let own_steps = i32((own_keys + (KEYS - 1)) / KEYS), own = own_steps > 1 ? own_steps : 1;
     } else {
@@ -246,7 +246,7 @@ if steps > 0 {
             take_turn;
             give_turn;
             barrier_wait(values_full[before], before_phase);
-            // All threads of the warp have seen both: one that is late by two rounds would wait for ever.
+            // All threads of the warp have waited for both phases: a thread two phases late would wait forever.
             warp_barrier;
             if lane == 0 {
                 barrier_arrive(keys_empty[slot]);

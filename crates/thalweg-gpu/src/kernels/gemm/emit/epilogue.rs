@@ -42,8 +42,8 @@ pub fn statements(
     result.stored_unaligned().or_else(|| result.by_warp()).unwrap_or_else(|| result.by_points())
 }
 
-/// Epilogue on accumulators in registers: statements before the main loop (`within` surrounds those that use argument
-/// words), and statements after it.
+/// Epilogue on accumulators in registers: statements before the main loop (`within` surrounds those that read kernel
+/// arguments), and statements after it.
 pub fn interleaved(
     epilogue: &EpilogueShape<'_>,
     (params, fault): (&BodyParams, &FaultAddress),

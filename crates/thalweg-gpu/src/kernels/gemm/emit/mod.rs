@@ -1,13 +1,11 @@
 //! Fused GEMM: tiles of the result, whose factors are copied or computed into shared memory a few terms at a time, and
 //! whose accumulators are passed to the epilogue through shared memory. docs/gpu-contractions.md explains the design.
 //!
-//! In: a [`GemmClass`]. Out: a program. Nothing here knows sizes; `kernels/contraction` chooses the class of a
+//! In: a [`GemmClass`]. Out: a program. Nothing here knows sizes; `gemm::select` chooses the class of a
 //! contraction.
 //!
-//! * `fed`: warp-specialized TMA GEMM, whose producer thread copies the factors by `boxes`.
 //! * `factor`: copies or computes a factor into shared memory; `strided`: a factor with more dimensions than a matrix.
-//!   `multiply`: the arithmetic. `result`: the epilogue. `part`: shared by all bodies.
-//! * `streamed`: flash attention, two products of which the second consumes the first block by block.
+//!   `multiply`: the arithmetic. `epilogue`: the epilogue. `part`: shared by all bodies.
 
 pub mod epilogue;
 pub mod factor;
@@ -313,7 +311,7 @@ mod tests {
     use super::registers;
 
     #[test]
-    fn warpgroups_share_what_a_block_begins_with() {
+    fn registers_of_consumers_and_producer_fit_a_block() {
         assert_eq!([(2, 24), (3, 32), (4, 24)].map(|(groups, less)| registers(groups, less)), [240, 160, 112]);
     }
 }

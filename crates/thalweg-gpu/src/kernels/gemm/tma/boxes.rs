@@ -27,7 +27,7 @@ pub(crate) struct Boxes<'a> {
 
 /// Statements that decompose a number along `dims` dimensions, of all but the outermost of which `sizes` are the sizes.
 /// Returns the coordinates, the innermost first.
-fn apart(number: Expr, name: &str, dims: u8, sizes: &[Divisor]) -> (Vec<Statement>, Vec<Expr>) {
+fn decomposed(number: Expr, name: &str, dims: u8, sizes: &[Divisor]) -> (Vec<Statement>, Vec<Expr>) {
     let (mut out, mut parts, mut rest) = (vec![], vec![], number);
     for (d, size) in (1..).zip(sizes.iter().rev()) {
         let split = format!("{name}{d}");
@@ -45,7 +45,7 @@ impl Boxes<'_> {
     /// Statements that issue the copies.
     pub(crate) fn statements(&self) -> Vec<Statement> {
         let Boxes { factor, number, dims, counts: [lines, terms], .. } = *self;
-        let (mut out, batch) = apart(Expr::name(of("batch", number), self.batch), "b", factor.batch, &dims.batch);
+        let (mut out, batch) = decomposed(Expr::name(of("batch", number), self.batch), "b", factor.batch, &dims.batch);
         let (near, next) = if factor.along { (terms, lines) } else { (lines, terms) };
         for c in 0..near / LINE_ELEMENTS {
             let at = |n: usize, near: bool| {
@@ -53,8 +53,8 @@ impl Boxes<'_> {
                 let far = if near { c * LINE_ELEMENTS } else { 0 };
                 if far == 0 { first } else { first.clone() + Expr::Number(far.into(), first.ty()) }
             };
-            let (of_lines, lines) = apart(at(0, !factor.along), &format!("x{c}_"), factor.lines, &dims.lines);
-            let (of_terms, terms) = apart(at(1, factor.along), &format!("p{c}_"), factor.terms, &dims.terms);
+            let (of_lines, lines) = decomposed(at(0, !factor.along), &format!("x{c}_"), factor.lines, &dims.lines);
+            let (of_terms, terms) = decomposed(at(1, factor.along), &format!("p{c}_"), factor.terms, &dims.terms);
             out.extend(of_lines);
             out.extend(of_terms);
             if factor.interleaved > 0 {

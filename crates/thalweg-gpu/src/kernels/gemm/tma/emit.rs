@@ -3,8 +3,8 @@
 //!
 //! In: a [`TmaGemmClass`]. Out: a program. docs/gpu-contractions.md explains the design.
 //!
-//! A launch may have several products with one left factor and one shape (grouped GEMM): the words of their own
-//! launches follow each other, and tiles are numbered through all of them.
+//! A launch may have several products with one left factor and one shape (grouped GEMM): their arguments
+//! follow each other, and tiles are numbered through all of them.
 
 use crate::dsl::Text;
 use crate::emit::loops::Native;
@@ -64,7 +64,7 @@ impl TmaGemm<'_> {
         self.class.products > 1
     }
 
-    /// Statements whose words are those of one of several products.
+    /// Statements that read the arguments of one of several products.
     fn within(&self, body: Vec<Statement>) -> Vec<Statement> {
         match self.several() {
             true => vec![Statement::Within(Expr::name("own_words", Type::U32), body)],
@@ -247,12 +247,12 @@ let m = param rows, n = param columns, t = thread, group = same_in_warp(t / 128)
 let tiles = param tiles, steps = i32((param terms + (TERMS - 1)) / TERMS);
 if t == 0 {
     for s: u32 in 0..STAGES { barrier_start(full[s], 1); }
-    // Each warp says for itself what it has seen and is done with.
+    // Each warp arrives for itself when it has read a stage.
     for s: u32 in 0..STAGES + 2 { barrier_start(empty[s], WARPS); }
     barriers_started;
 }
 barrier;
-// Steps of all tiles of the block go round the places in shared memory.
+// Steps of all tiles of the block cycle through the pipeline stages.
 var slot = u32(0), phase = u32(0);
 ";
 
@@ -295,8 +295,8 @@ if own % 2 != team {
     before;
     var sum: f32[PARTS][EIGHTS][4];
     var last = u32(0);
-    // A barrier tells a phase from the next, not from the one behind that: a team looks at no step before all warps of the
-    // other have seen all of its own.
+    // An mbarrier distinguishes a phase from the next one only: a team waits for no step before all warps of the other team
+    // have waited for all of their own.
     barrier_wait(turns[team], (own / 2 & 1) ^ (team == 0 ? u32(1) : 0));
     for i: i32 in 0..steps {
         barrier_wait(full[slot], phase);
@@ -305,7 +305,7 @@ if own % 2 != team {
             if t % 32 == 0 { barrier_arrive(turns[team ^ 1]); }
         }
         multiply;
-        // What the step before has read may be written over.
+        // The previous step's stage may be overwritten.
         if i > 0 {
             warpgroup_wait(1);
             if t % 32 == 0 { barrier_arrive(empty[last]); }

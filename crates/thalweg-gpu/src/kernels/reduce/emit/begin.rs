@@ -72,7 +72,7 @@ impl Rows<'_> {
         if gathers(self.body) {
             out.push(set("fault", live().select(self.params.fault.read(Type::U64), number(0, Type::U64))));
         }
-        out.extend(decompose(&self.class.space, &self.params.body.space, 0..self.kept(), place("row"), "i"));
+        out.extend(decompose(&self.class.space, &self.params.body.space, 0..self.row_dims(), place("row"), "i"));
         self.storage(&mut out);
         out
     }
@@ -120,7 +120,7 @@ impl Rows<'_> {
         }
         for (slot, &dtype) in self.phases.values.iter().enumerate() {
             let (name, ty) = (crate::kernels::reduce::emit::value_name(slot as u16), Type::Held(dtype));
-            out.push(match self.across() {
+            out.push(match self.is_outer_axis() {
                 true => Statement::Registers { name, ty, shape: vec![self.v as u32] },
                 false => Statement::Later(name, ty),
             });

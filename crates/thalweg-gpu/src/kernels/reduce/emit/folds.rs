@@ -132,7 +132,7 @@ impl Rows<'_> {
 
     /// Index of a row's value in memory, between stages: its first lane.
     fn place_of_value(&self) -> Expr {
-        match self.across() {
+        match self.is_outer_axis() {
             true => self.place("row").to(Type::I64) * number(self.v, Type::I64),
             false => self.place("row").to(Type::I64),
         }
@@ -147,7 +147,7 @@ impl Rows<'_> {
 
     /// Applies `f` to each lane of a value and its index in memory.
     fn each_lane(&self, f: impl Fn(Expr, Expr) -> Statement) -> Statement {
-        match self.across() {
+        match self.is_outer_axis() {
             true => {
                 let own = f(lane(), self.place_of_value() + lane().to(Type::I64));
                 Statement::lanes(self.v, Unroll::Free, vec![own])
@@ -184,7 +184,7 @@ impl Rows<'_> {
         let ty = Type::Held(dtype);
         let [parts, all] = ["fparts", "all"].map(|name| format!("{name}{}", f.slot));
         let [tile, chunk, chunks] = ["tile", "chunk", "chunks"].map(|name| Expr::name(name, Type::U32));
-        // Two words an element; narrow dtypes use one of them.
+        // Two 64-bit words an element; narrow dtypes use one of them.
         let each = number(2 * v * wide as usize, Type::U64);
         let place = number(f.slot.into(), Type::U64) * self.params.runs_or_tiles.read(Type::U64) + tile.to(Type::U64);
         let first = place * chunks.clone().to(Type::U64) * each;
@@ -236,7 +236,7 @@ impl Rows<'_> {
     fn place_of_partial(&self, chunk: Expr) -> Expr {
         let wide = |name: &str| self.place(name).to(Type::I64);
         let chunk = chunk.to(Type::I64);
-        match self.across() {
+        match self.is_outer_axis() {
             true => (chunk * wide("rows") + wide("row")) * number(self.v, Type::I64),
             false => wide("row") * Expr::name("chunks", Type::U32).to(Type::I64) + chunk,
         }
@@ -256,7 +256,7 @@ impl Rows<'_> {
         for f in folds {
             let (operand, name, _) = self.partials_in_memory(f.slot);
             let at = self.place_of_partial(Expr::name("chunk", Type::U32));
-            let leave = match self.across() {
+            let leave = match self.is_outer_axis() {
                 true => Statement::StoreVector { operand: name, at, from: (value_name(f.slot), vec![]) },
                 false => Statement::Store { operand: name, at, value: self.value_at(f.slot, number(0, Type::I32)) },
             };
@@ -298,7 +298,7 @@ impl Rows<'_> {
 
     /// Combines the partial results of all chunks of a row.
     pub(super) fn gather_partials(&self, phase: &Phase) -> Vec<Statement> {
-        let n = if self.across() { self.v } else { 1 };
+        let n = if self.is_outer_axis() { self.v } else { 1 };
         let mut out = vec![];
         let split_combining_store = match self.class.strategy {
             RowStrategy::OuterAxis { deep, .. } => deep as u32,

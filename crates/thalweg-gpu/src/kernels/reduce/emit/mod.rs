@@ -112,11 +112,11 @@ fn value_name(slot: u16) -> Name {
 }
 
 impl Rows<'_> {
-    fn across(&self) -> bool {
+    fn is_outer_axis(&self) -> bool {
         self.class.space.across
     }
 
-    fn kept(&self) -> usize {
+    fn row_dims(&self) -> usize {
         self.class.space.kept as usize
     }
 
@@ -142,7 +142,7 @@ impl Rows<'_> {
     fn value_at(&self, slot: u16, lane: Expr) -> Expr {
         let ty = Type::Held(self.phases.values[slot as usize]);
         let of = value_name(slot);
-        if self.across() { Expr::Element { of, at: vec![lane], ty } } else { Expr::Name(of, ty) }
+        if self.is_outer_axis() { Expr::Element { of, at: vec![lane], ty } } else { Expr::Name(of, ty) }
     }
 
     fn held_row(&self) -> Option<(u16, u8, bool)> {
@@ -255,8 +255,9 @@ impl Rows<'_> {
     /// Offset of an access, for the row alone or for a point of it.
     fn position(&self, k: usize, point: bool) -> Expr {
         let space = &self.class.space;
-        let row = offset(space, &self.params.body.space, k, 0..self.kept(), "i");
-        let own = point.then(|| offset(space, &self.params.body.space, k, self.kept()..space.rank(), "j")).flatten();
+        let row = offset(space, &self.params.body.space, k, 0..self.row_dims(), "i");
+        let own =
+            point.then(|| offset(space, &self.params.body.space, k, self.row_dims()..space.rank(), "j")).flatten();
         Expr::sum(row.into_iter().chain(own), self.t)
     }
 
@@ -264,7 +265,7 @@ impl Rows<'_> {
     fn point(&self) -> [Expr; 2] {
         let wide = |name: &str| self.place(name).to(Type::I64);
         let v = number(self.v, Type::I64);
-        match self.across() {
+        match self.is_outer_axis() {
             true => [wide("row") * v * wide("n") + wide("q"), wide("n")],
             false => [(wide("row") * wide("n") + wide("q")) * v, number(1, Type::I64)],
         }
@@ -273,7 +274,7 @@ impl Rows<'_> {
     /// Index in a buffer in memory.
     fn buffer_place(&self) -> Expr {
         let wide = |name: &str| self.place(name).to(Type::I64);
-        let vector = match self.across() {
+        let vector = match self.is_outer_axis() {
             true => wide("q") * wide("rows") + wide("row"),
             false => wide("row") * wide("n") + wide("q"),
         };
@@ -282,7 +283,7 @@ impl Rows<'_> {
 
     /// Coordinates of point `q` along the row's dimensions.
     fn row_point(&self) -> Vec<Statement> {
-        let row_dims = self.kept()..self.class.space.rank();
+        let row_dims = self.row_dims()..self.class.space.rank();
         decompose(&self.class.space, &self.params.body.space, row_dims, self.place("q"), "j")
     }
 

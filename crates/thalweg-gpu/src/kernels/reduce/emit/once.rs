@@ -16,12 +16,12 @@ impl Rows<'_> {
         if stores.is_none() && body.sets.is_empty() {
             return None;
         }
-        let n = if self.across() { self.v } else { 1 };
+        let n = if self.is_outer_axis() { self.v } else { 1 };
         let position = |k: usize| self.position(k, false);
         // An index map takes points of the whole domain: the first point of the row.
         let wide = |name: &str| self.place(name).to(Type::I64);
         let v = number(self.v, Type::I64);
-        let (point, step) = match self.across() {
+        let (point, step) = match self.is_outer_axis() {
             true => (wide("row") * v * wide("n"), wide("n")),
             false => (wide("row") * wide("n") * v, number(0, Type::I64)),
         };

@@ -145,7 +145,7 @@ if tiles > 1 {
 }
 for w: u32 in 0..WARPS { counts[w][t] = 0; }
 barrier;
-// How many of the same digit a warp has met before, in the order of its stretch.
+// Rank of each pair among the warp's pairs with the same digit, in their order.
 var ranks: u32[EACH];
 for k: u32 in 0..EACH unroll {
     let inside = first + 32 * k < n, digit = digit_of(pairs[k], shift);
@@ -161,7 +161,7 @@ for k: u32 in 0..EACH unroll {
     ranks[k] = before + below;
 }
 barrier;
-// How many of digit t the warps before have.
+// Offset of digit t in each warp: pairs of the warps before it.
 var before = u32(0);
 for w: u32 in 0..WARPS {
     let own = counts[w][t];

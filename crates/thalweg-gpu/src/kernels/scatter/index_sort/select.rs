@@ -73,7 +73,7 @@ mod tests {
     use super::passes;
 
     #[test]
-    fn passes_hold_the_place_behind_the_last() {
+    fn passes_cover_indices_out_of_range() {
         assert_eq!([1, 255, 256, 50_000, 65_535, 65_536].map(passes), [1, 1, 2, 2, 2, 3]);
     }
 }

@@ -31,15 +31,14 @@ shared keys: Key[STRETCH + STRETCH / 16];
 shared places: u32[STRETCH + STRETCH / 16];
 var key: Key[8];
 var place: u32[8];
-// Where an element of a stretch lies in shared memory: spread, so that threads eight elements apart do not meet in a
-// bank.
+// Padded index of element `s` of the block in shared memory: threads eight elements apart use different banks.
 fn slot(s) = s + s / 16;
-// Element `s` of the stretch as a point of a row.
+// Row and point of element `s` of the block.
 fn row_of(s) = tile + i64(s >> width);
 fn point_of(s) = first + i64(s & (u32(1) << width) - 1);
 fn is_inside(s) = row_of(s) < rows && point_of(s) < n;
-// How many of the first `d` elements that two runs give come from the left one. Of equal ones those of the left run
-// come first.
+// Merge path: number of the first `d` merged elements that come from the left run. Equal elements of the left run come
+// first.
 proc given(d, left_count, right_count, left_at, right_at, low) {
     low = d > right_count ? d - right_count : 0;
     var high = min(d, left_count);
@@ -68,8 +67,7 @@ proc merge(begin, left_count, right_count, wanted) {
         }
     }
 }
-// All threads are through with what lies in shared memory before they put down what they have, and get to see all of
-// it.
+// Stores the elements of all threads to shared memory, between barriers.
 proc put() {
     barrier;
     for k: u32 in 0..8 unroll {
@@ -91,7 +89,7 @@ for k: u32 in 0..8 unroll {
 }
 for k: u32 in 0..8 unroll {
     let s = t + k * BLOCK;
-    // What fills up a row comes behind all of it: no key is larger, and no place.
+    // Padding sorts after all elements of the row: its key and its index are the largest.
     var found = largest();
     if is_inside(s) {
         found = key_of(loaded[k]);

@@ -42,8 +42,8 @@ let n = param points, tiles = param tiles, t = thread, lane = t % 32, warp = t /
 shared sums: u32[WARPS];
 scratch from: S = param from;
 fn digit_of(key, pass) = pass < SIZE ? u32(key >> Key(8 * pass)) & DIGITS - 1 : 0;
-// Where the passes of a row read and write: whence in the lower half, whither in the upper one; 0 where it is left out.
-// They stand behind where digits begin.
+// Source (lower half) and destination (upper half) of each pass of a row, 0 for a skipped one. They follow the offsets of
+// digits.
 let GIVEN = 1, FIRST = 2, SECOND = 3, RESULT = 4;
 fn starts_of(row) = i64(row) * (PASSES * DIGITS + PASSES);
 // The sum of what threads of the block up to this one have. `sums` is free again behind the next barrier.
