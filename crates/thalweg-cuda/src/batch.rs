@@ -8,17 +8,11 @@
 //! Always true: the device runs what was launched, as a graph or one by one.
 
 use crate::driver::{Driver, Event, Graph, Launch};
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_runtime::{Error, Timing, count};
 
-/// Number of runs under a key from which on launches are deferred.
-const OFTEN: u32 = 4;
-/// Minimum number of launches for which a graph pays.
-const LONG: usize = 3;
-/// Maximum number of graphs per run.
-const MOST: usize = 4;
-
-/// A list of launches whose memory is reused.
+/// Launches whose memory is used again.
 #[derive(Debug, Default)]
 pub struct Collected {
     launches: Vec<Launch>,
@@ -148,7 +142,8 @@ impl Run {
     }
 
     fn is_worth_a_graph(&self) -> bool {
-        self.seen >= OFTEN && self.length >= LONG && !self.refused
+        let often = TUNABLES.min_graph_runs.reached_by(self.seen as usize);
+        often && TUNABLES.min_graph_launches.reached_by(self.length) && !self.refused
     }
 
     /// Records the event at the run's beginning, if it is timed.
@@ -227,7 +222,7 @@ impl Run {
         if let Some(found) = self.graphs.iter().position(|m| same(m) && m.addresses == self.addresses) {
             return Some(found);
         }
-        if self.graphs.len() >= MOST {
+        if TUNABLES.max_graphs.reached_by(self.graphs.len()) {
             let oldest = |(_, m): &(usize, &Made)| m.last;
             if let Some((found, _)) = self.graphs.iter().enumerate().filter(|(_, m)| same(m)).min_by_key(oldest) {
                 return Some(found);

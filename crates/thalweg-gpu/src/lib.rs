@@ -9,7 +9,7 @@
 //! * `kernels`: kernel families: class keys, kernel arguments, selection, programs. `emit`: statements that families share.
 //! * `space`: the domain of a launch. `params`: kernel arguments, declared once. `operands`: addresses of operands.
 //! * `ir`: programs. `dsl`: programs written by hand, in a small DSL.
-//! * `body`: queries of bodies. `traffic`: bytes that launches move.
+//! * `body`: queries of bodies. `traffic`: bytes that launches move. `tunable`: thresholds of selection.
 
 pub mod body;
 mod dsl;
@@ -23,6 +23,7 @@ pub mod product;
 pub mod space;
 pub mod target;
 pub mod traffic;
+pub mod tunable;
 
 pub use kernels::plan::{Draft, Plan};
 pub use kernels::{Skeleton, plan};

@@ -10,16 +10,13 @@
 //! Always true: every launch reads and writes what the geometry describes, in the order of its arguments: left, right,
 //! result, workspace.
 
+use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Precision};
 use thalweg_runtime::environment::CUBLASLT_FROM;
 
-/// Maximum number of launches of one product: batch dimensions beyond the library's one are looped over.
-const MOST_LAUNCHES: usize = 64;
-/// Multiplications below which plain cores are as fast as choosing and checking an algorithm is slow: half a
-/// millisecond for each new size.
-const LEAST: usize = 1 << 18;
-/// Alignment in bytes that all buffers have: parts of an arena are aligned to 64. No algorithm requires more than 16.
+/// Bytes that buffers are aligned to, whoever has them: parts of an arena are to 64. More than 16 no algorithm asks
+/// for.
 const ALIGNED: usize = 16;
 /// Number of terms whose sum of ones f32 represents exactly. Beyond that no algorithm can be checked.
 const MAX_TERMS: usize = 1 << 24;
@@ -70,19 +67,21 @@ pub struct Launches {
     pub places: Vec<[i64; 3]>,
 }
 
-/// Minimum number of multiplications for the library: `THALWEG_CUBLASLT_FROM`, or the measured default.
-fn least() -> usize {
+/// Whether the library computes products of so many multiplications: by `THALWEG_CUBLASLT_FROM`, or the threshold.
+fn is_large(multiplications: usize) -> bool {
     use std::sync::OnceLock;
-    static LEAST_HERE: OnceLock<usize> = OnceLock::new();
-    let read = || CUBLASLT_FROM.number().map_or(LEAST, |n| n as usize);
-    *LEAST_HERE.get_or_init(read)
+    static FROM: OnceLock<Option<usize>> = OnceLock::new();
+    match FROM.get_or_init(|| CUBLASLT_FROM.number().map(|n| n as usize)) {
+        Some(from) => multiplications >= *from,
+        None => TUNABLES.min_library_product.reached_by(multiplications),
+    }
 }
 
 /// Describes a product for the library; `None` where it does not support it, or is not worth it.
 pub fn launches(dtype: DType, precision: Precision, geometry: &MatmulGeometry) -> Option<Launches> {
     let products: usize = geometry.batch.iter().map(|d| d.0).product();
     let all = [geometry.m, geometry.n, geometry.k].into_iter().try_fold(products, usize::checked_mul)?;
-    if precision == Precision::Ordered || all == 0 || all < least() {
+    if precision == Precision::Ordered || all == 0 || !is_large(all) {
         return None;
     }
     described(dtype, precision == Precision::Tf32, geometry)
@@ -167,7 +166,7 @@ fn taken(batch: &[Batch]) -> Option<(Batch, Vec<Batch>)> {
         outer.remove(at);
     }
     let turns = outer.iter().try_fold(1usize, |n, b| n.checked_mul(b.size))?;
-    (turns <= MOST_LAUNCHES).then_some((inner, outer))
+    TUNABLES.max_library_launches.admits(turns).then_some((inner, outer))
 }
 
 /// Offsets of all combinations of these dimensions, in elements of `a` and `b` and products of `c`.

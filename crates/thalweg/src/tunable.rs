@@ -43,9 +43,9 @@ thalweg_ir::tunables! {
         /// Minimum number of windows per sample for a product per sample. Below it, all samples are one product, and
         /// weights are packed once.
         min_windows_of_sample: 128, in 1..=32,
-        /// Maximum number of shifted terms of a window's gradient that are written out; more are one reduction.
-        max_shifted_terms: 4, in 1..=4,
-        /// Maximum number of operands of an einsum for the exhaustive search of the order: a table of 3ⁿ steps.
+        /// Shifted terms up to which the gradient of a window is written out; more are one reduction.
+        max_shifted_terms: 4, in 1..=1,
+        /// Operands of an einsum of which every order is looked at: a table of 3ⁿ steps.
         max_exact_operands: 8, in 2..=8,
     }
 }

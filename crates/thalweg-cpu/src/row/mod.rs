@@ -136,7 +136,7 @@ impl RowsProgram {
         row: usize,
     ) -> &'a across::Program {
         let bytes: usize = kept.phases.buffers.iter().map(|d| d.size()).sum();
-        if TUNABLES.max_kept_strip.admits(row.saturating_mul(bytes * across::NARROW)) {
+        if TUNABLES.max_kept_strip.admits(row.saturating_mul(bytes * TUNABLES.min_strip_columns.get())) {
             return kept;
         }
         let made = bare.get_or_init(|| {

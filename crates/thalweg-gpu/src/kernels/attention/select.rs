@@ -10,7 +10,7 @@ use crate::kernels::attention::{AttentionBlock, AttentionClass};
 use crate::kernels::gemm::Math;
 use crate::kernels::gemm::params::{BatchArguments, CopyArguments};
 use crate::kernels::gemm::select::{
-    LoweredBody, alignable, factor_strides, is_counted, is_pitch, math, result, sums_operand,
+    LoweredBody, alignable, factor_strides, is_busy, is_counted, is_pitch, math, result, sums_operand,
 };
 use crate::kernels::gemm::tma::select::Factor;
 use crate::kernels::plan::{Draft, Plan, blocks};
@@ -20,6 +20,7 @@ use crate::params::RuntimeArgument;
 use crate::space::divisor;
 use crate::target::{Chip, Target};
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{
     Contraction, ContractionGeometry, Inner, Kernel, MatmulGeometry, Moved, Prologue, Seen, TileGeometry, Weights,
@@ -140,14 +141,13 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let of_points: Vec<_> = points.iter().map(|(part, sums)| (part.class(), *sums)).collect();
     let loads: usize = of_points.iter().map(|(part, sums)| part.loads(*sums)).sum();
     let tiles = |rows: usize| g.batches() * p.m.div_ceil(rows);
-    let mut block = AttentionBlock::tma(sizes, loads, &tiles, target.chip().multiprocessors as usize);
+    let mut block = AttentionBlock::tma(sizes, loads, &tiles, target.chip());
     let tma = match math {
         Math::Warpgroup => boxes(c, (p, q), (values, along), block.boxes(sizes), target),
         _ => None,
     };
     if tma.is_none() {
-        let many = g.batches() * p.m.div_ceil(128) >= target.chip().multiprocessors as usize;
-        block = AttentionBlock::all_copy(math, many);
+        block = AttentionBlock::all_copy(math, is_busy(g.batches() * p.m.div_ceil(128), target.chip()));
     }
     let class = AttentionClass {
         dtype: c.dtype,
@@ -236,25 +236,25 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
 }
 
 impl AttentionBlock {
-    /// A block whose rows, keys and values are copied by TMA. `tiles(rows)` is the number of tiles of so many rows;
-    /// `loads` are the bytes that each score reads besides them, which wait in registers. Where there are enough tiles,
-    /// blocks are persistent and share keys among two warpgroups, or among three where registers allow and the 64 more
-    /// rows leave no multiprocessors idle. Otherwise several resident blocks of one warpgroup mask_hidden each other's
-    /// latency.
-    fn tma(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: usize) -> AttentionBlock {
+    /// One whose rows, keys and values are copied by boxes, of so many tiles of so many rows; `loads` are the bytes that
+    /// each score reads beside them, which wait in registers. Where there are enough tiles, blocks stay and share keys
+    /// among two warpgroups or, where there is room in the registers and their 64 more rows do not leave multiprocessors
+    /// without work, three. Else blocks of one warpgroup, side by side, hide each other's steps.
+    fn tma(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: &Chip) -> AttentionBlock {
         let narrow = sizes.iter().all(|&n| n <= 64);
         let room = loads == 0 || narrow && loads <= 4;
-        if !room || tiles(128) < chip {
+        if !room || !is_busy(tiles(128), chip) {
             return AttentionBlock { warps: 4, keys: 64, blocks: if narrow { 3 } else { 2 }, persistent: false };
         }
-        // Measured on an H200: a wave of blocks of three takes 1.3 times one of two.
-        let rounds = |rows: usize| tiles(rows).div_ceil(chip);
-        let three = narrow && loads == 0 && 13 * rounds(192) <= 10 * rounds(128);
+        let rounds = |rows: usize| tiles(rows).div_ceil(chip.multiprocessors as usize);
+        let percent = &TUNABLES.three_warpgroups_percent;
+        let pays = || percent.side(percent.get() * rounds(192) <= 100 * rounds(128));
+        let three = narrow && loads == 0 && pays();
         AttentionBlock { warps: if three { 12 } else { 8 }, keys: 128, blocks: 1, persistent: true }
     }
 
     /// A block in which all threads copy. Measured on an H200: blocks of four warps, three of them per multiprocessor,
-    /// mask_hidden each other's latency.
+    /// hide each other's latency.
     fn all_copy(math: Math, many: bool) -> AttentionBlock {
         match (math, many) {
             (Math::Warpgroup, _) => AttentionBlock { warps: 4, keys: 64, blocks: 3, persistent: false },

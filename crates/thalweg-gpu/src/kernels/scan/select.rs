@@ -4,16 +4,12 @@
 use crate::kernels::Skeleton;
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::kernels::scan::params::ScanArguments;
-use crate::kernels::scan::{BLOCK, POINTS, RowScan, ScanClass, ScanStrategy, WARP};
+use crate::kernels::scan::{BLOCK, POINTS, RowScan, ScanClass, ScanStrategy};
 use crate::params::RuntimeArgument;
 use crate::target::Target;
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use thalweg_ir::ScanOp;
-
-/// Maximum number of chunks of a row: each block folds the partial results of those before its own.
-const CHUNKS: usize = 512;
-/// Turns of a row above which blocks may share it.
-const LONG: usize = 4;
 
 impl RowScan {
     /// Adds the launches of a scan.
@@ -27,13 +23,13 @@ impl RowScan {
         if op == ScanOp::Prod && dtype.is_float() {
             return self.launch(plan, ScanStrategy::InOrder, blocks(rows, 32), 32, Division::default());
         }
-        if self.point_step != 1 && self.row_step == 1 && rows >= 8 {
+        if self.point_step != 1 && self.row_step == 1 && TUNABLES.min_across_scan.reached_by(rows) {
             let most = rows.next_power_of_two();
             let deep = n.div_ceil(POINTS).next_power_of_two().clamp(1, BLOCK / most.clamp(8, 32));
             let wide = most.clamp(8, BLOCK / deep);
             return self.add_chunks(plan, target, ScanStrategy::Columns, wide, deep);
         }
-        if n <= WARP {
+        if TUNABLES.max_warp_scan.admits(n) {
             let threads = n.div_ceil(POINTS).next_power_of_two().clamp(1, 32);
             let grid = blocks(rows, BLOCK / threads);
             let division = Division { row_threads_or_chunk: threads, ..Division::default() };
@@ -47,10 +43,10 @@ impl RowScan {
     /// Adds blocks of `wide` neighbouring rows, with `deep` threads each.
     fn add_chunks(self, plan: &mut Plan, target: &dyn Target, strategy: ScanStrategy, wide: usize, deep: usize) {
         let (turn, tiles, n) = (deep * POINTS, self.rows.div_ceil(wide), self.points);
-        let chunk = n.div_ceil(CHUNKS).next_multiple_of(turn).max(turn);
+        let chunk = n.div_ceil(TUNABLES.max_scan_chunks.size()).next_multiple_of(turn).max(turn);
         let chunks = n.div_ceil(chunk).max(1);
         let chip = target.chip().multiprocessors as usize;
-        let few = tiles < 2 * chip && n > LONG * turn;
+        let few = tiles < 2 * chip && !TUNABLES.max_unsplit_scan.admits(n.div_ceil(turn));
         let most = if few { (4 * chip).div_ceil(tiles.max(1)) } else { 1 };
         let own = chunks.div_ceil(most);
         let shares = chunks.div_ceil(own);

@@ -9,6 +9,8 @@ use crate::params::RuntimeArgument;
 use crate::space::divisor;
 use crate::target::{Chip, Target};
 use crate::traffic;
+use crate::tunable::TUNABLES;
+use thalweg_ir::tunable::Tunable;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::{Body, Computed, Geometry, Kernel, MapGeometry, ScatterGeometry};
 use thalweg_runtime::Error;
@@ -87,8 +89,8 @@ fn choose(
     chip: &Chip,
 ) -> ScatterStage {
     let multiprocessors = chip.multiprocessors as usize;
-    // Values written one after the other take half a microsecond each. A sort's launches are no faster than 64 of them.
-    if g.n <= 64 || lines >= 512 * multiprocessors || lines.saturating_mul(g.n) >= 1 << 37 {
+    let serial = TUNABLES.max_serial_values.admits(g.n) || TUNABLES.min_busy_lines.reached_by(lines / multiprocessors);
+    if serial || lines.saturating_mul(g.n) >= 1 << 37 {
         return ScatterStage::Lines(op);
     }
     let atomic = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
@@ -98,11 +100,10 @@ fn choose(
     if op == ScatterOp::Set && g.n < (1 << 31) && g.size < (1 << 31) {
         return ScatterStage::Latest;
     }
-    // A pass of the sort takes a block some 16 times as long as a value takes a line, and a multiprocessor has several
-    // blocks at once.
     let tiles = rows.saturating_mul(index_sort::select::tiles(g.n) * index_sort::select::passes(g.size));
     let most = 1 << 31;
-    if g.n >= most || g.size >= most || tiles >= most / 32 || 4 * tiles >= g.n * multiprocessors {
+    let costs = |cost: &Tunable| !cost.side(cost.get() * tiles < g.n * multiprocessors);
+    if g.n >= most || g.size >= most || tiles >= most / 32 || costs(&TUNABLES.sort_cost) {
         return ScatterStage::Lines(op);
     }
     if ordered || g.n <= PIECE { ScatterStage::Runs(op) } else { ScatterStage::Pieces(op) }
@@ -187,7 +188,10 @@ fn launches(
         // A thread takes vectors of lines only where enough threads remain to keep the chip busy.
         let vectors = match stage {
             ScatterStage::Atomic(_) | ScatterStage::Clear | ScatterStage::Latest => false,
-            ScatterStage::Lines(_) => lines / most >= 512 * target.chip().multiprocessors as usize,
+            ScatterStage::Lines(_) => {
+                let own = lines / most / target.chip().multiprocessors as usize;
+                TUNABLES.min_busy_vectors.reached_by(own)
+            }
             ScatterStage::Copy
             | ScatterStage::Runs(_)
             | ScatterStage::Pieces(_)

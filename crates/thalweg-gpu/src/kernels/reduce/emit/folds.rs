@@ -300,7 +300,7 @@ impl Rows<'_> {
     pub(super) fn gather_partials(&self, phase: &Phase) -> Vec<Statement> {
         let n = if self.is_outer_axis() { self.v } else { 1 };
         let mut out = vec![];
-        let split_combining_store = match self.class.strategy {
+        let step = match self.class.strategy {
             RowStrategy::OuterAxis { deep, .. } => deep as u32,
             other => other.block() / other.rows(),
         };
@@ -324,7 +324,7 @@ impl Rows<'_> {
                 ty: Type::U32,
                 from: thread(),
                 below: Expr::name("chunks", Type::U32),
-                step: number(split_combining_store as usize, Type::U32),
+                step: number(step as usize, Type::U32),
                 unroll: Unroll::Times(4),
                 body,
             }));

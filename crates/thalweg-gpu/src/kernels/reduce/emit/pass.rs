@@ -24,7 +24,7 @@ impl Rows<'_> {
     }
 
     /// A pass with its reductions and scans.
-    pub(super) fn pass(&self, phase: &Phase, number: usize) -> Statement {
+    pub(super) fn pass(&self, phase: &Phase, index: usize) -> Statement {
         let mut out = vec![];
         let ordered = self.class.strategy == RowStrategy::Ordered;
         for f in &phase.body.folds {
@@ -36,7 +36,7 @@ impl Rows<'_> {
                 out.push(self.cleared("f", f, self.v));
             }
         }
-        let Steps { ahead, fetched, inner } = self.steps(phase, number);
+        let Steps { ahead, fetched, inner } = self.steps(phase, index);
         out.extend(ahead);
         match self.class.strategy {
             _ if let Some((group, steps, exact)) = self.held_row() => {
@@ -45,14 +45,13 @@ impl Rows<'_> {
                 let parts = [fetched, inner].into_iter().filter(|p| !p.is_empty());
                 out.extend(parts.map(|part| self.over_held(part, (group, steps, exact))));
             }
-            RowStrategy::Registers { group: split_combining_store, .. }
-            | RowStrategy::Reread { group: split_combining_store }
-            | RowStrategy::OuterAxis { deep: split_combining_store, .. }
-            | RowStrategy::RegistersOfBlocks { deep: split_combining_store, .. } => {
+            RowStrategy::Registers { group: step, .. }
+            | RowStrategy::Reread { group: step }
+            | RowStrategy::OuterAxis { deep: step, .. }
+            | RowStrategy::RegistersOfBlocks { deep: step, .. } => {
                 let (from, below) = (self.place("begin") + thread().to(self.t), self.place("stop"));
                 let body = [self.row_point(), fetched, inner].concat();
-                let (step, unroll) =
-                    (crate::kernels::reduce::emit::number(split_combining_store.into(), self.t), Unroll::Times(4));
+                let (step, unroll) = (number(step.into(), self.t), Unroll::Times(4));
                 out.push(Statement::For(For { name: "q".into(), ty: self.t, from, below, step, unroll, body }));
             }
             RowStrategy::Ordered => out.extend(self.ordered(phase, [fetched, inner].concat())),
@@ -68,7 +67,7 @@ impl Rows<'_> {
                 out.extend(self.fold_inner(phase, group, "f"))
             }
         }
-        out.extend(self.finish(phase, number));
+        out.extend(self.finish(phase, index));
         out.extend(self.scans(phase));
         Statement::Scope(out)
     }
@@ -137,14 +136,14 @@ impl Rows<'_> {
             && matches!(self.class.space.addressing[k], Addressing::Strided { .. })
     }
 
-    /// Statements for the points of a row; `q` is the number of a vector.
-    pub(super) fn steps(&self, phase: &Phase, number: usize) -> Steps {
+    /// Statements for the points of a row; `q` is the index of a vector.
+    pub(super) fn steps(&self, phase: &Phase, index: usize) -> Steps {
         let body = &phase.body;
         let position = |k: usize| self.position(k, true);
         let [point, step] = self.point();
         let stand = Stand { position: &position, point, step, lanes: self.v };
         let held_row = self.held_row().is_some();
-        let mut steps = self.fetches(body, number, &stand);
+        let mut steps = self.fetches(body, index, &stand);
         let point_stores = || body.stores.iter().filter(|s| (s.access as usize) < self.first_buffer);
         steps.inner.extend(point_stores().map(|s| self.accesses.result(s.access as usize, self.v)));
         let k = [Rows::step()];
@@ -170,13 +169,7 @@ impl Rows<'_> {
         let mut each = statements(body, &names);
         for f in &body.folds {
             let ordered = self.class.strategy == RowStrategy::Ordered;
-            let own = || {
-                self.partial_result(
-                    "f",
-                    f,
-                    if ordered { crate::kernels::reduce::emit::number(0, Type::I32) } else { lane() },
-                )
-            };
+            let own = || self.partial_result("f", f, if ordered { number(0, Type::I32) } else { lane() });
             let both = Routine::Combine(f.op, self.fold_dtype(f.slot)).of([own(), value(body, f.node)]);
             each.push(Statement::Set(own(), both));
         }
@@ -190,9 +183,9 @@ impl Rows<'_> {
     }
 
     /// Loads before the points, loads of a vector of points before its computation, and index arithmetic during it.
-    fn fetches(&self, body: &Body, number: usize, stand: &Stand<'_>) -> Steps {
+    fn fetches(&self, body: &Body, index: usize, stand: &Stand<'_>) -> Steps {
         let held_row = self.held_row().is_some();
-        let first_pass = |k: usize| self.loading(k).next() == Some(number);
+        let first_pass = |k: usize| self.loading(k).next() == Some(index);
         let mut steps = Steps { ahead: vec![], fetched: vec![], inner: vec![] };
         let of_row = |k: usize| self.position(k, false);
         let (point, step) = (stand.point.clone(), stand.step.clone());

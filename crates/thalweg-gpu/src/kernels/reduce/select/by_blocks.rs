@@ -8,8 +8,9 @@
 //! 128 bytes are as fast as wider ones.
 
 use crate::body::gathers;
-use crate::kernels::reduce::select::{HELD, LINE, RowStrategy, Spread};
+use crate::kernels::reduce::select::{LINE, RowStrategy, Spread, is_held};
 use crate::target::MAX_CORESIDENT_BLOCKS;
+use crate::tunable::TUNABLES;
 use thalweg_kernel::{Along, Body};
 
 /// Threads per block. Two blocks fit a multiprocessor with the registers they hold. The number of warps equals the
@@ -21,13 +22,17 @@ impl Spread<'_> {
     pub(super) fn by_blocks(&self) -> Option<RowStrategy> {
         let (body, chip) = (self.body, self.target.chip());
         let (_, n) = self.counts();
+        let is_near = |bytes: usize| {
+            let cache = &TUNABLES.cache_divisor;
+            cache.side(bytes <= chip.l2 / cache.get())
+        };
         let points = self.space.rows() * self.space.row();
         // Small kernels return early, since this runs for all new sizes.
         let all: usize = body.accesses.iter().map(|a| a.dtype.size()).sum();
-        if points * all <= chip.l2 / 2 || !body.scans.is_empty() || !body.combined.is_empty() || gathers(body) {
+        if is_near(points * all) || !body.scans.is_empty() || !body.combined.is_empty() || gathers(body) {
             return None;
         }
-        if points * self.bytes_read_again()? <= chip.l2 / 2 {
+        if is_near(points * self.bytes_read_again()?) {
             return None;
         }
         let wide = self.line().min(LINE / 16);
@@ -35,7 +40,7 @@ impl Spread<'_> {
         let weight = self.held_between_passes() * self.lanes();
         // Half of the registers, so that a multiprocessor has two blocks; all of them where rows are too long for that.
         let fits = |steps: &usize| n.div_ceil(deep * steps) <= chip.coresident_blocks();
-        let steps = (0..5).map(|s| 1 << s).take_while(|s| s * weight <= HELD / 2).last()?;
+        let steps = (0..5).map(|s| 1 << s).take_while(|s| is_held(s * weight, true)).last()?;
         let steps = [steps, 2 * steps].into_iter().find(fits)?;
         (steps >= 2).then_some(RowStrategy::RegistersOfBlocks {
             wide: wide as u16,

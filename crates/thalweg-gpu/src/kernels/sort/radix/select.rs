@@ -9,16 +9,18 @@ use crate::kernels::sort::{SortClass, SortPass};
 use crate::params::RuntimeArgument;
 use crate::target::{COUNTERS, Target};
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use thalweg_ir::ScanOp;
+use thalweg_ir::tunable::Tunable;
 use thalweg_kernel::Moved;
 
-/// Maximum number of points of a row for which merges take no more launches than passes.
-fn short(size: usize) -> usize {
+/// Threshold of the points of a row up to which merges take no more launches than passes, for elements of that size.
+fn merged(size: usize) -> &'static Tunable {
     match size {
-        1 => 4 << 10,
-        2 => 8 << 10,
-        4 => 32 << 10,
-        _ => 128 << 10,
+        1 => &TUNABLES.max_merged_1,
+        2 => &TUNABLES.max_merged_2,
+        4 => &TUNABLES.max_merged_4,
+        _ => &TUNABLES.max_merged_8,
     }
 }
 
@@ -26,7 +28,8 @@ fn short(size: usize) -> usize {
 pub fn fits(sort: &RowScan) -> bool {
     let counters = sort.rows.saturating_mul(passes(sort.dtype) * DIGITS + 1);
     let tiles = sort.rows.saturating_mul(sort.points.div_ceil(tile(sort.dtype)));
-    sort.points > short(sort.dtype.size()) && sort.points < 1 << 31 && counters <= COUNTERS && tiles < 1 << 31
+    let counted = sort.points < 1 << 31 && counters <= COUNTERS && tiles < 1 << 31;
+    counted && !merged(sort.dtype.size()).admits(sort.points)
 }
 
 /// Adds the launches of a radix sort.
