@@ -13,13 +13,14 @@ use thalweg_runtime::Error;
 const SIDES: [&str; 2] = ["within", "beyond"];
 
 /// Sides that programs cannot take: whether on a CPU (else on an emulated GPU), threshold, side, reason.
-const EXEMPT: [(bool, &str, usize, &str); 20] = [
+const EXEMPT: [(bool, &str, usize, &str); 21] = [
     (true, "thalweg-fusion.max_fold_stores", 0, "asked where kernels compile long: on GPUs"),
     (true, "thalweg-fusion.max_fold_stores", 1, "asked where kernels compile long: on GPUs"),
     (true, "thalweg-fusion.max_siblings", 0, "GPUs group products; a CPU has no launches to save"),
     (true, "thalweg-fusion.max_siblings", 1, "GPUs group products; a CPU has no launches to save"),
     (true, "thalweg-stream.max_checks", 0, "a CPU knows at once whether an index is out of range"),
     (true, "thalweg-stream.max_checks", 1, "a CPU knows at once whether an index is out of range"),
+    (true, "thalweg-stream.max_decisions", 1, "a second decision about one tape comes in few loops: 7 in 60"),
     (true, "thalweg.min_counted", 0, "unique reads its number of results: no one segment, tests of sort.rs have it"),
     (true, "thalweg.min_counted", 1, "unique reads its number of results: no one segment, tests of sort.rs have it"),
     (

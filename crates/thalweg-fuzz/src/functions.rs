@@ -305,8 +305,8 @@ const CHOOSING: &[Function] = &[
         // All channels of several samples, and channels by themselves.
         let (samples, channels) = (c.rng.usize(2..4), c.rng.usize(2..5));
         let mut all = vec![];
-        for groups in [1, channels, 1, channels] {
-            let (n, taps, stride) = (c.rng.usize(9..40), c.rng.usize(1..=9), c.rng.usize(1..3));
+        for groups in [1, channels].repeat(2) {
+            let (n, taps, stride) = (c.rng.usize(20..40), c.rng.usize(2..=9), c.rng.usize(1..3));
             let weight = c.filled([channels, channels / groups, taps]).sin();
             let x = c.filled([samples, channels, n]);
             all.push(x.conv1d(&weight, None, Conv::default().groups(groups).stride(stride)).sum(..));
@@ -355,13 +355,17 @@ const CHOOSING: &[Function] = &[
         vec![c.filled([1, 300]).sin().matmul(&c.filled([300, columns]).cos())]
     }),
     ("windows of functions", Floats, |c| {
-        let n = c.rng.usize(10..40);
-        let mut x = c.filled([n]).sin();
-        for _ in 0..c.rng.usize(0..6) {
-            x = (x * 0.5 + 1.0).cos();
+        let mut all = vec![];
+        for functions in [0, 2, 6] {
+            let n = c.rng.usize(10..40);
+            let mut x = c.filled([n]).sin();
+            for _ in 0..functions {
+                x = (x * 0.5 + 1.0).cos();
+            }
+            let windows = x.window(0, c.rng.usize(1..9), 1);
+            all.extend([windows.sum(1), windows.amax(1)]);
         }
-        let windows = x.window(0, c.rng.usize(1..9), 1);
-        vec![windows.sum(1), windows.amax(1)]
+        all
     }),
 ];
 

@@ -3,7 +3,7 @@
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::kernels::scatter::index_sort;
 use crate::kernels::scatter::params::{LineDimArguments, PiecesArguments, ScatterArguments};
-use crate::kernels::scatter::{BLOCK, PIECE, ScatterClass, ScatterStage};
+use crate::kernels::scatter::{BLOCK, ScatterClass, ScatterStage};
 use crate::kernels::{self, Skeleton, histogram};
 use crate::params::RuntimeArgument;
 use crate::space::divisor;
@@ -106,7 +106,11 @@ fn choose(
     if g.n >= most || g.size >= most || tiles >= most / 32 || costs(&TUNABLES.sort_cost) {
         return ScatterStage::Lines(op);
     }
-    if ordered || g.n <= PIECE { ScatterStage::Runs(op) } else { ScatterStage::Pieces(op) }
+    // Short runs are faster in one launch. A few long ones among many elements are possible, and worth it from about a
+    // million values on, which one thread takes 0.1 s for.
+    let long = TUNABLES.min_run_values.reached_by(g.n / g.size.max(1)) || TUNABLES.min_skewed_values.reached_by(g.n);
+    let pieces = !ordered && g.n > TUNABLES.piece.size() && long;
+    if pieces { ScatterStage::Pieces(op) } else { ScatterStage::Runs(op) }
 }
 
 /// Number of neighbouring lines that a thread takes as a vector: they are contiguous and aligned in tensor, values and
@@ -226,7 +230,7 @@ fn launches(
         let pieces = matches!(stage, ScatterStage::Pieces(_) | ScatterStage::Join(_)).then(|| PiecesArguments {
             partials: scratch.partials.expect("pieces have partial results"),
             lines: lines * lanes,
-            length: PIECE,
+            length: TUNABLES.piece.get(),
         });
         let [tensor, index, values, result] = addresses;
         let [tensor_stride, index_stride, values_stride, result_stride] = g.steps;
@@ -284,7 +288,7 @@ fn launches(
             // Where each line has its own indices, those of one line lie side by side.
             let across = across && dims.last().is_some_and(|d| d.2 == 0);
             let ScatterStage::Pieces(op) = stage else { return launch(plan, stage, (lines * g.n, across), scratch) };
-            let pieces = g.n.div_ceil(PIECE);
+            let pieces = g.n.div_ceil(TUNABLES.piece.get());
             plan.scratch.push((dtype.size() * lines * pieces).max(64));
             scratch.partials = Some(RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0));
             launch(plan, stage, (lines * g.n, across), scratch);
