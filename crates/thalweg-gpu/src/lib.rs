@@ -28,4 +28,4 @@ pub mod tunable;
 pub use kernels::plan::{Draft, Plan};
 pub use kernels::{Skeleton, plan};
 pub use params::RuntimeArgument;
-pub use target::{Chip, Target};
+pub use target::{Capabilities, Chip, Target};

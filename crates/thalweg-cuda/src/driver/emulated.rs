@@ -28,6 +28,7 @@ mod tests;
 
 use super::{
     Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Matrices, Module, Places, TensorMap,
+    capabilities,
 };
 use fibers::{Aside, Kernel, MEET, Outcome, Runtime, SCHEDULER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -93,6 +94,7 @@ impl Emulated {
         let chip = Chip {
             name: "emulated GPU".into(),
             sm,
+            capabilities: capabilities(sm),
             multiprocessors: 132,
             threads: 2048,
             registers: 65536,
@@ -311,7 +313,7 @@ impl Driver for Emulated {
 
     /// Encodes a map as `map_copy` in mapped.cuh reads it: address, rank, extents, strides, elements of a box.
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
-        if self.parts.chip.sm < 90 || !map.is_possible() {
+        if !self.parts.chip.capabilities.tensor_maps || !map.is_possible() {
             return None;
         }
         let mut words = [0; MAP_WORDS];

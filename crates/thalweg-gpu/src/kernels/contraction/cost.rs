@@ -22,7 +22,8 @@ const MEMORY: f64 = 32.0;
 /// Measured on an H200 (4096³): our tiles 400 of bf16 and the library 696 Tflop/s, TF32 85 and 350; on sm_80 both are
 /// bound by the same instruction.
 fn rates(c: &Contraction, chip: &Chip) -> [f64; 2] {
-    let hopper = chip.sm >= 90;
+    // Chips with tensor maps are of the Hopper generation or newer.
+    let hopper = chip.capabilities.tensor_maps;
     match (c.dtype, c.precision) {
         (DType::BF16 | DType::F16, _) => {
             if hopper {

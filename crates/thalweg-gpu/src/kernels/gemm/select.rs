@@ -54,10 +54,9 @@ pub fn is_pitch(pitch: isize) -> bool {
 pub fn math(c: &Contraction, chip: &Chip) -> Math {
     match (c.dtype, c.precision) {
         (_, Precision::Ordered) => Math::Plain,
-        // Only sm_90 has wgmma.
-        (DType::BF16 | DType::F16, _) if chip.sm == 90 => Math::Warpgroup,
-        (DType::BF16 | DType::F16, _) if chip.sm >= 80 => Math::Narrow,
-        (DType::F32, Precision::Tf32) if chip.sm >= 80 => Math::Tf32,
+        (DType::BF16 | DType::F16, _) if chip.capabilities.warpgroup_matrix => Math::Warpgroup,
+        (DType::BF16 | DType::F16, _) if chip.capabilities.warp_matrix => Math::Narrow,
+        (DType::F32, Precision::Tf32) if chip.capabilities.warp_matrix => Math::Tf32,
         _ => Math::Plain,
     }
 }
