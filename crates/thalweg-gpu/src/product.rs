@@ -92,7 +92,7 @@ fn described(dtype: DType, tf32: bool, geometry: &MatmulGeometry) -> Option<Laun
     if !is_float || dtype != DType::F64 && geometry.k >= MAX_TERMS {
         return None;
     }
-    let (batch, m, rows_of_a) = folded(geometry);
+    let (batch, m, rows_of_a) = merged_batch(geometry);
     let (n, k) = (geometry.n, geometry.k);
     let left = stored([n, k], [geometry.b.2, geometry.b.1])?;
     // Columns of the right side are our rows.
@@ -136,7 +136,7 @@ struct Batch {
 
 /// Batch dimensions, merged where strides allow, with the number of rows of `a` and their stride. A dimension over
 /// which `b` is broadcast, and whose stride in `a` continues its rows, becomes more rows.
-fn folded(geometry: &MatmulGeometry) -> (Vec<Batch>, usize, isize) {
+fn merged_batch(geometry: &MatmulGeometry) -> (Vec<Batch>, usize, isize) {
     let (mut m, mut step) = (geometry.m, geometry.a.1);
     let mut out: Vec<Batch> = vec![];
     let mut products = 1;

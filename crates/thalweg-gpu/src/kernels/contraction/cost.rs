@@ -56,9 +56,9 @@ const TMA_RATE: f64 = 2_500.0;
 /// Share of the library's rate that remains where rows of narrow results, or terms of narrow factors, are no multiple
 /// of 16 bytes: it copies such elements one by one. Measured on an H200: 6.6 ms for 8192 × 50257 × 768 in bf16, 96
 /// TFLOP/s, 7.1 ms for 8192 × 768 × 50257.
-const ODD: f64 = 0.15;
+const ODD_SHARE: f64 = 0.15;
 
-/// Whether they lie so, of a large product.
+/// Whether a large product has rows or terms of such a length.
 pub fn is_odd(c: &Contraction, g: &ContractionGeometry) -> bool {
     let p = &g.product;
     let odd = !p.n.is_multiple_of(8) || !p.k.is_multiple_of(8);
@@ -117,7 +117,7 @@ pub fn tiles(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> b
 /// Estimated nanoseconds of one tiled kernel: by TMA where possible, unless split-K tiles are estimated to be faster.
 fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     match tma_time(c, g, chip) {
-        Some(tma) if select::shares(c, g, chip) > 1 => tma.min(tile_time(c, g, chip)),
+        Some(tma) if select::split_k(c, g, chip) > 1 => tma.min(tile_time(c, g, chip)),
         Some(tma) => tma,
         None => tile_time(c, g, chip),
     }
@@ -125,7 +125,7 @@ fn own_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
 
 /// Whether split-K tiles are estimated to be faster than TMA tiles.
 pub fn is_split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> bool {
-    select::shares(c, g, chip) > 1 && tma_time(c, g, chip).is_none_or(|tma| tile_time(c, g, chip) < tma)
+    select::split_k(c, g, chip) > 1 && tma_time(c, g, chip).is_none_or(|tma| tile_time(c, g, chip) < tma)
 }
 
 /// Estimated nanoseconds of TMA tiles, where they are possible.
@@ -150,7 +150,7 @@ fn tile_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let blocks = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
     // The last wave of blocks takes as long as the others.
     let rounds = blocks.div_ceil(chip.multiprocessors as usize) as f64;
-    let (shares, computed) = (select::shares(c, g, chip), computed_time(c, g, tile, chip));
+    let (shares, computed) = (select::split_k(c, g, chip), computed_time(c, g, tile, chip));
     let together = if shares > 1 { SPLIT_K_COST } else { 0.0 };
     rounds * f64::from(tile.m * tile.n) * p.k as f64 / own / shares as f64 + together + computed
 }
@@ -182,7 +182,7 @@ fn computed_time(c: &Contraction, g: &ContractionGeometry, tile: Tile, chip: &Ch
 fn opened_time(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> f64 {
     let [_, mut library] = rates(c, chip);
     if is_odd(c, g) {
-        library *= ODD;
+        library *= ODD_SHARE;
     }
     let many = f64::from(chip.multiprocessors);
     let p = &g.product;

@@ -92,9 +92,9 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     }
 }
 
-/// How many blocks share the terms of a tile: several where tiles are too few for the chip, and terms many. It follows from
-/// sizes and chip alone, and shares are put together in order, so results are the same each time.
-pub fn shares(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
+/// Number of blocks that share the terms of a tile (split-K): several where tiles are few and terms many. It follows from
+/// sizes and chip alone, and partial sums are added in order, so results are deterministic.
+pub fn split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
     let p = &g.product;
     let tile = shape(c, g, chip);
     let tiles = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
@@ -209,7 +209,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         return Err(Error::Compile { device: target.device().into(), message });
     }
     let (tile, math) = (shape(c, g, chip), math(c, chip));
-    let (p, shares) = (&g.product, shares(c, g, chip));
+    let (p, shares) = (&g.product, split_k(c, g, chip));
     let mut plan = Plan::default();
     let (mut operands, mut scalars) = (0u16, 0u16);
     let factors = [0, 1].map(|n| factor(c, g, n, (tile, math, target), &mut operands, &mut scalars));

@@ -14,7 +14,7 @@ pub const BLOCK: u32 = 512;
 /// Blocks per multiprocessor.
 pub const BLOCKS: usize = 4;
 
-/// What is added.
+/// Value that a point adds to its bin.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Addend {
     /// One number for all points.

@@ -106,7 +106,7 @@ pub struct Online {
     pub tiles: u8,
 }
 
-/// What decides the source of a row kernel, beside its body.
+/// Class key of a row kernel: the properties that decide its source, besides its body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowsClass {
     /// Its domain.

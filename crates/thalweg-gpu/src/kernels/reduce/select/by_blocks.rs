@@ -32,7 +32,7 @@ impl Spread<'_> {
         if is_near(points * all) || !body.scans.is_empty() || !body.combined.is_empty() || gathers(body) {
             return None;
         }
-        if is_near(points * self.bytes_read_again()?) {
+        if is_near(points * self.bytes_reread()?) {
             return None;
         }
         let wide = self.line().min(LINE / 16);
@@ -49,8 +49,8 @@ impl Spread<'_> {
         })
     }
 
-    /// Bytes a point that more than one pass would read; `None` for none.
-    fn bytes_read_again(&self) -> Option<usize> {
+    /// Bytes per point that more than one pass would read; `None` for none.
+    fn bytes_reread(&self) -> Option<usize> {
         let phases = thalweg_kernel::phases(self.body, false);
         let passes: Vec<_> =
             phases.list.iter().filter(|p| !p.once).map(|p| crate::kernels::reduce::select::wanted(&p.body)).collect();

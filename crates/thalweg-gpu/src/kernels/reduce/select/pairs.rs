@@ -13,8 +13,8 @@ use thalweg_ir::DType;
 
 /// Rows per thread. (Eight took as long on an H100, with twice the registers; two were not tried.)
 const ROWS: usize = 4;
-/// Registers of 4 bytes for what is folded of a thread's rows.
-const FOLDED: usize = 32;
+/// Maximum number of 32-bit registers of a thread for accumulators.
+const ACCUMULATOR_REGISTERS: usize = 32;
 /// Vectors that are loaded before the first of them is used.
 const LOADS: usize = 10;
 
@@ -66,7 +66,7 @@ impl Spread<'_> {
         }
         let words = |d: DType| d.size().div_ceil(4);
         let folded: usize = pass.body.folds.iter().map(|f| words(body.dtype(f.node))).sum();
-        let fits = folded * self.lanes() * ROWS <= FOLDED && loads[0] + loads[1] * ROWS <= LOADS;
+        let fits = folded * self.lanes() * ROWS <= ACCUMULATOR_REGISTERS && loads[0] + loads[1] * ROWS <= LOADS;
         (fits && loads.iter().all(|n| *n > 0)).then_some(RowStrategy::Pairwise { rows: ROWS as u8, still })
     }
 }
