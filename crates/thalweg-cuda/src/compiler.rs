@@ -75,7 +75,7 @@ impl Compiler {
             return unit.clone();
         }
         let unit = match &**of {
-            Skeleton::Product(product) => self.library(of, product),
+            Skeleton::Library(product) => self.library(of, product),
             _ => self.written(of),
         };
         let mut units = self.units.write().unwrap_or_else(PoisonError::into_inner);

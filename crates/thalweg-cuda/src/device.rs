@@ -145,7 +145,7 @@ impl CudaDevice {
         let moved = written.plan.moved;
         let any = |is: fn(&Skeleton) -> bool| written.plan.stages.iter().any(|s| is(&s.kernel));
         let generic = any(|kernel| matches!(kernel, Skeleton::Generic(_)));
-        let product = any(|kernel| matches!(kernel, Skeleton::Product(_)));
+        let product = any(|kernel| matches!(kernel, Skeleton::Library(_)));
         let units = written.units.clone();
         let bound = written.bind(&self.0.compiler)?;
         let engine = match product {

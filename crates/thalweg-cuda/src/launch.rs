@@ -10,7 +10,7 @@ use crate::driver::{Function, Launch};
 use crate::queues::Queues;
 use std::sync::Arc;
 use thalweg_gpu::maps::MAP_WORDS;
-use thalweg_gpu::{Draft, Plan, Word};
+use thalweg_gpu::{Draft, Plan, RuntimeArgument};
 use thalweg_runtime::{Buffer, Error, Pool, count};
 
 /// One launch of a bound kernel.
@@ -27,7 +27,7 @@ pub struct Stage {
     /// Argument words that are the same in every run.
     pub words: Vec<u64>,
     /// Argument words that are patched at each run, by index.
-    pub patches: Vec<(usize, Word)>,
+    pub patches: Vec<(usize, RuntimeArgument)>,
 }
 
 /// A plan, and the compilation unit of each of its launches.
@@ -66,7 +66,7 @@ impl Written {
 #[derive(Debug)]
 pub struct Bound {
     launches: Vec<Launch>,
-    patches: Vec<Vec<(usize, Word)>>,
+    patches: Vec<Vec<(usize, RuntimeArgument)>>,
     /// Bytes of each region of scratch memory.
     scratch: Vec<usize>,
     /// Minimum size of each operand, in bytes.
@@ -81,7 +81,8 @@ impl Bound {
     /// Binds stages that run in order.
     pub fn new(stages: Vec<Stage>, scratch: Vec<usize>, needs: Vec<(u16, usize)>, checked: bool) -> Bound {
         let patches: Vec<_> = stages.iter().map(|s| s.patches.clone()).collect();
-        let told = |&(_, word): &(usize, Word)| if let Word::Told(bytes) = word { bytes } else { 0 };
+        let told =
+            |&(_, word): &(usize, RuntimeArgument)| if let RuntimeArgument::Exchange(bytes) = word { bytes } else { 0 };
         let told = patches.iter().flatten().map(told).max().unwrap_or(0);
         let launch = |s: Stage| Launch {
             function: s.function,
@@ -131,23 +132,31 @@ impl Bound {
                 let mut addresses = 0;
                 for &(at, word) in patches {
                     let address = match word {
-                        Word::Operand(o, offset) | Word::Map(o, offset) => address(operands[o as usize], offset),
-                        Word::Scratch(s, offset) | Word::ScratchMap(s, offset) => address(&scratch[s as usize], offset),
-                        Word::Told(_) => told,
+                        RuntimeArgument::Operand(o, offset) | RuntimeArgument::TensorMap(o, offset) => {
+                            address(operands[o as usize], offset)
+                        }
+                        RuntimeArgument::Scratch(s, offset) | RuntimeArgument::ScratchTensorMap(s, offset) => {
+                            address(&scratch[s as usize], offset)
+                        }
+                        RuntimeArgument::Exchange(_) => told,
                         _ => 0,
                     };
                     match word {
-                        Word::Map(..) | Word::ScratchMap(..) => {
+                        RuntimeArgument::TensorMap(..) | RuntimeArgument::ScratchTensorMap(..) => {
                             queue.driver().place(&mut words[at..][..MAP_WORDS], address)
                         }
-                        Word::Operand(..) | Word::Scratch(..) | Word::Told(_) => words[at] = address,
-                        Word::Scalar(s) => words[at] = scalars[s as usize],
-                        Word::Reciprocal(s, true) => words[at] = (1.0 / f64::from_bits(scalars[s as usize])).to_bits(),
-                        Word::Reciprocal(s, false) => {
+                        RuntimeArgument::Operand(..) | RuntimeArgument::Scratch(..) | RuntimeArgument::Exchange(_) => {
+                            words[at] = address
+                        }
+                        RuntimeArgument::Scalar(s) => words[at] = scalars[s as usize],
+                        RuntimeArgument::Reciprocal(s, true) => {
+                            words[at] = (1.0 / f64::from_bits(scalars[s as usize])).to_bits()
+                        }
+                        RuntimeArgument::Reciprocal(s, false) => {
                             words[at] = u64::from((1.0 / f32::from_bits(scalars[s as usize] as u32)).to_bits());
                         }
-                        Word::Fault => words[at] = fault,
-                        Word::Counters => words[at] = queue.counters(),
+                        RuntimeArgument::Fault => words[at] = fault,
+                        RuntimeArgument::Counters => words[at] = queue.counters(),
                     }
                     if address != 0 {
                         addresses = mix(addresses, address);

@@ -6,26 +6,26 @@
 //!
 //! * `target`: the chip's properties, and what lowering asks of its device. `maps`, `product`: tensor maps (TMA
 //!   descriptors) and GEMMs that a library computes.
-//! * `space`: the domain of a launch. `class`: what decides a kernel's code, and the layout of its argument words.
-//! * `skeleton`: all kinds of kernels.
-//! * `text`: programs that are written by hand.
-//! * `plan`: launches. `lower`: plans from kernels. `traffic`: what launches move. `tunable`: thresholds of all of these.
+//! * `kernels`: kernel families: class keys, kernel arguments, selection, programs. `emit`: statements that families share.
+//! * `space`: the domain of a launch. `params`: kernel arguments, declared once. `operands`: addresses of operands.
+//! * `ir`: programs. `dsl`: programs written by hand, in a small DSL.
+//! * `body`: queries of bodies. `traffic`: bytes that launches move. `tunable`: thresholds of selection.
 
-pub mod class;
+pub mod body;
+mod dsl;
+pub mod emit;
 pub mod ir;
-mod lower;
+pub mod kernels;
 pub mod maps;
-pub mod plan;
+pub mod operands;
+pub mod params;
 pub mod product;
-pub mod skeleton;
 pub mod space;
 pub mod target;
-mod text;
 pub mod traffic;
 pub mod tunable;
-pub mod write;
 
-pub use lower::{operands, plan};
-pub use plan::{Draft, Plan, Word};
-pub use skeleton::Skeleton;
-pub use target::{Chip, Target};
+pub use kernels::plan::{Draft, Plan};
+pub use kernels::{Skeleton, plan};
+pub use params::RuntimeArgument;
+pub use target::{Capabilities, Chip, Target};

@@ -1,6 +1,6 @@
 //! Tensor maps (TMA descriptors, sm_90).
 //!
-//! In: the layout of a tensor. Out: a *map*, 128 bytes that only the driver can encode, among the words of a launch. A
+//! In: the layout of a tensor. Out: a *map*, 128 bytes that only the driver can encode, among the arguments of a launch. A
 //! copy brings a box of the tensor to shared memory, in lines of 128 bytes with the 128-byte swizzle of `wgmma`, and
 //! zeros for elements out of bounds.
 

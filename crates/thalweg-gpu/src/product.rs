@@ -19,7 +19,7 @@ use thalweg_runtime::environment::CUBLASLT_FROM;
 /// for.
 const ALIGNED: usize = 16;
 /// Number of terms whose sum of ones f32 represents exactly. Beyond that no algorithm can be checked.
-const MOST_TERMS: usize = 1 << 24;
+const MAX_TERMS: usize = 1 << 24;
 
 /// One operand of a product, stored column-major (the left side as `depth` columns of `rows`, the right side as
 /// `columns` columns of `depth`), or transposed.
@@ -67,10 +67,7 @@ pub struct Launches {
     pub places: Vec<[i64; 3]>,
 }
 
-/// Number of argument words of a launch: the addresses of left side, right side, result and workspace.
-pub const WORDS: usize = 4;
-
-/// Whether a product of so many multiplications is the library's: by `THALWEG_CUBLASLT_FROM`, or by what was found to pay.
+/// Whether the library computes products of so many multiplications: by `THALWEG_CUBLASLT_FROM`, or the threshold.
 fn is_large(multiplications: usize) -> bool {
     use std::sync::OnceLock;
     static FROM: OnceLock<Option<usize>> = OnceLock::new();
@@ -92,10 +89,10 @@ pub fn launches(dtype: DType, precision: Precision, geometry: &MatmulGeometry) -
 
 fn described(dtype: DType, tf32: bool, geometry: &MatmulGeometry) -> Option<Launches> {
     let is_float = matches!(dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16);
-    if !is_float || dtype != DType::F64 && geometry.k >= MOST_TERMS {
+    if !is_float || dtype != DType::F64 && geometry.k >= MAX_TERMS {
         return None;
     }
-    let (batch, m, rows_of_a) = folded(geometry);
+    let (batch, m, rows_of_a) = merged_batch(geometry);
     let (n, k) = (geometry.n, geometry.k);
     let left = stored([n, k], [geometry.b.2, geometry.b.1])?;
     // Columns of the right side are our rows.
@@ -139,7 +136,7 @@ struct Batch {
 
 /// Batch dimensions, merged where strides allow, with the number of rows of `a` and their stride. A dimension over
 /// which `b` is broadcast, and whose stride in `a` continues its rows, becomes more rows.
-fn folded(geometry: &MatmulGeometry) -> (Vec<Batch>, usize, isize) {
+fn merged_batch(geometry: &MatmulGeometry) -> (Vec<Batch>, usize, isize) {
     let (mut m, mut step) = (geometry.m, geometry.a.1);
     let mut out: Vec<Batch> = vec![];
     let mut products = 1;
@@ -241,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn one_row_or_column_lies_as_it_likes() {
+    fn a_single_row_or_column_has_any_stride() {
         // [1, 7]·[7, 5], where the row has stride 2.
         let row = f32(&geometry(&[], [1, 5, 7], [99, 2], [5, 1])).unwrap();
         assert_eq!(shape(&row), ([5, 1, 7, 1], [(false, 5, 0), (true, 2, 0)]));
@@ -257,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_merged_folded_into_rows_or_taken_in_turns() {
+    fn batches_are_merged_with_rows_or_looped_over() {
         let (m, n, k) = (3, 5, 7);
         let (a, b) = ([7, 1], [5, 1]);
         let of = |batch: &[(usize, isize, isize)]| f32(&geometry(batch, [m, n, k], a, b));
@@ -303,7 +300,7 @@ mod tests {
         assert!(launches(DType::I32, Precision::Full, &g).is_none());
         let empty = geometry(&[], [300, 300, 0], [1, 1], [300, 1]);
         assert!(launches(DType::F32, Precision::Full, &empty).is_none());
-        let long = geometry(&[], [3, 3, MOST_TERMS], [MOST_TERMS as isize, 1], [3, 1]);
+        let long = geometry(&[], [3, 3, MAX_TERMS], [MAX_TERMS as isize, 1], [3, 1]);
         assert!(launches(DType::BF16, Precision::Full, &long).is_none());
         assert!(launches(DType::F64, Precision::Full, &long).is_some());
     }

@@ -1,12 +1,13 @@
-//! The domain of a launch, as a class that decides source and as argument words.
+//! The domain of a launch, as a class that decides source and as kernel arguments.
 //!
 //! In: extents and accesses of a geometry. Out: a [`SpaceClass`], which decides the source, and the sizes, which become
-//! argument words. Dimensions are merged where all accesses allow it. Indices have 32 bits where every offset fits,
+//! kernel arguments ([`SpaceParams`]). Dimensions are merged where all accesses allow it. Indices have 32 bits where every offset fits,
 //! else 64.
 //!
-//! Always true: source and words agree on the index of each word, since both ask [`Slots`], which depends on the class
-//! alone.
+//! Always true: the layout of the arguments depends on the class alone.
 
+use crate::params::{AccessBase, Base, Divisor, RuntimeArgument, Stride, each, optional, params};
+use thalweg_ir::View;
 use thalweg_kernel::{Access, AccessGeometry, IndexMap, dims};
 
 /// Stride of an access along the lane dimension, whose neighbouring points a thread takes as a vector.
@@ -22,15 +23,15 @@ pub enum Inner {
 
 /// Addressing mode of an access.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Way {
-    /// By strides.
+pub enum Addressing {
+    /// PassThreads strides.
     Strided {
         /// Stride along the dimension of lanes.
         inner: Inner,
         /// Whether the lanes of a thread are one aligned vector.
         vector: bool,
     },
-    /// By an index map. For each view, the domain's first: its rank, and whether it has a mask.
+    /// PassThreads an index map. For each view, the domain's first: its rank, and whether it has a mask.
     Mapped(Vec<(u8, bool)>),
 }
 
@@ -48,7 +49,7 @@ pub struct SpaceClass {
     /// Whether lanes are neighbours in the last kept dimension rather than in the last one of the row.
     pub across: bool,
     /// Addressing mode of each access.
-    pub ways: Vec<Way>,
+    pub addressing: Vec<Addressing>,
 }
 
 /// The sizes of a launch.
@@ -121,11 +122,11 @@ impl Space {
             at.iter().map(|a| (a.base, dims.iter().map(|d| a.strides[d.inner]).collect())).collect();
         let lane = if across { kept.checked_sub(1) } else { (extents.len() > kept).then(|| extents.len() - 1) };
         let lanes = lane.map_or(1, |l| widest(extents[l], lanes, own, at, &steps, l));
-        let ways = (0..own.len()).map(|i| way(&own[i], &at[i], &steps[i], lane, lanes)).collect();
+        let addressing = (0..own.len()).map(|i| addressing(&own[i], &at[i], &steps[i], lane, lanes)).collect();
         let points: usize = extents.iter().product();
         let wide = points >= (1 << 31) - STEP || at.iter().zip(&steps).any(|(a, s)| spans(a, s, &extents) >= 1 << 31);
         let row = (extents.len() - kept) as u8;
-        let class = SpaceClass { wide, kept: kept as u8, row, lanes: lanes as u8, across, ways };
+        let class = SpaceClass { wide, kept: kept as u8, row, lanes: lanes as u8, across, addressing };
         let maps = at.iter().map(|a| a.map.clone()).collect();
         Space { class, extents, steps, maps }
     }
@@ -150,24 +151,29 @@ impl Space {
         self.class.lane()
     }
 
-    /// Writes the size and stride words ([`Slots`]). Addresses are left for [`crate::Word`].
-    pub fn fill(&self, slots: &Slots, words: &mut [u64]) {
+    /// Values of the domain's arguments. `address` gives the address at an offset in bytes of an operand, or `None` for one
+    /// that is not in memory.
+    pub fn arguments(
+        &self,
+        accesses: &[Access],
+        address: &dyn Fn(u16, i64) -> Option<RuntimeArgument>,
+    ) -> SpaceArguments {
         let lanes = self.class.lanes as usize;
-        for (d, &extent) in self.extents.iter().enumerate() {
-            let n = if Some(d) == self.lane() { extent / lanes } else { extent };
-            words[slots.dims + 2 * d..][..2].copy_from_slice(&self.class.divisor(n));
-        }
-        for (i, (base, strides)) in self.steps.iter().enumerate() {
-            let at = slots.accesses[i];
+        let size = |(d, &extent): (usize, &usize)| {
+            self.class.divisor(if Some(d) == self.lane() { extent / lanes } else { extent })
+        };
+        let access = |(i, (offset, strides)): (usize, &(isize, Vec<isize>))| {
+            let Access { operand, dtype, .. } = accesses[i];
+            let word = operand.and_then(|o| address(o, self.base(i) as i64 * dtype.size() as i64));
+            let base = word.map_or(AccessBase::Offset(*offset), AccessBase::Address);
             match &self.maps[i] {
-                None => {
-                    words[at] = *base as u64;
-                    for (w, s) in words[at + 1..].iter_mut().zip(strides) {
-                        *w = *s as u64;
-                    }
-                }
-                Some(map) => self.class.fill_map(map, &mut words[at + 1..]),
+                None => AccessArguments { base, strides: strides.clone(), views: vec![] },
+                Some(map) => AccessArguments { base, strides: vec![], views: self.class.views(map) },
             }
+        };
+        SpaceArguments {
+            dims: self.extents.iter().enumerate().map(size).collect(),
+            accesses: self.steps.iter().enumerate().map(access).collect(),
         }
     }
 }
@@ -183,26 +189,30 @@ impl SpaceClass {
         (self.kept + self.row) as usize
     }
 
-    /// Two words that divide an index by `size`. With 64-bit indices kernels divide by the size itself.
+    /// Divisor of an index by `size`. With 64-bit indices kernels divide by the size itself.
     fn divisor(&self, size: usize) -> [u64; 2] {
         let size = size.max(1);
         if self.wide { [size as u64, 0] } else { divisor(size) }
     }
 
-    fn fill_map(&self, map: &IndexMap, words: &mut [u64]) {
-        let mut at = 0;
-        for (view, mask) in map.levels() {
-            words[at] = view.offset as u64;
-            at += 1;
-            for d in 0..view.shape.rank() {
-                let [w, s] = self.divisor(view.shape[d]);
-                words[at..at + 3].copy_from_slice(&[w, s, view.strides()[d] as u64]);
-                at += 3;
-                if let Some(mask) = mask {
-                    words[at..at + 2].copy_from_slice(&[mask[d].0 as u64, mask[d].1 as u64]);
-                    at += 2;
-                }
-            }
+    /// Values of an index map's arguments.
+    fn views(&self, map: &IndexMap) -> Vec<ViewArguments> {
+        let view = |(view, mask): (&View, Option<&[(i64, i64)]>)| {
+            let dim = |d: usize| ViewDimArguments {
+                size: self.divisor(view.shape[d]),
+                stride: view.strides()[d] as isize,
+                bounds: mask.map(|mask| BoundsArguments { low: mask[d].0 as isize, high: mask[d].1 as isize }),
+            };
+            ViewArguments { offset: view.offset as isize, dims: (0..view.shape.rank()).map(dim).collect() }
+        };
+        map.levels().map(view).collect()
+    }
+
+    /// Views of an access's index map, each with its rank and whether it has a mask; none for one by strides.
+    fn levels(&self, access: usize) -> &[(u8, bool)] {
+        match &self.addressing[access] {
+            Addressing::Strided { .. } => &[],
+            Addressing::Mapped(levels) => levels,
         }
     }
 }
@@ -224,9 +234,15 @@ fn widest(
     [wanted, 4].into_iter().find(|&v| v <= wanted && extent.is_multiple_of(v)).unwrap_or(1)
 }
 
-fn way(access: &Access, at: &AccessGeometry, steps: &(isize, Vec<isize>), lane: Option<usize>, lanes: usize) -> Way {
+fn addressing(
+    access: &Access,
+    at: &AccessGeometry,
+    steps: &(isize, Vec<isize>),
+    lane: Option<usize>,
+    lanes: usize,
+) -> Addressing {
     if let Some(map) = &at.map {
-        return Way::Mapped(map.levels().map(|(v, m)| (v.shape.rank() as u8, m.is_some())).collect());
+        return Addressing::Mapped(map.levels().map(|(v, m)| (v.shape.rank() as u8, m.is_some())).collect());
     }
     let step = lane.map_or(0, |l| steps.1[l]);
     let inner = match step {
@@ -239,7 +255,7 @@ fn way(access: &Access, at: &AccessGeometry, steps: &(isize, Vec<isize>), lane: 
     let unit = (bytes.min(16) / access.dtype.size()).max(1) as isize;
     let others = steps.1.iter().enumerate().filter(|(d, _)| Some(*d) != lane).all(|(_, s)| s % unit == 0);
     let vector = inner == Inner::Unit && lanes > 1 && steps.0 % unit == 0 && others && access.operand.is_some();
-    Way::Strided { inner, vector }
+    Addressing::Strided { inner, vector }
 }
 
 fn spans(at: &AccessGeometry, steps: &(isize, Vec<isize>), extents: &[usize]) -> u64 {
@@ -255,7 +271,7 @@ fn spans(at: &AccessGeometry, steps: &(isize, Vec<isize>), extents: &[usize]) ->
     steps.0.unsigned_abs() as u64 + moved.sum::<u64>()
 }
 
-/// Two words by which `split` in the prelude divides by `d` (Granlund and Montgomery 1994, with a 33-bit multiplier).
+/// Divisor in two words by which `split` in the prelude divides by `d` (Granlund and Montgomery 1994, with a 33-bit multiplier).
 pub fn divisor(d: usize) -> [u64; 2] {
     if d >= 1 << 31 {
         return [d as u64, 0];
@@ -266,37 +282,61 @@ pub fn divisor(d: usize) -> [u64; 2] {
     [d as u64 | (multiplier & 0xFFFF_FFFF) << 32, shift]
 }
 
-/// Number of words of an index map. A dimension of a view has a divisor (two words) and a stride, with a mask also two
-/// bounds; each view has an offset.
-fn map_words(levels: &[(u8, bool)]) -> usize {
-    levels.iter().map(|&(rank, masked)| 1 + rank as usize * if masked { 5 } else { 3 }).sum()
+params! {
+    /// Kernel arguments of a domain and of the accesses in it.
+    pub struct SpaceParams(class: &SpaceClass) filled by SpaceArguments {
+        /// Size of each dimension; that of lanes is counted in vectors.
+        dims: Vec<Divisor> = each(class.rank(), Divisor::declare),
+        /// Accesses.
+        accesses: Vec<AccessParams> =
+            |layout| layout.each(class.addressing.len(), |layout, k| AccessParams::declare(layout, class, k)),
+    }
 }
 
-/// Indices of a space's words in the argument.
-#[derive(Clone, Debug)]
-pub struct Slots {
-    /// First of two words per dimension, see [`divisor`]. The dimension of lanes is counted in vectors.
-    pub dims: usize,
-    /// First word of each access: its address (or offset, where it has no operand), then its strides or its index map.
-    pub accesses: Vec<usize>,
-    /// First word after the space's.
-    pub end: usize,
+params! {
+    /// Kernel arguments of an access.
+    pub struct AccessParams(class: &SpaceClass, access: usize) filled by AccessArguments {
+        /// Address of the first element; its offset for an access without an operand.
+        base: Base,
+        /// Stride along each dimension, of an access by strides.
+        strides: Vec<Stride> = each(if class.levels(access).is_empty() { class.rank() } else { 0 }, Stride::declare),
+        /// Views of the index map, the domain's first.
+        views: Vec<ViewParams> = |layout| {
+            let levels = class.levels(access);
+            layout.each(levels.len(), |layout, n| ViewParams::declare(layout, levels[n].0, levels[n].1))
+        },
+    }
 }
 
-impl Slots {
-    /// Lays out a class's words from word `first` on.
-    pub fn new(class: &SpaceClass, first: usize) -> Slots {
-        let mut end = first + 2 * class.rank();
-        let place = |way: &Way| {
-            let at = end;
-            end += 1 + match way {
-                Way::Strided { .. } => class.rank(),
-                Way::Mapped(levels) => map_words(levels),
-            };
-            at
-        };
-        let accesses = class.ways.iter().map(place).collect();
-        Slots { dims: first, accesses, end }
+params! {
+    /// Kernel arguments of a view of an index map.
+    pub struct ViewParams(rank: u8, masked: bool) filled by ViewArguments {
+        /// Offset of its first element.
+        offset: Stride,
+        /// Dimensions.
+        dims: Vec<ViewDimParams> = each(rank.into(), |layout| ViewDimParams::declare(layout, masked)),
+    }
+}
+
+params! {
+    /// Kernel arguments of a dimension of a view.
+    pub struct ViewDimParams(masked: bool) filled by ViewDimArguments {
+        /// Size.
+        size: Divisor,
+        /// Stride.
+        stride: Stride,
+        /// Bounds of the mask.
+        bounds: Option<BoundsParams> = optional(masked, BoundsParams::declare),
+    }
+}
+
+params! {
+    /// Indices that a mask lets through.
+    pub struct BoundsParams() filled by BoundsArguments {
+        /// First index.
+        low: Stride,
+        /// Index after the last one.
+        high: Stride,
     }
 }
 
@@ -323,18 +363,17 @@ mod tests {
 
     /// Kernels with 64-bit indices divide by the size itself (`decompose`, `map_function`), others by a multiplier.
     #[test]
-    fn sizes_of_wide_domains_stand_as_they_are() {
+    fn wide_domains_divide_by_the_size_itself() {
         for mapped in [false, true] {
             for (columns, wide) in [(30, false), (3 << 30, true)] {
                 let space = space(columns, mapped);
                 assert_eq!(space.class.wide, wide);
-                let slots = Slots::new(&space.class, 0);
-                let mut words = vec![0; slots.end];
-                space.fill(&slots, &mut words);
-                let first = space.extents.iter().enumerate().map(|(d, &e)| (words[slots.dims + 2 * d], e));
-                let of_map = [(2, 5), (5, 3)].into_iter().filter(|_| mapped);
-                let of_map = of_map.map(|(at, size)| (words[slots.accesses[0] + at], size));
-                for (word, size) in first.chain(of_map) {
+                let own = Access { operand: None, dtype: DType::U8, class: AccessClass::Strided, per_row: false };
+                let arguments = space.arguments(&[own], &|_, _| None);
+                let first: Vec<_> = arguments.dims.iter().map(|d| d[0]).zip(space.extents.iter().copied()).collect();
+                let of_map = arguments.accesses[0].views.iter().flat_map(|v| v.dims.iter().map(|d| d.size[0]));
+                let of_map = of_map.zip([5, 3]).filter(|_| mapped);
+                for (word, size) in first.into_iter().chain(of_map) {
                     let want = if wide { size as u64 } else { divisor(size)[0] };
                     assert_eq!(word, want, "{mapped} {columns}");
                 }
@@ -344,7 +383,7 @@ mod tests {
 
     /// A loop over a row's points ends at an index beyond the last one, by up to a block's threads.
     #[test]
-    fn a_step_behind_the_last_point_has_a_number() {
+    fn an_iteration_beyond_the_last_point_fits_the_index() {
         let wide = |points: usize| {
             let mut strides = [0; MAX_RANK];
             strides[0] = 1;

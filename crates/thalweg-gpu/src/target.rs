@@ -4,19 +4,32 @@ use crate::maps::{MAP_WORDS, TensorMap};
 use crate::product::Product;
 use thalweg_ir::{DType, ElementOp};
 
-/// Number of 32-bit counters of a queue that are 0 between launches ([`crate::Word::Counters`]).
+/// Number of 32-bit counters of a queue that are 0 between launches ([`crate::RuntimeArgument::Counters`]).
 pub const COUNTERS: usize = 1 << 16;
 
 /// Maximum number of co-resident blocks of a launch that may wait for one another.
-pub const COMPANY: usize = 16;
+pub const MAX_CORESIDENT_BLOCKS: usize = 16;
+
+/// Instructions of a chip beyond arithmetic of single threads. Kernel families ask for these, never for a chip's version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// Matrix multiplication by a warp: bf16, f16 and TF32 factors in registers (`mma.sync`).
+    pub warp_matrix: bool,
+    /// Matrix multiplication by a warpgroup: bf16 and f16 factors in shared memory (`wgmma`).
+    pub warpgroup_matrix: bool,
+    /// Copies of boxes of a tensor to shared memory, by a tensor map (TMA).
+    pub tensor_maps: bool,
+}
 
 /// Properties of a chip.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chip {
     /// Its name, for people.
     pub name: String,
-    /// Compute capability: 90 for 9.0.
+    /// Version of the instruction set, for the compiler and for people: compute capability 9.0 is 90.
     pub sm: u32,
+    /// Instructions that kernels may use.
+    pub capabilities: Capabilities,
     /// Number of multiprocessors.
     pub multiprocessors: u32,
     /// Resident threads of a multiprocessor.
@@ -46,8 +59,8 @@ impl Chip {
     /// Number of blocks of a launch that may wait for one another, each alone on a multiprocessor if need be. An eighth
     /// of the multiprocessors: if eight such launches have all begun and none is complete, the first of them still
     /// finds free multiprocessors.
-    pub fn company(&self) -> usize {
-        (self.multiprocessors as usize / 8).clamp(1, COMPANY)
+    pub fn coresident_blocks(&self) -> usize {
+        (self.multiprocessors as usize / 8).clamp(1, MAX_CORESIDENT_BLOCKS)
     }
 }
 

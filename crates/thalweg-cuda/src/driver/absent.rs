@@ -5,7 +5,7 @@
 //!
 //! Always true: it always succeeds, depends on nothing that a machine may lack, and takes negligible time.
 
-use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, MAP_WORDS, Module, TensorMap};
+use super::{Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, MAP_WORDS, Module, TensorMap, capabilities};
 use crate::prelude::PRELUDE;
 use rustc_hash::FxHashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -36,6 +36,7 @@ impl Absent {
         let chip = Chip {
             name: "absent GPU".into(),
             sm: 90,
+            capabilities: capabilities(90),
             multiprocessors: 132,
             threads: 2048,
             registers: 65536,
@@ -154,7 +155,7 @@ impl Driver for Absent {
     }
 
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
-        (self.0.chip.sm >= 90 && map.is_possible()).then_some([0; MAP_WORDS])
+        (self.0.chip.capabilities.tensor_maps && map.is_possible()).then_some([0; MAP_WORDS])
     }
 
     fn load(&self, _: &[u8], functions: &[&str]) -> Result<Vec<Function>, Error> {

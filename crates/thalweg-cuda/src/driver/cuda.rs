@@ -359,7 +359,7 @@ impl Driver for Cuda {
     }
 
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
-        (self.chip.sm >= 90 && map.is_possible()).then(|| self.gpu.map(map)).flatten()
+        (self.chip.capabilities.tensor_maps && map.is_possible()).then(|| self.gpu.map(map)).flatten()
     }
 
     fn place(&self, map: &mut [u64], address: u64) {

@@ -28,6 +28,7 @@ mod tests;
 
 use super::{
     Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Matrices, Module, Places, TensorMap,
+    capabilities,
 };
 use fibers::{Aside, Kernel, MEET, Outcome, Runtime, SCHEDULER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -38,7 +39,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_gpu::maps::MAP_RANK;
-use thalweg_gpu::target::COMPANY;
+use thalweg_gpu::target::MAX_CORESIDENT_BLOCKS;
 use thalweg_runtime::environment::{self, Value};
 use thalweg_runtime::{Error, QUEUES};
 
@@ -93,6 +94,7 @@ impl Emulated {
         let chip = Chip {
             name: "emulated GPU".into(),
             sm,
+            capabilities: capabilities(sm),
             multiprocessors: 132,
             threads: 2048,
             registers: 65536,
@@ -311,7 +313,7 @@ impl Driver for Emulated {
 
     /// Encodes a map as `map_copy` in mapped.cuh reads it: address, rank, extents, strides, elements of a box.
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
-        if self.parts.chip.sm < 90 || !map.is_possible() {
+        if !self.parts.chip.capabilities.tensor_maps || !map.is_possible() {
             return None;
         }
         let mut words = [0; MAP_WORDS];
@@ -533,7 +535,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
                 }
             }
         }
-        if aside.len() >= COMPANY {
+        if aside.len() >= MAX_CORESIDENT_BLOCKS {
             scheduler.forget();
             return Err(say(
                 block,

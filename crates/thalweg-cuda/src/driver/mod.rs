@@ -38,6 +38,7 @@ pub use cuda::Cuda;
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
+use thalweg_gpu::Capabilities;
 use thalweg_gpu::maps::{MAP_WORDS, TensorMap};
 use thalweg_gpu::product::Product;
 use thalweg_runtime::{Error, FourierKind};
@@ -243,6 +244,12 @@ pub trait Event: Send + Sync + Debug {
 
     /// The driver's handle, for `since`.
     fn handle(&self) -> usize;
+}
+
+/// Returns the capabilities of a chip of compute capability `sm` (90 for 9.0).
+pub(crate) fn capabilities(sm: u32) -> Capabilities {
+    // Only sm_90 has wgmma.
+    Capabilities { warp_matrix: sm >= 80, warpgroup_matrix: sm == 90, tensor_maps: sm >= 90 }
 }
 
 /// A GPU and one of its queues. Methods may be called on any thread, several at once.

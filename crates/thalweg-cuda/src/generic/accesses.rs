@@ -1,45 +1,41 @@
 //! Access descriptors of a generic launch: a word for each access, with the index of its argument words and its dtype
 //! and addressing mode.
 
-use thalweg_gpu::space::{Slots, SpaceClass, Way};
+use thalweg_gpu::kernels::generic::params::GenericParams;
+use thalweg_gpu::space::{Addressing, SpaceClass};
 use thalweg_ir::DType;
 use thalweg_kernel::Access;
 
 /// Maximum number of views in an index map.
 const LEVELS: usize = 6;
 
-/// Index of the descriptor words.
-pub struct Described {
-    first: usize,
-    count: usize,
+/// Descriptors of accesses.
+pub struct Described<'a> {
+    params: &'a GenericParams,
 }
 
-impl Described {
-    /// Descriptors from word `first` on, one an access.
-    pub fn new(first: usize, count: usize) -> Described {
-        Described { first, count }
-    }
-
-    /// Index of the word after them.
-    pub fn end(&self) -> usize {
-        self.first + self.count
+impl Described<'_> {
+    /// Descriptors of a launch.
+    pub fn new(params: &GenericParams) -> Described<'_> {
+        Described { params }
     }
 
     /// Operand by which an instruction refers to an access.
     pub fn of(&self, access: u16) -> Option<u32> {
-        ((access as usize) < self.count).then(|| (self.first + access as usize) as u32)
+        self.params.descriptors.get(access as usize).map(|descriptor| descriptor.slot().word() as u32)
     }
 
-    /// Writes the descriptors; `None` where an index map has too many views.
-    pub fn fill(&self, accesses: &[Access], class: &SpaceClass, slots: &Slots, words: &mut [u64]) -> Option<()> {
-        for (k, access) in accesses.iter().enumerate() {
-            let map = match &class.ways[k] {
-                Way::Strided { .. } => 0,
-                Way::Mapped(levels) => 1 << 16 | views(levels)? << 20,
+    /// Values of the descriptors; `None` where an index map has too many views.
+    pub fn values(&self, accesses: &[Access], class: &SpaceClass) -> Option<Vec<usize>> {
+        let value = |(k, access): (usize, &Access)| {
+            let map = match &class.addressing[k] {
+                Addressing::Strided { .. } => 0,
+                Addressing::Mapped(levels) => 1 << 16 | views(levels)? << 20,
             };
-            words[self.first + k] = slots.accesses[k] as u64 | map | number(access.dtype) << 56;
-        }
-        Some(())
+            let at = self.params.space.accesses[k].base.slot().word();
+            Some((at as u64 | map | number(access.dtype) << 56) as usize)
+        };
+        accesses.iter().enumerate().map(value).collect()
     }
 }
 

@@ -9,8 +9,8 @@
 use super::accesses::Described;
 use crate::render::generic::{Code, Computes, WORDS, computed, has_instruction, number};
 use rustc_hash::FxHashMap;
-use thalweg_gpu::class::body::divisor;
-use thalweg_gpu::class::generic::Width;
+use thalweg_gpu::body::divisor;
+use thalweg_gpu::kernels::generic::Width;
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::monoid::combination;
 use thalweg_kernel::{Body, Fold, Node, NodeId, expand};
@@ -24,7 +24,7 @@ const SLOTS: usize = 40;
 /// Instructions of a launch that is being assembled.
 pub struct Assembler<'a> {
     width: Width,
-    described: &'a Described,
+    described: &'a Described<'a>,
     code: Vec<u64>,
     /// Constants, the first of which is word `constants_at`.
     constants: Vec<u64>,
@@ -54,7 +54,7 @@ fn word(number: u16, to: u32, [a, b, c]: [u32; 3], dtype: DType, arity: u64) -> 
 
 impl<'a> Assembler<'a> {
     /// Assembler of a launch whose `count` scalars begin at word `scalars`; constants and instructions follow them.
-    pub fn new(width: Width, described: &'a Described, scalars: usize, count: usize) -> Assembler<'a> {
+    pub fn new(width: Width, described: &'a Described<'a>, scalars: usize, count: usize) -> Assembler<'a> {
         let constants_at = scalars + count;
         Assembler {
             width,

@@ -22,22 +22,20 @@ use crate::tunable::TUNABLES;
 use accesses::Described;
 use code::Assembler;
 use std::sync::Arc;
-use thalweg_gpu::class::generic::Width;
-use thalweg_gpu::operands::{SCRATCH, addresses, needs};
-use thalweg_gpu::plan::MOST_BLOCKS;
-use thalweg_gpu::space::{Slots, Space};
+use thalweg_gpu::kernels::generic::Width;
+use thalweg_gpu::kernels::generic::params::{GenericArguments, GenericParams};
+use thalweg_gpu::kernels::plan::MAX_BLOCKS;
+use thalweg_gpu::operands::{SCRATCH, address, needs};
+use thalweg_gpu::space::Space;
 use thalweg_gpu::traffic::{self, Domain};
-use thalweg_gpu::{Chip, Draft, Plan, Skeleton, Target, Word};
+use thalweg_gpu::{Chip, Draft, Plan, RuntimeArgument, Skeleton, Target};
 use thalweg_ir::{DType, MAX_RANK};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, Fold, Geometry, Kernel, MapGeometry, Node, NodeId, Orientation, Phase,
     RowGeometry, expand, phases, reciprocals, widen,
 };
 
-/// Number of words before those of the accesses.
-const HEAD: usize = 8;
-
-/// What it takes to launch a kernel by the generic ones; `None` where they do not cover it.
+/// Plans a kernel by the generic ones; `None` where they do not cover it.
 pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Option<Plan> {
     let covered = match kernel {
         Kernel::Map(body) | Kernel::Rows { body, .. } => is_covered(body),
@@ -58,7 +56,7 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Option
         }
         _ => return None,
     }
-    plan.stages.iter().all(|s| s.grid[0] <= MOST_BLOCKS).then_some(plan)
+    plan.stages.iter().all(|s| s.grid[0] <= MAX_BLOCKS).then_some(plan)
 }
 
 /// Whether the generic kernels support all dtypes of a body.
@@ -154,7 +152,7 @@ fn rows(
         Some(own)
     };
     let own = widths(list).iter().find_map(with)?;
-    let same: Vec<Word> = (0..body.operands).map(|o| Word::Operand(o, 0)).collect();
+    let same: Vec<RuntimeArgument> = (0..body.operands).map(|o| RuntimeArgument::Operand(o, 0)).collect();
     plan.absorb(own, &same, 0);
     plan.moved += traffic::whole(list, domain, false, None);
     needs(&mut plan.needs, body, &geometry.accesses);
@@ -216,57 +214,54 @@ impl Launch<'_> {
         let Launch { body, domain, shape, .. } = self;
         let Domain { extents, kept, at } = domain;
         let space = Space::new(extents, kept, false, (&body.accesses, at), 1);
-        let described = Described::new(HEAD, body.accesses.len());
-        let slots = Slots::new(&space.class, described.end());
-        let (partials_at, scalars) = (slots.end, slots.end + self.partials.len());
-        if scalars + body.scalars as usize > WORDS {
+        let (params, layout) = GenericParams::new(&space.class, self.partials.len(), body.scalars.into());
+        // Constants and instructions follow the scalars.
+        let (end, scalars) = (layout.words(), layout.words() - body.scalars as usize);
+        if end > WORDS {
             return None;
         }
-        let mut words = vec![0; WORDS];
-        space.fill(&slots, &mut words);
-        described.fill(&body.accesses, &space.class, &slots, &mut words)?;
+        let described = Described::new(&params);
         let mut assembler = Assembler::new(self.width, &described, scalars, body.scalars as usize);
         for phase in self.phases {
             assembler.phase(&phase.body, phase.once, shape.deep)?;
         }
-        for (f, _) in self.partials.iter().enumerate() {
+        for (f, partial) in params.stores.iter().enumerate() {
             let fold = &self.phases[0].body.folds[f];
-            assembler.partial(fold.slot, self.phases[0].body.dtype(fold.node), partials_at + f)?;
+            assembler.partial(fold.slot, self.phases[0].body.dtype(fold.node), partial.slot().word())?;
         }
         let gathers = assembler.gathers;
         let (code, begin, held) = assembler.finish()?;
-        words[scalars + body.scalars as usize..][..code.len()].copy_from_slice(&code);
-        let log = shape.deep.trailing_zeros() as u64;
+        let log = shape.deep.trailing_zeros() as usize;
         let class = &space.class;
-        let kind = log
-            | u64::from(shape.across) << 4
-            | u64::from(class.wide) << 5
-            | u64::from(class.kept) << 8
-            | (class.rank() as u64) << 12;
-        let counts = [space.rows(), space.row(), shape.chunks, shape.length].map(|n| n as u64);
-        words[..HEAD].copy_from_slice(&[
-            counts[0],
-            counts[1],
-            counts[2],
-            counts[3],
-            kind,
-            begin as u64,
-            0,
-            slots.dims as u64,
-        ]);
-        let mut patches = vec![];
-        addresses(&mut patches, &slots, body, &space);
-        patches.extend((0..body.scalars).map(|s| (scalars + s as usize, Word::Scalar(s))));
-        patches.extend(self.partials.iter().enumerate().map(|(f, &p)| (partials_at + f, Word::Scratch(p, 0))));
-        patches.extend(gathers.then_some((6, Word::Fault)));
+        let packed = log
+            | usize::from(shape.across) << 4
+            | usize::from(class.wide) << 5
+            | usize::from(class.kept) << 8
+            | class.rank() << 12;
+        let arguments = GenericArguments {
+            rows: space.rows(),
+            points: space.row(),
+            chunks: shape.chunks,
+            chunk_points: shape.length,
+            shape: packed,
+            begin,
+            fault: gathers,
+            first_dim: params.space.dims.first().map_or(end, |dim| dim.slot().word()),
+            descriptors: described.values(&body.accesses, class)?,
+            space: space.arguments(&body.accesses, &|operand, offset| Some(address(operand, offset))),
+            stores: self.partials.iter().map(|&p| RuntimeArgument::Scratch(p, 0)).collect(),
+            numbers: (0..body.scalars).map(RuntimeArgument::Scalar).collect(),
+        };
+        let mut arguments = arguments.fill(class, self.partials.len(), body.scalars.into());
+        arguments.words.extend(code);
+        arguments.words.resize(WORDS, 0);
         let blocks = space.rows().div_ceil((THREADS / shape.deep) as usize).checked_mul(shape.chunks)?;
         let grid = [u32::try_from(blocks).ok()?, 1, 1];
-        let kernel = Arc::new(Skeleton::Generic(self.width));
         let shared = (held * SLOT) as u32;
         if shared > self.compiler.chip().shared {
             return None;
         }
-        Some((Draft { kernel, grid, block: THREADS, shared, words, patches }, gathers))
+        Some((Draft::new(Skeleton::Generic(self.width), grid, THREADS, shared, arguments), gathers))
     }
 }
 

@@ -8,8 +8,10 @@
 //! prelude do not collide: the source has a namespace of its own. Its functions that are marked `__global__` are
 //! called, not launched. A block of several dimensions is launched as one dimension, with threads in the same order.
 
+use super::print::argument;
 use std::fmt::Write;
-use thalweg_gpu::class::foreign::ForeignClass;
+use thalweg_gpu::kernels::foreign::ForeignClass;
+use thalweg_gpu::kernels::foreign::params::ForeignParams;
 use thalweg_ir::DType;
 
 /// Conversions of arguments to the types of the entry's parameters.
@@ -36,7 +38,8 @@ template <class V> struct ThalwegNumber {
 
 /// Source of the unit.
 pub fn source(class: &ForeignClass) -> String {
-    let (s, k, [x, y, z]) = (class.of.source(), class.words(), class.block);
+    let (params, layout) = ForeignParams::new(class);
+    let (s, k, [x, y, z]) = (class.of.source(), layout.words(), class.block);
     let mut out = format!(
         "template <int K> FN void thalweg_call(const Words<K> &a);\n\
          extern \"C\" __global__ void __launch_bounds__({}) foreign(THALWEG_PARAMETER({k})) {{\n  begin();\n  \
@@ -61,27 +64,27 @@ pub fn source(class: &ForeignClass) -> String {
          template <int K> FN void thalweg_call(const Words<K> &a) {{\n  thalweg_source::{}({});\n}}\n",
         s.text,
         s.entry,
-        arguments(class).join(", ")
+        arguments(class, &params).join(", ")
     );
     out
 }
 
 /// Arguments of the entry's call.
-fn arguments(class: &ForeignClass) -> Vec<String> {
+fn arguments(class: &ForeignClass, params: &ForeignParams) -> Vec<String> {
     let s = class.of.source();
-    let elements = s.operands.iter().chain(&s.results).enumerate().map(|(w, d)| {
-        let kind = match d {
+    let dtypes = s.operands.iter().chain(&s.results);
+    let elements = params.operands.iter().chain(&params.results).zip(dtypes).map(|(param, dtype)| {
+        let kind = match dtype {
             DType::F32 => 1,
             DType::F64 => 2,
             _ => 0,
         };
-        format!("ThalwegElements<{}, {kind}>{{a.w[{w}]}}", d.size())
+        format!("ThalwegElements<{}, {kind}>{{{}}}", dtype.size(), argument(&param.slot()))
     });
-    let sizes = s.operands.len() + s.results.len();
-    let size = (sizes..sizes + s.sizes).map(|w| format!("ThalwegNumber<i64>{{(i64)a.w[{w}]}}"));
-    let number = s.numbers.iter().enumerate().map(|(n, dtype)| match (sizes + s.sizes + n, dtype) {
-        (w, DType::F64) => format!("ThalwegNumber<double>{{__longlong_as_double((i64)a.w[{w}])}}"),
-        (w, _) => format!("ThalwegNumber<i64>{{(i64)a.w[{w}]}}"),
+    let size = params.sizes.iter().map(|param| format!("ThalwegNumber<i64>{{(i64){}}}", argument(&param.slot())));
+    let number = params.numbers.iter().zip(&s.numbers).map(|(param, dtype)| match (argument(&param.slot()), dtype) {
+        (word, DType::F64) => format!("ThalwegNumber<double>{{__longlong_as_double((i64){word})}}"),
+        (word, _) => format!("ThalwegNumber<i64>{{(i64){word}}}"),
     });
     elements.chain(size).chain(number).collect()
 }

@@ -1,5 +1,5 @@
 // An interpreter: one kernel for every single operation, so that nobody waits for a compiler the first time. What it runs is words of its argument
-// (lower/generic/code.rs writes them, and says what each instruction does). `WORD` is a slot's word, of which a thread has LANES side by side; in front of this stand
+// (generic/code.rs writes them, and says what each instruction does). `WORD` is a slot's word, of which a thread has LANES side by side; in front of this stand
 // the numbers of instructions and dtypes, functions from words and to them, and `light` and `heavy`, what the table of operations gives.
 //
 // A block has rows of the domain, each with `deep` threads, and a thread LANES of their points at a time. Slots lie in shared memory, a column a thread, so that

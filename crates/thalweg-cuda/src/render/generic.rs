@@ -12,7 +12,7 @@ use super::elements::{expression, is_native};
 use super::types::cast;
 use std::fmt::Write;
 use std::sync::LazyLock;
-use thalweg_gpu::class::generic::Width;
+use thalweg_gpu::kernels::generic::Width;
 use thalweg_ir::{DType, ElementOp};
 
 /// Threads per block.

@@ -7,7 +7,7 @@
 
 use super::Source;
 use std::fmt::Write;
-use thalweg_gpu::skeleton::JoinedClass;
+use thalweg_gpu::kernels::GroupClass;
 
 /// First words of a kernel's function.
 const FUNCTION: &str = "extern \"C\" __global__";
@@ -28,7 +28,7 @@ fn statements(part: &Source) -> &str {
 }
 
 /// Source after the prelude.
-pub fn source(class: &JoinedClass) -> String {
+pub fn source(class: &GroupClass) -> String {
     let (block, words) = (class.block, class.words);
     let parts: Vec<Source> = class.parts.iter().map(|part| super::source(part)).collect();
     let mut definitions: Vec<&str> = parts.iter().flat_map(definitions).collect();

@@ -22,9 +22,9 @@ mod warpgroup;
 
 use crate::prelude::PRELUDE;
 use elements::is_native;
-use thalweg_gpu::class::scan::Way;
 use thalweg_gpu::ir::{Kernel, verify};
-use thalweg_gpu::{Skeleton, write};
+use thalweg_gpu::kernels::sort::SortPass;
+use thalweg_gpu::{Skeleton, kernels};
 use tidy::tidy;
 
 /// First line of a source: the compiler options. Exact kernels are compiled without contraction to FMA.
@@ -75,7 +75,7 @@ pub fn source(of: &Skeleton) -> Source {
         Some(kernel) => print::kernel(&kernel),
         None => text(of),
     };
-    if let Skeleton::Joined(_) = of {
+    if let Skeleton::Group(_) = of {
         return Source { options: options(of), own };
     }
     // The user's own lines and hand-written sources are not reformatted.
@@ -90,20 +90,20 @@ pub fn source(of: &Skeleton) -> Source {
 /// When the program is invalid.
 pub fn program(of: &Skeleton) -> Option<Kernel> {
     let kernel = match of {
-        Skeleton::Map(body, class) => write::map::kernel(body, class, &is_native),
-        Skeleton::Rows(body, class) => write::rows::kernel(body, class, &is_native),
-        Skeleton::Scatter(class) => write::scatter::kernel(class),
-        Skeleton::Counted(body, class) => write::counted::kernel(body, class, &is_native),
-        Skeleton::Scan(class) => match class.way {
-            Way::Stretch | Way::Merge => write::sort::kernel(class),
-            Way::Count | Way::Pass => write::radix::kernel(class),
-            _ => write::scan::kernel(class),
+        Skeleton::Map(body, class) => kernels::map::emit::kernel(body, class, &is_native),
+        Skeleton::Rows(body, class) => kernels::reduce::emit::kernel(body, class, &is_native),
+        Skeleton::Scatter(class) => kernels::scatter::emit::kernel(class),
+        Skeleton::Histogram(body, class) => kernels::histogram::emit::kernel(body, class, &is_native),
+        Skeleton::Scan(class) => kernels::scan::emit::kernel(class),
+        Skeleton::Sort(class) => match class.pass {
+            SortPass::Runs | SortPass::Merge => kernels::sort::merge::emit::kernel(class),
+            SortPass::Histogram | SortPass::Digit => kernels::sort::radix::emit::kernel(class),
         },
-        Skeleton::ScatterSort(class) => write::scatter_sort::kernel(class),
-        Skeleton::Combined(class) => write::combined::kernel(class, &is_native),
-        Skeleton::Contraction(class) => write::contraction::kernel(class, &is_native),
-        Skeleton::Fed(class) => write::contraction::fed::kernel(class, &is_native),
-        Skeleton::Streamed(class) => write::contraction::streamed::kernel(class, &is_native),
+        Skeleton::IndexSort(class) => kernels::scatter::index_sort::emit::kernel(class),
+        Skeleton::Combine(class) => kernels::combine::emit::kernel(class, &is_native),
+        Skeleton::Gemm(class) => kernels::gemm::emit::kernel(class, &is_native),
+        Skeleton::TmaGemm(class) => kernels::gemm::tma::emit::kernel(class, &is_native),
+        Skeleton::Attention(class) => kernels::attention::emit::kernel(class, &is_native),
         _ => return None,
     };
     if cfg!(any(debug_assertions, feature = "emulate"))
@@ -120,27 +120,28 @@ fn text(of: &Skeleton) -> String {
         Skeleton::Map(..)
         | Skeleton::Rows(..)
         | Skeleton::Scatter(_)
-        | Skeleton::Counted(..)
+        | Skeleton::Histogram(..)
         | Skeleton::Scan(_)
-        | Skeleton::Combined(_)
-        | Skeleton::Contraction(_)
-        | Skeleton::Fed(_)
-        | Skeleton::Streamed(_)
-        | Skeleton::ScatterSort(_) => unreachable!("it has a program"),
+        | Skeleton::Sort(_)
+        | Skeleton::Combine(_)
+        | Skeleton::Gemm(_)
+        | Skeleton::TmaGemm(_)
+        | Skeleton::Attention(_)
+        | Skeleton::IndexSort(_) => unreachable!("it has a program"),
         Skeleton::Foreign(class) => foreign::source(class),
         Skeleton::Generic(width) => generic::source(*width),
-        Skeleton::Joined(class) => joined::source(class),
-        Skeleton::Product(_) => unreachable!("a library's product has no source"),
+        Skeleton::Group(class) => joined::source(class),
+        Skeleton::Library(_) => unreachable!("a library's product has no source"),
     }
 }
 
 /// Device functions of a kernel, between the prelude and its own text.
 fn before(of: &Skeleton) -> &'static str {
     match of {
-        Skeleton::Fed(_) => FED,
-        Skeleton::Streamed(class) if class.fed.is_some() => FED,
-        Skeleton::Contraction(_) | Skeleton::Streamed(_) => CONTRACTIONS,
-        Skeleton::Scan(class) if class.way == Way::Pass => TOLD,
+        Skeleton::TmaGemm(_) => FED,
+        Skeleton::Attention(class) if class.tma.is_some() => FED,
+        Skeleton::Gemm(_) | Skeleton::Attention(_) => CONTRACTIONS,
+        Skeleton::Sort(class) if class.pass == SortPass::Digit => TOLD,
         Skeleton::Rows(body, class) if class.has_scans(body) => SCANNED,
         Skeleton::Rows(_, class) if class.is_held_by_blocks() => BY_BLOCKS,
         Skeleton::Rows(_, class) if class.online.is_some() => ONLINE,

@@ -10,7 +10,8 @@ use super::warpgroup::{self, EIGHT};
 use std::borrow::Cow;
 use std::fmt::Write;
 use thalweg_gpu::ir::{
-    Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Math, Routine, Shuffle, Statement, Turn, Type, Unroll,
+    Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Math, Rotation, Routine, Shuffle, Slot, Statement,
+    Type, Unroll,
 };
 use thalweg_ir::DType;
 
@@ -41,7 +42,7 @@ pub fn kernel(k: &Kernel) -> String {
         "{definitions}extern \"C\" __global__ void __launch_bounds__({}{blocks}) {}(THALWEG_PARAMETER{lines}({})) {{\n  begin();\n{}}}\n",
         k.block,
         k.name,
-        k.words,
+        k.params.words(),
         statements(&k.body)
     )
 }
@@ -123,17 +124,18 @@ fn write(out: &mut String, statement: &Statement) {
         Statement::Tree { name, monoid, dtype } => {
             writeln!(out, "Tree<{}, {}> {name};\n{name}.count = 0;", monoid::name(*monoid, *dtype), held(*dtype))
         }
-        Statement::Ticket { name, word } => writeln!(
+        Statement::Ticket { name, param } => writeln!(
             out,
-            "u64 *const {name}_words = (u64 *)a.w[{word}];\n__shared__ u64 {name}_drawn;\nconst Ticket {name} = ticket({name}_words, &{name}_drawn);"
+            "u64 *const {name}_words = (u64 *){};\n__shared__ u64 {name}_drawn;\nconst Ticket {name} = ticket({name}_words, &{name}_drawn);",
+            argument(param)
         ),
-        Statement::Operand { name, ty, word } => {
-            let ty = type_name(*ty);
-            writeln!(out, "{ty} *const {name} = ({ty} *)a.w[{word}];")
+        Statement::Operand { name, ty, param } => {
+            let (ty, at) = (type_name(*ty), argument(param));
+            writeln!(out, "{ty} *const {name} = ({ty} *){at};")
         }
-        Statement::Constants { name, ty, word } => {
-            let ty = type_name(*ty);
-            writeln!(out, "const {ty} *const {name} = (const {ty} *)a.w[{word}];")
+        Statement::Constants { name, ty, param } => {
+            let (ty, at) = (type_name(*ty), argument(param));
+            writeln!(out, "const {ty} *const {name} = (const {ty} *){at};")
         }
         Statement::SetScratch { name, at, value } => {
             writeln!(out, "set_at({name}, {}, ({}){});", expr(at), type_name(value.ty()), at_least(value, tight::UNARY))
@@ -143,7 +145,8 @@ fn write(out: &mut String, statement: &Statement) {
             let (body, value) = (statements(body), expr(value));
             writeln!(out, "auto {name} = [&](i64 {argument}) -> i64 {{\n{body}return {value};\n}};")
         }
-        Statement::Split { name, of, word } => {
+        Statement::Split { name, of, param } => {
+            let word = param.word();
             writeln!(out, "const Split {name} = split({}, a.w[{word}], a.w[{}]);", expr(of), word + 1)
         }
         Statement::Set(place, value) => writeln!(out, "{} = {};", expr(place), expr(value)),
@@ -216,7 +219,7 @@ fn act(out: &mut String, action: &Action) {
         }
         Action::Push { tree, value } => writeln!(out, "{tree}.push({});", expr(value)),
         Action::Fence => writeln!(out, "__threadfence();"),
-        Action::CopyAhead { to, from, bytes, kept } => {
+        Action::AsyncCopy { to, from, bytes, kept } => {
             let kept_text = kept.as_ref().map_or(String::new(), |kept| format!(", {}", expr(kept)));
             let name = match (bytes, kept) {
                 (16, None) => "copy16_whole".into(),
@@ -268,27 +271,27 @@ fn act(out: &mut String, action: &Action) {
         Action::BarrierArrive(of) => writeln!(out, "barrier_arrive({});", barrier(of)),
         Action::BarrierExpect(of, bytes) => writeln!(out, "barrier_expect({}, {});", barrier(of), expr(bytes)),
         Action::BarrierWait(of, phase) => writeln!(out, "barrier_wait({}, {});", barrier(of), expr(phase)),
-        Action::MapAhead(map) => writeln!(out, "map_ahead(&a.w[{map}]);"),
-        Action::MapCopy { to, map, barrier: tell, at } => {
+        Action::TensorMapPrefetch(map) => writeln!(out, "map_ahead(&{});", argument(map)),
+        Action::TensorMapCopy { to, map, barrier: tell, at } => {
             let all: Vec<String> = at.iter().map(expr).collect();
-            let (to, tell) = (place(&to.0, &to.1), barrier(tell));
+            let (to, tell, map) = (place(&to.0, &to.1), barrier(tell), argument(map));
             writeln!(
                 out,
-                "{{\nconst i32 box[{}] = {{{}}};\nmap_copy({to}, &a.w[{map}], {tell}, box);\n}}",
+                "{{\nconst i32 box[{}] = {{{}}};\nmap_copy({to}, &{map}, {tell}, box);\n}}",
                 all.len(),
                 all.join(", ")
             )
         }
         Action::RegistersLess(n) => writeln!(out, "registers_less<{n}>();"),
         Action::RegistersMore(n) => writeln!(out, "registers_more<{n}>();"),
-        Action::FirstTurn(groups) => writeln!(out, "first_turn<{groups}>(group);"),
-        Action::TakeTurn(how, turns, turn) => {
+        Action::RotationStart(groups) => writeln!(out, "first_turn<{groups}>(group);"),
+        Action::RotationWait(how, turns, turn) => {
             writeln!(out, "take_turn_{}(group, (Barrier *){turns}, {turn});", turn_name(*how))
         }
-        Action::GiveTurn(how, turns, groups) => {
+        Action::RotationSignal(how, turns, groups) => {
             writeln!(out, "give_turn_{}<{groups}>(group, (Barrier *){turns});", turn_name(*how))
         }
-        Action::HandOn { pass, to, pitch, eights, cases } => {
+        Action::StoreAccumulators { pass, to, pitch, eights, cases } => {
             let _ = writeln!(out, "switch ({}) {{", expr(pass));
             for (n, (sums, first)) in cases.iter().enumerate() {
                 let _ = writeln!(
@@ -300,7 +303,7 @@ fn act(out: &mut String, action: &Action) {
             }
             writeln!(out, "}}")
         }
-        Action::StoreDealt { operand, at, from, kept } => {
+        Action::StoreInterleaved { operand, at, from, kept } => {
             writeln!(out, "store_dealt({}, {from}, {});", place(operand, at), expr(kept))
         }
         Action::Reset { counters, at } => writeln!(out, "{counters}[{}] = 0;", expr(at)),
@@ -330,15 +333,20 @@ fn act(out: &mut String, action: &Action) {
     };
 }
 
+/// First word of a kernel argument.
+pub fn argument(param: &Slot) -> String {
+    format!("a.w[{}]", param.word())
+}
+
 /// Pointer to an mbarrier in shared memory.
 fn barrier((name, at): &(String, Expr)) -> String {
     format!("(Barrier *)({})", place(name, at))
 }
 
-fn turn_name(how: Turn) -> &'static str {
+fn turn_name(how: Rotation) -> &'static str {
     match how {
-        Turn::Met => "met",
-        Turn::Told => "told",
+        Rotation::NamedBarrier => "met",
+        Rotation::Mbarrier => "told",
     }
 }
 
@@ -435,8 +443,8 @@ fn written(of: &Expr) -> (String, u8) {
         Expr::Name(name, _) => (name.clone(), ATOM),
         Expr::Element { of, at, .. } => (format!("{of}{}", indices(at)), ATOM),
         Expr::OfPair { of, at, lane, .. } => (format!("bf16_of_pair({of}{}, {})", indices(at), expr(lane)), ATOM),
-        Expr::Word(number) => (format!("a.w[{number}]"), ATOM),
-        Expr::Scalar(dtype, number) => (scalar(*dtype, &format!("a.w[{number}]")), UNARY),
+        Expr::Param(param) => (argument(param), ATOM),
+        Expr::Scalar(dtype, param) => (scalar(*dtype, &argument(param)), UNARY),
         Expr::Number(n, ty) => (number(*n, *ty), UNARY),
         Expr::Constant(dtype, bits) => (constant(*dtype, *bits), UNARY),
         Expr::Thread => ("threadIdx.x".into(), ATOM),

@@ -1,6 +1,6 @@
 //! Routines without a result.
 
-use super::{Expr, Name};
+use crate::ir::{Expr, Name, Slot};
 use thalweg_ir::{DType, Monoid};
 
 /// Arithmetic of a matrix multiplication by a warp (`mma.sync`), with f32 accumulators.
@@ -25,11 +25,11 @@ pub enum Left {
 
 /// How warpgroups that multiply in turns synchronize.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Turn {
+pub enum Rotation {
     /// Hardware named barrier: the next warpgroup waits at it, the previous one only arrives.
-    Met,
+    NamedBarrier,
     /// Signal in shared memory by each warp of the previous warpgroup.
-    Told,
+    Mbarrier,
 }
 
 /// A routine without a result.
@@ -66,7 +66,7 @@ pub enum Action {
         /// Offset in the ticket's exchange buffer, a u64; number of this block and number of blocks, both u32.
         at: [Expr; 3],
     },
-    /// Pushes a result onto a tree ([`super::Statement::Tree`]).
+    /// Pushes a result onto a tree ([`crate::ir::Statement::Tree`]).
     Push {
         /// Tree.
         tree: Name,
@@ -92,7 +92,7 @@ pub enum Action {
         value: Expr,
     },
     /// Asynchronous copy from global to shared memory (`cp.async`), of 16 bytes or of one element.
-    CopyAhead {
+    AsyncCopy {
         /// Shared array, and index of the first element.
         to: (Name, Expr),
         /// Operand, and offset of the first element.
@@ -104,7 +104,7 @@ pub enum Action {
     },
     /// Stores a row's elements of bf16 or f16 to memory of any alignment. Each of four neighbouring threads has eight
     /// elements of each block of 32. All threads of the warp must call it.
-    StoreDealt {
+    StoreInterleaved {
         /// Operand.
         operand: Name,
         /// Offset of the row's first element, an i64.
@@ -142,7 +142,7 @@ pub enum Action {
     },
     /// Orders register accesses before the warpgroup's next multiplications (`wgmma.fence`).
     WarpgroupFence,
-    /// Asynchronous multiplication by a warpgroup, 64 rows by 16 terms (`wgmma`, [`super::Definition::Warpgroups`]).
+    /// Asynchronous multiplication by a warpgroup, 64 rows by 16 terms (`wgmma`, [`crate::ir::Definition::Warpgroups`]).
     WarpgroupMultiply {
         /// Whether factors are f16; else bf16.
         f16: bool,
@@ -173,14 +173,14 @@ pub enum Action {
     BarrierExpect((Name, Expr), Expr),
     /// Waits until the phase of this parity, a u32, is complete.
     BarrierWait((Name, Expr), Expr),
-    /// Prefetches a tensor map, given by its first word.
-    MapAhead(usize),
+    /// Prefetches a tensor map.
+    TensorMapPrefetch(Slot),
     /// Copies a box of a tensor by its tensor map (TMA).
-    MapCopy {
+    TensorMapCopy {
         /// Shared array, and index of the first element.
         to: (Name, Expr),
-        /// First word of the tensor map.
-        map: usize,
+        /// The tensor map.
+        map: Slot,
         /// Mbarrier that counts the bytes.
         barrier: (Name, Expr),
         /// Coordinates of the box, an i32 for each dimension.
@@ -191,14 +191,14 @@ pub enum Action {
     /// Raises the warpgroup's registers to this many a thread (`setmaxnreg.inc`).
     RegistersMore(u32),
     /// Starts the rotation of this many warpgroups that multiply in turns: the first may begin.
-    FirstTurn(u32),
+    RotationStart(u32),
     /// Waits for this warpgroup's turn. Arguments: mbarriers in shared memory, and a phase variable that flips each
     /// time.
-    TakeTurn(Turn, Name, Name),
+    RotationWait(Rotation, Name, Name),
     /// Passes the turn to the next of this many warpgroups.
-    GiveTurn(Turn, Name, u32),
+    RotationSignal(Rotation, Name, u32),
     /// Stores the accumulators of a pass, 16 rows of a warp, to shared memory.
-    HandOn {
+    StoreAccumulators {
         /// Number of the pass, an index of `cases`.
         pass: Expr,
         /// Shared array, and an index of it.
@@ -234,7 +234,7 @@ pub enum Action {
 
 impl Action {
     /// Whether all threads of a block must reach it.
-    pub fn is_met(&self) -> bool {
+    pub fn is_collective(&self) -> bool {
         matches!(self, Action::Scan { .. } | Action::FoldBlocks { .. })
     }
 }

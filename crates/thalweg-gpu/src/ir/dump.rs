@@ -1,6 +1,6 @@
 //! Text form of programs for people: written by `THALWEG_DUMP`, quoted in errors of `verify`.
 
-use super::{Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Statement, Type, Unroll};
+use crate::ir::{Action, Atomic, Binary, Definition, Expr, For, Kernel, Left, Statement, Type, Unroll};
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Type {
@@ -54,8 +54,8 @@ impl Display for Expr {
             Expr::Name(name, _) => f.write_str(name),
             Expr::Element { of, at, .. } => write!(f, "{of}{}", At(at)),
             Expr::OfPair { of, at, lane, .. } => write!(f, "half {lane} of {of}{}", At(at)),
-            Expr::Word(number) => write!(f, "word {number}"),
-            Expr::Scalar(dtype, number) => write!(f, "{dtype} in word {number}"),
+            Expr::Param(param) => write!(f, "{param}"),
+            Expr::Scalar(dtype, param) => write!(f, "{dtype} in {param}"),
             Expr::Number(n, _) => write!(f, "{n}"),
             Expr::Constant(dtype, bits) => write!(f, "{dtype} {bits:#x}"),
             Expr::Thread => f.write_str("thread"),
@@ -108,7 +108,7 @@ impl Display for Action {
             }
             Action::Push { tree, value } => write!(f, "{tree} takes {value}"),
             Action::Fence => f.write_str("fence"),
-            Action::CopyAhead { to, from, bytes, kept } => {
+            Action::AsyncCopy { to, from, bytes, kept } => {
                 write!(f, "copy {bytes} bytes ahead to {}[{}] from {}[{}]", to.0, to.1, from.0, from.1)?;
                 kept.as_ref().map_or(Ok(()), |kept| write!(f, ", of which there are {kept}"))
             }
@@ -140,19 +140,19 @@ impl Display for Action {
             Action::BarrierArrive(b) => write!(f, "come to {}[{}]", b.0, b.1),
             Action::BarrierExpect(b, bytes) => write!(f, "come to {}[{}], and {bytes} bytes will", b.0, b.1),
             Action::BarrierWait(b, phase) => write!(f, "wait for phase {phase} of {}[{}]", b.0, b.1),
-            Action::MapAhead(map) => write!(f, "map in word {map} soon"),
-            Action::MapCopy { to, map, barrier, at } => {
-                write!(f, "copy box {} by word {map} to {}[{}], tell {}[{}]", At(at), to.0, to.1, barrier.0, barrier.1)
+            Action::TensorMapPrefetch(map) => write!(f, "prefetch {map}"),
+            Action::TensorMapCopy { to, map, barrier, at } => {
+                write!(f, "copy box {} by {map} to {}[{}], tell {}[{}]", At(at), to.0, to.1, barrier.0, barrier.1)
             }
             Action::RegistersLess(n) => write!(f, "registers down to {n}"),
             Action::RegistersMore(n) => write!(f, "registers up to {n}"),
-            Action::FirstTurn(groups) => write!(f, "the first turn of {groups}"),
-            Action::TakeTurn(how, ..) => write!(f, "take a turn, {how:?}"),
-            Action::GiveTurn(how, ..) => write!(f, "give a turn, {how:?}"),
-            Action::HandOn { pass, to, cases, .. } => {
+            Action::RotationStart(groups) => write!(f, "the first turn of {groups}"),
+            Action::RotationWait(how, ..) => write!(f, "take a turn, {how:?}"),
+            Action::RotationSignal(how, ..) => write!(f, "give a turn, {how:?}"),
+            Action::StoreAccumulators { pass, to, cases, .. } => {
                 write!(f, "{}{} = sums of pass {pass} of {}", to.0, At(&to.1), cases.len())
             }
-            Action::StoreDealt { operand, at, from, kept } => {
+            Action::StoreInterleaved { operand, at, from, kept } => {
                 write!(f, "{operand}[{at}] = {from} of four threads, if {kept}")
             }
             Action::Reset { counters, at } => write!(f, "reset {counters}[{at}]"),
@@ -209,7 +209,7 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
             writeln!(f, "shared {name}: {ty} {shape:?}, byte {at} of {of}")
         }
         Statement::Tree { name, monoid, dtype } => writeln!(f, "tree {name}: {} of {dtype}", monoid.row().name),
-        Statement::Ticket { name, word } => writeln!(f, "ticket {name} from word {word}"),
+        Statement::Ticket { name, param } => writeln!(f, "ticket {name} from {param}"),
         Statement::SetScratch { name, at, value } => writeln!(f, "scratch {name}[{at}] = {value}"),
         Statement::Do(action) => writeln!(f, "{action}"),
         Statement::Registers { name, ty, shape } => writeln!(f, "registers {name}: {ty} {shape:?}"),
@@ -217,13 +217,13 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
             writeln!(f, "shared {name}: {ty}, as many as the launch says")
         }
         Statement::Shared { name, ty, shape } => writeln!(f, "shared {name}: {ty} {shape:?}"),
-        Statement::Operand { name, ty, word } => writeln!(f, "operand {name}: {ty} at word {word}"),
-        Statement::Constants { name, ty, word } => writeln!(f, "constant {name}: {ty} at word {word}"),
+        Statement::Operand { name, ty, param } => writeln!(f, "operand {name}: {ty} at {param}"),
+        Statement::Constants { name, ty, param } => writeln!(f, "constant {name}: {ty} at {param}"),
         Statement::Function { name, argument, body, value } => {
             write!(f, "function {name}({argument}):\n{}", Block(body, inside))?;
             writeln!(f, "{:1$}gives {value}", "", 2 * inside)
         }
-        Statement::Split { name, of, word } => writeln!(f, "{name} = {of} by word {word}"),
+        Statement::Split { name, of, param } => writeln!(f, "{name} = {of} by {param}"),
         Statement::Set(place, value) => writeln!(f, "{place} = {value}"),
         Statement::LoadVector { to, operand, at, .. } => {
             writeln!(f, "{}{} = vector {operand}[{at}]", to.0, At(&to.1))
@@ -259,7 +259,7 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
             }
         }
         Statement::Scope(body) => write!(f, "scope:\n{}", Block(body, inside)),
-        Statement::Within(words, body) => write!(f, "words from {words} on:\n{}", Block(body, inside)),
+        Statement::Within(words, body) => write!(f, "arguments {words} words further:\n{}", Block(body, inside)),
         Statement::Break => writeln!(f, "break"),
         Statement::Return => writeln!(f, "return"),
         Statement::While(condition, body) => write!(f, "while {condition}:\n{}", Block(body, inside)),
@@ -270,10 +270,14 @@ fn line(f: &mut Formatter<'_>, statement: &Statement, depth: usize) -> fmt::Resu
 
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Kernel { name, block, blocks, words, definitions, body } = self;
+        let Kernel { name, block, blocks, params, definitions, body } = self;
         definitions.iter().try_for_each(|d| writeln!(f, "define {d}"))?;
         write!(f, "kernel {name}, blocks of {block} threads")?;
         blocks.map_or(Ok(()), |n| write!(f, ", {n} on a multiprocessor"))?;
-        write!(f, ", {words} words:\n{}", Block(body, 1))
+        writeln!(f, ", {} words:", params.words())?;
+        for slot in params.slots() {
+            writeln!(f, "  param {slot}: {:?} at word {}", slot.kind(), slot.word())?;
+        }
+        write!(f, "{}", Block(body, 1))
     }
 }

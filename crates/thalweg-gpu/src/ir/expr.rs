@@ -1,6 +1,6 @@
 //! Expressions.
 
-use super::{Name, Routine, Type};
+use crate::ir::{Name, Routine, Slot, Type};
 use std::ops;
 use thalweg_ir::{DType, ElementOp};
 
@@ -76,10 +76,10 @@ pub enum Expr {
         /// Dtype, bf16.
         dtype: DType,
     },
-    /// Argument word, a u64.
-    Word(usize),
-    /// Argument word as a value of a dtype ([`thalweg_ir::Scalar::to_bits`]).
-    Scalar(DType, usize),
+    /// First word of a kernel argument, a u64.
+    Param(Slot),
+    /// Kernel argument as a value of a dtype ([`thalweg_ir::Scalar::to_bits`]).
+    Scalar(DType, Slot),
     /// Integer literal, an index or a count.
     Number(i64, Type),
     /// A constant of a dtype, in the form of [`thalweg_ir::Scalar::to_bits`].
@@ -96,9 +96,9 @@ pub enum Expr {
     Binary(Binary, Box<[Expr; 2]>),
     /// Conversion of an integer or a condition to another integer type or to a float.
     Convert(Type, Box<Expr>),
-    /// Quotient of a [`super::Statement::Split`], a u32.
+    /// Quotient of a [`crate::ir::Statement::Split`], a u32.
     Quotient(Name),
-    /// Remainder of a [`super::Statement::Split`], a u32.
+    /// Remainder of a [`crate::ir::Statement::Split`], a u32.
     Remainder(Name),
     /// An elementwise operation on values of a dtype.
     Operation(ElementOp, DType, Vec<Expr>),
@@ -185,7 +185,7 @@ impl Expr {
             Expr::Taken { identity, .. } => identity.ty(),
             Expr::Routine(routine, _) => routine.ty(),
             Expr::OfPair { dtype, .. } => Type::Held(*dtype),
-            Expr::Word(_) => Type::U64,
+            Expr::Param(_) => Type::U64,
             Expr::Scalar(dtype, _) | Expr::Constant(dtype, _) => Type::Held(*dtype),
             Expr::Thread
             | Expr::Block
@@ -286,6 +286,13 @@ impl Expr {
             | Expr::Call(_, x) => from_ref(x),
             _ => &[],
         }
+    }
+}
+
+impl Slot {
+    /// Its first word as a program reads it, converted to `ty`.
+    pub fn read(&self, ty: Type) -> Expr {
+        Expr::Param(self.clone()).to(ty)
     }
 }
 

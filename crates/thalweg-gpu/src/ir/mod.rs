@@ -1,20 +1,30 @@
 //! Intermediate representation of GPU kernels: statements over typed values, printed in a device's own language.
 //!
-//! In: the programs that `write` builds from skeletons. Out: a [`Kernel`], which `verify` checks and `dump` prints. It
-//! accesses memory by the argument word with an operand's address and an offset, never by a computed address.
+//! In: the programs that families emit from class keys. Out: a [`Kernel`], which `verify` checks and `dump` prints. It
+//! accesses memory by the argument with an operand's address and an offset, never by a computed address.
 //!
 //! Always true: the type of an expression follows from the expression alone ([`Expr::ty`]).
 
 mod action;
 mod dump;
 mod expr;
+mod layout;
 mod routine;
 mod verify;
 
-pub use action::{Action, Left, Math, Turn};
-pub use expr::{Binary, Expr};
-pub use routine::{Definition, Routine, Shuffle};
-pub use verify::verify;
+pub use crate::ir::action::Action;
+pub use crate::ir::action::Left;
+pub use crate::ir::action::Math;
+pub use crate::ir::action::Rotation;
+pub use crate::ir::expr::Binary;
+pub use crate::ir::expr::Expr;
+pub use crate::ir::layout::Kind;
+pub use crate::ir::layout::Layout;
+pub use crate::ir::layout::Slot;
+pub use crate::ir::routine::Definition;
+pub use crate::ir::routine::Routine;
+pub use crate::ir::routine::Shuffle;
+pub use crate::ir::verify::verify;
 
 use thalweg_ir::{DType, Monoid};
 
@@ -45,7 +55,7 @@ impl Type {
     pub const I32: Type = Type::Held(DType::I32);
     /// Type of indices.
     pub const I64: Type = Type::Held(DType::I64);
-    /// Type of argument words.
+    /// Type of addresses, and of a word of the arguments.
     pub const U64: Type = Type::Held(DType::U64);
 
     /// Type of indices, of 64 bits or of 32.
@@ -159,17 +169,17 @@ pub enum Statement {
     Ticket {
         /// Name.
         name: Name,
-        /// Word with the address of the exchange buffer.
-        word: usize,
+        /// Address of the exchange buffer.
+        param: Slot,
     },
-    /// Operand in global memory, at the address in a word.
+    /// Operand in global memory, at the address in an argument.
     Operand {
         /// Name.
         name: Name,
         /// Element type.
         ty: Type,
-        /// Index of the word.
-        word: usize,
+        /// Its address.
+        param: Slot,
     },
     /// Read-only operand, which no thread of the launch writes: loads of one element give all threads the same value.
     Constants {
@@ -177,10 +187,10 @@ pub enum Statement {
         name: Name,
         /// Element type.
         ty: Type,
-        /// Index of the word.
-        word: usize,
+        /// Its address.
+        param: Slot,
     },
-    /// Function of an index, which may use argument words.
+    /// Function of an index, which may read kernel arguments.
     Function {
         /// Name.
         name: Name,
@@ -191,14 +201,14 @@ pub enum Statement {
         /// Returned value, an i64.
         value: Expr,
     },
-    /// Division of a number by the divisor in two argument words ([`crate::space::divisor`]).
+    /// Division of a number by the divisor in an argument ([`crate::space::divisor`]).
     Split {
         /// Name by which quotient and remainder are referred to.
         name: Name,
         /// Dividend, a u32.
         of: Expr,
-        /// Index of the divisor's first word.
-        word: usize,
+        /// The divisor.
+        param: Slot,
     },
     /// Assignment to a variable, or to an element of registers or of shared memory.
     Set(Expr, Expr),
@@ -265,7 +275,7 @@ pub enum Statement {
     If(Expr, Vec<Statement>, Vec<Statement>),
     /// Block with a scope of its own.
     Scope(Vec<Statement>),
-    /// Block whose argument words are counted from a base, a u32. Used by launches of several kernels.
+    /// Block whose arguments are this many words, a u32, after those of the layout. Used by launches of several problems.
     Within(Expr, Vec<Statement>),
     /// Exit from the innermost loop.
     Break,
@@ -296,7 +306,7 @@ impl Statement {
     }
 }
 
-/// A kernel: the program of each thread. Its argument is an array of 64-bit words.
+/// A kernel: the program of each thread.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kernel {
     /// Its name.
@@ -305,8 +315,8 @@ pub struct Kernel {
     pub block: u32,
     /// Resident blocks per multiprocessor, if specified (launch bounds).
     pub blocks: Option<u32>,
-    /// Number of argument words.
-    pub words: usize,
+    /// Its arguments.
+    pub params: Layout,
     /// Definitions that its routines need.
     pub definitions: Vec<Definition>,
     /// Program of a thread.
@@ -318,7 +328,7 @@ impl Kernel {
     pub fn has_maps(&self) -> bool {
         fn any(body: &[Statement]) -> bool {
             body.iter().any(|s| match s {
-                Statement::Do(Action::MapCopy { .. }) => true,
+                Statement::Do(Action::TensorMapCopy { .. }) => true,
                 Statement::If(_, then, otherwise) => any(then) || any(otherwise),
                 Statement::For(For { body, .. })
                 | Statement::While(_, body)

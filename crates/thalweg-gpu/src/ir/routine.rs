@@ -1,6 +1,6 @@
 //! Routines: operations around folds and scans that every device implements by code of its own.
 
-use super::Type;
+use crate::ir::Type;
 use thalweg_ir::{DType, Monoid, ScanOp};
 
 /// Definition that precedes a kernel, for its routines.
@@ -17,7 +17,7 @@ pub enum Definition {
         /// Dtype of the elements.
         dtype: DType,
     },
-    /// Multiplication by warpgroups ([`super::Action::WarpgroupMultiply`]) with this dtype, these layouts and this
+    /// Multiplication by warpgroups ([`crate::ir::Action::WarpgroupMultiply`]) with this dtype, these layouts and this
     /// width.
     Warpgroups {
         /// Whether factors are f16; else bf16.

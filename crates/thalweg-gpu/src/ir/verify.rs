@@ -5,32 +5,32 @@
 //!   does not mention the declared name: in most languages that refers to the new one already.
 //! * Operands of an operation have one type, conditions are bool, indices integers. Types change by explicit
 //!   conversions only.
-//! * Argument words are within bounds.
+//! * Arguments are declared, and used as what they are.
 //! * All threads of a block reach every barrier (barriers are in uniform control flow): conditions and loops around it,
-//!   and returns before it, depend on words, constants and the block's number alone. A return in a loop is before all
+//!   and returns before it, depend on arguments, constants and the block's number alone. A return in a loop is before all
 //!   barriers of the loop.
 
 mod action;
 mod value;
 
-use super::{Definition, Expr, For, Kernel, Name, Statement, Type};
+use crate::ir::verify::value::mentions;
+use crate::ir::{Definition, Expr, For, Kernel, Kind, Layout, Name, Slot, Statement, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use thalweg_ir::DType;
-use value::mentions;
 
 /// Checks a kernel.
 ///
 /// # Errors
 /// A description of the violated rule.
 pub fn verify(kernel: &Kernel) -> Result<(), String> {
-    let (words, definitions) = (kernel.words, &kernel.definitions);
+    let (params, definitions) = (&kernel.params, &kernel.definitions);
     // Fixed point: a mutable variable counts as uniform until an assignment in divergent control flow, or of a value
     // that differs between threads, is found.
     let mut apart = FxHashSet::default();
     loop {
         let before = apart.len();
         let mut checker =
-            Checker { words, definitions, scopes: vec![], same: true, same_words: true, left: false, loops: 0, apart };
+            Checker { params, definitions, scopes: vec![], same: true, same_words: true, left: false, loops: 0, apart };
         let checked = checker.block(&kernel.body);
         apart = checker.apart;
         if apart.len() == before {
@@ -41,7 +41,7 @@ pub fn verify(kernel: &Kernel) -> Result<(), String> {
 
 /// Kind of a declared name.
 #[derive(Clone, Debug)]
-enum Known {
+enum Declared {
     /// A variable: whether it is mutable, and whether it is uniform in a block.
     Value {
         ty: Type,
@@ -69,12 +69,12 @@ enum Known {
 }
 
 struct Checker<'a> {
-    words: usize,
+    params: &'a Layout,
     definitions: &'a [Definition],
-    scopes: Vec<FxHashMap<Name, Known>>,
+    scopes: Vec<FxHashMap<Name, Declared>>,
     /// Whether control flow is uniform: all threads of the block are here.
     same: bool,
-    /// Whether the base of argument words is uniform ([`Statement::Within`]).
+    /// Whether the base of arguments is uniform ([`Statement::Within`]).
     same_words: bool,
     /// Whether some threads have returned.
     left: bool,
@@ -91,12 +91,12 @@ fn want(holds: bool, what: impl FnOnce() -> String) -> Checked {
 }
 
 impl Checker<'_> {
-    fn known(&self, name: &str) -> Result<&Known, String> {
+    fn known(&self, name: &str) -> Result<&Declared, String> {
         let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
         found.ok_or_else(|| format!("`{name}` is not declared"))
     }
 
-    fn declare(&mut self, name: &str, known: Known) -> Checked {
+    fn declare(&mut self, name: &str, known: Declared) -> Checked {
         let scope = self.scopes.last_mut().expect("statements are in a scope");
         want(scope.insert(name.into(), known).is_none(), || format!("`{name}` is declared twice"))
     }
@@ -114,7 +114,7 @@ impl Checker<'_> {
         self.same &= same;
         self.scopes.push(FxHashMap::default());
         if let Some((name, ty)) = counter {
-            self.declare(name, Known::Value { ty, changes: false, same })?;
+            self.declare(name, Declared::Value { ty, changes: false, same })?;
         }
         body.iter().try_for_each(|s| self.statement(s))?;
         self.scopes.pop();
@@ -151,23 +151,24 @@ impl Checker<'_> {
                 let changes = matches!(statement, Statement::Variable(..));
                 let same = self.is_same(value);
                 let same = if changes { self.changed(name, same) } else { same };
-                self.declare(name, Known::Value { ty: value.ty(), changes, same })
+                self.declare(name, Declared::Value { ty: value.ty(), changes, same })
             }
             Statement::Later(name, ty) => {
                 let same = self.changed(name, true);
-                self.declare(name, Known::Value { ty: *ty, changes: true, same })
+                self.declare(name, Declared::Value { ty: *ty, changes: true, same })
             }
             Statement::Registers { name, ty, shape } => {
                 want(!shape.is_empty() && shape.iter().all(|&n| n > 0), || format!("`{name}` has no elements"))?;
-                self.declare(name, Known::Elements { ty: *ty, shape: Some(shape.clone()), shared: false })
+                self.declare(name, Declared::Elements { ty: *ty, shape: Some(shape.clone()), shared: false })
             }
             Statement::Shared { name, ty, shape } => {
                 want(self.same, || format!("`{name}` is shared by some threads of a block"))?;
                 let shape = (!shape.is_empty()).then(|| shape.clone());
-                self.declare(name, Known::Elements { ty: *ty, shape, shared: true })
+                self.declare(name, Declared::Elements { ty: *ty, shape, shared: true })
             }
             Statement::SharedPart { name, ty, shape, of, at } => {
-                let Known::Elements { ty: Type::Stored(DType::U8), shape: room, shared: true } = self.known(of)? else {
+                let Declared::Elements { ty: Type::Stored(DType::U8), shape: room, shared: true } = self.known(of)?
+                else {
                     return Err(format!("`{of}` are no shared bytes"));
                 };
                 let size = match ty {
@@ -182,30 +183,30 @@ impl Checker<'_> {
                 let room = room.as_ref().map_or(u64::from(u32::MAX), |room| count(room));
                 want(u64::from(*at) % size == 0, || format!("`{name}` begins at {at}, between elements"))?;
                 want(end <= room, || format!("`{name}` ends {end} bytes behind the begin of `{of}`"))?;
-                self.declare(name, Known::Elements { ty: *ty, shape: Some(shape.clone()), shared: true })
+                self.declare(name, Declared::Elements { ty: *ty, shape: Some(shape.clone()), shared: true })
             }
             Statement::Tree { name, monoid, dtype } => {
                 self.defined(Definition::Monoid(*monoid, *dtype))?;
-                self.declare(name, Known::Tree(*dtype))
+                self.declare(name, Declared::Tree(*dtype))
             }
-            Statement::Ticket { name, word } => {
-                self.word(*word)?;
+            Statement::Ticket { name, param } => {
+                self.param(param, &[Kind::Address])?;
                 want(self.same, || format!("`{name}` is drawn by some threads of a block"))?;
-                self.declare(name, Known::Ticket)
+                self.declare(name, Declared::Ticket)
             }
-            Statement::Operand { name, ty, word } => {
-                self.word(*word)?;
-                self.declare(name, Known::Operand { ty: *ty, constant: None })
+            Statement::Operand { name, ty, param } => {
+                self.param(param, &[Kind::Address, Kind::Base])?;
+                self.declare(name, Declared::Operand { ty: *ty, constant: None })
             }
-            Statement::Constants { name, ty, word } => {
-                self.word(*word)?;
+            Statement::Constants { name, ty, param } => {
+                self.param(param, &[Kind::Address, Kind::Base])?;
                 let same = self.same_words;
-                self.declare(name, Known::Operand { ty: *ty, constant: Some(same) })
+                self.declare(name, Declared::Operand { ty: *ty, constant: Some(same) })
             }
             Statement::Do(action) => self.action(action),
             Statement::Function { name, argument, body, value } => {
                 self.scopes.push(FxHashMap::default());
-                self.declare(argument, Known::Value { ty: Type::I64, changes: false, same: false })?;
+                self.declare(argument, Declared::Value { ty: Type::I64, changes: false, same: false })?;
                 // Calls may be divergent, and the function's body cannot exit a loop around a call.
                 let before = (std::mem::replace(&mut self.same, false), std::mem::take(&mut self.loops));
                 body.iter().try_for_each(|s| self.statement(s))?;
@@ -213,14 +214,14 @@ impl Checker<'_> {
                 (self.same, self.loops) = before;
                 self.scopes.pop();
                 want(!leaves(body), || format!("`{name}` ends a thread"))?;
-                self.declare(name, Known::Function)
+                self.declare(name, Declared::Function)
             }
-            Statement::Split { name, of, word } => {
+            Statement::Split { name, of, param } => {
                 self.typed(of, Type::U32)?;
-                self.word(word + 1)?;
+                self.param(param, &[Kind::Divisor])?;
                 want(!mentions(of, name), || format!("`{name}` is declared by what has its name"))?;
                 let same = self.is_same(of) && self.same_words;
-                self.declare(name, Known::Split { same })
+                self.declare(name, Declared::Split { same })
             }
             Statement::Set(place, value) => {
                 self.check(place)?;
@@ -228,7 +229,7 @@ impl Checker<'_> {
                 match place {
                     Expr::Element { .. } => Ok(()),
                     Expr::Name(name, _) => {
-                        want(matches!(self.known(name)?, Known::Value { changes: true, .. }), || {
+                        want(matches!(self.known(name)?, Declared::Value { changes: true, .. }), || {
                             format!("`{name}` does not change")
                         })?;
                         let same = self.is_same(value);
@@ -250,8 +251,8 @@ impl Checker<'_> {
             }
             Statement::Atomic { name, at, value, before, .. } => {
                 let of = match self.known(name)? {
-                    Known::Operand { ty, constant: None } => *ty,
-                    Known::Elements { shared: true, .. } => {
+                    Declared::Operand { ty, constant: None } => *ty,
+                    Declared::Elements { shared: true, .. } => {
                         let ty = self.shared(name)?;
                         self.element(name, std::slice::from_ref(at), ty, 0)?;
                         ty
@@ -268,7 +269,7 @@ impl Checker<'_> {
                     Some(before) if mentions(value, before) || mentions(at, before) || name == before => {
                         Err(format!("`{before}` is declared by what has its name"))
                     }
-                    Some(name) => self.declare(name, Known::Value { ty: value.ty(), changes: false, same: false }),
+                    Some(name) => self.declare(name, Declared::Value { ty: value.ty(), changes: false, same: false }),
                     None => Ok(()),
                 }
             }
@@ -322,20 +323,23 @@ impl Checker<'_> {
         self.repeated(same, &[(below, *ty), (step, *ty)], Some((name, *ty)), body)
     }
 
-    fn word(&self, number: usize) -> Checked {
-        want(number < self.words, || format!("word {number} of {}", self.words))
+    /// Checks that an argument is declared, and is of one of these kinds, if there are any.
+    fn param(&self, param: &Slot, kinds: &[Kind]) -> Checked {
+        want(self.params.slots().contains(param), || format!("`{param}` is no argument"))?;
+        let fits = kinds.is_empty() || kinds.contains(&param.kind());
+        want(fits, || format!("`{param}` is {:?}, where {kinds:?} is wanted", param.kind()))
     }
 
     fn operand(&self, name: &str) -> Result<Type, String> {
         match self.known(name)? {
-            Known::Operand { ty, .. } => Ok(*ty),
+            Declared::Operand { ty, .. } => Ok(*ty),
             _ => Err(format!("`{name}` is no operand")),
         }
     }
 
     /// Type of an operand that threads may write.
     fn written(&self, name: &str) -> Result<Type, String> {
-        let constant = matches!(self.known(name)?, Known::Operand { constant: Some(_), .. });
+        let constant = matches!(self.known(name)?, Declared::Operand { constant: Some(_), .. });
         want(!constant, || format!("`{name}` is constant"))?;
         self.operand(name)
     }

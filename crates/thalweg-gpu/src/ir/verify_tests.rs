@@ -1,11 +1,27 @@
 //! Tests of the verifier: kernels with one violation each, and the expected messages.
 
-use super::*;
-use crate::ir::{Atomic, Routine, Unroll};
+use crate::ir::{Atomic, Routine, Unroll, *};
 use thalweg_ir::ElementOp;
 
-fn check(words: usize, body: Vec<Statement>) -> Result<(), String> {
-    verify(&Kernel { name: "k", block: 64, blocks: None, words, definitions: vec![], body })
+fn layout(arguments: &[(&str, Kind)]) -> Layout {
+    let mut layout = Layout::named();
+    for &(name, kind) in arguments {
+        layout.field(name, |layout| layout.add(kind));
+    }
+    layout
+}
+
+/// Arguments of all kernels here.
+fn arguments() -> Layout {
+    layout(&[("at", Kind::Address), ("n", Kind::U32), ("by", Kind::Divisor)])
+}
+
+fn param(name: &str) -> Slot {
+    arguments().find(name).expect("it is declared").clone()
+}
+
+fn check(body: Vec<Statement>) -> Result<(), String> {
+    verify(&Kernel { name: "k", block: 64, blocks: None, params: arguments(), definitions: vec![], body })
 }
 
 fn number(n: i64) -> Expr {
@@ -18,7 +34,7 @@ fn loops(below: Expr, body: Vec<Statement>) -> Statement {
 }
 
 fn operand() -> Statement {
-    Statement::Operand { name: "p0".into(), ty: Type::Stored(DType::F32), word: 0 }
+    Statement::Operand { name: "p0".into(), ty: Type::Stored(DType::F32), param: param("at") }
 }
 
 fn registers() -> Statement {
@@ -30,7 +46,7 @@ fn element(first: Expr, second: Expr) -> Expr {
 }
 
 #[test]
-fn what_is_right_passes() {
+fn valid_kernels_pass() {
     let load = Expr::Load(Type::Stored(DType::F32), "p0".into(), Box::new(number(3)));
     let value = Expr::Unpack(DType::F32, Box::new(element(number(1), number(3))));
     let body = vec![
@@ -40,16 +56,17 @@ fn what_is_right_passes() {
         Statement::LoadVector { to: ("r".into(), vec![number(1)]), operand: "p0".into(), at: number(0), fresh: false },
         Statement::Let("x".into(), value),
         Statement::Barrier,
-        loops(Expr::Word(1).to(Type::U32), vec![Statement::Barrier]),
+        loops(param("n").read(Type::U32), vec![Statement::Barrier]),
     ];
-    assert_eq!(check(2, body), Ok(()));
+    assert_eq!(check(body), Ok(()));
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn violations_have_messages() {
     let x = || Expr::name("x", Type::I32);
     let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
     let float = || Expr::Constant(DType::F32, 0);
+    let other = layout(&[("at", Kind::Address), ("other", Kind::U32)]).find("other").expect("it is declared").clone();
     let cases: Vec<(Vec<Statement>, &str)> = vec![
         (vec![Statement::Let("y".into(), x())], "k: `x` is not declared"),
         (
@@ -60,8 +77,11 @@ fn what_is_wrong_is_told() {
         (vec![Statement::Let("x".into(), Expr::Thread), Statement::Let("y".into(), x())], "k: `x` is u32, not i32"),
         (vec![Statement::Let("y".into(), number(0) + Expr::Thread)], "k: thread is u32 where i32 is wanted"),
         (vec![Statement::Let("y".into(), float() + float())], "k: f32 0x0 is f32, which has no Add"),
-        (vec![Statement::Let("y".into(), Expr::Word(2))], "k: word 2 of 2"),
-        (vec![Statement::Split { name: "s".into(), of: Expr::Block, word: 1 }], "k: word 2 of 2"),
+        (vec![Statement::Let("y".into(), other.read(Type::U64))], "k: `other` is no argument"),
+        (
+            vec![Statement::Split { name: "s".into(), of: Expr::Block, param: param("n") }],
+            "k: `n` is U32, where [Divisor] is wanted",
+        ),
         (
             vec![registers(), Statement::Let("y".into(), element(number(2), number(0)))],
             "k: index 2 of `r`, which has 2",
@@ -97,7 +117,7 @@ fn what_is_wrong_is_told() {
         ),
     ];
     for (body, what) in cases {
-        assert_eq!(check(2, body), Err(what.to_string()));
+        assert_eq!(check(body), Err(what.to_string()));
     }
     let late = "k: some threads of a block do not come to a barrier";
     let barriers = [
@@ -112,34 +132,34 @@ fn what_is_wrong_is_told() {
         vec![loops(number(9), vec![Statement::when(mine(), vec![Statement::Break]), Statement::Barrier])],
     ];
     for body in barriers {
-        assert_eq!(check(2, body), Err(late.to_string()));
+        assert_eq!(check(body), Err(late.to_string()));
     }
 }
 
 #[test]
-fn barriers_behind_threads_that_have_left() {
+fn barriers_after_divergent_returns() {
     let late = Err("k: some threads of a block do not come to a barrier".to_string());
     let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
     let leaves = || Statement::when(mine(), vec![Statement::Return]);
-    let all = || Expr::Word(0).to(Type::U32).lt(Expr::Number(3, Type::U32));
+    let all = || param("n").read(Type::U32).lt(Expr::Number(3, Type::U32));
     // In a loop, in uniform control flow, and in the iteration before.
-    assert_eq!(check(2, vec![loops(number(2), vec![leaves()]), Statement::Barrier]), late);
-    assert_eq!(check(2, vec![Statement::when(all(), vec![leaves()]), Statement::Barrier]), late);
-    assert_eq!(check(2, vec![loops(number(2), vec![Statement::Barrier, leaves()])]), late);
+    assert_eq!(check(vec![loops(number(2), vec![leaves()]), Statement::Barrier]), late);
+    assert_eq!(check(vec![Statement::when(all(), vec![leaves()]), Statement::Barrier]), late);
+    assert_eq!(check(vec![loops(number(2), vec![Statement::Barrier, leaves()])]), late);
     // Barriers are reached where all threads return, or none does.
-    assert_eq!(check(2, vec![Statement::when(all(), vec![Statement::Return]), Statement::Barrier]), Ok(()));
+    assert_eq!(check(vec![Statement::when(all(), vec![Statement::Return]), Statement::Barrier]), Ok(()));
     let other = vec![Statement::Barrier];
-    assert_eq!(check(2, vec![Statement::If(all(), vec![leaves()], other.clone())]), late);
-    assert_eq!(check(2, vec![Statement::If(all(), other, vec![leaves()])]), Ok(()));
+    assert_eq!(check(vec![Statement::If(all(), vec![leaves()], other.clone())]), late);
+    assert_eq!(check(vec![Statement::If(all(), other, vec![leaves()])]), Ok(()));
 }
 
 #[test]
-fn conditions_around_what_all_threads_tell() {
+fn conditions_around_collective_routines() {
     let late = Err("k: some threads of a block do not come to what all of them tell".to_string());
     let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
     let all = || Expr::Block.lt(Expr::Number(8, Type::U32));
     let any = || Routine::AnyOfBlock.of([mine()]);
-    let says = |value: Expr| check(2, vec![Statement::Let("y".into(), value)]);
+    let says = |value: Expr| check(vec![Statement::Let("y".into(), value)]);
     assert_eq!(says(mine().and(any())), late);
     assert_eq!(says(mine().or(any())), late);
     assert_eq!(says(mine().select(any(), all())), late);
@@ -147,28 +167,28 @@ fn conditions_around_what_all_threads_tell() {
     assert_eq!(says(all().and(any())), Ok(()));
     // A thread that breaks does not evaluate the next iteration's condition.
     let broken = vec![Statement::when(mine(), vec![Statement::Break])];
-    assert_eq!(check(2, vec![Statement::While(any(), broken)]), late);
-    assert_eq!(check(2, vec![Statement::While(any(), vec![Statement::Barrier])]), Ok(()));
+    assert_eq!(check(vec![Statement::While(any(), broken)]), late);
+    assert_eq!(check(vec![Statement::While(any(), vec![Statement::Barrier])]), Ok(()));
 }
 
 #[test]
-fn words_that_are_counted_from_elsewhere() {
+fn arguments_at_an_offset() {
     let late = Err("k: some threads of a block do not come to a barrier".to_string());
-    let barrier = || loops(Expr::Word(1).to(Type::U32), vec![Statement::Barrier]);
-    assert_eq!(check(2, vec![Statement::Within(Expr::Thread, vec![barrier()])]), late);
-    assert_eq!(check(2, vec![Statement::Within(Expr::Block, vec![barrier()])]), Ok(()));
+    let barrier = || loops(param("n").read(Type::U32), vec![Statement::Barrier]);
+    assert_eq!(check(vec![Statement::Within(Expr::Thread, vec![barrier()])]), late);
+    assert_eq!(check(vec![Statement::Within(Expr::Block, vec![barrier()])]), Ok(()));
     let mine = || Expr::Thread.lt(Expr::Number(8, Type::U32));
     let broken = Statement::Within(Expr::Block, vec![Statement::when(mine(), vec![Statement::Break])]);
-    assert_eq!(check(2, vec![loops(number(9), vec![broken, Statement::Barrier])]), late);
+    assert_eq!(check(vec![loops(number(9), vec![broken, Statement::Barrier])]), late);
 }
 
 #[test]
 fn names_places_and_numbers_that_are_wrong() {
     let x = || Expr::name("i", Type::I32);
     let twice = |what: &str| format!("k: `{what}` is declared by what has its name");
-    let split = |of| Statement::Split { name: "s".into(), of, word: 0 };
+    let split = |of| Statement::Split { name: "s".into(), of, param: param("by") };
     let stored = Type::Stored(DType::F32);
-    let constants = || Statement::Constants { name: "p0".into(), ty: stored, word: 0 };
+    let constants = || Statement::Constants { name: "p0".into(), ty: stored, param: param("at") };
     let vector = |first| ("r".to_string(), vec![number(first)]);
     let add = |name: &str| Statement::Atomic {
         op: Atomic::Add,
@@ -214,6 +234,6 @@ fn names_places_and_numbers_that_are_wrong() {
         (vec![bytes(), part(Type::Held(DType::BF16), 16, 0)], "k: `q` ends 64 bytes behind the begin of `b`".into()),
     ];
     for (body, what) in cases {
-        assert_eq!(check(2, body), Err(what));
+        assert_eq!(check(body), Err(what));
     }
 }

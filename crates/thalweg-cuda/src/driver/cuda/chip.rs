@@ -1,7 +1,7 @@
 //! Properties of a GPU, as the driver reports them.
 
 use super::api::{Api, SUCCESS};
-use crate::driver::{Chip, nvrtc};
+use crate::driver::{Chip, capabilities, nvrtc};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute_enum as Attribute};
 use std::ffi::CStr;
 
@@ -52,9 +52,11 @@ pub(super) fn chip(
     let bits = known(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 0.0);
     // Two transfers a cycle; where clocks are unknown, the bandwidth per multiprocessor of an H100.
     let bandwidth = if khz * bits > 0.0 { 2e-6 * khz * bits / 8.0 } else { 25.0 * f64::from(multiprocessors) };
+    let sm = 10 * major + minor;
     Ok(Chip {
         name,
-        sm: 10 * major + minor,
+        sm,
+        capabilities: capabilities(sm),
         multiprocessors,
         threads: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
         registers: get(Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,

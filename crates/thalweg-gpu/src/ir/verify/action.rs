@@ -1,7 +1,7 @@
 //! Checks of actions, the routines without a result.
 
-use super::{Checked, Checker, Known, want};
-use crate::ir::{Action, Definition, Expr, Left, Name, Type};
+use crate::ir::verify::{Checked, Checker, Declared, want};
+use crate::ir::{Action, Definition, Expr, Kind, Left, Name, Type};
 use thalweg_ir::DType;
 
 impl Checker<'_> {
@@ -14,13 +14,13 @@ impl Checker<'_> {
     /// Element type of a shared array.
     pub(super) fn shared(&self, name: &str) -> Result<Type, String> {
         match self.known(name)? {
-            Known::Elements { ty, shared: true, .. } => Ok(*ty),
+            Declared::Elements { ty, shared: true, .. } => Ok(*ty),
             _ => Err(format!("`{name}` is not shared")),
         }
     }
 
     pub(super) fn action(&self, action: &Action) -> Checked {
-        want(self.same || !action.is_met(), || format!("some threads of a block do not come to: {action}"))?;
+        want(self.same || !action.is_collective(), || format!("some threads of a block do not come to: {action}"))?;
         match action {
             Action::FoldPoints { monoid, dtype, registers, .. } => {
                 self.defined(Definition::Monoid(*monoid, *dtype))?;
@@ -36,7 +36,7 @@ impl Checker<'_> {
                 [chunk, chunks].into_iter().try_for_each(|x| self.typed(x, Type::U32))
             }
             Action::Push { tree, value } => match *self.known(tree)? {
-                Known::Tree(dtype) => self.typed(value, Type::Held(dtype)),
+                Declared::Tree(dtype) => self.typed(value, Type::Held(dtype)),
                 _ => Err(format!("`{tree}` is no tree")),
             },
             Action::Fence
@@ -49,27 +49,27 @@ impl Checker<'_> {
             | Action::BarriersStarted
             | Action::RegistersLess(_)
             | Action::RegistersMore(_)
-            | Action::FirstTurn(_) => Ok(()),
+            | Action::RotationStart(_) => Ok(()),
             Action::Kept(name, at) => self.element(name, at, Type::Held(DType::F32), 2),
             Action::BarrierStart(b, _) | Action::BarrierArrive(b) => self.barrier(b),
             Action::BarrierExpect(b, x) | Action::BarrierWait(b, x) => {
                 self.barrier(b)?;
                 self.typed(x, Type::U32)
             }
-            Action::MapAhead(map) => self.word(*map),
-            Action::MapCopy { to, map, barrier, at } => {
-                self.word(*map)?;
+            Action::TensorMapPrefetch(map) => self.param(map, &[Kind::TensorMap]),
+            Action::TensorMapCopy { to, map, barrier, at } => {
+                self.param(map, &[Kind::TensorMap])?;
                 self.shared(&to.0)?;
                 self.position(&to.1)?;
                 self.barrier(barrier)?;
                 at.iter().try_for_each(|x| self.typed(x, Type::I32))
             }
-            Action::TakeTurn(_, turns, turn) => {
+            Action::RotationWait(_, turns, turn) => {
                 self.barrier(&(turns.clone(), Expr::Number(0, Type::I32)))?;
                 self.typed(&Expr::name(turn.clone(), Type::U32), Type::U32)
             }
-            Action::GiveTurn(_, turns, _) => self.barrier(&(turns.clone(), Expr::Number(0, Type::I32))),
-            Action::CopyAhead { to, from, bytes, kept } => {
+            Action::RotationSignal(_, turns, _) => self.barrier(&(turns.clone(), Expr::Number(0, Type::I32))),
+            Action::AsyncCopy { to, from, bytes, kept } => {
                 let (to_ty, from_ty) = (self.shared(&to.0)?, self.operand(&from.0)?);
                 let size = |ty| match ty {
                     Type::Held(d) | Type::Stored(d) => d.size() as u32,
@@ -81,7 +81,7 @@ impl Checker<'_> {
                 let ty = if *bytes == 16 { Type::I32 } else { Type::BOOL };
                 kept.as_ref().map_or(Ok(()), |kept| self.typed(kept, ty))
             }
-            Action::StoreDealt { operand, at, from, kept } => {
+            Action::StoreInterleaved { operand, at, from, kept } => {
                 let ty = self.operand(operand)?;
                 let narrow = matches!(ty, Type::Stored(DType::BF16 | DType::F16));
                 want(narrow, || format!("{ty} is no narrow float"))?;
@@ -111,7 +111,7 @@ impl Checker<'_> {
                 self.typed(&right.0, Type::Matrix)?;
                 self.typed(keep, Type::BOOL)
             }
-            Action::HandOn { pass, to, cases, .. } => {
+            Action::StoreAccumulators { pass, to, cases, .. } => {
                 self.position(pass)?;
                 self.element(&to.0, &to.1, Type::Held(DType::F32), 1)?;
                 cases.iter().try_for_each(|(of, _)| self.element(&of.0, &of.1, Type::Held(DType::F32), 2))
@@ -140,7 +140,7 @@ impl Checker<'_> {
     pub(super) fn vector(&self, (name, before): &(Name, Vec<Expr>), operand: &str, at: &Expr) -> Checked {
         let of = self.operand(operand)?;
         self.position(at)?;
-        let Known::Elements { ty, shape: Some(_), shared: false } = self.known(name)? else {
+        let Declared::Elements { ty, shape: Some(_), shared: false } = self.known(name)? else {
             return Err(format!("`{name}` are no registers"));
         };
         want(*ty == of, || format!("`{name}` are {ty}, and `{operand}` is {of}"))?;

@@ -1,7 +1,7 @@
 //! Checks of expressions and of routines with a result.
 
-use super::{Checked, Checker, Known, want};
-use crate::ir::{Binary, Definition, Expr, Routine, Type};
+use crate::ir::verify::{Checked, Checker, Declared, want};
+use crate::ir::{Binary, Definition, Expr, Kind, Routine, Type};
 use thalweg_ir::{DType, ElementOp};
 
 impl Checker<'_> {
@@ -114,7 +114,7 @@ impl Checker<'_> {
     pub(super) fn check(&self, of: &Expr) -> Checked {
         match of {
             Expr::Name(name, ty) => match self.known(name)? {
-                Known::Value { ty: is, .. } => want(is == ty, || format!("`{name}` is {is}, not {ty}")),
+                Declared::Value { ty: is, .. } => want(is == ty, || format!("`{name}` is {is}, not {ty}")),
                 _ => Err(format!("`{name}` is no value")),
             },
             Expr::Element { of: name, at, ty } => self.element(name, at, *ty, 0),
@@ -122,7 +122,8 @@ impl Checker<'_> {
                 self.position(lane)?;
                 self.element(name, at, Type::Stored(*dtype), 1)
             }
-            Expr::Word(number) | Expr::Scalar(_, number) => self.word(*number),
+            Expr::Param(param) => self.param(param, &[]),
+            Expr::Scalar(_, param) => self.param(param, &[Kind::Scalar]),
             Expr::Number(n, ty) => {
                 want(ty.is_index(), || format!("a number that counts is {ty}"))?;
                 // A bit mask may be written as a negative number.
@@ -135,7 +136,7 @@ impl Checker<'_> {
             }
             Expr::Constant(..) | Expr::Thread | Expr::Block | Expr::Blocks | Expr::Threads => Ok(()),
             Expr::Quotient(name) | Expr::Remainder(name) => match self.known(name)? {
-                Known::Split { .. } => Ok(()),
+                Declared::Split { .. } => Ok(()),
                 _ => Err(format!("`{name}` is not taken apart")),
             },
             Expr::Binary(op, two) => self.binary(*op, &two[0], &two[1]),
@@ -195,15 +196,15 @@ impl Checker<'_> {
                 self.position(at)
             }
             Expr::Whole(name, ty) => match self.known(name)? {
-                Known::Elements { ty: is, .. } => want(is == ty, || format!("`{name}` are {is}, not {ty}")),
+                Declared::Elements { ty: is, .. } => want(is == ty, || format!("`{name}` are {is}, not {ty}")),
                 _ => Err(format!("`{name}` has no elements")),
             },
             Expr::Taken { tree, identity } => match *self.known(tree)? {
-                Known::Tree(dtype) => self.typed(identity, Type::Held(dtype)),
+                Declared::Tree(dtype) => self.typed(identity, Type::Held(dtype)),
                 _ => Err(format!("`{tree}` is no tree")),
             },
             Expr::Drawn(name) => match self.known(name)? {
-                Known::Ticket => Ok(()),
+                Declared::Ticket => Ok(()),
                 _ => Err(format!("`{name}` is no ticket")),
             },
             Expr::Routine(routine, args) => self.routine(*routine, args),
@@ -215,7 +216,7 @@ impl Checker<'_> {
                 self.typed(&place[2], Type::U64)
             }
             Expr::Call(name, x) => {
-                want(matches!(self.known(name)?, Known::Function), || format!("`{name}` is no function"))?;
+                want(matches!(self.known(name)?, Declared::Function), || format!("`{name}` is no function"))?;
                 self.typed(x, Type::I64)
             }
         }
@@ -223,7 +224,7 @@ impl Checker<'_> {
 
     /// Checks operands that are evaluated conditionally: a block-wide routine in them needs a uniform condition.
     pub(super) fn reached(&self, condition: &Expr, then: &[Expr]) -> Checked {
-        let all = self.is_same(condition) || !then.iter().any(is_met);
+        let all = self.is_same(condition) || !then.iter().any(is_collective);
         want(all, || "some threads of a block do not come to what all of them tell".into())
     }
 
@@ -244,7 +245,7 @@ impl Checker<'_> {
 
     /// Checks an indexed array, where all dimensions but the last `open` have an index.
     pub(super) fn element(&self, name: &str, at: &[Expr], ty: Type, open: usize) -> Checked {
-        let Known::Elements { ty: is, shape, .. } = self.known(name)? else {
+        let Declared::Elements { ty: is, shape, .. } = self.known(name)? else {
             return Err(format!("`{name}` has no elements"));
         };
         want(*is == ty, || format!("elements of `{name}` are {is}, not {ty}"))?;
@@ -262,21 +263,23 @@ impl Checker<'_> {
     /// Whether an expression is uniform in a block.
     pub(super) fn is_same(&self, of: &Expr) -> bool {
         let own = match of {
-            Expr::Name(name, _) => matches!(self.known(name), Ok(Known::Value { same: true, .. })),
-            Expr::Quotient(name) | Expr::Remainder(name) => matches!(self.known(name), Ok(Known::Split { same: true })),
+            Expr::Name(name, _) => matches!(self.known(name), Ok(Declared::Value { same: true, .. })),
+            Expr::Quotient(name) | Expr::Remainder(name) => {
+                matches!(self.known(name), Ok(Declared::Split { same: true }))
+            }
             // All threads read the same element, if the index is uniform.
-            Expr::Element { of, .. } => matches!(self.known(of), Ok(Known::Elements { shared: true, .. })),
+            Expr::Element { of, .. } => matches!(self.known(of), Ok(Declared::Elements { shared: true, .. })),
             Expr::Drawn(_) => true,
             Expr::Routine(Routine::AnyOfBlock, _) => return true,
             Expr::Routine(Routine::Ones, _) => true,
             Expr::Thread | Expr::OfPair { .. } | Expr::Whole(..) | Expr::Routine(..) | Expr::Taken { .. } => false,
             // Other threads may have written the element.
             Expr::Load(_, name, _) | Expr::Scratch(_, name, _) => {
-                matches!(self.known(name), Ok(Known::Operand { constant: Some(true), .. }))
+                matches!(self.known(name), Ok(Declared::Operand { constant: Some(true), .. }))
             }
             // Values that a function reads besides its argument are not known.
             Expr::Fresh(..) | Expr::LoadState(..) | Expr::Gather { .. } | Expr::Call(..) => false,
-            Expr::Word(_) | Expr::Scalar(..) => self.same_words,
+            Expr::Param(_) | Expr::Scalar(..) => self.same_words,
             _ => true,
         };
         own && of.parts().iter().all(|x| self.is_same(x))
@@ -284,8 +287,8 @@ impl Checker<'_> {
 }
 
 /// Whether a value contains a block-wide routine, which all threads must reach.
-pub(super) fn is_met(value: &Expr) -> bool {
-    matches!(value, Expr::Routine(Routine::AnyOfBlock, _)) || value.parts().iter().any(is_met)
+pub(super) fn is_collective(value: &Expr) -> bool {
+    matches!(value, Expr::Routine(Routine::AnyOfBlock, _)) || value.parts().iter().any(is_collective)
 }
 
 /// Whether a value mentions a name.

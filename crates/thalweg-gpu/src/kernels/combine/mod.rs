@@ -1,0 +1,30 @@
+//! Folds and scans of rows of scratch memory by user-defined combines.
+
+pub mod emit;
+pub mod params;
+pub(crate) mod select;
+
+use thalweg_ir::Loop;
+use thalweg_kernel::Along;
+
+/// Class key of a combined kernel: the properties that decide its source.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CombineClass {
+    /// The combine.
+    pub of: Loop,
+    /// Fold or scan.
+    pub along: Along,
+}
+
+/// Threads per block. A block has whole segments.
+pub const BLOCK: u32 = 256;
+
+/// Maximum number of levels of a scan: elements, the last elements of segments, the last of segments of these, …
+pub const LEVELS: usize = 11;
+
+impl CombineClass {
+    /// Components of an element.
+    pub fn components(&self) -> usize {
+        self.of.region().args.len()
+    }
+}

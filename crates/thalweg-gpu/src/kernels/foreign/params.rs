@@ -1,0 +1,18 @@
+//! Kernel arguments of operations with the user's own source.
+
+use crate::kernels::foreign::ForeignClass;
+use crate::params::{Address, I64, Scalar, each, params};
+
+params! {
+    /// Kernel arguments of an operation with the user's own source.
+    pub struct ForeignParams(class: &ForeignClass) filled by ForeignArguments {
+        /// Operands.
+        operands: Vec<Address> = each(class.of.source().operands.len(), Address::declare),
+        /// Results.
+        results: Vec<Address> = each(class.of.source().results.len(), Address::declare),
+        /// Sizes.
+        sizes: Vec<I64> = each(class.of.source().sizes, I64::declare),
+        /// Numbers.
+        numbers: Vec<Scalar> = each(class.of.source().numbers.len(), Scalar::declare),
+    }
+}

@@ -1,0 +1,297 @@
+//! Fused GEMM, one tile a block: its class key.
+
+pub mod emit;
+pub mod params;
+pub(crate) mod select;
+pub mod tma;
+
+use crate::space::{Addressing, Inner, SpaceClass};
+use thalweg_ir::DType;
+use thalweg_kernel::{Access, Body, Node};
+
+/// Arithmetic of a tile.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Math {
+    /// Tensor cores (`mma.sync`), factors of bf16 or f16.
+    Narrow,
+    /// Tensor cores by warpgroups (`wgmma`, sm_90a), factors of bf16 or f16 in 128-byte lines of shared memory.
+    Warpgroup,
+    /// Tensor cores, factors of f32 rounded to TF32.
+    Tf32,
+    /// CUDA cores, terms added in order.
+    Plain,
+}
+
+/// Tile of a block, and how its warps divide it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Tile {
+    /// Rows.
+    pub m: u32,
+    /// Columns.
+    pub n: u32,
+    /// Terms (K) per pipeline step.
+    pub k: u32,
+    /// Warps along rows and along columns. On CUDA cores, as many threads form a grid of 16 × 16.
+    pub warps: [u32; 2],
+    /// Pipeline stages in shared memory.
+    pub stages: u32,
+    /// Resident blocks per multiprocessor, a hint for register allocation (launch bounds).
+    pub blocks: u32,
+}
+
+/// One body of a contraction, over `[batch…, rows…, columns…]`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct BodyClass {
+    /// The computation at a point.
+    pub body: Body,
+    /// Its domain.
+    pub space: SpaceClass,
+    /// Number of batch and of row dimensions.
+    pub groups: [u8; 2],
+}
+
+impl BodyClass {
+    /// Returns the access of the store if the epilogue only casts the accumulators and stores them, with nothing else
+    /// read or written, to rows of any alignment, such as those of an odd length.
+    pub fn stored_unaligned(&self, sums: u16) -> Option<usize> {
+        let (space, body) = (&self.space, &self.body);
+        let [store] = body.stores[..] else { return None };
+        let (k, rank) = (store.access as usize, space.rank());
+        let dtype = body.accesses[k].dtype;
+        let alone = (0..body.accesses.len()).all(|i| i == k || body.accesses[i].operand == Some(sums));
+        let unit = matches!(space.addressing[k], Addressing::Strided { inner: Inner::Unit, .. });
+        let own = |n: &Node| matches!(n, Node::Load { .. } | Node::Cast { .. });
+        let one_column = rank == (self.groups[0] + self.groups[1]) as usize + 1;
+        let fits = space.lanes == 1 && alone && unit && one_column && body.nodes.iter().all(own);
+        (fits && matches!(dtype.size(), 2 | 4)).then_some(k)
+    }
+
+    /// Like `stored_unaligned`, if the epilogue only rounds accumulators to bf16 or f16.
+    pub fn rounded(&self, sums: u16) -> Option<usize> {
+        let k = self.stored_unaligned(sums)?;
+        let dtype = self.body.accesses[k].dtype;
+        let only = |n: &Node| !matches!(*n, Node::Cast { dtype: to, .. } if to != dtype && to != DType::F32);
+        (matches!(dtype, DType::BF16 | DType::F16) && self.body.nodes.iter().all(only)).then_some(k)
+    }
+
+    /// Bytes that a thread reads for one point, without the accumulators. An access through an index map counts 8 bytes
+    /// more for its address.
+    pub fn loads(&self, sums: u16) -> usize {
+        let read = |k: usize| self.body.nodes.iter().any(|n| n.access() == Some(k as u16));
+        let all = self.body.accesses.iter().enumerate().filter(|&(k, a)| a.operand != Some(sums) && read(k));
+        let bytes = |(k, a): (usize, &Access)| {
+            let value = if a.operand.is_some() { a.dtype.size() } else { 0 };
+            let placed = matches!(self.space.addressing[k], Addressing::Strided { .. });
+            value + if placed { 0 } else { 8 }
+        };
+        all.map(bytes).sum()
+    }
+}
+
+/// How a factor is brought to shared memory.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum FactorClass {
+    /// Copied from memory in vectors of 16 bytes, along terms or along its lines (rows of A, columns of B).
+    Copied {
+        /// Whether terms are neighbours in memory (K-major).
+        along: bool,
+    },
+    /// Copied from memory element by element, by strides of several dimensions, as the windows of a convolution are.
+    Strided {
+        /// A body that only loads and stores.
+        part: BodyClass,
+        /// Whether elements that are near each other in memory are terms.
+        along: bool,
+    },
+    /// Computed in registers by its body (prologue).
+    Computed(BodyClass),
+}
+
+/// Class key of a tiled GEMM: the properties that decide its source.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct GemmClass {
+    /// Dtype of the factors.
+    pub dtype: DType,
+    /// Dtype of the accumulators.
+    pub sums: DType,
+    /// The arithmetic.
+    pub math: Math,
+    /// The tile.
+    pub tile: Tile,
+    /// Number of batch dimensions.
+    pub batch: u8,
+    /// The factors.
+    pub factors: [FactorClass; 2],
+    /// The epilogue, and which of its operands is the accumulators.
+    pub result: (BodyClass, u16),
+    /// Split-K: several blocks divide the terms of a tile. Each stores its accumulators in scratch memory, and the last
+    /// one adds them all and runs the epilogue.
+    pub split: bool,
+}
+
+impl Math {
+    /// Whether factors are stored as bf16 or f16 in shared memory.
+    pub fn is_narrow(self) -> bool {
+        matches!(self, Math::Narrow | Math::Warpgroup)
+    }
+}
+
+impl Tile {
+    /// Threads per block.
+    pub fn threads(&self) -> u32 {
+        32 * self.warps[0] * self.warps[1]
+    }
+}
+
+/// Layout of a factor in shared memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Whether terms are neighbours (K-major).
+    pub along: bool,
+    /// Pitch in elements, from line to line or from term to term.
+    pub pitch: u32,
+    /// Elements per pipeline stage.
+    pub all: u32,
+}
+
+impl GemmClass {
+    /// Accumulators per thread.
+    pub fn sums_of_thread(&self) -> u32 {
+        self.tile.m * self.tile.n / self.tile.threads()
+    }
+
+    /// Bodies of the computed factors and of the epilogue.
+    pub fn bodies(&self) -> impl Iterator<Item = &Body> {
+        let factors = self.factors.iter().filter_map(|f| match f {
+            FactorClass::Computed(part) => Some(&part.body),
+            FactorClass::Copied { .. } | FactorClass::Strided { .. } => None,
+        });
+        factors.chain([&self.result.0.body])
+    }
+
+    /// Bytes of a factor's element in shared memory.
+    pub fn element_size(&self) -> u32 {
+        match (self.math, self.dtype) {
+            (Math::Narrow | Math::Warpgroup, _) => 2,
+            (_, DType::BF16 | DType::F16) => 4,
+            (_, other) => other.size() as u32,
+        }
+    }
+
+    /// Layout of a factor in shared memory. Pitches are such that the threads of a warp read from different banks.
+    pub fn layout(&self, factor: usize) -> Layout {
+        let lines = if factor == 0 { self.tile.m } else { self.tile.n };
+        let along = self.math != Math::Plain
+            && match &self.factors[factor] {
+                FactorClass::Copied { along } | FactorClass::Strided { along, .. } => *along,
+                FactorClass::Computed(_) => factor == 0,
+            };
+        if self.math == Math::Warpgroup {
+            return Layout { along, pitch: LINE_ELEMENTS, all: lines * self.tile.k };
+        }
+        let pad = match self.math {
+            Math::Narrow | Math::Warpgroup => 8,
+            Math::Tf32 => {
+                if along {
+                    4
+                } else {
+                    8
+                }
+            }
+            Math::Plain => (16 / self.element_size()).max(1),
+        };
+        let (pitch, others) = if along { (self.tile.k + pad, lines) } else { (lines + pad, self.tile.k) };
+        Layout { along, pitch, all: pitch * others }
+    }
+
+    /// Rows of accumulators that are in shared memory at a time in the epilogue.
+    fn rows_a_pass(&self) -> u32 {
+        match self.math {
+            Math::Plain | Math::Warpgroup => self.tile.m.min(64),
+            _ => self.tile.m / self.tile.warps[0],
+        }
+    }
+
+    /// How accumulators are passed to the epilogue.
+    pub fn epilogue(&self) -> EpilogueShape<'_> {
+        let (rows, by) = (self.rows_a_pass(), PassThreads::Block(self.tile.threads()));
+        EpilogueShape {
+            result: &self.result,
+            sums: self.sums,
+            rows,
+            columns: self.tile.n,
+            passes: self.tile.m / rows,
+            by,
+        }
+    }
+
+    /// Bytes of shared memory.
+    pub fn shared(&self) -> u32 {
+        self.table_at(2)
+    }
+
+    /// Offset in shared memory of the table of a strided factor's terms, after everything else; for factor 2 the end of
+    /// all.
+    pub fn table_at(&self, factor: usize) -> u32 {
+        let stages = self.tile.stages * (self.layout(0).all + self.layout(1).all) * self.element_size();
+        let tables = self.factors[..factor].iter().map(|f| match f {
+            FactorClass::Strided { part, .. } => self.tile.stages * self.tile.k * if part.space.wide { 8 } else { 4 },
+            _ => 0,
+        });
+        stages.max(self.epilogue().bytes()).next_multiple_of(16) + tables.sum::<u32>()
+    }
+}
+
+/// How the epilogue receives the accumulators, a pass at a time.
+pub struct EpilogueShape<'a> {
+    /// The epilogue, and which of its operands is the accumulators.
+    pub result: &'a (BodyClass, u16),
+    /// Dtype of the accumulators.
+    pub sums: DType,
+    /// Rows per pass.
+    pub rows: u32,
+    /// Columns per pass.
+    pub columns: u32,
+    /// Number of passes.
+    pub passes: u32,
+    /// Threads that run a pass.
+    pub by: PassThreads,
+}
+
+/// Threads that run a pass of the epilogue together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PassThreads {
+    /// All threads of a block, this many; accumulators go through shared memory.
+    Block(u32),
+    /// A warp; accumulators go through shared memory of its own. The kernel defines its first row (`warp_row`).
+    Warp {
+        /// Offset in bytes of the first warp's accumulators in shared memory.
+        at: u32,
+        /// Number of passes side by side along columns.
+        across: u32,
+    },
+    /// Each thread by itself, from its accumulator registers: as many neighbouring columns of a row as a vector has. A
+    /// pass of a warp has eight rows.
+    Thread {
+        /// Number of passes of eight rows side by side along columns.
+        across: u32,
+    },
+}
+
+impl EpilogueShape<'_> {
+    /// Pitch in elements, from row to row.
+    pub fn pitch(&self) -> u32 {
+        self.columns + 8
+    }
+
+    /// Bytes of shared memory, for all threads of a block or for one warp.
+    pub fn bytes(&self) -> u32 {
+        self.rows * self.pitch() * self.sums.size() as u32
+    }
+}
+
+/// Bytes of a line of a factor in shared memory (the swizzle span of `wgmma`).
+pub const LINE: u32 = 128;
+
+/// Elements of bf16 or f16 in a line.
+pub const LINE_ELEMENTS: u32 = 64;

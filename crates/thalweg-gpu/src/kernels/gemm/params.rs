@@ -1,0 +1,119 @@
+//! Kernel arguments of GEMMs.
+
+use crate::ir::Layout;
+use crate::kernels::gemm::{BodyClass, FactorClass, GemmClass};
+use crate::operands::{BodyArguments, BodyParams};
+use crate::params::{
+    Address, Arguments, Divisor, FaultAddress, I64, Params, Stride, U32, each, flat, optional, params,
+};
+
+params! {
+    /// Kernel arguments of a tiled GEMM.
+    pub struct GemmParams(class: &GemmClass) filled by GemmArguments {
+        /// Sizes.
+        problem: ProblemParams = flat(ProblemParams::declare),
+        /// Batch dimensions, with the strides of the left and of the right factor.
+        batch: Vec<BatchParams> = each(class.batch.into(), |layout| BatchParams::declare(layout, 2)),
+        /// Factors.
+        factors: Vec<FactorParams> = |layout| layout.each(2, |layout, n| FactorParams::declare(layout, &class.factors[n])),
+        /// Epilogue.
+        result: BodyParams = |layout| part(layout, &class.result.0),
+        /// Split-K.
+        split: Option<SplitParams> = optional(class.split, SplitParams::declare),
+    }
+}
+
+params! {
+    /// Sizes of a GEMM.
+    pub struct ProblemParams() filled by ProblemArguments {
+        /// Rows of the result (M).
+        rows: I64,
+        /// Columns of the result (N).
+        columns: I64,
+        /// Terms (K).
+        terms: I64,
+        /// Tiles along rows.
+        row_tiles: U32,
+        /// Tiles along columns.
+        column_tiles: U32,
+        /// Fault slot.
+        fault: FaultAddress,
+    }
+}
+
+params! {
+    /// Kernel arguments of a batch dimension.
+    pub struct BatchParams(factors: usize) filled by BatchArguments {
+        /// Its size.
+        size: Divisor,
+        /// Its stride in each factor: elements of one that is copied, matrices of any other.
+        strides: Vec<Stride> = each(factors, Stride::declare),
+    }
+}
+
+params! {
+    /// Kernel arguments of a factor that is copied in vectors.
+    pub struct CopyParams() filled by CopyArguments {
+        /// First element.
+        address: Address,
+        /// Elements from line to line, or from term to term.
+        pitch: Stride,
+    }
+}
+
+params! {
+    /// Kernel arguments of split-K.
+    pub struct SplitParams() filled by SplitArguments {
+        /// Pipeline steps per split.
+        steps: U32,
+        /// Number of splits.
+        splits: U32,
+        /// Partial accumulators.
+        partials: Address,
+        /// Counters.
+        counters: Address,
+    }
+}
+
+/// Declares the arguments of a body of a contraction.
+pub fn part(layout: &mut Layout, part: &BodyClass) -> BodyParams {
+    BodyParams::declare(layout, &part.space, &part.body)
+}
+
+/// Kernel arguments of a factor.
+#[derive(Clone, Debug)]
+pub enum FactorParams {
+    /// Copied in vectors.
+    Copied(CopyParams),
+    /// Computed by its body, or copied element by element.
+    Body(BodyParams),
+}
+
+/// Values of [`FactorParams`].
+pub enum FactorArguments {
+    /// Copied in vectors.
+    Copied(CopyArguments),
+    /// Computed by its body, or copied element by element.
+    Body(BodyArguments),
+}
+
+impl FactorParams {
+    fn declare(layout: &mut Layout, class: &FactorClass) -> FactorParams {
+        match class {
+            FactorClass::Copied { .. } => FactorParams::Copied(CopyParams::declare(layout)),
+            FactorClass::Computed(of) | FactorClass::Strided { part: of, .. } => FactorParams::Body(part(layout, of)),
+        }
+    }
+}
+
+impl Params for FactorParams {
+    type Values = FactorArguments;
+
+    fn fill(&self, values: FactorArguments, out: &mut Arguments) {
+        match (self, values) {
+            (FactorParams::Copied(params), FactorArguments::Copied(values)) => params.fill(values, out),
+            (FactorParams::Body(params), FactorArguments::Body(values)) => params.fill(values, out),
+            _ => unreachable!("arguments are of their class"),
+        }
+    }
+}

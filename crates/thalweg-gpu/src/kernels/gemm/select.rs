@@ -1,0 +1,501 @@
+//! Lowering of tiled GEMMs: a contraction as one kernel over tiles of its result.
+
+use crate::body::gathers;
+use crate::kernels::Skeleton;
+use crate::kernels::gemm::params::{
+    BatchArguments, CopyArguments, FactorArguments, GemmArguments, ProblemArguments, SplitArguments,
+};
+use crate::kernels::gemm::{BodyClass, FactorClass, GemmClass, Math, Tile};
+use crate::kernels::plan::{Draft, Plan, blocks};
+use crate::operands::{BodyArguments, needs as body_needs};
+use crate::params::RuntimeArgument;
+use crate::space::{Space, divisor};
+use crate::target::{Chip, Target};
+use crate::traffic;
+use crate::tunable::TUNABLES;
+use thalweg_ir::{DType, MAX_RANK};
+use thalweg_kernel::{
+    Access, AccessClass, AccessGeometry, Body, BodyBuilder, Contraction, ContractionGeometry, Kernel, MapGeometry,
+    MatmulGeometry, Moved, Node, Precision, TileBox, TileGeometry, expand, widen_sums,
+};
+use thalweg_runtime::Error;
+
+/// Bytes of a copy past the registers.
+pub const COPY: usize = 16;
+/// Element sizes in bytes of single-element copies for CUDA cores.
+const ELEMENT_COPY_SIZES: [usize; 2] = [4, 8];
+/// Rows, columns or terms of all steps under way of the largest tile.
+const MAX_TILE_SIDE: usize = 512;
+/// Operand number that stands for accumulators, or for results in shared memory.
+const NO_OPERAND: u16 = u16::MAX;
+
+/// Whether the contraction can be one kernel: its bodies are maps that are not cut into boxes.
+pub fn fits(c: &Contraction, g: &ContractionGeometry) -> bool {
+    let map = |k: &Kernel, tiles: &TileGeometry| matches!(k, Kernel::Map(_)) && tiles.boxes.len() == 1;
+    let factors = c.factors.iter().zip(&g.factors);
+    let mut factors = factors.filter_map(|(f, t)| f.as_deref().zip(t.as_deref()));
+    let epilogue = c.epilogue.as_deref().zip(g.epilogue.as_deref());
+    is_counted(&g.product)
+        && factors.all(|(f, t)| f.inner.is_none() && map(&f.kernel, t))
+        && epilogue.is_none_or(|(e, t)| map(&e.kernel, t))
+}
+
+/// Whether rows, columns and terms fit 32-bit indices, including those of the last tile that are out of bounds.
+pub fn is_counted(p: &MatmulGeometry) -> bool {
+    [p.m, p.n, p.k].iter().all(|&n| n <= i32::MAX as usize - MAX_TILE_SIDE)
+}
+
+/// Whether a pitch fits 32 bits, as copies need it.
+pub fn is_pitch(pitch: isize) -> bool {
+    i32::try_from(pitch).is_ok()
+}
+
+/// The arithmetic of a contraction.
+pub fn math(c: &Contraction, chip: &Chip) -> Math {
+    match (c.dtype, c.precision) {
+        (_, Precision::Ordered) => Math::Plain,
+        (DType::BF16 | DType::F16, _) if chip.capabilities.warpgroup_matrix => Math::Warpgroup,
+        (DType::BF16 | DType::F16, _) if chip.capabilities.warp_matrix => Math::Narrow,
+        (DType::F32, Precision::Tf32) if chip.capabilities.warp_matrix => Math::Tf32,
+        _ => Math::Plain,
+    }
+}
+
+/// Whether so many blocks keep the chip busy.
+pub fn is_busy(blocks: usize, chip: &Chip) -> bool {
+    let percent = &TUNABLES.busy_percent;
+    !percent.side(100 * blocks < percent.get() * chip.multiprocessors as usize)
+}
+
+/// The tile of a contraction: large ones where there are enough of them to keep the chip busy.
+pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
+    let p = &g.product;
+    let few_rows = TUNABLES.max_flat_rows.admits(p.m);
+    let large = !few_rows && is_busy(g.batches() * p.m.div_ceil(128) * p.n.div_ceil(128), chip);
+    let huge = is_busy(g.batches() * p.m.div_ceil(128) * p.n.div_ceil(256), chip);
+    let wide = c.accumulator().size() > 4;
+    // Few rows and many columns, as a convolution of few channels has.
+    let flat = few_rows && is_busy(g.batches() * p.n.div_ceil(256), chip);
+    match math(c, chip) {
+        Math::Plain if flat && !wide => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
+        Math::Tf32 if flat => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
+        Math::Warpgroup if flat => Tile { m: 64, n: 128, k: 64, warps: [4, 1], stages: 3, blocks: 3 },
+        Math::Plain if large && !wide => Tile { m: 128, n: 128, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
+        Math::Plain => Tile { m: 64, n: 64, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
+        Math::Warpgroup if huge => Tile { m: 128, n: 256, k: 64, warps: [8, 1], stages: 4, blocks: 1 },
+        Math::Warpgroup if large => Tile { m: 128, n: 128, k: 64, warps: [8, 1], stages: 3, blocks: 2 },
+        Math::Warpgroup => Tile { m: 64, n: 64, k: 64, warps: [4, 1], stages: 4, blocks: 3 },
+        Math::Narrow if large => Tile { m: 128, n: 128, k: 32, warps: [2, 4], stages: 3, blocks: 2 },
+        Math::Narrow => Tile { m: 64, n: 64, k: 32, warps: [2, 2], stages: 4, blocks: 3 },
+        Math::Tf32 if large => Tile { m: 128, n: 128, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
+        Math::Tf32 => Tile { m: 64, n: 64, k: 16, warps: [2, 2], stages: 4, blocks: 3 },
+    }
+}
+
+/// Number of blocks that share the terms of a tile (split-K): several where tiles are few and terms many. It follows from
+/// sizes and chip alone, and partial sums are added in order, so results are deterministic.
+pub fn split_k(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
+    let p = &g.product;
+    let tile = shape(c, g, chip);
+    let tiles = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
+    let steps = p.k.div_ceil(tile.k as usize);
+    if c.precision == Precision::Ordered || tiles == 0 || !matches!(c.accumulator().size(), 4 | 8) {
+        return 1;
+    }
+    let free = chip.multiprocessors as usize / tiles;
+    let least = (TUNABLES.min_split_terms.size() / tile.k as usize).max(TUNABLES.min_split_steps.size());
+    let most = free.min(steps / least).clamp(1, TUNABLES.max_splits.size());
+    // No share is empty.
+    steps.div_ceil(steps.div_ceil(most).max(1)).max(1)
+}
+
+/// Returns the body's operand that is in shared memory or registers, the accumulators.
+fn sums(operands: &[u16]) -> Option<u16> {
+    operands.iter().position(|&o| o == NO_OPERAND).map(|o| o as u16)
+}
+
+/// A body with its domain, and its operands in the contraction.
+pub struct LoweredBody {
+    pub body: Body,
+    pub space: Space,
+    pub groups: [usize; 2],
+    pub geometry: MapGeometry,
+    /// The contraction's operand for each of the body's own; [`NO_OPERAND`] for what is in shared memory.
+    operands: Vec<u16>,
+    first_scalar: u16,
+}
+
+impl LoweredBody {
+    /// A part whose body computes.
+    pub fn new(
+        body: &Body,
+        tiles: &TileGeometry,
+        lanes: usize,
+        operands: Vec<u16>,
+        (first_scalar, target): (u16, &dyn Target),
+    ) -> LoweredBody {
+        let body = expand(&widen_sums(body, sums(&operands)), &|op, dtype| target.is_native(op, dtype));
+        LoweredBody::of(body, tiles, lanes, operands, first_scalar)
+    }
+
+    /// A part whose body only loads, converts and stores.
+    pub fn copying(body: &Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>) -> LoweredBody {
+        LoweredBody::of(widen_sums(body, sums(&operands)), tiles, lanes, operands, 0)
+    }
+
+    fn of(body: Body, tiles: &TileGeometry, lanes: usize, operands: Vec<u16>, first_scalar: u16) -> LoweredBody {
+        let geometry = tiles.boxes[0].geometry.clone();
+        let accesses = (&body.accesses[..], &geometry.accesses[..]);
+        let (space, groups) = Space::grouped(&tiles.extents, [tiles.rows, tiles.columns], accesses, lanes);
+        LoweredBody { body, space, groups, geometry, operands, first_scalar }
+    }
+
+    /// A part that passes its result to the kernel. It reads from the contraction's operand `first` on, except the
+    /// operand `sums`, which is in shared memory or registers. `reads` counts its operands including that one.
+    pub fn reading(
+        body: &Body,
+        tiles: &TileGeometry,
+        lanes: usize,
+        (first, reads, sums): (u16, u16, u16),
+        others: (u16, &dyn Target),
+    ) -> LoweredBody {
+        let number = |o: u16| if o == sums { NO_OPERAND } else { first + o - u16::from(o > sums) };
+        let operands = (0..reads).map(number).chain([NO_OPERAND]).collect();
+        LoweredBody::new(body, tiles, lanes, operands, others)
+    }
+
+    /// The class that decides its source.
+    pub fn class(&self) -> BodyClass {
+        let groups = self.groups.map(|g| g as u8);
+        BodyClass { body: self.body.clone(), space: self.space.class.clone(), groups }
+    }
+
+    /// Values of the part's arguments. Records the sizes that its operands must have.
+    pub fn arguments(&self, plan: &mut Plan) -> BodyArguments {
+        let address = |operand: u16, offset: i64| match self.operands[operand as usize] {
+            NO_OPERAND => None,
+            operand => Some(RuntimeArgument::Operand(operand, offset)),
+        };
+        plan.checked |= gathers(&self.body);
+        let mut own = vec![];
+        body_needs(&mut own, &self.body, &self.geometry.accesses);
+        let all = own.into_iter().map(|(o, bytes)| (self.operands[o as usize], bytes));
+        plan.needs.extend(all.filter(|n| n.0 != NO_OPERAND));
+        let space = self.space.arguments(&self.body.accesses, &address);
+        BodyArguments::with(&self.body, space, self.first_scalar)
+    }
+}
+
+/// How a factor is brought into a tile.
+enum Factor {
+    /// Copied in vectors: whether terms are neighbours, operand, offset of the first element, and stride from line to
+    /// line or from term to term.
+    Copied { along: bool, operand: u16, first: isize, pitch: isize },
+    /// Computed by its body. `loaded`: the body only loads a matrix in memory.
+    Computed { part: LoweredBody, loaded: bool },
+    /// Copied element by element, by strides. `along`: whether elements that are near in memory are terms.
+    Strided { part: LoweredBody, loaded: bool, along: bool },
+}
+
+/// Plans the kernel of a contraction that [`fits`]; `written` is the dtype of the sums where there is no epilogue.
+///
+/// # Errors
+/// [`Error::Compile`] where there are more rows, columns or terms than it counts.
+pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
+    let chip = target.chip();
+    if !is_counted(&g.product) {
+        let message =
+            format!("{:?} are too many rows, columns or terms for tiles", [g.product.m, g.product.n, g.product.k]);
+        return Err(Error::Compile { device: target.device().into(), message });
+    }
+    let (tile, math) = (shape(c, g, chip), math(c, chip));
+    let (p, shares) = (&g.product, split_k(c, g, chip));
+    let mut plan = Plan::default();
+    let (mut operands, mut scalars) = (0u16, 0u16);
+    let factors = [0, 1].map(|n| factor(c, g, n, (tile, math, target), &mut operands, &mut scalars));
+    let result = result(c, g, written, operands, (scalars, target));
+    let class = GemmClass {
+        dtype: c.dtype,
+        sums: c.accumulator(),
+        math,
+        tile,
+        batch: p.batch.len() as u8,
+        factors: factors.each_ref().map(|f| match f {
+            Factor::Copied { along, .. } => FactorClass::Copied { along: *along },
+            Factor::Computed { part, .. } => FactorClass::Computed(part.class()),
+            Factor::Strided { part, along, .. } => FactorClass::Strided { part: part.class(), along: *along },
+        }),
+        result: (result.class(), sums_operand(c)),
+        split: shares > 1,
+    };
+    let tiles = [p.m.div_ceil(tile.m as usize), p.n.div_ceil(tile.n as usize)];
+    let batch = p.batch.iter().enumerate().map(|(i, d)| {
+        let stride = |n: usize, stride: isize| match &factors[n] {
+            Factor::Copied { .. } => stride,
+            Factor::Computed { loaded: true, .. } | Factor::Strided { loaded: true, .. } => {
+                p.batch[i + 1..].iter().map(|d| d.0 as isize).product()
+            }
+            Factor::Computed { part, .. } | Factor::Strided { part, .. } => stride / (part.matrix() as isize).max(1),
+        };
+        BatchArguments { size: divisor(d.0.max(1)), strides: vec![stride(0, d.1), stride(1, d.2)] }
+    });
+    let batch = batch.collect();
+    let mut of_factors = vec![];
+    for (n, factor) in factors.iter().enumerate() {
+        of_factors.push(match factor {
+            Factor::Copied { operand, first, pitch, .. } => {
+                plan.needs.extend(p.reach[n].map(|(_, high)| (*operand, (high + 1) * c.dtype.size())));
+                let address = RuntimeArgument::Operand(*operand, *first as i64 * c.dtype.size() as i64);
+                FactorArguments::Copied(CopyArguments { address, pitch: *pitch })
+            }
+            Factor::Computed { part, .. } | Factor::Strided { part, .. } => {
+                FactorArguments::Body(part.arguments(&mut plan))
+            }
+        });
+    }
+    let of_result = result.arguments(&mut plan);
+    plan.moved = moved(&factors, &result, g, c, tile);
+    let count = tiles[0] * tiles[1] * g.batches();
+    let split = class.split.then(|| {
+        let bytes = count * shares * (tile.m * tile.n) as usize * c.accumulator().size();
+        plan.scratch.push(bytes);
+        plan.moved += traffic::scratch(bytes as u64);
+        SplitArguments {
+            steps: p.k.div_ceil(tile.k as usize).div_ceil(shares),
+            splits: shares,
+            partials: RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0),
+            counters: RuntimeArgument::Counters,
+        }
+    });
+    let problem = ProblemArguments {
+        rows: p.m,
+        columns: p.n,
+        terms: p.k,
+        row_tiles: tiles[0],
+        column_tiles: tiles[1],
+        fault: plan.checked,
+    };
+    let arguments = GemmArguments { problem, batch, factors: of_factors, result: of_result, split };
+    let arguments = arguments.fill(&class);
+    let grid = [blocks(count * shares, 1), 1, 1];
+    let (block, shared) = (tile.threads(), class.shared());
+    plan.stages.push(Draft::new(Skeleton::Gemm(Box::new(class)), grid, block, shared, arguments));
+    Ok(plan)
+}
+
+/// Whether elements at these offsets can be copied in vectors of 16 bytes.
+pub fn alignable(mut all: impl Iterator<Item = isize>, size: usize) -> bool {
+    all.all(|s| (s * size as isize).rem_euclid(COPY as isize) == 0)
+}
+
+/// Offset of a factor's first element, and strides from line to line and from term to term.
+pub fn factor_strides(p: &MatmulGeometry, n: usize) -> (isize, isize, isize) {
+    if n == 0 { p.a } else { (p.b.0, p.b.2, p.b.1) }
+}
+
+/// Chooses how a factor is brought into a tile: copied in vectors of 16 bytes where possible, else computed.
+fn factor(
+    c: &Contraction,
+    g: &ContractionGeometry,
+    n: usize,
+    (tile, math, target): (Tile, Math, &dyn Target),
+    operands: &mut u16,
+    scalars: &mut u16,
+) -> Factor {
+    let (first_operand, first_scalar) = (*operands, *scalars);
+    let lines = if n == 0 { tile.m } else { tile.n };
+    // Each thread takes at least one vector.
+    let lanes = (lines * tile.k / tile.threads()).min(8) as usize;
+    if let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) {
+        let Kernel::Map(body) = &f.kernel else { unreachable!("a factor that fits is a map") };
+        let mut own: Vec<u16> = (first_operand..first_operand + f.operands as u16).collect();
+        own.push(NO_OPERAND);
+        *operands += f.operands as u16;
+        *scalars += f.scalars as u16;
+        return through(c, n, math, (body, tiles, lanes, own, first_scalar), (false, target));
+    }
+    *operands += 1;
+    let p = &g.product;
+    let (first, line, term) = factor_strides(p, n);
+    let batch = || p.batch.iter().map(|d| if n == 0 { d.1 } else { d.2 });
+    let size = c.dtype.size();
+    let count = if n == 0 { p.m } else { p.n };
+    let aligned = |pitch: isize| alignable(batch().chain([first, pitch]), size);
+    let apart = math == Math::Plain && ELEMENT_COPY_SIZES.contains(&size);
+    let vectors = math != Math::Plain || ELEMENT_COPY_SIZES.contains(&size);
+    if (term == 1 || p.k == 1)
+        && is_pitch(line)
+        && if math == Math::Plain { apart } else { aligned(if count == 1 { 0 } else { line }) }
+    {
+        return Factor::Copied { along: true, operand: first_operand, first, pitch: line };
+    }
+    if (line == 1 || count == 1) && is_pitch(term) && vectors && aligned(if p.k == 1 { 0 } else { term }) {
+        return Factor::Copied { along: false, operand: first_operand, first, pitch: term };
+    }
+    let extents: Vec<usize> = p.batch.iter().map(|d| d.0).chain(if n == 0 { [p.m, p.k] } else { [p.k, p.n] }).collect();
+    let mut strides = [0; MAX_RANK];
+    let of_matrix = if n == 0 { [line, term] } else { [term, line] };
+    batch().chain(of_matrix).zip(&mut strides).for_each(|(from, to)| *to = from);
+    let (body, tiles) = copy_of(c.dtype, c.dtype, extents, (first, strides, p.reach[n]), math == Math::Plain);
+    through(c, n, math, (&body, &tiles, lanes, vec![first_operand, NO_OPERAND], 0), (true, target))
+}
+
+/// A factor by its body, or copied element by element where the body only loads and elements have a size that allows
+/// it: 4 or 8 bytes on CUDA cores, 2 bytes for tensor cores.
+fn through(
+    c: &Contraction,
+    n: usize,
+    math: Math,
+    (body, tiles, lanes, operands, scalar): (&Body, &TileGeometry, usize, Vec<u16>, u16),
+    (loaded, target): (bool, &dyn Target),
+) -> Factor {
+    if !is_strided(c.dtype, math, body, tiles) {
+        return Factor::Computed { part: LoweredBody::new(body, tiles, lanes, operands, (scalar, target)), loaded };
+    }
+    let part = LoweredBody::copying(body, tiles, 1, operands);
+    // Density of elements along lines and along terms: extent by stride.
+    let read = part.body.accesses.iter().position(|a| a.operand == Some(0)).unwrap_or(0);
+    let innermost = |dims: std::ops::Range<usize>| {
+        let of = |d: usize| part.space.extents[d] as f64 / part.space.steps[read].1[d].unsigned_abs().max(1) as f64;
+        // A side of extent 1 has no dimension.
+        dims.last().map_or(1.0, of)
+    };
+    let (batch, matrix) = (part.groups[0], part.groups[0] + part.groups[1]);
+    let (rows, columns) = (innermost(batch..matrix), innermost(matrix..part.space.extents.len()));
+    let along = if n == 0 { columns > rows } else { rows > columns };
+    Factor::Strided { part, loaded, along }
+}
+
+/// Whether a factor's body only loads by strides, in the dtype that the arithmetic takes.
+pub fn is_strided(dtype: DType, math: Math, body: &Body, tiles: &TileGeometry) -> bool {
+    let [store] = &body.stores[..] else { return false };
+    let Node::Load { access } = body.nodes[store.node.0 as usize] else { return false };
+    let size = if math.is_narrow() { dtype.size() == 2 } else { ELEMENT_COPY_SIZES.contains(&dtype.size()) };
+    size && body.accesses[access as usize].dtype == dtype
+        && body.nodes.len() == 1
+        && tiles.boxes[0].geometry.accesses.iter().all(|a| a.map.is_none())
+}
+
+/// Whether factor `n` has a body that only loads by strides, element by element.
+pub fn is_windowed(c: &Contraction, g: &ContractionGeometry, n: usize, chip: &Chip) -> bool {
+    let Some((f, tiles)) = c.factors[n].as_deref().zip(g.factors[n].as_deref()) else { return false };
+    matches!(&f.kernel, Kernel::Map(body) if is_strided(c.dtype, math(c, chip), body, tiles))
+}
+
+/// A body over `[batch…, rows, columns]` that stores what it loads.
+pub fn copy_of(
+    from: DType,
+    to: DType,
+    extents: Vec<usize>,
+    (base, strides, reach): (isize, [isize; MAX_RANK], Option<(usize, usize)>),
+    strict: bool,
+) -> (Body, TileGeometry) {
+    let mut b = BodyBuilder::new(strict);
+    let lane = extents.len() - 1;
+    let class = match strides[lane] {
+        1 => AccessClass::Contiguous,
+        0 => AccessClass::Uniform,
+        _ => AccessClass::Strided,
+    };
+    let read = b.access(Access { operand: Some(0), dtype: from, class, per_row: false });
+    let load = b.node(Node::Load { access: read });
+    let value = b.cast(load, to);
+    let write = b.access(Access::contiguous(1, to));
+    b.store(value, write);
+    let points: usize = extents.iter().product();
+    let mut row_major = [0; MAX_RANK];
+    let mut step = 1;
+    for d in (0..extents.len()).rev() {
+        row_major[d] = step as isize;
+        step *= extents[d];
+    }
+    let distinct = extents.iter().zip(&strides).filter(|d| *d.1 != 0).map(|d| d.0).product();
+    let whole = points.checked_sub(1).map(|high| (0, high));
+    let accesses = vec![
+        AccessGeometry { base, strides, map: None, reach, distinct },
+        AccessGeometry { base: 0, strides: row_major, map: None, reach: whole, distinct: points },
+    ];
+    let geometry = MapGeometry { extents: extents.clone(), accesses };
+    let tiles = TileGeometry {
+        rows: lane - 1,
+        columns: lane,
+        boxes: vec![TileBox { origin: vec![0; extents.len()], geometry }],
+        extents,
+    };
+    (b.finish(), tiles)
+}
+
+/// Operand of the epilogue that is the accumulators.
+pub fn sums_operand(c: &Contraction) -> u16 {
+    c.epilogue.as_ref().map_or(0, |e| e.sums)
+}
+
+/// The epilogue, or the body that stores the sums.
+pub fn result(
+    c: &Contraction,
+    g: &ContractionGeometry,
+    written: DType,
+    operands: u16,
+    others: (u16, &dyn Target),
+) -> LoweredBody {
+    if let Some((e, tiles)) = c.epilogue.as_deref().zip(g.epilogue.as_deref()) {
+        let Kernel::Map(body) = &e.kernel else { unreachable!("an epilogue that fits is a map") };
+        let number = |o: u16| match o {
+            o if o == e.sums => NO_OPERAND,
+            o => operands + o - u16::from(o > e.sums),
+        };
+        return LoweredBody::new(body, tiles, 8, (0..e.reads + e.writes).map(number).collect(), others);
+    }
+    let p = &g.product;
+    let extents: Vec<usize> = p.batch.iter().map(|d| d.0).chain([p.m, p.n]).collect();
+    let mut strides = [0; MAX_RANK];
+    let mut step = 1;
+    for d in (0..extents.len()).rev() {
+        strides[d] = step;
+        step *= extents[d] as isize;
+    }
+    let strict = c.precision == Precision::Ordered;
+    let (body, tiles) = copy_of(c.accumulator(), written, extents, (0, strides, None), strict);
+    LoweredBody::copying(&body, &tiles, 8, vec![NO_OPERAND, operands])
+}
+
+/// Memory traffic: each block reads its rows and columns of the factors; everything else is read once.
+fn moved(factors: &[Factor; 2], result: &LoweredBody, g: &ContractionGeometry, c: &Contraction, tile: Tile) -> Moved {
+    let p = &g.product;
+    let again = [p.n.div_ceil(tile.n as usize), p.m.div_ceil(tile.m as usize)];
+    let lines = [p.m, p.n];
+    let mut all = Moved::default();
+    for (n, factor) in factors.iter().enumerate() {
+        let read = match factor {
+            Factor::Copied { .. } => (g.batches() * lines[n] * p.k * c.dtype.size()) as u64,
+            // A factor may be broadcast over the batch.
+            Factor::Computed { part, loaded: true } | Factor::Strided { part, loaded: true, .. } => part.read(None),
+            Factor::Computed { part, .. } | Factor::Strided { part, .. } => {
+                part.read(None) * (g.batches() / (part.points() / part.matrix()).max(1)) as u64
+            }
+        };
+        all.read += read * again[n] as u64;
+    }
+    all.read += result.read(Some(sums_operand(c)));
+    all.written += traffic::map(&result.body, &result.geometry.extents, &result.geometry.accesses).written;
+    all
+}
+
+impl LoweredBody {
+    /// Number of points of its domain.
+    fn points(&self) -> usize {
+        self.space.extents.iter().product()
+    }
+
+    /// Number of points of one of its matrices.
+    pub fn matrix(&self) -> usize {
+        self.space.extents[self.groups[0]..].iter().product()
+    }
+
+    /// Bytes that its body reads, except from an operand in shared memory.
+    pub fn read(&self, shared: Option<u16>) -> u64 {
+        let mut body = self.body.clone();
+        body.accesses.iter_mut().filter(|a| shared.is_some() && a.operand == shared).for_each(|a| a.operand = None);
+        traffic::map(&body, &self.geometry.extents, &self.geometry.accesses).read
+    }
+}

@@ -1,0 +1,127 @@
+//! Warp-specialized TMA GEMM: its class key.
+
+pub(crate) mod boxes;
+pub mod emit;
+pub mod params;
+pub(crate) mod select;
+
+use crate::kernels::gemm::{BodyClass, EpilogueShape, LINE_ELEMENTS, PassThreads};
+use thalweg_ir::DType;
+
+/// Terms (K) per pipeline step: those of a line in shared memory.
+pub const TERMS: u32 = LINE_ELEMENTS;
+
+/// Bytes of an mbarrier.
+pub const BARRIER: u32 = 8;
+
+/// The tile of a team of consumer warpgroups.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TmaTile {
+    /// Consumer warpgroups per tile, one or two. Two divide its rows.
+    pub team: u32,
+    /// Rows: 64 or 128.
+    pub m: u32,
+    /// Columns.
+    pub n: u32,
+    /// Pipeline stages in shared memory.
+    pub stages: u32,
+}
+
+/// Memory layout of a factor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TmaFactor {
+    /// Whether terms are neighbours in memory (K-major).
+    pub along: bool,
+    /// Number of dimensions of its terms.
+    pub terms: u8,
+    /// Number of dimensions of its lines.
+    pub lines: u8,
+    /// Number of dimensions of its batch.
+    pub batch: u8,
+    /// Neighbouring result columns per thread, where the lines of the right factor are *interleaved* (interleaved): their
+    /// order in shared memory is that in which `wgmma` assigns columns to threads. 0 where their order is that of
+    /// memory.
+    pub interleaved: u8,
+}
+
+/// Class key: the properties that decide the source.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TmaGemmClass {
+    /// Dtype of the factors.
+    pub dtype: DType,
+    /// The tile.
+    pub tile: TmaTile,
+    /// Number of batch dimensions.
+    pub batch: u8,
+    /// The factors.
+    pub factors: [TmaFactor; 2],
+    /// The epilogue, and which of its operands is the accumulators.
+    pub result: (BodyClass, u16),
+    /// Number of products in one launch.
+    pub products: u32,
+    /// Whether the last lines of the right factor, which do not fill a tile, are copied uninterleaved though the others
+    /// are interleaved.
+    pub rest: bool,
+}
+
+impl TmaGemmClass {
+    /// Elements of a factor in a pipeline stage.
+    pub fn all(&self, factor: usize) -> u32 {
+        TERMS * if factor == 0 { self.tile.m } else { self.tile.n }
+    }
+
+    /// Threads per block: two teams of consumers that alternate between multiplying and the epilogue, and a producer
+    /// warpgroup, of which one thread issues the TMA copies.
+    pub fn threads(&self) -> u32 {
+        (2 * self.tile.team + 1) * 128
+    }
+
+    /// Rows per warpgroup.
+    pub fn rows(&self) -> u32 {
+        self.tile.m / self.tile.team
+    }
+
+    /// Neighbouring columns per thread, where columns are interleaved; 0 where a thread has pairs.
+    pub fn interleaved(&self) -> u32 {
+        self.factors[1].interleaved.into()
+    }
+
+    /// Offset in bytes of the warps' epilogue buffers in shared memory.
+    fn sums_at(&self) -> u32 {
+        self.tile.stages * (self.all(0) + self.all(1)) * 2
+    }
+
+    /// How accumulators are passed to the epilogue.
+    pub fn epilogue(&self) -> EpilogueShape<'_> {
+        let (result, sums) = (&self.result, DType::F32);
+        if self.interleaved() > 0 {
+            let columns = 4 * self.interleaved();
+            let across = self.tile.n / columns;
+            return EpilogueShape {
+                result,
+                sums,
+                rows: 8,
+                columns,
+                passes: self.rows() / 8 * across / 4,
+                by: PassThreads::Thread { across },
+            };
+        }
+        // With teams of two warpgroups a thread has half the registers, and the epilogue's loads wait in them.
+        let alone = self.result.0.loads(self.result.1) == 0;
+        let columns = if self.tile.team == 1 || alone { 64 } else { 32 };
+        let across = self.tile.n / columns;
+        let by = PassThreads::Warp { at: self.sums_at(), across };
+        EpilogueShape { result, sums, rows: 16, columns, passes: self.rows() / 64 * across, by }
+    }
+
+    /// Offset in bytes of the mbarriers in shared memory.
+    pub fn barriers_at(&self) -> u32 {
+        let room = if self.interleaved() > 0 { 0 } else { self.epilogue().bytes() };
+        self.sums_at() + 8 * self.tile.team * room
+    }
+
+    /// Bytes of shared memory.
+    pub fn shared(&self) -> u32 {
+        self.barriers_at() + (2 * self.tile.stages + 2) * BARRIER
+    }
+}

@@ -1,0 +1,47 @@
+//! Histograms: sums of integers in tables in shared memory.
+
+pub mod emit;
+pub mod params;
+pub(crate) mod select;
+
+use crate::kernels::map::MapClass;
+use thalweg_ir::DType;
+use thalweg_kernel::NodeId;
+
+/// Threads per block. Many, since each block adds its table to the result.
+pub const BLOCK: u32 = 512;
+
+/// Blocks per multiprocessor.
+pub const BLOCKS: usize = 4;
+
+/// Value that a point adds to its bin.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Addend {
+    /// One number for all points.
+    Same,
+    /// The value of this node of the body.
+    Element(NodeId),
+}
+
+/// Class key: the properties that decide the source, besides the body, which stores nothing.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct HistogramClass {
+    /// Its domain, without tiles.
+    pub map: MapClass,
+    /// The node of the index.
+    pub index: NodeId,
+    /// The addend.
+    pub added: Addend,
+    /// Dtype of the result: an integer of 32 or 64 bits.
+    pub dtype: DType,
+}
+
+impl HistogramClass {
+    /// Bytes of a bin in a table.
+    pub fn size(&self) -> usize {
+        match self.added {
+            Addend::Same => 4,
+            Addend::Element(_) => self.dtype.size(),
+        }
+    }
+}

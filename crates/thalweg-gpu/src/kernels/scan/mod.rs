@@ -1,0 +1,65 @@
+//! Scans of rows in memory.
+
+pub mod emit;
+pub mod params;
+pub(crate) mod select;
+
+use thalweg_ir::{DType, ScanOp};
+
+/// Class key of a scan: the properties that decide its source.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ScanClass {
+    /// The operation.
+    pub op: ScanOp,
+    /// Scans from the end.
+    pub reverse: bool,
+    /// Dtype of the elements.
+    pub dtype: DType,
+    /// Division of rows among threads.
+    pub strategy: ScanStrategy,
+}
+
+/// Division of rows among threads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ScanStrategy {
+    /// A thread per row, terms in order.
+    InOrder,
+    /// Several threads of a warp per row.
+    WithinWarp,
+    /// One or several blocks per row, of one to eight warps.
+    Blocks,
+    /// One or several columns of a block's threads per row. Neighbouring columns have neighbouring rows.
+    Columns,
+}
+
+/// Threads per block.
+pub const BLOCK: usize = 256;
+
+/// Points per thread and iteration.
+pub const POINTS: usize = 8;
+
+/// Points per warp and iteration.
+pub const WARP: usize = 32 * POINTS;
+
+/// A scan or sort of rows of scratch memory, before its strategy is selected.
+#[derive(Clone, Copy, Debug)]
+pub struct RowScan {
+    /// The operation.
+    pub op: ScanOp,
+    /// Scans from the end; of a sort: descending.
+    pub reverse: bool,
+    /// Dtype of the elements.
+    pub dtype: DType,
+    /// Number of rows.
+    pub rows: usize,
+    /// Points of a row.
+    pub points: usize,
+    /// Stride from row to row, in elements.
+    pub row_step: usize,
+    /// Stride from point to point, in elements.
+    pub point_step: usize,
+    /// Region of the elements.
+    pub from: u16,
+    /// Region of the result; may be the same.
+    pub to: u16,
+}

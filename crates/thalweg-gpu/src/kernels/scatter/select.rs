@@ -1,0 +1,316 @@
+//! Lowering of scatters: chooses one of several strategies by sizes and chip alone.
+
+use crate::kernels::plan::{Draft, Plan, blocks};
+use crate::kernels::scatter::index_sort;
+use crate::kernels::scatter::params::{LineDimArguments, PiecesArguments, ScatterArguments};
+use crate::kernels::scatter::{BLOCK, ScatterClass, ScatterStage};
+use crate::kernels::{self, Skeleton, histogram};
+use crate::params::RuntimeArgument;
+use crate::space::divisor;
+use crate::target::{Chip, Target};
+use crate::traffic;
+use crate::tunable::TUNABLES;
+use thalweg_ir::tunable::Tunable;
+use thalweg_ir::{DType, ScatterOp};
+use thalweg_kernel::{Body, Computed, Geometry, Kernel, MapGeometry, ScatterGeometry};
+use thalweg_runtime::Error;
+
+/// Adds a scatter, after the kernels that compute its index and its values. Operands: tensor; index or the operands of
+/// its computation; values or the operands of theirs; result.
+pub fn add(
+    plan: &mut Plan,
+    (op, dtype, ordered): (ScatterOp, DType, bool),
+    inputs: &[Option<Box<Computed>>; 2],
+    geometry: &ScatterGeometry,
+    target: &dyn Target,
+) -> Result<(), Error> {
+    let (mut next, mut scalars) = (1, 0);
+    let mut targets = [RuntimeArgument::Operand(0, 0); 4];
+    let counted = histogram::select::fits(op, dtype, geometry);
+    let index = histogram::select::fused(inputs[0].as_deref(), geometry).filter(|_| counted);
+    let mut of_index = vec![];
+    for (n, input) in inputs.iter().enumerate() {
+        if let (0, Some(input), Some(_)) = (n, input, index) {
+            of_index.extend((0..input.operands as u16).map(|o| RuntimeArgument::Operand(next + o, 0)));
+            next += input.operands as u16;
+            scalars += input.scalars as u16;
+            continue;
+        }
+        let Some(input) = input else {
+            targets[1 + n] = RuntimeArgument::Operand(next, 0);
+            next += 1;
+            continue;
+        };
+        let own = geometry.inputs[n].as_deref().expect("a computed input has a geometry");
+        plan.scratch.push(output_bytes(&input.kernel, own));
+        let region = plan.scratch.len() as u16 - 1;
+        let mut operands: Vec<RuntimeArgument> =
+            (0..input.operands as u16).map(|o| RuntimeArgument::Operand(next + o, 0)).collect();
+        operands.push(RuntimeArgument::Scratch(region, 0));
+        plan.absorb(kernels::plan(&input.kernel, own, target)?, &operands, scalars);
+        targets[1 + n] = RuntimeArgument::Scratch(region, 0);
+        next += input.operands as u16;
+        scalars += input.scalars as u16;
+    }
+    targets[3] = RuntimeArgument::Operand(next, 0);
+    if counted {
+        copy(plan, op, dtype, geometry, targets, target);
+        let index = index.unwrap_or(histogram::select::Index::Lies(targets[1]));
+        histogram::select::add(plan, dtype, geometry, index, (&of_index, targets[2], targets[3]), target);
+        return Ok(());
+    }
+    let before = plan.scratch.iter().sum::<usize>();
+    scatter(plan, (op, dtype, ordered), geometry, targets, target);
+    let scratch = plan.scratch.iter().sum::<usize>() - before;
+    plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
+    Ok(())
+}
+
+/// Dimensions of lines, the innermost last: extent, strides in tensor, index, values and result, and stride in sorted
+/// indices (0 where lines share their indices).
+type Dims = Vec<(usize, [isize; 4], usize)>;
+
+/// Dimensions of lines, and number of sorted rows of indices: one for each line with indices of its own.
+fn dimensions(g: &ScatterGeometry) -> (Dims, usize) {
+    let mut rows = 1;
+    let mut dims: Dims = g.outer.iter().chain(&g.inner).map(|&(d, strides)| (d, strides, 0)).collect();
+    for (d, _, sorted) in dims.iter_mut().rev().filter(|d| d.1[1] != 0) {
+        *sorted = g.n * rows;
+        rows *= *d;
+    }
+    (dims, rows)
+}
+
+/// Chooses the strategy of a scatter with this many lines and sorted rows of indices.
+fn choose(
+    (op, dtype, ordered): (ScatterOp, DType, bool),
+    g: &ScatterGeometry,
+    [lines, rows]: [usize; 2],
+    chip: &Chip,
+) -> ScatterStage {
+    let multiprocessors = chip.multiprocessors as usize;
+    let serial = TUNABLES.max_serial_values.admits(g.n) || TUNABLES.min_busy_lines.reached_by(lines / multiprocessors);
+    if serial || lines.saturating_mul(g.n) >= 1 << 37 {
+        return ScatterStage::Lines(op);
+    }
+    let atomic = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
+    if atomic && matches!(op, ScatterOp::Add | ScatterOp::Max | ScatterOp::Min) {
+        return ScatterStage::Atomic(op);
+    }
+    if op == ScatterOp::Set && g.n < (1 << 31) && g.size < (1 << 31) {
+        return ScatterStage::Latest;
+    }
+    let tiles = rows.saturating_mul(index_sort::select::tiles(g.n) * index_sort::select::passes(g.size));
+    let most = 1 << 31;
+    let costs = |cost: &Tunable| !cost.side(cost.get() * tiles < g.n * multiprocessors);
+    if g.n >= most || g.size >= most || tiles >= most / 32 || costs(&TUNABLES.sort_cost) {
+        return ScatterStage::Lines(op);
+    }
+    // Short runs are faster in one launch. A few long ones among many elements are possible, and worth it from about a
+    // million values on, which one thread takes 0.1 s for.
+    let long = TUNABLES.min_run_values.reached_by(g.n / g.size.max(1)) || TUNABLES.min_skewed_values.reached_by(g.n);
+    let pieces = !ordered && g.n > TUNABLES.piece.size() && long;
+    if pieces { ScatterStage::Pieces(op) } else { ScatterStage::Runs(op) }
+}
+
+/// Number of neighbouring lines that a thread takes as a vector: they are contiguous and aligned in tensor, values and
+/// result, and share their indices.
+fn lanes(g: &ScatterGeometry, dtype: DType, [tensor, _, values, result]: [RuntimeArgument; 4]) -> usize {
+    let most = (16 / dtype.size()).min(8);
+    let Some(&(size, innermost)) = g.inner.last() else { return 1 };
+    let others = g.outer.iter().chain(g.inner.iter().rev().skip(1)).map(|(_, strides)| strides);
+    let vectors = |k: usize| {
+        let mut steps = others.clone().map(|s| s[k]).chain([g.steps[k], g.base[k]]);
+        innermost[k] == 1 && steps.all(|s| s % most as isize == 0)
+    };
+    let aligned = |word: &RuntimeArgument| match *word {
+        RuntimeArgument::Operand(_, offset) | RuntimeArgument::Scratch(_, offset) => {
+            offset % (most * dtype.size()) as i64 == 0
+        }
+        _ => true,
+    };
+    let own = [tensor, values, result];
+    let fits = size % most == 0 && innermost[1] == 0 && [0, 2, 3].into_iter().all(vectors) && own.iter().all(aligned);
+    if fits { most } else { 1 }
+}
+
+/// Adds the launches of a scatter. `targets`: addresses of tensor, index, values and result.
+fn scatter(
+    plan: &mut Plan,
+    (op, dtype, ordered): (ScatterOp, DType, bool),
+    g: &ScatterGeometry,
+    targets: [RuntimeArgument; 4],
+    target: &dyn Target,
+) {
+    launches(plan, (op, dtype), Some(ordered), g, targets, target);
+}
+
+/// Adds the copy of the tensor to the result, and nothing else.
+fn copy(
+    plan: &mut Plan,
+    op: ScatterOp,
+    dtype: DType,
+    g: &ScatterGeometry,
+    targets: [RuntimeArgument; 4],
+    target: &dyn Target,
+) {
+    launches(plan, (op, dtype), None, g, targets, target);
+}
+
+/// Scratch memory of a launch.
+#[derive(Clone, Copy, Default)]
+struct ScratchAddresses {
+    sorted_or_latest: Option<RuntimeArgument>,
+    partials: Option<RuntimeArgument>,
+}
+
+fn launches(
+    plan: &mut Plan,
+    (op, dtype): (ScatterOp, DType),
+    put: Option<bool>,
+    g: &ScatterGeometry,
+    targets: [RuntimeArgument; 4],
+    target: &dyn Target,
+) {
+    let (dims, rows) = dimensions(g);
+    let lines: usize = dims.iter().map(|d| d.0).product();
+    let all_lines = lines;
+    let sizes = [dtype.size(), 8, dtype.size(), dtype.size()];
+    let mut addresses = targets;
+    for (i, address) in addresses.iter_mut().enumerate() {
+        let base = g.base[i] as i64 * sizes[i] as i64;
+        *address = match *address {
+            RuntimeArgument::Operand(o, offset) => RuntimeArgument::Operand(o, offset + base),
+            // Computed inputs are read through a view, too.
+            RuntimeArgument::Scratch(region, offset) => RuntimeArgument::Scratch(region, offset + base),
+            other => other,
+        };
+    }
+    plan.checked = true;
+    let most = lanes(g, dtype, addresses);
+    let launch = |plan: &mut Plan, stage: ScatterStage, (threads, across): (usize, bool), scratch: ScratchAddresses| {
+        // A thread takes vectors of lines only where enough threads remain to keep the chip busy.
+        let vectors = match stage {
+            ScatterStage::Atomic(_) | ScatterStage::Clear | ScatterStage::Latest => false,
+            ScatterStage::Lines(_) => {
+                let own = lines / most / target.chip().multiprocessors as usize;
+                TUNABLES.min_busy_vectors.reached_by(own)
+            }
+            ScatterStage::Copy
+            | ScatterStage::Runs(_)
+            | ScatterStage::Pieces(_)
+            | ScatterStage::Join(_)
+            | ScatterStage::Take => true,
+        };
+        // Indices that several lines share are read once for all of them.
+        let (lines, dims) = match stage {
+            ScatterStage::Latest => (rows, dims.iter().filter(|d| d.2 != 0).cloned().collect()),
+            _ => (lines, dims.clone()),
+        };
+        let lanes = if across && vectors { most } else { 1 };
+        let (lines, threads) = (lines / lanes, threads / lanes);
+        // A warp has what a thread has elsewhere.
+        let threads = if matches!(stage, ScatterStage::Join(_)) { 32 * threads } else { threads };
+        let wide = threads >= 1 << 31;
+        let by = |d: usize| if wide { [d.max(1) as u64, 0] } else { divisor(d.max(1)) };
+        let beside = if matches!(stage, ScatterStage::Join(_)) { threads / 32 } else { threads } / lines;
+        let dim = |(i, (d, strides, sorted)): (usize, &(usize, [isize; 4], usize))| {
+            // The innermost dimension is counted in vectors.
+            let vector = if i + 1 == dims.len() { lanes } else { 1 };
+            let [tensor, index, values, result] = strides.map(|s| s * vector as isize);
+            // The table of the latest indices has `size` entries a row.
+            let each = if matches!(stage, ScatterStage::Latest | ScatterStage::Take) {
+                *sorted / g.n * g.size
+            } else {
+                *sorted
+            };
+            let sorted = (each * vector) as isize;
+            LineDimArguments { size: by(d / vector), tensor, index, values, result, sorted }
+        };
+        let pieces = matches!(stage, ScatterStage::Pieces(_) | ScatterStage::Join(_)).then(|| PiecesArguments {
+            partials: scratch.partials.expect("pieces have partial results"),
+            lines: lines * lanes,
+            length: TUNABLES.piece.get(),
+        });
+        let [tensor, index, values, result] = addresses;
+        let [tensor_stride, index_stride, values_stride, result_stride] = g.steps;
+        let arguments = ScatterArguments {
+            tensor,
+            index,
+            values,
+            result,
+            lines: all_lines,
+            indices: g.n,
+            size: g.size,
+            tensor_stride,
+            index_stride,
+            values_stride,
+            result_stride,
+            fault: true,
+            sorted_or_latest: scratch.sorted_or_latest,
+            split: by(if across { lines } else { beside }),
+            threads,
+            across,
+            dims: dims.iter().enumerate().map(dim).collect(),
+            pieces,
+        };
+        let class = ScatterClass { stage, dtype, dims: dims.len() as u8, wide, lanes: lanes as u8 };
+        let (grid, arguments) = ([blocks(threads, BLOCK as usize), 1, 1], arguments.fill(&class));
+        plan.stages.push(Draft::new(Skeleton::Scatter(class), grid, BLOCK, 0, arguments));
+    };
+    let mut scratch = ScratchAddresses::default();
+    // Threads are numbered along memory: the result is contiguous.
+    let across = !g.inner.is_empty();
+    let stage = choose((op, dtype, put.unwrap_or_default()), g, [lines, rows], target.chip());
+    let putting = put.is_some() && g.n > 0 && lines > 0;
+    if stage == ScatterStage::Latest && putting {
+        plan.scratch.push((4 * rows * g.size).max(64));
+        scratch.sorted_or_latest = Some(RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0));
+        let of_rows = across && dims.last().is_some_and(|d| d.2 != 0);
+        if g.size == 0 {
+            return launch(plan, stage, (rows * g.n, of_rows), scratch);
+        }
+        launch(plan, ScatterStage::Clear, (rows * g.size, false), scratch);
+        launch(plan, stage, (rows * g.n, of_rows), scratch);
+        return launch(plan, ScatterStage::Take, (lines * g.size, across), scratch);
+    }
+    if lines * g.size > 0 {
+        launch(plan, ScatterStage::Copy, (lines * g.size, across), scratch);
+    }
+    if !putting {
+        return;
+    }
+    match stage {
+        stage @ (ScatterStage::Runs(_) | ScatterStage::Pieces(_)) => {
+            let of_rows: Vec<_> = dims.iter().filter(|d| d.2 != 0).map(|d| (d.0, d.1[1])).collect();
+            let region = index_sort::select::add(plan, g, (rows, &of_rows), addresses[1]);
+            scratch.sorted_or_latest = Some(RuntimeArgument::Scratch(region, 0));
+            // Where each line has its own indices, those of one line lie side by side.
+            let across = across && dims.last().is_some_and(|d| d.2 == 0);
+            let ScatterStage::Pieces(op) = stage else { return launch(plan, stage, (lines * g.n, across), scratch) };
+            let pieces = g.n.div_ceil(TUNABLES.piece.get());
+            plan.scratch.push((dtype.size() * lines * pieces).max(64));
+            scratch.partials = Some(RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0));
+            launch(plan, stage, (lines * g.n, across), scratch);
+            launch(plan, ScatterStage::Join(op), (lines * pieces, across), scratch);
+        }
+        stage @ ScatterStage::Atomic(_) => launch(plan, stage, (lines * g.n, across), scratch),
+        stage => launch(plan, stage, (lines, true), scratch),
+    }
+}
+
+/// Bytes of a scatter's computed input, row-major.
+fn output_bytes(kernel: &Kernel, geometry: &Geometry) -> usize {
+    let of = |body: &Body, g: &MapGeometry| {
+        let last = body.accesses.len() - 1;
+        g.accesses[last].reach.map_or(0, |(_, high)| (high + 1) * body.accesses[last].dtype.size())
+    };
+    match (kernel, geometry) {
+        (Kernel::Map(body), Geometry::Map(g)) => of(body, g),
+        (Kernel::Boxes(bodies), Geometry::Boxes(all)) => {
+            bodies.iter().zip(all).map(|(b, g)| of(b, g)).max().unwrap_or(0)
+        }
+        _ => unreachable!("an input is computed by a map"),
+    }
+    .max(64)
+}

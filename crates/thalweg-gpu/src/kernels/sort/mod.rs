@@ -1,0 +1,34 @@
+//! Sorts of rows in memory: merge sorts, and radix sorts of long rows.
+
+mod keys;
+pub mod merge;
+pub mod radix;
+pub(crate) mod select;
+
+use thalweg_ir::{DType, ScanOp};
+
+/// Class key of a launch of a sort: the properties that decide its source.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SortClass {
+    /// Sort, or argsort.
+    pub op: ScanOp,
+    /// Sorts from the largest element on.
+    pub descending: bool,
+    /// Dtype of the elements.
+    pub dtype: DType,
+    /// Task of the launch.
+    pub pass: SortPass,
+}
+
+/// Task of a launch of a sort.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SortPass {
+    /// First launch of a merge sort: a block sorts a run of 2,048 keys, or several rows that fit one.
+    Runs,
+    /// Merge of a merge sort: a block has a segment of the merge of two runs.
+    Merge,
+    /// Histogram of a radix sort: blocks divide a row and count its digits.
+    Histogram,
+    /// Pass of a radix sort: a block moves the elements of a tile by one digit.
+    Digit,
+}
