@@ -4,12 +4,12 @@ mod autotune;
 mod bandwidth;
 mod bench;
 mod cache;
+mod cold_start;
 mod costs;
 mod demo;
 mod doctor;
 mod explain;
 mod failure;
-mod first_sight;
 #[cfg(feature = "cuda")]
 mod gpus;
 mod math;
@@ -78,8 +78,7 @@ fn after_help() -> String {
     let groups = workloads::GROUPS
         .iter()
         .fold(all, |text, (group, entries)| text + "\n\n" + &list(&format!("Group {group}:"), &mut named(entries)));
-    let first =
-        list(&format!("Group {}:", first_sight::GROUP), &mut first_sight::ALL.iter().map(|f| (f.name, f.about)));
+    let first = list(&format!("Group {}:", cold_start::GROUP), &mut cold_start::ALL.iter().map(|f| (f.name, f.about)));
     groups + "\n\n" + &first
 }
 

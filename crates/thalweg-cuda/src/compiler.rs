@@ -49,7 +49,7 @@ impl Unit {
 }
 
 /// Maximum number of cached units; beyond that the cache is cleared. Bound kernels keep the units that they run.
-const MOST: usize = 1 << 14;
+const MAX_UNITS: usize = 1 << 14;
 
 /// Stack bytes of a compiling thread: as many as the compiler has on a main thread.
 const STACK: usize = 8 << 20;
@@ -81,7 +81,7 @@ impl Compiler {
             _ => self.written(of),
         };
         let mut units = self.units.write().unwrap_or_else(PoisonError::into_inner);
-        if units.len() >= MOST {
+        if units.len() >= MAX_UNITS {
             units.clear();
         }
         units.entry(of.clone()).or_insert(unit).clone()
@@ -91,7 +91,7 @@ impl Compiler {
     fn written(&self, of: &Arc<Skeleton>) -> Arc<Unit> {
         let source = render::source(of);
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        if sources.len() >= MOST {
+        if sources.len() >= MAX_UNITS {
             sources.clear();
         }
         let new = |source: &Source| {
@@ -144,7 +144,7 @@ impl Compiler {
         let Ok(_working) = ending::work(&self.device) else { return false };
         let _work = unit.work.lock().unwrap_or_else(PoisonError::into_inner);
         unit.function.get().is_some()
-            || self.kept(unit, &self.key(unit)).is_some_and(|function| unit.function.set(function).is_ok())
+            || self.load_cached(unit, &self.key(unit)).is_some_and(|function| unit.function.set(function).is_ok())
     }
 
     /// Key of a unit's code on disk.
@@ -159,7 +159,7 @@ impl Compiler {
     }
 
     /// Loads a unit's function from disk.
-    fn kept(&self, unit: &Unit, key: &Key) -> Option<Function> {
+    fn load_cached(&self, unit: &Unit, key: &Key) -> Option<Function> {
         let image = disk::cache()?.get(Kind::Code, key)?;
         let function = self.load(unit, &image).ok()?;
         count(|c| c.programs_loaded += 1);
@@ -220,7 +220,7 @@ impl Compiler {
     fn make(&self, unit: &Unit) -> Result<Function, Error> {
         dump(unit);
         let key = self.key(unit);
-        if let Some(function) = self.kept(unit, &key) {
+        if let Some(function) = self.load_cached(unit, &key) {
             return Ok(function);
         }
         let start = Instant::now();

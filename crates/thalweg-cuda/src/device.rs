@@ -24,9 +24,9 @@ use thalweg_runtime::{
 
 /// A GPU.
 #[derive(Clone)]
-pub struct CudaDevice(Arc<Parts>);
+pub struct CudaDevice(Arc<DeviceState>);
 
-struct Parts {
+struct DeviceState {
     name: String,
     driver: Arc<dyn Driver>,
     pool: Arc<Pool>,
@@ -120,7 +120,7 @@ impl CudaDevice {
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
         // Products are checked in a queue that runs none of the program's kernels.
         let compiler = Compiler::new(queues.order().driver(MEMORY).clone(), name.into());
-        Ok(Arc::new(CudaDevice(Arc::new(Parts {
+        Ok(Arc::new(CudaDevice(Arc::new(DeviceState {
             name: name.into(),
             driver,
             pool,
@@ -195,7 +195,7 @@ pub(crate) struct BoundProgram {
 impl Program for BoundProgram {
     fn launch(&self, _: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         count(|c| c.generic_kernels += u64::from(self.generic));
-        let Parts { queues, pool, .. } = &*self.device.0;
+        let DeviceState { queues, pool, .. } = &*self.device.0;
         let queue = queues.mine()?;
         let mut run = || self.bound.run(queues, pool, operands, scalars);
         if queue.is_open() {

@@ -25,20 +25,20 @@ pub const MEMORY: usize = 6;
 pub const PEERS: usize = 7;
 
 /// Maximum number of events that a queue remembers. For an older ticket a later event is used.
-const MOST: usize = 64;
+const MAX_EVENTS: usize = 64;
 
 /// Synchronization state between the queues of a device.
 #[derive(Debug)]
 pub struct Order {
     drivers: [Arc<dyn Driver>; QUEUES],
-    known: [Known; QUEUES],
+    known: [QueueState; QUEUES],
     /// Whether all work goes into the first queue.
     one: bool,
 }
 
 /// State of one queue.
 #[derive(Debug, Default)]
-struct Known {
+struct QueueState {
     put: Mutex<Put>,
     /// All work up to this ticket has run.
     done: AtomicU64,
@@ -121,7 +121,7 @@ impl Order {
     /// Records an event after all work in a queue.
     fn record(&self, queue: usize, put: &mut Put) -> Result<Marked, Error> {
         let (whole, event) = (put.whole(), Arc::<dyn Event>::from(self.drivers[queue].point()?));
-        if put.events.len() >= MOST {
+        if put.events.len() >= MAX_EVENTS {
             put.events.pop_front();
         }
         put.events.push_back((whole, event.clone()));
@@ -167,7 +167,7 @@ impl Order {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn behind(&self, queue: usize, other: usize, ticket: u64, missing: &dyn Fn(usize)) -> Result<(), Error> {
+    pub fn wait_for(&self, queue: usize, other: usize, ticket: u64, missing: &dyn Fn(usize)) -> Result<(), Error> {
         while !self.is_past(queue, other, ticket) {
             let Some((stands_for, event)) = self.event(other, ticket)? else {
                 missing(other);
@@ -183,7 +183,13 @@ impl Order {
     ///
     /// # Errors
     /// When a device fails.
-    pub fn behind_other(&self, queue: usize, other: &Order, uses: &Uses, missing: &dyn Fn(usize)) -> Result<(), Error> {
+    pub fn wait_for_peer(
+        &self,
+        queue: usize,
+        other: &Order,
+        uses: &Uses,
+        missing: &dyn Fn(usize),
+    ) -> Result<(), Error> {
         let Some((writer, ticket)) = uses.written() else { return Ok(()) };
         loop {
             if ticket <= other.known[writer].done.load(Relaxed) {
@@ -224,25 +230,25 @@ impl Order {
         Ok(())
     }
 
-    /// [`Order::behind`] the writer of a buffer, or behind all of its uses if it is to be written. A buffer that nobody
+    /// [`Order::wait_for`] the writer of a buffer, or all of its uses if it is to be written. A buffer that nobody
     /// has written since it was allocated counts as written.
     ///
     /// # Errors
     /// When the device fails.
-    pub fn behind_uses(&self, queue: usize, uses: &Uses, write: bool, missing: &dyn Fn(usize)) -> Result<(), Error> {
+    pub fn wait_for_uses(&self, queue: usize, uses: &Uses, write: bool, missing: &dyn Fn(usize)) -> Result<(), Error> {
         match uses.written() {
-            Some((other, ticket)) if !write => self.behind(queue, other, ticket, missing),
-            _ => self.behind_all(queue, &uses.points(), missing),
+            Some((other, ticket)) if !write => self.wait_for(queue, other, ticket, missing),
+            _ => self.wait_for_points(queue, &uses.points(), missing),
         }
     }
 
-    /// [`Order::behind`] all of these points.
+    /// [`Order::wait_for`] all of these points.
     ///
     /// # Errors
     /// When the device fails.
-    pub fn behind_all(&self, queue: usize, points: &Points, missing: &dyn Fn(usize)) -> Result<(), Error> {
+    pub fn wait_for_points(&self, queue: usize, points: &Points, missing: &dyn Fn(usize)) -> Result<(), Error> {
         let mut all = points.iter().enumerate().filter(|p| *p.1 > 0);
-        all.try_for_each(|(other, &ticket)| self.behind(queue, other, ticket, missing))
+        all.try_for_each(|(other, &ticket)| self.wait_for(queue, other, ticket, missing))
     }
 
     /// Whether a queue that uses memory with these points would have to wait.

@@ -7,7 +7,7 @@
 //! one ticket ([`crate::order`]), which marks the memory that it uses. So no other user gets that memory before the
 //! launches that use it are submitted.
 
-use crate::batch::{Patch, Run, Stretch};
+use crate::batch::{EventSpan, Patch, Run};
 use crate::driver::{Driver, Event, Launch};
 use crate::faults::{Faulted, Faults};
 use crate::order::Order;
@@ -18,10 +18,10 @@ use thalweg_gpu::target::COUNTERS;
 use thalweg_runtime::{Batch, Buffer, Check, Error, Timing, environment};
 
 /// Minimum bytes of the inter-block exchange buffer.
-const TOLD: usize = 1 << 20;
+const MIN_EXCHANGE_BYTES: usize = 1 << 20;
 
 /// Maximum number of schedules that are remembered; beyond that, those that have not run for long are dropped.
-const MOST_RUNS: usize = 512;
+const MAX_SCHEDULES: usize = 512;
 
 /// A queue of a device.
 #[derive(Debug)]
@@ -132,12 +132,12 @@ impl Queue {
     ///
     /// # Errors
     /// When there is no memory.
-    pub fn told(&self, bytes: usize) -> Result<u64, Error> {
+    pub fn exchange_buffer(&self, bytes: usize) -> Result<u64, Error> {
         let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&(address, _)) = all.last().filter(|l| l.1 >= bytes) {
             return Ok(address);
         }
-        let bytes = bytes.next_power_of_two().max(TOLD);
+        let bytes = bytes.next_power_of_two().max(MIN_EXCHANGE_BYTES);
         let device = self.device.clone();
         let address =
             self.driver.obtain(bytes).ok_or(Error::OutOfMemory { requested: bytes, in_use: 0, limit: None, device })?;
@@ -188,7 +188,7 @@ impl Queue {
     }
 
     /// Records that the open batch uses a buffer: it reads it, or writes it where nobody has since it was allocated.
-    /// Later work of the batch waits for what other queues do with the buffer. `missing` is as for [`Order::behind`].
+    /// Later work of the batch waits for what other queues do with the buffer. `missing` is as for [`Order::wait_for`].
     ///
     /// # Errors
     /// When the device fails.
@@ -203,7 +203,7 @@ impl Queue {
             Some((queue, written)) if queue == self.number && written >= first => uses.write(self.number, ticket),
             Some((queue, _)) if queue == self.number => uses.used(self.number, ticket),
             Some((queue, written)) => {
-                self.order.behind(self.number, queue, written, missing)?;
+                self.order.wait_for(self.number, queue, written, missing)?;
                 uses.used(self.number, ticket);
             }
             None => self.writes(buffer, missing)?,
@@ -219,7 +219,7 @@ impl Queue {
     /// # Panics
     /// As [`Queue::uses`].
     pub fn writes(&self, buffer: &Buffer, missing: &dyn Fn(usize)) -> Result<(), Error> {
-        self.order.behind_all(self.number, &buffer.uses().points(), missing)?;
+        self.order.wait_for_points(self.number, &buffer.uses().points(), missing)?;
         // Asked for again: if work was missing, the batch has a later ticket now.
         buffer.uses().write(self.number, self.tickets().1);
         Ok(())
@@ -254,13 +254,13 @@ impl Queue {
     /// See there.
     pub fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Arc<dyn Timing>, Error> {
         if self.open(|open| open.clock = Some(None)).is_none() {
-            return Ok(Arc::new(Stretch::of(&*self.driver, run)?));
+            return Ok(Arc::new(EventSpan::of(&*self.driver, run)?));
         }
         let done = run();
         let begun = self.open(|open| open.clock.take().flatten()).flatten();
         done?;
         let begin = begun.map_or_else(|| self.driver.event(), Ok)?;
-        Ok(Arc::new(Stretch::from(begin, &*self.driver)?))
+        Ok(Arc::new(EventSpan::from(begin, &*self.driver)?))
     }
 
     /// [`thalweg_runtime::Device::batch`].
@@ -313,7 +313,7 @@ impl Queue {
     ///
     /// # Errors
     /// Errors of `f`.
-    pub fn behind(&self, f: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    pub fn after_deferred(&self, f: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
         match self.open(|open| open.run.flush(&*self.driver)) {
             Some(flushed) => {
                 if let Err(error) = flushed {
@@ -344,8 +344,8 @@ impl Gate {
     fn remember(&mut self, key: u64, mut run: Run) {
         self.batches += 1;
         run.last = self.batches;
-        if self.runs.len() >= MOST_RUNS {
-            let long_ago = self.batches.saturating_sub(MOST_RUNS as u64 / 2);
+        if self.runs.len() >= MAX_SCHEDULES {
+            let long_ago = self.batches.saturating_sub(MAX_SCHEDULES as u64 / 2);
             self.runs.retain(|_, r| r.last > long_ago);
         }
         self.runs.insert(key, run);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_back_to_the_driver_behind_what_is_kept_back() {
+    fn memory_returns_to_the_driver_after_held_back_blocks() {
         let b = bench();
         let keep = b.buffer();
         for turn in 0..8 {

@@ -123,12 +123,12 @@ impl Queues {
         let (missing, address) = (&|other| self.make_whole(other), buffer.address() as u64);
         let Some(queue) = self.to_device(bytes) else {
             let own = self.mine()?;
-            return own.behind(&mut || {
+            return own.after_deferred(&mut || {
                 own.writes(buffer, missing)?;
                 own.driver().write_all(address, stretches)
             });
         };
-        self.order.behind_uses(queue, buffer.uses(), true, missing)?;
+        self.order.wait_for_uses(queue, buffer.uses(), true, missing)?;
         let done = self.order.driver(queue).write_all(address, stretches);
         // A failed copy may have written some bytes.
         let (ticket, stamped) = self.order.stamp(queue);
@@ -144,8 +144,8 @@ impl Queues {
         }
         let here = || -> Result<Option<()>, Error> {
             let queue = self.order.queue(TO_DEVICE);
-            self.order.behind_uses(queue, to.uses(), true, &|q| self.make_whole(q))?;
-            self.order.behind_other(queue, &other.order, from.uses(), &|q| other.make_whole(q))?;
+            self.order.wait_for_uses(queue, to.uses(), true, &|q| self.make_whole(q))?;
+            self.order.wait_for_peer(queue, &other.order, from.uses(), &|q| other.make_whole(q))?;
             let (driver, source) = (self.order.driver(queue), other.order.driver(other.order.queue(PEERS)));
             let [from_at, to_at] = [from, to].map(|b| b.address() as u64);
             let Some(copied) = driver.copy_from(&**source, from_at, to_at, bytes) else { return Ok(None) };
@@ -172,7 +172,7 @@ impl Queues {
         count(|c| c.bytes_to_host += bytes.len() as u64);
         let large = bytes.len() >= LARGE && !self.order.is_one();
         let queue = if large { TO_HOST } else { self.number() };
-        self.order.behind_uses(queue, buffer.uses(), false, &|other| self.make_whole(other))?;
+        self.order.wait_for_uses(queue, buffer.uses(), false, &|other| self.make_whole(other))?;
         // A readable buffer was computed by a batch that has ended, so this does not wait for other threads' gates.
         self.order.driver(queue).read(buffer.address() as u64, bytes)
     }

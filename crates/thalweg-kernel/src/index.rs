@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_for_each_row_is_a_view_of_the_rows_once_these_are_taken_apart() {
+    fn a_number_for_each_row_is_a_view_of_the_unflattened_rows() {
         // A value per sample, for each of its tokens, in a matrix with a row per token.
         let samples = IndexMap::new(View::contiguous(Shape::new(&[16, 1]))).expand(Shape::new(&[16, 64]));
         let matrix = samples.reshape(Shape::new(&[1024, 1])).expand(Shape::new(&[1024, 96]));

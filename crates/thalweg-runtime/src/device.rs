@@ -82,12 +82,12 @@ pub trait Check: Send + Sync + Debug {
     ///
     /// # Errors
     /// When the device fails.
-    fn outcome(&self) -> Result<Vec<Found>, Error>;
+    fn outcome(&self) -> Result<Vec<FailedCheck>, Error>;
 }
 
 /// Failed check of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct FailedCheck {
     /// Number of the launch in its batch.
     pub launch: usize,
     /// Word written by the launch, not 0. For a decomposition, an [`Unfit::word`](crate::Unfit::word).

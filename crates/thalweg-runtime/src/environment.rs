@@ -98,13 +98,13 @@ const fn inner(name: &'static str, allowed: Allowed, about: &'static str) -> Var
 
 const ON_OFF: Allowed = Allowed::Words(&["on", "off"]);
 /// Upper bound beyond any sensible number of threads or milliseconds.
-const MANY: u64 = 1 << 20;
+const MAX_COUNT: u64 = 1 << 20;
 
 /// The default device.
 pub static DEVICE: Variable = variable("THALWEG_DEVICE", Allowed::Device, "the default device");
 /// Threads of the CPU device.
 pub static THREADS: Variable =
-    variable("THALWEG_THREADS", Allowed::Number(&[], 1, MANY, "threads"), "threads of the CPU device");
+    variable("THALWEG_THREADS", Allowed::Number(&[], 1, MAX_COUNT, "threads"), "threads of the CPU device");
 /// Maximum bytes in use on a device.
 pub static MEMORY_LIMIT: Variable =
     variable("THALWEG_MEMORY_LIMIT", Allowed::Bytes, "the most bytes in use on a device");

@@ -11,18 +11,18 @@ use crate::tunable::TUNABLES;
 use rustc_hash::FxHashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use thalweg_runtime::{Check, Error, Found};
+use thalweg_runtime::{Check, Error, FailedCheck};
 
 /// Error for a failure that a launch reported.
-pub type Tell = Box<dyn Fn(Found) -> Error + Send + Sync>;
+pub type FailureToError = Box<dyn Fn(FailedCheck) -> Error + Send + Sync>;
 
 /// Error for the failures that all launches reported; `None` if they do not concern the result.
-type TellOfAll = Box<dyn Fn(&[Found]) -> Option<Error> + Send + Sync>;
+type FailuresToError = Box<dyn Fn(&[FailedCheck]) -> Option<Error> + Send + Sync>;
 
 /// Check of a run in which an index may be out of range, or of a call whose matrix may be unfit.
 pub(crate) struct DeferredCheck {
     check: Arc<dyn Check>,
-    tell: TellOfAll,
+    tell: FailuresToError,
     outcome: OnceLock<Result<(), Error>>,
     /// Whether somebody has received the error.
     told: AtomicBool,
@@ -38,7 +38,7 @@ impl DeferredCheck {
     /// Check whose report `tell` turns into an error.
     pub fn new(
         check: Arc<dyn Check>,
-        tell: impl Fn(&[Found]) -> Option<Error> + Send + Sync + 'static,
+        tell: impl Fn(&[FailedCheck]) -> Option<Error> + Send + Sync + 'static,
     ) -> Arc<DeferredCheck> {
         Arc::new(DeferredCheck { check, tell: Box::new(tell), outcome: OnceLock::new(), told: AtomicBool::new(false) })
     }
@@ -126,11 +126,12 @@ pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>)
 
 /// Deferred checks of the results of a call, if there are any.
 pub(crate) fn of_call(
-    own: Option<(Arc<dyn Check>, Tell)>,
+    own: Option<(Arc<dyn Check>, FailureToError)>,
     inherited: Vec<Arc<DeferredCheck>>,
 ) -> Option<Arc<DeferredChecks>> {
-    let own = own
-        .map(|(check, tell)| DeferredCheck::new(check, move |found: &[Found]| found.first().map(|&found| tell(found))));
+    let own = own.map(|(check, tell)| {
+        DeferredCheck::new(check, move |found: &[FailedCheck]| found.first().map(|&found| tell(found)))
+    });
     DeferredChecks::new(own, inherited)
 }
 
@@ -144,7 +145,7 @@ mod tests {
     struct Passes(AtomicUsize);
 
     impl Check for Passes {
-        fn outcome(&self) -> Result<Vec<Found>, Error> {
+        fn outcome(&self) -> Result<Vec<FailedCheck>, Error> {
             self.0.fetch_add(1, Relaxed);
             Ok(vec![])
         }

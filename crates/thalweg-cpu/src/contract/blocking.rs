@@ -81,13 +81,13 @@ pub struct Blocking {
 /// stays in the second-level cache.
 const NEAR_ROWS: usize = 2 << 10;
 /// Maximum bytes of the right factor packed for all threads at a time.
-const MOST_SHARED: usize = 16 << 20;
+const MAX_SHARED_PANEL_BYTES: usize = 16 << 20;
 
 /// Minimum bytes of a row of the right factor that a task packs at a time: memory reaches its bandwidth only in long
 /// contiguous ranges.
 const OWN_BYTES: usize = 4 << 10;
 /// Minimum columns packed for all threads: repacking the left factor for the next ones then costs at most 4 %.
-const LEAST_SHARED: usize = 256;
+const MIN_SHARED_COLUMNS: usize = 256;
 
 /// Minimum columns for which a task packs rows of the left factor, if there are threads for more tasks: packing an
 /// element takes as long as multiplying it with a dozen columns.
@@ -118,12 +118,12 @@ pub fn blocking(s: &Sizes) -> Blocking {
         near && !aliases(stride, tile_rows) && s.n <= 16 * tile_columns
     });
     let row_blocks = s.m.div_ceil(rows);
-    let shared = (last_level_cache() / 4).clamp(1 << 20, MOST_SHARED) / (s.k.max(1) * s.size);
-    let shared = shared.max(LEAST_SHARED) / tile_columns * tile_columns;
+    let shared = (last_level_cache() / 4).clamp(1 << 20, MAX_SHARED_PANEL_BYTES) / (s.k.max(1) * s.size);
+    let shared = shared.max(MIN_SHARED_COLUMNS) / tile_columns * tile_columns;
     let right = match direct {
         _ if s.packed => Right::Shared(s.n),
         true => Right::Direct,
-        false if row_blocks == 1 || s.k * s.size * LEAST_SHARED > 4 * MOST_SHARED => Right::Own,
+        false if row_blocks == 1 || s.k * s.size * MIN_SHARED_COLUMNS > 4 * MAX_SHARED_PANEL_BYTES => Right::Own,
         false => Right::Shared(shared.min(s.n.next_multiple_of(tile_columns))),
     };
     // The packed right columns of a task, or the sums passed to an epilogue, stay in the second-level cache. Sums that

@@ -127,7 +127,7 @@ impl Tables {
             let end = p as i64 + step as i64 * (run as i64 - 1);
             assert!(p < len && (0..len as i64).contains(&end), "a map leads outside of an operand of {len}");
             // SAFETY: first and last element, and so all, are inside, as just checked; the call has written `n`.
-            unsafe { apart(from.add(at * unit), to.cast_mut().add(p * unit), step, run, unit) };
+            unsafe { scatter_strided(from.add(at * unit), to.cast_mut().add(p * unit), step, run, unit) };
         });
         assert!(parted, "what is written goes by a view");
     }
@@ -241,9 +241,9 @@ unsafe fn gather(from: *const u8, positions: &[i32], to: *mut u8, unit: usize) {
 ///
 /// # Safety
 /// All of them are readable, and there is space for them.
-unsafe fn apart(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize) {
+unsafe fn scatter_strided(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize) {
     /// # Safety
-    /// As for `apart`.
+    /// As for `scatter_strided`.
     unsafe fn each<T: Copy>(from: *const u8, to: *mut u8, step: isize, n: usize) {
         let (from, to) = (from.cast::<T>(), to.cast::<T>());
         // SAFETY: the caller's promise.
@@ -252,7 +252,7 @@ unsafe fn apart(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize
     // SAFETY: the caller's promise.
     unsafe {
         match (step, unit) {
-            (1, _) if n >= SHORT => std::ptr::copy_nonoverlapping(from, to, n * unit),
+            (1, _) if n >= MIN_MEMCPY_ELEMENTS => std::ptr::copy_nonoverlapping(from, to, n * unit),
             (_, 1) => each::<u8>(from, to, step, n),
             (_, 2) => each::<u16>(from, to, step, n),
             (_, 4) => each::<u32>(from, to, step, n),
@@ -262,7 +262,7 @@ unsafe fn apart(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize
 }
 
 /// Minimum elements for `memcpy`; a loop is faster for fewer.
-const SHORT: usize = 8;
+const MIN_MEMCPY_ELEMENTS: usize = 8;
 
 /// Packs `n` elements of `unit` bytes that are `step` elements apart.
 ///
@@ -286,7 +286,7 @@ unsafe fn spread(from: *const u8, step: isize, to: *mut u8, n: usize, unit: usiz
     // SAFETY: the caller's promise.
     unsafe {
         match (step, unit) {
-            (1, _) if n >= SHORT => std::ptr::copy_nonoverlapping(from, to, n * unit),
+            (1, _) if n >= MIN_MEMCPY_ELEMENTS => std::ptr::copy_nonoverlapping(from, to, n * unit),
             (_, 1) => each::<u8>(from, step, to, n),
             (_, 2) => each::<u16>(from, step, to, n),
             (_, 4) => each::<u32>(from, step, to, n),

@@ -5,7 +5,6 @@
 //! sizes, strides, addresses and scalars are arguments. docs/cpu-emitter.md has the design.
 
 mod accumulators;
-mod along;
 mod asm;
 mod build;
 mod dump;
@@ -13,6 +12,7 @@ mod elements;
 mod emit;
 mod folds;
 mod function;
+mod inner_axis;
 mod isa;
 mod lower;
 mod ops;
@@ -28,7 +28,7 @@ mod vir;
 
 use crate::prepare::prepare;
 use crate::row_call::{RowArgs, Rows};
-pub use along::{CompiledAlong, compile_along, compile_along_streaming};
+pub use inner_axis::{CompiledInnerReduction, compile_inner_reduction, compile_inner_reduction_streaming};
 pub use isa::Isa;
 pub use lower::Unsupported;
 use regalloc::{Allocation, Limits};
@@ -151,12 +151,12 @@ fn unrolled(
     /// Maximum instructions of the unrolled step, for compile time. Interleaving hides latency even if the code
     /// outgrows the first-level cache: 100 consecutive tanh, 2,300 instructions a step, take 27 µs on 1,024 points with
     /// four copies and 97 µs with one.
-    const LONGEST: usize = 12_000;
+    const MAX_UNROLLED_INSTRUCTIONS: usize = 12_000;
     for copies in [4, 2] {
         // Copies would share the frame slots of loops.
         let promising = v.loops.is_empty()
             && single * copies <= limits.vectors + limits.vectors / 2
-            && order.len() * copies <= LONGEST;
+            && order.len() * copies <= MAX_UNROLLED_INSTRUCTIONS;
         if !knobs.copies.map_or(promising, |c| c == copies && v.loops.is_empty()) {
             continue;
         }

@@ -37,7 +37,7 @@ use thalweg_kernel::{
 const HEAD: usize = 8;
 
 /// Points of a row beyond which a block does not have it alone.
-const LONGEST: usize = 1 << 21;
+const MAX_BLOCK_ROW: usize = 1 << 21;
 
 /// Plans a kernel by the generic ones; `None` where they do not cover it.
 pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Option<Plan> {
@@ -94,7 +94,7 @@ fn map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler
     let domain = Domain { extents: &geometry.extents, kept: 0, at: &geometry.accesses };
     let n: usize = geometry.extents.iter().product();
     let with = |&width: &Width| {
-        let length = stretch(n, width, compiler.chip());
+        let length = points_per_block(n, width, compiler.chip());
         let shape = Shape { deep: THREADS, across: false, chunks: n.div_ceil(length), length };
         Launch { body, phases: phase, domain, width, shape, partials: &[], compiler }.draft()
     };
@@ -105,7 +105,7 @@ fn map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler
 
 /// Points per block of a map: a point a thread where there are few, else several times its lanes, so that a block's
 /// startup is cheap in comparison.
-fn stretch(n: usize, width: Width, chip: &Chip) -> usize {
+fn points_per_block(n: usize, width: Width, chip: &Chip) -> usize {
     let (threads, lanes) = (THREADS as usize, width.lanes());
     let busy = chip.multiprocessors as usize * 16;
     if n <= threads * busy { threads } else { threads * lanes * (n / (threads * lanes * busy * 4)).clamp(1, 8) }
@@ -134,7 +134,7 @@ fn rows(
     let launch = |phases, width, shape| Launch { body, phases, domain, width, shape, partials: &[], compiler };
     let with = |&width: &Width| {
         let mut own = Plan::default();
-        let mut shape = Shape::new(geometry.rows(), geometry.row(), orientation == Orientation::Across, width);
+        let mut shape = Shape::new(geometry.rows(), geometry.row(), orientation == Orientation::OuterAxis, width);
         let blocks = geometry.rows().div_ceil((THREADS / shape.deep) as usize);
         let least = shape.deep as usize * width.lanes() * 2;
         let chunks = (chips * 4).div_ceil(blocks).min(geometry.row() / least).min(1024);
@@ -145,7 +145,7 @@ fn rows(
             let regions = split.regions(&mut own);
             push(&mut own, Launch { partials: &regions, ..launch(&list[..1], width, shape) }.draft()?);
             push(&mut own, split.rest(&regions)?);
-        } else if list.len() > 1 && geometry.row() > LONGEST && blocks < chips {
+        } else if list.len() > 1 && geometry.row() > MAX_BLOCK_ROW && blocks < chips {
             return None;
         } else {
             push(&mut own, launch(list, width, shape).draft()?);

@@ -85,7 +85,7 @@ pub struct SegmentReport {
     /// Operations whose results somebody holds but nobody ever read: deferred, and computed if somebody asks.
     pub deferred: Vec<usize>,
     /// Results that a backward pass in another segment will read, or that these depend on: written or dropped.
-    pub kept: Vec<KeptReport>,
+    pub kept: Vec<SavedReport>,
     /// Operations recorded again, for results that an earlier segment dropped.
     pub again: Vec<usize>,
     /// Error of the segment, if it failed.
@@ -105,7 +105,7 @@ pub struct RewriteReport {
 
 /// Result that only a tape holds, or that such results are to be recomputed from.
 #[derive(Clone, Debug, Serialize)]
-pub struct KeptReport {
+pub struct SavedReport {
     /// The operation.
     pub operation: usize,
     /// Size in bytes.
@@ -309,7 +309,7 @@ impl SegmentReport {
 
     /// Adds the decision about results that only a tape holds.
     pub fn keeps(&mut self, keep: &Keep) {
-        let report = |w: &Why| KeptReport {
+        let report = |w: &Why| SavedReport {
             operation: self.place(w.operation),
             bytes: w.bytes,
             written: keep.written.has(w.operation),

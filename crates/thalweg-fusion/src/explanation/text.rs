@@ -105,7 +105,7 @@ impl SegmentReport {
             self.deferred.iter().try_for_each(|i| write!(f, " %{i}"))?;
             f.write_char('\n')?;
         }
-        self.kept(f)?;
+        self.saved_values(f)?;
         let dead = self.operations.iter().filter(|o| o.kernels.is_empty() && !o.alias).count();
         if dead > 0 {
             writeln!(f, "{dead} operations that nobody needed or that only re-label memory")?;
@@ -122,7 +122,7 @@ impl SegmentReport {
     }
 
     /// Writes results that only a tape holds, and operations recorded again.
-    fn kept(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn saved_values(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (written, title) in [(true, "kept for the backward pass"), (false, "left, to be computed again there")] {
             let mut about: Vec<_> = self.kept.iter().filter(|k| k.written == written).collect();
             if about.is_empty() {

@@ -15,15 +15,15 @@
 //! early operations pay the higher price and late ones the lower. Early ones are recomputed last, when the values saved
 //! for the late ones are gone.
 //!
-//! Always true: a dropped value is computed by at most [`MOST_AGAIN`] operations from values that are written, live, or
+//! Always true: a dropped value is computed by at most [`MAX_RECOMPUTED_OPS`] operations from values that are written, live, or
 //! existed before. A value that was itself recorded again is not dropped once more.
 
 mod network;
-mod stretch;
+mod subgraph;
 #[cfg(test)]
 mod tests;
 
-pub use stretch::Stretch;
+pub use subgraph::Subgraph;
 
 use crate::cost::{Costs, Level};
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
@@ -32,7 +32,7 @@ use thalweg_ir::{Op, ScanOp};
 use thalweg_kernel::Along;
 
 /// Maximum number of operations that recompute a value.
-pub const MOST_AGAIN: usize = 256;
+pub const MAX_RECOMPUTED_OPS: usize = 256;
 
 /// Price of a byte when memory is not short, as a multiple of the time to write and read it: doubled, since the memory
 /// is unavailable to anything else meanwhile.
@@ -148,7 +148,7 @@ impl<'a> Graph<'a> {
     /// First decision that fits the budget, approximately in order of increasing time.
     fn decided(&self) -> Keep {
         let n = self.question.segment.ops.len();
-        let usual = self.cut([USUAL; 2], 0, MOST_AGAIN);
+        let usual = self.cut([USUAL; 2], 0, MAX_RECOMPUTED_OPS);
         let mut best = self.finish(&usual, &usual, [USUAL; 2]);
         let Some(room) = self.question.room else { return best };
         let better = |found: Keep, best: &mut Keep| {
@@ -165,7 +165,7 @@ impl<'a> Graph<'a> {
             let prices = [low, low * STEEP];
             for part in 1..=TURNS {
                 let turn = |part: usize| n * part / TURNS;
-                let found = self.finish(&self.cut(prices, turn(part), MOST_AGAIN), &usual, prices);
+                let found = self.finish(&self.cut(prices, turn(part), MAX_RECOMPUTED_OPS), &usual, prices);
                 if found.peak <= room {
                     return self.refined(prices, (turn(part - 1), turn(part)), (&usual, room), found);
                 }
@@ -173,7 +173,7 @@ impl<'a> Graph<'a> {
             }
         }
         // Nothing fits so far: recompute everything, over shorter and shorter spans.
-        for most in [MOST_AGAIN / 4, MOST_AGAIN / 16] {
+        for most in [MAX_RECOMPUTED_OPS / 4, MAX_RECOMPUTED_OPS / 16] {
             let found = self.finish(&self.cut([HIGHEST; 2], 0, most), &usual, [HIGHEST; 2]);
             if better(found, &mut best) {
                 break;
@@ -388,7 +388,7 @@ impl<'a> Graph<'a> {
         let ((mut short, mut enough), mut best) = (range, fits);
         while enough - short > 8 {
             let turn = (short + enough) / 2;
-            let found = self.finish(&self.cut(prices, turn, MOST_AGAIN), usual, prices);
+            let found = self.finish(&self.cut(prices, turn, MAX_RECOMPUTED_OPS), usual, prices);
             if found.peak <= room {
                 (enough, best) = (turn, found);
             } else {

@@ -106,7 +106,7 @@ mod tests {
     use thalweg_ir::View;
 
     #[test]
-    fn merged_dimensions_are_taken_apart_again() {
+    fn merged_dimensions_are_split() {
         let x = IndexMap::new(View::contiguous(Shape::new(&[20, 12])));
         let moved = x.reshape(Shape::new(&[20, 3, 4])).permute(&[1, 0, 2]).reshape(Shape::new(&[60, 4]));
         assert!(moved.as_view().is_none());
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn dimensions_that_were_merged_twice_are_taken_apart() {
+    fn dimensions_that_were_merged_twice_are_split() {
         // Table for halves of heads, used in a matrix with one row per token: rotary position embeddings.
         let table = IndexMap::new(View::contiguous(Shape::new(&[64, 1, 12]))).expand(Shape::new(&[16, 4, 64, 2, 12]));
         let heads = table.reshape(Shape::new(&[16, 4, 64, 24])).permute(&[0, 2, 1, 3]);

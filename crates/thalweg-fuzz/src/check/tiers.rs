@@ -26,7 +26,7 @@ type Results = Vec<Option<Vec<u8>>>;
 impl Checker {
     /// Strict runs have the bits of an unfused run in every tier; others are within tolerance, with the same selections
     /// in every tier. A pattern that was met twice and searched for has a plan.
-    pub(super) fn at_first_sight(
+    pub(super) fn at_cold_start(
         &self,
         (program, stability): (&Program, &Stability<'_>),
         want: &Results,

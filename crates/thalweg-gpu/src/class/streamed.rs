@@ -6,7 +6,7 @@ use super::contraction::{By, Handed, LINE_ELEMENTS, Math, PartClass, PartSlots};
 use super::fed::{BARRIER, FedFactor};
 use crate::maps::MAP_WORDS;
 use thalweg_ir::DType;
-use thalweg_kernel::{Body, Seen};
+use thalweg_kernel::{Body, CausalMask};
 
 /// Number of words before those of the batch dimensions: rows, columns of the result, keys, terms of a score, tiles of
 /// rows, address of the fault slot, products of the batch.
@@ -48,7 +48,7 @@ pub struct StreamedClass {
     /// product's epilogue, if any, then the weights.
     pub points: Vec<(PartClass, u16)>,
     /// Causal mask, where rows see only their first keys: which of `points` has it, and its form.
-    pub seen: Option<(u8, Seen)>,
+    pub seen: Option<(u8, CausalMask)>,
     /// Final factor of the row's weights, with the row values that are maximum and sum; `None` where weights are not
     /// exponentials.
     pub once: Option<(Body, [u16; 2])>,

@@ -77,16 +77,16 @@ impl FftNorm {
 }
 
 /// Axes of a transform, with the number of samples along each.
-struct Along {
+struct TransformAxes {
     name: &'static str,
     axes: Vec<(usize, usize)>,
     norm: FftNorm,
 }
 
-impl Along {
+impl TransformAxes {
     /// The axes for an operand; `half` says that its last axis is the first half of a transform.
     #[track_caller]
-    fn new(name: &'static str, x: &Tensor, axes: Axes, fft: &Fft, half: bool) -> Along {
+    fn new(name: &'static str, x: &Tensor, axes: Axes, fft: &Fft, half: bool) -> TransformAxes {
         if !matches!(x.dtype(), DType::F32 | DType::F64) {
             wrong_dtype(name, "f32 or f64", x.dtype());
         }
@@ -103,7 +103,7 @@ impl Along {
         if let Some((axis, _)) = axes.iter().find(|(_, n)| *n == 0) {
             panic!("{name}: a transform of no samples, along axis {axis} of shape {}", x.shape());
         }
-        Along { name, axes, norm: fft.norm }
+        TransformAxes { name, axes, norm: fft.norm }
     }
 
     /// Complex transforms along all but the last axis.
@@ -132,7 +132,7 @@ impl Along {
         self.first(z, false)
     }
 
-    /// The inverse of [`half`](Along::half).
+    /// The inverse of [`half`](TransformAxes::half).
     #[track_caller]
     fn real(&self, z: Complex) -> Tensor {
         let Some(&(axis, n)) = self.axes.last() else { return z.re };
@@ -176,7 +176,7 @@ macro_rules! along_one {
         pub fn $with(&self, axis: impl Into<Axis>, fft: &Fft) -> $result {
             let $x = self;
             let axis = axis.into().of(stringify!($name), $x.shape().rank());
-            let $along = Along::new(stringify!($name), $x.one_part(), axis.into(), fft, $half);
+            let $along = TransformAxes::new(stringify!($name), $x.one_part(), axis.into(), fft, $half);
             $body
         }
     )*};
@@ -201,7 +201,7 @@ macro_rules! along_several {
         #[track_caller]
         pub fn $with(&self, axes: impl Into<Axes>, fft: &Fft) -> $result {
             let $x = self;
-            let $along = Along::new(stringify!($name), $x.one_part(), axes.into(), fft, $half);
+            let $along = TransformAxes::new(stringify!($name), $x.one_part(), axes.into(), fft, $half);
             $body
         }
 
@@ -212,24 +212,24 @@ macro_rules! along_several {
         #[track_caller]
         pub fn $two(&self) -> $result {
             let $x = self;
-            let $along = Along::new(stringify!($two), $x.one_part(), [-2, -1].into(), &Fft::new(), $half);
+            let $along = TransformAxes::new(stringify!($two), $x.one_part(), [-2, -1].into(), &Fft::new(), $half);
             $body
         }
     )*};
 }
 
 /// Access to a tensor with the operand's shape and dtype.
-trait Part {
+trait OneComponent {
     fn one_part(&self) -> &Tensor;
 }
 
-impl Part for Tensor {
+impl OneComponent for Tensor {
     fn one_part(&self) -> &Tensor {
         self
     }
 }
 
-impl Part for Complex {
+impl OneComponent for Complex {
     fn one_part(&self) -> &Tensor {
         &self.re
     }
@@ -257,7 +257,7 @@ impl Tensor {
         /// The inverse of [`hfft`](Complex::hfft), as `numpy.fft.ihfft`.
         ihfft ihfft_with -> Complex, false |x, along| {
             // The inverse transform is the conjugate of the forward one, with the factor of the inverse.
-            Along { norm: along.norm.other(), ..along }.half(x).conj()
+            TransformAxes { norm: along.norm.other(), ..along }.half(x).conj()
         };
     }
 
@@ -283,7 +283,7 @@ impl Complex {
         irfft irfft_with -> Tensor, true |z, along| along.real(z.clone());
         /// The transform of numbers whose other half is conjugate, which is real, as `numpy.fft.hfft` and
         /// `torch.fft.hfft`.
-        hfft hfft_with -> Tensor, true |z, along| Along { norm: along.norm.other(), ..along }.real(z.conj());
+        hfft hfft_with -> Tensor, true |z, along| TransformAxes { norm: along.norm.other(), ..along }.real(z.conj());
     }
 
     along_several! {

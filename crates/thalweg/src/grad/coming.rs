@@ -12,11 +12,11 @@ use crate::{Shape, Tensor};
 #[derive(Default)]
 pub(super) struct Coming {
     whole: Option<Tensor>,
-    stretches: Vec<Stretch>,
+    stretches: Vec<RangeGradient>,
 }
 
 /// Gradient of a contiguous range of one axis.
-pub(super) struct Stretch {
+pub(super) struct RangeGradient {
     axis: usize,
     start: usize,
     /// Size of the whole axis.
@@ -24,10 +24,10 @@ pub(super) struct Stretch {
     gradient: Tensor,
 }
 
-impl Stretch {
+impl RangeGradient {
     /// Converts the gradient of a slice by `ints` (start, step, count of each axis). `None` unless the slice takes a
     /// contiguous range of one axis, and all of the others.
-    pub(super) fn of(gradient: &Tensor, whole: &Shape, ints: &[i64]) -> Option<Stretch> {
+    pub(super) fn of(gradient: &Tensor, whole: &Shape, ints: &[i64]) -> Option<RangeGradient> {
         let takes_all =
             |axis: usize| ints[3 * axis + 2] == whole[axis] as i64 && (whole[axis] <= 1 || ints[3 * axis + 1] == 1);
         let mut parts = (0..whole.rank()).filter(|&axis| !takes_all(axis));
@@ -35,7 +35,7 @@ impl Stretch {
         let (start, step, count) = (ints[3 * axis], ints[3 * axis + 1], ints[3 * axis + 2]);
         let neighbours = count == 1 || count > 1 && step == 1;
         let whole = whole[axis];
-        neighbours.then(|| Stretch { axis, start: start as usize, length: whole, gradient: gradient.clone() })
+        neighbours.then(|| RangeGradient { axis, start: start as usize, length: whole, gradient: gradient.clone() })
     }
 
     fn end(&self) -> usize {
@@ -68,7 +68,7 @@ impl Coming {
     }
 
     /// Adds a gradient of a range.
-    pub(super) fn add_stretch(&mut self, stretch: Stretch) {
+    pub(super) fn add_range(&mut self, stretch: RangeGradient) {
         self.stretches.push(stretch);
     }
 
@@ -90,7 +90,7 @@ impl Coming {
 }
 
 /// Disjoint ranges of one axis, concatenated with zeros between them; `None` if there are none.
-fn joined(stretches: &[Stretch]) -> Option<Tensor> {
+fn joined(stretches: &[RangeGradient]) -> Option<Tensor> {
     let first = stretches.first()?;
     // Each range with the zeros after it, the first one also with those before it.
     let ends = stretches.iter().skip(1).map(|s| s.start).chain([first.length]);

@@ -13,7 +13,7 @@ use thalweg_ir::ElementOp;
 use thalweg_stream::Counted;
 
 /// Maximum number of pieces that a read beyond both ends is concatenated from; a read of more is a gather.
-const MOST_PARTS: usize = 4;
+const MAX_SEGMENTS: usize = 4;
 
 /// Affine index: `scale` times the index along `axis`, plus `shift`. `scale` is 0 if and only if there is no axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -209,7 +209,7 @@ fn parts(a: Affine, n: i64, size: i64, edge: Edge) -> Option<Vec<(i64, i64, i64)
     if edge == Edge::Wrap {
         let (mut parts, mut p) = (vec![], 0);
         while p < n {
-            if parts.len() == MOST_PARTS {
+            if parts.len() == MAX_SEGMENTS {
                 return None;
             }
             let turn = a.at(p).div_euclid(size);

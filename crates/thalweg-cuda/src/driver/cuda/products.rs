@@ -27,7 +27,7 @@ use thalweg_runtime::disk::{self, Key, Kind};
 
 /// Maximum number of cached products; beyond that they are read from disk again. Bound kernels keep the functions that
 /// they run.
-const MOST: usize = 1 << 14;
+const MAX_PRODUCTS: usize = 1 << 14;
 /// Bytes of a result that are read back and compared at a time.
 const READ: usize = 16 << 20;
 
@@ -41,9 +41,9 @@ pub(super) struct Products {
 
 /// Owner of an entry that is a product.
 #[derive(Debug)]
-struct Kept(Entry);
+struct ProductEntry(Entry);
 
-impl Module for Kept {}
+impl Module for ProductEntry {}
 
 impl Cuda {
     /// Function of a product: see [`Driver::product`].
@@ -55,7 +55,7 @@ impl Cuda {
         }
         let found = self.choose(library, product);
         let found = found.inspect_err(|error| tracing::debug!(%error, ?product, "runs on plain cores")).ok()?;
-        if known.len() >= MOST {
+        if known.len() >= MAX_PRODUCTS {
             known.clear();
         }
         known.insert(*product, found.clone());
@@ -129,7 +129,8 @@ impl Cuda {
     ) -> Function {
         let alignments = [product.left, product.right, product.result].map(|s| s.alignment);
         let chosen = Chosen { library: library.clone(), problem, algorithm, workspace, alignments };
-        let module = Arc::new(Kept(Entry { name: "a matrix product".into(), what: What::Product(Box::new(chosen)) }));
+        let module =
+            Arc::new(ProductEntry(Entry { name: "a matrix product".into(), what: What::Product(Box::new(chosen)) }));
         let info = FunctionInfo { workspace: Some(workspace), ..FunctionInfo::default() };
         Function { handle: from_ref(&module.0) as usize, module, info }
     }
@@ -142,7 +143,7 @@ impl Cuda {
             return Ok(false);
         }
         let exact = 2f64.powi(product.dtype.mantissa_digits() as i32) >= terms;
-        if exact || !is_apart(&product.left, [product.rows, product.depth], product.count) {
+        if exact || !is_non_overlapping(&product.left, [product.rows, product.depth], product.count) {
             return Ok(true);
         }
         let half = product.depth / 2;
@@ -171,7 +172,7 @@ fn reach(side: &Side, [rows, columns]: [usize; 2], count: usize) -> usize {
 }
 
 /// Whether no two elements of a side overlap, except for a broadcast batch.
-fn is_apart(side: &Side, [rows, columns]: [usize; 2], count: usize) -> bool {
+fn is_non_overlapping(side: &Side, [rows, columns]: [usize; 2], count: usize) -> bool {
     let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
     let mut dims = [(1, rows), (side.leading, columns), (side.stride, if side.stride == 0 { 1 } else { count })];
     dims.sort_unstable();

@@ -17,17 +17,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use thalweg_runtime::{Error, QUEUES};
 
 /// Bytes up to which a write goes through the ring of its queue.
-const SMALL: usize = 64 << 10;
+const MAX_RING_WRITE: usize = 64 << 10;
 /// Segments of a ring, and their size in bytes.
-const STRETCHES: usize = 4;
-const STRETCH: usize = 256 << 10;
+const RING_SEGMENTS: usize = 4;
+const RING_SEGMENT_BYTES: usize = 256 << 10;
 
 /// Bytes of a chunk, long enough for the device to copy at full speed; and maximum number of chunks of a device.
 const CHUNK: usize = 4 << 20;
 const CHUNKS: usize = 32;
 /// Number of parts of a copy, and their minimum size in bytes: the host copies one while the device copies another.
 const PARTS: usize = 4;
-const LEAST: usize = 256 << 10;
+const MIN_PART_BYTES: usize = 256 << 10;
 /// Maximum number of threads that copy for one call, and minimum bytes for several.
 const THREADS: usize = 8;
 const LARGE: usize = 8 << 20;
@@ -48,13 +48,13 @@ pub(super) struct Staging {
 #[derive(Debug)]
 struct Ring {
     base: *mut u8,
-    stretches: [Stretch; STRETCHES],
+    stretches: [RingSegment; RING_SEGMENTS],
     /// Segment that is being filled.
     now: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct RingSegment {
     event: CUevent,
     /// Whether the event is in the queue, or has happened.
     recorded: bool,
@@ -93,9 +93,12 @@ fn pinned(gpu: &Gpu, bytes: usize) -> Result<*mut u8, Error> {
 
 impl Ring {
     fn new(gpu: &Gpu) -> Result<Ring, Error> {
-        let base = pinned(gpu, STRETCHES * STRETCH)?;
-        let mut ring =
-            Ring { base, stretches: [Stretch { event: null_mut(), recorded: false, used: 0 }; STRETCHES], now: 0 };
+        let base = pinned(gpu, RING_SEGMENTS * RING_SEGMENT_BYTES)?;
+        let mut ring = Ring {
+            base,
+            stretches: [RingSegment { event: null_mut(), recorded: false, used: 0 }; RING_SEGMENTS],
+            now: 0,
+        };
         for stretch in &mut ring.stretches {
             stretch.event = gpu.obtain_event(false)?;
         }
@@ -172,7 +175,7 @@ impl Staging {
     pub(super) fn write(&self, queue: usize, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
         self.gpu.enter()?;
         let all = Stretches::new(stretches);
-        if all.bytes <= SMALL {
+        if all.bytes <= MAX_RING_WRITE {
             return if all.bytes == 0 { Ok(()) } else { self.write_small(queue, address, &all) };
         }
         let (threads, size) = (threads(all.bytes), part(all.bytes));
@@ -219,14 +222,14 @@ impl Staging {
         }
         let ring = ring.as_mut().expect("just made");
         let bytes = all.bytes;
-        if ring.stretches[ring.now].used + bytes > STRETCH {
-            self.next_stretch(queue, ring)?;
+        if ring.stretches[ring.now].used + bytes > RING_SEGMENT_BYTES {
+            self.next_segment(queue, ring)?;
         }
         let stretch = &mut ring.stretches[ring.now];
         // SAFETY: the segment is this ring's, which is locked, and has space; the device has copied its previous
         // contents.
         let from = unsafe {
-            let from = ring.base.add(ring.now * STRETCH + stretch.used);
+            let from = ring.base.add(ring.now * RING_SEGMENT_BYTES + stretch.used);
             all.copy(0, bytes, from);
             from
         };
@@ -239,11 +242,11 @@ impl Staging {
     }
 
     /// Advances to the next segment, once the device has copied it.
-    fn next_stretch(&self, queue: usize, ring: &mut Ring) -> Result<(), Error> {
+    fn next_segment(&self, queue: usize, ring: &mut Ring) -> Result<(), Error> {
         let full = &mut ring.stretches[ring.now];
         self.gpu.turn(queue)?.record(&self.gpu, full.event)?;
         full.recorded = true;
-        let next = (ring.now + 1) % STRETCHES;
+        let next = (ring.now + 1) % RING_SEGMENTS;
         let stretch = &mut ring.stretches[next];
         if stretch.recorded {
             self.gpu.wait(stretch.event)?;
@@ -380,7 +383,7 @@ fn threads(bytes: usize) -> usize {
 
 /// Bytes per part of a copy.
 fn part(bytes: usize) -> usize {
-    (bytes / PARTS).next_multiple_of(4096).clamp(LEAST, CHUNK)
+    (bytes / PARTS).next_multiple_of(4096).clamp(MIN_PART_BYTES, CHUNK)
 }
 
 impl Drop for Staging {

@@ -30,7 +30,7 @@ use crate::write::looped::Native;
 use point::Point;
 use scaled::{Scaled, scaled};
 use thalweg_ir::DType;
-use thalweg_kernel::Seen;
+use thalweg_kernel::CausalMask;
 
 /// A kernel that is being generated.
 struct Streamed<'a> {
@@ -141,7 +141,7 @@ let t = thread, lane = t % 32, warp = t / 32;
     /// Statements that compute how many keys a block of rows sees, and the number of steps.
     fn seen(&self) -> Vec<Statement> {
         let text = self.text().number("AHEAD", self.slots.ahead as u32);
-        let Some((point, Seen { moved, hidden, .. })) = &self.class.seen else {
+        let Some((point, CausalMask { moved, hidden, .. })) = &self.class.seen else {
             return text.statements(&["let seen = keys, steps = i32((seen + (KEYS - 1)) / KEYS);"]);
         };
         let scalar = |slot: u16| Expr::Scalar(DType::F32, self.slots.points[*point as usize].scalars + slot as usize);

@@ -78,7 +78,7 @@ impl Draws {
     }
 
     /// Number in [0, 1), a multiple of 0.001.
-    fn share(&mut self) -> f64 {
+    fn unit(&mut self) -> f64 {
         self.below(1000) as f64 / 1000.0
     }
 }
@@ -104,7 +104,7 @@ fn operations(seed: u64) -> Outcome {
             7 => (x.sigmoid(), 1),
             8 => (x.relu(), 1),
             9 => (x.abs().sqrt(), 2),
-            10 => (&x * (draws.share() - 0.5) + draws.share(), 2),
+            10 => (&x * (draws.unit() - 0.5) + draws.unit(), 2),
             11 => (&x - x.sum_keepdim(1) / 32.0, 3),
             12 => (x.t(), 1),
             13 => (&x / (x.abs().amax_keepdim(0) + 1.0), 4),
@@ -147,17 +147,17 @@ fn images(seed: u64) -> Outcome {
 fn augmented(x: &Tensor, draws: &mut Draws) -> Tensor {
     match draws.below(7) {
         0 => x.flip(1),
-        1 => (x * (0.6 + 0.8 * draws.share())).clamp(0.0, 1.0),
+        1 => (x * (0.6 + 0.8 * draws.unit())).clamp(0.0, 1.0),
         2 => {
             let mean = x.mean(..);
-            ((x - &mean) * (0.6 + 0.8 * draws.share()) + &mean).clamp(0.0, 1.0)
+            ((x - &mean) * (0.6 + 0.8 * draws.unit()) + &mean).clamp(0.0, 1.0)
         }
         3 => {
             let grey = x.mean_keepdim(2);
-            let kept = draws.share();
+            let kept = draws.unit();
             x * kept + grey * (1.0 - kept)
         }
-        4 => x.abs().powf(0.7 + 0.6 * draws.share()),
+        4 => x.abs().powf(0.7 + 0.6 * draws.unit()),
         5 => (x - x.mean_keepdim([0, 1])) / (x.std_keepdim([0, 1]) + 1e-3),
         _ => {
             let (top, size) = (draws.below(CUT / 2), 8 + draws.below(CUT / 4));

@@ -1,12 +1,12 @@
-//! Values that only a tape holds, as the recorder handles them. See [`crate::kept`].
+//! Values that only a tape holds, as the recorder handles them. See [`crate::rematerialization`].
 
 use super::{Recorder, Wanted};
 use crate::calibration::planning_costs;
-use crate::kept::{Decision, recomputing};
 use crate::mode::Mode;
+use crate::rematerialization::{Decision, recomputing};
 use crate::site::{site, take_site};
 use crate::tunable::TUNABLES;
-use crate::value::{Again, Operand, Recompute, Value};
+use crate::value::{Operand, Recomputation, Recompute, Value};
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, Question};
 use thalweg_ir::{Arg, DType, Op, Shape};
@@ -32,7 +32,7 @@ impl Recorder {
         let made: Vec<Option<Arc<Value>>> = args
             .iter()
             .map(|arg| match arg {
-                Operand::Value(v) if !v.is_resolved() && v.epoch != self.epoch => self.made_again(mode, v),
+                Operand::Value(v) if !v.is_resolved() && v.epoch != self.epoch => self.recompute(mode, v),
                 _ => None,
             })
             .collect();
@@ -49,8 +49,8 @@ impl Recorder {
     }
 
     /// Replacement in this segment for a value that its segment dropped; none if the value is resolved instead.
-    fn made_again(&mut self, mode: Mode, value: &Arc<Value>) -> Option<Arc<Value>> {
-        let recipe = value.again().filter(|r| r.again().is_some_and(|a| a.left.mode == mode));
+    fn recompute(&mut self, mode: Mode, value: &Arc<Value>) -> Option<Arc<Value>> {
+        let recipe = value.recompute_recipe().filter(|r| r.recomputation().is_some_and(|a| a.left.mode == mode));
         let Some(recipe) = recipe else {
             value.compute();
             if !value.is_resolved() {
@@ -58,13 +58,13 @@ impl Recorder {
             }
             return None;
         };
-        let again = recipe.again().expect("it was asked for");
-        Some(self.record_again(mode, again))
+        let again = recipe.recomputation().expect("it was asked for");
+        Some(self.record_recomputation(mode, again))
     }
 
     /// Records the operations of a dropped value again, except those already recorded again in this segment.
-    fn record_again(&mut self, mode: Mode, again: &Again) -> Arc<Value> {
-        let Again { left, at, inputs } = again;
+    fn record_recomputation(&mut self, mode: Mode, again: &Recomputation) -> Arc<Value> {
+        let Recomputation { left, at, inputs } = again;
         let stretch = &left.stretch;
         let epoch = self.epoch;
         let lock = || left.recorded.lock().unwrap_or_else(|e| e.into_inner());
@@ -133,12 +133,12 @@ impl Recorder {
                 dying.insert(i);
             }
         }
-        let room = self.room(wanted);
+        let room = self.memory_budget(wanted);
         let key = (&self.live, &self.kept, &dying);
         let at_hand = self.recognizer.decisions().iter().find(|d| d.answers(key, &self.sizes, room)).cloned();
         let decision = at_hand.unwrap_or_else(|| self.decided(&dying, room));
         let values = (self.values.as_slice(), self.inputs.as_slice());
-        let left = decision.again(self.device, (self.stream, self.mode), values, (&self.scalars, &self.sites));
+        let left = decision.recipes(self.device, (self.stream, self.mode), values, (&self.scalars, &self.sites));
         self.live.union(&decision.keep.written);
         count(|c| {
             c.values_kept += decision.keep.written.count() as u64;
@@ -168,7 +168,7 @@ impl Recorder {
     /// Budget in bytes for saved values and temporaries of the backward pass, if the device has a memory limit: free
     /// memory without the live results, less what one kernel of that pass may need. A segment cut for its length gets
     /// half: more of the forward pass follows.
-    fn room(&self, wanted: Wanted) -> Option<usize> {
+    fn memory_budget(&self, wanted: Wanted) -> Option<usize> {
         let memory = self.device.device().memory();
         let bytes = |v: &Value| v.shape().numel() * v.dtype().size();
         let live: usize = self.live.iter().map(|i| bytes(&self.values[i])).sum();
