@@ -125,7 +125,7 @@ impl CpuDevice {
                 return Err(Error::Compile { device: "cpu".into(), message: "bool has no matrix product".into() });
             }
             Kernel::Contraction(c) => Compiled::Whole(Arc::new(ContractionProgram::new(c, self.isa, threads))),
-            Kernel::Scatter { op, dtype, inputs } => {
+            Kernel::Scatter { op, dtype, inputs, .. } => {
                 let compile = |input: &Option<Box<Computed>>| -> Result<Option<Input>, Error> {
                     let Some(c) = input.as_deref() else { return Ok(None) };
                     Ok(Some(Input::new(self.compile(&c.kernel)?.program(), c.operands, c.scalars)))

@@ -294,7 +294,7 @@ fn argsort_of_all() -> (Kernel, Geometry) {
 }
 
 /// `x[index[i], j] += v[i, j]`.
-fn scattered(dtype: DType, columns: usize) -> (Kernel, Geometry) {
+fn scattered((dtype, ordered): (DType, bool), columns: usize) -> (Kernel, Geometry) {
     let (rows, n, step) = (1000, 5000, columns as isize);
     let geometry = ScatterGeometry {
         axis: 0,
@@ -306,7 +306,7 @@ fn scattered(dtype: DType, columns: usize) -> (Kernel, Geometry) {
         base: [0; 4],
         inputs: [None, None],
     };
-    (Kernel::Scatter { op: ScatterOp::Add, dtype, inputs: [None, None] }, Geometry::Scatter(geometry))
+    (Kernel::Scatter { op: ScatterOp::Add, dtype, ordered, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
 /// A histogram: number of a vector's elements in each unit interval below 100.
@@ -329,7 +329,10 @@ fn counted() -> (Kernel, Geometry) {
         inputs: [Some(Box::new(index)), None],
     };
     let index = Some(Box::new(Computed { kernel, operands: 1, scalars: 0 }));
-    (Kernel::Scatter { op: ScatterOp::Add, dtype: DType::I64, inputs: [index, None] }, Geometry::Scatter(geometry))
+    (
+        Kernel::Scatter { op: ScatterOp::Add, dtype: DType::I64, ordered: true, inputs: [index, None] },
+        Geometry::Scatter(geometry),
+    )
 }
 
 fn normal() -> (Kernel, Geometry) {
@@ -380,10 +383,11 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("cumsum_between_maps", running(1, 1 << 26)),
         ("sort", scanned(ScanOp::Sort)),
         ("argsort_of_all", argsort_of_all()),
-        ("scatter_add", scattered(DType::F32, 64)),
-        ("scatter_add_i64", scattered(DType::I64, 64)),
+        ("scatter_add", scattered((DType::F32, true), 64)),
+        ("scatter_add_in_pieces", scattered((DType::F32, false), 64)),
+        ("scatter_add_i64", scattered((DType::I64, true), 64)),
         ("scatter_add_in_few_places", counted()),
-        ("scatter_add_of_many_lines", scattered(DType::F32, 1 << 17)),
+        ("scatter_add_of_many_lines", scattered((DType::F32, true), 1 << 17)),
         ("products_bf16", products()),
         ("product_gelu_bf16", product_with_gelu(4096, false)),
         ("product_dealt_bf16", product_with_gelu(4096, true)),

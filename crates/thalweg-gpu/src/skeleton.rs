@@ -214,6 +214,12 @@ impl Skeleton {
                 ScatterWay::Runs(op) => {
                     format!("Scatter: {op:?} of {}, a thread a run of sorted indices.", dtype.name())
                 }
+                ScatterWay::Pieces(op) => {
+                    format!("Scatter: {op:?} of {}, a thread a piece of a run of sorted indices.", dtype.name())
+                }
+                ScatterWay::Join(op) => {
+                    format!("Scatter: {op:?} of {}, a warp the pieces of a run of sorted indices.", dtype.name())
+                }
                 ScatterWay::Clear => "Scatter: no index is known of any element.".into(),
                 ScatterWay::Latest => "Scatter: the last index of each element.".into(),
                 ScatterWay::Take => format!("Scatter: Set of {}, the value of the last index.", dtype.name()),

@@ -160,13 +160,16 @@ pub enum Kernel {
     Contraction(Contraction),
     /// Scatter: values written at indices along an axis. Operands: tensor, index (i64), values, result, which may be
     /// the tensor. Instead of a computed index or values, the operands that it is computed from come in its place.
-    /// Several values for one element are combined in order, each result rounded to the dtype. An index out of range is
-    /// an error.
+    /// Several values for one element are combined one by one, each result rounded to the dtype. An index out of range
+    /// is an error.
     Scatter {
         /// Combination of a value with the existing one.
         op: ScatterOp,
         /// Dtype of tensor, values and result.
         dtype: DType,
+        /// Whether the values for one element are combined in the order of their indices, as in strict modes.
+        /// Otherwise a device may associate them differently, in an order that depends on the indices alone.
+        ordered: bool,
         /// Computation of index and values that are not in memory.
         inputs: [Option<Box<Computed>>; 2],
     },

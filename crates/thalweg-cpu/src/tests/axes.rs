@@ -72,7 +72,7 @@ fn scatter(op: ScatterOp, dtype: DType, axis: usize, [x, index, values]: [&Laid;
         base: [x.base, index.base, values.base, 0],
         inputs: [None, None],
     };
-    (Kernel::Scatter { op, dtype, inputs: [None, None] }, Geometry::Scatter(geometry))
+    (Kernel::Scatter { op, dtype, ordered: true, inputs: [None, None] }, Geometry::Scatter(geometry))
 }
 
 /// Accesses over dimensions in any order; `along` is the innermost one.
@@ -224,8 +224,9 @@ fn a_scatter_by_an_index_out_of_range_writes_nothing_and_is_an_error() {
         let index = upload(&*device, &[0i64, wrong, 2]);
         let (outer, inner, inputs) = (vec![], vec![], [None, None]);
         let g = ScatterGeometry { axis: 0, outer, inner, n: 3, size: 3, steps: [1; 4], base: [0; 4], inputs };
-        let scatter =
-            device.program(&Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, inputs: [None, None] }).unwrap();
+        let scatter = device
+            .program(&Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, ordered: true, inputs: [None, None] })
+            .unwrap();
         let result = scatter.launch(&Geometry::Scatter(g), &[&x, &index, &values, &out], &[]);
         let Err(Error::Index(message)) = result else { panic!("{result:?}") };
         assert!(message.contains(&format!("index {wrong} is out of range for axis 0 of size 3")), "{message}");

@@ -40,7 +40,7 @@ pub(crate) fn opaque(
             if ix.seg.mode.fused && read[0].view.is_contiguous() && !o.slots[1..].contains(&o.slots[0]) {
                 in_place.push((first_write, 0));
             }
-            scattered(scatter, dtype, ix.seg.ops[op].attr as usize, read)
+            scattered((scatter, dtype, ix.seg.mode.strict), ix.seg.ops[op].attr as usize, read)
         }
         Op::Foreign(of) => {
             // With other sizes these may no longer be one call, and then not one kernel.
@@ -79,7 +79,7 @@ fn product(ix: &Indexed<'_>, op: usize, views: [View; 2], dtype: DType) -> (Kern
 }
 
 /// Scatter into the first operand, by the index in the second, of the values in the third.
-fn scattered(op: ScatterOp, dtype: DType, axis: usize, read: Vec<Read>) -> (Kernel, Geometry) {
+fn scattered((op, dtype, ordered): (ScatterOp, DType, bool), axis: usize, read: Vec<Read>) -> (Kernel, Geometry) {
     let [into, index, values] = [0, 1, 2].map(|n| read[n].view);
     let all = [into, index, values, View::contiguous(into.shape)];
     let mut geometry = around(axis, index.shape[axis], into.shape[axis], &all);
@@ -89,7 +89,7 @@ fn scattered(op: ScatterOp, dtype: DType, axis: usize, read: Vec<Read>) -> (Kern
         computed[n] = Some(Box::new(Computed { kernel, operands: reads.len(), scalars: scalars.len() }));
         geometry.inputs[n] = Some(Box::new(own));
     }
-    (Kernel::Scatter { op, dtype, inputs: computed }, Geometry::Scatter(geometry))
+    (Kernel::Scatter { op, dtype, ordered, inputs: computed }, Geometry::Scatter(geometry))
 }
 
 /// Foreign operation that writes these results.

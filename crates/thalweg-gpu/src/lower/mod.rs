@@ -52,8 +52,8 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, target: &dyn Target) -> Result
         (Kernel::Contraction(c), Geometry::Contraction(geometry)) => {
             plan = contraction::plan(c, geometry, target)?;
         }
-        (Kernel::Scatter { op, dtype, inputs }, Geometry::Scatter(geometry)) => {
-            add_scatter(&mut plan, (*op, *dtype), inputs, geometry, target)?;
+        (Kernel::Scatter { op, dtype, ordered, inputs }, Geometry::Scatter(geometry)) => {
+            add_scatter(&mut plan, (*op, *dtype, *ordered), inputs, geometry, target)?;
         }
         (Kernel::Foreign { of, wanted }, Geometry::Foreign(geometry)) => {
             foreign::add(&mut plan, (*of, wanted), geometry, target)?;
@@ -77,7 +77,7 @@ pub fn plan(kernel: &Kernel, geometry: &Geometry, target: &dyn Target) -> Result
 /// its computation; values or the operands of theirs; result.
 fn add_scatter(
     plan: &mut Plan,
-    (op, dtype): (ScatterOp, DType),
+    (op, dtype, ordered): (ScatterOp, DType, bool),
     inputs: &[Option<Box<Computed>>; 2],
     geometry: &ScatterGeometry,
     target: &dyn Target,
@@ -117,7 +117,7 @@ fn add_scatter(
         return Ok(());
     }
     let before = plan.scratch.iter().sum::<usize>();
-    scatter::add(plan, op, dtype, geometry, targets, target);
+    scatter::add(plan, (op, dtype, ordered), geometry, targets, target);
     let scratch = plan.scratch.iter().sum::<usize>() - before;
     plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
     Ok(())

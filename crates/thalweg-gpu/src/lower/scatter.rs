@@ -1,7 +1,7 @@
 //! Lowering of scatters: chooses one of several strategies (`write/scatter.rs`) by sizes and chip alone.
 
 use super::scatter_sort;
-use crate::class::scatter::{BLOCK, HEAD, ScatterClass, Way};
+use crate::class::scatter::{BLOCK, EACH, HEAD, PIECE, ScatterClass, Way};
 use crate::plan::Word;
 use crate::plan::{Draft, Plan, blocks};
 use crate::skeleton::Skeleton;
@@ -28,7 +28,12 @@ fn dimensions(g: &ScatterGeometry) -> (Dims, usize) {
 }
 
 /// Chooses the strategy of a scatter with this many lines and sorted rows of indices.
-fn choose(op: ScatterOp, dtype: DType, g: &ScatterGeometry, [lines, rows]: [usize; 2], chip: &Chip) -> Way {
+fn choose(
+    (op, dtype, ordered): (ScatterOp, DType, bool),
+    g: &ScatterGeometry,
+    [lines, rows]: [usize; 2],
+    chip: &Chip,
+) -> Way {
     let multiprocessors = chip.multiprocessors as usize;
     // Values written one after the other take half a microsecond each. A sort's launches are no faster than 64 of them.
     if g.n <= 64 || lines >= 512 * multiprocessors || lines.saturating_mul(g.n) >= 1 << 37 {
@@ -48,7 +53,7 @@ fn choose(op: ScatterOp, dtype: DType, g: &ScatterGeometry, [lines, rows]: [usiz
     if g.n >= most || g.size >= most || tiles >= most / 32 || 4 * tiles >= g.n * multiprocessors {
         return Way::Lines(op);
     }
-    Way::Runs(op)
+    if ordered || g.n <= PIECE { Way::Runs(op) } else { Way::Pieces(op) }
 }
 
 /// Number of neighbouring lines that a thread takes as a vector: they are contiguous and aligned in tensor, values and
@@ -71,8 +76,14 @@ fn lanes(g: &ScatterGeometry, dtype: DType, targets: &[(usize, Word)]) -> usize 
 }
 
 /// Adds a scatter. `targets`: addresses of tensor, index, values and result.
-pub fn add(plan: &mut Plan, op: ScatterOp, dtype: DType, g: &ScatterGeometry, targets: [Word; 4], target: &dyn Target) {
-    launches(plan, (op, dtype, true), g, targets, target);
+pub fn add(
+    plan: &mut Plan,
+    (op, dtype, ordered): (ScatterOp, DType, bool),
+    g: &ScatterGeometry,
+    targets: [Word; 4],
+    target: &dyn Target,
+) {
+    launches(plan, (op, dtype), Some(ordered), g, targets, target);
 }
 
 /// Adds the copy of the tensor to the result, and nothing else.
@@ -84,12 +95,13 @@ pub fn copy(
     targets: [Word; 4],
     target: &dyn Target,
 ) {
-    launches(plan, (op, dtype, false), g, targets, target);
+    launches(plan, (op, dtype), None, g, targets, target);
 }
 
 fn launches(
     plan: &mut Plan,
-    (op, dtype, put): (ScatterOp, DType, bool),
+    (op, dtype): (ScatterOp, DType),
+    put: Option<bool>,
     g: &ScatterGeometry,
     targets: [Word; 4],
     target: &dyn Target,
@@ -118,7 +130,7 @@ fn launches(
         let vectors = match way {
             Way::AtOnce(_) | Way::Clear | Way::Latest => false,
             Way::Lines(_) => lines / most >= 512 * target.chip().multiprocessors as usize,
-            Way::Copy | Way::Runs(_) | Way::Take => true,
+            Way::Copy | Way::Runs(_) | Way::Pieces(_) | Way::Join(_) | Way::Take => true,
         };
         // Indices that several lines share are read once for all of them.
         let (lines, dims) = match way {
@@ -127,10 +139,13 @@ fn launches(
         };
         let lanes = if across && vectors { most } else { 1 };
         let (lines, threads) = (lines / lanes, threads / lanes);
+        // A warp has what a thread has elsewhere.
+        let threads = if matches!(way, Way::Join(_)) { 32 * threads } else { threads };
         let wide = threads >= 1 << 31;
         let by = |d: usize| if wide { [d.max(1) as u64, 0] } else { divisor(d.max(1)) };
         let mut words = words.clone();
-        words[13..15].copy_from_slice(&by(if across { lines } else { threads / lines }));
+        let beside = if matches!(way, Way::Join(_)) { threads / 32 } else { threads } / lines;
+        words[13..15].copy_from_slice(&by(if across { lines } else { beside }));
         words[15..17].copy_from_slice(&[threads as u64, u64::from(across)]);
         for (i, (d, strides, sorted)) in dims.iter().enumerate() {
             // The innermost dimension is counted in vectors.
@@ -141,6 +156,9 @@ fn launches(
             let each = if matches!(way, Way::Latest | Way::Take) { *sorted / g.n * g.size } else { *sorted };
             words.push((each * vector) as u64);
         }
+        if let Way::Pieces(_) | Way::Join(_) = way {
+            words.extend([0, (lines * lanes) as u64, PIECE as u64]);
+        }
         let kernel =
             Arc::new(Skeleton::Scatter(ScatterClass { way, dtype, dims: dims.len() as u8, wide, lanes: lanes as u8 }));
         let grid = [blocks(threads, BLOCK as usize), 1, 1];
@@ -148,8 +166,8 @@ fn launches(
     };
     // Threads are numbered along memory: the result is contiguous.
     let across = !g.inner.is_empty();
-    let way = choose(op, dtype, g, [lines, rows], target.chip());
-    let putting = put && g.n > 0 && lines > 0;
+    let way = choose((op, dtype, put.unwrap_or_default()), g, [lines, rows], target.chip());
+    let putting = put.is_some() && g.n > 0 && lines > 0;
     if way == Way::Latest && putting {
         plan.scratch.push((4 * rows * g.size).max(64));
         patches.push((12, Word::Scratch(plan.scratch.len() as u16 - 1, 0)));
@@ -168,14 +186,19 @@ fn launches(
         return;
     }
     match way {
-        way @ Way::Runs(_) => {
+        way @ (Way::Runs(_) | Way::Pieces(_)) => {
             let index = patches.iter().find(|p| p.0 == 1).map_or(targets[1], |p| p.1);
             let of_rows: Vec<_> = dims.iter().filter(|d| d.2 != 0).map(|d| (d.0, d.1[1])).collect();
             let region = scatter_sort::add(plan, g, (rows, &of_rows), index);
             patches.push((12, Word::Scratch(region, 0)));
-            // Where each line has its own indices, those of one line are contiguous.
+            // Where each line has its own indices, those of one line lie side by side.
             let across = across && dims.last().is_some_and(|d| d.2 == 0);
-            stage(plan, way, (lines * g.n, across), patches);
+            let Way::Pieces(op) = way else { return stage(plan, way, (lines * g.n, across), patches) };
+            let pieces = g.n.div_ceil(PIECE);
+            plan.scratch.push((dtype.size() * lines * pieces).max(64));
+            patches.push((HEAD + EACH * dims.len(), Word::Scratch(plan.scratch.len() as u16 - 1, 0)));
+            stage(plan, way, (lines * g.n, across), patches.clone());
+            stage(plan, Way::Join(op), (lines * pieces, across), patches);
         }
         way @ Way::AtOnce(_) => stage(plan, way, (lines * g.n, across), patches),
         way => stage(plan, way, (lines, true), patches),

@@ -8,13 +8,17 @@
 //! * *runs*, where lines are too few to keep the chip busy: indices are sorted by the element that they name, and each
 //!   thread takes all values of one element. Where neighbouring lines share their indices, a thread takes a vector of
 //!   lines.
+//! * *pieces*, likewise, where the order is free: runs are cut into pieces, so that one element with all values keeps
+//!   the chip busy ([`pieces`]).
 //! * *latest*, likewise, where values replace each other: a thread for each index finds by an atomic maximum the last
 //!   index that names an element, and a thread for each element takes that index's value. (There is no copy.)
 //! * *at once*, likewise, where the order cannot be observed (sums and extremes of integers): a thread for each value,
 //!   and atomic operations. Sums with few bins are counted in shared memory ([`super::counted`]).
 //!
-//! Always true: the values of one element are applied in the order of the index, and each result is rounded to its
-//! dtype. So all strategies give the same bits.
+//! Always true: but for pieces, the values of one element are applied in the order of the index; each result is rounded
+//! to its dtype. So all other strategies give the same bits, and strict modes use no pieces.
+
+mod pieces;
 
 use crate::class::scatter::{BLOCK, EACH, HEAD, ScatterClass, Way};
 use crate::ir::{Atomic, Binary, Definition, Expr, For, Kernel, Routine, Statement, Type, Unroll};
@@ -26,7 +30,8 @@ const AHEAD: u32 = 8;
 /// The kernel.
 pub fn kernel(class: &ScatterClass) -> Kernel {
     let own = Scatter { class, number: if class.wide { Type::I64 } else { Type::U32 } };
-    let words = HEAD + EACH * class.dims as usize;
+    let pieces = if matches!(class.way, Way::Pieces(_) | Way::Join(_)) { 3 } else { 0 };
+    let words = HEAD + EACH * class.dims as usize + pieces;
     Kernel { name: "scatter", block: BLOCK, blocks: None, words, definitions: own.definitions(), body: own.function() }
 }
 
@@ -62,7 +67,7 @@ fn monoid(op: ScatterOp, dtype: DType) -> Option<(Monoid, DType)> {
 impl Scatter<'_> {
     fn op(&self) -> Option<ScatterOp> {
         match self.class.way {
-            Way::Lines(op) | Way::Runs(op) | Way::AtOnce(op) => Some(op),
+            Way::Lines(op) | Way::Runs(op) | Way::Pieces(op) | Way::Join(op) | Way::AtOnce(op) => Some(op),
             _ => None,
         }
     }
@@ -92,6 +97,9 @@ impl Scatter<'_> {
         if way == Way::Copy {
             out.push(Statement::when(Expr::Word(0).same(Expr::Word(3)), vec![Statement::Return]));
         }
+        if let Way::Join(_) = way {
+            out.push(self.shared());
+        }
         let operand = |name: &str, ty, word| Statement::Operand { name: name.into(), ty, word };
         let index = Type::Stored(DType::I64);
         out.extend([
@@ -105,6 +113,8 @@ impl Scatter<'_> {
             Way::Copy => self.copy(),
             Way::Lines(op) => self.lines(op),
             Way::Runs(op) => self.runs(op),
+            Way::Pieces(op) => self.pieces(op),
+            Way::Join(op) => self.join(op),
             Way::AtOnce(op) => self.at_once(op),
             Way::Clear => vec![
                 operand("latest", Type::U32, 12),
@@ -137,7 +147,9 @@ impl Scatter<'_> {
         };
         out.push(Statement::when(beyond, vec![Statement::Return]));
         let counted = if way == Way::Latest { i64("counted") } else { self.own("counted") };
-        out.push(set("g", counted.to(ty)));
+        // A warp has a run.
+        let of_warp = if let Way::Join(_) = way { counted / number(32, ty) } else { counted };
+        out.push(set("g", of_warp.to(ty)));
         let g = || self.own("g");
         if let Way::Lines(_) = way {
             out.push(Statement::Variable("rest".into(), g()));
@@ -155,6 +167,9 @@ impl Scatter<'_> {
             let [high, low] = ["high", "low"].map(|name| self.own(name));
             out.push(set("along", sides().select(low.clone(), high.clone())));
             out.push(Statement::Variable("rest".into(), sides().select(high, low)));
+            if let Way::Pieces(_) | Way::Join(_) = way {
+                out.push(set("line", self.own("rest")));
+            }
         }
         let at = |k: usize| i64(&format!("at{k}"));
         out.extend((0..5).map(|k| Statement::Variable(format!("at{k}"), number(0, Type::I64))));
@@ -343,17 +358,29 @@ impl Scatter<'_> {
         ]
     }
 
-    /// Applies the values of a run of sorted indices, which name one element, in the thread of the run's first index.
-    fn runs(&self, op: ScatterOp) -> Vec<Statement> {
+    fn sorted_operand() -> Statement {
+        Statement::Operand { name: "sorted".into(), ty: Type::U64, word: 12 }
+    }
+
+    /// Pair number `at` of the row's sorted indices.
+    fn sorted(at: Expr) -> Expr {
+        Expr::Load(Type::U64, "sorted".into(), Box::new(i64("at4") + at))
+    }
+
+    /// Element that a pair names.
+    fn element_of(pair: Expr) -> Expr {
+        Expr::Binary(Binary::Shr, Box::new([pair, number(32, Type::U64)])).to(Type::U32)
+    }
+
+    /// Applies the values of sorted indices from `from` to the variable `below` to `elements`, while they name the
+    /// element `place`. Loads several values at once, then applies them one after the other.
+    fn run(&self, op: ScatterOp, from: Expr, below: &str) -> Statement {
         let (lanes, u32) = (self.class.lanes, |name: &str| Expr::name(name, Type::U32));
-        let pair = |at: Expr| Expr::Load(Type::U64, "sorted".into(), Box::new(i64("at4") + at));
-        let high = |pair: Expr| Expr::Binary(Binary::Shr, Box::new([pair, number(32, Type::U64)])).to(Type::U32);
-        let place = || u32("place");
         let (first, k) = (|| u32("first"), || Expr::name("k", Type::I32));
         let at = |of: &str, at: Expr, ty| Expr::Element { of: of.into(), at: vec![at], ty };
         let each = |body| Statement::count("k", AHEAD as usize, Unroll::All, body);
         let own = || first() + k().to(Type::U32);
-        let read = pair(own().to(Type::I64));
+        let read = Scatter::sorted(own().to(Type::I64));
         let none = Expr::Constant(DType::U64, u64::MAX);
         let paired = || at("pairs", k(), Type::U64);
         let mine = |i: Expr| at("mine", i, Type::BOOL);
@@ -361,39 +388,37 @@ impl Scatter<'_> {
         let put = self.put(op, self.lane("raws", &[k()]), self.lane("elements", &[]));
         let last = mine(number(i64::from(AHEAD) - 1, Type::I32));
         let shape = |more: &[u32]| [&[AHEAD], more].concat();
-        let turn = vec![
+        let body = vec![
             Statement::Registers { name: "pairs".into(), ty: Type::U64, shape: shape(&[]) },
             Statement::Registers { name: "raws".into(), ty: self.stored(), shape: shape(&[lanes.into()]) },
             Statement::Registers { name: "mine".into(), ty: Type::BOOL, shape: shape(&[]) },
-            each(vec![Statement::Set(paired(), own().lt(u32("n")).select(read, none))]),
+            each(vec![Statement::Set(paired(), own().lt(u32(below)).select(read, none))]),
             each(vec![
-                Statement::Set(mine(k()), high(paired()).same(place())),
+                Statement::Set(mine(k()), Scatter::element_of(paired()).same(u32("place"))),
                 Statement::when(mine(k()), vec![Scatter::load("raws", vec![k()], "values", value)]),
             ]),
             each(vec![Statement::when(mine(k()), vec![Statement::lanes(lanes as usize, Unroll::All, put)])]),
             Statement::when(Expr::Operation(ElementOp::Not, DType::Bool, vec![last]), vec![Statement::Break]),
         ];
+        let (below, step) = (u32(below), number(AHEAD.into(), Type::U32));
+        Statement::For(For { name: "first".into(), ty: Type::U32, from, below, step, unroll: Unroll::Free, body })
+    }
+
+    /// Applies the values of a run of sorted indices, which name one element, in the thread of the run's first index.
+    fn runs(&self, op: ScatterOp) -> Vec<Statement> {
+        let place = || Expr::name("place", Type::U32);
         let along = || self.along();
-        let before = high(pair(along() - number(1, Type::I64))).same(place());
+        let before = Scatter::element_of(Scatter::sorted(along() - number(1, Type::I64))).same(place());
         let result = || Scatter::result(place().to(Type::I64));
         vec![
-            Statement::Operand { name: "sorted".into(), ty: Type::U64, word: 12 },
+            Scatter::sorted_operand(),
             set("n", word(5, Type::U32)),
-            set("place", high(pair(along()))),
+            set("place", Scatter::element_of(Scatter::sorted(along()))),
             Statement::when(place().same(word(6, Type::U32)), vec![Statement::Return]),
             Statement::when(number(0, Type::I64).lt(along()).and(before), vec![Statement::Return]),
             self.registers("elements"),
             Scatter::load("elements", vec![], "to", result()),
-            // Loads several values at once, then applies them one after the other.
-            Statement::For(For {
-                name: "first".into(),
-                ty: Type::U32,
-                from: self.own("along").to(Type::U32),
-                below: u32("n"),
-                step: number(AHEAD.into(), Type::U32),
-                unroll: Unroll::Free,
-                body: turn,
-            }),
+            self.run(op, self.own("along").to(Type::U32), "n"),
             Scatter::store(result(), "elements"),
         ]
     }

@@ -473,7 +473,7 @@ pub fn product((dtype, precision): (DType, Precision), count: usize, n: usize) -
 /// Scatter-add with shuffled indices.
 pub fn scatter(sizes: &Sizes) -> Sample {
     let n = sizes.scattered;
-    let kernel = Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, inputs: [None, None] };
+    let kernel = Kernel::Scatter { op: ScatterOp::Add, dtype: DType::F32, ordered: false, inputs: [None, None] };
     let geometry = ScatterGeometry {
         axis: 0,
         outer: vec![],

@@ -63,7 +63,7 @@ fn scatters_of_few_lines_put_values_in_in_the_order_of_the_index() {
             let index = Tensor::from_slice(&drawn(numel, below, seed + 200), own.as_slice());
             let [a, b, c] = [&x, &v, &index].map(on);
             let (there, c) = counted(|| {
-                let y = a.scatter_reduce(axis, &c, &b, op);
+                let y = thalweg::with_strict(true, || a.scatter_reduce(axis, &c, &b, op));
                 thalweg::flush();
                 y
             });
@@ -78,84 +78,91 @@ fn scatters_of_few_lines_put_values_in_in_the_order_of_the_index() {
 
 #[test]
 fn lines_with_the_same_indices_are_sorted_once() {
-    let on = |x: &Tensor| x.to_device(emulated()).unwrap();
-    // Negative indices count from the end. In the last case the first dimension has its own indices and the last has
-    // none.
-    for (shape, axis, n) in [([30, 5], 0, 65), ([7, 900], 1, 400), ([30, 3], 0, 2100)] {
-        let mut own = shape;
-        own[axis] = n;
-        let places: Vec<i64> = drawn(n, 30, 5).iter().map(|i| if i % 3 == 0 { i - 30 } else { *i }).collect();
-        let index = Tensor::new(&places[..]);
-        let (x, v) = (uneven(&shape, DType::F32, 1), uneven(&own, DType::F32, 2));
-        let [a, b, i] = [&x, &v, &index].map(on);
-        let passes = if shape[axis] < 256 { 1 } else { 2 };
-        let sort = if n <= 2048 { passes } else { 3 * passes };
-        let (y, c) = counted(|| [a.index_add(axis, &i, &b), a.index_copy(axis, &i, &b)]);
-        assert!((6 + sort..=8 + sort).contains(&c.device_launches), "{c:?}");
-        assert_eq!(bits(&y[0]), bits(&x.index_add(axis, &index, &v)));
-        assert_eq!(bits(&y[1]), bits(&x.index_copy(axis, &index, &v)));
-    }
-    // Vectors of rows; values not aligned to vectors, and values of two dimensions.
-    let index = Tensor::new(&drawn(90, 30, 8)[..]);
-    let i = on(&index);
-    for dtype in [DType::F32, DType::BF16, DType::I64] {
-        let (x, v) = (uneven(&[30, 24], dtype, 1), uneven(&[91, 32], dtype, 2));
-        let parts: [fn(&Tensor) -> Tensor; 3] = [
-            |v| v.narrow(0, 1, 90).narrow(1, 8, 24),
-            |v| v.narrow(0, 0, 90).narrow(1, 1, 24),
-            |v| v.narrow(0, 0, 90).narrow(1, 0, 24).flip(1),
-        ];
-        for part in parts {
-            let (got, want) = (on(&x).index_add(0, &i, part(&on(&v))), x.index_add(0, &index, part(&v)));
-            assert_eq!(bits(&got), bits(&want), "{dtype}");
+    // The order of the index.
+    thalweg::with_strict(true, || {
+        let on = |x: &Tensor| x.to_device(emulated()).unwrap();
+        // Negative indices count from the end. In the last case the first dimension has its own indices and the last has
+        // none.
+        for (shape, axis, n) in [([30, 5], 0, 65), ([7, 900], 1, 400), ([30, 3], 0, 2100)] {
+            let mut own = shape;
+            own[axis] = n;
+            let places: Vec<i64> = drawn(n, 30, 5).iter().map(|i| if i % 3 == 0 { i - 30 } else { *i }).collect();
+            let index = Tensor::new(&places[..]);
+            let (x, v) = (uneven(&shape, DType::F32, 1), uneven(&own, DType::F32, 2));
+            let [a, b, i] = [&x, &v, &index].map(on);
+            let passes = if shape[axis] < 256 { 1 } else { 2 };
+            let sort = if n <= 2048 { passes } else { 3 * passes };
+            let both = || [a.index_add(axis, &i, &b), a.index_copy(axis, &i, &b)];
+            let (y, c) = counted(both);
+            assert!((6 + sort..=8 + sort).contains(&c.device_launches), "{c:?}");
+            assert_eq!(bits(&y[0]), bits(&x.index_add(axis, &index, &v)));
+            assert_eq!(bits(&y[1]), bits(&x.index_copy(axis, &index, &v)));
         }
-    }
-    let (x, v) = (uneven(&[5, 30, 3, 8], DType::F32, 1), uneven(&[5, 90, 3, 8], DType::F32, 2));
-    let [a, b] = [&x, &v].map(on);
-    assert_eq!(bits(&a.index_add(1, &i, &b)), bits(&x.index_add(1, &index, &v)));
-    assert_eq!(bits(&a.index_copy(1, &i, &b)), bits(&x.index_copy(1, &index, &v)));
+        // Vectors of rows; values not aligned to vectors, and values of two dimensions.
+        let index = Tensor::new(&drawn(90, 30, 8)[..]);
+        let i = on(&index);
+        for dtype in [DType::F32, DType::BF16, DType::I64] {
+            let (x, v) = (uneven(&[30, 24], dtype, 1), uneven(&[91, 32], dtype, 2));
+            let parts: [fn(&Tensor) -> Tensor; 3] = [
+                |v| v.narrow(0, 1, 90).narrow(1, 8, 24),
+                |v| v.narrow(0, 0, 90).narrow(1, 1, 24),
+                |v| v.narrow(0, 0, 90).narrow(1, 0, 24).flip(1),
+            ];
+            for part in parts {
+                let (got, want) = (on(&x).index_add(0, &i, part(&on(&v))), x.index_add(0, &index, part(&v)));
+                assert_eq!(bits(&got), bits(&want), "{dtype}");
+            }
+        }
+        let (x, v) = (uneven(&[5, 30, 3, 8], DType::F32, 1), uneven(&[5, 90, 3, 8], DType::F32, 2));
+        let [a, b] = [&x, &v].map(on);
+        assert_eq!(bits(&a.index_add(1, &i, &b)), bits(&x.index_add(1, &index, &v)));
+        assert_eq!(bits(&a.index_copy(1, &i, &b)), bits(&x.index_copy(1, &index, &v)));
 
-    let index = Tensor::from_slice(&drawn(3 * 200, 11, 6), [3usize, 200, 1]);
-    let (x, v) = (uneven(&[3, 11, 4], DType::BF16, 3), uneven(&[3, 200, 4], DType::BF16, 4));
-    let [a, b, i] = [&x, &v, &index].map(on);
-    assert_eq!(bits(&a.scatter_add(1, &i, &b)), bits(&x.scatter_add(1, &index, &v)));
-    // Values that are a constant, and computed ones.
-    let flat = index.flatten();
-    let there = on(&flat);
-    let (x, on_x) = (uneven(&[11], DType::F32, 7), on(&uneven(&[11], DType::F32, 7)));
-    assert_eq!(bits(&on_x.index_add(0, &there, 0.1)), bits(&x.index_add(0, &flat, 0.1)));
-    let computed = |i: &Tensor| i.cast(DType::F32) * 0.3 - 1.0;
-    assert_eq!(
-        bits(&on_x.index_add(0, &(&there + 0), computed(&there))),
-        bits(&x.index_add(0, &flat, computed(&flat)))
-    );
+        let index = Tensor::from_slice(&drawn(3 * 200, 11, 6), [3usize, 200, 1]);
+        let (x, v) = (uneven(&[3, 11, 4], DType::BF16, 3), uneven(&[3, 200, 4], DType::BF16, 4));
+        let [a, b, i] = [&x, &v, &index].map(on);
+        assert_eq!(bits(&a.scatter_add(1, &i, &b)), bits(&x.scatter_add(1, &index, &v)));
+        // Values that are a constant, and computed ones.
+        let flat = index.flatten();
+        let there = on(&flat);
+        let (x, on_x) = (uneven(&[11], DType::F32, 7), on(&uneven(&[11], DType::F32, 7)));
+        assert_eq!(bits(&on_x.index_add(0, &there, 0.1)), bits(&x.index_add(0, &flat, 0.1)));
+        let computed = |i: &Tensor| i.cast(DType::F32) * 0.3 - 1.0;
+        assert_eq!(
+            bits(&on_x.index_add(0, &(&there + 0), computed(&there))),
+            bits(&x.index_add(0, &flat, computed(&flat)))
+        );
+    });
 }
 
 #[test]
 fn whole_numbers_are_added_all_at_once() {
-    let on = |x: &Tensor| x.to_device(emulated()).unwrap();
-    for (shape, axis, n) in [([2, 50], 1, 2100), ([40, 6], 0, 100)] {
-        let mut own = shape;
-        own[axis] = n;
-        let index = Tensor::from_slice(&drawn(own[0] * own[1], 40, 8), own);
-        for dtype in [DType::I64, DType::I32] {
-            let (x, v) = (uneven(&shape, DType::I64, 1).cast(dtype), uneven(&own, DType::I64, 2).cast(dtype));
-            let [a, b, i] = [&x, &v, &index].map(on);
-            for op in SCATTERS {
-                let (y, c) = counted(|| a.scatter_reduce(axis, &i, &b, op));
-                let launches = match op {
-                    ScatterOp::Set => 2,
-                    ScatterOp::Prod if n > 2048 => 4,
-                    ScatterOp::Prod => 2,
-                    _ => 1,
-                };
-                assert_eq!(c.device_launches, 2 + launches, "{op:?}");
-                assert_eq!(bits(&y), bits(&x.scatter_reduce(axis, &index, &v, op)), "{op:?} of {dtype}");
+    // The order of the index.
+    thalweg::with_strict(true, || {
+        let on = |x: &Tensor| x.to_device(emulated()).unwrap();
+        for (shape, axis, n) in [([2, 50], 1, 2100), ([40, 6], 0, 100)] {
+            let mut own = shape;
+            own[axis] = n;
+            let index = Tensor::from_slice(&drawn(own[0] * own[1], 40, 8), own);
+            for dtype in [DType::I64, DType::I32] {
+                let (x, v) = (uneven(&shape, DType::I64, 1).cast(dtype), uneven(&own, DType::I64, 2).cast(dtype));
+                let [a, b, i] = [&x, &v, &index].map(on);
+                for op in SCATTERS {
+                    let (y, c) = counted(|| a.scatter_reduce(axis, &i, &b, op));
+                    let launches = match op {
+                        ScatterOp::Set => 2,
+                        ScatterOp::Prod if n > 2048 => 4,
+                        ScatterOp::Prod => 2,
+                        _ => 1,
+                    };
+                    assert_eq!(c.device_launches, 2 + launches, "{op:?}");
+                    assert_eq!(bits(&y), bits(&x.scatter_reduce(axis, &index, &v, op)), "{op:?} of {dtype}");
+                }
             }
         }
-    }
-    let numbers = Tensor::new(&drawn(5000, 256, 9)[..]);
-    assert_eq!(bits(&on(&numbers).bincount(0).unwrap()), bits(&numbers.bincount(0).unwrap()));
+        let numbers = Tensor::new(&drawn(5000, 256, 9)[..]);
+        assert_eq!(bits(&on(&numbers).bincount(0).unwrap()), bits(&numbers.bincount(0).unwrap()));
+    });
 }
 
 #[test]
@@ -226,17 +233,69 @@ fn sorted_scatters_tell_of_indices_out_of_range() {
 
 #[test]
 fn sorted_scatters_write_over_what_dies() {
-    let v = uneven(&[500, 3], DType::F32, 1);
-    let index = Tensor::new(&drawn(500, 20, 2)[..]);
-    let want = bits(&Tensor::ones([20, 3]).index_add(0, &index, &v));
-    let (there, at) = (v.to_device(emulated()).unwrap(), index.to_device(emulated()).unwrap());
-    let (y, c) = counted(|| {
-        let x = Tensor::ones_with([20, 3], (DType::F32, emulated()));
-        thalweg::flush();
-        let y = { x }.index_add(0, &at, &there);
-        thalweg::flush();
-        y
+    // The order of the index.
+    thalweg::with_strict(true, || {
+        let v = uneven(&[500, 3], DType::F32, 1);
+        let index = Tensor::new(&drawn(500, 20, 2)[..]);
+        let want = bits(&Tensor::ones([20, 3]).index_add(0, &index, &v));
+        let (there, at) = (v.to_device(emulated()).unwrap(), index.to_device(emulated()).unwrap());
+        let (y, c) = counted(|| {
+            let x = Tensor::ones_with([20, 3], (DType::F32, emulated()));
+            thalweg::flush();
+            let y = { x }.index_add(0, &at, &there);
+            thalweg::flush();
+            y
+        });
+        assert_eq!(c.reused_in_place, 1, "or this proves nothing");
+        assert_eq!(bits(&y), want);
     });
-    assert_eq!(c.reused_in_place, 1, "or this proves nothing");
-    assert_eq!(bits(&y), want);
+}
+
+/// Elements with many values: their runs are cut into pieces, which are combined by a warp.
+#[test]
+fn long_runs_are_cut_into_pieces_where_the_order_is_free() {
+    let on = |x: &Tensor| x.to_device(emulated()).unwrap();
+    // Shape of the tensor, axis, indices, number of distinct indices: one element with all values; runs that begin and
+    // end within pieces; lines with indices of their own; lines that share indices, as vectors and not.
+    let cases: [(&[usize], usize, usize, u64); 6] = [
+        (&[3], 0, 9000, 1),
+        (&[300], 0, 1000, 3),
+        (&[3, 40], 1, 700, 2),
+        (&[2, 9, 3], 1, 1029, 4),
+        (&[4, 32], 0, 400, 3),
+        (&[5, 8, 16], 1, 300, 1),
+    ];
+    for (case, &(shape, axis, n, below)) in cases.iter().enumerate() {
+        let mut own = shape.to_vec();
+        own[axis] = n;
+        let shared = case >= 4;
+        for (k, op) in SCATTERS[1..].iter().enumerate().filter(|(k, _)| (case + k).is_multiple_of(2)) {
+            let dtype = if k > 1 && case % 3 == 0 { DType::BF16 } else { DType::F32 };
+            let seed = (10 * case + k) as u64;
+            let values = uneven(&own, dtype, seed + 100);
+            // Products near one.
+            let v = if *op == ScatterOp::Prod { values * 1e-3 + 1.0 } else { values };
+            let x = uneven(shape, dtype, seed);
+            let mut of_index = own.clone();
+            if shared {
+                of_index.iter_mut().enumerate().filter(|(d, _)| *d != axis).for_each(|(_, size)| *size = 1);
+            }
+            let numel: usize = of_index.iter().product();
+            let index = Tensor::from_slice(&drawn(numel, below, seed + 200), of_index.as_slice());
+            let index = index.expand(own.as_slice());
+            let [a, b, c] = [&x, &v, &index].map(on);
+            let got = a.scatter_reduce(axis, &c, &b, *op).to_f64_vec().unwrap();
+            let want = x.scatter_reduce(axis, &index, &v, *op).to_f64_vec().unwrap();
+            let exact = matches!(op, ScatterOp::Max | ScatterOp::Min);
+            for (g, w) in got.iter().zip(&want) {
+                let near = (g - w).abs() <= if exact { 0.0 } else { 2e-4 * (1.0 + w.abs()) };
+                assert!(near, "case {case} {op:?} of {dtype}: {g}, not {w}");
+            }
+        }
+    }
+    // An index out of range is an error as before.
+    let mut bad = drawn(600, 2, 1);
+    bad[300] = 7;
+    let y = on(&Tensor::ones([2])).index_add(0, &on(&Tensor::new(&bad[..])), &on(&Tensor::ones([600])));
+    assert!(message(&y).starts_with("index_add: an index is out of range for axis 0 of size 2"), "{}", message(&y));
 }

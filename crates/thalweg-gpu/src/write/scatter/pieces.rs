@@ -1,0 +1,152 @@
+//! Scatters of runs that are cut into pieces, so that an element with many values keeps many threads busy.
+//!
+//! First launch: a thread for each piece of a run. The piece that begins the run combines the element with its values,
+//! and stores to the result; each further piece begins with its first value, and stores to its partial result. Second
+//! launch: a warp for each run that has further pieces combines their partial results with the element. Lane `l` takes
+//! pieces `l`, `l + 32`, …, and the lanes are combined as a tree.
+//!
+//! Invariant: the order follows from the sorted indices alone, so results do not depend on the chip.
+
+use super::{EACH, HEAD, Scatter, i64, number, set, word};
+use crate::class::scatter::BLOCK;
+use crate::ir::{Binary, Expr, Statement, Type};
+use crate::text::Text;
+use thalweg_ir::ScatterOp;
+
+impl Scatter<'_> {
+    /// Number of the first kernel argument after those of the dimensions: address of the partial results, lines, and
+    /// sorted indices per piece.
+    fn piece_words(&self) -> usize {
+        HEAD + EACH * self.class.dims as usize
+    }
+
+    /// Offset of a partial result: those of one piece are stored line by line.
+    fn partial(&self, piece: Expr) -> Expr {
+        let line = self.own("line").to(Type::I64) * number(self.class.lanes.into(), Type::I64);
+        piece * word(self.piece_words() + 1, Type::I64) + line
+    }
+
+    fn partials(&self) -> Statement {
+        Statement::Operand { name: "partials".into(), ty: self.stored(), word: self.piece_words() }
+    }
+
+    /// Applies the values of one piece, in the thread of its first index.
+    pub(super) fn pieces(&self, op: ScatterOp) -> Vec<Statement> {
+        let u32 = |name: &str| Expr::name(name, Type::U32);
+        let (along, at) = (|| self.along(), || u32("at"));
+        let piece = || word(self.piece_words() + 2, Type::U32);
+        let in_piece = || at() % piece();
+        let is_first = || in_piece().same(number(0, Type::U32));
+        let continues = number(0, Type::I64)
+            .lt(along())
+            .and(Scatter::element_of(Scatter::sorted(along() - number(1, Type::I64))).same(u32("place")));
+        let own = Expr::name("own", Type::U64);
+        let value = i64("at2") + own.to(Type::U32).to(Type::I64) * word(9, Type::I64);
+        let result = || Scatter::result(u32("place").to(Type::I64));
+        let further = || Expr::name("further", Type::BOOL);
+        let partial = self.partial((at() / piece()).to(Type::I64));
+        let store =
+            Statement::StoreVector { operand: "partials".into(), at: partial, from: ("elements".into(), vec![]) };
+        vec![
+            Scatter::sorted_operand(),
+            self.partials(),
+            set("own", Scatter::sorted(along())),
+            set("place", Scatter::element_of(Expr::name("own", Type::U64))),
+            Statement::when(u32("place").same(word(6, Type::U32)), vec![Statement::Return]),
+            set("at", self.own("along").to(Type::U32)),
+            set("further", continues),
+            Statement::when(further().and(in_piece().ge(number(1, Type::U32))), vec![Statement::Return]),
+            set("next", in_piece_end(at(), in_piece(), piece())),
+            set("end", u32("next").lt(word(5, Type::U32)).select(u32("next"), word(5, Type::U32))),
+            set("begin", further().and(is_first()).select(at() + number(1, Type::U32), at())),
+            self.registers("elements"),
+            Statement::If(
+                further(),
+                vec![Scatter::load("elements", vec![], "values", value)],
+                vec![Scatter::load("elements", vec![], "to", result())],
+            ),
+            self.run(op, u32("begin"), "end"),
+            Statement::If(further(), vec![store], vec![Scatter::store(result(), "elements")]),
+        ]
+    }
+
+    /// Shared memory in which the lanes of a warp are combined, declared before some threads return.
+    pub(super) fn shared(&self) -> Statement {
+        let shape = vec![self.class.lanes.into(), BLOCK / 32, 32];
+        Statement::Shared { name: "all".into(), ty: self.stored(), shape }
+    }
+
+    /// Combines the partial results of one run, in the warp of its first further piece.
+    pub(super) fn join(&self, op: ScatterOp) -> Vec<Statement> {
+        let words = self.piece_words();
+        let text = Text::new()
+            .ty("S", self.stored())
+            .number("LANES", self.class.lanes)
+            .value("piece", word(words + 2, Type::U32))
+            .value("n", word(5, Type::U32))
+            .value("outside", word(6, Type::U32))
+            .value("c", self.own("along").to(Type::U32))
+            .function("element", |x| Scatter::element_of(Scatter::sorted(x[0].clone().to(Type::I64))))
+            .function("partial", |x| self.partial(x[0].clone().to(Type::I64)))
+            .function("result", |x| Scatter::result(x[0].clone().to(Type::I64)))
+            .procedure("put", move |x| self.put(op, x[0].clone(), x[1].clone()))
+            .elements("all", self.stored())
+            .operand("partials", self.stored())
+            .operand("to", self.stored());
+        [vec![Scatter::sorted_operand(), self.partials()], text.statements(&[JOIN])].concat()
+    }
+}
+
+fn in_piece_end(at: Expr, in_piece: Expr, piece: Expr) -> Expr {
+    Expr::Binary(Binary::Sub, Box::new([at, in_piece])) + piece
+}
+
+const JOIN: &str = r"
+let lane = thread % 32, warp = thread / 32;
+if c == 0 { return; }
+let place = element(c * piece);
+if place == outside { return; }
+if element(c * piece - 1) != place { return; }
+// The run has a further piece before this one.
+if c > 1 { if element((c - 1) * piece - 1) == place { return; } }
+let pieces = (n + piece - 1) / piece;
+var elements: S[LANES];
+var d = c + lane, more = d < pieces;
+if more { more = element(d * piece) == place; }
+let some = more;
+for v: u32 in 0..LANES unroll { if some { elements[v] = partials[partial(d) + i64(v)]; } }
+while more {
+    d += 32;
+    more = d < pieces;
+    if more { more = element(d * piece) == place; }
+    if more {
+        for v: u32 in 0..LANES unroll {
+            let raw = partials[partial(d) + i64(v)];
+            put(raw, elements[v]);
+        }
+    }
+}
+// Lanes with a piece are the first ones of the warp.
+let count = ones(ballot(some));
+if some { for v: u32 in 0..LANES unroll { all[v][warp][lane] = elements[v]; } }
+for b: u32 in 0..5 unroll {
+    let other = lane + (u32(16) >> b);
+    warp_barrier;
+    if other < count {
+        if lane < (u32(16) >> b) {
+            for v: u32 in 0..LANES unroll {
+                let raw = all[v][warp][other];
+                put(raw, elements[v]);
+                all[v][warp][lane] = elements[v];
+            }
+        }
+    }
+}
+if lane == 0 {
+    for v: u32 in 0..LANES unroll {
+        var whole = to[result(place) + i64(v)];
+        put(elements[v], whole);
+        to[result(place) + i64(v)] = whole;
+    }
+}
+";
