@@ -4,7 +4,6 @@ mod autotune;
 mod bandwidth;
 mod bench;
 mod cache;
-mod cold_start;
 mod costs;
 mod demo;
 mod doctor;
@@ -14,6 +13,7 @@ mod failure;
 mod gpus;
 mod math;
 mod measure;
+mod new_code;
 mod numerics;
 mod predict;
 mod processes;
@@ -78,7 +78,7 @@ fn after_help() -> String {
     let groups = workloads::GROUPS
         .iter()
         .fold(all, |text, (group, entries)| text + "\n\n" + &list(&format!("Group {group}:"), &mut named(entries)));
-    let first = list(&format!("Group {}:", cold_start::GROUP), &mut cold_start::ALL.iter().map(|f| (f.name, f.about)));
+    let first = list(&format!("Group {}:", new_code::GROUP), &mut new_code::ALL.iter().map(|f| (f.name, f.about)));
     groups + "\n\n" + &first
 }
 
@@ -98,6 +98,7 @@ fn run(command: Command) -> Outcome {
     if !matches!(command, Command::Doctor(_)) {
         environment::check()?;
         environment::unknown().iter().for_each(|unknown| eprintln!("warning: {unknown}"));
+        environment::outdated().iter().for_each(|outdated| eprintln!("warning: {outdated}"));
     }
     if let Command::Bench(bench::Bench { device: Some(device), .. }) = &command {
         choose(device)?;

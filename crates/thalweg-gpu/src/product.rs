@@ -12,7 +12,7 @@
 
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Precision};
-use thalweg_runtime::environment::CUBLASLT_FROM;
+use thalweg_runtime::environment::CUBLASLT_MIN_MULTIPLICATIONS;
 
 /// Maximum number of launches of one product: batch dimensions beyond the library's one are looped over.
 const MOST_LAUNCHES: usize = 64;
@@ -73,11 +73,11 @@ pub struct Launches {
 /// Number of argument words of a launch: the addresses of left side, right side, result and workspace.
 pub const WORDS: usize = 4;
 
-/// Minimum number of multiplications for the library: `THALWEG_CUBLASLT_FROM`, or the measured default.
+/// Minimum number of multiplications for the library: `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS`, or the measured default.
 fn least() -> usize {
     use std::sync::OnceLock;
     static LEAST_HERE: OnceLock<usize> = OnceLock::new();
-    let read = || CUBLASLT_FROM.number().map_or(LEAST, |n| n as usize);
+    let read = || CUBLASLT_MIN_MULTIPLICATIONS.number().map_or(LEAST, |n| n as usize);
     *LEAST_HERE.get_or_init(read)
 }
 

@@ -23,8 +23,8 @@ pub(crate) fn set_pending_error(error: Error) {
 pub(crate) fn clear_pending_error(error: &Error) {
     let same = |first: &Error| error.poisoned().to_string() == first.poisoned().to_string();
     // The thread-local may be gone while the thread ends; no read follows then.
-    let _ = PENDING_ERROR.try_with(|untold| {
-        let mut first = untold.borrow_mut();
+    let _ = PENDING_ERROR.try_with(|pending| {
+        let mut first = pending.borrow_mut();
         if first.as_ref().is_some_and(same) {
             *first = None;
         }

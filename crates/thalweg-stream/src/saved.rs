@@ -116,8 +116,8 @@ fn load_plan_from(cache: &Cache, asked: Asked<'_>) -> Option<Answer> {
 pub(crate) fn count_search(planned: &Planned) {
     count(|c| {
         c.plan_visits += planned.visits;
-        c.parts_taken += planned.parts.taken;
-        c.parts_grown += planned.parts.grown;
+        c.components_reused += planned.parts.taken;
+        c.components_seeded += planned.parts.grown;
     });
 }
 

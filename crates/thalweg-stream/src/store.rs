@@ -226,7 +226,7 @@ impl Entry {
         let class = SegmentClass::of(&segment);
         let at = known.planned.iter().position(|p| p.class == class);
         let chosen = self.choose(&mut known, (at, &class), device, (segment, sizes))?;
-        let first_sight = chosen.origin == Origin::ColdStart;
+        let cold_start = chosen.origin == Origin::ColdStart;
         let of_class = known.class(
             at,
             class,
@@ -249,7 +249,7 @@ impl Entry {
         );
         let ready = known.made_ready(chosen, of_class, device, &segment)?;
         known.keep(sizes, &ready, of_class);
-        if let Some(at) = of_class.filter(|_| first_sight) {
+        if let Some(at) = of_class.filter(|_| cold_start) {
             self.count_occurrence(&mut known, at, device, (segment, sizes));
         }
         if let Some(at) = of_class.filter(|_| unfinished) {
@@ -348,7 +348,7 @@ impl Entry {
         device: DeviceRef,
         at_hand: (Segment<'_>, &[i64]),
     ) {
-        count(|c| c.first_sight += 1);
+        count(|c| c.cold_starts += 1);
         let Search::After(met) = &mut known.planned[at].search else { return };
         *met += 1;
         if !TUNABLES.min_meetings.reached_by(*met as usize) && !is_of_turns(&at_hand.0) {

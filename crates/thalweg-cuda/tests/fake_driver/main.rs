@@ -23,7 +23,7 @@ static FAKE: LazyLock<Mutex<libloading::Library>> = LazyLock::new(|| {
             std::env::set_var("THALWEG_CUBLASLT", &library);
         }
         // The library takes products of any size, and choices are cached in a folder of this process.
-        std::env::set_var("THALWEG_CUBLASLT_FROM", "0");
+        std::env::set_var("THALWEG_CUBLASLT_MIN_MULTIPLICATIONS", "0");
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&cache);
         std::env::set_var("THALWEG_CACHE", cache);

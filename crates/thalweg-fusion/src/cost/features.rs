@@ -56,7 +56,7 @@ pub enum AccessKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Traffic {
     /// Access pattern.
-    pub way: AccessKind,
+    pub access: AccessKind,
     /// Whether it is written.
     pub write: bool,
     /// Bytes moved from or to memory: distinct elements, and the unused rest of their cache lines.
@@ -252,7 +252,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     if along {
         // A table is filled for each run, or elements are staged for it.
         r.calls +=
-            r.calls * TABLE_CALLS * f.traffic[first..].iter().filter(|t| t.way == AccessKind::Mapped).count() as u64;
+            r.calls * TABLE_CALLS * f.traffic[first..].iter().filter(|t| t.access == AccessKind::Mapped).count() as u64;
     }
     let lanes = order::LANES as u64;
     let passes = counted.passes as u64;
@@ -346,7 +346,7 @@ fn traffic(
             if access.class == AccessClass::Mapped {
                 let elements = evaluations(i);
                 f.traffic.push(Traffic {
-                    way: AccessKind::Mapped,
+                    access: AccessKind::Mapped,
                     write: false,
                     bytes: 0,
                     again: 0,
@@ -381,7 +381,7 @@ fn traffic(
             None => distinct * size,
         };
         let again = (elements.min(points) * size).saturating_sub(bytes);
-        f.traffic.push(Traffic { way, write, bytes: bytes * spread, again, elements, narrow: size < 4 });
+        f.traffic.push(Traffic { access: way, write, bytes: bytes * spread, again, elements, narrow: size < 4 });
     }
 }
 
@@ -416,7 +416,7 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
 /// Adds operands that are traversed once.
 fn contiguous(left: &[u64], reads: usize, f: &mut CostFeatures) {
     f.traffic.extend(left.iter().enumerate().map(|(i, &bytes)| Traffic {
-        way: AccessKind::Contiguous,
+        access: AccessKind::Contiguous,
         write: i >= reads,
         bytes,
         again: 0,

@@ -98,7 +98,7 @@ impl Costs {
         let moves: f64 = features
             .traffic
             .iter()
-            .map(|t| t.elements as f64 * self.element(t.way, level) * if t.narrow { self.narrow } else { 1.0 })
+            .map(|t| t.elements as f64 * self.element(t.access, level) * if t.narrow { self.narrow } else { 1.0 })
             .sum();
         let product = features.product.map_or(0.0, |p| {
             let each = self.multiply_of(p.dtype, p.tf32);

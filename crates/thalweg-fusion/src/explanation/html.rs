@@ -181,18 +181,18 @@ fn deferred(out: &mut String, s: &SegmentReport) {
 
 /// Results that only a tape holds, if any.
 fn saved_values(out: &mut String, s: &SegmentReport) {
-    if !s.again.is_empty() {
-        let n = s.again.len();
+    if !s.recomputed.is_empty() {
+        let n = s.recomputed.len();
         let _ = write!(
             out,
             "<section><p>{n} operations recorded again, for results that an earlier segment left.</p></section>"
         );
     }
-    if s.kept.is_empty() {
+    if s.saved.is_empty() {
         return;
     }
     out.push_str("<section><table><tr><th>for the backward pass</th><th></th><th class=n>bytes</th><th class=n>µs to keep</th><th class=n>µs to compute again</th></tr>");
-    for k in &s.kept {
+    for k in &s.saved {
         let op = &s.operations[k.operation];
         let _ = write!(
             out,
@@ -202,8 +202,8 @@ fn saved_values(out: &mut String, s: &SegmentReport) {
             escape(&op.result),
             if k.written { "written" } else { "left" },
             bytes(k.bytes),
-            k.keeping_ns as f64 / 1e3,
-            k.again_ns as f64 / 1e3
+            k.saving_ns as f64 / 1e3,
+            k.recompute_ns as f64 / 1e3
         );
     }
     out.push_str("</table></section>");

@@ -85,9 +85,9 @@ pub struct SegmentReport {
     /// Operations whose results somebody holds but nobody ever read: deferred, and computed if somebody asks.
     pub deferred: Vec<usize>,
     /// Results that a backward pass in another segment will read, or that these depend on: written or dropped.
-    pub kept: Vec<SavedReport>,
+    pub saved: Vec<SavedReport>,
     /// Operations recorded again, for results that an earlier segment dropped.
-    pub again: Vec<usize>,
+    pub recomputed: Vec<usize>,
     /// Error of the segment, if it failed.
     pub error: Option<String>,
     /// Why it ran beside the stream, once more, if it did: for results that had been deferred, or after a failure.
@@ -113,9 +113,9 @@ pub struct SavedReport {
     /// Whether it is written; otherwise it is recomputed.
     pub written: bool,
     /// Predicted nanoseconds to write it and read it once, at the price of its bytes.
-    pub keeping_ns: u64,
+    pub saving_ns: u64,
     /// Predicted nanoseconds to recompute it from available values.
-    pub again_ns: u64,
+    pub recompute_ns: u64,
 }
 
 /// Plan that competed in an autotuning.
@@ -289,8 +289,8 @@ impl SegmentReport {
             unfused,
             autotuning: vec![],
             deferred: vec![],
-            kept: vec![],
-            again: vec![],
+            saved: vec![],
+            recomputed: vec![],
             error: None,
             rerun: None,
         }
@@ -304,7 +304,7 @@ impl SegmentReport {
     /// Adds the deferred results and the operations that were recorded again.
     pub fn leaves(&mut self, deferred: &BitSet, again: &[u32]) {
         self.deferred = deferred.iter().map(|i| self.place(i)).collect();
-        self.again = again.iter().map(|&i| self.place(i as usize)).collect();
+        self.recomputed = again.iter().map(|&i| self.place(i as usize)).collect();
     }
 
     /// Adds the decision about results that only a tape holds.
@@ -313,10 +313,10 @@ impl SegmentReport {
             operation: self.place(w.operation),
             bytes: w.bytes,
             written: keep.written.has(w.operation),
-            keeping_ns: w.keeping / 1000,
-            again_ns: w.again / 1000,
+            saving_ns: w.keeping / 1000,
+            recompute_ns: w.again / 1000,
         };
-        self.kept = keep.why.iter().map(report).collect();
+        self.saved = keep.why.iter().map(report).collect();
     }
 
     /// Adds the results of the run: for each launch of the schedule the bytes allocated, the outputs in place, the

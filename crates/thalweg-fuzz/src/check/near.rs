@@ -84,7 +84,8 @@ impl Checker {
                 out.push(one(which)?);
             }
             let c = counters() - before;
-            for (n, by) in [(&TAKEN, c.parts_taken), (&GROWN, c.parts_grown), (&IMPROVED, c.plans_improved)] {
+            for (n, by) in [(&TAKEN, c.components_reused), (&GROWN, c.components_seeded), (&IMPROVED, c.plans_improved)]
+            {
                 n.fetch_add(by, Relaxed);
             }
             Ok(out)

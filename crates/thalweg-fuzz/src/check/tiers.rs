@@ -47,7 +47,7 @@ impl Checker {
                     }
                 }
             }
-            let late: u64 = moved[SEARCHED..].iter().map(|c| c.first_sight).sum();
+            let late: u64 = moved[SEARCHED..].iter().map(|c| c.cold_starts).sum();
             GENERIC_KERNELS.fetch_add(moved.iter().map(|c| c.generic_kernels).sum(), Relaxed);
             if drops == Drops::Early && late > 0 && tuning::keeps_plans() {
                 return Err(format!("{late} segments run without a plan after it was searched for"));

@@ -110,7 +110,7 @@ impl Recorder {
             }
             made[i] = Some(value);
         }
-        count(|c| c.operations_again += needed.count() as u64);
+        count(|c| c.operations_recomputed += needed.count() as u64);
         if self.epoch == epoch {
             *lock() = (epoch, places);
         }
@@ -141,9 +141,9 @@ impl Recorder {
         let left = decision.recipes(self.device, (self.stream, self.mode), values, (&self.scalars, &self.sites));
         self.live.union(&decision.keep.written);
         count(|c| {
-            c.values_kept += decision.keep.written.count() as u64;
-            c.kept_bytes += decision.keep.bytes as u64;
-            c.values_left += decision.keep.left.count() as u64;
+            c.values_saved += decision.keep.written.count() as u64;
+            c.saved_bytes += decision.keep.bytes as u64;
+            c.values_dropped += decision.keep.left.count() as u64;
         });
         self.decision = Some(decision);
         left

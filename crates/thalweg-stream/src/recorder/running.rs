@@ -57,7 +57,7 @@ impl Recorder {
             (true, true) => own.tier,
         };
         if tier == Tier::Measured {
-            count(|c| c.runs_of_measured += 1);
+            count(|c| c.autotuned_runs += 1);
         }
         report::ran(|| TierRun { tier, operations: self.ops.len(), kernels: runs.instance.steps.len() });
         let report = report::begin(|| {

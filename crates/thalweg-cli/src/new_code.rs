@@ -23,7 +23,17 @@ const CUT: usize = 96;
 static SEEDS: AtomicU64 = AtomicU64::new(1);
 
 /// Name of the group.
-pub const GROUP: &str = "first_sight";
+pub const GROUP: &str = "new_code";
+/// Former name of the group, accepted for one version.
+const FORMER_GROUP: &str = "first_sight";
+
+/// Whether a name given on the command line is that of this group; warns if it is the former one.
+pub fn is_group(name: &str) -> bool {
+    if name == FORMER_GROUP {
+        eprintln!("warning: the group {FORMER_GROUP} is now called {GROUP}");
+    }
+    name == GROUP || name == FORMER_GROUP
+}
 
 /// Workload of this group; one run takes a seed.
 pub struct First {
