@@ -290,10 +290,10 @@ impl Device for CudaDevice {
         self.0.pool.allocate(bytes)
     }
 
-    fn allocate_with(&self, stretches: &[&[u8]]) -> Result<Buffer, Error> {
-        let bytes = stretches.iter().map(|s| s.len()).sum();
+    fn allocate_with(&self, spans: &[&[u8]]) -> Result<Buffer, Error> {
+        let bytes = spans.iter().map(|s| s.len()).sum();
         let buffer = self.0.pool.allocate_for(bytes, self.0.queues.to_device(bytes))?;
-        self.0.queues.write(&buffer, stretches)?;
+        self.0.queues.write(&buffer, spans)?;
         Ok(buffer)
     }
 

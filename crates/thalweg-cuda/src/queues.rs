@@ -117,19 +117,19 @@ impl Queues {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn write(&self, buffer: &Buffer, stretches: &[&[u8]]) -> Result<(), Error> {
-        let bytes = stretches.iter().map(|s| s.len()).sum();
+    pub fn write(&self, buffer: &Buffer, spans: &[&[u8]]) -> Result<(), Error> {
+        let bytes = spans.iter().map(|s| s.len()).sum();
         count(|c| c.bytes_to_device += bytes as u64);
         let (missing, address) = (&|other| self.make_whole(other), buffer.address() as u64);
         let Some(queue) = self.to_device(bytes) else {
             let own = self.mine()?;
             return own.after_deferred(&mut || {
                 own.writes(buffer, missing)?;
-                own.driver().write_all(address, stretches)
+                own.driver().write_all(address, spans)
             });
         };
         self.order.wait_for_uses(queue, buffer.uses(), true, missing)?;
-        let done = self.order.driver(queue).write_all(address, stretches);
+        let done = self.order.driver(queue).write_all(address, spans);
         // A failed copy may have written some bytes.
         let (ticket, stamped) = self.order.stamp(queue);
         buffer.uses().write(queue, ticket);

@@ -155,10 +155,10 @@ pub trait Device: Any + Send + Sync + Debug {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], and when the device fails.
-    fn allocate_with(&self, stretches: &[&[u8]]) -> Result<Buffer, Error> {
-        let buffer = self.allocate(stretches.iter().map(|s| s.len()).sum())?;
+    fn allocate_with(&self, spans: &[&[u8]]) -> Result<Buffer, Error> {
+        let buffer = self.allocate(spans.iter().map(|s| s.len()).sum())?;
         let mut at = 0;
-        for bytes in stretches {
+        for bytes in spans {
             self.write(&Allocation::part(&buffer, at, bytes.len()), bytes)?;
             at += bytes.len();
         }

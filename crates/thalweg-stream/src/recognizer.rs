@@ -164,7 +164,7 @@ mod tests {
         let first = at(&mut r, 0, &[exp, neg, exp]);
         let nodes = r.nodes.len();
         assert_eq!(at(&mut r, 0, &[exp, neg, exp]), first);
-        assert_eq!(r.nodes.len(), nodes, "a stretch that was seen adds nothing");
+        assert_eq!(r.nodes.len(), nodes, "a span that was recorded before adds nothing");
         // The first successor is the usual one; others are found by hash, repeatedly.
         let second = at(&mut r, 0, &[exp, neg, wide]);
         assert_ne!(second, first);

@@ -30,7 +30,7 @@ pub(crate) struct Decision {
     /// Answer.
     pub keep: Keep,
     /// Subgraph that recomputes the dropped values.
-    stretch: Arc<Subgraph>,
+    subgraph: Arc<Subgraph>,
     /// For each dropped value: its operation in the segment and in the subgraph, and the inputs that it depends on.
     left: Vec<(usize, usize, Vec<u32>)>,
 }
@@ -54,10 +54,10 @@ impl Decision {
                 }
             }
         }
-        let stretch = Subgraph::of(segment, &needed);
+        let subgraph = Subgraph::of(segment, &needed);
         let of = |i: usize| {
-            let at = stretch.place(i).expect("it is among what is needed");
-            (i, at, stretch.needed(at, |_| false).1.iter().map(|n| n as u32).collect())
+            let at = subgraph.place(i).expect("it is among what is needed");
+            (i, at, subgraph.needed(at, |_| false).1.iter().map(|n| n as u32).collect())
         };
         let left = keep.left.iter().map(of).collect();
         Decision {
@@ -67,7 +67,7 @@ impl Decision {
             sizes: sizes.into(),
             room: question.room,
             keep,
-            stretch: Arc::new(stretch),
+            subgraph: Arc::new(subgraph),
             left,
         }
     }
@@ -100,12 +100,12 @@ impl Decision {
         (values, inputs): (&[Arc<Value>], &[Option<Arc<Value>>]),
         (scalars, sites): (&[u64], &[(u32, Site)]),
     ) -> Vec<(usize, Arc<dyn Recompute>)> {
-        let scalars = self.stretch.scalars.iter().map(|&s| scalars[s as usize]).collect();
+        let scalars = self.subgraph.scalars.iter().map(|&s| scalars[s as usize]).collect();
         let recorded = Mutex::new((0, vec![]));
-        let of_stretch = |&(i, site): &(u32, Site)| Some((self.stretch.place(i as usize)? as u32, site));
-        let sites = sites.iter().filter_map(of_stretch).collect();
-        let left = Arc::new(LeftOver { stretch: self.stretch.clone(), scalars, sites, mode, recorded });
-        let input = |n: u32| match self.stretch.inputs[n as usize] {
+        let of_subgraph = |&(i, site): &(u32, Site)| Some((self.subgraph.place(i as usize)? as u32, site));
+        let sites = sites.iter().filter_map(of_subgraph).collect();
+        let left = Arc::new(LeftOver { subgraph: self.subgraph.clone(), scalars, sites, mode, recorded });
+        let input = |n: u32| match self.subgraph.inputs[n as usize] {
             ValueId::Op(o) => values[o].clone(),
             ValueId::Input(i) => inputs[i].clone().expect("inputs are there before a run"),
         };
@@ -132,8 +132,8 @@ impl LeftValue {
         let Recomputation { left, at, inputs } = &self.again;
         inputs.iter().for_each(|(_, v)| v.compute());
         let scalars = left.scalars.clone();
-        let whole = OwnedSegment { scalars, ..left.stretch.segment.clone() };
-        let part = Subgraph::of(whole.as_segment(), &left.stretch.needed(*at, |_| false).0);
+        let whole = OwnedSegment { scalars, ..left.subgraph.segment.clone() };
+        let part = Subgraph::of(whole.as_segment(), &left.subgraph.needed(*at, |_| false).0);
         let place = part.place(*at).expect("it is part of it");
         let mut live = BitSet::new(part.from.len());
         live.insert(place);

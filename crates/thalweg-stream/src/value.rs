@@ -121,7 +121,7 @@ pub(crate) struct Recomputation {
 /// Operations from which the results that one cut dropped can be recomputed.
 #[derive(Debug)]
 pub(crate) struct LeftOver {
-    pub stretch: Arc<Subgraph>,
+    pub subgraph: Arc<Subgraph>,
     pub scalars: Vec<u64>,
     /// Call sites of gathers and scatters, by operation of the subgraph.
     pub sites: Vec<(u32, Site)>,

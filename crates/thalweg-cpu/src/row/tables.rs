@@ -46,7 +46,7 @@ impl Tables {
             copy.resize((n * line.unit as usize).div_ceil(8).max(copy.len()), 0);
             let to = copy.as_mut_ptr().cast::<u8>();
             // SAFETY: the copy has space for `n` elements; positions are checked against the operand.
-            if !mapped.written && !unsafe { stretches(mapped, (first, n), line.unit as usize, to) } {
+            if !mapped.written && !unsafe { copy_strided_runs(mapped, (first, n), line.unit as usize, to) } {
                 if mapped.wide {
                     // SAFETY: as above.
                     unsafe { one_by_one(mapped, (first, n), line.unit as usize, to) };
@@ -123,7 +123,7 @@ impl Tables {
         let mapped = line.map.as_ref().expect("the access goes by a map");
         let (to, len) = mapped.operand.expect("what is written has an operand");
         let (from, unit) = (self.copies[number].as_ptr().cast::<u8>(), line.unit as usize);
-        let parted = mapped.map.stretches(first, n, |at, p, step, run| {
+        let parted = mapped.map.strided_runs(first, n, |at, p, step, run| {
             let end = p as i64 + step as i64 * (run as i64 - 1);
             assert!(p < len && (0..len as i64).contains(&end), "a map leads outside of an operand of {len}");
             // SAFETY: first and last element, and so all, are inside, as just checked; the call has written `n`.
@@ -174,11 +174,11 @@ impl Tables {
 ///
 /// # Safety
 /// `to` has space for them.
-unsafe fn stretches(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usize, to: *mut u8) -> bool {
+unsafe fn copy_strided_runs(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usize, to: *mut u8) -> bool {
     let (from, len) = mapped.operand.expect("what is brought together has an operand");
     // One period is packed, and then doubled until complete.
     let whole = mapped.map.period().min(n);
-    let strided = mapped.map.stretches(first, whole, |at, p, step, run| {
+    let strided = mapped.map.strided_runs(first, whole, |at, p, step, run| {
         let end = p as i64 + step as i64 * (run as i64 - 1);
         assert!(
             p < len && (0..len as i64).contains(&end),
@@ -198,7 +198,7 @@ unsafe fn stretches(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usize
     strided
 }
 
-/// Like [`stretches`], element by element, for a map whose positions exceed a table's i32.
+/// Like [`copy_strided_runs`], element by element, for a map whose positions exceed a table's i32.
 ///
 /// # Safety
 /// `to` has space for them.

@@ -7,7 +7,7 @@
 //!                if i < n:                   one step, lanes past n masked
 //! ```
 //!
-//! [`super::inner_axis`] builds functions of row bodies from the same pieces.
+//! [`super::inner_axis`] builds functions of row bodies from the same parts.
 
 use super::asm::*;
 use super::emit::*;

@@ -385,8 +385,8 @@ impl Driver for Cuda {
         self.staging.write(self.queue, address, &[bytes])
     }
 
-    fn write_all(&self, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
-        self.staging.write(self.queue, address, stretches)
+    fn write_all(&self, address: u64, spans: &[&[u8]]) -> Result<(), Error> {
+        self.staging.write(self.queue, address, spans)
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {

@@ -355,9 +355,9 @@ pub trait Driver: Any + Send + Sync + Debug {
     ///
     /// # Errors
     /// When the device fails.
-    fn write_all(&self, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
+    fn write_all(&self, address: u64, spans: &[&[u8]]) -> Result<(), Error> {
         let mut at = address;
-        stretches.iter().try_for_each(|bytes| {
+        spans.iter().try_for_each(|bytes| {
             self.write(at, bytes)?;
             at += bytes.len() as u64;
             Ok(())

@@ -118,9 +118,9 @@ fn stretches_lie_one_behind_the_other() {
     for sizes in [&[0usize, 3, 0, 5][..], &[70_000, 0, 1, 4 << 20, (4 << 20) - 1, 2], &[6 << 20, 7 << 20, 5 << 20, 9]] {
         let all: Vec<Vec<u8>> =
             sizes.iter().enumerate().map(|(n, &size)| (0..size).map(|i| (i * 31 / 8 + n) as u8).collect()).collect();
-        let (stretches, whole): (Vec<&[u8]>, Vec<u8>) = (all.iter().map(Vec::as_slice).collect(), all.concat());
+        let (spans, whole): (Vec<&[u8]>, Vec<u8>) = (all.iter().map(Vec::as_slice).collect(), all.concat());
         let address = b.gpu.obtain(whole.len()).unwrap();
-        b.gpu.write_all(address, &stretches).unwrap();
+        b.gpu.write_all(address, &spans).unwrap();
         let mut back = vec![0; whole.len()];
         b.gpu.read(address, &mut back).unwrap();
         assert!(back == whole, "{sizes:?}");

@@ -256,9 +256,9 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     }
     let lanes = order::LANES as u64;
     let passes = counted.passes as u64;
-    let stretches = passes * points / (g.extents[lane] as u64).max(1);
+    let row_runs = passes * points / (g.extents[lane] as u64).max(1);
     if along {
-        f.runs += stretches;
+        f.runs += row_runs;
         // A non-contiguous store has no vector form.
         f.portable |= body.stores.iter().any(|s| {
             let access = body.accesses[s.access as usize];
@@ -266,7 +266,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
         });
     } else {
         // 32 adjacent points of a strip run as one.
-        f.runs += if r.joined { stretches.div_ceil(lanes) } else { stretches };
+        f.runs += if r.joined { row_runs.div_ceil(lanes) } else { row_runs };
         // The lanes of each fold start from the identity, and are combined at the end.
         f.work.fold += rows * row.div_ceil(order::BLOCK as u64) * row.min(lanes) * counted.folds as u64;
     }

@@ -1,7 +1,7 @@
 //! Explanations: which operations were fused, the memory traffic of that, and why the rest was not fused.
 //!
 //! A [`SegmentReport`] is made from a segment, its plan and its instance, and completed with the results of the run. It
-//! holds plain data; [`Explanation`] renders all reports of a piece of code as text, JSON or a self-contained HTML
+//! holds plain data; [`Explanation`] renders all reports of a closure as text, JSON or a self-contained HTML
 //! page.
 
 mod html;
@@ -23,7 +23,7 @@ use std::collections::HashSet;
 use thalweg_ir::{Arg, Scalar};
 use thalweg_kernel::{Moved, Residence};
 
-/// Reports of the segments that a piece of code ran.
+/// Reports of the segments that a closure ran.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Explanation {
     /// One report per segment, in the order they ran.

@@ -313,7 +313,7 @@ impl<'a> Graph<'a> {
     fn peak(&self, written: &BitSet, cut: &Cut, usual: &Cut) -> usize {
         let n = self.question.segment.ops.len();
         let wished = |i: usize| cut.again.has(i) && usual.there.has(i) && !usual.again.has(i);
-        let end = self.stretches(cut, wished);
+        let end = self.last_recomputed(cut, wished);
         // Bytes that appear and disappear at each position of the pass.
         let (mut comes, mut goes) = (vec![0usize; n + 1], vec![0usize; n + 1]);
         for i in self.reached.iter() {
@@ -349,13 +349,13 @@ impl<'a> Graph<'a> {
 
     /// For each recomputed operation the last one recomputed with it: a connected span is recomputed as a whole. Values
     /// that do not depend on a large dropped one, such as a mask, form spans of their own.
-    fn stretches(&self, cut: &Cut, wished: impl Fn(usize) -> bool) -> Vec<usize> {
+    fn last_recomputed(&self, cut: &Cut, wished: impl Fn(usize) -> bool) -> Vec<usize> {
         let n = self.question.segment.ops.len();
-        let mut stretch: Vec<usize> = (0..n).collect();
-        let find = |stretch: &mut Vec<usize>, mut i: usize| {
-            while stretch[i] != i {
-                stretch[i] = stretch[stretch[i]];
-                i = stretch[i];
+        let mut span: Vec<usize> = (0..n).collect();
+        let find = |span: &mut Vec<usize>, mut i: usize| {
+            while span[i] != i {
+                span[i] = span[span[i]];
+                i = span[i];
             }
             i
         };
@@ -370,17 +370,17 @@ impl<'a> Graph<'a> {
                     && heavy.has(o)
                 {
                     heavy.insert(i);
-                    let (a, b) = (find(&mut stretch, i), find(&mut stretch, o));
-                    stretch[a.max(b)] = a.min(b);
+                    let (a, b) = (find(&mut span, i), find(&mut span, o));
+                    span[a.max(b)] = a.min(b);
                 }
             }
         }
         let mut end = vec![0; n];
         for i in cut.again.iter() {
-            let s = find(&mut stretch, i);
+            let s = find(&mut span, i);
             end[s] = end[s].max(i);
         }
-        (0..n).map(|i| end[find(&mut stretch, i)].max(i)).collect()
+        (0..n).map(|i| end[find(&mut span, i)].max(i)).collect()
     }
 
     /// Refines a range in which the boundary of early operations fits: as few early operations as suffice.

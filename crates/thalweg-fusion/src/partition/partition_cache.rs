@@ -151,7 +151,7 @@ impl Look {
     }
 
     /// Hash of each prefix of the operations, regardless of required stores and sizes.
-    fn stretches(&self) -> Vec<u64> {
+    fn prefix_hashes(&self) -> Vec<u64> {
         let mut h = FxHasher::default();
         self.mode.hash(&mut h);
         let after = |(op, _, _): &(RelOp, bool, u32)| {
@@ -272,14 +272,14 @@ impl PartitionCache {
         if ops.is_empty() || self.known().near.is_empty() {
             return None;
         }
-        let stretches = whole.stretches();
+        let prefix_hashes = whole.prefix_hashes();
         let new_operations = TUNABLES.max_new_operations.get();
         let least = ops.len() - (ops.len() / NEW_OPS_DIVISOR).max(new_operations).min(ops.len() - 1);
         let long = (least..=ops.len()).rev();
         for long in long.filter(|&long| long + new_operations >= ops.len() || long.is_multiple_of(PREFIX_STEP)) {
             let (old, new) = ops.split_at(long);
             let begun = |kernels, converged| Begun { kernels, new: new.to_vec(), converged };
-            if let Some(part) = self.with_prefix(whole, stretches[long - 1], long, quickly) {
+            if let Some(part) = self.with_prefix(whole, prefix_hashes[long - 1], long, quickly) {
                 return Some(begun(part.stores_recorded(old), part.is_like(whole, long, quickly)));
             }
             if new.is_empty() || !TUNABLES.max_new_operations.admits(new.len()) {
@@ -292,7 +292,7 @@ impl PartitionCache {
             let (mut kernels, mut converged) = (vec![], true);
             let all = apart.iter().all(|ops| {
                 let look = Look::of(facts, ops);
-                let last = look.stretches()[ops.len() - 1];
+                let last = look.prefix_hashes()[ops.len() - 1];
                 let Some(part) = self.with_prefix(&look, last, ops.len(), quickly) else { return false };
                 // If the known component goes on, other operations may follow.
                 if part.recorded.ops.len() > ops.len() + 1 {
@@ -332,7 +332,7 @@ impl PartitionCache {
         let mut canonical = vec![0; ops.len()];
         ranked.iter().enumerate().for_each(|(at, i)| canonical[place[i] as usize] = at as u32);
         let kernels = stores.iter().map(|k| k.iter().map(|s| place[s]).collect()).collect();
-        let (hashes, stretches) = ([alike.hash(), recorded.hash()], recorded.stretches());
+        let (hashes, prefix_hashes) = ([alike.hash(), recorded.hash()], recorded.prefix_hashes());
         let footprint = doublings(facts);
         let part = Arc::new(PartitionComponent { alike, recorded, canonical, kernels, footprint, standing, quick });
         let mut known = self.known();
@@ -351,8 +351,8 @@ impl PartitionCache {
             all.retain(|p| !same(p));
             all.push(part.clone());
         }
-        let of_stretch = |&(at, _): &(usize, &u64)| at + 2 >= ops.len() || (at + 1).is_multiple_of(PREFIX_STEP);
-        for (_, &hash) in stretches.iter().enumerate().filter(of_stretch) {
+        let of_prefix = |&(at, _): &(usize, &u64)| at + 2 >= ops.len() || (at + 1).is_multiple_of(PREFIX_STEP);
+        for (_, &hash) in prefix_hashes.iter().enumerate().filter(of_prefix) {
             let near = known.near.entry(hash).or_default();
             near.retain(|p| !same(p));
             if TUNABLES.max_part_variants.reached_by(near.len()) {

@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(all.len(), 9);
         assert_eq!(all.iter().map(|b| b.iter().map(|p| p.1).product::<usize>()).sum::<usize>(), 7 * 9);
         assert_eq!(all.iter().filter(|b| x.on_box(b).is_some()).count(), 1);
-        assert!(!are_short(x.shape(), &all), "there are few stretches");
+        assert!(!are_short(x.shape(), &all), "there are few runs");
         let images = IndexMap::new(View::contiguous(Shape::new(&[64, 32, 4, 4])));
         for (pad, short) in [([(1, 1), (1, 1)], true), ([(1, 1), (0, 0)], false), ([(0, 0), (1, 30)], false)] {
             let x = images.clone().pad(&[(0, 0), (0, 0), pad[0], pad[1]]);

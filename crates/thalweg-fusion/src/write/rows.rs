@@ -280,7 +280,7 @@ pub(crate) fn lay_out(
     (Kernel::Rows { body, orientation }, RowGeometry { extents, kept: d.kept, accesses })
 }
 
-/// Class of an access through its map: a source in several contiguous pieces is staged before a call; masks are
+/// Class of an access through its map: a source in several contiguous chunks is staged before a call; masks are
 /// evaluated per point.
 fn class_by_map(access: &Access, map: &IndexMap, orientation: Orientation) -> AccessClass {
     let packed = access.operand.is_some() && !map.is_masked() && orientation == Orientation::InnerAxis;

@@ -65,22 +65,22 @@ impl Recorder {
     /// Records the operations of a dropped value again, except those already recorded again in this segment.
     fn record_recomputation(&mut self, mode: Mode, again: &Recomputation) -> Arc<Value> {
         let Recomputation { left, at, inputs } = again;
-        let stretch = &left.stretch;
+        let subgraph = &left.subgraph;
         let epoch = self.epoch;
         let lock = || left.recorded.lock().unwrap_or_else(|e| e.into_inner());
         let (of, mut places) = std::mem::take(&mut *lock());
         if of != epoch {
             places.clear();
-            places.resize(stretch.from.len(), None);
+            places.resize(subgraph.from.len(), None);
         }
-        let mut made: Vec<Option<Arc<Value>>> = vec![None; stretch.from.len()];
+        let mut made: Vec<Option<Arc<Value>>> = vec![None; subgraph.from.len()];
         let (needed, _) = match places[*at] {
             Some(_) => (BitSet::default(), BitSet::default()),
-            None => stretch.needed(*at, |o| places[o].is_some()),
+            None => subgraph.needed(*at, |o| places[o].is_some()),
         };
         // Results from before, and those recorded now, are held: a cut may come in between.
         for i in needed.iter().chain([*at]) {
-            let args = stretch.segment.ops[i].args();
+            let args = subgraph.segment.ops[i].args();
             for o in args.filter_map(|a| if let Arg::Op(o) = a { Some(o) } else { None }).chain([i]) {
                 if let (None, Some(place)) = (&made[o], places[o]) {
                     made[o] = Some(self.values[place as usize].clone());
@@ -88,8 +88,8 @@ impl Recorder {
             }
         }
         for i in needed.iter() {
-            let rel = stretch.segment.ops[i];
-            let mut scalars = left.scalars[stretch.scalars_at[i] as usize..].iter();
+            let rel = subgraph.segment.ops[i];
+            let mut scalars = left.scalars[subgraph.scalars_at[i] as usize..].iter();
             let args: Vec<Operand<'_>> = rel
                 .args()
                 .map(|arg| match arg {
@@ -102,8 +102,8 @@ impl Recorder {
                 })
                 .collect();
             left.sites.iter().filter(|s| s.0 as usize == i).for_each(|s| site(s.1));
-            let ints = &stretch.segment.ints[stretch.ints[i] as usize..stretch.ints[i + 1] as usize];
-            let value = self.record(mode, rel.op, rel.dtype, stretch.segment.shapes[i], rel.attr, &args, ints);
+            let ints = &subgraph.segment.ints[subgraph.ints[i] as usize..subgraph.ints[i + 1] as usize];
+            let value = self.record(mode, rel.op, rel.dtype, subgraph.segment.shapes[i], rel.attr, &args, ints);
             if value.epoch == self.epoch {
                 self.again.push(value.index);
                 places[i] = Some(value.index);

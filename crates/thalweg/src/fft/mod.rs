@@ -157,7 +157,7 @@ fn fit(x: &Tensor, axis: usize, n: usize) -> Tensor {
 }
 
 /// Methods along one axis, with and without options.
-macro_rules! along_one {
+macro_rules! one_axis_methods {
     ($($(#[$doc:meta])* $name:ident $with:ident -> $result:ty, $half:literal |$x:ident, $along:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         ///
@@ -183,7 +183,7 @@ macro_rules! along_one {
 }
 
 /// Methods along several axes, with and without options, and along the last two.
-macro_rules! along_several {
+macro_rules! several_axes_methods {
     ($($(#[$doc:meta])* $name:ident $with:ident $two:ident -> $result:ty, $half:literal |$x:ident, $along:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         ///
@@ -238,7 +238,7 @@ impl OneComponent for Complex {
 /// Fourier transforms of real numbers. They need the feature `fft`, take f32 and f64, and have gradients of every
 /// order; NaN propagates to all results of its line.
 impl Tensor {
-    along_one! {
+    one_axis_methods! {
         /// The discrete Fourier transform, `Σ x[t] e^(-2πi kt/n)` for all `n` values of `k`, as `numpy.fft.fft` and
         /// `torch.fft.fft`. [`rfft`](Tensor::rfft) computes only one half, which determines the other.
         fft fft_with -> Complex, false |x, along| along.all(Complex::real(x), false);
@@ -261,7 +261,7 @@ impl Tensor {
         };
     }
 
-    along_several! {
+    several_axes_methods! {
         /// The discrete Fourier transform along several axes, as `numpy.fft.fftn` and `torch.fft.fftn`.
         fftn fftn_with fft2 -> Complex, false |x, along| along.all(Complex::real(x), false);
         /// [`rfft`](Tensor::rfft) along the last of the axes, then transforms along the others, as `numpy.fft.rfftn` and
@@ -273,7 +273,7 @@ impl Tensor {
 /// Fourier transforms of complex numbers. They need the feature `fft`, take f32 and f64, and have gradients of every
 /// order; NaN propagates to all results of its line.
 impl Complex {
-    along_one! {
+    one_axis_methods! {
         /// The discrete Fourier transform, `Σ z[t] e^(-2πi kt/n)`, as `numpy.fft.fft` and `torch.fft.fft`.
         fft fft_with -> Complex, false |z, along| along.all(z.clone(), false);
         /// The inverse of [`fft`](Complex::fft), as `numpy.fft.ifft` and `torch.fft.ifft`.
@@ -286,7 +286,7 @@ impl Complex {
         hfft hfft_with -> Tensor, true |z, along| TransformAxes { norm: along.norm.other(), ..along }.real(z.conj());
     }
 
-    along_several! {
+    several_axes_methods! {
         /// The discrete Fourier transform along several axes, as `numpy.fft.fftn` and `torch.fft.fftn`.
         fftn fftn_with fft2 -> Complex, false |z, along| along.all(z.clone(), false);
         /// The inverse of [`fftn`](Complex::fftn), as `numpy.fft.ifftn` and `torch.fft.ifftn`.

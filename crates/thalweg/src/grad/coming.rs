@@ -12,7 +12,7 @@ use crate::{Shape, Tensor};
 #[derive(Default)]
 pub(super) struct Coming {
     whole: Option<Tensor>,
-    stretches: Vec<RangeGradient>,
+    ranges: Vec<RangeGradient>,
 }
 
 /// Gradient of a contiguous range of one axis.
@@ -56,7 +56,7 @@ impl RangeGradient {
 impl Coming {
     /// The accumulation of one gradient of the whole.
     pub(super) fn of(gradient: Tensor) -> Coming {
-        Coming { whole: Some(gradient), stretches: vec![] }
+        Coming { whole: Some(gradient), ranges: vec![] }
     }
 
     /// Adds a gradient of the whole.
@@ -68,33 +68,33 @@ impl Coming {
     }
 
     /// Adds a gradient of a range.
-    pub(super) fn add_range(&mut self, stretch: RangeGradient) {
-        self.stretches.push(stretch);
+    pub(super) fn add_range(&mut self, range: RangeGradient) {
+        self.ranges.push(range);
     }
 
     /// The sum of all gradients. The order of additions follows from the order of the calls, and from the indices of
     /// ranges.
     pub(super) fn total(mut self) -> Option<Tensor> {
-        let mut stretches = std::mem::take(&mut self.stretches);
-        stretches.sort_by_key(|s| (s.axis, s.start));
-        let apart = stretches.windows(2).all(|two| two[0].axis == two[1].axis && two[0].end() <= two[1].start);
+        let mut ranges = std::mem::take(&mut self.ranges);
+        ranges.sort_by_key(|s| (s.axis, s.start));
+        let apart = ranges.windows(2).all(|two| two[0].axis == two[1].axis && two[0].end() <= two[1].start);
         if apart {
-            if let Some(joined) = joined(&stretches) {
+            if let Some(joined) = joined(&ranges) {
                 self.add(joined);
             }
         } else {
-            stretches.iter().for_each(|s| self.add(s.padded(s.start, s.length - s.end())));
+            ranges.iter().for_each(|s| self.add(s.padded(s.start, s.length - s.end())));
         }
         self.whole
     }
 }
 
 /// Disjoint ranges of one axis, concatenated with zeros between them; `None` if there are none.
-fn joined(stretches: &[RangeGradient]) -> Option<Tensor> {
-    let first = stretches.first()?;
+fn joined(ranges: &[RangeGradient]) -> Option<Tensor> {
+    let first = ranges.first()?;
     // Each range with the zeros after it, the first one also with those before it.
-    let ends = stretches.iter().skip(1).map(|s| s.start).chain([first.length]);
-    let parts: Vec<Tensor> = stretches
+    let ends = ranges.iter().skip(1).map(|s| s.start).chain([first.length]);
+    let parts: Vec<Tensor> = ranges
         .iter()
         .zip(ends)
         .enumerate()

@@ -133,8 +133,8 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
         }
         let Some(inputs) = node.inputs(way.keep || way.create) else { used_up(name, &node) };
         let to = |i: usize| inputs.args[i].node().filter(|n| leads.contains(&n.id));
-        if let (Some(stretch), Some(whole)) = (dy.as_ref().and_then(|dy| range_gradient(&node, &inputs, dy)), to(0)) {
-            grads.entry(whole.id).or_default().add_range(stretch);
+        if let (Some(range), Some(whole)) = (dy.as_ref().and_then(|dy| range_gradient(&node, &inputs, dy)), to(0)) {
+            grads.entry(whole.id).or_default().add_range(range);
             continue;
         }
         let found = match (&node.what, dy) {

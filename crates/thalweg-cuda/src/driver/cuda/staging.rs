@@ -48,7 +48,7 @@ pub(super) struct Staging {
 #[derive(Debug)]
 struct Ring {
     base: *mut u8,
-    stretches: [RingSegment; RING_SEGMENTS],
+    segments: [RingSegment; RING_SEGMENTS],
     /// Segment that is being filled.
     now: usize,
 }
@@ -96,11 +96,11 @@ impl Ring {
         let base = pinned(gpu, RING_SEGMENTS * RING_SEGMENT_BYTES)?;
         let mut ring = Ring {
             base,
-            stretches: [RingSegment { event: null_mut(), recorded: false, used: 0 }; RING_SEGMENTS],
+            segments: [RingSegment { event: null_mut(), recorded: false, used: 0 }; RING_SEGMENTS],
             now: 0,
         };
-        for stretch in &mut ring.stretches {
-            stretch.event = gpu.obtain_event(false)?;
+        for segment in &mut ring.segments {
+            segment.event = gpu.obtain_event(false)?;
         }
         Ok(ring)
     }
@@ -172,9 +172,9 @@ impl Staging {
     }
 
     /// Copies spans to the device, one after the other, in the queue's order.
-    pub(super) fn write(&self, queue: usize, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
+    pub(super) fn write(&self, queue: usize, address: u64, spans: &[&[u8]]) -> Result<(), Error> {
         self.gpu.enter()?;
-        let all = Stretches::new(stretches);
+        let all = HostSpans::new(spans);
         if all.bytes <= MAX_RING_WRITE {
             return if all.bytes == 0 { Ok(()) } else { self.write_small(queue, address, &all) };
         }
@@ -196,7 +196,7 @@ impl Staging {
     }
 
     /// Copies a part that fits a chunk, given by its start in the spans and its bytes.
-    fn put(&self, queue: usize, address: u64, all: &Stretches<'_>, (at, bytes): (usize, usize)) -> Result<(), Error> {
+    fn put(&self, queue: usize, address: u64, all: &HostSpans<'_>, (at, bytes): (usize, usize)) -> Result<(), Error> {
         let gpu = &*self.gpu;
         let mut chunk = self.chunk(true)?.expect("it was waited for");
         // SAFETY: the chunk is ours and large enough, and the device has copied its previous contents.
@@ -214,7 +214,7 @@ impl Staging {
         done
     }
 
-    fn write_small(&self, queue: usize, address: u64, all: &Stretches<'_>) -> Result<(), Error> {
+    fn write_small(&self, queue: usize, address: u64, all: &HostSpans<'_>) -> Result<(), Error> {
         let gpu = &*self.gpu;
         let mut ring = self.rings[queue].lock().unwrap_or_else(PoisonError::into_inner);
         if ring.is_none() {
@@ -222,19 +222,19 @@ impl Staging {
         }
         let ring = ring.as_mut().expect("just made");
         let bytes = all.bytes;
-        if ring.stretches[ring.now].used + bytes > RING_SEGMENT_BYTES {
+        if ring.segments[ring.now].used + bytes > RING_SEGMENT_BYTES {
             self.next_segment(queue, ring)?;
         }
-        let stretch = &mut ring.stretches[ring.now];
+        let segment = &mut ring.segments[ring.now];
         // SAFETY: the segment is this ring's, which is locked, and has space; the device has copied its previous
         // contents.
         let from = unsafe {
-            let from = ring.base.add(ring.now * RING_SEGMENT_BYTES + stretch.used);
+            let from = ring.base.add(ring.now * RING_SEGMENT_BYTES + segment.used);
             all.copy(0, bytes, from);
             from
         };
         // The next write begins at a cache line of its own.
-        stretch.used += bytes.next_multiple_of(64);
+        segment.used += bytes.next_multiple_of(64);
         let turn = gpu.turn(queue)?;
         // SAFETY: as in `put`; the event is submitted when the segment is full.
         let put = unsafe { (gpu.api.to_device)(address, from.cast::<c_void>(), bytes, turn.handle) };
@@ -243,15 +243,15 @@ impl Staging {
 
     /// Advances to the next segment, once the device has copied it.
     fn next_segment(&self, queue: usize, ring: &mut Ring) -> Result<(), Error> {
-        let full = &mut ring.stretches[ring.now];
+        let full = &mut ring.segments[ring.now];
         self.gpu.turn(queue)?.record(&self.gpu, full.event)?;
         full.recorded = true;
         let next = (ring.now + 1) % RING_SEGMENTS;
-        let stretch = &mut ring.stretches[next];
-        if stretch.recorded {
-            self.gpu.wait(stretch.event)?;
+        let segment = &mut ring.segments[next];
+        if segment.recorded {
+            self.gpu.wait(segment.event)?;
         }
-        (stretch.recorded, stretch.used) = (false, 0);
+        (segment.recorded, segment.used) = (false, 0);
         ring.now = next;
         Ok(())
     }
@@ -334,23 +334,23 @@ impl Staging {
 }
 
 /// Host bytes in several spans.
-struct Stretches<'a> {
+struct HostSpans<'a> {
     all: &'a [&'a [u8]],
     /// Start of each span in their concatenation.
     starts: Vec<usize>,
     bytes: usize,
 }
 
-impl<'a> Stretches<'a> {
-    fn new(all: &'a [&'a [u8]]) -> Stretches<'a> {
+impl<'a> HostSpans<'a> {
+    fn new(all: &'a [&'a [u8]]) -> HostSpans<'a> {
         let mut bytes = 0;
-        let mut start = |stretch: &&[u8]| {
+        let mut start = |span: &&[u8]| {
             let start = bytes;
-            bytes += stretch.len();
+            bytes += span.len();
             start
         };
         let starts = all.iter().map(&mut start).collect();
-        Stretches { all, starts, bytes }
+        HostSpans { all, starts, bytes }
     }
 
     /// Copies bytes from an offset of the concatenation on.
@@ -360,8 +360,8 @@ impl<'a> Stretches<'a> {
     unsafe fn copy(&self, at: usize, bytes: usize, to: *mut u8) {
         let (mut at, mut left, mut to) = (at, bytes, to);
         let first = self.starts.partition_point(|&s| s <= at).saturating_sub(1);
-        for (stretch, start) in self.all.iter().zip(&self.starts).skip(first) {
-            let rest = &stretch[(at - start).min(stretch.len())..];
+        for (span, start) in self.all.iter().zip(&self.starts).skip(first) {
+            let rest = &span[(at - start).min(span.len())..];
             let n = rest.len().min(left);
             // SAFETY: the caller's promise; no more than `bytes` are copied in all.
             unsafe {
@@ -397,7 +397,7 @@ impl Drop for Staging {
         };
         for ring in &mut self.rings {
             let Some(ring) = ring.get_mut().unwrap_or_else(PoisonError::into_inner).take() else { continue };
-            ring.stretches.iter().for_each(|s| self.gpu.release_event(s.event, false));
+            ring.segments.iter().for_each(|s| self.gpu.release_event(s.event, false));
             free(ring.base);
         }
         for chunk in self.chunks.get_mut().unwrap_or_else(PoisonError::into_inner).free.drain(..) {
