@@ -9,6 +9,7 @@
 
 use crate::engine::{Choice, Engine, OutOfRange};
 use crate::launch_common::{CHUNK, Scratch, Stores};
+use crate::tunable::TUNABLES;
 use std::ops::Range;
 use std::sync::OnceLock;
 use thalweg_ir::MAX_RANK;
@@ -16,8 +17,6 @@ use thalweg_kernel::narrow::{self, LinePattern};
 use thalweg_kernel::{AccessClass, Body, MapGeometry};
 use thalweg_runtime::Buffer;
 
-/// Points of a chunk if an operand is packed chunk by chunk: 32 KiB of f32.
-const PACKED_CHUNK_POINTS: usize = 8 << 10;
 /// Alignment of tables in bytes.
 const ALIGN: usize = 64;
 
@@ -128,7 +127,7 @@ impl<'a> Narrow<'a> {
             Line { start, steps, row, step, unit, along, bounds }
         });
         let (width, call) = (extents[last], narrow::call(extents[last]));
-        let points = if ways.contains(&LinePattern::Differs) { PACKED_CHUNK_POINTS } else { CHUNK };
+        let points = if ways.contains(&LinePattern::Differs) { TUNABLES.ordered_chunk.size() } else { CHUNK };
         let chunk = (points / call).max(1) * call;
         let outer = extents[..last - 1].to_vec();
         Some(Narrow { engine, lines: lines.collect(), outer, width, line: extents[last - 1] * width, call, chunk })

@@ -55,7 +55,31 @@ thalweg_ir::tunables! {
         /// Maximum number of taps for which it is cheap to compute the masks of elements outside the input for all of
         /// them.
         max_masked_taps: 64, in 0..=64,
-        /// Minimum number of kernels that several threads compile in parallel.
+        /// Bytes from row to row of a left factor whose rows a thread reads where they are: a block of them is on few pages and
+        /// stays in the second-level cache.
+        max_direct_stride: 2 << 10, in 0..=256,
+        /// Bytes of the right factor that are packed for all threads at a time.
+        max_shared_bytes: 16 << 20, in 64..=4096,
+        /// Columns that are packed for all, at least: packing the left factor again for the next ones costs no more than 4 %.
+        min_shared_columns: 256, in 1..=16,
+        /// Columns that a task packs rows of the left factor for, at least, where there are threads for more: it takes as long as
+        /// multiplying an element with a dozen columns.
+        min_packed_columns: 256, in 1..=16,
+        /// Bytes of a strip that stay in a core's own caches while its phases run.
+        strip_bytes: PRIVATE, in 0..=8192,
+        /// Columns of a strip of bodies that pass once, where width alone matters.
+        max_strip_columns: 2048, in 64..=128,
+        /// Columns of a strip that are worth a chunk.
+        min_strip_columns: 64, in 16..=64,
+        /// Bytes of the rows that are passed over side by side: they stay in the smallest first-level caches.
+        abreast_bytes: 24 << 10, in 0..=512,
+        /// Columns from which on segments of a recurrence need not go side by side.
+        min_wide_segments: 64, in 1..=8,
+        /// Points of a chunk where something is brought into order chunk by chunk: 32 KiB of f32.
+        ordered_chunk: 8 << 10, in 1..=64,
+        /// Instructions of a loop over vectors up to which it is unrolled: beyond, compiling takes too long.
+        max_unrolled_instructions: 12_000, in 0..=400,
+        /// Kernels from which on they are compiled by several threads.
         min_compiled_together: 4, in 1..=4,
     }
 }

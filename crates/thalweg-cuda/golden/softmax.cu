@@ -120,7 +120,8 @@ extern "C" __global__ void __launch_bounds__(256) rows(THALWEG_PARAMETER(18)) {
           const float n2 = n1 * n0;
           const float n3 = value3;
           const float n4 = n3 * n2;
-          y1[v] = n4;
+          const float n5 = rounded_product(n3, n2);
+          y1[v] = n5;
         }
         if (live) {
           storev(p1 + (i0 * (i32)a.w[14] + j1 * 4), y1);

@@ -135,7 +135,8 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(18)) {
           const float n2 = n1 * n0;
           const float n3 = value3[v];
           const float n4 = n3 * n2;
-          y1[v] = n4;
+          const float n5 = rounded_product(n3, n2);
+          y1[v] = n5;
         }
         if (live) {
           storev(p1 + (i0 * 4 + j1 * (i32)a.w[15]), y1);

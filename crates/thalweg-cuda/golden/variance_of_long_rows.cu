@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(27)) {
             for (i32 v = 0; v < 1; v++) {
               const float n0 = bits_f32((u32)a.w[16]);
               const float n1 = value0;
-              const float n2 = n1 * bits_f32((u32)a.w[17]);
+              const float n2 = rounded_product(n1, bits_f32((u32)a.w[17]));
               value3 = n2;
             }
           }
@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(27)) {
       for (i32 v = 0; v < 1; v++) {
         const float n0 = bits_f32((u32)a.w[16]);
         const float n1 = value0;
-        const float n2 = n1 * bits_f32((u32)a.w[17]);
+        const float n2 = rounded_product(n1, bits_f32((u32)a.w[17]));
         value3 = n2;
       }
     }
@@ -226,7 +226,7 @@ extern "C" __global__ void __launch_bounds__(512) rows(THALWEG_PARAMETER(27)) {
     for (i32 v = 0; v < 1; v++) {
       const float n0 = bits_f32((u32)a.w[16]);
       const float n1 = value1;
-      const float n2 = n1 * bits_f32((u32)a.w[17]);
+      const float n2 = rounded_product(n1, bits_f32((u32)a.w[17]));
       y1[v] = n2;
     }
     if (t == 0u && live) {

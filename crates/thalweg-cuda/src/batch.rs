@@ -8,15 +8,9 @@
 //! Always true: the device runs what was launched, as a graph or one by one.
 
 use crate::driver::{Driver, Event, Graph, Launch};
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_runtime::{Error, Timing, count};
-
-/// Number of runs under a key from which on launches are deferred.
-const OFTEN: u32 = 4;
-/// Minimum number of launches for which a graph pays.
-const MIN_GRAPH_LAUNCHES: usize = 3;
-/// Maximum number of graphs per run.
-const MAX_GRAPHS: usize = 4;
 
 /// A list of launches whose memory is reused.
 #[derive(Debug, Default)]
@@ -148,7 +142,8 @@ impl Run {
     }
 
     fn is_worth_a_graph(&self) -> bool {
-        self.seen >= OFTEN && self.length >= MIN_GRAPH_LAUNCHES && !self.refused
+        let often = TUNABLES.min_graph_runs.reached_by(self.seen as usize);
+        often && TUNABLES.min_graph_launches.reached_by(self.length) && !self.refused
     }
 
     /// Records the event at the run's beginning, if it is timed.
@@ -227,7 +222,7 @@ impl Run {
         if let Some(found) = self.graphs.iter().position(|m| same(m) && m.addresses == self.addresses) {
             return Some(found);
         }
-        if self.graphs.len() >= MAX_GRAPHS {
+        if TUNABLES.max_graphs.reached_by(self.graphs.len()) {
             let oldest = |(_, m): &(usize, &CachedGraph)| m.last;
             if let Some((found, _)) = self.graphs.iter().enumerate().filter(|(_, m)| same(m)).min_by_key(oldest) {
                 return Some(found);

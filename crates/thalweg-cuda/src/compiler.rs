@@ -9,6 +9,7 @@ use crate::ending;
 use crate::prelude::PRELUDE;
 use crate::render::elements::is_native;
 use crate::render::{self, Source};
+use crate::tunable::TUNABLES;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
@@ -48,9 +49,6 @@ impl Unit {
     }
 }
 
-/// Maximum number of cached units; beyond that the cache is cleared. Bound kernels keep the units that they run.
-const MAX_UNITS: usize = 1 << 14;
-
 /// Stack bytes of a compiling thread: as many as the compiler has on a main thread.
 const STACK: usize = 8 << 20;
 
@@ -81,7 +79,7 @@ impl Compiler {
             _ => self.written(of),
         };
         let mut units = self.units.write().unwrap_or_else(PoisonError::into_inner);
-        if units.len() >= MAX_UNITS {
+        if TUNABLES.max_sources.reached_by(units.len()) {
             units.clear();
         }
         units.entry(of.clone()).or_insert(unit).clone()
@@ -91,7 +89,7 @@ impl Compiler {
     fn written(&self, of: &Arc<Skeleton>) -> Arc<Unit> {
         let source = render::source(of);
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        if sources.len() >= MAX_UNITS {
+        if TUNABLES.max_sources.reached_by(sources.len()) {
             sources.clear();
         }
         let new = |source: &Source| {

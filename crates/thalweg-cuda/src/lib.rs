@@ -1,14 +1,14 @@
 //! NVIDIA backend: kernels are printed as CUDA C++, compiled by NVRTC for the present chip, and launched through the
 //! driver. Both are found at run time, so one binary serves machines with and without a GPU.
 //!
-//! * [`driver`]: the interface to a GPU, and its two implementations: a real GPU, and an emulator on the host.
-//! * `render`: kernels as CUDA C++.
-//! * `generic`: launches of the generic kernels, which need no compilation (unfused fallback while kernels compile).
-//! * `compiler`, `launch`: functions, and their launches. `ending`: process exit while a compiler works.
-//! * `fourier`: Fourier transforms by cuFFT. `decompose`: matrix decompositions by cuSOLVER. `around`: kernels before
-//!   and after such a call.
-//! * `queue`, `batch`, `faults`: launches in order, batches as graphs, and fault slots.
-//! * `queues`, `order`: assignment of work to queues, and synchronization between queues.
+//! * [`driver`]: what is needed of a GPU, and two that give it: a real one, and the host.
+//! * `render`: kernels as source text.
+//! * `generic`: launches of the generic kernels, which nobody has to compile.
+//! * `compiler`, `launch`: functions, and their launches. `ending`: a process that ends while a compiler works.
+//! * `fourier`: Fourier transforms by cuFFT. `decompose`: decompositions of matrices by cuSOLVER. `around`: kernels around a call of either.
+//! * `queue`, `batch`, `faults`: launches in order, those of a run as one, and what they leave to be asked.
+//! * `queues`, `order`: which queue work goes into, and which waits for which.
+//! * `tunable`: thresholds of all of these.
 
 mod around;
 mod batch;
@@ -34,5 +34,6 @@ mod prelude;
 mod queue;
 mod queues;
 mod render;
+pub mod tunable;
 
 pub use device::CudaDevice;

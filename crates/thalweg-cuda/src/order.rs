@@ -8,6 +8,7 @@
 //! submitting has a later ticket.
 
 use crate::driver::{Driver, Event};
+use crate::tunable::TUNABLES;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,9 +24,6 @@ pub const TO_HOST: usize = 5;
 pub const MEMORY: usize = 6;
 /// Queue that stands for copies to other GPUs: it waits for their ends, and memory here is tracked by it.
 pub const PEERS: usize = 7;
-
-/// Maximum number of events that a queue remembers. For an older ticket a later event is used.
-const MAX_EVENTS: usize = 64;
 
 /// Synchronization state between the queues of a device.
 #[derive(Debug)]
@@ -121,7 +119,7 @@ impl Order {
     /// Records an event after all work in a queue.
     fn record(&self, queue: usize, put: &mut Put) -> Result<Marked, Error> {
         let (whole, event) = (put.whole(), Arc::<dyn Event>::from(self.drivers[queue].point()?));
-        if put.events.len() >= MAX_EVENTS {
+        if TUNABLES.max_events.reached_by(put.events.len()) {
             put.events.pop_front();
         }
         put.events.push_back((whole, event.clone()));

@@ -11,17 +11,12 @@ use crate::batch::{EventSpan, Patch, Run};
 use crate::driver::{Driver, Event, Launch};
 use crate::faults::{Faulted, Faults};
 use crate::order::Order;
+use crate::tunable::TUNABLES;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_gpu::target::COUNTERS;
 use thalweg_runtime::{Batch, Buffer, Check, Error, Timing, environment};
-
-/// Minimum bytes of the inter-block exchange buffer.
-const MIN_EXCHANGE_BYTES: usize = 1 << 20;
-
-/// Maximum number of schedules that are remembered; beyond that, those that have not run for long are dropped.
-const MAX_SCHEDULES: usize = 512;
 
 /// A queue of a device.
 #[derive(Debug)]
@@ -137,7 +132,7 @@ impl Queue {
         if let Some(&(address, _)) = all.last().filter(|l| l.1 >= bytes) {
             return Ok(address);
         }
-        let bytes = bytes.next_power_of_two().max(MIN_EXCHANGE_BYTES);
+        let bytes = bytes.next_power_of_two().max(TUNABLES.min_exchange_bytes.size());
         let device = self.device.clone();
         let address =
             self.driver.obtain(bytes).ok_or(Error::OutOfMemory { requested: bytes, in_use: 0, limit: None, device })?;
@@ -344,8 +339,8 @@ impl Gate {
     fn remember(&mut self, key: u64, mut run: Run) {
         self.batches += 1;
         run.last = self.batches;
-        if self.runs.len() >= MAX_SCHEDULES {
-            let long_ago = self.batches.saturating_sub(MAX_SCHEDULES as u64 / 2);
+        if TUNABLES.max_runs.reached_by(self.runs.len()) {
+            let long_ago = self.batches.saturating_sub(TUNABLES.max_runs.get() as u64 / 2);
             self.runs.retain(|_, r| r.last > long_ago);
         }
         self.runs.insert(key, run);

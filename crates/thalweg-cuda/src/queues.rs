@@ -12,12 +12,10 @@ mod tests;
 use crate::driver::Driver;
 use crate::order::{COMPUTE, Order, PEERS, TO_DEVICE, TO_HOST};
 use crate::queue::Queue;
+use crate::tunable::TUNABLES;
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use thalweg_runtime::{Buffer, Error, count};
-
-/// Minimum bytes of a copy that goes into a queue of its own.
-pub const LARGE: usize = 64 << 10;
 
 /// The queues of a device.
 #[derive(Debug)]
@@ -110,7 +108,7 @@ impl Queues {
 
     /// Queue for a copy of this many bytes to the device, if it is not the calling thread's.
     pub fn to_device(&self, bytes: usize) -> Option<usize> {
-        (bytes >= LARGE && !self.order.is_one()).then_some(TO_DEVICE)
+        (!self.order.is_one() && TUNABLES.min_queued_copy.reached_by(bytes)).then_some(TO_DEVICE)
     }
 
     /// Copies spans, one after the other, to the start of a buffer.
@@ -170,7 +168,7 @@ impl Queues {
     /// When the device fails, now or in an earlier launch.
     pub fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), Error> {
         count(|c| c.bytes_to_host += bytes.len() as u64);
-        let large = bytes.len() >= LARGE && !self.order.is_one();
+        let large = !self.order.is_one() && TUNABLES.min_queued_copy.reached_by(bytes.len());
         let queue = if large { TO_HOST } else { self.number() };
         self.order.wait_for_uses(queue, buffer.uses(), false, &|other| self.make_whole(other))?;
         // A readable buffer was computed by a batch that has ended, so this does not wait for other threads' gates.

@@ -155,11 +155,11 @@ impl Search<'_> {
             let [of_x, of_y] = [self.product(x, &mut found[0]), self.product(y, &mut found[1])];
             let mut meet = of_x.is_some() && of_y.is_some();
             if op == ElementOp::Sub && [x, y].iter().any(|v| matches!(v, ValueId::Input(_))) {
-                // An input may be a product of an earlier segment. Divisions are not marked here, so quotients by a
-                // row's number stay cheap.
-                found.iter_mut().for_each(|f| f.retain(|&p| ix.seg.ops[p].op != Op::Element(ElementOp::Div)));
+                // An input may be a product of an earlier segment.
                 meet = true;
             }
+            // No engine contracts a quotient, be it a product with a reciprocal, so that it stays cheap.
+            found.iter_mut().for_each(|f| f.retain(|&p| ix.seg.ops[p].op != Op::Element(ElementOp::Div)));
             let reduced = [of_x, of_y].iter().flatten().any(|p| p.reduced);
             let counts = !is_narrow(rel.dtype) || reduced;
             if meet && counts && found.iter().any(|f| !f.is_empty()) && !(op == ElementOp::Sub && self.only_exp(i)) {
@@ -182,7 +182,8 @@ impl Search<'_> {
                 continue;
             }
             match rel.op {
-                // GPUs compute a division by a number as a product with its reciprocal.
+                // GPUs compute a division by a number, and all engines one by a number of the row, as a product with the
+                // reciprocal.
                 Op::Element(ElementOp::Square | ElementOp::Mul | ElementOp::Div) => {
                     product = Some(());
                     found.push(i);

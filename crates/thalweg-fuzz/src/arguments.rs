@@ -42,8 +42,14 @@ pub struct Arguments {
     /// Print how often each side of each size threshold was taken
     #[arg(long)]
     pub coverage: bool,
-    /// The device: cpu, cuda:0, cuda:emulated, or cuda:emulated:small, whose cache is tiny (with the features that they
-    /// need)
+    /// Fail when a side of a size threshold was taken fewer than N times; each such side is listed
+    #[arg(long, value_name = "N")]
+    pub least_coverage: Option<u64>,
+    /// Add the counts of sides to those in this file, which --coverage and --least-coverage look at then; with --programs 0
+    /// these of earlier runs alone
+    #[arg(long, value_name = "FILE")]
+    pub coverage_file: Option<PathBuf>,
+    /// The device: cpu, cuda:0, cuda:emulated, cuda:emulated:small whose cache holds next to nothing (with the features that they need)
     #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Also run each program as new processes would: with an empty disk cache, with one that holds its plans, and with
@@ -100,6 +106,8 @@ mod tests {
             "--kernels",
             "--functions",
             "--coverage",
+            "--least-coverage",
+            "--coverage-file",
             "--threshold",
             "--default-thresholds",
             "--loops",

@@ -12,7 +12,7 @@ use crate::program::Program;
 use crate::tuning;
 use fastrand::Rng;
 use thalweg::prelude::*;
-use thalweg::{Complex, Histogram, Indexing, Pool, QuantileMethod, raw};
+use thalweg::{Complex, Conv, Histogram, Indexing, Pool, QuantileMethod, raw};
 use thalweg_ir::{Op, Shape};
 
 /// Number of recorded operations from which on other plans are not tried: searching for them takes many times as long.
@@ -299,10 +299,85 @@ const FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// Program recorded by a library function, and the function's name.
+/// Functions that choose by a size how they are composed; one program in four is one of them.
+const CHOOSING: &[Function] = &[
+    ("conv", Floats, |c| {
+        // All channels of several samples, and channels by themselves.
+        let (samples, channels) = (c.rng.usize(2..4), c.rng.usize(2..5));
+        let mut all = vec![];
+        for groups in [1, channels].repeat(2) {
+            let (n, taps, stride) = (c.rng.usize(20..40), c.rng.usize(2..=9), c.rng.usize(1..3));
+            let weight = c.filled([channels, channels / groups, taps]).sin();
+            let x = c.filled([samples, channels, n]);
+            all.push(x.conv1d(&weight, None, Conv::default().groups(groups).stride(stride)).sum(..));
+        }
+        all
+    }),
+    ("avg_pool", Floats, |c| {
+        let x = c.filled([1, 2, 12]);
+        let window = c.rng.usize(1..8);
+        vec![x.avg_pool1d(Pool::new(window).stride(c.rng.usize(1..3))), x.max_pool1d(Pool::new(window).stride(1))]
+    }),
+    ("einsum", Floats, |c| {
+        let mut all = vec![];
+        for many in [3, 9, 5, 7] {
+            let sizes: Vec<usize> = (0..=many).map(|_| c.rng.usize(1..5)).collect();
+            let operands: Vec<Tensor> = (0..many).map(|i| c.filled([sizes[i], sizes[i + 1]]).sin()).collect();
+            let name = |i: usize| char::from(b'a' + i as u8);
+            let spec: Vec<String> = (0..many).map(|i| format!("{}{}", name(i), name(i + 1))).collect();
+            all.push(Tensor::einsum(&format!("{}->{}{}", spec.join(","), name(0), name(many)), &operands));
+        }
+        all
+    }),
+    ("chain of products", Floats, |c| {
+        let sizes: Vec<usize> = (0..12).map(|_| c.rng.usize(1..7)).collect();
+        let first = c.filled([sizes[0], sizes[1]]).sin();
+        let factors = 2..c.rng.usize(3..12);
+        vec![factors.fold(first, |x, i| x.matmul(&c.filled([sizes[i - 1], sizes[i]]).cos()))]
+    }),
+    ("even bins", Floats, |c| {
+        let bins = c.rng.usize(1..12);
+        vec![c.x.histogram(bins).0, c.x.sin().histogram(bins).0]
+    }),
+    ("gathers of functions", Floats, |c| {
+        // A few elements of a function of all, by one index after the other.
+        let mut x = c.filled([60]).sin() * 2.0;
+        for many in [20, 8, 4, 2, 2, 1, 1] {
+            let n = x.numel();
+            let index = (Tensor::arange_with(many, DType::I64) * 3 + 1) % n as i64;
+            x = x.index_select(0, &index).cos();
+        }
+        vec![x]
+    }),
+    ("one row", Floats, |c| {
+        // Of more terms than a block, for a few columns.
+        let columns = c.rng.usize(1..6);
+        vec![c.filled([1, 300]).sin().matmul(&c.filled([300, columns]).cos())]
+    }),
+    ("windows of functions", Floats, |c| {
+        let mut all = vec![];
+        for functions in [0, 2, 6] {
+            let n = c.rng.usize(10..40);
+            let mut x = c.filled([n]).sin();
+            for _ in 0..functions {
+                x = (x * 0.5 + 1.0).cos();
+            }
+            let windows = x.window(0, c.rng.usize(1..9), 1);
+            all.extend([windows.sum(1), windows.amax(1)]);
+        }
+        all
+    }),
+];
+
+/// Of the source that says which programs are functions that choose.
+const CHOICES: u64 = 0x6368_6f69_6365;
+
+/// A program that a function of the front records, and the function's name.
 pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Program)>, String> {
     let mut rng = Rng::with_seed(seed);
-    let &(name, takes, f) = &FUNCTIONS[rng.usize(..FUNCTIONS.len())];
+    let choosing = Rng::with_seed(seed ^ CHOICES).u32(..4) == 0;
+    let list = if choosing { CHOOSING } else { FUNCTIONS };
+    let &(name, takes, f) = &list[rng.usize(..list.len())];
     let floats = [DType::F32, DType::F32, DType::F64, DType::F16, DType::BF16];
     let integers = [DType::I32, DType::I64, DType::I8, DType::U8, DType::I16, DType::U16, DType::U32, DType::U64];
     let float = takes == Floats || takes == Numbers && rng.bool();

@@ -27,7 +27,9 @@ const COMBINES: u64 = 0x636f_6d62_696e;
 const COMPLEX: u64 = 0x636f_6d70_6c65;
 /// Seed mask of the source that selects programs with many pairs of rows.
 const PAIRS: u64 = 0x0070_6169_7273;
-/// Seed mask of the source that selects programs that end in selections, and these selections.
+/// Of the source that says which programs have reductions by layout.
+const LAYOUTS: u64 = 0x006c_6179_6f75;
+/// Of the source that says which programs end in selections, and which.
 const SELECTIONS: u64 = 0x7365_6c65_6374;
 /// Limit for programs with rows longer than a block.
 const MAX_LONG_ROW_ELEMENTS: usize = 8 * BLOCK;
@@ -112,6 +114,10 @@ pub fn program(seed: u64) -> Program {
             Some(step) if step.shape.numel() <= g.limit => g.program.steps.push(step),
             _ => failures += 1,
         }
+    }
+    let mut layouts = Rng::with_seed(seed ^ LAYOUTS);
+    if layouts.u32(..12) == 0 {
+        let _ = g.laid_out(&mut layouts);
     }
     let n = g.program.steps.len();
     let mut selections = Rng::with_seed(seed ^ SELECTIONS);

@@ -9,6 +9,7 @@ mod arguments;
 mod check;
 #[cfg(feature = "cuda")]
 mod compile;
+mod coverage;
 mod disk;
 mod functions;
 mod generate;
@@ -29,6 +30,7 @@ mod tuning;
 use arguments::Arguments;
 use check::{Checker, ExtraChecks};
 use clap::Parser;
+use coverage::Coverage;
 use disk::Disk;
 use program::Program;
 use std::process::ExitCode;
@@ -82,7 +84,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         }
     }));
     let planned = if arguments.device == "cpu" { PLANNED } else { PLANNED_ON_GPU };
-    if arguments.coverage {
+    if arguments.coverage || arguments.least_coverage.is_some() || arguments.coverage_file.is_some() {
         thalweg_ir::tunable::count_sides();
     }
     let begin = Instant::now();
@@ -171,10 +173,20 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         );
         failed += u64::from(parts.contains(&0) && programs >= 200 && only.is_none());
     }
+    let mut coverage = Coverage::of_process(&arguments.device);
+    if let Some(path) = &arguments.coverage_file {
+        coverage.accumulate(path)?;
+    }
     if arguments.coverage {
-        print!("{}", tuning::coverage());
+        print!("{}", coverage.table());
     }
     println!("{} passed, {failed} failed", programs - failed.min(programs) - skipped);
+    if let Some(least) = arguments.least_coverage
+        && let Err(why) = coverage.check(least)
+    {
+        println!("{why}");
+        failed += 1;
+    }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -6,6 +6,8 @@
 
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex};
+#[cfg(feature = "emulate")]
+use thalweg_kernel::MapGeometry;
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::{Batch, Buffer, Device, Error, MemoryStats, Program, ProgramInfo, Throughput};
 
@@ -39,7 +41,7 @@ pub fn as_issued(_: &Kernel, geometry: &Geometry, said: &Moved, counted_bytes: [
 /// loaded, which include reloads from caches.
 #[cfg(feature = "emulate")]
 pub fn as_moved(kernel: &Kernel, geometry: &Geometry, said: &Moved, [loaded, stored]: [u64; 2]) -> bool {
-    !counted(geometry) || sorts(kernel) || said.written == stored && said.read <= loaded
+    !counted(geometry) || sorts(kernel) || said.written == stored && (said.read <= loaded || is_masked(geometry))
 }
 
 /// Whether a kernel sorts; its traffic between launches is not counted.
@@ -92,8 +94,21 @@ struct ComparedProgram {
     differences: Differences,
 }
 
-/// Whether a launch with this geometry is compared. Under a mask, the loads that run depend on how a strip or a block
-/// is cut.
+/// Whether some points of a map's accesses lie under a mask: which elements of those that the map leads to are read then, only
+/// its points say.
+#[cfg(feature = "emulate")]
+fn is_masked(geometry: &Geometry) -> bool {
+    let masked = |g: &MapGeometry| g.accesses.iter().any(|a| a.map.as_ref().is_some_and(|m| m.is_masked()));
+    match geometry {
+        Geometry::Map(g) => masked(g),
+        Geometry::Boxes(all) => all.iter().any(masked),
+        Geometry::Group(parts) => parts.iter().any(is_masked),
+        _ => false,
+    }
+}
+
+/// Whether a launch of that geometry is one whose loops are counted. Which points of a row lie under a mask, and so which
+/// loads run, differs with how a strip or a block is cut.
 fn counted(geometry: &Geometry) -> bool {
     match geometry {
         Geometry::Contraction(_) | Geometry::Scatter(_) | Geometry::Foreign(_) => false,

@@ -12,19 +12,29 @@ use thalweg_runtime::Error;
 /// Seed mask that separates thresholds from the program.
 const TUNING: u64 = 0x7475_6e69_6e67;
 
-/// Thresholds of each crate.
-fn crates() -> [Vec<&'static Tunable>; 4] {
-    [
+/// The thresholds of each crate.
+fn crates() -> Vec<Vec<&'static Tunable>> {
+    vec![
         thalweg::tunable::TUNABLES.all(),
         thalweg_stream::tunable::TUNABLES.all(),
         thalweg_fusion::tunable::TUNABLES.all(),
         thalweg_cpu::tunable::TUNABLES.all(),
+        #[cfg(feature = "cuda")]
+        thalweg_gpu::tunable::TUNABLES.all(),
+        #[cfg(feature = "cuda")]
+        thalweg_cuda::tunable::TUNABLES.all(),
     ]
 }
 
 /// Thresholds of all crates.
 fn all() -> impl Iterator<Item = &'static Tunable> {
     crates().into_iter().flatten()
+}
+
+/// The thresholds of the crates that run programs on a CPU, or on a GPU.
+pub fn used(cpu: bool) -> impl Iterator<Item = &'static Tunable> {
+    let other: &[&str] = if cpu { &["thalweg-gpu.", "thalweg-cuda."] } else { &["thalweg-cpu."] };
+    all().filter(move |t| !other.iter().any(|of| t.name().starts_with(of)))
 }
 
 /// Draws every threshold from a program's seed.
@@ -78,21 +88,16 @@ pub fn keeps_plans() -> bool {
     thalweg_stream::tunable::TUNABLES.all().iter().all(|t| t.get() == t.default())
 }
 
-/// Thresholds that are not at their defaults, for failure reports.
+/// Whether GPU kernels are spread by the defaults: then what they leave in scratch memory is little beside what they read.
+pub fn splits_by_default() -> bool {
+    all().filter(|t| t.name().starts_with("thalweg-gpu.")).all(|t| t.get() == t.default())
+}
+
+/// Settings that differ from their defaults, for the report of a failure.
 pub fn drawn() -> String {
     let mut out = String::new();
     for tunable in all().filter(|t| t.get() != t.default()) {
         let _ = write!(out, "{}={} ", tunable.name(), tunable.get());
     }
     if out.is_empty() { "thresholds at their defaults".into() } else { format!("thresholds {}", out.trim_end()) }
-}
-
-/// One line per threshold: how often a size was within it, and how often beyond it.
-pub fn coverage() -> String {
-    let mut out = format!("{:<36}{:>14}{:>14}\n", "threshold", "within", "beyond");
-    for tunable in all() {
-        let [within, beyond] = tunable.sides();
-        let _ = writeln!(out, "{:<36}{within:>14}{beyond:>14}", tunable.name());
-    }
-    out
 }

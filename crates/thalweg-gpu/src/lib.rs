@@ -8,8 +8,8 @@
 //!   descriptors) and GEMMs that a library computes.
 //! * `space`: the domain of a launch. `class`: what decides a kernel's code, and the layout of its argument words.
 //! * `skeleton`: all kinds of kernels.
-//! * `text`: kernels written by hand, in a small DSL.
-//! * `plan`: launches. `lower`: plans from kernels. `traffic`: bytes that launches move.
+//! * `text`: programs that are written by hand.
+//! * `plan`: launches. `lower`: plans from kernels. `traffic`: what launches move. `tunable`: thresholds of all of these.
 
 pub mod class;
 pub mod ir;
@@ -22,6 +22,7 @@ pub mod space;
 pub mod target;
 mod text;
 pub mod traffic;
+pub mod tunable;
 pub mod write;
 
 pub use lower::{operands, plan};

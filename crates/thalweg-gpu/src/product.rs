@@ -10,16 +10,13 @@
 //! Always true: every launch reads and writes what the geometry describes, in the order of its arguments: left, right,
 //! result, workspace.
 
+use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Precision};
 use thalweg_runtime::environment::CUBLASLT_MIN_MULTIPLICATIONS;
 
-/// Maximum number of launches of one product: batch dimensions beyond the library's one are looped over.
-const MOST_LAUNCHES: usize = 64;
-/// Multiplications below which plain cores are as fast as choosing and checking an algorithm is slow: half a
-/// millisecond for each new size.
-const LEAST: usize = 1 << 18;
-/// Alignment in bytes that all buffers have: parts of an arena are aligned to 64. No algorithm requires more than 16.
+/// Bytes that buffers are aligned to, whoever has them: parts of an arena are to 64. More than 16 no algorithm asks
+/// for.
 const ALIGNED: usize = 16;
 /// Number of terms whose sum of ones f32 represents exactly. Beyond that no algorithm can be checked.
 const MOST_TERMS: usize = 1 << 24;
@@ -73,19 +70,22 @@ pub struct Launches {
 /// Number of argument words of a launch: the addresses of left side, right side, result and workspace.
 pub const WORDS: usize = 4;
 
-/// Minimum number of multiplications for the library: `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS`, or the measured default.
-fn least() -> usize {
+/// Whether the library computes a product of that many multiplications: from
+/// `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS` on, or from the measured default on.
+fn is_large(multiplications: usize) -> bool {
     use std::sync::OnceLock;
-    static LEAST_HERE: OnceLock<usize> = OnceLock::new();
-    let read = || CUBLASLT_MIN_MULTIPLICATIONS.number().map_or(LEAST, |n| n as usize);
-    *LEAST_HERE.get_or_init(read)
+    static FROM: OnceLock<Option<usize>> = OnceLock::new();
+    match FROM.get_or_init(|| CUBLASLT_MIN_MULTIPLICATIONS.number().map(|n| n as usize)) {
+        Some(from) => multiplications >= *from,
+        None => TUNABLES.min_library_product.reached_by(multiplications),
+    }
 }
 
 /// Describes a product for the library; `None` where it does not support it, or is not worth it.
 pub fn launches(dtype: DType, precision: Precision, geometry: &MatmulGeometry) -> Option<Launches> {
     let products: usize = geometry.batch.iter().map(|d| d.0).product();
     let all = [geometry.m, geometry.n, geometry.k].into_iter().try_fold(products, usize::checked_mul)?;
-    if precision == Precision::Ordered || all == 0 || all < least() {
+    if precision == Precision::Ordered || all == 0 || !is_large(all) {
         return None;
     }
     described(dtype, precision == Precision::Tf32, geometry)
@@ -170,7 +170,7 @@ fn taken(batch: &[Batch]) -> Option<(Batch, Vec<Batch>)> {
         outer.remove(at);
     }
     let turns = outer.iter().try_fold(1usize, |n, b| n.checked_mul(b.size))?;
-    (turns <= MOST_LAUNCHES).then_some((inner, outer))
+    TUNABLES.max_library_launches.admits(turns).then_some((inner, outer))
 }
 
 /// Offsets of all combinations of these dimensions, in elements of `a` and `b` and products of `c`.

@@ -90,7 +90,9 @@ fn quotient(b: &mut BodyBuilder, dtype: DType, x: NodeId, s: NodeId) -> NodeId {
     let scaled = b.element(Mul, &[s, p]);
     let inverse = b.element(Div, &[one, scaled]);
     let x = b.element(Mul, &[x, p]);
-    b.element(Mul, &[x, inverse])
+    // Not contracted with a sum: equal quotients are equal products.
+    let product = b.element(Mul, &[x, inverse]);
+    b.round(product)
 }
 
 #[cfg(test)]

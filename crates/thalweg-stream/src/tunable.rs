@@ -35,9 +35,9 @@ thalweg_ir::tunables! {
         min_guessed_bytes: 256 << 10, in 1..=4096,
         /// Deferred checks that one value carries; beyond, the oldest are waited for.
         max_checks: 256, in 2..=8,
-        /// Decisions about saved values of a tape, cached for one pattern.
-        max_decisions: 32, in 1..=4,
-        /// Single-operation kernels cached on one device; beyond, they are built again in ten microseconds each.
+        /// Decisions about values of a tape kept for one pattern.
+        max_decisions: 32, in 1..=1,
+        /// Single operations known on one device; beyond, they are found again in ten microseconds each.
         max_singles: 1 << 14, in 1..=64,
         /// Bytes that an operation moves on average above which a new segment gets a quick plan: unfused kernels then
         /// take longer than emitting code, about 25 µs.

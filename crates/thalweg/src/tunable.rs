@@ -37,15 +37,13 @@ thalweg_ir::tunables! {
         max_gathered_functions: 8, in 0..=8,
         /// Maximum number of gathers that replace one gather.
         max_gathers: 4, in 1..=4,
-        /// Maximum number of elements of a window for which a depthwise convolution is a sum of shifted inputs, not a
-        /// product.
-        max_depthwise_taps: 64, in 1..=9,
-        /// Minimum number of windows per sample for a product per sample. Below it, all samples are one product, and
-        /// weights are packed once.
-        min_windows_of_sample: 128, in 1..=32,
-        /// Maximum number of shifted terms of a window's gradient that are written out; more are one reduction.
-        max_shifted_terms: 4, in 1..=4,
-        /// Maximum number of operands of an einsum for the exhaustive search of the order: a table of 3ⁿ steps.
+        /// Elements of a window up to which a depthwise convolution is a sum of shifted inputs; beyond, it is a product.
+        max_depthwise_taps: 64, in 1..=3,
+        /// Windows of a sample below which all samples are one product: weights are packed once for all of them.
+        min_windows_of_sample: 128, in 1..=8,
+        /// Shifted terms up to which the gradient of a window is written out; more are one reduction.
+        max_shifted_terms: 4, in 1..=1,
+        /// Operands of an einsum of which every order is looked at: a table of 3ⁿ steps.
         max_exact_operands: 8, in 2..=8,
     }
 }

@@ -370,7 +370,7 @@ fn selections_are_the_same_in_every_tier() {
             [s.argmax(1), top, steps, routed].map(|t| t.to_vec::<i64>().unwrap())
         };
         let want = with_fusion(false, code);
-        for call in 0..60 {
+        for call in 0..100 {
             if call == 4 {
                 finish_searches();
             }

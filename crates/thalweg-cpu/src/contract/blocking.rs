@@ -77,21 +77,9 @@ pub struct Blocking {
     pub keeps_left: bool,
 }
 
-/// Maximum bytes between rows of a left factor that a thread reads in place: a block of such rows spans few pages and
-/// stays in the second-level cache.
-const NEAR_ROWS: usize = 2 << 10;
-/// Maximum bytes of the right factor packed for all threads at a time.
-const MAX_SHARED_PANEL_BYTES: usize = 16 << 20;
-
 /// Minimum bytes of a row of the right factor that a task packs at a time: memory reaches its bandwidth only in long
 /// contiguous ranges.
 const OWN_BYTES: usize = 4 << 10;
-/// Minimum columns packed for all threads: repacking the left factor for the next ones then costs at most 4 %.
-const MIN_SHARED_COLUMNS: usize = 256;
-
-/// Minimum columns for which a task packs rows of the left factor, if there are threads for more tasks: packing an
-/// element takes as long as multiplying it with a dozen columns.
-const PACKED_FOR: usize = 256;
 
 /// Whether cache lines at this stride fall into few cache sets.
 fn aliases(stride: isize, count: usize) -> bool {
@@ -113,17 +101,18 @@ pub fn blocking(s: &Sizes) -> Blocking {
         near || (s.m <= tile_rows && s.k * s.n * s.size <= PRIVATE)
     });
     let left_direct = s.left_rows.is_some_and(|stride| {
-        let near =
-            TUNABLES.max_direct_factor.admits(s.m * s.k * s.size) || (stride > 0 && stride as usize <= NEAR_ROWS);
+        let near = TUNABLES.max_direct_factor.admits(s.m * s.k * s.size)
+            || (stride > 0 && TUNABLES.max_direct_stride.admits(stride as usize));
         near && !aliases(stride, tile_rows) && s.n <= 16 * tile_columns
     });
     let row_blocks = s.m.div_ceil(rows);
-    let shared = (last_level_cache() / 4).clamp(1 << 20, MAX_SHARED_PANEL_BYTES) / (s.k.max(1) * s.size);
-    let shared = shared.max(MIN_SHARED_COLUMNS) / tile_columns * tile_columns;
+    let (most_shared, least_shared) = (TUNABLES.max_shared_bytes.size(), TUNABLES.min_shared_columns.size());
+    let shared = (last_level_cache() / 4).max(1 << 20).min(most_shared) / (s.k.max(1) * s.size);
+    let shared = (shared.max(least_shared) / tile_columns * tile_columns).max(tile_columns);
     let right = match direct {
         _ if s.packed => Right::Shared(s.n),
         true => Right::Direct,
-        false if row_blocks == 1 || s.k * s.size * MIN_SHARED_COLUMNS > 4 * MAX_SHARED_PANEL_BYTES => Right::Own,
+        false if row_blocks == 1 || s.k * s.size * least_shared > 4 * most_shared => Right::Own,
         false => Right::Shared(shared.min(s.n.next_multiple_of(tile_columns))),
     };
     // The packed right columns of a task, or the sums passed to an epilogue, stay in the second-level cache. Sums that
@@ -140,8 +129,12 @@ pub fn blocking(s: &Sizes) -> Blocking {
     };
     // A few tasks per thread, of at least a few panels each.
     let wanted = if s.threads == 1 { 1 } else { (4 * s.threads).div_ceil(row_blocks) };
-    // Each task packs its own rows of the left factor.
-    let packs = if left_direct { usize::MAX } else { s.threads.div_ceil(row_blocks).max(pass / PACKED_FOR) };
+    // Each packs its rows of the left factor by itself.
+    let packs = if left_direct {
+        usize::MAX
+    } else {
+        s.threads.div_ceil(row_blocks).max(pass / TUNABLES.min_packed_columns.size())
+    };
     let wanted = wanted.min(packs);
     let groups = filling(s.threads, row_blocks, [wanted, pass.div_ceil(2 * tile_columns)]);
     let keeps_left = TUNABLES.max_packed_rows.admits(rows * s.k * s.size);

@@ -11,6 +11,7 @@
 use super::arena::{Arena, ArenaLayout};
 use crate::engine::{Choice, Engine};
 use crate::simd::{Job, dispatch};
+use crate::tunable::TUNABLES;
 use std::cell::Cell;
 use std::ops::{Add, Mul};
 use thalweg_ir::Loop;
@@ -20,9 +21,7 @@ use thalweg_kernel::{AccessClass, Along, Body, Combined};
 
 /// Maximum bytes of memory that a thread retains between scans.
 const KEEP_BYTES: usize = 4 << 20;
-/// Minimum columns for which segments need not run side by side.
-const WIDE: usize = 64;
-/// Segments of a recurrence that run interleaved: each has the latency of a product and a sum per element.
+/// Segments of a recurrence that go side by side: each waits for a product and a sum.
 const ABREAST: usize = 4;
 
 thread_local! {
@@ -252,7 +251,7 @@ impl Combine {
                 }
             };
         }
-        if segments <= 1 || width >= WIDE {
+        if segments <= 1 || TUNABLES.min_wide_segments.reached_by(width) {
             for i in (0..n).filter(|i| i % SEGMENT != 0) {
                 let [before, after] = [i - 1, i].map(|i| (line.place(i) * width) as isize);
                 let of = Rectangle { at: [before, after, after], step: [0; 3], n: width, rows: 1 };

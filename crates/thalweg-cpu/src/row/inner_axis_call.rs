@@ -9,12 +9,10 @@ use super::tables::Tables;
 use super::{Stores, may_stream};
 use crate::engine::InnerReductionEngine;
 use crate::row_call::{ACCESS_WORDS, MAX_ROWS_ABREAST};
+use crate::tunable::TUNABLES;
 use std::ops::Range;
 use thalweg_kernel::{Body, OnlinePasses, Phases};
 use thalweg_runtime::Error;
-
-/// Bytes of the rows that run side by side: they fit the smallest first-level caches.
-const NEAR_BYTES: usize = 24 << 10;
 
 /// One launch.
 pub struct InnerReductionLaunch<'a> {
@@ -69,7 +67,7 @@ impl<'a> InnerReductionLaunch<'a> {
                 l.point != 0 && l.kept[last] != 0 && body.stores.iter().all(|s| s.access as usize != *i)
             });
         let point = read.map(|(_, l)| l.unit as usize).chain(phases.buffers.iter().map(|d| d.size())).sum::<usize>();
-        let together = (NEAR_BYTES / (point * layout.n).max(1)).clamp(1, MAX_ROWS_ABREAST);
+        let together = (TUNABLES.abreast_bytes.size() / (point * layout.n).max(1)).clamp(1, MAX_ROWS_ABREAST);
         InnerReductionLaunch {
             engine,
             combines,

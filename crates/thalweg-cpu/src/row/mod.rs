@@ -141,7 +141,7 @@ impl RowsProgram {
         row: usize,
     ) -> &'a outer_axis::Program {
         let bytes: usize = kept.phases.buffers.iter().map(|d| d.size()).sum();
-        if TUNABLES.max_kept_strip.admits(row.saturating_mul(bytes * outer_axis::NARROW)) {
+        if TUNABLES.max_kept_strip.admits(row.saturating_mul(bytes * TUNABLES.min_strip_columns.get())) {
             return kept;
         }
         let made = bare.get_or_init(|| {

@@ -15,19 +15,12 @@ use super::passes::{Chunk, Kernel};
 use super::tables::Tables;
 use super::{Stores, fold, may_stream};
 use crate::engine::{Choice, Engine};
-use crate::memory::PRIVATE;
 use crate::tunable::TUNABLES;
 use thalweg_kernel::order::LANES;
 use thalweg_kernel::{Access, AccessClass, Body, Node, Phase, Phases, Store, resolve};
 use thalweg_runtime::Error;
 
-/// Bytes of a strip that fit a core's private caches while its phases run.
-const STRIP_BYTES: usize = PRIVATE;
-/// Maximum columns of a strip (bodies with one pass use it, as only width matters for them), and the minimum that is
-/// worth a chunk.
-const WIDE: usize = 2048;
-pub const NARROW: usize = 64;
-/// Strip width is a multiple of this many columns, so that vectors of 4-byte elements are full.
+/// Strips begin at multiples of so many columns, so that vectors of 4-byte elements are whole.
 const UNIT: usize = 16;
 
 /// Source of an access of a converted phase.
@@ -222,18 +215,19 @@ impl<'a> OuterReductionLaunch<'a> {
         let columns = self.columns;
         let passes = self.program.phases.list.iter().filter(|p| !p.once).count();
         let outer = self.layout.rows() / columns;
+        let (narrow, wide) = (TUNABLES.min_strip_columns.size(), TUNABLES.max_strip_columns.size());
         let mut width = if passes <= 1 {
-            WIDE
+            wide
         } else {
             let body = self.layout.lines.iter().filter(|l| l.point != 0 || l.map.is_some()).map(|l| l.unit as usize);
             let buffers = self.program.phases.buffers.iter().map(|d| d.size());
             let bytes = (body.sum::<usize>() + buffers.sum::<usize>()) * self.layout.row;
-            (STRIP_BYTES / bytes.max(1)).clamp(NARROW, WIDE)
+            (TUNABLES.strip_bytes.size() / bytes.max(1)).clamp(narrow, wide)
         };
         // A few strips per thread, unless they would become too narrow.
         if threads > 1 {
             let wanted = (2 * threads).div_ceil(outer);
-            width = width.min((columns / wanted).max(if passes <= 1 { 4 * NARROW } else { NARROW }));
+            width = width.min((columns / wanted).max(if passes <= 1 { 4 * narrow } else { narrow }));
         }
         let width = (width / UNIT * UNIT).max(UNIT);
         if columns <= width {

@@ -28,6 +28,7 @@ mod vir;
 
 use crate::prepare::prepare;
 use crate::row_call::{RowArgs, Rows};
+use crate::tunable::TUNABLES;
 pub use inner_axis::{CompiledInnerReduction, compile_inner_reduction, compile_inner_reduction_streaming};
 pub use isa::Isa;
 pub use lower::Unsupported;
@@ -148,15 +149,13 @@ fn unrolled(
     single: usize,
     knobs: Knobs,
 ) -> Option<(Program, Allocation)> {
-    /// Maximum instructions of the unrolled step, for compile time. Interleaving hides latency even if the code
-    /// outgrows the first-level cache: 100 consecutive tanh, 2,300 instructions a step, take 27 µs on 1,024 points with
-    /// four copies and 97 µs with one.
-    const MAX_UNROLLED_INSTRUCTIONS: usize = 12_000;
+    // Interleaving hides latency even if the code outgrows the first-level cache: 100 consecutive tanh, 2,300
+    // instructions a step, take 27 µs on 1,024 points with four copies and 97 µs with one.
     for copies in [4, 2] {
         // Copies would share the frame slots of loops.
         let promising = v.loops.is_empty()
             && single * copies <= limits.vectors + limits.vectors / 2
-            && order.len() * copies <= MAX_UNROLLED_INSTRUCTIONS;
+            && TUNABLES.max_unrolled_instructions.admits(order.len() * copies);
         if !knobs.copies.map_or(promising, |c| c == copies && v.loops.is_empty()) {
             continue;
         }

@@ -7,6 +7,7 @@
 use super::Lines;
 use super::functions::functions;
 use crate::find::Sought;
+use crate::tunable::TUNABLES;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use thalweg_runtime::FourierKind;
@@ -15,9 +16,6 @@ type Status = i32;
 const SUCCESS: Status = 0;
 type Handle = i32;
 type DevicePtr = *mut c_void;
-
-/// Maximum number of cached plans.
-const MAX_PLANS: usize = 128;
 
 functions! {
     create: "cufftCreate" (*mut Handle);
@@ -99,7 +97,7 @@ impl Plans {
             Some(at) => self.known[at..].rotate_left(1),
             None => {
                 let plan = plan(Api::get(Sought::Cufft, at_most)?, lines)?;
-                if self.known.len() >= MAX_PLANS {
+                if TUNABLES.max_fourier_plans.reached_by(self.known.len()) {
                     self.known.remove(0);
                 }
                 self.known.push(((*lines, stream), plan));

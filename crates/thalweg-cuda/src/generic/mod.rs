@@ -18,6 +18,7 @@ mod tests;
 use crate::compiler::{Compiler, Unit};
 use crate::render::elements::is_native;
 use crate::render::generic::{SLOT, THREADS, WORDS, has};
+use crate::tunable::TUNABLES;
 use accesses::Described;
 use code::Assembler;
 use std::sync::Arc;
@@ -35,9 +36,6 @@ use thalweg_kernel::{
 
 /// Number of words before those of the accesses.
 const HEAD: usize = 8;
-
-/// Points of a row beyond which a block does not have it alone.
-const MAX_BLOCK_ROW: usize = 1 << 21;
 
 /// Plans a kernel by the generic ones; `None` where they do not cover it.
 pub fn plan(kernel: &Kernel, geometry: &Geometry, compiler: &Compiler) -> Option<Plan> {
@@ -107,8 +105,11 @@ fn map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler
 /// startup is cheap in comparison.
 fn points_per_block(n: usize, width: Width, chip: &Chip) -> usize {
     let (threads, lanes) = (THREADS as usize, width.lanes());
-    let busy = chip.multiprocessors as usize * 16;
-    if n <= threads * busy { threads } else { threads * lanes * (n / (threads * lanes * busy * 4)).clamp(1, 8) }
+    let all = threads * chip.multiprocessors as usize;
+    if TUNABLES.max_generic_blocks.admits(n.div_ceil(all)) {
+        return threads;
+    }
+    threads * lanes * (n / (all * lanes * 64)).clamp(1, 8)
 }
 
 fn rows(
@@ -145,7 +146,7 @@ fn rows(
             let regions = split.regions(&mut own);
             push(&mut own, Launch { partials: &regions, ..launch(&list[..1], width, shape) }.draft()?);
             push(&mut own, split.rest(&regions)?);
-        } else if list.len() > 1 && geometry.row() > MAX_BLOCK_ROW && blocks < chips {
+        } else if list.len() > 1 && blocks < chips && !TUNABLES.max_generic_row.admits(geometry.row()) {
             return None;
         } else {
             push(&mut own, launch(list, width, shape).draft()?);

@@ -16,7 +16,7 @@ extern "C" __global__ void set(THALWEG_PARAMETER(2)) { *(u64 *)a.w[0] = a.w[1]; 
 "#;
 
 /// Bytes of a large buffer.
-const BIG: usize = 2 * LARGE;
+const BIG: usize = 128 << 10;
 
 struct Bench {
     queues: Arc<Queues>,

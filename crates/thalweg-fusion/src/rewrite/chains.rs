@@ -50,7 +50,10 @@ fn reorder(graph: &mut Graph<'_>, root: usize) -> Option<()> {
 /// Collects the shapes of a chain's operands and returns the cost of the recorded order; `None` if products are nested
 /// too deeply. (A segment may have thousands.)
 fn flatten(graph: &Graph<'_>, product: usize, factors: &mut Vec<Shape>, deepest: usize) -> Option<f64> {
-    let deeper = deepest.checked_sub(1)?;
+    let Some(deeper) = deepest.checked_sub(1) else {
+        TUNABLES.max_chain_factors.side(false);
+        return None;
+    };
     let [a, b] = graph.factors(product)?;
     let own = cost(graph.shape(a)?, graph.shape(b)?)?.0;
     let mut below = 0.0;

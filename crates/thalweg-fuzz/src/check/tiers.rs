@@ -34,7 +34,7 @@ impl Checker {
         for (mode, drops) in [(STRICT, Drops::Early), (STRICT, Drops::Cut(3)), (FAST, Drops::Early)] {
             let (all, moved) = self.turns(program, mode, drops)?;
             for (turn, got) in all.iter().enumerate() {
-                let what = format!("at first sight, run {turn} of {mode:?}");
+                let what = format!("at a cold start, run {turn} of {mode:?}");
                 match mode.strict {
                     true => self.equal(program, got, want, &what)?,
                     false => {
@@ -68,13 +68,14 @@ impl Checker {
                 }
                 set_tiers(tiers);
                 let before = counters();
-                let values =
-                    self.run_on(self.new_code, program, mode, drops, false).map_err(|e| format!("at first sight: {e}"));
+                let values = self
+                    .run_on(self.new_code, program, mode, drops, false)
+                    .map_err(|e| format!("at a cold start: {e}"));
                 all.push(values?);
                 moved.push(counters() - before);
             }
             Ok((all, moved))
         };
-        std::thread::scope(|s| s.spawn(run).join()).map_err(|_| "at first sight: a thread panicked".to_string())?
+        std::thread::scope(|s| s.spawn(run).join()).map_err(|_| "at a cold start: a thread panicked".to_string())?
     }
 }

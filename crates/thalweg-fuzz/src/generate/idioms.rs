@@ -245,6 +245,26 @@ impl Generator {
         }
     }
 
+    /// A reduction whose kernel is chosen by how its rows lie: a matrix beside its transpose, in whole tiles; rows of several
+    /// dimensions whose points come in twos; rows that groups of threads cover exactly. `rng` decides.
+    pub(super) fn laid_out(&mut self, rng: &mut fastrand::Rng) -> Option<Tensor> {
+        let dtype = [DType::F32, DType::F32, DType::F64, DType::F16][rng.usize(..4)];
+        let (shape, order) = match rng.u32(..3) {
+            0 => (Shape::new(&[[16, 32, 48][rng.usize(..3)]; 2]), Some(vec![1, 0])),
+            1 => (Shape::new(&[rng.usize(2..6), rng.usize(2..6), 2 * (2 * rng.usize(1..8) + 1)]), Some(vec![1, 0, 2])),
+            _ => (Shape::new(&[rng.usize(1..4), 256 * rng.usize(1..4)]), None),
+        };
+        let x = self.input(dtype, shape);
+        let Some(order) = order else { return self.reduced(ReduceOp::Max, x, 1 << 1, rng.bool()) };
+        let to: Vec<usize> = order.iter().map(|&o| shape[o]).collect();
+        let turned =
+            self.push(Op::Permute, dtype, Shape::new(&to), pack_order(&order), vec![Argument::Tensor(x)], vec![])?;
+        let y = if shape.rank() == 2 { x } else { self.input(dtype, Shape::new(&to)) };
+        let z = self.binary([Sub, Add, ElementOp::Maximum][rng.usize(..3)], turned, y)?;
+        let fold = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min][rng.usize(..3)];
+        self.reduced(fold, z, (1 << shape.rank()) - 1, false)
+    }
+
     fn centred(&mut self, x: Tensor, axes: u32) -> Option<Tensor> {
         let mean = self.mean(x, axes)?;
         let centred = self.binary(Sub, x, mean)?;

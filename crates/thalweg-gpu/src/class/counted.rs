@@ -10,15 +10,7 @@ pub const BLOCK: u32 = 512;
 /// Blocks per multiprocessor.
 pub const BLOCKS: usize = 4;
 
-/// Maximum bytes of a block's tables. A multiprocessor has four times that, and a block gets no more without requesting
-/// it.
-pub const ROOM: usize = 48 << 10;
-
-/// Maximum number of tables per block. Of 4, 8 and 16 measured on an H200, eight is best for 100 bins, and none is
-/// worse for 1,000.
-pub const TABLES: usize = 8;
-
-/// The addend.
+/// What is added.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Added {
     /// One number for all points.

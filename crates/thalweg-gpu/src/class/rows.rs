@@ -92,7 +92,16 @@ pub struct Stage {
     pub linked: bool,
 }
 
-/// Class key of a row kernel: the properties that decide its source, besides its body.
+/// Two passes that run as one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Online {
+    /// Number of folds that are the body's own. The others are the lower moments that these want.
+    pub own: u16,
+    /// Tiles that are shifted by the mean of the first of them.
+    pub tiles: u8,
+}
+
+/// What decides the source of a row kernel, beside its body.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RowsClass {
     /// Its domain.
@@ -101,9 +110,8 @@ pub struct RowsClass {
     pub sharing: Sharing,
     /// The phase that runs; `None` for all of them.
     pub stage: Option<Stage>,
-    /// Where two passes are fused by rescaling identities: number of folds of the body itself. The others are the lower
-    /// moments that these need.
-    pub online: Option<u16>,
+    /// Where two passes run as one, by rescaling identities.
+    pub online: Option<Online>,
 }
 
 impl RowsClass {
@@ -153,7 +161,7 @@ impl RowsClass {
             Rescaling::Shifted { rate, from, .. } => rate.is_none() && matches!(from, Shift::Mean(_)),
             Rescaling::Chosen { .. } => false,
         };
-        online_passes(body, phases, self.online? as usize).filter(|o| o.list.iter().all(of_mean))
+        online_passes(body, phases, self.online?.own as usize).filter(|o| o.list.iter().all(of_mean))
     }
 }
 

@@ -12,10 +12,6 @@ pub const HEAD: usize = 17;
 /// indices.
 pub const EACH: usize = 7;
 
-/// Sorted indices per piece of a run: long enough that partial results are few, short enough that one element with
-/// all values keeps the chip busy (10 M values of one element are 78,125 pieces).
-pub const PIECE: usize = 128;
-
 /// Threads per block.
 pub const BLOCK: u32 = 128;
 
@@ -28,7 +24,7 @@ pub enum Way {
     Lines(ScatterOp),
     /// Scatters the values of one element in order, a thread per element with values (a run of sorted indices).
     Runs(ScatterOp),
-    /// As `Runs`, but cuts runs at every [`PIECE`] sorted indices. The first piece of a run goes to the result, and
+    /// As `Runs`, but cuts runs at multiples of a number of sorted indices. The first piece of a run goes to the result, and
     /// each further one to a partial result.
     Pieces(ScatterOp),
     /// Combines the partial results of each run that was cut with the result, a warp per run.

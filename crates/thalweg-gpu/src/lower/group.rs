@@ -11,13 +11,9 @@ use crate::plan::Word;
 use crate::plan::{Draft, Plan};
 use crate::skeleton::{JoinedClass, Skeleton};
 use crate::target::Target;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 
-/// Classes of a launch: more, and the compiler takes long over one source while others wait for work.
-const CLASSES: usize = 16;
-/// Blocks for each multiprocessor above which row kernels are not put together with maps: what runs long is to have the
-/// registers that it needs, and no more.
-const FEW: usize = 8;
 /// Sizes of arguments, in words: few, so that sources are the same more often.
 const SIZES: [usize; 5] = [128, 256, 512, 1536, 4095];
 
@@ -42,7 +38,7 @@ pub fn join(plan: &mut Plan, which: &[usize], target: &dyn Target) {
     }
     plan.stages = rest;
     let blocks: usize = parts.iter().map(|d| d.grid[0] as usize).sum();
-    let many = blocks > FEW * target.chip().multiprocessors as usize;
+    let many = !TUNABLES.max_joined_blocks.admits(blocks.div_ceil(target.chip().multiprocessors as usize));
     let group = |d: &Draft| (d.block, d.kernel.is_exact(), many.then(|| d.kernel.name()));
     while let Some(first) = parts.first().map(group) {
         let (own, others) = parts.into_iter().partition(|d| group(d) == first);
@@ -60,7 +56,7 @@ fn pack(plan: &mut Plan, drafts: Vec<Draft>, target: &dyn Target) {
         let need = 1 + draft.words.len();
         let new = !classes.contains(&draft.kernel);
         let more = blocks + u64::from(draft.grid[0]);
-        if words + need > most || new && classes.len() == CLASSES || more >= 1 << 31 {
+        if words + need > most || new && TUNABLES.max_joined_classes.reached_by(classes.len()) || more >= 1 << 31 {
             finish(plan, std::mem::take(&mut now), std::mem::take(&mut classes), most);
             (words, blocks) = (1, 0);
         }

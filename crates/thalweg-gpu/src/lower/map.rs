@@ -10,17 +10,13 @@ use crate::space::{Space, Way, divisor};
 use crate::target::Chip;
 use crate::target::Target;
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_kernel::{Access, Body, MapGeometry, expand, widen};
 
-/// Nodes of a body that is written down four times over for a tile, lanes apart.
-const LONG: usize = 100;
-/// Points of a domain for each multiprocessor from which on blocks cover tiles.
-const TILED: usize = 128;
-
-/// Maximum number of lanes of a map: fewer where the arithmetic of each point needs the registers.
+/// Points that a thread of a map takes side by side at most: fewer where the arithmetic of each needs the registers.
 fn most_lanes(body: &Body) -> usize {
-    if body.nodes.len() > 400 { 2 } else { 8 }
+    if TUNABLES.max_eight_lane_nodes.admits(body.nodes.len()) { 8 } else { 2 }
 }
 
 /// Adds the maps of a kernel's boxes.
@@ -37,9 +33,11 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
     let threads = chip.multiprocessors as usize * chip.threads as usize;
     let laid_out = |lanes| Space::new(&geometry.extents, 0, false, (&body.accesses, &geometry.accesses), lanes);
     let mut space = laid_out(most_lanes(body));
-    // One point a thread where there would be few threads: a small map is bound by the latency of one point. No lane
-    // counts in between, or changing sizes would compile more often.
-    if space.class.lanes > 1 && space.row() / (space.class.lanes as usize) < threads / 16 {
+    // A point a thread where there would be few threads: what is small is bound by the time that one point takes.
+    // Nothing between, or changing sizes compile more often.
+    let few = &TUNABLES.vector_divisor;
+    let of_lanes = space.row() / space.class.lanes as usize;
+    if space.class.lanes > 1 && few.side(of_lanes < threads / few.get()) {
         space = laid_out(1);
     }
     let points = space.row();
@@ -49,9 +47,9 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
     // the rest of the cache lines that the first vector touches; but each is a copy of the body.
     let class = MapClass {
         vectors: match tile {
-            Some(_) if body.nodes.len() <= LONG => 4,
+            Some(_) if TUNABLES.max_repeated_nodes.admits(body.nodes.len()) => 4,
             Some(_) => 1,
-            None => 1 + u8::from(vectors >= 4 * threads),
+            None => 1 + u8::from(TUNABLES.min_two_vectors.reached_by(vectors / threads)),
         },
         tile: tile.map(|t| t.0),
         space: space.class.clone(),
@@ -92,18 +90,19 @@ pub fn add_map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, target: &dy
 fn tile(body: &Body, space: &Space, chip: &Chip) -> Option<(Tile, usize)> {
     let innermost = space.extents.len().checked_sub(1)?;
     let strided = |w: &Way| matches!(w, Way::Strided { .. });
-    if space.class.wide || space.row() < TILED * chip.multiprocessors as usize || !space.class.ways.iter().all(strided)
-    {
+    let own = space.row() / chip.multiprocessors as usize;
+    if space.class.wide || !TUNABLES.min_tiled_map.reached_by(own) || !space.class.ways.iter().all(strided) {
         return None;
     }
     let transposed = |(k, access): (usize, &Access)| {
         let steps = &space.steps[k].1;
         access.operand.filter(|_| steps[innermost].unsigned_abs() > 1)?;
-        let dim = (0..innermost).find(|&d| steps[d] == 1 && space.extents[d] >= 8)?;
-        // One sector of 32 bytes.
+        let long = |d: usize| TUNABLES.min_tile_side.reached_by(space.extents[d]);
+        let dim = (0..innermost).find(|&d| steps[d] == 1 && long(d))?;
+        // A sector of 32 bytes.
         let depth = (32 / access.dtype.size()).clamp(4, 16);
         Some((Tile { dim: dim as u8, depth: depth as u8 }, space.extents[dim]))
     };
-    let wide = space.extents[innermost] >= 8 * space.class.lanes as usize;
-    body.accesses.iter().enumerate().find_map(transposed).filter(|_| wide)
+    let wide = || TUNABLES.min_tile_side.reached_by(space.extents[innermost] / space.class.lanes as usize);
+    body.accesses.iter().enumerate().find_map(transposed).filter(|_| wide())
 }

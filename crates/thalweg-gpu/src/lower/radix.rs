@@ -9,17 +9,19 @@ use crate::skeleton::Skeleton;
 use crate::target::COUNTERS;
 use crate::target::Target;
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_ir::ScanOp;
+use thalweg_ir::tunable::Tunable;
 use thalweg_kernel::Moved;
 
-/// Maximum number of points of a row for which merges take no more launches than passes.
-fn short(size: usize) -> usize {
+/// Points of a row of such elements up to which merges are not more launches than passes.
+fn merged(size: usize) -> &'static Tunable {
     match size {
-        1 => 4 << 10,
-        2 => 8 << 10,
-        4 => 32 << 10,
-        _ => 128 << 10,
+        1 => &TUNABLES.max_merged_1,
+        2 => &TUNABLES.max_merged_2,
+        4 => &TUNABLES.max_merged_4,
+        _ => &TUNABLES.max_merged_8,
     }
 }
 
@@ -28,7 +30,8 @@ impl RowScan {
     pub fn is_radix(&self) -> bool {
         let counters = self.rows.saturating_mul(passes(self.dtype) * DIGITS + 1);
         let tiles = self.rows.saturating_mul(self.points.div_ceil(tile(self.dtype)));
-        self.points > short(self.dtype.size()) && self.points < 1 << 31 && counters <= COUNTERS && tiles < 1 << 31
+        let counted = self.points < 1 << 31 && counters <= COUNTERS && tiles < 1 << 31;
+        counted && !merged(self.dtype.size()).admits(self.points)
     }
 
     /// Adds the launches of a radix sort.

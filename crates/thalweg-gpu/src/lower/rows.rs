@@ -16,7 +16,7 @@ use super::row_scan::RowScan;
 use crate::class::body::gathers;
 use crate::class::body::wanted;
 use crate::class::combined::CombinedClass;
-use crate::class::rows::{RowsClass, RowsSlots, Sharing, Stage, combined_values, runs_behind, state_bytes};
+use crate::class::rows::{Online, RowsClass, RowsSlots, Sharing, Stage, combined_values, runs_behind, state_bytes};
 use crate::plan::Word;
 use crate::plan::{Draft, Plan};
 use crate::skeleton::Skeleton;
@@ -24,6 +24,7 @@ use crate::space::{Inner, Space, Way};
 use crate::target::COUNTERS;
 use crate::target::Target;
 use crate::traffic::{self, Domain};
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{
@@ -32,21 +33,10 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::Error;
 
-/// Registers of 4 bytes that what is held of a row may take, of a thread.
-const HELD: usize = 64;
-/// Points of a row from which on a group of threads may be chosen that covers it exactly.
-const LONG: usize = 512;
 /// Groups of threads that share a row of any other length, and vectors of a thread: each pair is a source.
 const MASKED: [(usize, usize); 5] = [(4, 4), (32, 4), (128, 4), (512, 4), (1024, 4)];
-/// Vectors of rows across below which they are few.
-const FEW: usize = 512;
 /// Bytes of a line of memory.
 const LINE: usize = 128;
-/// Points of a row of several dimensions from which on a thread takes two side by side where it cannot take four: each is a
-/// source, and lengths change.
-const LARGE: usize = 1 << 20;
-/// Elements of a launch below which one block a row does, however few rows.
-const SMALL: usize = 1 << 15;
 
 /// Adds the launches of a row kernel.
 ///
@@ -73,19 +63,24 @@ pub fn add(
         Space::new(&order.extents, geometry.kept, across, accesses, lanes)
     };
     let mut space = laid_out(lanes);
-    // The index arithmetic of a point of several dimensions takes longer than its load: do it once for two points,
-    // where their number allows.
-    if lanes > 1 && !across && space.class.lanes == 1 && space.class.row > 1 && space.row() >= LARGE {
+    // To find where a point of several dimensions is takes longer than to read it: once for two, where their number allows.
+    let alone = lanes > 1 && !across && space.class.lanes == 1 && space.class.row > 1;
+    if alone && TUNABLES.min_two_lane_row.reached_by(space.row()) {
         space = laid_out(2);
     }
     needs(&mut plan.needs, body, &geometry.accesses);
     plan.checked |= gathers(body);
     let spread = Spread { body, geometry, space: &space, target, online: None };
     match spread.with_lower_moments() {
-        Some(more) => Spread { body: &more, online: Some(body.folds.len() as u16), ..spread }.launches(plan),
+        Some(more) => Spread { body: &more, online: Some(spread.own_folds()), ..spread }.launches(plan),
         None => spread.launches(plan),
     }
     Ok(())
+}
+
+/// Whether so many registers of 4 bytes may hold what a thread has of a row: half as many where `half` of the threads have all.
+fn is_held(registers: usize, half: bool) -> bool {
+    TUNABLES.max_held_registers.admits(if half { 2 * registers } else { registers })
 }
 
 struct Spread<'a> {
@@ -93,8 +88,8 @@ struct Spread<'a> {
     geometry: &'a RowGeometry,
     space: &'a Space,
     target: &'a dyn Target,
-    /// Number of the body's own folds, where two of its passes are fused.
-    online: Option<u16>,
+    /// Where two of its passes run as one.
+    online: Option<Online>,
 }
 
 impl Spread<'_> {
@@ -127,9 +122,18 @@ impl Spread<'_> {
             return None;
         }
         let more = expand(&with_lower_moments(self.body), &|op, dtype| self.target.is_native(op, dtype));
-        let class =
-            RowsClass { online: Some(self.body.folds.len() as u16), ..self.class(Sharing::Again { group: 512 }, None) };
+        let class = RowsClass { online: Some(self.own_folds()), ..self.class(self.reread(), None) };
         class.passes(&more, &class.phases(&more)).is_some().then_some(more)
+    }
+
+    /// Online passes, if all folds of the body are its own.
+    fn own_folds(&self) -> Online {
+        Online { own: self.body.folds.len() as u16, tiles: TUNABLES.shifted_tiles.size() as u8 }
+    }
+
+    /// Rows that each pass reads from memory.
+    fn reread(&self) -> Sharing {
+        Sharing::Again { group: 1 << TUNABLES.reread_threads_log.size() }
     }
 
     fn lanes(&self) -> usize {
@@ -151,9 +155,9 @@ impl Spread<'_> {
             if let Some(held) = self.by_blocks() {
                 return held;
             }
-            // Few rows are cut into many blocks, and the last block combines the results of all others. Narrow blocks
-            // divide that work, and still read whole cache lines.
-            let most = if rows < FEW { self.line() } else { 32 };
+            // Few rows are cut into many blocks, of which the last has to put all the others' results together: narrow
+            // ones share that, and still read whole lines of memory.
+            let most = if TUNABLES.min_wide_rows.reached_by(rows) { 32 } else { self.line() };
             let wide = rows.next_power_of_two().clamp(1, most);
             // Powers of four: changing lengths compile less often.
             let deep = n.next_power_of_two();
@@ -161,7 +165,7 @@ impl Spread<'_> {
             let wide = rows.next_power_of_two().clamp(1, 256 / deep);
             return Sharing::Across { wide: wide as u16, deep: deep as u16 };
         }
-        self.pairs().or_else(|| self.held(n)).unwrap_or(Sharing::Again { group: 512 })
+        self.pairs().or_else(|| self.held(n)).unwrap_or_else(|| self.reread())
     }
 
     /// Vectors of rows in a cache line, for the narrowest operand that is read.
@@ -182,11 +186,11 @@ impl Spread<'_> {
     /// next to nothing.
     fn held(&self, n: usize) -> Option<Sharing> {
         let weight = self.weight() * self.lanes();
-        let fits = |group: usize, steps: usize| steps * weight <= if group > 512 { HELD / 2 } else { HELD };
+        let fits = |group: usize, steps: usize| is_held(steps * weight, group > 512);
         let of = |group: usize, steps: usize, exact| Sharing::Held { group: group as u16, steps: steps as u8, exact };
         let group = n.div_ceil(4).next_power_of_two().clamp(32, 1024);
         let exact = (0..6).map(|s| (group << s).min(1024)).find(|&g| n.is_multiple_of(g) && fits(g, n / g));
-        if let (Some(group), true) = (exact, n * self.lanes() >= LONG) {
+        if let Some(group) = exact.filter(|_| TUNABLES.min_exact_row.reached_by(n * self.lanes())) {
             return Some(of(group, n / group, true));
         }
         MASKED.into_iter().filter(|&(group, steps)| group * steps >= n || group == 1024).find_map(|(group, most)| {
@@ -212,20 +216,44 @@ impl Spread<'_> {
         words.sum::<usize>().max(1)
     }
 
-    /// Whether rows are so few that several blocks divide each.
+    /// Whether rows are so few that blocks have to share them, and so long that each gets a chunk.
     fn is_split(&self, sharing: Sharing) -> bool {
         let (rows, n) = self.counts();
-        let work = self.space.rows() * self.space.row();
+        let is_large = || !TUNABLES.max_unsplit_elements.admits(self.space.rows() * self.space.row());
         let busy = self.target.chip().multiprocessors as usize;
         let blocks = rows.div_ceil(sharing.rows() as usize);
-        match sharing {
+        let wanted = match sharing {
             Sharing::Pairs { .. } | Sharing::Ordered | Sharing::HeldByBlocks { .. } => false,
-            Sharing::Across { deep, .. } => work > SMALL && blocks < 2 * busy && n >= 8 * deep as usize,
-            _ => work > SMALL && rows < busy && n > 1024,
+            Sharing::Across { deep, .. } => {
+                is_large() && blocks < 2 * busy && TUNABLES.min_split_points.reached_by(n / deep as usize)
+            }
+            _ => is_large() && rows < busy && !TUNABLES.max_unsplit_row.admits(n),
+        };
+        wanted && self.chunks(self.shared(sharing), self.online.is_some()) > 1
+    }
+
+    /// How rows are shared where blocks have a chunk of one each: whole blocks.
+    fn shared(&self, sharing: Sharing) -> Sharing {
+        match sharing {
+            Sharing::Held { .. } | Sharing::Again { .. } => self.reread(),
+            other => other,
         }
     }
 
-    /// Adds a launch of a class. `folds` are the regions of folds' results and partial results, `buffers` those of the
+    /// Chunks of a row. Their blocks are as many as run at once: one more would run alone at the end. (Those that hold the tiles of
+    /// an online reduction take twice the registers.)
+    fn chunks(&self, sharing: Sharing, online: bool) -> usize {
+        let (rows, n) = self.counts();
+        let tiles = rows.div_ceil(sharing.rows() as usize).max(1);
+        let busy = if online { 2 } else { 6 } * self.target.chip().multiprocessors as usize;
+        let least = match sharing {
+            Sharing::Across { deep, .. } => TUNABLES.min_chunk_points.size() * deep as usize,
+            _ => TUNABLES.min_chunk_vectors.size(),
+        };
+        (busy / tiles).min(n / least).clamp(1, (COUNTERS / tiles).max(1))
+    }
+
+    /// A launch of a class; `folds` are the regions of results and partial results of folds, `buffers` those of the
     /// buffers, `states` those of the states of online folds.
     fn draft(
         &self,
@@ -285,7 +313,7 @@ impl Spread<'_> {
         let linked = self.linked(sharing);
         // Blocks that divide a row have no smaller groups.
         let sharing = match sharing {
-            Sharing::Held { .. } | Sharing::Again { .. } if split => Sharing::Again { group: 512 },
+            sharing if split => self.shared(sharing),
             Sharing::Held { group, .. } if group <= 32 => Sharing::Again { group },
             Sharing::Held { .. } => Sharing::Again { group: 256 },
             other => other,
@@ -296,22 +324,8 @@ impl Spread<'_> {
         let phases = first.phases(self.body);
         let online = first.passes(self.body, &phases);
         let together = online.as_ref().map(|o| o.phases.clone());
-        let (rows, n) = self.counts();
-        let tiles = rows.div_ceil(sharing.rows() as usize);
-        let chunks = if split {
-            let most = (COUNTERS / tiles).max(1);
-            // As many blocks as run at once: one more would run alone at the end. (Blocks of online passes, which hold
-            // tiles, take twice the registers.)
-            let at_once = if online.is_some() { 2 } else { 6 };
-            let busy = at_once * self.target.chip().multiprocessors as usize;
-            let least = match sharing {
-                Sharing::Across { deep, .. } => 4 * deep as usize,
-                _ => 512,
-            };
-            (busy / tiles).min(n / least).clamp(1, most)
-        } else {
-            1
-        };
+        let (_, n) = self.counts();
+        let chunks = if split { self.chunks(sharing, online.is_some()) } else { 1 };
         let (alone, tail) = phases.list.split_at(linked.map_or(phases.list.len(), |l| l.phase));
         let more = !tail.is_empty() || (0..phases.list.len()).any(|n| runs_behind(&phases, n));
         plan.moved += traffic::staged(alone, more, Domain::of(self.geometry), chunks, together.clone());

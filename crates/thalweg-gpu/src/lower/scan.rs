@@ -3,19 +3,15 @@
 
 use super::row_scan::RowScan;
 use super::sort;
-use crate::class::scan::{BLOCK, POINTS, ScanClass, WARP, WORDS, Way};
+use crate::class::scan::{BLOCK, POINTS, ScanClass, WORDS, Way};
 use crate::plan::Word;
 use crate::plan::{Draft, Plan, blocks};
 use crate::skeleton::Skeleton;
 use crate::target::Target;
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_ir::ScanOp;
-
-/// Maximum number of chunks of a row: each block folds the partial results of those before its own.
-const CHUNKS: usize = 512;
-/// Turns of a row above which blocks may share it.
-const LONG: usize = 4;
 
 impl RowScan {
     /// Adds the launches.
@@ -35,13 +31,13 @@ impl RowScan {
         if op == ScanOp::Prod && dtype.is_float() {
             return self.draft(plan, Way::InOrder, blocks(rows, 32), 32, &[]);
         }
-        if self.point_step != 1 && self.row_step == 1 && rows >= 8 {
+        if self.point_step != 1 && self.row_step == 1 && TUNABLES.min_across_scan.reached_by(rows) {
             let most = rows.next_power_of_two();
             let deep = n.div_ceil(POINTS).next_power_of_two().clamp(1, BLOCK / most.clamp(8, 32));
             let wide = most.clamp(8, BLOCK / deep);
             return self.add_chunks(plan, target, Way::Across, wide, deep);
         }
-        if n <= WARP {
+        if TUNABLES.max_warp_scan.admits(n) {
             let threads = n.div_ceil(POINTS).next_power_of_two().clamp(1, 32);
             let grid = blocks(rows, BLOCK / threads);
             return self.draft(plan, Way::Short, grid, BLOCK as u32, &[threads]);
@@ -54,10 +50,10 @@ impl RowScan {
     /// Adds blocks of `wide` neighbouring rows, with `deep` threads each.
     fn add_chunks(self, plan: &mut Plan, target: &dyn Target, way: Way, wide: usize, deep: usize) {
         let (turn, tiles, n) = (deep * POINTS, self.rows.div_ceil(wide), self.points);
-        let chunk = n.div_ceil(CHUNKS).next_multiple_of(turn).max(turn);
+        let chunk = n.div_ceil(TUNABLES.max_scan_chunks.size()).next_multiple_of(turn).max(turn);
         let chunks = n.div_ceil(chunk).max(1);
         let chip = target.chip().multiprocessors as usize;
-        let few = tiles < 2 * chip && n > LONG * turn;
+        let few = tiles < 2 * chip && !TUNABLES.max_unsplit_scan.admits(n.div_ceil(turn));
         let most = if few { (4 * chip).div_ceil(tiles.max(1)) } else { 1 };
         let own = chunks.div_ceil(most);
         let shares = chunks.div_ceil(own);

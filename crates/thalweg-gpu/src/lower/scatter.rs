@@ -1,14 +1,16 @@
 //! Lowering of scatters: chooses one of several strategies (`write/scatter.rs`) by sizes and chip alone.
 
 use super::scatter_sort;
-use crate::class::scatter::{BLOCK, EACH, HEAD, PIECE, ScatterClass, Way};
+use crate::class::scatter::{BLOCK, EACH, HEAD, ScatterClass, Way};
 use crate::plan::Word;
 use crate::plan::{Draft, Plan, blocks};
 use crate::skeleton::Skeleton;
 use crate::space::divisor;
 use crate::target::Chip;
 use crate::target::Target;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
+use thalweg_ir::tunable::Tunable;
 use thalweg_ir::{DType, ScatterOp};
 use thalweg_kernel::ScatterGeometry;
 
@@ -35,8 +37,8 @@ fn choose(
     chip: &Chip,
 ) -> Way {
     let multiprocessors = chip.multiprocessors as usize;
-    // Values written one after the other take half a microsecond each. A sort's launches are no faster than 64 of them.
-    if g.n <= 64 || lines >= 512 * multiprocessors || lines.saturating_mul(g.n) >= 1 << 37 {
+    let serial = TUNABLES.max_serial_values.admits(g.n) || TUNABLES.min_busy_lines.reached_by(lines / multiprocessors);
+    if serial || lines.saturating_mul(g.n) >= 1 << 37 {
         return Way::Lines(op);
     }
     let atomic = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
@@ -46,14 +48,17 @@ fn choose(
     if op == ScatterOp::Set && g.n < (1 << 31) && g.size < (1 << 31) {
         return Way::Latest;
     }
-    // A pass of the sort takes a block some 16 times as long as a value takes a line, and a multiprocessor has several
-    // blocks at once.
     let tiles = rows.saturating_mul(scatter_sort::tiles(g.n) * scatter_sort::passes(g.size));
     let most = 1 << 31;
-    if g.n >= most || g.size >= most || tiles >= most / 32 || 4 * tiles >= g.n * multiprocessors {
+    let costs = |cost: &Tunable| !cost.side(cost.get() * tiles < g.n * multiprocessors);
+    if g.n >= most || g.size >= most || tiles >= most / 32 || costs(&TUNABLES.sort_cost) {
         return Way::Lines(op);
     }
-    if ordered || g.n <= PIECE { Way::Runs(op) } else { Way::Pieces(op) }
+    // Short runs are faster in one launch. A few long ones among many elements are possible, and worth it from about a
+    // million values on, which one thread takes 0.1 s for.
+    let long = TUNABLES.min_run_values.reached_by(g.n / g.size.max(1)) || TUNABLES.min_skewed_values.reached_by(g.n);
+    let pieces = !ordered && g.n > TUNABLES.piece.size() && long;
+    if pieces { Way::Pieces(op) } else { Way::Runs(op) }
 }
 
 /// Number of neighbouring lines that a thread takes as a vector: they are contiguous and aligned in tensor, values and
@@ -129,7 +134,10 @@ fn launches(
         // A thread takes vectors of lines only where enough threads remain to keep the chip busy.
         let vectors = match way {
             Way::AtOnce(_) | Way::Clear | Way::Latest => false,
-            Way::Lines(_) => lines / most >= 512 * target.chip().multiprocessors as usize,
+            Way::Lines(_) => {
+                let own = lines / most / target.chip().multiprocessors as usize;
+                TUNABLES.min_busy_vectors.reached_by(own)
+            }
             Way::Copy | Way::Runs(_) | Way::Pieces(_) | Way::Join(_) | Way::Take => true,
         };
         // Indices that several lines share are read once for all of them.
@@ -157,7 +165,7 @@ fn launches(
             words.push((each * vector) as u64);
         }
         if let Way::Pieces(_) | Way::Join(_) = way {
-            words.extend([0, (lines * lanes) as u64, PIECE as u64]);
+            words.extend([0, (lines * lanes) as u64, TUNABLES.piece.get() as u64]);
         }
         let kernel =
             Arc::new(Skeleton::Scatter(ScatterClass { way, dtype, dims: dims.len() as u8, wide, lanes: lanes as u8 }));
@@ -194,7 +202,7 @@ fn launches(
             // Where each line has its own indices, those of one line lie side by side.
             let across = across && dims.last().is_some_and(|d| d.2 == 0);
             let Way::Pieces(op) = way else { return stage(plan, way, (lines * g.n, across), patches) };
-            let pieces = g.n.div_ceil(PIECE);
+            let pieces = g.n.div_ceil(TUNABLES.piece.get());
             plan.scratch.push((dtype.size() * lines * pieces).max(64));
             patches.push((HEAD + EACH * dims.len(), Word::Scratch(plan.scratch.len() as u16 - 1, 0)));
             stage(plan, way, (lines * g.n, across), patches.clone());

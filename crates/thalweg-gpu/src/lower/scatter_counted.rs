@@ -4,7 +4,7 @@
 //! from memory.
 
 use super::operands::{add_reciprocals, addresses, needs};
-use crate::class::counted::{Added, BLOCK, BLOCKS, CountedClass, CountedSlots, ROOM, TABLES};
+use crate::class::counted::{Added, BLOCK, BLOCKS, CountedClass, CountedSlots};
 use crate::class::map::{MapClass, MapSlots};
 use crate::plan::Word;
 use crate::plan::{Draft, Plan};
@@ -12,6 +12,7 @@ use crate::skeleton::Skeleton;
 use crate::space::Space;
 use crate::target::Target;
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_ir::{DType, MAX_RANK, ScatterOp};
 use thalweg_kernel::{
@@ -19,9 +20,7 @@ use thalweg_kernel::{
     ScatterGeometry, Store, expand, widen,
 };
 
-/// Values below which what is there already does: a block each for so few would add more than it counts.
-const FEW: usize = 256;
-/// Vectors per thread and iteration.
+/// Vectors that a thread has on the way.
 const VECTORS: u8 = 4;
 
 /// Whether values are counted in tables: integers that are added along the only dimension. The tables must fit shared
@@ -30,9 +29,13 @@ pub fn fits(op: ScatterOp, dtype: DType, g: &ScatterGeometry) -> bool {
     let lines: usize = g.outer.iter().chain(&g.inner).map(|d| d.0).product();
     let size = if g.steps[2] == 0 { 4 } else { dtype.size() };
     let whole = matches!(dtype, DType::I32 | DType::I64 | DType::U32 | DType::U64);
-    // The counter of a loop over the grid, one step beyond the last point, must fit 32 bits.
-    let many = g.n >= FEW && g.n / 4 >= g.size && g.n < (1 << 31) - (1 << 24);
-    op == ScatterOp::Add && whole && lines == 1 && g.size > 0 && g.size * size <= ROOM && many
+    // A step of the grid beyond the last one is a number of 32 bits, too.
+    let counted = g.n < (1 << 31) - (1 << 24);
+    let alone = op == ScatterOp::Add && whole && lines == 1 && g.size > 0 && counted;
+    alone
+        && TUNABLES.max_table_bytes.admits(g.size * size)
+        && TUNABLES.min_counted_values.reached_by(g.n)
+        && TUNABLES.min_values_of_place.reached_by(g.n / g.size)
 }
 
 /// Source of the index.
@@ -110,7 +113,7 @@ pub fn add(
         body.nodes.push(Node::Load { access: of_index as u16 });
         Added::Element(NodeId(body.nodes.len() as u32 - 1))
     };
-    let most = if body.nodes.len() > 100 { 4 } else { 8 };
+    let most = if TUNABLES.max_counted_nodes.admits(body.nodes.len()) { 8 } else { 4 };
     let space = Space::new(extents, 0, false, (&body.accesses, &accesses), most);
     let vectors = space.row() / space.class.lanes as usize;
     let map = MapClass { space: space.class.clone(), vectors: VECTORS, tile: None };
@@ -121,8 +124,8 @@ pub fn add(
     words[0] = vectors as u64;
     space.fill(&slots.space, &mut words);
     let table = g.size * class.size();
-    // A power of two of tables, as many as fit `ROOM`.
-    let tables = 1 << (ROOM / table).clamp(1, TABLES).ilog2();
+    // A power of two of them, as far as there is room for what a multiprocessor has of blocks.
+    let tables = 1 << (TUNABLES.max_table_bytes.get() / table).clamp(1, TUNABLES.max_tables.size()).ilog2();
     words[own.places] = g.size as u64;
     words[own.tables] = tables as u64;
     words[own.step] = g.steps[3] as u64;

@@ -56,7 +56,8 @@ pub fn statements(body: &Body, names: &Names) -> Vec<Statement> {
             Node::Scalar { slot, dtype } => Expr::Scalar(dtype, (names.scalar)(slot)),
             Node::Const { bits, dtype } => Expr::Constant(dtype, bits),
             Node::Element { op, args, dtype } => match (op, reciprocal(body, node, names)) {
-                (_, Some(of)) => own(args[0]) * of,
+                // Not contracted with a sum: equal quotients are equal products.
+                (_, Some(of)) => Expr::Product(Box::new([own(args[0]), of])),
                 // A scalar divided by a tensor is a multiplication by the approximate reciprocal, as in PyTorch.
                 (ElementOp::Div, _)
                     if !exact[i] && dtype == DType::F32 && !body.strict && as_scalar(body, args[0]).is_some() =>

@@ -16,6 +16,7 @@ use super::chosen::Chosen;
 use super::code::{Entry, What, entry};
 use crate::driver::cublaslt::{Algorithm, CublasLt, Problem};
 use crate::driver::{Driver, Function, FunctionInfo, Module};
+use crate::tunable::TUNABLES;
 use half::{bf16, f16};
 use rustc_hash::FxHashMap;
 use std::ptr::from_ref;
@@ -25,9 +26,6 @@ use thalweg_ir::DType;
 use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Key, Kind};
 
-/// Maximum number of cached products; beyond that they are read from disk again. Bound kernels keep the functions that
-/// they run.
-const MAX_PRODUCTS: usize = 1 << 14;
 /// Bytes of a result that are read back and compared at a time.
 const READ: usize = 16 << 20;
 
@@ -55,7 +53,7 @@ impl Cuda {
         }
         let found = self.choose(library, product);
         let found = found.inspect_err(|error| tracing::debug!(%error, ?product, "runs on plain cores")).ok()?;
-        if known.len() >= MAX_PRODUCTS {
+        if TUNABLES.max_products.reached_by(known.len()) {
             known.clear();
         }
         known.insert(*product, found.clone());

@@ -9,6 +9,7 @@
 //! thread that holds a chunk does not wait for another one.
 
 use super::gpu::Gpu;
+use crate::tunable::TUNABLES;
 use cudarc::driver::sys::CUevent;
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -16,8 +17,6 @@ use std::ptr::null_mut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use thalweg_runtime::{Error, QUEUES};
 
-/// Bytes up to which a write goes through the ring of its queue.
-const MAX_RING_WRITE: usize = 64 << 10;
 /// Segments of a ring, and their size in bytes.
 const RING_SEGMENTS: usize = 4;
 const RING_SEGMENT_BYTES: usize = 256 << 10;
@@ -25,13 +24,11 @@ const RING_SEGMENT_BYTES: usize = 256 << 10;
 /// Bytes of a chunk, long enough for the device to copy at full speed; and maximum number of chunks of a device.
 const CHUNK: usize = 4 << 20;
 const CHUNKS: usize = 32;
-/// Number of parts of a copy, and their minimum size in bytes: the host copies one while the device copies another.
+/// Parts of a copy that is not large.
 const PARTS: usize = 4;
-const MIN_PART_BYTES: usize = 256 << 10;
-/// Maximum number of threads that copy for one call, and minimum bytes for several.
+/// Maximum number of threads that copy for one call.
 const THREADS: usize = 8;
-const LARGE: usize = 8 << 20;
-/// Chunks in flight per reading thread.
+/// Chunks of a thread that reads.
 const FLYING: usize = 2;
 
 /// Pinned memory, allocated when it is first used.
@@ -175,7 +172,7 @@ impl Staging {
     pub(super) fn write(&self, queue: usize, address: u64, spans: &[&[u8]]) -> Result<(), Error> {
         self.gpu.enter()?;
         let all = HostSpans::new(spans);
-        if all.bytes <= MAX_RING_WRITE {
+        if TUNABLES.max_ring_write.admits(all.bytes) {
             return if all.bytes == 0 { Ok(()) } else { self.write_small(queue, address, &all) };
         }
         let (threads, size) = (threads(all.bytes), part(all.bytes));
@@ -378,12 +375,15 @@ impl<'a> HostSpans<'a> {
 
 /// Number of threads for a copy: at most half of the cores, which others need, too.
 fn threads(bytes: usize) -> usize {
-    if bytes < LARGE { 1 } else { std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).clamp(1, THREADS)) }
+    if !TUNABLES.min_threaded_copy.reached_by(bytes) {
+        return 1;
+    }
+    std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).clamp(1, THREADS))
 }
 
 /// Bytes per part of a copy.
 fn part(bytes: usize) -> usize {
-    (bytes / PARTS).next_multiple_of(4096).clamp(MIN_PART_BYTES, CHUNK)
+    (bytes / PARTS).next_multiple_of(4096).clamp(TUNABLES.min_copy_part.size(), CHUNK)
 }
 
 impl Drop for Staging {

@@ -6,21 +6,18 @@
 //!
 //! Always true: whether a factor is copied depends on sizes, layouts and chip alone.
 
-use super::choice::LARGE;
 use super::tile::{self, COPY, alignable, copy_of, lies_at};
 use crate::class::contraction::Math;
 use crate::lower;
 use crate::plan::Plan;
 use crate::plan::Word;
 use crate::target::Target;
+use crate::tunable::TUNABLES;
 use thalweg_ir::{DType, MAX_RANK};
 use thalweg_kernel::{Contraction, ContractionGeometry, Geometry, Kernel};
 use thalweg_runtime::Error;
 
-/// Rows and columns below which a product reads its factors for not much longer than a copy would.
-const FEW: usize = 64;
-
-/// Plans the launches; `None` where no factor is copied.
+/// The launches; `None` where no factor is copied.
 pub fn plan(
     c: &Contraction,
     g: &ContractionGeometry,
@@ -28,8 +25,9 @@ pub fn plan(
     target: &dyn Target,
 ) -> Option<Result<Plan, Error>> {
     let p = &g.product;
-    let large = p.m.saturating_mul(p.n).saturating_mul(p.k) >= LARGE && p.m.min(p.n) >= FEW && g.batches() == 1;
-    if tile::math(c, target.chip()) != Math::Warpgroup || !large {
+    let all = p.m.saturating_mul(p.n).saturating_mul(p.k);
+    let large = || TUNABLES.min_odd_product.reached_by(all) && TUNABLES.min_copied_side.reached_by(p.m.min(p.n));
+    if tile::math(c, target.chip()) != Math::Warpgroup || g.batches() != 1 || !large() {
         return None;
     }
     let odd = [0, 1].map(|n| c.factors[n].is_none().then(|| neighbours(c, g, n)).flatten());

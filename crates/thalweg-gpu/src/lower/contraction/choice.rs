@@ -8,6 +8,7 @@ use crate::class::contraction::{Math, Tile};
 use crate::product;
 use crate::target::Chip;
 use crate::target::Target;
+use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, Precision, TileGeometry};
 
@@ -56,14 +57,11 @@ const FED: f64 = 2_500.0;
 /// TFLOP/s, 7.1 ms for 8192 × 768 × 50257.
 const ODD: f64 = 0.15;
 
-/// Multiplications below which that does not matter.
-pub const LARGE: usize = 1 << 28;
-
-/// Whether a large product of narrow factors has rows or terms that are no multiple of 16 bytes.
+/// Whether they lie so, of a large product.
 pub fn is_odd(c: &Contraction, g: &ContractionGeometry) -> bool {
     let p = &g.product;
     let odd = !p.n.is_multiple_of(8) || !p.k.is_multiple_of(8);
-    c.dtype.size() == 2 && odd && points(g).saturating_mul(p.k) >= LARGE
+    c.dtype.size() == 2 && odd && TUNABLES.min_odd_product.reached_by(points(g).saturating_mul(p.k))
 }
 
 /// Whether tiles of our own may be faster for an unfused GEMM: where the library is slow, or needs a launch for each
@@ -111,7 +109,8 @@ pub fn tiles(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> b
     if !goes(0) || !goes(1) {
         return false;
     }
-    own_time(c, g, chip) < opened_time(c, g, chip)
+    let percent = &TUNABLES.library_percent;
+    percent.side(100.0 * own_time(c, g, chip) < percent.get() as f64 * opened_time(c, g, chip))
 }
 
 /// Estimated nanoseconds of one tiled kernel: by TMA where possible, unless split-K tiles are estimated to be faster.

@@ -19,11 +19,12 @@ use crate::space::divisor;
 use crate::target::Chip;
 use crate::target::Target;
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_ir::DType;
 use thalweg_kernel::{Contraction, ContractionGeometry, Kernel, Moved};
 
-/// Tile candidates, each with its share of the peak rate.
+/// Tiles, the largest first, with the share of the arithmetic's rate that each reaches.
 const TILES_AND_RATES: [(FedTile, f64); 4] = [
     (FedTile { team: 1, m: 128, n: 128, stages: 5 }, 1.0),
     (FedTile { team: 1, m: 128, n: 64, stages: 7 }, 0.9),
@@ -31,13 +32,8 @@ const TILES_AND_RATES: [(FedTile, f64); 4] = [
     (FedTile { team: 1, m: 64, n: 64, stages: 8 }, 0.7),
 ];
 
-/// Tile that two warpgroups compute together where an element of the result reads at most this many bytes, which wait
-/// in registers: 1 to 3 % faster than one warpgroup, on an H200.
+/// The tile that two warpgroups may compute together.
 const SHARED: (u32, u32) = (128, 128);
-const FEW_READ: usize = 8;
-
-/// Sums of a thread up to which it makes something of them where they are: all of that is written out.
-const DEALT: u32 = 64;
 
 /// A contraction as TMA tiles.
 pub struct Fed {
@@ -207,7 +203,8 @@ pub fn choose(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Option<F
         let tiles = g.batches() * p.m.div_ceil(t.m as usize) * p.n.div_ceil(t.n as usize);
         tiles.div_ceil(chip.multiprocessors as usize) as f64 * f64::from(t.m * t.n) * p.k as f64 / rate
     };
-    let all = TILES_AND_RATES.iter().filter(|t| possible(&t.0)).map(|t| (t.0, time(t)));
+    let all =
+        TILES_AND_RATES.iter().take(TUNABLES.max_fed_tiles.size()).filter(|t| possible(&t.0)).map(|t| (t.0, time(t)));
     let (tile, work) = all.min_by(|a, b| a.1.total_cmp(&b.1))?;
     Some(Fed { tile, factors, work })
 }
@@ -268,10 +265,11 @@ fn planned(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dy
     let result = result(c, g, written, reads, (scalars, target));
     let sums = sums_operand(c);
     let of_result = (result.class(), sums);
-    let shared = (tile.m, tile.n) == SHARED && of_result.0.loads(sums) <= FEW_READ;
+    let shared = (tile.m, tile.n) == SHARED && TUNABLES.max_team_bytes.admits(of_result.0.loads(sums));
     let mut tile = FedTile { team: 1 + u32::from(shared), ..tile };
-    let few = tile.m * tile.n / (tile.team * 128) <= DEALT && is_harmless(&of_result.0.body);
-    // Vectors of the result; or rows of any alignment, whose last tile is not interleaved.
+    let of_thread = (tile.m * tile.n / (tile.team * 128)) as usize;
+    let few = TUNABLES.max_dealt_sums.admits(of_thread) && is_harmless(&of_result.0.body);
+    // Vectors of the result; or rows that begin anywhere, whose last tile is not dealt.
     let anywhere = of_result.0.rounded(sums).is_some();
     let lanes = if anywhere { 8 } else { usize::from(of_result.0.space.lanes) };
     let block = if anywhere { tile.n as usize } else { 4 * lanes };

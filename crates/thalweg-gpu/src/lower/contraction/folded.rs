@@ -13,6 +13,7 @@
 use crate::lower;
 use crate::plan::Plan;
 use crate::target::Target;
+use crate::tunable::TUNABLES;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Body, BodyBuilder, Contraction, ContractionGeometry, Epilogue, Geometry,
@@ -20,24 +21,19 @@ use thalweg_kernel::{
 };
 use thalweg_runtime::Error;
 
-/// Lines of the short side: each is a fold in the registers of a thread.
-const FEW: usize = 8;
-
-/// Multiplications of a line of the short side from which on a bare product is folded.
-const LONG: usize = 1 << 16;
-
-/// Whether the product has few rows or columns, and any order of terms is allowed.
+/// Whether the product is one of few rows or columns, in any order of terms.
 fn is_few(c: &Contraction, p: &MatmulGeometry) -> bool {
     let foldable = matches!(c.dtype, DType::F32 | DType::F64 | DType::BF16 | DType::F16 | DType::I32 | DType::I64);
     let some = p.k > 0 && p.m * p.n > 0 && p.batch.iter().all(|d| d.0 > 0);
-    foldable && some && p.m.min(p.n) <= FEW && c.precision != Precision::Ordered
+    let fits = foldable && some && c.precision != Precision::Ordered;
+    fits && TUNABLES.max_folded_lines.admits(p.m.min(p.n))
 }
 
 /// Whether folds pay for an unfused product: it is long (a library's launch is as fast for smaller ones), and its terms
 /// are contiguous. With strided terms the library is a little faster.
 pub fn is_worth_it(p: &MatmulGeometry) -> bool {
-    let long = p.batch.iter().map(|d| d.0).product::<usize>() * p.m.max(p.n) * p.k >= LONG;
-    long && Domain::of(p, None).is_some_and(|d| d.along || !p.batch.is_empty())
+    let line = p.batch.iter().map(|d| d.0).product::<usize>() * p.m.max(p.n) * p.k;
+    TUNABLES.min_folded_product.reached_by(line) && Domain::of(p, None).is_some_and(|d| d.along || !p.batch.is_empty())
 }
 
 /// Whether the product, after the factor of the short side has been computed, is one such kernel.

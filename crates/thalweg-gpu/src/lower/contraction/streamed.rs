@@ -5,7 +5,7 @@
 //! Other forms, and those too large for the registers of a warp, take the unfused fallback.
 
 use super::fed::Factor;
-use super::tile::{Part, alignable, is_counted, is_pitch, lies_at, math, result, sums_operand};
+use super::tile::{Part, alignable, is_busy, is_counted, is_pitch, lies_at, math, result, sums_operand};
 use crate::class::contraction::Math;
 use crate::class::streamed::{HEAD, StreamedBlock, StreamedClass, StreamedSlots};
 use crate::lower::operands::add_reciprocals;
@@ -17,6 +17,7 @@ use crate::space::divisor;
 use crate::target::Chip;
 use crate::target::Target;
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_ir::DType;
 use thalweg_kernel::{
@@ -134,14 +135,13 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let of_points: Vec<_> = points.iter().map(|(part, sums)| (part.class(), *sums)).collect();
     let loads: usize = of_points.iter().map(|(part, sums)| part.loads(*sums)).sum();
     let tiles = |rows: usize| g.batches() * p.m.div_ceil(rows);
-    let mut block = StreamedBlock::fed(sizes, loads, &tiles, target.chip().multiprocessors as usize);
+    let mut block = StreamedBlock::fed(sizes, loads, &tiles, target.chip());
     let by_boxes = match math {
         Math::Warpgroup => boxes(c, (p, q), (values, along), block.boxes(sizes), target),
         _ => None,
     };
     if by_boxes.is_none() {
-        let many = g.batches() * p.m.div_ceil(128) >= target.chip().multiprocessors as usize;
-        block = StreamedBlock::unfed(math, many);
+        block = StreamedBlock::unfed(math, is_busy(g.batches() * p.m.div_ceil(128), target.chip()));
     }
     let class = StreamedClass {
         dtype: c.dtype,
@@ -228,20 +228,20 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
 }
 
 impl StreamedBlock {
-    /// A block whose rows, keys and values are copied by TMA. `tiles(rows)` is the number of tiles of so many rows;
-    /// `loads` are the bytes that each score reads besides them, which wait in registers. Where there are enough tiles,
-    /// blocks are persistent and share keys among two warpgroups, or among three where registers allow and the 64 more
-    /// rows leave no multiprocessors idle. Otherwise several resident blocks of one warpgroup hide each other's
-    /// latency.
-    fn fed(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: usize) -> StreamedBlock {
+    /// One whose rows, keys and values are copied by boxes, of so many tiles of so many rows; `loads` are the bytes that
+    /// each score reads beside them, which wait in registers. Where there are enough tiles, blocks stay and share keys
+    /// among two warpgroups or, where there is room in the registers and their 64 more rows do not leave multiprocessors
+    /// without work, three. Else blocks of one warpgroup, side by side, hide each other's steps.
+    fn fed(sizes: [u32; 2], loads: usize, tiles: &dyn Fn(usize) -> usize, chip: &Chip) -> StreamedBlock {
         let narrow = sizes.iter().all(|&n| n <= 64);
         let room = loads == 0 || narrow && loads <= 4;
-        if !room || tiles(128) < chip {
+        if !room || !is_busy(tiles(128), chip) {
             return StreamedBlock { warps: 4, keys: 64, blocks: if narrow { 3 } else { 2 }, stays: false };
         }
-        // Measured on an H200: a wave of blocks of three takes 1.3 times one of two.
-        let rounds = |rows: usize| tiles(rows).div_ceil(chip);
-        let three = narrow && loads == 0 && 13 * rounds(192) <= 10 * rounds(128);
+        let rounds = |rows: usize| tiles(rows).div_ceil(chip.multiprocessors as usize);
+        let percent = &TUNABLES.three_warpgroups_percent;
+        let pays = || percent.side(percent.get() * rounds(192) <= 100 * rounds(128));
+        let three = narrow && loads == 0 && pays();
         StreamedBlock { warps: if three { 12 } else { 8 }, keys: 128, blocks: 1, stays: true }
     }
 

@@ -12,6 +12,7 @@ use crate::space::{Space, divisor};
 use crate::target::Chip;
 use crate::target::Target;
 use crate::traffic;
+use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_ir::{DType, MAX_RANK};
 use thalweg_kernel::{
@@ -62,14 +63,21 @@ pub fn math(c: &Contraction, chip: &Chip) -> Math {
     }
 }
 
-/// Chooses the tile of a contraction: a large one where there are enough tiles for all multiprocessors.
+/// Whether so many blocks keep the chip busy.
+pub fn is_busy(blocks: usize, chip: &Chip) -> bool {
+    let percent = &TUNABLES.busy_percent;
+    !percent.side(100 * blocks < percent.get() * chip.multiprocessors as usize)
+}
+
+/// The tile of a contraction: large ones where there are enough of them to keep the chip busy.
 pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     let p = &g.product;
-    let large = p.m > 64 && g.batches() * p.m.div_ceil(128) * p.n.div_ceil(128) >= chip.multiprocessors as usize;
-    let huge = g.batches() * p.m.div_ceil(128) * p.n.div_ceil(256) >= chip.multiprocessors as usize;
+    let few_rows = TUNABLES.max_flat_rows.admits(p.m);
+    let large = !few_rows && is_busy(g.batches() * p.m.div_ceil(128) * p.n.div_ceil(128), chip);
+    let huge = is_busy(g.batches() * p.m.div_ceil(128) * p.n.div_ceil(256), chip);
     let wide = c.accumulator().size() > 4;
-    // Few rows and many columns, as in a convolution of few channels.
-    let flat = p.m <= 64 && g.batches() * p.n.div_ceil(256) >= chip.multiprocessors as usize;
+    // Few rows and many columns, as a convolution of few channels has.
+    let flat = few_rows && is_busy(g.batches() * p.n.div_ceil(256), chip);
     match math(c, chip) {
         Math::Plain if flat && !wide => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
         Math::Tf32 if flat => Tile { m: 64, n: 256, k: 16, warps: [2, 4], stages: 3, blocks: 2 },
@@ -86,25 +94,20 @@ pub fn shape(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> Tile {
     }
 }
 
-/// Terms that a block has at least of a tile that it shares with others.
-const SHARE: usize = 128;
-/// Shares of a tile at most: the last block reads the sums of all.
-const MOST_SHARES: usize = 16;
-
-/// Split-K factor: number of blocks that divide the terms of a tile. Several where tiles are too few for the chip and
-/// terms many. It follows from sizes and chip alone, and partial accumulators are added in order, so results are
-/// reproducible.
+/// How many blocks share the terms of a tile: several where tiles are too few for the chip, and terms many. It follows from
+/// sizes and chip alone, and shares are put together in order, so results are the same each time.
 pub fn shares(c: &Contraction, g: &ContractionGeometry, chip: &Chip) -> usize {
     let p = &g.product;
     let tile = shape(c, g, chip);
     let tiles = g.batches() * p.m.div_ceil(tile.m as usize) * p.n.div_ceil(tile.n as usize);
-    let (steps, least) = (p.k.div_ceil(tile.k as usize), (SHARE / tile.k as usize).max(2));
+    let steps = p.k.div_ceil(tile.k as usize);
     if c.precision == Precision::Ordered || tiles == 0 || !matches!(c.accumulator().size(), 4 | 8) {
         return 1;
     }
     let free = chip.multiprocessors as usize / tiles;
-    let most = free.min(steps / least).clamp(1, MOST_SHARES);
-    // Every split has terms.
+    let least = (TUNABLES.min_split_terms.size() / tile.k as usize).max(TUNABLES.min_split_steps.size());
+    let most = free.min(steps / least).clamp(1, TUNABLES.max_splits.size());
+    // No share is empty.
     steps.div_ceil(steps.div_ceil(most).max(1)).max(1)
 }
 

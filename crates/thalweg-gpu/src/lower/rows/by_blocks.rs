@@ -7,9 +7,10 @@
 //! A block reads strips as wide as a cache line: each strip of rows then has few blocks to exchange with, and reads of
 //! 128 bytes are as fast as wider ones.
 
-use super::{HELD, LINE, Sharing, Spread};
+use super::{LINE, Sharing, Spread, is_held};
 use crate::class::body::gathers;
 use crate::target::COMPANY;
+use crate::tunable::TUNABLES;
 use thalweg_kernel::{Along, Body};
 
 /// Threads per block. Two blocks fit a multiprocessor with the registers they hold. The number of warps equals the
@@ -21,13 +22,17 @@ impl Spread<'_> {
     pub(super) fn by_blocks(&self) -> Option<Sharing> {
         let (body, chip) = (self.body, self.target.chip());
         let (_, n) = self.counts();
+        let is_near = |bytes: usize| {
+            let cache = &TUNABLES.cache_divisor;
+            cache.side(bytes <= chip.l2 / cache.get())
+        };
         let points = self.space.rows() * self.space.row();
         // Small kernels return early, since this runs for all new sizes.
         let all: usize = body.accesses.iter().map(|a| a.dtype.size()).sum();
-        if points * all <= chip.l2 / 2 || !body.scans.is_empty() || !body.combined.is_empty() || gathers(body) {
+        if is_near(points * all) || !body.scans.is_empty() || !body.combined.is_empty() || gathers(body) {
             return None;
         }
-        if points * self.read_again()? <= chip.l2 / 2 {
+        if is_near(points * self.read_again()?) {
             return None;
         }
         let wide = self.line().min(LINE / 16);
@@ -35,7 +40,7 @@ impl Spread<'_> {
         let weight = self.held_between_passes() * self.lanes();
         // Half of the registers, so that a multiprocessor has two blocks; all of them where rows are too long for that.
         let fits = |steps: &usize| n.div_ceil(deep * steps) <= chip.company();
-        let steps = (0..5).map(|s| 1 << s).take_while(|s| s * weight <= HELD / 2).last()?;
+        let steps = (0..5).map(|s| 1 << s).take_while(|s| is_held(s * weight, true)).last()?;
         let steps = [steps, 2 * steps].into_iter().find(fits)?;
         (steps >= 2).then_some(Sharing::HeldByBlocks { wide: wide as u16, deep: deep as u16, steps: steps as u8 })
     }

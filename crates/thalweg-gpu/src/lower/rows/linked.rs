@@ -6,16 +6,15 @@
 //! Always true: the strategy of a scan does not depend on the number of rows, so each row has the same bits whatever
 //! else there is.
 
-use super::{HELD, Sharing, Spread, Stage};
+use super::{Sharing, Spread, Stage, is_held};
 use crate::class::rows::{RowsClass, is_in_registers};
+use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{Phases, Scan};
 
 /// Threads of a block, which has a tile.
 const THREADS: u16 = 256;
-/// Vectors of a row from which on tiles are twice as large.
-const LONG: usize = 1 << 16;
-/// Tiles per group of the look-back. A group publishes one prefix.
+/// Tiles that tell a number of their own together.
 const GROUP: usize = 32;
 
 /// Chained scan of a row that is too long for a block.
@@ -58,12 +57,12 @@ impl Spread<'_> {
         if behind.once || !here.body.folds.is_empty() || !behind.body.folds.is_empty() {
             return None;
         }
-        // Eight vectors a thread in a long row: the time that a tile waits does not grow, and fewer tiles wait. They
-        // need registers for the prefix of each vector, and three blocks on a multiprocessor.
-        let (weight, long) = (self.weight() * self.lanes(), self.counts().1 >= LONG);
+        // Many in a long row: what a tile waits for does not take longer, and fewer tiles wait. Beside them there have to be registers
+        // for what is before each vector, and three blocks on a multiprocessor.
+        let (weight, long) = (self.weight() * self.lanes(), TUNABLES.min_long_scan.reached_by(self.counts().1));
         let fits = |steps: &u8| match *steps {
-            8 => long && 8 * weight <= HELD / 2,
-            steps => steps as usize * weight <= HELD,
+            8 => long && is_held(8 * weight, true),
+            steps => is_held(steps as usize * weight, false),
         };
         let steps = [8, 4, 2].into_iter().find(fits).unwrap_or(1);
         Some(Linked { phase, steps })

@@ -8,6 +8,7 @@ use super::{Sharing, Spread};
 use crate::class::body::wanted;
 use crate::class::rows::RowsClass;
 use crate::space::Way;
+use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 
 /// Rows per thread. (Eight took as long on an H100, with twice the registers; two were not tried.)
@@ -16,13 +17,6 @@ const ROWS: usize = 4;
 const FOLDED: usize = 32;
 /// Vectors that are loaded before the first of them is used.
 const LOADS: usize = 10;
-/// Points of a row above which the rows of the threads of a block, which lie side by side, are more than the first-level cache.
-const LONG: usize = 512;
-/// Threads of a multiprocessor below which there are too few; and for each vector of a row, one after the other of which a thread waits for.
-const BUSY: usize = 64;
-const WAITING: usize = 8;
-/// Neighbouring threads that read different rows of the operand that stays.
-const SIDE: usize = 16;
 
 impl Spread<'_> {
     /// Returns the sharing of pairwise rows; `None` where rows are not pairs, or are too few.
@@ -34,9 +28,13 @@ impl Spread<'_> {
         }
         let (first, second) = (self.space.extents[0], self.space.extents[1]);
         let threads = first.div_ceil(ROWS) * second;
-        let least = BUSY.max(WAITING * self.space.row() / self.lanes());
-        let busy = threads >= least * self.target.chip().multiprocessors as usize;
-        if !busy || second < SIDE || first < ROWS || self.space.row() > LONG || body.accesses.len() > 64 {
+        let (own, waiting) =
+            (threads / self.target.chip().multiprocessors as usize, &TUNABLES.min_pair_threads_of_vector);
+        let waits = || waiting.side(own < waiting.get() * self.space.row() / self.lanes());
+        let busy = TUNABLES.min_pair_threads.reached_by(own) && !waits();
+        let near =
+            busy && TUNABLES.min_pair_side.reached_by(second) && TUNABLES.max_pair_points.admits(self.space.row());
+        if !near || first < ROWS || body.accesses.len() > 64 {
             return None;
         }
         let strided = |way: &Way| matches!(way, Way::Strided { .. });

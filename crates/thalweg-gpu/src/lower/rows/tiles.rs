@@ -4,14 +4,13 @@
 //! the other, so that a warp reads whole sectors of 32 bytes of both operands. Only strides and sizes change; the
 //! kernel is the same.
 
+use crate::tunable::TUNABLES;
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{Access, AccessGeometry, Body, RowGeometry};
 
 /// Bytes of a sector, and bytes that a warp reads as neighbours along the innermost dimension.
 const SECTOR: usize = 32;
 const SIDE: usize = 64;
-/// Points along either dimension below which lines of memory stay near anyway.
-const LEAST: usize = 64;
 
 /// Returns the tiled geometry, where that helps and the points' order is free.
 pub(super) fn tiled(body: &Body, g: &RowGeometry) -> Option<RowGeometry> {
@@ -23,7 +22,8 @@ pub(super) fn tiled(body: &Body, g: &RowGeometry) -> Option<RowGeometry> {
     let innermost = rank - 1;
     let with = || body.accesses.iter().zip(&g.accesses).filter(|(a, _)| a.operand.is_some());
     let along = with().find(|(_, at)| at.strides[innermost] == 1)?.0;
-    let fits = |d: usize, tile: usize| g.extents[d] >= LEAST && g.extents[d].is_multiple_of(tile);
+    let fits =
+        |d: usize, tile: usize| g.extents[d].is_multiple_of(tile) && TUNABLES.min_tiled_fold.reached_by(g.extents[d]);
     let other = |(access, at): (&Access, &AccessGeometry)| {
         let deep = (SECTOR / access.dtype.size()).min(16);
         let apart = at.strides[innermost].unsigned_abs() > 1;

@@ -207,7 +207,7 @@ impl Rows<'_> {
         let together = self.online.as_ref().map(|o| o.phases.clone()).unwrap_or(0..0);
         let inside = |number: usize| together.contains(&number) && current.is_none_or(|c| c + 1 == together.end);
         if let Some(current) = current {
-            let own = self.class.online.unwrap_or(u16::MAX);
+            let own = self.class.online.map_or(u16::MAX, |o| o.own);
             for (_, phase) in list[..current].iter().enumerate().filter(|(number, _)| !inside(*number)) {
                 let folds = phase.body.folds.iter().map(|f| f.slot).filter(|&slot| slot < own);
                 folds.chain(left(phase)).for_each(|slot| out.push(self.read_value(slot)));

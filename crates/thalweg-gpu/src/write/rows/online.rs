@@ -21,9 +21,6 @@ use thalweg_kernel::{Fold, OnlineFold, OnlinePasses, Rescaling, Shift};
 
 /// Vectors per thread in a tile.
 const TILE: u8 = 4;
-/// Number of tiles that are shifted by the mean of the first of them. Combining two states costs as much as some tens
-/// of elements; what cancels is at most this many times as large as what remains.
-const TILES: usize = 8;
 
 /// State of online fold number `l`.
 fn state(l: usize) -> Expr {
@@ -106,7 +103,8 @@ impl Rows<'_> {
         }
         mean.push(Statement::Set(counted("many"), number(0, Type::U32)));
         let turn = || Expr::name("turn", Type::I32);
-        let every = (turn() % number(TILES, Type::I32)).same(number(0, Type::I32));
+        let tiles = self.class.online.map_or(1, |o| o.tiles);
+        let every = (turn() % number(tiles.into(), Type::I32)).same(number(0, Type::I32));
         tile.push(Statement::when(every, mean));
         // Folds of the second pass restart after each new mean.
         let again = counted("many").same(number(0, Type::U32));
