@@ -724,7 +724,7 @@ TRAINING = {"train_mlp": lambda p, _: train_mlp(p), "train_conv": lambda p, _: t
 
 
 class Draws:
-    """The generator of crates/thalweg-cli/src/first_sight.rs."""
+    """The generator of crates/thalweg-cli/src/new_code.rs."""
 
     def __init__(self, seed):
         self.state = seed * 0x9E3779B97F4A7C15 % 2**64
@@ -857,7 +857,7 @@ class Figures:
         if name == "cold_start":
             return self.cold_start()
         if name in FIRST:
-            return self.first_sight(name, runs)
+            return self.new_code(name, runs)
         if self.key != (name, large):
             self.key = self.call = None
             # torch.compile stops compiling, silently, after eight versions of what it takes for one function.
@@ -910,7 +910,7 @@ class Figures:
                 times.append((time.perf_counter() - begin) * 1e3)
         return self.figure("cold_start", times[0], times)
 
-    def first_sight(self, name, runs):
+    def new_code(self, name, runs):
         """Runs with seeds of their own."""
         if self.peer.name != "torch":
             raise RuntimeError("measured with eager torch alone")

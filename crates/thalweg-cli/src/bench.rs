@@ -4,7 +4,7 @@ use crate::failure::{During, Failure, Outcome};
 use crate::measure::{Mode, Runs, Times, Work, counted, time};
 use crate::report;
 use crate::workloads::{self, Size, Workload};
-use crate::{first_sight, processes, record};
+use crate::{new_code, processes, record};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
@@ -96,8 +96,8 @@ fn measure(
         }
         _ => {}
     }
-    if let Some(first) = first_sight::ALL.iter().find(|w| w.name == name) {
-        let (times, work) = mode.apply(|| first_sight::measure(first, runs.least))?;
+    if let Some(first) = new_code::ALL.iter().find(|w| w.name == name) {
+        let (times, work) = mode.apply(|| new_code::measure(first, runs.least))?;
         return Figure::new(name, mode, &times, work);
     }
     if !kept.as_ref().is_some_and(|(s, w)| *s == size && w.name == name) {
@@ -123,8 +123,8 @@ impl Bench {
     pub fn run(self) -> Outcome {
         let names: Vec<&str> = if self.workload == "all" {
             workloads::ALL.iter().map(|e| e.name).chain(workloads::OTHERS.iter().map(|o| o.0)).collect()
-        } else if self.workload == first_sight::GROUP {
-            first_sight::ALL.iter().map(|f| f.name).collect()
+        } else if new_code::is_group(&self.workload) {
+            new_code::ALL.iter().map(|f| f.name).collect()
         } else if let Some((_, group)) = workloads::GROUPS.iter().find(|g| g.0 == self.workload) {
             group.iter().map(|e| e.name).collect()
         } else {

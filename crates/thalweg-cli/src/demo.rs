@@ -51,7 +51,7 @@ struct Measured {
 
 impl Measured {
     /// Achieved fraction of the memory bandwidth.
-    fn share(&self, bandwidth: Bandwidth) -> f64 {
+    fn bandwidth_fraction(&self, bandwidth: Bandwidth) -> f64 {
         let bytes = self.work.bytes_read + self.work.bytes_written;
         bytes as f64 / (self.median_ms / 1e3) / bandwidth.all
     }
@@ -86,7 +86,7 @@ impl Demo {
                 let measured = with_fusion(fused, || measure(form, &x))?;
                 bar.inc(1);
                 let name = if fused { form.name } else { "" };
-                let share = measured.share(bandwidth);
+                let share = measured.bandwidth_fraction(bandwidth);
                 cached |= share > 1.0;
                 bar.suspend(|| crate::out!("{}", row(name, fused, &measured, share)));
                 both.push(measured);

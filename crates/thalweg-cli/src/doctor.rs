@@ -51,14 +51,14 @@ fn run(calibrate: bool) -> Outcome {
 /// Prints the environment variables that Thalweg reads: value, meaning, and valid values.
 fn show_environment() {
     crate::out!("environment");
-    for variable in environment::ALL.iter().filter(|v| !v.inner || std::env::var_os(v.name).is_some()) {
-        let value = std::env::var_os(variable.name).filter(|v| !v.is_empty());
-        let value = value.map_or("-".into(), |v| v.to_string_lossy().into_owned());
+    for variable in environment::ALL.iter().filter(|v| !v.inner || v.text().is_some()) {
+        let value = variable.text().map_or("-".into(), |v| v.to_string_lossy().into_owned());
         let wrong = variable.read().err().map_or(String::new(), |mistake| format!("  WRONG: {}", mistake.why));
         crate::out!("  {:<22} {value}{wrong}", variable.name);
         crate::out!("    {}: {}", variable.about, variable.allowed());
     }
     environment::unknown().iter().for_each(|unknown| crate::out!("  {unknown}"));
+    environment::outdated().iter().for_each(|outdated| crate::out!("  {outdated}"));
 }
 
 /// Vector extensions of the processor, of those that emitted code uses or that matter to it.

@@ -3,7 +3,7 @@
 //! Lines have at most 80 columns, except for long paths. Without a driver there is one line: most machines have none.
 
 use crate::report;
-use thalweg::cuda::{Chip, Found, Sought, chips, find};
+use thalweg::cuda::{Chip, LibrarySearch, Sought, chips, find};
 
 /// Maximum columns of a line.
 const WIDTH: usize = 80;
@@ -36,7 +36,7 @@ fn lines() -> Vec<String> {
     out
 }
 
-fn library(found: &Found) -> Vec<String> {
+fn library(found: &LibrarySearch) -> Vec<String> {
     let Some(path) = &found.library else {
         let what = match found.sought {
             Sought::CublasLt => "missing: large matrix products take 20 to 30 times as long without it;",
@@ -87,7 +87,7 @@ mod tests {
     fn what_is_missing_fits_the_terminal() {
         for sought in [Sought::Nvrtc, Sought::CublasLt, Sought::Cufft, Sought::Cusolver] {
             let advice = "there is no libnvrtc.so.13: `pip install nvidia-cuda-nvrtc`, or install the CUDA toolkit, or name the file in THALWEG_NVRTC";
-            let found = Found { sought, library: None, version: None, advice: Some(advice.into()) };
+            let found = LibrarySearch { sought, library: None, version: None, advice: Some(advice.into()) };
             let lines = library(&found);
             assert!(lines.iter().all(|l| l.len() <= WIDTH), "{lines:?}");
             assert!(lines.len() > 1 && lines[0].contains("missing") && lines[1].starts_with("    "), "{lines:?}");

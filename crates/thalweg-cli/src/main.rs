@@ -9,11 +9,11 @@ mod demo;
 mod doctor;
 mod explain;
 mod failure;
-mod first_sight;
 #[cfg(feature = "cuda")]
 mod gpus;
 mod math;
 mod measure;
+mod new_code;
 mod numerics;
 mod predict;
 mod processes;
@@ -78,8 +78,7 @@ fn after_help() -> String {
     let groups = workloads::GROUPS
         .iter()
         .fold(all, |text, (group, entries)| text + "\n\n" + &list(&format!("Group {group}:"), &mut named(entries)));
-    let first =
-        list(&format!("Group {}:", first_sight::GROUP), &mut first_sight::ALL.iter().map(|f| (f.name, f.about)));
+    let first = list(&format!("Group {}:", new_code::GROUP), &mut new_code::ALL.iter().map(|f| (f.name, f.about)));
     groups + "\n\n" + &first
 }
 
@@ -99,6 +98,7 @@ fn run(command: Command) -> Outcome {
     if !matches!(command, Command::Doctor(_)) {
         environment::check()?;
         environment::unknown().iter().for_each(|unknown| eprintln!("warning: {unknown}"));
+        environment::outdated().iter().for_each(|outdated| eprintln!("warning: {outdated}"));
     }
     if let Command::Bench(bench::Bench { device: Some(device), .. }) = &command {
         choose(device)?;

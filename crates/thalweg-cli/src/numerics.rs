@@ -223,8 +223,8 @@ fn softmaxes(report: &mut Report) -> Outcome {
     let infinite = f64::NEG_INFINITY;
     let first = |v: f64| move |x: &Tensor| x.positions(0, DType::I64).eq(0).where_(v, x);
     let every = move |x: &Tensor| (x.positions(0, DType::I64) % 3).eq(0).where_(infinite, x);
-    type Made = Box<dyn Fn(&Tensor) -> Tensor>;
-    let rows: [(&str, Made); 6] = [
+    type MakeInput = Box<dyn Fn(&Tensor) -> Tensor>;
+    let rows: [(&str, MakeInput); 6] = [
         ("normal", Box::new(|x| x.clone())),
         ("1e6 + normal", Box::new(|x| x + 1e6)),
         ("-1e6 + normal", Box::new(|x| x - 1e6)),

@@ -66,7 +66,7 @@ fn ns(times: &[f64]) -> f64 {
 }
 
 /// A unique segment: six operations that encode `number` in base six, after a first one that differs from the chain's.
-fn stretch(number: usize, x: &Tensor) -> Tensor {
+fn unique_segment(number: usize, x: &Tensor) -> Tensor {
     let mut digits = number;
     let mut y = x.abs();
     for _ in 0..6 {
@@ -115,7 +115,7 @@ fn measure_here() -> Outcome<(Times, Work, Recording)> {
     let bar = report::progress(PLANS as u64);
     bar.set_message("plans stored");
     for number in 0..PLANS {
-        stretch(number, &x).to_vec::<f32>()?;
+        unique_segment(number, &x).to_vec::<f32>()?;
         bar.inc(1);
     }
     bar.finish_and_clear();

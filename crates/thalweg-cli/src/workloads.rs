@@ -10,7 +10,7 @@ pub mod training;
 pub mod transformers;
 
 use crate::failure::{Outcome, failure};
-use crate::first_sight;
+use crate::new_code;
 use clap::ValueEnum;
 use std::cell::RefCell;
 use std::f64::consts::SQRT_2;
@@ -215,7 +215,7 @@ pub fn unknown(name: &str) -> crate::failure::Failure {
     let names: Vec<&str> = entries()
         .map(|e| e.name)
         .chain(OTHERS.iter().map(|o| o.0))
-        .chain(first_sight::ALL.iter().map(|f| f.name))
+        .chain(new_code::ALL.iter().map(|f| f.name))
         .collect();
     failure(format!("no workload is called {name:?}; there are: {}", names.join(" ")))
 }

@@ -16,7 +16,7 @@ fn program(args: &[&str]) -> Command {
         .env("THALWEG_CACHE", "off")
         .env("THALWEG_DEVICE", "cpu")
         .env("THALWEG_THREADS", "2")
-        .env("THALWEG_MEASURE", "off");
+        .env("THALWEG_AUTOTUNE", "off");
     command
 }
 
@@ -213,7 +213,7 @@ fn a_misspelt_variable_is_an_error_that_lists_what_is_allowed() {
         ("THALWEG_FUSION", "of", "on or off"),
         ("THALWEG_STRICT", "yes", "on or off"),
         ("THALWEG_SEARCH", "ful", "none, full, or a number of operations"),
-        ("THALWEG_MEASURE", "on", "off, or a percentage from 0 to 100"),
+        ("THALWEG_AUTOTUNE", "on", "off, or a percentage from 0 to 100"),
         ("THALWEG_DEFER", "no", "on or off"),
         ("THALWEG_CALIBRATE", "never", "off, or a number of milliseconds of kernels"),
         ("THALWEG_CACHE", "of", "off, or a folder (a new one has a slash in it)"),

@@ -100,7 +100,7 @@ fn main() {
             false => (0, columns as isize, 1),
             true => (0, 1, rows as isize),
         };
-        let geometry = Geometry::Contraction(Box::new(ContractionGeometry::bare(MatmulGeometry {
+        let geometry = Geometry::Contraction(Box::new(ContractionGeometry::unfused(MatmulGeometry {
             batch: if batch == 1 { vec![] } else { vec![(batch, (m * k) as isize, (k * n) as isize)] },
             m,
             n,
@@ -110,7 +110,7 @@ fn main() {
             reach: [None, None],
         })));
         let program =
-            device.program(&Kernel::Contraction(Contraction::bare(dtype, Precision::Full))).expect("a product");
+            device.program(&Kernel::Contraction(Contraction::unfused(dtype, Precision::Full))).expect("a product");
         println!("{}", timed(asked.time, || program.launch(&geometry, &[a, b, c], &[]).expect("a launch")));
     }
 }

@@ -151,7 +151,7 @@ impl CpuDevice {
 
     /// Compiles all kernels that have no program yet on all threads, if there are enough of them. Failures are ignored
     /// here; the later request for the program reports them.
-    fn compile_together<'a>(&self, kernels: impl Iterator<Item = &'a Kernel>) {
+    fn compile_in_parallel<'a>(&self, kernels: impl Iterator<Item = &'a Kernel>) {
         let programs = self.programs.read().unwrap_or_else(|e| e.into_inner());
         let mut seen = HashSet::new();
         let parts = kernels.flat_map(|kernel| match kernel {
@@ -261,7 +261,7 @@ impl Device for CpuDevice {
 
     fn prepare(&self, launches: &[(&Kernel, &Geometry)]) -> Result<Vec<Arc<dyn Program>>, Error> {
         if TUNABLES.min_compiled_together.reached_by(launches.len()) {
-            self.compile_together(launches.iter().map(|(kernel, _)| *kernel));
+            self.compile_in_parallel(launches.iter().map(|(kernel, _)| *kernel));
         }
         launches.iter().map(|(kernel, _)| self.program(kernel)).collect()
     }

@@ -8,7 +8,7 @@
 //! launch.
 
 use crate::prepare::prepare;
-use crate::row_call::{ACCESS_WORDS, Along, RowArgs, Rows};
+use crate::row_call::{ACCESS_WORDS, InnerReduction, RowArgs, Rows};
 use crate::tile;
 #[cfg(all(unix, target_arch = "x86_64"))]
 use crate::x64;
@@ -101,7 +101,7 @@ impl Choice {
         if let Some(isa) = self.isa().filter(|i| i.available()) {
             match x64::compile(body, isa) {
                 Ok(code) => {
-                    let info = self.told(&code.report);
+                    let info = self.program_info(&code.report);
                     return Some((Box::new(code), info));
                 }
                 Err(reason) => tracing::debug!(?reason, "a body is left to the tile engine"),
@@ -123,13 +123,18 @@ impl Choice {
 
     /// Emits code for a row body; `None` if this is no emitter or it refuses the body. The phases are those of
     /// [`thalweg_kernel::phases`] of the prepared body. With `streaming`, stores are non-temporal.
-    fn emit_along(self, body: &Body, keep: bool, streaming: bool) -> Option<(Box<dyn Along>, ProgramInfo)> {
+    fn emit_inner_reduction(
+        self,
+        body: &Body,
+        keep: bool,
+        streaming: bool,
+    ) -> Option<(Box<dyn InnerReduction>, ProgramInfo)> {
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some(isa) = self.isa().filter(|i| i.available()) {
-            let compile = if streaming { x64::compile_along_streaming } else { x64::compile_along };
+            let compile = if streaming { x64::compile_inner_reduction_streaming } else { x64::compile_inner_reduction };
             match compile(body, isa, keep) {
                 Ok(code) => {
-                    let info = self.told(&code.report);
+                    let info = self.program_info(&code.report);
                     return Some((Box::new(code), info));
                 }
                 Err(reason) => tracing::debug!(?reason, "a row body is left to the tile engine"),
@@ -141,7 +146,7 @@ impl Choice {
 
     /// Program information from the emitter's report.
     #[cfg(all(unix, target_arch = "x86_64"))]
-    fn told(self, report: &x64::Report) -> ProgramInfo {
+    fn program_info(self, report: &x64::Report) -> ProgramInfo {
         ProgramInfo {
             engine: self.name().into(),
             code_bytes: report.bytes,
@@ -294,27 +299,27 @@ impl Engine {
 }
 
 /// A compiled row body whose rows are contiguous in the innermost dimension.
-pub struct AlongEngine {
+pub struct InnerReductionEngine {
     body: Body,
     keep: bool,
     phases: Phases,
-    fast: Option<Box<dyn Along>>,
+    fast: Option<Box<dyn InnerReduction>>,
     /// Variant with non-temporal stores, compiled when first needed.
-    streaming: OnceLock<Option<Box<dyn Along>>>,
+    streaming: OnceLock<Option<Box<dyn InnerReduction>>>,
     choice: Choice,
-    slow: OnceLock<Box<dyn Along>>,
+    slow: OnceLock<Box<dyn InnerReduction>>,
     info: ProgramInfo,
 }
 
-impl AlongEngine {
+impl InnerReductionEngine {
     /// Compiles a row body. With `keep`, expensive values are saved in buffers between phases (see
     /// [`thalweg_kernel::phases`]).
-    pub fn new(body: &Body, choice: Choice, keep: bool) -> AlongEngine {
-        let emitted = choice.emit_along(body, keep, false);
+    pub fn new(body: &Body, choice: Choice, keep: bool) -> InnerReductionEngine {
+        let emitted = choice.emit_inner_reduction(body, keep, false);
         let emitted = emitted.filter(|(_, info)| !(info.rereads_inputs && accumulates(body)));
         let (fast, info) = emitted.map_or_else(|| (None, tile_info()), |(code, info)| (Some(code), info));
         let (streaming, slow) = (OnceLock::new(), OnceLock::new());
-        AlongEngine {
+        InnerReductionEngine {
             body: body.clone(),
             keep,
             phases: phases(&prepare(body), keep),
@@ -341,14 +346,14 @@ impl AlongEngine {
         self.info.rereads_inputs
     }
 
-    /// Like [`AlongEngine::run`] with `in_place` false, with non-temporal stores, for outputs larger than the caches.
+    /// Like [`InnerReductionEngine::run`] with `in_place` false, with non-temporal stores, for outputs larger than the caches.
     /// Rows of outputs begin at multiples of [`STREAM_ALIGN`].
     ///
     /// # Safety
-    /// As [`Along::run`].
+    /// As [`InnerReduction::run`].
     ///
     /// # Errors
-    /// As [`AlongEngine::run`].
+    /// As [`InnerReductionEngine::run`].
     pub unsafe fn run_streaming(
         &self,
         args: &RowArgs,
@@ -357,7 +362,7 @@ impl AlongEngine {
         phases: Range<usize>,
     ) -> Result<(), OutOfRange> {
         let make = || {
-            let made = self.fast.as_ref().and_then(|_| self.choice.emit_along(&self.body, self.keep, true));
+            let made = self.fast.as_ref().and_then(|_| self.choice.emit_inner_reduction(&self.body, self.keep, true));
             made.map(|(code, _)| code)
         };
         if let Some(streaming) = self.streaming.get_or_init(make) {
@@ -373,7 +378,7 @@ impl AlongEngine {
     /// Runs these phases for each row. `in_place`: outputs may overlap inputs that a second run would read again.
     ///
     /// # Safety
-    /// As [`Along::run`].
+    /// As [`InnerReduction::run`].
     ///
     /// # Errors
     /// If an index is out of range; outputs, and the buffers and values that these phases produce, are then
@@ -392,7 +397,7 @@ impl AlongEngine {
                 return Ok(());
             }
         }
-        let slow = self.slow.get_or_init(|| Box::new(tile::compile_along(&self.body, self.keep)));
+        let slow = self.slow.get_or_init(|| Box::new(tile::compile_inner_reduction(&self.body, self.keep)));
         // The tile engine takes one row after the other and reuses the buffers of the first row.
         let mut args = args.to_vec();
         for buffer in 0..self.phases.buffers.len() {
@@ -404,7 +409,7 @@ impl AlongEngine {
     }
 }
 
-impl std::fmt::Debug for AlongEngine {
+impl std::fmt::Debug for InnerReductionEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.info)
     }

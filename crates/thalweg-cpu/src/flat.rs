@@ -8,7 +8,7 @@
 
 use crate::check;
 use crate::engine::{Engine, OutOfRange};
-use crate::stretch::{CHUNK, Stores, straight_ns};
+use crate::launch_common::{CHUNK, Stores, straight_ns};
 use std::ops::Range;
 use thalweg_kernel::{AccessClass, Body, MapGeometry};
 use thalweg_runtime::Buffer;

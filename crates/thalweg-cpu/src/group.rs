@@ -8,9 +8,9 @@
 //! on the number of threads.
 
 use crate::launch::Job;
+use crate::launch_common::{Scratch, with_scratch};
 use crate::map::{BoxesProgram, MapProgram};
 use crate::row::{self, Failure, RowsProgram};
-use crate::stretch::{Scratch, with_scratch};
 use crate::threads::Threads;
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl PartProgram {
     }
 }
 
-struct Part {
+struct SubKernel {
     program: PartProgram,
     reads: usize,
     writes: usize,
@@ -54,7 +54,7 @@ struct Part {
 
 /// A compiled group.
 pub struct GroupProgram {
-    parts: Vec<Part>,
+    parts: Vec<SubKernel>,
     /// Number of operands read, of all sub-kernels.
     reads: usize,
     /// Numbers of all operands and of all scalars.
@@ -84,9 +84,9 @@ struct Unit {
 impl GroupProgram {
     /// The group of these sub-kernels; `programs` are those of its distinct kernels.
     pub fn new(programs: &[PartProgram], parts: &[GroupPart], threads: Arc<Threads>) -> GroupProgram {
-        let parts: Vec<Part> = parts
+        let parts: Vec<SubKernel> = parts
             .iter()
-            .map(|p| Part {
+            .map(|p| SubKernel {
                 program: programs[p.kernel as usize].clone(),
                 reads: p.reads as usize,
                 writes: p.writes as usize,
@@ -94,7 +94,7 @@ impl GroupProgram {
             })
             .collect();
         let reads = parts.iter().map(|p| p.reads).sum();
-        let again = |p: &Part| p.program.program().rereads_for(p.reads);
+        let again = |p: &SubKernel| p.program.program().rereads_for(p.reads);
         let mut rereads: Vec<bool> = parts.iter().flat_map(|p| std::iter::repeat_n(again(p), p.writes)).collect();
         let operands = reads + rereads.len();
         if !rereads.contains(&true) {
@@ -192,7 +192,7 @@ impl Program for GroupProgram {
         assert_eq!(operands.len(), self.operands, "operands of a group");
         assert!(scalars.len() >= self.scalars, "{} scalars, {} given", self.scalars, scalars.len());
         let operands = self.by_part(operands);
-        debug_assert!(self.are_apart(&operands), "what a part of a group writes is another's operand");
+        debug_assert!(self.are_independent(&operands), "what a part of a group writes is another's operand");
         let works = self.works(geometries, &operands, scalars)?;
         let estimate = works.iter().map(Work::estimate_ns).sum();
         if self.threads.for_work(estimate) == 1 {
@@ -233,7 +233,7 @@ impl Program for GroupProgram {
 
 impl GroupProgram {
     /// Whether no sub-kernel writes an operand that another one reads or writes; `operands` by sub-kernel.
-    fn are_apart(&self, mut operands: &[&Buffer]) -> bool {
+    fn are_independent(&self, mut operands: &[&Buffer]) -> bool {
         let mut all: Vec<(usize, usize, usize, bool)> = vec![];
         for (n, part) in self.parts.iter().enumerate() {
             let (own, rest) = operands.split_at(part.reads + part.writes);

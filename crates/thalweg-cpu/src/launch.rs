@@ -13,10 +13,10 @@
 use crate::check::{self, gathered};
 use crate::engine::{Engine, OutOfRange};
 use crate::flat;
+use crate::launch_common::{CHUNK, Scratch, Stores, straight_ns};
 use crate::memory;
 use crate::narrow::{Narrow, Widened};
 use crate::short::{Merged, short};
-use crate::stretch::{CHUNK, Scratch, Stores, straight_ns};
 use crate::tables::{self, Mapped, Tables, TooFar, numbers};
 use std::ops::Range;
 use std::sync::Arc;

@@ -3,16 +3,16 @@
 use crate::engine::{Choice, Engine};
 use crate::flat::Facts;
 use crate::launch::Job;
+use crate::launch_common::with_scratch;
 use crate::narrow::Widened;
 use crate::prepare::prepare;
 use crate::row;
-use crate::stretch::with_scratch;
 use crate::threads::Threads;
 use crate::traffic;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use thalweg_kernel::{Body, Geometry, MapGeometry, Moved, copies, kept_in_place};
+use thalweg_kernel::{Body, Geometry, MapGeometry, Moved, copies, in_place_operand};
 use thalweg_runtime::{Buffer, Error, Program, ProgramInfo};
 
 /// A compiled map kernel.
@@ -92,9 +92,9 @@ impl BoxesProgram {
     }
 
     /// The operand that the result may overwrite without moving its elements: boxes that copy it can then be skipped.
-    fn kept(&self, boxes: &[MapGeometry]) -> Option<u16> {
+    fn in_place_operand(&self, boxes: &[MapGeometry]) -> Option<u16> {
         let boxes: Vec<(&Body, &MapGeometry)> = self.0.iter().map(|p| &p.body).zip(boxes).collect();
-        kept_in_place(&boxes)
+        in_place_operand(&boxes)
     }
 
     /// Index of the operand read that shares its buffer with the single operand written.
@@ -115,14 +115,14 @@ impl Program for BoxesProgram {
     fn launch(&self, geometry: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let Geometry::Boxes(boxes) = geometry else { panic!("a map in boxes is launched with {geometry:?}") };
         assert_eq!(boxes.len(), self.0.len(), "one geometry a box");
-        let kept = self.written_over(operands).and_then(|o| self.kept(boxes).filter(|&k| k == o));
+        let kept = self.written_over(operands).and_then(|o| self.in_place_operand(boxes).filter(|&k| k == o));
         let run = |(p, g): &(&Arc<MapProgram>, &MapGeometry)| !kept.is_some_and(|k| copies(&p.body, g, k));
         self.0.iter().zip(boxes).filter(run).try_for_each(|(p, g)| p.launch_map(g, operands, scalars))
     }
 
     fn moves(&self, geometry: &Geometry, in_place: bool) -> Moved {
         let Geometry::Boxes(boxes) = geometry else { panic!("a map in boxes is launched with {geometry:?}") };
-        let kept = if in_place { self.kept(boxes) } else { None };
+        let kept = if in_place { self.in_place_operand(boxes) } else { None };
         let run = |(p, g): &(&Arc<MapProgram>, &MapGeometry)| !kept.is_some_and(|k| copies(&p.body, g, k));
         self.0.iter().zip(boxes).filter(run).map(|(p, g)| traffic::map(&prepare(&p.body), g, &[])).sum()
     }

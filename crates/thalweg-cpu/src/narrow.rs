@@ -8,16 +8,16 @@
 //! Always true: a table is filled before the call that reads it writes anything.
 
 use crate::engine::{Choice, Engine, OutOfRange};
-use crate::stretch::{CHUNK, Scratch, Stores};
+use crate::launch_common::{CHUNK, Scratch, Stores};
 use crate::tunable::TUNABLES;
 use std::ops::Range;
 use std::sync::OnceLock;
 use thalweg_ir::MAX_RANK;
-use thalweg_kernel::narrow::{self, Along};
+use thalweg_kernel::narrow::{self, LinePattern};
 use thalweg_kernel::{AccessClass, Body, MapGeometry};
 use thalweg_runtime::Buffer;
 
-/// Bytes that tables begin at a multiple of.
+/// Alignment of tables in bytes.
 const ALIGN: usize = 64;
 
 /// Variants of a body for operands that are read through tables instead of by their own strides.
@@ -25,12 +25,12 @@ const ALIGN: usize = 64;
 pub struct Widened {
     choice: Choice,
     /// Variants with operands in tables of elements, and with operands read through tables of positions.
-    contiguous: Made,
-    mapped: Made,
+    contiguous: VariantCell,
+    mapped: VariantCell,
 }
 
 /// Accesses whose class was changed, and the engine compiled when they were first requested.
-type Made = OnceLock<(Vec<u16>, Engine)>;
+type VariantCell = OnceLock<(Vec<u16>, Engine)>;
 
 impl Widened {
     /// No variant compiled yet.
@@ -48,7 +48,12 @@ impl Widened {
         self.with(&self.mapped, (body, AccessClass::Mapped), accesses)
     }
 
-    fn with<'a>(&self, made: &'a Made, (body, class): (&Body, AccessClass), accesses: &[u16]) -> Option<&'a Engine> {
+    fn with<'a>(
+        &self,
+        made: &'a VariantCell,
+        (body, class): (&Body, AccessClass),
+        accesses: &[u16],
+    ) -> Option<&'a Engine> {
         let (made, engine) = made.get_or_init(|| {
             let mut wide = body.clone();
             for &a in accesses {
@@ -77,7 +82,7 @@ struct Line {
     step: i64,
     /// Bytes of an element; 1 for an index.
     unit: usize,
-    along: Along,
+    along: LinePattern,
     /// Address of the operand's element 0 and its number of elements, if something is gathered through it.
     bounds: Option<[u64; 2]>,
 }
@@ -104,7 +109,7 @@ impl<'a> Narrow<'a> {
         operands: &[&Buffer],
     ) -> Option<Narrow<'a>> {
         let ways = narrow::narrow(body, extents, |a| &strides[a])?;
-        let other = |&a: &usize| ways[a] != Along::Runs && body.accesses[a].class != AccessClass::Contiguous;
+        let other = |&a: &usize| ways[a] != LinePattern::Runs && body.accesses[a].class != AccessClass::Contiguous;
         let others: Vec<u16> = (0..ways.len()).filter(other).map(|a| a as u16).collect();
         let engine = if others.is_empty() { engine } else { widened.engine(body, &others)? };
         let last = extents.len() - 1;
@@ -122,7 +127,7 @@ impl<'a> Narrow<'a> {
             Line { start, steps, row, step, unit, along, bounds }
         });
         let (width, call) = (extents[last], narrow::call(extents[last]));
-        let points = if ways.contains(&Along::Apart) { TUNABLES.ordered_chunk.size() } else { CHUNK };
+        let points = if ways.contains(&LinePattern::Differs) { TUNABLES.ordered_chunk.size() } else { CHUNK };
         let chunk = (points / call).max(1) * call;
         let outer = extents[..last - 1].to_vec();
         Some(Narrow { engine, lines: lines.collect(), outer, width, line: extents[last - 1] * width, call, chunk })
@@ -163,13 +168,13 @@ impl<'a> Narrow<'a> {
                 let from = self.outer_place(line, chunk / each) + line.row * rows;
                 let bounds = line.bounds.as_ref().map_or(0, |b| b.as_ptr() as u64);
                 let call = self.call as i64;
-                if line.along == Along::Runs {
+                if line.along == LinePattern::Runs {
                     let step = line.step / line.unit as i64;
                     args.extend([from as u64, (line.step * call) as u64, step as u64, bounds]);
                     continue;
                 }
                 let table = tables.next().expect("a table for each access that does not run on");
-                let repeats = line.along == Along::Repeats;
+                let repeats = line.along == LinePattern::Repeats;
                 if !repeats || filled.replace(from) != Some(from) {
                     let rows = if repeats { self.call } else { points } / self.width;
                     // SAFETY: the launch was checked, so these rows are readable; the table has space for them.
@@ -221,14 +226,14 @@ impl<'a> Narrow<'a> {
     /// Addresses of the tables, one per access that is not contiguous over rows.
     fn tables(&self, memory: &mut Vec<u64>) -> impl Iterator<Item = *mut u8> + use<> {
         let points = |line: &Line| match line.along {
-            Along::Runs => 0,
-            Along::Repeats => self.call,
-            Along::Apart => self.chunk,
+            LinePattern::Runs => 0,
+            LinePattern::Repeats => self.call,
+            LinePattern::Differs => self.chunk,
         };
         let sizes: Vec<usize> = self
             .lines
             .iter()
-            .filter(|l| l.along != Along::Runs)
+            .filter(|l| l.along != LinePattern::Runs)
             .map(|l| (points(l) * l.unit).next_multiple_of(ALIGN))
             .collect();
         let words = (sizes.iter().sum::<usize>() + ALIGN) / size_of::<u64>();

@@ -123,7 +123,7 @@ pub trait Scheme: Send + Sync + 'static {
     const SYMMETRIC: bool = true;
     /// Whether epilogues receive sums in their stored type: sums of a dtype are as wide as the dtype says, whatever the
     /// accumulator.
-    const HANDED_AS_STORED: bool = false;
+    const EPILOGUE_TAKES_STORED: bool = false;
     /// Packs terms into a slot.
     fn slot(term: impl Fn(usize) -> Self::Element) -> Self::Slot;
     /// Adds the products of two slots to a sum.
@@ -196,7 +196,7 @@ impl Scheme for Quads {
     /// Sums wrap to a byte, so signs do not matter.
     type Stored = u8;
     const GROUP: usize = 4;
-    const HANDED_AS_STORED: bool = true;
+    const EPILOGUE_TAKES_STORED: bool = true;
     #[inline(always)]
     fn slot(term: impl Fn(usize) -> u8) -> u32 {
         u32::from_le_bytes([0, 1, 2, 3].map(term))

@@ -21,15 +21,15 @@ pub const ACCESS_WORDS: usize = 4;
 /// `inside` is true; else it reads nothing. So nothing outside the operand is read, whatever offsets, `inside` and word
 /// 0 are.
 ///
-/// After all accesses, scalar `s` is the word at `4·accesses + s`, in the form of `Scalar::to_bits`. For [`Along`], the
+/// After all accesses, scalar `s` is the word at `4·accesses + s`, in the form of `Scalar::to_bits`. For [`InnerReduction`], the
 /// accesses are those of the body's phases (buffers included), and two more words follow the scalars: the address of
 /// the row's values, 8 bytes each, by slot, in the form of `Scalar::to_bits`; and the number of rows that may be
-/// processed side by side, 1 to [`MOST_ROWS_ABREAST`]. Each buffer has space for that many rows, word 1 apart; groups
+/// processed side by side, 1 to [`MAX_ROWS_ABREAST`]. Each buffer has space for that many rows, word 1 apart; groups
 /// of rows reuse it.
 pub type RowArgs = [u64];
 
 /// Maximum number of rows that a call processes side by side.
-pub const MOST_ROWS_ABREAST: usize = 4;
+pub const MAX_ROWS_ABREAST: usize = 4;
 
 /// A compiled body.
 pub trait Rows: Send + Sync {
@@ -52,7 +52,7 @@ pub trait Rows: Send + Sync {
 /// one block of [`thalweg_kernel::order`] (so a fold needs `n` of at most [`thalweg_kernel::order::BLOCK`]) and stores.
 /// A phase that runs once per row computes values of the row and stores one element through each access that is per
 /// row, whatever `n` is.
-pub trait Along: Send + Sync {
+pub trait InnerReduction: Send + Sync {
     /// Runs these phases in order for each row. Values of the row from phases before `phases.start` are read from
     /// memory; values that these phases compute are written there (those of the last row; optional if `phases` are
     /// all). `n` may be 0: folds then give their identity. Returns false as [`Rows::run`] does; outputs, and the

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use thalweg_kernel::{Body, IndexMap, Node, Positions};
 
 /// Maximum points of a call through tables: 8 KiB per table, which stays in the first-level cache.
-const MOST: usize = 2048;
+const MAX_CALL_POINTS: usize = 2048;
 /// Total bytes of a call's tables if its length can be chosen, and the minimum length of a call in points.
 const NEAR_BYTES: usize = 16 << 10;
-const LEAST: usize = 256;
+const MIN_CALL_POINTS: usize = 256;
 
 /// An access through a position table.
 #[derive(Clone)]
@@ -64,10 +64,10 @@ pub fn points<'a>(accesses: impl Iterator<Item = &'a Mapped>, columns: usize) ->
     let (mut whole, mut tables) = (Some(1usize), 0);
     for mapped in accesses.filter(|m| m.same_as.is_none()) {
         tables += 1;
-        whole = whole.zip(mapped.shift).and_then(|(a, (b, _))| common(a, b)).filter(|&w| w <= MOST);
+        whole = whole.zip(mapped.shift).and_then(|(a, (b, _))| common(a, b)).filter(|&w| w <= MAX_CALL_POINTS);
     }
-    let near = (NEAR_BYTES / (tables.max(1) * size_of::<i32>())).clamp(LEAST, MOST);
-    whole.map_or(MOST, |w| w * (near / w).max(1)).min(columns)
+    let near = (NEAR_BYTES / (tables.max(1) * size_of::<i32>())).clamp(MIN_CALL_POINTS, MAX_CALL_POINTS);
+    whole.map_or(MAX_CALL_POINTS, |w| w * (near / w).max(1)).min(columns)
 }
 
 /// Least common multiple; `None` on overflow.

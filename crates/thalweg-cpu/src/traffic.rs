@@ -9,7 +9,7 @@
 
 use crate::memory::PRIVATE;
 use thalweg_kernel::{
-    Access, AccessClass, AccessGeometry, Body, MapGeometry, Moved, Nest, Node, NodeId, Store, Stream, Way,
+    Access, AccessClass, AccessGeometry, AccessPattern, Body, MapGeometry, Moved, Nest, Node, NodeId, Store, Stream,
 };
 
 /// Accesses that a body loads from, each with whether it is a gather.
@@ -65,13 +65,13 @@ pub fn issued(
 }
 
 /// Address pattern of an access: any element, by its map, or by strides.
-pub fn way(gathered: bool, at: &AccessGeometry, steps: impl FnOnce() -> (isize, Vec<isize>)) -> Way {
+pub fn way(gathered: bool, at: &AccessGeometry, steps: impl FnOnce() -> (isize, Vec<isize>)) -> AccessPattern {
     match &at.map {
-        _ if gathered => Way::Anywhere,
-        Some(map) => Way::Mapped { distinct: at.distinct, masked: map.is_masked() },
+        _ if gathered => AccessPattern::Anywhere,
+        Some(map) => AccessPattern::Mapped { distinct: at.distinct, masked: map.is_masked() },
         None => {
             let (base, steps) = steps();
-            Way::Steps { base, steps }
+            AccessPattern::Steps { base, steps }
         }
     }
 }

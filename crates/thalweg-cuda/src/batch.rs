@@ -12,7 +12,7 @@ use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_runtime::{Error, Timing, count};
 
-/// Launches whose memory is used again.
+/// A list of launches whose memory is reused.
 #[derive(Debug, Default)]
 pub struct Collected {
     launches: Vec<Launch>,
@@ -73,7 +73,7 @@ pub struct Run {
     /// Hash of this run's functions, and hash of its addresses.
     shape: u64,
     addresses: u64,
-    graphs: Vec<Made>,
+    graphs: Vec<CachedGraph>,
     /// Whether the driver refused to create a graph.
     refused: bool,
     /// Time of the last run, as a number of batches.
@@ -81,7 +81,7 @@ pub struct Run {
 }
 
 #[derive(Debug)]
-struct Made {
+struct CachedGraph {
     graph: Box<dyn Graph>,
     length: usize,
     shape: u64,
@@ -92,32 +92,32 @@ struct Made {
 
 /// Time span between two events.
 #[derive(Debug)]
-pub struct Stretch {
+pub struct EventSpan {
     begin: Box<dyn Event>,
     end: Box<dyn Event>,
 }
 
-impl Stretch {
+impl EventSpan {
     /// Span of the work that `run` submits.
     ///
     /// # Errors
     /// Errors of `run`, and of the device.
-    pub fn of(driver: &dyn Driver, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Stretch, Error> {
+    pub fn of(driver: &dyn Driver, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<EventSpan, Error> {
         let begin = driver.event()?;
         run()?;
-        Stretch::from(begin, driver)
+        EventSpan::from(begin, driver)
     }
 
     /// Span from an event to the current end of the queue.
     ///
     /// # Errors
     /// When the device refuses.
-    pub fn from(begin: Box<dyn Event>, driver: &dyn Driver) -> Result<Stretch, Error> {
-        Ok(Stretch { begin, end: driver.event()? })
+    pub fn from(begin: Box<dyn Event>, driver: &dyn Driver) -> Result<EventSpan, Error> {
+        Ok(EventSpan { begin, end: driver.event()? })
     }
 }
 
-impl Timing for Stretch {
+impl Timing for EventSpan {
     fn elapsed(&self) -> Result<Option<u64>, Error> {
         if !self.end.has_happened()? {
             return Ok(None);
@@ -160,7 +160,7 @@ impl Run {
     /// When the device fails.
     pub fn timing(&mut self, driver: &dyn Driver) -> Result<Option<Arc<dyn Timing>>, Error> {
         let Some(begin) = self.begun.take() else { return Ok(None) };
-        Ok(Some(Arc::new(Stretch { begin, end: driver.event()? })))
+        Ok(Some(Arc::new(EventSpan { begin, end: driver.event()? })))
     }
 
     /// Submits a launch, or defers it.
@@ -218,12 +218,12 @@ impl Run {
     /// Index of the graph to run: one with these addresses, a new one, or the least recently used one.
     fn graph(&mut self, driver: &dyn Driver) -> Option<usize> {
         let launches = self.collected.all();
-        let same = |m: &Made| m.length == launches.len() && m.shape == self.shape;
+        let same = |m: &CachedGraph| m.length == launches.len() && m.shape == self.shape;
         if let Some(found) = self.graphs.iter().position(|m| same(m) && m.addresses == self.addresses) {
             return Some(found);
         }
         if TUNABLES.max_graphs.reached_by(self.graphs.len()) {
-            let oldest = |(_, m): &(usize, &Made)| m.last;
+            let oldest = |(_, m): &(usize, &CachedGraph)| m.last;
             if let Some((found, _)) = self.graphs.iter().enumerate().filter(|(_, m)| same(m)).min_by_key(oldest) {
                 return Some(found);
             }
@@ -234,7 +234,7 @@ impl Run {
             Ok(graph) => {
                 count(|c| c.graphs_made += 1);
                 let (length, shape, addresses) = (launches.len(), self.shape, self.addresses);
-                self.graphs.push(Made { graph, length, shape, addresses, last: 0 });
+                self.graphs.push(CachedGraph { graph, length, shape, addresses, last: 0 });
                 Some(self.graphs.len() - 1)
             }
             Err(error) => {

@@ -49,7 +49,7 @@ impl Unit {
     }
 }
 
-/// Bytes of the stack of a thread that compiles: as many as the compiler finds on a main thread.
+/// Stack bytes of a compiling thread: as many as the compiler has on a main thread.
 const STACK: usize = 8 << 20;
 
 /// The compiler of a device.
@@ -142,7 +142,7 @@ impl Compiler {
         let Ok(_working) = ending::work(&self.device) else { return false };
         let _work = unit.work.lock().unwrap_or_else(PoisonError::into_inner);
         unit.function.get().is_some()
-            || self.kept(unit, &self.key(unit)).is_some_and(|function| unit.function.set(function).is_ok())
+            || self.load_cached(unit, &self.key(unit)).is_some_and(|function| unit.function.set(function).is_ok())
     }
 
     /// Key of a unit's code on disk.
@@ -157,7 +157,7 @@ impl Compiler {
     }
 
     /// Loads a unit's function from disk.
-    fn kept(&self, unit: &Unit, key: &Key) -> Option<Function> {
+    fn load_cached(&self, unit: &Unit, key: &Key) -> Option<Function> {
         let image = disk::cache()?.get(Kind::Code, key)?;
         let function = self.load(unit, &image).ok()?;
         count(|c| c.programs_loaded += 1);
@@ -218,7 +218,7 @@ impl Compiler {
     fn make(&self, unit: &Unit) -> Result<Function, Error> {
         dump(unit);
         let key = self.key(unit);
-        if let Some(function) = self.kept(unit, &key) {
+        if let Some(function) = self.load_cached(unit, &key) {
             return Ok(function);
         }
         let start = Instant::now();

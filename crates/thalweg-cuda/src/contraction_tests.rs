@@ -23,7 +23,7 @@ fn array(dtype: DType, values: Vec<f64>) -> Array {
 
 /// Layout of a factor: whether terms are contiguous, elements before it, and gap in elements between its lines.
 #[derive(Clone, Copy, Debug)]
-struct Lies {
+struct OperandLayout {
     along: bool,
     first: usize,
     between: usize,
@@ -33,10 +33,10 @@ fn check(
     device: &Arc<CudaDevice>,
     (dtype, precision): (DType, Precision),
     [count, m, n, k]: [usize; 4],
-    lies: [Lies; 2],
+    lies: [OperandLayout; 2],
 ) {
     let lay = |n: usize, lines: usize| {
-        let Lies { along, first, between } = lies[n];
+        let OperandLayout { along, first, between } = lies[n];
         let (outer, inner) = if along { (lines, k) } else { (k, lines) };
         let pitch = inner + between;
         let steps = if along { (pitch as isize, 1) } else { (1, pitch as isize) };
@@ -73,8 +73,8 @@ fn check(
     });
     let bytes = array(dtype, want.clone()).to_bytes();
     let result = device.allocate(bytes.len()).unwrap();
-    let kernel = Kernel::Contraction(Contraction::bare(dtype, precision));
-    let geometry = Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry)));
+    let kernel = Kernel::Contraction(Contraction::unfused(dtype, precision));
+    let geometry = Geometry::Contraction(Box::new(ContractionGeometry::unfused(geometry)));
     let program = device.prepare(&[(&kernel, &geometry)]).unwrap().remove(0);
     eprintln!("CASE {dtype} {precision:?} {count}x{m}x{n}x{k}, {lies:?}");
     program.launch(&geometry, &[&buffers[0], &buffers[1], &result], &[]).unwrap();
@@ -93,8 +93,8 @@ fn check(
 }
 
 /// Pairs of layouts of factors: terms or lines contiguous, with and without gaps, aligned and not.
-fn ways(quick: bool) -> Vec<[Lies; 2]> {
-    let lies = |along, first, between| Lies { along, first, between };
+fn ways(quick: bool) -> Vec<[OperandLayout; 2]> {
+    let lies = |along, first, between| OperandLayout { along, first, between };
     let [a, b, c, d] = [lies(true, 0, 0), lies(false, 0, 0), lies(true, 16, 16), lies(false, 3, 1)];
     if quick { vec![[a, b], [b, a]] } else { vec![[a, b], [b, a], [a, a], [b, b], [c, d], [d, c], [d, a], [c, b]] }
 }
@@ -170,16 +170,16 @@ fn large_tiles_are_taken_where_there_are_many() {
         (90, DType::F32, Precision::Full),
     ] {
         let device = CudaDevice::with(Arc::new(Emulated::of(sm).unwrap()), "cuda:emulated").unwrap();
-        let [a, b] = [true, false].map(|along| Lies { along, first: 0, between: 0 });
+        let [a, b] = [true, false].map(|along| OperandLayout { along, first: 0, between: 0 });
         check(&device, (dtype, precision), [66, 5, 260, 20], [a, b]);
         check(&device, (dtype, precision), [33, 130, 130, 3], [b, a]);
     }
 }
 
 #[test]
-fn fed_tiles_go_round() {
+fn tma_gemms_reuse_pipeline_stages() {
     let device = CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap();
-    let [a, b] = [true, false].map(|along| Lies { along, first: 0, between: 0 });
+    let [a, b] = [true, false].map(|along| OperandLayout { along, first: 0, between: 0 });
     let bf16 = (DType::BF16, Precision::Full);
     // More steps than stages; tiles of one round and of three, large and small.
     check(&device, bf16, [1, 72, 136, 648], [a, b]);
@@ -190,16 +190,16 @@ fn fed_tiles_go_round() {
     // Both: a warpgroup waits while the other one passes all stages more than once.
     check(&device, bf16, [140, 8, 8, 648], [a, a]);
     check(&device, bf16, [267, 8, 8, 1200], [b, a]);
-    let apart = |along| Lies { along, first: 8, between: 24 };
+    let apart = |along| OperandLayout { along, first: 8, between: 24 };
     check(&device, bf16, [3, 65, 72, 136], [apart(true), apart(false)]);
 }
 
 /// Interleaved columns: whole blocks, fewer than a tile has, and terms that end within a step.
 #[test]
-fn columns_are_dealt_to_threads() {
+fn accumulator_columns_are_interleaved() {
     let device = CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap();
-    let [a, b] = [true, false].map(|along| Lies { along, first: 0, between: 0 });
-    let apart = Lies { along: true, first: 8, between: 24 };
+    let [a, b] = [true, false].map(|along| OperandLayout { along, first: 0, between: 0 });
+    let apart = OperandLayout { along: true, first: 8, between: 24 };
     for dtype in [DType::BF16, DType::F16] {
         check(&device, (dtype, Precision::Full), [1, 72, 160, 648], [a, a]);
         check(&device, (dtype, Precision::Full), [1, 200, 288, 72], [b, apart]);
@@ -207,16 +207,16 @@ fn columns_are_dealt_to_threads() {
     check(&device, (DType::BF16, Precision::Full), [1, 1500, 1120, 40], [a, a]);
     // Rows of any alignment, whose last tile has few columns or none.
     for (n, between) in [(257, 0), (131, 0), (1031, 8), (190, 0), (1151, 0)] {
-        let b = Lies { along: true, first: 0, between };
+        let b = OperandLayout { along: true, first: 0, between };
         check(&device, (DType::F16, Precision::Full), [1, 200, n, 72], [a, b]);
         check(&device, (DType::BF16, Precision::Full), [1, 1500, n, 40], [a, b]);
     }
 }
 
 #[test]
-fn factors_whose_rows_begin_anywhere_are_copied_aside() {
+fn misaligned_operands_are_copied_to_staging() {
     let device = CudaDevice::with(Arc::new(Emulated::of(90).unwrap()), "cuda:emulated").unwrap();
-    let [a, b, c] = [(true, 0), (false, 0), (true, 3)].map(|(along, first)| Lies { along, first, between: 0 });
+    let [a, b, c] = [(true, 0), (false, 0), (true, 3)].map(|(along, first)| OperandLayout { along, first, between: 0 });
     let bf16 = (DType::BF16, Precision::Full);
     // An odd number of contiguous terms, then of contiguous columns.
     check(&device, bf16, [1, 64, 66, 65537], [c, b]);
@@ -319,7 +319,7 @@ fn check_attention(device: &CudaDevice, sizes: [usize; 4], dtype: DType, masked:
 }
 
 #[test]
-fn one_row_or_one_column_is_folded() {
+fn one_row_or_one_column_is_a_gemv() {
     let kinds = [(DType::F32, Precision::Full), (DType::BF16, Precision::Full), (DType::I32, Precision::Full)];
     check_all(&kinds, &[[2, 1, 300, 37], [1, 200, 1, 64], [3, 1, 1, 50], [1, 1, 7, 3000]], true);
 }

@@ -7,7 +7,7 @@
 //! Always true: all work is submitted in one turn, and its temporary memory is freed after it.
 
 use crate::around::{BLOCK, Functions, RANK, first_of, launch};
-use crate::driver::{Driver, Function, Launch, Matrices, Place, Places, Routine};
+use crate::driver::{BatchBuffer, Driver, Function, Launch, Matrices, Routine, RoutineBuffers};
 use crate::queues::Queues;
 use std::sync::Arc;
 use thalweg_ir::View;
@@ -64,7 +64,7 @@ pub(crate) struct Decompositions(Functions);
 enum Step {
     /// A launch, and the index of its argument word for the fault slot, if any.
     Launch(Launch, Option<usize>),
-    Routine(Matrices, Places),
+    Routine(Matrices, RoutineBuffers),
     /// A fill with zeros.
     Zero(u64, usize),
 }
@@ -224,21 +224,21 @@ impl Making<'_> {
     }
 
     /// Allocates this many elements for each matrix.
-    fn matrices(&mut self, elements: usize) -> Option<Place> {
+    fn matrices(&mut self, elements: usize) -> Option<BatchBuffer> {
         let bytes = elements.checked_mul(self.size)?;
         let at = self.take(self.of.count.checked_mul(bytes)?)?;
-        Some(Place { at, step: bytes, list: 0 })
+        Some(BatchBuffer { at, step: bytes, list: 0 })
     }
 
     /// Result with this many elements for each matrix.
-    fn result(&self, y: &Buffer, elements: usize) -> Place {
-        Place { at: y.address() as u64, step: elements * self.size, list: 0 }
+    fn result(&self, y: &Buffer, elements: usize) -> BatchBuffer {
+        BatchBuffer { at: y.address() as u64, step: elements * self.size, list: 0 }
     }
 
     /// Allocates this many i32 for each matrix.
-    fn integers(&mut self, each: usize) -> Option<Place> {
+    fn integers(&mut self, each: usize) -> Option<BatchBuffer> {
         let at = self.take(self.of.count.checked_mul(4 * each)?)?;
-        Some(Place { at, step: 4 * each, list: 0 })
+        Some(BatchBuffer { at, step: 4 * each, list: 0 })
     }
 
     fn launch(&mut self, kernel: Kernel, arguments: Vec<u64>, threads: usize, told: Option<usize>) {
@@ -247,7 +247,7 @@ impl Making<'_> {
     }
 
     /// Packs an operand's matrices contiguously.
-    fn pack(&mut self, (buffer, view): (&Buffer, &View), to: Place, how: How) {
+    fn pack(&mut self, (buffer, view): (&Buffer, &View), to: BatchBuffer, how: How) {
         let (rank, size) = (view.shape.rank(), self.size);
         let (rows, columns) = (view.shape[rank - 2], view.shape[rank - 1]);
         let total = self.of.count * rows * columns;
@@ -277,10 +277,10 @@ impl Making<'_> {
     /// column to column, in elements.
     fn unpack(
         &mut self,
-        from: Place,
+        from: BatchBuffer,
         (to, rows, columns): (&Buffer, usize, usize),
         steps: [usize; 2],
-        (half, infinite): (Half, Option<Place>),
+        (half, infinite): (Half, Option<BatchBuffer>),
     ) {
         let total = self.of.count * rows * columns;
         let words = [
@@ -300,7 +300,7 @@ impl Making<'_> {
 
     /// Reports zeros on diagonals, or (`finite`) the minor of an element that is not finite; sets an i32 for each such
     /// matrix.
-    fn diagonal(&mut self, from: Place, n: usize, told: Option<Unfit>, finite: bool, flags: Option<Place>) {
+    fn diagonal(&mut self, from: BatchBuffer, n: usize, told: Option<Unfit>, finite: bool, flags: Option<BatchBuffer>) {
         let total = self.of.count * n;
         let words = [
             from.at,
@@ -317,14 +317,14 @@ impl Making<'_> {
     }
 
     /// Reports the library's status.
-    fn said(&mut self, infos: Place, unfit: Unfit, number: bool) {
+    fn said(&mut self, infos: BatchBuffer, unfit: Unfit, number: bool) {
         let count = self.of.count;
         let words = vec![infos.at, count as u64, 0, unfit.code(), u64::from(number)];
         self.launch(Kernel::Said, words, count, Some(2));
     }
 
     /// Adds a routine of the library; returns its status buffer.
-    fn routine(&mut self, routine: Routine, batched: bool, mut places: Places) -> Option<Place> {
+    fn routine(&mut self, routine: Routine, batched: bool, mut places: RoutineBuffers) -> Option<BatchBuffer> {
         let Decomposition { double, count, .. } = self.of;
         let of = Matrices { routine, double, count, batched };
         let bytes = self.driver.routine(&of)?;
@@ -353,7 +353,7 @@ impl Making<'_> {
                 // The upper triangle would need no transposition, but is twice as slow in the library.
                 let a = self.matrices(n * n)?;
                 self.pack(x[0], a, How { by_columns: true, lower: true, finite: Some(Unfit::Minor(0)) });
-                let infos = self.first(Places { a, ..Places::default() })?;
+                let infos = self.first(RoutineBuffers { a, ..RoutineBuffers::default() })?;
                 self.said(infos, Unfit::Minor(0), true);
                 self.diagonal(a, n, Some(Unfit::Minor(0)), true, None);
                 // The batched routine leaves the other triangle undefined.
@@ -369,7 +369,7 @@ impl Making<'_> {
                 let a = self.matrices(n * n)?;
                 self.pack(x[0], a, How { lower: true, finite: Some(Unfit::NotFinite), ..How::default() });
                 let b = self.result(y[0], n);
-                let infos = self.first(Places { a, b, ..Places::default() })?;
+                let infos = self.first(RoutineBuffers { a, b, ..RoutineBuffers::default() })?;
                 self.said(infos, Unfit::NoEnd, false);
                 if kind == Kind::Symmetric {
                     self.unpack(a, (y[1], n, n), [1, n], (Half::Both, None));
@@ -384,14 +384,14 @@ impl Making<'_> {
                 if !unit {
                     self.diagonal(a, n, Some(Unfit::Diagonal(0)), false, None);
                 }
-                self.first(Places { a, c, ..Places::default() })?;
+                self.first(RoutineBuffers { a, c, ..RoutineBuffers::default() })?;
                 Some(())
             }
         }
     }
 
     /// Adds the first routine.
-    fn first(&mut self, places: Places) -> Option<Place> {
+    fn first(&mut self, places: RoutineBuffers) -> Option<BatchBuffer> {
         let Matrices { routine, batched, .. } = first(&self.of);
         self.routine(routine, batched, places)
     }
@@ -400,7 +400,7 @@ impl Making<'_> {
         let Decomposition { kind, count, m, n, columns, .. } = self.of;
         let (a, b) = (self.matrices(m * n)?, self.integers(m.min(n))?);
         self.pack(x[0], a, BY_COLUMNS);
-        self.first(Places { a, b, ..Places::default() })?;
+        self.first(RoutineBuffers { a, b, ..RoutineBuffers::default() })?;
         let columns = match kind {
             Kind::Solve => columns,
             Kind::Inverse { .. } => n,
@@ -436,7 +436,11 @@ impl Making<'_> {
                 self.launch(Kernel::Identity, words, count * n * n, None);
             }
         }
-        self.routine(Routine::Solve { n, columns }, is_batched(&self.of), Places { a, b, c, ..Places::default() })?;
+        self.routine(
+            Routine::Solve { n, columns },
+            is_batched(&self.of),
+            RoutineBuffers { a, b, c, ..RoutineBuffers::default() },
+        )?;
         if columns != 1 || flags.is_some() {
             self.unpack(c, (y[0], n, columns), [1, n], (Half::Both, flags));
         }
@@ -449,7 +453,7 @@ impl Making<'_> {
         // Memory for all columns of Q.
         let (a, b) = (self.matrices(m * n.max(columns))?, self.matrices(k)?);
         self.pack(x, a, BY_COLUMNS);
-        self.first(Places { a, b, ..Places::default() })?;
+        self.first(RoutineBuffers { a, b, ..RoutineBuffers::default() })?;
         self.unpack(a, (y[1], columns, n), [1, m], (Half::Upper, None));
         let q = if is_batched(&self.of) {
             let (q, total) = (self.matrices(m * columns)?, count * columns);
@@ -458,7 +462,11 @@ impl Making<'_> {
             self.launch(Kernel::Reflect, words.to_vec(), total, None);
             q
         } else {
-            self.routine(Routine::Reflections { m, columns, k }, false, Places { a, b, ..Places::default() })?;
+            self.routine(
+                Routine::Reflections { m, columns, k },
+                false,
+                RoutineBuffers { a, b, ..RoutineBuffers::default() },
+            )?;
             a
         };
         self.unpack(q, (y[0], m, columns), [1, m], (Half::Both, None));
@@ -477,7 +485,7 @@ impl Making<'_> {
         // The routine writes there even without vectors.
         let room = left.max(if is_batched(&self.of) { rows } else { k });
         let (c, d) = (self.matrices(rows * room)?, self.matrices(k * k)?);
-        let infos = self.first(Places { a, b: s, c, d, ..Places::default() })?;
+        let infos = self.first(RoutineBuffers { a, b: s, c, d, ..RoutineBuffers::default() })?;
         self.said(infos, Unfit::NoEnd, false);
         if !vectors {
             return Some(());

@@ -24,9 +24,9 @@ use thalweg_runtime::{
 
 /// A GPU.
 #[derive(Clone)]
-pub struct CudaDevice(Arc<Parts>);
+pub struct CudaDevice(Arc<DeviceState>);
 
-struct Parts {
+struct DeviceState {
     name: String,
     driver: Arc<dyn Driver>,
     pool: Arc<Pool>,
@@ -120,7 +120,7 @@ impl CudaDevice {
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
         // Products are checked in a queue that runs none of the program's kernels.
         let compiler = Compiler::new(queues.order().driver(MEMORY).clone(), name.into());
-        Ok(Arc::new(CudaDevice(Arc::new(Parts {
+        Ok(Arc::new(CudaDevice(Arc::new(DeviceState {
             name: name.into(),
             driver,
             pool,
@@ -195,7 +195,7 @@ pub(crate) struct BoundProgram {
 impl Program for BoundProgram {
     fn launch(&self, _: &Geometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         count(|c| c.generic_kernels += u64::from(self.generic));
-        let Parts { queues, pool, .. } = &*self.device.0;
+        let DeviceState { queues, pool, .. } = &*self.device.0;
         let queue = queues.mine()?;
         let mut run = || self.bound.run(queues, pool, operands, scalars);
         if queue.is_open() {
@@ -290,10 +290,10 @@ impl Device for CudaDevice {
         self.0.pool.allocate(bytes)
     }
 
-    fn allocate_with(&self, stretches: &[&[u8]]) -> Result<Buffer, Error> {
-        let bytes = stretches.iter().map(|s| s.len()).sum();
+    fn allocate_with(&self, spans: &[&[u8]]) -> Result<Buffer, Error> {
+        let bytes = spans.iter().map(|s| s.len()).sum();
         let buffer = self.0.pool.allocate_for(bytes, self.0.queues.to_device(bytes))?;
-        self.0.queues.write(&buffer, stretches)?;
+        self.0.queues.write(&buffer, spans)?;
         Ok(buffer)
     }
 

@@ -63,7 +63,7 @@ impl Drop for Work {
 }
 
 /// Maximum number of registered handlers; by then a compiler has registered all of its own.
-const MOST: u32 = 64;
+const MAX_HANDLERS: u32 = 64;
 
 /// Makes the process' exit wait: creates the main thread's value, and registers the handler again.
 pub fn register() {
@@ -79,7 +79,7 @@ pub fn register() {
         fn atexit(handler: extern "C" fn()) -> std::ffi::c_int;
     }
     static REGISTERED: AtomicU32 = AtomicU32::new(0);
-    if REGISTERED.fetch_add(1, Relaxed) < MOST {
+    if REGISTERED.fetch_add(1, Relaxed) < MAX_HANDLERS {
         // SAFETY: C's own function, with its types there; the handler is a function of the program, lives as long as
         // it, and does not unwind.
         let registered = unsafe { atexit(handler) };
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn to_register_again_does_not_end_the_process() {
+    fn registering_twice_does_not_end_the_process() {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "ending::tests::child", "--ignored"])
             .status()

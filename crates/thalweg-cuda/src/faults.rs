@@ -10,7 +10,7 @@
 
 use crate::driver::Driver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use thalweg_runtime::{Check, Error, Found};
+use thalweg_runtime::{Check, Error, FailedCheck};
 
 /// Bytes of a fault slot.
 const BYTES: usize = 8;
@@ -37,9 +37,9 @@ struct Words {
 }
 
 /// Values of slots: for each chunk that was read, its first slot read and the bytes from there on.
-struct Known(Vec<(u32, Vec<u8>)>);
+struct SlotValues(Vec<(u32, Vec<u8>)>);
 
-impl Known {
+impl SlotValues {
     fn at(&self, word: u32) -> u64 {
         let of = |(first, bytes): &&(u32, Vec<u8>)| *first <= word && (word - first) as usize * BYTES < bytes.len();
         let (first, bytes) = self.0.iter().find(of).expect("it was read");
@@ -54,7 +54,7 @@ pub struct Faulted {
     faults: Arc<Faults>,
     /// Slots, each with the number of its program.
     words: Vec<(u32, u32)>,
-    outcome: OnceLock<Result<Vec<Found>, Error>>,
+    outcome: OnceLock<Result<Vec<FailedCheck>, Error>>,
 }
 
 impl Faults {
@@ -153,7 +153,7 @@ impl Faults {
     }
 
     /// Reads these slots: one read a chunk, from its first to its last one.
-    fn read<'a>(&self, words: impl Iterator<Item = &'a (u32, u32)>) -> Result<Known, Error> {
+    fn read<'a>(&self, words: impl Iterator<Item = &'a (u32, u32)>) -> Result<SlotValues, Error> {
         let mut all: Vec<u32> = words.map(|w| w.0).collect();
         all.sort_unstable();
         let same = |a: &u32, b: &u32| *a as usize / self.chunk == *b as usize / self.chunk;
@@ -162,7 +162,7 @@ impl Faults {
             let mut bytes = vec![0; BYTES * (last - first + 1) as usize];
             self.driver.read(self.address(first), &mut bytes).map(|()| (first, bytes))
         };
-        all.chunk_by(same).map(of_chunk).collect::<Result<_, Error>>().map(Known)
+        all.chunk_by(same).map(of_chunk).collect::<Result<_, Error>>().map(SlotValues)
     }
 
     fn give_back(&self, faulted: &Faulted, clean: bool) {
@@ -193,14 +193,14 @@ impl Faulted {
     }
 
     /// Programs whose slots are set, with the reports.
-    fn set(&self, known: &Known) -> Vec<Found> {
-        let all = self.words.iter().map(|&(at, program)| Found { launch: program as usize, word: known.at(at) });
+    fn set(&self, known: &SlotValues) -> Vec<FailedCheck> {
+        let all = self.words.iter().map(|&(at, program)| FailedCheck { launch: program as usize, word: known.at(at) });
         all.filter(|found| found.word != 0).collect()
     }
 }
 
 impl Check for Faulted {
-    fn outcome(&self) -> Result<Vec<Found>, Error> {
+    fn outcome(&self) -> Result<Vec<FailedCheck>, Error> {
         // All batches submitted before have ended then, too: after a long loop without reads, all are checked at once.
         // A failure is reported below.
         if self.outcome.get().is_none() {

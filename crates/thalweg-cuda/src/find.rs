@@ -28,7 +28,7 @@ pub enum Sought {
 
 /// Result of a search for a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct LibrarySearch {
     /// Kind of the library.
     pub sought: Sought,
     /// Path of the library; `None` when there is none.
@@ -81,13 +81,13 @@ impl Sought {
             Sought::Driver => vec!["libcuda.so.1".into()],
             Sought::Nvrtc => MAJORS.map(|m| format!("libnvrtc.so.{m}")).into(),
             Sought::CublasLt => MAJORS.map(|m| format!("libcublasLt.so.{m}")).into(),
-            Sought::Cufft => MAJORS.map(|m| format!("libcufft.so.{}", m - self.behind())).into(),
-            Sought::Cusolver => MAJORS.map(|m| format!("libcusolver.so.{}", m - self.behind())).into(),
+            Sought::Cufft => MAJORS.map(|m| format!("libcufft.so.{}", m - self.major_version_lag())).into(),
+            Sought::Cusolver => MAJORS.map(|m| format!("libcusolver.so.{}", m - self.major_version_lag())).into(),
         }
     }
 
     /// Difference between CUDA's major version and the library's.
-    fn behind(self) -> u32 {
+    fn major_version_lag(self) -> u32 {
         u32::from(matches!(self, Sought::Cufft | Sought::Cusolver))
     }
 
@@ -107,11 +107,11 @@ impl Sought {
             ),
             Sought::Cufft => format!(
                 "there is no libcufft.so.{}: `pip install nvidia-cufft`, or install the CUDA toolkit, or name the file in {variable}",
-                newest - self.behind()
+                newest - self.major_version_lag()
             ),
             Sought::Cusolver => format!(
                 "there is no libcusolver.so.{}: `pip install nvidia-cusolver`, or install the CUDA toolkit, or name the file in {variable}",
-                newest - self.behind()
+                newest - self.major_version_lag()
             ),
         }
     }
@@ -217,7 +217,7 @@ fn search(sought: Sought, at_most: Option<u32>) -> Result<Opened, String> {
     let major = |file: &str| file.rsplit('.').next().and_then(|m| m.parse::<u32>().ok());
     let mut files = sought.files();
     if sought != Sought::Driver {
-        files.retain(|f| at_most.is_none_or(|most| major(f).is_some_and(|m| m + sought.behind() <= most)));
+        files.retain(|f| at_most.is_none_or(|most| major(f).is_some_and(|m| m + sought.major_version_lag() <= most)));
     }
     let (pointed, known) = folders(sought);
     let mut refused = None;
@@ -257,15 +257,17 @@ pub(crate) fn open(sought: Sought, at_most: Option<u32>) -> Result<&'static Open
 
 /// Searches for a library, and opens it. Libraries that work with the driver must have a major version that the driver
 /// supports.
-pub fn find(sought: Sought) -> Found {
+pub fn find(sought: Sought) -> LibrarySearch {
     let known = match sought {
         Sought::Driver => None,
         _ => open(Sought::Driver, None).ok().and_then(|driver| version(Sought::Driver, &driver.library)),
     };
     let major = known.and_then(|version| version.split('.').next()?.parse().ok());
     match open(sought, major) {
-        Ok(o) => Found { sought, library: Some(o.path.clone()), version: version(sought, &o.library), advice: None },
-        Err(advice) => Found { sought, library: None, version: None, advice: Some(advice.into()) },
+        Ok(o) => {
+            LibrarySearch { sought, library: Some(o.path.clone()), version: version(sought, &o.library), advice: None }
+        }
+        Err(advice) => LibrarySearch { sought, library: None, version: None, advice: Some(advice.into()) },
     }
 }
 

@@ -127,7 +127,7 @@ impl Fouriers {
         let missing = &|other| queues.make_whole(other);
         let used = x.iter().map(|x| x.0).chain(y.iter().copied()).chain([&from, &work]).chain(&to);
         let used: Vec<&Buffer> = used.collect();
-        Some(queue.behind(&mut || {
+        Some(queue.after_deferred(&mut || {
             used.iter().try_for_each(|buffer| queue.uses(buffer, missing))?;
             driver.launch(&packed)?;
             driver.run_transform(&lines, [from_at, to_at, work_at])?;

@@ -17,8 +17,8 @@ use crate::driver::{Absent, nvrtc};
 use crate::generic;
 use crate::prelude::PRELUDE;
 use crate::render::generic::GENERIC;
-use crate::render::{BY_BLOCKS, ONLINE, SCANNED, TOLD, program};
-use crate::render::{CONTRACTIONS, FED};
+use crate::render::{BY_BLOCKS, EXCHANGE, ONLINE, SCANNED, program};
+use crate::render::{CONTRACTIONS, TMA_CONTRACTIONS};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_gpu::plan;
@@ -203,7 +203,7 @@ fn softmax(columns: bool) -> (Kernel, Geometry) {
     let sum = d.b.fold(Monoid::Sum, e);
     let y = d.two(ElementOp::Div, e, sum);
     d.store(y, &strides);
-    d.rows(if columns { Orientation::Across } else { Orientation::Along })
+    d.rows(if columns { Orientation::OuterAxis } else { Orientation::InnerAxis })
 }
 
 /// Squared distances of many points from few: pairwise rows.
@@ -214,7 +214,7 @@ fn distances() -> (Kernel, Geometry) {
     let square = d.one(ElementOp::Square, apart);
     let sum = d.b.fold(Monoid::Sum, square);
     d.store(sum, &[64, 1, 0]);
-    d.rows(Orientation::Along)
+    d.rows(Orientation::InnerAxis)
 }
 
 /// Layer normalization of short bf16 rows, a warp each, with scale and shift.
@@ -239,7 +239,7 @@ fn layernorm() -> (Kernel, Geometry) {
     let y = d.two(ElementOp::Add, y, b);
     let y = d.b.cast(y, DType::BF16);
     d.store(y, &[768, 1]);
-    d.rows(Orientation::Along)
+    d.rows(Orientation::InnerAxis)
 }
 
 /// An operand that is constant along rows, read by two passes: `sum(x)` and whether `x` is infinite, at each point.
@@ -250,7 +250,7 @@ fn same_along_rows() -> (Kernel, Geometry) {
     let infinite = d.one(ElementOp::IsInf, x);
     d.store(infinite, &[8, 1]);
     d.store(sum, &[8, 1]);
-    d.rows(Orientation::Along)
+    d.rows(Orientation::InnerAxis)
 }
 
 /// Sums over the last dimension, or the first (`columns`).
@@ -259,7 +259,7 @@ fn sum(strict: bool, [rows, n]: [usize; 2], columns: bool) -> (Kernel, Geometry)
     let x = d.load(DType::F32, &if columns { [1, rows as isize] } else { [n as isize, 1] });
     let sum = d.b.fold(Monoid::Sum, x);
     d.store(sum, &[1, 0]);
-    d.rows(if columns { Orientation::Across } else { Orientation::Along })
+    d.rows(if columns { Orientation::OuterAxis } else { Orientation::InnerAxis })
 }
 
 /// `1 / (1 + Σeˣ)` along rows, scanned from the end.
@@ -272,7 +272,7 @@ fn running(rows: usize, n: usize) -> (Kernel, Geometry) {
     let sum = d.two(ElementOp::Add, sum, one);
     let y = d.one(ElementOp::Recip, sum);
     d.store(y, &[n as isize, 1]);
-    d.rows(Orientation::Along)
+    d.rows(Orientation::InnerAxis)
 }
 
 fn scanned(op: ScanOp) -> (Kernel, Geometry) {
@@ -280,7 +280,7 @@ fn scanned(op: ScanOp) -> (Kernel, Geometry) {
     let x = d.load(DType::F32, &[10_000, 1]);
     let y = d.b.scan(op, false, x);
     d.store(y, &[10_000, 1]);
-    d.rows(Orientation::Along)
+    d.rows(Orientation::InnerAxis)
 }
 
 /// Indices of the sorted elements of one long row.
@@ -290,7 +290,7 @@ fn argsort_of_all() -> (Kernel, Geometry) {
     let x = d.load(DType::F32, &[n as isize, 1]);
     let y = d.b.scan(ScanOp::Argsort, false, x);
     d.store(y, &[n as isize, 1]);
-    d.rows(Orientation::Along)
+    d.rows(Orientation::InnerAxis)
 }
 
 /// `x[index[i], j] += v[i, j]`.
@@ -359,7 +359,7 @@ fn variance() -> (Kernel, Geometry) {
     let squares = d.b.fold(Monoid::Sum, square);
     let variance = d.two(ElementOp::Div, squares, n);
     d.store(variance, &[1, 0]);
-    d.rows(Orientation::Along)
+    d.rows(Orientation::InnerAxis)
 }
 
 /// All kernels, by the names of their files.
@@ -396,8 +396,8 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("product_of_few_tiles", product_of_few_tiles()),
         ("three_products_bf16", three_products()),
         ("product_of_odd_width_bf16", {
-            let sizes = ContractionGeometry::bare(product_of(1, [8192, 50257, 768], true));
-            let kernel = Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Full));
+            let sizes = ContractionGeometry::unfused(product_of(1, [8192, 50257, 768], true));
+            let kernel = Kernel::Contraction(Contraction::unfused(DType::BF16, Precision::Full));
             (kernel, Geometry::Contraction(Box::new(sizes)))
         }),
         ("attention_bf16", attention(64, [2048, 2048, 64], DType::BF16, Masked::Added)),
@@ -442,7 +442,7 @@ fn combined(along: Along) -> (Kernel, Geometry) {
     let h = d.b.combined(of, along, &[a, b], 1);
     let y = d.two(ElementOp::Mul, h, b);
     d.store(y, &[4096, 1]);
-    d.rows(Orientation::Along)
+    d.rows(Orientation::InnerAxis)
 }
 
 /// Sources of the generic kernels.
@@ -492,7 +492,7 @@ fn biased() -> (Kernel, Geometry) {
 /// A source without the texts that it shares with others.
 fn own(source: &str) -> String {
     // Texts that contain another one come first.
-    let shared = [PRELUDE, FED, CONTRACTIONS, SCANNED, BY_BLOCKS, TOLD, GENERIC, ONLINE];
+    let shared = [PRELUDE, TMA_CONTRACTIONS, CONTRACTIONS, SCANNED, BY_BLOCKS, EXCHANGE, GENERIC, ONLINE];
     shared.iter().fold(source.to_owned(), |own, part| own.replacen(part, "", 1))
 }
 

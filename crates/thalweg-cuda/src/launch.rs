@@ -125,7 +125,7 @@ impl Bound {
         }
         let all = operands.iter().copied().chain(&scratch);
         all.into_iter().try_for_each(|buffer| queue.uses(buffer, missing))?;
-        let told = if self.told == 0 { 0 } else { queue.told(self.told)? };
+        let told = if self.told == 0 { 0 } else { queue.exchange_buffer(self.told)? };
         let address = |b: &Buffer, offset| (b.address() as u64).wrapping_add_signed(offset);
         for (launch, patches) in self.launches.iter().zip(&self.patches) {
             queue.launch(launch, &mut |words| {

@@ -35,7 +35,7 @@ fn softmax(rows: usize, n: usize, dtype: DType) -> (Kernel, Geometry) {
     let y = d.two(ElementOp::Div, e, sum);
     let y = d.b.cast(y, dtype);
     d.store(y, &[n as isize, 1]);
-    d.rows(Orientation::Along)
+    d.rows(Orientation::InnerAxis)
 }
 
 /// A decoder's weighted sum over its cache: for each head `n` weights times `n` values of 64, summed.
@@ -47,7 +47,7 @@ fn weighted(heads: usize, n: usize) -> (Kernel, Geometry) {
     let y = d.two(ElementOp::Mul, p, v);
     let sum = d.b.fold(Monoid::Sum, y);
     d.store(sum, &[width, 1, 0]);
-    d.rows(Orientation::Across)
+    d.rows(Orientation::OuterAxis)
 }
 
 /// A bias added to rows.

@@ -42,7 +42,7 @@ impl Memory for DeviceMemory {
     unsafe fn release(&self, block: Block, _bytes: usize) {
         let (order, address) = (self.queues.order(), block.start.as_ptr() as u64);
         if let (true, Ok(own)) = (order.is_one(), self.queues.mine()) {
-            let given_back = own.behind(&mut || {
+            let given_back = own.after_deferred(&mut || {
                 self.driver().release(address);
                 Ok(())
             });
@@ -51,7 +51,7 @@ impl Memory for DeviceMemory {
             }
             return;
         }
-        let behind = order.behind_all(order.queue(MEMORY), &block.last, &|other| self.queues.make_whole(other));
+        let behind = order.wait_for_points(order.queue(MEMORY), &block.last, &|other| self.queues.make_whole(other));
         if let Err(error) = behind {
             // The device has failed.
             tracing::debug!(%error, "memory is not given back");

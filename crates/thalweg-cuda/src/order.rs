@@ -25,18 +25,18 @@ pub const MEMORY: usize = 6;
 /// Queue that stands for copies to other GPUs: it waits for their ends, and memory here is tracked by it.
 pub const PEERS: usize = 7;
 
-/// The order between the queues of a device.
+/// Synchronization state between the queues of a device.
 #[derive(Debug)]
 pub struct Order {
     drivers: [Arc<dyn Driver>; QUEUES],
-    known: [Known; QUEUES],
+    known: [QueueState; QUEUES],
     /// Whether all work goes into the first queue.
     one: bool,
 }
 
 /// State of one queue.
 #[derive(Debug, Default)]
-struct Known {
+struct QueueState {
     put: Mutex<Put>,
     /// All work up to this ticket has run.
     done: AtomicU64,
@@ -165,7 +165,7 @@ impl Order {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn behind(&self, queue: usize, other: usize, ticket: u64, missing: &dyn Fn(usize)) -> Result<(), Error> {
+    pub fn wait_for(&self, queue: usize, other: usize, ticket: u64, missing: &dyn Fn(usize)) -> Result<(), Error> {
         while !self.is_past(queue, other, ticket) {
             let Some((stands_for, event)) = self.event(other, ticket)? else {
                 missing(other);
@@ -181,7 +181,13 @@ impl Order {
     ///
     /// # Errors
     /// When a device fails.
-    pub fn behind_other(&self, queue: usize, other: &Order, uses: &Uses, missing: &dyn Fn(usize)) -> Result<(), Error> {
+    pub fn wait_for_peer(
+        &self,
+        queue: usize,
+        other: &Order,
+        uses: &Uses,
+        missing: &dyn Fn(usize),
+    ) -> Result<(), Error> {
         let Some((writer, ticket)) = uses.written() else { return Ok(()) };
         loop {
             if ticket <= other.known[writer].done.load(Relaxed) {
@@ -222,25 +228,25 @@ impl Order {
         Ok(())
     }
 
-    /// [`Order::behind`] the writer of a buffer, or behind all of its uses if it is to be written. A buffer that nobody
+    /// [`Order::wait_for`] the writer of a buffer, or all of its uses if it is to be written. A buffer that nobody
     /// has written since it was allocated counts as written.
     ///
     /// # Errors
     /// When the device fails.
-    pub fn behind_uses(&self, queue: usize, uses: &Uses, write: bool, missing: &dyn Fn(usize)) -> Result<(), Error> {
+    pub fn wait_for_uses(&self, queue: usize, uses: &Uses, write: bool, missing: &dyn Fn(usize)) -> Result<(), Error> {
         match uses.written() {
-            Some((other, ticket)) if !write => self.behind(queue, other, ticket, missing),
-            _ => self.behind_all(queue, &uses.points(), missing),
+            Some((other, ticket)) if !write => self.wait_for(queue, other, ticket, missing),
+            _ => self.wait_for_points(queue, &uses.points(), missing),
         }
     }
 
-    /// [`Order::behind`] all of these points.
+    /// [`Order::wait_for`] all of these points.
     ///
     /// # Errors
     /// When the device fails.
-    pub fn behind_all(&self, queue: usize, points: &Points, missing: &dyn Fn(usize)) -> Result<(), Error> {
+    pub fn wait_for_points(&self, queue: usize, points: &Points, missing: &dyn Fn(usize)) -> Result<(), Error> {
         let mut all = points.iter().enumerate().filter(|p| *p.1 > 0);
-        all.try_for_each(|(other, &ticket)| self.behind(queue, other, ticket, missing))
+        all.try_for_each(|(other, &ticket)| self.wait_for(queue, other, ticket, missing))
     }
 
     /// Whether a queue that uses memory with these points would have to wait.

@@ -7,7 +7,7 @@
 //! one ticket ([`crate::order`]), which marks the memory that it uses. So no other user gets that memory before the
 //! launches that use it are submitted.
 
-use crate::batch::{Patch, Run, Stretch};
+use crate::batch::{EventSpan, Patch, Run};
 use crate::driver::{Driver, Event, Launch};
 use crate::faults::{Faulted, Faults};
 use crate::order::Order;
@@ -127,7 +127,7 @@ impl Queue {
     ///
     /// # Errors
     /// When there is no memory.
-    pub fn told(&self, bytes: usize) -> Result<u64, Error> {
+    pub fn exchange_buffer(&self, bytes: usize) -> Result<u64, Error> {
         let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&(address, _)) = all.last().filter(|l| l.1 >= bytes) {
             return Ok(address);
@@ -183,7 +183,7 @@ impl Queue {
     }
 
     /// Records that the open batch uses a buffer: it reads it, or writes it where nobody has since it was allocated.
-    /// Later work of the batch waits for what other queues do with the buffer. `missing` is as for [`Order::behind`].
+    /// Later work of the batch waits for what other queues do with the buffer. `missing` is as for [`Order::wait_for`].
     ///
     /// # Errors
     /// When the device fails.
@@ -198,7 +198,7 @@ impl Queue {
             Some((queue, written)) if queue == self.number && written >= first => uses.write(self.number, ticket),
             Some((queue, _)) if queue == self.number => uses.used(self.number, ticket),
             Some((queue, written)) => {
-                self.order.behind(self.number, queue, written, missing)?;
+                self.order.wait_for(self.number, queue, written, missing)?;
                 uses.used(self.number, ticket);
             }
             None => self.writes(buffer, missing)?,
@@ -214,7 +214,7 @@ impl Queue {
     /// # Panics
     /// As [`Queue::uses`].
     pub fn writes(&self, buffer: &Buffer, missing: &dyn Fn(usize)) -> Result<(), Error> {
-        self.order.behind_all(self.number, &buffer.uses().points(), missing)?;
+        self.order.wait_for_points(self.number, &buffer.uses().points(), missing)?;
         // Asked for again: if work was missing, the batch has a later ticket now.
         buffer.uses().write(self.number, self.tickets().1);
         Ok(())
@@ -249,13 +249,13 @@ impl Queue {
     /// See there.
     pub fn clocked(&self, run: &mut dyn FnMut() -> Result<(), Error>) -> Result<Arc<dyn Timing>, Error> {
         if self.open(|open| open.clock = Some(None)).is_none() {
-            return Ok(Arc::new(Stretch::of(&*self.driver, run)?));
+            return Ok(Arc::new(EventSpan::of(&*self.driver, run)?));
         }
         let done = run();
         let begun = self.open(|open| open.clock.take().flatten()).flatten();
         done?;
         let begin = begun.map_or_else(|| self.driver.event(), Ok)?;
-        Ok(Arc::new(Stretch::from(begin, &*self.driver)?))
+        Ok(Arc::new(EventSpan::from(begin, &*self.driver)?))
     }
 
     /// [`thalweg_runtime::Device::batch`].
@@ -308,7 +308,7 @@ impl Queue {
     ///
     /// # Errors
     /// Errors of `f`.
-    pub fn behind(&self, f: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
+    pub fn after_deferred(&self, f: &mut dyn FnMut() -> Result<(), Error>) -> Result<(), Error> {
         match self.open(|open| open.run.flush(&*self.driver)) {
             Some(flushed) => {
                 if let Err(error) = flushed {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_goes_back_to_the_driver_behind_what_is_kept_back() {
+    fn memory_returns_to_the_driver_after_held_back_blocks() {
         let b = bench();
         let keep = b.buffer();
         for turn in 0..8 {

@@ -115,19 +115,19 @@ impl Queues {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn write(&self, buffer: &Buffer, stretches: &[&[u8]]) -> Result<(), Error> {
-        let bytes = stretches.iter().map(|s| s.len()).sum();
+    pub fn write(&self, buffer: &Buffer, spans: &[&[u8]]) -> Result<(), Error> {
+        let bytes = spans.iter().map(|s| s.len()).sum();
         count(|c| c.bytes_to_device += bytes as u64);
         let (missing, address) = (&|other| self.make_whole(other), buffer.address() as u64);
         let Some(queue) = self.to_device(bytes) else {
             let own = self.mine()?;
-            return own.behind(&mut || {
+            return own.after_deferred(&mut || {
                 own.writes(buffer, missing)?;
-                own.driver().write_all(address, stretches)
+                own.driver().write_all(address, spans)
             });
         };
-        self.order.behind_uses(queue, buffer.uses(), true, missing)?;
-        let done = self.order.driver(queue).write_all(address, stretches);
+        self.order.wait_for_uses(queue, buffer.uses(), true, missing)?;
+        let done = self.order.driver(queue).write_all(address, spans);
         // A failed copy may have written some bytes.
         let (ticket, stamped) = self.order.stamp(queue);
         buffer.uses().write(queue, ticket);
@@ -142,8 +142,8 @@ impl Queues {
         }
         let here = || -> Result<Option<()>, Error> {
             let queue = self.order.queue(TO_DEVICE);
-            self.order.behind_uses(queue, to.uses(), true, &|q| self.make_whole(q))?;
-            self.order.behind_other(queue, &other.order, from.uses(), &|q| other.make_whole(q))?;
+            self.order.wait_for_uses(queue, to.uses(), true, &|q| self.make_whole(q))?;
+            self.order.wait_for_peer(queue, &other.order, from.uses(), &|q| other.make_whole(q))?;
             let (driver, source) = (self.order.driver(queue), other.order.driver(other.order.queue(PEERS)));
             let [from_at, to_at] = [from, to].map(|b| b.address() as u64);
             let Some(copied) = driver.copy_from(&**source, from_at, to_at, bytes) else { return Ok(None) };
@@ -170,7 +170,7 @@ impl Queues {
         count(|c| c.bytes_to_host += bytes.len() as u64);
         let large = !self.order.is_one() && TUNABLES.min_queued_copy.reached_by(bytes.len());
         let queue = if large { TO_HOST } else { self.number() };
-        self.order.behind_uses(queue, buffer.uses(), false, &|other| self.make_whole(other))?;
+        self.order.wait_for_uses(queue, buffer.uses(), false, &|other| self.make_whole(other))?;
         // A readable buffer was computed by a batch that has ended, so this does not wait for other threads' gates.
         self.order.driver(queue).read(buffer.address() as u64, bytes)
     }

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_is_told_by_its_strides_whatever_its_sizes() {
+    fn a_layout_is_identified_by_its_strides_whatever_its_sizes() {
         for n in [2, 7, 64] {
             let own = n as isize;
             assert_eq!(order(&[5, n], &[own, 1]), (Order::Contiguous, false));

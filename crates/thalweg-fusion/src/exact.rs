@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn products_that_meet_are_exact() {
+    fn products_that_are_added_are_exact() {
         let mut g = Graph::new();
         let [a, b, c] = [(); 3].map(|()| g.input(&[64]));
         let [p, q, r] = [(a, a), (b, b), (a, c)].map(|(x, y)| g.binary(Mul, x, y));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_products_meet_products() {
+    fn sums_of_products_are_added_to_products() {
         let mut g = Graph::new();
         let x = g.input(&[8, 64]);
         let square = g.binary(Mul, x, x);

@@ -28,21 +28,21 @@ mod unfused;
 mod write;
 
 pub use class::SegmentClass;
-pub use cost::{CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Way, Work, footprint};
+pub use cost::{AccessKind, CostFeatures, Costs, Level, Product, RowFeatures, Traffic, Work, footprint};
 pub use explanation::{
-    Candidate, EdgeReport, Explanation, KeptReport, KernelReport, OperationReport, RewriteReport, Runner,
+    Candidate, EdgeReport, Explanation, KernelReport, OperationReport, RewriteReport, Runner, SavedReport,
     SegmentReport, Totals, bytes, time,
 };
 pub use instance::{Instance, Output, instantiate, instantiate_like};
-pub use keep::{Keep, MOST_AGAIN, Question, Stretch, Why, keep};
-pub use memory::{Arena, Launch, Needs, Place, Schedule, schedule, schedule_within};
+pub use keep::{Keep, MAX_RECOMPUTED_OPS, Question, Subgraph, Why, keep};
+pub use memory::{Arena, CellLocation, Launch, Needs, Schedule, schedule, schedule_within};
 pub use partition::{
-    AtHand, Effort, NoPlan, PLANNER, Parts, PartsUsed, Planned, alternatives, class_question, is_of_turns, plan,
-    plan_of_turns, plan_with, question,
+    AvailablePlans, Effort, NoPlan, PLANNER, PartitionCache, PartsUsed, Planned, alternatives, class_question,
+    is_of_turns, plan, plan_of_turns, plan_with, question,
 };
 pub use period::{independent_turns, period};
 pub use plan::{Edge, KernelPlan, OutputPlan, Plan, Reason};
 pub use scalars::ScalarClasses;
 pub use segment::{BitSet, Mode, OwnedSegment, Segment, ValueId};
 pub use unfused::{Single, SingleKey, Unfused, unfused, unfused_work};
-pub use write::{Form, Part, Rule, ScalarArg, Slot, Step};
+pub use write::{BitRange, Form, Rule, ScalarArg, Slot, Step};

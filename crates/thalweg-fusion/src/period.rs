@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_is_found_behind_a_prologue() {
+    fn a_loop_is_found_after_a_prologue() {
         let mut ops =
             vec![op(ElementOp::Sin, RelArg::input(0, InputKind { dtype: DType::F32, rank: 1, contiguous: true }))];
         let body = [ElementOp::Exp, ElementOp::Neg, ElementOp::Tanh];
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(turns(&ops), Some((3, 13)), "the first operation of all is another's turn");
     }
     #[test]
-    fn turns_that_need_nothing_of_each_other_are_told_apart() {
+    fn independent_iterations_are_recognised() {
         let input = RelArg::input(0, InputKind { dtype: DType::F32, rank: 1, contiguous: true });
         // Iterations of a chain of three operations, the first of which reads an input; then two operations of the last
         // iteration.

@@ -96,7 +96,7 @@ impl BitSet {
     }
 
     /// Whether the sets have a number in common.
-    pub fn meets(&self, other: &BitSet) -> bool {
+    pub fn intersects(&self, other: &BitSet) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
 
@@ -213,7 +213,7 @@ pub(crate) struct Indexed<'a> {
 }
 
 /// Maximum number of elements of a window reduction that is unrolled.
-const MOST_UNROLLED: usize = 16;
+const MAX_UNROLLED: usize = 16;
 
 impl<'a> Indexed<'a> {
     pub fn new(seg: Segment<'a>) -> Indexed<'a> {
@@ -260,7 +260,7 @@ impl<'a> Indexed<'a> {
         let few: usize = (0..shape.rank()).filter(|a| axes >> a & 1 == 1).map(|a| shape[a]).product();
         let from_first = axes.checked_shr(axes.trailing_zeros()).unwrap_or(0);
         let side_by_side = axes != 0 && from_first & (from_first + 1) == 0;
-        side_by_side && (1..=MOST_UNROLLED).contains(&few) && shape.numel() > 0
+        side_by_side && (1..=MAX_UNROLLED).contains(&few) && shape.numel() > 0
     }
 
     /// Whether operation `i` is an unrolled reduction: written as arithmetic on each of its few elements, like an

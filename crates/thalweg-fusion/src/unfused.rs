@@ -84,7 +84,7 @@ pub fn unfused_work(segment: &Segment<'_>) -> (usize, usize) {
 }
 
 /// Result of a lookup: a single-operation kernel with extra data; `None` if it is not a single launch.
-pub type Known<P, E> = Result<Option<(P, Arc<Single>)>, E>;
+pub type SingleLookup<P, E> = Result<Option<(P, Arc<Single>)>, E>;
 
 /// Segment as one kernel per operation.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ pub struct Unfused<P> {
 /// Errors of `known`. `Ok(None)` if an operation is not a single launch.
 pub fn unfused<P, E>(
     segment: Segment<'_>,
-    known: &mut dyn FnMut(&SingleKey) -> Known<P, E>,
+    known: &mut dyn FnMut(&SingleKey) -> SingleLookup<P, E>,
 ) -> Result<Option<Unfused<P>>, E> {
     let ix = Indexed::new(segment);
     let n = segment.ops.len();
@@ -111,7 +111,7 @@ pub fn unfused<P, E>(
     let mut plan = Plan { kernels: Vec::with_capacity(n), outputs: vec![], rewrite: Rewrite::default() };
     let mut instance = Instance { steps: Vec::with_capacity(n), outputs: vec![], buffers: vec![], fused: false };
     let mut beside = Vec::with_capacity(n);
-    let mut lies = Lies { at: vec![None; n], buffer_of: vec![0; n] };
+    let mut lies = ResultLayouts { at: vec![None; n], buffer_of: vec![0; n] };
     let mut asked = Asked::new(Mode { fused: false, ..segment.mode });
     for i in needed.iter() {
         if let Some(view) = lies.moved(&ix, i) {
@@ -154,14 +154,14 @@ fn needed(ix: &Indexed<'_>) -> BitSet {
 }
 
 /// Layouts of the results so far.
-struct Lies {
+struct ResultLayouts {
     /// For each operation, the value it is a view of, and that view.
     at: Vec<Option<(ValueId, View)>>,
     /// Buffer of each operation that has one.
     buffer_of: Vec<usize>,
 }
 
-impl Lies {
+impl ResultLayouts {
     /// Base and view of a value.
     fn of(&self, ix: &Indexed<'_>, v: ValueId) -> (ValueId, View) {
         match v {
@@ -203,7 +203,7 @@ impl Asked {
         Asked { key, arguments: vec![] }
     }
 
-    fn ask(&mut self, ix: &Indexed<'_>, i: usize, lies: &Lies) {
+    fn ask(&mut self, ix: &Indexed<'_>, i: usize, lies: &ResultLayouts) {
         let (key, arguments) = (&mut self.key, &mut self.arguments);
         key.inputs.clear();
         key.ints.clear();
@@ -225,7 +225,7 @@ impl Asked {
     }
 
     /// Launch of the operation in the segment.
-    fn step(&self, ix: &Indexed<'_>, i: usize, single: &Step, kernel_index: usize, lies: &Lies) -> Step {
+    fn step(&self, ix: &Indexed<'_>, i: usize, single: &Step, kernel_index: usize, lies: &ResultLayouts) -> Step {
         let slot = |s: &Slot| match *s {
             Slot::Input(n) => lies.slot(self.arguments[n].1),
             Slot::Buffer(_) => Slot::Buffer(lies.buffer_of[i]),

@@ -36,7 +36,7 @@ pub struct Checker {
 
 /// Expensive checks, done for some programs only.
 #[derive(Clone, Copy, Debug)]
-pub struct Ways {
+pub struct ExtraChecks {
     /// Also on the threaded device.
     pub threads: bool,
     /// Also with other plans.
@@ -73,8 +73,8 @@ pub const FAST: Mode =
 
 /// Maximum ratio of measured to predicted bytes of a kernel, and the bytes within which nothing is checked: kernels of
 /// a few elements.
-const MOST: usize = 8;
-const FEW: usize = 16 << 10;
+const MAX_TRAFFIC_RATIO: usize = 8;
+const MIN_CHECKED_BYTES: usize = 16 << 10;
 
 /// Element size of a result described as `f32[2, 3]`, in bytes.
 fn element_size(result: &str) -> usize {
@@ -110,13 +110,14 @@ fn predicted(explanation: &Explanation) -> Result<(), String> {
             continue;
         }
         for (what, planned, measured) in [
-            ("reads", (kernel.bytes_read, MOST * again), kernel.bytes_read_measured),
+            ("reads", (kernel.bytes_read, MAX_TRAFFIC_RATIO * again), kernel.bytes_read_measured),
             ("writes", (kernel.bytes_written, buffers), kernel.bytes_written_measured),
         ] {
             let (planned, beside) = planned;
-            let least = if what == "writes" { planned } else { planned.saturating_sub(FEW) / 2 };
+            let least = if what == "writes" { planned } else { planned.saturating_sub(MIN_CHECKED_BYTES) / 2 };
             // Chunks of a few elements have partial results larger than themselves.
-            let above = tuning::splits_by_default() && measured > MOST * planned + beside + FEW;
+            let above =
+                tuning::splits_by_default() && measured > MAX_TRAFFIC_RATIO * planned + beside + MIN_CHECKED_BYTES;
             if measured < least || above {
                 return Err(format!(
                     "kernel {n}, {} over {}, {what} {planned} bytes by the plan, {measured} by the device\n{explanation}",
@@ -309,7 +310,7 @@ impl Checker {
     }
 
     /// Checks a program in every mode; returns a description of the first failure.
-    pub fn check(&self, program: &Program, ways: Ways) -> Result<(), String> {
+    pub fn check(&self, program: &Program, ways: ExtraChecks) -> Result<(), String> {
         let unfused = self.run(program, UNFUSED, Drops::Early, true).map_err(|e| format!("unfused: {e}"))?;
         // The interpreter's runs dominate the time, so they are shared by all comparisons.
         let stability = LazyCell::new(|| Stability::new(program));
@@ -326,7 +327,7 @@ impl Checker {
             self.unread(program, &unfused)?;
             self.reproducible(program)?;
         }
-        self.at_first_sight((program, &stability), &unfused)?;
+        self.at_cold_start((program, &stability), &unfused)?;
         if ways.near {
             self.near_misses(program)?;
         }
@@ -418,7 +419,7 @@ impl Checker {
     }
 
     /// Checks the program in several segments.
-    fn cut(&self, program: &Program, unfused: &[Option<Vec<u8>>], ways: Ways) -> Result<(), String> {
+    fn cut(&self, program: &Program, unfused: &[Option<Vec<u8>>], ways: ExtraChecks) -> Result<(), String> {
         let gaps = match self.gpu {
             // Each gap brings new kernels, which take long to compile.
             true if !ways.threads => vec![],

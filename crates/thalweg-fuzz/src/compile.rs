@@ -22,7 +22,7 @@ const JOINED: usize = 16;
 const STRICT: u64 = 5;
 
 /// A source and the seed of the first program that has it.
-struct Found {
+struct KernelSource {
     seed: u64,
     source: String,
 }
@@ -50,7 +50,7 @@ pub fn run(seed: u64, programs: u64, chips: &[u32]) -> u64 {
 }
 
 /// Sources of programs, and the number of programs that could not be planned.
-fn collect(seed: u64, programs: u64) -> (Vec<Found>, u64) {
+fn collect(seed: u64, programs: u64) -> (Vec<KernelSource>, u64) {
     // The disk cache is off: cached kernels would not be compiled, and the stub's output is not machine code.
     thalweg_runtime::disk::set(None);
     let driver = Arc::new(Absent::new());
@@ -71,14 +71,14 @@ fn collect(seed: u64, programs: u64) -> (Vec<Found>, u64) {
             failed += 1;
             println!("seed {seed}: {why}\n{}", program.listing());
         }
-        found.extend(driver.take().into_iter().map(|source| Found { seed, source }));
+        found.extend(driver.take().into_iter().map(|source| KernelSource { seed, source }));
     }
     (found, failed)
 }
 
 /// Rejected sources, with the seed of a program and the compiler's messages per chip.
-fn compile<'a>(found: &'a [Found], chips: &[u32]) -> BTreeMap<&'a str, (u64, Vec<String>)> {
-    let parts: Vec<&[Found]> = found.chunks(PART).collect();
+fn compile<'a>(found: &'a [KernelSource], chips: &[u32]) -> BTreeMap<&'a str, (u64, Vec<String>)> {
+    let parts: Vec<&[KernelSource]> = found.chunks(PART).collect();
     let (next, refused) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = || {
         while let Some(part) = parts.get(next.fetch_add(1, Relaxed)) {

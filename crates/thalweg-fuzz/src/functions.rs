@@ -5,7 +5,7 @@
 //! many threads. (Golden cases compare values with other libraries; this checks that the composition is fused
 //! correctly.) Functions that read intermediate values span several segments and are excluded.
 
-use crate::check::{Checker, Ways};
+use crate::check::{Checker, ExtraChecks};
 use crate::generate;
 use crate::gradients::{Interpreted, as_program};
 use crate::program::Program;
@@ -16,7 +16,7 @@ use thalweg::{Complex, Conv, Histogram, Indexing, Pool, QuantileMethod, raw};
 use thalweg_ir::{Op, Shape};
 
 /// Number of recorded operations from which on other plans are not tried: searching for them takes many times as long.
-const FEW_STEPS: usize = 60;
+const MAX_REPLANNED_STEPS: usize = 60;
 
 /// Arguments of a function: two tensors of one dtype; the second broadcasts to the shape of the first.
 struct Call<'a> {
@@ -406,8 +406,8 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Option<(&'static str, Pro
 }
 
 /// Checks such a program.
-pub fn check(checker: &Checker, program: &Program, ways: Ways) -> Result<(), String> {
-    let few = program.steps.len() < FEW_STEPS;
+pub fn check(checker: &Checker, program: &Program, ways: ExtraChecks) -> Result<(), String> {
+    let few = program.steps.len() < MAX_REPLANNED_STEPS;
     let indexed = program.steps.iter().any(|s| matches!(s.op, Op::Gather | Op::Scatter(_)));
-    checker.check(program, Ways { plans: ways.plans && few, scalars: ways.scalars && !indexed, ..ways })
+    checker.check(program, ExtraChecks { plans: ways.plans && few, scalars: ways.scalars && !indexed, ..ways })
 }

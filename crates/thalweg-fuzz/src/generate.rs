@@ -17,8 +17,8 @@ use thalweg_ir::{DType, ElementOp, Op, REVERSE, RandomKind, ReduceOp, Scalar, Sc
 use thalweg_kernel::order::BLOCK;
 
 /// Maximum elements of a tensor of a program; a few programs may have large ones.
-const SMALL: usize = 3000;
-const LARGE: usize = 200_000;
+const MAX_ELEMENTS: usize = 3000;
+const MAX_LARGE_ELEMENTS: usize = 200_000;
 /// Seed mask of a program's second random source.
 const LATER: u64 = 0x6d6f_6e6f_6964;
 /// Seed mask of the source for reductions and scans by user-defined combines.
@@ -32,7 +32,7 @@ const LAYOUTS: u64 = 0x006c_6179_6f75;
 /// Of the source that says which programs end in selections, and which.
 const SELECTIONS: u64 = 0x7365_6c65_6374;
 /// Limit for programs with rows longer than a block.
-const LONG: usize = 8 * BLOCK;
+const MAX_LONG_ROW_ELEMENTS: usize = 8 * BLOCK;
 
 struct Generator {
     rng: Rng,
@@ -53,15 +53,15 @@ pub fn program(seed: u64) -> Program {
     let long = rng.u32(..25) == 0;
     let tame = rng.bool();
     let limit = match (large, long) {
-        (true, _) => LARGE,
-        (_, true) => LONG,
-        _ => SMALL,
+        (true, _) => MAX_LARGE_ELEMENTS,
+        (_, true) => MAX_LONG_ROW_ELEMENTS,
+        _ => MAX_ELEMENTS,
     };
     let mut later = Rng::with_seed(seed ^ LATER);
     let vast = later.u32(..250) == 0;
     let mut pairs = Rng::with_seed(seed ^ PAIRS);
     let paired = !vast && pairs.u32(..250) == 0;
-    let limit = if vast || paired { LARGE } else { limit };
+    let limit = if vast || paired { MAX_LARGE_ELEMENTS } else { limit };
     let complex = Rng::with_seed(seed ^ COMPLEX).u32(..10) == 0;
     let mut g = Generator { limit, rng, later, program: Program::default(), tame, complex };
     let inputs = g.rng.usize(1..4);
@@ -134,8 +134,14 @@ pub fn program(seed: u64) -> Program {
 
 /// Program with only inputs, of these dtypes and shapes.
 pub fn inputs(rng: Rng, of: &[(DType, Shape)]) -> Program {
-    let mut g =
-        Generator { limit: SMALL, later: rng.clone(), rng, program: Program::default(), tame: false, complex: false };
+    let mut g = Generator {
+        limit: MAX_ELEMENTS,
+        later: rng.clone(),
+        rng,
+        program: Program::default(),
+        tame: false,
+        complex: false,
+    };
     g.tame = g.rng.bool();
     for &(dtype, shape) in of {
         g.input(dtype, shape);

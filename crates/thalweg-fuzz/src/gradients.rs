@@ -9,7 +9,7 @@
 mod cut;
 mod differences;
 
-use crate::check::{Checker, Ways};
+use crate::check::{Checker, ExtraChecks};
 use crate::program::{Argument, Input, Program, Tensor as Place};
 use crate::tuning;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,12 +20,12 @@ use thalweg_ir::{DType, ElementOp, Op, Scalar};
 use thalweg_stream::{Mode, set_mode};
 
 /// Maximum steps and elements of a program: the backward pass has several times as many.
-const MOST_STEPS: usize = 16;
-const MOST_ELEMENTS: usize = 20_000;
+const MAX_STEPS: usize = 16;
+const MAX_ELEMENTS: usize = 20_000;
 /// One program in this many is differentiated twice.
 const TWICE: u64 = 3;
 /// Number of recorded operations from which on other plans are not tried: searching for them takes many times as long.
-const FEW_STEPS: usize = 60;
+const MAX_REPLANNED_STEPS: usize = 60;
 
 /// Counts of programs without gradients and in several segments, and of derivatives compared and skipped, of first and
 /// second order.
@@ -48,11 +48,11 @@ fn count(what: usize) {
 /// Whether a program is small enough to be differentiated.
 pub fn is_small(program: &Program) -> bool {
     let elements: usize = program.steps.iter().map(|s| s.shape.numel()).sum();
-    program.steps.len() <= MOST_STEPS && elements <= MOST_ELEMENTS
+    program.steps.len() <= MAX_STEPS && elements <= MAX_ELEMENTS
 }
 
 /// Checks the gradients of a program.
-pub fn check(checker: &Checker, program: &Program, seed: u64, ways: Ways) -> Result<(), String> {
+pub fn check(checker: &Checker, program: &Program, seed: u64, ways: ExtraChecks) -> Result<(), String> {
     // A bitcast has no derivative, and gives other values in f64, the reference.
     if program.steps.iter().any(|s| s.op == Op::Bitcast) {
         return Ok(());
@@ -61,9 +61,9 @@ pub fn check(checker: &Checker, program: &Program, seed: u64, ways: Ways) -> Res
     let interpreted = Interpreted::new();
     let Some(recorded) = recorded(checker, program, twice)? else { return Ok(()) };
     drop(interpreted);
-    let few = recorded.steps.len() < FEW_STEPS;
+    let few = recorded.steps.len() < MAX_REPLANNED_STEPS;
     let indexed = recorded.steps.iter().any(|s| matches!(s.op, Op::Gather | Op::Scatter(_)));
-    let ways = Ways { plans: ways.plans && few, scalars: !indexed, ..ways };
+    let ways = ExtraChecks { plans: ways.plans && few, scalars: !indexed, ..ways };
     checker.check(&recorded, ways).map_err(|why| format!("{why}\nas recorded:\n{}", recorded.listing()))?;
     cut::check(checker, program, seed, twice)?;
     let _interpreted = Interpreted::new();

@@ -161,7 +161,7 @@ pub fn check(checker: &Checker, seed: u64) -> Result<(), String> {
         set_tiers(true);
         for turn in 0..MEETINGS {
             let ask = if turn % 2 == 0 { Ask::Synchronize } else { Ask::Read };
-            same(of.run_by(STRICT, ask)?, &format!("at first sight, run {turn}, {ask:?}"))?;
+            same(of.run_by(STRICT, ask)?, &format!("at a cold start, run {turn}, {ask:?}"))?;
             of.run_by(FAST, ask)?;
             if turn == 1 {
                 finish_searches();

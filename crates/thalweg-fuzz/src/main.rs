@@ -28,7 +28,7 @@ mod traffic;
 mod tuning;
 
 use arguments::Arguments;
-use check::{Checker, Ways};
+use check::{Checker, ExtraChecks};
 use clap::Parser;
 use coverage::Coverage;
 use disk::Disk;
@@ -119,7 +119,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             continue;
         }
         let started = busy();
-        let ways = Ways {
+        let ways = ExtraChecks {
             threads: (seed + i).is_multiple_of(THREADED),
             plans: (seed + i).is_multiple_of(planned),
             near: (seed + i) % NEAR == 1,

@@ -1,7 +1,7 @@
 //! Checks that a table row suffices for an operation or a monoid: the two `Probe` rows, which no other file mentions,
 //! run on the interpreter, on every CPU engine, on the emulated GPU, and in random programs.
 
-use crate::check::{Checker, Ways};
+use crate::check::{Checker, ExtraChecks};
 use crate::generate;
 use crate::program::{Argument, Input, Program, Step, Tensor};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ fn checks(device: DeviceRef, on_gpu: bool) {
     let checker = if on_gpu { Checker::on_gpu(device) } else { Checker::new(device, device) };
     let runs = |program: &Program, dtype| {
         checker
-            .check(program, Ways { threads: false, plans: true, near: true, scalars: true })
+            .check(program, ExtraChecks { threads: false, plans: true, near: true, scalars: true })
             .unwrap_or_else(|e| panic!("{dtype}: {e}"));
     };
     for dtype in [DType::F32, DType::F64, DType::BF16, DType::F16] {

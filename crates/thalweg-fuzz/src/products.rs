@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overflow_that_meets_a_zero_is_a_nan_in_some_order() {
+    fn an_overflow_times_zero_is_a_nan_in_some_order() {
         let p = product(DType::F32, &[0.0, 1e20, 1e20, 2.0]);
         assert!(p.depends() && p.furthest().iter().all(|v| v.is_nan()), "the zeros come last");
         let p = product(DType::F32, &[1e20, 1e20, 1e-20, 1e-20]);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_infinity_that_meets_what_has_vanished_is_a_nan_in_some_order() {
+    fn an_infinity_times_an_underflow_is_a_nan_in_some_order() {
         let p = product(DType::F32, &[1e-30, f64::INFINITY, 1e-30]);
         assert!(p.depends() && p.furthest()[0] == f64::INFINITY && p.furthest()[1].is_nan());
         assert!(!product(DType::F32, &[1e-30, f64::NEG_INFINITY, 1e30, 1e30]).depends(), "nothing vanishes");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_told_apart_by_the_axes_that_stay() {
+    fn results_are_distinguished_by_the_axes_that_stay() {
         let values = vec![1.0, 2.0, 3.0, 1e30, 5.0, 1e30];
         let a = Array { shape: Shape::new(&[2, 3]), dtype: DType::F32, data: Data::Float(values) };
         let depends = |attr| products(attr, &a, DType::F32).iter().map(Product::depends).collect::<Vec<_>>();

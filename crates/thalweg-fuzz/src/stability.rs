@@ -30,7 +30,7 @@ const LARGE: usize = 100_000;
 /// Runs of a second opinion between two looks at the result.
 const TURN: u64 = 8;
 /// Share of readers that see a perturbed value in these runs: all, or few, as when one kernel differs from the others.
-const SHARES: [f64; 3] = [1.0, 0.5, 0.125];
+const PERTURBED_FRACTIONS: [f64; 3] = [1.0, 0.5, 0.125];
 /// Allowed distance of a result, as a multiple of the runs' spread.
 const SLACK: f64 = 64.0;
 
@@ -92,7 +92,7 @@ impl Stability<'_> {
             return if stable { differ(&|p| got.get(p) != want.get(p) && asked(p)) } else { None };
         }
         let value = |a: &Array, p: usize| a.get(p).to_f64();
-        let spread = |p: usize| runs.iter().map(|r| apart(value(r, p), value(want, p))).fold(0.0, f64::max);
+        let spread = |p: usize| runs.iter().map(|r| distance(value(r, p), value(want, p))).fold(0.0, f64::max);
         // The maximum over the tensor because the runs of a single element may agree by chance.
         let all = (0..n).map(spread).fold(0.0, f64::max);
         let epsilon = 2f64.powi(1 - want.dtype.mantissa_digits() as i32);
@@ -101,7 +101,7 @@ impl Stability<'_> {
             let allowed = SLACK * (all + epsilon * w.abs() + self.by_order(step, p));
             // With such a tolerance a narrow float may have overflowed.
             let overflows = g.is_infinite() && want.dtype.round(w.abs() + allowed).is_infinite();
-            w.is_finite() && apart(g, w) > allowed && !overflows
+            w.is_finite() && distance(g, w) > allowed && !overflows
         })
     }
 }
@@ -111,12 +111,12 @@ impl Stability<'_> {
     fn by_order(&self, step: usize, p: usize) -> f64 {
         let Some([usual, others @ ..]) = &self.orders else { return 0.0 };
         let value = |run: &[Array]| run[step].get(p).to_f64();
-        others.iter().map(|other| apart(value(other), value(usual))).fold(0.0, f64::max)
+        others.iter().map(|other| distance(value(other), value(usual))).fold(0.0, f64::max)
     }
 }
 
 /// Distance of two results. 0 if both are not finite; infinite if only one is.
-fn apart(a: f64, b: f64) -> f64 {
+fn distance(a: f64, b: f64) -> f64 {
     match (a.is_finite(), b.is_finite()) {
         (true, true) => (a - b).abs(),
         (false, false) => 0.0,
@@ -210,7 +210,14 @@ fn one(program: &Program, n: u64, closely: bool) -> Vec<Array> {
     if !closely {
         return run(program, rng, alike, way);
     }
-    run_closely(program, rng, alike, way, n / 4 % 2 == 1, SHARES[n as usize / 8 % SHARES.len()])
+    run_closely(
+        program,
+        rng,
+        alike,
+        way,
+        n / 4 % 2 == 1,
+        PERTURBED_FRACTIONS[n as usize / 8 % PERTURBED_FRACTIONS.len()],
+    )
 }
 
 /// One run, with each rounded float result perturbed at random, or equally within an operation if `alike`.
@@ -502,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_may_overflow_and_meet_a_zero_and_its_neighbour_may_not() {
+    fn a_product_may_overflow_times_zero_and_its_neighbour_may_not() {
         let program = program([1e30, 1e30, 0.0, 2.0, 3.0, 4.0]);
         let stability = Stability::new(&program);
         for step in [0, 1] {

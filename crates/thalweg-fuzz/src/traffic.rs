@@ -181,8 +181,8 @@ impl Device for Compared {
         self.device.allocate(bytes)
     }
 
-    fn allocate_with(&self, stretches: &[&[u8]]) -> Result<Buffer, Error> {
-        self.device.allocate_with(stretches)
+    fn allocate_with(&self, spans: &[&[u8]]) -> Result<Buffer, Error> {
+        self.device.allocate_with(spans)
     }
 
     fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>, Error> {

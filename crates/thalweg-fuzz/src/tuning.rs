@@ -93,7 +93,7 @@ pub fn splits_by_default() -> bool {
     all().filter(|t| t.name().starts_with("thalweg-gpu.")).all(|t| t.get() == t.default())
 }
 
-/// What is not at its default, for the report of a failure.
+/// Settings that differ from their defaults, for the report of a failure.
 pub fn drawn() -> String {
     let mut out = String::new();
     for tunable in all().filter(|t| t.get() != t.default()) {

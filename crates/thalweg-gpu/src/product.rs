@@ -13,7 +13,7 @@
 use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{MatmulGeometry, Precision};
-use thalweg_runtime::environment::CUBLASLT_FROM;
+use thalweg_runtime::environment::CUBLASLT_MIN_MULTIPLICATIONS;
 
 /// Bytes that buffers are aligned to, whoever has them: parts of an arena are to 64. More than 16 no algorithm asks
 /// for.
@@ -67,11 +67,12 @@ pub struct Launches {
     pub places: Vec<[i64; 3]>,
 }
 
-/// Whether the library computes products of so many multiplications: by `THALWEG_CUBLASLT_FROM`, or the threshold.
+/// Whether the library computes a product of that many multiplications: from
+/// `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS` on, or from the threshold on.
 fn is_large(multiplications: usize) -> bool {
     use std::sync::OnceLock;
     static FROM: OnceLock<Option<usize>> = OnceLock::new();
-    match FROM.get_or_init(|| CUBLASLT_FROM.number().map(|n| n as usize)) {
+    match FROM.get_or_init(|| CUBLASLT_MIN_MULTIPLICATIONS.number().map(|n| n as usize)) {
         Some(from) => multiplications >= *from,
         None => TUNABLES.min_library_product.reached_by(multiplications),
     }

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 use thalweg_kernel::{
-    AccessGeometry, Body, MatmulGeometry, Moved, Nest, Node, Phase, RowGeometry, ScatterGeometry, Stream, Way,
+    AccessGeometry, AccessPattern, Body, MatmulGeometry, Moved, Nest, Node, Phase, RowGeometry, ScatterGeometry, Stream,
 };
 
 /// Bytes of the first-level cache that a block can rely on: several resident blocks share some 200 KiB.
@@ -51,9 +51,9 @@ fn nests(body: &Body, domain: Domain<'_>, loads: &[(usize, bool)], written: bool
         let stream = |&(a, gathered): &(usize, bool)| {
             let (access, at) = (&body.accesses[a], &domain.at[a]);
             let way = match &at.map {
-                _ if gathered => Way::Anywhere,
-                Some(map) => Way::Mapped { distinct: at.distinct, masked: map.is_masked() },
-                None => Way::Steps { base: at.base, steps: at.strides[..dims].to_vec() },
+                _ if gathered => AccessPattern::Anywhere,
+                Some(map) => AccessPattern::Mapped { distinct: at.distinct, masked: map.is_masked() },
+                None => AccessPattern::Steps { base: at.base, steps: at.strides[..dims].to_vec() },
             };
             Some(Stream { operand: access.operand?, size: access.dtype.size() as u64, way, written })
         };

@@ -114,7 +114,7 @@ thalweg_ir::tunables! {
         max_joined_blocks: 8, in 0..=1,
 
         /// Multiplications below which plain cores are as fast as choosing and checking an algorithm of the library is slow: half
-        /// a millisecond for each new size. `THALWEG_CUBLASLT_FROM` comes first.
+        /// a millisecond for each new size. `THALWEG_CUBLASLT_MIN_MULTIPLICATIONS` comes first.
         min_library_product: 1 << 18, in 1..=4096,
         /// Launches of one product by the library: more batch dimensions than one are taken in turns.
         max_library_launches: 64, in 0..=2,

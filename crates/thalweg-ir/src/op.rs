@@ -412,7 +412,7 @@ pub struct RelOp {
 }
 
 /// Maximum number of arguments of operations that are not interned.
-const FEW: usize = 3;
+const MAX_INLINE_ARGS: usize = 3;
 
 impl PartialEq for RelOp {
     /// Called for every recorded operation.
@@ -427,7 +427,7 @@ impl PartialEq for RelOp {
 
 impl Hash for RelOp {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let args = if self.op.takes_many() { &self.args[..] } else { &self.args[..FEW] };
+        let args = if self.op.takes_many() { &self.args[..] } else { &self.args[..MAX_INLINE_ARGS] };
         (self.op, self.dtype, self.rank, self.attr, args).hash(state);
     }
 }

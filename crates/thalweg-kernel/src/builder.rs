@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn both_branches_of_an_odd_function_share_their_work() {
+    fn both_branches_of_an_odd_function_use_the_same_nodes() {
         // erf by hand evaluates exp(-x·x) for x and for -x, and |x| for both.
         let mut b = BodyBuilder::new(false);
         let x = load(&mut b);

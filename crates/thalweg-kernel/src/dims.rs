@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_one_go_but_for_the_last_where_it_is_kept() {
+    fn sizes_of_one_are_dropped_except_a_fixed_last() {
         assert_eq!(merged(&[4, 1, 5, 1], &[&[5, 77, 1, 9]], false), [(20, 2)]);
         assert_eq!(merged(&[4, 1], &[&[3, 1]], true), [(4, 0), (1, 1)]);
         assert_eq!(merged(&[1, 1], &[&[3, 1]], false), []);

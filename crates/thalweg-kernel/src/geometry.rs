@@ -70,9 +70,9 @@ impl RowGeometry {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Orientation {
     /// Inner-axis: neighbours in a row, along the last dimension. Access classes refer to it.
-    Along,
+    InnerAxis,
     /// Outer-axis: the same index in neighbouring rows, along the last kept dimension. Access classes refer to it.
-    Across,
+    OuterAxis,
 }
 
 /// Precision of a matrix product's accumulation. A device with only one implementation uses that one regardless.

@@ -326,7 +326,7 @@ impl IndexMap {
     /// Reports the positions of the points `start..start + len` to `found` as runs `(first point, position, step,
     /// points)`, with points counted from `start`. Returns `false`, with nothing reported, if the map is not a strided
     /// view.
-    pub fn stretches(&self, start: usize, len: usize, mut found: impl FnMut(usize, usize, isize, usize)) -> bool {
+    pub fn strided_runs(&self, start: usize, len: usize, mut found: impl FnMut(usize, usize, isize, usize)) -> bool {
         let Some(view) = self.as_view() else { return false };
         let (extents, strides) = (view.shape.dims(), view.strides());
         let merged = dims::merge(extents, 0..extents.len(), false, |o, i, n| dims::runs_on(strides, o, i, n));
@@ -414,7 +414,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stretches_are_the_positions_from_any_point_on() {
+    fn strided_runs_are_the_positions_from_any_point_on() {
         let whole = IndexMap::new(View::contiguous(Shape::new(&[5, 6, 3])));
         let maps = [
             whole.clone(),
@@ -428,7 +428,7 @@ mod tests {
             let points = map.shape().numel();
             for start in 0..points {
                 let mut at = vec![];
-                assert!(map.stretches(start, points - start, |first, p, step, run| {
+                assert!(map.strided_runs(start, points - start, |first, p, step, run| {
                     assert_eq!(first, at.len(), "one behind the other");
                     at.extend((0..run as isize).map(|i| (p as isize + i * step) as usize));
                 }));
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_for_each_row_is_a_view_of_the_rows_once_these_are_taken_apart() {
+    fn a_number_for_each_row_is_a_view_of_the_unflattened_rows() {
         // A value per sample, for each of its tokens, in a matrix with a row per token.
         let samples = IndexMap::new(View::contiguous(Shape::new(&[16, 1]))).expand(Shape::new(&[16, 64]));
         let matrix = samples.reshape(Shape::new(&[1024, 1])).expand(Shape::new(&[1024, 96]));

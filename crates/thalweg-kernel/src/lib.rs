@@ -5,6 +5,7 @@
 
 mod body;
 mod builder;
+mod causal_mask;
 mod copied;
 pub mod dims;
 mod geometry;
@@ -20,7 +21,6 @@ mod reciprocal;
 pub mod reference;
 mod residence;
 mod rewrite;
-mod seen;
 mod text;
 mod traffic;
 mod turn;
@@ -28,26 +28,26 @@ mod weights;
 
 pub use body::{Access, AccessClass, Along, Body, Combined, Fold, Node, NodeId, Scan, Set, Store};
 pub use builder::BodyBuilder;
+pub use causal_mask::{CausalMask, causal_mask, causal_mask_of, exponentiated, scores};
 pub use copied::{Copied, copied, widened_bytes};
 pub use geometry::contraction::{
     Contraction, ContractionGeometry, Contracts, Epilogue, FactorOrder, Inner, Local, Prologue, Rectangle, TileBox,
     TileGeometry, accumulator, bodies,
 };
-pub use geometry::in_place::{copies, kept_in_place, reads_in_place};
+pub use geometry::in_place::{copies, in_place_operand, reads_in_place};
 pub use geometry::{
     AccessGeometry, Computed, ForeignGeometry, Geometry, GroupPart, Kernel, MapGeometry, MatmulGeometry, Orientation,
     Precision, RowGeometry, ScatterGeometry,
 };
 pub use index::{Bordered, Bound, IndexMap, Positions};
 pub use online::{
-    LOWER, OnlineFold, OnlinePasses, Part, Rate, Rescaling, Shift, chosen, online_passes, with_lower_moments,
+    BlockResult, LOWER, OnlineFold, OnlinePasses, Rate, Rescaling, Shift, chosen, online_passes, with_lower_moments,
 };
 pub use passes::{Passes, own_cost};
 pub use phases::{BufferCombined, BufferScan, Phase, Phases, phases};
 pub use reciprocal::reciprocals;
 pub use residence::Residence;
 pub use rewrite::{expand, reading, resolve, widen, widen_sums};
-pub use seen::{Seen, exponentiated, scores, seen, seen_of};
-pub use traffic::{Moved, Nest, Stream, Way};
+pub use traffic::{AccessPattern, Moved, Nest, Stream};
 pub use turn::turn;
 pub use weights::{Once, Weights, weights};

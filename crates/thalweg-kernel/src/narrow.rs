@@ -14,20 +14,20 @@ use thalweg_ir::MAX_RANK;
 
 /// Pattern of an access along the line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Along {
+pub enum LinePattern {
     /// Constant stride along the line.
     Runs,
     /// Equal elements in every row.
     Repeats,
     /// Other elements in every row.
-    Apart,
+    Differs,
 }
 
 /// Maximum row widths: if all operands are contiguous or repeat, and if one does neither. Staging an element costs
 /// about as much as a row's overhead, which is shared by the row's points.
-const WIDEST: (usize, usize) = (128, 8);
+const MAX_WIDTHS: (usize, usize) = (128, 8);
 /// Minimum number of rows for which this pays.
-const LEAST_ROWS: usize = 8;
+const MIN_ROWS: usize = 8;
 /// Approximate number of points of a call.
 const CALL: usize = 1536;
 
@@ -37,10 +37,10 @@ pub fn narrow<'a>(
     body: &Body,
     extents: &[usize],
     strides: impl Fn(usize) -> &'a [isize; MAX_RANK],
-) -> Option<Vec<Along>> {
+) -> Option<Vec<LinePattern>> {
     let last = extents.len().checked_sub(1).filter(|&l| l > 0)?;
     let (rows, width) = (extents[last - 1], extents[last]);
-    if rows < LEAST_ROWS || width < 2 || width > WIDEST.0 {
+    if rows < MIN_ROWS || width < 2 || width > MAX_WIDTHS.0 {
         return None;
     }
     let gathered =
@@ -52,13 +52,13 @@ pub fn narrow<'a>(
         let moved = access.operand.is_some() && !gathered(a) && !stored(a);
         ways.push(match row {
             _ if access.class == AccessClass::Mapped => return None,
-            _ if row == step.wrapping_mul(width as isize) => Along::Runs,
-            0 if moved => Along::Repeats,
-            _ if moved && width <= WIDEST.1 => Along::Apart,
+            _ if row == step.wrapping_mul(width as isize) => LinePattern::Runs,
+            0 if moved => LinePattern::Repeats,
+            _ if moved && width <= MAX_WIDTHS.1 => LinePattern::Differs,
             _ => return None,
         });
     }
-    ways.iter().any(|w| *w != Along::Runs).then_some(ways)
+    ways.iter().any(|w| *w != LinePattern::Runs).then_some(ways)
 }
 
 /// Points of a call along a line of narrow rows: whole rows, and whole vectors of any dtype (of wide rows: of 4 bytes).
@@ -87,7 +87,7 @@ mod tests {
         b.finish()
     }
 
-    fn ways(extents: [usize; 2], y: [isize; 2], class: AccessClass) -> Option<Vec<Along>> {
+    fn ways(extents: [usize; 2], y: [isize; 2], class: AccessClass) -> Option<Vec<LinePattern>> {
         let width = extents[1] as isize;
         let strides = [[width, 1], y, [width, 1]].map(|[row, step]| {
             let mut s = [0; MAX_RANK];
@@ -98,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn what_repeats_itself_and_what_lies_apart() {
+    fn rows_that_repeat_and_rows_that_differ() {
         use AccessClass::{Contiguous, Reversed, Strided, Uniform};
-        use Along::{Apart, Repeats, Runs};
+        use LinePattern::{Differs, Repeats, Runs};
         let found = |y| Some(vec![Runs, y, Runs]);
         assert_eq!(ways([100, 3], [0, 1], Contiguous), found(Repeats), "a vector of channels");
-        assert_eq!(ways([100, 3], [1, 0], Uniform), found(Apart), "one for all channels");
-        assert_eq!(ways([100, 3], [3, -1], Reversed), found(Apart), "channels in the other order");
-        assert_eq!(ways([100, 4], [1, 100], Strided), found(Apart), "planes");
+        assert_eq!(ways([100, 3], [1, 0], Uniform), found(Differs), "one for all channels");
+        assert_eq!(ways([100, 3], [3, -1], Reversed), found(Differs), "channels in the other order");
+        assert_eq!(ways([100, 4], [1, 100], Strided), found(Differs), "planes");
         assert_eq!(ways([100, 3], [0, 0], Uniform), None, "a scalar runs on");
         assert_eq!(ways([100, 128], [0, 1], Contiguous), found(Repeats));
         assert_eq!(ways([100, 129], [0, 1], Contiguous), None, "wide rows");

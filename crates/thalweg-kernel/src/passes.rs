@@ -46,11 +46,11 @@ impl Passes {
     /// `keep`, expensive values are buffered.
     pub fn new(body: &Body, rows: bool, keep: bool) -> Passes {
         let nodes = place(body, rows);
-        let point_roots = || along(body).chain(stores(body, false));
+        let point_roots = || row_operands(body).chain(stores(body, false));
         let last = point_roots().map(|id| nodes[id.index()].level).max().unwrap_or(0) as usize;
         let words = last / 64 + 1;
         let mut p = Passes { needed: vec![0; nodes.len() * words], nodes, last, words };
-        for id in along(body) {
+        for id in row_operands(body) {
             p.need(id, p.level(id));
         }
         stores(body, false).for_each(|id| p.need(id, last));
@@ -131,29 +131,29 @@ impl Passes {
     }
 
     /// Whether passes after the first that needs it read it from a buffer.
-    pub fn kept(&self, id: NodeId) -> bool {
+    pub fn is_buffered(&self, id: NodeId) -> bool {
         self.nodes[id.index()].kept
     }
 
     /// Whether a pass computes it.
     pub fn computes(&self, pass: usize, id: NodeId) -> bool {
         let needs = self.set(id)[pass / 64] >> (pass % 64) & 1 == 1;
-        needs && (!self.kept(id) || self.first(id) == pass)
+        needs && (!self.is_buffered(id) || self.first(id) == pass)
     }
 
     /// Number of passes that compute it.
     pub fn evaluations(&self, id: NodeId) -> u32 {
-        if self.kept(id) { 1 } else { self.count(id) }
+        if self.is_buffered(id) { 1 } else { self.count(id) }
     }
 
     /// Number of times that a kept node goes through its buffer: written once, read in every later pass that needs it.
     pub fn transfers(&self, id: NodeId) -> u32 {
-        if self.kept(id) { self.count(id) } else { 0 }
+        if self.is_buffered(id) { self.count(id) } else { 0 }
     }
 }
 
 /// Operands of folds, scans and combines along the row.
-fn along(body: &Body) -> impl Iterator<Item = NodeId> + '_ {
+fn row_operands(body: &Body) -> impl Iterator<Item = NodeId> + '_ {
     let folded = body.folds.iter().map(|f| f.node);
     let combined = body.combined.iter().flat_map(|c| c.elements().iter().copied());
     folded.chain(body.scans.iter().map(|s| s.node)).chain(combined)
@@ -241,11 +241,11 @@ mod tests {
         let body = b.finish();
         let p = Passes::new(&body, true, true);
         assert_eq!((p.last(), p.level(x), p.level(e), p.level(out)), (2, 0, 1, 2));
-        assert!(p.kept(e) && p.computes(1, e) && !p.computes(2, e));
+        assert!(p.is_buffered(e) && p.computes(1, e) && !p.computes(2, e));
         assert_eq!((p.evaluations(e), p.transfers(e), p.evaluations(x)), (1, 2, 2));
         assert!(p.once(m) && p.is_needed(m) && !p.once(x));
         let p = Passes::new(&body, true, false);
-        assert_eq!((p.evaluations(e), p.evaluations(x), p.kept(e)), (2, 3, false));
+        assert_eq!((p.evaluations(e), p.evaluations(x), p.is_buffered(e)), (2, 3, false));
     }
 
     /// More passes than a word has bits: each fold uses the one before it.

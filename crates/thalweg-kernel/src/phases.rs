@@ -192,7 +192,7 @@ impl Planner<'_> {
             if self.passes.once(id) || !self.passes.is_needed(id) {
                 continue;
             }
-            if self.passes.kept(id) {
+            if self.passes.is_buffered(id) {
                 self.buffers.push(self.body.dtype(id));
                 self.kept.insert(id, self.buffers.len() as u16 - 1);
             }

@@ -4,11 +4,11 @@
 //! held as its bits, which the rows of the table take into account). It is simple on purpose and shares nothing with
 //! any code generator except the operation table. Every test uses it as its oracle.
 
-mod along;
 mod looped;
+mod row_ops;
 
-pub use along::{OutOfRange, order, put, scan_row};
 pub use looped::looped;
+pub use row_ops::{OutOfRange, order, put, scan_row};
 
 use crate::random;
 use thalweg_ir::monoid::Partial;
@@ -189,7 +189,7 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
         RefArg::Scalar(_) => panic!("{}: argument {i} is a scalar", rel.op.name()),
     };
     if matches!(rel.op, Op::Gather | Op::Scatter(_))
-        && let Err(e) = along::check_index(rel, array(0), array(1))
+        && let Err(e) = row_ops::check_index(rel, array(0), array(1))
     {
         panic!("{e}");
     }
@@ -225,13 +225,13 @@ pub fn evaluate(rel: &RelOp, shape: Shape, args: &[RefArg<'_>], ints: &[i64]) ->
         }
         Op::Cat => cat(rel.attr as usize, array(0), array(1), shape),
         Op::Reduce(op) => reduce(op, rel.attr, array(0), shape, dtype),
-        Op::Scan(op) => along::scan(op, rel.attr, array(0), shape, dtype),
-        Op::Gather => along::gather(rel.attr as usize, array(0), array(1), shape, dtype),
-        Op::Scatter(op) => along::scatter(op, rel.attr as usize, [array(0), array(1), array(2)], dtype),
+        Op::Scan(op) => row_ops::scan(op, rel.attr, array(0), shape, dtype),
+        Op::Gather => row_ops::gather(rel.attr as usize, array(0), array(1), shape, dtype),
+        Op::Scatter(op) => row_ops::scatter(op, rel.attr as usize, [array(0), array(1), array(2)], dtype),
         Op::Matmul => matmul(array(0), array(1), shape, dtype),
         Op::FoldBy(l) | Op::ScanBy(l) => {
             let components: Vec<&Array> = (0..args.len()).map(array).collect();
-            along::combined(rel, l, &components, shape)
+            row_ops::combined(rel, l, &components, shape)
         }
         // The front end records its reference implementation instead.
         Op::Foreign(_) => panic!("{}: it is written in another language, which is not interpreted", rel.op.name()),
@@ -385,13 +385,13 @@ fn reduce(op: ReduceOp, attr: u32, a: &Array, shape: Shape, dtype: DType) -> Arr
             ReduceOp::All => Scalar::Int(g.iter().all(|v| v.to_f64() != 0.0) as i64),
             ReduceOp::ArgMax => Scalar::Int(best(|a, b| a > b, |a, b| a > b) as i64),
             ReduceOp::ArgMin => Scalar::Int(best(|a, b| a < b, |a, b| a < b) as i64),
-            plain => folded(plain.monoid(), g, dtype),
+            plain => fold_elements(plain.monoid(), g, dtype),
         }
     })
 }
 
 /// Fold of elements by the monoid's row: floats in f64, integers in the dtype that they are carried in.
-fn folded(monoid: Monoid, elements: &[Scalar], dtype: DType) -> Scalar {
+fn fold_elements(monoid: Monoid, elements: &[Scalar], dtype: DType) -> Scalar {
     if elements.is_empty() {
         return Partial::none(monoid, dtype).result();
     }
@@ -450,7 +450,7 @@ pub fn run(
             })
             .collect();
         if let (Op::Gather | Op::Scatter(_), [RefArg::Array(a), RefArg::Array(index), ..]) = (rel.op, &args[..]) {
-            along::check_index(rel, a, index)?;
+            row_ops::check_index(rel, a, index)?;
         }
         let result = evaluate(rel, shape, &args, own);
         done.push(result);

@@ -59,7 +59,7 @@ impl Sum for Moved {
 
 /// Access pattern of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum AccessPattern {
     /// Steps (in elements) along the loops of the nest, from a first position.
     Steps {
         /// First position.
@@ -86,7 +86,7 @@ pub struct Stream {
     /// Bytes of an element.
     pub size: u64,
     /// Access pattern.
-    pub way: Way,
+    pub way: AccessPattern,
     /// Whether it is written and not read: then it only occupies storage.
     pub written: bool,
 }
@@ -105,9 +105,9 @@ impl Stream {
     fn distinct(&self, extents: &[usize], from: usize) -> u64 {
         let points = product(&extents[from..]);
         match &self.way {
-            Way::Anywhere => points,
-            Way::Mapped { distinct, .. } => points.min(*distinct as u64),
-            Way::Steps { steps, .. } => {
+            AccessPattern::Anywhere => points,
+            AccessPattern::Mapped { distinct, .. } => points.min(*distinct as u64),
+            AccessPattern::Steps { steps, .. } => {
                 if points == 0 {
                     return 0;
                 }
@@ -124,7 +124,7 @@ impl Stream {
 
     /// Lowest and highest position of a stepped access.
     fn reach(&self, extents: &[usize]) -> Option<(i128, i128)> {
-        let Way::Steps { base, steps } = &self.way else { return None };
+        let AccessPattern::Steps { base, steps } = &self.way else { return None };
         let (mut low, mut high) = (*base as i128, *base as i128);
         for (&extent, &step) in extents.iter().zip(steps) {
             let span = (extent as i128 - 1).max(0) * step as i128;
@@ -164,7 +164,7 @@ impl Nest {
                 continue;
             }
             let mut same: Vec<usize> =
-                (i..self.streams.len()).filter(|&j| !done[j] && self.together(i, j, private)).collect();
+                (i..self.streams.len()).filter(|&j| !done[j] && self.is_cached_from(i, j, private)).collect();
             if !same.contains(&i) {
                 same.push(i);
             }
@@ -175,14 +175,16 @@ impl Nest {
     }
 
     /// Whether data that one stream has loaded is still there when another one needs it.
-    fn together(&self, i: usize, j: usize, private: u64) -> bool {
+    fn is_cached_from(&self, i: usize, j: usize, private: u64) -> bool {
         let (a, b) = (&self.streams[i], &self.streams[j]);
         if a.operand != b.operand || b.written || a.size != b.size {
             return false;
         }
         match (&a.way, &b.way) {
-            (Way::Anywhere, _) | (_, Way::Anywhere) => false,
-            (Way::Steps { base, steps }, Way::Steps { base: other, steps: others }) if steps == others => {
+            (AccessPattern::Anywhere, _) | (_, AccessPattern::Anywhere) => false,
+            (AccessPattern::Steps { base, steps }, AccessPattern::Steps { base: other, steps: others })
+                if steps == others =>
+            {
                 (base.abs_diff(*other) as u64).saturating_mul(a.size) <= private || self.footprint(0) <= private
             }
             _ => self.footprint(0) <= private,
@@ -197,13 +199,13 @@ impl Nest {
             let s = &self.streams[i];
             let distinct = s.distinct(&self.extents, 0);
             let again = match &s.way {
-                Way::Anywhere => 1,
-                Way::Mapped { masked, .. } => {
+                AccessPattern::Anywhere => 1,
+                AccessPattern::Mapped { masked, .. } => {
                     // It is unknown which points share an element: each counts, unless everything fits.
                     let stays = distinct.saturating_mul(s.size) <= private;
                     if stays || *masked { 1 } else { (self.points() / distinct.max(1)).max(1) }
                 }
-                Way::Steps { steps, .. } => {
+                AccessPattern::Steps { steps, .. } => {
                     let again = |d: usize| steps[d] == 0 && self.extents[d] > 1 && far[d];
                     (0..far.len()).filter(|&d| again(d)).fold(1u64, |n, d| n.saturating_mul(self.extents[d] as u64))
                 }
@@ -229,7 +231,7 @@ mod tests {
     use super::*;
 
     fn steps(operand: u16, base: isize, steps: &[isize]) -> Stream {
-        Stream { operand, size: 4, way: Way::Steps { base, steps: steps.to_vec() }, written: false }
+        Stream { operand, size: 4, way: AccessPattern::Steps { base, steps: steps.to_vec() }, written: false }
     }
 
     fn nest(extents: &[usize], streams: Vec<Stream>) -> Nest {
@@ -237,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_met_again_counts_again_where_it_cannot_stay() {
+    fn a_row_read_twice_counts_twice_if_it_exceeds_the_cache() {
         let n = nest(&[100, 50], vec![steps(0, 0, &[50, 1]), steps(1, 0, &[0, 1])]);
         assert_eq!(n.read(400), 4 * (5000 + 50), "a row of both is 400 bytes");
         assert_eq!(n.read(399), 4 * (5000 + 5000));
     }
 
     #[test]
-    fn neighbours_of_one_operand_share_what_they_bring() {
+    fn neighbours_of_one_operand_load_common_lines_once() {
         let window = nest(&[1000], vec![steps(0, 0, &[1]), steps(0, 1, &[1]), steps(0, 2, &[1])]);
         assert_eq!(window.read(64), 4 * 1002);
         let halves = nest(&[1000], vec![steps(0, 0, &[1]), steps(0, 1000, &[1])]);
@@ -258,10 +260,10 @@ mod tests {
     #[test]
     fn places_that_are_data_count_each_and_masked_points_do_not() {
         let way = |way| Stream { operand: 0, size: 8, way, written: false };
-        assert_eq!(nest(&[300], vec![way(Way::Anywhere)]).read(1 << 20), 2400);
-        let padded = way(Way::Mapped { distinct: 36, masked: true });
+        assert_eq!(nest(&[300], vec![way(AccessPattern::Anywhere)]).read(1 << 20), 2400);
+        let padded = way(AccessPattern::Mapped { distinct: 36, masked: true });
         assert_eq!(nest(&[8, 8], vec![padded]).read(0), 8 * 36);
-        let repeated = way(Way::Mapped { distinct: 10, masked: false });
+        let repeated = way(AccessPattern::Mapped { distinct: 10, masked: false });
         assert_eq!(nest(&[100], vec![repeated.clone()]).read(80), 80);
         assert_eq!(nest(&[100], vec![repeated]).read(79), 800);
     }

@@ -11,7 +11,7 @@ use thalweg_ir::{Loop, MAX_ARGS, RegionNode};
 /// Body of an iteration.
 pub fn turn(of: Loop) -> Body {
     let region = of.region();
-    let mut turn = Turn { of, place: vec![None; region.nodes.len()], b: BodyBuilder::new(true) };
+    let mut turn = IterationBuilder { of, place: vec![None; region.nodes.len()], b: BodyBuilder::new(true) };
     let go = turn.node(region.go);
     let next: Vec<NodeId> = region.next.iter().map(|&n| turn.node(n)).collect();
     turn.b.set(0, go);
@@ -19,13 +19,13 @@ pub fn turn(of: Loop) -> Body {
     turn.b.finish()
 }
 
-struct Turn {
+struct IterationBuilder {
     of: Loop,
     place: Vec<Option<NodeId>>,
     b: BodyBuilder,
 }
 
-impl Turn {
+impl IterationBuilder {
     /// Node of the region with all of its ancestors.
     fn node(&mut self, n: u32) -> NodeId {
         // In order from the first node, without recursion: an iteration may be as deep as it is long.

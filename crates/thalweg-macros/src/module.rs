@@ -52,14 +52,14 @@ fn check_name(name: &LitStr) -> Result<()> {
 }
 
 /// A visited field: its binding, its part of the names (`None`: flattened), its type.
-struct Part<'a> {
+struct VisitedField<'a> {
     binding: Ident,
     name: Option<String>,
     ty: &'a Type,
 }
 
 /// Pattern that binds the fields of a struct or variant, and the visited fields.
-fn parts(fields: &Fields, transparent: bool) -> Result<(TokenStream, Vec<Part<'_>>)> {
+fn parts(fields: &Fields, transparent: bool) -> Result<(TokenStream, Vec<VisitedField<'_>>)> {
     let mut parts = Vec::new();
     let mut names: HashMap<String, Span> = HashMap::new();
     let (mut bindings, mut patterns) = (Vec::new(), Vec::new());
@@ -84,7 +84,7 @@ fn parts(fields: &Fields, transparent: bool) -> Result<(TokenStream, Vec<Part<'_
         {
             return Err(Error::new(*span, format!("two fields are named {name:?}")));
         }
-        parts.push(Part { binding, name: name.map(|n| n.0), ty: &field.ty });
+        parts.push(VisitedField { binding, name: name.map(|n| n.0), ty: &field.ty });
     }
     let pattern = match fields {
         Fields::Named(_) => quote!({ #(#patterns,)* .. }),
@@ -100,8 +100,8 @@ fn unraw(ident: &Ident) -> String {
 }
 
 /// Calls of a trait method for each visited field.
-fn calls(parts: &[Part<'_>], method: &str) -> TokenStream {
-    let calls = parts.iter().map(|Part { binding, name, ty }| {
+fn calls(parts: &[VisitedField<'_>], method: &str) -> TokenStream {
+    let calls = parts.iter().map(|VisitedField { binding, name, ty }| {
         let method = Ident::new(method, Span::mixed_site());
         // Uses the span of the type, so that a field whose type is no module is an error there.
         let call = quote_spanned!(ty.span()=> <#ty as ::thalweg_nn::Module>::#method(#binding, path, f););

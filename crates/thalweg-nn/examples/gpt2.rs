@@ -19,7 +19,7 @@ use thalweg_nn::optim::{AdamW, Optimizer, Sgd};
 use thalweg_nn::prelude::*;
 
 /// The smallest published size, with a context of 256.
-const SMALL: Size = Size { tokens: 50_257, context: 256, width: 768, heads: 12, layers: 12 };
+const GPT2_SMALL: Size = Size { tokens: 50_257, context: 256, width: 768, heads: 12, layers: 12 };
 const SAMPLES: usize = 4;
 const STEPS: usize = 4;
 
@@ -28,8 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let has = |word: &str| arguments.iter().any(|a| a == word);
     let numbers: Vec<usize> = arguments.iter().filter_map(|a| a.parse().ok()).collect();
     let size = match numbers[..] {
-        [layers, width] => Size { tokens: 4096, width, heads: width / 64, layers, ..SMALL },
-        _ => SMALL,
+        [layers, width] => Size { tokens: 4096, width, heads: width / 64, layers, ..GPT2_SMALL },
+        _ => GPT2_SMALL,
     };
     thalweg::set_recomputing(!has("--all"));
     thalweg::with_strict(has("--strict"), || {
@@ -106,10 +106,10 @@ fn train(size: Size, (early, sgd, explain): (bool, bool, bool)) -> Result<Traine
              again, {} launches twice; peak {:.1} MB, {:.1} before",
             c.kernels,
             c.plans_made,
-            c.values_kept,
-            c.kept_bytes as f64 / 1e6,
-            c.values_left,
-            c.operations_again,
+            c.values_saved,
+            c.saved_bytes as f64 / 1e6,
+            c.values_dropped,
+            c.operations_recomputed,
             c.recomputed_launches,
             peak as f64 / 1e6,
             before as f64 / 1e6,

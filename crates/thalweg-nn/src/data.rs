@@ -353,7 +353,7 @@ impl<D: Dataset> Iterator for Epoch<D> {
 impl<D: Dataset> ExactSizeIterator for Epoch<D> {}
 
 /// A finished batch, or the panic that occurred instead.
-type Made<B> = std::thread::Result<Result<B, SampleError>>;
+type BatchResult<B> = std::thread::Result<Result<B, SampleError>>;
 
 /// Queue shared by the worker threads of an epoch and its consumer.
 struct Desk<B> {
@@ -361,7 +361,7 @@ struct Desk<B> {
     next: usize,
     /// Workers may make batches with numbers below this.
     limit: usize,
-    made: BTreeMap<usize, Made<B>>,
+    made: BTreeMap<usize, BatchResult<B>>,
     stopped: bool,
 }
 
@@ -407,7 +407,7 @@ impl<D: Dataset> Crew<D> {
     }
 
     /// Waits for a batch.
-    fn take(&self, number: usize) -> Made<D::Batch> {
+    fn take(&self, number: usize) -> BatchResult<D::Batch> {
         let mut desk = locked(&self.desk.0);
         desk.limit = number + 1 + self.ahead;
         self.desk.1.notify_all();

@@ -51,9 +51,9 @@ counters! {
     /// Operations added to kernel candidates by searches: a measure of search effort.
     plan_visits,
     /// Components of segments that reused the plan of an equal component, without a search.
-    parts_taken,
+    components_reused,
     /// Components of segments whose search started from known plans of others.
-    parts_grown,
+    components_seeded,
     /// Plans replaced by a better one from a background search.
     plans_improved,
     /// Segments whose plan was already in memory.
@@ -61,10 +61,10 @@ counters! {
     /// Plans loaded from the disk cache, neither searched for nor in memory.
     plans_loaded,
     /// Segments executed before a plan had been searched for (tier 0).
-    first_sight,
+    cold_starts,
     /// Segments executed with the fastest of several measured plans (tier 2); the other planned ones used a plan from a
     /// search (tier 1).
-    runs_of_measured,
+    autotuned_runs,
     /// Calibrations of devices.
     calibrations,
     /// Plans instantiated for concrete sizes (addresses, strides, programs) for the first time.
@@ -79,13 +79,13 @@ counters! {
     /// computed by a separate run.
     values_recomputed,
     /// Results written only because a backward pass will read them or values computed from them.
-    values_kept,
+    values_saved,
     /// Bytes of these results.
-    kept_bytes,
+    saved_bytes,
     /// Results that a backward pass needs and that were not written: it recomputes them.
-    values_left,
+    values_dropped,
     /// Operations recorded again to recompute such results. They count as operations, too.
-    operations_again,
+    operations_recomputed,
     /// Host functions called within a program (`HostOp`).
     host_calls,
     /// Library functions of a device called instead of host functions (Fourier transforms by cuFFT, decompositions by
@@ -132,6 +132,33 @@ counters! {
     reused_in_place,
     /// Launches that recomputed values to stay below a memory limit. They count as kernels, too.
     recomputed_launches,
+}
+
+/// Declares the former names of counters as deprecated methods, so that the compiler names the new one.
+macro_rules! former_names {
+    ($($former:ident => $name:ident, $note:literal;)*) => {
+        impl Counters {
+            $(
+                #[doc = concat!("Former name of [`", stringify!($name), "`](Counters::", stringify!($name), ").")]
+                #[deprecated(note = $note)]
+                #[must_use]
+                pub fn $former(&self) -> u64 {
+                    self.$name
+                }
+            )*
+        }
+    };
+}
+
+former_names! {
+    first_sight => cold_starts, "renamed to the field `cold_starts`";
+    runs_of_measured => autotuned_runs, "renamed to the field `autotuned_runs`";
+    parts_taken => components_reused, "renamed to the field `components_reused`";
+    parts_grown => components_seeded, "renamed to the field `components_seeded`";
+    values_kept => values_saved, "renamed to the field `values_saved`";
+    kept_bytes => saved_bytes, "renamed to the field `saved_bytes`";
+    values_left => values_dropped, "renamed to the field `values_dropped`";
+    operations_again => operations_recomputed, "renamed to the field `operations_recomputed`";
 }
 
 thread_local! {

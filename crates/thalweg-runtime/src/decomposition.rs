@@ -81,7 +81,7 @@ pub enum Unfit {
 }
 
 /// Largest number that fits in the word of an [`Unfit`].
-const MOST: u64 = (1 << 28) - 1;
+const MAX_CODE: u64 = (1 << 28) - 1;
 
 impl Unfit {
     /// Code of its kind in a word. Of two causes for one matrix, the larger code is reported.
@@ -100,7 +100,7 @@ impl Unfit {
     /// number in 32 bits, the kind in 4, the complement of the cause's number in 28, so that the largest word is that
     /// of the first matrix. `None` for 0 and other invalid words.
     pub fn of_word(word: u64) -> Option<(usize, Unfit)> {
-        let (matrix, number) = (!(word >> 32) & u64::from(u32::MAX), (MOST - (word & MOST)) as usize);
+        let (matrix, number) = (!(word >> 32) & u64::from(u32::MAX), (MAX_CODE - (word & MAX_CODE)) as usize);
         let all = [
             Unfit::NoEnd,
             Unfit::Pivot(number),
@@ -119,7 +119,7 @@ impl Unfit {
             Unfit::Pivot(n) | Unfit::Minor(n) | Unfit::Row(n) | Unfit::Diagonal(n) => n as u64,
             Unfit::NotFinite | Unfit::NoEnd => 0,
         };
-        (!(matrix as u64) & u64::from(u32::MAX)) << 32 | self.code() << 28 | (MOST - number.min(MOST))
+        (!(matrix as u64) & u64::from(u32::MAX)) << 32 | self.code() << 28 | (MAX_CODE - number.min(MAX_CODE))
     }
 }
 

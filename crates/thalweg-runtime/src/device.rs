@@ -82,12 +82,12 @@ pub trait Check: Send + Sync + Debug {
     ///
     /// # Errors
     /// When the device fails.
-    fn outcome(&self) -> Result<Vec<Found>, Error>;
+    fn outcome(&self) -> Result<Vec<FailedCheck>, Error>;
 }
 
 /// Failed check of a launch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct FailedCheck {
     /// Number of the launch in its batch.
     pub launch: usize,
     /// Word written by the launch, not 0. For a decomposition, an [`Unfit::word`](crate::Unfit::word).
@@ -155,10 +155,10 @@ pub trait Device: Any + Send + Sync + Debug {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], and when the device fails.
-    fn allocate_with(&self, stretches: &[&[u8]]) -> Result<Buffer, Error> {
-        let buffer = self.allocate(stretches.iter().map(|s| s.len()).sum())?;
+    fn allocate_with(&self, spans: &[&[u8]]) -> Result<Buffer, Error> {
+        let buffer = self.allocate(spans.iter().map(|s| s.len()).sum())?;
         let mut at = 0;
-        for bytes in stretches {
+        for bytes in spans {
             self.write(&Allocation::part(&buffer, at, bytes.len()), bytes)?;
             at += bytes.len();
         }

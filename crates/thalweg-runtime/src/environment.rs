@@ -6,6 +6,9 @@
 //! Always true: no other code of the workspace reads variables whose name starts with `THALWEG_` at run time, and no
 //! invalid value is ignored. Devices check all variables when they are created ([`check`]), so mistakes are reported
 //! where a `Result` is available.
+//!
+//! **Renaming a variable.** [`renamed`] declares the new name and the former one. For one version the former name is
+//! read where the new one is not set, and [`outdated`] warns of it; then the row becomes a [`variable`] again.
 
 use crate::Error;
 use std::ffi::{OsStr, OsString};
@@ -21,6 +24,8 @@ mod tests;
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
+    /// Former name, which is read where `name` is not set.
+    pub former: Option<&'static str>,
     /// Short description.
     pub about: &'static str,
     allowed: Allowed,
@@ -88,23 +93,39 @@ pub struct Unknown {
     pub nearest: &'static str,
 }
 
+/// Variable whose former name is set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outdated {
+    /// Former name.
+    pub former: &'static str,
+    /// Its name now.
+    pub name: &'static str,
+    /// Whether both are set, so that the former name is ignored.
+    pub ignored: bool,
+}
+
 const fn variable(name: &'static str, allowed: Allowed, about: &'static str) -> Variable {
-    Variable { name, about, allowed, inner: false }
+    Variable { name, former: None, about, allowed, inner: false }
 }
 
 const fn inner(name: &'static str, allowed: Allowed, about: &'static str) -> Variable {
-    Variable { name, about, allowed, inner: true }
+    Variable { name, former: None, about, allowed, inner: true }
+}
+
+/// Variable with a former name.
+const fn renamed(former: &'static str, to: Variable) -> Variable {
+    Variable { former: Some(former), ..to }
 }
 
 const ON_OFF: Allowed = Allowed::Words(&["on", "off"]);
 /// Upper bound beyond any sensible number of threads or milliseconds.
-const MANY: u64 = 1 << 20;
+const MAX_COUNT: u64 = 1 << 20;
 
 /// The default device.
 pub static DEVICE: Variable = variable("THALWEG_DEVICE", Allowed::Device, "the default device");
 /// Threads of the CPU device.
 pub static THREADS: Variable =
-    variable("THALWEG_THREADS", Allowed::Number(&[], 1, MANY, "threads"), "threads of the CPU device");
+    variable("THALWEG_THREADS", Allowed::Number(&[], 1, MAX_COUNT, "threads"), "threads of the CPU device");
 /// Maximum bytes in use on a device.
 pub static MEMORY_LIMIT: Variable =
     variable("THALWEG_MEMORY_LIMIT", Allowed::Bytes, "the most bytes in use on a device");
@@ -129,8 +150,11 @@ pub static SEARCH: Variable = variable(
     Allowed::Number(&["none", "full"], 0, u64::MAX, "operations"),
     "how long the planner searches",
 );
-/// Fraction of run time spent on measuring plans.
-pub static MEASURE: Variable = variable("THALWEG_MEASURE", Allowed::Percent, "run time spent on measuring plans");
+/// Fraction of the run time spent on autotuning (measuring plans).
+pub static AUTOTUNE: Variable = renamed(
+    "THALWEG_MEASURE",
+    variable("THALWEG_AUTOTUNE", Allowed::Percent, "fraction of the run time spent on autotuning"),
+);
 /// Whether to defer results that nobody reads.
 pub static DEFER: Variable = variable("THALWEG_DEFER", ON_OFF, "whether unread results are left unwritten");
 /// Whether new segments run before a plan has been searched for.
@@ -163,10 +187,13 @@ pub static NVRTC: Variable = variable("THALWEG_NVRTC", Allowed::There { off: fal
 /// Library of NVIDIA's matrix products.
 pub static CUBLASLT: Variable = variable("THALWEG_CUBLASLT", Allowed::There { off: true }, "cuBLASLt's library");
 /// Minimum number of multiplications of a product by cuBLASLt.
-pub static CUBLASLT_FROM: Variable = inner(
+pub static CUBLASLT_MIN_MULTIPLICATIONS: Variable = renamed(
     "THALWEG_CUBLASLT_FROM",
-    Allowed::Number(&[], 0, u64::MAX, "multiplications"),
-    "least multiplications for cuBLASLt",
+    inner(
+        "THALWEG_CUBLASLT_MIN_MULTIPLICATIONS",
+        Allowed::Number(&[], 0, u64::MAX, "multiplications"),
+        "minimum multiplications of a product for cuBLASLt",
+    ),
 );
 /// Library of NVIDIA's Fourier transforms.
 pub static CUFFT: Variable = variable("THALWEG_CUFFT", Allowed::There { off: true }, "cuFFT's library");
@@ -200,7 +227,7 @@ pub static ALL: [&Variable; 31] = [
     &REPRODUCIBLE,
     &MATMUL_PRECISION,
     &SEARCH,
-    &MEASURE,
+    &AUTOTUNE,
     &DEFER,
     &TIERS,
     &RECOMPUTE,
@@ -213,7 +240,7 @@ pub static ALL: [&Variable; 31] = [
     &CUDA_DRIVER,
     &NVRTC,
     &CUBLASLT,
-    &CUBLASLT_FROM,
+    &CUBLASLT_MIN_MULTIPLICATIONS,
     &CUFFT,
     &CUSOLVER,
     &EMULATE_NVRTC,
@@ -230,7 +257,23 @@ impl Variable {
     /// # Errors
     /// When the value is invalid.
     pub fn read(&self) -> Result<Option<Value>, Mistake> {
-        self.parse(std::env::var_os(self.name).as_deref())
+        self.read_from(&|name| std::env::var_os(name))
+    }
+
+    fn read_from(&self, get: &dyn Fn(&str) -> Option<OsString>) -> Result<Option<Value>, Mistake> {
+        let Some((name, text)) = self.raw(get) else { return Ok(None) };
+        self.parse(Some(&text)).map_err(|mistake| Mistake { name, ..mistake })
+    }
+
+    /// The name that is set, and its text: that of `name`, or of the former name. Empty variables are not set.
+    fn raw(&self, get: &dyn Fn(&str) -> Option<OsString>) -> Option<(&'static str, OsString)> {
+        let mut names = std::iter::once(self.name).chain(self.former);
+        names.find_map(|name| get(name).filter(|text| !text.is_empty()).map(|text| (name, text)))
+    }
+
+    /// Its text in the environment, valid or not.
+    pub fn text(&self) -> Option<OsString> {
+        self.raw(&|name| std::env::var_os(name)).map(|(_, text)| text)
     }
 
     /// Its value.
@@ -400,6 +443,16 @@ impl From<Mistake> for Error {
     }
 }
 
+impl fmt::Display for Outdated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outdated { former, name, ignored } = self;
+        match ignored {
+            true => write!(f, "{former} is now called {name}, which is set: {former} is ignored"),
+            false => write!(f, "{former} is now called {name}; the former name is read for one more version"),
+        }
+    }
+}
+
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is set, and nothing reads it: is {} meant?", self.name, self.nearest)
@@ -411,6 +464,20 @@ pub fn mistakes() -> Vec<Mistake> {
     ALL.iter().filter_map(|v| v.read().err()).collect()
 }
 
+/// Variables in the environment that are set by their former names.
+pub fn outdated() -> Vec<Outdated> {
+    outdated_of(&|name| std::env::var_os(name))
+}
+
+fn outdated_of(get: &dyn Fn(&str) -> Option<OsString>) -> Vec<Outdated> {
+    let set = |name: &str| get(name).is_some_and(|text| !text.is_empty());
+    let of = |v: &&Variable| {
+        let former = v.former.filter(|f| set(f))?;
+        Some(Outdated { former, name: v.name, ignored: set(v.name) })
+    };
+    ALL.iter().filter_map(of).collect()
+}
+
 /// Variables in the environment whose names start with `THALWEG_` and that nothing reads.
 pub fn unknown() -> Vec<Unknown> {
     unknown_of(std::env::vars_os().map(|(name, _)| name))
@@ -418,7 +485,7 @@ pub fn unknown() -> Vec<Unknown> {
 
 fn unknown_of(names: impl Iterator<Item = OsString>) -> Vec<Unknown> {
     let ours = names.filter_map(|n| n.into_string().ok()).filter(|n| n.starts_with("THALWEG_"));
-    let unknown = ours.filter(|n| ALL.iter().all(|v| v.name != n));
+    let unknown = ours.filter(|n| ALL.iter().all(|v| v.name != n && v.former.is_none_or(|f| f != n)));
     let nearest = |n: &str| ALL.iter().min_by_key(|v| edits(v.name, n)).expect("there are some").name;
     let mut all: Vec<Unknown> = unknown.map(|name| Unknown { nearest: nearest(&name), name }).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
@@ -438,7 +505,7 @@ fn edits(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Checks the environment and logs unused variables by `tracing`; both once per process.
+/// Checks the environment and logs unused variables and former names by `tracing`; all once per process.
 ///
 /// # Errors
 /// [`Error::Environment`] with all mistakes.
@@ -447,6 +514,7 @@ pub fn check() -> Result<(), Error> {
     CHECKED
         .get_or_init(|| {
             unknown().iter().for_each(|unknown| tracing::warn!("{unknown}"));
+            outdated().iter().for_each(|outdated| tracing::warn!("{outdated}"));
             let all: Vec<String> = mistakes().iter().map(Mistake::to_string).collect();
             if all.is_empty() { Ok(()) } else { Err(Error::Environment(all.join("; "))) }
         })

@@ -20,7 +20,7 @@ mod uses;
 
 pub use counters::{Counters, count, counters};
 pub use decomposition::{Decomposition, DecompositionKind, Unfit};
-pub use device::{Batch, Check, Device, Found, Program, ProgramInfo, Throughput, Timing};
+pub use device::{Batch, Check, Device, FailedCheck, Program, ProgramInfo, Throughput, Timing};
 pub use dump::dump;
 pub use error::Error;
 pub use fourier::{Fourier, FourierKind};

@@ -62,8 +62,8 @@ const LOOKED_AT: usize = 16;
 /// Maximum number of kept blocks of a class that all require waits, and their bytes, up to which a new block is
 /// allocated instead. The copy of the next input then overlaps uses of previous ones, and a host that runs ahead
 /// allocates no more than that.
-const FEW: usize = 3;
-const FEW_BYTES: usize = 1 << 30;
+const MAX_BUSY_BLOCKS: usize = 3;
+const MAX_BUSY_BYTES: usize = 1 << 30;
 
 /// Pool of recycled blocks of one device.
 pub struct Pool {
@@ -197,9 +197,9 @@ impl fmt::Debug for Allocation {
 
 /// Class of a size, and bytes of a block of that class.
 fn class_of(bytes: usize) -> Option<(usize, usize)> {
-    const SMALL: usize = 1 << 20;
+    const MAX_POWER_OF_TWO_BYTES: usize = 1 << 20;
     let bytes = bytes.max(64);
-    if bytes <= SMALL {
+    if bytes <= MAX_POWER_OF_TWO_BYTES {
         let size = bytes.next_power_of_two();
         return Some((size.trailing_zeros() as usize, size));
     }
@@ -276,7 +276,7 @@ impl Pool {
     /// Block of a class: a kept one, or one allocated from the device.
     fn block(&self, (class, size): (usize, usize), limit: usize, queue: Option<usize>) -> Option<Block> {
         let is_full = || self.reserved.load(Relaxed).saturating_add(size) > limit;
-        if let Some(block) = self.kept((class, size), is_full(), queue) {
+        if let Some(block) = self.take_free((class, size), is_full(), queue) {
             return Some(block);
         }
         if self.memory.total().is_some_and(|t| size > t) {
@@ -289,7 +289,7 @@ impl Pool {
             self.reserved.fetch_add(size, Relaxed);
             return Some(block);
         }
-        if let Some(block) = self.kept((class, size), true, queue) {
+        if let Some(block) = self.take_free((class, size), true, queue) {
             return Some(block);
         }
         self.trim();
@@ -300,12 +300,12 @@ impl Pool {
 
     /// Kept block of a class: the newest without waits; otherwise the oldest, if there are several or no memory for
     /// another one.
-    fn kept(&self, (class, size): (usize, usize), no_room: bool, queue: Option<usize>) -> Option<Block> {
+    fn take_free(&self, (class, size): (usize, usize), no_room: bool, queue: Option<usize>) -> Option<Block> {
         let mut list = self.lock(class);
         let count = list.len();
         let is = |when: When| move |list: &[Block], i: usize| self.memory.when(&list[i].last, queue) == when;
         let now = (0..count).rev().take(LOOKED_AT).find(|&i| is(When::Now)(&list, i));
-        let enough = no_room || count >= FEW || size.saturating_mul(count) > FEW_BYTES;
+        let enough = no_room || count >= MAX_BUSY_BLOCKS || size.saturating_mul(count) > MAX_BUSY_BYTES;
         let behind = || enough.then(|| (0..count).find(|&i| is(When::Behind)(&list, i))).flatten();
         let found = now.or_else(behind)?;
         self.recycled.fetch_add(1, Relaxed);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_holds_for_what_is_in_use_and_trims_what_is_kept() {
+    fn a_limit_counts_bytes_in_use_and_trims_free_blocks() {
         let pool = Pool::new("host".into(), Box::new(Host(1 << 30)));
         drop(pool.allocate(8000).unwrap());
         pool.set_limit(Some(9000));

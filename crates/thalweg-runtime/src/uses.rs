@@ -1,6 +1,6 @@
 //! Last uses of memory on devices with several queues.
 //!
-//! In: uses of a buffer, each by queue and *ticket*: a number that grows with each piece of work enqueued there. Out:
+//! In: uses of a buffer, each by queue and *ticket*: a number that grows with each item of work enqueued there. Out:
 //! uses after which the buffer's next use must be ordered. Reads are ordered after the last write, writes after all
 //! uses. Devices without queues never use this.
 //!

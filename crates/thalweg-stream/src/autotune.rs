@@ -33,9 +33,9 @@ const SAMPLE: u64 = 32;
 /// Polling interval: one run in this many asks the device for finished timings.
 const ASK: u64 = 8;
 /// Maximum number of runs with pending timings; beyond, the next runs are not timed.
-const MOST_WAITING: usize = 64;
+const MAX_PENDING_TIMINGS: usize = 64;
 /// Maximum number of plans that compete with the current one.
-pub(crate) const MOST_OTHERS: usize = 4;
+pub(crate) const MAX_ALTERNATIVES: usize = 4;
 /// Timed runs of each plan, after one warm-up run that is not counted.
 const ROUNDS: usize = 9;
 /// Slowdown against the best median beyond which a plan is dropped after three runs.
@@ -63,7 +63,7 @@ struct Course<P> {
     /// Number of runs since one was timed.
     skipped: u64,
     /// Runs whose timing the device has not finished, in order.
-    waiting: VecDeque<(Turn<P>, Arc<dyn Timing>)>,
+    waiting: VecDeque<(RunChoice<P>, Arc<dyn Timing>)>,
 }
 
 struct Tried<P> {
@@ -76,7 +76,7 @@ struct Tried<P> {
 }
 
 /// Choice of the plan for one run.
-pub(crate) struct Turn<P> {
+pub(crate) struct RunChoice<P> {
     /// Plan to run instead of the current one.
     pub ready: Option<Arc<P>>,
     /// Whether this run may decide the autotuning.
@@ -86,9 +86,9 @@ pub(crate) struct Turn<P> {
     runs: u64,
 }
 
-impl<P> Clone for Turn<P> {
-    fn clone(&self) -> Turn<P> {
-        Turn { ready: self.ready.clone(), ..*self }
+impl<P> Clone for RunChoice<P> {
+    fn clone(&self) -> RunChoice<P> {
+        RunChoice { ready: self.ready.clone(), ..*self }
     }
 }
 
@@ -122,14 +122,14 @@ impl<P> Autotuning<P> {
 
     /// Plan for the next run, if the autotuning is still open. `name` returns the other plans, instantiated, with their
     /// predicted times in picoseconds. `on_its_own`: launches are asynchronous, and the device's clock is read later.
-    pub fn turn(&self, operations: usize, on_its_own: bool, name: impl FnOnce() -> Named<P>) -> Option<Turn<P>> {
+    pub fn turn(&self, operations: usize, on_its_own: bool, name: impl FnOnce() -> Named<P>) -> Option<RunChoice<P>> {
         if self.decided.load(Relaxed) {
             return None;
         }
         let share = measuring()?;
         // If another thread runs the same segment now, do not wait for it.
         let mut c = self.course.try_lock().ok()?;
-        if c.waiting.len() >= MOST_WAITING {
+        if c.waiting.len() >= MAX_PENDING_TIMINGS {
             return None;
         }
         let naming_ns = NAMING_NS * (1 + operations as u64 / 10) + if on_its_own { NAMING_ON_GPU_NS } else { 0 };
@@ -139,15 +139,15 @@ impl<P> Autotuning<P> {
                 return None;
             }
             let runs = std::mem::take(&mut c.skipped);
-            return Some(Turn { ready: None, counts: false, tried: 0, runs });
+            return Some(RunChoice { ready: None, counts: false, tried: 0, runs });
         }
         let tried = c.next(share);
         let ready = c.tried.get(tried).and_then(|t| t.ready.clone());
-        Some(Turn { ready, counts: true, tried, runs: 1 })
+        Some(RunChoice { ready, counts: true, tried, runs: 1 })
     }
 
     /// Stores a run whose time the device reports later.
-    pub fn wait_for(&self, turn: Turn<P>, timing: Arc<dyn Timing>) {
+    pub fn wait_for(&self, turn: RunChoice<P>, timing: Arc<dyn Timing>) {
         self.locked().waiting.push_back((turn, timing));
     }
 
@@ -206,11 +206,11 @@ impl<P> Autotuning<P> {
     }
 
     /// Notes the nanoseconds of a run. Returns whether that decides the autotuning.
-    pub fn note(&self, turn: &Turn<P>, ns: u64) -> bool {
+    pub fn note(&self, turn: &RunChoice<P>, ns: u64) -> bool {
         self.note_in(&mut self.locked(), turn, ns)
     }
 
-    fn note_in(&self, c: &mut Course<P>, turn: &Turn<P>, ns: u64) -> bool {
+    fn note_in(&self, c: &mut Course<P>, turn: &RunChoice<P>, ns: u64) -> bool {
         c.runs += turn.runs;
         c.total += ns * turn.runs;
         if c.tried.is_empty() || self.decided.load(Relaxed) {

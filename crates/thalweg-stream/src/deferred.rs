@@ -11,7 +11,7 @@
 //! all recipes together keep at most 256 MiB of them. `THALWEG_DEFER=off` or [`set_deferring`] turns deferral off.
 
 use crate::DeviceRef;
-use crate::first_sight::tiers;
+use crate::cold_start::tiers;
 use crate::history::{History, Watch};
 use crate::index_error::{Outcomes, outcomes};
 use crate::mode::Mode;
@@ -37,7 +37,7 @@ pub(crate) fn guesses() -> bool {
 }
 
 /// Bytes of inputs that only recipes keep alive.
-static KEPT: AtomicUsize = AtomicUsize::new(0);
+static RECIPE_INPUT_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Recipe for unwritten results: the segment, its inputs, and the plan that writes all its live results.
 pub(crate) struct Recipe {
@@ -75,7 +75,7 @@ impl Recipe {
         (deferred, history, kept): (BitSet, Arc<History>, usize),
         guess: bool,
     ) -> Option<Arc<Recipe>> {
-        let before = KEPT.fetch_add(kept, Relaxed);
+        let before = RECIPE_INPUT_BYTES.fetch_add(kept, Relaxed);
         let (sites, made) = (sites.into(), OnceLock::new());
         // `Drop` returns the bytes.
         let recipe =
@@ -121,7 +121,7 @@ impl Recompute for DeferredValue {
 
 impl Drop for Recipe {
     fn drop(&mut self) {
-        KEPT.fetch_sub(self.kept, Relaxed);
+        RECIPE_INPUT_BYTES.fetch_sub(self.kept, Relaxed);
         if self.guess {
             GUESSED[self.made.get().is_some() as usize].fetch_add(1, Relaxed);
         }

@@ -11,21 +11,21 @@ use crate::tunable::TUNABLES;
 use rustc_hash::FxHashSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use thalweg_runtime::{Check, Error, Found};
+use thalweg_runtime::{Check, Error, FailedCheck};
 
 /// Error for a failure that a launch reported.
-pub type Tell = Box<dyn Fn(Found) -> Error + Send + Sync>;
+pub type FailureToError = Box<dyn Fn(FailedCheck) -> Error + Send + Sync>;
 
 /// Error for the failures that all launches reported; `None` if they do not concern the result.
-type TellOfAll = Box<dyn Fn(&[Found]) -> Option<Error> + Send + Sync>;
+type FailuresToError = Box<dyn Fn(&[FailedCheck]) -> Option<Error> + Send + Sync>;
 
 /// Check of a run in which an index may be out of range, or of a call whose matrix may be unfit.
 pub(crate) struct DeferredCheck {
     check: Arc<dyn Check>,
-    tell: TellOfAll,
+    to_error: FailuresToError,
     outcome: OnceLock<Result<(), Error>>,
     /// Whether somebody has received the error.
-    told: AtomicBool,
+    reported: AtomicBool,
 }
 
 impl std::fmt::Debug for DeferredCheck {
@@ -35,23 +35,28 @@ impl std::fmt::Debug for DeferredCheck {
 }
 
 impl DeferredCheck {
-    /// Check whose report `tell` turns into an error.
+    /// Check whose report `to_error` turns into an error.
     pub fn new(
         check: Arc<dyn Check>,
-        tell: impl Fn(&[Found]) -> Option<Error> + Send + Sync + 'static,
+        to_error: impl Fn(&[FailedCheck]) -> Option<Error> + Send + Sync + 'static,
     ) -> Arc<DeferredCheck> {
-        Arc::new(DeferredCheck { check, tell: Box::new(tell), outcome: OnceLock::new(), told: AtomicBool::new(false) })
+        Arc::new(DeferredCheck {
+            check,
+            to_error: Box::new(to_error),
+            outcome: OnceLock::new(),
+            reported: AtomicBool::new(false),
+        })
     }
 
     fn resolve(&self) -> &Result<(), Error> {
-        self.outcome.get_or_init(|| (self.tell)(&self.check.outcome()?).map_or(Ok(()), Err))
+        self.outcome.get_or_init(|| (self.to_error)(&self.check.outcome()?).map_or(Ok(()), Err))
     }
 
     /// Outcome, marked as received.
     fn asked(&self) -> &Result<(), Error> {
         let outcome = self.resolve();
         if outcome.is_err() {
-            self.told.store(true, Relaxed);
+            self.reported.store(true, Relaxed);
         }
         outcome
     }
@@ -88,9 +93,9 @@ impl DeferredChecks {
     ///
     /// # Errors
     /// The first error.
-    pub fn resolve_untold(&self) -> Result<(), Error> {
-        let untold = |d: &&Arc<DeferredCheck>| !d.told.load(Relaxed);
-        self.inherited.iter().chain(&self.own).filter(untold).try_for_each(|d| d.asked().clone())
+    pub fn resolve_unreported(&self) -> Result<(), Error> {
+        let unreported = |d: &&Arc<DeferredCheck>| !d.reported.load(Relaxed);
+        self.inherited.iter().chain(&self.own).filter(unreported).try_for_each(|d| d.asked().clone())
     }
 }
 
@@ -126,11 +131,12 @@ pub(crate) fn inherit<'a>(inputs: impl Iterator<Item = &'a Arc<DeferredChecks>>)
 
 /// Deferred checks of the results of a call, if there are any.
 pub(crate) fn of_call(
-    own: Option<(Arc<dyn Check>, Tell)>,
+    own: Option<(Arc<dyn Check>, FailureToError)>,
     inherited: Vec<Arc<DeferredCheck>>,
 ) -> Option<Arc<DeferredChecks>> {
-    let own = own
-        .map(|(check, tell)| DeferredCheck::new(check, move |found: &[Found]| found.first().map(|&found| tell(found))));
+    let own = own.map(|(check, to_error)| {
+        DeferredCheck::new(check, move |found: &[FailedCheck]| found.first().map(|&found| to_error(found)))
+    });
     DeferredChecks::new(own, inherited)
 }
 
@@ -144,7 +150,7 @@ mod tests {
     struct Passes(AtomicUsize);
 
     impl Check for Passes {
-        fn outcome(&self) -> Result<Vec<Found>, Error> {
+        fn outcome(&self) -> Result<Vec<FailedCheck>, Error> {
             self.0.fetch_add(1, Relaxed);
             Ok(vec![])
         }

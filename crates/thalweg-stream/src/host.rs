@@ -7,7 +7,7 @@
 
 use crate::DeviceRef;
 use crate::defect;
-use crate::deferred_check::{self, DeferredChecks, Tell};
+use crate::deferred_check::{self, DeferredChecks, FailureToError};
 use crate::value::{NO_STREAM, Recompute, Remade, Storage, Value};
 use std::panic::Location;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -31,7 +31,7 @@ pub struct OnDevice {
 pub type RunOnDevice = Box<dyn FnOnce(&[Storage], &[Buffer]) -> Option<Result<Queued, Error>> + Send>;
 
 /// Check to make before queued results are given to anybody, and the error to report if it fails.
-pub type Queued = Option<(Arc<dyn Check>, Tell)>;
+pub type Queued = Option<(Arc<dyn Check>, FailureToError)>;
 
 /// Operation by its name and call site, for errors.
 #[derive(Clone, Copy, Debug)]

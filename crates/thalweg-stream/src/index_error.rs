@@ -18,7 +18,7 @@ use crate::store::Entry;
 use crate::value::{Storage, Value};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use thalweg_fusion::{BitSet, Segment, Stretch, ValueId};
+use thalweg_fusion::{BitSet, Segment, Subgraph, ValueId};
 use thalweg_ir::{Arg, Op};
 use thalweg_runtime::Error;
 
@@ -223,7 +223,7 @@ impl Failure<'_> {
         if wanted.is_empty() {
             return Ok(vec![]);
         }
-        let part = Stretch::of(self.segment, &self.ancestors(wanted.iter().copied(), from));
+        let part = Subgraph::of(self.segment, &self.ancestors(wanted.iter().copied(), from));
         let places: Vec<usize> = wanted.iter().map(|&i| part.place(i).expect("it is among its ancestors")).collect();
         let mut live = BitSet::new(part.from.len());
         places.iter().for_each(|&p| live.insert(p));

@@ -10,23 +10,24 @@
 mod autotune;
 mod calibration;
 mod class_plans;
+mod cold_start;
 mod defect;
 mod deferred;
 mod deferred_check;
 mod device;
 mod explain;
-mod first_sight;
 mod hash;
 mod history;
 mod host;
 mod index_error;
-mod kept;
 mod mode;
 mod outside;
+mod pending_error;
 mod reach;
 mod ready;
 mod recognizer;
 mod recorder;
+mod rematerialization;
 mod report;
 mod run;
 mod run_checks;
@@ -42,27 +43,26 @@ mod tests;
 mod tier;
 #[doc(hidden)]
 pub mod tunable;
-mod untold;
 mod value;
 
 pub use calibration::{
     calibrate, calibrate_as_if, calibrated, compile_samples, costs, save_costs, set_costs, typical_costs,
 };
+pub use cold_start::{finish_further_searches, finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
 pub use deferred::{deferring, set_deferring};
-pub use deferred_check::Tell;
+pub use deferred_check::FailureToError;
 pub use device::DeviceRef;
 pub use explain::{explain, launch_times, segments, tier_runs};
-pub use first_sight::{finish_further_searches, finish_searches, set_tiers, set_tiers_of_new_threads, tiers};
 pub use host::{Caller, OnDevice, Queued, RunOnDevice, host_call};
-pub use kept::{recomputing, set_recomputing};
 pub use mode::{
     MatmulPrecision, Mode, effort, measuring, mode, set_effort, set_matmul_precision, set_measuring, set_mode,
     set_reproducible,
 };
-pub use recorder::{Made, MadeFrom};
+pub use recorder::{RecordedArg, RecordedOp};
+pub use rematerialization::{recomputing, set_recomputing};
 pub use site::{Counted, Site, site};
 pub use store::{PlanStoreStats, clear_plans, plan_store};
-pub use stream::{flush, is_among_windows, made, mark, record, record_together, synchronize, template};
-pub use template::{MOST_OPERANDS, Mark, Template};
+pub use stream::{flush, is_among_windows, made, mark, record, record_batch, synchronize, template};
+pub use template::{MAX_OPERANDS, Mark, Template};
 pub use tier::{Tier, TierRun};
-pub use value::{Kept, Operand, Storage, Value};
+pub use value::{Operand, Storage, TapeHandle, Value};

@@ -124,7 +124,7 @@ fn effort_from_environment() -> Effort {
 }
 
 /// Fraction of its run time that a segment of the calling thread may spend on measuring other plans; `None` disables
-/// measuring. From `THALWEG_MEASURE` (`off`, or a percentage; default 5) until it is set. Always `None` in a
+/// measuring. From `THALWEG_AUTOTUNE` (`off`, or a percentage; default 5) until it is set. Always `None` in a
 /// reproducible mode.
 #[inline]
 pub fn measuring() -> Option<f64> {
@@ -137,7 +137,7 @@ pub fn set_measuring(share: Option<f64>) -> Option<f64> {
 }
 
 fn measuring_from_environment() -> Option<f64> {
-    match environment::MEASURE.get() {
+    match environment::AUTOTUNE.get() {
         // The only word that the variable accepts is `off`.
         Some(Value::Word(_)) => None,
         Some(Value::Share(share)) => (share > 0.0).then_some(share),

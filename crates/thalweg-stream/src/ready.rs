@@ -5,7 +5,7 @@
 //! always fits; the list of schedules is read without a lock.
 
 use crate::DeviceRef;
-use crate::autotune::{Autotuning, MOST_OTHERS, Named};
+use crate::autotune::{Autotuning, MAX_ALTERNATIVES, Named};
 use crate::calibration::costs;
 use crate::class_plans::ClassPlans;
 use crate::defect;
@@ -84,11 +84,11 @@ pub(crate) struct Memory {
 /// Append-only list of schedules.
 #[derive(Default)]
 struct Schedules {
-    entry: OnceLock<Made>,
+    entry: OnceLock<CachedSchedule>,
     next: OnceLock<Box<Schedules>>,
 }
 
-struct Made {
+struct CachedSchedule {
     /// Bytes of each input that only the segment held.
     own: Box<[usize]>,
     /// Memory available for it, if that was less than the unlimited schedule needs.
@@ -100,8 +100,8 @@ impl Schedules {
     /// Schedule that `fits`, else a new one, which is saved while the list has space.
     fn find<E>(
         &self,
-        fits: impl Fn(&Made) -> bool,
-        make: impl FnOnce() -> Result<Made, E>,
+        fits: impl Fn(&CachedSchedule) -> bool,
+        make: impl FnOnce() -> Result<CachedSchedule, E>,
     ) -> Result<Arc<Numbered>, E> {
         let mut list = self;
         for _ in 0..TUNABLES.max_schedules.size() {
@@ -201,7 +201,7 @@ impl Ready {
         // The plan that ran before is always a candidate.
         let earlier = self.earlier.iter().filter(|r| Arc::ptr_eq(&r.classes, &self.classes) && r.plan != self.plan);
         let earlier: Vec<_> = earlier.map(|r| (r.clone(), r.instance.time(&costs, footprint(&segment)))).collect();
-        let room = MOST_OTHERS - earlier.len();
+        let room = MAX_ALTERNATIVES - earlier.len();
         let new = |p: &Planned| earlier.iter().all(|(r, _)| *r.plan != p.plan);
         let named = || {
             let others = alternatives(segment, &costs, &self.plan, room).into_iter().filter(new);
@@ -283,9 +283,14 @@ impl Ready {
     fn usual(&self, own: &[usize]) -> Arc<Numbered> {
         let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
         let needs = Needs { own, rereads: &rereads, granted };
-        let fits = |m: &Made| m.room.is_none() && *m.own == *own;
-        let made =
-            || Ok(Made { own: own.into(), room: None, schedule: Numbered::new(schedule(&self.instance, &needs)) });
+        let fits = |m: &CachedSchedule| m.room.is_none() && *m.own == *own;
+        let made = || {
+            Ok(CachedSchedule {
+                own: own.into(),
+                room: None,
+                schedule: Numbered::new(schedule(&self.instance, &needs)),
+            })
+        };
         let never: Result<_, usize> = self.memory.schedules.find(fits, made);
         never.expect("one that holds what it likes is always found")
     }
@@ -295,13 +300,15 @@ impl Ready {
         let rereads = |step: usize, operand: usize| self.programs[step].rereads_for(operand);
         let needs = Needs { own, rereads: &rereads, granted };
         // A schedule made for up to an eighth less is reused.
-        let fits = |m: &Made| m.schedule.peak <= room && m.room.is_some_and(|r| r >= room - room / 8) && *m.own == *own;
+        let fits = |m: &CachedSchedule| {
+            m.schedule.peak <= room && m.room.is_some_and(|r| r >= room - room / 8) && *m.own == *own
+        };
         self.memory.schedules.find(fits, || {
             let (costs, footprint) = (costs(device), self.instance.footprint());
             let times: Vec<u64> =
                 self.instance.steps.iter().map(|s| costs.time(&self.instance.features(s, &costs), footprint)).collect();
             let s = schedule_within(&self.instance, &needs, room, &|step| times[step])?;
-            Ok(Made { own: own.into(), room: Some(room), schedule: Numbered::new(s) })
+            Ok(CachedSchedule { own: own.into(), room: Some(room), schedule: Numbered::new(s) })
         })
     }
 }

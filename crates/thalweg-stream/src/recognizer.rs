@@ -5,8 +5,8 @@
 //! there are. Other successors are found by hash. Plans are stored at nodes, one for each set of live-outs.
 
 use crate::history::History;
-use crate::kept::Decision;
 use crate::ready::Ready;
+use crate::rematerialization::Decision;
 use crate::store::Entry;
 use crate::tunable::TUNABLES;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use thalweg_fusion::BitSet;
 use thalweg_ir::RelOp;
 
 /// Plan at a node, for one set of live-outs.
-pub(crate) struct Known {
+pub(crate) struct CachedPlan {
     /// Live-outs.
     pub live: BitSet,
     /// Plan store entry: the plan with its instances.
@@ -33,7 +33,7 @@ struct Node {
     // Boxed: most nodes have none, and a node is visited per operation.
     #[expect(clippy::box_collection)]
     others: Option<Box<HashMap<RelOp, u32>>>,
-    known: Vec<Known>,
+    known: Vec<CachedPlan>,
     /// Decisions about values that only a tape holds. Boxed: most nodes have none.
     #[expect(clippy::box_collection)]
     decisions: Option<Box<Vec<Arc<Decision>>>>,
@@ -73,11 +73,11 @@ impl Recognizer {
             self.at = usual;
             return next.cut;
         }
-        self.step_aside(op)
+        self.take_branch(op)
     }
 
     #[cold]
-    fn step_aside(&mut self, op: &RelOp) -> bool {
+    fn take_branch(&mut self, op: &RelOp) -> bool {
         let new = self.nodes.len() as u32;
         let node = &mut self.nodes[self.at as usize];
         if node.usual == 0 {
@@ -100,7 +100,7 @@ impl Recognizer {
     }
 
     /// Plan with that index at the current node.
-    pub fn known_at(&self, at: usize) -> &Known {
+    pub fn known_at(&self, at: usize) -> &CachedPlan {
         &self.nodes[self.at as usize].known[at]
     }
 
@@ -110,7 +110,7 @@ impl Recognizer {
     }
 
     /// Plans known for the sequence since the last cut.
-    pub fn known(&mut self) -> &mut [Known] {
+    pub fn known(&mut self) -> &mut [CachedPlan] {
         &mut self.nodes[self.at as usize].known
     }
 
@@ -120,7 +120,7 @@ impl Recognizer {
     }
 
     /// Adds a plan at the current node.
-    pub fn add(&mut self, known: Known) {
+    pub fn add(&mut self, known: CachedPlan) {
         self.plans += 1;
         self.nodes[self.at as usize].known.push(known);
     }
@@ -164,7 +164,7 @@ mod tests {
         let first = at(&mut r, 0, &[exp, neg, exp]);
         let nodes = r.nodes.len();
         assert_eq!(at(&mut r, 0, &[exp, neg, exp]), first);
-        assert_eq!(r.nodes.len(), nodes, "a stretch that was seen adds nothing");
+        assert_eq!(r.nodes.len(), nodes, "a span that was recorded before adds nothing");
         // The first successor is the usual one; others are found by hash, repeatedly.
         let second = at(&mut r, 0, &[exp, neg, wide]);
         assert_ne!(second, first);

@@ -1,26 +1,26 @@
 //! Recorder: appends operations in relative form, one after the other, and cuts segments.
 
+mod batch;
 mod deferral;
 mod dense;
 mod failures;
-mod kept;
+mod rematerialization;
 mod running;
-mod together;
 
 use crate::DeviceRef;
 use crate::deferred::DeferredValue;
 use crate::deferred_check::DeferredChecks;
 use crate::hash::AddressHasher;
 use crate::index_error::Sorted;
-use crate::kept::Decision;
 use crate::mode::Mode;
+use crate::pending_error::set_pending_error;
 use crate::recognizer::Recognizer;
+use crate::rematerialization::Decision;
 use crate::report;
 use crate::site::{Site, take_site};
 use crate::tunable::TUNABLES;
-use crate::untold::untold;
 use crate::value::{Operand, Value};
-use dense::Parts;
+use dense::OpHeader;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,7 +58,7 @@ type Laid = (Vec<Shape>, Vec<(DType, View)>);
 
 /// A recorded operation.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct RecordedOp {
     /// The operation.
     pub op: Op,
     /// Attribute word; see [`RelOp::attr`].
@@ -66,12 +66,12 @@ pub struct Made {
     /// Integer arguments.
     pub ints: Vec<i64>,
     /// Tensor and scalar arguments, in order.
-    pub args: Vec<MadeFrom>,
+    pub args: Vec<RecordedArg>,
 }
 
 /// An argument of a recorded operation.
 #[derive(Clone, Debug)]
-pub enum MadeFrom {
+pub enum RecordedArg {
     /// A tensor's value.
     Value(Arc<Value>),
     /// A scalar encoded by [`thalweg_ir::Scalar::to_bits`].
@@ -201,7 +201,7 @@ impl Recorder {
                 }
                 // Foreign operations take dense operands only.
                 if matches!((op, v.state()), (Op::Foreign(_), Some(Ok(s))) if !s.view.is_dense()) {
-                    return self.record_dense(Parts { mode, op, dtype, shape, attr, ints }, args);
+                    return self.record_dense(OpHeader { mode, op, dtype, shape, attr, ints }, args);
                 }
                 let Some(Err(error)) = v.state() else { continue };
                 return Value::failed(self.device, error.poisoned(), shape, dtype);
@@ -243,7 +243,7 @@ impl Recorder {
         match self.spare.pop() {
             Some(mut spare) => {
                 let value = Arc::get_mut(&mut spare).expect("nobody else has it");
-                value.begin_again(shape, dtype, self.device, (self.stream, self.epoch, index));
+                value.reset(shape, dtype, self.device, (self.stream, self.epoch, index));
                 spare
             }
             None => Arc::new(Value::pending(shape, dtype, self.device, self.stream, self.epoch, index)),
@@ -251,7 +251,7 @@ impl Recorder {
     }
 
     /// Recorded operation whose result is this value, if the value is pending here.
-    pub fn made(&self, value: &Value) -> Option<Made> {
+    pub fn made(&self, value: &Value) -> Option<RecordedOp> {
         if value.epoch != self.epoch {
             return None;
         }
@@ -266,13 +266,13 @@ impl Recorder {
         let mut args = vec![];
         for arg in rel.args() {
             args.push(match arg {
-                Arg::Op(n) => MadeFrom::Value(self.values[n].clone()),
-                Arg::Input(n) => MadeFrom::Value(self.inputs[n].clone()?),
-                _ => MadeFrom::Scalar(*scalars.next()?),
+                Arg::Op(n) => RecordedArg::Value(self.values[n].clone()),
+                Arg::Input(n) => RecordedArg::Value(self.inputs[n].clone()?),
+                _ => RecordedArg::Scalar(*scalars.next()?),
             });
         }
         let ints = self.ints[last(self.ints.len(), &RelOp::int_count)].to_vec();
-        Some(Made { op: rel.op, attr: rel.attr, ints, args })
+        Some(RecordedOp { op: rel.op, attr: rel.attr, ints, args })
     }
 
     /// Whether a pending operation is an `Op::Window`.
@@ -410,7 +410,7 @@ impl Recorder {
                 count(|c| c.failed_segments += 1);
                 // The sorted error has the caller's line, where that was found.
                 let found = sorted.as_ref().and_then(|s| s.errors.iter().flatten().next());
-                untold(found.unwrap_or(error).clone());
+                set_pending_error(found.unwrap_or(error).clone());
             }
             if let Some(Sorted { errors, made }) = sorted {
                 for (i, made) in made {

@@ -5,12 +5,12 @@ use crate::calibration::ahead::Ahead;
 use crate::history::{History, Watch};
 use crate::reach::may_be_out_of_range;
 use crate::ready::{Numbered, Ready};
-use crate::run_checks::{Inherited, Met, OfRun};
+use crate::run_checks::{Inherited, OfRun, PendingIndexCheck};
 use crate::site::Site;
 use crate::value::{Storage, Value};
 use std::sync::Arc;
 use std::time::Instant;
-use thalweg_fusion::{BitSet, Instance, Launch, Place, Schedule, Slot, Step};
+use thalweg_fusion::{BitSet, CellLocation, Instance, Launch, Schedule, Slot, Step};
 use thalweg_ir::{Arg, RelOp, Shape};
 use thalweg_kernel::Moved;
 use thalweg_kernel::reference::{self, Array};
@@ -110,7 +110,11 @@ pub(crate) fn run(
     r.ask_clocks()?;
     let mut checks = reach.map(|reach| {
         let steps = || schedule.launches.iter().map(|l| l.step as u32).collect();
-        OfRun::new(reach, inherited, batch.check.map(|check| Met { check, steps: steps(), sites: sites.into() }))
+        OfRun::new(
+            reach,
+            inherited,
+            batch.check.map(|check| PendingIndexCheck { check, steps: steps(), sites: sites.into() }),
+        )
     });
     for (number, (output, &slot)) in instance.outputs.iter().zip(&schedule.outputs).enumerate() {
         let buffer = match slot {
@@ -204,15 +208,15 @@ impl Running<'_> {
             let Slot::Buffer(c) = *slot else { unreachable!("a kernel writes buffers") };
             let bytes = schedule.cells[c];
             let buffer = match schedule.places[c] {
-                Place::Over(from) => {
+                CellLocation::Over(from) => {
                     in_place += 1;
                     self.take(from)
                 }
-                Place::Arena(offset) => {
+                CellLocation::Arena(offset) => {
                     allocated += bytes;
                     Allocation::part(self.arena.as_ref().expect("it is there while it is needed"), offset, bytes)
                 }
-                Place::Own => {
+                CellLocation::Own => {
                     allocated += bytes;
                     self.device.allocate(bytes)?
                 }

@@ -9,7 +9,7 @@ use crate::site::{Counted, Site};
 use crate::value::Value;
 use std::sync::Arc;
 use thalweg_fusion::BitSet;
-use thalweg_runtime::{Check, Error, Found};
+use thalweg_runtime::{Check, Error, FailedCheck};
 
 /// Distinct lists of deferred checks among a run's inputs, each with the set of inputs that have it.
 #[derive(Default)]
@@ -38,14 +38,14 @@ impl Inherited {
     /// Set of lists inherited by results that depend on these inputs.
     fn reached(&self, inputs: &BitSet) -> BitSet {
         let mut all = BitSet::new(self.0.len());
-        let reached = self.0.iter().enumerate().filter(|(_, list)| list.1.meets(inputs));
+        let reached = self.0.iter().enumerate().filter(|(_, list)| list.1.intersects(inputs));
         reached.for_each(|(at, _)| all.insert(at));
         all
     }
 }
 
 /// Pending report of out-of-range indices of a run, with the data for its error message.
-pub(crate) struct Met {
+pub(crate) struct PendingIndexCheck {
     pub check: Arc<dyn Check>,
     /// Step of each launch.
     pub steps: Box<[u32]>,
@@ -56,14 +56,14 @@ pub(crate) struct Met {
 pub(crate) struct OfRun {
     reach: Arc<Reach>,
     inherited: Inherited,
-    met: Option<Arc<Met>>,
+    met: Option<Arc<PendingIndexCheck>>,
     /// Distinct checks so far: set of inherited lists, first output that has them, and the checks.
     known: Vec<(BitSet, usize, Option<Arc<DeferredChecks>>)>,
 }
 
 impl OfRun {
     /// Checks of a run whose inputs have `inherited`, and on which the device reported `met`.
-    pub fn new(reach: Arc<Reach>, inherited: Inherited, met: Option<Met>) -> OfRun {
+    pub fn new(reach: Arc<Reach>, inherited: Inherited, met: Option<PendingIndexCheck>) -> OfRun {
         OfRun { reach, inherited, met: met.map(Arc::new), known: vec![] }
     }
 
@@ -86,13 +86,14 @@ impl OfRun {
     }
 }
 
-impl Met {
+impl PendingIndexCheck {
     /// Error of results that depend on the gathers and scatters in `of`; `None` if none of these failed.
-    fn error(&self, found: &[Found], reach: &Reach, of: &BitSet) -> Option<Error> {
+    fn error(&self, found: &[FailedCheck], reach: &Reach, of: &BitSet) -> Option<Error> {
         let none = BitSet::default();
-        let step = |f: &Found| self.steps.get(f.launch).and_then(|&s| reach.steps.get(s as usize)).unwrap_or(&none);
+        let step =
+            |f: &FailedCheck| self.steps.get(f.launch).and_then(|&s| reach.steps.get(s as usize)).unwrap_or(&none);
         // A launch with unknown operations may contain any.
-        let matters = |f: &&Found| step(f).count() == 0 || step(f).meets(of);
+        let matters = |f: &&FailedCheck| step(f).count() == 0 || step(f).intersects(of);
         let met = step(found.iter().find(matters)?);
         let mut said: Vec<String> = vec![];
         for indexed in met.iter().map(|at| reach.indexed[at]) {

@@ -11,8 +11,8 @@ use crate::DeviceRef;
 use crate::defect;
 use crate::mode::measuring;
 use thalweg_fusion::{
-    AtHand, Costs, Effort, Instance, NoPlan, Parts, PartsUsed, Plan, Planned, ScalarClasses, Segment, SegmentClass,
-    class_question, instantiate, plan_with, question,
+    AvailablePlans, Costs, Effort, Instance, NoPlan, PartitionCache, PartsUsed, Plan, Planned, ScalarClasses, Segment,
+    SegmentClass, class_question, instantiate, plan_with, question,
 };
 use thalweg_runtime::disk::{self, Cache, Key, Kind};
 use thalweg_runtime::{Error, count};
@@ -31,7 +31,7 @@ pub(crate) enum Origin {
     /// Searched for now.
     Search,
     /// Cold-start plan: none has been searched for yet.
-    FirstSight,
+    ColdStart,
 }
 
 /// Question to the planner: everything that a plan depends on.
@@ -46,7 +46,7 @@ pub(crate) struct Asked<'a> {
     /// the one that a search would find.
     pub class: Option<&'a SegmentClass>,
     /// Known partial plans, where the plan need not be the one that a search from scratch would find.
-    pub parts: Option<&'a Parts>,
+    pub parts: Option<&'a PartitionCache>,
 }
 
 /// Plan with its instance.
@@ -87,13 +87,13 @@ pub(crate) fn plan(asked: Asked<'_>) -> Result<Answer, Error> {
 }
 
 /// Plan of a segment from the process's disk cache, if it is there.
-pub(crate) fn kept(asked: Asked<'_>) -> Option<Answer> {
+pub(crate) fn load_plan(asked: Asked<'_>) -> Option<Answer> {
     let cache = disk::cache()?;
-    kept_in(&cache, asked)
+    load_plan_from(&cache, asked)
 }
 
 /// Plan in a cache for these sizes, else for others of the same class, if it is a plan of the segment.
-fn kept_in(cache: &Cache, asked: Asked<'_>) -> Option<Answer> {
+fn load_plan_from(cache: &Cache, asked: Asked<'_>) -> Option<Answer> {
     let kept = |kind: Kind, key: &Key, origin: Origin| {
         let Planned { plan, complete, .. } = Planned::from_bytes(&cache.get(kind, key)?, asked.segment, asked.costs)?;
         let instance = instantiate(&plan, asked.segment, asked.classes)?;
@@ -116,8 +116,8 @@ fn kept_in(cache: &Cache, asked: Asked<'_>) -> Option<Answer> {
 pub(crate) fn count_search(planned: &Planned) {
     count(|c| {
         c.plan_visits += planned.visits;
-        c.parts_taken += planned.parts.taken;
-        c.parts_grown += planned.parts.grown;
+        c.components_reused += planned.parts.taken;
+        c.components_seeded += planned.parts.grown;
     });
 }
 
@@ -126,11 +126,11 @@ pub(crate) fn plan_in(cache: Option<&Cache>, asked: Asked<'_>) -> Result<Answer,
     let Asked { device, segment, costs, effort, classes, .. } = asked;
     // Without fusion there is nothing to search.
     let cache = cache.filter(|_| segment.mode.fused);
-    if let Some(kept) = cache.and_then(|cache| kept_in(cache, asked)) {
+    if let Some(kept) = cache.and_then(|cache| load_plan_from(cache, asked)) {
         return Ok(kept);
     }
     let defect = |why: NoPlan| defect::error(format!("the planner has no plan: {why}"), Some((device, &segment)));
-    let at_hand = asked.parts.map(|parts| AtHand { parts, further: None });
+    let at_hand = asked.parts.map(|parts| AvailablePlans { parts, further: None });
     let planned = plan_with(segment, costs, effort, at_hand).map_err(defect)?;
     count_search(&planned);
     let instance = instantiate(&planned.plan, segment, classes).expect("a plan fits the segment it was made for");

@@ -15,8 +15,8 @@ use crate::DeviceRef;
 use crate::autotune::Autotuning;
 use crate::calibration::planning_costs;
 use crate::class_plans::ClassPlans;
+use crate::cold_start::{self, Asks, First, Job, SearchedPlan};
 use crate::defect;
-use crate::first_sight::{self, Asks, First, Found, Job};
 use crate::mode::{Mode, effort};
 use crate::ready::{Ready, prepare};
 use crate::saved::{self, Answer, Asked, Origin};
@@ -49,10 +49,10 @@ struct Pattern {
 /// Plan store entry: everything known of one pattern.
 pub(crate) struct Entry {
     mode: Mode,
-    known: Mutex<Known>,
+    known: Mutex<EntryState>,
 }
 
-struct Known {
+struct EntryState {
     /// Planned classes, the oldest first.
     planned: Vec<PlannedClass>,
     /// Plans for classes beyond the maximum number of planned ones.
@@ -125,7 +125,7 @@ pub fn plan_store() -> PlanStoreStats {
 
 /// Forgets all plans that no stream holds a reference to, and the partial plans shared between them.
 pub fn clear_plans() {
-    first_sight::forget_parts();
+    cold_start::forget_parts();
     locked(&STORE).take();
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn entry(
     let classes = Arc::new(ScalarClasses::new(segment.scalars));
     let entry = Arc::new(Entry {
         mode,
-        known: Mutex::new(Known {
+        known: Mutex::new(EntryState {
             planned: vec![],
             rest: Arc::default(),
             met: u32::from(met_otherwise),
@@ -183,12 +183,12 @@ impl Chosen {
     }
 
     fn singles(Unfused { plan, instance, beside }: Unfused<Arc<dyn Program>>) -> Chosen {
-        let (plan, programs, origin) = (Arc::new(plan), Some(beside), Origin::FirstSight);
+        let (plan, programs, origin) = (Arc::new(plan), Some(beside), Origin::ColdStart);
         Chosen { plan, instance, origin, programs, unfinished: false, singles: true }
     }
 
     fn at_once(plan: Arc<Plan>, instance: Instance, programs: Vec<Arc<dyn Program>>) -> Chosen {
-        let (origin, programs) = (Origin::FirstSight, Some(programs));
+        let (origin, programs) = (Origin::ColdStart, Some(programs));
         Chosen { plan, instance, origin, programs, unfinished: false, singles: false }
     }
 }
@@ -219,18 +219,18 @@ impl Entry {
         if let Some((ready, at)) = provisional
             && known.waits(at, device, self.mode)
         {
-            self.met_again(&mut known, at, device, (segment, sizes));
-            return Ok((ready, Origin::FirstSight));
+            self.count_occurrence(&mut known, at, device, (segment, sizes));
+            return Ok((ready, Origin::ColdStart));
         }
         let begin = Instant::now();
         let class = SegmentClass::of(&segment);
         let at = known.planned.iter().position(|p| p.class == class);
         let chosen = self.choose(&mut known, (at, &class), device, (segment, sizes))?;
-        let first_sight = chosen.origin == Origin::FirstSight;
+        let cold_start = chosen.origin == Origin::ColdStart;
         let of_class = known.class(
             at,
             class,
-            (!matches!(chosen.origin, Origin::Memory | Origin::FirstSight)).then_some(&chosen.plan),
+            (!matches!(chosen.origin, Origin::Memory | Origin::ColdStart)).then_some(&chosen.plan),
         );
         let plan_ns = begin.elapsed().as_nanos() as u64;
         let (origin, unfinished) = (chosen.origin, chosen.unfinished);
@@ -249,13 +249,13 @@ impl Entry {
         );
         let ready = known.made_ready(chosen, of_class, device, &segment)?;
         known.keep(sizes, &ready, of_class);
-        if let Some(at) = of_class.filter(|_| first_sight) {
-            self.met_again(&mut known, at, device, (segment, sizes));
+        if let Some(at) = of_class.filter(|_| cold_start) {
+            self.count_occurrence(&mut known, at, device, (segment, sizes));
         }
         if let Some(at) = of_class.filter(|_| unfinished) {
             let mut job = self.job(&known, at, device, (segment, sizes));
             job.plan = Some(ready.plan.clone());
-            first_sight::search_on(job);
+            cold_start::search_on(job);
         }
         Ok((ready, origin))
     }
@@ -263,7 +263,7 @@ impl Entry {
     /// Plan of the class at `at`. If it has none: a cold-start plan, or one searched for now.
     fn choose(
         self: &Arc<Entry>,
-        known: &mut Known,
+        known: &mut EntryState,
         (at, class): (Option<usize>, &SegmentClass),
         device: DeviceRef,
         (segment, sizes): (Segment<'_>, &[i64]),
@@ -272,7 +272,7 @@ impl Entry {
         let classes = known.classes.clone();
         let effort = effort();
         let class = (!self.mode.reproducible).then_some(class);
-        let parts = first_sight::may_run(device, self.mode).then(|| first_sight::parts_of(device, effort));
+        let parts = cold_start::may_run(device, self.mode).then(|| cold_start::parts_of(device, effort));
         let parts = parts.as_deref();
         let asked = Asked { device, segment, costs: &costs, effort, classes: &classes, class, parts };
         let fits = || match at {
@@ -285,16 +285,16 @@ impl Entry {
         }
         let there_is_room = at.is_some() || !TUNABLES.max_classes.reached_by(known.planned.len());
         let waits = there_is_room
-            && at.map_or_else(|| first_sight::may_run(device, self.mode), |at| known.waits(at, device, self.mode));
+            && at.map_or_else(|| cold_start::may_run(device, self.mode), |at| known.waits(at, device, self.mode));
         if waits {
-            let kept = defect::caught("the planner", device, &segment, || saved::kept(asked))?;
+            let kept = defect::caught("the planner", device, &segment, || saved::load_plan(asked))?;
             if let Some(Answer { plan, instance, origin, .. }) = kept {
                 return Ok(Chosen::planned(known.shared(plan), instance, origin));
             }
-            match first_sight::first(device, segment, &costs, &classes)? {
+            match cold_start::first(device, segment, &costs, &classes)? {
                 Some(First::Singles(singles)) => return Ok(Chosen::singles(singles)),
                 Some(First::Planned(plan, instance, complete)) => {
-                    let origin = if complete { Origin::Search } else { Origin::FirstSight };
+                    let origin = if complete { Origin::Search } else { Origin::ColdStart };
                     return Ok(Chosen::planned(Arc::new(plan), instance, origin));
                 }
                 Some(First::AtOnce(plan, instance, programs)) => {
@@ -312,28 +312,28 @@ impl Entry {
     /// something that needs none runs meanwhile.
     fn compiled_or_not(
         self: &Arc<Entry>,
-        known: &mut Known,
+        known: &mut EntryState,
         at: Option<usize>,
         device: DeviceRef,
         (segment, sizes): (Segment<'_>, &[i64]),
         (plan, instance, origin): (Arc<Plan>, Instance, Origin),
     ) -> Result<Chosen, Error> {
-        let Some(at) = at.filter(|_| first_sight::may_run(device, self.mode)) else {
+        let Some(at) = at.filter(|_| cold_start::may_run(device, self.mode)) else {
             return Ok(Chosen::planned(plan, instance, origin));
         };
-        if !first_sight::has_to_wait(device, &instance) {
+        if !cold_start::has_to_wait(device, &instance) {
             return Ok(Chosen::planned(plan, instance, origin));
         }
         if !matches!(known.planned[at].search, Search::Asked) {
             let mut job = self.job(known, at, device, (segment, sizes));
             job.plan = Some(plan.clone());
-            if first_sight::search(job) {
+            if cold_start::search(job) {
                 known.planned[at].search = Search::Asked;
             }
         }
-        Ok(match first_sight::at_once(device, &segment, &instance)? {
+        Ok(match cold_start::at_once(device, &segment, &instance)? {
             Some(programs) => Chosen::at_once(plan, instance, programs),
-            None => match first_sight::put_together(device, segment)? {
+            None => match cold_start::assemble_unfused(device, segment)? {
                 Some(singles) => Chosen::singles(singles),
                 None => Chosen::planned(plan, instance, origin),
             },
@@ -341,14 +341,20 @@ impl Entry {
     }
 
     /// Counts an occurrence of a class without a plan, and requests a search after enough of them.
-    fn met_again(self: &Arc<Entry>, known: &mut Known, at: usize, device: DeviceRef, at_hand: (Segment<'_>, &[i64])) {
-        count(|c| c.first_sight += 1);
+    fn count_occurrence(
+        self: &Arc<Entry>,
+        known: &mut EntryState,
+        at: usize,
+        device: DeviceRef,
+        at_hand: (Segment<'_>, &[i64]),
+    ) {
+        count(|c| c.cold_starts += 1);
         let Search::After(met) = &mut known.planned[at].search else { return };
         *met += 1;
         if !TUNABLES.min_meetings.reached_by(*met as usize) && !is_of_turns(&at_hand.0) {
             return;
         }
-        if first_sight::search(self.job(known, at, device, at_hand)) {
+        if cold_start::search(self.job(known, at, device, at_hand)) {
             known.planned[at].search = Search::Asked;
         }
     }
@@ -356,7 +362,7 @@ impl Entry {
     /// Search job for a class, with the current segment as its example.
     fn job(
         self: &Arc<Entry>,
-        known: &Known,
+        known: &EntryState,
         at: usize,
         device: DeviceRef,
         (segment, sizes): (Segment<'_>, &[i64]),
@@ -380,14 +386,14 @@ impl Asks for Entry {
         &self,
         class: &SegmentClass,
         (sizes, classes): (Box<[i64]>, Arc<ScalarClasses>),
-        found: Result<Found, Error>,
+        found: Result<SearchedPlan, Error>,
         spent: Counters,
     ) {
         let mut known = locked(&self.known);
         known.spent = Some(known.spent.take().map_or(spent, |before| before + spent));
         let Some(at) = known.planned.iter().position(|p| p.class == *class) else { return };
         known.planned[at].search = Search::Over;
-        let Ok(Found { plan, instance, programs, .. }) = found else { return };
+        let Ok(SearchedPlan { plan, instance, programs, .. }) = found else { return };
         let plan = known.shared(plan);
         let plans = known.planned[at].plans.clone();
         plans.prefer(&plan);
@@ -398,13 +404,13 @@ impl Asks for Entry {
         }
     }
 
-    fn meanwhile(&self, class: &SegmentClass, (sizes, classes): (Box<[i64]>, Arc<ScalarClasses>), found: Found) {
+    fn meanwhile(&self, class: &SegmentClass, (sizes, classes): (Box<[i64]>, Arc<ScalarClasses>), found: SearchedPlan) {
         let mut known = locked(&self.known);
         let of_class = known.planned.iter().find(|p| p.class == *class);
         let waits = of_class.filter(|p| matches!(p.search, Search::Asked)).map(|p| p.plans.clone());
         let Some(plans) = waits.filter(|_| Arc::ptr_eq(&classes, &known.classes)) else { return };
         if known.instances.get(&sizes).is_none_or(|r| r.tier == Tier::Singles) {
-            let Found { plan, instance, programs, .. } = found;
+            let SearchedPlan { plan, instance, programs, .. } = found;
             let mut ready = Ready::new((Arc::new(plan), plans, classes), instance, programs).of_tier(Tier::Quick);
             ready.autotuning = Autotuning::decided();
             known.instances.insert(sizes, Arc::new(ready));
@@ -420,12 +426,12 @@ impl Asks for Entry {
         &self,
         class: &SegmentClass,
         (sizes, classes): (Box<[i64]>, Arc<ScalarClasses>),
-        found: Found,
+        found: SearchedPlan,
         mut spent: Counters,
     ) {
         let mut known = locked(&self.known);
         let Some(at) = known.planned.iter().position(|p| p.class == *class) else { return };
-        let Found { plan, instance, programs, .. } = found;
+        let SearchedPlan { plan, instance, programs, .. } = found;
         let (plan, plans) = (known.shared(plan), known.planned[at].plans.clone());
         // The measured winner, or else the current instance, competes with the new plan.
         let before = known.instances.get(&sizes).filter(|r| Arc::ptr_eq(&r.plans, &plans));
@@ -450,10 +456,10 @@ impl Asks for Entry {
     }
 }
 
-impl Known {
+impl EntryState {
     /// Whether a class may run by a cold-start plan: its search is not over.
     fn waits(&self, at: usize, device: DeviceRef, mode: Mode) -> bool {
-        !matches!(self.planned[at].search, Search::Over) && first_sight::may_run(device, mode)
+        !matches!(self.planned[at].search, Search::Over) && cold_start::may_run(device, mode)
     }
 
     /// Adds the cost of background searches to the counters of the calling thread, which gains by them.
@@ -473,8 +479,8 @@ impl Known {
     ) -> Result<Arc<Ready>, Error> {
         let Chosen { plan, instance, origin, programs, singles, unfinished: _ } = chosen;
         let tier = match origin {
-            Origin::FirstSight if singles => Tier::Singles,
-            Origin::FirstSight => Tier::Quick,
+            Origin::ColdStart if singles => Tier::Singles,
+            Origin::ColdStart => Tier::Quick,
             Origin::Disk | Origin::Class => Tier::Disk,
             Origin::Measured => Tier::Measured,
             Origin::Search | Origin::Memory => Tier::Searched,
@@ -500,7 +506,7 @@ impl Known {
     }
 }
 
-impl Known {
+impl EntryState {
     /// Plan of a planned class that fits these sizes: the newest. In reproducible modes the oldest, which stays the
     /// same however many are added.
     fn fitting(&self, at: usize, mode: Mode, segment: Segment<'_>) -> Option<Fitting> {

@@ -7,10 +7,10 @@
 
 use crate::DeviceRef;
 use crate::mode::mode;
-use crate::recorder::{Made, Recorder, Wanted};
+use crate::pending_error::take_pending_error;
+use crate::recorder::{RecordedOp, Recorder, Wanted};
 use crate::site::{site, take_site};
 use crate::template::{Mark, Template};
-use crate::untold::take_untold;
 use crate::value::{NO_STREAM, Operand, Storage, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -137,7 +137,7 @@ pub fn record(
 }
 
 /// Recorded operation whose result is this value, if it is pending on a stream of the calling thread.
-pub fn made(value: &Value) -> Option<Made> {
+pub fn made(value: &Value) -> Option<RecordedOp> {
     of_own(value, |recorder| recorder.made(value))
 }
 
@@ -184,21 +184,20 @@ pub fn template(mark: Mark, operands: &[&Arc<Value>], results: &[&Arc<Value>]) -
 /// Records the operations of a template on other operands, which have the shapes and dtypes of the original ones, in
 /// their order. `scalars` replaces the scalars of these numbers. Returns what `then` makes of the results. None, with
 /// nothing recorded, if an operand has no value yet that this stream knows.
-pub fn record_together<R>(
+pub fn record_batch<R>(
     device: DeviceRef,
     template: &Template,
     operands: &[&Arc<Value>],
     scalars: impl Iterator<Item = (usize, u64)>,
     then: impl FnOnce(&mut dyn Iterator<Item = Arc<Value>>) -> R,
 ) -> Option<R> {
-    LOCAL
-        .with_borrow_mut(|local| local.stream(device).lock().record_together(mode(), template, operands, scalars, then))
+    LOCAL.with_borrow_mut(|local| local.stream(device).lock().record_batch(mode(), template, operands, scalars, then))
 }
 
 /// Whether an argument has to be computed by a stream other than `own`.
 #[inline]
 fn is_elsewhere(arg: &Operand<'_>, own: u32) -> bool {
-    matches!(arg, Operand::Value(v) if v.stream != own && !v.is_resolved() && v.again().is_none())
+    matches!(arg, Operand::Value(v) if v.stream != own && !v.is_resolved() && v.recompute_recipe().is_none())
 }
 
 impl Value {
@@ -301,8 +300,8 @@ pub fn synchronize() -> Result<(), Error> {
         l.0.iter().enumerate().filter(|(_, s)| s.is_some()).map(|(at, _)| DeviceRef(at as u16)).collect()
     });
     devices.into_iter().try_for_each(|d| d.device().synchronize())?;
-    let checked = checks.iter().map(|c| c.resolve_untold()).fold(Ok(()), Result::and);
-    take_untold().map_or(Ok(()), Err).and(computed).and(checked)
+    let checked = checks.iter().map(|c| c.resolve_unreported()).fold(Ok(()), Result::and);
+    take_pending_error().map_or(Ok(()), Err).and(computed).and(checked)
 }
 
 /// Starts everything that this thread recorded, without waiting.

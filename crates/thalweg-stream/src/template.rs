@@ -11,7 +11,7 @@ use std::sync::Arc;
 use thalweg_ir::{Arg, Op, RelOp, Shape};
 
 /// Maximum number of tensor operands of a template.
-pub const MOST_OPERANDS: usize = 8;
+pub const MAX_OPERANDS: usize = 8;
 
 /// Sequence of operations to record as one batch.
 #[derive(Debug)]

@@ -4,13 +4,13 @@ use crate::DeviceRef;
 use crate::deferred_check::DeferredChecks;
 use crate::history::Watch;
 use crate::mode::Mode;
+use crate::pending_error::clear_pending_error;
 use crate::site::Site;
 use crate::strided;
-use crate::untold::told;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use thalweg_fusion::Stretch;
+use thalweg_fusion::Subgraph;
 use thalweg_ir::{DType, Shape, View};
 use thalweg_runtime::{Allocation, Buffer, Error};
 
@@ -39,7 +39,7 @@ pub struct Value {
     pub(crate) epoch: u64,
     /// Hint of its input number in the segment that last read it: epoch << 24 | number. Readers verify it.
     pub(crate) input_hint: AtomicU64,
-    /// Number of its handles that are [`Kept`] ones.
+    /// Number of its handles that are [`TapeHandle`]s.
     kept: AtomicU32,
     state: OnceLock<Box<Resolved>>,
     /// Recipe to compute it, if its segment did not write it.
@@ -49,31 +49,31 @@ pub struct Value {
 /// Handle held by a gradient tape: it keeps a value for the backward pass alone. If a value has no other handles at a
 /// cut, the planner decides whether it is written or recomputed when it is used.
 #[derive(Debug)]
-pub struct Kept(Arc<Value>);
+pub struct TapeHandle(Arc<Value>);
 
-impl Kept {
+impl TapeHandle {
     /// Makes a tape's handle of a value.
-    pub fn new(value: &Arc<Value>) -> Kept {
+    pub fn new(value: &Arc<Value>) -> TapeHandle {
         // Clone before counting, and drop in reverse order: the count never exceeds the number of handles.
         let value = value.clone();
         value.kept.fetch_add(1, Relaxed);
-        Kept(value)
+        TapeHandle(value)
     }
 }
 
-impl Clone for Kept {
-    fn clone(&self) -> Kept {
-        Kept::new(&self.0)
+impl Clone for TapeHandle {
+    fn clone(&self) -> TapeHandle {
+        TapeHandle::new(&self.0)
     }
 }
 
-impl Drop for Kept {
+impl Drop for TapeHandle {
     fn drop(&mut self) {
         self.0.kept.fetch_sub(1, Relaxed);
     }
 }
 
-impl Deref for Kept {
+impl Deref for TapeHandle {
     type Target = Arc<Value>;
     fn deref(&self) -> &Arc<Value> {
         &self.0
@@ -86,7 +86,7 @@ pub(crate) trait Recompute: std::fmt::Debug + Send + Sync {
     fn make(&self, operation: usize) -> Remade;
 
     /// Operations that compute the result, where they may be recorded again by a user of the value.
-    fn again(&self) -> Option<&Again> {
+    fn recomputation(&self) -> Option<&Recomputation> {
         None
     }
 }
@@ -109,7 +109,7 @@ impl From<Result<Storage, Error>> for Remade {
 
 /// Operations that compute a result, to be recorded again.
 #[derive(Debug)]
-pub(crate) struct Again {
+pub(crate) struct Recomputation {
     /// Data shared by all results that one cut dropped.
     pub left: Arc<LeftOver>,
     /// Index, in the subgraph, of the operation that computes the result.
@@ -121,7 +121,7 @@ pub(crate) struct Again {
 /// Operations from which the results that one cut dropped can be recomputed.
 #[derive(Debug)]
 pub(crate) struct LeftOver {
-    pub stretch: Arc<Stretch>,
+    pub subgraph: Arc<Subgraph>,
     pub scalars: Vec<u64>,
     /// Call sites of gathers and scatters, by operation of the subgraph.
     pub sites: Vec<(u32, Site)>,
@@ -171,7 +171,7 @@ impl Value {
     /// Reinitializes a value that was [emptied](Value::empty), in place and field by field, to the state of
     /// [`Value::pending`].
     #[inline]
-    pub(crate) fn begin_again(&mut self, shape: Shape, dtype: DType, device: DeviceRef, at: (u32, u64, u32)) {
+    pub(crate) fn reset(&mut self, shape: Shape, dtype: DType, device: DeviceRef, at: (u32, u64, u32)) {
         debug_assert!(self.state.get().is_none());
         (self.shape, self.dtype, self.device) = (shape, dtype, device);
         (self.stream, self.epoch, self.index) = at;
@@ -309,8 +309,8 @@ impl Value {
     }
 
     /// Recipe whose operations can be recorded again, if its segment left one.
-    pub(crate) fn again(&self) -> Option<Arc<dyn Recompute>> {
-        self.recipe().as_ref().filter(|r| r.again().is_some()).cloned()
+    pub(crate) fn recompute_recipe(&self) -> Option<Arc<dyn Recompute>> {
+        self.recipe().as_ref().filter(|r| r.recomputation().is_some()).cloned()
     }
 
     /// Whether anything holds the value besides `own` references and tapes, and whether a tape does. A concurrent
@@ -343,7 +343,7 @@ impl Value {
         match self.state() {
             Some(Ok(storage)) => Ok(storage.clone()),
             Some(Err(error)) => {
-                told(error);
+                clear_pending_error(error);
                 Err(error.clone())
             }
             None => Err(Error::Value("the stream that was to compute this value is gone".into())),

@@ -6,7 +6,7 @@
 use thalweg::prelude::*;
 
 /// An image filtered along an axis, with its border repeated.
-fn along(x: &Tensor, weights: &[f64], axis: usize) -> Tensor {
+fn filter_axis(x: &Tensor, weights: &[f64], axis: usize) -> Tensor {
     let (n, half) = (x.size(axis), weights.len() / 2);
     let mut widths = [(0, 0); 2];
     widths[axis] = (half, half);
@@ -36,9 +36,9 @@ fn main() -> Result<(), Error> {
     let gauss = (gauss.square() / -4.0).exp();
     let gauss = (&gauss / gauss.sum(..)).to_vec::<f64>()?;
     let (edges, explained) = thalweg::explain(|| {
-        let smooth = along(&along(&picture, &gauss, 0), &gauss, 1);
-        let dx = along(&along(&smooth, &[-1.0, 0.0, 1.0], 1), &[1.0, 2.0, 1.0], 0);
-        let dy = along(&along(&smooth, &[-1.0, 0.0, 1.0], 0), &[1.0, 2.0, 1.0], 1);
+        let smooth = filter_axis(&filter_axis(&picture, &gauss, 0), &gauss, 1);
+        let dx = filter_axis(&filter_axis(&smooth, &[-1.0, 0.0, 1.0], 1), &[1.0, 2.0, 1.0], 0);
+        let dy = filter_axis(&filter_axis(&smooth, &[-1.0, 0.0, 1.0], 0), &[1.0, 2.0, 1.0], 1);
         let edges = dx.hypot(&dy);
         thalweg::synchronize().map(|()| edges)
     });

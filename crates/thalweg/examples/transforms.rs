@@ -13,7 +13,7 @@ fn allowed(dtype: DType, n: usize) -> f64 {
     4.0 * eps * ((n as f64).log2() + 2.0)
 }
 
-fn apart(a: &Complex, b: &Complex) -> Result<f64, Error> {
+fn relative_error(a: &Complex, b: &Complex) -> Result<f64, Error> {
     let wide = |z: &Complex| Ok::<_, Error>(z.to_device(Device::cpu())?.cast(DType::F64));
     let (a, b) = (wide(a)?, wide(b)?);
     let size = b.abs().amax(..).item::<f64>()?;
@@ -69,7 +69,7 @@ fn main() -> Result<(), Error> {
             for (what, f) in transforms(axis, shape[axis]) {
                 let before = counters();
                 let (got, want) = (f(&own), f(&z));
-                let off = apart(&got, &want)?;
+                let off = relative_error(&got, &want)?;
                 let c = counters() - before;
                 let fine = off <= allowed(dtype, z.numel()) && c.library_calls > 0;
                 wrong += usize::from(!fine);

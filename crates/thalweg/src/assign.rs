@@ -8,7 +8,7 @@
 use crate::join::join;
 use crate::operand::Arg;
 use crate::record::{check_alike, push, scalar_bits};
-use crate::slice::Part;
+use crate::slice::ResolvedSlice;
 use crate::{IntoOperand, MAX_RANK, Operand, Shape, SliceArgs, Tensor};
 use std::ops::{AddAssign, Deref, DerefMut, DivAssign, MulAssign, RemAssign, SubAssign};
 use thalweg_ir::Op;
@@ -97,7 +97,7 @@ impl Tensor {
 
     /// The tensor with a slice replaced by values that broadcast to the slice's shape.
     #[track_caller]
-    fn with_part(&self, name: &str, part: &Part, values: Operand<'_>) -> Tensor {
+    fn with_part(&self, name: &str, part: &ResolvedSlice, values: Operand<'_>) -> Tensor {
         let ranges = part.ranges(self.rank());
         let mut taken = *self.shape();
         taken.dims_mut().iter_mut().zip(ranges).for_each(|(d, r)| *d = r.2);
@@ -188,7 +188,7 @@ impl<'a> DerefMut for SliceMut<'a> {
 #[derive(Debug)]
 pub struct SlicePart<'a> {
     tensor: &'a mut Tensor,
-    part: Part,
+    part: ResolvedSlice,
 }
 
 impl SlicePart<'_> {

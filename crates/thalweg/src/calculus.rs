@@ -54,7 +54,7 @@ impl Tensor {
     #[track_caller]
     pub fn gradient_at(&self, positions: &Tensor, axis: impl Into<Axis>) -> Tensor {
         let (axis, n) = self.samples("gradient_at", axis.into(), 2);
-        let at = self.positions_along("gradient_at", positions, axis);
+        let at = self.broadcast_positions("gradient_at", positions, axis);
         let x = widened(self);
         let part = |t: &Tensor, start: usize, count: usize| t.part(axis, (start as i64, 1, count));
         let step = at.diff(1, axis);
@@ -89,7 +89,7 @@ impl Tensor {
     #[track_caller]
     pub fn trapezoid_at(&self, positions: &Tensor, axis: impl Into<Axis>) -> Tensor {
         let (axis, _) = self.samples("trapezoid_at", axis.into(), 0);
-        let at = self.positions_along("trapezoid_at", positions, axis);
+        let at = self.broadcast_positions("trapezoid_at", positions, axis);
         (self.trapezoids(axis) * at.diff(1, axis)).sum(axis).cast(self.dtype())
     }
 
@@ -157,7 +157,7 @@ impl Tensor {
 
     /// The positions of samples in a shape that broadcasts against them.
     #[track_caller]
-    fn positions_along(&self, name: &str, positions: &Tensor, axis: usize) -> Tensor {
+    fn broadcast_positions(&self, name: &str, positions: &Tensor, axis: usize) -> Tensor {
         check_alike(name, self, positions);
         if positions.rank() != 1 || positions.numel() != self.dims()[axis] {
             panic!("{name}: positions of shape {} for axis {axis} of {}", positions.shape(), self.shape());

@@ -18,7 +18,7 @@ use crate::operand::Arg;
 use crate::record::{push_all, record1};
 use crate::tape::{Tracking, is_tracking};
 use crate::{Border, Scalar, Tensor};
-use steps::{Part, put, weighted};
+use steps::{PartialComponent, put, weighted};
 use thalweg_ir::{COMPONENT, ElementOp, Loop, Op, REVERSE, ReduceOp, RegionNode, ScanOp};
 use thalweg_kernel::Along;
 
@@ -173,20 +173,20 @@ impl Combined {
         if x.iter().chain(dy).any(Tensor::is_tracked) {
             return self.gradients_in_steps(x, numbers, dy);
         }
-        let beside = |along: Along| -> Vec<Part> {
+        let beside = |along: Along| -> Vec<PartialComponent> {
             let scan = Combined { along, ..self.clone() };
             let identity = self.of.identity().enumerate();
             identity
                 .map(|(n, bits)| {
                     let first = Scalar::from_bits(bits, self.of.carried(n));
-                    Part::Tensor(scan.moved(&scan.component(x, n), first))
+                    PartialComponent::Tensor(scan.moved(&scan.component(x, n), first))
                 })
                 .collect()
         };
         let leaves: Vec<Tensor> =
             x.iter().map(|x| if x.dtype().is_float() { x.detach().tracked() } else { x.clone() }).collect();
         let _tracking = Tracking::set(true);
-        let own: Vec<Part> = leaves.iter().cloned().map(Part::Tensor).collect();
+        let own: Vec<PartialComponent> = leaves.iter().cloned().map(PartialComponent::Tensor).collect();
         let y = put(self.of, &put(self.of, &beside(Along::Scan), &own), &beside(Along::Reversed));
         let sum = weighted(&y, numbers, dy);
         let gradients = sum.map(|sum| sum.backward());

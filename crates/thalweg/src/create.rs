@@ -129,8 +129,8 @@ impl Tensor {
         if shape.numel() != count {
             panic!("from_slices: shape {shape} holds {} elements, not the {count} given", shape.numel());
         }
-        let stretches: Vec<&[u8]> = slices.iter().map(|s| T::as_bytes(s)).collect();
-        let buffer = on.0.device().allocate_with(&stretches)?;
+        let spans: Vec<&[u8]> = slices.iter().map(|s| T::as_bytes(s)).collect();
+        let buffer = on.0.device().allocate_with(&spans)?;
         Ok(Tensor::of(Value::ready(on.0, buffer, shape, T::DTYPE)))
     }
 

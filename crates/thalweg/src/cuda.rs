@@ -4,7 +4,7 @@
 //! To use a GPU, open it by its name or number: [`crate::Device::cuda`].
 
 pub use thalweg_cuda::driver::Chip;
-pub use thalweg_cuda::find::{Found, Sought, find};
+pub use thalweg_cuda::find::{LibrarySearch, Sought, find};
 
 /// Descriptions of the GPUs, by number. Opens none of them.
 ///

@@ -71,7 +71,7 @@ pub struct CudaLaunch {
 }
 
 /// Maximum number of sizes that an entry takes.
-const MOST_SIZES: usize = 32;
+const MAX_SIZES: usize = 32;
 
 impl CudaLaunch {
     /// A grid of blocks along x, y and z, each of `block` threads.
@@ -135,8 +135,8 @@ impl CudaLaunch {
         if threads == 0 || threads > 1024 || deep > 64 {
             panic!("{name}: its blocks have {:?} threads; a block has 1 to 1024, at most 64 along z", self.block);
         }
-        if self.sizes.len() > MOST_SIZES {
-            panic!("{name}: it is given {} sizes; there are at most {MOST_SIZES}", self.sizes.len());
+        if self.sizes.len() > MAX_SIZES {
+            panic!("{name}: it is given {} sizes; there are at most {MAX_SIZES}", self.sizes.len());
         }
         let grid = self.grid.map(|n| n as u32);
         ForeignLaunch { grid, block: self.block, shared: self.shared, additions: self.additions }

@@ -3,9 +3,9 @@
 //! An index may have any integer dtype. Negative ones count from the end. An index out of range is an [`Error::Index`]
 //! where a value that depends on it is read, since the contents of an index are known only then.
 
-use crate::made::{Argument, made, record_again};
 use crate::operand::Arg;
 use crate::record::{check_device, push, wrong_dtype};
+use crate::recorded::{Argument, recorded_op, rerecord};
 use crate::tunable::TUNABLES;
 use crate::{Axis, DType, Error, MAX_RANK, Options, Shape, Tensor};
 use std::panic::Location;
@@ -80,10 +80,10 @@ impl Tensor {
         if functions == 0 || !fewer(gathers) {
             return None;
         }
-        let mut made = made(self)?;
+        let mut made = recorded_op(self)?;
         if made.op == Op::Reshape {
             // A reshape of the function's result is taken as a reshape of its arguments, if they have as many elements.
-            let function = made.operand().and_then(crate::made::made)?;
+            let function = made.operand().and_then(crate::recorded::recorded_op)?;
             let whole = made.operand()?.shape().numel();
             let same = |a: &Argument| !matches!(a, Argument::Tensor(t) if t.numel() != whole);
             if !matches!(function.op, Op::Element(_) | Op::Cast) || !function.args.iter().all(same) {
@@ -109,7 +109,7 @@ impl Tensor {
             });
         }
         match (made.op, &args[..]) {
-            (Op::Element(op), _) => Some(record_again(op, self, &args)),
+            (Op::Element(op), _) => Some(rerecord(op, self, &args)),
             (_, [Argument::Tensor(t)]) => Some(t.cast(self.dtype())),
             _ => None,
         }
@@ -158,7 +158,7 @@ impl Tensor {
     /// not broadcast.
     #[track_caller]
     pub fn gather(&self, axis: impl Into<Axis>, index: &Tensor) -> Tensor {
-        self.along("gather", axis.into(), index)
+        self.checked_gather("gather", axis.into(), index)
     }
 
     /// Alias of [`gather`](Tensor::gather), as `numpy.take_along_axis`.
@@ -167,11 +167,11 @@ impl Tensor {
     /// As [`gather`](Tensor::gather).
     #[track_caller]
     pub fn take_along_axis(&self, axis: impl Into<Axis>, index: &Tensor) -> Tensor {
-        self.along("take_along_axis", axis.into(), index)
+        self.checked_gather("take_along_axis", axis.into(), index)
     }
 
     #[track_caller]
-    fn along(&self, name: &'static str, axis: Axis, index: &Tensor) -> Tensor {
+    fn checked_gather(&self, name: &'static str, axis: Axis, index: &Tensor) -> Tensor {
         let axis = axis.of(name, self.rank());
         // Only the message: a panic inside a closure would not name the caller's line.
         let refuse = || {

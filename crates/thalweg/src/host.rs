@@ -12,10 +12,10 @@ use std::any::Any;
 use std::panic::Location;
 use std::sync::Arc;
 use thalweg_runtime::{Buffer, Decomposition, Fourier, Unfit};
-use thalweg_stream::{Caller, DeviceRef, OnDevice, Queued, Storage, Tell};
+use thalweg_stream::{Caller, DeviceRef, FailureToError, OnDevice, Queued, Storage};
 
 /// Operation that a device may have a library for.
-pub(crate) enum Known {
+pub(crate) enum LibraryOp {
     #[cfg_attr(not(feature = "fft"), expect(dead_code, reason = "made by transforms"))]
     Fourier(Fourier),
     /// A decomposition, with the leading (batch) dimensions.
@@ -24,10 +24,10 @@ pub(crate) enum Known {
 }
 
 /// Function from operands to the library operation; `None` if no library has it.
-type Library = dyn Fn(&[Tensor]) -> Option<Known> + Send + Sync;
+type Library = dyn Fn(&[Tensor]) -> Option<LibraryOp> + Send + Sync;
 type Run = dyn Fn(&[HostInput<'_>], &mut [HostOutput<'_>]) -> Result<(), Failure> + Send + Sync;
 /// Host-visible memory of each result; `None` where the host does not see the device's memory.
-type Places<'a> = Vec<Option<&'a mut [u8]>>;
+type HostSlices<'a> = Vec<Option<&'a mut [u8]>>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// User-defined operation on the host: a function from slices of its operands to slices of its results.
@@ -75,7 +75,7 @@ pub struct HostInput<'a> {
 pub struct HostOutput<'a> {
     shape: Shape,
     dtype: DType,
-    place: Place<'a>,
+    place: OutputBuffer<'a>,
 }
 
 /// Elements of an operand during a call.
@@ -87,7 +87,7 @@ enum Held {
 }
 
 /// Destination of a result.
-enum Place<'a> {
+enum OutputBuffer<'a> {
     /// The result's own memory.
     There(&'a mut [u8]),
     /// A list of elements, which is then copied to the result's memory if the host sees that.
@@ -180,10 +180,10 @@ impl HostInput<'_> {
 impl<'a> HostOutput<'a> {
     fn new(&(shape, dtype): &(Shape, DType), place: Option<&'a mut [u8]>) -> HostOutput<'a> {
         let place = match place {
-            Some(bytes) if dtype != DType::Bool => Place::There(bytes),
+            Some(bytes) if dtype != DType::Bool => OutputBuffer::There(bytes),
             place => {
                 let zeros = vec![0; shape.numel() * dtype.size()];
-                Place::Own(by_dtype!(dtype, from_bytes(&zeros)), place)
+                OutputBuffer::Own(by_dtype!(dtype, from_bytes(&zeros)), place)
             }
         };
         HostOutput { shape, dtype, place }
@@ -209,17 +209,17 @@ impl<'a> HostOutput<'a> {
             wrong::<T>(self.dtype);
         }
         match &mut self.place {
-            Place::There(bytes) => T::in_bytes_mut(bytes).expect("memory of a device is aligned"),
-            Place::Own(elements, _) => elements.downcast_mut::<Vec<T>>().expect("made for this dtype"),
+            OutputBuffer::There(bytes) => T::in_bytes_mut(bytes).expect("memory of a device is aligned"),
+            OutputBuffer::Own(elements, _) => elements.downcast_mut::<Vec<T>>().expect("made for this dtype"),
         }
     }
 
     /// The bytes to copy to the device; `None` if the result is in its memory already.
     fn bytes(self) -> Option<Vec<u8>> {
         match self.place {
-            Place::There(_) => None,
-            Place::Own(elements, None) => Some(by_dtype!(self.dtype, to_bytes(&*elements))),
-            Place::Own(elements, Some(place)) => {
+            OutputBuffer::There(_) => None,
+            OutputBuffer::Own(elements, None) => Some(by_dtype!(self.dtype, to_bytes(&*elements))),
+            OutputBuffer::Own(elements, Some(place)) => {
                 place.copy_from_slice(&by_dtype!(self.dtype, to_bytes(&*elements)));
                 None
             }
@@ -255,7 +255,7 @@ impl HostOp {
     /// Adds a library operation: a device with a library for it computes it there, without copying operands to the
     /// host.
     #[cfg(any(feature = "fft", feature = "linalg"))]
-    pub(crate) fn known(self, of: impl Fn(&[Tensor]) -> Option<Known> + Send + Sync + 'static) -> HostOp {
+    pub(crate) fn known(self, of: impl Fn(&[Tensor]) -> Option<LibraryOp> + Send + Sync + 'static) -> HostOp {
         HostOp { library: Some(Arc::new(of)), ..self }
     }
 
@@ -288,7 +288,7 @@ impl HostOp {
             operands: plain.iter().map(|x| x.value.clone()).collect(),
             run: Box::new(move |x: &[Storage], y: &[Buffer]| on_device(device, caller, known, x, y)),
         });
-        let call = move |places: Places<'_>| call(caller, &*run, &plain, &of, places);
+        let call = move |places: HostSlices<'_>| call(caller, &*run, &plain, &of, places);
         let values = thalweg_stream::host_call(caller, device.0, &outputs, on_device, call);
         opaque::results(name, values, &from, &self.backward)
     }
@@ -298,27 +298,27 @@ impl HostOp {
 fn on_device(
     device: Device,
     caller: Caller,
-    known: Known,
+    known: LibraryOp,
     x: &[Storage],
     y: &[Buffer],
 ) -> Option<Result<Queued, Error>> {
     let (device, y): (_, Vec<&Buffer>) = (device.0.device(), y.iter().collect());
     let x: Vec<_> = x.iter().map(|s| (&s.buffer, &s.view)).collect();
     match known {
-        Known::Fourier(of) => Some(device.fourier(&of, &x, &y)?.map(|()| None)),
-        Known::Decomposition(of, lead) => {
+        LibraryOp::Fourier(of) => Some(device.fourier(&of, &x, &y)?.map(|()| None)),
+        LibraryOp::Decomposition(of, lead) => {
             let batch = device.decompose(&of, &x, &y)?;
             let tell = move |word: u64| match Unfit::of_word(word) {
                 Some((matrix, unfit)) => of_matrix(matrix, &lead, unfit),
                 None => "a matrix has no decomposition".into(),
             };
             let Caller { name, at } = caller;
-            let error = move |found: thalweg_runtime::Found| Error::Host {
+            let error = move |found: thalweg_runtime::FailedCheck| Error::Host {
                 operation: name.into(),
                 at,
                 cause: Arc::from(Box::from(tell(found.word))),
             };
-            Some(batch.map(|batch| batch.check.map(|check| (check, Box::new(error) as Tell))))
+            Some(batch.map(|batch| batch.check.map(|check| (check, Box::new(error) as FailureToError))))
         }
     }
 }
@@ -345,7 +345,7 @@ fn call(
     run: &Run,
     inputs: &[Tensor],
     outputs: &[(Shape, DType)],
-    places: Places<'_>,
+    places: HostSlices<'_>,
 ) -> Result<Vec<Vec<u8>>, Error> {
     let held = inputs.iter().map(Held::new).collect::<Result<Vec<Held>, Error>>().map_err(|e| e.poisoned())?;
     let x = held.iter().zip(inputs).map(|(held, x)| HostInput { shape: *x.shape(), dtype: x.dtype(), held });

@@ -79,7 +79,6 @@ pub mod kernel;
 #[cfg(feature = "linalg")]
 mod linalg;
 mod loss;
-mod made;
 mod matmul;
 mod matrices;
 mod mode;
@@ -102,6 +101,7 @@ pub mod raw;
 mod read;
 mod reading;
 mod record;
+mod recorded;
 mod reduce;
 mod rows;
 mod scan;

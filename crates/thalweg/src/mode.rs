@@ -98,7 +98,7 @@ pub fn set_search_effort(effort: Effort) -> Effort {
 
 /// Sets the fraction of its run time that a segment of this thread may spend on measuring other plans (0.05 is 5 %), or
 /// `None` to measure nothing, and returns the previous setting. Without measuring, the plans that the cost model
-/// prefers run. The environment variable `THALWEG_MEASURE` (`off`, or a percentage) sets the default.
+/// prefers run. The environment variable `THALWEG_AUTOTUNE` (`off`, or a percentage) sets the default.
 ///
 /// While plans are measured, results of a segment may differ in the last bits from run to run, as between fused and
 /// unfused execution; not in strict mode.
@@ -128,10 +128,10 @@ pub fn set_deferring(on: bool) -> bool {
 /// let x = Tensor::from_slice(&[1.0f32; 64], [64]);
 /// shares(&x)?;
 /// shares(&x)?;
-/// assert_eq!(counters().first_sight, 2);
+/// assert_eq!(counters().cold_starts, 2);
 /// thalweg::finish_searches();
 /// shares(&x)?;
-/// assert_eq!(counters().first_sight, 2, "it has a plan");
+/// assert_eq!(counters().cold_starts, 2, "it has a plan");
 /// # Ok::<(), thalweg::Error>(())
 /// ```
 pub fn set_tiers(on: bool) -> bool {
@@ -149,7 +149,7 @@ pub fn set_tiers(on: bool) -> bool {
 /// let w = Tensor::randn([2048, 2048]).tracked();
 /// let loss = w.sin().exp().tanh().sum(..);
 /// loss.item::<f32>()?;                             // a cut: cos(w), exp(..) and tanh(..) are read by the pass
-/// assert_eq!((counters().values_left > 0, counters().kept_bytes), (true, 0));
+/// assert_eq!((counters().values_dropped > 0, counters().saved_bytes), (true, 0));
 /// assert_eq!(loss.backward()[&w].dims(), [2048, 2048]);
 /// # Ok::<(), thalweg::Error>(())
 /// ```

@@ -10,7 +10,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_ir::{DType, Op, Shape};
-use thalweg_stream::Kept;
+use thalweg_stream::TapeHandle;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -60,7 +60,7 @@ pub(crate) struct Cut {
 #[derive(Clone, Default)]
 pub(crate) struct Inputs {
     pub(crate) args: Vec<Input>,
-    pub(crate) results: Vec<Kept>,
+    pub(crate) results: Vec<TapeHandle>,
 }
 
 /// Argument of an operation.
@@ -73,7 +73,7 @@ pub(crate) enum Input {
         /// The node that its gradient flows to; `None` if it is not tracked.
         node: Option<Arc<Node>>,
         /// The value, if the rule reads it.
-        value: Option<Kept>,
+        value: Option<TapeHandle>,
     },
     /// A scalar in the form of [`thalweg_ir::Scalar::to_bits`].
     Scalar(u64),

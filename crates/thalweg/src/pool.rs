@@ -92,7 +92,7 @@ impl<const N: usize> Sweep<N> {
     /// Reduces the windows of a padded tensor along one axis after the other, the first one first: that leaves less
     /// work for the last axis, where a step is a gap in memory. For a tracked tensor the last one first, so that if
     /// `two` and `all` select the first of equal elements, the result is the first of the window.
-    fn folded(
+    fn reduce_windows(
         &self,
         x: &Tensor,
         two: impl Fn(&Tensor, &Tensor) -> Tensor,
@@ -133,8 +133,8 @@ fn max_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
     };
     let padded = sweep.padded(&x, least);
     let largest = |x: &Tensor| match x.is_tracked() {
-        true => sweep.folded(x, first_largest_of_two, first_largest),
-        false => sweep.folded(x, |a, b| a.maximum(b), |x, axis| x.amax(axis)),
+        true => sweep.reduce_windows(x, first_largest_of_two, first_largest),
+        false => sweep.reduce_windows(x, |a, b| a.maximum(b), |x, axis| x.amax(axis)),
     };
     let few = TUNABLES.max_shifted_pool.admits(sweep.kernel.iter().product());
     let beside = sweep.stride == sweep.kernel && sweep.dilation == [1; N];
@@ -196,7 +196,7 @@ fn avg_pool<const N: usize>(name: &str, x: &Tensor, pool: Pool<N>) -> Tensor {
     }
     let (sweep, asked) = pool.sweep(name, &x);
     let padded = sweep.padded(&widened(&x), Scalar::Int(0));
-    let mut sum = sweep.folded(&padded, |a, b| a + b, |x, axis| x.sum(axis));
+    let mut sum = sweep.reduce_windows(&padded, |a, b| a + b, |x, axis| x.sum(axis));
     let mut count = 1usize;
     for (i, &(before, after)) in asked.iter().enumerate() {
         let size = x.dims()[2 + i];

@@ -186,14 +186,14 @@ fn resolve(start: Option<i64>, end: Option<i64>, step: i64, size: i64) -> (i64, 
 
 /// Slice of a tensor, resolved to its sizes and checked to be in bounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct ResolvedSlice {
     /// Start, step and number of elements of each dimension.
     parts: [(i64, i64, usize); MAX_RANK],
     /// The shape of the result, without the dimensions of single indices and with the new axes.
     pub shape: Shape,
 }
 
-impl Part {
+impl ResolvedSlice {
     /// Start, step and number of elements of each dimension of a tensor of rank `rank`.
     pub fn ranges(&self, rank: usize) -> &[(i64, i64, usize)] {
         &self.parts[..rank]
@@ -233,7 +233,7 @@ impl Tensor {
 
     /// The arguments of a slice, resolved and checked.
     #[track_caller]
-    pub(crate) fn part_of(&self, name: &str, args: impl SliceArgs) -> Part {
+    pub(crate) fn part_of(&self, name: &str, args: impl SliceArgs) -> ResolvedSlice {
         let (list, count) = args.args();
         let args = &list[..count];
         let taken = args.iter().filter(|a| matches!(a, SliceArg::Range { .. } | SliceArg::At(_))).count();
@@ -272,7 +272,7 @@ impl Tensor {
         for &size in &shape[axis..] {
             out = out.insert(out.rank(), size);
         }
-        Part { parts, shape: out }
+        ResolvedSlice { parts, shape: out }
     }
 
     /// A possibly negative index along an axis, resolved and checked.

@@ -10,7 +10,7 @@
 //! in a tree, as accurately as in a fold, but in another order. So sums, products and variances of floats stay folds in
 //! strict and reproducible mode, where results may not depend on what was recorded together.
 
-use crate::made::{Argument, made, may_reorder, record_again};
+use crate::recorded::{Argument, may_reorder, recorded_op, rerecord};
 use crate::tunable::TUNABLES;
 use crate::{DType, Tensor};
 use thalweg_ir::{Monoid, Op, ReduceOp};
@@ -18,7 +18,7 @@ use thalweg_stream as stream;
 
 /// Windows along an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Along {
+pub(crate) struct WindowAxis {
     /// The axis.
     pub axis: usize,
     /// Number of elements of a window.
@@ -27,7 +27,7 @@ pub(crate) struct Along {
     pub step: usize,
 }
 
-impl Along {
+impl WindowAxis {
     /// Whether windows overlap so much that partial results take fewer steps than the elements.
     fn overlaps(self) -> bool {
         let doublings = self.size.ilog2() as usize;
@@ -40,7 +40,7 @@ pub(crate) struct Windows {
     /// The tensor that has the windows.
     source: Tensor,
     /// The windows of each windowed axis. The axes of their elements follow those of the source, in this order.
-    along: Vec<Along>,
+    along: Vec<WindowAxis>,
 }
 
 impl Windows {
@@ -48,7 +48,7 @@ impl Windows {
     /// between.
     #[track_caller]
     fn of(x: &Tensor, functions: u32) -> Option<Windows> {
-        let made = made(x)?;
+        let made = recorded_op(x)?;
         let less = functions.checked_sub(1);
         match made.op {
             Op::Window => {
@@ -56,7 +56,7 @@ impl Windows {
                 let source = made.operand()?.clone();
                 let mut below = Windows::of_window(&source).unwrap_or(Windows { source, along: vec![] });
                 let is_new = axis < below.source.rank() && below.along.iter().all(|a| a.axis != axis);
-                below.along.push(Along { axis, size: size as usize, step: step as usize });
+                below.along.push(WindowAxis { axis, size: size as usize, step: step as usize });
                 is_new.then_some(below)
             }
             // A function of windows is windows of the function.
@@ -72,7 +72,7 @@ impl Windows {
                 let instead =
                     |a: &Argument| if is_tensor(&a) { Argument::Tensor(below.source.clone()) } else { a.clone() };
                 let args: Vec<Argument> = made.args.iter().map(instead).collect();
-                Some(Windows { source: record_again(op, x, &args), ..below })
+                Some(Windows { source: rerecord(op, x, &args), ..below })
             }
             _ => None,
         }
@@ -81,7 +81,7 @@ impl Windows {
     /// Like `of`, for a tensor that is itself a window operation.
     #[track_caller]
     fn of_window(x: &Tensor) -> Option<Windows> {
-        made(x).filter(|made| made.op == Op::Window).and_then(|_| Windows::of(x, 0))
+        recorded_op(x).filter(|made| made.op == Op::Window).and_then(|_| Windows::of(x, 0))
     }
 
     /// Finds the windows that `x` was just recorded as, or as functions of.
@@ -110,10 +110,10 @@ impl Windows {
         let mut x = if wide { self.source.cast(DType::F32) } else { self.source.clone() };
         for along in self.along.iter().rev() {
             x = match op {
-                ReduceOp::Sum => folded(&x, *along, false, &|a, b| a + b),
-                ReduceOp::Prod => folded(&x, *along, false, &|a, b| a * b),
-                ReduceOp::Max => folded(&x, *along, true, &|a, b| a.maximum(b)),
-                _ => folded(&x, *along, true, &|a, b| a.minimum(b)),
+                ReduceOp::Sum => reduce_windows(&x, *along, false, &|a, b| a + b),
+                ReduceOp::Prod => reduce_windows(&x, *along, false, &|a, b| a * b),
+                ReduceOp::Max => reduce_windows(&x, *along, true, &|a, b| a.maximum(b)),
+                _ => reduce_windows(&x, *along, true, &|a, b| a.minimum(b)),
             };
         }
         (x, mask & ((1 << self.source.rank()) - 1))
@@ -122,7 +122,12 @@ impl Windows {
 
 /// Reduces `size` neighbours along an axis, from every `step`th on. `overlap`: two partial results may share elements.
 #[track_caller]
-pub(crate) fn folded(x: &Tensor, along: Along, overlap: bool, two: &dyn Fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
+pub(crate) fn reduce_windows(
+    x: &Tensor,
+    along: WindowAxis,
+    overlap: bool,
+    two: &dyn Fn(&Tensor, &Tensor) -> Tensor,
+) -> Tensor {
     doubled(x.clone(), along, overlap, &|a, b, _| two(a, b), &|x, part| x.part(along.axis, part), &|x| {
         x.dims()[along.axis]
     })
@@ -131,18 +136,18 @@ pub(crate) fn folded(x: &Tensor, along: Along, overlap: bool, two: &dyn Fn(&Tens
 /// Takes a range along an axis: start, step, length.
 type TakePart<'a, S> = &'a dyn Fn(&S, (i64, i64, usize)) -> S;
 
-/// `folded` for any state. `two` takes the number of elements of each side, `part` takes a range along the axis,
+/// `reduce_windows` for any state. `two` takes the number of elements of each side, `part` takes a range along the axis,
 /// `length` returns the length of the axis.
 #[track_caller]
 fn doubled<S: Clone>(
     x: S,
-    along: Along,
+    along: WindowAxis,
     overlap: bool,
     two: &dyn Fn(&S, &S, [usize; 2]) -> S,
     part: TakePart<'_, S>,
     length: &dyn Fn(&S) -> usize,
 ) -> S {
-    let Along { size, step, .. } = along;
+    let WindowAxis { size, step, .. } = along;
     let out = (length(&x) - size) / step + 1;
     let taken = |x: &S, from: usize| part(x, (from as i64, step as i64, out));
     // Partial results of `have` neighbours from each element on; the result so far, and its number of elements.

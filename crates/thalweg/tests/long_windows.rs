@@ -52,7 +52,7 @@ fn folds_of_every_length_are_those_of_their_elements() {
         check("of bf16", windows().cast(DType::BF16).cast(DType::F32).mean(2), 2e-2, &mean);
         let whole = windows().cast(DType::I32);
         check("of integers", whole.sum(2), 0.0, &|w| w.iter().map(|v| v.trunc()).sum());
-        // Together with the axis of the windows, and over all axes.
+        // Jointly with the axis of the windows, and over all axes.
         let all = x.window(1, size, step).sum([1, 2]);
         let want: Vec<f64> = by_definition(&v, (size, step), |w| w.iter().sum());
         let count = want.len() / 3;

@@ -77,8 +77,8 @@ pub struct Blocking {
     pub keeps_left: bool,
 }
 
-/// Bytes of a row of the right factor that a task packs at a time, at least: memory is read at its speed in long
-/// stretches only.
+/// Minimum bytes of a row of the right factor that a task packs at a time: memory reaches its bandwidth only in long
+/// contiguous ranges.
 const OWN_BYTES: usize = 4 << 10;
 
 /// Whether cache lines at this stride fall into few cache sets.

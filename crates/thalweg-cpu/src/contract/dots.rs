@@ -21,7 +21,7 @@ use std::ops::Range;
 /// Terms accumulated in lanes before the lanes are added up.
 const BLOCK: usize = 4096;
 /// Maximum columns at a time, of any engine.
-const MOST: usize = 8;
+const MAX_COLUMNS: usize = 8;
 
 /// The right factor, if the product is computed by dot products.
 pub fn lines<T: Scheme>(p: &Product<'_, T>) -> Option<Strided<T::Element>> {
@@ -45,7 +45,7 @@ pub unsafe fn run<T: Scheme>(p: &Product<'_, T>, right: Strided<T::Element>, thr
     let chunk = row::chunk(p.n, threads.for_work(p.ns));
     threads.run(p.n.div_ceil(chunk), 1, p.ns, |range| {
         for columns in range.map(|c| c * chunk..((c + 1) * chunk).min(p.n)) {
-            let (rows, sums) = (p.m * row_room(p.k), p.m * columns.len());
+            let (rows, sums) = (p.m * row_stride(p.k), p.m * columns.len());
             scratch::with(scratch::Use::Own, (rows + sums) * size_of::<T::Slot>(), |memory| {
                 let room = memory.cast::<T::Slot>();
                 // SAFETY: the caller's promise; no two chunks have a column in common.
@@ -76,7 +76,7 @@ unsafe fn columns_of<T: Scheme>(
         let now = if n - column >= most { most } else { 1 };
         let (first, from) = (sums.wrapping_add(column), right.from(columns.start + column, 0));
         for start in (0..whole).step_by(BLOCK) {
-            let mut block = [T::Sum::ZERO; DOT_ROWS * MOST];
+            let mut block = [T::Sum::ZERO; DOT_ROWS * MAX_COLUMNS];
             let (to, to_row) = if start == 0 { (first, n) } else { (block.as_mut_ptr(), now) };
             let args = DotArgs {
                 left: left.wrapping_add(start).cast(),
@@ -126,12 +126,12 @@ unsafe fn columns_of<T: Scheme>(
 /// The slots of the left factor's rows, and the slots between rows: in place, or packed into `room`.
 ///
 /// # Safety
-/// The promises of [`super::Contraction`] hold; there is space for the rows, [`row_room`] each.
+/// The promises of [`super::Contraction`] hold; there is space for the rows, [`row_stride`] each.
 unsafe fn rows_of<T: Scheme>(p: &Product<'_, T>, room: *mut T::Slot) -> (*const T::Slot, isize) {
-    match (p.left.operand, p.left.slots_along_terms()) {
+    match (p.left.operand, p.left.contiguous_line_stride()) {
         (Operand::Strided(l), Some(_)) if T::GROUP == 1 => (l.at(0, 0).cast(), l.line),
         _ => {
-            let lead = row_room(p.k);
+            let lead = row_stride(p.k);
             for row in 0..p.m {
                 // SAFETY: the caller's promise.
                 unsafe { p.left.pack(row..row + 1, 0..p.k, Cuts::whole(1, 1), room.wrapping_add(row * lead)) };
@@ -142,7 +142,7 @@ unsafe fn rows_of<T: Scheme>(p: &Product<'_, T>, room: *mut T::Slot) -> (*const 
 }
 
 /// Slots between packed rows: each row begins at a cache line.
-fn row_room(k: usize) -> usize {
+fn row_stride(k: usize) -> usize {
     k.next_multiple_of(64)
 }
 

@@ -97,12 +97,12 @@ impl<T: Scheme> Kernels<T> {
         unsafe { portable::tile::<T>(rows, columns, args) };
     }
 
-    /// Adds `terms` terms, 1 to [`STREAMED`], into `args.columns` sums; with `first`, the sums start from 0.
+    /// Adds `terms` terms, 1 to [`MAX_STREAM_TERMS`], into `args.columns` sums; with `first`, the sums start from 0.
     ///
     /// # Safety
     /// As for [`Kernels::tile`].
     pub unsafe fn stream(&self, terms: usize, first: bool, args: &mut StreamArgs) {
-        debug_assert!((1..=STREAMED).contains(&terms));
+        debug_assert!((1..=MAX_STREAM_TERMS).contains(&terms));
         #[cfg(all(unix, target_arch = "x86_64"))]
         if let Some((isa, arithmetic)) = self.emitted {
             let size = size_of::<T::Sum>();
@@ -172,11 +172,11 @@ pub const DOT_ROWS: usize = 4;
 const _: () = assert!(DOT_ROWS == product::dots::ROWS && product::dots::BYTES == 64);
 
 /// Maximum terms of [`Kernels::stream`].
-pub const STREAMED: usize = 8;
+pub const MAX_STREAM_TERMS: usize = 8;
 
 /// Number of kernel forms per instruction set and arithmetic.
 #[cfg(all(unix, target_arch = "x86_64"))]
-const FORMS: usize = STREAMS + 2 * product::STREAMED + 2 * 4 * product::dots::ROWS;
+const FORMS: usize = STREAMS + 2 * product::MAX_STREAM_TERMS + 2 * 4 * product::dots::ROWS;
 /// Index of the first stream kernel; tiles come before it.
 #[cfg(all(unix, target_arch = "x86_64"))]
 const STREAMS: usize = 2 * 4 * 14;
@@ -192,7 +192,7 @@ fn emitted(isa: Isa, arithmetic: Arithmetic, form: Form) -> Option<&'static Micr
         }
         Form::Stream { terms, first } => STREAMS + 2 * (terms - 1) + first as usize,
         Form::Dots { rows, columns, right } => {
-            STREAMS + 2 * product::STREAMED + ((rows - 1) * 4 + right as usize) * 2 + (columns == 1) as usize
+            STREAMS + 2 * product::MAX_STREAM_TERMS + ((rows - 1) * 4 + right as usize) * 2 + (columns == 1) as usize
         }
     };
     let place = &EMITTED[(isa == Isa::Avx512) as usize][arithmetic as usize][number];

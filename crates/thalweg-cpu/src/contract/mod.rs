@@ -320,7 +320,7 @@ impl Result<'_> {
     /// # Safety
     /// The sums are readable, and writable by this thread only.
     unsafe fn tile<T: Scheme>(&self, rows: Range<usize>, columns: Range<usize>, sums: *mut T::Sum, mut lead: usize) {
-        if T::HANDED_AS_STORED {
+        if T::EPILOGUE_TAKES_STORED {
             for row in 0..rows.len() {
                 let from = sums.wrapping_add(row * lead);
                 let to = from.cast::<T::Stored>();
@@ -474,7 +474,7 @@ impl<T: Scheme> Side<'_, T> {
     }
 
     /// Stride in bytes between lines, if each line's slots are contiguous in memory.
-    fn slots_along_terms(&self) -> Option<isize> {
+    fn contiguous_line_stride(&self) -> Option<isize> {
         let own = T::GROUP * size_of::<T::Element>() == size_of::<T::Slot>() && !self.offset;
         match self.operand {
             Operand::Strided(s) if own && s.term == 1 && self.k.is_multiple_of(T::GROUP) => {
@@ -485,7 +485,7 @@ impl<T: Scheme> Side<'_, T> {
     }
 
     /// Stride in bytes between terms, if the slots of each term are contiguous in memory.
-    fn slots_along_lines(&self) -> Option<isize> {
+    fn contiguous_term_stride(&self) -> Option<isize> {
         let own = TypeId::of::<T::Element>() == TypeId::of::<T::Slot>();
         match self.operand {
             Operand::Strided(s) if own && s.line == 1 => Some(s.term * size_of::<T::Slot>() as isize),
@@ -517,7 +517,7 @@ impl<T: Scheme> Side<'_, T> {
                 Operand::Packed { .. } => unreachable!("what is packed is not packed again"),
             }
             if self.offset {
-                pack::turn_signs(to, room);
+                pack::flip_signs(to, room);
             }
         }
     }

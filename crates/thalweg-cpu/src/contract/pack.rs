@@ -27,7 +27,7 @@ impl<T: Copy> Strided<T> {
 
 /// Terms copied before the next panel's, if lines are contiguous: enough to fill a few cache lines of a panel, and few
 /// enough that rows of the factor are read nearly from end to end. A multiple of the group of every scheme.
-const TOGETHER: usize = 8;
+const TERMS_PER_COPY: usize = 8;
 
 /// Division of lines into panels of at most `most` lines.
 #[derive(Clone, Copy)]
@@ -78,7 +78,7 @@ impl Cuts {
 /// # Safety
 /// The rectangle's elements are readable, and `to` has space for the panels.
 pub unsafe fn panels<T: Scheme>(from: Strided<T::Element>, cuts: Cuts, terms: usize, to: *mut T::Slot) {
-    let together = if from.line == 1 { TOGETHER } else { terms };
+    let together = if from.line == 1 { TERMS_PER_COPY } else { terms };
     let groups = terms.div_ceil(T::GROUP);
     for term in (0..terms).step_by(together.max(1)) {
         let now = together.min(terms - term);
@@ -177,9 +177,9 @@ pub unsafe fn grouped<T: Scheme>(
 ///
 /// # Safety
 /// The slots are readable and writable, and nobody else uses them meanwhile.
-pub unsafe fn turn_signs<S: Copy>(slots: *mut S, count: usize) {
-    struct Turn<'a>(&'a mut [u8]);
-    impl Job for Turn<'_> {
+pub unsafe fn flip_signs<S: Copy>(slots: *mut S, count: usize) {
+    struct FlipSigns<'a>(&'a mut [u8]);
+    impl Job for FlipSigns<'_> {
         type Out = ();
         #[inline(always)]
         fn run(self) {
@@ -187,7 +187,7 @@ pub unsafe fn turn_signs<S: Copy>(slots: *mut S, count: usize) {
         }
     }
     // SAFETY: the caller's promise; slots are plain bytes.
-    dispatch(Turn(unsafe { std::slice::from_raw_parts_mut(slots.cast(), count * size_of::<S>()) }));
+    dispatch(FlipSigns(unsafe { std::slice::from_raw_parts_mut(slots.cast(), count * size_of::<S>()) }));
 }
 
 /// Sum of signed bytes.

@@ -217,7 +217,7 @@ pub fn lying<T: Scheme>(line: &[T::Element], n: usize) -> T::Slot {
     let mut slot = T::slot(|term| line.get(n * T::GROUP + term).copied().unwrap_or(zero));
     if T::OFFSET {
         // SAFETY: one slot, of plain bytes.
-        unsafe { super::pack::turn_signs(&mut slot, 1) };
+        unsafe { super::pack::flip_signs(&mut slot, 1) };
     }
     slot
 }

@@ -5,7 +5,7 @@
 //! contiguous (column-major), or the matrix is narrow or computed, small rectangles are packed first. If there are too
 //! few columns to fill a vector, blocks of terms are computed side by side instead: their sums are independent.
 
-use super::kernel::STREAMED;
+use super::kernel::MAX_STREAM_TERMS;
 use super::pack::{self, Cuts, Strided};
 use super::{Operand, Product, Result, TERMS, blocks, scratch};
 use crate::memory::PRIVATE;
@@ -23,9 +23,9 @@ const COLUMNS: usize = 4096;
 /// Blocks of terms computed side by side.
 const SIDE_BY_SIDE: usize = 16;
 /// Terms processed for one tile of columns before the next tile, so that columns are read in long contiguous ranges.
-const TURNED: usize = 16 * TERMS;
+const TERMS_PER_TILE: usize = 16 * TERMS;
 /// Terms of these that are transposed at a time, for the first-level cache.
-const STRETCH: usize = TERMS;
+const TRANSPOSED_TERMS: usize = TERMS;
 /// Terms packed at a time if rows of the matrix are packed.
 const PACKED: usize = 8;
 
@@ -59,10 +59,15 @@ pub fn chunk(n: usize, threads: usize) -> usize {
 /// As of [`run`], for these columns.
 unsafe fn columns_of<T: Scheme>(p: &Product<'_, T>, columns: Range<usize>) {
     let n = columns.len().next_multiple_of(64) + 64;
-    let elements = 2 * n + TURNED + (STRETCH * p.kernels.columns).max(PACKED * n);
+    let elements = 2 * n + TERMS_PER_TILE + (TRANSPOSED_TERMS * p.kernels.columns).max(PACKED * n);
     scratch::with(scratch::Use::Own, elements * size_of::<T::Slot>(), |memory| {
         let (first, slots) = (memory.cast::<T::Sum>(), memory.cast::<T::Slot>().wrapping_add(2 * n));
-        let own = Own::<T> { sums: first, all: first.wrapping_add(n), left: slots, packed: slots.wrapping_add(TURNED) };
+        let own = Own::<T> {
+            sums: first,
+            all: first.wrapping_add(n),
+            left: slots,
+            packed: slots.wrapping_add(TERMS_PER_TILE),
+        };
         // SAFETY: the caller's promise; the memory has space for the sums (all-zero bytes are 0 in every type), the
         // elements of the left factor, and the packed rectangles.
         unsafe {
@@ -99,7 +104,7 @@ unsafe fn rows<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<
         // SAFETY: the caller's promise.
         unsafe {
             p.left.pack(0..1, terms.clone(), Cuts::whole(1, 1), own.left);
-            match (p.right.operand, p.right.slots_along_lines()) {
+            match (p.right.operand, p.right.contiguous_term_stride()) {
                 (Operand::Strided(r), Some(_)) => {
                     let first = r.at(columns.start, start).cast();
                     stream(p, (first, r.term), own.left, count, true, sums, columns.len());
@@ -126,7 +131,7 @@ unsafe fn stream<T: Scheme>(
     sums: *mut T::Sum,
     columns: usize,
 ) {
-    for term in (0..terms).step_by(STREAMED) {
+    for term in (0..terms).step_by(MAX_STREAM_TERMS) {
         let mut args = StreamArgs {
             left: left.wrapping_add(term).cast(),
             right: right.wrapping_offset(term as isize * step).cast(),
@@ -137,7 +142,7 @@ unsafe fn stream<T: Scheme>(
             bits: 0,
         };
         // SAFETY: the caller's promise.
-        unsafe { p.kernels.stream(STREAMED.min(terms - term), first && term == 0, &mut args) };
+        unsafe { p.kernels.stream(MAX_STREAM_TERMS.min(terms - term), first && term == 0, &mut args) };
     }
 }
 
@@ -172,15 +177,15 @@ unsafe fn packed_rows<T: Scheme>(
 /// As for [`columns_of`], whose memory this is.
 unsafe fn dots<T: Scheme>(p: &Product<'_, T>, columns: &Range<usize>, own: &Own<T>) {
     let (panel, size) = (p.kernels.columns, size_of::<T::Slot>() as isize);
-    for start in (0..p.k).step_by(TURNED) {
-        let terms = start..(start + TURNED).min(p.k);
+    for start in (0..p.k).step_by(TERMS_PER_TILE) {
+        let terms = start..(start + TERMS_PER_TILE).min(p.k);
         // SAFETY: the caller's promise.
         unsafe { p.left.pack(0..1, terms.clone(), Cuts::whole(1, 1), own.left) };
         for column in (0..columns.len()).step_by(panel) {
             let width = panel.min(columns.len() - column);
             let sums = own.all.wrapping_add(column);
-            for part in terms.clone().step_by(STRETCH) {
-                let part = part..(part + STRETCH).min(terms.end);
+            for part in terms.clone().step_by(TRANSPOSED_TERMS) {
+                let part = part..(part + TRANSPOSED_TERMS).min(terms.end);
                 let lines = columns.start + column..columns.start + column + width;
                 // SAFETY: the caller's promise.
                 unsafe { p.right.pack(lines, part.clone(), Cuts::whole(width, panel), own.packed) };
@@ -306,7 +311,7 @@ unsafe fn sums_of_blocks<T: Scheme>(p: &Product<'_, T>, column: usize, blocks: R
                 blocks_as_lines::<T>(l, terms.len(), left);
                 blocks_as_lines::<T>(r, terms.len(), right);
                 if p.right.offset {
-                    pack::turn_signs(right, BLOCK);
+                    pack::flip_signs(right, BLOCK);
                 }
                 chains::<T>(left, right, groups.len(), to.wrapping_add(first));
             }

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use thalweg_runtime::Memory;
 
 /// Maximum bytes of a block that is retained: a thread must not hold the panels of its largest product for ever.
-const KEPT: usize = 32 << 20;
+const MAX_RETAINED_BYTES: usize = 32 << 20;
 
 /// Memory aligned to a cache line, or to a huge page.
 #[derive(Default)]
@@ -63,7 +63,7 @@ thread_local! {
 pub fn with<T>(purpose: Use, bytes: usize, work: impl FnOnce(*mut u8) -> T) -> T {
     let mut block = BLOCKS.with(|b| b[purpose as usize].take());
     let done = work(block.hold(bytes));
-    if block.bytes <= KEPT {
+    if block.bytes <= MAX_RETAINED_BYTES {
         BLOCKS.with(|b| b[purpose as usize].set(block));
     }
     done
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_kept_and_never_shared() {
+    fn a_block_is_retained_and_never_shared() {
         let first = with(Use::Own, 1000, |a| {
             let inner = with(Use::Own, 1000, |b| b as usize);
             assert_ne!(a as usize, inner);
@@ -82,10 +82,10 @@ mod tests {
         });
         assert_eq!(with(Use::Own, 5000, |a| a as usize), first, "a block of 64 KiB serves both");
         assert_eq!(first % 64, 0);
-        with(Use::Own, KEPT + 1, |a| {
+        with(Use::Own, MAX_RETAINED_BYTES + 1, |a| {
             // SAFETY: the block has that many bytes, and is ours.
-            unsafe { a.write_bytes(1, KEPT + 1) };
+            unsafe { a.write_bytes(1, MAX_RETAINED_BYTES + 1) };
         });
-        assert!(BLOCKS.with(|b| b[Use::Own as usize].take().bytes) <= KEPT);
+        assert!(BLOCKS.with(|b| b[Use::Own as usize].take().bytes) <= MAX_RETAINED_BYTES);
     }
 }

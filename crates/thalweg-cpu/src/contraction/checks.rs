@@ -26,7 +26,7 @@ pub(super) fn check_factor(n: usize, dtype: DType, p: &MatmulGeometry, operand: 
 }
 
 /// Panics if a result overlaps an operand of a factor, which is read again after the first tile is written.
-pub(super) fn check_apart(factors: &[&Buffer], results: &[&Buffer]) {
+pub(super) fn check_disjoint(factors: &[&Buffer], results: &[&Buffer]) {
     let range = |b: &Buffer| (b.address() as usize, b.address() as usize + b.bytes());
     for (from, to) in factors.iter().flat_map(|f| results.iter().map(move |r| (range(f), range(r)))) {
         assert!(from.0 >= to.1 || to.0 >= from.1, "a contraction's result lies over what a factor is read from");

@@ -4,13 +4,13 @@
 //! In: the job of a factor. Out: the layout of its elements, checked against the operand's bytes. Bytes converted to
 //! i32 also count as being in memory, for products of bytes.
 
-use super::parts::{Job, Programs};
+use super::compiled_bodies::{Job, Programs};
 use crate::contract::{Grid, Limit};
 use thalweg_ir::DType;
 use thalweg_kernel::{AccessGeometry, Bordered, Copied, Node, copied, widened_bytes};
 
 /// Maximum stride between lines that are packed one by one from memory.
-const MOST_STEP: usize = 4;
+const MAX_LINE_STRIDE: usize = 4;
 
 /// Layout of a factor for these batches, if its body (whose rows are lines or terms) only copies elements, and adjacent
 /// lines are near each other or adjacent terms are contiguous.
@@ -36,7 +36,7 @@ pub(super) fn grid(
         return None;
     }
     let extents = &job.tiles.extents;
-    let most = if terms_last { 1 } else { MOST_STEP };
+    let most = if terms_last { 1 } else { MAX_LINE_STRIDE };
     if lying.strides[extents.len() - 1].unsigned_abs() > most {
         return None;
     }

@@ -4,8 +4,8 @@
 //! of a product ([`Rows`]) on the calling thread.
 
 use super::checks::{batch_number, batch_offset, check_factor};
+use super::compiled_bodies::{CompiledBodies, Job, Near, Programs};
 use super::grid::grid;
-use super::parts::{Job, Near, Parts, Programs};
 use crate::contract::{self, Block, Factor, Finish, Grid, Numbers, Packing, Signs, Tile, Write};
 use crate::engine::Choice;
 use crate::simd::Shared;
@@ -102,7 +102,7 @@ impl<'a> Arguments<'a> {
         &mut self,
         c: &Contraction,
         g: &'a ContractionGeometry,
-        (parts, inner_parts): (&'a Parts, Option<&'a Parts>),
+        (parts, inner_parts): (&'a CompiledBodies, Option<&'a CompiledBodies>),
     ) -> (Level<'a>, Option<Level<'a>>) {
         let mut inner = None;
         let factors = [0, 1].map(|n| {

@@ -4,18 +4,18 @@
 //! block by block, as it is packed; the epilogue runs tile by tile, while the sums are cached. Both are ordinary
 //! launches of map programs on the thread that packs, or that has the tile, and are checked like all others.
 //!
-//! * `parts`: the compiled bodies, and their launches on rectangles. `level`: one product with its factors.
-//! * `sight`: causal masks, which let blocks skip keys. `checks`: checks of a launch. `grid`: factors that are only
+//! * `compiled_bodies`: the bodies, and their launches on rectangles. `level`: one product with its factors.
+//! * `causal_mask`: causal masks, which let blocks skip keys. `checks`: checks of a launch. `grid`: factors that are only
 //!   copied. `moves`: memory traffic.
 //!
 //! Always true: no operand is accessed outside its bytes, whatever the geometry, and no element is written twice.
 
+mod causal_mask;
 mod checks;
+mod compiled_bodies;
 mod grid;
 mod level;
 mod moves;
-mod parts;
-mod sight;
 
 use crate::contract::{self, Block, Factor, Finish, Numbers, Tile};
 use crate::engine::{Choice, OutOfRange};
@@ -23,10 +23,10 @@ use crate::row;
 use crate::simd::Shared;
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
-use checks::{batch_number, check_apart, result};
+use causal_mask::{Masks, VisibleKeys};
+use checks::{batch_number, check_disjoint, result};
+use compiled_bodies::{CompiledBodies, CompiledBody, Near, Programs};
 use level::{After, Arguments, Level, Packed, Rows, Source};
-use parts::{Near, Part, Parts, Programs};
-use sight::{Masks, Sight};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,9 +43,9 @@ const NS_PER_PACKED_BYTE: f64 = 0.1;
 #[derive(Debug)]
 pub struct ContractionProgram {
     kernel: Contraction,
-    parts: Parts,
+    parts: CompiledBodies,
     /// Compiled bodies of the inner product, from which the left factor is computed.
-    inner: Option<Parts>,
+    inner: Option<CompiledBodies>,
     masks: Masks,
     isa: Choice,
     threads: Arc<Threads>,
@@ -54,14 +54,14 @@ pub struct ContractionProgram {
 }
 
 /// Maximum scratch bytes that a thread retains: it must not hold its longest rows for ever.
-const KEPT: usize = 32 << 20;
+const MAX_RETAINED_BYTES: usize = 32 << 20;
 
 thread_local! {
     static ROWS: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
 /// Calls `work` with three buffers of this thread's scratch memory, of these sizes in bytes.
-fn with_room(bytes: [usize; 3], work: impl FnOnce([*mut u8; 3])) {
+fn with_scratch(bytes: [usize; 3], work: impl FnOnce([*mut u8; 3])) {
     let words = bytes.map(|b| b.div_ceil(64) * 8);
     let mut room = ROWS.take();
     room.resize(room.len().max(words.iter().sum()), 0);
@@ -69,7 +69,7 @@ fn with_room(bytes: [usize; 3], work: impl FnOnce([*mut u8; 3])) {
     // SAFETY: the buffers are consecutive within the scratch memory.
     let at = [0, words[0], words[0] + words[1]].map(|offset| unsafe { first.add(offset) }.cast());
     work(at);
-    if room.len() * size_of::<u64>() <= KEPT {
+    if room.len() * size_of::<u64>() <= MAX_RETAINED_BYTES {
         ROWS.set(room);
     }
 }
@@ -77,8 +77,8 @@ fn with_room(bytes: [usize; 3], work: impl FnOnce([*mut u8; 3])) {
 impl ContractionProgram {
     /// Compiles the bodies of a contraction.
     pub fn new(kernel: &Contraction, isa: Choice, threads: Arc<Threads>) -> ContractionProgram {
-        let part = |kernel: &Kernel| Part::new(kernel, isa, &threads);
-        let parts = |c: &Contraction| Parts {
+        let part = |kernel: &Kernel| CompiledBody::new(kernel, isa, &threads);
+        let parts = |c: &Contraction| CompiledBodies {
             factors: c.factors.each_ref().map(|f| f.as_ref().map(|p| part(&p.kernel))),
             epilogue: c.epilogue.as_ref().map(|e| part(&e.kernel)),
         };
@@ -96,7 +96,7 @@ impl ContractionProgram {
     fn launch_checked(&self, g: &ContractionGeometry, operands: &[&Buffer], scalars: &[u64]) -> Result<(), Error> {
         let (c, p) = (&self.kernel, &g.product);
         let failed = AtomicBool::new(false);
-        check_apart(&operands[..c.factor_operands()], &operands[operands.len() - c.results()..]);
+        check_disjoint(&operands[..c.factor_operands()], &operands[operands.len() - c.results()..]);
         let mut left = Arguments { operands, first: operands[0], scalars, failed: &failed };
         let (mut level, mut inner) = left.level(c, g, (&self.parts, self.inner.as_ref()));
         let store = match level.epilogue {
@@ -214,13 +214,13 @@ impl ContractionProgram {
         let levels = 1 + inner.is_some() as usize;
         let estimate = (products.len() * p.m * levels) as f64 * (p.n * p.k) as f64 * NS_PER_MULTIPLY;
         let engine = (self.isa, &self.alone);
-        let sight = self.sight(g, level, inner);
+        let sight = self.visible_keys(g, level, inner);
         self.threads.run(products.len() * blocks, 1, estimate, |range| {
             for i in range {
                 let (batch, start) = (products.start + i / blocks, i % blocks * at_a_time);
                 let rows = start..p.m.min(start + at_a_time);
                 let of = Rows { terms: sight.of(&rows), ..level.rows(batch, rows.clone()) };
-                with_room(room, |[sums, factor, result]| {
+                with_scratch(room, |[sums, factor, result]| {
                     let left = whole.then(|| {
                         self.left_rows(g, (level, inner), &of, [sums, factor]);
                         let (line, term) = (of.terms as isize, 1);
@@ -252,13 +252,13 @@ impl ContractionProgram {
     }
 
     /// Causal mask of the launch, if the left factor is attention weights.
-    fn sight(&self, g: &ContractionGeometry, level: &Level<'_>, inner: Option<&Level<'_>>) -> Sight {
+    fn visible_keys(&self, g: &ContractionGeometry, level: &Level<'_>, inner: Option<&Level<'_>>) -> VisibleKeys {
         let epilogue = inner.and_then(|i| i.epilogue.as_ref()).map_or(&[][..], |e| e.job.scalars);
         let weights = match &level.factors[0] {
             Source::Computed(job, _) => job.scalars,
             Source::Memory(_) => &[],
         };
-        self.masks.sight(g, [epilogue, weights])
+        self.masks.visible_keys(g, [epilogue, weights])
     }
 
     /// Computes rows of the left factor, up to the number of terms needed, from the same rows of the inner product.
@@ -294,7 +294,7 @@ impl Program for ContractionProgram {
     fn moves(&self, geometry: &Geometry, _: bool) -> Moved {
         let Geometry::Contraction(g) = geometry else { panic!("a contraction is launched with {geometry:?}") };
         let c = &self.kernel;
-        if c.is_bare() {
+        if c.is_unfused() {
             return contract::moves::moves(numbers(c), &g.product, self.isa, &self.threads);
         }
         moves::moves(c, g)
@@ -312,7 +312,9 @@ impl Program for ContractionProgram {
     }
 
     fn info(&self) -> ProgramInfo {
-        let of = |p: &Parts| p.factors.iter().flatten().chain(&p.epilogue).flat_map(Part::infos).collect::<Vec<_>>();
+        let of = |p: &CompiledBodies| {
+            p.factors.iter().flatten().chain(&p.epilogue).flat_map(CompiledBody::infos).collect::<Vec<_>>()
+        };
         let all = row::sum(of(&self.parts).into_iter().chain(self.inner.iter().flat_map(of)));
         ProgramInfo { engine: self.isa.name().into(), ..all }
     }

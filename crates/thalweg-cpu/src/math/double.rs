@@ -390,7 +390,7 @@ fn product<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<M
 
 /// Sum of two sums, the first of which is 0 or larger in magnitude.
 #[inline(always)]
-fn together<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<M> {
+fn add_double<M: Machine>(m: &mut M, (a, a_lo): Sum<M>, (b, b_lo): Sum<M>) -> Sum<M> {
     let hi = m.d_add(a, b);
     let back = m.d_sub(hi, a);
     let left = m.d_sub(b, back);
@@ -418,13 +418,13 @@ fn log2_sum<M: Machine>(m: &mut M, x: M::D) -> Sum<M> {
     let (first, first_lo) = (m.d(D_POW_FIRST[0]), m.d(D_POW_FIRST[1]));
     let q = poly(m, square.0, &D_POW_LOG);
     let q = m.d_mul(q, square.0);
-    let factor = together(m, (first, first_lo), (q, zero));
+    let factor = add_double(m, (first, first_lo), (q, zero));
     let cube = product(m, s, square);
     let small = product(m, cube, factor);
     let c = (m.d(D_LOG2E2[0]), m.d(D_LOG2E2[1]));
     let large = product(m, s, c);
-    let of = together(m, large, small);
-    let (t, lo) = together(m, (e, zero), of);
+    let of = add_double(m, large, small);
+    let (t, lo) = add_double(m, (e, zero), of);
     // The low component may be too large for its rounding error to be multiplied later: renormalise.
     let sum = m.d_add(t, lo);
     let back = m.d_sub(sum, t);

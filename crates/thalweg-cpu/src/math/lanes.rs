@@ -45,13 +45,13 @@ macro_rules! functions {
                     out[i] = lane(&mut m, $($arg),+);
                 }
                 if m.guarded {
-                    again(a, b, out);
+                    recompute_guarded(a, b, out);
                 }
             }
 
             /// Recomputes the lanes that tripped the guard: the loop above only records that there are some.
             #[cold]
-            fn again(a: &[$t], b: &[$t], out: &mut [$t]) {
+            fn recompute_guarded(a: &[$t], b: &[$t], out: &mut [$t]) {
                 for i in 0..out.len() {
                     let mut m = ScalarMachine::default();
                     functions!(@bind i a b $($arg)+);

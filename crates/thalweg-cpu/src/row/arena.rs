@@ -33,11 +33,11 @@ impl Arena {
 /// Offsets of consecutive arrays in an [`Arena`]: each is padded by one cache line, since arrays whose size is a power
 /// of two would otherwise map to the same cache sets.
 #[derive(Default)]
-pub struct Places {
+pub struct ArenaLayout {
     pub bytes: usize,
 }
 
-impl Places {
+impl ArenaLayout {
     pub fn take(&mut self, bytes: usize) -> usize {
         let at = self.bytes;
         self.bytes += bytes.next_multiple_of(64) + 64;

@@ -5,7 +5,7 @@
 //! into the group's partial result; at the end, a tree reduction combines the groups' partial results. So bits do not
 //! depend on the number of threads.
 
-use super::arena::{Arena, Places};
+use super::arena::{Arena, ArenaLayout};
 use super::fold;
 use super::layout::Layout;
 use crate::check;
@@ -74,7 +74,7 @@ fn shifted(at: &thalweg_kernel::AccessGeometry, kept: usize) -> thalweg_kernel::
 impl Columns {
     /// Allocates the partial results of a launch; `None` if the body combines no rows.
     pub fn new(body: &Body, layout: &Layout<'_>) -> Option<Columns> {
-        let mut places = Places::default();
+        let mut places = ArenaLayout::default();
         let all: Vec<Column> = stores(body)
             .map(|(access, op, dtype)| Column { access, op, dtype, at: places.take(layout.n * dtype.size()) })
             .collect();

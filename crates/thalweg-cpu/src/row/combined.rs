@@ -8,7 +8,7 @@
 //! In a segment of a scan, each element depends on the one before it, so several segments run side by side; if there
 //! are few columns, segments are first transposed into columns. A linear recurrence along a row has native code.
 
-use super::arena::{Arena, Places};
+use super::arena::{Arena, ArenaLayout};
 use crate::engine::{Choice, Engine};
 use crate::simd::{Job, dispatch};
 use crate::tunable::TUNABLES;
@@ -78,7 +78,7 @@ struct Columns {
 
 impl Columns {
     fn new(sizes: &[usize], elements: usize) -> Columns {
-        let mut places = Places::default();
+        let mut places = ArenaLayout::default();
         let at: Vec<usize> = sizes.iter().map(|s| places.take(elements * s)).collect();
         // Taken out of its slot, so that a nested scan gets its own.
         let mut memory = MEMORY.take();

@@ -106,7 +106,7 @@ mod tests {
     use thalweg_kernel::order;
 
     #[test]
-    fn rows_of_results_meet_as_single_ones_do() {
+    fn rows_of_results_merge_like_single_ones() {
         let specials = [0.0f32, -0.0, 1.5, -3.25, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-30, 0.1, 0.7, 1e10];
         for op in [Monoid::Sum, Monoid::Prod, Monoid::Max, Monoid::Min] {
             for blocks in 0..40usize {

@@ -102,7 +102,7 @@ impl<'a> Layout<'a> {
         let (extents, kept) = (&geometry.extents, geometry.kept);
         let row = geometry.row();
         let mapped = |i: usize| geometry.accesses[i].map.is_some();
-        let across = orientation == Orientation::Across;
+        let across = orientation == Orientation::OuterAxis;
         let strides: Vec<[isize; MAX_RANK]> = geometry
             .accesses
             .iter()
@@ -200,12 +200,12 @@ impl<'a> Layout<'a> {
 
     /// Offset of an access at row `row`, point 0.
     pub fn to_row(&self, line: &Line<'_>, row: usize) -> i64 {
-        along(&self.kept, &line.kept, row)
+        linear_offset(&self.kept, &line.kept, row)
     }
 
     /// Offset of an access at the first point of a block, within its row.
     pub fn to_point(&self, line: &Line<'_>, block: Block) -> i64 {
-        along(&self.runs, &line.runs, block.run).wrapping_add(line.point.wrapping_mul(block.start as i64))
+        linear_offset(&self.runs, &line.runs, block.run).wrapping_add(line.point.wrapping_mul(block.start as i64))
     }
 
     /// Whether loads through an access are packed for several runs: only if nothing is stored point by point, so that
@@ -260,7 +260,7 @@ impl<'a> Layout<'a> {
 }
 
 /// Offset of a row-major index, given the stride of each dimension.
-fn along(sizes: &[usize], steps: &[i64; MAX_RANK], mut number: usize) -> i64 {
+fn linear_offset(sizes: &[usize], steps: &[i64; MAX_RANK], mut number: usize) -> i64 {
     let mut moved = 0i64;
     for (size, step) in sizes.iter().zip(steps).rev() {
         moved = moved.wrapping_add(step.wrapping_mul((number % size) as i64));

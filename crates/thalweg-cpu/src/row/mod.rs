@@ -2,41 +2,41 @@
 //!
 //! In: a body with an orientation, compiled once; then geometries, operands, scalars. Out: launches.
 //! [`thalweg_kernel::phases`] defines the phases of a body, [`thalweg_kernel::order`] the order in which elements are
-//! combined. Both implementations - `along` (inner-axis reductions) and `across` (outer-axis reductions) - follow them,
+//! combined. Both implementations - `inner_axis` and `outer_axis` reductions - follow them,
 //! so they give the same bits, on any number of threads.
 //!
 //! As for maps, every access is checked against its operand before anything runs.
 
-mod across;
-mod along;
-mod along_call;
 mod arena;
-mod bare;
 mod columns;
 mod combined;
 mod fold;
+mod inner_axis;
+mod inner_axis_call;
 mod layout;
 mod online;
+mod outer_axis;
 mod panels;
 mod passes;
+mod plain_scan;
 mod scans;
 mod tables;
 mod traffic;
 
 use crate::check::{self, Points};
-use crate::engine::{AlongEngine, Choice, STREAM_ALIGN};
+use crate::engine::{Choice, InnerReductionEngine, STREAM_ALIGN};
 use crate::launch::estimate_ns;
 use crate::memory;
 use crate::prepare::prepare;
 use crate::scan;
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
-use across::Across;
-use along::Along;
-use bare::Bare;
 use combined::Combines;
+use inner_axis::InnerReductionLaunch;
 use layout::Layout;
 use online::OnlineProgram;
+use outer_axis::OuterReductionLaunch;
+use plain_scan::PlainScan;
 use std::sync::{Arc, OnceLock};
 use thalweg_ir::MAX_RANK;
 use thalweg_kernel::{AccessClass, Body, Geometry, Moved, OnlinePasses, Orientation, Phases, RowGeometry, phases};
@@ -51,26 +51,26 @@ pub struct RowsProgram {
     threads: Arc<Threads>,
     /// Arithmetic cost of a point, including recomputation in later phases.
     cost: u64,
-    way: Way,
+    way: RowEngines,
 }
 
 /// Compiled when first needed; `None` inside if this variant does not exist.
 type Later<T> = OnceLock<Option<Box<T>>>;
 
-enum Way {
-    Along {
-        kept: Box<AlongEngine>,
+enum RowEngines {
+    Inner {
+        kept: Box<InnerReductionEngine>,
         combines: Combines,
         /// Variant without buffers, for long rows.
-        bare: Later<AlongEngine>,
+        bare: Later<InnerReductionEngine>,
         /// Variant in which rescaling identities (online reduction) let two passes read a row once, for rows beyond the
         /// caches.
         online: Later<OnlineProgram>,
     },
-    Across {
-        kept: Box<across::Program>,
+    Outer {
+        kept: Box<outer_axis::Program>,
         /// Variant without buffers.
-        bare: Later<across::Program>,
+        bare: Later<outer_axis::Program>,
     },
 }
 
@@ -81,14 +81,14 @@ impl RowsProgram {
         let combined: u64 = body.combined.iter().map(|c| c.cost()).sum();
         let cost = combined + phases.list.iter().filter(|p| !p.once).map(|p| p.body.cost()).sum::<u64>();
         let way = match orientation {
-            Orientation::Along => {
-                let kept = Box::new(AlongEngine::new(body, choice, true));
+            Orientation::InnerAxis => {
+                let kept = Box::new(InnerReductionEngine::new(body, choice, true));
                 let combines = Combines::new(body, choice);
-                Way::Along { kept, combines, bare: OnceLock::new(), online: OnceLock::new() }
+                RowEngines::Inner { kept, combines, bare: OnceLock::new(), online: OnceLock::new() }
             }
-            Orientation::Across => {
-                let kept = Box::new(across::Program::new(phases, body, choice));
-                Way::Across { kept, bare: OnceLock::new() }
+            Orientation::OuterAxis => {
+                let kept = Box::new(outer_axis::Program::new(phases, body, choice));
+                RowEngines::Outer { kept, bare: OnceLock::new() }
             }
         };
         RowsProgram { body: body.clone(), choice, threads, cost, way }
@@ -96,45 +96,50 @@ impl RowsProgram {
 
     fn orientation(&self) -> Orientation {
         match self.way {
-            Way::Along { .. } => Orientation::Along,
-            Way::Across { .. } => Orientation::Across,
+            RowEngines::Inner { .. } => Orientation::InnerAxis,
+            RowEngines::Outer { .. } => Orientation::OuterAxis,
         }
     }
 
     /// Engine for rows of `row` points.
-    fn along<'a>(&'a self, kept: &'a AlongEngine, bare: &'a Later<AlongEngine>, row: usize) -> &'a AlongEngine {
+    fn inner_engine<'a>(
+        &'a self,
+        kept: &'a InnerReductionEngine,
+        bare: &'a Later<InnerReductionEngine>,
+        row: usize,
+    ) -> &'a InnerReductionEngine {
         if kept.phases().buffers.is_empty() || TUNABLES.max_kept_points.admits(row) {
             return kept;
         }
         let made = bare.get_or_init(|| {
-            let bare = AlongEngine::new(&self.body, self.choice, false);
+            let bare = InnerReductionEngine::new(&self.body, self.choice, false);
             (bare.phases().buffers.len() < kept.phases().buffers.len()).then(|| Box::new(bare))
         });
         made.as_deref().unwrap_or(kept)
     }
 
     /// Engine for a launch along rows, and the passes that run fused by an online reduction, if any.
-    fn passes_along<'a>(
+    fn inner_passes<'a>(
         &'a self,
-        kept: &'a AlongEngine,
-        (bare, online): (&'a Later<AlongEngine>, &'a Later<OnlineProgram>),
+        kept: &'a InnerReductionEngine,
+        (bare, online): (&'a Later<InnerReductionEngine>, &'a Later<OnlineProgram>),
         layout: &Layout<'_>,
-    ) -> (&'a AlongEngine, Option<&'a OnlinePasses>) {
+    ) -> (&'a InnerReductionEngine, Option<&'a OnlinePasses>) {
         let made = || OnlineProgram::new(&self.body, self.choice, kept.info()).map(Box::new);
         let pays = online::pays(&self.body, layout);
         match if pays { online.get_or_init(made).as_deref() } else { None } {
             Some(l) => (&l.engine, Some(&l.online)),
-            None => (self.along(kept, bare, layout.row), None),
+            None => (self.inner_engine(kept, bare, layout.row), None),
         }
     }
 
     /// Program for strips of rows of `row` points.
-    fn across<'a>(
+    fn outer_program<'a>(
         &'a self,
-        kept: &'a across::Program,
-        bare: &'a Later<across::Program>,
+        kept: &'a outer_axis::Program,
+        bare: &'a Later<outer_axis::Program>,
         row: usize,
-    ) -> &'a across::Program {
+    ) -> &'a outer_axis::Program {
         let bytes: usize = kept.phases.buffers.iter().map(|d| d.size()).sum();
         if TUNABLES.max_kept_strip.admits(row.saturating_mul(bytes * TUNABLES.min_strip_columns.get())) {
             return kept;
@@ -142,7 +147,7 @@ impl RowsProgram {
         let made = bare.get_or_init(|| {
             let phases = phases(&prepare(&self.body), false);
             let fewer = phases.buffers.len() < kept.phases.buffers.len();
-            fewer.then(|| Box::new(across::Program::new(phases, &self.body, self.choice)))
+            fewer.then(|| Box::new(outer_axis::Program::new(phases, &self.body, self.choice)))
         });
         made.as_deref().unwrap_or(kept)
     }
@@ -173,7 +178,7 @@ impl RowsProgram {
             return Moved::default();
         };
         let threads = self.threads.for_work(self.estimate_ns(geometry));
-        if let Some(bare) = Bare::of(&self.body, geometry, self.orientation()) {
+        if let Some(bare) = PlainScan::of(&self.body, geometry, self.orientation()) {
             return bare.moved(threads);
         }
         let told = |phases: &Phases, combines: &Combines, together, width: Option<usize>| {
@@ -187,14 +192,14 @@ impl RowsProgram {
             traffic::Rows { body, at, layout, phases, together, width, scans: &scan, combines }.moves()
         };
         match &self.way {
-            Way::Along { kept, combines, bare, online } => {
-                let (engine, online) = self.passes_along(kept, (bare, online), &layout);
+            RowEngines::Inner { kept, combines, bare, online } => {
+                let (engine, online) = self.inner_passes(kept, (bare, online), &layout);
                 told(engine.phases(), combines, online.map(|o| o.phases.clone()), None)
             }
-            Way::Across { kept, bare } => {
-                let program = self.across(kept, bare, layout.row);
+            RowEngines::Outer { kept, bare } => {
+                let program = self.outer_program(kept, bare, layout.row);
                 let stores = Stores { aliased: false, stream: false };
-                let width = Across::new(program, &layout, &[], stores, threads).width;
+                let width = OuterReductionLaunch::new(program, &layout, &[], stores, threads).width;
                 told(&program.phases, &program.combines, None, Some(width))
             }
         }
@@ -218,7 +223,7 @@ impl RowsProgram {
         let place = |o: u16| (operands[o as usize].address(), operands[o as usize].bytes());
         let layout = Layout::new(body, geometry, self.orientation(), &place)?;
         let estimate = self.estimate_ns(geometry);
-        if let Some(bare) = Bare::of(body, geometry, self.orientation()) {
+        if let Some(bare) = PlainScan::of(body, geometry, self.orientation()) {
             // SAFETY: the caller's promise.
             unsafe { bare.run(operands, threads, estimate) };
             return Ok(());
@@ -242,13 +247,15 @@ impl RowsProgram {
         // since no two points share one.
         unsafe {
             match &self.way {
-                Way::Along { kept, combines, bare, online } => {
-                    let (engine, online) = self.passes_along(kept, (bare, online), &layout);
-                    Along::new((engine, combines), online, body, &layout, scalars, stores).run(threads, estimate)
+                RowEngines::Inner { kept, combines, bare, online } => {
+                    let (engine, online) = self.inner_passes(kept, (bare, online), &layout);
+                    InnerReductionLaunch::new((engine, combines), online, body, &layout, scalars, stores)
+                        .run(threads, estimate)
                 }
-                Way::Across { kept, bare } => {
-                    let program = self.across(kept, bare, layout.row);
-                    let across = Across::new(program, &layout, scalars, stores, threads.for_work(estimate));
+                RowEngines::Outer { kept, bare } => {
+                    let program = self.outer_program(kept, bare, layout.row);
+                    let across =
+                        OuterReductionLaunch::new(program, &layout, scalars, stores, threads.for_work(estimate));
                     passes::run(&across, threads, estimate)
                 }
             }
@@ -271,15 +278,15 @@ impl Program for RowsProgram {
 
     fn rereads_for(&self, _: usize) -> bool {
         match &self.way {
-            Way::Along { kept, .. } => kept.rereads_inputs(),
-            Way::Across { kept, .. } => kept.engines().any(|e| e.rereads_inputs()),
+            RowEngines::Inner { kept, .. } => kept.rereads_inputs(),
+            RowEngines::Outer { kept, .. } => kept.engines().any(|e| e.rereads_inputs()),
         }
     }
 
     fn info(&self) -> ProgramInfo {
         match &self.way {
-            Way::Along { kept, .. } => kept.info().clone(),
-            Way::Across { kept, .. } => sum(kept.engines().map(|e| e.info().clone())),
+            RowEngines::Inner { kept, .. } => kept.info().clone(),
+            RowEngines::Outer { kept, .. } => sum(kept.engines().map(|e| e.info().clone())),
         }
     }
 }
@@ -330,7 +337,7 @@ fn moves(geometry: &RowGeometry, per_row: bool) -> &[usize] {
 fn check(body: &Body, geometry: &RowGeometry, orientation: Orientation, operands: &[&Buffer], scalars: &[u64]) {
     let (extents, kept) = (&geometry.extents, geometry.kept);
     assert!(kept < extents.len() && extents.len() <= MAX_RANK, "{kept} of {} dimensions number rows", extents.len());
-    let across = orientation == Orientation::Across;
+    let across = orientation == Orientation::OuterAxis;
     assert!(!across || kept > 0, "no dimension for a kernel across rows");
     let product = |sizes: &[usize]| sizes.iter().try_fold(1usize, |n, &e| n.checked_mul(e));
     let rows = product(&extents[..kept]).filter(|&n| n > 0);

@@ -9,18 +9,18 @@
 //!
 //! Always true: blocks are those of the layout and are combined in their order, so bits do not depend on threads.
 
-use super::along_call::Along;
+use super::inner_axis_call::InnerReductionLaunch;
 use super::layout::{Block, Layout};
 use super::passes::{Chunk, Kernel};
 use super::tables::Tables;
-use crate::engine::{AlongEngine, Choice};
+use crate::engine::{Choice, InnerReductionEngine};
 use crate::prepare::prepare;
 use crate::row_call::ACCESS_WORDS;
 use crate::tunable::TUNABLES;
 use thalweg_ir::{DType, Scalar};
 use thalweg_kernel::{
-    AccessClass, Body, LOWER, OnlineFold, OnlinePasses, Part, Phases, Rescaling, Shift, chosen, online_passes, order,
-    with_lower_moments,
+    AccessClass, BlockResult, Body, LOWER, OnlineFold, OnlinePasses, Phases, Rescaling, Shift, chosen, online_passes,
+    order, with_lower_moments,
 };
 use thalweg_runtime::{Error, ProgramInfo};
 
@@ -29,7 +29,7 @@ const ONLINE_WORDS: usize = 2 + LOWER;
 
 /// A body compiled with the folds that its rescaling identities need.
 pub struct OnlineProgram {
-    pub engine: AlongEngine,
+    pub engine: InnerReductionEngine,
     pub online: OnlinePasses,
 }
 
@@ -43,7 +43,7 @@ impl OnlineProgram {
         let prepared = prepare(&body);
         let phases = thalweg_kernel::phases(&prepared, false);
         let online = online_passes(&prepared, &phases, own)?;
-        let engine = AlongEngine::new(&body, choice, false);
+        let engine = InnerReductionEngine::new(&body, choice, false);
         (engine.info().engine == plain.engine).then_some(OnlineProgram { engine, online })
     }
 }
@@ -82,9 +82,9 @@ unsafe fn value(values: *const u8, slot: u16, dtype: DType) -> u64 {
 /// Runs both passes of a block.
 ///
 /// # Safety
-/// As for [`Kernel::blocks_together`].
+/// As for [`Kernel::run_fused_block`].
 pub unsafe fn block(
-    along: &Along<'_>,
+    along: &InnerReductionLaunch<'_>,
     online: &OnlinePasses,
     block: Block,
     chunk: Chunk,
@@ -93,7 +93,7 @@ pub unsafe fn block(
 ) -> Result<(), Error> {
     let (phases, first) = (along.phases, online.phases.start);
     let values = phases.values.len();
-    // SAFETY: as in `Along::block`. Per-row stores have one element, which fits the last word of the thread's memory.
+    // SAFETY: as in `InnerReductionLaunch::block`. Per-row stores have one element, which fits the last word of the thread's memory.
     unsafe {
         std::ptr::copy_nonoverlapping(chunk.memory, chunk.own, 8 * values);
         along.args(chunk.number, block, block.len, chunk.memory, chunk.own, (args, tables));
@@ -130,7 +130,7 @@ pub unsafe fn block(
 /// # Safety
 /// As for [`Kernel::resolve`].
 pub unsafe fn resolve(
-    along: &Along<'_>,
+    along: &InnerReductionLaunch<'_>,
     online: &OnlinePasses,
     chunk: Chunk,
     results: *const u64,
@@ -166,7 +166,7 @@ pub unsafe fn resolve(
                 chosen(op, rescaled.dtype, shift, (0..layout.blocks()).map(|b| (left(b)(1), left(b)(0))))
             }
             Rescaling::Shifted { .. } => {
-                let parts: Vec<Part> =
+                let parts: Vec<BlockResult> =
                     (0..layout.blocks()).map(|b| part(rescaled, layout.block(b).len as f64, &left(b))).collect();
                 shifted(rescaled, &parts, &value, along.scalars)
             }
@@ -185,9 +185,9 @@ fn lower(rescaled: &OnlineFold) -> &[Option<u16>] {
 }
 
 /// Result of a shifted fold from one block of `points` points, given its words.
-fn part(rescaled: &OnlineFold, points: f64, left: &dyn Fn(usize) -> u64) -> Part {
+fn part(rescaled: &OnlineFold, points: f64, left: &dyn Fn(usize) -> u64) -> BlockResult {
     let float = |word: usize| Scalar::from_bits(left(word), rescaled.dtype).to_f64();
-    let mut part = Part { points, shift: float(1), result: float(0), ..Part::default() };
+    let mut part = BlockResult { points, shift: float(1), result: float(0), ..BlockResult::default() };
     for (q, slot) in lower(rescaled).iter().enumerate() {
         part.lower[q] = if slot.is_some() { float(2 + q) } else { points };
     }
@@ -195,7 +195,7 @@ fn part(rescaled: &OnlineFold, points: f64, left: &dyn Fn(usize) -> u64) -> Part
 }
 
 /// Result of a row's shifted fold, from the blocks' results and the row's values.
-fn shifted(rescaled: &OnlineFold, parts: &[Part], value: &dyn Fn(u16, DType) -> u64, scalars: &[u64]) -> u64 {
+fn shifted(rescaled: &OnlineFold, parts: &[BlockResult], value: &dyn Fn(u16, DType) -> u64, scalars: &[u64]) -> u64 {
     let float = |slot: u16| Scalar::from_bits(value(slot, rescaled.dtype), rescaled.dtype).to_f64();
     let total = match rescaled.how {
         Rescaling::Shifted { from: Shift::Mean(first), .. } => float(first),

@@ -14,7 +14,7 @@ use thalweg_kernel::order::BLOCK;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Maximum blocks per run: a panel for each stays in the second-level cache.
-const MOST_BLOCKS: usize = 4;
+const MAX_BLOCKS: usize = 4;
 /// Padding in elements between the rows of a panel: rows a power of two apart would share cache sets.
 const GAP: usize = 16;
 
@@ -33,7 +33,7 @@ pub fn runs(unit: i64) -> usize {
 /// between runs, for `many` runs of `n` points.
 pub fn pay([unit, point, run]: [i64; 3], [many, n]: [usize; 2]) -> bool {
     let across = point.unsigned_abs() as usize >= LINE && run == unit;
-    across && many >= runs(unit) && n >= LINE && n.div_ceil(BLOCK) <= MOST_BLOCKS
+    across && many >= runs(unit) && n >= LINE && n.div_ceil(BLOCK) <= MAX_BLOCKS
 }
 
 /// Identity of a panel: launch, access, row, first run and block.
@@ -77,7 +77,7 @@ impl Panels {
     /// All elements of the source are readable.
     pub unsafe fn of(&mut self, key: Key, source: Source, inside: usize) -> u64 {
         let (unit, [count, len]) = (source.unit as usize, source.sizes);
-        let place = key.access * MOST_BLOCKS + key.start / BLOCK;
+        let place = key.access * MAX_BLOCKS + key.start / BLOCK;
         if self.0.len() <= place {
             self.0.resize_with(place + 1, Panel::default);
         }

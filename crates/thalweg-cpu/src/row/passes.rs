@@ -132,15 +132,15 @@ pub trait Kernel: Sync {
     unsafe fn once(&self, phase: usize, chunk: Chunk, scratch: (&mut Vec<u64>, &mut Tables)) -> Result<(), Error>;
 
     /// The phases that run fused; `None` if there are none.
-    fn together(&self) -> Option<Blockwise> {
+    fn blockwise(&self) -> Option<Blockwise> {
         None
     }
 
-    /// Runs a block of the phases of [`Kernel::together`], which writes [`Blockwise::words`] words at `out`.
+    /// Runs a block of the phases of [`Kernel::blockwise`], which writes [`Blockwise::words`] words at `out`.
     ///
     /// # Safety
     /// As for [`Kernel::block`].
-    unsafe fn blocks_together(
+    unsafe fn run_fused_block(
         &self,
         _: Block,
         _: Chunk,
@@ -150,7 +150,7 @@ pub trait Kernel: Sync {
         unreachable!("there are phases that run together")
     }
 
-    /// Finishes the phases of [`Kernel::together`]: computes the chunk's values, and performs their per-row stores.
+    /// Finishes the phases of [`Kernel::blockwise`]: computes the chunk's values, and performs their per-row stores.
     ///
     /// # Safety
     /// As for [`Kernel::once`]; `results` holds the words of all blocks, in order.
@@ -212,7 +212,7 @@ pub unsafe fn serial(kernel: &impl Kernel, chunk: Chunk, scratch: &mut Scratch) 
     let (phases, layout, widest) = (kernel.phases(), kernel.layout(), kernel.widest());
     let width = kernel.width(chunk.number);
     let folds = phases.list.iter().map(|p| p.body.folds.len()).max().unwrap_or(0);
-    let together = kernel.together();
+    let together = kernel.blockwise();
     let Scratch { args, tables, partial, trees, together: left, .. } = scratch;
     if partial.len() < folds * widest {
         partial.resize(folds * widest, 0);
@@ -229,7 +229,7 @@ pub unsafe fn serial(kernel: &impl Kernel, chunk: Chunk, scratch: &mut Scratch) 
                     // SAFETY: the caller's promise; there is space for the words of each block.
                     unsafe {
                         let out = left.as_mut_ptr().add(b * t.words);
-                        kernel.blocks_together(layout.block(b), chunk, (args, tables), out)?;
+                        kernel.run_fused_block(layout.block(b), chunk, (args, tables), out)?;
                     }
                 }
                 // SAFETY: all blocks have written their words.
@@ -269,7 +269,7 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
     let (phases, layout, widest) = (kernel.phases(), kernel.layout(), kernel.widest());
     let folds = phases.list.iter().map(|p| p.body.folds.len()).max().unwrap_or(0);
     let passes = phases.list.iter().filter(|p| !p.once).count().max(1);
-    let together = kernel.together();
+    let together = kernel.blockwise();
     let (blocks, words) = (layout.blocks(), (folds * widest).max(together.as_ref().map_or(0, |t| t.words)));
     let (mut memory, mut partial, mut tree) = (Arena::default(), vec![0u64; blocks * words], Tree::default());
     let [bytes, own_bytes] = kernel.memory();
@@ -310,7 +310,7 @@ unsafe fn split(kernel: &impl Kernel, threads: &Threads, estimate_ns: f64) -> Re
                         let done = unsafe {
                             let out = results.get().add(b * words);
                             match joined {
-                                Some(_) => kernel.blocks_together(layout.block(b), chunk, (args, tables), out),
+                                Some(_) => kernel.run_fused_block(layout.block(b), chunk, (args, tables), out),
                                 None => kernel.block(p, layout.block(b), chunk, (args, tables), out),
                             }
                         };

@@ -46,7 +46,7 @@ impl Tables {
             copy.resize((n * line.unit as usize).div_ceil(8).max(copy.len()), 0);
             let to = copy.as_mut_ptr().cast::<u8>();
             // SAFETY: the copy has space for `n` elements; positions are checked against the operand.
-            if !mapped.written && !unsafe { stretches(mapped, (first, n), line.unit as usize, to) } {
+            if !mapped.written && !unsafe { copy_strided_runs(mapped, (first, n), line.unit as usize, to) } {
                 if mapped.wide {
                     // SAFETY: as above.
                     unsafe { one_by_one(mapped, (first, n), line.unit as usize, to) };
@@ -123,11 +123,11 @@ impl Tables {
         let mapped = line.map.as_ref().expect("the access goes by a map");
         let (to, len) = mapped.operand.expect("what is written has an operand");
         let (from, unit) = (self.copies[number].as_ptr().cast::<u8>(), line.unit as usize);
-        let parted = mapped.map.stretches(first, n, |at, p, step, run| {
+        let parted = mapped.map.strided_runs(first, n, |at, p, step, run| {
             let end = p as i64 + step as i64 * (run as i64 - 1);
             assert!(p < len && (0..len as i64).contains(&end), "a map leads outside of an operand of {len}");
             // SAFETY: first and last element, and so all, are inside, as just checked; the call has written `n`.
-            unsafe { apart(from.add(at * unit), to.cast_mut().add(p * unit), step, run, unit) };
+            unsafe { scatter_strided(from.add(at * unit), to.cast_mut().add(p * unit), step, run, unit) };
         });
         assert!(parted, "what is written goes by a view");
     }
@@ -174,11 +174,11 @@ impl Tables {
 ///
 /// # Safety
 /// `to` has space for them.
-unsafe fn stretches(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usize, to: *mut u8) -> bool {
+unsafe fn copy_strided_runs(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usize, to: *mut u8) -> bool {
     let (from, len) = mapped.operand.expect("what is brought together has an operand");
     // One period is packed, and then doubled until complete.
     let whole = mapped.map.period().min(n);
-    let strided = mapped.map.stretches(first, whole, |at, p, step, run| {
+    let strided = mapped.map.strided_runs(first, whole, |at, p, step, run| {
         let end = p as i64 + step as i64 * (run as i64 - 1);
         assert!(
             p < len && (0..len as i64).contains(&end),
@@ -198,7 +198,7 @@ unsafe fn stretches(mapped: &Mapped<'_>, (first, n): (usize, usize), unit: usize
     strided
 }
 
-/// Like [`stretches`], element by element, for a map whose positions exceed a table's i32.
+/// Like [`copy_strided_runs`], element by element, for a map whose positions exceed a table's i32.
 ///
 /// # Safety
 /// `to` has space for them.
@@ -241,9 +241,9 @@ unsafe fn gather(from: *const u8, positions: &[i32], to: *mut u8, unit: usize) {
 ///
 /// # Safety
 /// All of them are readable, and there is space for them.
-unsafe fn apart(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize) {
+unsafe fn scatter_strided(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize) {
     /// # Safety
-    /// As for `apart`.
+    /// As for `scatter_strided`.
     unsafe fn each<T: Copy>(from: *const u8, to: *mut u8, step: isize, n: usize) {
         let (from, to) = (from.cast::<T>(), to.cast::<T>());
         // SAFETY: the caller's promise.
@@ -252,7 +252,7 @@ unsafe fn apart(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize
     // SAFETY: the caller's promise.
     unsafe {
         match (step, unit) {
-            (1, _) if n >= SHORT => std::ptr::copy_nonoverlapping(from, to, n * unit),
+            (1, _) if n >= MIN_MEMCPY_ELEMENTS => std::ptr::copy_nonoverlapping(from, to, n * unit),
             (_, 1) => each::<u8>(from, to, step, n),
             (_, 2) => each::<u16>(from, to, step, n),
             (_, 4) => each::<u32>(from, to, step, n),
@@ -262,7 +262,7 @@ unsafe fn apart(from: *const u8, to: *mut u8, step: isize, n: usize, unit: usize
 }
 
 /// Minimum elements for `memcpy`; a loop is faster for fewer.
-const SHORT: usize = 8;
+const MIN_MEMCPY_ELEMENTS: usize = 8;
 
 /// Packs `n` elements of `unit` bytes that are `step` elements apart.
 ///
@@ -286,7 +286,7 @@ unsafe fn spread(from: *const u8, step: isize, to: *mut u8, n: usize, unit: usiz
     // SAFETY: the caller's promise.
     unsafe {
         match (step, unit) {
-            (1, _) if n >= SHORT => std::ptr::copy_nonoverlapping(from, to, n * unit),
+            (1, _) if n >= MIN_MEMCPY_ELEMENTS => std::ptr::copy_nonoverlapping(from, to, n * unit),
             (_, 1) => each::<u8>(from, step, to, n),
             (_, 2) => each::<u16>(from, step, to, n),
             (_, 4) => each::<u32>(from, step, to, n),

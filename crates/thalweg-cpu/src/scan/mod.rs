@@ -105,7 +105,7 @@ struct Rows {
 trait Element: Copy + Send + Sync {
     type Wide: Copy + Send + Sync;
     /// Whether a key needs 64 bits.
-    const LONG: bool = size_of::<Self>() == 8;
+    const WIDE_KEY: bool = size_of::<Self>() == 8;
     fn widen(self) -> Self::Wide;
     fn narrow(wide: Self::Wide) -> Self;
     /// Sort key: an unsigned integer in the order of the elements, in the low bits.
@@ -115,7 +115,7 @@ trait Element: Copy + Send + Sync {
     /// Keys that several elements share.
     const SHARED: [u64; 2] = [0; 2];
     /// Whether it shares its key and differs from the element that the key maps back to.
-    fn shares_key(self) -> bool {
+    fn is_noncanonical(self) -> bool {
         false
     }
 }
@@ -151,7 +151,7 @@ macro_rules! float_elements {
             }
             const SHARED: [u64; 2] = [1 << (<$bits>::BITS - 1), <$bits>::MAX as u64];
             #[inline(always)]
-            fn shares_key(self) -> bool {
+            fn is_noncanonical(self) -> bool {
                 self.is_nan() | (self.to_bits() == 1 << (<$bits>::BITS - 1))
             }
         }
@@ -174,8 +174,8 @@ fn once(v: f64, dtype: DType) -> f32 {
 
 /// An integer type of running results.
 trait Int: Element<Wide = Self> {
-    const LEAST: Self;
-    const GREATEST: Self;
+    const MIN: Self;
+    const MAX: Self;
     const ZERO: Self;
     const ONE: Self;
     fn plus(self, other: Self) -> Self;
@@ -201,8 +201,8 @@ macro_rules! int_elements {
             }
         }
         impl Int for $t {
-            const LEAST: $t = <$t>::MIN;
-            const GREATEST: $t = <$t>::MAX;
+            const MIN: $t = <$t>::MIN;
+            const MAX: $t = <$t>::MAX;
             const ZERO: $t = 0;
             const ONE: $t = 1;
             #[inline(always)]
@@ -236,8 +236,8 @@ impl Element for Truth {
 }
 
 impl Int for Truth {
-    const LEAST: Truth = Truth(0);
-    const GREATEST: Truth = Truth(1);
+    const MIN: Truth = Truth(0);
+    const MAX: Truth = Truth(1);
     const ZERO: Truth = Truth(0);
     const ONE: Truth = Truth(1);
     fn plus(self, other: Truth) -> Truth {
@@ -328,8 +328,8 @@ unsafe fn ints<T: Int>(op: ScanOp, reverse: bool, from: *const T, to: *mut u8, r
         match op {
             ScanOp::Sum => blocks(T::ZERO, T::plus, true, reverse, lie, rows, threads),
             ScanOp::Prod => blocks(T::ONE, T::times, true, reverse, lie, rows, threads),
-            ScanOp::Max => blocks(T::LEAST, larger, true, reverse, lie, rows, threads),
-            ScanOp::Min => blocks(T::GREATEST, smaller, true, reverse, lie, rows, threads),
+            ScanOp::Max => blocks(T::MIN, larger, true, reverse, lie, rows, threads),
+            ScanOp::Min => blocks(T::MAX, smaller, true, reverse, lie, rows, threads),
             ScanOp::LogSumExp => panic!("logcumsumexp takes floats"),
             ScanOp::Sort | ScanOp::Argsort => sorted(op, reverse, from, to, rows, threads),
         }

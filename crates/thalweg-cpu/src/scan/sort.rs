@@ -153,9 +153,9 @@ pub unsafe fn sorted<T: Element>(
     // SAFETY: the caller's promise.
     unsafe {
         match op {
-            ScanOp::Sort if T::LONG => by_keys::<T, u64>(reverse, from, to.cast(), rows, all),
+            ScanOp::Sort if T::WIDE_KEY => by_keys::<T, u64>(reverse, from, to.cast(), rows, all),
             ScanOp::Sort => by_keys::<T, u32>(reverse, from, to.cast(), rows, all),
-            _ if T::LONG || rows.n > u32::MAX as usize => {
+            _ if T::WIDE_KEY || rows.n > u32::MAX as usize => {
                 places::<T, (u64, usize)>(reverse, from, to.cast(), rows, all);
             }
             _ => places::<T, Packed>(reverse, from, to.cast(), rows, all),
@@ -179,7 +179,7 @@ fn sort<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all
     match all {
         _ if !TUNABLES.min_radix.reached_by(items.len()) => items.sort_unstable(),
         None => radix(items, scratch, digits),
-        Some(all) => together(items, scratch, digits, all),
+        Some(all) => radix_parallel(items, scratch, digits, all),
     }
 }
 
@@ -206,16 +206,16 @@ unsafe fn places<T: Element, I: Item>(reverse: bool, from: *const T, to: *mut i6
 /// Summary of some keys: bits that some have and that all have, and whether an element differs from the one that its
 /// key maps back to.
 #[derive(Clone, Copy)]
-struct Seen {
+struct KeySummary {
     bits: (u64, u64),
     shared: bool,
 }
 
-impl Seen {
-    const NOTHING: Seen = Seen { bits: (0, u64::MAX), shared: false };
+impl KeySummary {
+    const NOTHING: KeySummary = KeySummary { bits: (0, u64::MAX), shared: false };
 
-    fn and(self, o: Seen) -> Seen {
-        Seen { bits: (self.bits.0 | o.bits.0, self.bits.1 & o.bits.1), shared: self.shared | o.shared }
+    fn and(self, o: KeySummary) -> KeySummary {
+        KeySummary { bits: (self.bits.0 | o.bits.0, self.bits.1 & o.bits.1), shared: self.shared | o.shared }
     }
 }
 
@@ -229,13 +229,13 @@ unsafe fn keys<T: Element, K: Key>(
     reverse: bool,
     range: Range<usize>,
     to: *mut K,
-) -> Seen {
-    let mut seen = Seen::NOTHING;
+) -> KeySummary {
+    let mut seen = KeySummary::NOTHING;
     for i in range {
         // SAFETY: the caller's promise.
         let x = unsafe { from.add(i * step).read() };
         let key = key_of(x, reverse);
-        seen = seen.and(Seen { bits: (key, key), shared: x.shares_key() });
+        seen = seen.and(KeySummary { bits: (key, key), shared: x.is_noncanonical() });
         // SAFETY: as above.
         unsafe { to.add(i).write(K::of(key)) };
     }
@@ -256,7 +256,7 @@ unsafe fn by_keys<T: Element, K: Key>(reverse: bool, from: *const T, to: *mut T,
         let seen = match all {
             None => keys(0..n),
             Some(all) => {
-                let each = Mutex::new(Seen::NOTHING);
+                let each = Mutex::new(KeySummary::NOTHING);
                 all.run(n, |_, range| {
                     let seen = keys(range);
                     let mut each = each.lock().unwrap_or_else(PoisonError::into_inner);
@@ -321,7 +321,7 @@ fn radix<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32]) {
 
 /// Parallel [`radix`]: each thread counts the digits of a range and moves that range to the offsets that the counts of
 /// all ranges give. The order is that of one thread, for any number of threads.
-fn together<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all: Team<'_>) {
+fn radix_parallel<I: Digits>(items: &mut Vec<I>, scratch: &mut Vec<I>, digits: &[u32], all: Team<'_>) {
     let n = items.len();
     let mut counts = vec![[0usize; 256]; all.count];
     scratch.resize(n, I::default());

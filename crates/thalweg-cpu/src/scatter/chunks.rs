@@ -73,7 +73,7 @@ pub fn checked(g: &ScatterGeometry, operand: &Buffer, which: usize, along: usize
 
 /// # Panics
 /// If the operand written overlaps the operand read.
-pub fn apart(written: &Buffer, read: &Buffer) {
+pub fn check_disjoint(written: &Buffer, read: &Buffer) {
     let (to, from) = (written.address() as usize, read.address() as usize);
     assert!(from >= to + written.bytes() || to >= from + read.bytes(), "the result of a scatter lies over an operand");
 }

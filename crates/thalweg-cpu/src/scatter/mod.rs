@@ -18,7 +18,7 @@ pub use inputs::{Input, ScatterProgram};
 use crate::simd::Shared;
 use crate::threads::Threads;
 use crate::tunable::TUNABLES;
-use chunks::{Chunks, Outside, apart, checked};
+use chunks::{Chunks, Outside, check_disjoint, checked};
 use half::{bf16, f16};
 use std::ops::Range;
 use thalweg_ir::{DType, ScatterOp};
@@ -39,7 +39,7 @@ fn prepare(dtype: DType, g: &ScatterGeometry, tensor: &Buffer, to: &Buffer, thre
     let from = checked(g, tensor, 0, g.size, dtype.size());
     let place = checked(g, to, 3, g.size, dtype.size());
     if from != place {
-        apart(to, tensor);
+        check_disjoint(to, tensor);
         copy(g, [Shared(from), Shared(place)], dtype.size(), threads);
     } else {
         // The stride over a single element is arbitrary.
@@ -68,8 +68,8 @@ fn apply(
         checked(g, values, 2, g.n, dtype.size()),
         checked(g, to, 3, g.size, dtype.size()),
     ];
-    apart(to, index);
-    apart(to, values);
+    check_disjoint(to, index);
+    check_disjoint(to, values);
     let addresses = addresses.map(Shared);
     let outside = Outside::default();
     use ScatterOp::Set;

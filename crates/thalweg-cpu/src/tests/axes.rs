@@ -114,7 +114,7 @@ fn scan(op: ScanOp, reverse: bool, axis: usize, across: bool, x: &Laid) -> (Kern
     let dtype = a.b.body().dtype(scanned);
     let to = a.add(1, dtype, 0, &shape.strides());
     a.b.store(scanned, to);
-    let orientation = if across { Orientation::Across } else { Orientation::Along };
+    let orientation = if across { Orientation::OuterAxis } else { Orientation::InnerAxis };
     let geometry = RowGeometry { extents, kept, accesses: a.all };
     (Kernel::Rows { body: a.b.finish(), orientation }, Geometry::Rows(geometry))
 }

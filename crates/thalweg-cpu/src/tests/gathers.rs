@@ -2,7 +2,7 @@
 
 use super::{Lcg, device, download, upload};
 use crate::Choice;
-use crate::engine::AlongEngine;
+use crate::engine::InnerReductionEngine;
 use half::bf16;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, Scalar};
 use thalweg_kernel::{Access, AccessClass, AccessGeometry, Body, BodyBuilder, Geometry, Kernel, MapGeometry, Node};
@@ -116,7 +116,7 @@ fn rows_of_bf16_are_folded_in_f32_and_stored_as_bf16() {
     let input: Vec<bf16> = (0..n * rows).map(|_| bf16::from_f64(rng.value())).collect();
     for choice in Choice::all() {
         for keep in [false, true] {
-            let engine = AlongEngine::new(&body, choice, keep);
+            let engine = InnerReductionEngine::new(&body, choice, keep);
             let (mut means, mut more) = (vec![bf16::ZERO; rows], vec![bf16::ZERO; n * rows]);
             let mut values = vec![0u64; engine.phases().values.len()];
             let mut buffers: Vec<Vec<u64>> = engine.phases().buffers.iter().map(|_| vec![0; n]).collect();

@@ -82,7 +82,7 @@ fn shares(rows: usize, n: usize) -> Part {
     b.store(share, to);
     let own = at(&[n as isize, 1], rows * n);
     let geometry = RowGeometry { extents: vec![rows, n], kept: 1, accesses: vec![own.clone(), own] };
-    let kernel = Kernel::Rows { body: b.finish(), orientation: Orientation::Along };
+    let kernel = Kernel::Rows { body: b.finish(), orientation: Orientation::InnerAxis };
     Part { kernel, geometry: Geometry::Rows(geometry), reads: vec![rows * n], written: rows * n }
 }
 

@@ -57,8 +57,8 @@ fn products() {
                 };
                 let ns = best(
                     &device,
-                    &Kernel::Contraction(Contraction::bare(dtype, Precision::Full)),
-                    &Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))),
+                    &Kernel::Contraction(Contraction::unfused(dtype, Precision::Full)),
+                    &Geometry::Contraction(Box::new(ContractionGeometry::unfused(geometry))),
                     &[&a, &b, &c],
                 );
                 print!("{threads} threads {m}×{k}×{n} {dtype}: {:.1} Gop/s  ", (2 * m * n * k) as f64 / ns);

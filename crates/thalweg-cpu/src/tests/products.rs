@@ -56,10 +56,10 @@ fn random_products_agree_with_the_definition_on_any_number_of_threads() {
         for device in &devices {
             let (da, db) = (upload(&**device, &va), upload(&**device, &vb));
             let dc = upload(&**device, &vec![0xffu8; count * dtype.size()]);
-            let program = device.program(&Kernel::Contraction(Contraction::bare(dtype, Precision::Full))).unwrap();
+            let program = device.program(&Kernel::Contraction(Contraction::unfused(dtype, Precision::Full))).unwrap();
             program
                 .launch(
-                    &Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry.clone()))),
+                    &Geometry::Contraction(Box::new(ContractionGeometry::unfused(geometry.clone()))),
                     &[&da, &db, &dc],
                     &[],
                 )
@@ -95,7 +95,7 @@ fn random_products_agree_with_the_definition_on_any_number_of_threads() {
 
 #[test]
 fn bool_has_no_product() {
-    let refused = device(1).program(&Kernel::Contraction(Contraction::bare(DType::Bool, Precision::Full)));
+    let refused = device(1).program(&Kernel::Contraction(Contraction::unfused(DType::Bool, Precision::Full)));
     assert!(matches!(refused, Err(Error::Compile { .. })));
 }
 
@@ -105,8 +105,10 @@ fn reading_outside_a_side_panics() {
     let device = device(1);
     let [a, b, c] = [24, 20, 16].map(|n| device.allocate(n).unwrap());
     let geometry = MatmulGeometry { batch: vec![], m: 2, n: 2, k: 3, a: (0, 3, 1), b: (0, 2, 1), reach: [None, None] };
-    let program = device.program(&Kernel::Contraction(Contraction::bare(DType::F32, Precision::Full))).unwrap();
-    program.launch(&Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))), &[&a, &b, &c], &[]).unwrap();
+    let program = device.program(&Kernel::Contraction(Contraction::unfused(DType::F32, Precision::Full))).unwrap();
+    program
+        .launch(&Geometry::Contraction(Box::new(ContractionGeometry::unfused(geometry))), &[&a, &b, &c], &[])
+        .unwrap();
 }
 
 /// Operands of small integers: every order gives the exact sum, so results equal the interpreter's.
@@ -142,9 +144,9 @@ fn products_of_small_integers_are_what_the_interpreter_says() {
             b: (0, n as isize, 1),
             reach: [None, None],
         };
-        let program = device.program(&Kernel::Contraction(Contraction::bare(dtype, Precision::Full))).unwrap();
+        let program = device.program(&Kernel::Contraction(Contraction::unfused(dtype, Precision::Full))).unwrap();
         program
-            .launch(&Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))), &[&da, &db, &dc], &[])
+            .launch(&Geometry::Contraction(Box::new(ContractionGeometry::unfused(geometry))), &[&da, &db, &dc], &[])
             .unwrap();
         let got: Vec<u8> = download(&*device, &dc, m * n * dtype.size());
         // Compared by value: a sum begins with +0 here, and with -0 in the interpreter, so sums of -0 differ in sign.
@@ -157,7 +159,7 @@ fn products_of_small_integers_are_what_the_interpreter_says() {
 fn a_product_says_what_it_moves() {
     let moves = |threads: usize, m: usize, n: usize, k: usize| {
         let program =
-            device(threads).program(&Kernel::Contraction(Contraction::bare(DType::F32, Precision::Full))).unwrap();
+            device(threads).program(&Kernel::Contraction(Contraction::unfused(DType::F32, Precision::Full))).unwrap();
         let geometry = MatmulGeometry {
             batch: vec![],
             m,
@@ -167,7 +169,7 @@ fn a_product_says_what_it_moves() {
             b: (0, n as isize, 1),
             reach: [None, None],
         };
-        program.moves(&Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))), false)
+        program.moves(&Geometry::Contraction(Box::new(ContractionGeometry::unfused(geometry))), false)
     };
     // Everything fits the caches: each factor is read once.
     let small = moves(2, 64, 64, 64);

@@ -115,7 +115,7 @@ fn kernel(op: ReduceOp, dtype: DType, r: &Reduction, across: bool) -> (Kernel, G
     b.store(result, to);
     let body: Body = b.finish();
     let geometry = RowGeometry { extents: dims.iter().map(|d| d.0).collect(), kept: kept.len(), accesses };
-    let orientation = if across { Orientation::Across } else { Orientation::Along };
+    let orientation = if across { Orientation::OuterAxis } else { Orientation::InnerAxis };
     (Kernel::Rows { body, orientation }, Geometry::Rows(geometry))
 }
 

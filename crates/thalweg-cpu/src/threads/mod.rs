@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_come_again_and_again() {
+    fn helpers_return_repeatedly() {
         // As many threads as processors, which linger, and more, which do not; several callers at a time.
         for count in [processors(), 2 * processors() + 1] {
             let threads = Threads::new(count, 0.0);

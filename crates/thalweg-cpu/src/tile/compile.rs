@@ -69,11 +69,11 @@ fn code(op: ElementOp, dtype: DType) -> Code {
 }
 
 /// Cache of loops derived from the monoid table.
-type Known = HashMap<(Monoid, DType), Arc<Derived>>;
+type DerivedCache = HashMap<(Monoid, DType), Arc<Derived>>;
 
 /// Code of a monoid: the engine's own loops, or loops derived from its table row.
 pub(crate) fn folder(op: Monoid, dtype: DType) -> Folder {
-    static DERIVED: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+    static DERIVED: LazyLock<Mutex<DerivedCache>> = LazyLock::new(Mutex::default);
     match folds::own(op, dtype) {
         Some(own) => Folder::Own(own),
         None => {
@@ -99,8 +99,8 @@ fn derived(op: Monoid, dtype: DType) -> Derived {
 }
 
 /// Readers of a register other than nodes: a fold; and a store, whose argument must not be read in place.
-const FOLDED: usize = usize::MAX - 1;
-const STORED: usize = usize::MAX;
+const READ_BY_FOLD: usize = usize::MAX - 1;
+const READ_BY_STORE: usize = usize::MAX;
 
 pub(super) struct Compiler<'a> {
     pub body: &'a Body,
@@ -137,9 +137,9 @@ impl<'a> Compiler<'a> {
         let n = body.nodes.len();
         let mut readers = vec![0; n];
         let read = body.folds.iter().map(|f| f.node).chain(body.sets.iter().map(|s| s.node));
-        read.for_each(|id| readers[id.index()] = FOLDED);
+        read.for_each(|id| readers[id.index()] = READ_BY_FOLD);
         for s in &body.stores {
-            readers[s.node.index()] = STORED;
+            readers[s.node.index()] = READ_BY_STORE;
         }
         let contractions = contractions(body);
         // Backwards, so that readers of a shared register's later name count for the earlier one.
@@ -343,7 +343,7 @@ impl<'a> Compiler<'a> {
             AccessClass::Contiguous => {
                 let (convert, out) = (casts::load(a.dtype), self.allocate(width, last, level));
                 // A tile that is stored is copied even if it could be read in place: the output may be the input.
-                let in_place = last != STORED;
+                let in_place = last != READ_BY_STORE;
                 self.push(level, Step::Load { access, convert, size, width, in_place, out });
                 out
             }

@@ -119,10 +119,10 @@ macro_rules! versions {
 
 /// Native loops of one operation on one type.
 macro_rules! code {
-    ($t:ty, $bits:expr, |$a:ident, $b:ident| $together:expr) => {{
+    ($t:ty, $bits:expr, |$a:ident, $b:ident| $combine:expr) => {{
         #[inline(always)]
-        fn together($a: $t, $b: $t) -> $t {
-            $together
+        fn combine($a: $t, $b: $t) -> $t {
+            $combine
         }
         #[inline(always)]
         unsafe fn accumulate(acc: *mut u8, from: *const u8, n: usize) {
@@ -135,12 +135,12 @@ macro_rules! code {
             let mut chunks = from.chunks_exact(LANES);
             for chunk in &mut chunks {
                 for l in 0..LANES {
-                    lanes[l] = together(lanes[l], chunk[l]);
+                    lanes[l] = combine(lanes[l], chunk[l]);
                 }
             }
             // Lanes past the last element are unchanged.
             for (lane, &v) in lanes.iter_mut().zip(chunks.remainder()) {
-                *lane = together(*lane, v);
+                *lane = combine(*lane, v);
             }
             *acc = lanes;
         }
@@ -151,7 +151,7 @@ macro_rules! code {
             let mut half = LANES / 2;
             while half > 0 {
                 for l in 0..half {
-                    lanes[l] = together(lanes[l], lanes[l + half]);
+                    lanes[l] = combine(lanes[l], lanes[l + half]);
                 }
                 half /= 2;
             }
@@ -165,14 +165,14 @@ macro_rules! code {
                 let (to, from) = (to.cast::<$t>(), std::slice::from_raw_parts(from.cast::<$t>(), n));
                 if stride == 1 {
                     for (old, &new) in std::slice::from_raw_parts_mut(to, n).iter_mut().zip(from) {
-                        *old = together(*old, new);
+                        *old = combine(*old, new);
                     }
                     return;
                 }
                 // Element by element: all may be the same address.
                 for (i, &new) in from.iter().enumerate() {
                     let old = to.offset(stride * i as isize);
-                    old.write(together(old.read(), new));
+                    old.write(combine(old.read(), new));
                 }
             }
         }
@@ -232,11 +232,11 @@ pub(crate) struct Derived {
 /// Lanes of one instruction.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Place([u64; LANES]);
+struct LaneSlots([u64; LANES]);
 
 impl Derived {
-    fn places(&self) -> Vec<Place> {
-        let mut places = vec![Place([0; LANES]); self.lanes.len()];
+    fn places(&self) -> Vec<LaneSlots> {
+        let mut places = vec![LaneSlots([0; LANES]); self.lanes.len()];
         for (place, lane) in places.iter_mut().zip(&self.lanes) {
             if let Lane::Bits(bits, width) = *lane {
                 // SAFETY: a slot has space for that many lanes of at most 8 bytes.
@@ -250,7 +250,7 @@ impl Derived {
     ///
     /// # Safety
     /// Both point at `n` aligned elements; those at `before` may be written.
-    unsafe fn together(&self, places: &mut [Place], before: *mut u8, after: *const u8, n: usize) {
+    unsafe fn combine(&self, places: &mut [LaneSlots], before: *mut u8, after: *const u8, n: usize) {
         let at = places.as_mut_ptr();
         let place = |i: usize| match self.lanes[i] {
             Lane::Given(0) => before.cast_const(),
@@ -274,21 +274,21 @@ impl Derived {
         let mut places = self.places();
         for first in (0..n).step_by(LANES) {
             // SAFETY: the caller's promise. Lanes past the last element are unchanged.
-            unsafe { self.together(&mut places, acc, from.add(first * self.width), LANES.min(n - first)) };
+            unsafe { self.combine(&mut places, acc, from.add(first * self.width), LANES.min(n - first)) };
         }
     }
 
     /// # Safety
     /// As [`Finish`].
     unsafe fn finish(&self, acc: *const u8) -> u64 {
-        let (mut places, mut lanes) = (self.places(), Place([0; LANES]));
+        let (mut places, mut lanes) = (self.places(), LaneSlots([0; LANES]));
         let lanes = lanes.0.as_mut_ptr().cast::<u8>();
         // SAFETY: the caller's promise; `lanes` has space for as many.
         unsafe {
             std::ptr::copy_nonoverlapping(acc, lanes, LANES * self.width);
             let mut half = LANES / 2;
             while half > 0 {
-                self.together(&mut places, lanes, lanes.add(half * self.width), half);
+                self.combine(&mut places, lanes, lanes.add(half * self.width), half);
                 half /= 2;
             }
             first(lanes, self.width)
@@ -305,7 +305,7 @@ impl Derived {
             // SAFETY: the caller's promise.
             unsafe {
                 let to = to.offset(stride * first as isize * self.width as isize);
-                self.together(&mut places, to, from.add(first * self.width), each.min(n - first));
+                self.combine(&mut places, to, from.add(first * self.width), each.min(n - first));
             }
         }
     }

@@ -12,7 +12,7 @@ use thalweg_ir::element::integers;
 
 /// Exclusive bound on the magnitude of small numbers: in the low bits of an f64 with the exponent of [`MAGIC`] they
 /// keep their sign, and so does the quotient of two.
-const SMALL: i64 = 1 << 50;
+const EXACT_BOUND: i64 = 1 << 50;
 /// 1.5 * 2^52: adding a small integer to its bits gives the number plus this constant, and back.
 const MAGIC: f64 = 6_755_399_441_055_744.0;
 
@@ -50,9 +50,9 @@ fn by_size(a: &[i64], b: &[i64], out: &mut [i64], small: impl Fn(i64, i64) -> i6
     // Bits above those of the sum of a small number and 2^50.
     let mut above = 0u64;
     for i in 0..n {
-        above |= a[i].wrapping_add(SMALL) as u64 | b[i].wrapping_add(SMALL) as u64;
+        above |= a[i].wrapping_add(EXACT_BOUND) as u64 | b[i].wrapping_add(EXACT_BOUND) as u64;
     }
-    if above < 2 * SMALL as u64 {
+    if above < 2 * EXACT_BOUND as u64 {
         (0..n).for_each(|i| out[i] = small(a[i], b[i]));
     } else {
         (0..n).for_each(|i| out[i] = any(a[i], b[i]));
@@ -73,8 +73,23 @@ mod tests {
 
     #[test]
     fn quotients_are_those_of_the_table() {
-        let edges =
-            [0, 1, 2, 3, 7, 10, 1 << 31, 1 << 50, SMALL - 2, SMALL - 1, SMALL, 1 << 52, 1 << 62, i64::MAX, i64::MIN];
+        let edges = [
+            0,
+            1,
+            2,
+            3,
+            7,
+            10,
+            1 << 31,
+            1 << 50,
+            EXACT_BOUND - 2,
+            EXACT_BOUND - 1,
+            EXACT_BOUND,
+            1 << 52,
+            1 << 62,
+            i64::MAX,
+            i64::MIN,
+        ];
         let mut numbers: Vec<i64> = edges.iter().flat_map(|&x| [x, x.wrapping_neg(), x.wrapping_sub(1)]).collect();
         let mut random = 7u64;
         numbers.extend((0..200).map(|n| {
@@ -90,13 +105,17 @@ mod tests {
         for (op, meaning) in all {
             let run = i64(op).expect("a division");
             // Pairs of small numbers separately, too: a tile with a large number takes the other path.
-            for most in [SMALL, i64::MAX] {
+            for most in [EXACT_BOUND, i64::MAX] {
                 let some: Vec<i64> =
                     numbers.iter().copied().filter(|&x| most == i64::MAX || (-most..most).contains(&x)).collect();
                 let pairs: Vec<(i64, i64)> = some.iter().flat_map(|&a| some.iter().map(move |&b| (a, b))).collect();
                 let near = some.iter().filter(|&&b| b != 0).flat_map(|&b| {
                     [-1i64, 0, 1].map(|off| {
-                        (b.wrapping_mul(SMALL / b.unsigned_abs().min(i64::MAX as u64) as i64).wrapping_add(off), b)
+                        (
+                            b.wrapping_mul(EXACT_BOUND / b.unsigned_abs().min(i64::MAX as u64) as i64)
+                                .wrapping_add(off),
+                            b,
+                        )
                     })
                 });
                 let pairs: Vec<(i64, i64)> =

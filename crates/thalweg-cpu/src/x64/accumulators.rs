@@ -7,8 +7,8 @@ use thalweg_ir::{DType, Monoid};
 
 /// Number of accumulator lanes of a row's fold.
 pub const LANES: usize = thalweg_kernel::order::LANES;
-/// Minimum mask registers left to the allocator if folds use the others (`FEWEST_MASKS`), and all that there are.
-const FEWEST_MASKS: usize = 3;
+/// Minimum mask registers left to the allocator if folds use the others (`MIN_MASKS`), and all that there are.
+const MIN_MASKS: usize = 3;
 const MASKS: usize = 5;
 
 /// Placement of the accumulators of a pass.
@@ -30,7 +30,7 @@ pub struct Accumulators {
 }
 
 /// Whether NaN is tracked in a separate flag.
-pub fn apart(f: &Accumulate) -> bool {
+pub fn tracks_nan(f: &Accumulate) -> bool {
     f.dtype.is_float() && matches!(f.op, Monoid::Max | Monoid::Min)
 }
 
@@ -49,7 +49,7 @@ impl Accumulators {
         let evex = v.isa == Isa::Avx512;
         let top = v.isa.registers();
         let copies = LANES / v.lanes;
-        let extra = |f: &&Accumulate| apart(f) && !evex;
+        let extra = |f: &&Accumulate| tracks_nan(f) && !evex;
         let wanted = v.folds.len() * copies + v.folds.iter().filter(extra).count();
         let third = !evex && v.folds.iter().any(needs_third);
         let room = |spare: usize| {
@@ -72,8 +72,8 @@ impl Accumulators {
         let mut masks = MASKS;
         let mut nan = vec![];
         for f in &v.folds {
-            nan.push(match (apart(f), evex) {
-                (true, true) if masks > FEWEST_MASKS => {
+            nan.push(match (tracks_nan(f), evex) {
+                (true, true) if masks > MIN_MASKS => {
                     masks -= 1;
                     Some(masks as u8 + 1)
                 }

@@ -1,7 +1,7 @@
 //! Code emission from register-allocated steps.
 //!
 //! In: a [`Program`] with its registers. Out: bytes in an [`Asm`], and the pool of constants that follows the code.
-//! [`super::function`] and [`super::along`] emit the code around the steps.
+//! [`super::function`] and [`super::inner_axis`] emit the code around the steps.
 //!
 //! r13 is the argument block, r14 the position in the row, r15 `n`, r12 the bits that guards found; rax, rcx, rsi, rdi
 //! are free within an instruction; the other registers hold pointers. The frame is 64-byte aligned at rsp.

@@ -9,7 +9,7 @@
 //! Maxima and minima of floats track NaN in a separate flag, since the instructions drop one: a bit in a mask register
 //! says that some element was NaN (AVX2: the lanes of a vector).
 
-use super::accumulators::{Accumulators, apart};
+use super::accumulators::{Accumulators, tracks_nan};
 use super::asm::*;
 use super::elements::{fold_code, lane_of};
 use super::emit::*;
@@ -35,7 +35,7 @@ impl<'a> Emit<'a> {
                     self.vector(ops::MOVUPS_STORE[0], self.full(), r, 0, held.home(k, copy), None);
                 }
             }
-            if !apart(f) {
+            if !tracks_nan(f) {
                 continue;
             }
             match (held.nan[k], self.avx512()) {
@@ -86,7 +86,7 @@ impl<'a> Emit<'a> {
         if held.register(k, copy).is_none() {
             self.vector(ops::MOVUPS_STORE[0], self.full(), a, 0, held.home(k, copy), None);
         }
-        if let (true, Rm::Reg(r)) = (apart(&f), x) {
+        if let (true, Rm::Reg(r)) = (tracks_nan(&f), x) {
             self.note_nan(k, lane, inst.len, r, k7);
         }
     }
@@ -175,7 +175,7 @@ impl<'a> Emit<'a> {
                 self.vector(ops::MOVUPS[0], self.full(), a, 0, held.home(k, 0), None);
             }
             self.lanes_to_one(f, a);
-            if apart(&f) {
+            if tracks_nan(&f) {
                 self.nan_to_result(k, f, a);
             }
             let wide = (lane_of(f.dtype) == 8) as usize;

@@ -7,7 +7,7 @@
 //!                if i < n:                   one step, lanes past n masked
 //! ```
 //!
-//! [`super::along`] builds functions of row bodies from the same pieces.
+//! [`super::inner_axis`] builds functions of row bodies from the same parts.
 
 use super::asm::*;
 use super::emit::*;
@@ -21,7 +21,7 @@ use thalweg_kernel::{Access, AccessClass, Body, Node};
 const SAVED: [Gpr; 6] = [RBX, RBP, R12, R13, R14, R15];
 const POINTERS: [Gpr; 7] = [RBX, RBP, RDX, 8, 9, 10, 11];
 /// Maximum accesses that are prefetched.
-const MOST_AHEAD: usize = 3;
+const MAX_PREFETCHED: usize = 3;
 /// Rows ahead at which descending accesses are prefetched, as a power of two. The hardware prefetcher follows long
 /// descents by itself; rows of 512 bytes end before it has started.
 const ROWS_AHEAD_LOG: u8 = 3;
@@ -385,6 +385,6 @@ pub(super) fn loads_in_rows(body: &Body, end: usize, class: AccessClass) -> Vec<
     let in_rows = loads.filter(|(_, a)| a.class == class && !a.per_row);
     let mut ahead: Vec<(u16, u8)> = in_rows.map(|(n, a)| (n, a.dtype.size() as u8)).collect();
     ahead.dedup();
-    ahead.truncate(MOST_AHEAD);
+    ahead.truncate(MAX_PREFETCHED);
     ahead
 }

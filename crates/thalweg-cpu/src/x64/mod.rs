@@ -5,7 +5,6 @@
 //! sizes, strides, addresses and scalars are arguments. docs/cpu-emitter.md has the design.
 
 mod accumulators;
-mod along;
 mod asm;
 mod build;
 mod dump;
@@ -13,6 +12,7 @@ mod elements;
 mod emit;
 mod folds;
 mod function;
+mod inner_axis;
 mod isa;
 mod lower;
 mod ops;
@@ -29,7 +29,7 @@ mod vir;
 use crate::prepare::prepare;
 use crate::row_call::{RowArgs, Rows};
 use crate::tunable::TUNABLES;
-pub use along::{CompiledAlong, compile_along, compile_along_streaming};
+pub use inner_axis::{CompiledInnerReduction, compile_inner_reduction, compile_inner_reduction_streaming};
 pub use isa::Isa;
 pub use lower::Unsupported;
 use regalloc::{Allocation, Limits};
@@ -149,8 +149,8 @@ fn unrolled(
     single: usize,
     knobs: Knobs,
 ) -> Option<(Program, Allocation)> {
-    // Interleaving hides latency even where the code outgrows the first-level cache: 100 tanh in a row, 2,300
-    // instructions a step, take 27 µs on 1,024 points with four copies and 97 with one.
+    // Interleaving hides latency even if the code outgrows the first-level cache: 100 consecutive tanh, 2,300
+    // instructions a step, take 27 µs on 1,024 points with four copies and 97 µs with one.
     for copies in [4, 2] {
         // Copies would share the frame slots of loops.
         let promising = v.loops.is_empty()

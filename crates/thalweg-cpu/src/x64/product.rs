@@ -27,7 +27,7 @@ const AHEAD: i32 = 1024;
 /// Vectors per row of a tile.
 pub const VECTORS: usize = 2;
 /// Maximum terms that a stream kernel adds at a time.
-pub const STREAMED: usize = 8;
+pub const MAX_STREAM_TERMS: usize = 8;
 
 /// Maximum rows of a tile: with two vectors per row, this leaves registers for a row of the right factor, for an
 /// element of the left one, and on AVX2 for the mask.

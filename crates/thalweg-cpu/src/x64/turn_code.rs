@@ -7,7 +7,7 @@
 use super::isa::Isa;
 use super::regalloc::{self, Allocation, Limits};
 use super::schedule::{self, Program};
-use super::vir::{Op, Turn, Vir};
+use super::vir::{LoopIteration, Op, Vir};
 
 /// Code of a loop.
 pub struct TurnCode {
@@ -28,7 +28,7 @@ pub fn compile(v: &Vir, isa: Isa, limits: Limits) -> Option<Vec<TurnCode>> {
     // AVX2 holds the mask of active lanes in the last register.
     let top = if isa == Isa::Avx2 { isa.registers() - 1 } else { isa.registers() };
     let limits = Limits { vectors: limits.vectors.min(top), ..limits };
-    let one = |turn: &Turn| {
+    let one = |turn: &LoopIteration| {
         let order = schedule::order(&turn.v);
         let program = schedule::unroll(&turn.v, &order, 1, 1, false);
         let mut allocation = regalloc::allocate(&program, isa, limits)?;

@@ -172,7 +172,7 @@ impl Slot {
 }
 
 /// A loop inside a step.
-pub struct Turn {
+pub struct LoopIteration {
     /// Code of one iteration.
     pub v: Vir,
     /// Maximum number of iterations.
@@ -249,7 +249,7 @@ pub struct Vir {
     /// Folds over the points, each with its own accumulators.
     pub folds: Vec<Accumulate>,
     /// Loops with data-dependent trip counts.
-    pub loops: Vec<Turn>,
+    pub loops: Vec<LoopIteration>,
     /// In a loop iteration, the mask of active lanes.
     pub active: Option<Val>,
     /// Vectors of the constant pool, each as long as a register.

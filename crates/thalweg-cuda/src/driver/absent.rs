@@ -14,10 +14,10 @@ use thalweg_runtime::Error;
 
 /// The absent GPU: an H100 to the planner and the printer.
 #[derive(Clone, Debug)]
-pub struct Absent(Arc<Parts>);
+pub struct Absent(Arc<AbsentState>);
 
 #[derive(Debug)]
-struct Parts {
+struct AbsentState {
     chip: Chip,
     /// Next address to allocate; addresses are not reused.
     next: AtomicU64,
@@ -49,7 +49,7 @@ impl Absent {
             clock: 1.98,
             compiler: "none".into(),
         };
-        Absent(Arc::new(Parts { chip, next: AtomicU64::new(1 << 32), sources: Mutex::default() }))
+        Absent(Arc::new(AbsentState { chip, next: AtomicU64::new(1 << 32), sources: Mutex::default() }))
     }
 
     /// Returns the sources that were first compiled since the last call.

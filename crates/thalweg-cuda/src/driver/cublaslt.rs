@@ -15,7 +15,7 @@ use thalweg_gpu::product::{Product, Side};
 use thalweg_ir::DType;
 
 /// Maximum workspace of an algorithm in bytes: what PyTorch allows on Hopper.
-pub const MOST_WORKSPACE: usize = 32 << 20;
+pub const MAX_WORKSPACE_BYTES: usize = 32 << 20;
 /// Number of algorithms that are requested.
 const CANDIDATES: usize = 8;
 
@@ -46,7 +46,7 @@ mod attribute {
     pub const TRANSPOSE_RIGHT: u32 = 4;
     pub const BATCH_COUNT: u32 = 5;
     pub const BATCH_STRIDE: u32 = 6;
-    pub const MOST_WORKSPACE: u32 = 1;
+    pub const MAX_WORKSPACE_BYTES: u32 = 1;
     pub const REDUCTION_SCHEMES: u32 = 3;
     pub const ALIGNMENTS: [u32; 4] = [5, 6, 7, 8];
     pub const ALGORITHM_REDUCTION: u32 = 3;
@@ -254,7 +254,7 @@ impl CublasLt {
         api.check("cublasLtMatmulPreferenceCreate", unsafe { (api.preference)(&mut handle) })?;
         let preference = Description { handle, destroy: api.preference_destroy };
         let set = |attribute, value: u32| preference.set(api, api.preference_set, attribute, &value);
-        preference.set(api, api.preference_set, attribute::MOST_WORKSPACE, &(MOST_WORKSPACE as u64))?;
+        preference.set(api, api.preference_set, attribute::MAX_WORKSPACE_BYTES, &(MAX_WORKSPACE_BYTES as u64))?;
         // Reduction scheme NONE: no sum is split.
         set(attribute::REDUCTION_SCHEMES, 0)?;
         let Product { left, right, result, .. } = &problem.product;
@@ -290,7 +290,7 @@ impl CublasLt {
             let place = (&raw mut scheme).cast();
             (self.api.algorithm_get)(&found.algorithm, attribute::ALGORITHM_REDUCTION, place, 4, &mut written)
         };
-        asked == SUCCESS && scheme == 0 && found.workspace <= MOST_WORKSPACE
+        asked == SUCCESS && scheme == 0 && found.workspace <= MAX_WORKSPACE_BYTES
     }
 
     /// Workspace of a stored algorithm; `None` where it is not valid for this product on this device.

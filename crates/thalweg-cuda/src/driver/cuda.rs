@@ -32,7 +32,9 @@ use thalweg_gpu::product::Product;
 
 use super::cufft::Plans;
 use super::cusolver::Solvers;
-use super::{Chip, Driver, Event, Function, Graph, Launch, Lines, MAP_WORDS, Matrices, Places, TensorMap, nvrtc};
+use super::{
+    Chip, Driver, Event, Function, Graph, Launch, Lines, MAP_WORDS, Matrices, RoutineBuffers, TensorMap, nvrtc,
+};
 use api::{Api, SUCCESS};
 use chip::{ask, chip};
 use cudarc::driver::sys::{
@@ -51,19 +53,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_runtime::{Error, QUEUES, environment};
 
 /// Bytes that the pool is grown by in advance, at least and at most.
-const LEAST_AHEAD: usize = 32 << 20;
-const MOST_AHEAD: usize = 512 << 20;
+const MIN_POOL_GROWTH: usize = 32 << 20;
+const MAX_POOL_GROWTH: usize = 512 << 20;
 
 /// A GPU, and one of its queues.
 #[derive(Debug)]
 pub struct Cuda {
-    parts: Arc<Parts>,
+    parts: Arc<GpuState>,
     queue: usize,
 }
 
 /// State that all queues of a GPU share.
 #[derive(Debug)]
-pub struct Parts {
+pub struct GpuState {
     gpu: Arc<Gpu>,
     chip: Chip,
     /// Null where the device does not support pools: then each block is allocated by the driver directly, which waits
@@ -92,14 +94,14 @@ pub struct Parts {
 }
 
 // SAFETY: the driver's handles may be used on any thread, several at once.
-unsafe impl Send for Parts {}
+unsafe impl Send for GpuState {}
 // SAFETY: as above.
-unsafe impl Sync for Parts {}
+unsafe impl Sync for GpuState {}
 
 impl Deref for Cuda {
-    type Target = Parts;
+    type Target = GpuState;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &GpuState {
         &self.parts
     }
 }
@@ -168,7 +170,7 @@ impl Cuda {
         let (staging, mut version) = (Staging::new(gpu.clone()), 0);
         // SAFETY: an out-pointer to a number.
         check("cuDriverGetVersion", unsafe { (api.version)(&mut version) })?;
-        let parts = Parts {
+        let parts = GpuState {
             gpu,
             chip,
             pool,
@@ -191,10 +193,10 @@ impl Cuda {
         let [obtained, held] = &self.obtained;
         let now = obtained.fetch_add(bytes, Relaxed) + bytes;
         let before = held.load(Relaxed);
-        if self.pool.is_null() || now <= before || bytes > MOST_AHEAD {
+        if self.pool.is_null() || now <= before || bytes > MAX_POOL_GROWTH {
             return;
         }
-        let more = bytes + (before / 2).clamp(LEAST_AHEAD, MOST_AHEAD);
+        let more = bytes + (before / 2).clamp(MIN_POOL_GROWTH, MAX_POOL_GROWTH);
         if let Some(address) = self.try_obtain(more) {
             held.fetch_add(more, Relaxed);
             // Memory that is held in advance is not returned to the system.
@@ -249,7 +251,7 @@ fn pool(gpu: &Gpu, device: CUdevice) -> Result<CUmemoryPool, Error> {
     Ok(pool)
 }
 
-impl Drop for Parts {
+impl Drop for GpuState {
     fn drop(&mut self) {
         if !self.pool.is_null() && self.gpu.drain_all().is_ok() {
             // SAFETY: the pool is ours, and the queues are empty. Blocks that are still allocated keep their memory
@@ -347,7 +349,7 @@ impl Driver for Cuda {
         known.inspect_err(|why| tracing::debug!(why, ?of, "decomposed on the host")).ok()
     }
 
-    fn run_routine(&self, of: &Matrices, places: &Places) -> Result<Result<(), String>, Error> {
+    fn run_routine(&self, of: &Matrices, places: &RoutineBuffers) -> Result<Result<(), String>, Error> {
         let turn = self.gpu.turn(self.queue)?;
         let mut solvers = self.solvers.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the caller has device memory at these addresses, and the stream is this context's.
@@ -383,8 +385,8 @@ impl Driver for Cuda {
         self.staging.write(self.queue, address, &[bytes])
     }
 
-    fn write_all(&self, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
-        self.staging.write(self.queue, address, stretches)
+    fn write_all(&self, address: u64, spans: &[&[u8]]) -> Result<(), Error> {
+        self.staging.write(self.queue, address, spans)
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), Error> {

@@ -15,7 +15,7 @@ use thalweg_runtime::FourierKind;
 type Status = i32;
 const SUCCESS: Status = 0;
 type Handle = i32;
-type Place = *mut c_void;
+type DevicePtr = *mut c_void;
 
 functions! {
     create: "cufftCreate" (*mut Handle);
@@ -25,13 +25,13 @@ functions! {
         Handle, i32, *mut i64, *mut i64, i64, i64, *mut i64, i64, i64, i32, i64, *mut usize
     );
     stream: "cufftSetStream" (Handle, *mut c_void);
-    workspace: "cufftSetWorkArea" (Handle, Place);
-    complex: "cufftExecC2C" (Handle, Place, Place, i32);
-    complex_double: "cufftExecZ2Z" (Handle, Place, Place, i32);
-    half: "cufftExecR2C" (Handle, Place, Place);
-    half_double: "cufftExecD2Z" (Handle, Place, Place);
-    real: "cufftExecC2R" (Handle, Place, Place);
-    real_double: "cufftExecZ2D" (Handle, Place, Place);
+    workspace: "cufftSetWorkArea" (Handle, DevicePtr);
+    complex: "cufftExecC2C" (Handle, DevicePtr, DevicePtr, i32);
+    complex_double: "cufftExecZ2Z" (Handle, DevicePtr, DevicePtr, i32);
+    half: "cufftExecR2C" (Handle, DevicePtr, DevicePtr);
+    half_double: "cufftExecD2Z" (Handle, DevicePtr, DevicePtr);
+    real: "cufftExecC2R" (Handle, DevicePtr, DevicePtr);
+    real_double: "cufftExecZ2D" (Handle, DevicePtr, DevicePtr);
 }
 
 /// Error message of a status.
@@ -123,7 +123,7 @@ impl Plans {
     ) -> Result<(), String> {
         let plan = self.plan(lines, stream, at_most)?;
         let (api, handle) = (plan.api, plan.handle);
-        let [from, to, work] = [from, to, work].map(|address| address as usize as Place);
+        let [from, to, work] = [from, to, work].map(|address| address as usize as DevicePtr);
         let direction = if lines.kind == FourierKind::Inverse { 1 } else { -1 };
         // SAFETY: the caller's promise; the plan is of this library.
         unsafe {

@@ -7,7 +7,7 @@
 //! Always true: each stream has handles of its own, since only one stream at a time may use a handle's memory.
 
 use super::functions::functions;
-use super::{Matrices, Place, Places, Routine};
+use super::{BatchBuffer, Matrices, Routine, RoutineBuffers};
 use crate::find::Sought;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,7 +21,7 @@ type At = *mut c_void;
 
 /// Maximum number of matrices of a call of `XsyevBatched`: with one more it returns an internal error (CUDA 13.0,
 /// H100).
-const MOST_SYMMETRIC: usize = 65_535;
+const MAX_SYMMETRIC_BATCH: usize = 65_535;
 
 /// `CUBLAS_FILL_MODE_LOWER` and `_UPPER`.
 const LOWER: i32 = 0;
@@ -311,7 +311,13 @@ impl Solvers {
     /// # Safety
     /// The addresses are of device memory, of the extents that sizes and steps require, and of a workspace of
     /// [`Solvers::workspace`] bytes. The stream is one of the current context.
-    pub unsafe fn run(&mut self, of: &Matrices, places: &Places, stream: usize, at_most: u32) -> Result<(), String> {
+    pub unsafe fn run(
+        &mut self,
+        of: &Matrices,
+        places: &RoutineBuffers,
+        stream: usize,
+        at_most: u32,
+    ) -> Result<(), String> {
         let solver = self.solver(stream, at_most)?;
         let (bytes, most) = (solver.workspace(of)?, solver.at_once(of));
         (0..of.count).step_by(most).try_for_each(|first| {
@@ -360,7 +366,7 @@ impl Solver {
     }
 
     /// Whether the library has a batched call for the matrices.
-    fn is_together(&self, of: &Matrices) -> bool {
+    fn is_batched(&self, of: &Matrices) -> bool {
         match of.routine {
             // The older batched function is for small matrices.
             Routine::Symmetric { n, .. } => of.batched && (self.newer.is_some() || n <= 32),
@@ -372,14 +378,14 @@ impl Solver {
     /// Number of matrices that one call takes, at least one.
     fn at_once(&self, of: &Matrices) -> usize {
         match of.routine {
-            _ if !self.is_together(of) => 1,
-            Routine::Symmetric { .. } if self.newer.is_some() => of.count.clamp(1, MOST_SYMMETRIC),
+            _ if !self.is_batched(of) => 1,
+            Routine::Symmetric { .. } if self.newer.is_some() => of.count.clamp(1, MAX_SYMMETRIC_BATCH),
             _ => of.count.max(1),
         }
     }
 
     fn workspace(&self, of: &Matrices) -> Result<usize, String> {
-        let (api, h, double, together) = (self.api, self.handle, of.double, self.is_together(of));
+        let (api, h, double, together) = (self.api, self.handle, of.double, self.is_batched(of));
         let (none, mut elements, count) = (null_mut(), 0, int(of.count)?);
         let size = if double { 8 } else { 4 };
         // Offsets within a matrix have the library's integer type, too.
@@ -463,11 +469,11 @@ impl Solver {
     ///
     /// # Safety
     /// As [`Solvers::run`].
-    unsafe fn run(&mut self, of: &Matrices, places: &Places, bytes: usize, first: usize) -> Result<(), String> {
-        let (api, h, double, together) = (self.api, self.handle, of.double, self.is_together(of));
+    unsafe fn run(&mut self, of: &Matrices, places: &RoutineBuffers, bytes: usize, first: usize) -> Result<(), String> {
+        let (api, h, double, together) = (self.api, self.handle, of.double, self.is_batched(of));
         let (elements, count) = (int(bytes / if double { 8 } else { 4 })?, int(of.count)?);
-        let at = |place: Place| (place.at + (place.step * first) as u64) as usize as At;
-        let list = |place: Place| place.list as usize as At;
+        let at = |place: BatchBuffer| (place.at + (place.step * first) as u64) as usize as At;
+        let list = |place: BatchBuffer| place.list as usize as At;
         let [a, b, c, d] = [places.a, places.b, places.c, places.d].map(at);
         let (info, work) = ((places.infos + 4 * first as u64) as usize as At, places.work as usize as At);
         // SAFETY: the caller's promise.

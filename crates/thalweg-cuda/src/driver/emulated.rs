@@ -27,10 +27,10 @@ mod solver;
 mod tests;
 
 use super::{
-    Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Matrices, Module, Places, TensorMap,
-    capabilities,
+    Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Matrices, Module, RoutineBuffers,
+    TensorMap, capabilities,
 };
-use fibers::{Aside, Kernel, MEET, Outcome, Runtime, SCHEDULER};
+use fibers::{Kernel, Outcome, Runtime, SCHEDULER, SuspendedBlock, WAIT_AT_BARRIER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use memory::{Allocation, Guarded, RUBBISH};
 use queues::{Item, Work};
@@ -55,13 +55,13 @@ const FAULTS: usize = 4096;
 /// The emulated GPU, an H100 with less memory, and one of its queues.
 #[derive(Debug)]
 pub struct Emulated {
-    parts: Arc<Parts>,
+    parts: Arc<EmulatedState>,
     queue: usize,
 }
 
 /// State that all queues share.
 #[derive(Debug)]
-struct Parts {
+struct EmulatedState {
     chip: Chip,
     memory: Mutex<Memory>,
     work: Mutex<Work>,
@@ -107,7 +107,7 @@ impl Emulated {
             faults: FAULTS,
             compiler: compile::compiler()?.into(),
         };
-        let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
+        let parts = Arc::new(EmulatedState { chip, memory: Mutex::default(), work: Mutex::default() });
         queues::register(&parts);
         Ok(Emulated { parts, queue: 0 })
     }
@@ -115,7 +115,7 @@ impl Emulated {
     /// Returns a GPU with `count` multiprocessors.
     pub fn with_multiprocessors(self, count: u32) -> Emulated {
         let chip = Chip { multiprocessors: count, ..self.parts.chip.clone() };
-        let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
+        let parts = Arc::new(EmulatedState { chip, memory: Mutex::default(), work: Mutex::default() });
         queues::register(&parts);
         Emulated { parts, queue: 0 }
     }
@@ -123,7 +123,7 @@ impl Emulated {
     /// Returns a GPU that allocates `faults` fault slots at a time.
     pub fn with_faults(self, faults: usize) -> Emulated {
         let chip = Chip { faults, ..self.parts.chip.clone() };
-        let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
+        let parts = Arc::new(EmulatedState { chip, memory: Mutex::default(), work: Mutex::default() });
         queues::register(&parts);
         Emulated { parts, queue: 0 }
     }
@@ -131,18 +131,18 @@ impl Emulated {
     /// Returns a GPU with a second-level cache of `bytes` bytes.
     pub fn with_cache(self, bytes: usize) -> Emulated {
         let chip = Chip { l2: bytes, ..self.parts.chip.clone() };
-        let parts = Arc::new(Parts { chip, memory: Mutex::default(), work: Mutex::default() });
+        let parts = Arc::new(EmulatedState { chip, memory: Mutex::default(), work: Mutex::default() });
         queues::register(&parts);
         Emulated { parts, queue: 0 }
     }
 
     /// Submits work to the queue.
-    fn put(&self, work: impl FnOnce(&Parts) -> Result<(), Error> + Send + 'static) -> Result<(), Error> {
+    fn put(&self, work: impl FnOnce(&EmulatedState) -> Result<(), Error> + Send + 'static) -> Result<(), Error> {
         self.parts.put(self.queue, Item::Do(Box::new(work)))
     }
 }
 
-impl Parts {
+impl EmulatedState {
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -221,7 +221,7 @@ impl Driver for Emulated {
     }
 
     fn release(&self, address: u64) {
-        let give_back = move |parts: &Parts| {
+        let give_back = move |parts: &EmulatedState| {
             let mut memory = parts.memory();
             let Some(block) = memory.blocks.remove(&address) else {
                 return Err(failed(format!("{address:#x} is given back and was not handed out")));
@@ -300,7 +300,7 @@ impl Driver for Emulated {
         (!environment::CUSOLVER.is("off")).then_some(64 * of.count)
     }
 
-    fn run_routine(&self, of: &Matrices, places: &Places) -> Result<Result<(), String>, Error> {
+    fn run_routine(&self, of: &Matrices, places: &RoutineBuffers) -> Result<Result<(), String>, Error> {
         let (of, places) = (*of, *places);
         let put = self.put(move |parts| {
             solver::reaches(&of, &places).into_iter().try_for_each(|(at, bytes)| parts.check(at, bytes))?;
@@ -451,7 +451,7 @@ struct Around {
 static AROUND: Mutex<Option<Around>> = Mutex::new(None);
 
 /// A launch as work. Its traffic counts for the calling thread.
-fn running(launch: Launch) -> impl FnOnce(&Parts) -> Result<(), Error> + Send + 'static {
+fn running(launch: Launch) -> impl FnOnce(&EmulatedState) -> Result<(), Error> + Send + 'static {
     let moved = MOVED.with(Arc::clone);
     move |_| run(&launch, &moved)
 }
@@ -479,7 +479,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
     let runtime = entry.runtime;
     // SAFETY: the object is loaded as long as the function lives, and the scheduler is locked: nobody else writes.
     unsafe {
-        (*runtime).meet = MEET;
+        (*runtime).meet = WAIT_AT_BARRIER;
         (*runtime).shared = dynamic;
         (*runtime).block_size = [launch.block, 1, 1];
         (*runtime).grid_size = launch.grid;
@@ -491,7 +491,7 @@ fn run(launch: &Launch, moved_before: &[AtomicU64; 2]) -> Result<(), Error> {
     // SAFETY: as above.
     let (static_part, fixed) = unsafe { ((*runtime).fixed, (*runtime).fixed_end as usize - (*runtime).fixed as usize) };
     // Blocks that wait for others, with the contents of their shared memory.
-    let mut aside: VecDeque<(Aside, [u32; 3], Vec<u8>)> = VecDeque::new();
+    let mut aside: VecDeque<(SuspendedBlock, [u32; 3], Vec<u8>)> = VecDeque::new();
     let shared_now = || {
         let mut all = vec![0; fixed + bytes];
         // SAFETY: as above; the shared memory is the running block's alone.

@@ -100,7 +100,7 @@ pub struct Lines {
     pub count: usize,
 }
 
-/// Routine of a library (cuSOLVER, cuBLAS) on a column-major matrix, with buffers `a` to `d` ([`Places`]).
+/// Routine of a library (cuSOLVER, cuBLAS) on a column-major matrix, with buffers `a` to `d` ([`RoutineBuffers`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Routine {
     /// `potrf`: the lower half of A into L of `A = L Lᵀ`. After a batched call the upper half is undefined.
@@ -186,7 +186,7 @@ pub struct Matrices {
 
 /// Buffer of a routine, for all matrices of a batch.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Place {
+pub struct BatchBuffer {
     /// Address of the first matrix' part.
     pub at: u64,
     /// Bytes from one matrix' part to the next.
@@ -197,15 +197,15 @@ pub struct Place {
 
 /// Buffers of a routine.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Places {
+pub struct RoutineBuffers {
     /// Matrix A.
-    pub a: Place,
+    pub a: BatchBuffer,
     /// Operand b, see [`Routine`].
-    pub b: Place,
+    pub b: BatchBuffer,
     /// Operand c, see [`Routine`].
-    pub c: Place,
+    pub c: BatchBuffer,
     /// Operand d, see [`Routine`].
-    pub d: Place,
+    pub d: BatchBuffer,
     /// Address of the library's status of each matrix: an i32, 0 for success.
     pub infos: u64,
     /// Address of the workspace, of the size that [`Driver::routine`] returns.
@@ -327,7 +327,7 @@ pub trait Driver: Any + Send + Sync + Debug {
     ///
     /// # Errors
     /// When the device refuses.
-    fn run_routine(&self, of: &Matrices, _places: &Places) -> Result<Result<(), String>, Error> {
+    fn run_routine(&self, of: &Matrices, _places: &RoutineBuffers) -> Result<Result<(), String>, Error> {
         Ok(Err(format!("there is no library for {of:?}")))
     }
 
@@ -362,9 +362,9 @@ pub trait Driver: Any + Send + Sync + Debug {
     ///
     /// # Errors
     /// When the device fails.
-    fn write_all(&self, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
+    fn write_all(&self, address: u64, spans: &[&[u8]]) -> Result<(), Error> {
         let mut at = address;
-        stretches.iter().try_for_each(|bytes| {
+        spans.iter().try_for_each(|bytes| {
             self.write(at, bytes)?;
             at += bytes.len() as u64;
             Ok(())

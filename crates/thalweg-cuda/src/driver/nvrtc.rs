@@ -181,7 +181,7 @@ impl Nvrtc {
         let options = options.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
         let options: Vec<*const c_char> = options.iter().map(|o| o.as_ptr()).collect();
         let (source, name) = (text(source)?, c"kernel");
-        let mut program = Made { nvrtc: self, program: std::ptr::null_mut() };
+        let mut program = ProgramHandle { nvrtc: self, program: std::ptr::null_mut() };
         // SAFETY: all texts are zero-terminated and live until the call returns; there are no headers.
         let made = unsafe { (self.create)(&mut program.program, source.as_ptr(), name.as_ptr(), 0, null(), null()) };
         self.check(made)?;
@@ -208,12 +208,12 @@ impl Nvrtc {
 }
 
 /// A program, destroyed when dropped.
-struct Made<'a> {
+struct ProgramHandle<'a> {
     nvrtc: &'a Nvrtc,
     program: Program,
 }
 
-impl Made<'_> {
+impl ProgramHandle<'_> {
     fn output(&self, output: &Output) -> Result<Vec<u8>, Error> {
         let mut size = 0;
         // SAFETY: a valid program, and an out-pointer to a size.
@@ -225,7 +225,7 @@ impl Made<'_> {
     }
 }
 
-impl Drop for Made<'_> {
+impl Drop for ProgramHandle<'_> {
     fn drop(&mut self) {
         if !self.program.is_null() {
             // SAFETY: created by `create`, and destroyed only here.

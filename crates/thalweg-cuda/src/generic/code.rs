@@ -211,10 +211,10 @@ impl<'a> Assembler<'a> {
                 continue;
             }
             match self.node(body, id, &mut nodes)? {
-                Made::Is(operand) => nodes.at[i] = operand,
+                NodeSource::Is(operand) => nodes.at[i] = operand,
                 // Shares its argument's slot, as long as either is needed.
-                Made::Same(of) => nodes.share(id, of),
-                Made::By(number, operands, dtype, arity) => {
+                NodeSource::Same(of) => nodes.alias(id, of),
+                NodeSource::By(number, operands, dtype, arity) => {
                     // Arguments without later uses free their slots for the result.
                     nodes.release(i, self);
                     let slot = self.take()?;
@@ -227,10 +227,10 @@ impl<'a> Assembler<'a> {
         Some(nodes)
     }
 
-    fn node(&mut self, body: &Body, id: NodeId, nodes: &mut Nodes) -> Option<Made> {
+    fn node(&mut self, body: &Body, id: NodeId, nodes: &mut Nodes) -> Option<NodeSource> {
         let through = |code: Code, access: u16, assembler: &Assembler<'_>, [a, b]: [u32; 2]| {
             let access = assembler.described.of(access)?;
-            Some(Made::By(code as u16, [a, b, access], DType::F32, 0))
+            Some(NodeSource::By(code as u16, [a, b, access], DType::F32, 0))
         };
         Some(match body.nodes[id.index()] {
             Node::Load { access } => through(Code::Load, access, self, [0; 2])?,
@@ -240,9 +240,9 @@ impl<'a> Assembler<'a> {
                 self.gathers = true;
                 through(Code::Gather, access, self, [offset, inside].map(|n| nodes.operand(n)))?
             }
-            Node::Scalar { slot, .. } => Made::Is(WORD + (self.scalars + slot as usize) as u32),
-            Node::Const { bits, .. } => Made::Is(self.constant(bits)),
-            Node::Value { slot, .. } => Made::Is(*self.values.get(&slot)?),
+            Node::Scalar { slot, .. } => NodeSource::Is(WORD + (self.scalars + slot as usize) as u32),
+            Node::Const { bits, .. } => NodeSource::Is(self.constant(bits)),
+            Node::Value { slot, .. } => NodeSource::Is(*self.values.get(&slot)?),
             Node::Element { op, dtype, .. } => {
                 let of = body.operand_dtype(id);
                 let mut operands = [0; 3];
@@ -255,28 +255,28 @@ impl<'a> Assembler<'a> {
                         [ElementOp::Div, ElementOp::Mul].map(|op| self.number(Computes::Element(op, computed(of))));
                     self.code.push(word(divide?, inverse, [one, operands[1], operands[1]], dtype, 2));
                     self.free(inverse);
-                    return Some(Made::By(multiply?, [operands[0], inverse, inverse], dtype, 2));
+                    return Some(NodeSource::By(multiply?, [operands[0], inverse, inverse], dtype, 2));
                 }
                 let arity = op.row().arity as u64;
                 if op == ElementOp::Where {
-                    Made::By(Code::Where as u16, operands, DType::F32, arity)
+                    NodeSource::By(Code::Where as u16, operands, DType::F32, arity)
                 } else {
                     let number = self.number(Computes::Element(op, computed(of)))?;
                     // The dtype to which the result wraps; others need no wrapping.
-                    Made::By(number, operands, dtype, arity)
+                    NodeSource::By(number, operands, dtype, arity)
                 }
             }
             Node::Cast { dtype, arg } => {
                 let from = body.dtype(arg);
                 if is_same(from, dtype) {
-                    return Some(Made::Same(arg));
+                    return Some(NodeSource::Same(arg));
                 }
                 let from = if from == DType::Bool { DType::I32 } else { computed(from) };
                 let number = self.number(Computes::Cast(from, dtype))?;
-                Made::By(number, [nodes.operand(arg); 3], DType::F32, 1)
+                NodeSource::By(number, [nodes.operand(arg); 3], DType::F32, 1)
             }
             // Nothing is contracted here, and narrow floats have been widened before.
-            Node::Round { arg } => Made::Same(arg),
+            Node::Round { arg } => NodeSource::Same(arg),
             Node::Bitcast { .. }
             | Node::Loop { .. }
             | Node::Looped { .. }
@@ -325,7 +325,7 @@ fn is_same(from: DType, to: DType) -> bool {
 }
 
 /// How a node gets its value.
-enum Made {
+enum NodeSource {
     /// It is this operand.
     Is(u32),
     /// It is the value of another node.
@@ -354,7 +354,7 @@ impl Nodes {
         self.owner.push((slot, vec![id]));
     }
 
-    fn share(&mut self, id: NodeId, of: NodeId) {
+    fn alias(&mut self, id: NodeId, of: NodeId) {
         self.at[id.index()] = self.at[of.index()];
         if let Some(owner) = self.owner.iter_mut().find(|o| o.1.contains(&of)) {
             owner.1.push(id);

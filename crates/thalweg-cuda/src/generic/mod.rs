@@ -90,7 +90,7 @@ fn map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler
     let domain = Domain { extents: &geometry.extents, kept: 0, at: &geometry.accesses };
     let n: usize = geometry.extents.iter().product();
     let with = |&width: &Width| {
-        let length = stretch(n, width, compiler.chip());
+        let length = points_per_block(n, width, compiler.chip());
         let shape = Shape { deep: THREADS, across: false, chunks: n.div_ceil(length), length };
         Launch { body, phases: phase, domain, width, shape, partials: &[], compiler }.draft()
     };
@@ -101,7 +101,7 @@ fn map(plan: &mut Plan, body: &Body, geometry: &MapGeometry, compiler: &Compiler
 
 /// Points per block of a map: a point a thread where there are few, else several times its lanes, so that a block's
 /// startup is cheap in comparison.
-fn stretch(n: usize, width: Width, chip: &Chip) -> usize {
+fn points_per_block(n: usize, width: Width, chip: &Chip) -> usize {
     let (threads, lanes) = (THREADS as usize, width.lanes());
     let all = threads * chip.multiprocessors as usize;
     if TUNABLES.max_generic_blocks.admits(n.div_ceil(all)) {
@@ -133,7 +133,7 @@ fn rows(
     let launch = |phases, width, shape| Launch { body, phases, domain, width, shape, partials: &[], compiler };
     let with = |&width: &Width| {
         let mut own = Plan::default();
-        let mut shape = Shape::new(geometry.rows(), geometry.row(), orientation == Orientation::Across, width);
+        let mut shape = Shape::new(geometry.rows(), geometry.row(), orientation == Orientation::OuterAxis, width);
         let blocks = geometry.rows().div_ceil((THREADS / shape.deep) as usize);
         let least = shape.deep as usize * width.lanes() * 2;
         let chunks = (chips * 4).div_ceil(blocks).min(geometry.row() / least).min(1024);

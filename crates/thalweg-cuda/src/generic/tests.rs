@@ -250,7 +250,7 @@ fn extremes(dtype: DType, [rows, n]: [usize; 2], across: bool) -> (Kernel, Geome
     let least = d.b.fold(Monoid::Min, x);
     d.store(most, &[1, 0]);
     d.store(least, &[1, 0]);
-    d.rows(if across { Orientation::Across } else { Orientation::Along })
+    d.rows(if across { Orientation::OuterAxis } else { Orientation::InnerAxis })
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn counted([rows, n]: [usize; 2]) -> (Kernel, Geometry) {
     let count = d.b.fold(Monoid::Sum, one);
     let count = d.two(ElementOp::Add, count, half);
     d.store(count, &[1, 0]);
-    d.rows(Orientation::Along)
+    d.rows(Orientation::InnerAxis)
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn sums_of_floats_are_close_and_never_strict() {
         let z = d.two(ElementOp::Add, x, y);
         let sum = d.b.fold(Monoid::Sum, z);
         d.store(sum, &[1, 0]);
-        d.rows(Orientation::Along)
+        d.rows(Orientation::InnerAxis)
     };
     for size in [[1, 1], [7, 100], [1, 50_000]] {
         assert!(generic(&device, &sums(true, size)).is_none());

@@ -23,8 +23,8 @@ pub(super) fn products() -> (Kernel, Geometry) {
         reach: [Some((0, 8 * m * k - 1)), Some((0, 8 * k * n - 1))],
     };
     (
-        Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Ordered)),
-        Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry))),
+        Kernel::Contraction(Contraction::unfused(DType::BF16, Precision::Ordered)),
+        Geometry::Contraction(Box::new(ContractionGeometry::unfused(geometry))),
     )
 }
 
@@ -71,8 +71,8 @@ pub(super) fn product_with_gelu(n: usize, transposed: bool) -> (Kernel, Geometry
     d.store(y, &[0, n as isize, 1]);
     let (kernel, geometry) = d.map();
     let epilogue = Epilogue { kernel, sums: 0, reads: 2, writes: 1, scalars: 0 };
-    let bare = Contraction::bare(DType::BF16, Precision::Full);
-    let mut sizes = ContractionGeometry::bare(product_of(1, [n, n, n], transposed));
+    let bare = Contraction::unfused(DType::BF16, Precision::Full);
+    let mut sizes = ContractionGeometry::unfused(product_of(1, [n, n, n], transposed));
     sizes.epilogue = Some(Box::new(tiles(geometry)));
     let contraction = Contraction { epilogue: Some(Box::new(epilogue)), ..bare };
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
@@ -92,17 +92,18 @@ pub(super) fn product_of_one_row() -> (Kernel, Geometry) {
     let (kernel, geometry) = d.map();
     let epilogue = Epilogue { kernel, sums: 0, reads: 2, writes: 1, scalars: 0 };
     let product = MatmulGeometry { batch: vec![], ..product_of(1, [1, n, k], true) };
-    let mut sizes = ContractionGeometry::bare(product);
+    let mut sizes = ContractionGeometry::unfused(product);
     sizes.epilogue = Some(Box::new(tiles(geometry)));
-    let bare = Contraction::bare(DType::BF16, Precision::Full);
+    let bare = Contraction::unfused(DType::BF16, Precision::Full);
     let contraction = Contraction { epilogue: Some(Box::new(epilogue)), ..bare };
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }
 
 /// Queries, keys and values of 4,096 rows: three products in one launch.
 pub(super) fn three_products() -> (Kernel, Geometry) {
-    let sizes = || Geometry::Contraction(Box::new(ContractionGeometry::bare(product_of(1, [4096, 1024, 1024], true))));
-    let kernel = Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Full));
+    let sizes =
+        || Geometry::Contraction(Box::new(ContractionGeometry::unfused(product_of(1, [4096, 1024, 1024], true))));
+    let kernel = Kernel::Contraction(Contraction::unfused(DType::BF16, Precision::Full));
     let part = GroupPart { kernel: 0, reads: 2, writes: 1, scalars: 0 };
     (Kernel::Group { kernels: vec![kernel], parts: vec![part; 3] }, Geometry::Group((0..3).map(|_| sizes()).collect()))
 }
@@ -162,7 +163,7 @@ fn masked_attention(
     let (kernel, scored) = of.map();
     let scores = Epilogue { kernel, sums: 0, reads, writes: 1, scalars: 0 };
     let precision = if dtype == DType::F32 { Precision::Tf32 } else { Precision::Full };
-    let bare = || Contraction::bare(dtype, precision);
+    let bare = || Contraction::unfused(dtype, precision);
     let inner =
         Inner { product: Contraction { epilogue: Some(Box::new(scores)), ..bare() }, sums: 0, dtype: DType::F32 };
     let mut of = Draft::new(false, &[heads, m, n], 2);
@@ -174,11 +175,11 @@ fn masked_attention(
     let weight = of.two(ElementOp::Div, e, sum);
     let weight = of.b.cast(weight, dtype);
     of.store(weight, &lines);
-    let (kernel, weights) = of.rows(Orientation::Along);
+    let (kernel, weights) = of.rows(Orientation::InnerAxis);
     let prologue = Prologue { kernel, order: FactorOrder::Own, operands: 0, scalars: 0, inner: Some(Box::new(inner)) };
-    let mut of_inner = ContractionGeometry::bare(product_of(heads, [m, n, d], true));
+    let mut of_inner = ContractionGeometry::unfused(product_of(heads, [m, n, d], true));
     of_inner.epilogue = Some(Box::new(tiles(scored)));
-    let mut sizes = ContractionGeometry::bare(product_of(heads, [m, d, n], false));
+    let mut sizes = ContractionGeometry::unfused(product_of(heads, [m, d, n], false));
     sizes.product.batch[0].1 = (m * n) as isize;
     sizes.product.reach[0] = None;
     (sizes.factors[0], sizes.inner) = (Some(Box::new(tiles(weights))), Some(Box::new(of_inner)));
@@ -197,11 +198,12 @@ pub(super) fn convolution(dtype: DType, precision: Precision) -> (Kernel, Geomet
     of.store(x, &own);
     let (kernel, geometry) = of.map();
     let windows = Prologue { kernel, order: FactorOrder::Own, operands: 1, scalars: 0, inner: None };
-    let mut sizes = ContractionGeometry::bare(product_of(images, [m, n, k], false));
+    let mut sizes = ContractionGeometry::unfused(product_of(images, [m, n, k], false));
     sizes.product.batch[0].1 = 0;
     sizes.product.reach = [Some((0, m * k - 1)), None];
     sizes.factors[1] = Some(Box::new(TileGeometry { rows: 1, columns: 4, ..tiles(geometry) }));
-    let contraction = Contraction { factors: [None, Some(Box::new(windows))], ..Contraction::bare(dtype, precision) };
+    let contraction =
+        Contraction { factors: [None, Some(Box::new(windows))], ..Contraction::unfused(dtype, precision) };
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }
 
@@ -216,8 +218,8 @@ fn bare(m: usize, n: usize, k: usize) -> (Kernel, Geometry) {
         b: (0, n as isize, 1),
         reach: [Some((0, m * k - 1)), Some((0, k * n - 1))],
     };
-    let kernel = Kernel::Contraction(Contraction::bare(DType::BF16, Precision::Full));
-    (kernel, Geometry::Contraction(Box::new(ContractionGeometry::bare(product))))
+    let kernel = Kernel::Contraction(Contraction::unfused(DType::BF16, Precision::Full));
+    (kernel, Geometry::Contraction(Box::new(ContractionGeometry::unfused(product))))
 }
 
 #[test]
@@ -240,8 +242,8 @@ fn a_pitch_that_does_not_fit_32_bits_is_none_of_a_copy() {
     for dtype in [DType::F32, DType::I64] {
         let copied = |a, b| {
             let product = MatmulGeometry { batch: vec![], a, b, ..product_of(1, [32, 32, 64], false) };
-            let kernel = Kernel::Contraction(Contraction::bare(dtype, Precision::Full));
-            let all = sources(&(kernel, Geometry::Contraction(Box::new(ContractionGeometry::bare(product)))));
+            let kernel = Kernel::Contraction(Contraction::unfused(dtype, Precision::Full));
+            let all = sources(&(kernel, Geometry::Contraction(Box::new(ContractionGeometry::unfused(product)))));
             ["pitch0", "pitch1"].map(|name| all.iter().any(|s| s.contains(name)))
         };
         assert_eq!(copied((0, 64, 1), (0, 32, 1)), [true, true]);
@@ -255,9 +257,12 @@ fn tiles_count_rows_columns_and_terms_in_32_bits() {
     let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
     let told = |sizes| {
         let product = MatmulGeometry { batch: vec![], ..product_of(1, sizes, false) };
-        let kernel = Kernel::Contraction(Contraction::bare(DType::I32, Precision::Ordered));
-        let plan =
-            thalweg_gpu::plan(&kernel, &Geometry::Contraction(Box::new(ContractionGeometry::bare(product))), &compiler);
+        let kernel = Kernel::Contraction(Contraction::unfused(DType::I32, Precision::Ordered));
+        let plan = thalweg_gpu::plan(
+            &kernel,
+            &Geometry::Contraction(Box::new(ContractionGeometry::unfused(product))),
+            &compiler,
+        );
         plan.err().map(|e| e.to_string()).unwrap_or_default()
     };
     assert_eq!(told([1 << 30, 16, 16]), "");
@@ -278,8 +283,9 @@ pub(super) fn product_of_few_tiles() -> (Kernel, Geometry) {
     let (kernel, geometry) = d.map();
     let epilogue = Epilogue { kernel, reads: 2, writes: 1, sums: 0, scalars: 0 };
     let product = product_of(1, [m, n, k], true);
-    let sizes = ContractionGeometry { epilogue: Some(Box::new(tiles(geometry))), ..ContractionGeometry::bare(product) };
-    let bare = Contraction::bare(DType::F32, Precision::Full);
+    let sizes =
+        ContractionGeometry { epilogue: Some(Box::new(tiles(geometry))), ..ContractionGeometry::unfused(product) };
+    let bare = Contraction::unfused(DType::F32, Precision::Full);
     let contraction = Contraction { epilogue: Some(Box::new(epilogue)), ..bare };
     (Kernel::Contraction(contraction), Geometry::Contraction(Box::new(sizes)))
 }

@@ -1,5 +1,5 @@
 //! Tests that work waits for what it depends on, and for nothing else. The emulated GPU runs a queue when somebody
-//! waits for it: a missing wait exposes old contents. (Without `Driver::after` in `Order::behind`, the first five
+//! waits for it: a missing wait exposes old contents. (Without `Driver::after` in `Order::wait_for`, the first five
 //! fail.)
 
 use super::*;

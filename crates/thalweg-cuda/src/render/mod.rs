@@ -42,9 +42,9 @@ pub const SCANNED: &str = concat!(include_str!("told.cuh"), include_str!("scanne
 /// Device functions of contractions.
 pub const CONTRACTIONS: &str = include_str!("contraction.cuh");
 /// Device functions of contractions whose factors are copied by tensor maps (TMA).
-pub const FED: &str = concat!(include_str!("contraction.cuh"), include_str!("mapped.cuh"));
+pub const TMA_CONTRACTIONS: &str = concat!(include_str!("contraction.cuh"), include_str!("mapped.cuh"));
 /// Device functions for exchange between blocks of a launch.
-pub const TOLD: &str = include_str!("told.cuh");
+pub const EXCHANGE: &str = include_str!("told.cuh");
 /// Device functions of row kernels whose blocks hold a segment of each row.
 pub const BY_BLOCKS: &str = concat!(include_str!("told.cuh"), include_str!("by_blocks.cuh"));
 /// Device functions of row kernels with online passes.
@@ -138,10 +138,10 @@ fn text(of: &Skeleton) -> String {
 /// Device functions of a kernel, between the prelude and its own text.
 fn before(of: &Skeleton) -> &'static str {
     match of {
-        Skeleton::TmaGemm(_) => FED,
-        Skeleton::Attention(class) if class.tma.is_some() => FED,
+        Skeleton::TmaGemm(_) => TMA_CONTRACTIONS,
+        Skeleton::Attention(class) if class.tma.is_some() => TMA_CONTRACTIONS,
         Skeleton::Gemm(_) | Skeleton::Attention(_) => CONTRACTIONS,
-        Skeleton::Sort(class) if class.pass == SortPass::Digit => TOLD,
+        Skeleton::Sort(class) if class.pass == SortPass::Digit => EXCHANGE,
         Skeleton::Rows(body, class) if class.has_scans(body) => SCANNED,
         Skeleton::Rows(_, class) if class.is_held_by_blocks() => BY_BLOCKS,
         Skeleton::Rows(_, class) if class.online.is_some() => ONLINE,

@@ -23,7 +23,7 @@ static FAKE: LazyLock<Mutex<libloading::Library>> = LazyLock::new(|| {
             std::env::set_var("THALWEG_CUBLASLT", &library);
         }
         // The library takes products of any size, and choices are cached in a folder of this process.
-        std::env::set_var("THALWEG_CUBLASLT_FROM", "0");
+        std::env::set_var("THALWEG_CUBLASLT_MIN_MULTIPLICATIONS", "0");
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&cache);
         std::env::set_var("THALWEG_CACHE", cache);
@@ -118,9 +118,9 @@ fn stretches_lie_one_behind_the_other() {
     for sizes in [&[0usize, 3, 0, 5][..], &[70_000, 0, 1, 4 << 20, (4 << 20) - 1, 2], &[6 << 20, 7 << 20, 5 << 20, 9]] {
         let all: Vec<Vec<u8>> =
             sizes.iter().enumerate().map(|(n, &size)| (0..size).map(|i| (i * 31 / 8 + n) as u8).collect()).collect();
-        let (stretches, whole): (Vec<&[u8]>, Vec<u8>) = (all.iter().map(Vec::as_slice).collect(), all.concat());
+        let (spans, whole): (Vec<&[u8]>, Vec<u8>) = (all.iter().map(Vec::as_slice).collect(), all.concat());
         let address = b.gpu.obtain(whole.len()).unwrap();
-        b.gpu.write_all(address, &stretches).unwrap();
+        b.gpu.write_all(address, &spans).unwrap();
         let mut back = vec![0; whole.len()];
         b.gpu.read(address, &mut back).unwrap();
         assert!(back == whole, "{sizes:?}");

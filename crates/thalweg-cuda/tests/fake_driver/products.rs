@@ -114,8 +114,8 @@ fn bound(
     g: &MatmulGeometry,
 ) -> Result<Arc<dyn Program>, Error> {
     let (kernel, geometry) = (
-        Kernel::Contraction(Contraction::bare(dtype, precision)),
-        Geometry::Contraction(Box::new(ContractionGeometry::bare(g.clone()))),
+        Kernel::Contraction(Contraction::unfused(dtype, precision)),
+        Geometry::Contraction(Box::new(ContractionGeometry::unfused(g.clone()))),
     );
     device.prepare(&[(&kernel, &geometry)]).map(|mut all| all.remove(0))
 }
@@ -136,7 +136,7 @@ impl Work {
         let buffers = [buffer(&bytes_of(&values[0], dtype)), buffer(&bytes_of(&values[1], dtype)), buffer(&rubbish)];
         Work {
             program,
-            geometry: Geometry::Contraction(Box::new(ContractionGeometry::bare(g))),
+            geometry: Geometry::Contraction(Box::new(ContractionGeometry::unfused(g))),
             buffers,
             expected,
             dtype,
@@ -305,7 +305,7 @@ fn tf32_is_used_where_it_is_asked_for() {
         };
         let (a, b, c) = (filled(12, factor), filled(20, 1.0), filled(15, 0.0));
         program
-            .launch(&Geometry::Contraction(Box::new(ContractionGeometry::bare(g.clone()))), &[&a, &b, &c], &[])
+            .launch(&Geometry::Contraction(Box::new(ContractionGeometry::unfused(g.clone()))), &[&a, &b, &c], &[])
             .unwrap();
         let mut bytes = vec![0; 60];
         device.read(&c, &mut bytes).unwrap();

@@ -14,10 +14,10 @@ use thalweg_kernel::{
 /// Bytes of a cache line.
 const LINE: u64 = 64;
 /// Period in points up to which a repeating run is staged for a row at next to no cost.
-const SHORT_PERIOD: usize = 256;
-/// Stride in bytes at which columns map to few cache sets; it matters above `LEAST_CONFLICT` columns.
+const MAX_STAGED_PERIOD: usize = 256;
+/// Stride in bytes at which columns map to few cache sets; it matters above `MIN_CONFLICT_COLUMNS` columns.
 const CONFLICT: u64 = 1024;
-const LEAST_CONFLICT: usize = 32;
+const MIN_CONFLICT_COLUMNS: usize = 32;
 /// Points of a chunk that one thread takes; smaller work is not split.
 const CHUNK: u64 = 32 << 10;
 /// Points of a call through tables of positions.
@@ -35,7 +35,7 @@ const ONLINE_BYTES: u64 = 512 << 10;
 
 /// Access pattern of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
-pub enum Way {
+pub enum AccessKind {
     /// Neighbouring elements, one after another.
     Contiguous,
     /// One element for a whole run.
@@ -56,7 +56,7 @@ pub enum Way {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Traffic {
     /// Access pattern.
-    pub way: Way,
+    pub access: AccessKind,
     /// Whether it is written.
     pub write: bool,
     /// Bytes moved from or to memory: distinct elements, and the unused rest of their cache lines.
@@ -240,7 +240,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     let counted = nodes::nodes(body, points, rows);
     f.take(&counted);
     f.points += points;
-    let along = orientation == Orientation::Along;
+    let along = orientation == Orientation::InnerAxis;
     let lane = if along { g.extents.len() - 1 } else { g.kept - 1 };
     let evaluations = |i: usize| {
         let loads = counted.loads[i] as u64;
@@ -251,13 +251,14 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
     let mut r = row_features(body, along, g, &counted);
     if along {
         // A table is filled for each run, or elements are staged for it.
-        r.calls += r.calls * TABLE_CALLS * f.traffic[first..].iter().filter(|t| t.way == Way::Mapped).count() as u64;
+        r.calls +=
+            r.calls * TABLE_CALLS * f.traffic[first..].iter().filter(|t| t.access == AccessKind::Mapped).count() as u64;
     }
     let lanes = order::LANES as u64;
     let passes = counted.passes as u64;
-    let stretches = passes * points / (g.extents[lane] as u64).max(1);
+    let row_runs = passes * points / (g.extents[lane] as u64).max(1);
     if along {
-        f.runs += stretches;
+        f.runs += row_runs;
         // A non-contiguous store has no vector form.
         f.portable |= body.stores.iter().any(|s| {
             let access = body.accesses[s.access as usize];
@@ -265,7 +266,7 @@ fn rows(body: &Body, orientation: Orientation, g: &RowGeometry, left: &mut [u64]
         });
     } else {
         // 32 adjacent points of a strip run as one.
-        f.runs += if r.joined { stretches.div_ceil(lanes) } else { stretches };
+        f.runs += if r.joined { row_runs.div_ceil(lanes) } else { row_runs };
         // The lanes of each fold start from the identity, and are combined at the end.
         f.work.fold += rows * row.div_ceil(order::BLOCK as u64) * row.min(lanes) * counted.folds as u64;
     }
@@ -344,18 +345,26 @@ fn traffic(
         let Some(operand) = access.operand else {
             if access.class == AccessClass::Mapped {
                 let elements = evaluations(i);
-                f.traffic.push(Traffic { way: Way::Mapped, write: false, bytes: 0, again: 0, elements, narrow: false });
+                f.traffic.push(Traffic {
+                    access: AccessKind::Mapped,
+                    write: false,
+                    bytes: 0,
+                    again: 0,
+                    elements,
+                    narrow: false,
+                });
             }
             continue;
         };
         let write = operand as usize >= reads;
         let gathered = any_gather && gathers(i);
-        let (way, spread) = if gathered { (Way::Gathered, 1) } else { way(access.class, at, extents, lane, size) };
+        let (way, spread) =
+            if gathered { (AccessKind::Gathered, 1) } else { way(access.class, at, extents, lane, size) };
         let points: u64 = extents.iter().map(|&n| n as u64).product();
         let elements = match (write, way) {
             (true, _) if access.per_row => at.distinct as u64,
             (true, _) => points,
-            (false, Way::Uniform) => 0,
+            (false, AccessKind::Uniform) => 0,
             (false, _) => evaluations(i),
         };
         // A gather moves no more than it asks for.
@@ -372,21 +381,21 @@ fn traffic(
             None => distinct * size,
         };
         let again = (elements.min(points) * size).saturating_sub(bytes);
-        f.traffic.push(Traffic { way, write, bytes: bytes * spread, again, elements, narrow: size < 4 });
+        f.traffic.push(Traffic { access: way, write, bytes: bytes * spread, again, elements, narrow: size < 4 });
     }
 }
 
 /// Access pattern where the lanes of a vector go along dimension `lane`, and bytes moved per byte used.
-fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, size: u64) -> (Way, u64) {
+fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, size: u64) -> (AccessKind, u64) {
     match class {
-        AccessClass::Mapped => return (Way::Mapped, 1),
-        AccessClass::Uniform => return (Way::Uniform, 1),
+        AccessClass::Mapped => return (AccessKind::Mapped, 1),
+        AccessClass::Uniform => return (AccessKind::Uniform, 1),
         // A source that restarts periodically is staged once and then repeated.
-        AccessClass::Contiguous if at.map.as_ref().is_some_and(|m| m.period() > SHORT_PERIOD) => {
-            return (Way::Mapped, 1);
+        AccessClass::Contiguous if at.map.as_ref().is_some_and(|m| m.period() > MAX_STAGED_PERIOD) => {
+            return (AccessKind::Mapped, 1);
         }
         // Reversed on the way into the lanes, at no memory cost.
-        AccessClass::Contiguous | AccessClass::Reversed => return (Way::Contiguous, 1),
+        AccessClass::Contiguous | AccessClass::Reversed => return (AccessKind::Contiguous, 1),
         AccessClass::Strided => {}
     }
     let bytes = |d: usize| at.strides[d].unsigned_abs() as u64 * size;
@@ -395,11 +404,11 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
     let spread = (least.min(LINE) / size).max(1);
     let transposed = bytes(lane) >= LINE && least < LINE;
     // With few rows the lines stay in cache anyway.
-    let conflicts = bytes(lane).is_multiple_of(CONFLICT) && extents[lane] > LEAST_CONFLICT;
+    let conflicts = bytes(lane).is_multiple_of(CONFLICT) && extents[lane] > MIN_CONFLICT_COLUMNS;
     let way = match (transposed, conflicts) {
-        (true, true) => Way::Conflicting,
-        (true, false) => Way::Transposed,
-        _ => Way::Strided,
+        (true, true) => AccessKind::Conflicting,
+        (true, false) => AccessKind::Transposed,
+        _ => AccessKind::Strided,
     };
     (way, spread)
 }
@@ -407,7 +416,7 @@ fn way(class: AccessClass, at: &AccessGeometry, extents: &[usize], lane: usize, 
 /// Adds operands that are traversed once.
 fn contiguous(left: &[u64], reads: usize, f: &mut CostFeatures) {
     f.traffic.extend(left.iter().enumerate().map(|(i, &bytes)| Traffic {
-        way: Way::Contiguous,
+        access: AccessKind::Contiguous,
         write: i >= reads,
         bytes,
         again: 0,

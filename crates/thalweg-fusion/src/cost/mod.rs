@@ -16,7 +16,7 @@ mod tests;
 mod time;
 
 pub use costs::{Costs, Level};
-pub use features::{CostFeatures, Product, RowFeatures, Traffic, Way};
+pub use features::{AccessKind, CostFeatures, Product, RowFeatures, Traffic};
 pub use nodes::Work;
 
 use crate::segment::{Indexed, Segment, ValueId};

@@ -10,7 +10,7 @@ use thalweg_kernel::{AccessClass, Along, Body, Node, NodeId, Passes, own_cost};
 /// Maximum points of a row for which values are buffered.
 const KEEP_POINTS: u64 = 1 << 20;
 /// Maximum number of passes whose values are counted: later passes of a long chain of folds are similar.
-const MOST_PASSES: usize = 32;
+const MAX_PASSES: usize = 32;
 
 /// Arithmetic by class. Evaluations are weighted by the 4-byte vectors that they fill (double if anything in the body
 /// has 8 bytes).
@@ -86,7 +86,7 @@ pub(super) fn nodes(body: &Body, points: u64, rows: u64) -> NodeCounts {
         }
         let size = body.dtype(id).size() as u64;
         out.kept += size * passes.transfers(id) as u64;
-        out.held += if passes.kept(id) { size } else { 0 };
+        out.held += if passes.is_buffered(id) { size } else { 0 };
         let evaluations = passes.evaluations(id);
         if let Some(a) = node.access() {
             out.loads[a as usize] = out.loads[a as usize].max(evaluations);
@@ -238,7 +238,7 @@ fn alive(body: &Body, passes: &Passes) -> u32 {
     let mut most = 0;
     // Last pass, counted from 1, in which a node was seen alive.
     let mut seen = vec![0; body.nodes.len()];
-    for pass in 0..=passes.last().min(MOST_PASSES - 1) {
+    for pass in 0..=passes.last().min(MAX_PASSES - 1) {
         let mut now = 0u32;
         let mut comes_alive = |id: NodeId| {
             let new = std::mem::replace(&mut seen[id.index()], pass + 1) <= pass;

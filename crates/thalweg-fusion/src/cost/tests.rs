@@ -39,7 +39,7 @@ fn softmax(rows: usize, row: usize) -> (Kernel, Geometry) {
     let mut at = AccessGeometry { base: 0, strides: [0; MAX_RANK], map: None, reach: Some((0, n - 1)), distinct: n };
     (at.strides[0], at.strides[1]) = (row as isize, 1);
     let geometry = RowGeometry { extents: vec![rows, row], kept: 1, accesses: vec![at.clone(), at] };
-    (Kernel::Rows { body: b.finish(), orientation: Orientation::Along }, Geometry::Rows(geometry))
+    (Kernel::Rows { body: b.finish(), orientation: Orientation::InnerAxis }, Geometry::Rows(geometry))
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Predicted time, from cost features.
 
 use super::costs::{Costs, Level};
-use super::features::{CostFeatures, Way};
+use super::features::{AccessKind, CostFeatures};
 
 /// Slope of the time where more threads join: they take over the additional work, but never all of it.
 const RISE: f64 = 0.05;
@@ -16,14 +16,14 @@ impl Costs {
         let level = self.level(footprint);
         let arithmetic = self.arithmetic(features, level);
         let overhead = self.overhead(features);
-        let near = self.moved_again(features);
+        let near = self.reread_time(features);
         let (one, all) = self.memory(features, level);
-        let alone = self.together(arithmetic, one + near) + overhead;
+        let alone = self.overlapped(arithmetic, one + near) + overhead;
         let n = (self.threads as u64).min(features.chunks).max(1) as f64;
         // A few threads do not reach the bandwidth of all.
         let share = if self.threads > 1 { (n - 1.0) / (self.threads - 1) as f64 } else { 0.0 };
         let moved = one + (all - one) * share;
-        let shared = self.together(arithmetic / n, moved + near / n) + overhead / n;
+        let shared = self.overlapped(arithmetic / n, moved + near / n) + overhead / n;
         let work = if n > 1.0 { self.spread(alone, shared) } else { alone };
         let fixed = self.launch + features.boxes.saturating_sub(1) as f64 * self.boxed;
         (((fixed + work) * 1e3) as u64).max(1)
@@ -55,7 +55,7 @@ impl Costs {
     }
 
     /// Arithmetic and memory in parallel: the shorter one overlaps, except for a fraction.
-    fn together(&self, arithmetic: f64, memory: f64) -> f64 {
+    fn overlapped(&self, arithmetic: f64, memory: f64) -> f64 {
         arithmetic.max(memory) + self.overlap * arithmetic.min(memory)
     }
 
@@ -70,7 +70,7 @@ impl Costs {
     }
 
     /// Time of rereads within a thread's private caches.
-    fn moved_again(&self, features: &CostFeatures) -> f64 {
+    fn reread_time(&self, features: &CostFeatures) -> f64 {
         let again: u64 = features.traffic.iter().map(|t| t.again).sum();
         let rows = features.rows.map_or(0.0, |r| r.again as f64 * self.again * self.level(r.near).read);
         again as f64 * self.levels[0].read + rows
@@ -98,7 +98,7 @@ impl Costs {
         let moves: f64 = features
             .traffic
             .iter()
-            .map(|t| t.elements as f64 * self.element(t.way, level) * if t.narrow { self.narrow } else { 1.0 })
+            .map(|t| t.elements as f64 * self.element(t.access, level) * if t.narrow { self.narrow } else { 1.0 })
             .sum();
         let product = features.product.map_or(0.0, |p| {
             let each = self.multiply_of(p.dtype, p.tf32);
@@ -110,15 +110,15 @@ impl Costs {
     }
 
     /// Extra time per element of an access pattern.
-    fn element(&self, way: Way, level: Level) -> f64 {
+    fn element(&self, way: AccessKind, level: Level) -> f64 {
         match way {
-            Way::Contiguous | Way::Uniform => 0.0,
-            Way::Transposed => self.transposed,
+            AccessKind::Contiguous | AccessKind::Uniform => 0.0,
+            AccessKind::Transposed => self.transposed,
             // Lines are fetched again, from the level where the bytes are.
-            Way::Conflicting => self.conflicting * (level.read / self.levels[NEAR].read).max(1.0),
-            Way::Strided => self.strided,
-            Way::Mapped => self.mapped,
-            Way::Gathered => self.gathered,
+            AccessKind::Conflicting => self.conflicting * (level.read / self.levels[NEAR].read).max(1.0),
+            AccessKind::Strided => self.strided,
+            AccessKind::Mapped => self.mapped,
+            AccessKind::Gathered => self.gathered,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Explanations as one self-contained HTML page: the graph of every segment, kernels as colours, bytes on edges.
 
-use super::layout::{Place, layout};
+use super::layout::{SlotCentre, layout};
 use super::{Candidate, Explanation, SegmentReport, Totals, bytes, time};
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ const HEIGHT: f64 = 40.0;
 const GAP_Y: f64 = 38.0;
 const MARGIN: f64 = 20.0;
 /// Minimum scale of a graph wider than the page; beyond that it scrolls.
-const LEAST_SCALE: f64 = 0.65;
+const MIN_SCALE: f64 = 0.65;
 
 const STYLE: &str = "
 :root{--ink:#1c2430;--soft:#5d6b7c;--line:#d5dce4;--paper:#fff;--back:#f4f6f8}
@@ -126,7 +126,7 @@ fn segment(out: &mut String, number: usize, s: &SegmentReport) {
     out.push_str("</table></section>");
     autotuning(out, &s.autotuning);
     deferred(out, s);
-    kept(out, s);
+    saved_values(out, s);
     if !s.edges.is_empty() {
         out.push_str("<section><table><tr><th>not fused</th><th>kernels</th><th class=n>bytes</th><th>why</th></tr>");
         for e in &s.edges {
@@ -180,19 +180,19 @@ fn deferred(out: &mut String, s: &SegmentReport) {
 }
 
 /// Results that only a tape holds, if any.
-fn kept(out: &mut String, s: &SegmentReport) {
-    if !s.again.is_empty() {
-        let n = s.again.len();
+fn saved_values(out: &mut String, s: &SegmentReport) {
+    if !s.recomputed.is_empty() {
+        let n = s.recomputed.len();
         let _ = write!(
             out,
             "<section><p>{n} operations recorded again, for results that an earlier segment left.</p></section>"
         );
     }
-    if s.kept.is_empty() {
+    if s.saved.is_empty() {
         return;
     }
     out.push_str("<section><table><tr><th>for the backward pass</th><th></th><th class=n>bytes</th><th class=n>µs to keep</th><th class=n>µs to compute again</th></tr>");
-    for k in &s.kept {
+    for k in &s.saved {
         let op = &s.operations[k.operation];
         let _ = write!(
             out,
@@ -202,8 +202,8 @@ fn kept(out: &mut String, s: &SegmentReport) {
             escape(&op.result),
             if k.written { "written" } else { "left" },
             bytes(k.bytes),
-            k.keeping_ns as f64 / 1e3,
-            k.again_ns as f64 / 1e3
+            k.saving_ns as f64 / 1e3,
+            k.recompute_ns as f64 / 1e3
         );
     }
     out.push_str("</table></section>");
@@ -227,7 +227,7 @@ fn graph(out: &mut String, s: &SegmentReport) {
     let _ = write!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w:.0}\" height=\"{h:.0}\" viewBox=\"0 0 {w:.0} {h:.0}\" style=\"min-width:{:.0}px\" role=\"img\">",
-        w * LEAST_SCALE
+        w * MIN_SCALE
     );
     let mut labels = String::new();
     // All readers of a value read the same bytes: the label is drawn once, below its box, where no other label is near.
@@ -273,8 +273,8 @@ fn top(layer: usize) -> f64 {
 }
 
 /// Line from box to box through the points between them.
-fn line(from: Place, way: &[Place], to: Place) -> String {
-    let x = |p: Place| MARGIN + p.x;
+fn line(from: SlotCentre, way: &[SlotCentre], to: SlotCentre) -> String {
+    let x = |p: SlotCentre| MARGIN + p.x;
     let mut at = (x(from), top(from.layer) + HEIGHT);
     let mut path = format!("M{:.1} {:.1}", at.0, at.1);
     for (n, &next) in way.iter().chain([&to]).enumerate() {

@@ -12,7 +12,7 @@ const LINE: f64 = 4.0;
 
 /// Centre of a slot in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct SlotCentre {
     pub x: f64,
     pub layer: usize,
 }
@@ -20,9 +20,9 @@ pub(super) struct Place {
 /// Positions of a graph.
 pub(super) struct Layout {
     /// Position of each node.
-    pub nodes: Vec<Place>,
+    pub nodes: Vec<SlotCentre>,
     /// For each node and each of its arguments, the points that the line between them goes through.
-    pub ways: Vec<Vec<Vec<Place>>>,
+    pub ways: Vec<Vec<Vec<SlotCentre>>>,
     /// Width of the page.
     pub width: f64,
     /// Number of rows.
@@ -56,7 +56,7 @@ pub(super) fn layout(arguments: &[Vec<usize>], box_width: f64) -> Layout {
     x.iter_mut().for_each(|v| *v -= left);
     let right = |(i, v): (usize, &f64)| v + if i < n { box_width / 2.0 } else { LINE };
     let width = x.iter().enumerate().map(right).fold(0.0, f64::max);
-    let at = |i: usize| Place { x: x[i], layer: items.layer[i] };
+    let at = |i: usize| SlotCentre { x: x[i], layer: items.layer[i] };
     let places = |way: &Vec<usize>| way.iter().map(|&i| at(i)).collect();
     Layout {
         nodes: (0..n).map(at).collect(),

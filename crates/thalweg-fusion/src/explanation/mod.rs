@@ -1,7 +1,7 @@
 //! Explanations: which operations were fused, the memory traffic of that, and why the rest was not fused.
 //!
 //! A [`SegmentReport`] is made from a segment, its plan and its instance, and completed with the results of the run. It
-//! holds plain data; [`Explanation`] renders all reports of a piece of code as text, JSON or a self-contained HTML
+//! holds plain data; [`Explanation`] renders all reports of a closure as text, JSON or a self-contained HTML
 //! page.
 
 mod html;
@@ -23,7 +23,7 @@ use std::collections::HashSet;
 use thalweg_ir::{Arg, Scalar};
 use thalweg_kernel::{Moved, Residence};
 
-/// Reports of the segments that a piece of code ran.
+/// Reports of the segments that a closure ran.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Explanation {
     /// One report per segment, in the order they ran.
@@ -85,9 +85,9 @@ pub struct SegmentReport {
     /// Operations whose results somebody holds but nobody ever read: deferred, and computed if somebody asks.
     pub deferred: Vec<usize>,
     /// Results that a backward pass in another segment will read, or that these depend on: written or dropped.
-    pub kept: Vec<KeptReport>,
+    pub saved: Vec<SavedReport>,
     /// Operations recorded again, for results that an earlier segment dropped.
-    pub again: Vec<usize>,
+    pub recomputed: Vec<usize>,
     /// Error of the segment, if it failed.
     pub error: Option<String>,
     /// Why it ran beside the stream, once more, if it did: for results that had been deferred, or after a failure.
@@ -105,7 +105,7 @@ pub struct RewriteReport {
 
 /// Result that only a tape holds, or that such results are to be recomputed from.
 #[derive(Clone, Debug, Serialize)]
-pub struct KeptReport {
+pub struct SavedReport {
     /// The operation.
     pub operation: usize,
     /// Size in bytes.
@@ -113,9 +113,9 @@ pub struct KeptReport {
     /// Whether it is written; otherwise it is recomputed.
     pub written: bool,
     /// Predicted nanoseconds to write it and read it once, at the price of its bytes.
-    pub keeping_ns: u64,
+    pub saving_ns: u64,
     /// Predicted nanoseconds to recompute it from available values.
-    pub again_ns: u64,
+    pub recompute_ns: u64,
 }
 
 /// Plan that competed in an autotuning.
@@ -289,8 +289,8 @@ impl SegmentReport {
             unfused,
             autotuning: vec![],
             deferred: vec![],
-            kept: vec![],
-            again: vec![],
+            saved: vec![],
+            recomputed: vec![],
             error: None,
             rerun: None,
         }
@@ -304,19 +304,19 @@ impl SegmentReport {
     /// Adds the deferred results and the operations that were recorded again.
     pub fn leaves(&mut self, deferred: &BitSet, again: &[u32]) {
         self.deferred = deferred.iter().map(|i| self.place(i)).collect();
-        self.again = again.iter().map(|&i| self.place(i as usize)).collect();
+        self.recomputed = again.iter().map(|&i| self.place(i as usize)).collect();
     }
 
     /// Adds the decision about results that only a tape holds.
     pub fn keeps(&mut self, keep: &Keep) {
-        let report = |w: &Why| KeptReport {
+        let report = |w: &Why| SavedReport {
             operation: self.place(w.operation),
             bytes: w.bytes,
             written: keep.written.has(w.operation),
-            keeping_ns: w.keeping / 1000,
-            again_ns: w.again / 1000,
+            saving_ns: w.keeping / 1000,
+            recompute_ns: w.again / 1000,
         };
-        self.kept = keep.why.iter().map(report).collect();
+        self.saved = keep.why.iter().map(report).collect();
     }
 
     /// Adds the results of the run: for each launch of the schedule the bytes allocated, the outputs in place, the

@@ -105,7 +105,7 @@ impl SegmentReport {
             self.deferred.iter().try_for_each(|i| write!(f, " %{i}"))?;
             f.write_char('\n')?;
         }
-        self.kept(f)?;
+        self.saved_values(f)?;
         let dead = self.operations.iter().filter(|o| o.kernels.is_empty() && !o.alias).count();
         if dead > 0 {
             writeln!(f, "{dead} operations that nobody needed or that only re-label memory")?;
@@ -122,9 +122,9 @@ impl SegmentReport {
     }
 
     /// Writes results that only a tape holds, and operations recorded again.
-    fn kept(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn saved_values(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (written, title) in [(true, "kept for the backward pass"), (false, "left, to be computed again there")] {
-            let mut about: Vec<_> = self.kept.iter().filter(|k| k.written == written).collect();
+            let mut about: Vec<_> = self.saved.iter().filter(|k| k.written == written).collect();
             if about.is_empty() {
                 continue;
             }
@@ -135,15 +135,19 @@ impl SegmentReport {
             for k in about.iter().take(SHOWN) {
                 let (name, result) = (self.operations[k.operation].name, &self.operations[k.operation].result);
                 writeln!(f, "  %{} {name} {result}, {}:", k.operation, bytes(k.bytes))?;
-                let (keeping, again) = (us(k.keeping_ns), us(k.again_ns));
+                let (keeping, again) = (us(k.saving_ns), us(k.recompute_ns));
                 writeln!(f, "    {keeping:.1} µs to keep, {again:.1} µs to compute again")?;
             }
             if about.len() > SHOWN {
                 writeln!(f, "  and {} more", about.len() - SHOWN)?;
             }
         }
-        if !self.again.is_empty() {
-            writeln!(f, "{} operations recorded again, for results that an earlier segment left", self.again.len())?;
+        if !self.recomputed.is_empty() {
+            writeln!(
+                f,
+                "{} operations recorded again, for results that an earlier segment left",
+                self.recomputed.len()
+            )?;
         }
         Ok(())
     }

@@ -15,15 +15,15 @@
 //! early operations pay the higher price and late ones the lower. Early ones are recomputed last, when the values saved
 //! for the late ones are gone.
 //!
-//! Always true: a dropped value is computed by at most [`MOST_AGAIN`] operations from values that are written, live, or
+//! Always true: a dropped value is computed by at most [`MAX_RECOMPUTED_OPS`] operations from values that are written, live, or
 //! existed before. A value that was itself recorded again is not dropped once more.
 
 mod network;
-mod stretch;
+mod subgraph;
 #[cfg(test)]
 mod tests;
 
-pub use stretch::Stretch;
+pub use subgraph::Subgraph;
 
 use crate::cost::{Costs, Level};
 use crate::segment::{BitSet, Indexed, Segment, ValueId};
@@ -32,7 +32,7 @@ use thalweg_ir::{Op, ScanOp};
 use thalweg_kernel::Along;
 
 /// Maximum number of operations that recompute a value.
-pub const MOST_AGAIN: usize = 256;
+pub const MAX_RECOMPUTED_OPS: usize = 256;
 
 /// Price of a byte when memory is not short, as a multiple of the time to write and read it: doubled, since the memory
 /// is unavailable to anything else meanwhile.
@@ -148,7 +148,7 @@ impl<'a> Graph<'a> {
     /// First decision that fits the budget, approximately in order of increasing time.
     fn decided(&self) -> Keep {
         let n = self.question.segment.ops.len();
-        let usual = self.cut([USUAL; 2], 0, MOST_AGAIN);
+        let usual = self.cut([USUAL; 2], 0, MAX_RECOMPUTED_OPS);
         let mut best = self.finish(&usual, &usual, [USUAL; 2]);
         let Some(room) = self.question.room else { return best };
         let better = |found: Keep, best: &mut Keep| {
@@ -165,7 +165,7 @@ impl<'a> Graph<'a> {
             let prices = [low, low * STEEP];
             for part in 1..=TURNS {
                 let turn = |part: usize| n * part / TURNS;
-                let found = self.finish(&self.cut(prices, turn(part), MOST_AGAIN), &usual, prices);
+                let found = self.finish(&self.cut(prices, turn(part), MAX_RECOMPUTED_OPS), &usual, prices);
                 if found.peak <= room {
                     return self.refined(prices, (turn(part - 1), turn(part)), (&usual, room), found);
                 }
@@ -173,7 +173,7 @@ impl<'a> Graph<'a> {
             }
         }
         // Nothing fits so far: recompute everything, over shorter and shorter spans.
-        for most in [MOST_AGAIN / 4, MOST_AGAIN / 16] {
+        for most in [MAX_RECOMPUTED_OPS / 4, MAX_RECOMPUTED_OPS / 16] {
             let found = self.finish(&self.cut([HIGHEST; 2], 0, most), &usual, [HIGHEST; 2]);
             if better(found, &mut best) {
                 break;
@@ -313,7 +313,7 @@ impl<'a> Graph<'a> {
     fn peak(&self, written: &BitSet, cut: &Cut, usual: &Cut) -> usize {
         let n = self.question.segment.ops.len();
         let wished = |i: usize| cut.again.has(i) && usual.there.has(i) && !usual.again.has(i);
-        let end = self.stretches(cut, wished);
+        let end = self.last_recomputed(cut, wished);
         // Bytes that appear and disappear at each position of the pass.
         let (mut comes, mut goes) = (vec![0usize; n + 1], vec![0usize; n + 1]);
         for i in self.reached.iter() {
@@ -349,13 +349,13 @@ impl<'a> Graph<'a> {
 
     /// For each recomputed operation the last one recomputed with it: a connected span is recomputed as a whole. Values
     /// that do not depend on a large dropped one, such as a mask, form spans of their own.
-    fn stretches(&self, cut: &Cut, wished: impl Fn(usize) -> bool) -> Vec<usize> {
+    fn last_recomputed(&self, cut: &Cut, wished: impl Fn(usize) -> bool) -> Vec<usize> {
         let n = self.question.segment.ops.len();
-        let mut stretch: Vec<usize> = (0..n).collect();
-        let find = |stretch: &mut Vec<usize>, mut i: usize| {
-            while stretch[i] != i {
-                stretch[i] = stretch[stretch[i]];
-                i = stretch[i];
+        let mut span: Vec<usize> = (0..n).collect();
+        let find = |span: &mut Vec<usize>, mut i: usize| {
+            while span[i] != i {
+                span[i] = span[span[i]];
+                i = span[i];
             }
             i
         };
@@ -370,17 +370,17 @@ impl<'a> Graph<'a> {
                     && heavy.has(o)
                 {
                     heavy.insert(i);
-                    let (a, b) = (find(&mut stretch, i), find(&mut stretch, o));
-                    stretch[a.max(b)] = a.min(b);
+                    let (a, b) = (find(&mut span, i), find(&mut span, o));
+                    span[a.max(b)] = a.min(b);
                 }
             }
         }
         let mut end = vec![0; n];
         for i in cut.again.iter() {
-            let s = find(&mut stretch, i);
+            let s = find(&mut span, i);
             end[s] = end[s].max(i);
         }
-        (0..n).map(|i| end[find(&mut stretch, i)].max(i)).collect()
+        (0..n).map(|i| end[find(&mut span, i)].max(i)).collect()
     }
 
     /// Refines a range in which the boundary of early operations fits: as few early operations as suffice.
@@ -388,7 +388,7 @@ impl<'a> Graph<'a> {
         let ((mut short, mut enough), mut best) = (range, fits);
         while enough - short > 8 {
             let turn = (short + enough) / 2;
-            let found = self.finish(&self.cut(prices, turn, MOST_AGAIN), usual, prices);
+            let found = self.finish(&self.cut(prices, turn, MAX_RECOMPUTED_OPS), usual, prices);
             if found.peak <= room {
                 (enough, best) = (turn, found);
             } else {

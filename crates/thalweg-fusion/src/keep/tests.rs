@@ -147,9 +147,9 @@ fn nothing_is_left_far_from_memory_and_nothing_is_left_twice() {
     let mut run = 0;
     for i in 0..3000 {
         run = if found.left.has(i) { run + 1 } else { 0 };
-        assert!(run <= MOST_AGAIN, "{i}");
+        assert!(run <= MAX_RECOMPUTED_OPS, "{i}");
     }
-    assert_eq!(found.written.count(), 3000 / (MOST_AGAIN + 1));
+    assert_eq!(found.written.count(), 3000 / (MAX_RECOMPUTED_OPS + 1));
     (0..100).for_each(|i| again.insert(i));
     let found = ask(&again);
     assert!((0..100).all(|i| found.written.has(i)));

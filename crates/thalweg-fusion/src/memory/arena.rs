@@ -20,12 +20,12 @@ pub(super) struct Lifetime {
 }
 
 impl Lifetime {
-    fn meets(&self, other: &Lifetime) -> bool {
+    fn overlaps(&self, other: &Lifetime) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 
     /// Bytes up to the earliest start of the next block.
-    fn room(&self) -> usize {
+    fn aligned_bytes(&self) -> usize {
         self.bytes.next_multiple_of(ALIGNMENT)
     }
 }
@@ -80,15 +80,15 @@ fn place(blocks: &[Lifetime], order: &[usize], by_start: bool) -> (Vec<usize>, u
             placed.retain(|&p| blocks[p].last >= block.first);
         }
         let (mut end, mut best, mut least) = (0usize, None, usize::MAX);
-        for &p in placed.iter().filter(|&&p| blocks[p].meets(block)) {
+        for &p in placed.iter().filter(|&&p| blocks[p].overlaps(block)) {
             let gap = offsets[p].saturating_sub(end);
-            if gap >= block.room() && gap < least {
+            if gap >= block.aligned_bytes() && gap < least {
                 (best, least) = (Some(end), gap);
             }
-            end = end.max(offsets[p] + blocks[p].room());
+            end = end.max(offsets[p] + blocks[p].aligned_bytes());
         }
         offsets[n] = best.unwrap_or(end);
-        bytes = bytes.max(offsets[n] + block.room());
+        bytes = bytes.max(offsets[n] + block.aligned_bytes());
         placed.insert(placed.partition_point(|&p| offsets[p] <= offsets[n]), n);
     }
     (offsets, bytes)

@@ -1,6 +1,6 @@
 //! Memory layout: turns a sequence of launches into a schedule with lifetimes and locations.
 
-use super::{Arena, Launch, Lifetime, Needs, Place, Schedule, arena};
+use super::{Arena, CellLocation, Launch, Lifetime, Needs, Schedule, arena};
 use crate::instance::Instance;
 use crate::write::step::Slot;
 
@@ -109,7 +109,7 @@ fn launches(instance: &Instance, steps: &[usize]) -> Schedule {
         input => input,
     };
     s.outputs = instance.outputs.iter().map(|o| last(o.slot)).collect();
-    s.places = vec![Place::Own; s.cells.len()];
+    s.places = vec![CellLocation::Own; s.cells.len()];
     s
 }
 
@@ -174,7 +174,7 @@ fn places(instance: &Instance, needs: &Needs<'_>, s: &mut Schedule, uses: &Uses)
             if fitted != w && s.cells[cell] > 0 && fits && free && !(needs.rereads)(launch.step, w) {
                 fitted = w;
                 taken.push((from, to));
-                s.places[cell] = Place::Over(from);
+                s.places[cell] = CellLocation::Over(from);
                 roots[cell] = match from {
                     Slot::Buffer(c) => roots[c],
                     input => input,
@@ -196,8 +196,8 @@ fn releases(s: &mut Schedule, uses: &Uses) {
     let mut over_input = vec![false; uses.inputs.len()];
     for place in &s.places {
         match *place {
-            Place::Over(Slot::Buffer(c)) => over[c] = true,
-            Place::Over(Slot::Input(i)) => over_input[i] = true,
+            CellLocation::Over(Slot::Buffer(c)) => over[c] = true,
+            CellLocation::Over(Slot::Input(i)) => over_input[i] = true,
             _ => {}
         }
     }
@@ -252,7 +252,7 @@ fn into_arena(s: &mut Schedule, blocks: &[Block]) {
     let (offsets, bytes) = arena::pack(&lives);
     for (root, offset) in roots.into_iter().zip(offsets) {
         if let Slot::Buffer(c) = root {
-            s.places[c] = Place::Arena(offset);
+            s.places[c] = CellLocation::Arena(offset);
         }
     }
     s.arena = Arena {
@@ -282,7 +282,9 @@ fn in_use(needs: &Needs<'_>, s: &Schedule, uses: &Uses, blocks: &[Block], share:
     let mut over = vec![None; needs.own.len()];
     for b in blocks {
         match b.root {
-            Slot::Buffer(c) if !matches!(s.places[c], Place::Arena(_)) => held(b.life.bytes, b.life.first, b.life.last),
+            Slot::Buffer(c) if !matches!(s.places[c], CellLocation::Arena(_)) => {
+                held(b.life.bytes, b.life.first, b.life.last)
+            }
             Slot::Buffer(_) => {}
             Slot::Input(i) => over[i] = Some(b.life.last),
         }

@@ -16,7 +16,7 @@ use crate::write::step::{Slot, Step};
 /// Maximum launches of a schedule per step of the instance.
 const MAX_GROWTH: usize = 3;
 /// Size ratio below which an operand of a result is held rather than recomputed for it.
-const SMALL: usize = 8;
+const HOLD_SIZE_RATIO: usize = 8;
 
 pub(super) fn within(
     instance: &Instance,
@@ -230,7 +230,7 @@ impl<'a> Trade<'a> {
         }
         let before = readers.get(next).copied().unwrap_or(state.steps.len());
         let since = if next > 0 { readers[next - 1] } else { first };
-        let mut again = Again { trade: self, state, t, before, steps: vec![], held: 0 };
+        let mut again = Recomputation { trade: self, state, t, before, steps: vec![], held: 0 };
         again.need(state.curve.buffers[cell], true)?;
         let freed = state.curve.bytes(cell).saturating_sub(again.held);
         let launches = state.above[before] - state.above[since + 1];
@@ -246,7 +246,7 @@ impl<'a> Trade<'a> {
 }
 
 /// Steps that have to run again for a result.
-struct Again<'a> {
+struct Recomputation<'a> {
     trade: &'a Trade<'a>,
     state: &'a State,
     /// Launch at which memory is to be freed.
@@ -258,7 +258,7 @@ struct Again<'a> {
     held: usize,
 }
 
-impl Again<'_> {
+impl Recomputation<'_> {
     /// Adds the step that computes a buffer, after those of its operands. `None` if there are too many.
     fn need(&mut self, buffer: usize, large: bool) -> Option<()> {
         let maker = self.trade.makers[buffer]?;
@@ -286,7 +286,7 @@ impl Again<'_> {
                     if uses.last[now] >= self.t {
                         continue;
                     }
-                    let small = large && self.trade.instance.buffers[b] * SMALL <= bytes;
+                    let small = large && self.trade.instance.buffers[b] * HOLD_SIZE_RATIO <= bytes;
                     if small || self.need(b, large).is_none() {
                         self.held += self.trade.instance.buffers[b];
                     }

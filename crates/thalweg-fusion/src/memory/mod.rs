@@ -41,7 +41,7 @@ pub struct Schedule {
     /// results of repeated launches.
     pub cells: Vec<usize>,
     /// Location of each cell.
-    pub places: Vec<Place>,
+    pub places: Vec<CellLocation>,
     /// Final slot of each of [`Instance::outputs`].
     pub outputs: Vec<Slot>,
     /// Arena.
@@ -67,7 +67,7 @@ pub struct Launch {
 
 /// Location of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum CellLocation {
     /// Allocation of its own.
     Own,
     /// Offset in bytes into the arena.

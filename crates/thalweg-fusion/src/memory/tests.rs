@@ -89,8 +89,10 @@ fn check(instance: &Instance, s: &Schedule) {
             // An operand that is overwritten in place is read from its old location.
             let from = match slot {
                 Slot::Buffer(c) => match s.places[c] {
-                    Place::Over(Slot::Buffer(o)) if launch.operands[step.first_write..].contains(&slot) => o,
-                    Place::Over(Slot::Input(i)) if launch.operands[step.first_write..].contains(&slot) => input(i),
+                    CellLocation::Over(Slot::Buffer(o)) if launch.operands[step.first_write..].contains(&slot) => o,
+                    CellLocation::Over(Slot::Input(i)) if launch.operands[step.first_write..].contains(&slot) => {
+                        input(i)
+                    }
                     _ => c,
                 },
                 Slot::Input(i) => input(i),
@@ -107,13 +109,13 @@ fn check(instance: &Instance, s: &Schedule) {
             let (Slot::Buffer(c), Slot::Buffer(b)) = (slot, step.operands[step.first_write + n]) else { panic!() };
             buffer[c] = b;
             match s.places[c] {
-                Place::Over(Slot::Buffer(o)) => {
+                CellLocation::Over(Slot::Buffer(o)) => {
                     memory[c] = memory[o];
                     holds[o] = None;
                 }
-                Place::Over(Slot::Input(i)) => holds[input(i)] = None,
-                Place::Arena(at) => memory[c] = Some(at / 64),
-                Place::Own => {}
+                CellLocation::Over(Slot::Input(i)) => holds[input(i)] = None,
+                CellLocation::Arena(at) => memory[c] = Some(at / 64),
+                CellLocation::Own => {}
             }
             if let Some(at) = memory[c] {
                 arena[at..at + s.cells[c] / 64].fill(Some(c));

@@ -63,7 +63,7 @@ fn of_written(segment: Segment<'_>, costs: &Costs, plan: &Plan, most: usize) -> 
     let mut plans: Vec<Planned> = vec![];
     let mut all = found.iter().map(|s| (finish(&facts, s), s.time)).collect::<Vec<_>>();
     // If there is a group, also its kernels launched separately.
-    if let Some(apart) = horizontal::apart(plan) {
+    if let Some(apart) = horizontal::ungrouped(plan) {
         all.insert(0, (apart, own.time));
     }
     for (candidate, time) in all {

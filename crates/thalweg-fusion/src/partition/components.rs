@@ -4,8 +4,8 @@
 use super::canonical::root;
 use super::facts::Facts;
 use super::kernels::Kernels;
-use super::parts::{Look, Standing};
-use super::search::{Component, Effort, Found, NoPlan, State, grown, search};
+use super::partition_cache::{Look, Standing};
+use super::search::{Component, Effort, NoPlan, SearchResult, State, grown, search};
 use crate::segment::{BitSet, ValueId};
 use crate::tunable::TUNABLES;
 use crate::write::rules::is_constant;
@@ -37,7 +37,7 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Resul
         let (state, ended) = match as_before {
             Some(before) => before,
             None => {
-                let found = solved(kernels, &component, share(effort, spent, component.ops.len()))?;
+                let found = solved(kernels, &component, component_budget(effort, spent, component.ops.len()))?;
                 spent += kernels.visits - before;
                 seen.insert(look, Solved::new(&ranked, &found.state, found.complete));
                 (found.state, found.complete)
@@ -56,7 +56,11 @@ pub(super) fn search_all(kernels: &mut Kernels<'_, '_>, effort: Effort) -> Resul
 ///
 /// # Errors
 /// When it has no legal plan.
-pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effort: Effort) -> Result<Found, NoPlan> {
+pub(super) fn solved(
+    kernels: &mut Kernels<'_, '_>,
+    component: &Component,
+    effort: Effort,
+) -> Result<SearchResult, NoPlan> {
     let facts = kernels.facts;
     let Some(at_hand) = kernels.at_hand.filter(|_| facts.ix.seg.mode.fused && effort != Effort::None) else {
         return search(kernels, component, effort);
@@ -67,7 +71,7 @@ pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effor
     let part = parts.alike(facts, (&component.ops, &ranked), (&looks.0, &looks.1), quickly);
     let before = part.and_then(|(part, stores)| {
         let state = state_of(kernels, &stores)?;
-        Some((Found { state, complete: part.standing == Standing::Ended }, part.standing))
+        Some((SearchResult { state, complete: part.standing == Standing::Ended }, part.standing))
     });
     let (found, standing) = match before {
         Some((before, standing)) if !further || standing == Standing::Ended => {
@@ -83,7 +87,7 @@ pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effor
             let found = search(kernels, component, effort)?;
             let standing = Standing::of(found.complete);
             let better = found.state.time < before.state.time;
-            (if better { found } else { Found { state: before.state, ..found } }, standing)
+            (if better { found } else { SearchResult { state: before.state, ..found } }, standing)
         }
         None => {
             let near = parts.near(facts, (&component.ops, &looks.0), quickly, |ops| {
@@ -98,7 +102,7 @@ pub(super) fn solved(kernels: &mut Kernels<'_, '_>, component: &Component, effor
                         true => Standing::Grown,
                         false => Standing::Stopped,
                     };
-                    (Found { complete: standing == Standing::Ended, ..found }, standing)
+                    (SearchResult { complete: standing == Standing::Ended, ..found }, standing)
                 }
                 None => {
                     let found = search(kernels, component, effort)?;
@@ -123,12 +127,12 @@ fn state_of(kernels: &mut Kernels<'_, '_>, stores: &[Vec<usize>]) -> Option<Stat
 }
 
 /// Minimum visits per operation of a component, whatever others have spent: enough for the obvious moves.
-const OWN_SHARE: u64 = 30;
+const MIN_VISITS_PER_OP: u64 = 30;
 
 /// Remaining budget for a component of that many operations.
-fn share(effort: Effort, spent: u64, operations: usize) -> Effort {
+fn component_budget(effort: Effort, spent: u64, operations: usize) -> Effort {
     match effort {
-        Effort::Visits(n) => Effort::Visits(n.saturating_sub(spent).max(n.min(OWN_SHARE * operations as u64))),
+        Effort::Visits(n) => Effort::Visits(n.saturating_sub(spent).max(n.min(MIN_VISITS_PER_OP * operations as u64))),
         other => other,
     }
 }

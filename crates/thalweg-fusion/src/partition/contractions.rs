@@ -24,7 +24,7 @@ pub(super) fn contraction(
     let ix = &facts.ix;
     let shapes = ix.seg.shapes;
     let factors = |product: usize| -> Vec<FxHashSet<usize>> {
-        ix.tensors(product).map(|(_, v)| behind(facts, v, stores, stored)).collect()
+        ix.tensors(product).map(|(_, v)| computed_from(facts, v, stores, stored)).collect()
     };
     let (product, inner, [left, right]) = match reach.products[..] {
         [product] => (product, None, pair(factors(product))),
@@ -55,8 +55,8 @@ pub(super) fn contraction(
         return Err(Rule::OtherRows);
     }
     let (before, after): (Vec<usize>, Vec<usize>) = reach.folds.iter().partition(|f| left.contains(f));
-    let left_rows = along_last(facts, &before, factor)?;
-    let rows = along_last(facts, &after, shapes[product])?;
+    let left_rows = last_axis_reduction(facts, &before, factor)?;
+    let rows = last_axis_reduction(facts, &after, shapes[product])?;
     if ix.seg.mode.contracts < Contracts::Rows {
         // Tile kernels support no row operations, except those of the weights between two products (flash attention),
         // which are checked when they are written.
@@ -125,7 +125,7 @@ fn pair(sets: Vec<FxHashSet<usize>>) -> [FxHashSet<usize>; 2] {
 }
 
 /// Operations that a value is computed from in a kernel with these stores, including itself.
-fn behind(facts: &Facts<'_>, v: ValueId, stores: &[usize], stored: &BitSet) -> FxHashSet<usize> {
+fn computed_from(facts: &Facts<'_>, v: ValueId, stores: &[usize], stored: &BitSet) -> FxHashSet<usize> {
     let ops = facts.ix.seg.ops;
     let (mut seen, mut left) = (FxHashSet::default(), vec![v]);
     while let Some(v) = left.pop() {
@@ -139,7 +139,7 @@ fn behind(facts: &Facts<'_>, v: ValueId, stores: &[usize], stored: &BitSet) -> F
 }
 
 /// Representative of these reductions, all of which go along the last axis of that shape; none if there are none.
-fn along_last(facts: &Facts<'_>, folds: &[usize], shape: Shape) -> Result<Option<usize>, Rule> {
+fn last_axis_reduction(facts: &Facts<'_>, folds: &[usize], shape: Shape) -> Result<Option<usize>, Rule> {
     let ix = &facts.ix;
     let last = 1u32 << (shape.rank() - 1);
     let fits = |&f: &usize| ix.shape(rows::operand(ix, f)) == shape && rows::axes(ix, f) == last;

@@ -328,7 +328,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Row class of the reduction that a value represents.
-    pub fn rows_behind(&self, i: usize) -> Option<usize> {
+    pub fn rows_of_value(&self, i: usize) -> Option<usize> {
         self.fold_of.get(&i).map(|f| self.row_class[f])
     }
 

@@ -76,7 +76,7 @@ pub(super) fn group(
 }
 
 /// Plan with the members of its groups as separate kernels; `None` if it has no groups.
-pub(super) fn apart(plan: &Plan) -> Option<Plan> {
+pub(super) fn ungrouped(plan: &Plan) -> Option<Plan> {
     let grouped = plan.kernels.iter().any(|k| matches!(k, KernelPlan::Group { .. }));
     let kernels = || plan.kernels.iter().flat_map(|k| k.parts().iter().cloned()).collect();
     grouped.then(|| Plan { kernels: kernels(), ..plan.clone() })
@@ -177,8 +177,7 @@ fn groups(sizes: &[Size], levels: &[usize]) -> Vec<Vec<usize>> {
             continue;
         }
         let open = open.entry((levels[k], size.near)).or_default();
-        let fits =
-            open.iter().rev().take(TUNABLES.max_tried_groups.size()).copied().find(|&b| groups[b].has_room(size));
+        let fits = open.iter().rev().take(TUNABLES.max_tried_groups.size()).copied().find(|&b| groups[b].fits(size));
         let b = fits.unwrap_or_else(|| {
             groups.push(Group::new(levels[k], size.near));
             open.push(groups.len() - 1);
@@ -196,7 +195,7 @@ impl Group {
         Group { level, kernels: vec![], near, moved: 0, new: 0, takes: HashMap::new() }
     }
 
-    fn has_room(&self, size: &Size) -> bool {
+    fn fits(&self, size: &Size) -> bool {
         (!self.near || TUNABLES.group_cache_bytes.admits(self.moved + size.moved))
             && self.new + size.new <= NEW_BYTES
             && size.takes.iter().all(|(v, take)| self.takes.get(v).is_none_or(|other| !take && !other))
@@ -253,14 +252,14 @@ mod tests {
     }
 
     #[test]
-    fn updates_meet_behind_the_last_gradient() {
+    fn updates_are_grouped_after_the_last_gradient() {
         // Products 0 to 3, each reading the one before, and an update from each.
         let readers = [vec![1, 4], vec![2, 5], vec![3, 6], vec![7], vec![], vec![], vec![], vec![]];
         assert_eq!(grouped(&readers, &[0, 1, 2, 3]), [vec![0], vec![1], vec![2], vec![3], vec![4, 5, 6, 7]]);
     }
 
     #[test]
-    fn what_is_made_first_meets_before_its_first_use() {
+    fn early_results_are_grouped_before_their_first_use() {
         // Weights 0 to 2; products 3 to 5 in a chain, each with one of them.
         let readers = [vec![3], vec![4], vec![5], vec![4], vec![5], vec![]];
         assert_eq!(grouped(&readers, &[3, 4, 5]), [vec![0, 1, 2], vec![3], vec![4], vec![5]]);
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_goes_together_while_it_stays_in_cache() {
+    fn neighbours_are_grouped_while_they_stay_in_cache() {
         let sizes: Vec<Size> = (0..10).map(|_| Size { moved: 300 << 10, ..size(true, true) }).collect();
         assert!(groups(&sizes, &[0; 10]).iter().all(|g| g.len() <= 3));
         let new: Vec<Size> = (0..4).map(|_| Size { new: 100 << 20, ..size(true, false) }).collect();

@@ -5,7 +5,7 @@
 
 use super::contractions::contraction;
 use super::facts::Facts;
-use super::parts::AtHand;
+use super::partition_cache::AvailablePlans;
 use super::reach::{Candidate, Reach};
 use crate::cost::Costs;
 use crate::plan::KernelPlan;
@@ -127,7 +127,7 @@ fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Opti
                 let columns: Vec<usize> = of(columns).collect();
                 let reduced = of(rows).filter(|&r| matches!(ix.seg.ops[r].op, Op::Reduce(_)));
                 let rows = reduced.min_by_key(|&r| facts.rank[r])?;
-                share_a_pass(facts, stores, reach, rows, &columns).then_some((Some(rows), columns))
+                can_fuse_passes(facts, stores, reach, rows, &columns).then_some((Some(rows), columns))
             };
             shared(a, b).or_else(|| shared(b, a)).ok_or(Rule::OtherRows)
         }
@@ -138,7 +138,7 @@ fn pick_rows(facts: &Facts<'_>, stores: &[usize], reach: &Reach) -> Result<(Opti
 /// Whether reductions over all other axes can share a pass along the last axes, the rows of `rows`: each group of rows
 /// gives a partial result, and the launch combines these. Their order differs from that of a separate reduction, so
 /// strict plans do not share passes.
-fn share_a_pass(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize, columns: &[usize]) -> bool {
+fn can_fuse_passes(facts: &Facts<'_>, stores: &[usize], reach: &Reach, rows: usize, columns: &[usize]) -> bool {
     let ix = &facts.ix;
     let shape = ix.shape(rows::operand(ix, rows));
     let (along, over) = (rows::axes(ix, rows), rows::axes(ix, columns[0]));
@@ -177,7 +177,7 @@ pub(crate) struct Kernels<'f, 'a> {
     /// Operations written into candidates so far.
     pub visits: u64,
     /// Known partial plans, if available.
-    pub at_hand: Option<AtHand<'f>>,
+    pub at_hand: Option<AvailablePlans<'f>>,
     /// Whether somebody waits for the plan: plans of quick searches will do.
     pub quickly: bool,
     /// Use of known partial plans.
@@ -215,7 +215,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
     pub fn with(
         facts: &'f Facts<'a>,
         costs: &'f Costs,
-        (at_hand, quickly): (Option<AtHand<'f>>, bool),
+        (at_hand, quickly): (Option<AvailablePlans<'f>>, bool),
     ) -> Kernels<'f, 'a> {
         Kernels { at_hand, quickly, ..Kernels::new(facts, costs) }
     }
@@ -285,7 +285,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                     ValueId::Op(_) => None,
                 });
                 let (time, inputs) = (self.costs.time(&features, footprint), inputs.collect());
-                let again = computed_again(facts, &made.computed, |_| false)?;
+                let again = recomputed_ops(facts, &made.computed, |_| false)?;
                 Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
             }
             KernelPlan::Map { domain, rows, stores: points, row_stores, column_stores, .. } => {
@@ -303,7 +303,7 @@ impl<'f, 'a> Kernels<'f, 'a> {
                 let points = ix.shape(*domain).numel();
                 let computed: Vec<(usize, usize)> = map.computed.iter().map(|&op| (op, points)).collect();
                 let once_a_row = |own: usize| rows.is_some_and(|r| own == rows::row_count(ix, r));
-                let again = computed_again(facts, &computed, once_a_row)?;
+                let again = recomputed_ops(facts, &computed, once_a_row)?;
                 Ok(Kernel { stores: stores.to_vec(), candidate, time, inputs, again })
             }
             KernelPlan::Group { .. } => unreachable!("groups are made of a finished plan"),
@@ -321,7 +321,7 @@ pub(crate) fn candidate_ops(candidate: &Candidate) -> &[usize] {
 
 /// Operations that a kernel computes for more points than they have elements; `computed` has each with its number of
 /// points, once per map.
-fn computed_again(
+fn recomputed_ops(
     facts: &Facts<'_>,
     computed: &[(usize, usize)],
     once_a_row: impl Fn(usize) -> bool,

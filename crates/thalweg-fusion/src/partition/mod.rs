@@ -7,7 +7,7 @@
 //! * `contractions`: candidates around a matrix product.
 //! * `run_order`: the order in which kernels run.
 //! * `canonical`: the order of operations that breaks all ties.
-//! * `components`: parts of a segment that are planned separately; `search`: the best plan of each; `parts`: known
+//! * `components`: parts of a segment that are planned separately; `search`: the best plan of each; `partition_cache`: known
 //!   plans of components.
 //! * `periodic`: the plan of a loop's iteration, repeated; `turns`: a quick version, one iteration at a time.
 //! * `siblings`: products of one operand in one launch.
@@ -29,7 +29,7 @@ mod facts;
 mod horizontal;
 mod kernels;
 mod log;
-mod parts;
+mod partition_cache;
 mod periodic;
 mod reach;
 mod run_order;
@@ -52,7 +52,7 @@ use search::State;
 pub use alternatives::alternatives;
 pub(crate) use facts::Facts;
 pub use kernels::PartsUsed;
-pub use parts::{AtHand, Parts};
+pub use partition_cache::{AvailablePlans, PartitionCache};
 pub use search::{Effort, NoPlan};
 pub use stored::{PLANNER, class_question, question};
 pub(crate) use why::why;
@@ -88,7 +88,7 @@ pub fn plan_with(
     segment: Segment<'_>,
     costs: &Costs,
     effort: Effort,
-    at_hand: Option<AtHand<'_>>,
+    at_hand: Option<AvailablePlans<'_>>,
 ) -> Result<Planned, NoPlan> {
     if let Some(at_hand) = at_hand {
         at_hand.parts.by(costs);
@@ -105,7 +105,7 @@ pub fn plan_with(
 }
 
 /// Quick plan of a loop, found for one iteration; `None` if the segment is not a loop of many iterations.
-pub fn plan_of_turns(segment: Segment<'_>, costs: &Costs, at_hand: AtHand<'_>) -> Option<Planned> {
+pub fn plan_of_turns(segment: Segment<'_>, costs: &Costs, at_hand: AvailablePlans<'_>) -> Option<Planned> {
     at_hand.parts.by(costs);
     let (facts, state, (visits, parts)) = turns::plan(segment, costs, Some(at_hand))?;
     Some(Planned { plan: finish(&facts, &state), time: state.time, complete: false, visits, parts })
@@ -117,7 +117,12 @@ pub fn is_of_turns(segment: &Segment<'_>) -> bool {
 }
 
 /// Plans a segment with a rewrite that pays; `None` if there is no such rewrite, or no plan.
-fn plan_rewritten(segment: Segment<'_>, costs: &Costs, effort: Effort, at_hand: Option<AtHand<'_>>) -> Option<Planned> {
+fn plan_rewritten(
+    segment: Segment<'_>,
+    costs: &Costs,
+    effort: Effort,
+    at_hand: Option<AvailablePlans<'_>>,
+) -> Option<Planned> {
     let rewrite = Rewrite::of(&segment);
     let rewritten = rewrite.apply(&segment)?;
     let planned = plan_as_written(rewritten.segment(&segment), costs, effort, at_hand).ok()?;
@@ -129,7 +134,7 @@ fn plan_as_written(
     segment: Segment<'_>,
     costs: &Costs,
     effort: Effort,
-    at_hand: Option<AtHand<'_>>,
+    at_hand: Option<AvailablePlans<'_>>,
 ) -> Result<Planned, NoPlan> {
     let quickly = effort == Effort::Quick;
     if quickly && let Some((facts, state, (visits, parts))) = turns::plan(segment, costs, at_hand) {
@@ -164,7 +169,7 @@ fn finish(facts: &Facts<'_>, state: &State) -> Plan {
         order.iter().map(|&k| (state.kernels[k].candidate.plan.clone(), state.kernels[k].time)).unzip();
     let mut plan = Plan { kernels, outputs: facts.outputs.clone(), rewrite: Rewrite::default() };
     if facts.ix.seg.mode.fused {
-        let (kernels, readers, times) = siblings::together(&facts.ix, (plan.kernels, readers, times));
+        let (kernels, readers, times) = siblings::group_siblings(&facts.ix, (plan.kernels, readers, times));
         plan.kernels = horizontal::group(&facts.ix, kernels, &readers, times);
     }
     plan

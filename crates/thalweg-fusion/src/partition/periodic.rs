@@ -15,7 +15,7 @@ use crate::tunable::TUNABLES;
 use std::ops::Range;
 
 /// Maximum iterations that one kernel spans: the repeated span has at most this many.
-const TOGETHER: usize = 3;
+const MAX_SPAN_ITERATIONS: usize = 3;
 /// Iterations beyond [`min_searched_iterations`](crate::tunable::PlannerTunables::min_searched_iterations) that are
 /// searched are chosen to leave a multiple of every span.
 const MULTIPLE: usize = 6;
@@ -120,8 +120,8 @@ impl Loop {
         };
         // A span of iterations followed by an equal one, in stores and in everything its kernels compute; the last two
         // iterations end the loop.
-        let places =
-            (1..=TOGETHER).flat_map(|long| (1..self.few.saturating_sub(2 * long + 1)).map(move |at| (at, long)));
+        let places = (1..=MAX_SPAN_ITERATIONS)
+            .flat_map(|long| (1..self.few.saturating_sub(2 * long + 1)).map(move |at| (at, long)));
         let again = |&(at, long): &(usize, usize)| (at..at + long).all(|t| of_turn(t, long) == of_turn(t + long, 0));
         let (at, long) = places.into_iter().find(again)?;
         let more = self.turns - self.few;

@@ -18,13 +18,13 @@ use thalweg_ir::{DType, Shape};
 use thalweg_kernel::Contracts;
 
 /// Longest product that joins a group, in picoseconds of the cost model: a longer one has enough waves.
-const LONGEST_PS: u64 = 200_000_000;
+const MAX_GROUPED_PS: u64 = 200_000_000;
 
 /// Kernels in order of running, the readers of each, and its predicted time.
 pub(super) type Run = (Vec<KernelPlan>, Vec<Vec<usize>>, Vec<u64>);
 
 /// Groups products; see the module.
-pub(super) fn together(ix: &Indexed<'_>, (kernels, readers, times): Run) -> Run {
+pub(super) fn group_siblings(ix: &Indexed<'_>, (kernels, readers, times): Run) -> Run {
     if ix.seg.mode.contracts != Contracts::Tiles || ix.seg.mode.strict {
         return (kernels, readers, times);
     }
@@ -37,7 +37,7 @@ pub(super) fn together(ix: &Indexed<'_>, (kernels, readers, times): Run) -> Run 
     let mut open: FxHashMap<Key, usize> = FxHashMap::default();
     let mut launch_of = vec![0; kernels.len()];
     for (k, kernel) in kernels.iter().enumerate() {
-        let key = Key::of(ix, kernel, depth[k]).filter(|_| times[k] <= LONGEST_PS);
+        let key = Key::of(ix, kernel, depth[k]).filter(|_| times[k] <= MAX_GROUPED_PS);
         let room = key
             .and_then(|key| open.get(&key).copied())
             .filter(|&l| !TUNABLES.max_siblings.reached_by(launches[l].len()));

@@ -10,7 +10,7 @@
 use super::components::solved;
 use super::facts::Facts;
 use super::kernels::{Kernels, PartsUsed};
-use super::parts::AtHand;
+use super::partition_cache::AvailablePlans;
 use super::periodic::Loop;
 use super::search::{Component, Effort, State};
 use crate::cost::Costs;
@@ -25,13 +25,13 @@ const VISITS: u64 = 10;
 pub(super) fn plan<'a>(
     segment: Segment<'a>,
     costs: &Costs,
-    at_hand: Option<AtHand<'_>>,
+    at_hand: Option<AvailablePlans<'_>>,
 ) -> Option<(Facts<'a>, State, (u64, PartsUsed))> {
     let found = Loop::of(&segment, 0).filter(|_| segment.mode.fused)?;
-    let facts = Facts::with(segment, found.handed_on(&segment));
+    let facts = Facts::with(segment, found.carried_values(&segment));
     let mut kernels = Kernels::with(&facts, costs, (at_hand, true));
     let mut all = State { stored: facts.required.clone(), kernels: vec![], time: 0 };
-    let mut before: Option<Turn> = None;
+    let mut before: Option<IterationPlan> = None;
     for number in 0..found.turns {
         let ops = found.turn(number);
         let as_before = before.as_ref().filter(|b| b.is_like(&facts, &ops));
@@ -41,7 +41,7 @@ pub(super) fn plan<'a>(
                 let component = Component { ops: facts.needed.within(&ops).collect() };
                 let effort = Effort::Visits(VISITS * component.ops.len() as u64);
                 let state = solved(&mut kernels, &component, effort).ok()?.state;
-                before = Some(Turn::new(ops, &state));
+                before = Some(IterationPlan::new(ops, &state));
                 state
             }
         };
@@ -55,7 +55,7 @@ pub(super) fn plan<'a>(
 
 impl Loop {
     /// Values passed between iterations, through views: the links between the kernels of different iterations.
-    fn handed_on(&self, segment: &Segment<'_>) -> BitSet {
+    fn carried_values(&self, segment: &Segment<'_>) -> BitSet {
         let turn = |i: usize| i.saturating_sub(self.begin) / self.period;
         let mut handed = BitSet::new(segment.ops.len());
         for (i, op) in segment.ops.iter().enumerate().filter(|(_, o)| !o.op.is_view()) {
@@ -78,15 +78,15 @@ impl Loop {
 }
 
 /// Plan of an iteration.
-struct Turn {
+struct IterationPlan {
     ops: Range<usize>,
     /// Stores of each kernel.
     kernels: Vec<Vec<usize>>,
 }
 
-impl Turn {
-    fn new(ops: Range<usize>, state: &State) -> Turn {
-        Turn { ops, kernels: state.kernels.iter().map(|k| k.stores.clone()).collect() }
+impl IterationPlan {
+    fn new(ops: Range<usize>, state: &State) -> IterationPlan {
+        IterationPlan { ops, kernels: state.kernels.iter().map(|k| k.stores.clone()).collect() }
     }
 
     /// Whether another iteration has the same length, the same needed operations and the same required stores.

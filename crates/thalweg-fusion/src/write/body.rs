@@ -1,7 +1,7 @@
 //! Body writer: turns a map kernel of a plan into its body and geometry. Every operation is written under the index map
 //! through which it is needed; movement disappears into the accesses.
 //!
-//! This file walks from the stores to the loads. `nodes` writes one operation, `accesses` the loads, and `finished`
+//! This file proceeds from the stores to the loads. `nodes` writes one operation, `accesses` the loads, and `finished`
 //! lays out the result.
 
 mod accesses;

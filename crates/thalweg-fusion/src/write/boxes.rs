@@ -106,7 +106,7 @@ mod tests {
     use thalweg_ir::View;
 
     #[test]
-    fn merged_dimensions_are_taken_apart_again() {
+    fn merged_dimensions_are_split() {
         let x = IndexMap::new(View::contiguous(Shape::new(&[20, 12])));
         let moved = x.reshape(Shape::new(&[20, 3, 4])).permute(&[1, 0, 2]).reshape(Shape::new(&[60, 4]));
         assert!(moved.as_view().is_none());
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn dimensions_that_were_merged_twice_are_taken_apart() {
+    fn dimensions_that_were_merged_twice_are_split() {
         // Table for halves of heads, used in a matrix with one row per token: rotary position embeddings.
         let table = IndexMap::new(View::contiguous(Shape::new(&[64, 1, 12]))).expand(Shape::new(&[16, 4, 64, 2, 12]));
         let heads = table.reshape(Shape::new(&[16, 4, 64, 24])).permute(&[0, 2, 1, 3]);
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(all.len(), 9);
         assert_eq!(all.iter().map(|b| b.iter().map(|p| p.1).product::<usize>()).sum::<usize>(), 7 * 9);
         assert_eq!(all.iter().filter(|b| x.on_box(b).is_some()).count(), 1);
-        assert!(!are_short(x.shape(), &all), "there are few stretches");
+        assert!(!are_short(x.shape(), &all), "there are few runs");
         let images = IndexMap::new(View::contiguous(Shape::new(&[64, 32, 4, 4])));
         for (pad, short) in [([(1, 1), (1, 1)], true), ([(1, 1), (0, 0)], false), ([(0, 0), (1, 30)], false)] {
             let x = images.clone().pad(&[(0, 0), (0, 0), pad[0], pad[1]]);

@@ -92,7 +92,7 @@ impl Factors<'_> {
     ) -> Result<ContractionKernel, Rule> {
         let ix = self.ix;
         let (dtype, shape) = (ix.seg.ops[product].dtype, ix.seg.shapes[product]);
-        let mut made = ContractionKernel::bare(dtype, ix.seg.mode.precision(dtype));
+        let mut made = ContractionKernel::unfused(dtype, ix.seg.mode.precision(dtype));
         made.computed.push((product, shape.numel()));
         let mut views = [View::contiguous(shape); 2];
         let mut reaches = [None, None];
@@ -197,12 +197,12 @@ impl ContractionKernel {
         narrow && bare && tiles.boxes.len() == 1 && weights(body).is_some()
     }
 
-    fn bare(dtype: DType, precision: Precision) -> ContractionKernel {
+    fn unfused(dtype: DType, precision: Precision) -> ContractionKernel {
         let (reach, m) = ([None, None], 0);
         let nothing = MatmulGeometry { batch: vec![], m, n: 0, k: 0, a: (0, 0, 0), b: (0, 0, 0), reach };
         ContractionKernel {
-            kernel: Contraction::bare(dtype, precision),
-            geometry: ContractionGeometry::bare(nothing),
+            kernel: Contraction::unfused(dtype, precision),
+            geometry: ContractionGeometry::unfused(nothing),
             reads: vec![],
             scalars: vec![],
             in_place: vec![],
@@ -223,9 +223,9 @@ impl ContractionKernel {
         let shape = ix.shape(outline.domain);
         // GPU tiles support only the operand's own order.
         let may_turn = ix.seg.mode.contracts == Contracts::Rows && outline.rows.is_none() && inner.is_none();
-        if may_turn && apart(&kernel, &tiles) > 0 {
+        if may_turn && strided_elements(&kernel, &tiles) > 0 {
             let turned = tiled(&body, shape, FactorOrder::Turned);
-            if apart(&turned.0, &turned.1) < apart(&kernel, &tiles) {
+            if strided_elements(&turned.0, &turned.1) < strided_elements(&kernel, &tiles) {
                 (order, (kernel, tiles)) = (FactorOrder::Turned, turned);
             }
         }
@@ -313,7 +313,7 @@ fn laid_out(ix: &Indexed<'_>, written: &Written, outline: Outline<'_>) -> (Kerne
 }
 
 /// Number of elements that a body reads non-contiguously.
-fn apart(kernel: &Kernel, tiles: &TileGeometry) -> usize {
+fn strided_elements(kernel: &Kernel, tiles: &TileGeometry) -> usize {
     let boxes = bodies(kernel).iter().zip(&tiles.boxes);
     let strided = |body: &Body| {
         body.accesses.iter().filter(|a| matches!(a.class, AccessClass::Strided | AccessClass::Mapped)).count()

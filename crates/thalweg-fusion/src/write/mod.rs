@@ -22,4 +22,4 @@ pub(crate) mod rules;
 pub(crate) mod step;
 
 pub use rules::Rule;
-pub use step::{Form, Part, ScalarArg, Slot, Step};
+pub use step::{BitRange, Form, ScalarArg, Slot, Step};

@@ -9,7 +9,7 @@ use super::body::{MapKernel, build_input};
 use super::contraction::product_geometry;
 use super::movement::{layout, strided, view_base};
 use super::rules::Rule;
-use super::step::{Part, ScalarArg, Slot, Step};
+use super::step::{BitRange, ScalarArg, Slot, Step};
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
 use thalweg_ir::{DType, Foreign, ForeignLaunch, Op, ScatterOp, View};
@@ -49,7 +49,7 @@ pub(crate) fn opaque(
             }
             let count = of.source().numbers.len() as u32;
             let numbers = (0..count).map(|n| ix.first_scalar(op) as u32 + n);
-            o.scalars.extend(numbers.map(|index| ScalarArg::Segment { index, part: Part::Whole }));
+            o.scalars.extend(numbers.map(|index| ScalarArg::Segment { index, part: BitRange::Whole }));
             foreign(ix, of, stores, &read)?
         }
         other => unreachable!("{} is computed with others", other.name()),
@@ -74,8 +74,8 @@ pub(crate) fn opaque(
 /// A matrix product.
 fn product(ix: &Indexed<'_>, op: usize, views: [View; 2], dtype: DType) -> (Kernel, Geometry) {
     let product = product_geometry(ix.seg.shapes[op], views, [reach(&views[0]), reach(&views[1])]);
-    let kernel = Contraction::bare(dtype, ix.seg.mode.precision(dtype));
-    (Kernel::Contraction(kernel), Geometry::Contraction(Box::new(ContractionGeometry::bare(product))))
+    let kernel = Contraction::unfused(dtype, ix.seg.mode.precision(dtype));
+    (Kernel::Contraction(kernel), Geometry::Contraction(Box::new(ContractionGeometry::unfused(product))))
 }
 
 /// Scatter into the first operand, by the index in the second, of the values in the third.

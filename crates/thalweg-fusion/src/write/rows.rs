@@ -237,7 +237,7 @@ pub(crate) fn lay_out(
     let (d, orientation) = if is_free(ix, &body) {
         match laid(&mut body, &merged(domain, kept, &views, None)) {
             // Along memory, staging costs less than short runs.
-            (_, Orientation::Along) => laid(&mut body, &merged(domain, kept, &views, Some(&fixed))),
+            (_, Orientation::InnerAxis) => laid(&mut body, &merged(domain, kept, &views, Some(&fixed))),
             across => across,
         }
     } else {
@@ -246,8 +246,8 @@ pub(crate) fn lay_out(
         laid(&mut body, &groups)
     };
     let lane = match orientation {
-        Orientation::Along => d.dims.len() - 1,
-        Orientation::Across => d.kept - 1,
+        Orientation::InnerAxis => d.dims.len() - 1,
+        Orientation::OuterAxis => d.kept - 1,
     };
     let (mut accesses, mut shared) = (Vec::with_capacity(maps.len()), SharedMaps::default());
     for (n, (access, map)) in body.accesses.iter_mut().zip(&maps).enumerate() {
@@ -271,7 +271,7 @@ pub(crate) fn lay_out(
             0 if !access.per_row && d.row() == 0 => AccessClass::Strided,
             // Constant along a run, if not in the next run of the row.
             0 => AccessClass::Uniform,
-            -1 if orientation == Orientation::Along && !written[n] && !access.per_row => AccessClass::Reversed,
+            -1 if orientation == Orientation::InnerAxis && !written[n] && !access.per_row => AccessClass::Reversed,
             _ => AccessClass::Strided,
         };
         accesses.push(at);
@@ -280,10 +280,10 @@ pub(crate) fn lay_out(
     (Kernel::Rows { body, orientation }, RowGeometry { extents, kept: d.kept, accesses })
 }
 
-/// Class of an access through its map: a source in several contiguous pieces is staged before a call; masks are
+/// Class of an access through its map: a source in several contiguous chunks is staged before a call; masks are
 /// evaluated per point.
 fn class_by_map(access: &Access, map: &IndexMap, orientation: Orientation) -> AccessClass {
-    let packed = access.operand.is_some() && !map.is_masked() && orientation == Orientation::Along;
+    let packed = access.operand.is_some() && !map.is_masked() && orientation == Orientation::InnerAxis;
     if packed { AccessClass::Contiguous } else { AccessClass::Mapped }
 }
 
@@ -303,7 +303,7 @@ pub(crate) fn lay_out_tiled(
         let n = n as u16;
         let at = access_geometry(access, map, strides_of(map), &mut shared);
         if at.map.is_some() {
-            access.class = class_by_map(access, map, Orientation::Along);
+            access.class = class_by_map(access, map, Orientation::InnerAxis);
         } else {
             access.per_row = rows.contains(&n) || !points.contains(&n) && at.strides[lane] == 0;
             access.class = match at.strides[lane] {
@@ -319,7 +319,7 @@ pub(crate) fn lay_out_tiled(
     let part = TileBox { origin: vec![0; lane + 1], geometry: MapGeometry { extents: extents.clone(), accesses } };
     // All dimensions before the last two number products of a batch.
     let tiles = TileGeometry { extents, rows: lane - 1, columns: lane, boxes: vec![part] };
-    (Kernel::Rows { body, orientation: Orientation::Along }, tiles)
+    (Kernel::Rows { body, orientation: Orientation::InnerAxis }, tiles)
 }
 
 /// Orientation: inner-axis or outer-axis, whichever more accesses are contiguous in.
@@ -327,7 +327,7 @@ fn orientation(body: &Body, views: &[Option<View>], d: &Dims) -> Orientation {
     let sorts = body.scans.iter().any(|s| matches!(s.op, ScanOp::Sort | ScanOp::Argsort));
     let combines = body.stores.iter().any(|s| s.combine.is_some());
     if d.kept == 0 || sorts || combines || d.by_map.contains(&true) {
-        return Orientation::Along;
+        return Orientation::InnerAxis;
     }
     let (column, run) = (d.kept - 1, d.dims.len() - 1);
     let (mut along, mut across) = (0usize, 0usize);
@@ -340,8 +340,8 @@ fn orientation(body: &Body, views: &[Option<View>], d: &Dims) -> Orientation {
         let least = TUNABLES.min_row.get();
         let long = d.row() <= 4 * least && d.dims[column].0 >= 4 * least;
         let short = !TUNABLES.min_row.reached_by(d.dims[run].0) && long;
-        if short { Orientation::Across } else { Orientation::Along }
+        if short { Orientation::OuterAxis } else { Orientation::InnerAxis }
     } else {
-        Orientation::Across
+        Orientation::OuterAxis
     }
 }

@@ -52,7 +52,7 @@ pub enum ScalarArg {
         /// Number of the scalar.
         index: u32,
         /// Part of its bits.
-        part: Part,
+        part: BitRange,
     },
     /// Number that follows from the sizes (i64).
     Size(i64),
@@ -60,7 +60,7 @@ pub enum ScalarArg {
 
 /// Part of a scalar's 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Part {
+pub enum BitRange {
     /// All 64 bits.
     Whole,
     /// Low 32 bits.
@@ -78,9 +78,9 @@ impl ScalarArg {
             ScalarArg::Size(value) => return value as u64,
         };
         match part {
-            Part::Whole => bits,
-            Part::Low => bits & 0xFFFF_FFFF,
-            Part::High => bits >> 32,
+            BitRange::Whole => bits,
+            BitRange::Low => bits & 0xFFFF_FFFF,
+            BitRange::High => bits >> 32,
         }
     }
 }

@@ -17,7 +17,7 @@ use thalweg_stream::{
 /// Runs of each program before its searches are waited for.
 const MEETINGS: usize = 2;
 /// Search budget that ends most searches early.
-const SHORT: Effort = Effort::Visits(30);
+const TRUNCATED_SEARCH: Effort = Effort::Visits(30);
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 static GROWN: AtomicU64 = AtomicU64::new(0);
@@ -64,7 +64,7 @@ impl Checker {
             set_deferring(false);
             set_tiers(true);
             if all[0].steps.len() % 2 == 1 {
-                set_effort(SHORT);
+                set_effort(TRUNCATED_SEARCH);
             }
             let one = |which: usize| {
                 let got = self.run_on(self.new_code, &all[which], mode, Drops::Early, false);
@@ -84,7 +84,8 @@ impl Checker {
                 out.push(one(which)?);
             }
             let c = counters() - before;
-            for (n, by) in [(&TAKEN, c.parts_taken), (&GROWN, c.parts_grown), (&IMPROVED, c.plans_improved)] {
+            for (n, by) in [(&TAKEN, c.components_reused), (&GROWN, c.components_seeded), (&IMPROVED, c.plans_improved)]
+            {
                 n.fetch_add(by, Relaxed);
             }
             Ok(out)

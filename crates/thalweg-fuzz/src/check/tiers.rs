@@ -26,7 +26,7 @@ type Results = Vec<Option<Vec<u8>>>;
 impl Checker {
     /// Strict runs have the bits of an unfused run in every tier; others are within tolerance, with the same selections
     /// in every tier. A pattern that was met twice and searched for has a plan.
-    pub(super) fn at_first_sight(
+    pub(super) fn at_cold_start(
         &self,
         (program, stability): (&Program, &Stability<'_>),
         want: &Results,
@@ -34,7 +34,7 @@ impl Checker {
         for (mode, drops) in [(STRICT, Drops::Early), (STRICT, Drops::Cut(3)), (FAST, Drops::Early)] {
             let (all, moved) = self.turns(program, mode, drops)?;
             for (turn, got) in all.iter().enumerate() {
-                let what = format!("at first sight, run {turn} of {mode:?}");
+                let what = format!("at a cold start, run {turn} of {mode:?}");
                 match mode.strict {
                     true => self.equal(program, got, want, &what)?,
                     false => {
@@ -47,7 +47,7 @@ impl Checker {
                     }
                 }
             }
-            let late: u64 = moved[SEARCHED..].iter().map(|c| c.first_sight).sum();
+            let late: u64 = moved[SEARCHED..].iter().map(|c| c.cold_starts).sum();
             GENERIC_KERNELS.fetch_add(moved.iter().map(|c| c.generic_kernels).sum(), Relaxed);
             if drops == Drops::Early && late > 0 && tuning::keeps_plans() {
                 return Err(format!("{late} segments run without a plan after it was searched for"));
@@ -68,13 +68,14 @@ impl Checker {
                 }
                 set_tiers(tiers);
                 let before = counters();
-                let values =
-                    self.run_on(self.new_code, program, mode, drops, false).map_err(|e| format!("at first sight: {e}"));
+                let values = self
+                    .run_on(self.new_code, program, mode, drops, false)
+                    .map_err(|e| format!("at a cold start: {e}"));
                 all.push(values?);
                 moved.push(counters() - before);
             }
             Ok((all, moved))
         };
-        std::thread::scope(|s| s.spawn(run).join()).map_err(|_| "at first sight: a thread panicked".to_string())?
+        std::thread::scope(|s| s.spawn(run).join()).map_err(|_| "at a cold start: a thread panicked".to_string())?
     }
 }

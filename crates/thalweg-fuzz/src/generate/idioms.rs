@@ -38,7 +38,7 @@ impl Generator {
             8 | 9 => self.several_reductions(x),
             10 => self.of_a_view(x),
             11 => self.over_the_rows(x),
-            12 => self.share_of_the_sum(x),
+            12 => self.normalized_scan(x),
             13 | 14 => self.siblings(x),
             _ => self.by_index(x),
         }
@@ -147,7 +147,7 @@ impl Generator {
 
     /// Reduction in a shape that broadcasts against `x`: axes kept, or dropped and restored by a reshape, and sometimes
     /// expanded.
-    pub(super) fn kept(&mut self, op: ReduceOp, x: Tensor, axes: u32) -> Option<Tensor> {
+    pub(super) fn broadcastable_reduction(&mut self, op: ReduceOp, x: Tensor, axes: u32) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let mut small = shape;
         (0..shape.rank()).filter(|i| axes >> i & 1 == 1).for_each(|i| small.dims_mut()[i] = 1);
@@ -162,7 +162,7 @@ impl Generator {
     fn mean(&mut self, x: Tensor, axes: u32) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let n: usize = (0..shape.rank()).filter(|i| axes >> i & 1 == 1).map(|i| shape[i]).product();
-        let sum = self.kept(ReduceOp::Sum, x, axes)?;
+        let sum = self.broadcastable_reduction(ReduceOp::Sum, x, axes)?;
         if self.rng.bool() {
             self.with_number(Div, sum, n as f64)
         } else {
@@ -172,10 +172,10 @@ impl Generator {
 
     pub(super) fn softmax(&mut self, x: Tensor) -> Option<Tensor> {
         let axes = self.axes(x);
-        let m = self.kept(ReduceOp::Max, x, axes)?;
+        let m = self.broadcastable_reduction(ReduceOp::Max, x, axes)?;
         let d = self.binary(Sub, x, m)?;
         let e = self.unary(Exp, d)?;
-        let s = self.kept(ReduceOp::Sum, e, axes)?;
+        let s = self.broadcastable_reduction(ReduceOp::Sum, e, axes)?;
         if self.rng.bool() {
             return self.binary(Div, e, s);
         }
@@ -196,7 +196,7 @@ impl Generator {
         let axes = self.axes(x);
         let extreme = self.pick(&[ReduceOp::Max, ReduceOp::Min]);
         let about = self.later.u32(..5);
-        let m = if about == 0 { self.mean(x, axes)? } else { self.kept(extreme, x, axes)? };
+        let m = if about == 0 { self.mean(x, axes)? } else { self.broadcastable_reduction(extreme, x, axes)? };
         let mut y = if about == 1 {
             let hit = self.binary(Eq, x, m)?;
             let counted = self.unary(Square, x)?;
@@ -217,7 +217,7 @@ impl Generator {
             let w = self.scale(x, axes);
             y = self.binary(Mul, y, w)?;
         }
-        let sum = self.kept(ReduceOp::Sum, y, axes)?;
+        let sum = self.broadcastable_reduction(ReduceOp::Sum, y, axes)?;
         if self.rng.bool() { self.binary(Sub, x, sum) } else { Some(sum) }
     }
 
@@ -332,10 +332,10 @@ impl Generator {
 
     fn log_sum_exp(&mut self, x: Tensor) -> Option<Tensor> {
         let axes = self.axes(x);
-        let m = self.kept(ReduceOp::Max, x, axes)?;
+        let m = self.broadcastable_reduction(ReduceOp::Max, x, axes)?;
         let d = self.binary(Sub, x, m)?;
         let e = self.unary(Exp, d)?;
-        let s = self.kept(ReduceOp::Sum, e, axes)?;
+        let s = self.broadcastable_reduction(ReduceOp::Sum, e, axes)?;
         let l = self.unary(Log, s)?;
         self.binary(Add, l, m)
     }
@@ -346,7 +346,7 @@ impl Generator {
         let axis = self.rng.usize(..shape.rank());
         let y = if self.rng.bool() { self.unary(Sigmoid, x)? } else { self.binary(Mul, x, x)? };
         let op = self.pick(&[ReduceOp::ArgMax, ReduceOp::ArgMin]);
-        let at = self.kept(op, y, 1 << axis)?;
+        let at = self.broadcastable_reduction(op, y, 1 << axis)?;
         let n = shape[axis];
         let mut row = Shape::new(&vec![1; shape.rank()]);
         row.dims_mut()[axis] = n;
@@ -407,7 +407,7 @@ impl Generator {
             return self.softmax(y);
         }
         let (op, axes) = (self.plain(), self.axes(y));
-        let r = self.kept(op, y, axes)?;
+        let r = self.broadcastable_reduction(op, y, axes)?;
         // A movement of the result, too.
         let step = self.movement_of(r)?;
         self.push(step.op, step.dtype, step.shape, step.attr, step.args, step.ints)
@@ -416,7 +416,7 @@ impl Generator {
     /// Reduction, element-wise operations on its result alone, then a broadcast of that over the rows.
     fn over_the_rows(&mut self, x: Tensor) -> Option<Tensor> {
         let (op, axes) = (self.plain(), self.axes(x));
-        let r = self.kept(op, x, axes)?;
+        let r = self.broadcastable_reduction(op, x, axes)?;
         let s = self.unary(Sigmoid, r)?;
         let s = self.with_number(Add, s, 0.5)?;
         let other = self.tensor(|p, t| p.dtype(t) == p.dtype(s) && p.shape(t) == p.shape(s))?;
@@ -424,12 +424,12 @@ impl Generator {
         let y = self.binary(Mul, x, s)?;
         let again = if self.rng.bool() { axes } else { self.axes(y) };
         let op = self.plain();
-        let t = self.kept(op, y, again)?;
+        let t = self.broadcastable_reduction(op, y, again)?;
         self.binary(Sub, y, t)
     }
 
     /// Cumulative sum divided by its last element; sometimes of sorted values.
-    fn share_of_the_sum(&mut self, x: Tensor) -> Option<Tensor> {
+    fn normalized_scan(&mut self, x: Tensor) -> Option<Tensor> {
         let shape = self.program.shape(x);
         let axis = self.rng.usize(..shape.rank());
         let dtype = self.program.dtype(x);
@@ -443,7 +443,7 @@ impl Generator {
         let mut small = shape;
         small.dims_mut()[axis] = 1;
         let last = if self.rng.u32(..3) == 0 {
-            self.kept(ReduceOp::Max, c, 1 << axis)?
+            self.broadcastable_reduction(ReduceOp::Max, c, 1 << axis)?
         } else {
             let at = if backwards != 0 { 0 } else { shape[axis] as i64 - 1 };
             let ints =
@@ -453,7 +453,7 @@ impl Generator {
         let share = self.binary(Div, c, last)?;
         if self.rng.bool() {
             let (op, axes) = (self.plain(), self.axes(share));
-            return self.kept(op, share, axes);
+            return self.broadcastable_reduction(op, share, axes);
         }
         Some(share)
     }
@@ -463,7 +463,7 @@ impl Generator {
         let mut from = x;
         if self.rng.bool() {
             let (op, axes) = (self.plain(), self.axes(x));
-            from = self.kept(op, x, axes)?;
+            from = self.broadcastable_reduction(op, x, axes)?;
         }
         if self.rng.bool() {
             from = self.unary(Sigmoid, from)?;
@@ -483,7 +483,7 @@ impl Generator {
         let dtype = self.program.dtype(from);
         let g = self.push(Op::Gather, dtype, shape, axis as u32, args, vec![])?;
         let (op, axes) = (self.plain(), self.axes(g));
-        let r = self.kept(op, g, axes)?;
+        let r = self.broadcastable_reduction(op, g, axes)?;
         // With permuted dimensions, so that rows of both share a kernel or cannot.
         let mut order: Vec<usize> = (0..shape.rank()).collect();
         self.rng.shuffle(&mut order);

@@ -38,16 +38,16 @@ impl Generator {
         };
         let mut sums = self.product(left, right)?;
         if self.rng.u32(..6) == 0 {
-            sums = self.turned(sums)?;
+            sums = self.swap_last_two(sums)?;
         }
         for _ in 0..self.rng.u32(..4) {
             sums = self.after(sums)?;
         }
         match self.rng.u32(..4) {
-            0 => self.along_the_rows(sums),
+            0 => self.row_reduction(sums),
             1 => {
                 if self.rng.bool() {
-                    sums = self.along_the_rows(sums)?;
+                    sums = self.row_reduction(sums)?;
                 }
                 // Without operations between, two GEMMs form a chain, which is reassociated if that is cheaper.
                 let width = self.edge();
@@ -102,8 +102,8 @@ impl Generator {
 
     /// Transposed matrix.
     fn weights(&mut self, dtype: DType, batch: &[usize], [rows, columns]: [usize; 2]) -> Option<Tensor> {
-        let turned = self.input(dtype, Shape::new(&[batch, &[columns, rows]].concat()));
-        self.turned(turned)
+        let transposed = self.input(dtype, Shape::new(&[batch, &[columns, rows]].concat()));
+        self.swap_last_two(transposed)
     }
 
     /// Prologue of a left factor.
@@ -111,7 +111,7 @@ impl Generator {
         let rows = self.program.shape(x).iter().rev().nth(1).copied()?;
         match self.rng.u32(..7) {
             0 | 1 => self.pointwise(x),
-            2 => self.along_the_rows(x),
+            2 => self.row_reduction(x),
             3 => self.scaled(x, [rows, 1]),
             _ => Some(x),
         }
@@ -138,7 +138,7 @@ impl Generator {
     }
 
     /// Swaps the last two dimensions.
-    fn turned(&mut self, x: Tensor) -> Option<Tensor> {
+    fn swap_last_two(&mut self, x: Tensor) -> Option<Tensor> {
         let (mut shape, rank) = (self.program.shape(x), self.program.shape(x).rank());
         let mut order: Vec<usize> = (0..rank).collect();
         order.swap(rank - 2, rank - 1);
@@ -175,25 +175,25 @@ impl Generator {
     }
 
     /// Softmax over the last axis, a norm, or a row sum.
-    fn along_the_rows(&mut self, x: Tensor) -> Option<Tensor> {
+    fn row_reduction(&mut self, x: Tensor) -> Option<Tensor> {
         let last = 1 << (self.program.shape(x).rank() - 1);
         match self.rng.u32(..4) {
             0 | 1 => {
                 let x = if self.rng.bool() { self.causal(x)? } else { x };
-                let m = self.kept(ReduceOp::Max, x, last)?;
+                let m = self.broadcastable_reduction(ReduceOp::Max, x, last)?;
                 let apart = self.binary(Sub, x, m)?;
                 let e = self.unary(Exp, apart)?;
-                let s = self.kept(ReduceOp::Sum, e, last)?;
+                let s = self.broadcastable_reduction(ReduceOp::Sum, e, last)?;
                 self.binary(Div, e, s)
             }
             2 => {
                 let squares = self.unary(Square, x)?;
-                let s = self.kept(ReduceOp::Sum, squares, last)?;
+                let s = self.broadcastable_reduction(ReduceOp::Sum, squares, last)?;
                 let s = self.with_number(Add, s, 1.0)?;
                 self.binary(Div, x, s)
             }
             _ => {
-                let s = self.kept(ReduceOp::Sum, x, last)?;
+                let s = self.broadcastable_reduction(ReduceOp::Sum, x, last)?;
                 self.binary(Sub, x, s)
             }
         }

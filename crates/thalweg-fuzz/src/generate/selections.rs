@@ -20,7 +20,7 @@ impl Generator {
             let x = self.tensor(|p, t| p.dtype(t).is_float() && p.shape(t).rank() > 0 && p.shape(t).numel() > 0)?;
             match rng.u32(..4) {
                 0 => self.extremes_of(x, rng)?,
-                1 => self.steps_behind(x, rng)?,
+                1 => self.discontinuity_after_chain(x, rng)?,
                 2 => self.order_of(x, rng)?,
                 _ => self.equal_products(x, rng)?,
             };
@@ -64,20 +64,20 @@ impl Generator {
             let at = self.reduced(place, s, axis, rng.bool())?;
             self.keep(at);
         }
-        let m = self.kept(extreme, s, axis)?;
+        let m = self.broadcastable_reduction(extreme, s, axis)?;
         let hit = self.binary(if rng.u32(..4) == 0 { Ge } else { Eq }, s, m)?;
         if rng.bool() {
             self.keep(hit);
         }
         let dtype = self.program.dtype(s);
         let ones = self.push(Op::Cast, dtype, self.program.shape(hit), 0, vec![Argument::Tensor(hit)], vec![])?;
-        let count = self.kept(ReduceOp::Sum, ones, axis)?;
+        let count = self.broadcastable_reduction(ReduceOp::Sum, ones, axis)?;
         let share = self.binary(Div, ones, count)?;
         Some(self.keep(share))
     }
 
     /// Step function, comparison, remainder or conversion to integers after a chain.
-    fn steps_behind(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
+    fn discontinuity_after_chain(&mut self, x: Tensor, rng: &mut Rng) -> Option<Tensor> {
         let s = self.chain(x, rng)?;
         let y = match rng.u32(..7) {
             0 => self.unary([Floor, Ceil, Round, Sign][rng.usize(..4)], s)?,
@@ -122,7 +122,7 @@ impl Generator {
             _ => {
                 let axis = 1 << rng.usize(..self.program.shape(a).rank());
                 let p = self.binary(Mul, a, a)?;
-                let m = self.kept(ReduceOp::Max, p, axis)?;
+                let m = self.broadcastable_reduction(ReduceOp::Max, p, axis)?;
                 (m, self.unary(Square, b)?)
             }
         };

@@ -10,14 +10,14 @@ use thalweg_ir::{DType, ElementOp, Op, ReduceOp, Shape, pack_order};
 use ElementOp::{Abs, Add, Div, Exp, Mul, Sigmoid, Sqrt, Sub, Tanh};
 
 /// Maximum computations of one idiom: every program is run more than a dozen times.
-const MOST: usize = 24;
+const MAX_COMPUTATIONS: usize = 24;
 
 impl Generator {
     /// Adds several computations; the first starts with `x`.
     pub(super) fn siblings(&mut self, x: Tensor) -> Option<Tensor> {
         let dtype = self.program.dtype(x);
         let mut from = x;
-        for _ in 0..self.rng.usize(2..=MOST) {
+        for _ in 0..self.rng.usize(2..=MAX_COMPUTATIONS) {
             // Computations that are too large are left out.
             let made = match self.rng.u32(..8) {
                 0..3 => self.optimiser_step(from),

@@ -62,9 +62,9 @@ fn in_all_ways(checker: &Checker, program: &Program, rng: &mut Rng, twice: bool,
         let got = run(&cuts).map_err(|e| format!("{what}: {e}"))?;
         same(&want, &got, &what)?;
         let moved = counters() - counted;
-        all.values_kept += moved.values_kept;
-        all.values_left += moved.values_left;
-        all.operations_again += moved.operations_again;
+        all.values_saved += moved.values_saved;
+        all.values_dropped += moved.values_dropped;
+        all.operations_recomputed += moved.operations_recomputed;
         let rise = device.memory().peak - before;
         device.set_memory_limit(Some(before + rise * rng.usize(5..=9) / 8));
         let tight = run(&cuts);
@@ -84,7 +84,7 @@ fn in_all_ways(checker: &Checker, program: &Program, rng: &mut Rng, twice: bool,
             return Err(format!("{what}: {} bytes in use before, {} after", before, device.memory().in_use));
         }
     }
-    for (to, n) in TALLY.iter().zip([all.values_kept, all.values_left, all.operations_again]) {
+    for (to, n) in TALLY.iter().zip([all.values_saved, all.values_dropped, all.operations_recomputed]) {
         to.fetch_add(n, Relaxed);
     }
     Ok(())

@@ -68,9 +68,9 @@ pub(super) fn check(checker: &Checker, program: &Program, seed: u64, second: boo
         // Few elements move in some directions, all in others.
         let share = [0.05, 0.5, 1.0][rng.usize(..3)];
         let one = |rng: &mut Rng| if rng.f64() < share { rng.f64() * 2.0 - 1.0 } else { 0.0 };
-        let along: Direction = point.at.iter().map(|x| x.iter().map(|_| one(&mut rng)).collect()).collect();
-        let outcome = match point.along(&along, 0.0)? {
-            Outcome::Differs(..) => point.looked_at(along, &mut rng)?,
+        let directional: Direction = point.at.iter().map(|x| x.iter().map(|_| one(&mut rng)).collect()).collect();
+        let outcome = match point.compare_directional(&directional, 0.0)? {
+            Outcome::Differs(..) => point.looked_at(directional, &mut rng)?,
             outcome => outcome,
         };
         match outcome {
@@ -116,7 +116,7 @@ impl Point<'_> {
     }
 
     /// Compares the gradient along a direction with finite differences, with a tolerance of `unsure` added.
-    fn along(&self, along: &Direction, unsure: f64) -> Result<Outcome, String> {
+    fn compare_directional(&self, along: &Direction, unsure: f64) -> Result<Outcome, String> {
         let mut slopes = vec![];
         for h in STEPS {
             slopes.push((self.value_at(h, along)? - self.value) / h);
@@ -156,7 +156,7 @@ impl Point<'_> {
                     unsure = unsure.max((products(&moved, &along).iter().sum::<f64>() - here).abs());
                 }
             }
-            let Outcome::Differs(got, want) = self.along(&along, 100.0 * unsure)? else {
+            let Outcome::Differs(got, want) = self.compare_directional(&along, 100.0 * unsure)? else {
                 return Ok(Outcome::Unstable);
             };
             let moving: Vec<(usize, usize)> = (0..along.len())
@@ -174,7 +174,7 @@ impl Point<'_> {
             for still in [second, first] {
                 let mut part = along.clone();
                 still.iter().for_each(|&(i, j)| part[i][j] = 0.0);
-                if let Outcome::Differs(..) = self.along(&part, 0.0)? {
+                if let Outcome::Differs(..) = self.compare_directional(&part, 0.0)? {
                     half = Some(part);
                     break;
                 }
@@ -198,7 +198,7 @@ impl Point<'_> {
             let still: Direction = near.at.iter().map(|x| vec![0.0; x.len()]).collect();
             let Some((value, gradients)) = near.gradients_at(1.0, &still)? else { return Ok(false) };
             (near.value, near.gradients) = (value, gradients);
-            if let Outcome::Differs(..) = near.along(along, 0.0)? {
+            if let Outcome::Differs(..) = near.compare_directional(along, 0.0)? {
                 return Ok(false);
             }
         }

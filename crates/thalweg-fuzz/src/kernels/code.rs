@@ -37,12 +37,12 @@ pub enum Instruction {
     /// integer.
     While(u32, usize, Vec<Instruction>, Vec<Instruction>),
     /// Element of the field, at coordinates that are affine in the result's index (axis, scale, shift) or computed.
-    Read(Vec<Place>, Edge),
+    Read(Vec<ReadIndex>, Edge),
 }
 
 /// Coordinate of a read.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum ReadIndex {
     Affine(usize, i32, i32),
     Computed(usize),
 }
@@ -163,9 +163,9 @@ fn run<F: Real>(body: &[Instruction], r: &mut Registers<F>, at: &[Int<F>], field
                 r.ints.extend([i, count]);
             }
             Instruction::Read(places, edge) => {
-                let place = |p: &Place| match *p {
-                    Place::Affine(axis, scale, shift) => at[axis % at.len()] * scale + shift,
-                    Place::Computed(i) => r.int(i),
+                let place = |p: &ReadIndex| match *p {
+                    ReadIndex::Affine(axis, scale, shift) => at[axis % at.len()] * scale + shift,
+                    ReadIndex::Computed(i) => r.int(i),
                 };
                 let places: Vec<Int<F>> = places.iter().map(place).collect();
                 let read = match fields {
@@ -263,8 +263,8 @@ fn instruction(rng: &mut Rng, depth: usize, may: May) -> Instruction {
         _ => match may.index {
             Some([_, dimensions]) => {
                 let place = |rng: &mut Rng| match rng.usize(..5) {
-                    0 => Place::Computed(register(rng)),
-                    _ => Place::Affine(rng.usize(..8), pick(rng, &[1, 1, 1, 2, -1, 0]), rng.i32(-3..4)),
+                    0 => ReadIndex::Computed(register(rng)),
+                    _ => ReadIndex::Affine(rng.usize(..8), pick(rng, &[1, 1, 1, 2, -1, 0]), rng.i32(-3..4)),
                 };
                 let places = (0..dimensions).map(|_| place(rng)).collect();
                 Instruction::Read(places, pick(rng, &[Edge::Zero, Edge::Clamp, Edge::Wrap]))

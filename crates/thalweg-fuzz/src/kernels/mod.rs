@@ -10,7 +10,7 @@ mod rows;
 mod sources;
 mod tiles;
 
-use crate::check::{Checker, Ways};
+use crate::check::{Checker, ExtraChecks};
 use crate::program::{Input, Program};
 use crate::tuning;
 use code::{Code, Fields, Registers};
@@ -84,7 +84,7 @@ impl Case {
             operands.push(("field", Take::Field(field.rank()), Operand::Tensor(field)));
         }
         let over = self.over.map_or(Over::Elements, Over::Places);
-        Call::again(&self.known, over, Some(&Plain::new()), "random", &operands, |call| self.called(call))
+        Call::cached(&self.known, over, Some(&Plain::new()), "random", &operands, |call| self.called(call))
     }
 
     /// Runs the kernel on the traced operands of a call.
@@ -173,7 +173,7 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
 }
 
 /// Checks the kernel of a seed.
-pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
+pub fn check(checker: &Checker, seed: u64, ways: ExtraChecks) -> Result<(), String> {
     if seed % SOURCES == 1 && checker.runs_cuda() {
         return sources::check(checker, seed);
     }
@@ -193,7 +193,8 @@ pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     by_numbers(&case, &tensors).map_err(|why| told(format!("called again: {why}")))?;
     let recorded = recorded(&case, &tensors).map_err(told)?;
     let indexed = recorded.steps.iter().any(|s| matches!(s.op, Op::Gather));
-    let ways = Ways { scalars: ways.scalars && !indexed, plans: ways.plans && recorded.steps.len() < 60, ..ways };
+    let ways =
+        ExtraChecks { scalars: ways.scalars && !indexed, plans: ways.plans && recorded.steps.len() < 60, ..ways };
     checker.check(&recorded, ways).map_err(|why| told(format!("{why}\nas recorded:\n{}", recorded.listing())))
 }
 
@@ -245,14 +246,14 @@ fn recorded(case: &Case, inputs: &[Tensor]) -> Result<Program, String> {
 }
 
 /// Function that returns one result and further ones that may be kept.
-type Made<'a> = dyn Fn(&[Tensor]) -> (Tensor, Vec<Tensor>) + 'a;
+type KernelFn<'a> = dyn Fn(&[Tensor]) -> (Tensor, Vec<Tensor>) + 'a;
 
 /// Program recorded when `made` is applied to inputs on which an operation has been done before.
 fn record_program(
     inputs: &[Input],
     tensors: &[Tensor],
     before: &dyn Fn(usize, &Tensor) -> Tensor,
-    made: &Made<'_>,
+    made: &KernelFn<'_>,
 ) -> Result<Program, String> {
     let record = |all: bool| {
         tuning::in_one_segment(|| {

@@ -5,7 +5,7 @@
 //! operations form a program like any other.
 
 use super::{after, before, input, record_program};
-use crate::check::{Checker, Ways};
+use crate::check::{Checker, ExtraChecks};
 use crate::program::Input;
 use fastrand::Rng;
 use thalweg::kernel::{Call, Int, Over, Plain, Prepared, Real, Row, Take, and, compare, or, select, to_real};
@@ -145,7 +145,7 @@ impl Case {
             ("once", Take::Number, Operand::Tensor(&x[2])),
             ("s", Take::Number, Operand::Scalar(Scalar::Float(self.scalar))),
         ];
-        Call::again(&self.known, Over::Rows(self.axis.into()), Some(&Plain::new()), "random", &operands, |call| {
+        Call::cached(&self.known, Over::Rows(self.axis.into()), Some(&Plain::new()), "random", &operands, |call| {
             self.run(&call.row(0), &call.row(1), call.number(2), call.number(3))
         })
     }
@@ -172,7 +172,7 @@ impl Case {
 }
 
 /// Checks the row kernel of a seed.
-pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
+pub fn check(checker: &Checker, seed: u64, ways: ExtraChecks) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{case:?}");
     let x = super::tensors(checker, &case.inputs)?;
@@ -184,7 +184,7 @@ pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
         (after(&y, case.around[1]), vec![v, i])
     };
     let recorded = record_program(&case.inputs, &x, &|i, x| before(x, case.around[0] + i), &made).map_err(told)?;
-    let ways = Ways { plans: ways.plans && recorded.steps.len() < 60, ..ways };
+    let ways = ExtraChecks { plans: ways.plans && recorded.steps.len() < 60, ..ways };
     checker.check(&recorded, ways).map_err(|why| told(format!("{why}\nas recorded:\n{}", recorded.listing())))
 }
 

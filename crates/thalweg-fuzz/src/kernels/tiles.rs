@@ -6,7 +6,7 @@
 //! when it is drawn.
 
 use super::{after, before, input, record_program};
-use crate::check::{Checker, Ways};
+use crate::check::{Checker, ExtraChecks};
 use crate::program::{Input, Program};
 use fastrand::Rng;
 use thalweg::kernel::{Call, Mask, Over, Plain, Prepared, Real, Take, Tile, compare, select, to_real};
@@ -175,7 +175,7 @@ impl Case {
             ("once", Take::Number, Operand::Tensor(&x[4])),
             ("s", Take::Number, Operand::Scalar(Scalar::Float(self.scalar))),
         ];
-        Call::again(&self.known, Over::Tiles, Some(&Plain::new()), "random", &operands, |call| {
+        Call::cached(&self.known, Over::Tiles, Some(&Plain::new()), "random", &operands, |call| {
             let tiles = [0, 1, 2].map(|i| call.tile(i));
             self.run(tiles, &call.mask_tile(3), call.number(4), call.number(5))
         })
@@ -256,7 +256,7 @@ pub fn program(checker: &Checker, seed: u64) -> Result<Program, String> {
 }
 
 /// Checks the tile kernel of a seed.
-pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
+pub fn check(checker: &Checker, seed: u64, ways: ExtraChecks) -> Result<(), String> {
     let case = Case::new(seed);
     let told = |why: String| format!("{why}\n{:?}", (case.dtype, &case.batches, &case.sizes, &case.code));
     let x = super::tensors(checker, &case.inputs)?;
@@ -264,7 +264,7 @@ pub fn check(checker: &Checker, seed: u64, ways: Ways) -> Result<(), String> {
     by_numbers(&case, &x).map_err(told)?;
     by_numbers(&case, &x).map_err(|why| told(format!("called again: {why}")))?;
     let recorded = recorded(&case, &x).map_err(told)?;
-    let ways = Ways { plans: ways.plans && recorded.steps.len() < 60, ..ways };
+    let ways = ExtraChecks { plans: ways.plans && recorded.steps.len() < 60, ..ways };
     checker.check(&recorded, ways).map_err(|why| told(format!("{why}\nas recorded:\n{}", recorded.listing())))
 }
 

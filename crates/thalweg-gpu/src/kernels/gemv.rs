@@ -64,7 +64,7 @@ pub fn kernel(c: &Contraction, g: &ContractionGeometry, written: DType) -> Optio
         None => w.results(&g.product, &sums, written),
     }
     let Domain { extents, kept, along, .. } = w.domain;
-    let orientation = if along { Orientation::Along } else { Orientation::Across };
+    let orientation = if along { Orientation::InnerAxis } else { Orientation::OuterAxis };
     let geometry = RowGeometry { extents, kept, accesses: w.accesses };
     Some((Kernel::Rows { body: w.builder.finish(), orientation }, Geometry::Rows(geometry)))
 }
@@ -327,8 +327,8 @@ mod tests {
             b: (0, 1, k as isize),
             reach: [Some((0, few * k - 1)), Some((0, n * k - 1))],
         };
-        let c = Contraction { epilogue: Some(Box::new(epilogue)), ..Contraction::bare(DType::F32, Precision::Full) };
-        (c, ContractionGeometry { epilogue: Some(Box::new(tiles)), ..ContractionGeometry::bare(product) })
+        let c = Contraction { epilogue: Some(Box::new(epilogue)), ..Contraction::unfused(DType::F32, Precision::Full) };
+        (c, ContractionGeometry { epilogue: Some(Box::new(tiles)), ..ContractionGeometry::unfused(product) })
     }
 
     #[test]
@@ -337,7 +337,7 @@ mod tests {
             let (c, g) = halved(few);
             let (kernel, geometry) = kernel(&c, &g, DType::F32).expect("few rows");
             let (Kernel::Rows { body, orientation }, Geometry::Rows(g)) = (kernel, geometry) else { panic!("rows") };
-            assert_eq!((body.folds.len(), body.stores.len(), orientation), (few, few, Orientation::Along));
+            assert_eq!((body.folds.len(), body.stores.len(), orientation), (few, few, Orientation::InnerAxis));
             assert_eq!(g.extents, if few == 1 { vec![1, 130, 96] } else { vec![130, 96] });
             assert_eq!(g.kept, g.extents.len() - 1);
             // Weights are loaded once, then each row.

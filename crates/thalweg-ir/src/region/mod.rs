@@ -109,9 +109,9 @@ pub struct Region {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Loop(u32);
 
-static REGIONS: Table<Region, Known> = Table::new();
+static REGIONS: Table<Region, RegionInfo> = Table::new();
 
-struct Known {
+struct RegionInfo {
     /// Dtype of each node.
     dtypes: Vec<DType>,
     cost: u32,
@@ -126,7 +126,7 @@ impl Region {
         let dtypes = self.check().unwrap_or_else(|| panic!("no region: {self:?}"));
         Loop(REGIONS.intern(self, |region| {
             let turn = region.nodes.iter().map(node_cost).fold(1, u32::saturating_add);
-            Known { dtypes, cost: turn.saturating_mul(region.most.clamp(1, EXPECTED_TURNS)).min(1 << 20) }
+            RegionInfo { dtypes, cost: turn.saturating_mul(region.most.clamp(1, EXPECTED_TURNS)).min(1 << 20) }
         }))
     }
 
@@ -218,7 +218,7 @@ fn node_cost(node: &RegionNode) -> u32 {
 }
 
 impl Loop {
-    fn interned(self) -> &'static Interned<Region, Known> {
+    fn interned(self) -> &'static Interned<Region, RegionInfo> {
         REGIONS.get(self.0)
     }
 

@@ -152,12 +152,12 @@ pub struct Local {
 
 impl Contraction {
     /// Unfused product of operands in memory.
-    pub fn bare(dtype: DType, precision: Precision) -> Contraction {
+    pub fn unfused(dtype: DType, precision: Precision) -> Contraction {
         Contraction { dtype, precision, factors: [None, None], epilogue: None }
     }
 
     /// Whether it is an unfused product.
-    pub fn is_bare(&self) -> bool {
+    pub fn is_unfused(&self) -> bool {
         self.factors.iter().all(Option::is_none) && self.epilogue.is_none()
     }
 
@@ -221,7 +221,7 @@ pub fn accumulator(dtype: DType) -> DType {
 
 impl ContractionGeometry {
     /// Geometry of an unfused product.
-    pub fn bare(product: MatmulGeometry) -> ContractionGeometry {
+    pub fn unfused(product: MatmulGeometry) -> ContractionGeometry {
         ContractionGeometry { product, factors: [None, None], inner: None, epilogue: None }
     }
 
@@ -231,7 +231,7 @@ impl ContractionGeometry {
         let (p, size) = (&self.product, c.accumulator().size());
         let factor = if c.factors[0].is_some() { 2 * p.k } else { 0 };
         let sums = if c.epilogue.as_ref().is_some_and(|e| matches!(e.kernel, Kernel::Rows { .. })) { p.n } else { 0 };
-        (ROWS_BYTES / ((factor + sums) * size).max(1)).clamp(FEWEST_ROWS, MOST_ROWS).min(p.m.max(1))
+        (ROWS_BYTES / ((factor + sums) * size).max(1)).clamp(MIN_ROWS, MAX_ROWS).min(p.m.max(1))
     }
 
     /// Number of such blocks of rows, over all batches.
@@ -256,8 +256,8 @@ pub fn bodies(kernel: &Kernel) -> &[Body] {
 
 /// Target bytes of the rows processed at a time, and minimum and maximum number of these rows.
 const ROWS_BYTES: usize = 512 << 10;
-const FEWEST_ROWS: usize = 16;
-const MOST_ROWS: usize = 64;
+const MIN_ROWS: usize = 16;
+const MAX_ROWS: usize = 64;
 
 /// Start and length along each dimension.
 type Cut = Vec<(usize, usize)>;
@@ -295,7 +295,7 @@ impl TileGeometry {
                 for c in &columns {
                     let cut: Cut = [b.as_slice(), r, c].concat();
                     for (n, part) in self.boxes.iter().enumerate() {
-                        if let Some(inside) = part.meet(&cut) {
+                        if let Some(inside) = part.intersection(&cut) {
                             all.push((n, self.on(part, &inside, of, &bodies[n], locals)));
                         }
                     }
@@ -343,7 +343,7 @@ impl TileGeometry {
 
 impl TileBox {
     /// Intersection of a cut with the box.
-    fn meet(&self, cut: &Cut) -> Option<Cut> {
+    fn intersection(&self, cut: &Cut) -> Option<Cut> {
         let sizes = self.origin.iter().zip(&self.geometry.extents);
         cut.iter()
             .zip(sizes)

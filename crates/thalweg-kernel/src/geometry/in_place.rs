@@ -22,7 +22,7 @@ pub fn reads_in_place(boxes: &[(&Body, &MapGeometry)], operand: u16) -> bool {
 
 /// Operand that the result should reuse: the one of which most elements stay unchanged, the first among equals. `None`
 /// if nothing stays, or if there is more than one store.
-pub fn kept_in_place(boxes: &[(&Body, &MapGeometry)]) -> Option<u16> {
+pub fn in_place_operand(boxes: &[(&Body, &MapGeometry)]) -> Option<u16> {
     let mut kept: Vec<(u16, usize)> = vec![];
     for (body, g) in boxes {
         let [store] = &body.stores[..] else { return None };

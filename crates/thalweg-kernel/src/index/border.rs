@@ -190,7 +190,7 @@ impl IndexMap {
         let mut position = None;
         for level in self.levels.iter().rev() {
             if let Some(index) = position {
-                coordinates = taken_apart(index, level.view.shape, sizes)?;
+                coordinates = unflattened(index, level.view.shape, sizes)?;
             }
             for (c, &valid) in coordinates.iter().zip(level.mask.iter().flatten()) {
                 let (least, greatest) = c.range(sizes);
@@ -211,7 +211,7 @@ impl IndexMap {
 }
 
 /// Coordinates of a row-major index in a shape, if none ever carries into the one before it.
-fn taken_apart(index: Affine, shape: Shape, sizes: &[usize]) -> Option<Vec<Affine>> {
+fn unflattened(index: Affine, shape: Shape, sizes: &[usize]) -> Option<Vec<Affine>> {
     let places = places(shape);
     let mut coordinates = vec![Affine { start: 0, steps: [0; MAX_RANK] }; shape.rank()];
     let mut put = |mut number: i64, at: &dyn Fn(&mut Affine) -> &mut i64| {

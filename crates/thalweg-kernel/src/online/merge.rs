@@ -9,7 +9,7 @@ pub const LOWER: usize = 4;
 
 /// Result of a shifted fold over one block.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
-pub struct Part {
+pub struct BlockResult {
     /// Number of elements.
     pub points: f64,
     /// Shift that was used.
@@ -63,7 +63,7 @@ pub fn chosen(op: Monoid, dtype: DType, (extreme, of): (u64, DType), blocks: imp
 impl OnlineFold {
     /// Shifted fold over the row. `parts` are the results of its blocks, in order; `total` is its sum of `x` if the
     /// shift is a multiple of that; `shift` is the row's shift.
-    pub fn whole(&self, parts: &[Part], total: f64, shift: f64, scalars: &[u64]) -> f64 {
+    pub fn whole(&self, parts: &[BlockResult], total: f64, shift: f64, scalars: &[u64]) -> f64 {
         let Rescaling::Shifted { power, rate, weighted, exact, .. } = &self.how else {
             unreachable!("what is chosen is not shifted")
         };
@@ -92,7 +92,7 @@ impl OnlineFold {
     /// Value that elements are subtracted from, relative to `origin`. The body's mean has the errors of the sum and of
     /// its own rounding. If it equals the mean except for those, the exact mean is used; if it is something else (the
     /// sum divided by another number), that is.
-    fn about(&self, parts: &[Part], total: f64, shift: f64, origin: f64) -> f64 {
+    fn about(&self, parts: &[BlockResult], total: f64, shift: f64, origin: f64) -> f64 {
         let points = pairwise(parts, &|p| p.points);
         let digits = if self.dtype == DType::F32 { f32::EPSILON as f64 } else { f64::EPSILON };
         let wanted = total / points;
@@ -104,7 +104,7 @@ impl OnlineFold {
 }
 
 /// `Σ_q C(power, q)·δ^(power-q)·S_q`: the moment for a shift that is smaller by δ.
-fn translated(p: &Part, power: u8, delta: f64) -> f64 {
+fn translated(p: &BlockResult, power: u8, delta: f64) -> f64 {
     let lower = |q: u8| match q {
         q if q == power => p.result,
         q => p.lower[q as usize],
@@ -118,7 +118,7 @@ fn translated(p: &Part, power: u8, delta: f64) -> f64 {
     sum
 }
 
-fn exponentials(p: &Part, power: u8, rate: f64, shift: f64) -> f64 {
+fn exponentials(p: &BlockResult, power: u8, rate: f64, shift: f64) -> f64 {
     if shift.is_infinite() || shift.is_nan() {
         // All elements are that infinity, or one element is the opposite infinity or NaN: infinity minus itself is NaN.
         return f64::NAN;
@@ -132,7 +132,7 @@ fn exponentials(p: &Part, power: u8, rate: f64, shift: f64) -> f64 {
 }
 
 /// Sum over blocks, pairwise by halves.
-fn pairwise(parts: &[Part], of: &impl Fn(&Part) -> f64) -> f64 {
+fn pairwise(parts: &[BlockResult], of: &impl Fn(&BlockResult) -> f64) -> f64 {
     match parts {
         [] => 0.0,
         [one] => of(one),

@@ -25,7 +25,7 @@ mod merge;
 use crate::reciprocal::RowNodes;
 use crate::{Body, BodyBuilder, Fold, Node, Phases};
 use find::{Choice, Find};
-pub use merge::{LOWER, Part, chosen};
+pub use merge::{BlockResult, LOWER, chosen};
 use std::ops::Range;
 use thalweg_ir::{DType, Monoid, Scalar};
 

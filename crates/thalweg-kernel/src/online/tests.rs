@@ -150,9 +150,9 @@ fn rescaled(how: Rescaling) -> OnlineFold {
 }
 
 /// Block result of these elements: the `power`th moment about `shift`, times `e^(rate·(x - shift))`.
-fn left(x: &[f64], shift: f64, power: u8, rate: f64) -> Part {
+fn left(x: &[f64], shift: f64, power: u8, rate: f64) -> BlockResult {
     let fold = |q: u8| x.iter().map(|v| (v - shift).powi(q as i32) * (rate * (v - shift)).exp()).sum();
-    let mut part = Part { points: x.len() as f64, shift, result: fold(power), ..Part::default() };
+    let mut part = BlockResult { points: x.len() as f64, shift, result: fold(power), ..BlockResult::default() };
     (0..power).for_each(|q| part.lower[q as usize] = fold(q));
     part
 }
@@ -166,7 +166,7 @@ fn squares_of_blocks_are_those_of_the_row() {
     // Shifts that are slightly off are corrected by the lower moments.
     let blocks = || x.chunks(64);
     let part = |c: &[f64]| left(c, c.iter().sum::<f64>() / c.len() as f64 + 0.3, 2, 0.0);
-    let parts: Vec<Part> = blocks().map(part).collect();
+    let parts: Vec<BlockResult> = blocks().map(part).collect();
     let squares = rescaled(moment(2, true));
     let got = squares.whole(&parts, mean * n, mean + 0.05, &[]);
     assert!((got - want).abs() < 1e-9 * want, "{got} {want}");
@@ -193,8 +193,8 @@ fn squares_of_blocks_are_those_of_the_row() {
 fn exponentials_of_blocks_are_those_of_the_row() {
     let rescaled = rescaled(exponential(0));
     let (low, least) = (f64::NEG_INFINITY, f32::MIN as f64);
-    let part = |shift: f64, result: f64| Part { points: 4.0, shift, result, ..Part::default() };
-    let whole = |parts: &[Part], shift: f64| rescaled.whole(parts, shift, shift, &[]);
+    let part = |shift: f64, result: f64| BlockResult { points: 4.0, shift, result, ..BlockResult::default() };
+    let whole = |parts: &[BlockResult], shift: f64| rescaled.whole(parts, shift, shift, &[]);
     let got = whole(&[part(1.0, 2.0), part(3.0, 1.5), part(-900.0, 3.0)], 3.0);
     assert!((got - (2.0 * (-2f64).exp() + 1.5)).abs() < 1e-12);
     // A block of only -∞, alone and with others.
@@ -233,7 +233,7 @@ fn moments_of_blocks_are_those_of_the_row_for_every_power_and_rate() {
             let want = left(&x, 1.25, power, rate).result;
             for size in [600, 100, 7] {
                 let shift = |c: &[f64]| c.iter().copied().fold(f64::MIN, f64::max);
-                let parts: Vec<Part> = x.chunks(size).map(|c| left(c, shift(c), power, rate)).collect();
+                let parts: Vec<BlockResult> = x.chunks(size).map(|c| left(c, shift(c), power, rate)).collect();
                 let got = rescaled.whole(&parts, 0.0, 1.25, &[]);
                 assert!((got - want).abs() < 1e-9 * (1.0 + want.abs()), "{power} {rate} {size}: {got}, not {want}");
             }

@@ -7,7 +7,7 @@ use thalweg_ir::{DType, First, Loop, RegionNode, Scalar};
 pub fn looped(of: Loop, args: &[Scalar]) -> Vec<Scalar> {
     let region = of.region();
     let args: Vec<Scalar> = args.iter().zip(&region.args).map(|(&a, &dtype)| held(a, dtype)).collect();
-    let mut turn = Turn { of, values: vec![Scalar::Int(0); region.nodes.len()], inner: vec![] };
+    let mut turn = Iteration { of, values: vec![Scalar::Int(0); region.nodes.len()], inner: vec![] };
     let mut carried: Vec<Scalar> = region
         .first
         .iter()
@@ -29,7 +29,7 @@ pub fn looped(of: Loop, args: &[Scalar]) -> Vec<Scalar> {
 /// Combination of two partial results by a user-defined combine ([`Loop::is_combine`]).
 pub fn combined(of: Loop, before: &[Scalar], after: &[Scalar]) -> Vec<Scalar> {
     let region = of.region();
-    let mut turn = Turn { of, values: vec![Scalar::Int(0); region.nodes.len()], inner: vec![] };
+    let mut turn = Iteration { of, values: vec![Scalar::Int(0); region.nodes.len()], inner: vec![] };
     let held = |values: &[Scalar]| -> Vec<Scalar> {
         values.iter().zip(&region.args).map(|(&v, &dtype)| held(v, dtype)).collect()
     };
@@ -42,14 +42,14 @@ fn held(value: Scalar, dtype: DType) -> Scalar {
     if dtype.is_float() { Scalar::Float(value.to_f64()) } else { Scalar::integer(value.to_i64(), dtype) }
 }
 
-struct Turn {
+struct Iteration {
     of: Loop,
     values: Vec<Scalar>,
     /// Results of inner loops, by node.
     inner: Vec<(u32, Vec<Scalar>)>,
 }
 
-impl Turn {
+impl Iteration {
     /// Computes the values of an iteration.
     fn run(&mut self, carried: &[Scalar], args: &[Scalar]) {
         self.inner.clear();

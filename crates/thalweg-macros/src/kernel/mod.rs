@@ -46,10 +46,10 @@ pub(crate) fn expand(options: TokenStream, function: TokenStream) -> TokenStream
         }
     };
     let signature = signature::read(&function, form, &mut errors);
-    let Some(signature) = signature else { return told(errors) };
+    let Some(signature) = signature else { return compile_errors(errors) };
     rewrite::function(&mut function, &signature.number, (form, most), &mut errors);
     match errors.0 {
-        Some(_) => told(errors),
+        Some(_) => compile_errors(errors),
         None => write(&function, &signature),
     }
 }
@@ -89,7 +89,7 @@ fn read_options(options: TokenStream, errors: &mut Errors) -> (Form, Option<u32>
     (form, most)
 }
 
-fn told(errors: Errors) -> TokenStream {
+fn compile_errors(errors: Errors) -> TokenStream {
     errors.0.map_or_else(TokenStream::new, |e| e.to_compile_error())
 }
 
@@ -270,7 +270,7 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
                 ) -> #output {
                     static KNOWN: ::thalweg::kernel::Prepared = ::thalweg::kernel::Prepared::new();
                     let over = ::thalweg::kernel::Over::Rows(::core::convert::Into::into(axis));
-                    ::thalweg::kernel::Call::again(&KNOWN, over, #plain, #text, &[#(#operands),*], |call| {
+                    ::thalweg::kernel::Call::cached(&KNOWN, over, #plain, #text, &[#(#operands),*], |call| {
                         #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*)
                     })
                 }
@@ -284,7 +284,7 @@ fn operation(function: &ItemFn, signature: &Signature) -> TokenStream {
     };
     let body = quote! {
         static KNOWN: ::thalweg::kernel::Prepared = ::thalweg::kernel::Prepared::new();
-        ::thalweg::kernel::Call::again(&KNOWN, #over, #plain, #text, &[#(#operands),*], |call| {
+        ::thalweg::kernel::Call::cached(&KNOWN, #over, #plain, #text, &[#(#operands),*], |call| {
             #name::<::thalweg::kernel::Traced #(, #used)*>(#(#arguments),*)
         })
     };

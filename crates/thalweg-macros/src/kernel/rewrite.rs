@@ -30,7 +30,7 @@ use syn::{
 
 /// Maximum number of variables that the branches of one `if` assign: as many elements as a tuple may have to be a
 /// `Branch`.
-const MOST_ASSIGNED: usize = 11;
+const MAX_ASSIGNED: usize = 11;
 
 /// Macros whose arguments are not part of the kernel's computation.
 const MACROS: [&str; 5] = ["assert", "debug_assert", "panic", "unreachable", "todo"];
@@ -214,8 +214,8 @@ impl Rewrite<'_> {
             None => parse_quote!({}),
         };
         let names = assigned([&then, &or_else]);
-        if names.len() > MOST_ASSIGNED {
-            let many = format!("more than {MOST_ASSIGNED} variables are assigned in this `if`; put some into an array");
+        if names.len() > MAX_ASSIGNED {
+            let many = format!("more than {MAX_ASSIGNED} variables are assigned in this `if`; put some into an array");
             self.errors.at(e.if_token, many);
         }
         self.visit_expr_mut(&mut e.cond);
@@ -303,8 +303,8 @@ impl Rewrite<'_> {
         if names.is_empty() {
             self.errors.at(e.while_token, "this loop assigns no variable of outside, so it would not end");
         }
-        if names.len() > MOST_ASSIGNED {
-            let many = format!("more than {MOST_ASSIGNED} variables are assigned in this loop; put some into an array");
+        if names.len() > MAX_ASSIGNED {
+            let many = format!("more than {MAX_ASSIGNED} variables are assigned in this loop; put some into an array");
             self.errors.at(e.while_token, many);
         }
         self.visit_expr_mut(&mut e.cond);

@@ -43,12 +43,12 @@ pub struct Shared {
     rate: f64,
     factors: Option<Choice<f64>>,
     decays: Option<Choice<bool>>,
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, ParameterState>,
 }
 
 /// Optimizer state of a parameter.
 #[derive(Clone, Debug)]
-struct Known {
+struct ParameterState {
     steps: u64,
     tensors: Vec<Tensor>,
 }
@@ -91,11 +91,17 @@ pub trait Optimizer {
     fn shared_mut(&mut self) -> &mut Shared;
 
     /// Names of the state tensors of a parameter.
-    fn kept(&self) -> &'static [&'static str];
+    fn state_names(&self) -> &'static [&'static str];
 
-    /// Parameter after a step. `kept` holds the state tensors named by [`kept`](Optimizer::kept), which the rule
-    /// replaces; each starts as zeros.
-    fn update(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor;
+    /// Former name of [`state_names`](Optimizer::state_names).
+    #[deprecated(note = "renamed to `state_names`")]
+    fn kept(&self) -> &'static [&'static str] {
+        self.state_names()
+    }
+
+    /// Parameter after a step. `state` holds the state tensors named by [`state_names`](Optimizer::state_names), which
+    /// the rule replaces; each starts as zeros.
+    fn update(&self, step: &Step<'_>, state: &mut [Tensor]) -> Tensor;
 
     /// Updates the parameters of a model by their gradients; they become new leaves. Records operations and runs
     /// nothing.
@@ -126,7 +132,7 @@ pub trait Optimizer {
         let mut state = StateDict::new();
         for (name, known) in &self.shared().known {
             state.insert(format!("step.{name}"), Tensor::new(known.steps as i64));
-            for (what, tensor) in self.kept().iter().zip(&known.tensors) {
+            for (what, tensor) in self.state_names().iter().zip(&known.tensors) {
                 state.insert(format!("{what}.{name}"), tensor.clone());
             }
         }
@@ -139,7 +145,7 @@ pub trait Optimizer {
     /// [`Error::Value`] if the state of a parameter is incomplete, or a name is not of this optimizer; the optimizer is
     /// then unchanged.
     fn load_state_dict(&mut self, state: &StateDict) -> Result<(), Error> {
-        let kept = self.kept();
+        let kept = self.state_names();
         let mut known = BTreeMap::new();
         let steps = state.below("step");
         for (name, count) in steps.iter() {
@@ -150,7 +156,7 @@ pub trait Optimizer {
             let steps = u64::try_from(count.item::<i64>()?);
             let steps = steps.map_err(|_| Error::Value(format!("step.{name} of the optimiser's state is negative")))?;
             let tensors = kept.iter().map(of).collect::<Result<_, _>>()?;
-            known.insert(name.to_string(), Known { steps, tensors });
+            known.insert(name.to_string(), ParameterState { steps, tensors });
         }
         if state.len() != known.len() * (1 + kept.len()) {
             let wanted = |name: &str| {
@@ -168,7 +174,7 @@ pub trait Optimizer {
 fn step<O: Optimizer>(optimizer: &mut O, model: &mut dyn Module, gradients: &Gradients) {
     // A leaf shared by two fields has one gradient; the second field gets the updated leaf of the first.
     let mut done: BTreeMap<*const Tensor, Tensor> = BTreeMap::new();
-    let kept = optimizer.kept().len();
+    let kept = optimizer.state_names().len();
     model.visit_mut(&mut NamePath::root(), &mut |name, slot| {
         let Slot::Tensor(Kind::Parameter, parameter) = slot else { return };
         let Some(gradient) = gradients.get(parameter) else { return };
@@ -181,7 +187,7 @@ fn step<O: Optimizer>(optimizer: &mut O, model: &mut dyn Module, gradients: &Gra
         let (value, own) = (widened(parameter), widened(gradient));
         let mut known = optimizer.shared_mut().known.remove(name).unwrap_or_else(|| {
             let zeros = || Tensor::zeros_with(*value.shape(), (wide, value.device()));
-            Known { steps: 0, tensors: (0..kept).map(|_| zeros()).collect() }
+            ParameterState { steps: 0, tensors: (0..kept).map(|_| zeros()).collect() }
         });
         for tensor in &known.tensors {
             assert!(

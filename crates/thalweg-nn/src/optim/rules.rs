@@ -9,7 +9,7 @@ macro_rules! optimizer {
     (
         $(#[$about:meta])*
         $name:ident { $($(#[$field_about:meta])* $field:ident: $t:ty = $default:expr),* $(,)? }
-        keeps [$($kept:literal),*] $(if $needs:ident)?
+        keeps [$($state:literal),*] $(if $needs:ident)?
     ) => {
         $(#[$about])*
         #[derive(Debug)]
@@ -57,14 +57,14 @@ macro_rules! optimizer {
             fn shared_mut(&mut self) -> &mut Shared {
                 &mut self.shared
             }
-            fn kept(&self) -> &'static [&'static str] {
+            fn state_names(&self) -> &'static [&'static str] {
                 $(if self.$needs == 0.0 {
                     return &[];
                 })?
-                &[$($kept),*]
+                &[$($state),*]
             }
-            fn update(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
-                self.formula(step, kept)
+            fn update(&self, step: &Step<'_>, state: &mut [Tensor]) -> Tensor {
+                self.formula(step, state)
             }
         }
     };
@@ -102,12 +102,12 @@ optimizer! {
 }
 
 impl Sgd {
-    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
+    fn formula(&self, step: &Step<'_>, state: &mut [Tensor]) -> Tensor {
         let gradient = decayed(step, self.weight_decay);
         if self.momentum == 0.0 {
             return step.value - gradient * step.rate;
         }
-        let [buffer] = kept else { unreachable!("as many as kept() says") };
+        let [buffer] = state else { unreachable!("one for each of state_names()") };
         // The first gradient is not dampened.
         let fresh = if step.number == 1 { 1.0 } else { 1.0 - self.dampening };
         *buffer = &*buffer * self.momentum + &gradient * fresh;
@@ -117,8 +117,8 @@ impl Sgd {
 }
 
 /// Adam update: bias-corrected first moment over the root of the bias-corrected second moment, times the rate.
-fn adam(step: &Step<'_>, gradient: &Tensor, betas: (f64, f64), eps: f64, kept: &mut [Tensor]) -> Tensor {
-    let [mean, square] = kept else { unreachable!("as many as kept() says") };
+fn adam(step: &Step<'_>, gradient: &Tensor, betas: (f64, f64), eps: f64, state: &mut [Tensor]) -> Tensor {
+    let [mean, square] = state else { unreachable!("one for each of state_names()") };
     *mean = mix(mean, gradient, betas.0);
     *square = mix(square, &gradient.square(), betas.1);
     let number = step.number as f64;
@@ -140,9 +140,9 @@ optimizer! {
 }
 
 impl Adam {
-    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
+    fn formula(&self, step: &Step<'_>, state: &mut [Tensor]) -> Tensor {
         let gradient = decayed(step, self.weight_decay);
-        step.value - adam(step, &gradient, self.betas, self.eps, kept)
+        step.value - adam(step, &gradient, self.betas, self.eps, state)
     }
 }
 
@@ -160,8 +160,8 @@ optimizer! {
 }
 
 impl AdamW {
-    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
-        shrunk(step, self.weight_decay) - adam(step, step.gradient, self.betas, self.eps, kept)
+    fn formula(&self, step: &Step<'_>, state: &mut [Tensor]) -> Tensor {
+        shrunk(step, self.weight_decay) - adam(step, step.gradient, self.betas, self.eps, state)
     }
 }
 
@@ -177,8 +177,8 @@ optimizer! {
 }
 
 impl Lion {
-    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
-        let [mean] = kept else { unreachable!("as many as kept() says") };
+    fn formula(&self, step: &Step<'_>, state: &mut [Tensor]) -> Tensor {
+        let [mean] = state else { unreachable!("one for each of state_names()") };
         let by = mix(mean, step.gradient, self.betas.0).sign();
         *mean = mix(mean, step.gradient, self.betas.1);
         shrunk(step, self.weight_decay) - by * step.rate
@@ -203,8 +203,8 @@ optimizer! {
 }
 
 impl RmsProp {
-    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
-        let [square, mean, buffer] = kept else { unreachable!("as many as kept() says") };
+    fn formula(&self, step: &Step<'_>, state: &mut [Tensor]) -> Tensor {
+        let [square, mean, buffer] = state else { unreachable!("one for each of state_names()") };
         let gradient = decayed(step, self.weight_decay);
         *square = mix(square, &gradient.square(), self.alpha);
         let mut spread = square.clone();
@@ -236,8 +236,8 @@ optimizer! {
 }
 
 impl Adagrad {
-    fn formula(&self, step: &Step<'_>, kept: &mut [Tensor]) -> Tensor {
-        let [sum] = kept else { unreachable!("as many as kept() says") };
+    fn formula(&self, step: &Step<'_>, state: &mut [Tensor]) -> Tensor {
+        let [sum] = state else { unreachable!("one for each of state_names()") };
         let gradient = decayed(step, self.weight_decay);
         *sum = &*sum + gradient.square();
         let rate = step.rate / (1.0 + (step.number - 1) as f64 * self.rate_decay);

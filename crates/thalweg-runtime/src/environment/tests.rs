@@ -43,9 +43,9 @@ fn numbers_are_in_their_range() {
 
 #[test]
 fn shares_are_percentages() {
-    let percent = ["5", "5%", "2.5 %", "0", "100"].map(|t| read(&MEASURE, t).unwrap());
+    let percent = ["5", "5%", "2.5 %", "0", "100"].map(|t| read(&AUTOTUNE, t).unwrap());
     assert_eq!(percent, [0.05, 0.05, 0.025, 0.0, 1.0].map(|s| Some(Value::Share(s))));
-    assert!(["101", "-1", "on", "NaN", "%"].iter().all(|t| read(&MEASURE, t).is_err()));
+    assert!(["101", "-1", "on", "NaN", "%"].iter().all(|t| read(&AUTOTUNE, t).is_err()));
 }
 
 #[test]
@@ -99,17 +99,48 @@ fn what_is_no_text_is_a_path_or_a_mistake() {
 }
 
 #[test]
-fn what_nothing_reads_is_told_with_the_nearest_name() {
+fn unknown_variables_are_reported_with_the_nearest_name() {
     let names = ["THALWEG_THREAD", "PATH", "THALWEG_ISA", "THALWEG_CUDA_GRAPH", "thalweg_isa"].map(OsString::from);
     let unknown = unknown_of(names.into_iter());
-    let told: Vec<String> = unknown.iter().map(Unknown::to_string).collect();
+    let reported: Vec<String> = unknown.iter().map(Unknown::to_string).collect();
     assert_eq!(
-        told,
+        reported,
         [
             "THALWEG_CUDA_GRAPH is set, and nothing reads it: is THALWEG_CUDA_GRAPHS meant?",
             "THALWEG_THREAD is set, and nothing reads it: is THALWEG_THREADS meant?",
         ]
     );
+}
+
+#[test]
+fn former_names_are_read_with_a_warning() {
+    let environment = |set: &'static [(&str, &str)]| {
+        move |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, text)| OsString::from(text))
+    };
+    let read = |set| AUTOTUNE.read_from(&environment(set)).map_err(|m| m.to_string());
+    let warnings = |set| outdated_of(&environment(set)).iter().map(Outdated::to_string).collect::<Vec<_>>();
+
+    assert_eq!(read(&[("THALWEG_MEASURE", "5")]), Ok(Some(Value::Share(0.05))));
+    assert_eq!(
+        warnings(&[("THALWEG_MEASURE", "5")]),
+        ["THALWEG_MEASURE is now called THALWEG_AUTOTUNE; the former name is read for one more version"]
+    );
+    let wrong = read(&[("THALWEG_MEASURE", "on")]).unwrap_err();
+    assert_eq!(wrong, "THALWEG_MEASURE=on: it may be off, or a percentage from 0 to 100");
+    assert_eq!(unknown_of(["THALWEG_MEASURE".into()].into_iter()), []);
+
+    // The new name takes precedence; an empty one counts as not set.
+    let both = &[("THALWEG_MEASURE", "5"), ("THALWEG_AUTOTUNE", "off")];
+    assert_eq!(read(both), Ok(Some(Value::Word("off"))));
+    assert_eq!(
+        warnings(both),
+        ["THALWEG_MEASURE is now called THALWEG_AUTOTUNE, which is set: THALWEG_MEASURE is ignored"]
+    );
+    let empty = &[("THALWEG_MEASURE", "5"), ("THALWEG_AUTOTUNE", "")];
+    assert_eq!(read(empty), Ok(Some(Value::Share(0.05))));
+
+    assert_eq!(read(&[("THALWEG_AUTOTUNE", "off")]), Ok(Some(Value::Word("off"))));
+    assert!(warnings(&[("THALWEG_AUTOTUNE", "off")]).is_empty());
 }
 
 /// All sources of the workspace, with their paths.

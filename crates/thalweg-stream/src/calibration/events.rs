@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use thalweg_kernel::Geometry;
 use thalweg_runtime::{Buffer, Device, Error, Program, Timing};
 
-/// `BATCH`: nanoseconds of a timed batch, long enough for a clock resolution of half a microsecond. `MOST`: maximum
+/// `BATCH`: nanoseconds of a timed batch, long enough for a clock resolution of half a microsecond. `MAX_BATCH_LAUNCHES`: maximum
 /// number of launches in a batch. `TIMES`: number of batches.
 const BATCH: f64 = 60_000.0;
-const MOST: f64 = 24.0;
+const MAX_BATCH_LAUNCHES: f64 = 24.0;
 const TIMES: usize = 4;
 /// Launches that the host can queue while the device is busy with one launch of [`Ahead`].
-const BEHIND: usize = 16;
+const MAX_QUEUED_LAUNCHES: usize = 16;
 /// Warm-up time: an idle chip takes that long to reach its clock frequency.
 const WARM: Duration = Duration::from_millis(15);
 
@@ -37,7 +37,7 @@ impl DeviceClock {
         let begin = Instant::now();
         let ready = Ready::new(clock.device, &samples::simple(sizes))?;
         while begin.elapsed() < WARM {
-            clock.launches(&ready, MOST as usize)?;
+            clock.launches(&ready, MAX_BATCH_LAUNCHES as usize)?;
         }
         Ok(clock)
     }
@@ -47,7 +47,7 @@ impl DeviceClock {
         let operands: Vec<&Buffer> = ready.operands.iter().collect();
         let mut timing: Option<Arc<dyn Timing>> = None;
         let mut run = || {
-            self.ahead.launch(count.div_ceil(BEHIND))?;
+            self.ahead.launch(count.div_ceil(MAX_QUEUED_LAUNCHES))?;
             let mut launches = || (0..count).try_for_each(|_| ready.program.launch(&ready.geometry, &operands, &[]));
             timing = self.device.clocked(&mut launches)?;
             Ok(())
@@ -64,7 +64,7 @@ impl Clock for DeviceClock {
     fn time(&mut self, sample: &Sample, _: u64) -> Result<Option<f64>, Error> {
         let ready = Ready::new(self.device, sample)?;
         let once = self.launches(&ready, 2)?;
-        let count = (BATCH / once.max(1.0)).clamp(1.0, MOST) as usize;
+        let count = (BATCH / once.max(1.0)).clamp(1.0, MAX_BATCH_LAUNCHES) as usize;
         let mut all = (0..TIMES).map(|_| self.launches(&ready, count)).collect::<Result<Vec<f64>, Error>>()?;
         all.sort_by(f64::total_cmp);
         Ok(Some(all[TIMES / 4]))

@@ -16,7 +16,7 @@ use thalweg_runtime::Error;
 const WHOLE: u64 = 4 << 20;
 /// Maximum bytes that calibration touches on a CPU, where cache sizes are unknown. Costs beyond are extrapolated from
 /// the typical constants.
-const MOST: u64 = 64 << 20;
+const MAX_TOUCHED_BYTES: u64 = 64 << 20;
 
 /// Nanoseconds that a stream adds to a launch: looking up operands, counters, freeing memory. With asynchronous
 /// launches this overlaps with execution.
@@ -66,7 +66,7 @@ fn memory(b: &mut Bench<'_>) -> Result<(), Error> {
             }
         };
         // On a GPU the last level but one is out of cache.
-        let beyond = if wide { i + 1 == b.costs.levels.len() } else { footprint > MOST };
+        let beyond = if wide { i + 1 == b.costs.levels.len() } else { footprint > MAX_TOUCHED_BYTES };
         if beyond {
             scale(&mut b.costs, last);
         } else if wide || footprint <= WHOLE {
@@ -121,7 +121,7 @@ fn moving(b: &mut Bench<'_>) -> Result<(), Error> {
 }
 
 fn rows(b: &mut Bench<'_>) -> Result<(), Error> {
-    b.fit(samples::fold_along, |c, f| c.fold *= f)?;
+    b.fit(samples::fold_inner, |c, f| c.fold *= f)?;
     b.fit(
         |_| samples::short_rows(),
         |c, f| {
@@ -133,7 +133,7 @@ fn rows(b: &mut Bench<'_>) -> Result<(), Error> {
         b.fit(samples::twice, |c, f| c.again *= f)?;
     }
     b.fit(samples::once, |c, f| c.once *= f)?;
-    b.fit(samples::fold_across, |c, f| c.fold_across *= f)?;
+    b.fit(samples::fold_outer, |c, f| c.fold_across *= f)?;
     b.fit(|_| samples::strips(), |c, f| c.strip *= f)?;
     b.fit(samples::scan, |c, f| c.scan *= f)?;
     b.fit(samples::sort, |c, f| c.sort *= f)?;
@@ -179,7 +179,7 @@ fn threads(b: &mut Bench<'_>, count: u32) -> Result<(), Error> {
             l.read_all = (l.read_all * f).clamp(l.read / n, l.read);
             l.write_all = (l.write_all * f).clamp(l.write / n, l.write);
         };
-        if footprint <= MOST {
+        if footprint <= MAX_TOUCHED_BYTES {
             last = b.fit(|_| samples::copy(footprint), scale)?;
         } else {
             scale(&mut b.costs, last);

@@ -357,7 +357,7 @@ fn rows(
     per_row: bool,
     f: impl FnOnce(&mut BodyBuilder, NodeId) -> NodeId,
 ) -> Sample {
-    let along = orientation == Orientation::Along;
+    let along = orientation == Orientation::InnerAxis;
     let mut b = BodyBuilder::new(false);
     let contiguous = AccessClass::Contiguous;
     let class = if along && per_row { AccessClass::Uniform } else { contiguous };
@@ -390,34 +390,34 @@ fn folds(count: usize) -> impl FnOnce(&mut BodyBuilder, NodeId) -> NodeId {
     }
 }
 
-pub fn fold_along(sizes: &Sizes) -> Sample {
-    rows(sizes.rows, Orientation::Along, true, folds(sizes.folds))
+pub fn fold_inner(sizes: &Sizes) -> Sample {
+    rows(sizes.rows, Orientation::InnerAxis, true, folds(sizes.folds))
 }
 
 /// Many short rows.
 pub fn short_rows() -> Sample {
-    rows([512, 16], Orientation::Along, true, sum)
+    rows([512, 16], Orientation::InnerAxis, true, sum)
 }
 
 /// Narrow strips: a batch of 16x16 matrices, reduced along the outer axis of each.
 pub fn strips() -> Sample {
-    let mut s = rows([32 * 16, 16], Orientation::Across, true, sum);
+    let mut s = rows([32 * 16, 16], Orientation::OuterAxis, true, sum);
     let Geometry::Rows(g) = &mut s.geometry else { unreachable!("it has rows") };
     (g.extents, g.kept) = (vec![32, 16, 16], 2);
     g.accesses = vec![at(&g.extents, &[256, 1, 16], 0), at(&g.extents, &[16, 1, 0], 0)];
     s
 }
 
-pub fn fold_across(sizes: &Sizes) -> Sample {
+pub fn fold_outer(sizes: &Sizes) -> Sample {
     if sizes.wide {
-        return rows([sizes.rows[1], sizes.rows[0]], Orientation::Across, true, folds(sizes.folds));
+        return rows([sizes.rows[1], sizes.rows[0]], Orientation::OuterAxis, true, folds(sizes.folds));
     }
-    rows([192, 128], Orientation::Across, true, sum)
+    rows([192, 128], Orientation::OuterAxis, true, sum)
 }
 
 /// Rows minus their mean, which reads each element twice.
 pub fn twice(sizes: &Sizes) -> Sample {
-    rows([2 * sizes.rows[0], sizes.rows[1]], Orientation::Along, false, |b, x| {
+    rows([2 * sizes.rows[0], sizes.rows[1]], Orientation::InnerAxis, false, |b, x| {
         let s = sum(b, x);
         b.element(ElementOp::Sub, &[x, s])
     })
@@ -426,7 +426,7 @@ pub fn twice(sizes: &Sizes) -> Sample {
 /// Rows divided by their root mean square: a division and square roots once per row.
 pub fn once(sizes: &Sizes) -> Sample {
     let (count, times) = sizes.once;
-    rows([count, 32], Orientation::Along, false, |b, x| {
+    rows([count, 32], Orientation::InnerAxis, false, |b, x| {
         let square = b.element(ElementOp::Mul, &[x, x]);
         let s = sum(b, square);
         let one = constant(b, 1.0);
@@ -440,11 +440,11 @@ pub fn once(sizes: &Sizes) -> Sample {
 }
 
 pub fn scan(sizes: &Sizes) -> Sample {
-    rows(sizes.scan, Orientation::Along, false, |b, x| b.scan(ScanOp::Sum, false, x))
+    rows(sizes.scan, Orientation::InnerAxis, false, |b, x| b.scan(ScanOp::Sum, false, x))
 }
 
 pub fn sort(sizes: &Sizes) -> Sample {
-    let mut s = rows(sizes.sort, Orientation::Along, false, |b, x| b.scan(ScanOp::Sort, false, x));
+    let mut s = rows(sizes.sort, Orientation::InnerAxis, false, |b, x| b.scan(ScanOp::Sort, false, x));
     // Contents far from sorted.
     let n = sizes.sort.iter().product::<usize>() as u32;
     let values = (0..n).flat_map(|i| ((i.wrapping_mul(2_654_435_769) >> 8) as f32).to_le_bytes());
@@ -465,8 +465,8 @@ pub fn product((dtype, precision): (DType, Precision), count: usize, n: usize) -
         reach: [Some((0, count * all - 1)); 2],
     };
     let bytes = vec![count * all * dtype.size(); 3];
-    let kernel = Kernel::Contraction(Contraction::bare(dtype, precision));
-    let geometry = Geometry::Contraction(Box::new(ContractionGeometry::bare(geometry)));
+    let kernel = Kernel::Contraction(Contraction::unfused(dtype, precision));
+    let geometry = Geometry::Contraction(Box::new(ContractionGeometry::unfused(geometry)));
     Sample::new(kernel, geometry, dtype, bytes)
 }
 

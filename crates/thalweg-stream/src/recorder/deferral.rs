@@ -3,7 +3,7 @@
 use super::{Recorder, Wanted};
 use crate::deferred::{DeferredValue, Recipe, guesses};
 use crate::history::History;
-use crate::recognizer::Known;
+use crate::recognizer::CachedPlan;
 use crate::store::{self, Entry};
 use crate::tunable::TUNABLES;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use thalweg_runtime::count;
 
 impl Recorder {
     /// Removes the results to defer from the planned ones, and gives their values a recipe. Returns these results.
-    pub(super) fn set_aside(&mut self, wanted: Wanted) -> BitSet {
+    pub(super) fn defer_results(&mut self, wanted: Wanted) -> BitSet {
         let Some(recipe) = self.defer(wanted) else { return BitSet::default() };
         self.held.retain(|h| h.strong_count() > 0);
         for operation in recipe.deferred.iter() {
@@ -81,7 +81,7 @@ impl Recorder {
         let laid = self.laid_out();
         let entry = store::entry(self.device, (self.mode, self.stream), &self.segment(&laid), false);
         let history = History::new(self.ops.len());
-        let known = Known { live: self.live.clone(), entry: entry.clone(), history: history.clone(), last: None };
+        let known = CachedPlan { live: self.live.clone(), entry: entry.clone(), history: history.clone(), last: None };
         self.recognizer.add(known);
         Some((entry, history))
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use thalweg_ir::{DType, Op, Shape};
 
 /// Operation to record, without its arguments.
-pub(super) struct Parts<'a> {
+pub(super) struct OpHeader<'a> {
     pub mode: Mode,
     pub op: Op,
     pub dtype: DType,
@@ -22,8 +22,8 @@ pub(super) struct Parts<'a> {
 impl Recorder {
     /// Records an operation that needs row-major operands: copies those that are not.
     #[cold]
-    pub(super) fn record_dense(&mut self, parts: Parts<'_>, args: &[Operand<'_>]) -> Arc<Value> {
-        let Parts { mode, op, dtype, shape, attr, ints } = parts;
+    pub(super) fn record_dense(&mut self, parts: OpHeader<'_>, args: &[Operand<'_>]) -> Arc<Value> {
+        let OpHeader { mode, op, dtype, shape, attr, ints } = parts;
         let mut copied = |arg: &Operand<'_>| match arg {
             Operand::Value(v) if matches!(v.state(), Some(Ok(s)) if !s.view.is_dense()) => {
                 Some(self.record(mode, Op::Cast, v.dtype(), *v.shape(), 0, &[*arg], &[]))

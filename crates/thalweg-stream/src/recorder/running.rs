@@ -1,14 +1,14 @@
 //! Running a recorded segment: by its known plan or a competing one, within the memory available.
 
 use super::{Laid, Recorder, Wanted, view_of};
-use crate::autotune::Turn;
+use crate::autotune::RunChoice;
 use crate::calibration::{costs, watch};
 use crate::defect;
 use crate::deferred::deferring;
 use crate::history::History;
 use crate::mode::{effort, measuring};
 use crate::ready::{Numbered, Ready, held_alone};
-use crate::recognizer::Known;
+use crate::recognizer::CachedPlan;
 use crate::report;
 use crate::run::{self, Run, Timed};
 use crate::saved::{self, Asked, Origin};
@@ -30,7 +30,7 @@ impl Recorder {
         // Deferral follows from history and would give the segment another plan when it comes the third time, so not in
         // reproducible modes.
         let watched = self.mode.fused && !self.mode.reproducible && deferring();
-        let deferred = if watched { self.set_aside(wanted) } else { BitSet::default() };
+        let deferred = if watched { self.defer_results(wanted) } else { BitSet::default() };
         let left = self.decision.as_ref().is_some_and(|d| d.keep.left.count() > 0);
         if self.planned.count() == 0 && (deferred.count() > 0 || left) {
             return Ok(());
@@ -57,7 +57,7 @@ impl Recorder {
             (true, true) => own.tier,
         };
         if tier == Tier::Measured {
-            count(|c| c.runs_of_measured += 1);
+            count(|c| c.autotuned_runs += 1);
         }
         report::ran(|| TierRun { tier, operations: self.ops.len(), kernels: runs.instance.steps.len() });
         let report = report::begin(|| {
@@ -156,7 +156,7 @@ impl Recorder {
     }
 
     /// Reports the time of a run to the plan's autotuning; saves the winner to disk if that decides it.
-    fn note(&self, ready: &Arc<Ready>, turn: &Turn<Ready>, time: Duration, laid: Option<Laid>) {
+    fn note(&self, ready: &Arc<Ready>, turn: &RunChoice<Ready>, time: Duration, laid: Option<Laid>) {
         let over = ready.autotuning.note(turn, time.as_nanos() as u64);
         if let Some(laid) = laid.filter(|_| over) {
             self.keep_best(ready, &laid);
@@ -191,7 +191,7 @@ impl Recorder {
         let last = Some((self.sizes.as_slice().into(), ready.clone()));
         match at {
             Some(at) => self.recognizer.known()[at].last = last,
-            None => self.recognizer.add(Known {
+            None => self.recognizer.add(CachedPlan {
                 live: self.planned.clone(),
                 entry,
                 history: History::new(self.ops.len()),

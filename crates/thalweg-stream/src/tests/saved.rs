@@ -4,7 +4,7 @@ use super::on_its_own;
 use crate::saved::{Answer, Asked, Origin, plan_in, save_better_in, save_measured_in};
 use crate::{DeviceRef, effort, set_measuring};
 use std::path::PathBuf;
-use thalweg_fusion::{BitSet, Costs, Effort, Mode, OwnedSegment, Parts, Plan, ScalarClasses, SegmentClass};
+use thalweg_fusion::{BitSet, Costs, Effort, Mode, OwnedSegment, PartitionCache, Plan, ScalarClasses, SegmentClass};
 use thalweg_ir::{DType, ElementOp, InputKind, Op, RelArg, RelOp, Shape, View};
 use thalweg_runtime::disk::{Cache, Kind};
 
@@ -128,7 +128,7 @@ fn other_sizes_of_a_class_have_its_plan_unless_it_must_be_their_own() {
 #[test]
 fn a_plan_of_known_parts_is_not_kept_for_its_sizes() {
     on_its_own(|device| {
-        let parts = Parts::new();
+        let parts = PartitionCache::new();
         let kept = |place: &Place| {
             let answer = asked(device, (1000, true), true, |asked| {
                 plan_in(Some(&place.1), Asked { parts: Some(&parts), ..asked }).unwrap()

@@ -45,7 +45,7 @@ impl Case {
     }
 
     /// The error relative to the tolerance.
-    fn apart(&self, got: &Tensor, want: &Tensor) -> Result<f64, Error> {
+    fn relative_error(&self, got: &Tensor, want: &Tensor) -> Result<f64, Error> {
         if got.dims() != want.dims() {
             return Err(Error::Value(format!("shape {} and not {}", got.shape(), want.shape())));
         }
@@ -60,7 +60,7 @@ impl Case {
     fn angles(&self, q: &Tensor) -> Result<f64, Error> {
         let (q, k) = (wide(q)?, q.dims()[q.rank() - 1]);
         let want = Tensor::eye_with(k, k, (DType::F64, Device::cpu()));
-        self.apart(&q.t().matmul(&q), &want.broadcast_to(&[&self.lead[..], &[k, k]].concat()[..]))
+        self.relative_error(&q.t().matmul(&q), &want.broadcast_to(&[&self.lead[..], &[k, k]].concat()[..]))
     }
 
     /// Runs every operation that `begin` selects on a device, and reports the error relative to the tolerance.
@@ -88,20 +88,20 @@ impl Case {
         };
         hold("lu", &|| {
             let (p, l, u) = there(&a)?.lu();
-            self.apart(&product(&[&p, &l, &u])?, &a)
+            self.relative_error(&product(&[&p, &l, &u])?, &a)
         });
         hold("lu of a view", &|| {
             let (p, l, u) = there(&a)?.t().flip(-1).lu();
-            self.apart(&product(&[&p, &l, &u])?, &a.t().flip(-1))
+            self.relative_error(&product(&[&p, &l, &u])?, &a.t().flip(-1))
         });
         hold("qr", &|| {
             let (q, r) = there(&a)?.qr();
-            let upper = self.apart(&wide(&r)?.triu(0), &r);
-            worst(&[self.apart(&product(&[&q, &r])?, &a), self.angles(&q), upper])
+            let upper = self.relative_error(&wide(&r)?.triu(0), &r);
+            worst(&[self.relative_error(&product(&[&q, &r])?, &a), self.angles(&q), upper])
         });
         hold("qr_complete", &|| {
             let (q, r) = there(&a)?.qr_complete();
-            worst(&[self.apart(&product(&[&q, &r])?, &a), self.angles(&q)])
+            worst(&[self.relative_error(&product(&[&q, &r])?, &a), self.angles(&q)])
         });
         let svd = |x: &Tensor, full: bool| -> Result<f64, Error> {
             let own = there(x)?;
@@ -110,10 +110,10 @@ impl Case {
             let values = x.cast(DType::F64).svdvals();
             let again = product(&[&(wide(&thin(&u, -1))? * wide(&s)?.unsqueeze(-2)), &thin(&vt, -2)])?;
             let parts = [
-                ("the product", self.apart(&again, x)?),
+                ("the product", self.relative_error(&again, x)?),
                 ("the angles of U", self.angles(&u)?),
                 ("the angles of V", self.angles(&vt.t())?),
-                ("the values", self.apart(&s, &values.cast(self.dtype))?),
+                ("the values", self.relative_error(&s, &values.cast(self.dtype))?),
             ];
             match parts.iter().find(|(_, off)| *off > 1.0) {
                 Some((what, off)) => Err(Error::Value(format!("{what}: {off:.1} times what is allowed"))),
@@ -129,9 +129,9 @@ impl Case {
         });
         hold("svd of zeros", &|| {
             let (u, s, vt) = there(&a.zeros_like())?.svd();
-            worst(&[self.angles(&u), self.angles(&vt.t()), self.apart(&s, &s.zeros_like())])
+            worst(&[self.angles(&u), self.angles(&vt.t()), self.relative_error(&s, &s.zeros_like())])
         });
-        hold("svdvals", &|| self.apart(&there(&a)?.svdvals(), &a.cast(DType::F64).svdvals().cast(self.dtype)));
+        hold("svdvals", &|| self.relative_error(&there(&a)?.svdvals(), &a.cast(DType::F64).svdvals().cast(self.dtype)));
         if m != n {
             return;
         }
@@ -143,16 +143,18 @@ impl Case {
         let of = |x: &Tensor| x.cast(DType::F64);
         hold("cholesky", &|| {
             let l = there(&unread(positive))?.cholesky();
-            self.apart(&l, &of(positive).cholesky().cast(self.dtype))
+            self.relative_error(&l, &of(positive).cholesky().cast(self.dtype))
         });
         hold("cholesky_solve", &|| {
             let x = there(positive)?.cholesky().cholesky_solve(&there(&b)?);
-            self.apart(&x, &of(positive).solve(&of(&b)).cast(self.dtype))
+            self.relative_error(&x, &of(positive).solve(&of(&b)).cast(self.dtype))
         });
-        hold("solve", &|| self.apart(&there(&good)?.solve(&there(&b)?), &of(&good).solve(&of(&b)).cast(self.dtype)));
+        hold("solve", &|| {
+            self.relative_error(&there(&good)?.solve(&there(&b)?), &of(&good).solve(&of(&b)).cast(self.dtype))
+        });
         hold("solve, one column", &|| {
             let b = b.narrow(-1, 1, 1);
-            self.apart(&there(&good)?.t().solve(&there(&b)?), &of(&good).t().solve(&of(&b)).cast(self.dtype))
+            self.relative_error(&there(&good)?.t().solve(&there(&b)?), &of(&good).t().solve(&of(&b)).cast(self.dtype))
         });
         for (name, upper, unit) in [
             ("solve_triangular, lower", false, false),
@@ -165,23 +167,28 @@ impl Case {
                     true => (a * 0.25).solve_unit_triangular(b, upper),
                     false => a.solve_triangular(b, upper),
                 };
-                self.apart(&f(&there(&good)?, &there(&b)?), &f(&of(&good), &of(&b)).cast(self.dtype))
+                self.relative_error(&f(&there(&good)?, &there(&b)?), &f(&of(&good), &of(&b)).cast(self.dtype))
             });
         }
-        hold("inv", &|| self.apart(&there(&good)?.inv(), &of(&good).inv().cast(self.dtype)));
+        hold("inv", &|| self.relative_error(&there(&good)?.inv(), &of(&good).inv().cast(self.dtype)));
         // For 256 rows it would overflow f32.
-        hold("det", &|| self.apart(&there(&(&good * 0.5))?.det(), &of(&(&good * 0.5)).det().cast(self.dtype)));
+        hold("det", &|| self.relative_error(&there(&(&good * 0.5))?.det(), &of(&(&good * 0.5)).det().cast(self.dtype)));
         hold("slogdet", &|| {
             let ((sign, log), want) = (there(&a)?.slogdet(), of(&a).slogdet());
-            worst(&[self.apart(&sign, &want.0.cast(self.dtype)), self.apart(&log, &want.1.cast(self.dtype))])
+            worst(&[
+                self.relative_error(&sign, &want.0.cast(self.dtype)),
+                self.relative_error(&log, &want.1.cast(self.dtype)),
+            ])
         });
         hold("eigh", &|| {
             let (w, v) = there(&unread(symmetric))?.eigh();
             let again = product(&[&(wide(&v)? * wide(&w)?.unsqueeze(-2)), &v.t()])?;
             let values = of(symmetric).eigvalsh().cast(self.dtype);
-            worst(&[self.apart(&again, symmetric), self.angles(&v), self.apart(&w, &values)])
+            worst(&[self.relative_error(&again, symmetric), self.angles(&v), self.relative_error(&w, &values)])
         });
-        hold("eigvalsh", &|| self.apart(&there(symmetric)?.eigvalsh(), &of(symmetric).eigvalsh().cast(self.dtype)));
+        hold("eigvalsh", &|| {
+            self.relative_error(&there(symmetric)?.eigvalsh(), &of(symmetric).eigvalsh().cast(self.dtype))
+        });
     }
 }
 

@@ -18,7 +18,7 @@ use thalweg::counters;
 use thalweg::prelude::*;
 
 /// Duration of the timings, in the library and on the host.
-const LONG_ENOUGH: Duration = Duration::from_secs(25);
+const TIMING_DURATION: Duration = Duration::from_secs(25);
 /// Maximum time without output of a child process.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -259,7 +259,7 @@ fn times(name: &str, from: usize) -> Result<(), Error> {
             let what = format!("{what} {lead:?} {n}²");
             // Skips operations that take minutes on the host, and all after the time limit.
             let long = !library && (n >= 3000 || (n >= 1000 && what.starts_with('s') && what.contains("vd")));
-            if start.elapsed() > LONG_ENOUGH || long || !begun.begin(&what) {
+            if start.elapsed() > TIMING_DURATION || long || !begun.begin(&what) {
                 continue;
             }
             // The first run compiles.

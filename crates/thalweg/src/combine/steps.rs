@@ -40,7 +40,7 @@ impl Combined {
         x.iter().map(of).collect()
     }
 
-    fn in_steps(&self, x: &[Tensor]) -> Vec<Part> {
+    fn in_steps(&self, x: &[Tensor]) -> Vec<PartialComponent> {
         let (axis, mut n) = (self.axis, x[0].dims()[self.axis]);
         let mut all = x.to_vec();
         let part = |all: &[Tensor], from: usize, count: usize| -> Vec<Tensor> {
@@ -52,7 +52,7 @@ impl Combined {
         if self.along == Along::Fold {
             while n > 1 {
                 let half = n / 2;
-                let both = self.together(&part(&all, 0, half), &part(&all, half, half));
+                let both = self.combine(&part(&all, 0, half), &part(&all, half, half));
                 all = if n % 2 == 1 { joined(&both, &part(&all, n - 1, 1)) } else { both };
                 n = half + n % 2;
             }
@@ -61,30 +61,33 @@ impl Combined {
             while step < n {
                 let (first, last) = (part(&all, 0, n - step), part(&all, step, n - step));
                 all = match self.along {
-                    Along::Reversed => joined(&self.together(&last, &first), &part(&all, n - step, step)),
-                    _ => joined(&part(&all, 0, step), &self.together(&first, &last)),
+                    Along::Reversed => joined(&self.combine(&last, &first), &part(&all, n - step, step)),
+                    _ => joined(&part(&all, 0, step), &self.combine(&first, &last)),
                 };
                 step *= 2;
             }
         }
-        all.into_iter().map(Part::Tensor).collect()
+        all.into_iter().map(PartialComponent::Tensor).collect()
     }
 
     /// Two lists of partial results, combined.
-    fn together(&self, before: &[Tensor], after: &[Tensor]) -> Vec<Tensor> {
-        let parts = |all: &[Tensor]| -> Vec<Part> { all.iter().cloned().map(Part::Tensor).collect() };
-        let tensor = |(n, part): (usize, Part)| match part {
-            Part::Tensor(t) => t,
-            Part::Scalar(s) => Tensor::full_with(*before[n].shape(), s, (before[n].dtype(), before[n].device())),
+    fn combine(&self, before: &[Tensor], after: &[Tensor]) -> Vec<Tensor> {
+        let parts =
+            |all: &[Tensor]| -> Vec<PartialComponent> { all.iter().cloned().map(PartialComponent::Tensor).collect() };
+        let tensor = |(n, part): (usize, PartialComponent)| match part {
+            PartialComponent::Tensor(t) => t,
+            PartialComponent::Scalar(s) => {
+                Tensor::full_with(*before[n].shape(), s, (before[n].dtype(), before[n].device()))
+            }
         };
         put(self.of, &parts(before), &parts(after)).into_iter().enumerate().map(tensor).collect()
     }
 }
 
 /// `Σ y·dy` of the components `numbers` that a gradient flows through; `None` if there are none.
-pub(super) fn weighted(y: &[Part], numbers: &[usize], dy: &[Tensor]) -> Option<Tensor> {
+pub(super) fn weighted(y: &[PartialComponent], numbers: &[usize], dy: &[Tensor]) -> Option<Tensor> {
     let products = numbers.iter().zip(dy).filter_map(|(&n, dy)| match &y[n] {
-        Part::Tensor(y) if y.is_tracked() => Some((y * dy).sum(..)),
+        PartialComponent::Tensor(y) if y.is_tracked() => Some((y * dy).sum(..)),
         _ => None,
     });
     products.reduce(|a, b| a + b)
@@ -92,23 +95,23 @@ pub(super) fn weighted(y: &[Part], numbers: &[usize], dy: &[Tensor]) -> Option<T
 
 /// Component of a partial result: a tensor (all of one shape) or a number.
 #[derive(Clone)]
-pub(super) enum Part {
+pub(super) enum PartialComponent {
     Tensor(Tensor),
     Scalar(Scalar),
 }
 
 /// Two partial results, combined in recorded operations.
-pub(super) fn put(of: Loop, before: &[Part], after: &[Part]) -> Vec<Part> {
+pub(super) fn put(of: Loop, before: &[PartialComponent], after: &[PartialComponent]) -> Vec<PartialComponent> {
     let region = of.region();
-    let mut values: Vec<Part> = Vec::with_capacity(region.nodes.len());
+    let mut values: Vec<PartialComponent> = Vec::with_capacity(region.nodes.len());
     for (i, node) in region.nodes.iter().enumerate() {
         let value = match node {
             RegionNode::Carried(n) => before[*n as usize].clone(),
             RegionNode::Arg(n) => after[*n as usize].clone(),
-            RegionNode::Const { bits, dtype } => Part::Scalar(Scalar::from_bits(*bits, *dtype)),
+            RegionNode::Const { bits, dtype } => PartialComponent::Scalar(Scalar::from_bits(*bits, *dtype)),
             RegionNode::Cast { dtype, arg } => match &values[*arg as usize] {
-                Part::Tensor(t) => Part::Tensor(t.cast(*dtype)),
-                Part::Scalar(s) => Part::Scalar(reference::cast(*s, *dtype)),
+                PartialComponent::Tensor(t) => PartialComponent::Tensor(t.cast(*dtype)),
+                PartialComponent::Scalar(s) => PartialComponent::Scalar(reference::cast(*s, *dtype)),
             },
             RegionNode::Element { op, args } => {
                 let args = &args[..op.row().arity];
@@ -123,21 +126,25 @@ pub(super) fn put(of: Loop, before: &[Part], after: &[Part]) -> Vec<Part> {
 
 /// Records an operation on components, at least one of which is a tensor (operations on numbers were folded when the
 /// combine was traced).
-fn element<'a>(op: ElementOp, args: impl Iterator<Item = (&'a Part, DType)>, dtype: DType) -> Part {
+fn element<'a>(
+    op: ElementOp,
+    args: impl Iterator<Item = (&'a PartialComponent, DType)>,
+    dtype: DType,
+) -> PartialComponent {
     let (mut all, mut n, mut shape) = ([Arg::Scalar(0); 3], 0, Shape::SCALAR);
     for (part, dtype) in args {
         all[n] = match part {
-            Part::Tensor(t) => {
+            PartialComponent::Tensor(t) => {
                 shape = *t.shape();
                 Arg::Tensor(t)
             }
-            Part::Scalar(s) => Arg::Scalar(s.to_bits(dtype)),
+            PartialComponent::Scalar(s) => Arg::Scalar(s.to_bits(dtype)),
         };
         n += 1;
     }
     let [a, b, c] = all;
     let op = Op::Element(op);
-    Part::Tensor(match n {
+    PartialComponent::Tensor(match n {
         1 => push(op, dtype, shape, 0, [a], &[]),
         2 => push(op, dtype, shape, 0, [a, b], &[]),
         _ => push(op, dtype, shape, 0, [a, b, c], &[]),

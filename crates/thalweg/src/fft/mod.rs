@@ -77,16 +77,16 @@ impl FftNorm {
 }
 
 /// Axes of a transform, with the number of samples along each.
-struct Along {
+struct TransformAxes {
     name: &'static str,
     axes: Vec<(usize, usize)>,
     norm: FftNorm,
 }
 
-impl Along {
+impl TransformAxes {
     /// The axes for an operand; `half` says that its last axis is the first half of a transform.
     #[track_caller]
-    fn new(name: &'static str, x: &Tensor, axes: Axes, fft: &Fft, half: bool) -> Along {
+    fn new(name: &'static str, x: &Tensor, axes: Axes, fft: &Fft, half: bool) -> TransformAxes {
         if !matches!(x.dtype(), DType::F32 | DType::F64) {
             wrong_dtype(name, "f32 or f64", x.dtype());
         }
@@ -103,7 +103,7 @@ impl Along {
         if let Some((axis, _)) = axes.iter().find(|(_, n)| *n == 0) {
             panic!("{name}: a transform of no samples, along axis {axis} of shape {}", x.shape());
         }
-        Along { name, axes, norm: fft.norm }
+        TransformAxes { name, axes, norm: fft.norm }
     }
 
     /// Complex transforms along all but the last axis.
@@ -132,7 +132,7 @@ impl Along {
         self.first(z, false)
     }
 
-    /// The inverse of [`half`](Along::half).
+    /// The inverse of [`half`](TransformAxes::half).
     #[track_caller]
     fn real(&self, z: Complex) -> Tensor {
         let Some(&(axis, n)) = self.axes.last() else { return z.re };
@@ -157,7 +157,7 @@ fn fit(x: &Tensor, axis: usize, n: usize) -> Tensor {
 }
 
 /// Methods along one axis, with and without options.
-macro_rules! along_one {
+macro_rules! one_axis_methods {
     ($($(#[$doc:meta])* $name:ident $with:ident -> $result:ty, $half:literal |$x:ident, $along:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         ///
@@ -176,14 +176,14 @@ macro_rules! along_one {
         pub fn $with(&self, axis: impl Into<Axis>, fft: &Fft) -> $result {
             let $x = self;
             let axis = axis.into().of(stringify!($name), $x.shape().rank());
-            let $along = Along::new(stringify!($name), $x.one_part(), axis.into(), fft, $half);
+            let $along = TransformAxes::new(stringify!($name), $x.one_part(), axis.into(), fft, $half);
             $body
         }
     )*};
 }
 
 /// Methods along several axes, with and without options, and along the last two.
-macro_rules! along_several {
+macro_rules! several_axes_methods {
     ($($(#[$doc:meta])* $name:ident $with:ident $two:ident -> $result:ty, $half:literal |$x:ident, $along:ident| $body:expr;)*) => {$(
         $(#[$doc])*
         ///
@@ -201,7 +201,7 @@ macro_rules! along_several {
         #[track_caller]
         pub fn $with(&self, axes: impl Into<Axes>, fft: &Fft) -> $result {
             let $x = self;
-            let $along = Along::new(stringify!($name), $x.one_part(), axes.into(), fft, $half);
+            let $along = TransformAxes::new(stringify!($name), $x.one_part(), axes.into(), fft, $half);
             $body
         }
 
@@ -212,24 +212,24 @@ macro_rules! along_several {
         #[track_caller]
         pub fn $two(&self) -> $result {
             let $x = self;
-            let $along = Along::new(stringify!($two), $x.one_part(), [-2, -1].into(), &Fft::new(), $half);
+            let $along = TransformAxes::new(stringify!($two), $x.one_part(), [-2, -1].into(), &Fft::new(), $half);
             $body
         }
     )*};
 }
 
 /// Access to a tensor with the operand's shape and dtype.
-trait Part {
+trait OneComponent {
     fn one_part(&self) -> &Tensor;
 }
 
-impl Part for Tensor {
+impl OneComponent for Tensor {
     fn one_part(&self) -> &Tensor {
         self
     }
 }
 
-impl Part for Complex {
+impl OneComponent for Complex {
     fn one_part(&self) -> &Tensor {
         &self.re
     }
@@ -238,7 +238,7 @@ impl Part for Complex {
 /// Fourier transforms of real numbers. They need the feature `fft`, take f32 and f64, and have gradients of every
 /// order; NaN propagates to all results of its line.
 impl Tensor {
-    along_one! {
+    one_axis_methods! {
         /// The discrete Fourier transform, `Σ x[t] e^(-2πi kt/n)` for all `n` values of `k`, as `numpy.fft.fft` and
         /// `torch.fft.fft`. [`rfft`](Tensor::rfft) computes only one half, which determines the other.
         fft fft_with -> Complex, false |x, along| along.all(Complex::real(x), false);
@@ -257,11 +257,11 @@ impl Tensor {
         /// The inverse of [`hfft`](Complex::hfft), as `numpy.fft.ihfft`.
         ihfft ihfft_with -> Complex, false |x, along| {
             // The inverse transform is the conjugate of the forward one, with the factor of the inverse.
-            Along { norm: along.norm.other(), ..along }.half(x).conj()
+            TransformAxes { norm: along.norm.other(), ..along }.half(x).conj()
         };
     }
 
-    along_several! {
+    several_axes_methods! {
         /// The discrete Fourier transform along several axes, as `numpy.fft.fftn` and `torch.fft.fftn`.
         fftn fftn_with fft2 -> Complex, false |x, along| along.all(Complex::real(x), false);
         /// [`rfft`](Tensor::rfft) along the last of the axes, then transforms along the others, as `numpy.fft.rfftn` and
@@ -273,7 +273,7 @@ impl Tensor {
 /// Fourier transforms of complex numbers. They need the feature `fft`, take f32 and f64, and have gradients of every
 /// order; NaN propagates to all results of its line.
 impl Complex {
-    along_one! {
+    one_axis_methods! {
         /// The discrete Fourier transform, `Σ z[t] e^(-2πi kt/n)`, as `numpy.fft.fft` and `torch.fft.fft`.
         fft fft_with -> Complex, false |z, along| along.all(z.clone(), false);
         /// The inverse of [`fft`](Complex::fft), as `numpy.fft.ifft` and `torch.fft.ifft`.
@@ -283,10 +283,10 @@ impl Complex {
         irfft irfft_with -> Tensor, true |z, along| along.real(z.clone());
         /// The transform of numbers whose other half is conjugate, which is real, as `numpy.fft.hfft` and
         /// `torch.fft.hfft`.
-        hfft hfft_with -> Tensor, true |z, along| Along { norm: along.norm.other(), ..along }.real(z.conj());
+        hfft hfft_with -> Tensor, true |z, along| TransformAxes { norm: along.norm.other(), ..along }.real(z.conj());
     }
 
-    along_several! {
+    several_axes_methods! {
         /// The discrete Fourier transform along several axes, as `numpy.fft.fftn` and `torch.fft.fftn`.
         fftn fftn_with fft2 -> Complex, false |z, along| along.all(z.clone(), false);
         /// The inverse of [`fftn`](Complex::fftn), as `numpy.fft.ifftn` and `torch.fft.ifftn`.

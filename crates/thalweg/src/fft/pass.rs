@@ -5,7 +5,7 @@
 //! occur twice in the whole are counted twice, or half, in the gradient.
 
 use super::lines::{Kind, Pass, Real, transform};
-use crate::host::Known;
+use crate::host::LibraryOp;
 use crate::{Backward, Complex, DType, HostInput, HostOp, HostOutput, Options, Shape, Tensor};
 use thalweg_runtime::{Fourier, FourierKind};
 
@@ -37,7 +37,7 @@ fn host_op(name: &'static str, axis: usize, pass: Pass) -> HostOp {
             Kind::Real => FourierKind::Real,
         };
         let double = x[0].dtype() == DType::F64;
-        Some(Known::Fourier(Fourier { kind, double, outer, n: pass.n, inner, scale: pass.scale }))
+        Some(LibraryOp::Fourier(Fourier { kind, double, outer, n: pass.n, inner, scale: pass.scale }))
     })
 }
 

@@ -12,11 +12,11 @@ use crate::{Shape, Tensor};
 #[derive(Default)]
 pub(super) struct Coming {
     whole: Option<Tensor>,
-    stretches: Vec<Stretch>,
+    ranges: Vec<RangeGradient>,
 }
 
 /// Gradient of a contiguous range of one axis.
-pub(super) struct Stretch {
+pub(super) struct RangeGradient {
     axis: usize,
     start: usize,
     /// Size of the whole axis.
@@ -24,10 +24,10 @@ pub(super) struct Stretch {
     gradient: Tensor,
 }
 
-impl Stretch {
+impl RangeGradient {
     /// Converts the gradient of a slice by `ints` (start, step, count of each axis). `None` unless the slice takes a
     /// contiguous range of one axis, and all of the others.
-    pub(super) fn of(gradient: &Tensor, whole: &Shape, ints: &[i64]) -> Option<Stretch> {
+    pub(super) fn of(gradient: &Tensor, whole: &Shape, ints: &[i64]) -> Option<RangeGradient> {
         let takes_all =
             |axis: usize| ints[3 * axis + 2] == whole[axis] as i64 && (whole[axis] <= 1 || ints[3 * axis + 1] == 1);
         let mut parts = (0..whole.rank()).filter(|&axis| !takes_all(axis));
@@ -35,7 +35,7 @@ impl Stretch {
         let (start, step, count) = (ints[3 * axis], ints[3 * axis + 1], ints[3 * axis + 2]);
         let neighbours = count == 1 || count > 1 && step == 1;
         let whole = whole[axis];
-        neighbours.then(|| Stretch { axis, start: start as usize, length: whole, gradient: gradient.clone() })
+        neighbours.then(|| RangeGradient { axis, start: start as usize, length: whole, gradient: gradient.clone() })
     }
 
     fn end(&self) -> usize {
@@ -56,7 +56,7 @@ impl Stretch {
 impl Coming {
     /// The accumulation of one gradient of the whole.
     pub(super) fn of(gradient: Tensor) -> Coming {
-        Coming { whole: Some(gradient), stretches: vec![] }
+        Coming { whole: Some(gradient), ranges: vec![] }
     }
 
     /// Adds a gradient of the whole.
@@ -68,33 +68,33 @@ impl Coming {
     }
 
     /// Adds a gradient of a range.
-    pub(super) fn add_stretch(&mut self, stretch: Stretch) {
-        self.stretches.push(stretch);
+    pub(super) fn add_range(&mut self, range: RangeGradient) {
+        self.ranges.push(range);
     }
 
     /// The sum of all gradients. The order of additions follows from the order of the calls, and from the indices of
     /// ranges.
     pub(super) fn total(mut self) -> Option<Tensor> {
-        let mut stretches = std::mem::take(&mut self.stretches);
-        stretches.sort_by_key(|s| (s.axis, s.start));
-        let apart = stretches.windows(2).all(|two| two[0].axis == two[1].axis && two[0].end() <= two[1].start);
+        let mut ranges = std::mem::take(&mut self.ranges);
+        ranges.sort_by_key(|s| (s.axis, s.start));
+        let apart = ranges.windows(2).all(|two| two[0].axis == two[1].axis && two[0].end() <= two[1].start);
         if apart {
-            if let Some(joined) = joined(&stretches) {
+            if let Some(joined) = joined(&ranges) {
                 self.add(joined);
             }
         } else {
-            stretches.iter().for_each(|s| self.add(s.padded(s.start, s.length - s.end())));
+            ranges.iter().for_each(|s| self.add(s.padded(s.start, s.length - s.end())));
         }
         self.whole
     }
 }
 
 /// Disjoint ranges of one axis, concatenated with zeros between them; `None` if there are none.
-fn joined(stretches: &[Stretch]) -> Option<Tensor> {
-    let first = stretches.first()?;
+fn joined(ranges: &[RangeGradient]) -> Option<Tensor> {
+    let first = ranges.first()?;
     // Each range with the zeros after it, the first one also with those before it.
-    let ends = stretches.iter().skip(1).map(|s| s.start).chain([first.length]);
-    let parts: Vec<Tensor> = stretches
+    let ends = ranges.iter().skip(1).map(|s| s.start).chain([first.length]);
+    let parts: Vec<Tensor> = ranges
         .iter()
         .zip(ends)
         .enumerate()

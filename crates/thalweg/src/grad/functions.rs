@@ -3,7 +3,7 @@
 use super::Gradients;
 use super::gradients::through;
 use super::inputs::Inputs;
-use super::pass::{self, Found, Wanted, Way};
+use super::pass::{self, PassMode, PassResult, Wanted};
 use crate::node::{Node, What};
 use crate::tape::{self, Rule, Tracking};
 use crate::{Options, Shape, Tensor, random};
@@ -16,11 +16,11 @@ thread_local! {
 }
 
 /// Mode of `backward` and `grad` on this thread.
-fn way() -> Way {
-    Way { create: false, keep: KEEPING.get() }
+fn way() -> PassMode {
+    PassMode { create: false, keep: KEEPING.get() }
 }
 
-const CREATING: Way = Way { create: true, keep: true };
+const CREATING: PassMode = PassMode { create: true, keep: true };
 
 impl Tensor {
     /// A leaf with this value, whose gradient [`backward`](Tensor::backward) returns, as `requires_grad_()` in PyTorch:
@@ -162,7 +162,7 @@ fn check_alike(name: &str, y: &Tensor, dy: &Tensor) {
 
 /// The gradients of these inputs, in their form.
 #[track_caller]
-fn asked<I: Inputs>(name: &str, y: &Tensor, dy: Tensor, inputs: &I, way: Way) -> I::Each {
+fn asked<I: Inputs>(name: &str, y: &Tensor, dy: Tensor, inputs: &I, way: PassMode) -> I::Each {
     let tensors = inputs.tensors();
     let mut nodes: Vec<Arc<Node>> = Vec::with_capacity(tensors.len());
     for (i, x) in tensors.iter().enumerate() {
@@ -174,7 +174,7 @@ fn asked<I: Inputs>(name: &str, y: &Tensor, dy: Tensor, inputs: &I, way: Way) ->
             ),
         }
     }
-    let Found { grads, cuts } = pass::run(name, y.root(name), dy, &Wanted::Nodes(&nodes), way);
+    let PassResult { grads, cuts } = pass::run(name, y.root(name), dy, &Wanted::Nodes(&nodes), way);
     let mut each = Vec::with_capacity(nodes.len());
     for (i, node) in nodes.iter().enumerate() {
         match grads.get(&node.id) {
@@ -196,8 +196,8 @@ fn asked<I: Inputs>(name: &str, y: &Tensor, dy: Tensor, inputs: &I, way: Way) ->
 pub(crate) fn gradients_of(name: &str, y: &Tensor, x: &[Tensor], create: bool) -> Vec<Option<Tensor>> {
     let nodes: Vec<Arc<Node>> = x.iter().filter_map(|x| x.node.clone()).collect();
     assert_eq!(nodes.len(), x.len(), "each is tracked");
-    let way = if create { CREATING } else { Way { create: false, keep: false } };
-    let Found { grads, .. } = pass::run(name, y.root(name), y.seed(name), &Wanted::Nodes(&nodes), way);
+    let way = if create { CREATING } else { PassMode { create: false, keep: false } };
+    let PassResult { grads, .. } = pass::run(name, y.root(name), y.seed(name), &Wanted::Nodes(&nodes), way);
     nodes.iter().map(|n| grads.get(&n.id).cloned()).collect()
 }
 
@@ -305,7 +305,7 @@ pub fn vjp<I: Inputs>(f: impl FnOnce(I::Each) -> Tensor, inputs: I) -> (Tensor, 
     let (form, result) = (inputs.form(), y.detach());
     let pull = move |dy: &Tensor| {
         check_alike("vjp", &y, dy);
-        form(asked("vjp", &y, dy.detach(), &leaves.as_slice(), Way { create: false, keep: true }))
+        form(asked("vjp", &y, dy.detach(), &leaves.as_slice(), PassMode { create: false, keep: true }))
     };
     (result, pull)
 }
@@ -341,7 +341,7 @@ pub fn jvp<I: Inputs, T: Inputs>(f: impl FnOnce(I::Each) -> Tensor, inputs: I, t
     let pulled = asked("jvp", &y, v.clone(), &leaves.as_slice(), CREATING);
     let products = pulled.iter().zip(&tangents).map(|(g, dx)| (g * dx.detach()).sum(..));
     let sum = products.reduce(|a, b| a + b).expect("there is an input");
-    let dy = asked("jvp", &sum, sum.seed("jvp"), &&v, Way { create: false, keep: false });
+    let dy = asked("jvp", &sum, sum.seed("jvp"), &&v, PassMode { create: false, keep: false });
     (y.detach(), dy)
 }
 
@@ -366,7 +366,7 @@ fn rows(name: &str, y: &Tensor, x: &Tensor) -> Tensor {
     let mut all = Vec::with_capacity(n);
     for i in 0..n {
         let dy = number.eq(i).cast(y.dtype());
-        all.push(asked(name, y, dy, &x, Way { create: false, keep: true }));
+        all.push(asked(name, y, dy, &x, PassMode { create: false, keep: true }));
     }
     Tensor::stack(&all, 0).reshape(shape)
 }
@@ -503,7 +503,7 @@ where
         let of = xs.iter().map(|x| x.node.clone());
         let nodes: Vec<Option<Arc<Node>>> = of.chain(inputs.args[count..].iter().map(|a| a.node().cloned())).collect();
         let wanted: Vec<Arc<Node>> = nodes.iter().flatten().cloned().collect();
-        let way = Way { create, keep: create };
+        let way = PassMode { create, keep: create };
         let mut found = pass::run("checkpoint", root, dy, &Wanted::Ends(&wanted, begin), way);
         nodes.into_iter().map(|n| n.and_then(|n| found.grads.remove(&n.id))).collect()
     });

@@ -1,6 +1,6 @@
 //! [`Gradients`]: the result of a backward pass.
 
-use super::pass::Found;
+use super::pass::PassResult;
 use crate::Tensor;
 use crate::node::Cut;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ struct Zero {
 }
 
 impl Gradients {
-    pub(super) fn new(found: Found) -> Gradients {
+    pub(super) fn new(found: PassResult) -> Gradients {
         Gradients { of: found.grads.into_iter().collect(), cuts: found.cuts, zeros: OnceLock::new() }
     }
 

@@ -3,7 +3,7 @@
 //! Nodes are visited by descending id, so that the gradient of each is complete when its rule is applied. Only nodes
 //! that lead to a requested one are visited. The order of additions depends only on the order of recording.
 
-use super::coming::{Coming, Stretch};
+use super::coming::{Coming, RangeGradient};
 use super::rules;
 use crate::Tensor;
 use crate::node::{Cut, Input, Inputs, Node, What};
@@ -24,7 +24,7 @@ pub(crate) enum Wanted<'a> {
 
 /// Mode of a pass.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct PassMode {
     /// Gradients are tracked themselves, for which the graph is retained.
     pub(crate) create: bool,
     /// The graph is retained.
@@ -32,7 +32,7 @@ pub(crate) struct Way {
 }
 
 /// Result of a pass.
-pub(crate) struct Found {
+pub(crate) struct PassResult {
     /// Gradients by node id.
     pub(crate) grads: HashMap<u64, Tensor>,
     /// Operations without a gradient that were met.
@@ -85,7 +85,7 @@ pub(crate) fn reached(name: &str, root: &Arc<Node>, floor: u64, ends: impl Fn(&N
 /// # Panics
 /// When a backward pass has freed the graph.
 #[track_caller]
-pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>, way: Way) -> Found {
+pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>, way: PassMode) -> PassResult {
     let (floor, end) = match wanted {
         Wanted::Leaves => (0, 0),
         Wanted::Nodes(nodes) => (nodes.iter().map(|n| n.id).min().unwrap_or(u64::MAX), 0),
@@ -133,8 +133,8 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
         }
         let Some(inputs) = node.inputs(way.keep || way.create) else { used_up(name, &node) };
         let to = |i: usize| inputs.args[i].node().filter(|n| leads.contains(&n.id));
-        if let (Some(stretch), Some(whole)) = (dy.as_ref().and_then(|dy| stretch(&node, &inputs, dy)), to(0)) {
-            grads.entry(whole.id).or_default().add_stretch(stretch);
+        if let (Some(range), Some(whole)) = (dy.as_ref().and_then(|dy| range_gradient(&node, &inputs, dy)), to(0)) {
+            grads.entry(whole.id).or_default().add_range(range);
             continue;
         }
         let found = match (&node.what, dy) {
@@ -154,13 +154,13 @@ pub(crate) fn run(name: &str, root: &Arc<Node>, dy: Tensor, wanted: &Wanted<'_>,
     // Only gradients of leaves and requested nodes are left; the others have been propagated.
     grads.retain(|id, _| leads.contains(id));
     let grads = grads.into_iter().filter_map(|(id, coming)| Some((id, coming.total()?))).collect();
-    Found { grads, cuts }
+    PassResult { grads, cuts }
 }
 
 /// The gradient of a slice of a contiguous range of one axis, as that range.
-fn stretch(node: &Node, inputs: &Inputs, dy: &Tensor) -> Option<Stretch> {
+fn range_gradient(node: &Node, inputs: &Inputs, dy: &Tensor) -> Option<RangeGradient> {
     match (&node.what, inputs.args.first()) {
-        (What::Op { op: Op::Slice, ints, .. }, Some(Input::Tensor { shape, .. })) => Stretch::of(dy, shape, ints),
+        (What::Op { op: Op::Slice, ints, .. }, Some(Input::Tensor { shape, .. })) => RangeGradient::of(dy, shape, ints),
         _ => None,
     }
 }

@@ -18,7 +18,7 @@ use std::path::Path;
 use thalweg_runtime::FileBytes;
 
 /// Maximum length of a header in bytes, as in the format's reference implementation.
-const MOST_HEADER: usize = 100_000_000;
+const MAX_HEADER_BYTES: usize = 100_000_000;
 
 /// Opened file of named tensors (`.safetensors`).
 ///
@@ -203,7 +203,7 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
         return Err(format!("truncated: {} bytes are no safetensors file", bytes.len()));
     };
     let length = u64::from_le_bytes(*length);
-    let known = usize::try_from(length).ok().filter(|&n| n <= MOST_HEADER);
+    let known = usize::try_from(length).ok().filter(|&n| n <= MAX_HEADER_BYTES);
     let Some(length) = known else {
         return Err(format!("not a safetensors file: its header would have {length} bytes"));
     };

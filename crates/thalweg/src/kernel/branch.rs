@@ -2,7 +2,7 @@
 
 use super::integer::{Int, Mask};
 use super::real::Real;
-use super::repr::Turns;
+use super::repr::LoopTracer;
 
 /// Value of a branch of an `if`: numbers, integers and truth values of a kernel, tuples and arrays of them.
 #[diagnostic::on_unimplemented(
@@ -17,7 +17,7 @@ pub trait Branch<F: Real> {
     /// `a` where the condition is true, else `b`; both have the kernel's types.
     fn pick(c: Mask<F>, a: Self::Out, b: Self::Out) -> Self::Out;
     /// Passes each number of it through a traced loop.
-    fn each(self, turns: &mut dyn Turns<F>) -> Self::Out;
+    fn each(self, turns: &mut dyn LoopTracer<F>) -> Self::Out;
 }
 
 /// Converts a value to the kernel's type.
@@ -145,7 +145,7 @@ impl<F: Real> Branch<F> for F {
     fn pick(c: Mask<F>, a: F, b: F) -> F {
         F::pick(c.0, a, b)
     }
-    fn each(self, turns: &mut dyn Turns<F>) -> F {
+    fn each(self, turns: &mut dyn LoopTracer<F>) -> F {
         turns.number(self)
     }
 }
@@ -158,7 +158,7 @@ impl<F: Real> Branch<F> for Int<F> {
     fn pick(c: Mask<F>, a: Int<F>, b: Int<F>) -> Int<F> {
         Int(F::pick_int(c.0, a.0, b.0))
     }
-    fn each(self, turns: &mut dyn Turns<F>) -> Int<F> {
+    fn each(self, turns: &mut dyn LoopTracer<F>) -> Int<F> {
         Int(turns.int(self.0))
     }
 }
@@ -171,7 +171,7 @@ impl<F: Real> Branch<F> for Mask<F> {
     fn pick(c: Mask<F>, a: Mask<F>, b: Mask<F>) -> Mask<F> {
         (c & a) | (!c & b)
     }
-    fn each(self, turns: &mut dyn Turns<F>) -> Mask<F> {
+    fn each(self, turns: &mut dyn LoopTracer<F>) -> Mask<F> {
         Mask(turns.mask(self.0))
     }
 }
@@ -184,7 +184,7 @@ impl<F: Real> Branch<F> for i32 {
     fn pick(c: Mask<F>, a: Int<F>, b: Int<F>) -> Int<F> {
         <Int<F>>::pick(c, a, b)
     }
-    fn each(self, turns: &mut dyn Turns<F>) -> Int<F> {
+    fn each(self, turns: &mut dyn LoopTracer<F>) -> Int<F> {
         Int::from(self).each(turns)
     }
 }
@@ -197,7 +197,7 @@ impl<F: Real> Branch<F> for bool {
     fn pick(c: Mask<F>, a: Mask<F>, b: Mask<F>) -> Mask<F> {
         <Mask<F>>::pick(c, a, b)
     }
-    fn each(self, turns: &mut dyn Turns<F>) -> Mask<F> {
+    fn each(self, turns: &mut dyn LoopTracer<F>) -> Mask<F> {
         Mask::from(self).each(turns)
     }
 }
@@ -211,7 +211,7 @@ impl<F: Real, T: Branch<F>, const N: usize> Branch<F> for [T; N] {
         let mut b = b.into_iter();
         a.map(|a| T::pick(c, a, b.next().expect("as many as in the other")))
     }
-    fn each(self, turns: &mut dyn Turns<F>) -> [T::Out; N] {
+    fn each(self, turns: &mut dyn LoopTracer<F>) -> [T::Out; N] {
         self.map(|x| x.each(turns))
     }
 }
@@ -221,7 +221,7 @@ impl<F: Real> Branch<F> for () {
     type Out = ();
     fn lift(self) {}
     fn pick(_: Mask<F>, _: (), _: ()) {}
-    fn each(self, _: &mut dyn Turns<F>) {}
+    fn each(self, _: &mut dyn LoopTracer<F>) {}
 }
 
 macro_rules! tuples {
@@ -234,7 +234,7 @@ macro_rules! tuples {
             fn pick(c: Mask<F>, a: Self::Out, b: Self::Out) -> Self::Out {
                 ($($t::pick(c, a.$n, b.$n),)+)
             }
-            fn each(self, turns: &mut dyn Turns<F>) -> Self::Out {
+            fn each(self, turns: &mut dyn LoopTracer<F>) -> Self::Out {
                 ($(self.$n.each(turns),)+)
             }
         }

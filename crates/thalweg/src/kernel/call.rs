@@ -3,9 +3,9 @@
 //!
 //! Always true: all checks are done before anything is recorded.
 
+use super::call_cache::{Over, Plain, Question};
 use super::field::Field;
 use super::integer::{Int, Mask};
-use super::known::{Over, Plain, Question};
 use super::prepared::Prepared;
 use super::program::{Program, Signature};
 use super::replay::{Extent, Recording};
@@ -81,7 +81,7 @@ impl<'a> Call<'a> {
         let (shape, float, device) = check(name, over, operands);
         let open = Open::new(name);
         if let Over::Rows(axis) = over {
-            open.along(check_rows(name, shape, axis, operands));
+            open.set_row_axis(check_rows(name, shape, axis, operands));
         }
         Call { name, operands: operands.to_vec(), shape, float, device, open }
     }
@@ -92,7 +92,7 @@ impl<'a> Call<'a> {
     /// # Panics
     /// As [`Call::new`], [`Call::along`], [`Call::tiles`].
     #[track_caller]
-    pub fn again<O: Outputs>(
+    pub fn cached<O: Outputs>(
         known: &Prepared,
         over: Over,
         plain: Option<&Plain>,

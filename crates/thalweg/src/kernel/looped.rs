@@ -5,7 +5,7 @@ use super::integer::{Int, Mask};
 use super::real::Real;
 
 /// Maximum number of iterations of a kernel's loop, unless `#[kernel(max_turns = ..)]` sets it.
-pub const MOST_TURNS: u32 = 1 << 20;
+pub const MAX_ITERATIONS: u32 = 1 << 20;
 
 /// Options of a kernel's loop.
 pub struct Loop {
@@ -21,7 +21,7 @@ pub struct Loop {
 /// and is unchanged afterwards.
 ///
 /// # Panics
-/// On numbers, if a loop of a kernel without `max_turns` does not end within [`MOST_TURNS`] iterations. (On tensors it
+/// On numbers, if a loop of a kernel without `max_turns` does not end within [`MAX_ITERATIONS`] iterations. (On tensors it
 /// ends there: elements cannot panic.)
 #[track_caller]
 pub fn looped<F: Real, S: Branch<F, Out = S> + Copy, C: Condition<F>>(
@@ -30,7 +30,7 @@ pub fn looped<F: Real, S: Branch<F, Out = S> + Copy, C: Condition<F>>(
     go: impl Fn(S) -> C,
     body: impl Fn(S) -> S,
 ) -> S {
-    let Some(mut trace) = F::turns(of.most.unwrap_or(MOST_TURNS)) else {
+    let Some(mut trace) = F::turns(of.most.unwrap_or(MAX_ITERATIONS)) else {
         return on_numbers(of, first, go, body);
     };
     let state = first.each(&mut *trace);
@@ -44,7 +44,7 @@ pub fn looped<F: Real, S: Branch<F, Out = S> + Copy, C: Condition<F>>(
 #[track_caller]
 fn on_numbers<F: Real, S: Copy, C: Condition<F>>(of: Loop, first: S, go: impl Fn(S) -> C, body: impl Fn(S) -> S) -> S {
     let mut state = first;
-    for _ in 0..of.most.unwrap_or(MOST_TURNS) {
+    for _ in 0..of.most.unwrap_or(MAX_ITERATIONS) {
         if !go(state).known().unwrap_or_else(|_| unreachable!("on numbers a condition is known")) {
             return state;
         }
@@ -52,7 +52,7 @@ fn on_numbers<F: Real, S: Copy, C: Condition<F>>(of: Loop, first: S, go: impl Fn
     }
     if of.most.is_none() {
         panic!(
-            "{}: a loop has not ended after {MOST_TURNS} turns; say how many there may be: #[kernel(max_turns = ..)]",
+            "{}: a loop has not ended after {MAX_ITERATIONS} turns; say how many there may be: #[kernel(max_turns = ..)]",
             of.kernel
         );
     }

@@ -33,11 +33,11 @@
 
 mod branch;
 mod call;
+mod call_cache;
 mod combining;
 mod compare;
 mod field;
 mod integer;
-mod known;
 mod looped;
 mod number;
 mod place;
@@ -55,19 +55,19 @@ mod trace;
 
 pub use branch::{Branch, Condition, Logic, and, lift, or, select};
 pub use call::{Call, Output, Outputs};
+#[doc(hidden)]
+pub use call_cache::{Over, Plain, Word};
 pub use compare::{Compare, compare};
 pub use field::Field;
 pub use integer::{Int, Mask};
-#[doc(hidden)]
-pub use known::{Over, Plain, Word};
-pub use looped::{Loop, MOST_TURNS, bound, looped};
+pub use looped::{Loop, MAX_ITERATIONS, bound, looped};
 #[doc(hidden)]
 pub use number::Elements;
 pub use prepared::Prepared;
 pub use real::Real;
 pub use repr::Edge;
 #[doc(hidden)]
-pub use repr::{Repr, TileOp, Turns};
+pub use repr::{LoopTracer, Repr, TileOp};
 pub use row::Row;
 pub use thalweg_ir::ElementOp;
 #[doc(hidden)]

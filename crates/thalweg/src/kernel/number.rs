@@ -1,6 +1,6 @@
 //! Kernels on numbers: operations as their rows of the table define them, rounded to the type.
 
-use super::repr::{Edge, Repr, TileOp, Turns};
+use super::repr::{Edge, LoopTracer, Repr, TileOp};
 use std::sync::Arc;
 use thalweg_ir::monoid::Partial;
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
@@ -114,10 +114,10 @@ macro_rules! numbers {
             fn known(mask: bool) -> Option<bool> {
                 Some(mask)
             }
-            fn turns(_: u32) -> Option<Box<dyn Turns<$t>>> {
+            fn turns(_: u32) -> Option<Box<dyn LoopTracer<$t>>> {
                 None
             }
-            fn combining(_: Along, _: Option<(usize, [usize; 2])>) -> Option<Box<dyn Turns<$t>>> {
+            fn combining(_: Along, _: Option<(usize, [usize; 2])>) -> Option<Box<dyn LoopTracer<$t>>> {
                 None
             }
             fn place(i: i32) -> i32 {
@@ -129,7 +129,7 @@ macro_rules! numbers {
             fn tile(_: TileOp<$t>) -> Option<$t> {
                 None
             }
-            fn folded(monoid: Monoid, elements: &[$t]) -> $t {
+            fn fold_elements(monoid: Monoid, elements: &[$t]) -> $t {
                 let mut all = Partial::neutral(monoid, DType::F64);
                 elements.iter().for_each(|&x| all.push(Scalar::Float(x.into())));
                 match elements.is_empty() {

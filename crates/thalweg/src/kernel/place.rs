@@ -2,7 +2,7 @@
 //!
 //! In: the integers of a trace. Out: scale and shift of those that are `scale·p + shift`, with `p` the index along one
 //! axis of the result; and views of a tensor that hold, at each index of the result, the element that is read there:
-//! slices with steps, padding, concatenated pieces. All of these are index maps, so the source of a read may itself be
+//! slices with steps, padding, concatenated segments. All of these are index maps, so the source of a read may itself be
 //! computed inside the kernel, and the gradient is the inverse map. Other reads are gathers.
 
 use super::repr::Edge;
@@ -12,8 +12,8 @@ use crate::{DType, MAX_RANK, Scalar, Shape, Tensor};
 use thalweg_ir::ElementOp;
 use thalweg_stream::Counted;
 
-/// Maximum number of pieces that a read beyond both ends is concatenated from; a read of more is a gather.
-const MOST_PARTS: usize = 4;
+/// Maximum number of segments that a read beyond both ends is concatenated from; a read of more is a gather.
+const MAX_SEGMENTS: usize = 4;
 
 /// Affine index: `scale` times the index along `axis`, plus `shift`. `scale` is 0 if and only if there is no axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +80,7 @@ pub(super) fn affine_places(trace: &Trace, known: &[Option<Scalar>]) -> Vec<Opti
 }
 
 /// Whether a read at these indices is a view of the tensor: each index varies along another axis of the result, and few
-/// pieces are concatenated.
+/// segments are concatenated.
 pub(super) fn is_map(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> bool {
     let mut used = [false; MAX_RANK];
     for axis in at.iter().filter_map(|a| a.axis) {
@@ -128,7 +128,7 @@ fn padded(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Result<Tensor,
     Ok(x.sliced(&parts[..at.len()]).pad(&widths[..at.len()], Scalar::Float(0.0)))
 }
 
-/// Pieces of each axis, concatenated.
+/// Segments of each axis, concatenated.
 #[track_caller]
 fn joined(x: &Tensor, at: &[Affine], edge: Edge, over: &Shape) -> Tensor {
     let mut y = x.clone();
@@ -200,7 +200,7 @@ fn inside(a: Affine, n: i64, size: i64) -> (i64, i64) {
     (from, to.clamp(from, n))
 }
 
-/// The pieces that an axis is concatenated from: start, step and number of elements each; step 0 repeats one element.
+/// The segments that an axis is concatenated from: start, step and number of elements each; step 0 repeats one element.
 /// `None` if there are too many, or the axis is empty.
 fn parts(a: Affine, n: i64, size: i64, edge: Edge) -> Option<Vec<(i64, i64, i64)>> {
     if size == 0 {
@@ -209,7 +209,7 @@ fn parts(a: Affine, n: i64, size: i64, edge: Edge) -> Option<Vec<(i64, i64, i64)
     if edge == Edge::Wrap {
         let (mut parts, mut p) = (vec![], 0);
         while p < n {
-            if parts.len() == MOST_PARTS {
+            if parts.len() == MAX_SEGMENTS {
                 return None;
             }
             let turn = a.at(p).div_euclid(size);
@@ -245,7 +245,7 @@ fn arranged(y: Tensor, at: &[Affine], over: &Shape) -> Tensor {
 mod tests {
     use super::*;
 
-    /// Compares ranges in bounds, and the pieces of each edge mode, with a check of every index.
+    /// Compares ranges in bounds, and the segments of each edge mode, with a check of every index.
     #[test]
     fn parts_are_what_each_place_says() {
         for (scale, shift, n, size) in cases() {

@@ -1,6 +1,6 @@
 //! State of a kernel between calls: programs of a map by signature, and cached calls.
 
-use super::known::Known;
+use super::call_cache::CallCache;
 use super::program::{Program, Signature};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 pub struct Prepared {
     programs: RwLock<Vec<(Signature, Option<Arc<Program>>)>>,
-    pub(super) calls: Known,
+    pub(super) calls: CallCache,
 }
 
 impl Default for Prepared {
@@ -21,7 +21,7 @@ impl Default for Prepared {
 impl Prepared {
     /// An empty cache.
     pub const fn new() -> Prepared {
-        Prepared { programs: RwLock::new(Vec::new()), calls: Known::new() }
+        Prepared { programs: RwLock::new(Vec::new()), calls: CallCache::new() }
     }
 
     /// The cached entry of a signature: `Some(None)` if it has no program.

@@ -62,13 +62,13 @@ pub trait Repr: Copy + Debug + 'static {
     /// The value of a truth value, if it is known: on numbers.
     fn known(mask: Self::RawMask) -> Option<bool>;
     /// Begins a loop of at most `most` iterations; `None` on numbers, whose loops are Rust's.
-    fn turns(most: u32) -> Option<Box<dyn Turns<Self>>>;
+    fn turns(most: u32) -> Option<Box<dyn LoopTracer<Self>>>;
     /// Begins a fold or scan of a row; `None` on numbers. Components pass through it in five stages, each ended by
-    /// [`Turns::end`]: an element to become the left operand, an element to become the right operand, the identity (of
+    /// [`LoopTracer::end`]: an element to become the left operand, an element to become the right operand, the identity (of
     /// a fold), the combined value, and an element to become the result.
     ///
     /// For a tile, `tile` is the axis and the tile's sizes.
-    fn combining(along: Along, tile: Option<(usize, [usize; 2])>) -> Option<Box<dyn Turns<Self>>>;
+    fn combining(along: Along, tile: Option<(usize, [usize; 2])>) -> Option<Box<dyn LoopTracer<Self>>>;
     /// The index of element `i` of a row.
     fn place(i: i32) -> Self::RawInt;
     /// The index `i` along an axis of a tile of these sizes.
@@ -76,7 +76,7 @@ pub trait Repr: Copy + Debug + 'static {
     /// The result of an operation on whole tiles; `None` on numbers, where it is computed from the elements.
     fn tile(op: TileOp<Self>) -> Option<Self>;
     /// Elements reduced by the monoid's row of the table, on numbers.
-    fn folded(monoid: Monoid, elements: &[Self]) -> Self;
+    fn fold_elements(monoid: Monoid, elements: &[Self]) -> Self;
     /// The sum of the products of some pairs, on numbers.
     fn dotted(pairs: &mut dyn Iterator<Item = (Self, Self)>) -> Self;
     /// Begins a branch: up to [`Repr::done`], values are for elements where `mask` equals `is`.
@@ -88,7 +88,7 @@ pub trait Repr: Copy + Debug + 'static {
 /// Traced loop. Its carried values pass through it three times: with initial values, to become those inside an
 /// iteration; with the values at its end; and to become the values after the loop.
 #[doc(hidden)]
-pub trait Turns<F: Repr> {
+pub trait LoopTracer<F: Repr> {
     fn number(&mut self, x: F) -> F;
     fn int(&mut self, x: F::RawInt) -> F::RawInt;
     fn mask(&mut self, x: F::RawMask) -> F::RawMask;

@@ -3,7 +3,7 @@
 use super::branch::Branch;
 use super::integer::{Int, Mask};
 use super::real::Real;
-use super::repr::Turns;
+use super::repr::LoopTracer;
 use std::marker::PhantomData;
 use thalweg_kernel::{Along, order};
 
@@ -101,7 +101,7 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Row<F, T> {
     /// Records a fold or scan in the trace: see [`Repr::combining`](super::Repr::combining) for the stages.
     fn combined<R: Branch<F, Out = T>>(
         &self,
-        mut trace: Box<dyn Turns<F>>,
+        mut trace: Box<dyn LoopTracer<F>>,
         identity: Option<T>,
         combine: impl Fn(T, T) -> R,
     ) -> T {
@@ -129,7 +129,7 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Branch<F> for Row<F, T> {
     fn pick(c: Mask<F>, a: Row<F, T>, b: Row<F, T>) -> Row<F, T> {
         a.zip(&b).map(|(a, b)| T::pick(c, a, b))
     }
-    fn each(self, turns: &mut dyn Turns<F>) -> Row<F, T> {
+    fn each(self, turns: &mut dyn LoopTracer<F>) -> Row<F, T> {
         Row { elements: self.elements.into_iter().map(|x| x.each(turns)).collect(), of: PhantomData }
     }
 }

@@ -3,7 +3,7 @@
 use super::branch::Branch;
 use super::integer::{Int, Mask};
 use super::real::Real;
-use super::repr::{Repr, TileOp, Turns};
+use super::repr::{LoopTracer, Repr, TileOp};
 use std::marker::PhantomData;
 use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
 use thalweg_ir::Monoid;
@@ -180,7 +180,7 @@ impl<F: Real> Tile<F> {
         assert!(!empty, "{name}: nothing along axis {axis} of a tile of sizes {:?}", self.sizes);
         match F::tile(TileOp::Reduced { monoid, x: self.one(), axis, sizes: self.sizes }) {
             Some(x) => Tile::traced(x, sizes),
-            None => Tile::from_fn(sizes, |i, j| F::folded(monoid, &self.line(axis, i + j))),
+            None => Tile::from_fn(sizes, |i, j| F::fold_elements(monoid, &self.line(axis, i + j))),
         }
     }
 
@@ -240,7 +240,7 @@ impl<F: Real, T: Branch<F, Out = T> + Copy> Branch<F> for Tile<F, T> {
         a.zip(&b).map(|(a, b)| T::pick(c, a, b))
     }
     // The macro does not allow loops with data-dependent ends around tiles.
-    fn each(self, _: &mut dyn Turns<F>) -> Tile<F, T> {
+    fn each(self, _: &mut dyn LoopTracer<F>) -> Tile<F, T> {
         panic!("a tile goes through no loop whose end depends on data; loop over its elements, in `map`");
     }
 }

@@ -3,13 +3,13 @@
 //! A call on tensors opens a trace on its thread, calls the kernel once on [`Traced`] numbers, which append their
 //! operations, and closes it. Always true: a number is only used in its own trace.
 
-use super::repr::{Edge, Repr, TileOp, Turns};
+use super::repr::{Edge, LoopTracer, Repr, TileOp};
 use std::cell::RefCell;
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::Along;
 
 /// Maximum number of operations in a trace; beyond it, a loop has been unrolled that should not be.
-const MOST: usize = 1 << 14;
+const MAX_OPERATIONS: usize = 1 << 14;
 
 /// Traced number: the elements of a tensor during a call on tensors, as the index of a node of the trace.
 #[derive(Clone, Copy, Debug)]
@@ -195,7 +195,7 @@ impl Open {
     }
 
     /// Sets the axis of the rows.
-    pub fn along(&self, axis: usize) {
+    pub fn set_row_axis(&self, axis: usize) {
         with_last(|t| t.axis = Some(axis));
     }
 
@@ -227,7 +227,7 @@ impl Trace {
     #[track_caller]
     pub fn check(&self) {
         if self.full {
-            panic!("{}: more than {MOST} operations; a `for` over so many turns is unrolled", self.name);
+            panic!("{}: more than {MAX_OPERATIONS} operations; a `for` over so many turns is unrolled", self.name);
         }
     }
 
@@ -279,7 +279,7 @@ fn push_from(args: &[Traced], node: impl FnOnce(&[Traced]) -> Node, kind: Kind) 
         let trace = open.last_mut().expect("a kernel's numbers are used while it is called");
         let own = args.iter().all(|a| a.trace == trace.number);
         assert!(own, "{}: a number of another call of a kernel", trace.name);
-        trace.full |= trace.nodes.len() == MOST;
+        trace.full |= trace.nodes.len() == MAX_OPERATIONS;
         if !trace.full {
             trace.nodes.push((node(args), kind));
         }
@@ -354,10 +354,10 @@ impl Repr for Traced {
     fn known(_: Traced) -> Option<bool> {
         None
     }
-    fn turns(most: u32) -> Option<Box<dyn Turns<Traced>>> {
+    fn turns(most: u32) -> Option<Box<dyn LoopTracer<Traced>>> {
         Some(Box::new(Tracing::new(most)))
     }
-    fn combining(along: Along, tile: Option<(usize, [usize; 2])>) -> Option<Box<dyn Turns<Traced>>> {
+    fn combining(along: Along, tile: Option<(usize, [usize; 2])>) -> Option<Box<dyn LoopTracer<Traced>>> {
         Some(Box::new(Combining::new(along, tile)))
     }
     fn place(_: i32) -> Traced {
@@ -377,7 +377,7 @@ impl Repr for Traced {
         };
         Some(push_tile(op, Kind::Float))
     }
-    fn folded(_: Monoid, _: &[Traced]) -> Traced {
+    fn fold_elements(_: Monoid, _: &[Traced]) -> Traced {
         unreachable!("a trace notes down what is done with tiles")
     }
     fn dotted(_: &mut dyn Iterator<Item = (Traced, Traced)>) -> Traced {
@@ -457,7 +457,7 @@ impl Tracing {
     }
 }
 
-impl Turns<Traced> for Tracing {
+impl LoopTracer<Traced> for Tracing {
     fn number(&mut self, x: Traced) -> Traced {
         self.through(x, Kind::Float)
     }
@@ -490,13 +490,13 @@ impl Turns<Traced> for Tracing {
 /// Fold or scan whose combine is being traced.
 struct Combining {
     of: u32,
-    stage: Part,
+    stage: CombineSlot,
     /// The number of components that have passed in this stage.
     done: u32,
 }
 
 #[derive(Clone, Copy)]
-enum Part {
+enum CombineSlot {
     /// An element, which becomes the left operand.
     Before,
     /// An element, which becomes the right operand.
@@ -513,7 +513,7 @@ impl Combining {
             t.combined.push(TracedCombined { along, tile, elements, identity, next });
             t.combined.len() as u32 - 1
         });
-        Combining { of, stage: Part::Before, done: 0 }
+        Combining { of, stage: CombineSlot::Before, done: 0 }
     }
 
     fn through(&mut self, x: Traced, kind: Kind) -> Traced {
@@ -526,25 +526,25 @@ impl Combining {
             });
         };
         match self.stage {
-            Part::Before => {
+            CombineSlot::Before => {
                 note(|c| &mut c.elements);
                 push_from(&[], |_| Node::Side { of, number, after: false }, kind)
             }
-            Part::After => push_from(&[], |_| Node::Side { of, number, after: true }, kind),
-            Part::Identity => {
+            CombineSlot::After => push_from(&[], |_| Node::Side { of, number, after: true }, kind),
+            CombineSlot::Identity => {
                 note(|c| &mut c.identity);
                 x
             }
-            Part::Next => {
+            CombineSlot::Next => {
                 note(|c| &mut c.next);
                 x
             }
-            Part::Result => push_from(&[], |_| Node::Combined { of, number }, kind),
+            CombineSlot::Result => push_from(&[], |_| Node::Combined { of, number }, kind),
         }
     }
 }
 
-impl Turns<Traced> for Combining {
+impl LoopTracer<Traced> for Combining {
     fn number(&mut self, x: Traced) -> Traced {
         self.through(x, Kind::Float)
     }
@@ -560,10 +560,10 @@ impl Turns<Traced> for Combining {
     fn end(&mut self) {
         self.done = 0;
         self.stage = match self.stage {
-            Part::Before => Part::After,
-            Part::After => Part::Identity,
-            Part::Identity => Part::Next,
-            Part::Next | Part::Result => Part::Result,
+            CombineSlot::Before => CombineSlot::After,
+            CombineSlot::After => CombineSlot::Identity,
+            CombineSlot::Identity => CombineSlot::Next,
+            CombineSlot::Next | CombineSlot::Result => CombineSlot::Result,
         };
     }
 }

@@ -4,7 +4,7 @@
 //! dimensions, for f32 and f64. Always true: matrices of a batch are independent, so the distribution over threads
 //! changes nothing; the error is that of the first matrix in the batch that has one.
 
-use crate::host::{Known, of_matrix};
+use crate::host::{LibraryOp, of_matrix};
 use crate::host_threads::{has_host_threads, on_host_threads};
 use crate::{DType, Element, HostInput, HostOp, HostOutput, Shape, Tensor};
 use faer::{MatMut, MatRef, Par};
@@ -40,7 +40,7 @@ impl Real for f64 {
 
 /// Shape of one result for each matrix.
 #[derive(Clone, Copy)]
-pub(super) enum Part {
+pub(super) enum ResultShape {
     Matrix(usize, usize),
     /// A vector, which is a column for the function.
     Vector(usize),
@@ -48,12 +48,12 @@ pub(super) enum Part {
     Number,
 }
 
-impl Part {
+impl ResultShape {
     fn sizes(self) -> (usize, usize) {
         match self {
-            Part::Matrix(rows, columns) => (rows, columns),
-            Part::Vector(n) => (n, 1),
-            Part::Number => (1, 1),
+            ResultShape::Matrix(rows, columns) => (rows, columns),
+            ResultShape::Vector(n) => (n, 1),
+            ResultShape::Number => (1, 1),
         }
     }
 }
@@ -63,7 +63,7 @@ pub(super) trait EachMatrix<const I: usize, const O: usize>: Copy + Send + Sync 
     /// The operation's name.
     const NAME: &'static str;
     /// The shapes of the results for operands of these sizes.
-    fn parts(&self, x: [(usize, usize); I]) -> [Part; O];
+    fn parts(&self, x: [(usize, usize); I]) -> [ResultShape; O];
     /// The operation that a device may have a library for, if any.
     fn kind(&self) -> Option<DecompositionKind> {
         None
@@ -89,9 +89,9 @@ pub(super) fn host_op<const I: usize, const O: usize, F: EachMatrix<I, O>>(f: F)
         let shape = |part| {
             let lead = Shape::new(batch(&x[0]));
             match part {
-                Part::Matrix(rows, columns) => lead.insert(lead.rank(), rows).insert(lead.rank() + 1, columns),
-                Part::Vector(n) => lead.insert(lead.rank(), n),
-                Part::Number => lead,
+                ResultShape::Matrix(rows, columns) => lead.insert(lead.rank(), rows).insert(lead.rank() + 1, columns),
+                ResultShape::Vector(n) => lead.insert(lead.rank(), n),
+                ResultShape::Number => lead,
             }
         };
         parts.map(|part| (shape(part), x[0].dtype()))
@@ -108,7 +108,7 @@ pub(super) fn host_op<const I: usize, const O: usize, F: EachMatrix<I, O>>(f: F)
         let lead = batch(&x[0]).to_vec();
         let (double, count) = (x[0].dtype() == DType::F64, lead.iter().product());
         let columns = x.last().map_or(0, |b| sizes(b.shape()).1);
-        Some(Known::Decomposition(Decomposition { kind: f.kind()?, double, count, m, n, columns }, lead))
+        Some(LibraryOp::Decomposition(Decomposition { kind: f.kind()?, double, count, m, n, columns }, lead))
     })
 }
 
@@ -121,7 +121,7 @@ fn run_all<T: Real, const I: usize, const O: usize, F: EachMatrix<I, O>>(
     y: &mut [HostOutput<'_>],
 ) -> Result<(), String> {
     let from: [(usize, usize); I] = from_fn(|i| sizes(x[i].shape()));
-    let to = f.parts(from).map(Part::sizes);
+    let to = f.parts(from).map(ResultShape::sizes);
     let lead = &x[0].shape().dims()[..x[0].shape().rank() - 2];
     let count: usize = lead.iter().product();
     let operands: [&[T]; I] = from_fn(|i| x[i].slice::<T>());

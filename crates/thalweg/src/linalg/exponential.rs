@@ -3,7 +3,7 @@
 //! N. J. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005): the degree follows from
 //! the 1-norm, so that the approximant is exact to f64's rounding. f32 is computed in f64, too.
 
-use super::each::{EachMatrix, Part, Real};
+use super::each::{EachMatrix, Real, ResultShape};
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 
@@ -13,8 +13,8 @@ pub(super) struct Exponential;
 impl EachMatrix<1, 1> for Exponential {
     const NAME: &'static str = "matrix_exp";
 
-    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 1] {
-        [Part::Matrix(n, n)]
+    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [ResultShape; 1] {
+        [ResultShape::Matrix(n, n)]
     }
 
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [mut y]: [MatMut<'_, T>; 1], par: Par) -> Result<(), String> {

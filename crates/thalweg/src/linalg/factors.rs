@@ -1,6 +1,6 @@
 //! Triangular and orthogonal decompositions of one matrix, by `faer`.
 
-use super::each::{EachMatrix, Part, Real};
+use super::each::{EachMatrix, Real, ResultShape};
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::cholesky::llt::factor as llt;
 use faer::linalg::lu::partial_pivoting::factor as plu;
@@ -21,8 +21,8 @@ pub(super) struct Cholesky;
 impl EachMatrix<1, 1> for Cholesky {
     const NAME: &'static str = "cholesky";
 
-    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 1] {
-        [Part::Matrix(n, n)]
+    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [ResultShape; 1] {
+        [ResultShape::Matrix(n, n)]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {
@@ -90,8 +90,8 @@ pub(super) struct Lu;
 impl EachMatrix<1, 2> for Lu {
     const NAME: &'static str = "lu";
 
-    fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [Part; 2] {
-        [Part::Matrix(m, n), Part::Vector(m)]
+    fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [ResultShape; 2] {
+        [ResultShape::Matrix(m, n), ResultShape::Vector(m)]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {
@@ -120,8 +120,8 @@ pub(super) struct Solve;
 impl EachMatrix<2, 1> for Solve {
     const NAME: &'static str = "solve";
 
-    fn parts(&self, [_, (n, k)]: [(usize, usize); 2]) -> [Part; 1] {
-        [Part::Matrix(n, k)]
+    fn parts(&self, [_, (n, k)]: [(usize, usize); 2]) -> [ResultShape; 1] {
+        [ResultShape::Matrix(n, k)]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {
@@ -148,8 +148,8 @@ pub(super) struct LuSolve {
 impl EachMatrix<3, 1> for LuSolve {
     const NAME: &'static str = "lu_solve";
 
-    fn parts(&self, [_, _, (n, k)]: [(usize, usize); 3]) -> [Part; 1] {
-        [Part::Matrix(n, k)]
+    fn parts(&self, [_, _, (n, k)]: [(usize, usize); 3]) -> [ResultShape; 1] {
+        [ResultShape::Matrix(n, k)]
     }
 
     fn run<T: Real>(
@@ -196,8 +196,8 @@ pub(super) struct Inverse {
 impl EachMatrix<1, 1> for Inverse {
     const NAME: &'static str = "inv";
 
-    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 1] {
-        [Part::Matrix(n, n)]
+    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [ResultShape; 1] {
+        [ResultShape::Matrix(n, n)]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {
@@ -225,8 +225,8 @@ pub(super) struct Determinant;
 impl EachMatrix<1, 1> for Determinant {
     const NAME: &'static str = "det";
 
-    fn parts(&self, _: [(usize, usize); 1]) -> [Part; 1] {
-        [Part::Number]
+    fn parts(&self, _: [(usize, usize); 1]) -> [ResultShape; 1] {
+        [ResultShape::Number]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {
@@ -251,8 +251,8 @@ pub(super) struct LogDeterminant;
 impl EachMatrix<1, 2> for LogDeterminant {
     const NAME: &'static str = "slogdet";
 
-    fn parts(&self, _: [(usize, usize); 1]) -> [Part; 2] {
-        [Part::Number, Part::Number]
+    fn parts(&self, _: [(usize, usize); 1]) -> [ResultShape; 2] {
+        [ResultShape::Number, ResultShape::Number]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {
@@ -295,9 +295,9 @@ pub(super) struct Qr {
 impl EachMatrix<1, 2> for Qr {
     const NAME: &'static str = "qr";
 
-    fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [Part; 2] {
+    fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [ResultShape; 2] {
         let k = if self.complete { m } else { m.min(n) };
-        [Part::Matrix(m, k), Part::Matrix(k, n)]
+        [ResultShape::Matrix(m, k), ResultShape::Matrix(k, n)]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {
@@ -350,8 +350,8 @@ pub(super) struct Triangular {
 impl EachMatrix<2, 1> for Triangular {
     const NAME: &'static str = "solve_triangular";
 
-    fn parts(&self, [_, (n, k)]: [(usize, usize); 2]) -> [Part; 1] {
-        [Part::Matrix(n, k)]
+    fn parts(&self, [_, (n, k)]: [(usize, usize); 2]) -> [ResultShape; 1] {
+        [ResultShape::Matrix(n, k)]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {

@@ -1,6 +1,6 @@
 //! Singular values and eigenvalues of one matrix, by `faer`.
 
-use super::each::{EachMatrix, Part, Real};
+use super::each::{EachMatrix, Real, ResultShape};
 use super::factors::not_finite;
 use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -25,10 +25,10 @@ pub(super) struct Svd(pub(super) Vectors);
 impl EachMatrix<1, 3> for Svd {
     const NAME: &'static str = "svd";
 
-    fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [Part; 3] {
+    fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [ResultShape; 3] {
         let k = m.min(n);
         let (left, right) = if self.0 == Vectors::Full { (m, n) } else { (k, k) };
-        [Part::Matrix(m, left), Part::Vector(k), Part::Matrix(right, n)]
+        [ResultShape::Matrix(m, left), ResultShape::Vector(k), ResultShape::Matrix(right, n)]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {
@@ -80,8 +80,8 @@ pub(super) struct SingularValues;
 impl EachMatrix<1, 1> for SingularValues {
     const NAME: &'static str = "svdvals";
 
-    fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [Part; 1] {
-        [Part::Vector(m.min(n))]
+    fn parts(&self, [(m, n)]: [(usize, usize); 1]) -> [ResultShape; 1] {
+        [ResultShape::Vector(m.min(n))]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {
@@ -116,8 +116,8 @@ pub(super) struct Symmetric;
 impl EachMatrix<1, 2> for Symmetric {
     const NAME: &'static str = "eigh";
 
-    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 2] {
-        [Part::Vector(n), Part::Matrix(n, n)]
+    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [ResultShape; 2] {
+        [ResultShape::Vector(n), ResultShape::Matrix(n, n)]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {
@@ -140,8 +140,8 @@ pub(super) struct SymmetricValues;
 impl EachMatrix<1, 1> for SymmetricValues {
     const NAME: &'static str = "eigvalsh";
 
-    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 1] {
-        [Part::Vector(n)]
+    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [ResultShape; 1] {
+        [ResultShape::Vector(n)]
     }
 
     fn kind(&self) -> Option<DecompositionKind> {
@@ -183,8 +183,8 @@ pub(super) struct General;
 impl EachMatrix<1, 4> for General {
     const NAME: &'static str = "eig";
 
-    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 4] {
-        [Part::Vector(n), Part::Vector(n), Part::Matrix(n, n), Part::Matrix(n, n)]
+    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [ResultShape; 4] {
+        [ResultShape::Vector(n), ResultShape::Vector(n), ResultShape::Matrix(n, n), ResultShape::Matrix(n, n)]
     }
 
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], y: [MatMut<'_, T>; 4], par: Par) -> Result<(), String> {
@@ -227,8 +227,8 @@ pub(super) struct GeneralValues;
 impl EachMatrix<1, 2> for GeneralValues {
     const NAME: &'static str = "eigvals";
 
-    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [Part; 2] {
-        [Part::Vector(n), Part::Vector(n)]
+    fn parts(&self, [(n, _)]: [(usize, usize); 1]) -> [ResultShape; 2] {
+        [ResultShape::Vector(n), ResultShape::Vector(n)]
     }
 
     fn run<T: Real>(&self, [a]: [MatRef<'_, T>; 1], [re, im]: [MatMut<'_, T>; 2], par: Par) -> Result<(), String> {

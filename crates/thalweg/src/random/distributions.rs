@@ -15,7 +15,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 const GAMMA_PROPOSALS: usize = 8;
 const POISSON_PROPOSALS: usize = 16;
 /// Mean below which a Poisson distribution is sampled by inversion; `TERMS` terms hold all but 10⁻¹² of it.
-const FEW: f64 = 10.0;
+const MAX_INVERSION_MEAN: f64 = 10.0;
 const TERMS: usize = 40;
 
 /// Distributions with a method on tensors, which draws from the thread's generator, and one on generators.
@@ -107,9 +107,9 @@ fn standard_gamma(g: &mut Generator, alpha: &Tensor) -> Tensor {
 }
 
 fn poisson(g: &mut Generator, rate: &Tensor) -> Tensor {
-    let few = poisson_by_inversion(g, &rate.clamp(0.0, FEW));
-    let many = poisson_by_rejection(g, &rate.maximum(FEW));
-    let y = rate.lt(FEW).where_(few, many);
+    let few = poisson_by_inversion(g, &rate.clamp(0.0, MAX_INVERSION_MEAN));
+    let many = poisson_by_rejection(g, &rate.maximum(MAX_INVERSION_MEAN));
+    let y = rate.lt(MAX_INVERSION_MEAN).where_(few, many);
     rate.ge(0.0).where_(y, f64::NAN)
 }
 

@@ -50,7 +50,7 @@ const DIRECTIONS: &[(u32, &[u32])] = &[
 ];
 
 /// Maximum number of dimensions.
-const MOST: usize = DIRECTIONS.len() + 1;
+const MAX_DIMENSIONS: usize = DIRECTIONS.len() + 1;
 
 /// The direction numbers of one dimension, as fractions of 2³².
 fn directions(dimension: usize) -> [u32; BITS] {
@@ -102,7 +102,10 @@ impl Tensor {
         if !matches!(options.dtype(), DType::F32 | DType::F64) {
             crate::record::wrong_dtype("sobol", "f32 or f64", options.dtype());
         }
-        assert!((1..=MOST).contains(&dimensions), "sobol: {dimensions} dimensions; there are 1 to {MOST}");
+        assert!(
+            (1..=MAX_DIMENSIONS).contains(&dimensions),
+            "sobol: {dimensions} dimensions; there are 1 to {MAX_DIMENSIONS}"
+        );
         let end = count.checked_add(skip).filter(|&end| end as u64 <= 1 << BITS);
         let Some(end) = end else { panic!("sobol: {count} points from {skip} on go beyond 2^{BITS}") };
         let all: Vec<[u32; BITS]> = (0..dimensions).map(directions).collect();

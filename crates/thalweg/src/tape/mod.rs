@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::panic::Location;
 use std::sync::Arc;
 use thalweg_ir::Op;
-use thalweg_stream::{Kept, Value};
+use thalweg_stream::{TapeHandle, Value};
 
 thread_local! {
     /// Whether results of tracked tensors are tracked.
@@ -81,11 +81,11 @@ pub(crate) fn node(op: Op, attr: u32, args: &[Arg<'_>], ints: &[i64], value: &Ar
             dtype: t.dtype(),
             // Cut arguments keep their node, so that messages can name it.
             node: if can >> i & 1 == 1 { t.node.clone() } else { None },
-            value: (read >> i & 1 == 1).then(|| Kept::new(&t.value)),
+            value: (read >> i & 1 == 1).then(|| TapeHandle::new(&t.value)),
         },
         Arg::Scalar(bits) => Input::Scalar(*bits),
     });
-    let results = if read & RESULT != 0 { vec![Kept::new(value)] } else { vec![] };
+    let results = if read & RESULT != 0 { vec![TapeHandle::new(value)] } else { vec![] };
     let inputs = Inputs { args: inputs.collect(), results };
     Some(Node::new(What::Op { op, attr, ints: ints.into() }, inputs))
 }
@@ -107,7 +107,7 @@ pub(crate) fn own(
         shape: *t.shape(),
         dtype: t.dtype(),
         node: t.node.clone(),
-        value: reads.then(|| Kept::new(&t.value)),
+        value: reads.then(|| TapeHandle::new(&t.value)),
     });
     // Only the nodes of `others` are known; such a rule needs no more.
     let others = others.into_iter().map(|n| Input::Tensor {
@@ -131,9 +131,9 @@ pub(crate) fn joint(values: &[Arc<Value>], name: &'static str, from: &[Tensor], 
         shape: *t.shape(),
         dtype: t.dtype(),
         node: t.node.clone(),
-        value: Some(Kept::new(&t.value)),
+        value: Some(TapeHandle::new(&t.value)),
     };
-    let inputs = Inputs { args: from.iter().map(arg).collect(), results: values.iter().map(Kept::new).collect() };
+    let inputs = Inputs { args: from.iter().map(arg).collect(), results: values.iter().map(TapeHandle::new).collect() };
     let whole = Node::new(What::Joint(name, Box::new(rule)), inputs);
     let cut = Cut { name, at: Location::caller() };
     let node = |(i, v): (usize, &Arc<Value>)| match v.dtype().is_float() {

@@ -5,10 +5,10 @@
 
 mod arrays;
 mod by_blocks;
+mod cold_start;
 mod contractions;
 mod cuda_ops;
 mod decompositions;
-mod first_sight;
 mod kernels;
 mod online;
 mod queues;

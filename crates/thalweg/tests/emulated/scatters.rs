@@ -251,12 +251,12 @@ fn sorted_scatters_write_over_what_dies() {
     });
 }
 
-/// Elements with many values: their runs are cut into pieces, which are combined by a warp.
+/// Elements with many values: their runs are cut into chunks, which are combined by a warp.
 #[test]
 fn long_runs_are_cut_into_pieces_where_the_order_is_free() {
     let on = |x: &Tensor| x.to_device(emulated()).unwrap();
     // Shape of the tensor, axis, indices, number of distinct indices: one element with all values; runs that begin and
-    // end within pieces; lines with indices of their own; lines that share indices, as vectors and not.
+    // end within chunks; lines with indices of their own; lines that share indices, as vectors and not.
     let cases: [(&[usize], usize, usize, u64); 6] = [
         (&[3], 0, 9000, 1),
         (&[3], 0, 1000, 3),

@@ -4,7 +4,7 @@
 //! a time. Each run that overlaps the vector is one load under its mask, merged into the lanes of the others. Lines
 //! with stride 2 are the even lanes of two loads. Always true: lanes outside a mask are not read.
 
-use super::terms::Stretch;
+use super::terms::StridedRun;
 use crate::number::{Number, Wide};
 use std::any::TypeId;
 
@@ -67,23 +67,24 @@ impl Vectors {
     pub(super) fn set(
         &mut self,
         (width, room, step): (usize, usize, isize),
-        stretches: &[Stretch],
+        runs: &[StridedRun],
         inside: &[(u32, u32)],
     ) {
         (self.width, self.room, self.step) = (width, room, step as usize);
         let count = room.div_ceil(LANES);
-        let meets = |s: &Stretch, vector: usize| s.place < (vector + 1) * LANES && s.place + s.count > vector * LANES;
-        let loads = |vector: usize| stretches.iter().filter(|s| meets(s, vector)).count();
+        let meets =
+            |s: &StridedRun, vector: usize| s.place < (vector + 1) * LANES && s.place + s.count > vector * LANES;
+        let loads = |vector: usize| runs.iter().filter(|s| meets(s, vector)).count();
         self.each = (0..count).map(loads).max().unwrap_or(0).max(1);
         self.offsets.clear();
         self.masks.clear();
-        let taps = if inside.is_empty() { 1 } else { inside.len() / stretches.len().max(1) };
+        let taps = if inside.is_empty() { 1 } else { inside.len() / runs.len().max(1) };
         for tap in 0..taps {
             for vector in 0..count {
-                let own = stretches.iter().enumerate().filter(|(_, s)| meets(s, vector));
+                let own = runs.iter().enumerate().filter(|(_, s)| meets(s, vector));
                 let mut left = self.each;
                 for (n, s) in own {
-                    let (start, end) = match inside.get(tap * stretches.len() + n) {
+                    let (start, end) = match inside.get(tap * runs.len() + n) {
                         Some(&(start, end)) => (s.place + start as usize, s.place + end as usize),
                         None => (s.place, s.place + s.count),
                     };

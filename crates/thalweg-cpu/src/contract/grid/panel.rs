@@ -5,7 +5,7 @@
 //! the processor has them ([`masked`]).
 
 use super::masked::{self, Vectors};
-use super::terms::{Stretch, Stretches, Terms, inner, stepped, within};
+use super::terms::{StridedRun, StridedRuns, Terms, inner, stepped, within};
 use super::{At, Limit};
 use crate::contract::pack::{self, Strided};
 use crate::number::{Number, Wide};
@@ -24,7 +24,7 @@ pub(super) struct Panel<'a, T: Number> {
     outside: T::Wide,
     /// Number of lines of the current panel.
     width: usize,
-    stretches: Vec<Stretch>,
+    runs: Vec<StridedRun>,
     /// For each run, the coordinates of the limits at its first line, without the terms' contribution.
     at: Vec<i64>,
     /// For each tap and each run, the range of lines inside all limits: first, and one past the last.
@@ -42,7 +42,7 @@ impl<'a, T: Number> Panel<'a, T> {
             step,
             outside: T::Wide::of_bits(of.grid.outside),
             width: 0,
-            stretches: vec![],
+            runs: vec![],
             at: vec![],
             inside: vec![],
             vectors: masked::takes::<T>(step).then(Vectors::default),
@@ -56,20 +56,20 @@ impl<'a, T: Number> Panel<'a, T> {
     pub(super) unsafe fn fill(&mut self, lines: Range<usize>, to: *mut T::Wide) {
         let grid = self.of.grid;
         self.width = lines.len();
-        self.stretches.clear();
-        self.stretches.extend(Stretches::new(&grid.lines, lines));
+        self.runs.clear();
+        self.runs.extend(StridedRuns::new(&grid.lines, lines));
         self.at.clear();
-        for s in &self.stretches {
+        for s in &self.runs {
             let at = |l: &Limit| l.first[self.of.product] + stepped(&grid.lines, |d| l.lines[d], s.number);
             self.at.extend(grid.limits.iter().map(at));
         }
-        if let Some(terms) = &self.terms.stretches {
+        if let Some(terms) = &self.terms.runs {
             // SAFETY: the caller's promise.
-            return unsafe { self.turned(terms, to) };
+            return unsafe { self.pack_transposed(terms, to) };
         }
         self.find_inside();
         let Some(vectors) = &mut self.vectors else { return dispatch(Copy { panel: self, to: Shared(to) }) };
-        vectors.set((self.width, self.most, self.step), &self.stretches, &self.inside);
+        vectors.set((self.width, self.most, self.step), &self.runs, &self.inside);
         let first = self.of.first.get().cast_const().cast();
         let terms = (&self.terms.offsets[..], &self.terms.taps[..]);
         // SAFETY: the caller's promise; elements of 4 bytes need no widening.
@@ -85,7 +85,7 @@ impl<'a, T: Number> Panel<'a, T> {
         }
         let step = |l: &Limit| l.lines.last().copied().unwrap_or(0);
         for tap in self.terms.reaches.chunks_exact(limits.len()) {
-            for (s, at) in self.stretches.iter().zip(self.at.chunks_exact(limits.len())) {
+            for (s, at) in self.runs.iter().zip(self.at.chunks_exact(limits.len())) {
                 let r = within(limits, at.iter().zip(tap).map(|(a, b)| a + b), step, s.count);
                 self.inside.push((r.start as u32, r.end as u32));
             }
@@ -96,9 +96,9 @@ impl<'a, T: Number> Panel<'a, T> {
     ///
     /// # Safety
     /// As for [`Panel::fill`].
-    unsafe fn turned(&self, terms: &[Stretch], to: *mut T::Wide) {
+    unsafe fn pack_transposed(&self, terms: &[StridedRun], to: *mut T::Wide) {
         let limits = self.of.grid.limits.len();
-        for (n, lines) in self.stretches.iter().enumerate() {
+        for (n, lines) in self.runs.iter().enumerate() {
             for terms in terms {
                 // SAFETY: the caller's promise for these lines and terms.
                 unsafe { self.turn(lines, &self.at[n * limits..(n + 1) * limits], terms, to) };
@@ -115,7 +115,7 @@ impl<'a, T: Number> Panel<'a, T> {
     ///
     /// # Safety
     /// As for [`Panel::fill`].
-    unsafe fn turn(&self, lines: &Stretch, at: &[i64], terms: &Stretch, to: *mut T::Wide) {
+    unsafe fn turn(&self, lines: &StridedRun, at: &[i64], terms: &StridedRun, to: *mut T::Wide) {
         let grid = self.of.grid;
         let from = self.of.first.get().wrapping_offset(lines.offset + terms.offset);
         let to = to.wrapping_add(terms.place * self.most + lines.place);
@@ -169,10 +169,10 @@ impl<T: Number> Job for Copy<'_, '_, T> {
             let to = self.to.get().wrapping_add(number * p.most);
             let from = p.of.first.get().cast_const().wrapping_offset(term);
             let inside = match p.terms.taps.get(number) {
-                Some(&tap) => &p.inside[tap as usize * p.stretches.len()..],
+                Some(&tap) => &p.inside[tap as usize * p.runs.len()..],
                 None => &[],
             };
-            for (n, s) in p.stretches.iter().enumerate() {
+            for (n, s) in p.runs.iter().enumerate() {
                 let (from, to) = (from.wrapping_offset(s.offset), to.wrapping_add(s.place));
                 let (start, end) = inside.get(n).map_or((0, s.count), |r| (r.0 as usize, r.1 as usize));
                 // SAFETY: the promise of `fill`: the lines of a run are in the panel, those inside the limits in the

@@ -10,7 +10,7 @@ use thalweg_ir::MAX_RANK;
 /// A run of lines or terms at a fixed stride: index of the first in the panel, its offset, the length, and its
 /// row-major number in the grid.
 #[derive(Clone, Copy)]
-pub(super) struct Stretch {
+pub(super) struct StridedRun {
     pub(super) place: usize,
     pub(super) offset: isize,
     pub(super) count: usize,
@@ -35,7 +35,7 @@ fn offset(dims: &[(usize, isize)], number: usize) -> isize {
 /// Offsets of a range of row-major numbers.
 fn offsets(dims: &[(usize, isize)], range: Range<usize>) -> Vec<isize> {
     let mut all = Vec::with_capacity(range.len());
-    for s in Stretches::new(dims, range) {
+    for s in StridedRuns::new(dims, range) {
         let step = inner(dims).1;
         all.extend((0..s.count as isize).map(|i| s.offset + i * step));
     }
@@ -48,7 +48,7 @@ pub(super) fn inner(dims: &[(usize, isize)]) -> (usize, isize) {
 }
 
 /// Iterator over the runs, in the innermost dimension, of a range of row-major numbers.
-pub(super) struct Stretches<'a> {
+pub(super) struct StridedRuns<'a> {
     dims: &'a [(usize, isize)],
     at: usize,
     range: Range<usize>,
@@ -57,29 +57,29 @@ pub(super) struct Stretches<'a> {
     offset: isize,
 }
 
-impl<'a> Stretches<'a> {
-    pub(super) fn new(dims: &'a [(usize, isize)], range: Range<usize>) -> Stretches<'a> {
+impl<'a> StridedRuns<'a> {
+    pub(super) fn new(dims: &'a [(usize, isize)], range: Range<usize>) -> StridedRuns<'a> {
         let (mut index, mut number) = ([0; MAX_RANK], range.start);
         for (index, &(size, _)) in index.iter_mut().zip(dims).rev() {
             (*index, number) = (number % size, number / size);
         }
-        Stretches { dims, at: range.start, offset: offset(dims, range.start), range, index }
+        StridedRuns { dims, at: range.start, offset: offset(dims, range.start), range, index }
     }
 }
 
-impl Iterator for Stretches<'_> {
-    type Item = Stretch;
-    fn next(&mut self) -> Option<Stretch> {
+impl Iterator for StridedRuns<'_> {
+    type Item = StridedRun;
+    fn next(&mut self) -> Option<StridedRun> {
         if self.at >= self.range.end {
             return None;
         }
         let left = self.range.end - self.at;
         let Some(last) = self.dims.len().checked_sub(1) else {
             self.at = self.range.end;
-            return Some(Stretch { place: 0, offset: self.offset, count: left, number: self.range.start });
+            return Some(StridedRun { place: 0, offset: self.offset, count: left, number: self.range.start });
         };
         let count = (self.dims[last].0 - self.index[last]).min(left);
-        let made = Stretch { place: self.at - self.range.start, offset: self.offset, count, number: self.at };
+        let made = StridedRun { place: self.at - self.range.start, offset: self.offset, count, number: self.at };
         self.at += count;
         self.index[last] += count;
         self.offset += count as isize * self.dims[last].1;
@@ -102,7 +102,7 @@ pub(super) struct Terms {
     /// Offset of each term, if panels are packed from runs of lines.
     pub(super) offsets: Vec<isize>,
     /// Runs of terms, if panels are packed from those.
-    pub(super) stretches: Option<Vec<Stretch>>,
+    pub(super) runs: Option<Vec<StridedRun>>,
     /// Tap of each term, if there are limits.
     pub(super) taps: Vec<u32>,
     /// For each tap, its contribution to the coordinate of each limit.
@@ -112,9 +112,9 @@ pub(super) struct Terms {
 impl Terms {
     /// Analyses terms of a grid; with `turned`, panels are transposed from runs of terms.
     pub(super) fn new(grid: &Grid, terms: Range<usize>, turned: bool) -> Terms {
-        let mut made = Terms { count: terms.len(), offsets: vec![], stretches: None, taps: vec![], reaches: vec![] };
+        let mut made = Terms { count: terms.len(), offsets: vec![], runs: None, taps: vec![], reaches: vec![] };
         if turned {
-            made.stretches = Some(Stretches::new(&grid.terms, terms).collect());
+            made.runs = Some(StridedRuns::new(&grid.terms, terms).collect());
             return made;
         }
         made.offsets = offsets(&grid.terms, terms.clone());

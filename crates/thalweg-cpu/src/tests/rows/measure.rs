@@ -42,7 +42,7 @@ fn rows() {
         for domain in &shapes {
             let elements: usize = domain.shape.iter().product();
             print!("{threads} threads {:18} {:4}", format!("{:?}", domain.shape), format!("{:?}", domain.folded));
-            for orientation in [Orientation::Along, Orientation::Across] {
+            for orientation in [Orientation::InnerAxis, Orientation::OuterAxis] {
                 print!("  | {orientation:?}");
                 type Build = fn(&mut Case, &mut Lcg);
                 let builds: [(&str, Build, usize); 3] = [

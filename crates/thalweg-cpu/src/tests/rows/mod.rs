@@ -54,7 +54,7 @@ impl Case {
     fn new(domain: &Domain, orientation: Orientation) -> Case {
         let folded = |a: &usize| domain.folded.contains(a);
         let mut axes: Vec<Option<usize>> = (0..domain.shape.len()).filter(|a| !folded(a)).map(Some).collect();
-        if axes.is_empty() && orientation == Orientation::Across {
+        if axes.is_empty() && orientation == Orientation::OuterAxis {
             axes.push(None);
         }
         let kept = axes.len();
@@ -72,8 +72,8 @@ impl Case {
             *to = axis.map_or(1, |a| strides[a]);
         }
         let step = match self.orientation {
-            Orientation::Across => at.strides[self.kept - 1],
-            Orientation::Along => at.strides[self.extents.len() - 1],
+            Orientation::OuterAxis => at.strides[self.kept - 1],
+            Orientation::InnerAxis => at.strides[self.extents.len() - 1],
         };
         let class = match step {
             1 => AccessClass::Contiguous,
@@ -363,7 +363,7 @@ fn check(
     let scalars =
         [Scalar::Float(domain.folded.iter().map(|&a| domain.shape[a]).product::<usize>() as f64).to_bits(DType::F32)];
     let mut wanted: Option<Vec<Vec<u8>>> = None;
-    for orientation in [Orientation::Along, Orientation::Across] {
+    for orientation in [Orientation::InnerAxis, Orientation::OuterAxis] {
         let mut case = Case::new(domain, orientation);
         build(&mut case, &mut Lcg(domain.shape.iter().sum::<usize>() as u64));
         let case = case.finish();
@@ -520,9 +520,9 @@ fn row_gathers_go_where_their_indices_lead() {
 #[test]
 fn an_index_out_of_range_ends_a_launch_of_rows() {
     for (shape, orientation) in
-        [(&[3, 40], Orientation::Along), (&[3, 9000], Orientation::Along), (&[40, 3], Orientation::Across)]
+        [(&[3, 40], Orientation::InnerAxis), (&[3, 9000], Orientation::InnerAxis), (&[40, 3], Orientation::OuterAxis)]
     {
-        let folded = if orientation == Orientation::Along { 1 } else { 0 };
+        let folded = if orientation == Orientation::InnerAxis { 1 } else { 0 };
         let mut case = Case::new(&domain(shape, &[folded]), orientation);
         gathers(&mut case, &mut Lcg(1));
         let mut case = case.finish();
@@ -556,7 +556,7 @@ fn row_outputs_may_lie_over_inputs() {
     for domain in
         [domain(&[50, 300], &[1]), domain(&[300, 50], &[0]), domain(&[9000, 3], &[0]), domain(&[3, 9000], &[1])]
     {
-        for orientation in [Orientation::Along, Orientation::Across] {
+        for orientation in [Orientation::InnerAxis, Orientation::OuterAxis] {
             let mut case = Case::new(&domain, orientation);
             softmax_like(&mut case, &mut Lcg(4), Lies::Dense);
             let case = case.finish();
@@ -591,22 +591,22 @@ fn row_bodies_over_long_rows() {
 #[test]
 #[should_panic(expected = "writes one element from two points")]
 fn rows_that_overlap_panic() {
-    let mut case = Case::new(&domain(&[4, 5], &[1]), Orientation::Along);
+    let mut case = Case::new(&domain(&[4, 5], &[1]), Orientation::InnerAxis);
     plain(&mut case, &mut Lcg(1), Lies::Dense, Monoid::Sum, DType::F32);
     let mut case = case.finish();
     case.1.accesses[1].strides[0] = 0;
-    launch(&super::device(1), Orientation::Along, &case, &[]);
+    launch(&super::device(1), Orientation::InnerAxis, &case, &[]);
 }
 
 #[test]
 #[should_panic(expected = "access 0 reaches elements 0 to 19 of operand 0, which has 19")]
 fn rows_that_reach_outside_panic() {
-    let mut case = Case::new(&domain(&[4, 5], &[0]), Orientation::Across);
+    let mut case = Case::new(&domain(&[4, 5], &[0]), Orientation::OuterAxis);
     plain(&mut case, &mut Lcg(1), Lies::Dense, Monoid::Sum, DType::F64);
     let mut case = case.finish();
     // Buffers have whole cache lines, so only a smaller operand makes 19 elements too few.
     case.2[0].truncate(19 * 8);
-    launch(&super::device(1), Orientation::Across, &case, &[]);
+    launch(&super::device(1), Orientation::OuterAxis, &case, &[]);
 }
 
 /// Neighbours in a block so far apart that no table of positions spans them.
@@ -618,7 +618,7 @@ fn row_maps_over_more_than_an_i32_reaches() {
     // nothing to test.
     let Ok(input) = device.allocate(apart + 5) else { return };
     let map = IndexMap::new(View::contiguous(Shape::new(&[2, apart]))).slice(&[(0, 1, 2), (0, 1, 5)]).permute(&[1, 0]);
-    for orientation in [Orientation::Along, Orientation::Across] {
+    for orientation in [Orientation::InnerAxis, Orientation::OuterAxis] {
         let mut case = Case::new(&domain(&[5, 2], &[1]), orientation);
         let reach = map.reach();
         let (strides, shared) = ([0; MAX_RANK], Some(Arc::new(map.clone())));

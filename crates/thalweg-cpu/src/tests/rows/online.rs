@@ -19,7 +19,7 @@ fn over(
 ) -> Vec<Vec<f64>> {
     let n: usize = domain.folded.iter().map(|&a| domain.shape[a]).product();
     let compute = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
-    let mut case = Case::new(domain, Orientation::Along);
+    let mut case = Case::new(domain, Orientation::InnerAxis);
     let node = case.input(&mut Lcg(1), dtype, Lies::Dense, false);
     for (to, &v) in case.operands[0].chunks_exact_mut(dtype.size()).zip(x) {
         // SAFETY: the chunk has space for an element.
@@ -35,7 +35,7 @@ fn over(
     for isa in Choice::all() {
         for threads in if isa == Choice::Tile { vec![1, 8] } else { vec![1, 2, 8] } {
             let device = CpuDevice::with(CpuOptions { threads, parallel_ns: 0.0, isa });
-            let got = launch(&device, Orientation::Along, &made, &scalars);
+            let got = launch(&device, Orientation::InnerAxis, &made, &scalars);
             let wanted = wanted.get_or_insert_with(|| got.clone());
             for (a, b) in wanted[1..].iter().zip(&got[1..]) {
                 same(compute, a, b).unwrap_or_else(|why| panic!("{isa:?}, {threads} threads: {why}"));

@@ -2,8 +2,8 @@
 
 use super::oracle::{Operand, Val, bits, evaluate_all, memory, scalar};
 use super::{contiguous, exact, numbers, operand};
-use crate::row_call::Along;
-use crate::tile::compile_along;
+use crate::row_call::InnerReduction;
+use crate::tile::compile_inner_reduction;
 use std::ops::Range;
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::order::{LANES, combine};
@@ -95,7 +95,7 @@ fn check_way(
     way: Way,
 ) {
     let rows = want.len();
-    let code = compile_along(body, keep);
+    let code = compile_inner_reduction(body, keep);
     let mut values = vec![0u64; code.phases().values.len()];
     let mut buffers: Vec<Vec<u8>> = code.phases().buffers.iter().map(|d| memory(n * d.size())).collect();
     let mut args: Vec<u64> = body.accesses.iter().zip(operands.iter_mut()).flat_map(|(a, w)| w.words(*a)).collect();
@@ -171,7 +171,7 @@ fn sums_of_numbers_that_round_have_the_order_of_sums() {
             let x = b.node(Node::Load { access: x });
             let sum = b.fold(Monoid::Sum, x);
             b.store(sum, y);
-            compile_along(&b.finish(), true)
+            compile_inner_reduction(&b.finish(), true)
         };
         let mut next = numbers(5);
         for n in [5, 64, 700, 4096] {
@@ -267,7 +267,7 @@ fn random_row_bodies_agree_with_the_table() {
     let (mut longest, mut buffers, mut sets) = (0, 0, 0);
     for seed in 0..120 {
         let (body, scalars) = random(seed);
-        let code = compile_along(&body, true);
+        let code = compile_inner_reduction(&body, true);
         longest = longest.max(code.phases().list.len());
         buffers += code.phases().buffers.len();
         sets += code.phases().list.iter().map(|p| p.body.sets.len()).sum::<usize>();

@@ -2,8 +2,8 @@
 
 use super::oracle::{Operand, Val, decode, encode};
 use super::{contiguous, exact, numbers, operand};
-use crate::row_call::{Along, Rows};
-use crate::tile::{compile, compile_along};
+use crate::row_call::{InnerReduction, Rows};
+use crate::tile::{compile, compile_inner_reduction};
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
 
@@ -124,7 +124,7 @@ fn rows_gather_and_fold() {
         for keep in [false, true] {
             let wrong: Vec<_> = wrong.iter().map(|&p| (p, Some(-1))).collect();
             let mut case = case(&body, n, rows, 8, &wrong);
-            let code = compile_along(&body, keep);
+            let code = compile_inner_reduction(&body, keep);
             let mut values = vec![0u64; code.phases().values.len()];
             let mut buffer = vec![0u64; n];
             case.args.extend(code.phases().buffers.iter().flat_map(|_| [buffer.as_mut_ptr() as u64, 0, 0, 0]));
@@ -165,7 +165,7 @@ fn a_row_gathers_one_element_for_all_its_points() {
     let x: Vec<f32> = (0..n * rows).map(|i| i as f32).collect();
     for (index, fits) in [([5i64, 0, 599, 7], true), ([5, 0, 2400, 7], false), ([-1, 0, 0, 0], false)] {
         for keep in [false, true] {
-            let code = compile_along(&body, keep);
+            let code = compile_inner_reduction(&body, keep);
             let (mut less, mut rest) = (vec![0.0f32; rows], vec![0.0f32; n * rows]);
             let (mut values, mut buffers) = (vec![0u64; code.phases().values.len()], vec![vec![0u64; n]; 4]);
             let bounds = [x.as_ptr() as u64, (n * rows) as u64];

@@ -6,7 +6,7 @@ use crate::prepare::prepare;
 use crate::x64::Unsupported;
 use crate::x64::elements::lane_of;
 use crate::x64::ops;
-use crate::x64::vir::{Class, Inst, Op, Slot, Source, Turn, Val, Vir};
+use crate::x64::vir::{Class, Inst, LoopIteration, Op, Slot, Source, Val, Vir};
 use thalweg_ir::{DType, First, Loop};
 use thalweg_kernel::{NodeId, turn};
 
@@ -29,7 +29,7 @@ impl Lower<'_> {
             let x = if dtype == DType::Bool { self.v.truth_lanes(x) } else { x };
             self.v.effect(Op::Put, ops::MOVUPS_STORE[0], 0, 0, &[x], number << 16 | i as u64);
         }
-        self.v.loops.push(Turn { v, most: region.most });
+        self.v.loops.push(LoopIteration { v, most: region.most });
         self.v.effect(Op::Loop, ops::MOVUPS[0], 0, 0, &[], number);
         self.loops.push(id);
         // Only the loop's results are read, by `Looped` nodes.

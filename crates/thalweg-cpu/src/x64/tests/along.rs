@@ -1,11 +1,11 @@
 //! Compares row bodies and accumulating stores with an evaluation in the order of `thalweg_kernel::order`.
 
-use super::super::along::compile_along_with;
+use super::super::inner_axis::compile_inner_reduction_with;
 use super::super::{Isa, Knobs, compile_with};
 use super::evaluate::{Launch, Value, from_scalar, read};
 use super::random::{BASIC, CLASSES, takes};
 use super::{Rng, isas};
-use crate::row_call::{Along, Rows};
+use crate::row_call::{InnerReduction, Rows};
 use std::ops::Range;
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::order::{self, LANES};
@@ -105,7 +105,7 @@ pub fn compare(l: &mut Launch, body: &Body, want: &[Vec<u8>], what: &str) {
 /// Compiles a body, runs it in one call and phase by phase, and compares. False if the emitter refuses the body.
 fn check(body: &Body, r: &mut Rng, n: usize, rows: usize, isa: Isa, knobs: Knobs) -> bool {
     let keep = r.below(4) > 0;
-    let Ok(code) = compile_along_with(body, isa, keep, knobs) else { return false };
+    let Ok(code) = compile_inner_reduction_with(body, isa, keep, knobs) else { return false };
     let mut with_buffers = body.clone();
     with_buffers.accesses = code.phases.list[0].body.accesses.clone();
     for apart in [false, true] {
@@ -324,7 +324,7 @@ fn maxima_of_nan_are_the_canonical_one() {
         b.store(f, to);
         let body = b.finish();
         for isa in isas() {
-            let code = compile_along_with(&body, isa, true, Knobs::default()).unwrap();
+            let code = compile_inner_reduction_with(&body, isa, true, Knobs::default()).unwrap();
             for (n, at) in [(1, 0), (40, 39), (100, 3), (64, 33)] {
                 let (mut x, mut y) = (vec![0u64; n], [0u64]);
                 if dtype == DType::F32 {
@@ -446,7 +446,7 @@ fn guards_of_row_bodies_hand_back() {
     b.store(z, to);
     let body = b.finish();
     for isa in isas() {
-        let code = compile_along_with(&body, isa, true, Knobs::default()).unwrap();
+        let code = compile_inner_reduction_with(&body, isa, true, Knobs::default()).unwrap();
         assert!(code.report.rereads_inputs);
         for n in [1, 32, 77] {
             for bad in [None, Some(0), Some(n - 1), Some(n)] {
@@ -496,7 +496,7 @@ fn stores_past_the_caches_store_the_same() {
             let mut results = vec![];
             for streaming in [false, true] {
                 let knobs = Knobs { streaming, ..Knobs::default() };
-                let code = compile_along_with(&body, isa, true, knobs).unwrap();
+                let code = compile_inner_reduction_with(&body, isa, true, knobs).unwrap();
                 // (The buffer is unaligned: its stores are never non-temporal.)
                 let (mut to, mut kept, mut values) = (Aligned([7.0; 768]), [0f32; 257], [0u64; 2]);
                 let (x, y) = (from.0.as_ptr() as u64, to.0.as_mut_ptr() as u64);

@@ -1,7 +1,7 @@
 //! Decodes every encoding that the emitter uses with an independent decoder (iced-x86).
 
-use super::super::along::assemble_along;
 use super::super::asm::{Asm, Code, Extra, Rm, at};
+use super::super::inner_axis::assemble_inner_reduction;
 use super::super::{Isa, Knobs, assemble, ops};
 use super::{Rng, isas};
 use iced_x86::{Code as Iced, Decoder, DecoderOptions, Instruction, OpKind, Register};
@@ -310,7 +310,7 @@ fn whole_functions_decode() {
             let body = crate::prepare::prepare(&body);
             let phases = thalweg_kernel::phases(&body, true);
             if let Ok((bytes, _)) =
-                assemble_along(&body, &phases, isa, Knobs { registers: Some(8), ..Knobs::default() })
+                assemble_inner_reduction(&body, &phases, isa, Knobs { registers: Some(8), ..Knobs::default() })
             {
                 decodes(&bytes);
             }

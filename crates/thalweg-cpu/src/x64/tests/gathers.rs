@@ -1,11 +1,11 @@
 //! Gathers from tables at data-dependent positions.
 
-use super::super::along::compile_along_with;
+use super::super::inner_axis::compile_inner_reduction_with;
 use super::super::{Knobs, compile_with};
 use super::along::{access, compare, expected};
 use super::evaluate::Launch;
 use super::{Rng, isas};
-use crate::row_call::{Along, Rows};
+use crate::row_call::{InnerReduction, Rows};
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::{AccessClass, Body, BodyBuilder, Node};
 
@@ -44,7 +44,7 @@ fn gathers_read_where_they_are_told_and_hand_back_what_is_outside() {
                 let body = gathers(&mut r, dtype, class, per_row);
                 let (n, rows) = (r.below(80), 1 + r.below(2));
                 for isa in isas() {
-                    let code = compile_along_with(&body, isa, true, Knobs::default()).unwrap();
+                    let code = compile_inner_reduction_with(&body, isa, true, Knobs::default()).unwrap();
                     assert!(code.report.rereads_inputs);
                     let mut l = Launch::new(&body, &mut r, n, rows);
                     let size = dtype.size() as i64;

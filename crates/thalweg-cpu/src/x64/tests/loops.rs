@@ -1,11 +1,11 @@
 //! Compares loops with data-dependent trip counts, on both engines, with the iterations of one element at a time.
 
-use super::super::along::compile_along_with;
+use super::super::inner_axis::compile_inner_reduction_with;
 use super::super::{Knobs, compile_with};
 use super::along::{access, compare, expected};
 use super::evaluate::Launch;
 use super::{Rng, isas};
-use crate::row_call::{Along, Rows};
+use crate::row_call::{InnerReduction, Rows};
 use crate::tile;
 use thalweg_ir::{DType, ElementOp, First, Loop, Monoid, Region, RegionNode, Scalar};
 use thalweg_kernel::{AccessClass, Body, BodyBuilder, Node, NodeId, reference};
@@ -205,7 +205,7 @@ fn random_loops_in_rows_with_folds() {
         for isa in isas() {
             let registers = (r.below(2) == 0).then(|| 6 + r.below(8));
             let knobs = Knobs { registers, ..Knobs::default() };
-            let Ok(code) = compile_along_with(&body, isa, false, knobs) else { continue };
+            let Ok(code) = compile_inner_reduction_with(&body, isa, false, knobs) else { continue };
             let mut l = Launch::new(&body, &mut r, n, rows);
             let mut values = [0u64; 64];
             l.args.extend([values.as_mut_ptr() as u64, 1]);

@@ -3,7 +3,7 @@
 
 use super::super::Isa;
 use super::super::product::{
-    Arithmetic, Form, STREAMED, VECTORS, assemble,
+    Arithmetic, Form, MAX_STREAM_TERMS, VECTORS, assemble,
     dots::{self, Lying},
     rows,
 };
@@ -17,7 +17,7 @@ fn forms(isa: Isa) -> Vec<Form> {
             .into_iter()
             .flat_map(move |masked| flags.map(|along_terms| Form::Tile { rows, vectors, masked, along_terms }))
     });
-    let streams = (1..=STREAMED).flat_map(|terms| flags.map(|first| Form::Stream { terms, first }));
+    let streams = (1..=MAX_STREAM_TERMS).flat_map(|terms| flags.map(|first| Form::Stream { terms, first }));
     let dots = (1..=dots::ROWS).flat_map(|rows| [1, dots::columns(isa, rows)].map(|columns| (rows, columns)));
     let dots = dots.flat_map(|(rows, columns)| {
         [Lying::Slots, Lying::Bf16, Lying::F16].map(|right| Form::Dots { rows, columns, right })

@@ -1,10 +1,10 @@
 //! Compares math functions with the scalar machine, and reports compile times and throughput.
 
-use super::super::along::{assemble_along, compile_along_with};
-use super::super::{Isa, Knobs, compile, compile_along, compile_with};
+use super::super::inner_axis::{assemble_inner_reduction, compile_inner_reduction_with};
+use super::super::{Isa, Knobs, compile, compile_inner_reduction, compile_with};
 use super::{Rng, isas};
 use crate::math::{self, ScalarMachine};
-use crate::row_call::{Along, Rows};
+use crate::row_call::{InnerReduction, Rows};
 use std::time::{Duration, Instant};
 use thalweg_ir::{DType, ElementOp, Monoid, Scalar};
 use thalweg_kernel::{Access, AccessClass, Body, BodyBuilder, Node, NodeId};
@@ -291,10 +291,10 @@ fn row_bodies() -> [(&'static str, Body); 5] {
 
 /// Prints the report of a row body with `copies` copies of its loop.
 fn row_report(name: &str, body: &Body, isa: Isa, copies: Option<usize>, x: &[f32]) {
-    let code = compile_along_with(body, isa, true, Knobs { copies, ..Knobs::default() }).unwrap();
+    let code = compile_inner_reduction_with(body, isa, true, Knobs { copies, ..Knobs::default() }).unwrap();
     if let Some(folder) = thalweg_runtime::environment::CODE.path() {
         let prepared = crate::prepare::prepare(body);
-        let (bytes, _) = assemble_along(&prepared, &code.phases, isa, Knobs::default()).unwrap();
+        let (bytes, _) = assemble_inner_reduction(&prepared, &code.phases, isa, Knobs::default()).unwrap();
         std::fs::write(folder.join(format!("{isa:?}-{name}")), bytes).unwrap();
     }
     let (mut y, mut kept) = (vec![0f32; N * ROWS], vec![0f32; N]);
@@ -324,7 +324,7 @@ fn row_report(name: &str, body: &Body, isa: Isa, copies: Option<usize>, x: &[f32
         code.report.instructions,
         code.report.bytes,
         code.report.spills,
-        (0..50).map(|_| compile_along(body, isa, true).unwrap().report.time).min().unwrap(),
+        (0..50).map(|_| compile_inner_reduction(body, isa, true).unwrap().report.time).min().unwrap(),
         each(1024),
         each(1000),
         each(64),

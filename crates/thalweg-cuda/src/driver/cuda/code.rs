@@ -6,7 +6,7 @@
 
 use super::api::SUCCESS;
 use super::chosen::Chosen;
-use super::gpu::{Gpu, Rotation};
+use super::gpu::{Gpu, QueueGuard};
 use crate::driver::{Function, FunctionInfo, Launch, Module};
 use cudarc::driver::sys::{
     CUfunction, CUfunction_attribute_enum as FunctionAttribute, CUlaunchAttribute, CUlaunchAttributeID,
@@ -143,7 +143,7 @@ pub(super) fn load(gpu: &Arc<Gpu>, image: &[u8], functions: &[&str]) -> Result<V
 }
 
 /// Submits a launch to a queue.
-pub(super) fn launch(gpu: &Gpu, turn: &mut Rotation<'_>, launch: &Launch) -> Result<(), Error> {
+pub(super) fn launch(gpu: &Gpu, turn: &mut QueueGuard<'_>, launch: &Launch) -> Result<(), Error> {
     let entry = entry(&launch.function);
     if let What::Product(chosen) = &entry.what {
         // No launch after it may start early: the library does not document whether its kernels wait for earlier ones

@@ -52,14 +52,14 @@ struct Stream {
 unsafe impl Send for Stream {}
 
 /// A thread's exclusive turn at a queue: the work that it submits is contiguous.
-pub(super) struct Rotation<'a> {
+pub(super) struct QueueGuard<'a> {
     pub(super) handle: CUstream,
     /// Whether the last submitted work is a launch.
     pub(super) after_launch: bool,
     stream: MutexGuard<'a, Stream>,
 }
 
-impl Rotation<'_> {
+impl QueueGuard<'_> {
     /// Records that the last submitted work is a launch.
     pub(super) fn launched(&mut self) {
         self.stream.after_launch = true;
@@ -132,7 +132,7 @@ impl Gpu {
     ///
     /// # Errors
     /// The error that ended the context, if any; errors of creating a stream.
-    pub(super) fn turn(&self, queue: usize) -> Result<Rotation<'_>, Error> {
+    pub(super) fn turn(&self, queue: usize) -> Result<QueueGuard<'_>, Error> {
         self.enter()?;
         let mut stream = self.stream(queue);
         if stream.handle.is_null() {
@@ -140,7 +140,7 @@ impl Gpu {
         }
         stream.turns += 1;
         let after_launch = std::mem::take(&mut stream.after_launch);
-        Ok(Rotation { handle: stream.handle, after_launch, stream })
+        Ok(QueueGuard { handle: stream.handle, after_launch, stream })
     }
 
     fn stream(&self, queue: usize) -> MutexGuard<'_, Stream> {

@@ -26,7 +26,7 @@ use thalweg_ir::DType;
 use thalweg_runtime::Error;
 use thalweg_runtime::disk::{self, Key, Kind};
 
-/// Bytes of a result that are read back and compared at once.
+/// Bytes of a result that are read back and compared at a time.
 const READ: usize = 16 << 20;
 
 /// Matrix products of a device.
@@ -39,9 +39,9 @@ pub(super) struct Products {
 
 /// Owner of an entry that is a product.
 #[derive(Debug)]
-struct Kept(Entry);
+struct ProductEntry(Entry);
 
-impl Module for Kept {}
+impl Module for ProductEntry {}
 
 impl Cuda {
     /// Function of a product: see [`Driver::product`].
@@ -127,7 +127,8 @@ impl Cuda {
     ) -> Function {
         let alignments = [product.left, product.right, product.result].map(|s| s.alignment);
         let chosen = Chosen { library: library.clone(), problem, algorithm, workspace, alignments };
-        let module = Arc::new(Kept(Entry { name: "a matrix product".into(), what: What::Product(Box::new(chosen)) }));
+        let module =
+            Arc::new(ProductEntry(Entry { name: "a matrix product".into(), what: What::Product(Box::new(chosen)) }));
         let info = FunctionInfo { workspace: Some(workspace), ..FunctionInfo::default() };
         Function { handle: from_ref(&module.0) as usize, module, info }
     }
@@ -140,7 +141,7 @@ impl Cuda {
             return Ok(false);
         }
         let exact = 2f64.powi(product.dtype.mantissa_digits() as i32) >= terms;
-        if exact || !is_apart(&product.left, [product.rows, product.depth], product.count) {
+        if exact || !is_non_overlapping(&product.left, [product.rows, product.depth], product.count) {
             return Ok(true);
         }
         let half = product.depth / 2;
@@ -169,7 +170,7 @@ fn reach(side: &Side, [rows, columns]: [usize; 2], count: usize) -> usize {
 }
 
 /// Whether no two elements of a side overlap, except for a broadcast batch.
-fn is_apart(side: &Side, [rows, columns]: [usize; 2], count: usize) -> bool {
+fn is_non_overlapping(side: &Side, [rows, columns]: [usize; 2], count: usize) -> bool {
     let [rows, columns] = if side.transposed { [columns, rows] } else { [rows, columns] };
     let mut dims = [(1, rows), (side.leading, columns), (side.stride, if side.stride == 0 { 1 } else { count })];
     dims.sort_unstable();

@@ -17,16 +17,16 @@ use std::ptr::null_mut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use thalweg_runtime::{Error, QUEUES};
 
-/// Stretches of a ring, and their bytes.
-const STRETCHES: usize = 4;
-const STRETCH: usize = 256 << 10;
+/// Segments of a ring, and their size in bytes.
+const RING_SEGMENTS: usize = 4;
+const RING_SEGMENT_BYTES: usize = 256 << 10;
 
 /// Bytes of a chunk, long enough for the device to copy at full speed; and maximum number of chunks of a device.
 const CHUNK: usize = 4 << 20;
 const CHUNKS: usize = 32;
 /// Parts of a copy that is not large.
 const PARTS: usize = 4;
-/// Threads that copy for one call.
+/// Maximum number of threads that copy for one call.
 const THREADS: usize = 8;
 /// Chunks of a thread that reads.
 const FLYING: usize = 2;
@@ -45,13 +45,13 @@ pub(super) struct Staging {
 #[derive(Debug)]
 struct Ring {
     base: *mut u8,
-    stretches: [Stretch; STRETCHES],
+    segments: [RingSegment; RING_SEGMENTS],
     /// Segment that is being filled.
     now: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Stretch {
+struct RingSegment {
     event: CUevent,
     /// Whether the event is in the queue, or has happened.
     recorded: bool,
@@ -90,11 +90,14 @@ fn pinned(gpu: &Gpu, bytes: usize) -> Result<*mut u8, Error> {
 
 impl Ring {
     fn new(gpu: &Gpu) -> Result<Ring, Error> {
-        let base = pinned(gpu, STRETCHES * STRETCH)?;
-        let mut ring =
-            Ring { base, stretches: [Stretch { event: null_mut(), recorded: false, used: 0 }; STRETCHES], now: 0 };
-        for stretch in &mut ring.stretches {
-            stretch.event = gpu.obtain_event(false)?;
+        let base = pinned(gpu, RING_SEGMENTS * RING_SEGMENT_BYTES)?;
+        let mut ring = Ring {
+            base,
+            segments: [RingSegment { event: null_mut(), recorded: false, used: 0 }; RING_SEGMENTS],
+            now: 0,
+        };
+        for segment in &mut ring.segments {
+            segment.event = gpu.obtain_event(false)?;
         }
         Ok(ring)
     }
@@ -166,9 +169,9 @@ impl Staging {
     }
 
     /// Copies spans to the device, one after the other, in the queue's order.
-    pub(super) fn write(&self, queue: usize, address: u64, stretches: &[&[u8]]) -> Result<(), Error> {
+    pub(super) fn write(&self, queue: usize, address: u64, spans: &[&[u8]]) -> Result<(), Error> {
         self.gpu.enter()?;
-        let all = Stretches::new(stretches);
+        let all = HostSpans::new(spans);
         if TUNABLES.max_ring_write.admits(all.bytes) {
             return if all.bytes == 0 { Ok(()) } else { self.write_small(queue, address, &all) };
         }
@@ -190,7 +193,7 @@ impl Staging {
     }
 
     /// Copies a part that fits a chunk, given by its start in the spans and its bytes.
-    fn put(&self, queue: usize, address: u64, all: &Stretches<'_>, (at, bytes): (usize, usize)) -> Result<(), Error> {
+    fn put(&self, queue: usize, address: u64, all: &HostSpans<'_>, (at, bytes): (usize, usize)) -> Result<(), Error> {
         let gpu = &*self.gpu;
         let mut chunk = self.chunk(true)?.expect("it was waited for");
         // SAFETY: the chunk is ours and large enough, and the device has copied its previous contents.
@@ -208,7 +211,7 @@ impl Staging {
         done
     }
 
-    fn write_small(&self, queue: usize, address: u64, all: &Stretches<'_>) -> Result<(), Error> {
+    fn write_small(&self, queue: usize, address: u64, all: &HostSpans<'_>) -> Result<(), Error> {
         let gpu = &*self.gpu;
         let mut ring = self.rings[queue].lock().unwrap_or_else(PoisonError::into_inner);
         if ring.is_none() {
@@ -216,19 +219,19 @@ impl Staging {
         }
         let ring = ring.as_mut().expect("just made");
         let bytes = all.bytes;
-        if ring.stretches[ring.now].used + bytes > STRETCH {
-            self.next_stretch(queue, ring)?;
+        if ring.segments[ring.now].used + bytes > RING_SEGMENT_BYTES {
+            self.next_segment(queue, ring)?;
         }
-        let stretch = &mut ring.stretches[ring.now];
+        let segment = &mut ring.segments[ring.now];
         // SAFETY: the segment is this ring's, which is locked, and has space; the device has copied its previous
         // contents.
         let from = unsafe {
-            let from = ring.base.add(ring.now * STRETCH + stretch.used);
+            let from = ring.base.add(ring.now * RING_SEGMENT_BYTES + segment.used);
             all.copy(0, bytes, from);
             from
         };
         // The next write begins at a cache line of its own.
-        stretch.used += bytes.next_multiple_of(64);
+        segment.used += bytes.next_multiple_of(64);
         let turn = gpu.turn(queue)?;
         // SAFETY: as in `put`; the event is submitted when the segment is full.
         let put = unsafe { (gpu.api.to_device)(address, from.cast::<c_void>(), bytes, turn.handle) };
@@ -236,16 +239,16 @@ impl Staging {
     }
 
     /// Advances to the next segment, once the device has copied it.
-    fn next_stretch(&self, queue: usize, ring: &mut Ring) -> Result<(), Error> {
-        let full = &mut ring.stretches[ring.now];
+    fn next_segment(&self, queue: usize, ring: &mut Ring) -> Result<(), Error> {
+        let full = &mut ring.segments[ring.now];
         self.gpu.turn(queue)?.record(&self.gpu, full.event)?;
         full.recorded = true;
-        let next = (ring.now + 1) % STRETCHES;
-        let stretch = &mut ring.stretches[next];
-        if stretch.recorded {
-            self.gpu.wait(stretch.event)?;
+        let next = (ring.now + 1) % RING_SEGMENTS;
+        let segment = &mut ring.segments[next];
+        if segment.recorded {
+            self.gpu.wait(segment.event)?;
         }
-        (stretch.recorded, stretch.used) = (false, 0);
+        (segment.recorded, segment.used) = (false, 0);
         ring.now = next;
         Ok(())
     }
@@ -328,23 +331,23 @@ impl Staging {
 }
 
 /// Host bytes in several spans.
-struct Stretches<'a> {
+struct HostSpans<'a> {
     all: &'a [&'a [u8]],
     /// Start of each span in their concatenation.
     starts: Vec<usize>,
     bytes: usize,
 }
 
-impl<'a> Stretches<'a> {
-    fn new(all: &'a [&'a [u8]]) -> Stretches<'a> {
+impl<'a> HostSpans<'a> {
+    fn new(all: &'a [&'a [u8]]) -> HostSpans<'a> {
         let mut bytes = 0;
-        let mut start = |stretch: &&[u8]| {
+        let mut start = |span: &&[u8]| {
             let start = bytes;
-            bytes += stretch.len();
+            bytes += span.len();
             start
         };
         let starts = all.iter().map(&mut start).collect();
-        Stretches { all, starts, bytes }
+        HostSpans { all, starts, bytes }
     }
 
     /// Copies bytes from an offset of the concatenation on.
@@ -354,8 +357,8 @@ impl<'a> Stretches<'a> {
     unsafe fn copy(&self, at: usize, bytes: usize, to: *mut u8) {
         let (mut at, mut left, mut to) = (at, bytes, to);
         let first = self.starts.partition_point(|&s| s <= at).saturating_sub(1);
-        for (stretch, start) in self.all.iter().zip(&self.starts).skip(first) {
-            let rest = &stretch[(at - start).min(stretch.len())..];
+        for (span, start) in self.all.iter().zip(&self.starts).skip(first) {
+            let rest = &span[(at - start).min(span.len())..];
             let n = rest.len().min(left);
             // SAFETY: the caller's promise; no more than `bytes` are copied in all.
             unsafe {
@@ -394,7 +397,7 @@ impl Drop for Staging {
         };
         for ring in &mut self.rings {
             let Some(ring) = ring.get_mut().unwrap_or_else(PoisonError::into_inner).take() else { continue };
-            ring.stretches.iter().for_each(|s| self.gpu.release_event(s.event, false));
+            ring.segments.iter().for_each(|s| self.gpu.release_event(s.event, false));
             free(ring.base);
         }
         for chunk in self.chunks.get_mut().unwrap_or_else(PoisonError::into_inner).free.drain(..) {

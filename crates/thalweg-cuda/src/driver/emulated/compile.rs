@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_compiled_is_found_again() {
+    fn compiled_code_is_cached() {
         let (folder, source) = (std::env::temp_dir().join(format!("thalweg-kept-{}", unique())), "int x;");
         let image = compile_in(Some(folder.clone()), source).unwrap();
         assert_eq!(compile_in(None, source).unwrap(), image);

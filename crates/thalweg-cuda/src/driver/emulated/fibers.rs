@@ -6,7 +6,7 @@
 //! as a loop would.
 //!
 //! Always true: one block runs at a time in the process ([`SCHEDULER`] is locked), on the thread that launched it. A
-//! block that waits for values of other blocks, which may not have begun, is suspended ([`Aside`]) and resumed later.
+//! block that waits for values of other blocks, which may not have begun, is suspended ([`SuspendedBlock`]) and resumed later.
 //! Threads run forwards or backwards, and so do blocks, by a number drawn for each launch. In half of the blocks the
 //! threads of one warp are late when they poll for other threads' progress. So code that relies on an unenforced order
 //! fails sooner or later.
@@ -25,7 +25,7 @@ const LOOK: u32 = 3;
 /// Wait kind: the thread polls for values of other blocks, which run first when no thread of its own block can.
 const ABROAD: u32 = 4;
 /// Maximum number of polls, after which the launch fails.
-const MOST_LOOKS: u64 = 1 << 16;
+const MAX_POLLS: u64 = 1 << 16;
 /// Polls of other threads before one of the late warp.
 const PATIENCE: u64 = 1 << 10;
 /// Result of a shuffle from a thread that did not take part.
@@ -113,13 +113,13 @@ struct Block {
 }
 
 /// A suspended block, which waits for others.
-pub(super) struct Aside(Box<Block>);
+pub(super) struct SuspendedBlock(Box<Block>);
 
 /// Result of running a block.
 pub(super) enum Outcome {
     Done,
     /// Waits for other blocks; whether any of its threads has made progress.
-    Waits(Aside, bool),
+    Waits(SuspendedBlock, bool),
 }
 
 /// Scheduler of a block's threads.
@@ -212,7 +212,7 @@ extern "C" fn worker() -> ! {
 }
 
 /// Called by kernels: waits for other threads.
-unsafe extern "C" fn meet(kind: u32, mask: u32, value: u64, source: u32) -> u64 {
+unsafe extern "C" fn wait_at_barrier(kind: u32, mask: u32, value: u64, source: u32) -> u64 {
     let s = RUNNING.load(Relaxed);
     // SAFETY: as in `worker`.
     let mine = unsafe { (*s).arrive(kind, mask, value, source) };
@@ -223,7 +223,7 @@ unsafe extern "C" fn meet(kind: u32, mask: u32, value: u64, source: u32) -> u64 
 }
 
 /// Value of `Runtime::meet`.
-pub(super) const MEET: unsafe extern "C" fn(u32, u32, u64, u32) -> u64 = meet;
+pub(super) const WAIT_AT_BARRIER: unsafe extern "C" fn(u32, u32, u64, u32) -> u64 = wait_at_barrier;
 
 impl Block {
     const fn new() -> Block {
@@ -310,7 +310,7 @@ impl Scheduler {
     ///
     /// # Safety
     /// As for [`Scheduler::run_block`], which suspended it in the same launch.
-    pub(super) unsafe fn take_up(&mut self, Aside(mut block): Aside) -> Result<Outcome, String> {
+    pub(super) unsafe fn take_up(&mut self, SuspendedBlock(mut block): SuspendedBlock) -> Result<Outcome, String> {
         block.ready.extend(std::mem::take(&mut block.abroad));
         // Threads whose poll fails again wait once each.
         block.met = 0;
@@ -340,7 +340,7 @@ impl Scheduler {
         if self.fault.is_none() && !self.block.abroad.is_empty() {
             let block = std::mem::replace(&mut self.block, Block::new());
             let further = block.met > block.abroad.len();
-            return Ok(Outcome::Waits(Aside(Box::new(block)), further));
+            return Ok(Outcome::Waits(SuspendedBlock(Box::new(block)), further));
         }
         let stuck = self.block.live > 0;
         if stuck || self.fault.is_some() {
@@ -369,7 +369,7 @@ impl Scheduler {
             return Some(self.block.threads[thread].stack);
         }
         if self.block.started == self.block.threads.len() {
-            self.now = self.look_again()?;
+            self.now = self.next_poller()?;
             self.show(self.now);
             return Some(self.block.threads[self.now].stack);
         }
@@ -377,7 +377,7 @@ impl Scheduler {
     }
 
     /// Thread that polls next: one of the late warp only every [`PATIENCE`] polls, or where no other thread polls.
-    fn look_again(&mut self) -> Option<usize> {
+    fn next_poller(&mut self) -> Option<usize> {
         self.looks += 1;
         let in_time = |&t: &usize| Some(t / 32) != self.block.late;
         let at = if self.looks.is_multiple_of(PATIENCE) { None } else { self.block.looking.iter().position(in_time) };
@@ -450,7 +450,7 @@ impl Scheduler {
             self.block.counted += value;
             self.open_barrier();
         } else if kind == LOOK {
-            if value > MOST_LOOKS {
+            if value > MAX_POLLS {
                 self.fault = Some(Fault::Looks);
             }
             self.block.looking.push_back(now);

@@ -7,7 +7,7 @@
 //!
 //! Always true: the work of a queue runs in order, and after the events that it waits for.
 
-use super::{Parts, failed};
+use super::{EmulatedState, failed};
 use crate::driver::Event;
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,14 +17,14 @@ use std::time::Instant;
 use thalweg_runtime::{Error, QUEUES};
 
 /// Maximum number of pending items in all queues; beyond that a queue runs. A GPU holds no more either.
-const MOST: usize = 1024;
+const MAX_PENDING: usize = 1024;
 /// Items that run each time an event is polled.
 const STEPS: u64 = 2;
 
 /// An event: a point in a queue.
 #[derive(Clone, Debug)]
 pub(super) struct Moment {
-    parts: Weak<Parts>,
+    parts: Weak<EmulatedState>,
     queue: usize,
     /// Number of the queue's items before it.
     position: u64,
@@ -32,7 +32,7 @@ pub(super) struct Moment {
     at: Arc<AtomicUsize>,
 }
 
-type Do = Box<dyn FnOnce(&Parts) -> Result<(), Error> + Send>;
+type Do = Box<dyn FnOnce(&EmulatedState) -> Result<(), Error> + Send>;
 
 /// An item of a queue.
 pub(super) enum Item {
@@ -74,7 +74,7 @@ impl Work {
     }
 
     /// Runs the next item of a queue, if it may run.
-    fn step(&mut self, parts: &Parts, queue: usize) -> bool {
+    fn step(&mut self, parts: &EmulatedState, queue: usize) -> bool {
         match self.queues[queue].pop_front() {
             None => return false,
             Some(Item::After(moment)) if !self.is_past(parts, &moment) => {
@@ -95,7 +95,7 @@ impl Work {
         true
     }
 
-    fn is_past(&self, parts: &Parts, moment: &Moment) -> bool {
+    fn is_past(&self, parts: &EmulatedState, moment: &Moment) -> bool {
         match moment.parts.upgrade() {
             // An event of another GPU, whose queues are not locked now.
             Some(other) if !std::ptr::eq(&*other, parts) => moment.at.load(Relaxed) != 0,
@@ -106,7 +106,7 @@ impl Work {
 
     /// Runs a queue up to `items` items, and others as far as that requires. Returns an event of another GPU that must
     /// happen first.
-    fn run_to(&mut self, parts: &Parts, queue: usize, items: u64) -> Option<Moment> {
+    fn run_to(&mut self, parts: &EmulatedState, queue: usize, items: u64) -> Option<Moment> {
         while self.run[queue] < items {
             if self.draw(4) == 0 {
                 let other = self.draw(QUEUES as u64) as usize;
@@ -142,7 +142,7 @@ impl Work {
     }
 }
 
-impl Parts {
+impl EmulatedState {
     fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,7 +167,7 @@ impl Parts {
     pub(super) fn put(&self, queue: usize, item: Item) -> Result<(), Error> {
         let mut work = self.work();
         work.put(queue, item)?;
-        let many = work.queues.iter().map(VecDeque::len).sum::<usize>() > MOST;
+        let many = work.queues.iter().map(VecDeque::len).sum::<usize>() > MAX_PENDING;
         let to = work.put[queue];
         drop(work);
         if many {
@@ -199,7 +199,7 @@ impl Parts {
     }
 
     /// Records an event at the end of a queue.
-    pub(super) fn moment(self: &Arc<Parts>, queue: usize) -> Result<Moment, Error> {
+    pub(super) fn moment(self: &Arc<EmulatedState>, queue: usize) -> Result<Moment, Error> {
         let (at, mut work) = (Arc::new(AtomicUsize::new(0)), self.work());
         work.put(queue, Item::Here(at.clone()))?;
         Ok(Moment { parts: Arc::downgrade(self), queue, position: work.put[queue] - 1, at })
@@ -219,7 +219,7 @@ impl Moment {
         unsafe { (*(event.handle() as *const Moment)).clone() }
     }
 
-    fn parts(&self) -> Result<Arc<Parts>, Error> {
+    fn parts(&self) -> Result<Arc<EmulatedState>, Error> {
         self.parts.upgrade().ok_or_else(|| failed("the device of an event is gone"))
     }
 }
@@ -250,10 +250,10 @@ impl Event for Moment {
     }
 }
 
-static ALL: Mutex<Vec<Weak<Parts>>> = Mutex::new(vec![]);
+static ALL: Mutex<Vec<Weak<EmulatedState>>> = Mutex::new(vec![]);
 
 /// Registers an emulated GPU for [`run_everything`].
-pub(super) fn register(parts: &Arc<Parts>) {
+pub(super) fn register(parts: &Arc<EmulatedState>) {
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|p| p.strong_count() > 0);
     all.push(Arc::downgrade(parts));

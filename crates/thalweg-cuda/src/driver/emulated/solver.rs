@@ -3,18 +3,18 @@
 //! Matrices are column-major, and parts that the library does not modify are not modified. Where its behaviour is
 //! undefined (a matrix with NaN, say) any result is possible.
 
-use crate::driver::{Matrices, Place, Places, Routine};
+use crate::driver::{BatchBuffer, Matrices, Routine, RoutineBuffers};
 
 /// A column-major matrix in device memory.
 #[derive(Clone, Copy)]
-struct Part {
+struct ColumnMajor {
     at: u64,
     /// Number of rows, also its leading dimension.
     rows: usize,
     double: bool,
 }
 
-impl Part {
+impl ColumnMajor {
     fn get(self, i: usize, j: usize) -> f64 {
         let at = j * self.rows + i;
         // SAFETY: `reaches` was checked, and by the promise of `run`'s caller nobody else uses it.
@@ -271,10 +271,10 @@ fn reflect(a: &Dense, k: usize, tau: f64, x: impl Fn(usize) -> f64, from: usize)
 }
 
 /// Memory that a routine accesses: addresses, and bytes from there.
-pub(super) fn reaches(of: &Matrices, places: &Places) -> Vec<(u64, usize)> {
+pub(super) fn reaches(of: &Matrices, places: &RoutineBuffers) -> Vec<(u64, usize)> {
     let size = if of.double { 8 } else { 4 };
     let mut all = vec![];
-    let mut part = |place: Place, bytes: usize| {
+    let mut part = |place: BatchBuffer, bytes: usize| {
         (0..of.count).for_each(|i| all.push((place.at + (place.step * i) as u64, bytes)));
         if place.list != 0 {
             all.push((place.list, 8 * of.count));
@@ -323,15 +323,15 @@ pub(super) fn reaches(of: &Matrices, places: &Places) -> Vec<(u64, usize)> {
 ///
 /// # Safety
 /// There is memory as in [`reaches`], of numbers of the type, which nobody else uses.
-pub(super) unsafe fn run(of: &Matrices, places: &Places) {
+pub(super) unsafe fn run(of: &Matrices, places: &RoutineBuffers) {
     for i in 0..of.count {
         // The matrices of a batched call are at the addresses in the list.
-        let at = |place: Place| match (of.batched, place.list) {
+        let at = |place: BatchBuffer| match (of.batched, place.list) {
             // SAFETY: the caller's promise.
             (true, list) if list != 0 => unsafe { *(list as *const u64).add(i) },
             _ => place.at + (place.step * i) as u64,
         };
-        let part = |place: Place, rows: usize| Part { at: at(place), rows, double: of.double };
+        let part = |place: BatchBuffer, rows: usize| ColumnMajor { at: at(place), rows, double: of.double };
         // SAFETY: the caller's promise.
         let info = |value: usize| unsafe { *(places.infos as *mut i32).add(i) = value as i32 };
         let pivots = at(places.b) as *mut i32;

@@ -135,7 +135,7 @@ fn one_pass(weights: &Weights, tiles: &TileGeometry, left: &mut [u64], sums: u16
 impl CostFeatures {
     /// Scales the counts by the visible fraction of a causal mask: masked keys are not computed.
     fn leave_out_unseen(&mut self, c: &Contraction, g: &ContractionGeometry) {
-        let Some((_, seen)) = thalweg_kernel::seen(c, g) else { return };
+        let Some((_, seen)) = thalweg_kernel::causal_mask(c, g) else { return };
         let (rows, keys) = (g.product.m as f64, g.product.k as f64);
         let of_row = |row: f64| (row + seen.ahead as f64).clamp(0.0, keys);
         let share = (of_row(0.0) + of_row(rows - 1.0)) / 2.0 / keys.max(1.0);

@@ -5,7 +5,7 @@
 //! best(T \ K)`. That ignores rules about several kernels, which must not wait for each other. If the result breaks
 //! such a rule, a depth-first search over partitions uses `best` as lower bound of the rest.
 
-use super::{Component, Found, State};
+use super::{Component, SearchResult, State};
 use crate::partition::kernels::{Kernel, Kernels};
 use crate::segment::{BitSet, ValueId};
 use crate::write::rules::{Rule, is_opaque};
@@ -18,7 +18,7 @@ pub(super) fn optimum(
     choices: &[usize],
     found: State,
     limit: u64,
-) -> Found {
+) -> SearchResult {
     let facts = kernels.facts;
     // Sets are bit masks over the canonical order, so that ties do not depend on the order of recording.
     let required: Vec<usize> = component.ops.iter().copied().filter(|&i| facts.required.has(i)).collect();
@@ -32,7 +32,7 @@ pub(super) fn optimum(
             break;
         }
         if kernels.visits >= limit {
-            return Found { state: best, complete: false };
+            return SearchResult { state: best, complete: false };
         }
         let mut stored = facts.required.clone();
         let picked = (0..choices.len()).filter(|n| chosen >> n & 1 == 1).map(|n| choices[n]);
@@ -46,7 +46,7 @@ pub(super) fn optimum(
             best = state;
         }
     }
-    Found { state: best, complete: true }
+    SearchResult { state: best, complete: true }
 }
 
 /// Lower bound of the time of any plan with these stores: everything read and written once at the best rate, in the

@@ -49,7 +49,7 @@ pub(crate) fn neighbours(kernels: &mut Kernels<'_, '_>, state: &State, limit: u6
         }
         all.extend(not_stored(kernels, state, v));
     }
-    for v in computed_again(kernels, state) {
+    for v in recomputed_values(kernels, state) {
         for home in places_for(kernels, state, v) {
             if kernels.visits >= limit {
                 return all;
@@ -127,7 +127,7 @@ fn absorb_rows(kernels: &mut Kernels<'_, '_>, state: &mut State, old: &Converged
                 break;
             }
             let own = loads.iter().filter(|&&l| state.home_of(l).is_some());
-            let classes = own.filter_map(|&l| kernels.facts.rows_behind(l));
+            let classes = own.filter_map(|&l| kernels.facts.rows_of_value(l));
             let Some(class) = classes.filter(|c| !tried.contains(c)).min() else { break };
             tried.push(class);
             let next = absorbed(kernels, state, home, class);
@@ -150,7 +150,7 @@ fn absorbed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize, class: us
     while let Some(l) = left.pop() {
         // Values passed from another iteration of a loop stay stored.
         let Some(from) = state.home_of(l) else { continue };
-        if facts.rows_behind(l) == Some(class) && !inside.contains(&from) {
+        if facts.rows_of_value(l) == Some(class) && !inside.contains(&from) {
             inside.push(from);
             left.extend(&state.kernels[from].candidate.loads);
         }
@@ -285,7 +285,7 @@ fn not_stored(kernels: &mut Kernels<'_, '_>, state: &State, v: usize) -> Result<
 
 /// Stores a value that is computed several times: by a kernel of its own, or by one that computes it.
 fn store_more(kernels: &mut Kernels<'_, '_>, state: &mut State, converged: &Converged, limit: u64) {
-    for v in computed_again(kernels, state) {
+    for v in recomputed_values(kernels, state) {
         if kernels.visits >= limit {
             return;
         }
@@ -379,7 +379,7 @@ fn places_for(kernels: &Kernels<'_, '_>, state: &State, v: usize) -> Vec<Option<
 }
 
 /// Values computed in several kernels or under several maps, whose users are not; and reductions inside kernels.
-fn computed_again(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
+fn recomputed_values(kernels: &Kernels<'_, '_>, state: &State) -> Vec<usize> {
     let facts = kernels.facts;
     let ix = &facts.ix;
     let mut times: FxHashMap<usize, u32> = Default::default();

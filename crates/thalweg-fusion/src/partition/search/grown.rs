@@ -8,10 +8,10 @@
 //! Always true: where old kernels are no longer legal, or a fresh search starts better than by moves, there is no
 //! partition, and the component is searched from scratch.
 
-use super::{Component, Effort, Found, State, begin, budget, greedy, is_small, to_the_end};
+use super::{Component, Effort, SearchResult, State, begin, budget, greedy, is_small, to_the_end};
 use crate::partition::facts::Facts;
 use crate::partition::kernels::{Kernel, Kernels, candidate_ops};
-use crate::partition::parts::Begun;
+use crate::partition::partition_cache::Begun;
 use crate::segment::BitSet;
 use crate::write::rules::{contracts, is_constant};
 use rustc_hash::FxHashSet;
@@ -25,7 +25,7 @@ pub(crate) fn search_from(
     component: &Component,
     begun: &Begun,
     effort: Effort,
-) -> Option<(Found, bool)> {
+) -> Option<(SearchResult, bool)> {
     let (state, old) = adapted(kernels, component, begun)?;
     let limit = kernels.until(budget(effort, &state));
     let old = if begun.converged { old } else { vec![] };
@@ -35,7 +35,12 @@ pub(crate) fn search_from(
 }
 
 /// Continues a search that its budget ended, from the partition where it stopped.
-pub(crate) fn search_on(kernels: &mut Kernels<'_, '_>, component: &Component, state: State, effort: Effort) -> Found {
+pub(crate) fn search_on(
+    kernels: &mut Kernels<'_, '_>,
+    component: &Component,
+    state: State,
+    effort: Effort,
+) -> SearchResult {
     let limit = kernels.until(budget(effort, &state));
     let state = greedy::improve(kernels, state, vec![], limit);
     to_the_end(kernels, component, state, limit)

@@ -70,7 +70,7 @@ pub(crate) struct Component {
 }
 
 /// Outcome of a search.
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     /// Best plan.
     pub state: State,
     /// Whether the search completed within its budget.
@@ -221,13 +221,13 @@ const QUICKLY: u64 = 6;
 
 /// Number of runs of the first plan that a default search of a slow segment may take, and its maximum number of visits.
 const RUNS: u64 = 10;
-const MOST_VISITS: u64 = 1_000_000;
+const MAX_VISITS: u64 = 1_000_000;
 
 /// Visit budget of a search that starts from this state.
 fn budget(effort: Effort, begun: &State) -> u64 {
     match effort {
         Effort::Quick => effort.visits().min(begun.time / (QUICKLY * VISIT_PS)),
-        effort if effort == Effort::default() => effort.visits().max((begun.time * RUNS / VISIT_PS).min(MOST_VISITS)),
+        effort if effort == Effort::default() => effort.visits().max((begun.time * RUNS / VISIT_PS).min(MAX_VISITS)),
         effort => effort.visits(),
     }
 }
@@ -236,17 +236,21 @@ fn budget(effort: Effort, begun: &State) -> u64 {
 ///
 /// # Errors
 /// When the component has no legal plan.
-pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effort: Effort) -> Result<Found, NoPlan> {
+pub(crate) fn search(
+    kernels: &mut Kernels<'_, '_>,
+    component: &Component,
+    effort: Effort,
+) -> Result<SearchResult, NoPlan> {
     let mut state = begin::begin(kernels, component)?;
     if !kernels.facts.ix.seg.mode.fused || effort == Effort::None {
-        return Ok(Found { state, complete: effort != Effort::None });
+        return Ok(SearchResult { state, complete: effort != Effort::None });
     }
     weights::stream(kernels, &mut state);
     factors::store_factors(kernels, &mut state);
     let limit = kernels.until(budget(effort, &state));
     let state = greedy::improve(kernels, state, vec![], limit);
     if kernels.visits >= limit && effort == Effort::Quick {
-        return Ok(Found { state, complete: false });
+        return Ok(SearchResult { state, complete: false });
     }
     if kernels.visits >= limit {
         // Most of the remaining moves store values that many kernels recompute, one move each. A plan that starts with
@@ -260,7 +264,7 @@ pub(crate) fn search(kernels: &mut Kernels<'_, '_>, component: &Component, effor
         } else {
             state
         };
-        return Ok(Found { state, complete: false });
+        return Ok(SearchResult { state, complete: false });
     }
     Ok(to_the_end(kernels, component, state, limit))
 }
@@ -272,12 +276,12 @@ fn is_small(facts: &Facts<'_>, component: &Component) -> bool {
 }
 
 /// Completes a search in which no move gains: the exact search, if few values may be stored.
-fn to_the_end(kernels: &mut Kernels<'_, '_>, component: &Component, state: State, limit: u64) -> Found {
+fn to_the_end(kernels: &mut Kernels<'_, '_>, component: &Component, state: State, limit: u64) -> SearchResult {
     if kernels.visits >= limit {
-        return Found { state, complete: false };
+        return SearchResult { state, complete: false };
     }
     if !is_small(kernels.facts, component) {
-        return Found { state, complete: true };
+        return SearchResult { state, complete: true };
     }
     let choices: Vec<usize> = component.ops.iter().copied().filter(|&i| kernels.facts.may_store(i)).collect();
     exact::optimum(kernels, component, &choices, state, limit)

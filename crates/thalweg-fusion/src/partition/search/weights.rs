@@ -30,7 +30,7 @@ pub(super) fn stream(kernels: &mut Kernels<'_, '_>, state: &mut State) {
         if !state.stored.has(name) {
             continue;
         }
-        let next = streamed(kernels, state, state.home(name));
+        let next = flash_attention(kernels, state, state.home(name));
         let time = next.as_ref().map(|n| n.time).map_err(|rule| *rule);
         considered(facts, Move::AbsorbRows, &[name], state.time, time);
         if let Ok(next) = next
@@ -46,7 +46,7 @@ fn has_exponentials(facts: &Facts<'_>, ops: &[usize]) -> bool {
 }
 
 /// State in which a product is merged with the weights that are its left operand.
-fn streamed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize) -> Result<State, Rule> {
+fn flash_attention(kernels: &mut Kernels<'_, '_>, state: &State, home: usize) -> Result<State, Rule> {
     let facts = kernels.facts;
     let inside = inside(facts, state, home);
     let products: Vec<usize> = inside.iter().filter_map(|&k| state.kernels[k].candidate.plan.product()).collect();
@@ -73,10 +73,11 @@ fn streamed(kernels: &mut Kernels<'_, '_>, state: &State, home: usize) -> Result
 fn inside(facts: &Facts<'_>, state: &State, home: usize) -> Vec<usize> {
     let loads = |k: usize| state.kernels[k].candidate.loads.iter().copied();
     let mut inside = vec![home];
-    let class = loads(home).find_map(|l| facts.rows_behind(l));
+    let class = loads(home).find_map(|l| facts.rows_of_value(l));
     // The sum may read the maximum, in a kernel of its own.
     for _ in 0..2 {
-        let folds = inside.iter().flat_map(|&k| loads(k)).filter(|&l| class.is_some() && facts.rows_behind(l) == class);
+        let folds =
+            inside.iter().flat_map(|&k| loads(k)).filter(|&l| class.is_some() && facts.rows_of_value(l) == class);
         let folds: Vec<usize> = folds.map(|l| state.home(l)).collect();
         inside.extend(folds);
         inside.sort_unstable();

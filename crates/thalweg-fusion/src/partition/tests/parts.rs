@@ -2,17 +2,17 @@
 
 use super::graphs::{Graph, T, choices, random};
 use crate::cost::Costs;
-use crate::partition::{AtHand, Effort, Parts, Planned, plan_with};
+use crate::partition::{AvailablePlans, Effort, PartitionCache, Planned, plan_with};
 use crate::segment::BitSet;
 use proptest::prelude::*;
 use thalweg_ir::{ElementOp, ReduceOp};
 
-fn planned_with(g: &Graph, effort: Effort, parts: &Parts) -> Planned {
-    let at_hand = AtHand { parts, further: None };
+fn planned_with(g: &Graph, effort: Effort, parts: &PartitionCache) -> Planned {
+    let at_hand = AvailablePlans { parts, further: None };
     plan_with(g.0.as_segment(), &Costs::typical(), effort, Some(at_hand)).expect("every operation is a kernel")
 }
 
-fn planned(g: &Graph, parts: &Parts) -> Planned {
+fn planned(g: &Graph, parts: &PartitionCache) -> Planned {
     planned_with(g, Effort::default(), parts)
 }
 
@@ -45,7 +45,7 @@ fn of_block(size: usize, rounds: usize, then: impl FnOnce(&mut Graph, T) -> T) -
 
 #[test]
 fn a_component_that_was_met_in_another_segment_is_not_searched_again() {
-    let parts = Parts::new();
+    let parts = PartitionCache::new();
     let first = of_block(256, 6, |_, a| a);
     let found = planned(&first, &parts);
     assert!(found.complete && found.parts == Default::default());
@@ -73,7 +73,7 @@ fn a_component_that_was_met_in_another_segment_is_not_searched_again() {
 
 #[test]
 fn what_grows_at_its_end_is_searched_for_where_it_grew() {
-    let parts = Parts::new();
+    let parts = PartitionCache::new();
     let first = planned(&of_block(256, 12, |_, a| a), &parts);
     type Then = fn(&mut Graph, T) -> T;
     let then: [Then; 3] = [
@@ -99,7 +99,7 @@ fn what_grows_at_its_end_is_searched_for_where_it_grew() {
 
 #[test]
 fn one_operation_less_or_another_one_is_a_near_miss_too() {
-    let parts = Parts::new();
+    let parts = PartitionCache::new();
     planned(&of_block(256, 12, |g, a| g.unary(ElementOp::Tanh, a)), &parts);
     for then in [|_: &mut Graph, a: T| a, |g: &mut Graph, a: T| g.unary(ElementOp::Sqrt, a)] {
         let g = of_block(256, 12, then);
@@ -112,7 +112,7 @@ fn one_operation_less_or_another_one_is_a_near_miss_too() {
 
 #[test]
 fn other_live_results_and_other_sizes_begin_from_what_is_known() {
-    let parts = Parts::new();
+    let parts = PartitionCache::new();
     let mut held = of_block(256, 12, |_, a| a);
     // As if handles of the last round were still held.
     let n = held.0.ops.len();
@@ -125,7 +125,7 @@ fn other_live_results_and_other_sizes_begin_from_what_is_known() {
     assert!(3 * with.visits < without.visits, "{} and {} visits", with.visits, without.visits);
     assert!(with.time as f64 <= 1.02 * without.time as f64, "{} and {} ps", with.time, without.time);
     // In the other order.
-    let parts = Parts::new();
+    let parts = PartitionCache::new();
     planned(&dropped, &parts);
     let (with, without) = (planned(&held, &parts), anew(&held));
     assert_eq!((with.parts.taken, with.parts.grown), (0, 1));
@@ -141,7 +141,7 @@ fn other_live_results_and_other_sizes_begin_from_what_is_known() {
 /// Two components that were known separately, and an operation that joins them.
 #[test]
 fn what_joins_parts_begins_from_all_of_them() {
-    let parts = Parts::new();
+    let parts = PartitionCache::new();
     for rounds in [6, 8] {
         planned(&of_block(256, rounds, |_, a| a), &parts);
     }
@@ -158,35 +158,35 @@ fn what_joins_parts_begins_from_all_of_them() {
 
 #[test]
 fn a_search_that_was_stopped_goes_on_from_where_it_stopped() {
-    let parts = Parts::new();
+    let parts = PartitionCache::new();
     let g = of_block(256, 12, |_, a| a);
     let full = anew(&g);
     let stopped = planned_with(&g, Effort::Visits(20), &parts);
     assert!(full.complete && !stopped.complete);
     assert_eq!(planned_with(&g, Effort::Visits(20), &parts).time, stopped.time, "taken, as nobody goes on");
     let go_on = || true;
-    let at_hand = AtHand { parts: &parts, further: Some(&go_on) };
+    let at_hand = AvailablePlans { parts: &parts, further: Some(&go_on) };
     let on = plan_with(g.0.as_segment(), &Costs::typical(), Effort::Visits(1_000_000), Some(at_hand)).unwrap();
     assert!(on.complete && on.time < stopped.time, "{} and {} ps", on.time, stopped.time);
     assert!(on.time as f64 <= 1.02 * full.time as f64, "{} and {} ps", on.time, full.time);
     assert!(on.visits < full.visits, "{} and {} visits", on.visits, full.visits);
     assert_eq!(planned(&g, &parts).time, on.time, "it is known now");
     // A search that is stopped still has a plan.
-    let parts = Parts::new();
+    let parts = PartitionCache::new();
     planned_with(&g, Effort::Visits(20), &parts);
-    let at_hand = AtHand { parts: &parts, further: Some(&|| false) };
+    let at_hand = AvailablePlans { parts: &parts, further: Some(&|| false) };
     let ended = plan_with(g.0.as_segment(), &Costs::typical(), Effort::Visits(1_000_000), Some(at_hand)).unwrap();
     assert!(!ended.complete && ended.time <= stopped.time && ended.visits < 1_000_000, "{} visits", ended.visits);
 }
 
 #[test]
 fn what_grew_is_searched_for_from_nothing_once_there_is_time() {
-    let parts = Parts::new();
+    let parts = PartitionCache::new();
     planned(&of_block(256, 12, |_, a| a), &parts);
     let g = of_block(256, 12, |g, a| g.reduce(ReduceOp::Sum, a, 0));
     let grown = planned(&g, &parts);
     let go_on = || true;
-    let at_hand = AtHand { parts: &parts, further: Some(&go_on) };
+    let at_hand = AvailablePlans { parts: &parts, further: Some(&go_on) };
     let on = plan_with(g.0.as_segment(), &Costs::typical(), Effort::Visits(1_000_000), Some(at_hand)).unwrap();
     assert!(on.complete && on.time <= grown.time.min(anew(&g).time), "{} ps after {}", on.time, grown.time);
     assert!(planned(&g, &parts).complete);
@@ -194,7 +194,7 @@ fn what_grew_is_searched_for_from_nothing_once_there_is_time() {
 
 #[test]
 fn a_quick_search_takes_what_there_is_and_leaves_nothing_to_others() {
-    let parts = Parts::new();
+    let parts = PartitionCache::new();
     let g = of_block(1024, 12, |_, a| a);
     let quick = planned_with(&g, Effort::Quick, &parts);
     assert!(!quick.complete);
@@ -208,12 +208,12 @@ fn a_quick_search_takes_what_there_is_and_leaves_nothing_to_others() {
 
 #[test]
 fn there_are_no_more_parts_than_there_may_be_and_other_costs_have_none() {
-    let parts = Parts::new();
+    let parts = PartitionCache::new();
     let graphs: Vec<Graph> = (1..8).map(|rounds| of_block(64, rounds, |_, a| a)).collect();
     graphs.iter().for_each(|g| drop(planned(g, &parts)));
     assert_eq!(parts.count(), 7);
     let costs = Costs { launch: 9.0, ..Costs::typical() };
-    let at_hand = AtHand { parts: &parts, further: None };
+    let at_hand = AvailablePlans { parts: &parts, further: None };
     let other = plan_with(graphs[0].0.as_segment(), &costs, Effort::default(), Some(at_hand)).unwrap();
     assert_eq!((other.parts.taken, other.parts.grown, parts.count()), (0, 0, 1));
 }
@@ -248,7 +248,7 @@ proptest! {
     /// and those of few values are the optimum.
     #[test]
     fn near_misses_have_plans_as_good_as_new_ones(c in choices(14), live in prop::collection::vec(prop::bool::weighted(0.3), 14)) {
-        let parts = Parts::new();
+        let parts = PartitionCache::new();
         for long in 1..=c.1.len() {
             let g = random(&(c.0, c.1[..long].to_vec()));
             for g in [with_live(&g, &live[long - 1..]), with_live(&g, &[])] {

@@ -5,7 +5,7 @@ use crate::cost::Costs;
 use crate::partition::components::search_all;
 use crate::partition::facts::Facts;
 use crate::partition::kernels::Kernels;
-use crate::partition::{AtHand, Effort, Parts, Planned, periodic, plan};
+use crate::partition::{AvailablePlans, Effort, PartitionCache, Planned, periodic, plan};
 use thalweg_ir::{ElementOp, ReduceOp};
 
 /// A prologue, and iterations that each reduce whole rows of the previous result. `every`: each iteration's result is
@@ -126,7 +126,7 @@ fn quickly_turns_that_fold_rows_are_planned_for_all() {
     let turns = crate::partition::plan_of_turns(
         g.0.as_segment(),
         &Costs::typical(),
-        AtHand { parts: &Parts::new(), further: None },
+        AvailablePlans { parts: &PartitionCache::new(), further: None },
     );
     assert_eq!(turns.expect("it is a loop").plan, quick.plan);
     assert!(quick.visits <= 4 * g.0.ops.len() as u64 + 200, "{} visits of {} operations", quick.visits, g.0.ops.len());

@@ -3,7 +3,7 @@
 use super::Writer;
 use crate::segment::ValueId;
 use crate::write::movement::{Path, layout};
-use crate::write::step::{Part, ScalarArg};
+use crate::write::step::{BitRange, ScalarArg};
 use thalweg_ir::{DType, Scalar, Shape};
 use thalweg_kernel::{Access, AccessClass, IndexMap, Node, NodeId};
 
@@ -56,10 +56,10 @@ impl Writer<'_> {
     }
 
     pub(super) fn scalar(&mut self, op: usize, arg: usize, dtype: DType) -> NodeId {
-        self.scalar_part(op, arg, dtype, Part::Whole)
+        self.scalar_part(op, arg, dtype, BitRange::Whole)
     }
 
-    pub(super) fn scalar_part(&mut self, op: usize, arg: usize, dtype: DType, part: Part) -> NodeId {
+    pub(super) fn scalar_part(&mut self, op: usize, arg: usize, dtype: DType, part: BitRange) -> NodeId {
         let index = self.classes.representative(self.ix.scalar(op, arg)) as u32;
         self.scalar_argument(ScalarArg::Segment { index, part }, dtype)
     }

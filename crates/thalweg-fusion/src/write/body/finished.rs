@@ -6,7 +6,7 @@ use crate::write::map_layout::{lay_out, lay_out_box};
 use crate::write::movement::layout;
 use crate::write::{boxes, rows};
 use thalweg_ir::View;
-use thalweg_kernel::{Body, Geometry, IndexMap, Kernel, MapGeometry, kept_in_place, reads_in_place};
+use thalweg_kernel::{Body, Geometry, IndexMap, Kernel, MapGeometry, in_place_operand, reads_in_place};
 
 impl Writer<'_> {
     /// Kernel with its domain laid out as one.
@@ -45,7 +45,7 @@ impl Writer<'_> {
         let (Kernel::Boxes(bodies), Geometry::Boxes(boxes)) = (kernel, geometry) else { return self.in_place() };
         let boxes: Vec<(&Body, &MapGeometry)> = bodies.iter().zip(boxes).collect();
         let points = self.domain.numel();
-        let kept = kept_in_place(&boxes).map(usize::from);
+        let kept = in_place_operand(&boxes).map(usize::from);
         let mut in_place = vec![];
         for (n, &s) in self.outline.stores.iter().enumerate() {
             let size = self.ix.seg.ops[s].dtype.size();

@@ -5,7 +5,7 @@ use crate::segment::ValueId;
 use crate::write::movement::{Path, layout, strided, view_base};
 use crate::write::rows;
 use crate::write::rules::Rule;
-use crate::write::step::Part;
+use crate::write::step::BitRange;
 use thalweg_ir::element::Expr;
 use thalweg_ir::{Arg, COMPONENT, DType, ElementOp, Monoid, Op, REVERSE, ReduceOp, Scalar, Shape, View};
 use thalweg_kernel::{Along, BodyBuilder, IndexMap, Node, NodeId, order, random::random_node};
@@ -64,7 +64,7 @@ impl Writer<'_> {
             }
             Op::Random(kind) => {
                 let position = self.position_words(path, self.ix.seg.shapes[i]);
-                let key = [Part::Low, Part::High].map(|part| self.scalar_part(i, 0, DType::U32, part));
+                let key = [BitRange::Low, BitRange::High].map(|part| self.scalar_part(i, 0, DType::U32, part));
                 random_node(&mut self.builder, kind, rel.dtype, position, key)
             }
             Op::Pad => {

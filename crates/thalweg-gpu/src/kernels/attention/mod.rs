@@ -7,7 +7,7 @@ pub(crate) mod select;
 use crate::kernels::gemm::tma::{BARRIER, TmaFactor};
 use crate::kernels::gemm::{BodyClass, EpilogueShape, LINE_ELEMENTS, Math, PassThreads};
 use thalweg_ir::DType;
-use thalweg_kernel::{Body, Seen};
+use thalweg_kernel::{Body, CausalMask};
 
 /// Shape of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,7 +45,7 @@ pub struct AttentionClass {
     /// product's epilogue, if any, then the weights.
     pub points: Vec<(BodyClass, u16)>,
     /// Causal mask, where rows see only their first keys: which of `points` has it, and its form.
-    pub causal: Option<(u8, Seen)>,
+    pub causal: Option<(u8, CausalMask)>,
     /// Final factor of the row's weights, with the row values that are maximum and sum; `None` where weights are not
     /// exponentials.
     pub once: Option<(Body, [u16; 2])>,

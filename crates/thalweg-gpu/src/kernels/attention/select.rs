@@ -23,8 +23,8 @@ use crate::traffic;
 use crate::tunable::TUNABLES;
 use thalweg_ir::DType;
 use thalweg_kernel::{
-    Contraction, ContractionGeometry, Inner, Kernel, MatmulGeometry, Moved, Prologue, Seen, TileGeometry, Weights,
-    expand, scores, seen, weights, widen_sums,
+    CausalMask, Contraction, ContractionGeometry, Inner, Kernel, MatmulGeometry, Moved, Prologue, TileGeometry,
+    Weights, causal_mask, expand, scores, weights, widen_sums,
 };
 
 /// Columns of the result, and terms of a score, at most: more, and a warp's registers do not hold its sums.
@@ -136,7 +136,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
     let (c_reads, c_scalars) = (values + 1, scalars + prologue.scalars as u16);
     let result = result(c, g, written, c_reads, (c_scalars, target));
     let once = weights.once.map(|o| (expand(&o.body, &|op, dtype| target.is_native(op, dtype)), [o.max, o.sum]));
-    let seen = seen(c, g);
+    let seen = causal_mask(c, g);
     let sizes = [q.k, p.n].map(|n| n.next_power_of_two().max(if math == Math::Warpgroup { 64 } else { 16 }) as u32);
     let of_points: Vec<_> = points.iter().map(|(part, sums)| (part.class(), *sums)).collect();
     let loads: usize = of_points.iter().map(|(part, sums)| part.loads(*sums)).sum();
@@ -161,7 +161,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, written: DType, target: &d
         // The causal offset is a kernel argument, and not part of the class.
         causal: seen.as_ref().map(|(n, s)| {
             let body = expand(&widen_sums(&s.body, Some(points[*n].1)), &|op, dtype| target.is_native(op, dtype));
-            (*n as u8, Seen { ahead: 0, body, ..s.clone() })
+            (*n as u8, CausalMask { ahead: 0, body, ..s.clone() })
         }),
         once,
         result: (result.class(), sums_operand(c)),

@@ -21,11 +21,11 @@ pub fn plan(c: &Contraction, g: &MatmulGeometry, written: DType, target: &dyn Ta
     {
         return Ok(plan);
     }
-    let bare = Contraction::bare(c.dtype, c.precision);
-    if let Some(plan) = crate::kernels::gemv::plan(&bare, &ContractionGeometry::bare(g.clone()), written, target) {
+    let bare = Contraction::unfused(c.dtype, c.precision);
+    if let Some(plan) = crate::kernels::gemv::plan(&bare, &ContractionGeometry::unfused(g.clone()), written, target) {
         return plan;
     }
-    crate::kernels::contraction::tiles(&bare, &ContractionGeometry::bare(g.clone()), written, target)
+    crate::kernels::contraction::tiles(&bare, &ContractionGeometry::unfused(g.clone()), written, target)
 }
 
 /// Plans a product by the library; `None` where it does not support it.

@@ -43,7 +43,7 @@ pub fn plan(c: &Contraction, g: &ContractionGeometry, target: &dyn Target) -> Re
 
 /// Plans a contraction whose sums are written in dtype `written` where it has no epilogue.
 fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target: &dyn Target) -> Result<Plan, Error> {
-    if (!c.is_bare() || gemv::is_worth_it(&g.product))
+    if (!c.is_unfused() || gemv::is_worth_it(&g.product))
         && let Some(plan) = gemv::plan(c, g, written, target)
     {
         return plan;
@@ -51,7 +51,7 @@ fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target
     if let Some(plan) = alignment::plan(c, g, written, target) {
         return plan;
     }
-    if c.is_bare() && !(cost::is_own(c, g, target.chip()) && cost::tiles(c, g, target)) {
+    if c.is_unfused() && !(cost::is_own(c, g, target.chip()) && cost::tiles(c, g, target)) {
         return library::plan(c, &g.product, written, target);
     }
     if let Some(plan) = attention::select::plan(c, g, written, target) {
@@ -68,9 +68,9 @@ fn plan_writing(c: &Contraction, g: &ContractionGeometry, written: DType, target
 
 /// The contraction that remains after its factors are computed.
 fn without_factors(c: &Contraction, g: &ContractionGeometry) -> (Contraction, ContractionGeometry) {
-    let bare = ContractionGeometry::bare(g.product.clone());
+    let bare = ContractionGeometry::unfused(g.product.clone());
     (
-        Contraction { epilogue: c.epilogue.clone(), ..Contraction::bare(c.dtype, c.precision) },
+        Contraction { epilogue: c.epilogue.clone(), ..Contraction::unfused(c.dtype, c.precision) },
         ContractionGeometry { epilogue: g.epilogue.clone(), ..bare },
     )
 }

@@ -13,27 +13,27 @@ use thalweg_ir::element::Expr;
 
 /// Value of a term, as a number if it is constant.
 #[derive(Clone)]
-enum Known {
+enum TermValue {
     Number(f64),
     Tensor(Tensor),
 }
 
-impl Known {
+impl TermValue {
     fn operand(&self) -> Operand<'_> {
         match self {
-            Known::Number(v) => Operand::Scalar(Scalar::Float(*v)),
-            Known::Tensor(t) => Operand::Tensor(t),
+            TermValue::Number(v) => Operand::Scalar(Scalar::Float(*v)),
+            TermValue::Tensor(t) => Operand::Tensor(t),
         }
     }
 }
 
-impl std::ops::Div<Known> for Tensor {
+impl std::ops::Div<TermValue> for Tensor {
     type Output = Tensor;
 
-    fn div(self, by: Known) -> Tensor {
+    fn div(self, by: TermValue) -> Tensor {
         match by {
-            Known::Number(v) => self / v,
-            Known::Tensor(t) => self / t,
+            TermValue::Number(v) => self / v,
+            TermValue::Tensor(t) => self / t,
         }
     }
 }
@@ -44,7 +44,7 @@ struct Terms<'a> {
     args: &'a [Argument],
     result: Option<&'a Tensor>,
     dtype: DType,
-    known: Vec<Option<Known>>,
+    known: Vec<Option<TermValue>>,
 }
 
 pub(super) fn rule(step: &Step<'_>, op: ElementOp, dy: &Tensor) -> Vec<Option<Tensor>> {
@@ -134,41 +134,41 @@ impl Terms<'_> {
                 self.times(dy, args[0]) / self.value(args[1])
             }
             Term::Op(ElementOp::Where, args) => match self.value(args[0]) {
-                Known::Number(c) => self.times(dy, if c != 0.0 { args[1] } else { args[2] }),
-                Known::Tensor(condition) => {
+                TermValue::Number(c) => self.times(dy, if c != 0.0 { args[1] } else { args[2] }),
+                TermValue::Tensor(condition) => {
                     let mut side = |e: Expr| match self.term(e) {
-                        Term::Constant(0.0) => Known::Number(0.0),
-                        _ => Known::Tensor(self.times(dy, e)),
+                        Term::Constant(0.0) => TermValue::Number(0.0),
+                        _ => TermValue::Tensor(self.times(dy, e)),
                     };
                     let (yes, no) = (side(args[1]), side(args[2]));
-                    if let (Known::Number(_), Known::Number(_)) = (&yes, &no) {
+                    if let (TermValue::Number(_), TermValue::Number(_)) = (&yes, &no) {
                         return dy.zeros_like();
                     }
                     condition.where_(yes.operand(), no.operand())
                 }
             },
             _ => match self.value(e) {
-                Known::Number(c) => scaled(dy, c),
-                Known::Tensor(t) => dy * t,
+                TermValue::Number(c) => scaled(dy, c),
+                TermValue::Tensor(t) => dy * t,
             },
         }
     }
 
     /// The value of a term.
-    fn value(&mut self, e: Expr) -> Known {
+    fn value(&mut self, e: Expr) -> TermValue {
         if let Some(known) = &self.known[e.0 as usize] {
             return known.clone();
         }
         let known = match self.term(e).clone() {
-            Term::Constant(c) => Known::Number(c),
-            Term::Result => Known::Tensor(self.result.expect("the result is kept where it is read").clone()),
+            Term::Constant(c) => TermValue::Number(c),
+            Term::Result => TermValue::Tensor(self.result.expect("the result is kept where it is read").clone()),
             Term::Argument(i) => match self.args[i].operand(self.dtype) {
-                Some(Operand::Tensor(t)) => Known::Tensor(t.clone()),
-                Some(Operand::Scalar(s)) => Known::Number(s.to_f64()),
+                Some(Operand::Tensor(t)) => TermValue::Tensor(t.clone()),
+                Some(Operand::Scalar(s)) => TermValue::Number(s.to_f64()),
                 None => unreachable!("a derivative reads an argument that was not kept"),
             },
             Term::Op(op, args) => {
-                let args: Vec<Known> = args.iter().map(|&a| self.value(a)).collect();
+                let args: Vec<TermValue> = args.iter().map(|&a| self.value(a)).collect();
                 self.applied(op, &args)
             }
         };
@@ -176,34 +176,34 @@ impl Terms<'_> {
         known
     }
 
-    fn applied(&self, op: ElementOp, args: &[Known]) -> Known {
+    fn applied(&self, op: ElementOp, args: &[TermValue]) -> TermValue {
         let numbers: Option<Vec<f64>> =
-            args.iter().map(|a| if let Known::Number(v) = a { Some(*v) } else { None }).collect();
+            args.iter().map(|a| if let TermValue::Number(v) = a { Some(*v) } else { None }).collect();
         if let Some(numbers) = numbers {
             let meaning = &op.row().meaning;
-            return Known::Number(match (meaning.float, meaning.int) {
+            return TermValue::Number(match (meaning.float, meaning.int) {
                 (Some(f), _) => f(&numbers),
                 (None, Some(f)) => f(&numbers.iter().map(|&v| v as i64).collect::<Vec<_>>(), DType::Bool) as f64,
                 (None, None) => unreachable!("an operation has a meaning"),
             });
         }
         match (op, args) {
-            (ElementOp::Where, [Known::Number(c), a, b]) => return if *c != 0.0 { a.clone() } else { b.clone() },
+            (ElementOp::Where, [TermValue::Number(c), a, b]) => return if *c != 0.0 { a.clone() } else { b.clone() },
             // A select between two numbers has no dtype of its own.
-            (ElementOp::Where, [Known::Tensor(c), Known::Number(a), b @ Known::Number(_)]) => {
+            (ElementOp::Where, [TermValue::Tensor(c), TermValue::Number(a), b @ TermValue::Number(_)]) => {
                 let a = Tensor::full_with((), *a, (self.dtype, c.device()));
-                return Known::Tensor(c.where_(a, b.operand()));
+                return TermValue::Tensor(c.where_(a, b.operand()));
             }
-            (ElementOp::And, [Known::Number(c), other] | [other, Known::Number(c)]) => {
-                return if *c != 0.0 { other.clone() } else { Known::Number(0.0) };
+            (ElementOp::And, [TermValue::Number(c), other] | [other, TermValue::Number(c)]) => {
+                return if *c != 0.0 { other.clone() } else { TermValue::Number(0.0) };
             }
-            (ElementOp::Or, [Known::Number(c), other] | [other, Known::Number(c)]) => {
-                return if *c != 0.0 { Known::Number(1.0) } else { other.clone() };
+            (ElementOp::Or, [TermValue::Number(c), other] | [other, TermValue::Number(c)]) => {
+                return if *c != 0.0 { TermValue::Number(1.0) } else { other.clone() };
             }
             _ => {}
         }
-        Known::Tensor(match args {
-            [Known::Tensor(x)] => unary(op, x),
+        TermValue::Tensor(match args {
+            [TermValue::Tensor(x)] => unary(op, x),
             [a, b] => binary(op, a.operand(), b.operand()),
             [a, b, c] => ternary(op, [a.operand(), b.operand(), c.operand()]),
             _ => unreachable!("an operation has one to three arguments"),

@@ -185,7 +185,7 @@ pub(crate) fn of_joint(
         });
     }
     // New nodes for the results: the old ones hold this one, and may have been dropped.
-    let result = |(i, value): (usize, &thalweg_stream::Kept)| Tensor {
+    let result = |(i, value): (usize, &thalweg_stream::TapeHandle)| Tensor {
         value: Arc::clone(value),
         node: (create && value.dtype().is_float()).then(|| tape::part(node, name, i, value)),
     };

@@ -31,7 +31,7 @@ use crate::kernels::gemm::emit::factor::{Copy, Placing, Side};
 use crate::kernels::gemm::emit::{batches_of, epilogue, shared_part};
 use crate::kernels::gemm::{LINE_ELEMENTS, Math};
 use thalweg_ir::DType;
-use thalweg_kernel::Seen;
+use thalweg_kernel::CausalMask;
 
 /// A kernel that is being generated.
 struct Attention<'a> {
@@ -144,7 +144,7 @@ let t = thread, lane = t % 32, warp = t / 32;
     /// Statements that compute how many keys a block of rows sees, and the number of steps.
     fn visible_keys(&self) -> Vec<Statement> {
         let text = self.text().params(self.layout);
-        let Some((point, Seen { moved, hidden, .. })) = &self.class.causal else {
+        let Some((point, CausalMask { moved, hidden, .. })) = &self.class.causal else {
             return text.statements(&["let seen = keys, steps = i32((seen + (KEYS - 1)) / KEYS);"]);
         };
         let scalar = |slot: u16| Expr::Scalar(DType::F32, self.params.points[*point as usize].scalar(slot));

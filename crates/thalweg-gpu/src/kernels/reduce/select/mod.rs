@@ -55,7 +55,7 @@ pub fn add(
     }
     let body = &expand(&reciprocals(&widen(body)), &|op, dtype| target.is_native(op, dtype));
     let strict = body.strict;
-    let across = orientation == Orientation::Across && !strict;
+    let across = orientation == Orientation::OuterAxis && !strict;
     let lanes = if strict { 1 } else { 8 };
     let tiled = if across { None } else { tiles::tiled(body, geometry) };
     let order = tiled.as_ref().unwrap_or(geometry);
@@ -474,5 +474,5 @@ fn split_combining_store(
         AccessGeometry { strides: turn(&to.strides), ..to.clone() },
     ];
     let columns = RowGeometry { extents: transposed, kept: row.len(), accesses };
-    add(plan, &b.finish(), Orientation::Across, &columns, target)
+    add(plan, &b.finish(), Orientation::OuterAxis, &columns, target)
 }

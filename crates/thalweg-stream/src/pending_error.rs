@@ -8,23 +8,23 @@ use std::cell::RefCell;
 use thalweg_runtime::Error;
 
 thread_local! {
-    static UNTOLD: RefCell<Option<Error>> = const { RefCell::new(None) };
+    static PENDING_ERROR: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
 
 /// Stores the error of a segment that the calling thread ran, if none is pending.
-pub(crate) fn untold(error: Error) {
-    UNTOLD.with_borrow_mut(|first| {
+pub(crate) fn set_pending_error(error: Error) {
+    PENDING_ERROR.with_borrow_mut(|first| {
         first.get_or_insert(error);
     });
 }
 
 /// Clears the pending error if a read on the calling thread returns the same one.
 #[cold]
-pub(crate) fn told(error: &Error) {
+pub(crate) fn clear_pending_error(error: &Error) {
     let same = |first: &Error| error.poisoned().to_string() == first.poisoned().to_string();
     // The thread-local may be gone while the thread ends; no read follows then.
-    let _ = UNTOLD.try_with(|untold| {
-        let mut first = untold.borrow_mut();
+    let _ = PENDING_ERROR.try_with(|pending| {
+        let mut first = pending.borrow_mut();
         if first.as_ref().is_some_and(same) {
             *first = None;
         }
@@ -32,6 +32,6 @@ pub(crate) fn told(error: &Error) {
 }
 
 /// Takes the pending error, to return it.
-pub(crate) fn take_untold() -> Option<Error> {
-    UNTOLD.take()
+pub(crate) fn take_pending_error() -> Option<Error> {
+    PENDING_ERROR.take()
 }

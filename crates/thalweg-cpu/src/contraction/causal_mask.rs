@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 use thalweg_ir::{DType, Scalar};
-use thalweg_kernel::{Body, Contraction, ContractionGeometry, exponentiated, seen_of};
+use thalweg_kernel::{Body, Contraction, ContractionGeometry, causal_mask_of, exponentiated};
 
 /// Keys are skipped in multiples of this: whole panels of a product, whole vectors of a row.
 const KEYS: usize = 64;
@@ -22,10 +22,10 @@ impl Masks {
     }
 
     /// Mask of a launch; `scalars` are those of the first product's epilogue, and those of the weights.
-    pub(super) fn sight(&self, g: &ContractionGeometry, scalars: [&[u64]; 2]) -> Sight {
+    pub(super) fn visible_keys(&self, g: &ContractionGeometry, scalars: [&[u64]; 2]) -> VisibleKeys {
         let keys = g.product.k;
         let ahead = self.0.as_ref().and_then(|bodies| {
-            let (body, seen) = seen_of(bodies, g)?;
+            let (body, seen) = causal_mask_of(bodies, g)?;
             // The last body computes the weights.
             let own = scalars[(body + 1 == bodies.len()) as usize];
             let number = |slot: u16| Scalar::from_bits(own[slot as usize], DType::F32).to_f64();
@@ -37,20 +37,20 @@ impl Masks {
             let whole = by.fract() == 0.0 && by.abs() < (1 << 24) as f64;
             whole.then_some(seen.ahead + if minus { -by as i64 } else { by as i64 })
         });
-        Sight { ahead, keys }
+        VisibleKeys { ahead, keys }
     }
 }
 
 /// Number of keys that the rows of a launch see.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sight {
+pub(super) struct VisibleKeys {
     /// Row `r` sees the keys below `r` plus this.
     ahead: Option<i64>,
     /// Total number of keys.
     keys: usize,
 }
 
-impl Sight {
+impl VisibleKeys {
     /// Number of leading keys for which these rows need scores.
     pub(super) fn of(&self, rows: &Range<usize>) -> usize {
         // A row that sees no keys is NaN; a block with such a row is computed whole.
@@ -67,12 +67,12 @@ mod tests {
 
     #[test]
     fn rows_see_whole_groups_of_keys_up_to_their_last() {
-        let causal = Sight { ahead: Some(1), keys: 300 };
+        let causal = VisibleKeys { ahead: Some(1), keys: 300 };
         let seen = [0..16, 48..64, 64..65, 240..256, 256..257, 290..300].map(|rows| causal.of(&rows));
         assert_eq!(seen, [64, 64, 128, 256, 300, 300]);
         // The first row of the block sees no keys.
-        assert_eq!(Sight { ahead: Some(-3), keys: 300 }.of(&(3..19)), 300);
-        assert_eq!(Sight { ahead: Some(-3), keys: 300 }.of(&(4..20)), 64);
-        assert_eq!(Sight { ahead: None, keys: 300 }.of(&(0..16)), 300);
+        assert_eq!(VisibleKeys { ahead: Some(-3), keys: 300 }.of(&(3..19)), 300);
+        assert_eq!(VisibleKeys { ahead: Some(-3), keys: 300 }.of(&(4..20)), 64);
+        assert_eq!(VisibleKeys { ahead: None, keys: 300 }.of(&(0..16)), 300);
     }
 }

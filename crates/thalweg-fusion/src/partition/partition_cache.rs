@@ -18,36 +18,36 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use thalweg_ir::{Arg, DType, InputKind, RelArg, RelOp, View};
 
 /// Maximum operations of all cached components; beyond, the cache is cleared.
-const MOST: usize = 1 << 17;
-const SHARE_NEW: usize = 3;
+const MAX_CACHED_OPS: usize = 1 << 17;
+const NEW_OPS_DIVISOR: usize = 3;
 /// Interval of prefixes by which a component is indexed, in operations: it is found by its first operations, whatever
 /// follows.
-const STRETCH: usize = 16;
+const PREFIX_STEP: usize = 16;
 /// Maximum difference of the footprints of two segments, in doublings, for a plan of one to be as good for the other.
 const DOUBLINGS: u32 = 2;
 
 /// Cache of known plans of components: for one device and one search effort.
 #[derive(Default)]
-pub struct Parts(Mutex<Known>);
+pub struct PartitionCache(Mutex<CachedPartitions>);
 
 /// Known plans as available to a search.
 #[derive(Clone, Copy)]
-pub struct AtHand<'p> {
+pub struct AvailablePlans<'p> {
     /// Cache of known plans.
-    pub parts: &'p Parts,
+    pub parts: &'p PartitionCache,
     /// Set if an ended search is continued: called now and then; it may block, and returns whether to go on.
     pub further: Option<&'p dyn Fn() -> bool>,
 }
 
 #[derive(Default)]
-struct Known {
+struct CachedPartitions {
     /// Cost constants that all entries were found with.
     costs: Option<Costs>,
     /// By the hash of their form, in canonical order and as recorded.
-    alike: FxHashMap<u64, Vec<Arc<Part>>>,
-    /// By the hash of their operations as recorded, of these without the last one, and of every prefix of [`STRETCH`]
+    alike: FxHashMap<u64, Vec<Arc<PartitionComponent>>>,
+    /// By the hash of their operations as recorded, of these without the last one, and of every prefix of [`PREFIX_STEP`]
     /// multiples.
-    near: FxHashMap<u64, Vec<Arc<Part>>>,
+    near: FxHashMap<u64, Vec<Arc<PartitionComponent>>>,
     /// Number of operations of all entries.
     ops: usize,
 }
@@ -71,7 +71,7 @@ impl Standing {
 }
 
 /// Component with its partition.
-pub(super) struct Part {
+pub(super) struct PartitionComponent {
     alike: Look,
     recorded: Look,
     /// Rank in the canonical order of each operation, as recorded.
@@ -151,7 +151,7 @@ impl Look {
     }
 
     /// Hash of each prefix of the operations, regardless of required stores and sizes.
-    fn stretches(&self) -> Vec<u64> {
+    fn prefix_hashes(&self) -> Vec<u64> {
         let mut h = FxHasher::default();
         self.mode.hash(&mut h);
         let after = |(op, _, _): &(RelOp, bool, u32)| {
@@ -169,7 +169,7 @@ impl Look {
     }
 }
 
-impl Part {
+impl PartitionComponent {
     /// Stores of each kernel, as operations of an equivalent component given in canonical order.
     fn stores(&self, ranked: &[usize]) -> Vec<Vec<usize>> {
         self.with(|at| Some(ranked[self.canonical[at] as usize]))
@@ -206,27 +206,27 @@ pub(super) struct Begun {
     pub converged: bool,
 }
 
-impl Parts {
+impl PartitionCache {
     /// Empty cache.
-    pub fn new() -> Parts {
-        Parts::default()
+    pub fn new() -> PartitionCache {
+        PartitionCache::default()
     }
 
     /// Forgets all entries.
     pub fn clear(&self) {
-        *self.known() = Known::default();
+        *self.known() = CachedPartitions::default();
     }
 
     /// Number of known components.
     pub fn count(&self) -> usize {
         let known = self.known();
-        let mut all: Vec<*const Part> = known.alike.values().flatten().map(Arc::as_ptr).collect();
+        let mut all: Vec<*const PartitionComponent> = known.alike.values().flatten().map(Arc::as_ptr).collect();
         all.sort_unstable();
         all.dedup();
         all.len()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CachedPartitions> {
         // A panic leaves valid maps.
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -235,7 +235,7 @@ impl Parts {
     pub(super) fn by(&self, costs: &Costs) {
         let mut known = self.known();
         if known.costs.as_ref() != Some(costs) {
-            *known = Known { costs: Some(costs.clone()), ..Known::default() };
+            *known = CachedPartitions { costs: Some(costs.clone()), ..CachedPartitions::default() };
         }
     }
 
@@ -248,11 +248,11 @@ impl Parts {
         (ops, ranked): (&[usize], &[usize]),
         (recorded, look): (&Look, &Look),
         quickly: bool,
-    ) -> Option<(Arc<Part>, Vec<Vec<usize>>)> {
+    ) -> Option<(Arc<PartitionComponent>, Vec<Vec<usize>>)> {
         let known = self.known();
-        let apart = |p: &&Arc<Part>| p.footprint.abs_diff(doublings(facts));
-        let find = |look: &Look, of: fn(&Part) -> &Look| {
-            let fits = |p: &&Arc<Part>| (quickly || !p.quick) && of(p) == look && apart(p) <= DOUBLINGS;
+        let apart = |p: &&Arc<PartitionComponent>| p.footprint.abs_diff(doublings(facts));
+        let find = |look: &Look, of: fn(&PartitionComponent) -> &Look| {
+            let fits = |p: &&Arc<PartitionComponent>| (quickly || !p.quick) && of(p) == look && apart(p) <= DOUBLINGS;
             known.alike.get(&look.hash())?.iter().filter(fits).min_by_key(apart).cloned()
         };
         let as_recorded = find(recorded, |p| &p.recorded).map(|p| (p.stores_recorded(ops), p));
@@ -272,14 +272,14 @@ impl Parts {
         if ops.is_empty() || self.known().near.is_empty() {
             return None;
         }
-        let stretches = whole.stretches();
+        let prefix_hashes = whole.prefix_hashes();
         let new_operations = TUNABLES.max_new_operations.get();
-        let least = ops.len() - (ops.len() / SHARE_NEW).max(new_operations).min(ops.len() - 1);
+        let least = ops.len() - (ops.len() / NEW_OPS_DIVISOR).max(new_operations).min(ops.len() - 1);
         let long = (least..=ops.len()).rev();
-        for long in long.filter(|&long| long + new_operations >= ops.len() || long.is_multiple_of(STRETCH)) {
+        for long in long.filter(|&long| long + new_operations >= ops.len() || long.is_multiple_of(PREFIX_STEP)) {
             let (old, new) = ops.split_at(long);
             let begun = |kernels, converged| Begun { kernels, new: new.to_vec(), converged };
-            if let Some(part) = self.of_stretch(whole, stretches[long - 1], long, quickly) {
+            if let Some(part) = self.with_prefix(whole, prefix_hashes[long - 1], long, quickly) {
                 return Some(begun(part.stores_recorded(old), part.is_like(whole, long, quickly)));
             }
             if new.is_empty() || !TUNABLES.max_new_operations.admits(new.len()) {
@@ -292,8 +292,8 @@ impl Parts {
             let (mut kernels, mut converged) = (vec![], true);
             let all = apart.iter().all(|ops| {
                 let look = Look::of(facts, ops);
-                let last = look.stretches()[ops.len() - 1];
-                let Some(part) = self.of_stretch(&look, last, ops.len(), quickly) else { return false };
+                let last = look.prefix_hashes()[ops.len() - 1];
+                let Some(part) = self.with_prefix(&look, last, ops.len(), quickly) else { return false };
                 // If the known component goes on, other operations may follow.
                 if part.recorded.ops.len() > ops.len() + 1 {
                     return false;
@@ -310,11 +310,12 @@ impl Parts {
     }
 
     /// Among known components with that prefix, the one whose required stores differ least.
-    fn of_stretch(&self, look: &Look, hash: u64, long: usize, quickly: bool) -> Option<Arc<Part>> {
+    fn with_prefix(&self, look: &Look, hash: u64, long: usize, quickly: bool) -> Option<Arc<PartitionComponent>> {
         let known = self.known();
-        let fits = |p: &&Arc<Part>| (quickly || !p.quick) && look.begins_with(&p.recorded, long);
-        let other =
-            |p: &&Arc<Part>| p.recorded.ops.iter().zip(&look.ops).take(long).filter(|(a, b)| a.1 != b.1).count();
+        let fits = |p: &&Arc<PartitionComponent>| (quickly || !p.quick) && look.begins_with(&p.recorded, long);
+        let other = |p: &&Arc<PartitionComponent>| {
+            p.recorded.ops.iter().zip(&look.ops).take(long).filter(|(a, b)| a.1 != b.1).count()
+        };
         known.near.get(&hash)?.iter().rev().filter(fits).min_by_key(other).cloned()
     }
 
@@ -331,27 +332,27 @@ impl Parts {
         let mut canonical = vec![0; ops.len()];
         ranked.iter().enumerate().for_each(|(at, i)| canonical[place[i] as usize] = at as u32);
         let kernels = stores.iter().map(|k| k.iter().map(|s| place[s]).collect()).collect();
-        let (hashes, stretches) = ([alike.hash(), recorded.hash()], recorded.stretches());
+        let (hashes, prefix_hashes) = ([alike.hash(), recorded.hash()], recorded.prefix_hashes());
         let footprint = doublings(facts);
-        let part = Arc::new(Part { alike, recorded, canonical, kernels, footprint, standing, quick });
+        let part = Arc::new(PartitionComponent { alike, recorded, canonical, kernels, footprint, standing, quick });
         let mut known = self.known();
-        let same = |p: &Arc<Part>| p.alike == part.alike && p.footprint == part.footprint;
+        let same = |p: &Arc<PartitionComponent>| p.alike == part.alike && p.footprint == part.footprint;
         match known.alike.get(&hashes[0]).and_then(|all| all.iter().find(|p| same(p))) {
             // A quick result does not replace a thorough one.
             Some(before) if quick && !before.quick => return,
             Some(_) => {}
             None => known.ops += ops.len(),
         }
-        if known.ops > MOST {
-            *known = Known { costs: known.costs.take(), ops: ops.len(), ..Known::default() };
+        if known.ops > MAX_CACHED_OPS {
+            *known = CachedPartitions { costs: known.costs.take(), ops: ops.len(), ..CachedPartitions::default() };
         }
         for hash in hashes {
             let all = known.alike.entry(hash).or_default();
             all.retain(|p| !same(p));
             all.push(part.clone());
         }
-        let of_stretch = |&(at, _): &(usize, &u64)| at + 2 >= ops.len() || (at + 1).is_multiple_of(STRETCH);
-        for (_, &hash) in stretches.iter().enumerate().filter(of_stretch) {
+        let of_prefix = |&(at, _): &(usize, &u64)| at + 2 >= ops.len() || (at + 1).is_multiple_of(PREFIX_STEP);
+        for (_, &hash) in prefix_hashes.iter().enumerate().filter(of_prefix) {
             let near = known.near.entry(hash).or_default();
             near.retain(|p| !same(p));
             if TUNABLES.max_part_variants.reached_by(near.len()) {

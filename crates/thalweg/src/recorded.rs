@@ -9,7 +9,7 @@ use crate::operand::Arg;
 use crate::record::push;
 use crate::{Shape, Tensor};
 use thalweg_ir::{ElementOp, Op};
-use thalweg_stream::{self as stream, MadeFrom};
+use thalweg_stream::{self as stream, RecordedArg};
 
 /// Argument of a recorded operation: a tensor, or the bits of a scalar in the dtype of computation.
 #[derive(Clone)]
@@ -19,14 +19,14 @@ pub(crate) enum Argument {
 }
 
 /// A recorded operation.
-pub(crate) struct Made {
+pub(crate) struct RecordedOp {
     pub op: Op,
     pub attr: u32,
     pub ints: Vec<i64>,
     pub args: Vec<Argument>,
 }
 
-impl Made {
+impl RecordedOp {
     /// The tensor argument, if it is the only argument.
     pub fn operand(&self) -> Option<&Tensor> {
         match &self.args[..] {
@@ -37,8 +37,8 @@ impl Made {
 }
 
 /// The operation that recorded a tensor; `None` unless it is pending and, if tracked, its node is of that operation.
-pub(crate) fn made(x: &Tensor) -> Option<Made> {
-    let stream::Made { op, attr, ints, args } = stream::made(&x.value)?;
+pub(crate) fn recorded_op(x: &Tensor) -> Option<RecordedOp> {
+    let stream::RecordedOp { op, attr, ints, args } = stream::made(&x.value)?;
     let inputs: Option<Inputs> = match &x.node {
         None => None,
         Some(node) => match &node.what {
@@ -46,14 +46,14 @@ pub(crate) fn made(x: &Tensor) -> Option<Made> {
             _ => return None,
         },
     };
-    let of = |(i, arg): (usize, MadeFrom)| match arg {
-        MadeFrom::Scalar(bits) => Argument::Scalar(bits),
-        MadeFrom::Value(value) => {
+    let of = |(i, arg): (usize, RecordedArg)| match arg {
+        RecordedArg::Scalar(bits) => Argument::Scalar(bits),
+        RecordedArg::Value(value) => {
             let node = inputs.as_ref().and_then(|inputs| inputs.args.get(i)?.node().cloned());
             Argument::Tensor(Tensor { value, node })
         }
     };
-    Some(Made { op, attr, ints, args: args.into_iter().enumerate().map(of).collect() })
+    Some(RecordedOp { op, attr, ints, args: args.into_iter().enumerate().map(of).collect() })
 }
 
 /// Whether sums may be reordered if that is cheaper. Not in modes that guarantee bits, since what is pending depends on
@@ -65,7 +65,7 @@ pub(crate) fn may_reorder() -> bool {
 
 /// Records an elementwise operation on other arguments than its original ones, of the same dtypes.
 #[track_caller]
-pub(crate) fn record_again(op: ElementOp, like: &Tensor, args: &[Argument]) -> Tensor {
+pub(crate) fn rerecord(op: ElementOp, like: &Tensor, args: &[Argument]) -> Tensor {
     let tensors = || {
         args.iter().filter_map(|a| match a {
             Argument::Tensor(t) => Some(t),

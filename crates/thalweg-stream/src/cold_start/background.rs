@@ -7,7 +7,7 @@
 //! Always true: a search holds no lock of the entry that asked, and reports to that entry whatever happens.
 
 use super::further::search_on;
-use super::job::{Found, Job, STACK};
+use super::job::{Job, STACK, SearchedPlan};
 use super::parts::parts_of;
 use crate::calibration::planning_costs;
 use crate::defect;
@@ -18,11 +18,11 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Instant;
-use thalweg_fusion::{AtHand, Instance, Plan, Segment, instantiate, plan_of_turns};
+use thalweg_fusion::{AvailablePlans, Instance, Plan, Segment, instantiate, plan_of_turns};
 use thalweg_runtime::{Counters, Error, count, counters};
 
 /// Maximum number of waiting jobs; classes beyond ask again later.
-const MOST: usize = 256;
+const MAX_WAITING_JOBS: usize = 256;
 
 struct Queue {
     jobs: VecDeque<Job>,
@@ -43,7 +43,7 @@ fn queue() -> MutexGuard<'static, Queue> {
 pub(crate) fn search(job: Job) -> bool {
     job.device.device().compile_in_background();
     let mut queue = queue();
-    if queue.jobs.len() >= MOST {
+    if queue.jobs.len() >= MAX_WAITING_JOBS {
         return false;
     }
     if !queue.begun {
@@ -109,12 +109,12 @@ fn done(job: Job) {
 }
 
 /// Quick plan of a loop. Searching the loop takes as long as many iterations; the plan of one iteration is found soon.
-fn of_turns(job: &Job) -> Option<Found> {
+fn of_turns(job: &Job) -> Option<SearchedPlan> {
     let segment = job.segment.as_segment();
     let quick = || {
         let costs = planning_costs(job.device, job.mode);
         let parts = parts_of(job.device, job.effort);
-        let planned = plan_of_turns(segment, &costs, AtHand { parts: &parts, further: None })?;
+        let planned = plan_of_turns(segment, &costs, AvailablePlans { parts: &parts, further: None })?;
         saved::count_search(&planned);
         let instance = instantiate(&planned.plan, segment, &job.classes)?;
         Some((planned.plan, instance))
@@ -123,10 +123,10 @@ fn of_turns(job: &Job) -> Option<Found> {
     let asked = job.plan.is_none() && !segment.mode.compiles_long();
     let (plan, instance) = defect::caught("the planner", job.device, &segment, || asked.then(quick)?).ok()??;
     let programs = prepare(job.device, &segment, &instance).ok()?;
-    Some(Found { plan, instance, programs, unfinished: false })
+    Some(SearchedPlan { plan, instance, programs, unfinished: false })
 }
 
-fn find(job: &Job) -> Result<Found, Error> {
+fn find(job: &Job) -> Result<SearchedPlan, Error> {
     let segment = job.segment.as_segment();
     let known =
         || job.plan.as_ref().and_then(|plan| Some(((**plan).clone(), instantiate(plan, segment, &job.classes)?)));
@@ -135,7 +135,7 @@ fn find(job: &Job) -> Result<Found, Error> {
         None => planned(job, segment)?,
     };
     let programs = prepare(job.device, &segment, &instance)?;
-    Ok(Found { plan, instance, programs, unfinished })
+    Ok(SearchedPlan { plan, instance, programs, unfinished })
 }
 
 fn planned(job: &Job, segment: Segment<'_>) -> Result<(Plan, Instance, bool), Error> {

@@ -5,7 +5,7 @@ use thalweg_ir::{Arg, DType, InputKind, RelArg, View};
 
 /// Subgraph: some operations of a segment. Values that they read from outside are its inputs.
 #[derive(Clone, Debug)]
-pub struct Stretch {
+pub struct Subgraph {
     /// Operations; no result is live. Its scalars are those of the original segment.
     pub segment: OwnedSegment,
     /// Index of each operation in the original segment, ascending.
@@ -20,11 +20,11 @@ pub struct Stretch {
     pub scalars_at: Vec<u32>,
 }
 
-impl Stretch {
+impl Subgraph {
     /// Subgraph of the operations in `ops`, in order. Results that become inputs are assumed row-major.
-    pub fn of(segment: Segment<'_>, ops: &BitSet) -> Stretch {
+    pub fn of(segment: Segment<'_>, ops: &BitSet) -> Subgraph {
         let ix = Indexed::new(segment);
-        let mut out = Stretch {
+        let mut out = Subgraph {
             segment: OwnedSegment {
                 ops: vec![],
                 live: BitSet::default(),

@@ -27,7 +27,7 @@ use crate::tunable::TUNABLES;
 use singles::Singles;
 use std::sync::Arc;
 use thalweg_fusion::{
-    AtHand, Costs, Effort, Instance, Plan, ScalarClasses, Segment, instantiate, plan_with, unfused_work,
+    AvailablePlans, Costs, Effort, Instance, Plan, ScalarClasses, Segment, instantiate, plan_with, unfused_work,
 };
 use thalweg_runtime::{Error, Program, environment};
 
@@ -35,17 +35,17 @@ pub use background::finish_searches;
 pub(crate) use background::search;
 pub use further::finish_further_searches;
 pub(crate) use further::search_on;
-pub(crate) use job::{Asks, Found, Job};
+pub(crate) use job::{Asks, Job, SearchedPlan};
 pub(crate) use parts::{forget_parts, parts_of};
-pub(crate) use singles::put_together;
+pub(crate) use singles::assemble_unfused;
 
 /// Unfused traffic, in nanoseconds, below which the cost of temporaries is negligible on a device with asynchronous
 /// launches. Above it a quick plan takes less.
-const SHORT_NS: f64 = 200_000.0;
+const MAX_UNFUSED_NS: f64 = 200_000.0;
 
 /// Unfused traffic, in nanoseconds, above which waiting for the compiler takes less than running without one: programs
 /// that need no compiler reach a quarter of the device's bandwidth.
-const LONG_NS: f64 = 100_000_000.0;
+const MIN_COMPILED_NS: f64 = 100_000_000.0;
 
 const TIERS: Setting<bool> = setting!(bool, || !environment::TIERS.is("off"));
 
@@ -94,8 +94,8 @@ pub(crate) fn first(
 ) -> Result<Option<First>, Error> {
     let (kernels, bytes) = unfused_work(&segment);
     let traffic = device.device().throughput().map(|t| bytes as f64 / t.memory);
-    if let Some(ns) = traffic.filter(|&ns| ns >= SHORT_NS) {
-        if ns >= LONG_NS {
+    if let Some(ns) = traffic.filter(|&ns| ns >= MAX_UNFUSED_NS) {
+        if ns >= MIN_COMPILED_NS {
             return Ok(None);
         }
         if let Some((plan, instance, _)) = quick(device, segment, costs, classes)?
@@ -105,7 +105,7 @@ pub(crate) fn first(
         }
     }
     if traffic.is_some() || TUNABLES.max_unfused_bytes.admits(bytes / kernels.max(1)) {
-        return Ok(put_together(device, segment)?.map(First::Singles));
+        return Ok(assemble_unfused(device, segment)?.map(First::Singles));
     }
     let planned = quick(device, segment, costs, classes)?;
     Ok(planned.map(|(plan, instance, complete)| First::Planned(plan, instance, complete)))
@@ -120,7 +120,7 @@ fn quick(
 ) -> Result<Option<(Plan, Instance, bool)>, Error> {
     defect::caught("the planner", device, &segment, || {
         let parts = parts_of(device, effort());
-        let at_hand = AtHand { parts: &parts, further: None };
+        let at_hand = AvailablePlans { parts: &parts, further: None };
         let planned = plan_with(segment, costs, Effort::Quick, Some(at_hand)).ok()?;
         saved::count_search(&planned);
         let instance = instantiate(&planned.plan, segment, classes)?;

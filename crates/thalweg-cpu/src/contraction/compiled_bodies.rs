@@ -4,9 +4,9 @@
 //! row programs on the calling thread, checked like all others.
 
 use crate::engine::Choice;
+use crate::launch_common::with_scratch;
 use crate::map::MapProgram;
 use crate::row::RowsProgram;
-use crate::stretch::with_scratch;
 use crate::threads::Threads;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use thalweg_runtime::{Allocation, Buffer, Program, ProgramInfo};
 
 /// Compiled bodies of a contraction.
 #[derive(Debug)]
-pub(super) struct Parts {
-    pub(super) factors: [Option<Part>; 2],
-    pub(super) epilogue: Option<Part>,
+pub(super) struct CompiledBodies {
+    pub(super) factors: [Option<CompiledBody>; 2],
+    pub(super) epilogue: Option<CompiledBody>,
 }
 
 /// A body that runs on rectangles: one program per box, or a row program.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct CompiledBody {
     pub(super) programs: Programs,
     pub(super) bodies: Vec<Body>,
 }
@@ -37,7 +37,7 @@ pub(super) enum Programs {
 
 /// One launch of a body.
 pub(super) struct Job<'a> {
-    pub(super) part: &'a Part,
+    pub(super) part: &'a CompiledBody,
     pub(super) tiles: &'a TileGeometry,
     /// Its operands, with placeholders for blocks and tiles.
     pub(super) operands: Vec<&'a Buffer>,
@@ -54,8 +54,8 @@ pub(super) struct Near {
     pub(super) dtype: DType,
 }
 
-impl Part {
-    pub(super) fn new(kernel: &Kernel, isa: Choice, threads: &Arc<Threads>) -> Part {
+impl CompiledBody {
+    pub(super) fn new(kernel: &Kernel, isa: Choice, threads: &Arc<Threads>) -> CompiledBody {
         let bodies = bodies(kernel).to_vec();
         let programs = match kernel {
             Kernel::Rows { body, orientation } => {
@@ -63,7 +63,7 @@ impl Part {
             }
             _ => Programs::Maps(bodies.iter().map(|b| MapProgram::new(b, isa, threads.clone())).collect()),
         };
-        Part { programs, bodies }
+        CompiledBody { programs, bodies }
     }
 
     pub(super) fn infos(&self) -> Vec<ProgramInfo> {

@@ -12,10 +12,10 @@ use thalweg_fusion::{Segment, Single, SingleKey, Step, Unfused, unfused};
 use thalweg_runtime::{Error, Program};
 
 /// Single operation with its program. It has no program until it is compiled, or if it writes nothing.
-type Known = (Option<Arc<dyn Program>>, Arc<Single>);
+type CachedSingle = (Option<Arc<dyn Program>>, Arc<Single>);
 
 /// Operations known on one device; `None` for an operation that is not a single launch.
-type OfDevice = FxHashMap<SingleKey, Option<Known>>;
+type OfDevice = FxHashMap<SingleKey, Option<CachedSingle>>;
 
 static SINGLES: Mutex<Vec<(DeviceRef, OfDevice)>> = Mutex::new(Vec::new());
 
@@ -39,7 +39,7 @@ pub(crate) type Singles = Unfused<Arc<dyn Program>>;
 ///
 /// # Errors
 /// Errors of the compiler.
-pub(crate) fn put_together(device: DeviceRef, segment: Segment<'_>) -> Result<Option<Singles>, Error> {
+pub(crate) fn assemble_unfused(device: DeviceRef, segment: Segment<'_>) -> Result<Option<Singles>, Error> {
     let (made, new) = assembled(device, segment)?;
     if new.is_empty() {
         return Ok(made);
@@ -83,7 +83,7 @@ fn assembled(device: DeviceRef, segment: Segment<'_>) -> Result<(Option<Singles>
     let mut all = singles();
     let known = of_device(&mut all, device);
     let mut new = New::new();
-    let mut find = |key: &SingleKey| -> Result<Option<Known>, Error> {
+    let mut find = |key: &SingleKey| -> Result<Option<CachedSingle>, Error> {
         if let Some(known) = known.get(key) {
             return Ok(known.clone());
         }

@@ -7,7 +7,7 @@
 //! Always true: unless somebody waits for it to finish, the thread works for at most a twentieth of the time, and for
 //! no plan that nobody holds.
 
-use super::job::{Found, Job, STACK};
+use super::job::{Job, STACK, SearchedPlan};
 use super::parts::parts_of;
 use crate::calibration::planning_costs;
 use crate::defect;
@@ -19,11 +19,11 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use thalweg_fusion::{AtHand, Effort, Instance, footprint, instantiate, plan_with};
+use thalweg_fusion::{AvailablePlans, Effort, Instance, footprint, instantiate, plan_with};
 use thalweg_runtime::{Error, count, counters};
 
 /// Maximum number of waiting plans; beyond, the oldest is dropped from the queue.
-const MOST: usize = 64;
+const MAX_WAITING_PLANS: usize = 64;
 /// Visits after which a search ends for good.
 const VISITS: u64 = 1_000_000;
 /// Time that the thread works without a break.
@@ -55,7 +55,7 @@ pub(crate) fn search_on(job: Job) {
     let mut queue = queue();
     let same = |j: &Job| Arc::ptr_eq(&j.asks, &job.asks) && j.class == job.class;
     queue.jobs.retain(|j| !same(j));
-    if queue.jobs.len() >= MOST {
+    if queue.jobs.len() >= MAX_WAITING_PLANS {
         queue.jobs.pop_front();
     }
     if !queue.begun {
@@ -164,7 +164,7 @@ fn done(job: Job, pace: &Pace) {
 }
 
 /// Plan that is predicted to take less time than the one that runs.
-fn better(job: &Job, pace: &Pace) -> Result<Option<Found>, Error> {
+fn better(job: &Job, pace: &Pace) -> Result<Option<SearchedPlan>, Error> {
     let segment = job.segment.as_segment();
     let Some(own) = &job.plan else { return Ok(None) };
     let go_on = || {
@@ -173,7 +173,7 @@ fn better(job: &Job, pace: &Pace) -> Result<Option<Found>, Error> {
         Arc::strong_count(&job.asks) > 1
     };
     let (costs, parts) = (planning_costs(job.device, job.mode), parts_of(job.device, job.effort));
-    let at_hand = Some(AtHand { parts: &parts, further: Some(&go_on) });
+    let at_hand = Some(AvailablePlans { parts: &parts, further: Some(&go_on) });
     let searched = || {
         let planned = plan_with(segment, &costs, Effort::Visits(VISITS), at_hand).ok()?;
         let time = |i: &Instance| i.time(&costs, footprint(&segment));
@@ -190,7 +190,7 @@ fn better(job: &Job, pace: &Pace) -> Result<Option<Found>, Error> {
     saved::save_better(job.asked(&costs, &parts), &planned);
     pace.keep();
     let programs = prepare(job.device, &segment, &instance)?;
-    Ok(Some(Found { plan: planned.plan, instance, programs, unfinished: false }))
+    Ok(Some(SearchedPlan { plan: planned.plan, instance, programs, unfinished: false }))
 }
 
 #[cfg(test)]

@@ -33,12 +33,12 @@ fn new_code_waits_for_no_compiler_and_runs_by_its_plan_later() {
     // The generic kernels themselves.
     runs_right(&x, 0);
     let (_, c) = counted(|| (1..32).for_each(|n| runs_right(&x, n)));
-    assert_eq!((c.programs_compiled, c.first_sight, c.plans_made), (0, 31, 0));
+    assert_eq!((c.programs_compiled, c.cold_starts, c.plans_made), (0, 31, 0));
     assert!(c.generic_kernels > 31, "{} kernels", c.generic_kernels);
     assert_eq!(tier_runs(|| runs_right(&x, 11)).1[0].tier, Tier::Singles);
     finish_searches();
     let (_, c) = counted(|| runs_right(&x, 11));
-    assert_eq!((c.kernels, c.first_sight, c.generic_kernels), (1, 0, 0));
+    assert_eq!((c.kernels, c.cold_starts, c.generic_kernels), (1, 0, 0));
     set_tiers(before);
 }
 
@@ -60,7 +60,7 @@ fn other_sizes_of_a_known_class_are_compiled_for_beside_them() {
     assert!(got[0] > want[0], "{got:?} {want:?}");
     finish_searches();
     let (again, c) = counted(|| run(&long));
-    assert_eq!((c.first_sight, c.generic_kernels), (0, 0));
+    assert_eq!((c.cold_starts, c.generic_kernels), (0, 0));
     assert!((again[0] - got[0]).abs() < 1e-4);
     set_tiers(before.0);
     set_deferring(before.1);

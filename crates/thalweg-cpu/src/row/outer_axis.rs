@@ -8,7 +8,7 @@
 //! If a strip is a whole matrix without gaps, 32 consecutive points are contiguous in memory, as the banks are, so they
 //! run as one long row. Operands with one element per column are replicated 32 times for that.
 
-use super::arena::Places;
+use super::arena::ArenaLayout;
 use super::combined::Combines;
 use super::layout::{Block, Layout};
 use super::passes::{Chunk, Kernel};
@@ -135,7 +135,7 @@ fn convert(phases: &Phases, phase: &Phase, of: &Body, choice: Choice) -> Map {
 }
 
 /// One launch.
-pub struct Across<'a> {
+pub struct OuterReductionLaunch<'a> {
     program: &'a Program,
     layout: &'a Layout<'a>,
     scalars: &'a [u64],
@@ -157,17 +157,17 @@ pub struct Across<'a> {
     memory: [usize; 2],
 }
 
-impl<'a> Across<'a> {
+impl<'a> OuterReductionLaunch<'a> {
     pub fn new(
         program: &'a Program,
         layout: &'a Layout<'a>,
         scalars: &'a [u64],
         stores: Stores,
         threads: usize,
-    ) -> Across<'a> {
+    ) -> OuterReductionLaunch<'a> {
         let phases = &program.phases;
         let columns = *layout.kept.last().expect("a layout has a dimension of rows");
-        let mut across = Across {
+        let mut across = OuterReductionLaunch {
             program,
             layout,
             scalars,
@@ -191,10 +191,10 @@ impl<'a> Across<'a> {
             across.repeats = LANES;
         }
         let width = across.width;
-        let mut places = Places::default();
+        let mut places = ArenaLayout::default();
         across.values = phases.values.iter().map(|d| places.take(width * across.repeats * d.size())).collect();
         across.buffers = phases.buffers.iter().map(|d| places.take(layout.row * width * d.size())).collect();
-        let mut own = Places::default();
+        let mut own = ArenaLayout::default();
         let folds = program.maps.iter().map(|m| m.folds).max().unwrap_or(0);
         across.banks = (0..folds).map(|_| own.take(LANES * width * 8)).collect();
         if program.maps.iter().any(|m| m.engine.restores()) {
@@ -357,7 +357,7 @@ impl<'a> Across<'a> {
         Ok(())
     }
 
-    /// Like [`Across::call`]; restores the banks before a second run.
+    /// Like [`OuterReductionLaunch::call`]; restores the banks before a second run.
     unsafe fn restoring(&self, map: &Map, own: *mut u8, args: &[u64], n: usize, rows: usize) -> Result<(), Error> {
         // Banks updated in this call: `n` elements of each.
         let banks = map.accesses.iter().enumerate().filter_map(|(a, &(source, access))| match source {
@@ -450,7 +450,7 @@ impl Map {
     }
 }
 
-impl Kernel for Across<'_> {
+impl Kernel for OuterReductionLaunch<'_> {
     fn phases(&self) -> &Phases {
         &self.program.phases
     }

@@ -3,7 +3,7 @@
 use super::{Recorder, Wanted};
 use crate::DeviceRef;
 use crate::mode::Mode;
-use crate::template::{From, Link, MOST_OPERANDS, Mark, Template};
+use crate::template::{From, Link, MAX_OPERANDS, Mark, Template};
 use crate::value::Value;
 use std::sync::Arc;
 use thalweg_ir::{Arg, RelArg, RelOp};
@@ -32,7 +32,7 @@ impl Recorder {
     }
 
     /// Records a template's operations. None, with nothing recorded, if an operand is not available here or has failed.
-    pub fn record_together<R>(
+    pub fn record_batch<R>(
         &mut self,
         mode: Mode,
         template: &Template,
@@ -51,7 +51,7 @@ impl Recorder {
             self.cut(Wanted::Nothing);
         }
         let ready = |v: &Value| v.epoch == self.epoch || matches!(v.state(), Some(Ok(_)));
-        if self.has_windows || operands.len() > MOST_OPERANDS || !operands.iter().all(|v| ready(v)) {
+        if self.has_windows || operands.len() > MAX_OPERANDS || !operands.iter().all(|v| ready(v)) {
             return None;
         }
         let first = self.ops.len();
@@ -62,7 +62,7 @@ impl Recorder {
         scalars.for_each(|(i, bits)| self.scalars[own + i] = bits);
         self.ops.extend_from_slice(ops);
         // Inputs are numbered in order of their first read.
-        let mut given = [RelArg::NONE; MOST_OPERANDS];
+        let mut given = [RelArg::NONE; MAX_OPERANDS];
         for &Link { step, slot, from } in links {
             let arg = match from {
                 From::Step(n) => RelArg::op(first + n as usize),

@@ -2,7 +2,7 @@
 //! are *left* (dropped), to be recomputed.
 //!
 //! In: a segment with its live and kept sets. Out: a [`Decision`] by [`thalweg_fusion::keep`], and for each dropped
-//! value the operations that compute it ([`Again`]). An operation that uses such a value records these again, in the
+//! value the operations that compute it ([`Recomputation`]). An operation that uses such a value records these again, in the
 //! current segment, where they are planned with everything else. A read of such a value runs them alone.
 //!
 //! Always true: the inputs of these operations have been computed when a value gets its recipe. So recomputing a
@@ -13,9 +13,9 @@ use crate::index_error::outcomes;
 use crate::outside::{Outside, part_on};
 use crate::setting::{Setting, setting};
 use crate::site::Site;
-use crate::value::{Again, LeftOver, Recompute, Remade, Storage, Value};
+use crate::value::{LeftOver, Recomputation, Recompute, Remade, Storage, Value};
 use std::sync::{Arc, Mutex};
-use thalweg_fusion::{BitSet, Keep, OwnedSegment, Question, Stretch, ValueId};
+use thalweg_fusion::{BitSet, Keep, OwnedSegment, Question, Subgraph, ValueId};
 use thalweg_runtime::{Error, count};
 
 /// Decision at a cut, reused at later cuts like it.
@@ -30,7 +30,7 @@ pub(crate) struct Decision {
     /// Answer.
     pub keep: Keep,
     /// Subgraph that recomputes the dropped values.
-    stretch: Arc<Stretch>,
+    subgraph: Arc<Subgraph>,
     /// For each dropped value: its operation in the segment and in the subgraph, and the inputs that it depends on.
     left: Vec<(usize, usize, Vec<u32>)>,
 }
@@ -54,10 +54,10 @@ impl Decision {
                 }
             }
         }
-        let stretch = Stretch::of(segment, &needed);
+        let subgraph = Subgraph::of(segment, &needed);
         let of = |i: usize| {
-            let at = stretch.place(i).expect("it is among what is needed");
-            (i, at, stretch.needed(at, |_| false).1.iter().map(|n| n as u32).collect())
+            let at = subgraph.place(i).expect("it is among what is needed");
+            (i, at, subgraph.needed(at, |_| false).1.iter().map(|n| n as u32).collect())
         };
         let left = keep.left.iter().map(of).collect();
         Decision {
@@ -67,7 +67,7 @@ impl Decision {
             sizes: sizes.into(),
             room: question.room,
             keep,
-            stretch: Arc::new(stretch),
+            subgraph: Arc::new(subgraph),
             left,
         }
     }
@@ -93,25 +93,25 @@ impl Decision {
     }
 
     /// Recipes of the dropped values, from `values` and `inputs` of the segment; each with its operation.
-    pub(crate) fn again(
+    pub(crate) fn recipes(
         &self,
         device: DeviceRef,
         (stream, mode): (u32, crate::Mode),
         (values, inputs): (&[Arc<Value>], &[Option<Arc<Value>>]),
         (scalars, sites): (&[u64], &[(u32, Site)]),
     ) -> Vec<(usize, Arc<dyn Recompute>)> {
-        let scalars = self.stretch.scalars.iter().map(|&s| scalars[s as usize]).collect();
+        let scalars = self.subgraph.scalars.iter().map(|&s| scalars[s as usize]).collect();
         let recorded = Mutex::new((0, vec![]));
-        let of_stretch = |&(i, site): &(u32, Site)| Some((self.stretch.place(i as usize)? as u32, site));
-        let sites = sites.iter().filter_map(of_stretch).collect();
-        let left = Arc::new(LeftOver { stretch: self.stretch.clone(), scalars, sites, mode, recorded });
-        let input = |n: u32| match self.stretch.inputs[n as usize] {
+        let of_subgraph = |&(i, site): &(u32, Site)| Some((self.subgraph.place(i as usize)? as u32, site));
+        let sites = sites.iter().filter_map(of_subgraph).collect();
+        let left = Arc::new(LeftOver { subgraph: self.subgraph.clone(), scalars, sites, mode, recorded });
+        let input = |n: u32| match self.subgraph.inputs[n as usize] {
             ValueId::Op(o) => values[o].clone(),
             ValueId::Input(i) => inputs[i].clone().expect("inputs are there before a run"),
         };
         let of = |(i, at, needs): &(usize, usize, Vec<u32>)| {
             let inputs = needs.iter().map(|&n| (n, input(n))).collect();
-            let again = Again { left: left.clone(), at: *at, inputs };
+            let again = Recomputation { left: left.clone(), at: *at, inputs };
             (*i, Arc::new(LeftValue { device, stream, again }) as Arc<dyn Recompute>)
         };
         self.left.iter().map(of).collect()
@@ -123,17 +123,17 @@ impl Decision {
 struct LeftValue {
     device: DeviceRef,
     stream: u32,
-    again: Again,
+    again: Recomputation,
 }
 
 impl LeftValue {
     /// Runs the operations without a stream.
     fn run(&self) -> Result<Storage, Error> {
-        let Again { left, at, inputs } = &self.again;
+        let Recomputation { left, at, inputs } = &self.again;
         inputs.iter().for_each(|(_, v)| v.compute());
         let scalars = left.scalars.clone();
-        let whole = OwnedSegment { scalars, ..left.stretch.segment.clone() };
-        let part = Stretch::of(whole.as_segment(), &left.stretch.needed(*at, |_| false).0);
+        let whole = OwnedSegment { scalars, ..left.subgraph.segment.clone() };
+        let part = Subgraph::of(whole.as_segment(), &left.subgraph.needed(*at, |_| false).0);
         let place = part.place(*at).expect("it is part of it");
         let mut live = BitSet::new(part.from.len());
         live.insert(place);
@@ -158,7 +158,7 @@ impl Recompute for LeftValue {
         self.run().into()
     }
 
-    fn again(&self) -> Option<&Again> {
+    fn recomputation(&self) -> Option<&Recomputation> {
         Some(&self.again)
     }
 }

@@ -23,7 +23,17 @@ const CUT: usize = 96;
 static SEEDS: AtomicU64 = AtomicU64::new(1);
 
 /// Name of the group.
-pub const GROUP: &str = "first_sight";
+pub const GROUP: &str = "new_code";
+/// Former name of the group, accepted for one version.
+const FORMER_GROUP: &str = "first_sight";
+
+/// Whether a name given on the command line is that of this group; warns if it is the former one.
+pub fn is_group(name: &str) -> bool {
+    if name == FORMER_GROUP {
+        eprintln!("warning: the group {FORMER_GROUP} is now called {GROUP}");
+    }
+    name == GROUP || name == FORMER_GROUP
+}
 
 /// Workload of this group; one run takes a seed.
 pub struct First {
@@ -78,7 +88,7 @@ impl Draws {
     }
 
     /// Number in [0, 1), a multiple of 0.001.
-    fn share(&mut self) -> f64 {
+    fn unit(&mut self) -> f64 {
         self.below(1000) as f64 / 1000.0
     }
 }
@@ -104,7 +114,7 @@ fn operations(seed: u64) -> Outcome {
             7 => (x.sigmoid(), 1),
             8 => (x.relu(), 1),
             9 => (x.abs().sqrt(), 2),
-            10 => (&x * (draws.share() - 0.5) + draws.share(), 2),
+            10 => (&x * (draws.unit() - 0.5) + draws.unit(), 2),
             11 => (&x - x.sum_keepdim(1) / 32.0, 3),
             12 => (x.t(), 1),
             13 => (&x / (x.abs().amax_keepdim(0) + 1.0), 4),
@@ -147,17 +157,17 @@ fn images(seed: u64) -> Outcome {
 fn augmented(x: &Tensor, draws: &mut Draws) -> Tensor {
     match draws.below(7) {
         0 => x.flip(1),
-        1 => (x * (0.6 + 0.8 * draws.share())).clamp(0.0, 1.0),
+        1 => (x * (0.6 + 0.8 * draws.unit())).clamp(0.0, 1.0),
         2 => {
             let mean = x.mean(..);
-            ((x - &mean) * (0.6 + 0.8 * draws.share()) + &mean).clamp(0.0, 1.0)
+            ((x - &mean) * (0.6 + 0.8 * draws.unit()) + &mean).clamp(0.0, 1.0)
         }
         3 => {
             let grey = x.mean_keepdim(2);
-            let kept = draws.share();
+            let kept = draws.unit();
             x * kept + grey * (1.0 - kept)
         }
-        4 => x.abs().powf(0.7 + 0.6 * draws.share()),
+        4 => x.abs().powf(0.7 + 0.6 * draws.unit()),
         5 => (x - x.mean_keepdim([0, 1])) / (x.std_keepdim([0, 1]) + 1e-3),
         _ => {
             let (top, size) = (draws.below(CUT / 2), 8 + draws.below(CUT / 4));

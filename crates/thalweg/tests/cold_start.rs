@@ -36,14 +36,14 @@ fn what_is_met_twice_is_searched_for_and_runs_by_its_plan_from_then_on() {
     for _ in 0..2 {
         let (got, c) = counted(|| code(&x));
         assert_eq!(got, want, "one kernel an operation has the bits of an unfused run");
-        assert_eq!((c.first_sight, c.kernels, c.plans_made), (1, 6, 0));
+        assert_eq!((c.cold_starts, c.kernels, c.plans_made), (1, 6, 0));
     }
     finish_searches();
     let (_, c) = counted(|| code(&x));
-    assert_eq!((c.first_sight, c.plans_made), (0, 1));
+    assert_eq!((c.cold_starts, c.plans_made), (0, 1));
     assert!(c.kernels < 3, "{} kernels", c.kernels);
     let (_, c) = counted(|| code(&x));
-    assert_eq!((c.first_sight, c.plans_made, c.plans_found), (0, 0, 1));
+    assert_eq!((c.cold_starts, c.plans_made, c.plans_found), (0, 0, 1));
 }
 
 /// Equal operations with other live results: the earlier run counts as the first time.
@@ -61,10 +61,10 @@ fn other_live_results_of_known_operations_are_searched_for_at_once() {
     };
     run(true);
     let (_, c) = counted(|| run(false));
-    assert_eq!((c.first_sight, c.plans_made), (1, 0));
+    assert_eq!((c.cold_starts, c.plans_made), (1, 0));
     finish_searches();
     let (_, c) = counted(|| run(false));
-    assert_eq!((c.first_sight, c.plans_made), (0, 1), "met once in each form");
+    assert_eq!((c.cold_starts, c.plans_made), (0, 1), "met once in each form");
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn another_size_of_the_class_is_met_again_and_has_the_plan_too() {
     let _pinned = tiers();
     let sizes = [40, 41, 42, 43].map(input);
     let (_, c) = counted(|| sizes[..2].iter().for_each(|x| drop(code(x))));
-    assert_eq!((c.first_sight, c.plans_made), (2, 0));
+    assert_eq!((c.cold_starts, c.plans_made), (2, 0));
     finish_searches();
     let (_, c) = counted(|| sizes.iter().for_each(|x| drop(code(x))));
-    assert_eq!((c.first_sight, c.plans_made), (0, 1));
+    assert_eq!((c.cold_starts, c.plans_made), (0, 1));
 }
 
 #[test]
@@ -147,12 +147,12 @@ fn who_wants_to_know_plans_gets_the_plan() {
     let before = set_reproducible(true);
     let (_, c) = counted(|| code(&input(51)));
     set_reproducible(before);
-    assert_eq!((c.first_sight, c.plans_made), (0, 1));
+    assert_eq!((c.cold_starts, c.plans_made), (0, 1));
 
     let device = counting::device();
     device.set_memory_limit(Some(1 << 20));
     let x = input(52).to_device(device).unwrap();
-    assert_eq!(counted(|| code(&x)).1.first_sight, 0);
+    assert_eq!(counted(|| code(&x)).1.cold_starts, 0);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn code_that_never_repeats_is_never_searched_for() {
         }
     });
     assert_eq!(
-        (c.first_sight, c.plans_made, c.programs_compiled),
+        (c.cold_starts, c.plans_made, c.programs_compiled),
         (64, 0, 2),
         "of two operations there are two programs"
     );
@@ -191,7 +191,7 @@ fn a_loop_runs_on_while_its_turn_is_searched_for() {
     finish_searches();
     let (got, c) = counted_alone(|| with_strict(true, || turns(900)));
     assert_eq!(got, want);
-    assert!(c.first_sight < c.segments, "{} of {} segments", c.first_sight, c.segments);
+    assert!(c.cold_starts < c.segments, "{} of {} segments", c.cold_starts, c.segments);
 }
 
 #[test]
@@ -256,9 +256,9 @@ fn code_that_changes_a_little_each_turn_searches_only_what_is_new() {
         c
     });
     let first = counts[0].plan_visits;
-    assert_eq!((counts[0].parts_taken, counts[0].parts_grown), (0, 0));
+    assert_eq!((counts[0].components_reused, counts[0].components_seeded), (0, 0));
     for (turn, c) in counts.iter().enumerate().skip(1) {
-        assert_eq!((c.parts_taken, c.parts_grown), (0, 1), "turn {turn}");
+        assert_eq!((c.components_reused, c.components_seeded), (0, 1), "turn {turn}");
         assert!(4 * c.plan_visits < first, "turn {turn}: {} visits, {first} in the first", c.plan_visits);
         assert!(c.kernels <= counts[0].kernels + 2, "turn {turn}: {} kernels, {}", c.kernels, counts[0].kernels);
     }
@@ -276,12 +276,12 @@ fn a_class_that_is_new_takes_the_parts_that_are_known() {
         counted(code).1
     };
     let first = searched(&|| block(&x).to_vec().unwrap());
-    assert_eq!((first.plans_made, first.parts_taken, first.parts_grown), (1, 0, 0));
+    assert_eq!((first.plans_made, first.components_reused, first.components_seeded), (1, 0, 0));
     let grown = searched(&|| {
         let a = block(&x).tanh();
         a.to_vec().unwrap()
     });
-    assert_eq!((grown.plans_made, grown.parts_taken, grown.parts_grown), (1, 0, 1));
+    assert_eq!((grown.plans_made, grown.components_reused, grown.components_seeded), (1, 0, 1));
     assert!(4 * grown.plan_visits < first.plan_visits, "{} and {} visits", grown.plan_visits, first.plan_visits);
     // On a thread without plans, and beside other operations.
     let other = std::thread::scope(|s| {
@@ -302,7 +302,7 @@ fn a_class_that_is_new_takes_the_parts_that_are_known() {
         };
         s.spawn(on_device).join().unwrap()
     });
-    assert!(other.parts_taken >= 1, "{other:?}");
+    assert!(other.components_reused >= 1, "{other:?}");
 }
 
 #[test]
@@ -313,12 +313,12 @@ fn who_wants_to_know_plans_is_given_none_of_known_parts() {
     let before = set_reproducible(true);
     let (_, c) = counted(|| block(&x).tanh().to_vec::<f32>().unwrap());
     set_reproducible(before);
-    assert_eq!((c.plans_made, c.parts_taken, c.parts_grown), (1, 0, 0));
+    assert_eq!((c.plans_made, c.components_reused, c.components_seeded), (1, 0, 0));
     let ((), c) = counted(|| drop(explain(|| block(&x).cos().to_vec::<f32>().unwrap())));
-    assert_eq!((c.plans_made, c.parts_taken, c.parts_grown), (1, 0, 0));
+    assert_eq!((c.plans_made, c.components_reused, c.components_seeded), (1, 0, 0));
     set_tiers(false);
     let (_, c) = counted(|| block(&x).sqrt().to_vec::<f32>().unwrap());
-    assert_eq!((c.plans_made, c.parts_taken, c.parts_grown), (1, 0, 0));
+    assert_eq!((c.plans_made, c.components_reused, c.components_seeded), (1, 0, 0));
 }
 
 /// A search without budget continues in the background; the better plan is used between two runs.
@@ -331,11 +331,11 @@ fn a_search_that_its_budget_ended_goes_on_in_the_background() {
     let strict = |run: &dyn Fn() -> Vec<f32>| with_strict(true, run);
     let want = strict(&run);
     let (_, c) = counted(run);
-    assert_eq!((c.first_sight, c.plans_made, c.plans_improved), (1, 0, 0));
+    assert_eq!((c.cold_starts, c.plans_made, c.plans_improved), (1, 0, 0));
     run();
     finish_searches();
     let (_, before) = counted(run);
-    assert_eq!((before.first_sight, before.plans_made), (0, 1));
+    assert_eq!((before.cold_starts, before.plans_made), (0, 1));
     finish_further_searches();
     let (got, after) = counted(run);
     assert_eq!((after.plans_made, after.plans_improved), (0, 1), "exchanged between two runs");

@@ -1,11 +1,11 @@
-//! Known partial plans ([`Parts`]) by device and search effort: what a segment has in common with earlier ones is not
+//! Known partial plans ([`PartitionCache`]) by device and search effort: what a segment has in common with earlier ones is not
 //! searched for again.
 
 use crate::DeviceRef;
 use std::sync::{Arc, Mutex, MutexGuard};
-use thalweg_fusion::{Effort, Parts};
+use thalweg_fusion::{Effort, PartitionCache};
 
-type OfDevice = ((DeviceRef, Effort), Arc<Parts>);
+type OfDevice = ((DeviceRef, Effort), Arc<PartitionCache>);
 
 static PARTS: Mutex<Vec<OfDevice>> = Mutex::new(Vec::new());
 
@@ -15,12 +15,12 @@ fn all() -> MutexGuard<'static, Vec<OfDevice>> {
 }
 
 /// Partial plans known for a device, as searches with that effort found them.
-pub(crate) fn parts_of(device: DeviceRef, effort: Effort) -> Arc<Parts> {
+pub(crate) fn parts_of(device: DeviceRef, effort: Effort) -> Arc<PartitionCache> {
     let mut all = all();
     if let Some((_, parts)) = all.iter().find(|p| p.0 == (device, effort)) {
         return parts.clone();
     }
-    let parts = Arc::new(Parts::new());
+    let parts = Arc::new(PartitionCache::new());
     all.push(((device, effort), parts.clone()));
     parts
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use thalweg_stream::{self as stream, Mark, Template, Value};
 
 /// Maximum number of cached calls of one kernel; further ones are traced each time.
-const MOST: usize = 32;
+const MAX_CALLS: usize = 32;
 
 /// Domain of a kernel call.
 #[doc(hidden)]
@@ -104,11 +104,11 @@ impl<T: Word, const N: usize> Word for [T; N] {
 
 /// Cached calls of a kernel.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct CallCache {
     count: AtomicUsize,
     /// Hashes of the calls; valid where the call is set.
-    hashes: [AtomicU64; MOST],
-    calls: [OnceLock<Box<Entry>>; MOST],
+    hashes: [AtomicU64; MAX_CALLS],
+    calls: [OnceLock<Box<Entry>>; MAX_CALLS],
 }
 
 #[derive(Debug)]
@@ -180,13 +180,13 @@ impl Question<'_, '_> {
     }
 
     /// The values of the tensors; `None` if there are too many, or one is tracked.
-    fn values(&self) -> Option<([&std::sync::Arc<Value>; stream::MOST_OPERANDS], usize)> {
+    fn values(&self) -> Option<([&std::sync::Arc<Value>; stream::MAX_OPERANDS], usize)> {
         let mut tensors = self.operands.iter().filter_map(|o| match &o.2 {
             Operand::Tensor(t) => Some(*t),
             Operand::Scalar(_) => None,
         });
         let first: &Tensor = tensors.next()?;
-        let (mut all, mut count, mut tracked) = ([&first.value; stream::MOST_OPERANDS], 1, first.node.is_some());
+        let (mut all, mut count, mut tracked) = ([&first.value; stream::MAX_OPERANDS], 1, first.node.is_some());
         for t in tensors {
             *all.get_mut(count)? = &t.value;
             count += 1;
@@ -196,12 +196,12 @@ impl Question<'_, '_> {
     }
 }
 
-impl Known {
-    pub const fn new() -> Known {
-        Known {
+impl CallCache {
+    pub const fn new() -> CallCache {
+        CallCache {
             count: AtomicUsize::new(0),
-            hashes: [const { AtomicU64::new(0) }; MOST],
-            calls: [const { OnceLock::new() }; MOST],
+            hashes: [const { AtomicU64::new(0) }; MAX_CALLS],
+            calls: [const { OnceLock::new() }; MAX_CALLS],
         }
     }
 
@@ -219,11 +219,11 @@ impl Known {
         };
         let numbers = entry.numbers.iter().map(number);
         let then = |results: &mut dyn Iterator<Item = std::sync::Arc<Value>>| then(&mut results.map(Tensor::of));
-        stream::record_together(values[0].device(), &entry.template, &values[..count], numbers, then)
+        stream::record_batch(values[0].device(), &entry.template, &values[..count], numbers, then)
     }
 
     fn find(&self, question: &Question<'_, '_>) -> Option<&Entry> {
-        let (count, hash) = (self.count.load(Relaxed).min(MOST), question.hash());
+        let (count, hash) = (self.count.load(Relaxed).min(MAX_CALLS), question.hash());
         for (known, call) in self.hashes[..count].iter().zip(&self.calls) {
             if known.load(Relaxed) != hash {
                 continue;
@@ -238,7 +238,7 @@ impl Known {
 
     /// The stream position before the call's operations, if the call is to be cached.
     pub fn mark(&self, question: &Question<'_, '_>) -> Option<Mark> {
-        if self.count.load(Relaxed) >= MOST || question.plain.words().is_none() {
+        if self.count.load(Relaxed) >= MAX_CALLS || question.plain.words().is_none() {
             return None;
         }
         let (values, _) = question.values()?;
@@ -266,7 +266,7 @@ impl Known {
         let operands = question.operands.iter().map(given).collect();
         let plain = question.plain.words().map(<[u64]>::to_vec).unwrap_or_default();
         let at = self.count.fetch_add(1, Relaxed);
-        if at < MOST {
+        if at < MAX_CALLS {
             let entry = Entry { over: *question.over, operands, plain, template, numbers: numbers.unwrap_or_default() };
             let _ = self.calls[at].set(Box::new(entry));
             self.hashes[at].store(question.hash(), Relaxed);

@@ -11,13 +11,13 @@ use super::moves;
 use super::program::{Pass, TILE, lay_out};
 use super::run::Registers;
 use crate::prepare::prepare;
-use crate::row_call::{ACCESS_WORDS, Along, RowArgs};
+use crate::row_call::{ACCESS_WORDS, InnerReduction, RowArgs};
 use std::ops::Range;
 use thalweg_kernel::order::{BLOCK, LANES};
 use thalweg_kernel::{Access, AccessClass, Body, Phases, phases};
 
 /// A row body compiled for the tile engine. A run returns false if a `Gather` is out of range.
-pub struct AlongTile {
+pub struct TileInnerReduction {
     phases: Phases,
     passes: Vec<Pass>,
     /// Bytes and number of all registers.
@@ -30,7 +30,7 @@ pub struct AlongTile {
 }
 
 /// Compiles a row body; never fails. With `keep`, expensive values are saved in buffers.
-pub fn compile_along(body: &Body, keep: bool) -> AlongTile {
+pub fn compile_inner_reduction(body: &Body, keep: bool) -> TileInnerReduction {
     let body = prepare(body);
     let phases = phases(&body, keep);
     // A phase with one point per row needs no levels: its registers can be reused.
@@ -45,17 +45,25 @@ pub fn compile_along(body: &Body, keep: bool) -> AlongTile {
         per_row: false,
     });
     let accesses = body.accesses.iter().copied().chain(buffers).collect();
-    AlongTile { phases, passes, bytes, registers, accesses, scalars: body.scalars as usize, operands: body.operands }
+    TileInnerReduction {
+        phases,
+        passes,
+        bytes,
+        registers,
+        accesses,
+        scalars: body.scalars as usize,
+        operands: body.operands,
+    }
 }
 
-impl AlongTile {
+impl TileInnerReduction {
     /// Phases that it runs in.
     pub fn phases(&self) -> &Phases {
         &self.phases
     }
 }
 
-impl Along for AlongTile {
+impl InnerReduction for TileInnerReduction {
     unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize, phases: Range<usize>) -> bool {
         let values = args[self.accesses.len() * ACCESS_WORDS + self.scalars] as *mut u64;
         let once: Vec<bool> = self.phases.list[phases.clone()].iter().map(|p| p.once).collect();

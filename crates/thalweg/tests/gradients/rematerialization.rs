@@ -32,7 +32,7 @@ fn both_ways(leaves: &[&Tensor], f: impl Fn() -> Tensor) -> [Counters; 2] {
     let (kept, all) = gradients(leaves, &f);
     thalweg::set_recomputing(true);
     assert!(again == kept, "other gradients where values are computed again");
-    assert_eq!((all[0].values_left, all[1].operations_again), (0, 0));
+    assert_eq!((all[0].values_dropped, all[1].operations_recomputed), (0, 0));
     counted
 }
 
@@ -44,8 +44,8 @@ fn of_a_layer_the_product_is_written_and_what_follows_from_it_is_not() {
     let layer = || x.matmul(&w).gelu().matmul(&v).square().mean(..);
     let [forward, backward] = both_ways(&[&w, &v], layer);
     // x·w, which gelu's derivative and dv read (through gelu's result), and the second product, which was squared.
-    assert_eq!((forward.values_kept, forward.kept_bytes), (2, 4 * 256 * (320 + 64)), "{forward:?}");
-    assert!(forward.values_left > 0 && backward.operations_again > 0, "{forward:?} {backward:?}");
+    assert_eq!((forward.values_saved, forward.saved_bytes), (2, 4 * 256 * (320 + 64)), "{forward:?}");
+    assert!(forward.values_dropped > 0 && backward.operations_recomputed > 0, "{forward:?} {backward:?}");
     assert_eq!(backward.segments, 1, "what is recorded again is part of the backward pass");
 }
 
@@ -54,7 +54,7 @@ fn what_is_cheap_is_never_written() {
     let _pinned = pinned();
     let w = randn([128, 512]).tracked();
     let [forward, backward] = both_ways(&[&w], || (w.sin() * w.exp()).tanh().sum(..));
-    assert_eq!((forward.values_kept, forward.kept_bytes), (0, 0), "{forward:?}");
+    assert_eq!((forward.values_saved, forward.saved_bytes), (0, 0), "{forward:?}");
     assert_eq!((forward.bytes_written, backward.kernels), (4, 1), "{forward:?} {backward:?}");
 }
 
@@ -64,7 +64,7 @@ fn statistics_of_rows_are_written_and_the_rows_are_not() {
     let (x, w) = (randn([512, 256]).tracked(), randn([256, 256]).tracked());
     let [forward, _] = both_ways(&[&x, &w], || x.layer_norm(-1, 1e-5).matmul(&w).softmax(-1).square().sum(..));
     // Two numbers per row of the norm, two of the softmax, and the product.
-    assert!(forward.kept_bytes <= 4 * 512 * (256 + 4), "{forward:?}");
+    assert!(forward.saved_bytes <= 4 * 512 * (256 + 4), "{forward:?}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn random_numbers_are_the_same_again() {
         w.dropout(0.5).exp().sum(..)
     });
     // One byte per element says whether it is 0: cheaper than drawing the numbers again.
-    assert_eq!(forward.kept_bytes, 64 * 512, "{forward:?}");
+    assert_eq!(forward.saved_bytes, 64 * 512, "{forward:?}");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_graph_that_is_retained_is_gone_through_twice_and_differentiated_again() {
     let first = retain_graph(|| grad(&loss, &w)).to_vec::<f32>().unwrap();
     let (again, c) = counted_alone(|| retain_graph(|| grad(&loss, &w)).to_vec::<f32>().unwrap());
     assert_eq!(first, again);
-    assert!(c.operations_again > 0, "{c:?}");
+    assert!(c.operations_recomputed > 0, "{c:?}");
     let slope = grad_graph(&loss, &w);
     slope.sum(..).item::<f32>().unwrap();
     let second = grad(&slope.sum(..), &w).to_vec::<f32>().unwrap();
@@ -160,6 +160,6 @@ fn a_loop_with_a_read_between_the_passes_is_steady() {
     let in_use = Device::default().memory().in_use;
     let (_, c) = counted_alone(&mut step);
     assert_eq!((c.plans_made, c.instances_made, c.segments), (0, 0, 2), "{c:?}");
-    assert!(c.values_left > 0 && c.kept_bytes > 0, "{c:?}");
+    assert!(c.values_dropped > 0 && c.saved_bytes > 0, "{c:?}");
     assert_eq!(Device::default().memory().in_use, in_use);
 }

@@ -4,7 +4,7 @@ use crate::DeviceRef;
 use crate::mode::Mode;
 use crate::saved::Asked;
 use std::sync::Arc;
-use thalweg_fusion::{Costs, Effort, Instance, OwnedSegment, Parts, Plan, ScalarClasses, SegmentClass};
+use thalweg_fusion::{Costs, Effort, Instance, OwnedSegment, PartitionCache, Plan, ScalarClasses, SegmentClass};
 use thalweg_runtime::{Counters, Error, Program};
 
 /// Stack size of the thread in bytes: a foreign compiler may run on it, which expects the stack of a main thread.
@@ -18,18 +18,18 @@ pub(crate) trait Asks: Send + Sync {
         &self,
         class: &SegmentClass,
         at: (Box<[i64]>, Arc<ScalarClasses>),
-        found: Result<Found, Error>,
+        found: Result<SearchedPlan, Error>,
         spent: Counters,
     );
 
     /// Receives a plan to run until the search is over; arguments as in `found`.
-    fn meanwhile(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: Found);
+    fn meanwhile(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: SearchedPlan);
 
     /// Whether the plan for these sizes runs often.
     fn runs_often(&self, sizes: &[i64]) -> bool;
 
     /// Receives a better plan than the one that runs; arguments as in `found`.
-    fn better(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: Found, spent: Counters);
+    fn better(&self, class: &SegmentClass, at: (Box<[i64]>, Arc<ScalarClasses>), found: SearchedPlan, spent: Counters);
 }
 
 /// Class of a pattern to search a plan for, with a segment of that class.
@@ -48,7 +48,7 @@ pub(crate) struct Job {
 
 impl Job {
     /// Question to the planner and the disk cache, with these cost constants and known partial plans.
-    pub fn asked<'a>(&'a self, costs: &'a Costs, parts: &'a Parts) -> Asked<'a> {
+    pub fn asked<'a>(&'a self, costs: &'a Costs, parts: &'a PartitionCache) -> Asked<'a> {
         Asked {
             device: self.device,
             segment: self.segment.as_segment(),
@@ -62,7 +62,7 @@ impl Job {
 }
 
 /// Result of a job.
-pub(crate) struct Found {
+pub(crate) struct SearchedPlan {
     pub plan: Plan,
     pub instance: Instance,
     pub programs: Vec<Arc<dyn Program>>,

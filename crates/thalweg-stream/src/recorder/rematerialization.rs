@@ -1,12 +1,12 @@
-//! Values that only a tape holds, as the recorder handles them. See [`crate::kept`].
+//! Values that only a tape holds, as the recorder handles them. See [`crate::rematerialization`].
 
 use super::{Recorder, Wanted};
 use crate::calibration::planning_costs;
-use crate::kept::{Decision, recomputing};
 use crate::mode::Mode;
+use crate::rematerialization::{Decision, recomputing};
 use crate::site::{site, take_site};
 use crate::tunable::TUNABLES;
-use crate::value::{Again, Operand, Recompute, Value};
+use crate::value::{Operand, Recomputation, Recompute, Value};
 use std::sync::Arc;
 use thalweg_fusion::{BitSet, Question};
 use thalweg_ir::{Arg, DType, Op, Shape};
@@ -32,7 +32,7 @@ impl Recorder {
         let made: Vec<Option<Arc<Value>>> = args
             .iter()
             .map(|arg| match arg {
-                Operand::Value(v) if !v.is_resolved() && v.epoch != self.epoch => self.made_again(mode, v),
+                Operand::Value(v) if !v.is_resolved() && v.epoch != self.epoch => self.recompute(mode, v),
                 _ => None,
             })
             .collect();
@@ -49,8 +49,8 @@ impl Recorder {
     }
 
     /// Replacement in this segment for a value that its segment dropped; none if the value is resolved instead.
-    fn made_again(&mut self, mode: Mode, value: &Arc<Value>) -> Option<Arc<Value>> {
-        let recipe = value.again().filter(|r| r.again().is_some_and(|a| a.left.mode == mode));
+    fn recompute(&mut self, mode: Mode, value: &Arc<Value>) -> Option<Arc<Value>> {
+        let recipe = value.recompute_recipe().filter(|r| r.recomputation().is_some_and(|a| a.left.mode == mode));
         let Some(recipe) = recipe else {
             value.compute();
             if !value.is_resolved() {
@@ -58,29 +58,29 @@ impl Recorder {
             }
             return None;
         };
-        let again = recipe.again().expect("it was asked for");
-        Some(self.record_again(mode, again))
+        let again = recipe.recomputation().expect("it was asked for");
+        Some(self.record_recomputation(mode, again))
     }
 
     /// Records the operations of a dropped value again, except those already recorded again in this segment.
-    fn record_again(&mut self, mode: Mode, again: &Again) -> Arc<Value> {
-        let Again { left, at, inputs } = again;
-        let stretch = &left.stretch;
+    fn record_recomputation(&mut self, mode: Mode, again: &Recomputation) -> Arc<Value> {
+        let Recomputation { left, at, inputs } = again;
+        let subgraph = &left.subgraph;
         let epoch = self.epoch;
         let lock = || left.recorded.lock().unwrap_or_else(|e| e.into_inner());
         let (of, mut places) = std::mem::take(&mut *lock());
         if of != epoch {
             places.clear();
-            places.resize(stretch.from.len(), None);
+            places.resize(subgraph.from.len(), None);
         }
-        let mut made: Vec<Option<Arc<Value>>> = vec![None; stretch.from.len()];
+        let mut made: Vec<Option<Arc<Value>>> = vec![None; subgraph.from.len()];
         let (needed, _) = match places[*at] {
             Some(_) => (BitSet::default(), BitSet::default()),
-            None => stretch.needed(*at, |o| places[o].is_some()),
+            None => subgraph.needed(*at, |o| places[o].is_some()),
         };
         // Results from before, and those recorded now, are held: a cut may come in between.
         for i in needed.iter().chain([*at]) {
-            let args = stretch.segment.ops[i].args();
+            let args = subgraph.segment.ops[i].args();
             for o in args.filter_map(|a| if let Arg::Op(o) = a { Some(o) } else { None }).chain([i]) {
                 if let (None, Some(place)) = (&made[o], places[o]) {
                     made[o] = Some(self.values[place as usize].clone());
@@ -88,8 +88,8 @@ impl Recorder {
             }
         }
         for i in needed.iter() {
-            let rel = stretch.segment.ops[i];
-            let mut scalars = left.scalars[stretch.scalars_at[i] as usize..].iter();
+            let rel = subgraph.segment.ops[i];
+            let mut scalars = left.scalars[subgraph.scalars_at[i] as usize..].iter();
             let args: Vec<Operand<'_>> = rel
                 .args()
                 .map(|arg| match arg {
@@ -102,15 +102,15 @@ impl Recorder {
                 })
                 .collect();
             left.sites.iter().filter(|s| s.0 as usize == i).for_each(|s| site(s.1));
-            let ints = &stretch.segment.ints[stretch.ints[i] as usize..stretch.ints[i + 1] as usize];
-            let value = self.record(mode, rel.op, rel.dtype, stretch.segment.shapes[i], rel.attr, &args, ints);
+            let ints = &subgraph.segment.ints[subgraph.ints[i] as usize..subgraph.ints[i + 1] as usize];
+            let value = self.record(mode, rel.op, rel.dtype, subgraph.segment.shapes[i], rel.attr, &args, ints);
             if value.epoch == self.epoch {
                 self.again.push(value.index);
                 places[i] = Some(value.index);
             }
             made[i] = Some(value);
         }
-        count(|c| c.operations_again += needed.count() as u64);
+        count(|c| c.operations_recomputed += needed.count() as u64);
         if self.epoch == epoch {
             *lock() = (epoch, places);
         }
@@ -133,17 +133,17 @@ impl Recorder {
                 dying.insert(i);
             }
         }
-        let room = self.room(wanted);
+        let room = self.memory_budget(wanted);
         let key = (&self.live, &self.kept, &dying);
         let at_hand = self.recognizer.decisions().iter().find(|d| d.answers(key, &self.sizes, room)).cloned();
         let decision = at_hand.unwrap_or_else(|| self.decided(&dying, room));
         let values = (self.values.as_slice(), self.inputs.as_slice());
-        let left = decision.again(self.device, (self.stream, self.mode), values, (&self.scalars, &self.sites));
+        let left = decision.recipes(self.device, (self.stream, self.mode), values, (&self.scalars, &self.sites));
         self.live.union(&decision.keep.written);
         count(|c| {
-            c.values_kept += decision.keep.written.count() as u64;
-            c.kept_bytes += decision.keep.bytes as u64;
-            c.values_left += decision.keep.left.count() as u64;
+            c.values_saved += decision.keep.written.count() as u64;
+            c.saved_bytes += decision.keep.bytes as u64;
+            c.values_dropped += decision.keep.left.count() as u64;
         });
         self.decision = Some(decision);
         left
@@ -168,7 +168,7 @@ impl Recorder {
     /// Budget in bytes for saved values and temporaries of the backward pass, if the device has a memory limit: free
     /// memory without the live results, less what one kernel of that pass may need. A segment cut for its length gets
     /// half: more of the forward pass follows.
-    fn room(&self, wanted: Wanted) -> Option<usize> {
+    fn memory_budget(&self, wanted: Wanted) -> Option<usize> {
         let memory = self.device.device().memory();
         let bytes = |v: &Value| v.shape().numel() * v.dtype().size();
         let live: usize = self.live.iter().map(|i| bytes(&self.values[i])).sum();

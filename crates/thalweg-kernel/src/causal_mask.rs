@@ -12,7 +12,7 @@ use thalweg_ir::{DType, ElementOp, Scalar};
 
 /// Causal mask: a row sees its leading keys only; the scores of the others are -∞ regardless of the inputs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Seen {
+pub struct CausalMask {
     /// Row `r` sees keys below `r + ahead`.
     pub ahead: i64,
     /// Number of an f32 scalar added to that, or subtracted if `true`. If it is not an integer below 2²⁴ in magnitude,
@@ -28,8 +28,8 @@ pub struct Seen {
 
 /// Causal mask of a product of weights, if a score is masked by comparing indices; with the index of the body, in
 /// [`scores`], that contains the mask.
-pub fn seen(c: &Contraction, g: &ContractionGeometry) -> Option<(usize, Seen)> {
-    seen_of(&exponentiated(c)?, g)
+pub fn causal_mask(c: &Contraction, g: &ContractionGeometry) -> Option<(usize, CausalMask)> {
+    causal_mask_of(&exponentiated(c)?, g)
 }
 
 /// [`scores`] if these are exponentiated: a weight that is itself -∞ must count.
@@ -41,18 +41,18 @@ pub fn exponentiated(c: &Contraction) -> Option<Vec<Body>> {
     scores(c)
 }
 
-/// As [`seen`], for known bodies: those of [`exponentiated`].
-pub fn seen_of(scores: &[Body], g: &ContractionGeometry) -> Option<(usize, Seen)> {
+/// As [`causal_mask`], for known bodies: those of [`exponentiated`].
+pub fn causal_mask_of(scores: &[Body], g: &ContractionGeometry) -> Option<(usize, CausalMask)> {
     let tiles = tiles(g)?;
     let ((last, before), last_tiles) = scores.split_last().zip(tiles.last())?;
-    if let Some(seen) = seen_by(last, last_tiles) {
+    if let Some(seen) = causal_mask_in(last, last_tiles) {
         return Some((before.len(), seen));
     }
     // A score of -∞ stays -∞ if the last body only loads it.
     let [first] = before else { return None };
     let root = last.stores[0].node;
     let plain = matches!(last.nodes[uncast(last, root).index()], Node::Load { .. });
-    seen_by(first, tiles[0]).filter(|_| plain).map(|seen| (0, seen))
+    causal_mask_in(first, tiles[0]).filter(|_| plain).map(|seen| (0, seen))
 }
 
 /// Bodies from scores to weights, if weights can be computed in one pass: the inner product's epilogue, if it has one,
@@ -73,8 +73,8 @@ fn tiles(g: &ContractionGeometry) -> Option<Vec<&TileGeometry>> {
     Some(epilogue.into_iter().chain([g.factors[0].as_deref()?]).collect())
 }
 
-/// As [`seen_of`], for one body.
-fn seen_by(body: &Body, tiles: &TileGeometry) -> Option<Seen> {
+/// As [`causal_mask_of`], for one body.
+fn causal_mask_in(body: &Body, tiles: &TileGeometry) -> Option<CausalMask> {
     use ElementOp::{Ge, Gt, Le, Lt, Where};
     if tiles.boxes.len() != 1 {
         return None;
@@ -124,7 +124,7 @@ fn seen_by(body: &Body, tiles: &TileGeometry) -> Option<Seen> {
         _ => return None,
     };
     let body = only(body, body.stores[0].node, Some((choice, Put::Node(score))));
-    Some(Seen { ahead, moved: by, hidden, body })
+    Some(CausalMask { ahead, moved: by, hidden, body })
 }
 
 /// First index along one dimension that a value stands for, increasing by one per step, from an access without an
@@ -228,7 +228,7 @@ mod tests {
             ((Le, true, true, Some(true)), -2),
         ] {
             let (body, tiles) = masked(spelled, hides);
-            let seen = seen_by(&body, &tiles).unwrap_or_else(|| panic!("{spelled:?}"));
+            let seen = causal_mask_in(&body, &tiles).unwrap_or_else(|| panic!("{spelled:?}"));
             let moved = spelled.3.map(|minus| (4, minus));
             assert_eq!((seen.ahead, seen.moved, seen.hidden), (ahead, moved, None), "{spelled:?}");
             // A visible score is unchanged.
@@ -242,12 +242,12 @@ mod tests {
         use ElementOp::{Eq, Ge, Le};
         for spelled in [(Ge, true, true, None), (Le, true, false, None), (Eq, true, true, None)] {
             let (body, tiles) = masked(spelled, f64::NEG_INFINITY);
-            assert_eq!(seen_by(&body, &tiles), None, "{spelled:?}");
+            assert_eq!(causal_mask_in(&body, &tiles), None, "{spelled:?}");
         }
         let (body, tiles) = masked((Le, true, true, None), -1e9);
-        assert_eq!(seen_by(&body, &tiles), None);
+        assert_eq!(causal_mask_in(&body, &tiles), None);
         let (body, mut tiles) = masked((Le, true, true, None), f64::NEG_INFINITY);
         tiles.boxes[0].geometry.accesses[1].strides[0] = 1;
-        assert_eq!(seen_by(&body, &tiles), None);
+        assert_eq!(causal_mask_in(&body, &tiles), None);
     }
 }

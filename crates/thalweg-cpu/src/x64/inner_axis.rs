@@ -23,14 +23,14 @@ use super::turn_code::{self, TurnCode};
 use super::vir::Vir;
 use super::{Knobs, Report, Unsupported, dump, limits, lower, pages, unrolled};
 use crate::prepare::prepare;
-use crate::row_call::MOST_ROWS_ABREAST;
-use crate::row_call::{ACCESS_WORDS, Along, RowArgs};
+use crate::row_call::MAX_ROWS_ABREAST;
+use crate::row_call::{ACCESS_WORDS, InnerReduction, RowArgs};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use thalweg_kernel::{Access, AccessClass, Body, Phases, online_passes, phases};
 
 /// A compiled row body.
-pub struct CompiledAlong {
+pub struct CompiledInnerReduction {
     code: pages::Code,
     /// Phases that its calls run; values and buffers are numbered here.
     pub phases: Phases,
@@ -39,37 +39,41 @@ pub struct CompiledAlong {
 }
 
 /// Compiles a row body for an instruction set that this machine has; `keep` as in [`thalweg_kernel::phases`].
-pub fn compile_along(body: &Body, isa: Isa, keep: bool) -> Result<CompiledAlong, Unsupported> {
-    compile_along_with(body, isa, keep, Knobs::default())
+pub fn compile_inner_reduction(body: &Body, isa: Isa, keep: bool) -> Result<CompiledInnerReduction, Unsupported> {
+    compile_inner_reduction_with(body, isa, keep, Knobs::default())
 }
 
-/// Like [`compile_along`], for outputs larger than the caches: the last pass stores whole vectors non-temporally. The
+/// Like [`compile_inner_reduction`], for outputs larger than the caches: the last pass stores whole vectors non-temporally. The
 /// first element of each row of every output that is stored point by point must be aligned to 64 bytes.
-pub fn compile_along_streaming(body: &Body, isa: Isa, keep: bool) -> Result<CompiledAlong, Unsupported> {
-    compile_along_with(body, isa, keep, Knobs { streaming: true, ..Knobs::default() })
+pub fn compile_inner_reduction_streaming(
+    body: &Body,
+    isa: Isa,
+    keep: bool,
+) -> Result<CompiledInnerReduction, Unsupported> {
+    compile_inner_reduction_with(body, isa, keep, Knobs { streaming: true, ..Knobs::default() })
 }
 
-pub(crate) fn compile_along_with(
+pub(crate) fn compile_inner_reduction_with(
     body: &Body,
     isa: Isa,
     keep: bool,
     knobs: Knobs,
-) -> Result<CompiledAlong, Unsupported> {
+) -> Result<CompiledInnerReduction, Unsupported> {
     let began = Instant::now();
     let prepared = prepare(body);
     let phases = phases(&prepared, keep);
-    let (bytes, mut report) = assemble_along(&prepared, &phases, isa, knobs)?;
+    let (bytes, mut report) = assemble_inner_reduction(&prepared, &phases, isa, knobs)?;
     let code = pages::Code::publish(&bytes).ok_or(Unsupported::NoPages)?;
     report.time = began.elapsed();
     tracing::debug!(?report, "compiled a row body");
-    Ok(CompiledAlong { code, phases, report })
+    Ok(CompiledInnerReduction { code, phases, report })
 }
 
 /// Vector registers reserved for loops in a pass with folds, if there are enough.
 const OF_TURNS: usize = 10;
 
 /// A phase, ready to be emitted.
-struct Part {
+struct CompiledPhase {
     v: Vir,
     /// The main loop; for a phase that runs once per row, all its code.
     main: (Program, Allocation),
@@ -85,14 +89,14 @@ struct Part {
 }
 
 /// Assembles the machine code of a prepared body's phases.
-pub(crate) fn assemble_along(
+pub(crate) fn assemble_inner_reduction(
     body: &Body,
     phases: &Phases,
     isa: Isa,
     knobs: Knobs,
 ) -> Result<(Vec<u8>, Report), Unsupported> {
-    let make = |p: &thalweg_kernel::Phase| Ok(Part { left: left(p), ..part(&p.body, p.once, isa, knobs)? });
-    let mut parts = phases.list.iter().map(make).collect::<Result<Vec<Part>, _>>()?;
+    let make = |p: &thalweg_kernel::Phase| Ok(CompiledPhase { left: left(p), ..part(&p.body, p.once, isa, knobs)? });
+    let mut parts = phases.list.iter().map(make).collect::<Result<Vec<CompiledPhase>, _>>()?;
     let nothing = Vir::new(isa, isa.bytes() / 4);
     let accesses: Vec<Access> = phases.list.first().map_or(body.accesses.clone(), |p| p.body.accesses.clone());
     let ahead = ahead(body, phases);
@@ -135,7 +139,7 @@ fn left(phase: &thalweg_kernel::Phase) -> Vec<(u16, u8)> {
     folds.flat_map(|c| (c.slot..).zip(c.of.region().args.iter().map(|&d| lane_of(d)))).collect()
 }
 
-fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsupported> {
+fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<CompiledPhase, Unsupported> {
     let v = lower::lower_phase(body, isa, once)?;
     let order = schedule::order(&v);
     let given = body.folds.iter().map(|f| (f.slot, f.node)).chain(body.sets.iter().map(|s| (s.slot, s.node)));
@@ -151,7 +155,7 @@ fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsuppo
         let limits = Limits { vectors: knobs.registers.map_or(all, |r| r.min(all)), masks: 5 };
         let main = whole(schedule::unroll(&v, &order, 1, 1, false), limits)?;
         let turns = loops(limits)?;
-        return Ok(Part { v, main, tail: None, held: None, turns, gives, left, instructions, slots: 0 });
+        return Ok(CompiledPhase { v, main, tail: None, held: None, turns, gives, left, instructions, slots: 0 });
     }
     let mut masked = limits(&v, isa, knobs, true);
     let tail = whole(schedule::unroll(&v, &order, 1, 1, true), masked)?;
@@ -162,7 +166,17 @@ fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsuppo
         if turns.is_empty() {
             a.hoist(&p, limits.vectors);
         }
-        return Ok(Part { v, main: (p, a), tail: Some(tail), held: None, turns, gives, left, instructions, slots: 0 });
+        return Ok(CompiledPhase {
+            v,
+            main: (p, a),
+            tail: Some(tail),
+            held: None,
+            turns,
+            gives,
+            left,
+            instructions,
+            slots: 0,
+        });
     }
     // Loops need registers, too.
     let need = if v.loops.is_empty() { tail.1.peak } else { tail.1.peak.max(OF_TURNS) };
@@ -174,7 +188,17 @@ fn part(body: &Body, once: bool, isa: Isa, knobs: Knobs) -> Result<Part, Unsuppo
     if turns.is_empty() {
         a.hoist(&p, masked.vectors);
     }
-    Ok(Part { v, main: (p, a), tail: Some(tail), held: Some(held), turns, gives, left, instructions, slots: 0 })
+    Ok(CompiledPhase {
+        v,
+        main: (p, a),
+        tail: Some(tail),
+        held: Some(held),
+        turns,
+        gives,
+        left,
+        instructions,
+        slots: 0,
+    })
 }
 
 /// Unrolls by as many copies as the order of folds requires, interleaving as many as the registers allow.
@@ -206,7 +230,7 @@ fn folding(
 
 fn emit(
     body: &Body,
-    parts: &mut [Part],
+    parts: &mut [CompiledPhase],
     nothing: &Vir,
     accesses: &[Access],
     (values, ahead, second): (usize, Vec<(u16, u8)>, Option<usize>),
@@ -214,13 +238,13 @@ fn emit(
 ) -> Option<Vec<u8>> {
     let mut frame = Frame::new(accesses);
     let starts = frame.words(accesses);
-    let home = frame.vectors(values * MOST_ROWS_ABREAST);
+    let home = frame.vectors(values * MAX_ROWS_ABREAST);
     for p in parts.iter_mut() {
         p.slots = frame.vectors(p.v.slots.len());
         turn_code::place(&mut p.turns, &p.v, &mut |n| frame.vectors(n));
     }
     // A phase ends before the next begins, so phases share spill slots.
-    let places = |p: &Part| p.main.1.places.max(p.tail.as_ref().map_or(0, |t| t.1.places)) as usize;
+    let places = |p: &CompiledPhase| p.main.1.places.max(p.tail.as_ref().map_or(0, |t| t.1.places)) as usize;
     let spills = frame.vectors(parts.iter().map(places).max().unwrap_or(0));
     let homes = frame.vectors(parts.iter().map(|p| p.held.as_ref().map_or(0, |h| h.frame())).max().unwrap_or(0));
     parts.iter_mut().filter_map(|p| p.held.as_mut()).for_each(|h| h.homes = homes);
@@ -235,7 +259,7 @@ fn emit(
     e.access_words(starts, exit);
     e.a.lea(RBX, at(RSP, home));
     e.values_from_memory(body, parts, values);
-    let by_call = |p: &Part| p.v.slots.iter().any(|s| s.by_call());
+    let by_call = |p: &CompiledPhase| p.v.slots.iter().any(|s| s.by_call());
     for (k, p) in parts.iter().enumerate().filter(|(_, p)| by_call(p)) {
         let skip = e.phase(k, p);
         e.fill_slots(false);
@@ -281,7 +305,7 @@ fn emit(
 
 impl<'a> Emit<'a> {
     /// Starts a phase; jumps to the returned label if the call does not run it.
-    fn phase(&mut self, k: usize, p: &'a Part) -> Label {
+    fn phase(&mut self, k: usize, p: &'a CompiledPhase) -> Label {
         (self.v, self.held, self.slots, self.turns) = (&p.v, p.held.as_ref(), p.slots, &p.turns);
         self.salt = (k as u64 + 1) << 32;
         let skip = self.a.label();
@@ -362,7 +386,7 @@ impl<'a> Emit<'a> {
     }
 
     /// Loads the values that phases before the call's first computed.
-    fn values_from_memory(&mut self, body: &Body, parts: &[Part], values: usize) {
+    fn values_from_memory(&mut self, body: &Body, parts: &[CompiledPhase], values: usize) {
         if parts.len() < 2 || values == 0 {
             return;
         }
@@ -381,7 +405,7 @@ impl<'a> Emit<'a> {
     }
 
     /// Stores the values that the call's phases computed, if it did not run all phases.
-    fn values_to_memory(&mut self, body: &Body, parts: &'a [Part]) {
+    fn values_to_memory(&mut self, body: &Body, parts: &'a [CompiledPhase]) {
         let all = self.a.label();
         let some = self.a.label();
         self.a.arith_imm(7, at(RSP, FRAME_START), 0);
@@ -402,7 +426,7 @@ impl<'a> Emit<'a> {
     }
 }
 
-impl Along for CompiledAlong {
+impl InnerReduction for CompiledInnerReduction {
     unsafe fn run(&self, args: &RowArgs, n: usize, rows: usize, phases: Range<usize>) -> bool {
         type Function = extern "sysv64" fn(*const u64, usize, usize, usize, usize) -> u64;
         // SAFETY: the code was emitted with this signature and published whole; it lives as long as `self`.

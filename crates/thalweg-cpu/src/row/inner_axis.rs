@@ -4,9 +4,9 @@
 //! several runs, run phase by phase, one block per call. If the body combines rows, one thread runs each group of them
 //! (`columns.rs`).
 
-pub use super::along_call::Along;
 use super::columns::Columns;
 use super::combined::Combines;
+pub use super::inner_axis_call::InnerReductionLaunch;
 use super::layout::{Block, Layout};
 use super::online;
 use super::passes::{self, Blockwise, CHUNK, Chunk, Failure, Kernel, Scratch};
@@ -16,7 +16,7 @@ use thalweg_ir::DType;
 use thalweg_kernel::{Phases, order};
 use thalweg_runtime::Error;
 
-impl Along<'_> {
+impl InnerReductionLaunch<'_> {
     /// Runs the launch.
     ///
     /// # Safety
@@ -84,7 +84,7 @@ impl Along<'_> {
                     let end = layout.rows().min(row + columns.rows);
                     while row < end {
                         // SAFETY: the caller's promise; each group is run by one thread.
-                        row += unsafe { self.stretch(whole, row..end, scratch, &failure) };
+                        row += unsafe { self.run_rows(whole, row..end, scratch, &failure) };
                     }
                 }
             });
@@ -95,7 +95,7 @@ impl Along<'_> {
     }
 
     /// Runs some rows from the start of a range; returns their number.
-    unsafe fn stretch(
+    unsafe fn run_rows(
         &self,
         whole: bool,
         rows: std::ops::Range<usize>,
@@ -121,7 +121,7 @@ impl Along<'_> {
     }
 }
 
-impl Kernel for Along<'_> {
+impl Kernel for InnerReductionLaunch<'_> {
     fn phases(&self) -> &Phases {
         self.phases
     }
@@ -193,11 +193,11 @@ impl Kernel for Along<'_> {
         unsafe { self.call(args, 1, 1, phase..phase + 1) }
     }
 
-    fn together(&self) -> Option<Blockwise> {
+    fn blockwise(&self) -> Option<Blockwise> {
         self.online.map(|online| Blockwise { phases: online.phases.clone(), words: online::words(self.phases, online) })
     }
 
-    unsafe fn blocks_together(
+    unsafe fn run_fused_block(
         &self,
         block: Block,
         chunk: Chunk,

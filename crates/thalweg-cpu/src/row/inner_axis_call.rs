@@ -1,22 +1,22 @@
 //! Argument words of calls along rows: for whole rows, or for a block of one.
 
-use super::arena::Places;
+use super::arena::ArenaLayout;
 use super::columns::Columns;
 use super::combined::Combines;
 use super::layout::{Block, Layout, Line};
 use super::panels;
 use super::tables::Tables;
 use super::{Stores, may_stream};
-use crate::engine::AlongEngine;
-use crate::row_call::{ACCESS_WORDS, MOST_ROWS_ABREAST};
+use crate::engine::InnerReductionEngine;
+use crate::row_call::{ACCESS_WORDS, MAX_ROWS_ABREAST};
 use crate::tunable::TUNABLES;
 use std::ops::Range;
 use thalweg_kernel::{Body, OnlinePasses, Phases};
 use thalweg_runtime::Error;
 
 /// One launch.
-pub struct Along<'a> {
-    engine: &'a AlongEngine,
+pub struct InnerReductionLaunch<'a> {
+    engine: &'a InnerReductionEngine,
     /// User-defined monoids.
     pub combines: &'a Combines,
     pub phases: &'a Phases,
@@ -41,15 +41,15 @@ pub struct Along<'a> {
     pub columns: Option<Columns>,
 }
 
-impl<'a> Along<'a> {
+impl<'a> InnerReductionLaunch<'a> {
     pub fn new(
-        (engine, combines): (&'a AlongEngine, &'a Combines),
+        (engine, combines): (&'a InnerReductionEngine, &'a Combines),
         online: Option<&'a OnlinePasses>,
         body: &Body,
         layout: &'a Layout<'a>,
         scalars: &'a [u64],
         stores: Stores,
-    ) -> Along<'a> {
+    ) -> InnerReductionLaunch<'a> {
         let phases = engine.phases();
         let in_place = stores.aliased && engine.rereads_inputs();
         let written = body.stores.iter().map(|s| s.access as usize).filter(|&a| !body.accesses[a].per_row);
@@ -57,7 +57,7 @@ impl<'a> Along<'a> {
         let parted = layout.lines.iter().any(|l| l.map.as_ref().is_some_and(|m| m.written));
         let last = phases.list.iter().rposition(|p| !p.once).filter(|_| stores.stream && !parted);
         let stream = last.map(|l| (l, written.collect()));
-        let mut places = Places::default();
+        let mut places = ArenaLayout::default();
         places.take(8 * phases.values.len());
         let buffers = phases.buffers.iter().map(|d| places.take(layout.row * d.size())).collect();
         let columns = Columns::new(body, layout);
@@ -67,8 +67,8 @@ impl<'a> Along<'a> {
                 l.point != 0 && l.kept[last] != 0 && body.stores.iter().all(|s| s.access as usize != *i)
             });
         let point = read.map(|(_, l)| l.unit as usize).chain(phases.buffers.iter().map(|d| d.size())).sum::<usize>();
-        let together = (TUNABLES.abreast_bytes.size() / (point * layout.n).max(1)).clamp(1, MOST_ROWS_ABREAST);
-        Along {
+        let together = (TUNABLES.abreast_bytes.size() / (point * layout.n).max(1)).clamp(1, MAX_ROWS_ABREAST);
+        InnerReductionLaunch {
             engine,
             combines,
             phases,
@@ -93,7 +93,7 @@ impl<'a> Along<'a> {
     /// Runs phases for the rows that the args describe.
     ///
     /// # Safety
-    /// As for [`crate::row_call::Along::run`].
+    /// As for [`crate::row_call::InnerReduction::run`].
     pub unsafe fn call(&self, args: &[u64], n: usize, rows: usize, phases: Range<usize>) -> Result<(), Error> {
         let fits = |(phase, written): &(usize, Vec<usize>)| phases.contains(phase) && may_stream(written, args, rows);
         // SAFETY: the caller's promise; rows with non-temporal stores are aligned.
@@ -148,7 +148,7 @@ impl<'a> Along<'a> {
     }
 }
 
-impl Along<'_> {
+impl InnerReductionLaunch<'_> {
     /// Row-major number of a block's first point in the domain.
     fn first_point(&self, row: usize, block: Block) -> usize {
         row * self.layout.row + block.run * self.layout.n + block.start
@@ -157,7 +157,7 @@ impl Along<'_> {
     /// Unpacks the packed stores of these phases for a block to their operands.
     ///
     /// # Safety
-    /// A call with the words of [`Along::args`] for this block, of as many points, has just run these phases.
+    /// A call with the words of [`InnerReductionLaunch::args`] for this block, of as many points, has just run these phases.
     pub unsafe fn part(&self, row: usize, block: Block, phases: Range<usize>, tables: &Tables) {
         let parted = |i: &usize| self.layout.lines.get(*i).is_some_and(|l| l.map.as_ref().is_some_and(|m| m.written));
         if self.layout.row == 0 {

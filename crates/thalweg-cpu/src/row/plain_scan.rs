@@ -13,7 +13,7 @@ use thalweg_kernel::{AccessClass, AccessGeometry, Body, Moved, Node, NodeId, Ori
 use thalweg_runtime::Buffer;
 
 /// A launch of a plain scan.
-pub struct Bare<'a> {
+pub struct PlainScan<'a> {
     scan: &'a Scan,
     /// Operand, first element and dtype of the scan's input, and of its result.
     from: (u16, isize, DType),
@@ -22,14 +22,14 @@ pub struct Bare<'a> {
     n: usize,
 }
 
-impl<'a> Bare<'a> {
+impl<'a> PlainScan<'a> {
     /// Recognises a plain scan in a body and geometry.
-    pub fn of(body: &'a Body, geometry: &RowGeometry, orientation: Orientation) -> Option<Bare<'a>> {
+    pub fn of(body: &'a Body, geometry: &RowGeometry, orientation: Orientation) -> Option<PlainScan<'a>> {
         let ([scan], [store]) = (&body.scans[..], &body.stores[..]) else { return None };
         let node = |id: NodeId| body.nodes[id.0 as usize];
         let (Node::Scanned { .. }, Node::Load { access }) = (node(store.node), node(scan.node)) else { return None };
         let plain = body.folds.is_empty() && body.sets.is_empty() && store.combine.is_none();
-        if !plain || orientation != Orientation::Along {
+        if !plain || orientation != Orientation::InnerAxis {
             return None;
         }
         let line = |a: u16| {
@@ -38,7 +38,7 @@ impl<'a> Bare<'a> {
             Some((access.operand?, at.base, access.dtype)).filter(|_| whole)
         };
         let (from, to) = (line(access)?, line(store.access)?);
-        Some(Bare { scan, from, to, rows: geometry.rows(), n: geometry.row() })
+        Some(PlainScan { scan, from, to, rows: geometry.rows(), n: geometry.row() })
     }
 
     /// Whether threads split each row instead of taking whole rows.
