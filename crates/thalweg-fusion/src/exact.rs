@@ -10,7 +10,7 @@
 //!   integers or bool, a sort, an extreme or its index, a loop that ends by data: there a rounding error decides.
 //!   (Except a maximum that is only subtracted in exponents, as in a softmax.) Its argument and all ancestors of that
 //!   are exact, back to values in memory, matrix products and (in f32 and f64, where the order of a sum varies anyway)
-//! sums. So every kernel and every tier selects the same.
+//!   sums. So every kernel and every tier selects the same.
 //! - **Its product is added to or subtracted from another product.** In `a·a - b·b` one product would be rounded and
 //!   the other not, so that equal products would differ. Both are exact then, also through views, extremes and sums, as
 //!   in `mean(x·x) - mean(x)·mean(x)`. A difference that only exponentials read is left alone, since it changes their
@@ -352,7 +352,7 @@ mod tests {
 
     /// No engine contracts a quotient by a tensor, so it stays cheap; a product that it meets is exact.
     #[test]
-    fn quotients_by_tensors_are_not_exact_where_they_meet() {
+    fn subtracted_quotients_by_tensors_are_not_exact() {
         let mut g = Graph::new();
         let [a, b, c] = [(); 3].map(|()| g.input(&[64]));
         let [p, q] = [a, b].map(|x| g.binary(Div, x, c));

@@ -200,10 +200,10 @@ impl SpaceClass {
         let view = |(view, mask): (&View, Option<&[(i64, i64)]>)| {
             let dim = |d: usize| ViewDimArguments {
                 size: self.divisor(view.shape[d]),
-                stride: view.strides()[d] as isize,
+                stride: view.strides()[d],
                 bounds: mask.map(|mask| BoundsArguments { low: mask[d].0 as isize, high: mask[d].1 as isize }),
             };
-            ViewArguments { offset: view.offset as isize, dims: (0..view.shape.rank()).map(dim).collect() }
+            ViewArguments { offset: view.offset, dims: (0..view.shape.rank()).map(dim).collect() }
         };
         map.levels().map(view).collect()
     }

@@ -4,12 +4,12 @@
 //! geometry, operands and scalars. Writing makes no choice between plans; the search calls it repeatedly. So it has no
 //! side effects and depends on nothing but the segment.
 //!
-//! `rules`: legality rules, each with its reason.
+//! * `rules`: legality rules, each with its reason.
 //! * `movement`: paths of views between a kernel's points and a value, which become index maps; `rows`: the points that
 //!   form a row.
-//! `body`: the writer. `boxes` and `map_layout`: boxes of the domain with constant masks, and the layout of accesses.
-//! `contraction`: matrix products with prologues and epilogue.
-//! `opaque`: launches of opaque kernels. `step`: the result.
+//! * `body`: the writer. `boxes` and `map_layout`: boxes of the domain with constant masks, and the layout of accesses.
+//! * `contraction`: matrix products with prologues and epilogue.
+//! * `opaque`: launches of opaque kernels. `step`: the result.
 
 pub(crate) mod body;
 mod boxes;

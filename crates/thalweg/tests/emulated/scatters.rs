@@ -296,6 +296,6 @@ fn long_runs_are_cut_into_pieces_where_the_order_is_free() {
     // An index out of range is an error as before.
     let mut bad = drawn(600, 2, 1);
     bad[300] = 7;
-    let y = on(&Tensor::ones([2])).index_add(0, &on(&Tensor::new(&bad[..])), &on(&Tensor::ones([600])));
+    let y = on(&Tensor::ones([2])).index_add(0, &on(&Tensor::new(&bad[..])), on(&Tensor::ones([600])));
     assert!(message(&y).starts_with("index_add: an index is out of range for axis 0 of size 2"), "{}", message(&y));
 }
