@@ -151,10 +151,8 @@ pub static SEARCH: Variable = variable(
     "how long the planner searches",
 );
 /// Fraction of the run time spent on autotuning (measuring plans).
-pub static AUTOTUNE: Variable = renamed(
-    "THALWEG_MEASURE",
-    variable("THALWEG_AUTOTUNE", Allowed::Percent, "fraction of the run time spent on autotuning"),
-);
+pub static AUTOTUNE: Variable =
+    renamed("THALWEG_MEASURE", variable("THALWEG_AUTOTUNE", Allowed::Percent, "run time spent on autotuning"));
 /// Whether to defer results that nobody reads.
 pub static DEFER: Variable = variable("THALWEG_DEFER", ON_OFF, "whether unread results are left unwritten");
 /// Whether new segments run before a plan has been searched for.
