@@ -7,8 +7,8 @@
 //! invalid value is ignored. Devices check all variables when they are created ([`check`]), so mistakes are reported
 //! where a `Result` is available.
 //!
-//! **Renaming a variable.** [`renamed`] declares the new name and the former one. For one version the former name is
-//! read where the new one is not set, and [`outdated`] warns of it; then the row becomes a [`variable`] again.
+//! **Renaming a variable.** `renamed` declares the new name and the former one. For one version the former name is
+//! read where the new one is not set, and [`outdated`] warns of it; then the row becomes a `variable` again.
 
 use crate::Error;
 use std::ffi::{OsStr, OsString};
