@@ -295,7 +295,7 @@ fn argsort_of_all() -> (Kernel, Geometry) {
 
 /// `x[index[i], j] += v[i, j]`.
 fn scattered((dtype, ordered): (DType, bool), columns: usize) -> (Kernel, Geometry) {
-    // Few elements with many values each where the order is free: runs in pieces.
+    // Few elements with many values each where the order is free: runs in chunks.
     let (rows, n, step) = (if ordered { 1000 } else { 10 }, 5000, columns as isize);
     let geometry = ScatterGeometry {
         axis: 0,
@@ -385,7 +385,7 @@ fn kernels() -> Vec<(&'static str, (Kernel, Geometry))> {
         ("sort", scanned(ScanOp::Sort)),
         ("argsort_of_all", argsort_of_all()),
         ("scatter_add", scattered((DType::F32, true), 64)),
-        ("scatter_add_in_pieces", scattered((DType::F32, false), 64)),
+        ("scatter_add_in_chunks", scattered((DType::F32, false), 64)),
         ("scatter_add_i64", scattered((DType::I64, true), 64)),
         ("scatter_add_in_few_places", counted()),
         ("scatter_add_of_many_lines", scattered((DType::F32, true), 1 << 17)),

@@ -88,14 +88,14 @@ thalweg_ir::tunables! {
         /// Values of a line that one thread puts in while a multiprocessor sorts a tile, at a quarter of what was measured: a tile
         /// takes 16 times as long, and several are sorted at once.
         sort_cost: 4, in 0..=1 << 12,
-        /// Values per element of a scatter from which on runs are cut into pieces.
+        /// Values per element of a scatter from which on runs are cut into chunks.
         min_run_values: 128, in 1..=8,
-        /// Values along a scatter's axis from which on runs are cut into pieces even if there are few per element on average:
+        /// Values along a scatter's axis from which on runs are cut into chunks even if there are few per element on average:
         /// one element with all values takes one thread 0.14 us per value.
         min_skewed_values: 1 << 20, in 1..=64,
-        /// Sorted indices per piece of a run: partial results are few, and one element with 10 M values keeps 78,125 threads
+        /// Sorted indices per chunk of a run: partial results are few, and one element with 10 M values keeps 78,125 threads
         /// busy.
-        piece: 128, in 2..=8,
+        run_chunk: 128, in 2..=8,
         /// Values from which on they are counted in tables: a block each for so few would add more than it counts.
         min_counted_values: 256, in 1..=16,
         /// Values for each place of the result from which on they are counted in tables.

@@ -117,11 +117,11 @@ impl Skeleton {
                 ScatterStage::Runs(op) => {
                     format!("Scatter: {op:?} of {}, a thread a run of sorted indices.", dtype.name())
                 }
-                ScatterStage::Pieces(op) => {
-                    format!("Scatter: {op:?} of {}, a thread a piece of a run of sorted indices.", dtype.name())
+                ScatterStage::Chunks(op) => {
+                    format!("Scatter: {op:?} of {}, a thread a chunk of a run of sorted indices.", dtype.name())
                 }
                 ScatterStage::Join(op) => {
-                    format!("Scatter: {op:?} of {}, a warp the pieces of a run of sorted indices.", dtype.name())
+                    format!("Scatter: {op:?} of {}, a warp the chunks of a run of sorted indices.", dtype.name())
                 }
                 ScatterStage::Clear => "Scatter: no index is known of any element.".into(),
                 ScatterStage::Latest => "Scatter: the last index of each element.".into(),

@@ -253,7 +253,7 @@ fn sorted_scatters_write_over_what_dies() {
 
 /// Elements with many values: their runs are cut into chunks, which are combined by a warp.
 #[test]
-fn long_runs_are_cut_into_pieces_where_the_order_is_free() {
+fn long_runs_are_cut_into_chunks_where_the_order_is_free() {
     let on = |x: &Tensor| x.to_device(emulated()).unwrap();
     // Shape of the tensor, axis, indices, number of distinct indices: one element with all values; runs that begin and
     // end within chunks; lines with indices of their own; lines that share indices, as vectors and not.

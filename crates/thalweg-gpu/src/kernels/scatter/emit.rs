@@ -8,17 +8,17 @@
 //! * *runs*, where lines are too few to keep the chip busy: indices are sorted by the element that they name, and each
 //!   thread takes all values of one element. Where neighbouring lines share their indices, a thread takes a vector of
 //!   lines.
-//! * *pieces*, likewise, where the order is free: runs are cut into pieces, so that one element with all values keeps
-//!   the chip busy (`pieces`).
+//! * *chunks*, likewise, where the order is free: runs are cut into chunks, so that one element with all values keeps
+//!   the chip busy (`chunks`).
 //! * *latest*, likewise, where values replace each other: a thread for each index finds by an atomic maximum the last
 //!   index that names an element, and a thread for each element takes that index's value. (There is no copy.)
 //! * *at once*, likewise, where the order cannot be observed (sums and extremes of integers): a thread for each value,
 //!   and atomic operations. Sums with few bins are counted in shared memory ([`crate::kernels::histogram::emit`]).
 //!
-//! Always true: but for pieces, the values of one element are applied in the order of the index; each result is rounded
-//! to its dtype. So all other strategies give the same bits, and strict modes use no pieces.
+//! Always true: but for chunks, the values of one element are applied in the order of the index; each result is rounded
+//! to its dtype. So all other strategies give the same bits, and strict modes use no chunks.
 
-mod pieces;
+mod chunks;
 
 use crate::ir::{Atomic, Binary, Definition, Expr, For, Kernel, Routine, Statement, Type, Unroll};
 use crate::kernels::scatter::params::ScatterParams;
@@ -68,7 +68,7 @@ impl Scatter<'_> {
         match self.class.stage {
             ScatterStage::Lines(op)
             | ScatterStage::Runs(op)
-            | ScatterStage::Pieces(op)
+            | ScatterStage::Chunks(op)
             | ScatterStage::Join(op)
             | ScatterStage::Atomic(op) => Some(op),
             _ => None,
@@ -115,7 +115,7 @@ impl Scatter<'_> {
             ScatterStage::Copy => self.copy(),
             ScatterStage::Lines(op) => self.lines(op),
             ScatterStage::Runs(op) => self.runs(op),
-            ScatterStage::Pieces(op) => self.pieces(op),
+            ScatterStage::Chunks(op) => self.chunks(op),
             ScatterStage::Join(op) => self.join(op),
             ScatterStage::Atomic(op) => self.atomic(op),
             ScatterStage::Clear => vec![
@@ -169,7 +169,7 @@ impl Scatter<'_> {
             let [high, low] = ["high", "low"].map(|name| self.own(name));
             out.push(set("along", sides().select(low.clone(), high.clone())));
             out.push(Statement::Variable("rest".into(), sides().select(high, low)));
-            if let ScatterStage::Pieces(_) | ScatterStage::Join(_) = stage {
+            if let ScatterStage::Chunks(_) | ScatterStage::Join(_) = stage {
                 out.push(set("line", self.own("rest")));
             }
         }

@@ -40,9 +40,9 @@ params! {
         across: Flag,
         /// Dimensions of lines.
         dims: Vec<LineDimParams> = each(class.dims.into(), LineDimParams::declare),
-        /// Pieces of runs.
-        pieces: Option<PiecesParams> =
-            optional(matches!(class.stage, ScatterStage::Pieces(_) | ScatterStage::Join(_)), PiecesParams::declare),
+        /// Chunks of runs.
+        chunks: Option<PiecesParams> =
+            optional(matches!(class.stage, ScatterStage::Chunks(_) | ScatterStage::Join(_)), PiecesParams::declare),
     }
 }
 
@@ -72,13 +72,13 @@ impl LineDimParams {
 }
 
 params! {
-    /// Kernel arguments of runs that are cut into pieces.
+    /// Kernel arguments of runs that are cut into chunks.
     pub struct PiecesParams() filled by PiecesArguments {
         /// Partial results.
         partials: Address,
         /// Number of lines.
         lines: I64,
-        /// Sorted indices per piece.
+        /// Sorted indices per chunk.
         length: U32,
     }
 }

@@ -109,8 +109,8 @@ fn choose(
     // Short runs are faster in one launch. A few long ones among many elements are possible, and worth it from about a
     // million values on, which one thread takes 0.1 s for.
     let long = TUNABLES.min_run_values.reached_by(g.n / g.size.max(1)) || TUNABLES.min_skewed_values.reached_by(g.n);
-    let pieces = !ordered && g.n > TUNABLES.piece.size() && long;
-    if pieces { ScatterStage::Pieces(op) } else { ScatterStage::Runs(op) }
+    let chunks = !ordered && g.n > TUNABLES.run_chunk.size() && long;
+    if chunks { ScatterStage::Chunks(op) } else { ScatterStage::Runs(op) }
 }
 
 /// Number of neighbouring lines that a thread takes as a vector: they are contiguous and aligned in tensor, values and
@@ -198,7 +198,7 @@ fn launches(
             }
             ScatterStage::Copy
             | ScatterStage::Runs(_)
-            | ScatterStage::Pieces(_)
+            | ScatterStage::Chunks(_)
             | ScatterStage::Join(_)
             | ScatterStage::Take => true,
         };
@@ -227,10 +227,10 @@ fn launches(
             let sorted = (each * vector) as isize;
             LineDimArguments { size: by(d / vector), tensor, index, values, result, sorted }
         };
-        let pieces = matches!(stage, ScatterStage::Pieces(_) | ScatterStage::Join(_)).then(|| PiecesArguments {
-            partials: scratch.partials.expect("pieces have partial results"),
+        let chunks = matches!(stage, ScatterStage::Chunks(_) | ScatterStage::Join(_)).then(|| PiecesArguments {
+            partials: scratch.partials.expect("chunks have partial results"),
             lines: lines * lanes,
-            length: TUNABLES.piece.get(),
+            length: TUNABLES.run_chunk.get(),
         });
         let [tensor, index, values, result] = addresses;
         let [tensor_stride, index_stride, values_stride, result_stride] = g.steps;
@@ -252,7 +252,7 @@ fn launches(
             threads,
             across,
             dims: dims.iter().enumerate().map(dim).collect(),
-            pieces,
+            chunks,
         };
         let class = ScatterClass { stage, dtype, dims: dims.len() as u8, wide, lanes: lanes as u8 };
         let (grid, arguments) = ([blocks(threads, BLOCK as usize), 1, 1], arguments.fill(&class));
@@ -281,18 +281,18 @@ fn launches(
         return;
     }
     match stage {
-        stage @ (ScatterStage::Runs(_) | ScatterStage::Pieces(_)) => {
+        stage @ (ScatterStage::Runs(_) | ScatterStage::Chunks(_)) => {
             let of_rows: Vec<_> = dims.iter().filter(|d| d.2 != 0).map(|d| (d.0, d.1[1])).collect();
             let region = index_sort::select::add(plan, g, (rows, &of_rows), addresses[1]);
             scratch.sorted_or_latest = Some(RuntimeArgument::Scratch(region, 0));
             // Where each line has its own indices, those of one line lie side by side.
             let across = across && dims.last().is_some_and(|d| d.2 == 0);
-            let ScatterStage::Pieces(op) = stage else { return launch(plan, stage, (lines * g.n, across), scratch) };
-            let pieces = g.n.div_ceil(TUNABLES.piece.get());
-            plan.scratch.push((dtype.size() * lines * pieces).max(64));
+            let ScatterStage::Chunks(op) = stage else { return launch(plan, stage, (lines * g.n, across), scratch) };
+            let chunks = g.n.div_ceil(TUNABLES.run_chunk.get());
+            plan.scratch.push((dtype.size() * lines * chunks).max(64));
             scratch.partials = Some(RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0));
             launch(plan, stage, (lines * g.n, across), scratch);
-            launch(plan, ScatterStage::Join(op), (lines * pieces, across), scratch);
+            launch(plan, ScatterStage::Join(op), (lines * chunks, across), scratch);
         }
         stage @ ScatterStage::Atomic(_) => launch(plan, stage, (lines * g.n, across), scratch),
         stage => launch(plan, stage, (lines, true), scratch),

@@ -236,7 +236,7 @@ extern "C" __global__ void __launch_bounds__(256) scatter(THALWEG_PARAMETER(10))
 
 // options: -fmad=false
 
-// Scatter: Add of f32, a thread a piece of a run of sorted indices.
+// Scatter: Add of f32, a thread a chunk of a run of sorted indices.
 struct sum_float { FN static float of(float x, float y) { return x + y; } };
 extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(27)) {
   begin();
@@ -328,7 +328,7 @@ extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(27))
 
 // options: -fmad=false
 
-// Scatter: Add of f32, a warp the pieces of a run of sorted indices.
+// Scatter: Add of f32, a warp the chunks of a run of sorted indices.
 struct sum_float { FN static float of(float x, float y) { return x + y; } };
 extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(27)) {
   begin();
@@ -382,10 +382,10 @@ extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(27))
       return;
     }
   }
-  const u32 pieces = ((u32)a.w[5] + (u32)a.w[26] - 1u) / (u32)a.w[26];
+  const u32 chunks = ((u32)a.w[5] + (u32)a.w[26] - 1u) / (u32)a.w[26];
   __align__(16) float elements[4];
   u32 d = along + lane;
-  bool more = d < pieces;
+  bool more = d < chunks;
   if (more) {
     more = (u32)(load1(sorted + (at4 + (i64)(d * (u32)a.w[26]))) >> 32ull) == place;
   }
@@ -398,7 +398,7 @@ extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(27))
   }
   while (more) {
     d = d + 32u;
-    more = d < pieces;
+    more = d < chunks;
     if (more) {
       more = (u32)(load1(sorted + (at4 + (i64)(d * (u32)a.w[26]))) >> 32ull) == place;
     }

@@ -1,9 +1,9 @@
-//! Scatters of runs that are cut into pieces, so that an element with many values keeps many threads busy.
+//! Scatters of runs that are cut into chunks, so that an element with many values keeps many threads busy.
 //!
-//! First launch: a thread for each piece of a run. The piece that begins the run combines the element with its values,
-//! and stores to the result; each further piece begins with its first value, and stores to its partial result. Second
-//! launch: a warp for each run that has further pieces combines their partial results with the element. Lane `l` takes
-//! pieces `l`, `l + 32`, …, and the lanes are combined as a tree.
+//! First launch: a thread for each chunk of a run. The chunk that begins the run combines the element with its values,
+//! and stores to the result; each further chunk begins with its first value, and stores to its partial result. Second
+//! launch: a warp for each run that has further chunks combines their partial results with the element. Lane `l` takes
+//! chunks `l`, `l + 32`, …, and the lanes are combined as a tree.
 //!
 //! Invariant: the order follows from the sorted indices alone, so results do not depend on the chip.
 
@@ -16,28 +16,28 @@ use crate::params::operand;
 use thalweg_ir::ScatterOp;
 
 impl Scatter<'_> {
-    /// Arguments of the pieces.
+    /// Arguments of the chunks.
     fn own_params(&self) -> &PiecesParams {
-        self.params.pieces.as_ref().expect("a class with pieces has their arguments")
+        self.params.chunks.as_ref().expect("a class with chunks has their arguments")
     }
 
-    /// Offset of a partial result: those of one piece are stored line by line.
-    fn partial(&self, piece: Expr) -> Expr {
+    /// Offset of a partial result: those of one chunk are stored line by line.
+    fn partial(&self, chunk: Expr) -> Expr {
         let line = self.own("line").to(Type::I64) * number(self.class.lanes.into(), Type::I64);
-        piece * self.own_params().lines.read(Type::I64) + line
+        chunk * self.own_params().lines.read(Type::I64) + line
     }
 
     fn partials(&self) -> Statement {
         operand("partials", self.stored(), self.own_params().partials.slot())
     }
 
-    /// Applies the values of one piece, in the thread of its first index.
-    pub(super) fn pieces(&self, op: ScatterOp) -> Vec<Statement> {
+    /// Applies the values of one chunk, in the thread of its first index.
+    pub(super) fn chunks(&self, op: ScatterOp) -> Vec<Statement> {
         let u32 = |name: &str| Expr::name(name, Type::U32);
         let (along, at) = (|| self.along(), || u32("at"));
-        let piece = || self.own_params().length.read(Type::U32);
-        let in_piece = || at() % piece();
-        let is_first = || in_piece().same(number(0, Type::U32));
+        let chunk = || self.own_params().length.read(Type::U32);
+        let in_chunk = || at() % chunk();
+        let is_first = || in_chunk().same(number(0, Type::U32));
         let continues = number(0, Type::I64)
             .lt(along())
             .and(Scatter::element_of(Scatter::sorted(along() - number(1, Type::I64))).same(u32("place")));
@@ -45,7 +45,7 @@ impl Scatter<'_> {
         let value = i64("at2") + own.to(Type::U32).to(Type::I64) * self.params.values_stride.read(Type::I64);
         let result = || self.result(u32("place").to(Type::I64));
         let further = || Expr::name("further", Type::BOOL);
-        let partial = self.partial((at() / piece()).to(Type::I64));
+        let partial = self.partial((at() / chunk()).to(Type::I64));
         let store =
             Statement::StoreVector { operand: "partials".into(), at: partial, from: ("elements".into(), vec![]) };
         vec![
@@ -56,8 +56,8 @@ impl Scatter<'_> {
             Statement::when(u32("place").same(self.params.size.read(Type::U32)), vec![Statement::Return]),
             set("at", self.own("along").to(Type::U32)),
             set("further", continues),
-            Statement::when(further().and(in_piece().ge(number(1, Type::U32))), vec![Statement::Return]),
-            set("next", in_piece_end(at(), in_piece(), piece())),
+            Statement::when(further().and(in_chunk().ge(number(1, Type::U32))), vec![Statement::Return]),
+            set("next", in_chunk_end(at(), in_chunk(), chunk())),
             set(
                 "end",
                 u32("next")
@@ -82,12 +82,12 @@ impl Scatter<'_> {
         Statement::Shared { name: "all".into(), ty: self.stored(), shape }
     }
 
-    /// Combines the partial results of one run, in the warp of its first further piece.
+    /// Combines the partial results of one run, in the warp of its first further chunk.
     pub(super) fn join(&self, op: ScatterOp) -> Vec<Statement> {
         let text = Text::new()
             .ty("S", self.stored())
             .number("LANES", self.class.lanes)
-            .value("piece", self.own_params().length.read(Type::U32))
+            .value("chunk", self.own_params().length.read(Type::U32))
             .value("n", self.params.indices.read(Type::U32))
             .value("outside", self.params.size.read(Type::U32))
             .value("c", self.own("along").to(Type::U32))
@@ -102,28 +102,28 @@ impl Scatter<'_> {
     }
 }
 
-fn in_piece_end(at: Expr, in_piece: Expr, piece: Expr) -> Expr {
-    Expr::Binary(Binary::Sub, Box::new([at, in_piece])) + piece
+fn in_chunk_end(at: Expr, in_chunk: Expr, chunk: Expr) -> Expr {
+    Expr::Binary(Binary::Sub, Box::new([at, in_chunk])) + chunk
 }
 
 const JOIN: &str = r"
 let lane = thread % 32, warp = thread / 32;
 if c == 0 { return; }
-let place = element(c * piece);
+let place = element(c * chunk);
 if place == outside { return; }
-if element(c * piece - 1) != place { return; }
-// The run has a further piece before this one.
-if c > 1 { if element((c - 1) * piece - 1) == place { return; } }
-let pieces = (n + piece - 1) / piece;
+if element(c * chunk - 1) != place { return; }
+// The run has a further chunk before this one.
+if c > 1 { if element((c - 1) * chunk - 1) == place { return; } }
+let chunks = (n + chunk - 1) / chunk;
 var elements: S[LANES];
-var d = c + lane, more = d < pieces;
-if more { more = element(d * piece) == place; }
+var d = c + lane, more = d < chunks;
+if more { more = element(d * chunk) == place; }
 let some = more;
 for v: u32 in 0..LANES unroll { if some { elements[v] = partials[partial(d) + i64(v)]; } }
 while more {
     d += 32;
-    more = d < pieces;
-    if more { more = element(d * piece) == place; }
+    more = d < chunks;
+    if more { more = element(d * chunk) == place; }
     if more {
         for v: u32 in 0..LANES unroll {
             let raw = partials[partial(d) + i64(v)];
@@ -131,7 +131,7 @@ while more {
         }
     }
 }
-// Lanes with a piece are the first ones of the warp.
+// Lanes with a chunk are the first ones of the warp.
 let count = ones(ballot(some));
 if some { for v: u32 in 0..LANES unroll { all[v][warp][lane] = elements[v]; } }
 for b: u32 in 0..5 unroll {
