@@ -155,7 +155,9 @@ impl Search<'_> {
             let [of_x, of_y] = [self.product(x, &mut found[0]), self.product(y, &mut found[1])];
             let mut meet = of_x.is_some() && of_y.is_some();
             if op == ElementOp::Sub && [x, y].iter().any(|v| matches!(v, ValueId::Input(_))) {
-                // An input may be a product of an earlier segment.
+                // An input may be a product of an earlier segment. Quotients are not marked here, so a mean, which is
+                // subtracted from an input in every variance, stays an ordinary operation.
+                found.iter_mut().for_each(|f| f.retain(|&p| ix.seg.ops[p].op != Op::Element(ElementOp::Div)));
                 meet = true;
             }
             // No engine contracts a quotient by a tensor, be it a product with a reciprocal, so that it stays cheap.
@@ -348,6 +350,19 @@ mod tests {
         let d = g.binary(Sub, b, p);
         g.live(d);
         assert_eq!(exact(&g, &[p]), [true]);
+    }
+
+    #[test]
+    fn a_mean_that_is_subtracted_from_an_input_is_smooth() {
+        let mut g = Graph::new();
+        let x = g.input(&[8, 64]);
+        let sum = g.reduce(ReduceOp::Sum, x, 1);
+        let n = g.full(&[8, 1], 64.0);
+        let mean = g.binary(Div, sum, n);
+        let d = g.binary(Sub, x, mean);
+        let squared = g.binary(Mul, d, d);
+        g.live(squared);
+        assert_eq!(exact(&g, &[sum, mean, d, squared]), [false; 4]);
     }
 
     /// No engine contracts a quotient by a tensor, so it stays cheap; a product that it meets is exact.
