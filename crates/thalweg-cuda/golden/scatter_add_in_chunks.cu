@@ -284,7 +284,7 @@ extern "C" __global__ void __launch_bounds__(128) scatter(THALWEG_PARAMETER(27))
   }
   const u32 next = at - at % (u32)a.w[26] + (u32)a.w[26];
   const u32 end = next < (u32)a.w[5] ? next : (u32)a.w[5];
-  const u32 begin = further && at % (u32)a.w[26] == 0u ? at + 1u : at;
+  const u32 begin = further ? at + 1u : at;
   __align__(16) float elements[4];
   if (further) {
     loadv(elements, values + (at2 + (i64)(u32)own * (i64)a.w[9]));

@@ -245,7 +245,7 @@ macro_rules! params {
             }
 
             /// Arguments of a program, with their layout.
-            #[allow(dead_code, reason = "groups are declared by others")]
+            #[allow(dead_code, reason = "unused by a group, which the params of its kernel declare")]
             pub fn new($($shape: $Shape),*) -> ($Params, $crate::ir::Layout) {
                 let mut layout = $crate::ir::Layout::named();
                 let params = $Params::declare(&mut layout, $($shape),*);
@@ -255,7 +255,7 @@ macro_rules! params {
 
         impl $Arguments {
             /// Words of a launch.
-            #[allow(dead_code, reason = "groups are filled by others")]
+            #[allow(dead_code, reason = "unused by a group, which the arguments of its kernel fill")]
             pub fn fill(self, $($shape: $Shape),*) -> $crate::params::Arguments {
                 let mut layout = $crate::ir::Layout::unnamed();
                 let params = $Params::declare(&mut layout, $($shape),*);

@@ -35,12 +35,12 @@ pub(crate) struct Failure<'a> {
     pub values: &'a [Arc<Value>],
 }
 
-/// Where a run of a part of a failed segment begins.
+/// Values that a run of a part of a failed segment begins with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum From {
-    /// The segment's inputs alone.
+enum Source {
+    /// Inputs of the segment alone.
     Inputs,
-    /// The results that were written before the failure, too.
+    /// Inputs, and results that were written before the failure.
     Results,
 }
 
@@ -65,13 +65,13 @@ struct Indices<'a> {
 }
 
 impl Indices<'_> {
-    /// The bytes of index `o` of operation `i`, where all operations before `i` have been judged in `errors`.
+    /// Bytes of index `o` of operation `i`, where all operations before `i` have been judged in `errors`.
     fn get(&mut self, of: &Failure<'_>, (i, o): (usize, usize), errors: &[Option<Error>]) -> Option<Vec<u8>> {
         if !self.computed.contains_key(&o) {
             let run = self.computable(of, i, errors);
             let bytes =
                 |(o, made): (usize, Storage)| Value::stored(of.device, made, of.segment.ops[o].dtype).bytes().ok();
-            match of.compute(&run, From::Inputs) {
+            match of.compute(&run, Source::Inputs) {
                 Ok(made) => self.computed.extend(run.iter().copied().zip(made).map(|m| (m.0, bytes(m)))),
                 Err(_) => self.computed.extend(run.iter().map(|&o| (o, None))),
             }
@@ -83,7 +83,7 @@ impl Indices<'_> {
     fn computable(&self, of: &Failure<'_>, i: usize, errors: &[Option<Error>]) -> Vec<usize> {
         let ops = of.segment.ops;
         let mut open = BitSet::new(ops.len());
-        let mut found = vec![];
+        let mut found = BitSet::new(ops.len());
         for (k, rel) in ops.iter().enumerate() {
             let indexed = matches!(rel.op, Op::Gather | Op::Scatter(_));
             let depends = rel.args().any(|arg| match arg {
@@ -101,12 +101,10 @@ impl Indices<'_> {
                 && !open.has(o)
                 && !self.computed.contains_key(&o)
             {
-                found.push(o);
+                found.insert(o);
             }
         }
-        found.sort_unstable();
-        found.dedup();
-        found
+        found.iter().collect()
     }
 }
 
@@ -114,7 +112,7 @@ impl Failure<'_> {
     /// Outcome of each result in `wanted` after the run failed with `error`; `None` if no failing operation was found.
     pub fn sort_out(&self, wanted: &BitSet, error: &Error) -> Option<Sorted> {
         let ops = self.segment.ops;
-        let needed = self.ancestors(wanted.iter(), From::Results);
+        let needed = self.ancestors(wanted.iter(), Source::Results);
         let mut indices = Indices { needed: &needed, computed: FxHashMap::default() };
         let mut errors: Vec<Option<Error>> = Vec::with_capacity(ops.len());
         for (i, rel) in ops.iter().enumerate() {
@@ -140,7 +138,7 @@ impl Failure<'_> {
             return None;
         }
         let rest: Vec<usize> = wanted.iter().filter(|&i| errors[i].is_none() && !self.is_there(i)).collect();
-        let made = self.compute(&rest, From::Results);
+        let made = self.compute(&rest, Source::Results);
         let of = |(n, &i): (usize, &usize)| (i, made.as_ref().map(|all| all[n].clone()).map_err(Error::poisoned));
         let made = rest.iter().enumerate().map(of).collect();
         Some(Sorted { errors, made })
@@ -151,9 +149,9 @@ impl Failure<'_> {
     }
 
     /// These operations and all their ancestors, down to the inputs or to values that are resolved.
-    fn ancestors(&self, of: impl Iterator<Item = usize>, from: From) -> BitSet {
+    fn ancestors(&self, of: impl Iterator<Item = usize>, from: Source) -> BitSet {
         let mut all = BitSet::new(self.segment.ops.len());
-        let is_computed = |i: usize| from == From::Inputs || !self.is_there(i);
+        let is_computed = |i: usize| from == Source::Inputs || !self.is_there(i);
         of.filter(|&i| is_computed(i)).for_each(|i| all.insert(i));
         for i in (0..self.segment.ops.len()).rev() {
             if all.has(i) {
@@ -211,7 +209,7 @@ impl Failure<'_> {
 
     /// Error of a foreign operation that does not compile, with the line of its call.
     fn not_compiled(&self, i: usize) -> Option<Error> {
-        let error = self.compute(&[i], From::Results).err().filter(|e| matches!(e, Error::Compile { .. }))?;
+        let error = self.compute(&[i], Source::Results).err().filter(|e| matches!(e, Error::Compile { .. }))?;
         let Some((_, Site { name, at, .. })) = self.sites.iter().find(|s| s.0 as usize == i) else {
             return Some(error);
         };
@@ -219,7 +217,7 @@ impl Failure<'_> {
     }
 
     /// Results of operations that depend on nothing out of range, by a separate run.
-    fn compute(&self, wanted: &[usize], from: From) -> Result<Vec<Storage>, Error> {
+    fn compute(&self, wanted: &[usize], from: Source) -> Result<Vec<Storage>, Error> {
         if wanted.is_empty() {
             return Ok(vec![]);
         }
@@ -233,7 +231,7 @@ impl Failure<'_> {
         };
         let inputs: Vec<Arc<Value>> = part.inputs.iter().map(find).collect();
         let (owned, sizes) = part_on(part.segment, &inputs, &live)?;
-        let fused = self.mode.fused && from == From::Results;
+        let fused = self.mode.fused && from == Source::Results;
         let mut segment = owned.as_segment();
         segment.mode.fused = fused;
         let recorded = (Mode { fused, ..self.mode }, self.stream);
@@ -268,9 +266,8 @@ pub(crate) fn outcomes(
     if sorted.is_none() && failed.as_ref().filter(indexed).is_some() {
         let mut outside = Outside { recorded: (Mode { fused: false, ..mode }, stream), ..*of };
         outside.segment.mode.fused = false;
-        let done;
-        (values, done) = run_outside(&outside, &outside.entry(), sizes, inputs, Rerun::Unfused);
-        failed = done.err();
+        let (unfused, done) = run_outside(&outside, &outside.entry(), sizes, inputs, Rerun::Unfused);
+        (values, failed) = (unfused, done.err());
     }
     let Sorted { errors, made } = sorted.unwrap_or_default();
     let mut all: Outcomes = vec![None; values.len()];

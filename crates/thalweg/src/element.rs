@@ -30,7 +30,7 @@ pub trait Element:
     /// `count` elements whose bytes `fill` writes.
     ///
     /// # Errors
-    /// Those of `fill`.
+    /// Errors of `fill`.
     #[doc(hidden)]
     fn filled<E>(count: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Vec<Self>, E>;
 }

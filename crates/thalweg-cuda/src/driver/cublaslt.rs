@@ -117,7 +117,7 @@ impl CublasLt {
     /// Opens the library of a CUDA major version of at most `at_most`, for the device whose context is current.
     ///
     /// # Errors
-    /// What to install when there is none, or the library's message.
+    /// Package to install where the library is missing, or the library's message.
     pub fn new(at_most: u32) -> Result<CublasLt, String> {
         let api = Api::get(Sought::CublasLt, at_most)?;
         let mut handle = null_mut();

@@ -87,7 +87,7 @@ impl Plans {
     /// current.
     ///
     /// # Errors
-    /// What to install when there is no library of a CUDA major version up to `at_most`, or its message.
+    /// Package to install where no library of a CUDA major version up to `at_most` is found, or its message.
     pub fn workspace(&mut self, lines: &Lines, stream: usize, at_most: u32) -> Result<usize, String> {
         self.plan(lines, stream, at_most).map(|plan| plan.workspace)
     }

@@ -291,7 +291,7 @@ impl Solvers {
     /// Bytes of workspace for a routine in that stream. The device's context must be current.
     ///
     /// # Errors
-    /// What to install when there is no library of a CUDA major version up to `at_most`, or its message.
+    /// Package to install where no library of a CUDA major version up to `at_most` is found, or its message.
     pub fn workspace(&mut self, of: &Matrices, stream: usize, at_most: u32) -> Result<usize, String> {
         self.solver(stream, at_most)?.workspace(of)
     }

@@ -41,8 +41,8 @@ params! {
         /// Dimensions of lines.
         dims: Vec<LineDimParams> = each(class.dims.into(), LineDimParams::declare),
         /// Chunks of runs.
-        chunks: Option<PiecesParams> =
-            optional(matches!(class.stage, ScatterStage::Chunks(_) | ScatterStage::Join(_)), PiecesParams::declare),
+        chunks: Option<ChunkParams> =
+            optional(matches!(class.stage, ScatterStage::Chunks(_) | ScatterStage::Join(_)), ChunkParams::declare),
     }
 }
 
@@ -73,7 +73,7 @@ impl LineDimParams {
 
 params! {
     /// Kernel arguments of runs that are cut into chunks.
-    pub struct PiecesParams() filled by PiecesArguments {
+    pub struct ChunkParams() filled by ChunkArguments {
         /// Partial results.
         partials: Address,
         /// Number of lines.

@@ -2,7 +2,7 @@
 
 use crate::kernels::plan::{Draft, Plan, blocks};
 use crate::kernels::scatter::index_sort;
-use crate::kernels::scatter::params::{LineDimArguments, PiecesArguments, ScatterArguments};
+use crate::kernels::scatter::params::{ChunkArguments, LineDimArguments, ScatterArguments};
 use crate::kernels::scatter::{BLOCK, ScatterClass, ScatterStage};
 use crate::kernels::{self, Skeleton, histogram};
 use crate::params::RuntimeArgument;
@@ -54,13 +54,13 @@ pub fn add(
     }
     targets[3] = RuntimeArgument::Operand(next, 0);
     if counted {
-        copy(plan, op, dtype, geometry, targets, target);
+        launches(plan, (op, dtype), None, geometry, targets, target);
         let index = index.unwrap_or(histogram::select::Index::Lies(targets[1]));
         histogram::select::add(plan, dtype, geometry, index, (&of_index, targets[2], targets[3]), target);
         return Ok(());
     }
     let before = plan.scratch.iter().sum::<usize>();
-    scatter(plan, (op, dtype, ordered), geometry, targets, target);
+    launches(plan, (op, dtype), Some(ordered), geometry, targets, target);
     let scratch = plan.scratch.iter().sum::<usize>() - before;
     plan.moved += traffic::scatter(geometry, dtype.size(), scratch);
     Ok(())
@@ -134,29 +134,6 @@ fn lanes(g: &ScatterGeometry, dtype: DType, [tensor, _, values, result]: [Runtim
     if fits { most } else { 1 }
 }
 
-/// Adds the launches of a scatter. `targets`: addresses of tensor, index, values and result.
-fn scatter(
-    plan: &mut Plan,
-    (op, dtype, ordered): (ScatterOp, DType, bool),
-    g: &ScatterGeometry,
-    targets: [RuntimeArgument; 4],
-    target: &dyn Target,
-) {
-    launches(plan, (op, dtype), Some(ordered), g, targets, target);
-}
-
-/// Adds the copy of the tensor to the result, and nothing else.
-fn copy(
-    plan: &mut Plan,
-    op: ScatterOp,
-    dtype: DType,
-    g: &ScatterGeometry,
-    targets: [RuntimeArgument; 4],
-    target: &dyn Target,
-) {
-    launches(plan, (op, dtype), None, g, targets, target);
-}
-
 /// Scratch memory of a launch.
 #[derive(Clone, Copy, Default)]
 struct ScratchAddresses {
@@ -164,10 +141,12 @@ struct ScratchAddresses {
     partials: Option<RuntimeArgument>,
 }
 
+/// Adds the launches of a scatter: the copy of the tensor to the result, and, if `ordered` is given, those that apply
+/// the values. `targets`: addresses of tensor, index, values and result.
 fn launches(
     plan: &mut Plan,
     (op, dtype): (ScatterOp, DType),
-    put: Option<bool>,
+    ordered: Option<bool>,
     g: &ScatterGeometry,
     targets: [RuntimeArgument; 4],
     target: &dyn Target,
@@ -227,7 +206,7 @@ fn launches(
             let sorted = (each * vector) as isize;
             LineDimArguments { size: by(d / vector), tensor, index, values, result, sorted }
         };
-        let chunks = matches!(stage, ScatterStage::Chunks(_) | ScatterStage::Join(_)).then(|| PiecesArguments {
+        let chunks = matches!(stage, ScatterStage::Chunks(_) | ScatterStage::Join(_)).then(|| ChunkArguments {
             partials: scratch.partials.expect("chunks have partial results"),
             lines: lines * lanes,
             length: TUNABLES.run_chunk.get(),
@@ -261,8 +240,8 @@ fn launches(
     let mut scratch = ScratchAddresses::default();
     // Threads are numbered along memory: the result is contiguous.
     let across = !g.inner.is_empty();
-    let stage = choose((op, dtype, put.unwrap_or_default()), g, [lines, rows], target.chip());
-    let putting = put.is_some() && g.n > 0 && lines > 0;
+    let stage = choose((op, dtype, ordered.unwrap_or_default()), g, [lines, rows], target.chip());
+    let putting = ordered.is_some() && g.n > 0 && lines > 0;
     if stage == ScatterStage::Latest && putting {
         plan.scratch.push((4 * rows * g.size).max(64));
         scratch.sorted_or_latest = Some(RuntimeArgument::Scratch(plan.scratch.len() as u16 - 1, 0));

@@ -8,16 +8,16 @@
 //! Invariant: the order follows from the sorted indices alone, so results do not depend on the chip.
 
 use crate::dsl::Text;
-use crate::ir::{Binary, Expr, Statement, Type};
+use crate::ir::{Expr, Statement, Type};
 use crate::kernels::scatter::BLOCK;
 use crate::kernels::scatter::emit::{Scatter, i64, number, set};
-use crate::kernels::scatter::params::PiecesParams;
+use crate::kernels::scatter::params::ChunkParams;
 use crate::params::operand;
 use thalweg_ir::ScatterOp;
 
 impl Scatter<'_> {
     /// Arguments of the chunks.
-    fn own_params(&self) -> &PiecesParams {
+    fn own_params(&self) -> &ChunkParams {
         self.params.chunks.as_ref().expect("a class with chunks has their arguments")
     }
 
@@ -37,7 +37,6 @@ impl Scatter<'_> {
         let (along, at) = (|| self.along(), || u32("at"));
         let chunk = || self.own_params().length.read(Type::U32);
         let in_chunk = || at() % chunk();
-        let is_first = || in_chunk().same(number(0, Type::U32));
         let continues = number(0, Type::I64)
             .lt(along())
             .and(Scatter::element_of(Scatter::sorted(along() - number(1, Type::I64))).same(u32("place")));
@@ -57,14 +56,15 @@ impl Scatter<'_> {
             set("at", self.own("along").to(Type::U32)),
             set("further", continues),
             Statement::when(further().and(in_chunk().ge(number(1, Type::U32))), vec![Statement::Return]),
-            set("next", in_chunk_end(at(), in_chunk(), chunk())),
+            set("next", at() - in_chunk() + chunk()),
             set(
                 "end",
                 u32("next")
                     .lt(self.params.indices.read(Type::U32))
                     .select(u32("next"), self.params.indices.read(Type::U32)),
             ),
-            set("begin", further().and(is_first()).select(at() + number(1, Type::U32), at())),
+            // Loaded below.
+            set("begin", further().select(at() + number(1, Type::U32), at())),
             self.registers("elements"),
             Statement::If(
                 further(),
@@ -100,10 +100,6 @@ impl Scatter<'_> {
             .operand("to", self.stored());
         [vec![self.sorted_operand(), self.partials()], text.statements(&[JOIN])].concat()
     }
-}
-
-fn in_chunk_end(at: Expr, in_chunk: Expr, chunk: Expr) -> Expr {
-    Expr::Binary(Binary::Sub, Box::new([at, in_chunk])) + chunk
 }
 
 const JOIN: &str = r"
