@@ -54,7 +54,8 @@ impl Kind {
 pub struct Slot {
     word: usize,
     kind: Kind,
-    name: Arc<str>,
+    /// `None` in a layout without names, so that the host allocates nothing per argument.
+    name: Option<Arc<str>>,
 }
 
 impl Slot {
@@ -70,7 +71,7 @@ impl Slot {
 
     /// Its name, empty in a layout without names.
     pub fn name(&self) -> &str {
-        &self.name
+        self.name.as_deref().unwrap_or_default()
     }
 
     /// The argument in repetition `number` of a repeated layout.
@@ -78,14 +79,14 @@ impl Slot {
         if number == 0 {
             return self.clone();
         }
-        let name = format!("{}@{number}", self.name);
-        Slot { word: self.word + number * layout.period, kind: self.kind, name: name.into() }
+        let name = self.name.as_ref().map(|name| format!("{name}@{number}").into());
+        Slot { word: self.word + number * layout.period, kind: self.kind, name }
     }
 }
 
 impl std::fmt::Display for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.name)
+        f.write_str(self.name())
     }
 }
 
@@ -159,7 +160,7 @@ impl Layout {
         if kind == Kind::TensorMap {
             self.align();
         }
-        let slot = Slot { word: self.words, kind, name: self.path.as_deref().unwrap_or_default().into() };
+        let slot = Slot { word: self.words, kind, name: self.path.as_deref().map(Arc::from) };
         self.words += kind.words();
         if self.path.is_some() {
             self.slots.push(slot.clone());
@@ -192,6 +193,6 @@ impl Layout {
 
     /// Argument of that name.
     pub fn find(&self, name: &str) -> Option<&Slot> {
-        self.slots.iter().find(|slot| &*slot.name == name)
+        self.slots.iter().find(|slot| slot.name() == name)
     }
 }
