@@ -16,6 +16,7 @@
 
 use crate::products::{Product, in_other_orders, products};
 use crate::program::{Argument, Program, Step, Tensor};
+use crate::tolerance::magnitude;
 use fastrand::Rng;
 use std::cell::RefCell;
 use thalweg_ir::{DType, ElementOp, MAX_ARGS, Op, ReduceOp, RelArg, RelOp, Scalar, ScanOp, ScatterOp};
@@ -40,9 +41,9 @@ pub struct Stability<'a> {
     runs: Vec<Vec<Array>>,
     /// Runs of a second opinion, as far as one was needed.
     more: RefCell<Vec<Vec<Array>>>,
-    /// Unperturbed results; the same with products in two other orders, and with subnormals as 0. `None` if all are
-    /// equal.
-    orders: Option<[Vec<Array>; 4]>,
+    /// Unperturbed results; the same with products in two other orders, with subnormals as 0, and with NaN for chains
+    /// of GEMMs that may overflow. `None` if all are equal.
+    orders: Option<[Vec<Array>; 5]>,
     /// Steps that depend on a decision between narrow floats.
     decided: Vec<bool>,
 }
@@ -124,17 +125,25 @@ fn distance(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Results of the interpreter: unchanged, with order-dependent products in two other orders, and with subnormals as 0
-/// in GEMMs of bf16; `None` if nothing changes.
-fn orders(program: &Program) -> Option<[Vec<Array>; 4]> {
+/// Results of the interpreter: unchanged, with order-dependent products in two other orders, with subnormals as 0 in
+/// GEMMs of bf16, and with NaN for chains of GEMMs whose intermediate results may overflow in another order; `None` if
+/// nothing changes.
+fn orders(program: &Program) -> Option<[Vec<Array>; 5]> {
     let product = |s: &Step| s.op == Op::Reduce(ReduceOp::Prod) && s.dtype.is_float();
     let pairs = |s: &Step| s.op == Op::Matmul && s.dtype == DType::BF16;
-    if !program.steps.iter().any(|s| product(s) || pairs(s)) {
+    if !program.steps.iter().any(|s| product(s) || s.op == Op::Matmul) {
         return None;
     }
     let mut any = false;
     let mut one = |way: Option<usize>| {
+        let mut chains = Chains::default();
         evaluate(program, |step, args, result| {
+            if chains.overflows(step, args) {
+                any = true;
+                if let (Some(3), Data::Float(values)) = (way, &mut result.data) {
+                    values.fill(f64::NAN);
+                }
+            }
             if pairs(step) {
                 let Some(flushed) = without_subnormals(args) else { return };
                 any = true;
@@ -154,8 +163,39 @@ fn orders(program: &Program) -> Option<[Vec<Array>; 4]> {
             }
         })
     };
-    let all = [one(None), one(Some(0)), one(Some(1)), one(Some(2))];
+    let all = [one(None), one(Some(0)), one(Some(1)), one(Some(2)), one(Some(3))];
     any.then_some(all)
+}
+
+/// Bounds of chains of GEMMs, whose order the planner chooses.
+#[derive(Default)]
+struct Chains {
+    /// For each step so far that is a GEMM, or a view of one: bound of every product of its factors.
+    bounds: Vec<Option<f64>>,
+}
+
+impl Chains {
+    /// Adds the next step. Whether it is a GEMM of at least three factors, some of which may overflow in some order.
+    fn overflows(&mut self, step: &Step, args: &[RefArg<'_>]) -> bool {
+        let inner = |n: usize| match step.args.get(n) {
+            Some(Argument::Tensor(Tensor::Step(from))) => self.bounds[*from],
+            _ => None,
+        };
+        if step.op != Op::Matmul {
+            let bound = if step.op.is_view() { inner(0) } else { None };
+            self.bounds.push(bound);
+            return false;
+        }
+        let factors = [0, 1].map(|n| match (inner(n), args.get(n)) {
+            (Some(bound), _) => (true, bound),
+            (None, Some(RefArg::Array(a))) => (false, magnitude(&[*a])),
+            _ => (false, 1.0),
+        });
+        let terms = args.first().map_or(1, |a| if let RefArg::Array(a) = a { a.shape.numel() } else { 1 });
+        let bound = terms as f64 * factors[0].1 * factors[1].1;
+        self.bounds.push(Some(bound));
+        (factors[0].0 || factors[1].0) && step.dtype.is_float() && step.dtype.round(bound).is_infinite()
+    }
 }
 
 /// Factors of a GEMM with f32 subnormals replaced by 0, if there are any: instructions that add pairs of bf16 products

@@ -155,6 +155,7 @@ fn sum_of(a: &Array) -> f64 {
     floats(a).map(f64::abs).filter(|v| v.is_finite()).sum()
 }
 
-fn magnitude(args: &[&Array]) -> f64 {
+/// Largest finite magnitude among the elements of arrays, at least 1.
+pub fn magnitude(args: &[&Array]) -> f64 {
     args.iter().flat_map(|a| floats(a)).map(f64::abs).filter(|v| v.is_finite()).fold(1.0, f64::max)
 }

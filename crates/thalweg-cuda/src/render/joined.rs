@@ -12,10 +12,11 @@ use thalweg_gpu::kernels::GroupClass;
 /// First words of a kernel's function.
 const FUNCTION: &str = "extern \"C\" __global__";
 
-/// Definitions before a component's function for its folds, a line each.
-fn definitions(part: &Source) -> impl Iterator<Item = &str> {
+/// Definitions before a component's function, a line each: of its monoids (`struct`), or of the states of its online
+/// folds (`typedef`).
+fn definitions<'a>(part: &'a Source, of: &'a str) -> impl Iterator<Item = &'a str> {
     let function = part.own.rfind(FUNCTION).unwrap_or(0);
-    part.own[..function].lines().filter(|line| line.starts_with("struct "))
+    part.own[..function].lines().filter(move |line| line.starts_with(of))
 }
 
 /// Body of a component's function, which is the last item of its source.
@@ -31,10 +32,19 @@ fn statements(part: &Source) -> &str {
 pub fn source(class: &GroupClass) -> String {
     let (block, words) = (class.block, class.words);
     let parts: Vec<Source> = class.parts.iter().map(|part| super::source(part)).collect();
-    let mut definitions: Vec<&str> = parts.iter().flat_map(definitions).collect();
-    definitions.sort_unstable();
-    definitions.dedup();
-    let mut out: String = definitions.iter().map(|line| format!("\n{line}")).collect();
+    let mut functions: Vec<&str> = vec![];
+    for part in &class.parts {
+        let before = super::before(part);
+        if !functions.contains(&before) {
+            functions.push(before);
+        }
+    }
+    // Monoids are named by what they do; states are numbered by kernel, so they are local to a case.
+    let mut monoids: Vec<&str> = parts.iter().flat_map(|part| definitions(part, "struct ")).collect();
+    monoids.sort_unstable();
+    monoids.dedup();
+    let mut out: String = functions.concat();
+    out.extend(monoids.iter().map(|line| format!("\n{line}")));
     let _ = write!(
         out,
         r#"
@@ -58,7 +68,8 @@ extern "C" __global__ void __launch_bounds__({block}) group(THALWEG_PARAMETER({w
         let cases = (number..parts.len()).filter(|&n| parts[n].own == part.own);
         let cases: String = cases.map(|n| format!("case {n}: ")).collect();
         let statements = statements(part).replace("a.w[", "a.w[part_words + ").replace("blockIdx.x", "part_block");
-        let _ = write!(out, "  {cases}{{\n{statements}  break; }}\n");
+        let states: String = definitions(part, "typedef ").map(|line| format!("  {line}\n")).collect();
+        let _ = write!(out, "  {cases}{{\n{states}{statements}  break; }}\n");
     }
     out + "  }\n}\n"
 }

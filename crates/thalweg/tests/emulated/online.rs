@@ -50,6 +50,22 @@ fn long_rows_are_read_once() {
     }
 }
 
+/// Variances of several tensors are one grouped launch; each kernel numbers its states from 0, of its own dtype.
+#[test]
+fn variances_are_grouped() {
+    let x = rows([140, 34_000], 1.0).to_device(emulated()).unwrap();
+    let y = rows([150, 17_000], -3.0).cast(DType::F64).to_device(emulated()).unwrap();
+    thalweg::synchronize().unwrap();
+    let (results, c) = counted(|| (x.var(1), y.var(1)));
+    assert_eq!((c.kernels, c.device_launches), (1, 1), "{c:?}");
+    for (got, of) in [(results.0.cast(DType::F64), x.cast(DType::F64)), (results.1, y)] {
+        let want = in_f64(|x| x.var(1), &of.to_device(Device::from_name("cpu").unwrap()).unwrap());
+        for (got, want) in got.to_vec::<f64>().unwrap().iter().zip(want) {
+            assert!((got - want).abs() <= 2e-5 * want.abs(), "{got}, not {want}");
+        }
+    }
+}
+
 /// Rows with infinities and NaN give the results of two passes.
 #[test]
 fn what_is_not_finite_gives_what_two_passes_give() {
