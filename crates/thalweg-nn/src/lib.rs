@@ -32,8 +32,9 @@ pub use state::StateDict;
 pub use thalweg::{self, Tensor};
 pub use thalweg_macros::Module;
 
-/// Runs the examples in the README and in docs/training.md as tests.
+/// Runs the examples in the README, in docs/training.md and in the guide's chapter on fine-tuning as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/training.md")]
+#[doc = include_str!("../../../docs/guide/12-fine-tuning.md")]
 struct Documents;

@@ -1,4 +1,4 @@
-//! Guide in ten short chapters, whose programs run as tests, and tables for users of other libraries.
+//! Guide in thirteen short chapters, whose programs run as tests, and tables for users of other libraries.
 //!
 //! 1. [First steps](first_steps)
 //! 2. [Shapes and slices](shapes_and_slices)
@@ -10,6 +10,9 @@
 //! 8. [Gradients](gradients)
 //! 9. [When it runs](when_it_runs)
 //! 10. [Errors, devices, files](errors_and_files)
+//! 11. [Indexing by tensors](indexing_by_tensors)
+//! 12. [Fine-tuning](fine_tuning)
+//! 13. [Debugging](debugging)
 //!
 //! From [NumPy](from_numpy), from [PyTorch](from_pytorch), from [ndarray](from_ndarray); [what differs](differences).
 
@@ -31,8 +34,15 @@ chapters! {
     gradients = "08-gradients.md";
     when_it_runs = "09-when-it-runs.md";
     errors_and_files = "10-errors-and-files.md";
+    indexing_by_tensors = "11-indexing-by-tensors.md";
+    debugging = "13-debugging.md";
     from_numpy = "from-numpy.md";
     from_pytorch = "from-pytorch.md";
     from_ndarray = "from-ndarray.md";
     differences = "differences.md";
 }
+
+/// Its programs need `thalweg-nn`, which runs them as tests.
+#[cfg(not(doctest))]
+#[doc = include_str!("../../../docs/guide/12-fine-tuning.md")]
+pub mod fine_tuning {}

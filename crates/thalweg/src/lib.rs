@@ -21,7 +21,7 @@
 //! chains, diamonds and views fuse, and intermediates that nobody holds are never written to memory. Ordinary Rust
 //! control flow stays ordinary.
 //!
-//! The [guide] has ten short chapters, and tables for users of [NumPy](guide::from_numpy),
+//! The [guide] has thirteen short chapters, and tables for users of [NumPy](guide::from_numpy),
 //! [PyTorch](guide::from_pytorch) and [ndarray](guide::from_ndarray).
 //!
 //! # Rules
