@@ -1,4 +1,4 @@
-//! Known plans of components, from any segment. ../../../../docs/planner.md ("Near misses") has the idea.
+//! Known plans of components, from any segment. ../../../../docs/planner.md ("Partition cache") has the idea.
 //!
 //! In: components, each with the partition that a search found for it. Out: that partition, for an equivalent
 //! component; for a component that has grown or changed, partitions that its search may start from.

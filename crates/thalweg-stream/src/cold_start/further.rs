@@ -1,5 +1,5 @@
 //! Continued searches: plans whose search its budget ended, or that started from known partial plans, are searched once
-//! more while they run. ../../../../docs/tiers.md ("Searches that go on") has the idea.
+//! more while they run. ../../../../docs/tiers.md ("Continued searches") has the idea.
 //!
 //! In: plans that run often, the newest of a class. Out: a plan with less predicted time and its compiled programs,
 //! passed to the entry that asked. It has a thread of its own, so that classes without a plan do not wait for it.

@@ -1,5 +1,5 @@
 //! Incremental search, from known partitions: of a component that has grown, or whose required stores changed.
-//! docs/planner.md ("Near misses") has the idea.
+//! docs/planner.md ("Partition cache") has the idea.
 //!
 //! In: the old kernels, by their stores, and the new operations. Out: a partition of the component, improved. It stores
 //! what the old kernels store, as far as that is needed, and everything newly required, each in a kernel of its own.
