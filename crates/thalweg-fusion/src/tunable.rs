@@ -14,6 +14,9 @@ thalweg_ir::tunables! {
         /// Values that a kernel with folds stores, where the compiler is slow: the gradients of all norms of a network,
         /// with their moments, are 220 stores over one domain and keep NVRTC busy for minutes.
         max_fold_stores: 24, in 2..=8,
+        /// Accesses of a body where launches have arguments of bounded size: a GPU's 32,764 bytes hold three bodies of
+        /// so many accesses in eight dimensions.
+        max_accesses: 128, in 16..=64,
         /// Boxes that a domain is cut into; beyond, masked accesses go through tables of positions.
         max_boxes: 64, in 1..=8,
         /// Points of a box's longest run below which a table may be faster.

@@ -137,6 +137,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let taken = busy() - started;
         if taken.as_secs() >= 5 {
             println!("seed {}: took {:.1} s", seed + i, taken.as_secs_f64());
+            if only.is_some() {
+                println!("{}", tuning::drawn());
+            }
         }
         if let Err(why) = result {
             failed += 1;

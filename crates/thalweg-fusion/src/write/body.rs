@@ -15,6 +15,7 @@ use super::step::ScalarArg;
 use crate::exact;
 use crate::scalars::ScalarClasses;
 use crate::segment::{Indexed, ValueId};
+use crate::tunable::TUNABLES;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use thalweg_ir::{DType, Op, Shape};
@@ -199,7 +200,7 @@ fn write<'a>(
             _ => w.builder.store(node, access),
         }
     }
-    Ok(w)
+    w.within_arguments()
 }
 
 /// Writes the kernel that computes an operation over its own shape, as input of an enclosing kernel. Its output is no
@@ -242,10 +243,16 @@ fn write_input<'a>(
     w.maps.push(Path::identity().map_to(ix, ix.seg.shapes[op]));
     w.sources.push(None);
     w.builder.store(node, access);
-    Ok(w)
+    w.within_arguments()
 }
 
 impl<'a> Writer<'a> {
+    /// Refuses a body with more accesses than a launch's arguments hold.
+    fn within_arguments(self) -> Result<Writer<'a>, Rule> {
+        let bounded = self.ix.seg.mode.compiles_long();
+        if bounded && !TUNABLES.max_accesses.admits(self.maps.len()) { Err(Rule::Full) } else { Ok(self) }
+    }
+
     fn new(
         ix: &'a Indexed<'a>,
         outline: Outline<'a>,
