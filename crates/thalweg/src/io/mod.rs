@@ -6,6 +6,7 @@ mod atomic;
 pub(crate) mod csv;
 mod npy;
 mod npy_complex;
+mod npy_header;
 #[cfg(feature = "npz")]
 pub(crate) mod npz;
 #[cfg(feature = "safetensors")]

@@ -3,19 +3,11 @@
 //! They have the layout of a real array with one more axis of size 2, and another type code. So the reader of real
 //! arrays checks, swaps and transposes the bytes.
 
-use super::npy::{Header, content, elements, header, split, write};
+use super::npy::{content, elements, write};
+use super::npy_header::{Header, header, split};
 use super::{little_endian, refused};
 use crate::{Complex, DType, Error, MAX_RANK, Shape};
 use std::path::Path;
-
-/// The dtype of the parts of complex numbers with NumPy's type code `code`.
-pub(super) fn parts(code: &str) -> Option<DType> {
-    match code {
-        "c8" => Some(DType::F32),
-        "c16" => Some(DType::F64),
-        _ => None,
-    }
-}
 
 /// Files of complex numbers.
 impl Complex {

@@ -112,7 +112,9 @@ fn threads_have_several_pairs_of_rows_where_there_are_many() {
 fn a_kernel_of_too_many_arguments_is_cut() {
     const MANY: usize = 900;
     // Six dimensions, of which no two merge in every operand.
-    let turned = |x: &Tensor, i: usize| x.permute([[0, 1, 2, 3, 4, 5], [5, 3, 4, 1, 2, 0], [2, 0, 5, 4, 1, 3]][(i * i * i + i / 7) % 31 % 3]);
+    let turned = |x: &Tensor, i: usize| {
+        x.permute([[0, 1, 2, 3, 4, 5], [5, 3, 4, 1, 2, 0], [2, 0, 5, 4, 1, 3]][(i * i * i + i / 7) % 31 % 3])
+    };
     let made = |i: usize| Tensor::new(&[i as f32; 64][..]).reshape([2; 6]);
     let operands: Vec<Tensor> = (0..MANY).map(|i| on(&made(i))).collect();
     thalweg::synchronize().unwrap();
