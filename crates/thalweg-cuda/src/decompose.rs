@@ -8,8 +8,8 @@
 
 use crate::around::{BLOCK, Functions, RANK, first_of, launch};
 use crate::driver::{BatchBuffer, Driver, Function, Launch, Matrices, Routine, RoutineBuffers};
-use crate::queues::Queues;
 use std::sync::Arc;
+use thalweg_gpu::runtime::Queues;
 use thalweg_ir::View;
 use thalweg_runtime::{Batch, Buffer, Decomposition, DecompositionKind as Kind, Error, Pool, Unfit, count};
 
@@ -122,7 +122,8 @@ impl Decompositions {
         }
         let driver = queue.driver();
         // Opens the library before anything is compiled.
-        driver.routine(&first(of))?;
+        let libraries = driver.libraries()?;
+        libraries.routine(&first(of))?;
         let kernels = self.0.get(driver, include_str!("decompose.cuh"), &NAMES);
         let kernels = kernels.inspect_err(|error| tracing::debug!(%error, "no kernels of decompositions")).ok()?;
         let size = if of.double { 8 } else { 4 };
@@ -147,7 +148,7 @@ impl Decompositions {
                         None => driver.launch(launch)?,
                     },
                     Step::Routine(of, places) => {
-                        if let Err(why) = driver.run_routine(of, places)? {
+                        if let Err(why) = libraries.run_routine(of, places)? {
                             refused = Some(why);
                             return Ok(());
                         }
@@ -327,7 +328,7 @@ impl Making<'_> {
     fn routine(&mut self, routine: Routine, batched: bool, mut places: RoutineBuffers) -> Option<BatchBuffer> {
         let Decomposition { double, count, .. } = self.of;
         let of = Matrices { routine, double, count, batched };
-        let bytes = self.driver.routine(&of)?;
+        let bytes = self.driver.libraries()?.routine(&of)?;
         places.work = self.take(bytes)?;
         let infos = self.integers(1)?;
         places.infos = infos.at;

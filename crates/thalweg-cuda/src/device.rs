@@ -1,25 +1,22 @@
 //! The device: memory from a pool, kernels bound to sizes, launches in the calling thread's queue.
 
-use crate::compiler::Compiler;
 use crate::decompose::Decompositions;
 use crate::driver::{Absent, Cuda, Driver, Launch, nvrtc};
 use crate::find::{Sought, find};
 use crate::fourier::Fouriers;
 use crate::generic;
-use crate::launch::{Bound, Written};
-use crate::memory::DeviceMemory;
-use crate::order::{MEMORY, TO_DEVICE};
-use crate::queues::Queues;
+use crate::render::CudaPrinter;
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use thalweg_gpu::runtime::{Bound, Compiler, DeviceMemory, MEMORY, Queues, TO_DEVICE, Written};
 use thalweg_gpu::{Plan, Skeleton, plan};
 use thalweg_ir::View;
 use thalweg_kernel::{Contracts, Geometry, Kernel, Moved, Residence};
 use thalweg_runtime::environment;
 use thalweg_runtime::{
-    Batch, Buffer, Decomposition, Device, Error, Fourier, MemoryStats, Pool, Program, ProgramInfo, Throughput, Timing,
-    count,
+    Backend, Batch, Buffer, Decomposition, Device, Error, Fourier, MemoryStats, Pool, Program, ProgramInfo, Throughput,
+    Timing, count,
 };
 
 /// A GPU.
@@ -37,6 +34,15 @@ struct DeviceState {
     /// Whether generic kernels are preferred to compiled ones where both apply.
     generic: bool,
 }
+
+/// NVIDIA GPUs.
+pub const BACKEND: Backend = Backend {
+    kind: "cuda",
+    count: || Cuda::count().unwrap_or(0),
+    is_usable: CudaDevice::is_usable,
+    open: |name| Ok(CudaDevice::open(name)?),
+    libraries: &[&environment::CUDA_DRIVER, &environment::NVRTC],
+};
 
 impl CudaDevice {
     /// Opens the device of that name. `cuda` or `cuda:0` is the first GPU, `cuda:1` the second. With the feature
@@ -119,7 +125,7 @@ impl CudaDevice {
         let pool = DeviceMemory::pool(queues.clone(), name.into());
         pool.set_limit(thalweg_runtime::limit_from_environment()?);
         // Products are checked in a queue that runs none of the program's kernels.
-        let compiler = Compiler::new(queues.order().driver(MEMORY).clone(), name.into());
+        let compiler = Compiler::new(queues.order().driver(MEMORY).clone(), Box::new(CudaPrinter), name.into());
         Ok(Arc::new(CudaDevice(Arc::new(DeviceState {
             name: name.into(),
             driver,
@@ -339,7 +345,7 @@ impl Device for CudaDevice {
     }
 
     fn compile_in_background(&self) {
-        crate::ending::register();
+        thalweg_gpu::runtime::wait_at_exit();
     }
 
     fn uncompiled(&self, launches: &[(&Kernel, &Geometry)]) -> usize {

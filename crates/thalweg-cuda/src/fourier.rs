@@ -8,8 +8,8 @@
 
 use crate::around::{Functions, RANK, first_of, launch};
 use crate::driver::Lines;
-use crate::queues::Queues;
 use std::sync::Arc;
+use thalweg_gpu::runtime::Queues;
 use thalweg_ir::View;
 use thalweg_runtime::{Buffer, Error, Fourier, FourierKind, Pool, count};
 
@@ -93,7 +93,8 @@ impl Fouriers {
         if lines.count == 0 {
             return None;
         }
-        let workspace = driver.transform(&lines)?;
+        let libraries = driver.libraries()?;
+        let workspace = libraries.transform(&lines)?;
         let kernels = self.0.get(driver, SOURCE, &NAMES);
         let kernels = kernels.inspect_err(|error| tracing::debug!(%error, "no kernels of transforms")).ok()?;
         // If an allocation fails here, the host may still have memory.
@@ -130,7 +131,7 @@ impl Fouriers {
         Some(queue.after_deferred(&mut || {
             used.iter().try_for_each(|buffer| queue.uses(buffer, missing))?;
             driver.launch(&packed)?;
-            driver.run_transform(&lines, [from_at, to_at, work_at])?;
+            libraries.run_transform(&lines, [from_at, to_at, work_at])?;
             driver.launch(&unpacked)
         }))
     }

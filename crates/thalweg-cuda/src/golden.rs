@@ -12,16 +12,17 @@ use contractions::{
     convolution, product_of, product_of_few_tiles, product_of_one_row, product_with_gelu, products, three_products,
 };
 
-use crate::compiler::Compiler;
 use crate::driver::{Absent, nvrtc};
 use crate::generic;
 use crate::prelude::PRELUDE;
+use crate::render::CudaPrinter;
 use crate::render::generic::GENERIC;
 use crate::render::{BY_BLOCKS, EXCHANGE, ONLINE, SCANNED, program};
 use crate::render::{CONTRACTIONS, TMA_CONTRACTIONS};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_gpu::plan;
+use thalweg_gpu::runtime::Compiler;
 use thalweg_ir::{DType, ElementOp, MAX_RANK, Monoid, RandomKind, Scalar, ScanOp, ScatterOp, Shape, View};
 use thalweg_kernel::{
     Access, AccessClass, AccessGeometry, Along, BodyBuilder, Computed, Contraction, ContractionGeometry, Geometry,
@@ -447,8 +448,8 @@ fn combined(along: Along) -> (Kernel, Geometry) {
 
 /// Sources of the generic kernels.
 fn generic() -> Vec<(&'static str, String)> {
-    let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
-    let texts = generic::units(&compiler).map(|u| u.source().text());
+    let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
+    let texts = generic::units(&compiler).map(|u| compiler.text(&u));
     ["generic_narrow", "generic_functions", "generic_wide", "generic_double"].into_iter().zip(texts).collect()
 }
 
@@ -460,10 +461,10 @@ fn all() -> Vec<(&'static str, Vec<String>)> {
 
 /// Sources of a kernel, each once, in the order in which they run.
 fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
-    let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
+    let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
     let mut all: Vec<String> = vec![];
     for draft in plan(kernel, geometry, &compiler).unwrap().stages {
-        let text = compiler.unit(&draft.kernel).source().text();
+        let text = compiler.text(&compiler.unit(&draft.kernel));
         if !all.contains(&text) {
             all.push(text);
         }
@@ -473,7 +474,7 @@ fn sources((kernel, geometry): &(Kernel, Geometry)) -> Vec<String> {
 
 /// Programs of a kernel, each once.
 fn programs((kernel, geometry): &(Kernel, Geometry)) -> String {
-    let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
+    let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
     let stages = plan(kernel, geometry, &compiler).unwrap().stages;
     let mut all: Vec<String> = stages.iter().map(|s| program(&s.kernel).expect("it is no text").to_string()).collect();
     all.dedup();
@@ -520,7 +521,7 @@ fn golden_sources_are_as_they_were() {
 
 #[test]
 fn a_launch_has_no_more_blocks_than_a_grid_may_have() {
-    let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
+    let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
     let plan = |n: usize| {
         let (kernel, geometry) = gelu(DType::F32, n);
         plan(&kernel, &geometry, &compiler).map(|p| p.stages[0].grid[0])

@@ -1,22 +1,23 @@
 //! Tests that a length that changes from call to call needs only a handful of sources.
 
-use crate::compiler::Compiler;
 use crate::driver::Absent;
 use crate::golden::Draft;
+use crate::render::CudaPrinter;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_gpu::plan;
+use thalweg_gpu::runtime::Compiler;
 use thalweg_ir::{DType, ElementOp, Monoid};
 use thalweg_kernel::{Geometry, Kernel, Orientation};
 
 /// Number of sources of a kernel over all of these lengths.
 fn sources(lengths: impl Iterator<Item = usize>, kernel: impl Fn(usize) -> (Kernel, Geometry)) -> usize {
-    let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
+    let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
     let mut all = BTreeSet::new();
     for n in lengths {
         let (kernel, geometry) = kernel(n);
         let stages = plan(&kernel, &geometry, &compiler).unwrap().stages;
-        all.extend(stages.iter().map(|s| compiler.unit(&s.kernel).source().text()));
+        all.extend(stages.iter().map(|s| compiler.text(&compiler.unit(&s.kernel))));
     }
     all.len()
 }

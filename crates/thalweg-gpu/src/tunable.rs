@@ -147,5 +147,22 @@ thalweg_ir::tunables! {
         max_dealt_sums: 64, in 0..=64,
         /// Time of a round of three warpgroups of flash attention, in percent of that of two. Measured on an H200.
         three_warpgroups_percent: 130, in 50..=130,
+        /// Runs of the same launches from which on they are kept back for a graph.
+        min_graph_runs: 4, in 1..=4,
+        /// Launches from which on a graph gains anything.
+        min_graph_launches: 3, in 1..=3,
+        /// Graphs of one run.
+        max_graphs: 4, in 1..=4,
+        /// Schedules of a queue that are remembered; beyond, those that did not come for long are forgotten.
+        max_runs: 512, in 1..=8,
+        /// Events of a queue that are remembered. Who asks for an older point gets a later event.
+        max_events: 64, in 1..=4,
+        /// Bytes of the memory in which blocks exchange values, at least.
+        min_exchange_bytes: 1 << 20, in 64..=1024,
+        /// Bytes from which on a copy has a queue of its own.
+        min_queued_copy: 64 << 10, in 1..=4096,
+        /// Sources kept, by what decides them and by their text; beyond, the memory of them starts over. Bound kernels hold those
+        /// that they run.
+        max_sources: 1 << 14, in 16..=64,
     }
 }

@@ -4,6 +4,7 @@
 //! A device crate implements [`Device`] and [`Program`]; nothing else of it is visible. Device memory is allocated by a
 //! [`Pool`] over the device's own allocator, so that recycling and its statistics work alike on all devices.
 
+mod backend;
 mod counters;
 mod decomposition;
 mod device;
@@ -18,6 +19,7 @@ mod pool;
 pub mod trace;
 mod uses;
 
+pub use backend::Backend;
 pub use counters::{Counters, count, counters};
 pub use decomposition::{Decomposition, DecompositionKind, Unfit};
 pub use device::{Batch, Check, Device, FailedCheck, Program, ProgramInfo, Throughput, Timing};

@@ -4,8 +4,9 @@ use crate::environment::{self, Value};
 use crate::{Error, MemoryStats};
 use std::cell::Cell;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use thalweg_cpu::{CpuDevice, CpuOptions};
+use thalweg_runtime::Backend;
 use thalweg_stream::DeviceRef;
 
 /// Device that stores tensors and computes them. A small `Copy` handle.
@@ -60,9 +61,10 @@ impl Device {
     pub fn from_name(name: &str) -> Result<Device, Error> {
         match name {
             "cpu" => Device::try_cpu(),
-            #[cfg(feature = "cuda")]
-            _ if name == "cuda" || name.starts_with("cuda:") => cuda(name),
             _ => {
+                if let Some((backend, name)) = BACKENDS.iter().find_map(|b| Some((b, b.full_name(name)?))) {
+                    return open(backend, &name);
+                }
                 let names = Device::names();
                 let there = if names.len() == 1 { "there is" } else { "there are" };
                 let mut message = format!("no such device; {there}: {}", names.join(", "));
@@ -74,17 +76,15 @@ impl Device {
         }
     }
 
-    /// The names of the available devices, for [`Device::from_name`]: the CPU first, then every GPU that NVIDIA's
-    /// driver shows to this process. Opens none of them.
+    /// The names of the available devices, for [`Device::from_name`]: the CPU first, then every GPU that its driver
+    /// shows to this process. Opens none of them.
     ///
     /// ```
     /// assert_eq!(thalweg::Device::names()[0], "cpu");
     /// ```
     pub fn names() -> Vec<String> {
-        let cpu = std::iter::once("cpu".to_string());
-        #[cfg(feature = "cuda")]
-        let cpu = cpu.chain((0..thalweg_cuda::driver::Cuda::count().unwrap_or(0)).map(|n| format!("cuda:{n}")));
-        cpu.collect()
+        let of = |b: &Backend| (0..(b.count)()).map(|n| format!("{}:{n}", b.kind)).collect::<Vec<_>>();
+        std::iter::once("cpu".to_string()).chain(BACKENDS.iter().flat_map(of)).collect()
     }
 
     /// The device for tensors created without one. In this order: the one that [`set_default_device`] set for this
@@ -187,42 +187,38 @@ impl fmt::Debug for Device {
     }
 }
 
-/// The first GPU, if it can be used. If not, the CPU, unless the environment names the GPU libraries to use: then the
-/// error.
-#[cfg(feature = "cuda")]
-fn fastest() -> Result<Device, Error> {
-    let gpu = match thalweg_cuda::CudaDevice::is_usable() {
-        Ok(false) => return Device::try_cpu(),
-        Ok(true) => Device::cuda(0),
-        Err(why) => Err(why),
-    };
-    let named = || [&environment::CUDA_DRIVER, &environment::NVRTC].iter().any(|v| matches!(v.read(), Ok(Some(_))));
-    gpu.or_else(|why| {
-        if named() {
-            return Err(why);
-        }
-        tracing::warn!(%why, "the CPU is used in the place of a GPU");
-        Device::try_cpu()
-    })
-}
+/// Backends of GPUs in this build, the preferred one first.
+const BACKENDS: &[Backend] = &[
+    #[cfg(feature = "cuda")]
+    thalweg_cuda::BACKEND,
+];
 
-#[cfg(not(feature = "cuda"))]
+/// The first GPU, if one can be used. If not, the CPU, unless the environment names a backend's libraries: then the
+/// error.
 fn fastest() -> Result<Device, Error> {
+    for backend in BACKENDS {
+        let first = match (backend.is_usable)() {
+            Ok(false) => continue,
+            Ok(true) => open(backend, &format!("{}:0", backend.kind)),
+            Err(why) => Err(why),
+        };
+        match first {
+            Err(why) if !backend.is_requested() => tracing::warn!(%why, "a GPU cannot be used"),
+            first => return first,
+        }
+    }
     Device::try_cpu()
 }
 
-/// The GPU with a name, opened once per process.
-#[cfg(feature = "cuda")]
-fn cuda(name: &str) -> Result<Device, Error> {
-    use std::sync::Mutex;
+/// The GPU of a name, opened once per process.
+fn open(backend: &Backend, name: &str) -> Result<Device, Error> {
     static OPEN: Mutex<Vec<Device>> = Mutex::new(Vec::new());
-    let name = if name == "cuda" { "cuda:0" } else { name };
     // A panic while one is opened leaves the list intact.
     let mut open = OPEN.lock().unwrap_or_else(|e| e.into_inner());
     if let Some(device) = open.iter().find(|d| d.name() == name) {
         return Ok(*device);
     }
-    let device = Device(DeviceRef::register(thalweg_cuda::CudaDevice::open(name)?));
+    let device = Device(DeviceRef::register((backend.open)(name)?));
     open.push(device);
     Ok(device)
 }

@@ -33,7 +33,8 @@ use thalweg_gpu::product::Product;
 use super::cufft::Plans;
 use super::cusolver::Solvers;
 use super::{
-    Chip, Driver, Event, Function, Graph, Launch, Lines, MAP_WORDS, Matrices, RoutineBuffers, TensorMap, nvrtc,
+    Chip, Driver, Event, Function, Graph, Launch, Libraries, Lines, MAP_WORDS, Matrices, RoutineBuffers, TensorMap,
+    nvrtc,
 };
 use api::{Api, SUCCESS};
 use chip::{ask, chip};
@@ -327,37 +328,16 @@ impl Driver for Cuda {
         self.chosen(product)
     }
 
-    fn transform(&self, lines: &Lines) -> Option<usize> {
-        let stream = self.gpu.turn(self.queue).ok()?.handle as usize;
-        let mut plans = self.transforms.lock().unwrap_or_else(PoisonError::into_inner);
-        let made = plans.workspace(lines, stream, self.major);
-        made.inspect_err(|why| tracing::debug!(why, ?lines, "transformed on the host")).ok()
+    fn libraries(&self) -> Option<&dyn Libraries> {
+        Some(self)
     }
 
-    fn run_transform(&self, lines: &Lines, places: [u64; 3]) -> Result<(), Error> {
-        let turn = self.gpu.turn(self.queue)?;
-        let mut plans = self.transforms.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the caller has device memory at these addresses, and the stream is this context's.
-        let put = unsafe { plans.run(lines, places, turn.handle as usize, self.major) };
-        put.map_err(|message| Error::Device { device: self.gpu.name.clone(), message })
+    fn has_queues(&self) -> bool {
+        !environment::CUDA_QUEUES.is("off")
     }
 
-    fn routine(&self, of: &Matrices) -> Option<usize> {
-        let stream = self.gpu.turn(self.queue).ok()?.handle as usize;
-        let mut solvers = self.solvers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = solvers.workspace(of, stream, self.major);
-        known.inspect_err(|why| tracing::debug!(why, ?of, "decomposed on the host")).ok()
-    }
-
-    fn run_routine(&self, of: &Matrices, places: &RoutineBuffers) -> Result<Result<(), String>, Error> {
-        let turn = self.gpu.turn(self.queue)?;
-        let mut solvers = self.solvers.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the caller has device memory at these addresses, and the stream is this context's.
-        let put = unsafe { solvers.run(of, places, turn.handle as usize, self.major) };
-        drop(turn);
-        // A failure that ended the context is an error of the device.
-        self.gpu.enter()?;
-        Ok(put)
+    fn has_graphs(&self) -> bool {
+        !environment::CUDA_GRAPHS.is("off")
     }
 
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
@@ -433,6 +413,41 @@ impl Driver for Cuda {
             self.trim();
         }
         Ok(())
+    }
+}
+
+impl Libraries for Cuda {
+    fn transform(&self, lines: &Lines) -> Option<usize> {
+        let stream = self.gpu.turn(self.queue).ok()?.handle as usize;
+        let mut plans = self.transforms.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = plans.workspace(lines, stream, self.major);
+        made.inspect_err(|why| tracing::debug!(why, ?lines, "transformed on the host")).ok()
+    }
+
+    fn run_transform(&self, lines: &Lines, places: [u64; 3]) -> Result<(), Error> {
+        let turn = self.gpu.turn(self.queue)?;
+        let mut plans = self.transforms.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the caller has device memory at these addresses, and the stream is this context's.
+        let put = unsafe { plans.run(lines, places, turn.handle as usize, self.major) };
+        put.map_err(|message| Error::Device { device: self.gpu.name.clone(), message })
+    }
+
+    fn routine(&self, of: &Matrices) -> Option<usize> {
+        let stream = self.gpu.turn(self.queue).ok()?.handle as usize;
+        let mut solvers = self.solvers.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = solvers.workspace(of, stream, self.major);
+        known.inspect_err(|why| tracing::debug!(why, ?of, "decomposed on the host")).ok()
+    }
+
+    fn run_routine(&self, of: &Matrices, places: &RoutineBuffers) -> Result<Result<(), String>, Error> {
+        let turn = self.gpu.turn(self.queue)?;
+        let mut solvers = self.solvers.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the caller has device memory at these addresses, and the stream is this context's.
+        let put = unsafe { solvers.run(of, places, turn.handle as usize, self.major) };
+        drop(turn);
+        // A failure that ended the context is an error of the device.
+        self.gpu.enter()?;
+        Ok(put)
     }
 }
 

@@ -27,8 +27,8 @@ mod solver;
 mod tests;
 
 use super::{
-    Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Lines, MAP_WORDS, Matrices, Module, RoutineBuffers,
-    TensorMap, capabilities,
+    Chip, Driver, Event, Function, FunctionInfo, Graph, Launch, Libraries, Lines, MAP_WORDS, Matrices, Module,
+    RoutineBuffers, TensorMap, capabilities,
 };
 use fibers::{Kernel, Outcome, Runtime, SCHEDULER, SuspendedBlock, WAIT_AT_BARRIER};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -278,37 +278,16 @@ impl Driver for Emulated {
         self.put(running(launch.clone()))
     }
 
-    fn transform(&self, lines: &Lines) -> Option<usize> {
-        // Like the library, which needs some workspace.
-        (!environment::CUFFT.is("off")).then_some(16 * lines.n)
+    fn libraries(&self) -> Option<&dyn Libraries> {
+        Some(self)
     }
 
-    fn run_transform(&self, lines: &Lines, [from, to, work]: [u64; 3]) -> Result<(), Error> {
-        let (lines, [taken, given]) = (*lines, fourier::bytes(lines));
-        self.put(move |parts| {
-            parts.check(from, taken)?;
-            parts.check(to, given)?;
-            parts.check(work, 16 * lines.n)?;
-            // SAFETY: both are within allocations that, by the submitter's promise, nobody else uses now.
-            unsafe { fourier::run(&lines, from, to) };
-            Ok(())
-        })
+    fn has_queues(&self) -> bool {
+        !environment::CUDA_QUEUES.is("off")
     }
 
-    fn routine(&self, of: &Matrices) -> Option<usize> {
-        // Like the library, which needs some workspace.
-        (!environment::CUSOLVER.is("off")).then_some(64 * of.count)
-    }
-
-    fn run_routine(&self, of: &Matrices, places: &RoutineBuffers) -> Result<Result<(), String>, Error> {
-        let (of, places) = (*of, *places);
-        let put = self.put(move |parts| {
-            solver::reaches(&of, &places).into_iter().try_for_each(|(at, bytes)| parts.check(at, bytes))?;
-            // SAFETY: all of it is within allocations that, by the submitter's promise, nobody else uses now.
-            unsafe { solver::run(&of, &places) };
-            Ok(())
-        });
-        put.map(Ok)
+    fn has_graphs(&self) -> bool {
+        !environment::CUDA_GRAPHS.is("off")
     }
 
     /// Encodes a map as `map_copy` in mapped.cuh reads it: address, rank, extents, strides, elements of a box.
@@ -399,6 +378,41 @@ impl Driver for Emulated {
     fn synchronize(&self) -> Result<(), Error> {
         self.parts.run_all();
         self.parts.healthy()
+    }
+}
+
+impl Libraries for Emulated {
+    fn transform(&self, lines: &Lines) -> Option<usize> {
+        // Like the library, which needs some workspace.
+        (!environment::CUFFT.is("off")).then_some(16 * lines.n)
+    }
+
+    fn run_transform(&self, lines: &Lines, [from, to, work]: [u64; 3]) -> Result<(), Error> {
+        let (lines, [taken, given]) = (*lines, fourier::bytes(lines));
+        self.put(move |parts| {
+            parts.check(from, taken)?;
+            parts.check(to, given)?;
+            parts.check(work, 16 * lines.n)?;
+            // SAFETY: both are within allocations that, by the submitter's promise, nobody else uses now.
+            unsafe { fourier::run(&lines, from, to) };
+            Ok(())
+        })
+    }
+
+    fn routine(&self, of: &Matrices) -> Option<usize> {
+        // Like the library, which needs some workspace.
+        (!environment::CUSOLVER.is("off")).then_some(64 * of.count)
+    }
+
+    fn run_routine(&self, of: &Matrices, places: &RoutineBuffers) -> Result<Result<(), String>, Error> {
+        let (of, places) = (*of, *places);
+        let put = self.put(move |parts| {
+            solver::reaches(&of, &places).into_iter().try_for_each(|(at, bytes)| parts.check(at, bytes))?;
+            // SAFETY: all of it is within allocations that, by the submitter's promise, nobody else uses now.
+            unsafe { solver::run(&of, &places) };
+            Ok(())
+        });
+        put.map(Ok)
     }
 }
 

@@ -15,7 +15,6 @@ mod code;
 #[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
 mod tests;
 
-use crate::compiler::{Compiler, Unit};
 use crate::render::elements::is_native;
 use crate::render::generic::{SLOT, THREADS, WORDS, has};
 use crate::tunable::TUNABLES;
@@ -26,6 +25,7 @@ use thalweg_gpu::kernels::generic::Width;
 use thalweg_gpu::kernels::generic::params::{GenericArguments, GenericParams};
 use thalweg_gpu::kernels::plan::MAX_BLOCKS;
 use thalweg_gpu::operands::{SCRATCH, address, needs};
+use thalweg_gpu::runtime::{Compiler, Unit};
 use thalweg_gpu::space::Space;
 use thalweg_gpu::traffic::{self, Domain};
 use thalweg_gpu::{Chip, Draft, Plan, RuntimeArgument, Skeleton, Target};

@@ -318,7 +318,11 @@ fn sums_of_floats_are_close_and_never_strict() {
 /// Kernels with 64-bit indices divide by sizes, others by multipliers: a word of the launch says which.
 #[test]
 fn positions_of_64_bits_are_told_to_the_kernel() {
-    let compiler = crate::compiler::Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
+    let compiler = thalweg_gpu::runtime::Compiler::new(
+        Arc::new(Absent::new()),
+        Box::new(crate::render::CudaPrinter),
+        "cuda:0".into(),
+    );
     let of = |rows: usize| {
         let mut d = Draft::new(true, &[rows, 3], 0);
         let x = d.load(DType::U8, &[4, 1]);

@@ -1,9 +1,10 @@
 //! Golden contractions: products with prologues and epilogues, attention, a convolution.
 
 use super::{Draft, sources};
-use crate::compiler::Compiler;
 use crate::driver::Absent;
+use crate::render::CudaPrinter;
 use std::sync::Arc;
+use thalweg_gpu::runtime::Compiler;
 use thalweg_ir::{DType, ElementOp, Monoid};
 use thalweg_kernel::{
     Contraction, ContractionGeometry, Epilogue, FactorOrder, Geometry, GroupPart, Inner, Kernel, MapGeometry,
@@ -254,7 +255,7 @@ fn a_pitch_that_does_not_fit_32_bits_is_none_of_a_copy() {
 
 #[test]
 fn tiles_count_rows_columns_and_terms_in_32_bits() {
-    let compiler = Compiler::new(Arc::new(Absent::new()), "cuda:0".into());
+    let compiler = Compiler::new(Arc::new(Absent::new()), Box::new(CudaPrinter), "cuda:0".into());
     let told = |sizes| {
         let product = MatmulGeometry { batch: vec![], ..product_of(1, sizes, false) };
         let kernel = Kernel::Contraction(Contraction::unfused(DType::I32, Precision::Ordered));

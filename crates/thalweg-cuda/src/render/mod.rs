@@ -24,7 +24,9 @@ use crate::prelude::PRELUDE;
 use elements::is_native;
 use thalweg_gpu::ir::{Kernel, verify};
 use thalweg_gpu::kernels::sort::SortPass;
+use thalweg_gpu::runtime::{Printer, Source};
 use thalweg_gpu::{Skeleton, kernels};
+use thalweg_ir::{DType, ElementOp};
 use tidy::tidy;
 
 /// First line of a source: the compiler options. Exact kernels are compiled without contraction to FMA.
@@ -50,19 +52,29 @@ pub const BY_BLOCKS: &str = concat!(include_str!("told.cuh"), include_str!("by_b
 /// Device functions of row kernels with online passes.
 pub const ONLINE: &str = include_str!("online.cuh");
 
-/// Source of a compilation: options and the prelude, followed by a kernel's own text.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Source {
-    /// First line, the compiler options.
-    pub options: &'static str,
-    /// Text after the prelude.
-    pub own: String,
-}
+/// Printer of CUDA C++.
+#[derive(Debug)]
+pub struct CudaPrinter;
 
-impl Source {
-    /// Whole source.
-    pub fn text(&self) -> String {
-        format!("{}{PRELUDE}{}", self.options, self.own)
+impl Printer for CudaPrinter {
+    fn prelude(&self) -> &'static str {
+        PRELUDE
+    }
+
+    fn source(&self, of: &Skeleton) -> Source {
+        source(of)
+    }
+
+    fn program(&self, of: &Skeleton) -> Option<Kernel> {
+        program(of)
+    }
+
+    fn is_native(&self, op: ElementOp, dtype: DType) -> bool {
+        is_native(op, dtype)
+    }
+
+    fn extension(&self) -> &'static str {
+        "cu"
     }
 }
 

@@ -175,7 +175,7 @@ impl Contraction {
 
     /// Number of operands that its matrix operands are read from.
     pub fn factor_operands(&self) -> usize {
-        self.factors.iter().map(|f| f.as_ref().map_or(1, |p| p.operands + p.inner_operands())).sum()
+        self.factors.iter().map(|f| f.as_ref().map_or(1, |p| p.reads())).sum()
     }
 
     /// Number of scalars of its prologues.
@@ -200,6 +200,11 @@ impl Contraction {
 }
 
 impl Prologue {
+    /// Number of operands that the factor is computed from: those of its inner product, then its own.
+    pub fn reads(&self) -> usize {
+        self.inner_operands() + self.operands
+    }
+
     /// Number of operands of its inner product.
     pub fn inner_operands(&self) -> usize {
         self.inner.as_ref().map_or(0, |i| i.product.reads())

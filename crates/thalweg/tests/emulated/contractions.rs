@@ -233,6 +233,13 @@ fn attention_is_one_launch() {
     }
 }
 
+/// Values whose rows are not aligned to 16 bytes, large enough to be copied first.
+#[test]
+fn attention_over_unaligned_values_copies_them() {
+    let (m, n, d, v) = (1024, 2048, 16, 129);
+    check("attention", &[&[m, d], &[n, d], &[n, v], &[m, n]], (DType::BF16, 8e-2), 2, attention);
+}
+
 #[test]
 fn attention_in_tf32_is_one_launch() {
     let kind = (DType::F32, 2e-3);

@@ -53,7 +53,7 @@ fn copied(
     let (mut plan, mut g) = (Plan::default(), g.clone());
     let (mut operands, mut next) = (vec![], 0u16);
     for (n, odd) in odd.into_iter().enumerate() {
-        let count = c.factors[n].as_ref().map_or(1, |f| f.operands as u16);
+        let count = c.factors[n].as_ref().map_or(1, |f| f.reads() as u16);
         let own = (next..next + count).map(|o| RuntimeArgument::Operand(o, 0));
         match odd {
             Some(along) => operands.push(copy(&mut plan, (c.dtype, n, along), &mut g, (next, target))?),

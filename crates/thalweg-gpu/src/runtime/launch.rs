@@ -4,13 +4,13 @@
 //! patched in place. Nothing is allocated per run but scratch memory from the pool, which is free for the queue's next
 //! user as soon as the launches are queued.
 
-use crate::batch::mix;
-use crate::compiler::{Compiler, Unit};
-use crate::driver::{Function, Launch};
-use crate::queues::Queues;
+use super::batch::mix;
+use super::compiler::{Compiler, Unit};
+use super::driver::{Function, Launch};
+use super::queues::Queues;
+use crate::maps::MAP_WORDS;
+use crate::{Draft, Plan, RuntimeArgument};
 use std::sync::Arc;
-use thalweg_gpu::maps::MAP_WORDS;
-use thalweg_gpu::{Draft, Plan, RuntimeArgument};
 use thalweg_runtime::{Buffer, Error, Pool, count};
 
 /// One launch of a bound kernel.

@@ -8,7 +8,7 @@
 //!
 //! Always true: a slot is 0 when a launch gets it, and nobody else's until its [`Faulted`] is dropped or checked.
 
-use crate::driver::Driver;
+use super::driver::Driver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use thalweg_runtime::{Check, Error, FailedCheck};
 

@@ -5,9 +5,9 @@
 //! Always true: memory is allocated and freed in a queue of its own, after its earlier uses and before its later ones.
 //! So a buffer may be dropped while its uses have not run yet, and the host does not wait.
 
-use crate::driver::Driver;
-use crate::order::MEMORY;
-use crate::queues::Queues;
+use super::driver::Driver;
+use super::order::MEMORY;
+use super::queues::Queues;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use thalweg_runtime::{Block, Memory, Points, Pool, When};
@@ -66,32 +66,5 @@ impl Memory for DeviceMemory {
 
     fn total(&self) -> Option<usize> {
         Some(self.driver().chip().memory)
-    }
-}
-
-#[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
-mod tests {
-    use super::*;
-    use crate::driver::Emulated;
-
-    #[test]
-    fn blocks_are_recycled_and_given_back_when_memory_runs_out() {
-        let driver = Arc::new(Emulated::new().unwrap());
-        let queues = Queues::new(&(driver.clone() as Arc<dyn Driver>), "cuda:emulated").unwrap();
-        let pool = DeviceMemory::pool(queues, "cuda:emulated".into());
-        let a = pool.allocate(1000).unwrap();
-        let address = a.address() as u64;
-        driver.write(address, &[7; 1000]).unwrap();
-        drop(a);
-        assert_eq!(pool.allocate(1000).unwrap().address() as u64, address);
-        // 8 GiB in all: 5 cached ones must be freed for 6.
-        drop(pool.allocate(5 << 30).unwrap());
-        assert_eq!(pool.stats().reserved, (5 << 30) + 1024);
-        let all = pool.allocate(6 << 30).unwrap();
-        assert_eq!(pool.stats().reserved, 6 << 30);
-        let error = pool.allocate(3 << 30).unwrap_err().to_string();
-        assert_eq!(error, "out of memory on cuda:emulated: 3.0 GiB asked for, 6.0 GiB in use");
-        drop(all);
-        driver.synchronize().unwrap();
     }
 }

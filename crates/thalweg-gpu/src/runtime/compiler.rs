@@ -4,19 +4,17 @@
 //! disk by a hash of source, chip and compiler. Code from disk is loaded by the driver, which refuses code that is not
 //! for the chip.
 
-use crate::driver::{Driver, Function};
-use crate::ending;
-use crate::prelude::PRELUDE;
-use crate::render::elements::is_native;
-use crate::render::{self, Source};
+use super::driver::{Driver, Function};
+use super::ending;
+use super::printer::{Printer, Source};
+use crate::maps::{MAP_WORDS, TensorMap};
+use crate::product::Product;
 use crate::tunable::TUNABLES;
+use crate::{Chip, Skeleton, Target};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
-use thalweg_gpu::maps::{MAP_WORDS, TensorMap};
-use thalweg_gpu::product::Product;
-use thalweg_gpu::{Chip, Skeleton, Target};
 use thalweg_ir::{DType, ElementOp};
 use thalweg_runtime::disk::{self, Key, Kind};
 use thalweg_runtime::{Counters, Error, count, counters};
@@ -38,7 +36,6 @@ pub struct Unit {
 
 impl Unit {
     /// The unit's source.
-    #[cfg(test)]
     pub fn source(&self) -> &Source {
         &self.source
     }
@@ -56,6 +53,9 @@ const STACK: usize = 8 << 20;
 #[derive(Debug)]
 pub struct Compiler {
     driver: Arc<dyn Driver>,
+    printer: Box<dyn Printer>,
+    /// Hash of the printer's prelude, which all sources share.
+    prelude: Key,
     device: String,
     /// Units by the key of their source.
     units: RwLock<FxHashMap<Arc<Skeleton>, Arc<Unit>>>,
@@ -64,9 +64,15 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Compiler that uses that driver.
-    pub fn new(driver: Arc<dyn Driver>, device: String) -> Compiler {
-        Compiler { driver, device, units: RwLock::default(), sources: Mutex::default() }
+    /// Compiler that uses that driver, for sources of that printer.
+    pub fn new(driver: Arc<dyn Driver>, printer: Box<dyn Printer>, device: String) -> Compiler {
+        let prelude = Key::of(&[printer.prelude().as_bytes()]);
+        Compiler { driver, printer, prelude, device, units: RwLock::default(), sources: Mutex::default() }
+    }
+
+    /// Whole source text of a unit.
+    pub fn text(&self, unit: &Unit) -> String {
+        self.printer.text(&unit.source)
     }
 
     /// Unit of a kernel; its source is printed if it is new.
@@ -87,7 +93,7 @@ impl Compiler {
 
     /// Unit of a kernel that has a source.
     fn written(&self, of: &Arc<Skeleton>) -> Arc<Unit> {
-        let source = render::source(of);
+        let source = self.printer.source(of);
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         if TUNABLES.max_sources.reached_by(sources.len()) {
             sources.clear();
@@ -147,11 +153,9 @@ impl Compiler {
 
     /// Key of a unit's code on disk.
     fn key(&self, unit: &Unit) -> Key {
-        // The prelude is hashed once for all sources.
-        static PRELUDE_KEY: LazyLock<Key> = LazyLock::new(|| Key::of(&[PRELUDE.as_bytes()]));
         let chip = self.driver.chip();
         let Source { options, own } = &unit.source;
-        let prelude = PRELUDE_KEY.as_bytes();
+        let prelude = self.prelude.as_bytes();
         let sm = chip.sm.to_string();
         Key::of(&[sm.as_bytes(), chip.compiler.as_bytes(), options.as_bytes(), prelude, own.as_bytes()])
     }
@@ -216,13 +220,13 @@ impl Compiler {
     }
 
     fn make(&self, unit: &Unit) -> Result<Function, Error> {
-        dump(unit);
+        self.dump(unit);
         let key = self.key(unit);
         if let Some(function) = self.load_cached(unit, &key) {
             return Ok(function);
         }
         let start = Instant::now();
-        let image = self.driver.compile(&unit.source.text())?;
+        let image = self.driver.compile(&self.text(unit))?;
         ending::register();
         let function = self.load(unit, &image)?;
         let ns = start.elapsed().as_nanos() as u64;
@@ -239,6 +243,17 @@ impl Compiler {
     }
 }
 
+impl Compiler {
+    /// Writes a source to the dump folder, to be read or compiled by hand, with the program that it was printed from.
+    fn dump(&self, unit: &Unit) {
+        thalweg_runtime::dump(unit.name, || {
+            let mut all = vec![(self.printer.extension(), self.text(unit).into_bytes())];
+            all.extend(self.printer.program(&unit.kernel).map(|kernel| ("ir", kernel.to_string().into_bytes())));
+            all
+        });
+    }
+}
+
 impl Target for Compiler {
     fn device(&self) -> &str {
         &self.device
@@ -249,7 +264,7 @@ impl Target for Compiler {
     }
 
     fn is_native(&self, op: ElementOp, dtype: DType) -> bool {
-        is_native(op, dtype)
+        self.printer.is_native(op, dtype)
     }
 
     fn map(&self, map: &TensorMap) -> Option<[u64; MAP_WORDS]> {
@@ -261,13 +276,4 @@ impl Target for Compiler {
         let _working = ending::work(&self.device).ok()?;
         self.driver.product(product).map(|function| function.info.workspace.unwrap_or(0))
     }
-}
-
-/// Writes a source to the dump folder, to be read or compiled by hand, with the program that it was printed from.
-fn dump(unit: &Unit) {
-    thalweg_runtime::dump(unit.name, || {
-        let mut all = vec![("cu", unit.source.text().into_bytes())];
-        all.extend(render::program(&unit.kernel).map(|kernel| ("ir", kernel.to_string().into_bytes())));
-        all
-    });
 }

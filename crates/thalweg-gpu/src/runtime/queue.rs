@@ -1,22 +1,22 @@
 //! A queue for kernels, the memory that its launches share, and the gate by which threads take turns.
 //!
 //! In: launches, in a batch: the launches of a run. Out: the same launches in the queue, in order. A frequent batch is
-//! deferred until it is complete, and becomes a graph ([`crate::batch`]).
+//! deferred until it is complete, and becomes a graph ([`super::batch`]).
 //!
 //! Always true: while a thread's batch is open, no other thread submits launches to the queue. All work of a batch has
-//! one ticket ([`crate::order`]), which marks the memory that it uses. So no other user gets that memory before the
+//! one ticket ([`super::order`]), which marks the memory that it uses. So no other user gets that memory before the
 //! launches that use it are submitted.
 
-use crate::batch::{EventSpan, Patch, Run};
-use crate::driver::{Driver, Event, Launch};
-use crate::faults::{Faulted, Faults};
-use crate::order::Order;
+use super::batch::{EventSpan, Patch, Run};
+use super::driver::{Driver, Event, Launch};
+use super::faults::{Faulted, Faults};
+use super::order::Order;
+use crate::target::COUNTERS;
 use crate::tunable::TUNABLES;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thalweg_gpu::target::COUNTERS;
-use thalweg_runtime::{Batch, Buffer, Check, Error, Timing, environment};
+use thalweg_runtime::{Batch, Buffer, Check, Error, Timing};
 
 /// A queue of a device.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Queue {
         let counters = driver.obtain(bytes).ok_or_else(none)?;
         driver.fill(counters, 0, bytes)?;
         let faults = Faults::new(driver.clone()).ok_or_else(none)?;
-        let graphs = !environment::CUDA_GRAPHS.is("off");
+        let graphs = driver.has_graphs();
         Ok(Queue {
             order,
             number,
@@ -352,124 +352,5 @@ impl Drop for Queue {
         self.driver.release(self.counters);
         let told = self.told.get_mut().unwrap_or_else(PoisonError::into_inner);
         told.iter().for_each(|&(address, _)| self.driver.release(address));
-    }
-}
-
-#[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
-mod tests {
-    use super::*;
-    use crate::driver::Emulated;
-    use crate::memory::DeviceMemory;
-    use crate::queues::Queues;
-    use thalweg_runtime::{Buffer, Pool, counters};
-
-    struct Bench {
-        queues: Arc<Queues>,
-        pool: Arc<Pool>,
-        add: Launch,
-    }
-
-    /// A queue, and a launch that adds its second word to the number at its first.
-    fn bench() -> Bench {
-        let driver: Arc<dyn Driver> = Arc::new(Emulated::new().unwrap());
-        let queues = Queues::new(&driver, "cuda:emulated").unwrap();
-        let pool = DeviceMemory::pool(queues.clone(), "cuda:emulated".into());
-        let source = crate::prelude::PRELUDE.to_string()
-            + "extern \"C\" __global__ void add(THALWEG_PARAMETER(2)) { *(u64 *)a.w[0] += a.w[1]; }";
-        let function = driver.load(&driver.compile(&source).unwrap(), &["add"]).unwrap().remove(0);
-        let add = Launch { function, grid: [1; 3], block: 1, shared: 0, arguments: vec![0; 2], early: false };
-        Bench { queues, pool, add }
-    }
-
-    impl Bench {
-        fn queue(&self) -> &Queue {
-            self.queues.mine().unwrap()
-        }
-
-        fn buffer(&self) -> Buffer {
-            let buffer = self.pool.allocate(64).unwrap();
-            self.queues.write(&buffer, &[&[0; 64]]).unwrap();
-            buffer
-        }
-
-        fn add(&self, to: &Buffer, n: u64) -> Result<(), Error> {
-            let address = to.address() as u64;
-            self.queue().uses(to, &|other| self.queues.make_whole(other))?;
-            self.queue().launch(&self.add, &mut |words| {
-                (words[0], words[1]) = (address, n);
-                address
-            })
-        }
-
-        fn value(&self, of: &Buffer) -> u64 {
-            let mut bytes = [0; 8];
-            self.queues.read(of, &mut bytes).unwrap();
-            u64::from_le_bytes(bytes)
-        }
-    }
-
-    #[test]
-    fn what_comes_often_is_a_graph_whatever_happens_in_between() {
-        let b = bench();
-        let (x, y) = (b.buffer(), b.buffer());
-        let run = |n: u64, stop: bool, write: bool| {
-            let before = counters();
-            let done = b.queue().batch(Some(1), false, &mut || {
-                b.add(&x, n)?;
-                b.add(&y, 2 * n)?;
-                if write {
-                    b.queues.write(&x, &[&[0; 8]])?;
-                }
-                if stop {
-                    return Err(Error::Value("no more".into()));
-                }
-                b.add(&x, 1)
-            });
-            let c = counters() - before;
-            (done.is_ok(), b.value(&x), b.value(&y), c.device_launches, c.graph_runs)
-        };
-        for n in 1..4 {
-            assert_eq!(run(n, false, false).3, 3);
-        }
-        let (x, y) = (6 + 3, 12);
-        assert_eq!(run(10, false, false), (true, x + 11, y + 20, 1, 1));
-        assert_eq!(run(5, false, false), (true, x + 17, y + 30, 1, 1));
-        // An exclusive write is ordered between the launches.
-        assert_eq!(run(7, false, true), (true, 1, y + 44, 3, 0));
-        // Deferred launches of a failed run do not run.
-        assert_eq!(run(9, true, false), (false, 1, y + 44, 0, 0));
-        // The last run was too short for a graph.
-        assert_eq!(run(1, false, false).3, 3);
-        assert_eq!(run(1, false, false), (true, 5, y + 48, 1, 1));
-    }
-
-    #[test]
-    fn memory_returns_to_the_driver_after_held_back_blocks() {
-        let b = bench();
-        let keep = b.buffer();
-        for turn in 0..8 {
-            let done = b.queue().batch(Some(2), false, &mut || {
-                let own = b.pool.allocate(1 << 16)?;
-                for _ in 0..4 {
-                    b.add(&own, 1)?;
-                }
-                drop(own);
-                // Frees all unused memory: the emulated driver fails if a launch still needs it.
-                b.pool.trim();
-                b.add(&keep, 1)
-            });
-            assert!(done.is_ok());
-            assert_eq!(b.value(&keep), turn + 1);
-        }
-    }
-
-    #[test]
-    fn a_panic_closes_the_batch() {
-        let b = bench();
-        let x = b.buffer();
-        let panics = || b.queue().batch(Some(3), false, &mut || panic!("on purpose"));
-        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
-        b.queue().batch(None, false, &mut || b.add(&x, 3)).unwrap();
-        assert_eq!(b.value(&x), 3);
     }
 }

@@ -6,12 +6,9 @@
 //!
 //! Always true: a copy to the device is after all uses of the memory, and a copy from it after its writer.
 
-#[cfg(all(test, feature = "emulate", target_arch = "x86_64", target_os = "linux"))]
-mod tests;
-
-use crate::driver::Driver;
-use crate::order::{COMPUTE, Order, PEERS, TO_DEVICE, TO_HOST};
-use crate::queue::Queue;
+use super::driver::Driver;
+use super::order::{COMPUTE, Order, PEERS, TO_DEVICE, TO_HOST};
+use super::queue::Queue;
 use crate::tunable::TUNABLES;
 use std::cell::OnceCell;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

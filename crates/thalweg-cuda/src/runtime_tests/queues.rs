@@ -2,12 +2,11 @@
 //! waits for it: a missing wait exposes old contents. (Without `Driver::after` in `Order::wait_for`, the first five
 //! fail.)
 
-use super::*;
-use crate::driver::{Emulated, Function, Launch};
-use crate::memory::DeviceMemory;
-use crate::order::MEMORY;
+use crate::driver::{Driver, Emulated, Function, Launch};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use thalweg_runtime::{Pool, counters};
+use thalweg_gpu::runtime::{DeviceMemory, MEMORY, Queues};
+use thalweg_runtime::{Buffer, Pool, counters};
 
 const SOURCE: &str = r#"
 extern "C" __global__ void add(THALWEG_PARAMETER(2)) { *(u64 *)a.w[0] += a.w[1]; }

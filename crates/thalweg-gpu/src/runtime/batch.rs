@@ -7,7 +7,7 @@
 //!
 //! Always true: the device runs what was launched, as a graph or one by one.
 
-use crate::driver::{Driver, Event, Graph, Launch};
+use super::driver::{Driver, Event, Graph, Launch};
 use crate::tunable::TUNABLES;
 use std::sync::Arc;
 use thalweg_runtime::{Error, Timing, count};

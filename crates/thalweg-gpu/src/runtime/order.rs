@@ -7,12 +7,12 @@
 //! Always true: an event for a ticket is after all work with this ticket or an earlier one. Work that a thread is still
 //! submitting has a later ticket.
 
-use crate::driver::{Driver, Event};
+use super::driver::{Driver, Event};
 use crate::tunable::TUNABLES;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use thalweg_runtime::{Error, Points, QUEUES, Uses, When, count, environment};
+use thalweg_runtime::{Error, Points, QUEUES, Uses, When, count};
 
 /// Number of queues for kernels. Each thread has one; from the fifth thread on they are shared.
 pub const COMPUTE: usize = 4;
@@ -67,7 +67,7 @@ impl Put {
 impl Order {
     /// Queues of that driver's GPU.
     pub fn new(driver: &Arc<dyn Driver>) -> Order {
-        let one = environment::CUDA_QUEUES.is("off");
+        let one = !driver.has_queues();
         let drivers = std::array::from_fn(|queue| driver.on(if one { 0 } else { queue }));
         Order { drivers, known: Default::default(), one }
     }

@@ -1,0 +1,116 @@
+//! Tests of one queue: batches, graphs, and what its launches share.
+
+use crate::driver::{Driver, Emulated, Launch};
+use std::sync::Arc;
+use thalweg_gpu::runtime::{DeviceMemory, Queue, Queues};
+use thalweg_runtime::{Buffer, Error, Pool, counters};
+
+struct Bench {
+    queues: Arc<Queues>,
+    pool: Arc<Pool>,
+    add: Launch,
+}
+
+/// A queue, and a launch that adds its second word to the number at its first.
+fn bench() -> Bench {
+    let driver: Arc<dyn Driver> = Arc::new(Emulated::new().unwrap());
+    let queues = Queues::new(&driver, "cuda:emulated").unwrap();
+    let pool = DeviceMemory::pool(queues.clone(), "cuda:emulated".into());
+    let source = crate::prelude::PRELUDE.to_string()
+        + "extern \"C\" __global__ void add(THALWEG_PARAMETER(2)) { *(u64 *)a.w[0] += a.w[1]; }";
+    let function = driver.load(&driver.compile(&source).unwrap(), &["add"]).unwrap().remove(0);
+    let add = Launch { function, grid: [1; 3], block: 1, shared: 0, arguments: vec![0; 2], early: false };
+    Bench { queues, pool, add }
+}
+
+impl Bench {
+    fn queue(&self) -> &Queue {
+        self.queues.mine().unwrap()
+    }
+
+    fn buffer(&self) -> Buffer {
+        let buffer = self.pool.allocate(64).unwrap();
+        self.queues.write(&buffer, &[&[0; 64]]).unwrap();
+        buffer
+    }
+
+    fn add(&self, to: &Buffer, n: u64) -> Result<(), Error> {
+        let address = to.address() as u64;
+        self.queue().uses(to, &|other| self.queues.make_whole(other))?;
+        self.queue().launch(&self.add, &mut |words| {
+            (words[0], words[1]) = (address, n);
+            address
+        })
+    }
+
+    fn value(&self, of: &Buffer) -> u64 {
+        let mut bytes = [0; 8];
+        self.queues.read(of, &mut bytes).unwrap();
+        u64::from_le_bytes(bytes)
+    }
+}
+
+#[test]
+fn what_comes_often_is_a_graph_whatever_happens_in_between() {
+    let b = bench();
+    let (x, y) = (b.buffer(), b.buffer());
+    let run = |n: u64, stop: bool, write: bool| {
+        let before = counters();
+        let done = b.queue().batch(Some(1), false, &mut || {
+            b.add(&x, n)?;
+            b.add(&y, 2 * n)?;
+            if write {
+                b.queues.write(&x, &[&[0; 8]])?;
+            }
+            if stop {
+                return Err(Error::Value("no more".into()));
+            }
+            b.add(&x, 1)
+        });
+        let c = counters() - before;
+        (done.is_ok(), b.value(&x), b.value(&y), c.device_launches, c.graph_runs)
+    };
+    for n in 1..4 {
+        assert_eq!(run(n, false, false).3, 3);
+    }
+    let (x, y) = (6 + 3, 12);
+    assert_eq!(run(10, false, false), (true, x + 11, y + 20, 1, 1));
+    assert_eq!(run(5, false, false), (true, x + 17, y + 30, 1, 1));
+    // An exclusive write is ordered between the launches.
+    assert_eq!(run(7, false, true), (true, 1, y + 44, 3, 0));
+    // Deferred launches of a failed run do not run.
+    assert_eq!(run(9, true, false), (false, 1, y + 44, 0, 0));
+    // The last run was too short for a graph.
+    assert_eq!(run(1, false, false).3, 3);
+    assert_eq!(run(1, false, false), (true, 5, y + 48, 1, 1));
+}
+
+#[test]
+fn memory_returns_to_the_driver_after_held_back_blocks() {
+    let b = bench();
+    let keep = b.buffer();
+    for turn in 0..8 {
+        let done = b.queue().batch(Some(2), false, &mut || {
+            let own = b.pool.allocate(1 << 16)?;
+            for _ in 0..4 {
+                b.add(&own, 1)?;
+            }
+            drop(own);
+            // Frees all unused memory: the emulated driver fails if a launch still needs it.
+            b.pool.trim();
+            b.add(&keep, 1)
+        });
+        assert!(done.is_ok());
+        assert_eq!(b.value(&keep), turn + 1);
+    }
+}
+
+#[test]
+fn a_panic_closes_the_batch() {
+    let b = bench();
+    let x = b.buffer();
+    let panics = || b.queue().batch(Some(3), false, &mut || panic!("on purpose"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
+    b.queue().batch(None, false, &mut || b.add(&x, 3)).unwrap();
+    assert_eq!(b.value(&x), 3);
+}

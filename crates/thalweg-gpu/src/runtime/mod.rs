@@ -1,0 +1,36 @@
+//! Runtime of a GPU, without its vendor: launches in queues, memory, faults, and compilation of sources.
+//!
+//! In: plans of launches ([`crate::Plan`]), a [`Driver`], and a [`Printer`] of kernels in the driver's language. Out:
+//! work in the device's queues, in an order that respects every use of memory.
+//!
+//! * `driver`: the interface that a backend implements. `libraries`: its vendor's transforms and decompositions.
+//! * `printer`: kernels as source text. `compiler`: their functions, cached. `ending`: a process that ends meanwhile.
+//! * `launch`: kernels bound to functions. `batch`, `queue`: launches of a run in order, as a graph where that pays.
+//! * `queues`, `order`: the queue that work goes into, and waits between queues. `memory`: the pool's blocks.
+//! * `faults`: reports of indices out of range.
+//!
+//! Nothing here names a vendor: what differs is asked of the driver.
+
+mod batch;
+mod compiler;
+mod driver;
+mod ending;
+mod faults;
+mod launch;
+mod libraries;
+mod memory;
+mod order;
+mod printer;
+mod queue;
+mod queues;
+
+pub use compiler::{Compiler, Unit};
+pub use driver::{Driver, Event, Function, FunctionInfo, Graph, Launch, Module};
+pub use ending::register as wait_at_exit;
+pub use launch::{Bound, Stage, Written};
+pub use libraries::{BatchBuffer, Libraries, Lines, Matrices, Routine, RoutineBuffers};
+pub use memory::DeviceMemory;
+pub use order::{COMPUTE, MEMORY, Order, PEERS, TO_DEVICE, TO_HOST};
+pub use printer::{Printer, Source};
+pub use queue::Queue;
+pub use queues::Queues;
