@@ -164,7 +164,7 @@ pub use rows::Rows;
 pub use scatter::ScatterOp;
 pub use slice::{By, SliceArg, SliceArgs};
 pub use sweep::{Each, Padding};
-pub use tensor::Tensor;
+pub use tensor::{Tensor, TensorId};
 pub use thalweg_cpu::math::accuracy::Accuracy;
 pub use thalweg_cpu::{Bandwidth, Choice as CpuEngine, CpuOptions};
 pub use thalweg_fusion::{

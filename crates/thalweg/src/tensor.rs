@@ -5,6 +5,15 @@ use crate::{DType, Device, Shape};
 use std::sync::Arc;
 use thalweg_stream::Value;
 
+/// Identity of a tensor, from [`Tensor::id`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TensorId {
+    /// Address of the value, which the tensor keeps alive.
+    value: usize,
+    /// Id of the node in the autograd graph; 0 for an untracked tensor.
+    node: u64,
+}
+
 /// A tensor: elements of one [`DType`] in a grid of up to eight dimensions, on one [`Device`].
 ///
 /// A tensor is a handle to an immutable value; `clone` copies the handle. Every method that returns a tensor records
@@ -104,6 +113,20 @@ impl Tensor {
     #[inline]
     pub fn device(&self) -> Device {
         Device(self.value.device())
+    }
+
+    /// Identity of this tensor: equal for a handle and its clones, as `is` in Python. Two tracked leaves of one value
+    /// differ. An id says nothing once all handles of its tensor are dropped.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::zeros([2]);
+    /// assert_eq!(x.id(), x.clone().id());
+    /// assert_ne!(x.id(), Tensor::zeros([2]).id());
+    /// assert_ne!(x.clone().tracked().id(), x.tracked().id());
+    /// ```
+    pub fn id(&self) -> TensorId {
+        TensorId { value: Arc::as_ptr(&self.value).addr(), node: self.node.as_ref().map_or(0, |node| node.id) }
     }
 }
 

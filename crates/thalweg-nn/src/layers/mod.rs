@@ -6,6 +6,7 @@ mod conv;
 mod dropout;
 mod embedding;
 mod linear;
+mod lora;
 mod norm;
 mod pool;
 mod position;
@@ -18,6 +19,7 @@ pub use conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTra
 pub use dropout::{ChannelDropout, Dropout};
 pub use embedding::Embedding;
 pub use linear::Linear;
+pub use lora::LoraLinear;
 pub use norm::{
     BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LayerNorm,
     RmsNorm,
