@@ -427,3 +427,36 @@ fn adapters_change_nothing_at_first_and_merge() {
     assert!(adapted.merged().forward(&x).allclose(adapted.forward(&x), 1e-5, 1e-6).unwrap());
     assert!(adapted.merged().parameters().iter().all(|t| !t.is_tracked()));
 }
+
+#[test]
+fn time_may_be_first() {
+    manual_seed(4);
+    let x = Tensor::randn([2, 5, 3]);
+    let gru = Gru::new(3, 4).layers(2).bidirectional();
+    let (y, [h]) = gru.forward(&x, None);
+    let (time_y, [time_h]) = gru.clone().batch_first(false).forward(&x.transpose(0, 1), Some([&h]));
+    let (again, [last]) = gru.forward(&x, Some([&h]));
+    assert_eq!(time_y.dims(), [5, 2, 8]);
+    assert!(time_y.transpose(0, 1).allclose(&again, 0.0, 1e-6).unwrap());
+    assert!(time_h.allclose(&last, 0.0, 1e-6).unwrap());
+    assert!(!y.allclose(&again, 0.0, 1e-6).unwrap());
+    let lstm = Lstm::new(3, 4);
+    let (y, [_, c]) = lstm.forward(&x, None);
+    let (time_y, [_, time_c]) = lstm.batch_first(false).forward(&x.transpose(0, 1), None);
+    assert!(time_y.transpose(0, 1).allclose(&y, 0.0, 1e-6).unwrap());
+    assert!(time_c.allclose(&c, 0.0, 1e-6).unwrap());
+}
+
+#[test]
+fn activations_are_layers() {
+    use thalweg_nn::{Hardswish, Hardtanh, Relu6, Softmax};
+    let x = Tensor::new([[-4.0f32, 1.0], [7.0, 3.0]]);
+    let of = |net: Sequential| net.forward(&x).to_vec::<f32>().unwrap();
+    assert_eq!(of(Sequential::new().push(Relu6)), [0.0, 1.0, 6.0, 3.0]);
+    assert_eq!(of(Sequential::new().push(Hardtanh::default())), [-1.0, 1.0, 1.0, 1.0]);
+    assert_eq!(of(Sequential::new().push(Hardtanh::new(-2.0, 4.0))), [-2.0, 1.0, 4.0, 3.0]);
+    let swish = of(Sequential::new().push(Hardswish));
+    assert!(swish.iter().zip([0.0, 4.0 / 6.0, 7.0, 3.0]).all(|(a, b)| (a - b).abs() < 1e-6), "{swish:?}");
+    let softmax = Sequential::new().push(Softmax::new(-1)).forward(&x);
+    assert!(softmax.allclose(x.softmax(1), 0.0, 1e-7).unwrap());
+}

@@ -48,10 +48,15 @@ impl Tensor {
     /// When there is no such axis or index, the values do not broadcast to the shape without that axis, or dtypes or
     /// devices differ.
     #[track_caller]
-    pub fn select_scatter(&self, axis: impl Into<crate::Axis>, index: i64, values: impl IntoOperand) -> Tensor {
+    pub fn select_scatter(
+        &self,
+        axis: impl Into<crate::Axis>,
+        index: impl Into<crate::Index>,
+        values: impl IntoOperand,
+    ) -> Tensor {
         let axis = axis.into().of("select_scatter", self.rank());
         let mut list = [crate::SliceArg::from(..); MAX_RANK];
-        list[axis] = crate::SliceArg::At(index);
+        list[axis] = crate::SliceArg::At(index.into().get());
         let part = self.part_of("select_scatter", &list[..self.rank()]);
         self.with_part("select_scatter", &part, values.operand())
     }

@@ -393,7 +393,7 @@ fn beyond(k: i64, rows: usize, columns: usize) -> i64 {
 }
 
 /// The dtype that a progression is computed in: f32 for bf16 and f16, else `dtype`.
-fn wide(dtype: DType) -> DType {
+pub(crate) fn wide(dtype: DType) -> DType {
     match dtype {
         DType::BF16 | DType::F16 => DType::F32,
         other => other,

@@ -107,6 +107,7 @@ mod rows;
 mod scan;
 mod scatter;
 mod sets;
+mod signal;
 mod slice;
 mod sort;
 mod special;
@@ -121,7 +122,7 @@ mod windows;
 
 pub use assign::{SliceMut, SlicePart};
 pub use attention::Attention;
-pub use axes::{Axes, Axis, Sizes};
+pub use axes::{Axes, Axis, Index, Sizes};
 pub use complex::Complex;
 pub use conv::{Conv, ConvTranspose};
 pub use create::{Options, Progression};

@@ -81,6 +81,30 @@ impl Tensor {
         (&centred - centred.exp().sum_keepdim(axis).log()).cast(self.dtype())
     }
 
+    /// Vectors along the axes divided by their p-norm, or by `eps` if that is larger: `x/max(‖x‖ₚ, eps)`, as
+    /// `torch.nn.functional.normalize` (`p` = 2, `eps` = 1e-12 there). A vector of zeros stays zeros.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[3.0f32, 4.0], [0.0, 0.0]]);
+    /// assert!(x.normalize(2.0, -1, 1e-12).allclose(Tensor::new([[0.6f32, 0.8], [0.0, 0.0]]), 1e-6, 0.0)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// On a dtype that is not a float, or when an axis does not exist.
+    #[track_caller]
+    pub fn normalize(&self, p: f64, axes: impl Into<Axes>, eps: f64) -> Tensor {
+        check_float("normalize", self);
+        let axes = axes.into();
+        let _ = axes.mask("normalize", self.rank());
+        if self.numel() == 0 {
+            return self.clone();
+        }
+        let x = widened(self);
+        (&x / x.norm_p_keepdim(p, axes).maximum(eps)).cast(self.dtype())
+    }
+
     /// Layer normalization: `(x - mean)/√(var + eps)` over the axes, usually -1 (Ba, Kiros and Hinton 2016).
     ///
     /// # Panics

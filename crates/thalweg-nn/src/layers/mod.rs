@@ -13,7 +13,7 @@ mod position;
 mod recurrent;
 mod sequential;
 
-pub use activation::{Flatten, Gelu, LeakyRelu, Prelu, Relu, Sigmoid, Silu, Tanh};
+pub use activation::{Flatten, Gelu, Hardswish, Hardtanh, LeakyRelu, Prelu, Relu, Relu6, Sigmoid, Silu, Softmax, Tanh};
 pub use attention::MultiheadAttention;
 pub use conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
 pub use dropout::{ChannelDropout, Dropout};

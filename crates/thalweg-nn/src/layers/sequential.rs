@@ -23,7 +23,7 @@ layers! {
     Linear, LoraLinear, Embedding, Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, BatchNorm1d,
     BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d, LayerNorm, RmsNorm, GroupNorm, Dropout,
     ChannelDropout, MaxPool1d, MaxPool2d, MaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d, AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d, AdaptiveAvgPool3d, Relu, Gelu, Silu, Tanh, Sigmoid, LeakyRelu, Prelu, Flatten, Sequential,
+    AdaptiveAvgPool2d, AdaptiveAvgPool3d, Relu, Relu6, Hardswish, Hardtanh, Softmax, Gelu, Silu, Tanh, Sigmoid, LeakyRelu, Prelu, Flatten, Sequential,
 }
 
 /// Layer that can be cloned as a trait object.
