@@ -58,12 +58,24 @@ windows! {
         "[`hann_window`](Tensor::hann_window), periodic or symmetric (`numpy.hanning`), with a dtype, a device or both."
         [0.5, 0.5, 0.0];
     /// The periodic Hamming window, `0.54 - 0.46·cos(2πi/count)`, `[count]` as f32; as `torch.hamming_window`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::hamming_window(4).allclose(Tensor::new([0.08f32, 0.54, 1.0, 0.54]), 0.0, 1e-6)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     hamming_window hamming_window_with
         "[`hamming_window`](Tensor::hamming_window), periodic or symmetric (`numpy.hamming`), with a dtype, a device or \
          both."
         [0.54, 0.46, 0.0];
     /// The periodic Blackman window, `0.42 - 0.5·cos(2πi/count) + 0.08·cos(4πi/count)`, `[count]` as f32; as
     /// `torch.blackman_window`.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert!(Tensor::blackman_window(4).allclose(Tensor::new([0.0f32, 0.34, 1.0, 0.34]), 0.0, 1e-6)?);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     blackman_window blackman_window_with
         "[`blackman_window`](Tensor::blackman_window), periodic or symmetric (`numpy.blackman`), with a dtype, a device \
          or both."

@@ -209,6 +209,10 @@ pub(crate) fn whole(dims: &[usize]) -> [(i64, i64, usize); MAX_RANK] {
     parts
 }
 
+/// # Indexing by ranges
+///
+/// Parts by position; they are views and copy nothing. By tensors of indices, see
+/// [`index_select`](Tensor::index_select).
 impl Tensor {
     /// A slice of the tensor, as NumPy's `x[...]` with basic indices. There is one argument per dimension; missing ones
     /// at the end take the whole dimension. Ranges work as in Python, with negative indices and steps; an integer takes
@@ -305,6 +309,8 @@ impl Tensor {
 
     /// `count` elements from `start` along an axis (negative: from the end), as `torch.narrow`.
     ///
+    /// See also [`slice`](Tensor::slice) for ranges of several axes.
+    ///
     /// ```
     /// # use thalweg::Tensor;
     /// let x = Tensor::arange(6);
@@ -337,6 +343,16 @@ impl Tensor {
 
     /// Index `index` of an axis (negative: from the end), as `torch.select`; the dimension is dropped.
     ///
+    /// See also [`narrow`](Tensor::narrow), which keeps the axis, and [`index_select`](Tensor::index_select) for many
+    /// indices.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1i32, 2], [3, 4]]);
+    /// assert_eq!(x.index_axis(0, -1).to_vec::<i32>()?, [3, 4]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When the index is out of range.
     #[track_caller]
@@ -348,6 +364,13 @@ impl Tensor {
 
     /// Index `index` of an axis; alias of [`index_axis`](Tensor::index_axis).
     ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// let x = Tensor::new([[1i32, 2], [3, 4]]);
+    /// assert_eq!(x.select(1, 0).to_vec::<i32>()?, [1, 3]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
+    ///
     /// # Panics
     /// When the index is out of range.
     #[track_caller]
@@ -356,6 +379,12 @@ impl Tensor {
     }
 
     /// Reversed along the given axes.
+    ///
+    /// ```
+    /// # use thalweg::Tensor;
+    /// assert_eq!(Tensor::new([1i32, 2, 3]).flip(0).to_vec::<i32>()?, [3, 2, 1]);
+    /// # Ok::<(), thalweg::Error>(())
+    /// ```
     ///
     /// # Panics
     /// When one does not exist.
