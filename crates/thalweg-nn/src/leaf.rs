@@ -6,13 +6,14 @@ use thalweg::{Tensor, TensorId};
 /// Results of a function by the identity of its argument, so that a tensor that two fields share stays one tensor.
 #[derive(Default)]
 pub(crate) struct Memo {
-    results: HashMap<TensorId, Tensor>,
+    /// Argument and result. The argument is held, because an id is taken again once its tensor is dropped.
+    results: HashMap<TensorId, (Tensor, Tensor)>,
 }
 
 impl Memo {
     /// `f()` for the first tensor of this identity, that result for the others.
     pub(crate) fn get(&mut self, of: &Tensor, f: impl FnOnce() -> Tensor) -> Tensor {
-        self.results.entry(of.id()).or_insert_with(f).clone()
+        self.results.entry(of.id()).or_insert_with(|| (of.clone(), f())).1.clone()
     }
 }
 

@@ -237,7 +237,7 @@ pub trait Module {
     }
 
     /// Makes untracked parameters tracked leaves, for a module that was frozen or whose parameters were assigned
-    /// untracked. Fields that share a tensor share the new leaf.
+    /// untracked. Fields that share a tensor, as a frozen layer and its clone do, share the new leaf.
     fn unfreeze(&mut self) {
         let mut leaves = Memo::default();
         self.update(&mut |_, kind, tensor| match kind {

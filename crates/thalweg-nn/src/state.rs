@@ -122,13 +122,20 @@ impl LoadReport {
 
     /// An error with all lines if a name was not loaded.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.is_complete() { Ok(()) } else { Err(Error::Value(format!("the state does not fit the module:{self}"))) }
+        if self.is_complete() {
+            Ok(())
+        } else {
+            Err(Error::Value(format!("the state does not fit the module:\n{self}")))
+        }
     }
 }
 
 impl fmt::Display for LoadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.mistakes.text)?;
+        if self.is_complete() {
+            return f.write_str("every name was loaded");
+        }
+        f.write_str(self.mistakes.text.trim_start_matches('\n'))?;
         match self.mistakes.count.checked_sub(Mistakes::MAX_SHOWN) {
             None | Some(0) => Ok(()),
             Some(hidden) => write!(f, "\n  … and {hidden} more"),
@@ -165,12 +172,13 @@ fn equal(a: &Tensor, b: &Tensor) -> Result<bool, Error> {
 }
 
 /// Tensors of a state for the tensors `own` of a module (name, whether it is a parameter, value), by name, converted to
-/// its dtypes and moved to its devices; and the report of names that do not fit. Names of one parameter get one tensor.
+/// its dtypes and moved to its devices; and the report of names that do not fit. Names of one parameter get one tensor;
+/// two values for it are an error.
 pub(crate) fn fitting(
     own: &[(String, bool, Tensor)],
     state: &StateDict,
 ) -> Result<(BTreeMap<String, Tensor>, LoadReport), Error> {
-    let mut report = LoadReport::default();
+    let (mut report, mut conflict) = (LoadReport::default(), false);
     let mut fitting: BTreeMap<String, Tensor> = BTreeMap::new();
     // Name, tensor of the state and new leaf of each parameter.
     let mut parameters: HashMap<TensorId, (&str, &Tensor, Tensor)> = HashMap::new();
@@ -196,9 +204,11 @@ pub(crate) fn fitting(
         let new = match shared {
             Some((_, _, new)) if equal(&new.detach(), &there.detach())? => new.clone(),
             Some((first, ..)) => {
-                return Err(Error::Value(format!(
-                    "{first} and {name} are one parameter of the module, but have different values in the state"
-                )));
+                conflict = true;
+                report.mistakes.add(format_args!(
+                    "{first} and {name} are one parameter of the module (a clone shares it), but two values of the state"
+                ));
+                continue;
             }
             None => crate::leaf::like(own, there),
         };
@@ -222,6 +232,9 @@ pub(crate) fn fitting(
     for name in state.names().filter(|name| !known.contains(name)) {
         report.mistakes.add(format_args!("{name} is not of this module"));
         report.unexpected.push(name.to_string());
+    }
+    if conflict {
+        report.check()?;
     }
     Ok((fitting, report))
 }

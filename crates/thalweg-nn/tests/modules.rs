@@ -342,6 +342,9 @@ fn shared_weights_stay_shared() {
     different.insert("head.weight", copies.get("head.weight").unwrap() + 1.0);
     let message = model.load_state_dict(&different).unwrap_err().to_string();
     assert!(message.contains("table.weight and head.weight are one parameter"), "{message}");
+    different.insert("more", Tensor::zeros([1]));
+    let message = model.load_matching(&different).unwrap_err().to_string();
+    assert!(message.contains("are one parameter") && message.contains("more is not of this module"), "{message}");
     model.check_one_parameter();
 
     model.to_device(Device::cpu()).unwrap();
@@ -356,6 +359,12 @@ fn shared_weights_stay_shared() {
     assert!(model.parameters().iter().all(|t| !t.is_tracked()));
     assert_eq!(model.unfreeze_matching(|name| name.starts_with("table.")), 1);
     model.check_one_parameter();
+    // An average of it holds one tensor, too.
+    let mut average = thalweg_nn::optim::Ema::new(&model, 0.5);
+    for _ in 0..3 {
+        average.update(&model);
+        assert_eq!(average.model().table.weight.id(), average.model().head.weight.id());
+    }
     let mut wide = model.map(|t| t.detach().cast(DType::F32).tracked());
     wide.check_one_parameter();
 }
@@ -398,6 +407,7 @@ fn reports_name_what_was_not_loaded() {
     assert_eq!(report.unexpected, ["2.weight"]);
     assert!(!report.is_complete());
     let text = report.to_string();
+    assert!(text.starts_with("  0.weight"), "{text}");
     for line in ["0.weight has shape [3, 2], not [2, 3]", "0.bias is i64, not f32", "1.bias [2] is missing"] {
         assert!(text.contains(line), "{text}");
     }
